@@ -25,6 +25,8 @@ console.log(`SPLITKV_SEED=${process.env.SPLITKV_SEED} repeats what this run draw
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-test-'));
 const counts = { passed: 0, failed: 0, skipped: 0 };
 const failures = [];
+/** What failed, a line a test, for the end of a long log. */
+const failed = [];
 
 /** Runs a step with its output shown; resolves to its exit code. */
 async function step(name, command, args, env = {}) {
@@ -63,26 +65,20 @@ function add(code, report) {
 
 const readReport = (file) => (existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : undefined);
 
+/** Notes a failed test, with the first line of what it said. */
+function name(path, test, message = '') {
+  // eslint-disable-next-line no-control-regex -- a terminal's colours
+  const [first] = message.replaceAll(/\u001B\[[\d;]*m/g, '').split('\n');
+  failed.push(`  ${path}: ${test}: ${first}`.slice(0, 500));
+}
+
 async function unitTests() {
-  const file = join(scratch, 'vitest.json');
-  const code = await step('unit tests', bin('vitest'), [
-    'run',
-    '--reporter=default',
-    '--reporter=json',
-    `--outputFile.json=${file}`,
-    ...filter,
-  ]);
+  const file = join(scratch, 'unit.json');
+  const reporters = ['--reporter=default', `--reporter=${join(root, 'scripts/unit_report.mjs')}`];
+  const code = await step('unit tests', bin('vitest'), ['run', ...reporters, ...filter], { SPLITKV_UNIT_REPORT: file });
   const report = readReport(file);
-  if (!report) return add(code || 1);
-  // A test file that doesn't load has no test to fail, yet is a failure.
-  const unloaded = report.testResults.filter(
-    (suite) => suite.status === 'failed' && suite.assertionResults.length === 0,
-  ).length;
-  add(code, {
-    passed: report.numPassedTests,
-    failed: report.numFailedTests + unloaded,
-    skipped: report.numPendingTests + (report.numTodoTests ?? 0),
-  });
+  for (const { path, test, message } of report?.failures ?? []) name(path, test, message);
+  add(report ? code : code || 1, report);
 }
 
 async function endToEndTests() {
@@ -92,7 +88,16 @@ async function endToEndTests() {
   const code = await step('end-to-end tests', bin('playwright'), ['test', '--reporter=list,json', ...turns], {
     PLAYWRIGHT_JSON_OUTPUT_FILE: file,
   });
-  const stats = readReport(file)?.stats;
+  const report = readReport(file);
+  const walk = ({ suites = [], specs = [] }) => {
+    for (const { ok, file: path, line, title, tests } of specs) {
+      const error = tests.flatMap(({ results }) => results).find((result) => result.error)?.error;
+      if (!ok) name(`e2e/specs/${path}`, `${line}: ${title}`, error?.message);
+    }
+    for (const suite of suites) walk(suite);
+  };
+  if (report) walk(report);
+  const stats = report?.stats;
   add(code, stats && { passed: stats.expected + stats.flaky, failed: stats.unexpected, skipped: stats.skipped });
 }
 
@@ -136,5 +141,6 @@ try {
 
 const ok = failures.length === 0 && counts.failed === 0;
 console.log(`\n${ok ? 'All checks passed.' : `Failed: ${failures.join(', ')}.`}`);
+for (const line of failed) console.log(line);
 console.log(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
 process.exitCode = ok ? 0 : 1;
