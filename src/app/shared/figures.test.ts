@@ -47,6 +47,12 @@ test('traffic of all ranks, and of each', () => {
   ]);
 });
 
+test('a rank that has nothing to send says so', () => {
+  const two = stats([rank(0, 0.3), rank(0, 1.5, 20)]);
+  expect(figures(two)[2]).toEqual(['Sent per token', '0 B']);
+  expect(rankTraffic(two, 1)[0]).toEqual(['Sent per token', '0 B']);
+});
+
 test('while an answer is written its own tokens count', () => {
   const two = stats([rank(1024, 0.3), rank(512, 1.5, 20)]);
   expect(figures(two, { tokens: 11, seconds: 2 })[0]).toEqual(['Tokens/s', '5.0']);

@@ -29,7 +29,7 @@ export function figures(stats: RunStats, progress?: Progress): Figure[] {
   return [
     ...list,
     ['Exchanges per token', String(stats.exchanges_per_token)],
-    ['Sent per token', known(sent, formatBytes(Math.round(sent)))],
+    ['Sent per token', known(sent + besides, formatBytes(Math.round(sent)))],
     ['Exchange and wait per token', known(besides, milliseconds(besides))],
   ];
 }
@@ -41,7 +41,8 @@ export function rankTraffic(stats: RunStats, rank: number): Figure[] {
   const { bytes_per_token: bytes, compute_ms_per_token: computes } = own;
   const part = (ms: number): string => known(computes, milliseconds(ms));
   return [
-    ['Sent per token', known(bytes, formatBytes(Math.round(bytes)))],
+    // Of a sequence that is short all chunks may lie with another rank, and this one has nothing to send.
+    ['Sent per token', known(computes, formatBytes(Math.round(bytes)))],
     ['Computes', part(computes)],
     ['Exchanges', part(own.exchange_ms_per_token)],
     ['Waits', part(own.wait_ms_per_token)],
