@@ -1,4 +1,3 @@
-import type { RankPlaces } from '../workers/worker_handle.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../base/errors.js';
 import { createGroup } from '../../distributed/index.js';
@@ -36,7 +35,7 @@ export type NamedAdapter = AdapterDescription & { readonly name: string };
 export interface ModelRanks {
   readonly options: Pick<GroupOptions, 'type' | 'plan'>;
   /** Where the ranks run, if not in this thread. */
-  readonly places?: Pick<RankPlaces, 'name'>;
+  readonly places?: { name?(rank: number): string };
   /** Another one after each recovery. */
   readonly runner: Runner;
   /** The first rank's. */
