@@ -2,7 +2,7 @@ import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
 import type { AttentionStats } from '../../src/engine/api.js';
-import { busiest } from '../../src/engine/attention_stats.js';
+import { attentionMs, busiest } from '../../src/engine/attention_stats.js';
 import { syntheticWeights } from '../../src/engine/measure/synthetic_weights.js';
 import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
 import { RankGroup } from '../../src/engine/ranks/rank_group.js';
@@ -62,6 +62,8 @@ export interface ArrangedResult {
   /** A step, before the timed ones: of each rank, and of the busiest in every layer, added up. */
   readonly kv_tokens_per_step: readonly number[];
   readonly busiest_kv_tokens_per_step: number;
+  /** Of attention on each rank, all layers of a step, by the devices' own clocks, in the run that warms up; undefined without. */
+  readonly attention_ms: readonly number[] | undefined;
   /** Median. */
   readonly step_ms: number;
   /** SHA's time over this one's, run by run. */
@@ -219,6 +221,7 @@ async function open(
     // With the first step, copies share out anew what came to them one by one.
     await runner.step();
     const read = await runner.kvTokens();
+    await group.runner.timeAttention(maxTokens);
     return {
       group,
       attention: { kv_tokens_per_step: read.map((layers) => layers.reduce((sum, n) => sum + n, 0)), ...busiest(read) },
@@ -302,6 +305,7 @@ async function race(
       };
     });
     const samples = await interleave(contenders, request.runs, hooks);
+    const counts = await Promise.all(rivals.map(({ group }) => group.runner.counts()));
     return rivals.map(({ variant, found, plan, attention, group }, index): ArrangedResult => ({
       model: model.name,
       ranks,
@@ -311,6 +315,7 @@ async function race(
       sharing: plan.sharing ?? '',
       predicted_utilisation: found.utilisation,
       ...attention,
+      attention_ms: attentionMs(counts[index]!),
       step_ms: median(samples[index]!),
       speedup: pairedRatio(samples[0]!, samples[index]!),
       exchanges_per_step: group.runner.exchangesPerToken,
@@ -333,6 +338,7 @@ export function arrangedTable(results: readonly ArrangedResult[]): string {
     'busy, expected',
     'busy',
     'KV tokens',
+    'attention ms',
     'ms/step',
     'SHA / this',
     'exchanges',
@@ -347,6 +353,7 @@ export function arrangedTable(results: readonly ArrangedResult[]): string {
     percent(result.predicted_utilisation),
     percent(result.utilisation),
     String(result.busiest_kv_tokens_per_step),
+    result.attention_ms ? decimals(Math.max(...result.attention_ms)) : '',
     decimals(result.step_ms),
     ratio(result.speedup),
     String(result.exchanges_per_step),
@@ -354,6 +361,7 @@ export function arrangedTable(results: readonly ArrangedResult[]): string {
   return (
     alignedTable([heading, ...rows], 2) +
     `\nMedians of ${results[0]?.samples.length ?? 0} interleaved runs; every arrangement sampled the tokens of one rank with the same compression.\n` +
-    'copies: a layer, beyond the first of each head. KV tokens: read a step by the busiest rank of each layer, added up; busy: all that are read over ranks times that.\n'
+    'copies: a layer, beyond the first of each head. KV tokens: read a step by the busiest rank of each layer, added up; busy: all that are read over ranks times that.\n' +
+    'attention ms: a step, of the rank where it takes longest, by its own clock.\n'
   );
 }

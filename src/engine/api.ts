@@ -258,6 +258,8 @@ export interface GenerateOptions extends SamplingOptions, TextForm, ChatOptions 
   readonly ignoreEos?: boolean;
   /** Default true. False: everything is computed, even what the cache holds of the prompt; the result is the same. */
   readonly cachePrompt?: boolean;
+  /** Default false. True: `stats.attention.ms_per_step` tells what attention took on each rank, by the GPUs' own clocks. */
+  readonly timeAttention?: boolean;
   /**
    * `GenerateResult.tokens` of an answer to the same prompt that was cut: it goes on behind them, with the bits, draws (by the same
    * `seed`) and penalties that it would have had. The result is that of the whole answer; iterating gives what is new, and `maxTokens`
@@ -409,6 +411,11 @@ export interface AttentionStats {
   readonly utilisation: number;
   /** Of an arranged plan: what `splitkv arrange` expected. */
   readonly predicted_utilisation?: number;
+  /**
+   * With `timeAttention`: milliseconds that attention took on each rank, in all layers of a decode step, mean of up to 16 steps, by the
+   * device's own clock. Left out where an adapter has none (`timestamp-query`), or where ranks share a device (`virtualRanks`).
+   */
+  readonly ms_per_step?: readonly number[];
 }
 
 /** What a stopwatch chose at load among plans of equal bits for a GPU's kernels; added up over ranks. */

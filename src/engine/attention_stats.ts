@@ -1,6 +1,28 @@
 import type { AttentionStats } from './api.js';
 import { pipelineDepth } from '../placement/index.js';
+import type { RankCounts } from './ranks/rank.js';
+import type { ModelRanks } from './ranks/rank_group.js';
 import type { Runner } from './ranks/runner.js';
+
+/** Decode steps of a generation whose attention is timed, its first ones: of about as many KV tokens as `attentionStats` counts. */
+const TIMED_STEPS = 16;
+
+/** Begins to time attention on every rank. Ranks that share a device are left out: what one takes would tell of the others. */
+export async function timeAttention({ runner, options }: ModelRanks): Promise<void> {
+  if (runner.ranks.length > 1 && !options.virtual) await runner.timeAttention(TIMED_STEPS);
+}
+
+/**
+ * Milliseconds of a step by rank, of those timed since `before`; undefined where a rank timed none, or where clocks stand still, as
+ * some drivers' do.
+ */
+export function attentionMs(now: readonly RankCounts[], before?: readonly RankCounts[]): number[] | undefined {
+  const ms = now.map(({ timedSteps, attentionMs: all }, rank) => {
+    const then = before?.[rank];
+    return (all - (then?.attentionMs ?? 0)) / (timedSteps - (then?.timedSteps ?? 0));
+  });
+  return ms.every(Number.isFinite) && ms.some((each) => each > 0) ? ms : undefined;
+}
 
 /** What the ranks read of the cache in a decode step (`Runner.kvTokens`); undefined on one rank, which nobody waits for. */
 export async function attentionStats(runner: Runner, lengths: readonly number[]): Promise<AttentionStats | undefined> {

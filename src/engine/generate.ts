@@ -7,7 +7,7 @@ import type {
   GenerationDelta,
   KvCompressionStats,
 } from './api.js';
-import { attentionStats } from './attention_stats.js';
+import { attentionMs, attentionStats, timeAttention } from './attention_stats.js';
 import { kvCompressionStats } from './kv_stats.js';
 import { needTokenizer, type PromptReader } from './prompt_tokens.js';
 import type { RankCounts } from './ranks/rank.js';
@@ -142,6 +142,7 @@ export async function generate(
         onPrompt: async (slot) => {
           // Steps in flight go on: what is asked below takes time that they don't.
           firstAt = performance.now();
+          if (options.timeAttention) await timeAttention(engine.ranks);
           before = await runner.counts();
           compressed = await kvCompressionStats(runner, slot, prompt.length);
           attention = await attentionStats(runner, engine.lengths(slot, prompt.length + given.length + 1));
@@ -174,6 +175,8 @@ export async function generate(
     if (!(error instanceof SplitkvError && error.code === 'aborted')) throw error;
   }
   const later = Math.max(0, tokens.length - given.length - 1);
+  const after = await runner.counts();
+  const ms = options.timeAttention ? attentionMs(after, before) : undefined;
   return {
     text,
     ...(reasoning !== '' && { reasoning }),
@@ -186,11 +189,11 @@ export async function generate(
     seed,
     cachedTokens,
     compressed,
-    attention,
+    attention: attention && { ...attention, ...(ms && { ms_per_step: ms }) },
     speed: {
       ttftMs: firstAt - started,
       tokensPerSecond: later > 0 ? later / ((lastAt - firstAt) / 1000) : 0,
-      ranks: perToken(before, await runner.counts(), later, lastAt - firstAt),
+      ranks: perToken(before, after, later, lastAt - firstAt),
     },
   };
 }

@@ -51,6 +51,7 @@ const schema: OptionsSchema<GenerateOptions> = {
   signal: true,
   ignoreEos: true,
   cachePrompt: true,
+  timeAttention: true,
   continueFrom: true,
   onFirstLogits: true,
 };

@@ -33,5 +33,6 @@ export {
   Recorder,
   type RowsOf,
   type Tensor,
+  type TimedPasses,
 } from './recorder.js';
 export { Submits } from './submits.js';

@@ -50,6 +50,23 @@ interface Dispatch {
   readonly rowsOf: RowsOf;
 }
 
+/** What of a program is timed. */
+export interface TimedPasses {
+  /** Kernels whose dispatches get passes of their own, by name. */
+  readonly kernels: ReadonlySet<string>;
+  /** For the next of these passes. */
+  next(): GPUComputePassTimestampWrites;
+}
+
+/** How a program is replayed. */
+export interface RunOptions {
+  /** Cuts what takes long, in between too. */
+  readonly submits?: Submits;
+  /** True: nobody wants the results. What is left isn't dispatched; exchanges go on, as other ranks wait for them. */
+  readonly isOver?: () => boolean;
+  readonly timed?: TimedPasses | undefined;
+}
+
 /** Dispatches up to an exchange, or up to the program's end. */
 interface Piece<Step extends ProgramStep> {
   readonly dispatches: readonly Dispatch[];
@@ -79,6 +96,11 @@ export class Program<Step extends ProgramStep = ProgramStep> {
     this.exchangeCount = pieces.filter(({ exchange }) => exchange && 'run' in exchange).length;
   }
 
+  /** Dispatches of these kernels. */
+  count(kernels: ReadonlySet<string>): number {
+    return this.pieces.flatMap(({ dispatches }) => dispatches.filter(({ label }) => kernels.has(label))).length;
+  }
+
   /** Encodes a program without exchanges into the pass. */
   encode(pass: GPUComputePassEncoder, step: Step): void {
     if (this.pieces.some(({ exchange }) => exchange))
@@ -88,23 +110,19 @@ export class Program<Step extends ProgramStep = ProgramStep> {
 
   /**
    * Encodes and submits everything up to the last exchange; returns the encoder that holds the rest, for the caller to submit.
-   * @param submits cuts what takes long, in between too
-   * @param isOver true: nobody wants the results. What is left isn't dispatched; exchanges go on, as other ranks wait for them
    */
-  async run(
-    encoder: GPUCommandEncoder,
-    step: Step,
-    submits?: Submits,
-    isOver: () => boolean = () => false,
-  ): Promise<GPUCommandEncoder> {
+  async run(encoder: GPUCommandEncoder, step: Step, options: RunOptions = {}): Promise<GPUCommandEncoder> {
+    const { submits, isOver = () => false, timed } = options;
     let current = encoder;
     const rows = allRows(step.rows);
     for (const piece of this.pieces) {
       const { dispatches } = piece;
       const { length } = dispatches;
       for (let first = 0; first < length && !isOver();) {
-        const end = submits ? Math.min(length, first + submits.room(rows)) : length;
-        const pass = current.beginComputePass();
+        const most = submits ? Math.min(length, first + submits.room(rows)) : length;
+        const isTimed = timed?.kernels.has(dispatches[first]!.label) === true;
+        const end = timed ? endOfAlike(dispatches, first, most, timed) : most;
+        const pass = current.beginComputePass(isTimed ? { timestampWrites: timed.next() } : undefined);
         encodeDispatches(pass, end - first < length ? dispatches.slice(first, end) : dispatches, step);
         pass.end();
         if (submits?.encoded(end - first, rows)) {
@@ -128,6 +146,19 @@ export class Program<Step extends ProgramStep = ProgramStep> {
   dispose(): void {
     this.arena?.dispose();
   }
+}
+
+/** Where the run of dispatches ends that are timed, or that aren't, from `first` on. */
+function endOfAlike(
+  dispatches: readonly Dispatch[],
+  first: number,
+  most: number,
+  { kernels }: Pick<TimedPasses, 'kernels'>,
+): number {
+  const isTimed = kernels.has(dispatches[first]!.label);
+  let end = first + 1;
+  while (end < most && kernels.has(dispatches[end]!.label) === isTimed) end++;
+  return end;
 }
 
 function encodeDispatches(

@@ -34,6 +34,6 @@ export class LiveAnswer {
     if (this.#frame !== undefined) cancelAnimationFrame(this.#frame);
     const tokens = result ? result.prompt_tokens + result.tokens.length : 0;
     this.panel.showSequence({ tokens, phase: 'ended' });
-    this.panel.showStats(this.model.stats());
+    this.panel.showStats(result?.stats ?? this.model.stats());
   }
 }

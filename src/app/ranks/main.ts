@@ -86,7 +86,11 @@ async function answer({ maxTokens }: PageParameters): Promise<void> {
   let live: LiveAnswer | undefined;
   try {
     live = new LiveAnswer(panel, model, model.tokenize(text).length);
-    const generation = model.generate(promptOf(model, text), { maxTokens, signal: answering.signal });
+    const generation = model.generate(promptOf(model, text), {
+      maxTokens,
+      timeAttention: true,
+      signal: answering.signal,
+    });
     for await (const piece of generation) {
       ui.answer.append(ui.answer.textContent === '' ? piece.trimStart() : piece);
       live.token();

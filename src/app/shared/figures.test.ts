@@ -53,6 +53,16 @@ test('a rank that has nothing to send says so', () => {
   expect(rankTraffic(two, 1)[0]).toEqual(['Sent per token', '0 B']);
 });
 
+test("attention's time stands beside what a rank computes, where it was taken", () => {
+  const attention = { kv_tokens_per_step: [9, 3], busiest_kv_tokens_per_step: 9, utilisation: 12 / 18 };
+  const two = stats([rank(1024, 0.3), rank(512, 1.5, 20)]);
+  expect(rankTraffic({ ...two, attention }, 1)).toHaveLength(4);
+  expect(rankTraffic({ ...two, attention: { ...attention, ms_per_step: [7, 2.5] } }, 1)[2]).toEqual([
+    'Attention',
+    '2.50 ms',
+  ]);
+});
+
 test('while an answer is written its own tokens count', () => {
   const two = stats([rank(1024, 0.3), rank(512, 1.5, 20)]);
   expect(figures(two, { tokens: 11, seconds: 2 })[0]).toEqual(['Tokens/s', '5.0']);

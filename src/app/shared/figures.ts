@@ -34,16 +34,18 @@ export function figures(stats: RunStats, progress?: Progress): Figure[] {
   ];
 }
 
-/** What one rank sent, and what a token's time was on it; empty where there is nobody to send to. */
+/** What one rank sent, and what a token's time was on it, of an answer attention's too; empty where there is nobody to send to. */
 export function rankTraffic(stats: RunStats, rank: number): Figure[] {
   const own = stats.ranks[rank]!;
   if (stats.ranks.length === 1) return [];
   const { bytes_per_token: bytes, compute_ms_per_token: computes } = own;
   const part = (ms: number): string => known(computes, milliseconds(ms));
+  const attention = stats.attention?.ms_per_step?.[rank];
   return [
     // Of a sequence that is short all chunks may lie with another rank, and this one has nothing to send.
     ['Sent per token', known(computes, formatBytes(Math.round(bytes)))],
     ['Computes', part(computes)],
+    ...(attention === undefined ? [] : [['Attention', milliseconds(attention)] as const]),
     ['Exchanges', part(own.exchange_ms_per_token)],
     ['Waits', part(own.wait_ms_per_token)],
   ];

@@ -150,6 +150,7 @@ async function readOptions(options: Options): Promise<GenerateOptions> {
   if (stop.includes('')) throw usageError('--stop is empty: give a text that ends the answer');
   return {
     ...defined({ maxTokens: options.integer('max-tokens', 1), stop: stop.length > 0 ? stop : undefined }),
+    ...(options.has('verbose') && { timeAttention: true }),
     ...(await readSampling(options)),
     ...(await readForm(options)),
     ...(await readChat(options)),
@@ -196,12 +197,13 @@ function compressionLines({ kv_compression: kv }: RunStats): string[] {
 
 /** What ranks read of the cache, and wait for the one that reads most. */
 function attentionLines({ attention, plan }: RunStats): string[] {
-  if (!attention || plan !== 'arranged') return [];
+  if (!attention || (plan !== 'arranged' && attention.ms_per_step === undefined)) return [];
   const percent = (part: number): string => `${(part * 100).toFixed(1)}%`;
-  const { predicted_utilisation: expected } = attention;
+  const { predicted_utilisation: expected, ms_per_step: times } = attention;
   return [
     `attention: ranks read ${attention.kv_tokens_per_step.join(', ')} KV tokens in the first step, busy ${percent(attention.utilisation)}` +
-      (expected === undefined ? '' : ` (${percent(expected)} expected)`),
+      (expected === undefined ? '' : ` (${percent(expected)} expected)`) +
+      (times === undefined ? '' : `; by their own clocks ${times.map((ms) => ms.toFixed(2)).join(', ')} ms a step`),
   ];
 }
 

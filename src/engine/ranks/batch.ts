@@ -5,6 +5,7 @@ import type { RowBuffers } from '../../model/layers/rows.js';
 import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/head.js';
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
 import { MAX_STEPS_IN_FLIGHT, tokenRoutes } from '../../placement/index.js';
+import type { AttentionTimes } from './attention_times.js';
 import type { AllowedTokens, StartOptions } from './rank.js';
 import { hasControls } from './sampling_options.js';
 import { Readback } from './readback.js';
@@ -191,32 +192,36 @@ export class Batch {
 
   /**
    * Samples a token of every active row: rows that were just started from their prompt, and with `decodes` the others after a
-   * decode step. The root's answer awaits the sampled ids.
+   * decode step. The root's answer awaits the sampled ids. `times`: takes the time of the decode step's attention.
    */
-  async step(decodes: boolean, step: RankStep): Promise<(() => Promise<Uint32Array>) | undefined> {
+  async step(
+    decodes: boolean,
+    step: RankStep,
+    times?: AttentionTimes,
+  ): Promise<(() => Promise<Uint32Array>) | undefined> {
     const { device } = this;
     const programs = await this.#programsOf(step.rows);
     const layers = programs.layers!;
     const program = await this.#samplingNow(programs);
+    const timed = decodes ? times?.begin(layers) : undefined;
     let encoder = device.gpu.createCommandEncoder();
-    if (this.#first.size === 0 && this.exchanges === 0) {
+    if (this.#first.size === 0 && this.exchanges === 0 && !timed) {
       const pass = encoder.beginComputePass();
       if (decodes) layers.encode(pass, step);
       program.encode(pass, step);
       pass.end();
     } else {
-      if (decodes) encoder = await layers.run(encoder, step);
+      if (decodes) encoder = await layers.run(encoder, step, { timed });
       this.#placeFirst(encoder);
       encoder = await program.run(encoder, step);
     }
-    if (this.world.rowsOf('generated')(step.rows) === 0) {
-      // Another rank's rows needed this one; of its own there are none, and so no ids.
-      device.gpu.queue.submit([encoder.finish()]);
-      return undefined;
-    }
-    const next = this.#ids && this.#sampler!.nextIds();
+    // Where another rank's rows needed this one there are none of its own, and so no ids.
+    const samples = this.world.rowsOf('generated')(step.rows) > 0;
+    const next = samples ? this.#ids && this.#sampler!.nextIds() : undefined;
     const read = next && this.#ids!.record(encoder, next.ids, next.offset);
+    timed?.record(encoder);
     device.gpu.queue.submit([encoder.finish()]);
+    timed?.submitted();
     return read;
   }
 

@@ -97,6 +97,9 @@ export interface RankCounts {
   /** Decode steps, and the time in which one was under way, of which the two are a part. */
   readonly steps: number;
   readonly stepMs: number;
+  /** Decode steps whose attention was timed (`timeAttention`), and what that took, by the device's own clock. */
+  readonly timedSteps: number;
+  readonly attentionMs: number;
 }
 
 /** What a rank is, once its programs are recorded. */
@@ -240,6 +243,11 @@ export interface Rank {
    */
   kvTokens(lengths: readonly number[]): Promise<number[]>;
   counts(): Promise<RankCounts>;
+  /**
+   * Times attention of so many of the next decode steps, for `counts`. Resolves with whether the device has a clock for it
+   * (`timestamp-query`).
+   */
+  timeAttention(steps: number): Promise<boolean>;
   /** This rank can't go on: tells the others, whose waits end with the reason. */
   abort(reason: unknown): void;
   /** Every slot free, nothing under way. */

@@ -33,7 +33,7 @@ export type NamedAdapter = AdapterDescription & { readonly name: string };
 
 /** The ranks of a model, wherever they run. */
 export interface ModelRanks {
-  readonly options: Pick<GroupOptions, 'type' | 'plan'>;
+  readonly options: Pick<GroupOptions, 'type' | 'plan'> & Partial<Pick<GroupOptions, 'virtual'>>;
   /** Where the ranks run, if not in this thread. */
   readonly places?: { name?(rank: number): string };
   /** Another one after each recovery. */

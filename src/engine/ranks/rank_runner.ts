@@ -15,6 +15,7 @@ import { rowBlocks, type RowBuffers } from '../../model/layers/rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/head.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
 import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
+import type { AttentionTimes } from './attention_times.js';
 import { Batch } from './batch.js';
 import { CallQueue } from './call_queue.js';
 import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
@@ -74,6 +75,8 @@ export class RankRunner implements Rank {
   #runningSince = 0;
   #stepMs = 0;
   #steps = 0;
+  /** Once somebody asked for it. */
+  #attention: AttentionTimes | undefined;
   /** Slots whose results nobody wants, until they are released. */
   readonly #dropped = new Set<number>();
 
@@ -321,8 +324,8 @@ export class RankRunner implements Rank {
       }
       // What compression keeps is read back below: it must be there.
       encoder = await (compressions.length > 0
-        ? this.#compressing!.run(encoder, step, this.#submits)
-        : this.#prefill.run(encoder, step, this.#submits, () => this.#areDropped(slots)));
+        ? this.#compressing!.run(encoder, step, { submits: this.#submits })
+        : this.#prefill.run(encoder, step, { submits: this.#submits, isOver: () => this.#areDropped(slots) }));
       const home = last && this.#batchOf(slot);
       if (home) {
         encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, home.batch.headX, home.row);
@@ -485,7 +488,7 @@ export class RankRunner implements Rank {
       let encoder = device.gpu.createCommandEncoder();
       encoder = await this.#publish(encoder, run, this.#logitsX, 0);
       const isOver = (): boolean => this.#areDropped([run.slot ?? 0]);
-      encoder = await this.#logitsProgram.run(encoder, { rows: [run.count], chunks: 1 }, undefined, isOver);
+      encoder = await this.#logitsProgram.run(encoder, { rows: [run.count], chunks: 1 }, { isOver });
       device.gpu.queue.submit([encoder.finish()]);
       if (world.rank !== world.topology.root) return undefined;
       const stored = new Float32Array(await device.read(this.#logitsRows!, 0, run.count * logitsStride * 4));
@@ -548,7 +551,7 @@ export class RankRunner implements Rank {
           offsets: this.#tables.offsetsOf(groups.map(() => [slot])),
         };
         const isOver = (): boolean => this.#areDropped(slots);
-        const encoder = await program.run(device.gpu.createCommandEncoder(), step, undefined, isOver);
+        const encoder = await program.run(device.gpu.createCommandEncoder(), step, { isOver });
         await this.#submits.submit(encoder);
         if (piece.length > 0) this.#lengths[slot] = end;
       }
@@ -586,17 +589,21 @@ export class RankRunner implements Rank {
       this.#countRunning(1);
       if (decodes) this.#steps++;
       try {
-        return await batch.step(decodes, {
-          rows: groups,
-          chunks: chunksOf(Math.max(1, longest - evicted)),
-          channel: index,
-          slots: { first: index * slots, same: false },
-          offsets: this.#tables.offsetsOf(
-            this.#tables.owners
-              .ranges(index)
-              .map(([first], group) => range(0, groups[group]!).map((row) => index * slots + first + row)),
-          ),
-        });
+        return await batch.step(
+          decodes,
+          {
+            rows: groups,
+            chunks: chunksOf(Math.max(1, longest - evicted)),
+            channel: index,
+            slots: { first: index * slots, same: false },
+            offsets: this.#tables.offsetsOf(
+              this.#tables.owners
+                .ranges(index)
+                .map(([first], group) => range(0, groups[group]!).map((row) => index * slots + first + row)),
+            ),
+          },
+          this.#attention,
+        );
       } finally {
         this.#countRunning(-1);
       }
@@ -661,7 +668,22 @@ export class RankRunner implements Rank {
 
   async counts(): Promise<RankCounts> {
     const none = { exchanges: 0, messages: 0, bytesSent: 0, bytesReceived: 0, moveMs: 0, waitMs: 0 };
-    return { ...(this.world.communicator?.stats ?? none), steps: this.#steps, stepMs: this.#stepMs };
+    const { steps, ms } = (await this.#attention?.total()) ?? { steps: 0, ms: 0 };
+    return {
+      ...(this.world.communicator?.stats ?? none),
+      steps: this.#steps,
+      stepMs: this.#stepMs,
+      timedSteps: steps,
+      attentionMs: ms,
+    };
+  }
+
+  async timeAttention(steps: number): Promise<boolean> {
+    if (!this.device.gpu.features.has('timestamp-query')) return false;
+    const { AttentionTimes } = await import('./attention_times.js');
+    this.#attention ??= new AttentionTimes(this.device);
+    this.#attention.ask(steps);
+    return true;
   }
 
   abort(reason: unknown): void {
@@ -671,6 +693,7 @@ export class RankRunner implements Rank {
   async reset(): Promise<void> {
     await this.#queue.idle();
     for (const slot of this.#lengths.keys()) this.#release(slot);
+    this.#attention?.reset();
     if (!this.device.isLost) for (const batch of this.#batches) batch.reset();
   }
 

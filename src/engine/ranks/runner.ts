@@ -111,6 +111,11 @@ export class Runner {
     return Promise.all(this.ranks.map((rank) => rank.counts()));
   }
 
+  /** Times attention of so many of the next decode steps on every rank, for `counts`. Resolves with whether all can. */
+  async timeAttention(steps: number): Promise<boolean> {
+    return (await this.#each((rank) => rank.timeAttention(steps))).every((can) => can);
+  }
+
   /** The same call to every rank; all have ended when this settles. Resolves with the root's answer. */
   async all<T>(call: (rank: Rank, index: number) => Promise<T>): Promise<T> {
     return (await this.#each(call))[this.#root]!;

@@ -1,4 +1,5 @@
-import type { Buffer, Device } from '../../gpu/index.js';
+import type { Device } from '../../gpu/index.js';
+import { PassClock } from './pass_clock.js';
 
 /** Encodes something into a pass of its own. */
 export type Encode = (pass: GPUComputePassEncoder) => void;
@@ -16,57 +17,37 @@ export function openStopwatch(device: Device, most: number): Stopwatch {
   return device.gpu.features.has('timestamp-query') ? new GpuStopwatch(device, most) : new HostStopwatch(device);
 }
 
-/** Browsers round what GPUs tell to 0.1 ms. */
 class GpuStopwatch implements Stopwatch {
   readonly enough = 0.003;
-  readonly #queries: GPUQuerySet;
-  readonly #resolved: GPUBuffer;
   readonly #host: HostStopwatch;
-  readonly #read: Buffer;
+  readonly #clock: PassClock;
 
   /** @param most passes at once */
   constructor(
     readonly device: Device,
     most: number,
   ) {
-    const { gpu } = device;
     this.#host = new HostStopwatch(device);
-    this.#queries = gpu.createQuerySet({ type: 'timestamp', count: 2 * most });
-    const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
-    this.#resolved = gpu.createBuffer({ label: 'timestamps', size: 16 * most, usage });
-    this.#read = device.createBuffer('timestamps read', 16 * most, 'staging');
+    this.#clock = new PassClock(device, most);
   }
 
   async seconds(passes: readonly Encode[]): Promise<number[]> {
     const { gpu } = this.device;
     const encoder = gpu.createCommandEncoder({ label: 'stopwatch' });
-    for (const [index, encode] of passes.entries()) {
-      const pass = encoder.beginComputePass({
-        timestampWrites: {
-          querySet: this.#queries,
-          beginningOfPassWriteIndex: 2 * index,
-          endOfPassWriteIndex: 2 * index + 1,
-        },
-      });
+    for (const encode of passes) {
+      const pass = encoder.beginComputePass({ timestampWrites: this.#clock.next() });
       encode(pass);
       pass.end();
     }
-    const bytes = 16 * passes.length;
-    encoder.resolveQuerySet(this.#queries, 0, 2 * passes.length, this.#resolved, 0);
-    encoder.copyBufferToBuffer(this.#resolved, 0, this.#read.gpu, 0, bytes);
+    this.#clock.record(encoder);
     gpu.queue.submit([encoder.finish()]);
-    await this.device.wait(this.#read.gpu.mapAsync(GPUMapMode.READ));
-    const times = new BigInt64Array(this.#read.gpu.getMappedRange(0, bytes).slice(0));
-    this.#read.gpu.unmap();
-    const seconds = passes.map((_, index) => Number(times[2 * index + 1]! - times[2 * index]!) / 1e9);
+    const seconds = await this.#clock.seconds();
     // Some drivers have a clock that stands still.
     return seconds.every((each) => each > 0) ? seconds : this.#host.seconds(passes);
   }
 
   dispose(): void {
-    this.#queries.destroy();
-    this.#resolved.destroy();
-    this.#read.dispose();
+    this.#clock.dispose();
   }
 }
 

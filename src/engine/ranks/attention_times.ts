@@ -1,0 +1,79 @@
+import type { Device, TimedPasses } from '../../gpu/index.js';
+import { PassClock } from '../tuning/pass_clock.js';
+
+/** What of a decode step reads the cache, and merges what was read; by name, as few models need all of these kernels. */
+export const ATTENTION_KERNELS: ReadonlySet<string> = new Set([
+  'attention_append',
+  'attention_merge',
+  'attention_split',
+  'mla_split',
+]);
+
+/** A step's passes; `record` is encoded behind the last of them, and `submitted` said when all are. */
+export interface StepTimes extends TimedPasses {
+  record(encoder: GPUCommandEncoder): void;
+  submitted(): void;
+}
+
+/** What attention of some decode steps takes on a device with a clock; the steps compute what they do without. */
+export class AttentionTimes {
+  #clock: PassClock | undefined;
+  /** Steps to be timed still. */
+  #left = 0;
+  #steps = 0;
+  #seconds = 0;
+  /** A step whose times aren't known yet; others aren't timed meanwhile. */
+  #underWay = false;
+  #reading: Promise<void> = Promise.resolve();
+
+  constructor(readonly device: Device) {}
+
+  /** Times so many of the next steps, or as many as were asked for before. */
+  ask(steps: number): void {
+    this.#left = Math.max(this.#left, steps);
+  }
+
+  /** What was timed so far. */
+  async total(): Promise<{ readonly steps: number; readonly ms: number }> {
+    await this.#reading;
+    return { steps: this.#steps, ms: this.#seconds * 1000 };
+  }
+
+  /** For a step of a program; undefined where this one isn't timed. */
+  begin(program: { count(kernels: ReadonlySet<string>): number }): StepTimes | undefined {
+    if (this.#left === 0 || this.#underWay) return undefined;
+    const passes = program.count(ATTENTION_KERNELS);
+    if (!this.#clock || this.#clock.most < passes) {
+      this.#clock?.dispose();
+      this.#clock = new PassClock(this.device, Math.max(1, passes));
+    }
+    const clock = this.#clock;
+    clock.forget();
+    this.#left--;
+    this.#underWay = true;
+    return {
+      kernels: ATTENTION_KERNELS,
+      next: () => clock.next(),
+      record: (encoder) => clock.record(encoder),
+      submitted: () => void (this.#reading = this.#read(clock)),
+    };
+  }
+
+  /** After a failure: no step is under way. */
+  reset(): void {
+    this.#left = 0;
+    this.#underWay = false;
+  }
+
+  async #read(clock: PassClock): Promise<void> {
+    try {
+      const seconds = await clock.seconds();
+      this.#steps++;
+      this.#seconds += seconds.reduce((sum, each) => sum + each, 0);
+    } catch {
+      // A device that was lost: its steps tell.
+    } finally {
+      this.#underWay = false;
+    }
+  }
+}
