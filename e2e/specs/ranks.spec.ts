@@ -113,7 +113,10 @@ test('chunks light up on the ranks that hold them, while they are written', asyn
 test('ranks that cannot be are explained, and the form asks for others', async ({ page }) => {
   const alert = page.getByRole('alert');
   for (const [query, message] of [
-    ['ranks=3&plan=sp', "3 ranks can't share 8 merge lanes evenly; use 1, 2, 4 or 8 ranks"],
+    [
+      'ranks=5&plan=tp',
+      "plan 'tp' on 5 ranks: this model's attention and MLP segments can be cut over 4 ranks at most",
+    ],
     ['ranks=2&plan=pq', "plan 'pq': use single, tp, sp"],
     ['ranks=two,', 'ranks=two, in the address: expected a number of ranks'],
     ['virtual=maybe', 'virtual=maybe in the address: expected 1 (all ranks on one device) or 0'],
