@@ -117,10 +117,12 @@ const [{ output: alone }] = await buildParts({
 });
 const partOf = new Map();
 const ofLibrary = new Set();
+// Files that are Node's alone are called node_..., so that bundlers of pages are told to leave them out (package.json, browser).
+const named = { 'transport-node': 'node_nats' };
 for (const { moduleIds = [], isEntry, fileName } of alone) {
   for (const id of moduleIds) {
     ofLibrary.add(id);
-    if (!isEntry) partOf.set(id, fileName);
+    if (!isEntry) partOf.set(id, named[fileName] ?? fileName);
   }
 }
 
