@@ -111,6 +111,10 @@ export const modelOptions = {
     mixed: {
       help: '--cluster: ranks with other adapters or drivers are taken, too; answers are then near, not the same bits',
     },
+    'rank-patience': {
+      value: 'SECONDS',
+      help: '--cluster: how long a rank that is gone may take to come back, before others take its share; default 10',
+    },
     workers: { help: 'each rank in a worker of its own: a worker_thread (Node), a Web Worker (Chrome)' },
     memory: { value: 'SIZE', help: 'GPU memory a rank may take, such as 500MB or 2GB; "1GB,500MB" gives each its own' },
     'attention-dp-mode': {
@@ -218,7 +222,11 @@ export async function openHost(request: ModelRequest): Promise<ModelHost> {
 async function loadOptions(options: Options): Promise<PlainLoadOptions> {
   const cluster = await readCluster(options);
   return defined({
-    cluster: cluster && { ...cluster, ...(options.has('mixed') && { mixed: true }) },
+    cluster: cluster && {
+      ...cluster,
+      ...(options.has('mixed') && { mixed: true }),
+      ...defined({ patience: options.integer('rank-patience', 0) }),
+    },
     weights: options.oneOf('weights', ['f32', 'f16', 'q8', 'q4']),
     kv: options.oneOf('kv', ['auto', 'f32', 'f16', 'q8']),
     ...(await kvOptions(options)),

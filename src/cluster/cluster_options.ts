@@ -20,4 +20,6 @@ export interface ClusterOptions {
 export interface ClusterRanksOptions extends Omit<ClusterOptions, 'signal'> {
   /** Ranks' adapters or drivers may differ: answers are then near one rank's, not its bits. Default false. */
   readonly mixed?: boolean;
+  /** Seconds that a rank that is gone may take to come, before others take its share; default 10. */
+  readonly patience?: number;
 }

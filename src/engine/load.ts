@@ -16,7 +16,7 @@ import type { RankProgress } from './ranks/open_rank.js';
 import { modelShape } from '../model/shape.js';
 import { checkTogether, type Feature, modelFeatures, type Plan } from '../placement/index.js';
 import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from './api.js';
-import { choosePlan, type PickedPlan } from './planning/choose_plan.js';
+import { type ChosenPlan, choosePlan, type PickedPlan } from './planning/choose_plan.js';
 import { kvCompression } from './cache/kv_compression.js';
 import { LiveProgress, NO_PROGRESS } from './live_progress.js';
 import { LoadedModel } from './model.js';
@@ -33,7 +33,6 @@ import { prefillFeatures, type PrefillWorker } from './prefill/prefill_worker.js
 import { parseAttentionDpConfig } from './scheduler/adp/config.js';
 import { type ModelRanks, RankGroup } from './ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './ranks/runner.js';
-import { placingOf } from './serving/engine.js';
 import { WorkerGroup } from './workers/worker_group.js';
 import type { ClusterRanks } from '../cluster/ranks/cluster_ranks.js';
 
@@ -93,9 +92,9 @@ export interface OpenedModel extends ModelTokenizer {
   readonly loadSeconds: number;
   /** Where prompts are computed on a device of their own. */
   readonly prefiller?: PrefillWorker | undefined;
-  /** Where the planner chose. */
+  /** Where the planner chose; of the plan that its ranks have now. */
   readonly picked?: PickedPlan | undefined;
-  /** Why the plan is as it is, where it wasn't named or given. */
+  /** Why that plan is as it is, where it wasn't named or given. */
   readonly planReason?: string | undefined;
 }
 
@@ -127,11 +126,10 @@ export async function load(where: string | URL | readonly File[] | Source, optio
   const { requests, prefixCaching, attentionDpConfig } = options;
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
   const opened = await openModel(where, options, seats);
-  return new LoadedModel(opened, {
+  return LoadedModel.of(opened, {
     stepsInFlight: options.stepsInFlight ?? 'auto',
     prefixCaching,
     attentionDpConfig,
-    placing: await placingOf(opened.group),
     onWarning: options.onWarning,
   });
 }
@@ -220,13 +218,14 @@ async function openParts(
     measure: places?.measure,
   };
   const name = modelName(source.gguf ?? source.name);
-  const { plan, adapters, budgets, picked, why, note } = await choosePlan(options, subject, {
+  let chosen = await choosePlan(options, subject, {
     ...text,
     name,
     source,
     reader: () => Promise.resolve(reader),
     onProgress: (what) => report({ phase: 'profile', what }),
   });
+  const { plan, adapters, picked, note } = chosen;
   places?.arrange(adapters);
   if (note !== undefined) onWarning?.(note);
   if (plan.worldSize > 1) {
@@ -234,13 +233,18 @@ async function openParts(
     if (idle !== undefined) onWarning?.(idle);
   }
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
+  const setUp = ({ plan: of, budgets }: ChosenPlan): RunnerOptions => ({
+    ...runnerOf(subject, of),
+    memory: budgets,
+    tune: options.tune ?? true,
+  });
   if (!place) progress.begin(reader.index.totalBytes, reader.index.tensors.size); // workers read for themselves
   const shared = {
     config,
     type,
     plan,
     adapters,
-    runner: { ...runnerOf(subject, plan), memory: budgets, tune: options.tune ?? true },
+    runner: setUp(chosen),
     signal,
     onProgress: (used: RankProgress) => progress.used(loadProgress(used)),
   } as const;
@@ -255,6 +259,13 @@ async function openParts(
         onWarning,
         digest,
         places,
+        replan:
+          places &&
+          (async (lost, stop) => {
+            const { planOnRest } = await import('../cluster/ranks/plan_on_rest.js');
+            chosen = await planOnRest(places, subject, lost, stop);
+            return { plan: chosen.plan, adapters: chosen.adapters, runner: setUp(chosen) };
+          }),
       })
     : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false, onWarning });
   if (compression) await checkWindow(compression, group);
@@ -295,8 +306,12 @@ async function openParts(
     sampling,
     source,
     loadSeconds,
-    picked,
-    planReason: picked?.why ?? why,
+    get picked() {
+      return chosen.picked;
+    },
+    get planReason() {
+      return chosen.picked?.why ?? chosen.why;
+    },
   };
 }
 

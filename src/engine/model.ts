@@ -26,7 +26,6 @@ import type {
   SelfTestResult,
 } from './api.js';
 import { chatCompletions } from './chat_api.js';
-import type { PickedPlan } from './planning/choose_plan.js';
 import { generate, type GeneratedPrompt, type PromptRows } from './generate.js';
 import { TalkingConversation } from './conversation.js';
 import { GenerationStream } from './generation_stream.js';
@@ -38,9 +37,11 @@ import type { PrefillWorker } from './prefill/prefill_worker.js';
 import type { ModelRanks } from './ranks/rank_group.js';
 import type { Runner } from './ranks/runner.js';
 import { samplingSchema } from './ranks/sampling_options.js';
-import { Engine, type EngineRequest, mayShare, type Placing } from './serving/engine.js';
+import { Engine, type EngineRequest, mayShare, optionsOfPlan } from './serving/engine.js';
 import { formSchema, TextForms } from './serving/text/forms.js';
 import { chatSchema } from './serving/text/reading.js';
+
+type OptionsOfPlan = Awaited<ReturnType<typeof optionsOfPlan>>;
 
 const schema: OptionsSchema<GenerateOptions> = {
   ...samplingSchema,
@@ -65,7 +66,6 @@ export class LoadedModel implements Model {
   readonly #eosIds: readonly number[];
   readonly #forms: TextForms;
   #engine: Engine;
-  readonly #picked: PickedPlan | undefined;
   readonly #source: Source | undefined;
   readonly #disposal = new AbortController();
   #toldOfIdle = false;
@@ -78,9 +78,9 @@ export class LoadedModel implements Model {
       readonly stepsInFlight: number | 'auto';
       readonly prefixCaching?: boolean | undefined;
       readonly attentionDpConfig?: AttentionDpOptions | undefined;
-      readonly placing?: Placing | undefined;
       readonly onWarning?: ((message: string) => void) | undefined;
     },
+    ofPlan: OptionsOfPlan = {},
   ) {
     const { config, group, tokenizer, noTokenizer } = opened;
     this.#group = group;
@@ -88,22 +88,25 @@ export class LoadedModel implements Model {
     this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
     this.#eosIds = eosIds(config, tokenizer);
     this.#forms = new TextForms(this.#reader, config.vocabSize, this.#eosIds);
-    this.#engine = this.#open();
-    this.#picked = opened.picked;
+    this.#engine = this.#open(ofPlan);
     this.#source = opened.source;
     this.info = modelInfo(opened);
     this.chat = { completions: chatCompletions(opened.name, (prompt, options) => this.generate(prompt, options)) };
   }
 
-  #open(): Engine {
+  /** Opens a model whose ranks are ready. */
+  static async of(opened: OpenedModel, how: LoadedModel['how']): Promise<LoadedModel> {
+    return new LoadedModel(opened, how, await optionsOfPlan(opened.group, how));
+  }
+
+  #open(ofPlan: OptionsOfPlan): Engine {
     const { runner } = this.#group;
     const { slots, batches = 1 } = runner.options;
     return new Engine(this.#group, {
       slots: slots * batches,
       tokensPerIteration: runner.promptRows * runner.rowBlocks + slots * batches,
       iterationsInFlight: this.how.stepsInFlight,
-      placing: this.how.placing,
-      ...(this.how.attentionDpConfig && { attentionDpConfig: this.how.attentionDpConfig }),
+      ...ofPlan,
       prefixCaching: this.how.prefixCaching ?? mayShare(this.#group, this.#prefiller),
       prefiller: this.#prefiller,
       recover: false,
@@ -323,8 +326,9 @@ export class LoadedModel implements Model {
   }
 
   #predicted({ prompt_tokens: prompt, tokens }: Omit<GenerateResult, 'stats'>): Pick<RunStats, 'predicted'> {
-    if (!this.#picked || tokens.length === 0) return {};
-    const { tokensPerSecond, ttftMs } = this.#picked.predict(prompt, tokens.length);
+    const { picked } = this.opened;
+    if (!picked || tokens.length === 0) return {};
+    const { tokensPerSecond, ttftMs } = picked.predict(prompt, tokens.length);
     return { predicted: { tokens_per_second: tokensPerSecond, ttft_ms: ttftMs } };
   }
 
@@ -333,8 +337,8 @@ export class LoadedModel implements Model {
     await this.#engine.close();
     await this.#group.recover(signal);
     await this.#prefiller?.recover(signal);
-    this.#engine = this.#open();
-    // Other devices may have taken the place of those that were lost.
+    this.#engine = this.#open(await optionsOfPlan(this.#group, this.how));
+    // Other devices may have taken the place of those that were lost, and the plan may be another.
     this.info = modelInfo(this.opened);
   }
 

@@ -8,8 +8,10 @@ import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { LoadOptions } from '../../engine/api.js';
 import type { ProbeSubject } from '../../engine/measure/probe.js';
 import { WorkerRank } from '../../engine/workers/worker_rank.js';
+import { formatBytes } from '../../base/math.js';
 import type { AdapterRequest } from '../../gpu/index.js';
-import type { LinkMeasure, MachineMeasure } from '../../placement/index.js';
+import type { ClusterRanksOptions } from '../cluster_options.js';
+import type { LinkMeasure, MachineMeasure, Plan } from '../../placement/index.js';
 import type { RankPlaces, StartWorker } from '../../engine/workers/worker_handle.js';
 import type { WorkerCommand } from '../../engine/workers/worker_protocol.js';
 import { type Cluster, connectCluster } from '../connect.js';
@@ -18,10 +20,14 @@ import { VERSION } from '../version.js';
 import { checkLink, checkMeasure, checkReport } from './check_messages.js';
 import { adapterKind, callRoll, type RankCard, readObject } from './rank_card.js';
 
-/** How long a rank that is missing may take to come. */
-const WAIT_MS = 10_000;
+/** How long a rank that is missing may take to come, in seconds. */
+const PATIENCE = 10;
 const ROLL_AGAIN_MS = 500;
 const CLAIM_MS = 2000;
+/** More than any GPU has: budgets are of all ranks or of none. */
+const UNLIMITED = 2 ** 40;
+/** A rank that was left is free again when its worker has freed the GPU. */
+const FREE_MS = 20_000;
 
 /** The ranks of a model on other machines. */
 export class ClusterRanks implements RankPlaces {
@@ -32,14 +38,20 @@ export class ClusterRanks implements RankPlaces {
   readonly #links = new Map<number, NatsLink>();
   readonly #measures = new Map<string, MachineMeasure>();
 
+  /** Bytes that each may give, by name, where that is limited. */
+  readonly #memory: Map<string, number>;
+
   private constructor(
     readonly cluster: Cluster,
     cards: readonly RankCard[],
     readonly options: LoadOptions,
-    /** How others may differ from the first one. */
-    readonly isMixed: boolean,
+    /** How others may differ from the first one, and how many seconds one that is missing may take to come. */
+    readonly how: Required<Pick<ClusterRanksOptions, 'mixed' | 'patience'>>,
   ) {
     this.#cards = cards;
+    const { memory } = options;
+    const given = cards.map(({ name }, at) => [name, typeof memory === 'object' ? memory[at] : memory] as const);
+    this.#memory = new Map(given.filter((entry): entry is readonly [string, number] => entry[1] !== undefined));
   }
 
   /**
@@ -49,11 +61,14 @@ export class ClusterRanks implements RankPlaces {
   static async join(given: LoadOptions): Promise<ClusterRanks> {
     const { cluster: access, ranks = 1, signal } = given;
     refuseLocal(given);
-    const { mixed = false, ...where } = access!;
+    const { mixed = false, patience = PATIENCE, ...where } = access!;
+    if (!(patience >= 0 && patience <= 86_400)) {
+      throw usageError(`cluster: patience ${String(patience)}: expected seconds, from 0 to 86400`);
+    }
     const cluster = await connectCluster({ ...where, ...(signal && { signal }) });
     try {
       const wanted = (cards: readonly RankCard[]): RankCard[] | undefined => choose(cards, ranks, mixed);
-      const until = performance.now() + WAIT_MS;
+      const until = performance.now() + patience * 1000;
       for (;;) {
         throwIfAborted(signal, 'looking for ranks');
         const cards = await callRoll(cluster, (come) => typeof ranks !== 'number' && wanted(come) !== undefined);
@@ -66,7 +81,7 @@ export class ClusterRanks implements RankPlaces {
               `the ranks' adapters differ (${[...kinds].join('; ')}): answers are near those of one rank, not its bits`,
             );
           }
-          return new ClusterRanks(cluster, chosen, settled(given, chosen), mixed);
+          return new ClusterRanks(cluster, chosen, settled(given, chosen), { mixed, patience });
         }
         if (performance.now() > until) throw usageError(missing(cards, ranks));
         await new Promise((resolve) => setTimeout(resolve, ROLL_AGAIN_MS));
@@ -79,7 +94,7 @@ export class ClusterRanks implements RankPlaces {
 
   /** Takes a rank for each of these: the one that it was, else another one of its kind. @throws SplitkvError `peer_lost` */
   async prepare(ranks: readonly number[], signal: AbortSignal | undefined): Promise<void> {
-    const until = performance.now() + WAIT_MS;
+    const until = performance.now() + this.how.patience * 1000;
     let open = [...ranks];
     let refusals: string[] = [];
     for (;;) {
@@ -95,25 +110,102 @@ export class ClusterRanks implements RankPlaces {
       if (performance.now() > until) break;
       await new Promise((resolve) => setTimeout(resolve, ROLL_AGAIN_MS));
     }
-    for (const rank of ranks) this.#claims.delete(rank);
+    for (const rank of ranks) this.#release(rank);
     throw new SplitkvError(
       'peer_lost',
       `${refusals.join('; ')}; and no other rank of its kind is free. Start one (splitkv rank), then call the model's recover(), or load it again`,
     );
   }
 
+  /** Leaves a rank that was taken and isn't needed. */
+  #release(rank: number): void {
+    const address = this.#claims.get(rank);
+    if (!address) return;
+    this.#claims.delete(rank);
+    const link = new NatsLink(this.cluster, address, { message: () => {}, ended: () => {} });
+    link.post({ type: 'request', id: 0, request: { type: 'dispose' } } satisfies WorkerCommand);
+    link.close();
+  }
+
+  /**
+   * Goes on with the ranks that are left, and free ones of their kind, in place of all that there were; none of them is held.
+   * @param lost why one has no place any more
+   * @param choose the plan for them, which the options name
+   * @throws SplitkvError `peer_lost` where none is left, or they don't do; `aborted`
+   */
+  async onRest<T extends { readonly plan: Plan; readonly adapters: readonly AdapterRequest[] }>(
+    lost: SplitkvError,
+    signal: AbortSignal | undefined,
+    choose: (options: LoadOptions) => Promise<T>,
+  ): Promise<T> {
+    const before = this.#cards;
+    const rest = (await this.#free(signal)).slice(0, before.length - 1);
+    if (rest.length === 0) throw lost;
+    const names = rest.map(({ name }) => name);
+    this.#cards = rest;
+    try {
+      const limits = rest.map(({ name, memory = UNLIMITED }) => Math.min(this.#memory.get(name) ?? UNLIMITED, memory));
+      const { memory: _, ...options } = this.options;
+      const chosen = await choose({ ...options, ranks: names, ...memoryOf(limits) });
+      this.arrange(chosen.adapters);
+      const gone = before.filter(({ name }) => !names.includes(name)).map(({ name }) => name);
+      const now = this.#cards.map(({ name }) => name);
+      this.options.onWarning?.(
+        `${gone.join(', ')} ${gone.length === 1 ? 'is' : 'are'} gone: plan '${chosen.plan.policy}' on ${now.join(', ')} goes on in its place`,
+      );
+      return chosen;
+    } catch (error) {
+      this.#cards = before;
+      throwIfAborted(signal, 'recovering');
+      const why = error instanceof Error ? error.message : String(error);
+      throw new SplitkvError(
+        'peer_lost',
+        `${lost.message}. On what is left (${names.join(', ')}) it can't go on: ${why}`,
+        {
+          cause: error,
+        },
+      );
+    }
+  }
+
+  /** Ranks that can take shares: those that there were first. */
+  async #free(signal: AbortSignal | undefined): Promise<readonly RankCard[]> {
+    const [first] = this.#cards;
+    const names = this.#cards.map(({ name }) => name);
+    const at = (card: RankCard): number => (names.includes(card.name) ? names.indexOf(card.name) : names.length);
+    const until = performance.now() + FREE_MS;
+    for (;;) {
+      throwIfAborted(signal, 'looking for ranks');
+      const cards = (await callRoll(this.cluster).catch(() => []))
+        .filter((card) => this.#isLike(card, first!))
+        .toSorted((a, b) => at(a) - at(b));
+      const free = cards.filter(({ busy }) => !busy);
+      // Those that there were end what they had.
+      if (cards.every(({ name, busy }) => !busy || !names.includes(name)) || performance.now() > until) return free;
+      await new Promise((resolve) => setTimeout(resolve, ROLL_AGAIN_MS));
+    }
+  }
+
+  /** Whether the bits of one are those of the other. */
+  #isLike(card: RankCard, other: RankCard): boolean {
+    return card.version === VERSION && (this.how.mixed || adapterKind(card) === adapterKind(other));
+  }
+
   /** Undefined once the rank has a place, else why it has none. */
   async #take(rank: number, cards: readonly RankCard[]): Promise<string | undefined> {
     const before = this.#cards[rank]!;
     const names = new Set(this.#cards.map(({ name }) => name));
-    const fits = (card: RankCard): boolean =>
-      card.version === VERSION && (this.isMixed || adapterKind(card) === adapterKind(before));
+    const needed = this.#memory.get(before.name);
     const same = cards.filter(({ name }) => name === before.name);
     const spares = cards.filter(({ name, busy }) => !names.has(name) && !busy);
     let why = 'it is not there';
     for (const card of [...same, ...spares]) {
-      if (!fits(card)) {
+      if (!this.#isLike(card, before)) {
         why = `it is another one now (splitkv ${card.version}, ${adapterKind(card)})`;
+        continue;
+      }
+      if (card.memory !== undefined && card.memory < (needed ?? Infinity)) {
+        why = `${card.name} gives ${formatBytes(card.memory)}, which may be too little`;
         continue;
       }
       const [near, far] = newLink();
@@ -125,6 +217,7 @@ export class ClusterRanks implements RankPlaces {
       if (card.name !== before.name) this.options.onWarning?.(`rank ${card.name} takes the place of ${before.name}`);
       this.#cards = this.#cards.with(rank, card);
       this.#claims.set(rank, near);
+      if (needed !== undefined) this.#memory.set(card.name, needed);
       return undefined;
     }
     return why;
@@ -307,15 +400,18 @@ function settled(options: LoadOptions, cards: readonly RankCard[]): LoadOptions 
   const software = cards.some(({ adapter }) => adapter.variants === 'software');
   const isSoftware =
     options.variants === undefined || options.variants === 'auto' ? software : options.variants === 'software';
-  const given = cards.map((card) => card.memory);
   return {
     ...options,
     // Where the planner chooses, it says which of them.
     ranks: (options.plan ?? 'auto') === 'auto' && cards.length > 1 ? cards.map(({ name }) => name) : cards.length,
     kv: kv === 'auto' ? (isSoftware ? 'f32' : 'f16') : kv,
-    ...(memory === undefined && given.every((bytes) => bytes !== undefined) && { memory: given }),
+    ...(memory === undefined && memoryOf(cards.map((card) => card.memory ?? UNLIMITED))),
   };
 }
+
+/** Budgets of ranks of which some are limited. */
+const memoryOf = (limits: readonly number[]): Pick<LoadOptions, 'memory'> =>
+  limits.every((bytes) => bytes === UNLIMITED) ? {} : { memory: limits };
 
 /** A command without what is this machine's own: accounts, and headers of requests. */
 function sendable(command: WorkerCommand): WorkerCommand {

@@ -44,7 +44,8 @@ export interface ModelRanks {
   assertUsable(): void;
   /**
    * Makes the group whole again after a failure: new devices and weights for ranks that were lost, new links for all. Every
-   * sequence's cache is given up; weights of ranks that weren't lost stay where they are.
+   * sequence's cache is given up; weights of ranks that weren't lost stay where they are. Ranks of other machines may have another plan
+   * then: where none comes in the place of one that was lost.
    */
   recover(signal?: AbortSignal): Promise<void>;
   dispose(): void | Promise<void>;

@@ -9,7 +9,7 @@ import type { AllowedTokens, DrawOptions } from '../ranks/rank.js';
 import { samplingOf } from '../ranks/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
-import { checkTogether, type Feature, misfit, modelFeatures, windowBlocks } from '../../placement/index.js';
+import { checkTogether, type Feature, misfit, modelFeatures, type Plan, windowBlocks } from '../../placement/index.js';
 import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
 import { hasState } from '../../model/config/model_config.js';
@@ -106,6 +106,8 @@ export interface EngineOptions extends Pick<
   readonly recovery?: RecoveryOptions;
   /** Needed where sequences are dealt out to several places (`placingOf`). */
   readonly placing?: Placing | undefined;
+  /** What of these options is another once the ranks have another plan (`ModelRanks.recover`). */
+  readonly forPlan?: () => Promise<Partial<EngineOptions>>;
   /** Hears what ended it for good, once. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
   /** Told of each iteration as it completes, with `placing`. */
@@ -174,6 +176,15 @@ export type Placing = typeof placing;
 export const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise<Placing | undefined> =>
   runner.owners.ranges(0).length > 1 ? (await import('./placing.js')).placing : undefined;
 
+/** What of an engine's options follows from the plan of its ranks. Balance between ranks is for plans that have a choice. */
+export const optionsOfPlan = async (
+  ranks: Pick<ModelRanks, 'runner' | 'options'>,
+  { attentionDpConfig }: Pick<EngineOptions, 'attentionDpConfig'>,
+): Promise<Pick<EngineOptions, 'placing' | 'attentionDpConfig'>> => ({
+  placing: await placingOf(ranks),
+  attentionDpConfig: misfit(['attentionDp'], ranks.options.plan) === undefined ? attentionDpConfig : undefined,
+});
+
 /** Bounds of times that requests wait, in seconds. */
 export const WAIT_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100];
 
@@ -209,8 +220,11 @@ const drawOptions = ({ request, allowed }: Running): DrawOptions => ({
  * runs them, reads the ids, and hands tokens on. A request's tokens are the same alone and in any batch.
  */
 export class Engine {
+  #options: EngineOptions;
+  /** That all below is set up for. */
+  #plan: Plan;
   #scheduler: Scheduler;
-  readonly #slots: PoolSlots;
+  #slots: PoolSlots;
   #iterations: IterationRunner;
   readonly #feed: PromptFeed | undefined;
   readonly #recovery: Recovery;
@@ -222,7 +236,7 @@ export class Engine {
   #wake: (() => void) | undefined;
   #closed: unknown;
   readonly #loop: Promise<void>;
-  readonly #balance: RankBalanceMeter | undefined;
+  #balance: RankBalanceMeter | undefined;
   #completedAt = 0;
   /** Of an iteration, about. */
   #seconds = Infinity;
@@ -242,8 +256,10 @@ export class Engine {
   /** @throws SplitkvError `usage` for impossible options. */
   constructor(
     readonly ranks: ModelRanks,
-    readonly options: EngineOptions,
+    options: EngineOptions,
   ) {
+    this.#options = options;
+    this.#plan = ranks.options.plan;
     const { prefiller } = options;
     const { prefixCaching = false, attentionDpConfig } = options;
     const features = openedFeatures(ranks, prefiller);
@@ -265,9 +281,28 @@ export class Engine {
       );
     this.#slots = new PoolSlots(ranks.runner.owners);
     this.#scheduler = this.#newScheduler();
-    this.#balance = options.placing?.balanceMeter(this.#slots.places, ranks.runner.owners);
+    this.#balance = this.#newBalance();
     this.#iterations = this.#newIterations();
     this.#loop = this.#run();
+  }
+
+  /** As given, and as the plan that runs has them. */
+  get options(): EngineOptions {
+    return this.#options;
+  }
+
+  #newBalance(): RankBalanceMeter | undefined {
+    return this.options.placing?.balanceMeter(this.#slots.places, this.ranks.runner.owners);
+  }
+
+  /** The ranks may have another plan since they were rebuilt. */
+  async #followPlan(): Promise<void> {
+    const { plan } = this.ranks.options;
+    if (plan === this.#plan) return;
+    this.#options = { ...this.#options, ...(await this.#options.forPlan?.()) };
+    this.#plan = plan;
+    this.#slots = new PoolSlots(this.ranks.runner.owners);
+    this.#balance = this.#newBalance();
   }
 
   #newScheduler(): Scheduler {
@@ -280,6 +315,7 @@ export class Engine {
       onFailure: _onFailure,
       onIteration: _onIteration,
       placing: placed,
+      forPlan: _forPlan,
       prefiller,
       ...rest
     } = this.options;
@@ -663,6 +699,7 @@ export class Engine {
           () => this.#closed !== undefined,
         );
         this.#totals.recoveries++;
+        await this.#followPlan();
         this.#scheduler = this.#newScheduler();
         this.#iterations = this.#newIterations();
         for (const running of this.#running.values()) {

@@ -10,7 +10,8 @@ import { type CompletionHost, RunningCompletion } from './text/completion.js';
 import { checkForm, TextForms } from './text/forms.js';
 import { checkTools, frameOf, wantsFrame } from './text/reading.js';
 import { embed } from './embed.js';
-import { Engine, type EngineOptions, mayShare, placingOf, WAIT_SECONDS } from './engine.js';
+import { Engine, type EngineOptions, mayShare, optionsOfPlan, WAIT_SECONDS } from './engine.js';
+import type { Runner } from '../ranks/runner.js';
 import { Histogram } from './histogram.js';
 import { kvBlocksOf } from '../planning/kv_pool.js';
 import { microBatchesOf } from './micro_batches.js';
@@ -60,22 +61,30 @@ export async function serve(
   const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
   const { memory } = loadOptions;
   const seats = (facts: ModelFacts): Seats => {
-    const budgets = typeof memory === 'number' ? Array.from({ length: facts.plan.worldSize }, () => memory) : memory;
+    const { worldSize } = facts.plan;
+    // On fewer ranks than there were, any of them may be the one with least.
+    const same = typeof memory === 'number' || memory?.length === worldSize ? memory : memory && Math.min(...memory);
+    const budgets = typeof same === 'number' ? Array.from({ length: worldSize }, () => same) : same;
     const { count } = microBatchesOf(facts.plan, slots, microBatches);
     const own = Math.ceil(slots / count);
     return { slots: own, batches: count, kvBlocks: kvBlocksOf(facts, own * count, pool, budgets, count) };
   };
   const opened = await openModel(where, loadOptions, seats, slots);
   try {
-    const { plan, options: set } = opened.group.runner;
+    const forPlan = async () => {
+      const { plan, options: set } = opened.group.runner;
+      return {
+        slots: set.slots * set.batches!,
+        rowsPerMicroBatch: microBatchesOf(plan, slots, microBatches).rowsEach,
+        ...(await optionsOfPlan(opened.group, { attentionDpConfig })),
+      };
+    };
     return new EngineServingModel(opened, {
-      slots: set.slots * set.batches!,
-      rowsPerMicroBatch: microBatchesOf(plan, slots, microBatches).rowsEach,
+      ...(await forPlan()),
+      forPlan,
       tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
       prefixCaching: prefixCaching ?? mayShare(opened.group, opened.prefiller),
       prefiller: opened.prefiller,
-      placing: await placingOf(opened.group),
-      ...(attentionDpConfig !== undefined && { attentionDpConfig }),
       onFailure,
     });
   } catch (error) {
@@ -87,9 +96,10 @@ export async function serve(
 
 /** Text over the engine. */
 export class EngineServingModel implements ServingModel {
-  readonly info: ServingInfo;
   readonly promptSource: PromptSource;
   readonly #engine: Engine;
+  readonly #opened: OpenedModel;
+  #told: { readonly of: readonly [EngineOptions, Runner]; readonly info: ServingInfo } | undefined;
   readonly #reader: PromptReader;
   readonly #host: CompletionHost;
   readonly #firstToken = new Histogram(WAIT_SECONDS);
@@ -105,15 +115,9 @@ export class EngineServingModel implements ServingModel {
       this.#failure ??= error;
       options.onFailure?.(error);
     };
+    this.#opened = opened;
     this.#engine = new Engine(group, { ...options, onFailure });
-    const { slots, prefixCaching = false } = options;
-    this.info = {
-      ...modelInfo(opened),
-      slots,
-      microBatches: group.runner.options.batches ?? 1,
-      kvBlocks: this.#engine.metrics.kvBlocks,
-      prefixCaching,
-    };
+    const { prefixCaching = false } = options;
     this.#reader = { tokenizer, noTokenizer, contextLength };
     const why = noTokenizer && { code: noTokenizer.code, message: noTokenizer.message };
     this.promptSource = { tokenizerFiles, noTokenizer: why, contextLength };
@@ -128,6 +132,20 @@ export class EngineServingModel implements ServingModel {
       nextToken: this.#nextToken,
       count: (change) => (this.#unfinished += change),
     };
+  }
+
+  get info(): ServingInfo {
+    const { options, metrics, ranks } = this.#engine;
+    const { runner } = ranks;
+    // After a recovery ranks, and their plan, may be others.
+    if (this.#told?.of[0] !== options || this.#told.of[1] !== runner) {
+      const { slots, prefixCaching = false } = options;
+      const { batches = 1 } = runner.options;
+      const { kvBlocks } = metrics;
+      const info = { ...modelInfo(this.#opened), slots, microBatches: batches, kvBlocks, prefixCaching };
+      this.#told = { of: [options, runner], info };
+    }
+    return this.#told.info;
   }
 
   get metrics(): ServingMetrics {

@@ -1,5 +1,5 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import { abortedError, type SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { abortedError, SplitkvError, throwIfAborted } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankProgress } from '../ranks/open_rank.js';
@@ -33,19 +33,36 @@ export interface WorkerGroupOptions {
   readonly start?: StartWorker;
   /** Where the ranks run; default: workers of this process. */
   readonly places?: RankPlaces | undefined;
+  /**
+   * Another plan, where a recovery found no place for a rank that was lost; no rank is held meanwhile. Default: the recovery fails.
+   * @throws SplitkvError what the recovery is to fail with
+   */
+  readonly replan?: ((lost: SplitkvError, signal: AbortSignal | undefined) => Promise<RanksOfPlan>) | undefined;
   readonly patience?: Patience;
 }
+
+/** What another plan changes of a group. */
+export type RanksOfPlan = Pick<WorkerGroupOptions, 'plan' | 'adapters' | 'runner'>;
 
 /** The ranks of a model, each in a worker of its own; tensors go from worker to worker. */
 export class WorkerGroup implements ModelRanks {
   #ranks: readonly WorkerRank[] = [];
   #runner: Runner | undefined;
   #disposal: Promise<void> | undefined;
+  #options: WorkerGroupOptions;
+  /** Why no rank is held. */
+  #lost: SplitkvError | undefined;
 
   private constructor(
-    readonly options: WorkerGroupOptions,
+    options: WorkerGroupOptions,
     readonly places: RankPlaces,
-  ) {}
+  ) {
+    this.#options = options;
+  }
+
+  get options(): WorkerGroupOptions {
+    return this.#options;
+  }
 
   /** Starts a worker a rank, which opens its device and loads its slice. @throws as `RankGroup.open`; no worker is left then. */
   static async open(options: WorkerGroupOptions): Promise<WorkerGroup> {
@@ -64,10 +81,11 @@ export class WorkerGroup implements ModelRanks {
   }
 
   assertUsable(): void {
+    if (this.#lost) throw this.#lost;
     for (const { failure } of this.#ranks) if (failure) throw failure;
   }
 
-  /** As `RankGroup.recover`: a rank that lost its device or its worker gets a new worker. */
+  /** As `RankGroup.recover`: a rank that lost its device or its worker gets a new worker; where there is none, others take its share. */
   async recover(signal?: AbortSignal): Promise<void> {
     throwIfAborted(signal, 'recovering');
     for (const { calls } of this.#ranks) calls.abort(new Error('the ranks are being rebuilt'));
@@ -75,20 +93,29 @@ export class WorkerGroup implements ModelRanks {
     const failed = resets.find((reset) => reset.status === 'rejected');
     // Whoever was lost meanwhile is replaced too.
     if (failed && this.#healthy().length === resets.length) throw failed.reason;
-    await this.#assemble(signal);
+    await this.#assemble(signal, this.#options.replan);
   }
 
   #healthy(): readonly WorkerRank[] {
     return this.#ranks.filter(({ failure }) => !failure);
   }
 
-  /** Puts new workers where ranks are missing or failed, and links all. */
-  async #assemble(signal: AbortSignal | undefined): Promise<void> {
+  /** Puts new workers where ranks are missing or failed, and links all. @param replan where that may be done */
+  async #assemble(signal: AbortSignal | undefined, replan?: WorkerGroupOptions['replan']): Promise<void> {
     const { plan, config, runner, adapters } = this.options;
     const kept = new Map(this.#healthy().map((rank) => [rank.rank, rank]));
     await Promise.all(this.#ranks.filter(({ failure }) => failure).map((rank) => rank.close()));
     const missing = Array.from({ length: plan.worldSize }, (_, rank) => rank).filter((rank) => !kept.has(rank));
-    await this.places.prepare?.(missing, signal);
+    try {
+      await this.places.prepare?.(missing, signal);
+    } catch (error) {
+      if (!replan || !(error instanceof SplitkvError && error.code === 'peer_lost')) throw error;
+      // All hold slices of the plan that was.
+      this.#lost = error;
+      await Promise.all(this.#ranks.map((rank) => rank.close()));
+      this.#options = { ...this.#options, ...(await replan(error, signal)) };
+      return this.#assemble(signal, replan);
+    }
     const made: WorkerRank[] = [];
     try {
       const ranks = Array.from({ length: plan.worldSize }, (_, rank) => {
@@ -107,6 +134,7 @@ export class WorkerGroup implements ModelRanks {
         })(),
         signal,
       );
+      this.#lost = undefined;
       this.#ranks = ranks;
       this.#runner = new Runner(
         ranks.map(({ calls }) => calls),

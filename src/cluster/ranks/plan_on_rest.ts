@@ -1,0 +1,54 @@
+import { SplitkvError } from '../../base/errors.js';
+import type { ClusterRanks } from './cluster_ranks.js';
+import { isArranged } from '../../placement/index.js';
+import type { LoadOptions } from '../../engine/api.js';
+import { type ChosenPlan, choosePlan } from '../../engine/planning/choose_plan.js';
+import type { PlanSubject } from '../../engine/planning/plan_subject.js';
+import { rankCount } from '../../engine/planning/rank_adapters.js';
+
+/** Why a plan isn't taken and another one may be: it isn't for so many ranks, or they have no room for it. */
+const UNFIT: readonly unknown[] = ['usage', 'limit'];
+
+/**
+ * The plan of a model for the ranks of a cluster that are left, which take all shares anew.
+ * @param lost why a rank has no place any more
+ * @throws SplitkvError `peer_lost` where no rank is left, or what is left has no room for the model
+ */
+export const planOnRest = (
+  places: ClusterRanks,
+  asked: PlanSubject,
+  lost: SplitkvError,
+  signal: AbortSignal | undefined,
+): Promise<ChosenPlan> => {
+  // There may be nothing left to balance.
+  const features = asked.features?.filter((feature) => feature !== 'attentionDp') ?? [];
+  const subject = { ...asked, features };
+  return places.onRest(lost, signal, (options) => chooseAgain({ ...options, ...(signal && { signal }) }, subject));
+};
+
+/** The plan that was asked for, over fewer ranks; where that isn't one, what the planner takes. */
+async function chooseAgain(options: LoadOptions, subject: PlanSubject): Promise<ChosenPlan> {
+  const ranks = rankCount(options);
+  for (const again of [...asAsked(options, ranks), { ...plain(options), plan: 'auto' }]) {
+    try {
+      return await choosePlan(again, subject);
+    } catch (error) {
+      if (again.plan === 'auto' || !(error instanceof SplitkvError && UNFIT.includes(error.code))) throw error;
+    }
+  }
+  throw new SplitkvError('internal', 'the planner is asked last');
+}
+
+/** A policy by its name, with its degrees where they go over so many ranks, else without. */
+function asAsked(options: LoadOptions, ranks: number): LoadOptions[] {
+  const { plan } = options;
+  if (typeof plan !== 'string' || plan === 'auto' || isArranged(plan) || ranks === 1) return [];
+  // Their names are for the planner.
+  return [options, plain(options)].map((each) => ({ ...each, ranks }));
+}
+
+/** Without what is of one plan. */
+function plain(options: LoadOptions): LoadOptions {
+  const { tensor: _t, token: _k, sequence: _s, pipeline: _p, data: _d, copies: _c, ...rest } = options;
+  return rest;
+}
