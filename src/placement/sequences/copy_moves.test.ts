@@ -46,7 +46,47 @@ const after = (pieces: readonly CopyPiece[], moves: ReturnType<typeof chooseCopy
 const most = (heads: readonly CopiedHead[], pieces: readonly CopyPiece[]): number =>
   Math.max(...excessByRank(heads, pieces).values());
 
+/** Entries that the busiest rank has at least, whichever copies keep which pieces. */
+function leastBusiest(heads: readonly CopiedHead[], pieces: readonly CopyPiece[]): number {
+  let least = Infinity;
+  const place = (index: number, by: ReadonlyMap<number, number>): void => {
+    const most = Math.max(0, ...by.values());
+    if (most >= least) return;
+    const piece = pieces[index];
+    if (!piece) {
+      least = most;
+      return;
+    }
+    for (const { rank } of heads[piece.head]!.holders) {
+      place(index + 1, new Map(by).set(rank, (by.get(rank) ?? 0) + piece.entries));
+    }
+  };
+  place(0, new Map());
+  return least;
+}
+
 describe('pieces of copied heads that move', () => {
+  test('two heads on three ranks: as even as two sequences can be, if they run long enough; one leaves a rank idle', () => {
+    const heads = [head(0, [0, 1], [5, 3]), head(1, [1, 2], [3, 5])];
+    const pieces = (remaining: number): CopyPiece[] =>
+      [
+        { head: 0, slot: 0, rank: 0, entries: 331 },
+        { head: 0, slot: 1, rank: 0, entries: 390 },
+        { head: 1, slot: 0, rank: 1, entries: 331 },
+        { head: 1, slot: 1, rank: 2, entries: 390 },
+      ].map((piece) => ({ ...piece, remaining }));
+    const busiest = (all: readonly CopyPiece[]): number =>
+      Math.max(...[0, 1, 2].map((of) => all.reduce((sum, { rank, entries }) => sum + (rank === of ? entries : 0), 0)));
+    const [lasting, short] = [pieces(100), pieces(6)];
+    expect(busiest(lasting)).toBe(721);
+    expect(busiest(after(lasting, chooseCopyMoves(heads, lasting)))).toBe(leastBusiest(heads, lasting));
+    expect(leastBusiest(heads, lasting)).toBe(662);
+    // To move 331 entries takes longer than six steps with 59 entries less to read.
+    expect(chooseCopyMoves(heads, short)).toEqual([]);
+    const lone = lasting.filter(({ slot }) => slot === 0);
+    expect(busiest(lone)).toBe(leastBusiest(heads, lone));
+  });
+
   test('each once, to another copy, within its room; and the busiest rank never becomes busier', () => {
     fc.assert(
       fc.property(stages, ({ heads, pieces }) => {
