@@ -100,7 +100,7 @@ export const modelOptions = {
     },
     plan: {
       value: 'PLAN',
-      help: 'auto (default), tp, sp, tp+sp, pp, ep, token, adp, products such as "pp x tp", arranged (heads by what each keeps; see --kv-budget), or a FILE.json: a plan, or what arrange --out wrote',
+      help: 'auto (default), tp, sp, tp+sp, pp, ep, token, adp, products such as "pp x tp", arranged or "pp x arranged" (heads by what each keeps; see --kv-budget), or a FILE.json: a plan, or what arrange --out wrote',
     },
     copies: {
       value: 'C',

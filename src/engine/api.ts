@@ -104,11 +104,11 @@ export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees
   readonly ranks?: number | readonly string[];
   /**
    * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep', 'token', 'adp' and products such as 'pp x tp' or 'token x sp'), a plan, or an arrangement that `splitkv arrange --out` wrote. 'arranged' puts heads on ranks by what each keeps of a prompt: by
-   * `kvProfile`, or measured on samples by the first such load, and kept.
+   * `kvProfile`, or measured on samples by the first such load, and kept; 'pp x arranged' does so within stages of layers (`pipeline`).
    */
   readonly plan?: string | PlanFile;
   /**
-   * Plan 'arranged': copies of heads beyond the first, at most so many a layer; 0: none. Default: as many as it takes where whole heads
+   * Plan 'arranged' (or 'pp x arranged'): copies of heads beyond the first, at most so many a layer; 0: none. Default: as many as it takes where whole heads
    * would leave ranks idle.
    */
   readonly copies?: number;

@@ -34,7 +34,7 @@ export { checkPlan } from './check/check_plan.js';
 export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './make/lane_sharing.js';
 export { describePlan } from './plan/describe_plan.js';
 export { type AskedPlan, type Degrees, planOfDegrees, showDegrees } from './make/degrees.js';
-export { makePlan, type PlanOptions } from './make/make_plan.js';
+export { makePlan, type PlanOptions, stageCounts } from './make/make_plan.js';
 export { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory, type Seats } from './memory.js';
 export { CHUNK_TOKENS, chunkOwner, localChunks, MERGE_LANES } from './owner.js';
 export { parsePlan } from './plan/parse_plan.js';
@@ -72,7 +72,15 @@ export {
   predictPlans,
   type Workload,
 } from './planner.js';
-export { isArranged, parsePolicy, POLICIES, type PolicyRow, registerPolicy } from './make/policy.js';
+export {
+  ARRANGED,
+  isArranged,
+  parsePolicy,
+  POLICIES,
+  type PolicyRow,
+  readPolicyName,
+  registerPolicy,
+} from './make/policy.js';
 export type { LayerSizes, ModelSizes } from './sizes.js';
 export { type CachePiece, Owners } from './owners.js';
 export {

@@ -13,7 +13,7 @@ export const PARAMETERS = {
   context: 'tokens of the context',
   max_tokens: 'tokens of an answer',
   ranks: 'how many, or an adapter for each with commas between',
-  plan: 'auto, tp, sp, tp+sp, pp, ep, token, adp, products such as pp x tp, arranged (heads by what each keeps), or the URL of a plan or an arrangement (.json)',
+  plan: 'auto, tp, sp, tp+sp, pp, ep, token, adp, products such as pp x tp, arranged or pp x arranged (heads by what each keeps), or the URL of a plan or an arrangement (.json)',
   copies: 'plan arranged: copies of heads beyond the first, at most so many a layer',
   'kv-budget': "part of a prompt's KV cache that is kept, such as 0.2",
   'kv-profile':

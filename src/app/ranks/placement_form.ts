@@ -1,9 +1,9 @@
-import { parsePolicy, POLICIES } from '../../placement/index.js';
+import { ARRANGED, POLICIES, readPolicyName } from '../../placement/index.js';
 import { element, make } from '../shared/dom.js';
 import { DEGREES } from './parameters.js';
 
 const RANKS = ['1', '2', '4', '8'];
-const PLANS = ['auto', ...POLICIES.filter((policy) => policy !== 'single'), 'arranged'];
+const PLANS = ['auto', ...POLICIES.filter((policy) => policy !== 'single'), ...ARRANGED];
 
 /**
  * The form that loads the page again with other ranks: a plain GET. It begins with what the address says and keeps the
@@ -24,7 +24,7 @@ export function fillPlacementForm(query: URLSearchParams): void {
 /** As the list has it: 'tp,sp' and 'tp sp' (which a plus sign in an address becomes) are 'tp+sp'. */
 function planName(text: string): string {
   try {
-    return parsePolicy(text).name;
+    return readPolicyName(text).name;
   } catch {
     return text; // 'auto', or a name that the load will refuse
   }

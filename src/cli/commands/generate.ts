@@ -6,6 +6,7 @@
 import { text as readAll } from 'node:stream/consumers';
 import { usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
+import { isArranged } from '../../placement/index.js';
 import type { TextFeed } from '../../app/shared/chat_turn.js';
 import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
@@ -197,7 +198,7 @@ function compressionLines({ kv_compression: kv }: RunStats): string[] {
 
 /** What ranks read of the cache, and wait for the one that reads most. */
 function attentionLines({ attention, plan }: RunStats): string[] {
-  if (!attention || (plan !== 'arranged' && attention.ms_per_step === undefined)) return [];
+  if (!attention || (!isArranged(plan) && attention.ms_per_step === undefined)) return [];
   const percent = (part: number): string => `${(part * 100).toFixed(1)}%`;
   const { predicted_utilisation: expected, ms_per_step: times } = attention;
   return [

@@ -39,8 +39,8 @@ export interface ChosenPlan {
 
 /**
  * The plan that the options ask for, checked against the model and the memory budgets, and an adapter for each of its ranks. `auto`
- * with several ranks measures them (once) and takes the plan that answers soonest, on all of them or on fewer. `arranged` arranges heads
- * by what they keep.
+ * with several ranks measures them (once) and takes the plan that answers soonest, on all of them or on fewer. `arranged` and `pp x arranged`
+ * arrange heads by what they keep.
  * @param model whose heads' loads may be measured
  * @throws SplitkvError `usage`; `limit` where a rank has no room; as `measureMachine`.
  */
@@ -61,7 +61,7 @@ export async function choosePlan(
   }
   if (isArranged(asked)) {
     const { arrangeModel } = await import('../profile/arrange_model.js');
-    ({ plan, note, why } = await arrangeModel(options, subject, await ranksOf(ranks, options), model));
+    ({ plan, note, why } = await arrangeModel(asked, options, subject, await ranksOf(ranks, options), model));
   } else if (typeof asked !== 'string') {
     // Most pages name a policy.
     ({ plan, note } = (await import('./read_plan.js')).readPlan(asked, shape, subject));

@@ -247,7 +247,7 @@ async function namedPlan(
   degrees: ReturnType<typeof degreesOf>,
 ): Promise<Plan> {
   if (!isArranged(policy)) return makePlan(policy, ranks.adapters.length, modelShape(subject.config), degrees);
-  return (await (await import('../profile/arrange_model.js')).arrangeModel(options, subject, ranks)).plan;
+  return (await (await import('../profile/arrange_model.js')).arrangeModel(policy, options, subject, ranks)).plan;
 }
 
 /** What is predicted of a plan, whether or not the planner looks at it for such requests. */

@@ -1,7 +1,8 @@
 import { usageError } from '../../base/errors.js';
 import { arrange, type Arrangement, type Profile, toArrangementFile } from '../../arrangement/index.js';
 import { modelShape } from '../../model/shape.js';
-import { MERGE_LANES, misfit, modelFeatures } from '../../placement/index.js';
+import { MERGE_LANES, misfit, modelFeatures, readPolicyName, stageCounts } from '../../placement/index.js';
+import { count } from '../../base/lists.js';
 import type { LoadOptions } from '../api.js';
 import { type PlanSubject, subjectFeatures } from '../planning/plan_subject.js';
 import { type ReadPlan, readPlan } from '../planning/read_plan.js';
@@ -12,26 +13,29 @@ import { readProfile } from './read_profile.js';
 const percent = (part: number): string => `${(part * 100).toFixed(0)}%`;
 
 /**
- * The plan 'arranged' of a model: heads are put on ranks by what each keeps of a prompt, and copied where whole heads would leave ranks
+ * The plan 'arranged' or 'pp x arranged' of a model: heads are put on ranks by what each keeps of a prompt, and copied where whole heads would leave ranks
  * idle. What they keep is what the options' profile says, or is measured on samples.
  * @param model undefined: nothing is measured, and where nothing is known heads count alike
  * @throws SplitkvError `usage` for a model whose heads can't be arranged, or another model's profile; as `modelProfile`, `readProfile`
  */
 export async function arrangeModel(
-  options: Pick<LoadOptions, 'kvProfile' | 'copies' | 'fetch'>,
+  policy: string,
+  options: Pick<LoadOptions, 'kvProfile' | 'copies' | 'fetch' | 'pipeline'>,
   subject: PlanSubject,
   ranks: ProfileRanks,
   model?: ProfiledModel,
 ): Promise<ReadPlan> {
   const shape = modelShape(subject.config);
   const why = misfit(['arranged', ...modelFeatures(shape)]);
-  if (why !== undefined) throw usageError(`plan 'arranged': ${why}`);
+  if (why !== undefined) throw usageError(`plan '${policy}': ${why}`);
+  const pipeline = stagesOf(policy, ranks.adapters.length, shape.numLayers, options.pipeline);
   const { loads, from } = await headLoads(options, subject, ranks, model);
   const worldSize = ranks.adapters.length;
   const make = (copies: number | undefined): { readonly found: Arrangement; readonly read: ReadPlan } => {
     // Shares are parts of the slots, or of the merge lanes: both come in eighths.
-    const found = arrange({ loads, ranks: worldSize, batch: MERGE_LANES, ...(copies !== undefined && { copies }) });
-    return { found, read: readPlan(toArrangementFile(from, worldSize, found, { loads }), shape, subject) };
+    const limits = { batch: MERGE_LANES, ...(copies !== undefined && { copies }) };
+    const found = arrange({ loads, ranks: worldSize, pipeline, ...limits });
+    return { found, read: readPlan(toArrangementFile(from, worldSize, found, { loads, pipeline }), shape, subject) };
   };
   let { found, read } = make(options.copies);
   // What was asked for beside goes before copies that weren't.
@@ -39,7 +43,7 @@ export async function arrangeModel(
     ({ found, read } = make(0));
   }
   const { plan, note } = read;
-  const before = arrange({ loads, ranks: worldSize, mode: 'static' });
+  const before = arrange({ loads, ranks: worldSize, pipeline, mode: 'static' });
   const copied =
     plan.sharing === undefined
       ? 'without copies'
@@ -51,6 +55,17 @@ export async function arrangeModel(
       `(heads in order: ${percent(before.utilisation)}), ${copied}`,
     ...(note !== undefined && { note }),
   };
+}
+
+/** Stages of layers, each on ranks of its own. */
+function stagesOf(policy: string, ranks: number, layers: number, wanted: number | undefined): number {
+  const named = readPolicyName(policy);
+  const fitting = stageCounts(named, ranks, wanted).filter((stages) => stages <= layers);
+  if (fitting[0] !== undefined) return fitting[0];
+  const what = wanted === undefined ? 'they make no 2 stages of 2 ranks or more' : `they make no ${wanted} stages`;
+  throw usageError(
+    `plan '${named.name}' on ${count(ranks, 'rank')}, ${count(layers, 'layer')}: ${what}; use a number that stages can share, or arranged alone`,
+  );
 }
 
 interface HeadLoads {

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { lognormalLoads } from '../../arrangement/testing/loads.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
+import { pipelineDepth } from '../../placement/index.js';
 import type { GenerateResult, LoadOptions, Model } from '../api.js';
 import { load } from '../load.js';
 import { randomFiles } from '../testing/random_source.js';
@@ -93,14 +94,16 @@ describe('plan arranged, by name', () => {
   });
 
   const shapes = [
-    { heads: 8, queries: 8, ranks: 8, budget: 0.3 },
-    { heads: 2, queries: 4, ranks: 4, budget: 0.3 },
-    { heads: 4, queries: 8, ranks: 3, budget: 0.3 },
-    { heads: 2, queries: 4, ranks: 3, budget: undefined },
+    { heads: 8, queries: 8, ranks: 8, stages: 1, budget: 0.3 },
+    { heads: 2, queries: 4, ranks: 4, stages: 1, budget: 0.3 },
+    { heads: 4, queries: 8, ranks: 3, stages: 1, budget: 0.3 },
+    { heads: 2, queries: 4, ranks: 3, stages: 1, budget: undefined },
+    { heads: 2, queries: 4, ranks: 6, stages: 2, budget: 0.3 },
   ] as const;
   test.each(drawn(shapes, 1, 'arranged shapes'))(
-    '$heads kv heads on $ranks ranks, budget $budget, by a profile that is given: the bits of one rank',
-    async ({ heads, queries, ranks, budget }) => {
+    '$heads kv heads on $ranks ranks, $stages stages, budget $budget, by a profile that is given: the bits of one rank',
+    async ({ heads, queries, ranks: all, stages, budget }) => {
+      const ranks = all / stages;
       const { files } = randomFiles({
         seed: 40 + heads,
         config: {
@@ -123,17 +126,22 @@ describe('plan arranged, by name', () => {
         return { logits: rows, results: await answers(model, prompts) };
       };
       const one = await withModel(files, compressed, run);
-      const many = await withModel(files, { ...compressed, ranks, plan: 'arranged' }, async (model) => {
-        const copied = model.info.plan.stages.some(({ shares }) => shares.some(({ copies }) => copies));
-        expect(copied).toBe(true);
-        return run(model);
-      });
+      const many = await withModel(
+        files,
+        { ...compressed, ranks: all, plan: stages > 1 ? 'pp x arranged' : 'arranged' },
+        async (model) => {
+          expect(pipelineDepth(model.info.plan)).toBe(stages);
+          const copied = model.info.plan.stages.some(({ shares }) => shares.some(({ copies }) => copies));
+          expect(copied).toBe(true);
+          return run(model);
+        },
+      );
       expect(many.logits).toEqual(one.logits);
       expect(many.results.map(({ tokens }) => tokens)).toEqual(one.results.map(({ tokens }) => tokens));
-      // Of all moments: in one of them five sequences may lie badly.
+      // Of all moments: a lone sequence has a piece of each head, and can't keep more ranks busy than there are heads.
       const moments = many.results.map(({ stats }) => stats.attention!);
       const read = moments.flatMap(({ kv_tokens_per_step: tokens }) => tokens);
-      expect(read).toHaveLength(ranks * moments.length);
+      expect(read).toHaveLength(all * moments.length);
       const longest = sum(moments.map(({ busiest_kv_tokens_per_step: tokens }) => tokens));
       // Whole heads in order can't be busier than this.
       const peak = layers.map((layer) => Math.max(...layer) / layer.reduce((sum, entries) => sum + entries, 0));
@@ -157,6 +165,13 @@ describe('plan arranged, by name', () => {
       message: expect.stringContaining("kvProfile ./none.json: can't be read") as string,
     });
     await expect(ask({ plan: 'arranged', ranks: 2, kvBudget: 0.2 })).rejects.toMatchObject({ code: 'no_webgpu' });
+    // Stages have ranks of their own, and the name says that there are some.
+    const arranged = { ranks: 4, pipeline: 2, kvBudget: 0.2 };
+    await expect(ask({ ...arranged, plan: 'arranged' })).rejects.toThrow(/no 'pp' in it.*'arranged x pp'/);
+    await expect(ask({ ...arranged, plan: 'pp x arranged', tensor: 2 })).rejects.toThrow("no 'tp' in it");
+    await expect(ask({ ...arranged, plan: 'arranged x pp' })).rejects.toMatchObject({ code: 'no_webgpu' });
+    await expect(ask({ plan: 'pp x arranged', ranks: 3 })).rejects.toThrow('they make no 2 stages of 2 ranks or more');
+    await expect(ask({ ...arranged, plan: 'pp x arranged', ranks: 5 })).rejects.toThrow('they make no 2 stages');
     await expect(load('models/tiny-mla', { plan: 'arranged', ranks: 2 })).rejects.toThrow(/plan 'arranged'.*latent/);
   });
 });

@@ -1,7 +1,7 @@
 import { usageError } from '../../base/errors.js';
 import { count } from '../../base/lists.js';
 import type { Feature } from '../check/capabilities.js';
-import { parsePolicy } from './policy.js';
+import { isArranged, parsePolicy, readPolicyName } from './policy.js';
 
 /**
  * Degrees of parallelism, as people give them in place of a plan: over how many ranks each kind of it goes. What is left out is 1. Their
@@ -66,7 +66,7 @@ export function planOfDegrees(degrees: Degrees, plan?: string, ranks?: number): 
   if (plan.trim().toLowerCase() === 'auto') {
     throw usageError(`${given}: degrees name a plan, and plan 'auto' is the planner's choice: leave one of them out`);
   }
-  const { name: policy, features } = parsePolicy(plan);
+  const { name: policy, features } = readPolicyName(plan);
   const foreign = above.find((name) => !features.includes(DEGREES[name][1]));
   if (foreign !== undefined) {
     throw usageError(
@@ -78,7 +78,7 @@ export function planOfDegrees(degrees: Degrees, plan?: string, ranks?: number): 
   // Every part of the policy must be told, or how many ranks share out what isn't.
   const parts = NAMES.filter((name) => features.includes(DEGREES[name][1]));
   const open = parts.filter((name) => degrees[name] === undefined);
-  if (open.length > 0 || parts.length === 0) {
+  if (open.length > 0 || parts.length === 0 || isArranged(policy)) {
     throw usageError(
       `plan '${policy}' with ${given}: say how many ranks there are, by ranks${open.length > 0 ? ` or by ${open.join(' and ')}` : ''}`,
     );

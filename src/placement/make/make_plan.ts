@@ -119,7 +119,11 @@ const tooManyStages = (stages: number, { numLayers }: ModelShape): string =>
   `${count(numLayers, 'layer')} can't make ${count(stages, 'stage')}`;
 
 /** Numbers of stages to try, the best first. */
-function stageCounts({ name, pipeline }: Policy, worldSize: number, wanted: number | undefined): number[] {
+export function stageCounts(
+  { name, pipeline }: Pick<Policy, 'name' | 'pipeline'>,
+  worldSize: number,
+  wanted: number | undefined,
+): number[] {
   const fits = (stages: number): boolean => worldSize % stages === 0 && (wanted === undefined || stages === wanted);
   if (!pipeline) return [1].filter(fits);
   if (name === 'pp') return [worldSize].filter(fits);

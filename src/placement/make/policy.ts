@@ -68,8 +68,25 @@ export function registerPolicy(row: PolicyRow): void {
   (POLICIES as string[]).splice(0, Infinity, ...listed());
 }
 
-/** Whether a name means plans that are made from heads' loads, by a search, and not by a policy of the table. */
-export const isArranged = (name: unknown): boolean => typeof name === 'string' && wordsOf(name).join() === 'arranged';
+/** Plans that are made from heads' loads, by a search, and not by a policy of the table. */
+export const ARRANGED: readonly string[] = ['arranged', 'pp x arranged'];
+
+/** Whether a name means one of these. */
+export const isArranged = (name: unknown): name is string =>
+  typeof name === 'string' && arrangedName(name) !== undefined;
+
+const arrangedName = (name: string): string | undefined => {
+  const wanted = wordsOf(name).toSorted().join();
+  return ARRANGED.find((other) => wordsOf(other).toSorted().join() === wanted);
+};
+
+/** What a name means, whoever makes its plans. @throws as `parsePolicy` */
+export function readPolicyName(name: string): Pick<Policy, 'name' | 'pipeline' | 'features'> {
+  const arranged = arrangedName(name);
+  if (arranged === undefined) return parsePolicy(name);
+  const words = wordsOf(arranged);
+  return { name: arranged, pipeline: words.includes('pp'), features: wordFeatures(words) };
+}
 
 /** A policy, on its own or as the stages of a pipeline. */
 export interface Policy {
@@ -94,9 +111,9 @@ export function parsePolicy(name: string): Policy {
   const words = wordsOf(name);
   const unknown = (): Error =>
     usageError(
-      `plan '${name}': use ${[...POLICIES, 'arranged'].join(', ')}.${didYouMean(name, [...POLICIES, 'arranged'])}`,
+      `plan '${name}': use ${[...POLICIES, ...ARRANGED].join(', ')}.${didYouMean(name, [...POLICIES, ...ARRANGED])}`,
     );
-  const known = new Set(rows.flatMap((row) => [row.name, ...(row.aliases ?? []), 'pp x arranged'].flatMap(wordsOf)));
+  const known = new Set(rows.flatMap((row) => [row.name, ...(row.aliases ?? []), ...ARRANGED].flatMap(wordsOf)));
   const repeated = new Set(words).size < words.length || (words.includes('single') && words.length > 1);
   if (repeated || words.some((word) => !known.has(word))) throw unknown();
   const why = misfit(wordFeatures(words));

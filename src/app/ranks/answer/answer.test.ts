@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { PlanReport, RunStats } from '../../../index.js';
-import { makePlan, POLICIES } from '../../../placement/index.js';
+import { ARRANGED, makePlan, POLICIES } from '../../../placement/index.js';
 import { gqaShape } from '../../../placement/testing/shapes.js';
 import { measuredOf, type MeasuredPlan, MeasuredPlans, medianRun } from './measured_plans.js';
 import { planNote } from './plan_notes.js';
@@ -74,7 +74,7 @@ describe('the verdict', () => {
 });
 
 test('every policy has a sentence and a link; another has none', () => {
-  for (const policy of [...POLICIES, 'arranged']) {
+  for (const policy of [...POLICIES, ...ARRANGED]) {
     const note = planNote(policy);
     expect(note?.text, policy).toMatch(/^[A-Z].*\.$/);
     expect(note?.url, policy).toMatch(/\/docs\/\w+\.md(#plans)?$/);
