@@ -11,6 +11,12 @@ test('no server for others without a token', async () => {
   expect(stderr).toMatch(natsServer === undefined ? /no nats-server/ : /it is empty/);
 });
 
+test.skipIf(!natsServer)('a site is an origin', async () => {
+  const { code, stderr } = await runHere(['cluster', '--origins', 'https://good.example, good.example']);
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/--origins +good\.example: expected a site/);
+});
+
 test('without nats-server it says what installs it', async () => {
   const child = spawn(process.execPath, ['bin/splitkv.js', 'cluster'], { env: { ...process.env, PATH: '/nowhere' } });
   let said = '';

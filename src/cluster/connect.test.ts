@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nkeys } from '@nats-io/nats-core';
@@ -30,6 +31,9 @@ describe('addresses and identities that are refused', () => {
     [{ servers: 'http://127.0.0.1:4222' }, /http:.*expected the address/],
     [{ servers: [] }, /no server is named/],
     [{ servers: 'nats://me:secret@127.0.0.1' }, /^cluster 127\.0\.0\.1: others see an address(?!.*secret)/],
+    // NATS's client would go to the second one.
+    [{ servers: 'wss://good.example/x://evil.example' }, /^cluster good\.example: the address names two machines/],
+    [{ servers: 'nats://good.example?a=//evil.example' }, /names two machines/],
     [{ servers: ['nats://127.0.0.1', 'ws://127.0.0.1'] }, /of one kind/],
     [{ servers: '127.0.0.1', name: 'a.b' }, /cluster "a\.b"/],
     [{ servers: '127.0.0.1', token: 'a', nkey: 'b' }, /token and nkey are two/],
@@ -75,6 +79,39 @@ describe.skipIf(!natsServer)('a server', () => {
     await tcp.close();
     await web.close();
     await tcp.close();
+  });
+
+  test('a page of any site may come where a token is asked for, else none but those that are named', async () => {
+    const upgrade = (server: NatsServer, origin?: string): Promise<number> =>
+      new Promise((resolve, reject) => {
+        const headers = {
+          Connection: 'Upgrade',
+          Upgrade: 'websocket',
+          'Sec-WebSocket-Version': '13',
+          'Sec-WebSocket-Key': Buffer.alloc(16).toString('base64'),
+          ...(origin !== undefined && { Origin: origin }),
+        };
+        const asked = request(server.webSocketUrl.replace('ws:', 'http:'), { headers });
+        asked.once('upgrade', (_response, socket) => {
+          socket.destroy();
+          resolve(101);
+        });
+        asked.once('response', (response) => {
+          response.resume();
+          resolve(response.statusCode!);
+        });
+        asked.once('error', reject);
+        asked.end();
+      });
+    const named = await startNats({ origins: ['https://good.example'] });
+    const closed = await startNats({ token: 'secret' });
+    expect(await upgrade(open)).toBe(101);
+    expect(await upgrade(open, 'https://evil.example')).toBe(403);
+    expect(await upgrade(named, 'https://good.example')).toBe(101);
+    expect(await upgrade(named, 'https://evil.example')).toBe(403);
+    expect(await upgrade(closed, 'https://good.example')).toBe(101);
+    await named.stop();
+    await closed.stop();
   });
 
   test('a connection outlives its server', async () => {

@@ -130,7 +130,12 @@ function checkServer(given: string): string {
       `cluster ${url.host}: others see an address; give user, password or token by an option or a file of their own`,
     );
   }
-  return text;
+  // NATS's client takes what stands behind the last :// for the host, wherever that is.
+  const path = url.pathname === '/' ? '' : url.pathname;
+  if (`${path}${url.search}${url.hash}`.includes('//')) {
+    throw usageError(`cluster ${url.host}: the address names two machines; give one, nats://HOST:4222 or wss://HOST`);
+  }
+  return `${url.protocol}//${url.host}${path}${url.search}`;
 }
 
 const isWebSocket = (server: string): boolean => /^wss?:/i.test(server);
@@ -146,7 +151,7 @@ async function connectTo(servers: readonly string[], options: ConnectionOptions)
     }
     return (await import('@nats-io/nats-core')).wsconnect(options);
   }
-  if (globalThis.process?.versions?.node === undefined) {
+  if (isPage()) {
     throw usageError(
       `cluster ${servers.join(', ')}: a page reaches a NATS server by its WebSocket, wss://HOST (or ws:// on this machine)`,
     );
@@ -191,6 +196,12 @@ async function identity({
   return { authenticator: nkeyAuthenticator(seed) };
 }
 
+const ADVICE = 'Is it running, and reachable from here? `splitkv cluster` starts one on this machine';
+const PAGE_ADVICE =
+  "Is its WebSocket open, and reachable from here? A page of https needs wss://, and the page's Content-Security-Policy must allow the address (connect-src)";
+
+const isPage = (): boolean => globalThis.process?.versions?.node === undefined;
+
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 function connectError(error: unknown, where: string): SplitkvError {
@@ -207,7 +218,7 @@ function connectError(error: unknown, where: string): SplitkvError {
   const cause = error instanceof Error && error.cause instanceof Error ? `: ${error.cause.message}` : '';
   return new SplitkvError(
     'io',
-    `cluster ${where}: no NATS server answers (${messageOf(error)}${cause}). Is it running, and reachable from here? \`splitkv cluster\` starts one on this machine`,
+    `cluster ${where}: no NATS server answers (${messageOf(error)}${cause}). ${isPage() ? PAGE_ADVICE : ADVICE}`,
     options,
   );
 }

@@ -14,6 +14,8 @@ export interface NatsServerOptions {
   readonly port?: number;
   /** For pages, without TLS; default: a free one. */
   readonly webSocketPort?: number;
+  /** Sites whose pages may come, `https://HOST`; default: with a token all, else none, as any page that this machine opens could. */
+  readonly origins?: readonly string[];
   /** Who comes must say it; needed where others than this machine can come. */
   readonly token?: string;
   /** Where JetStream keeps what it keeps; default: a folder that is removed when the server stops. */
@@ -78,16 +80,17 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
 }
 
 function configuration(
-  { host = '127.0.0.1', port = -1, webSocketPort = -1, token, lines = [] }: NatsServerOptions,
+  { host = '127.0.0.1', port = -1, webSocketPort = -1, origins, token, lines = [] }: NatsServerOptions,
   store: string,
   scratch: string,
 ): string {
+  const pages = origins ? `allowed_origins: ${JSON.stringify(origins)}` : `same_origin: ${token === undefined}`;
   return [
     `host: ${JSON.stringify(host)}`,
     `port: ${port}`,
     `ports_file_dir: ${JSON.stringify(scratch)}`,
     `jetstream { store_dir: ${JSON.stringify(store)} }`,
-    `websocket { host: ${JSON.stringify(host)}, port: ${webSocketPort}, no_tls: true }`,
+    `websocket { host: ${JSON.stringify(host)}, port: ${webSocketPort}, no_tls: true, ${pages} }`,
     ...(token === undefined ? [] : [`authorization { token: ${JSON.stringify(token)} }`]),
     ...lines,
     '',

@@ -14,6 +14,10 @@ export const command: Command = {
       listen: { value: 'HOST', help: 'where it listens; default 127.0.0.1; others need --token-file' },
       port: { value: 'N', help: 'default 4222' },
       'websocket-port': { value: 'N', help: 'for pages, without TLS; default 4223' },
+      origins: {
+        value: 'URL,...',
+        help: 'sites whose pages may come, https://example.com; default: with a token all, else none',
+      },
       'token-file': { value: 'FILE', help: 'whoever comes must say what it holds' },
       store: { value: 'FOLDER', help: 'where it keeps what it keeps; default: a folder that goes with it' },
     } as const satisfies OptionSpecs),
@@ -26,17 +30,19 @@ export const command: Command = {
     const path = options.text('token-file');
     const token = path === undefined ? undefined : (await readGiven('token-file', path)).trim();
     if (token === '') throw usageError(`--token-file ${path}: it is empty; write a long random text into it`);
+    const origins = options.text('origins')?.split(',').map(readOrigin);
     if (terminal.signal.aborted) throw abortedError('starting the server', terminal.signal);
     const server = await startNatsServer({
       binary,
       port: options.integer('port', 1, 65535) ?? 4222,
       webSocketPort: options.integer('websocket-port', 1, 65535) ?? 4223,
-      ...defined({ host: options.text('listen'), token, folder: options.text('store') }),
+      ...defined({ host: options.text('listen'), token, origins, folder: options.text('store') }),
     });
     const { url, webSocketUrl } = server;
+    const pages = token === undefined && !origins ? ' (none may come: --token-file or --origins lets them)' : '';
     const text = options.has('json')
       ? JSON.stringify({ url, websocket_url: webSocketUrl })
-      : `${url}\npages: ${webSocketUrl}\nA rank joins by: splitkv rank --cluster ${url} (Ctrl-C ends the server)`;
+      : `${url}\npages: ${webSocketUrl}${pages}\nA rank joins by: splitkv rank --cluster ${url} (Ctrl-C ends the server)`;
     await terminal.write(`${text}\n`);
     const interrupted = new Promise<undefined>((resolve) => {
       if (terminal.signal.aborted) resolve(undefined);
@@ -48,6 +54,13 @@ export const command: Command = {
     return 0;
   },
 };
+
+/** @throws SplitkvError `usage` */
+function readOrigin(text: string): string {
+  const url = URL.canParse(text.trim()) ? new URL(text.trim()) : undefined;
+  if (url && /^https?:$/.test(url.protocol) && url.pathname === '/') return url.origin;
+  throw usageError(`--origins ${text}: expected a site, https://HOST or http://localhost:PORT`);
+}
 
 /** The one command that installs it. */
 function missing(): string {
