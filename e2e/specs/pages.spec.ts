@@ -25,6 +25,7 @@ test('the pages link to each other, and each says where it is', async ({ page })
     ['Simulate', 'Simulate'],
     ['Bench', 'Bench'],
     ['Check', 'Check'],
+    ['Join', 'Join a cluster'],
     ['Chat', 'Chat'],
     ['Ranks', 'What does a second GPU buy?'],
     ['splitkv', 'A language model in one tag'],

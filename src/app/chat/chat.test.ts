@@ -48,6 +48,9 @@ describe('attributes', () => {
     });
     // What isn't said is the model's makers' to recommend.
     expect(settings({}).sampling).toEqual({ maxTokens: 512 });
+    expect(
+      settings({ cluster: 'wss://a.example, wss://b.example', 'cluster-name': 'lab', ranks: 'gpu-a,gpu-b' }).load,
+    ).toEqual({ cluster: { servers: ['wss://a.example', 'wss://b.example'], name: 'lab' }, ranks: ['gpu-a', 'gpu-b'] });
     expect(settings({ temperature: '0', 'top-k': '0' }).sampling).toEqual({ maxTokens: 512, temperature: 0, topK: 0 });
     expect(read).toMatchObject({ autostart: true, selfTest: true, about: undefined });
   });
@@ -303,6 +306,30 @@ describe('errors', () => {
     expect(explain(new SplitkvError('no_webgpu', 'x'), {}).title).toBe('No GPU can be reached');
   });
 
+  test.each([
+    [
+      'io',
+      'cluster wss://a.example: no NATS server answers (connection refused). Is it running?',
+      /can't be reached/,
+      'retry',
+    ],
+    [
+      'usage',
+      'cluster wss://a.example: the server refuses this account (x); give its token',
+      /let this page in/,
+      'retry',
+    ],
+    ['usage', 'ranks gpu-a, gpu-b: the cluster has gpu-a (acme one). Start them', /not free/, 'retry'],
+    ['peer_lost', "rank 1's worker is gone: gpu-b of the cluster: it left", /A part of the model/, 'recover'],
+  ] as const)('of a cluster say what is the matter with it: %s, %s', (code, message, title, action) => {
+    const load = { cluster: { servers: 'wss://a.example' } };
+    const explained = explain(new SplitkvError(code, message), { load });
+    expect(explained.title).toMatch(title);
+    expect(explained.remedies.map((remedy) => remedy.action)).toEqual([action]);
+    expect(explained.detail).toBe(message);
+    expect(explain(new SplitkvError(code, message)).advice).not.toBe(explained.advice);
+  });
+
   test('stopping is none', () => {
     expect(explain(new SplitkvError('aborted', 'x'), { downloaded: true })).toMatchObject({
       title: 'Stopped',
@@ -349,6 +376,9 @@ describe('properties', () => {
     expect(attributeText('ranks', 2)).toBe('2');
     expect(attributeText('ranks', ['high-performance', 'low-power'])).toBe('high-performance,low-power');
     expect(attributeText('placeholder', '')).toBe('');
+    expect(attributeText('cluster', 'wss://a.example')).toBe('wss://a.example');
+    // Markup would show its token.
+    expect(attributeText('cluster', { servers: 'wss://a.example', token: 'secret' })).toBeUndefined();
   });
 
   test('that were set before the class came are set anew', () => {

@@ -5,7 +5,7 @@ import { hubForm } from '../../loader/hub/hub_form.js';
 import { namedByDegrees } from '../../engine/degrees.js';
 import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
-import { adoptProperties, propertyName, withProperties } from './properties.js';
+import { adoptProperties, type ClusterAccess, propertyName, withProperties } from './properties.js';
 import { type PageTools, toolsOf } from './page_tools.js';
 import {
   type Answer,
@@ -18,7 +18,7 @@ import {
 import { type Attribute, ATTRIBUTES, DEFAULT_MAX_TOKENS, everyAdapter, misspelt, readSettings } from './settings.js';
 import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
-import { planText, previewOf } from './view/preview.js';
+import { clusterPreview, clusterText, planText, previewOf, ranksText } from './view/preview.js';
 import { ProgressMeter, progressText } from './view/progress_meter.js';
 
 const BUSY: readonly ChatState[] = ['looking', 'loading', 'answering'];
@@ -86,11 +86,12 @@ export class SplitkvChat extends Base {
       this.#parts.showPreview({ ...preview, remedies: [...preview.remedies, ...another] });
       this.#tell('splitkv-preview', report);
     },
+    asks: (options) => this.#parts.showPreview(clusterPreview(options, this.#strings)),
     measuring: (what) => (this.#parts.status.textContent = `${what}…`),
     progress: (progress) => this.#showLoading(progress),
     loaded: (model) => {
       this.#parts.name.textContent = model.info.name;
-      this.#parts.showFacts(this.#facts(model.info));
+      this.#parts.showFacts(this.#facts(model.info), this.#privacy());
       this.#tell('splitkv-ready', { model });
     },
     piece: (text) => {
@@ -107,13 +108,15 @@ export class SplitkvChat extends Base {
       if (this.state === 'answering' || this.state === 'recovering') this.#notice = text;
       else this.#parts.addNote(text);
     },
-    recovered: () => (this.#notice = this.#text('gpu_is_back')),
+    // After what else there was to know, such as which rank took its place.
+    recovered: () => (this.#notice = `${this.#notice} ${this.#text('gpu_is_back')}`.trim()),
     failed: (error, smaller) => this.#fail(error, smaller),
   });
   readonly #parts: ChatParts;
   #meter = new ProgressMeter();
   #files: readonly File[] | undefined;
   #token: string | undefined;
+  #access: ClusterAccess | undefined;
   #strings: ChatStrings = STRINGS;
   #highlighter: Highlight | undefined;
   #notice = '';
@@ -236,6 +239,21 @@ export class SplitkvChat extends Base {
       this.#token = token ?? undefined;
       this.#openSoon();
     }
+  }
+
+  /** The cluster whose ranks run the model; an object may have a token, and is no attribute. */
+  override get cluster(): string | ClusterAccess | undefined {
+    return this.#access ?? this.getAttribute('cluster') ?? undefined;
+  }
+
+  override set cluster(cluster: string | ClusterAccess | null | undefined) {
+    // Templates make a new object each time.
+    if (cluster && typeof cluster === 'object' && JSON.stringify(cluster) === JSON.stringify(this.#access)) return;
+    const hadAccess = this.#access !== undefined;
+    this.#access = typeof cluster === 'object' ? (cluster ?? undefined) : undefined;
+    if (typeof cluster === 'string') this.setAttribute('cluster', cluster);
+    else this.removeAttribute('cluster');
+    if (hadAccess || this.#access) this.#openSoon();
   }
 
   override focus(options?: FocusOptions): void {
@@ -377,11 +395,21 @@ export class SplitkvChat extends Base {
       if (this.#opened !== undefined && this.#opened !== (this.#files ?? address)) this.clear();
       this.#opened = this.#files ?? address;
       this.#parts.name.textContent = nameOf(where);
-      const load = this.#token === undefined ? settings.load : { ...settings.load, hubToken: this.#token };
+      const load = {
+        ...settings.load,
+        ...(this.#access && { cluster: { ...this.#named(), ...this.#access } }),
+        ...(this.#token !== undefined && { hubToken: this.#token }),
+      };
       void this.#session.open(where, { ...settings, load });
     } catch (error) {
       void this.#session.refuse(error);
     }
+  }
+
+  /** What markup says of a cluster. */
+  #named(): { readonly name?: string } {
+    const name = this.getAttribute('cluster-name');
+    return name === null ? {} : { name };
   }
 
   #text(name: StringName, values: Readonly<Record<string, string | number>> = {}): string {
@@ -443,7 +471,7 @@ export class SplitkvChat extends Base {
 
   /** What is told of a loaded model. */
   #facts(info: ModelInfo): [string, string][] {
-    const adapter = [...new Set(info.ranks.map(({ adapter: name }) => name))].join(' + ');
+    const adapter = ranksText(info.ranks);
     const { worldSize, policy } = info.plan;
     return [
       [this.#text('fact_weights'), `${info.weights}, ${formatBytes(info.weightBytes)}`],
@@ -451,6 +479,12 @@ export class SplitkvChat extends Base {
       [this.#text('fact_plan'), planText(policy, worldSize, this.#strings)],
       [this.#text('fact_context'), this.#text('fact_tokens', { tokens: grouped(info.contextLength) })],
     ];
+  }
+
+  /** Where what is typed goes. */
+  #privacy(): string {
+    const { cluster } = this.#session.options;
+    return cluster ? this.#text('private_cluster', { cluster: clusterText(cluster) }) : this.#text('private');
   }
 
   #noteOf({ result, hiddenSeconds }: Answer): string {
@@ -542,6 +576,7 @@ export class SplitkvChat extends Base {
           const { load } = readSettings((name) =>
             name === 'weights' && this.#narrowed ? null : this.getAttribute(name),
           );
+          if (this.cluster !== undefined) throw new SplitkvError('usage', this.#text('cluster_fits'));
           const ranks = (await namedByDegrees(load)).ranks ?? (await everyAdapter());
           const { catalogFit } = await import('../../engine/planning/catalog_fit.js');
           return catalogFit({ ...load, ranks });

@@ -71,6 +71,15 @@ export function explain(
   if (code === 'no_webgpu' && globalThis.isSecureContext === false) {
     return { title: strings.title_insecure, advice: strings.advice_insecure, detail, remedies: [] };
   }
+  const cluster = load.cluster && CLUSTER.find(([of, message]) => of === code && message.test(detail))?.[2];
+  if (cluster) {
+    return {
+      title: cluster === 'lost' ? strings.title_peer_lost : strings[`title_cluster_${cluster}`],
+      advice: strings[`advice_cluster_${cluster}`],
+      detail,
+      remedies: [cluster === 'lost' ? { label: strings.bring_back, action: 'recover' } : again],
+    };
+  }
   if (code === 'io' && /\bis damaged\b/.test(detail)) {
     return {
       title: strings.title_damaged,
@@ -105,6 +114,15 @@ const REASONS: readonly (readonly [message: RegExp, reason: Reason])[] = [
   [/broke off|nothing came for/, 'broke'],
   [/allow this origin by CORS/, 'cors'],
 ];
+
+/** What was the matter with a cluster, by the code and the message. */
+const CLUSTER: readonly (readonly [code: ErrorCode, message: RegExp, reason: 'away' | 'account' | 'ranks' | 'lost'])[] =
+  [
+    ['io', /^cluster |^the cluster's server is away/, 'away'],
+    ['usage', /the server refuses this account/, 'account'],
+    ['usage', /^ranks? .*: the cluster has /, 'ranks'],
+    ['peer_lost', /./, 'lost'],
+  ];
 
 function explainIo(detail: string, strings: ChatStrings): Pick<Explanation, 'title' | 'advice' | 'address'> {
   const offline = globalThis.navigator?.onLine === false;

@@ -1,4 +1,4 @@
-import type { AttentionDpOptions } from '../../index.js';
+import type { AttentionDpOptions, LoadOptions } from '../../index.js';
 import type { ChatElement } from './events.js';
 import { type Attribute, ATTRIBUTES, NUMBERS, SWITCHES } from './settings.js';
 
@@ -22,7 +22,12 @@ type ValueOf<Name extends Attribute> = Name extends Switch
         ? string | URL
         : Name extends 'attention-dp-config'
           ? string | AttentionDpOptions
-          : string;
+          : Name extends 'cluster'
+            ? string | ClusterAccess
+            : string;
+
+/** A cluster, and as whom one comes. */
+export type ClusterAccess = NonNullable<LoadOptions['cluster']>;
 
 /** What a template may give `<splitkv-chat>`: its attributes. */
 export type ChatAttributes = { readonly [Name in Attribute]?: ValueOf<Name> | Gone };
@@ -41,6 +46,11 @@ export interface ChatProperties {
   set model(value: string | URL | Gone);
   get ranks(): string | undefined;
   set ranks(value: TextList | Gone);
+  /** A text: the attribute. An object: the option of `load`, with a token or a key, which markup never shows. */
+  get cluster(): string | ClusterAccess | undefined;
+  set cluster(value: string | ClusterAccess | Gone);
+  get clusterName(): string | undefined;
+  set clusterName(value: string | Gone);
   get plan(): string | undefined;
   set plan(value: string | Gone);
   get tensor(): number | undefined;
@@ -131,6 +141,8 @@ export function attributeText(name: Attribute, value: unknown): string | undefin
   if (includes(SWITCHES, name)) return value === '' || Boolean(value) ? '' : undefined;
   if (value === null || value === undefined || value === false) return undefined;
   if (includes(NUMBERS, name) && value === '') return undefined;
+  // What it holds is a secret.
+  if (name === 'cluster' && typeof value === 'object') return undefined;
   if (name === 'attention-dp-config' && typeof value === 'object') return JSON.stringify(value);
   return String(value as string | number | URL);
 }

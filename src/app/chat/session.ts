@@ -41,6 +41,8 @@ export interface SessionEvents {
   state(state: ChatState): void;
   /** @param smaller options with which it was checked to fit, where it doesn't fit as asked */
   preview(report: PlanReport, smaller: readonly LoadOptions[]): void;
+  /** Whether to load on a cluster's ranks: nothing of them is known before. */
+  asks(options: LoadOptions): void;
   /** What is being measured, for people. */
   measuring(what: string): void;
   progress(progress: LoadProgress): void;
@@ -197,7 +199,8 @@ export class ChatSession {
     await this.#guard(signal, async () => {
       this.#become('looking');
       const { ranks } = await namedByDegrees(options);
-      this.#options = ranks === undefined ? { ...options, ranks: await everyAdapter() } : options;
+      const isHere = ranks === undefined && !options.cluster;
+      this.#options = isHere ? { ...options, ranks: await everyAdapter() } : options;
       if (!settings.autostart && !(await this.#look(signal))) return;
       await this.#load(signal);
     });
@@ -368,6 +371,11 @@ export class ChatSession {
 
   /** Whether it can start without asking: all is here, and it fits. */
   async #look(signal: AbortSignal): Promise<boolean> {
+    if (this.#options.cluster) {
+      this.events.asks(this.#options);
+      this.#become('asking');
+      return false;
+    }
     const report = await this.#plan(this.#options, signal);
     if (signal.aborted) return false;
     const fits = report.pick && report.misfit === undefined;
@@ -410,6 +418,8 @@ export class ChatSession {
   /** Options that take less memory, of which the planner says that they fit. */
   async #smaller(weights: string | undefined, signal: AbortSignal): Promise<LoadOptions[]> {
     const found: LoadOptions[] = [];
+    // What fits on other machines isn't known here.
+    if (this.#options.cluster) return found;
     try {
       const now = weights ?? (await this.#plan(this.#options, signal)).weights;
       for (const options of smallerOptions(this.#options, now)) {

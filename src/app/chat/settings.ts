@@ -9,7 +9,11 @@ export const ATTRIBUTES = {
   model:
     'URL of a model folder or .gguf file, relative to the page; or a model of the Hugging Face Hub: hf:ORG/NAME[@REVISION][/FILE.gguf], ORG/NAME where the page has no such folder, or a name of the catalog',
   hub: 'address of the Hub that such names mean; default https://huggingface.co',
-  ranks: '"auto": a rank on each GPU there is; a number; or adapters, such as "high-performance,low-power"',
+  ranks:
+    '"auto": a rank on each GPU there is; a number; or adapters, such as "high-performance,low-power"; of a cluster: how many or which, such as "gpu-a,gpu-b"',
+  cluster:
+    'wss://HOST of a NATS server: ranks of its cluster run the model; the property takes an object with a token, too',
+  'cluster-name': 'tells clusters of one server apart; default main',
   plan: '"auto", "tp", "sp" and so on, or "arranged": heads by what each keeps of a prompt; default: auto',
   copies: 'plan arranged: copies of heads beyond the first, at most so many a layer',
   tensor: 'in place of ranks and plan: degrees of parallelism, of heads and columns',
@@ -123,6 +127,7 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
   return {
     load: defined({
       hub: text('hub'),
+      cluster: readCluster(text('cluster'), text('cluster-name')),
       ranks,
       plan: text('plan'),
       tensor: read('tensor', wholeNumber),
@@ -151,6 +156,13 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
     system: text('system'),
     about: text('about'),
   };
+}
+
+/** Whoever gives an object gives it as a property. @throws SplitkvError `usage` */
+function readCluster(servers: string | undefined, name: string | undefined): LoadOptions['cluster'] {
+  if (servers === undefined) return undefined;
+  const addresses = servers.split(',').map((server) => server.trim());
+  return { servers: addresses, ...(name !== undefined && { name }) };
 }
 
 /** The ranks of `ranks="auto"`: one on each different GPU. @throws SplitkvError `no_webgpu` */

@@ -60,7 +60,12 @@ export const SplitkvChat: ForwardRefExoticComponent<SplitkvChatProps & RefAttrib
         for (const remove of added) remove();
       };
     }, []);
-    const { files, className, id, style } = props;
+    const { files, cluster, className, id, style } = props;
+    useEffect(() => {
+      const chat = element.current!;
+      // A text is an attribute, below.
+      if (typeof cluster === 'object' || typeof chat.cluster === 'object') chat.cluster = cluster;
+    }, [cluster]);
     useEffect(() => {
       const chat = element.current!;
       if (chat.files !== files) chat.files = files;

@@ -13,6 +13,11 @@ export const PAGES: readonly SitePage[] = [
   { address: 'chat.html', name: 'Chat', about: 'The element with any model, and what this browser keeps' },
   { address: 'gallery.html', name: 'Gallery', about: 'Five ways to put a model into a page, to copy' },
   { address: 'ranks.html', name: 'Ranks', about: 'One model on several GPUs: who holds what, live' },
+  {
+    address: 'rank.html',
+    name: 'Join',
+    about: "This tab's GPU as a rank of a cluster, for models on several machines",
+  },
   { address: 'bench.html', name: 'Bench', about: 'The benchmarks in your own browser, with results to share' },
   { address: 'check.html', name: 'Check', about: 'Is this GPU right, and how fast? A line to send' },
   { address: 'arrange.html', name: 'Arrange', about: 'Heads with unequal caches, put on ranks' },

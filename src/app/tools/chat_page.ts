@@ -10,7 +10,7 @@ import { didYouMean } from '../../base/errors.js';
 import { ATTRIBUTES } from '../chat/index.js';
 import { element } from '../shared/dom.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../shared/example.js';
-import { allowModel, mayLoad } from '../shared/foreign_model.js';
+import { allowModel, mayJoin, mayLoad } from '../shared/foreign_model.js';
 import { KeptModels } from '../shared/kept_models.js';
 
 const chat = document.querySelector('splitkv-chat')!;
@@ -23,7 +23,7 @@ const kept = new KeptModels(element('kept-status', HTMLParagraphElement), elemen
 const names = Object.keys(ATTRIBUTES);
 for (const name of names) {
   // Only once it is known whose it is.
-  if (name === 'model') continue;
+  if (name === 'model' || name === 'cluster') continue;
   const value = query.get(name);
   if (value !== null) chat.setAttribute(name, value);
 }
@@ -35,8 +35,17 @@ problem.textContent = [...new Set(query.keys())]
 field.value = query.get('model') ?? EMBEDDED_MODEL;
 element('which', HTMLFormElement).addEventListener('submit', () => allowModel(field.value));
 const isNamed = query.has('model');
-const asked = isNamed ? mayLoad(field.value, problem, query.get('hub')) : Promise.resolve();
-void asked.then(() => chat.setAttribute('model', field.value));
+const cluster = query.get('cluster');
+const ask = async (): Promise<void> => {
+  if (isNamed) await mayLoad(field.value, problem, query.get('hub'));
+  if (cluster !== null) {
+    element('where', HTMLSpanElement).textContent = 'ranks of a cluster. What you type goes there.';
+    await mayJoin(cluster, problem);
+    chat.setAttribute('cluster', cluster);
+  }
+  chat.setAttribute('model', field.value);
+};
+void ask();
 if (!isNamed) {
   // The embedded model knows short stories only.
   chat.setAttribute('about', STORY);

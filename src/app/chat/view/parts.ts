@@ -311,13 +311,14 @@ export class ChatParts {
   }
 
   /** What is known of the loaded model; undefined: none is loaded. */
-  showFacts(facts: readonly (readonly [term: string, text: string])[] | undefined, extra: readonly Node[] = []): void {
+  /** @param privacy where what is typed goes */
+  showFacts(facts: readonly (readonly [term: string, text: string])[] | undefined, privacy = ''): void {
     this.#details.hidden = facts === undefined;
     if (!facts) this.#showFacts(false);
-    this.#facts.replaceChildren(facts ? list(facts) : '', ...extra);
+    this.#facts.replaceChildren(facts ? list(facts) : '');
     const name = this.name.textContent ?? '';
     this.#welcome.replaceChildren(
-      ...(facts ? [make('p', 'title', this.on.text('welcome', { name })), make('p', '', this.on.text('private'))] : []),
+      ...(facts ? [make('p', 'title', this.on.text('welcome', { name })), make('p', '', privacy)] : []),
     );
     this.#ready = facts !== undefined;
     this.#showBeginning();

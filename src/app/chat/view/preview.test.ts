@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { PlanReport } from '../../../index.js';
 import { STRINGS } from '../strings.js';
-import { previewOf } from './preview.js';
+import { clusterPreview, previewOf, ranksText } from './preview.js';
 
 const MIB = 2 ** 20;
 const pick = { policy: 'sp', worldSize: 2, tokensPerSecond: 41.6, memory: [{ totalBytes: MIB }, { totalBytes: MIB }] };
@@ -61,4 +61,24 @@ test('says why it does not fit', () => {
   expect(facts({ pick: undefined, machine: { ranks }, candidates })['GPU memory']).toBe(
     '6.0 MiB needed, 3.0 MiB more than there is',
   );
+});
+
+test('names the ranks of a cluster, before and once it is loaded', () => {
+  const cluster = { servers: ['wss://a.example', 'ws://b.example:4223'], token: 'secret' };
+  const named = clusterPreview({ cluster, ranks: ['gpu-a', 'gpu-b'], plan: 'pp' }, STRINGS);
+  expect(named).toMatchObject({ start: 'Start', problem: undefined });
+  expect(Object.fromEntries(named.facts)).toEqual({
+    'Runs on': 'gpu-a, gpu-b of the cluster main (a.example, b.example:4223)',
+    Plan: 'pp',
+  });
+  const counted = clusterPreview({ cluster: { ...cluster, name: 'lab' }, ranks: 2 }, STRINGS);
+  expect(Object.fromEntries(counted.facts)).toEqual({
+    'Runs on': '2 free ranks of the cluster lab (a.example, b.example:4223)',
+    Plan: 'auto',
+  });
+  const rank = (adapter: string, name?: string) => ({ adapter, weightBytes: 1, kvBytes: 1, ...(name && { name }) });
+  expect(ranksText([rank('acme', 'gpu-a'), rank('acme', 'gpu-b'), rank('other', 'gpu-c')])).toBe(
+    'gpu-a, gpu-b: acme + gpu-c: other',
+  );
+  expect(ranksText([rank('acme'), rank('acme')])).toBe('acme');
 });

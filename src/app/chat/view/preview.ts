@@ -1,5 +1,5 @@
 import { formatBytes, grouped } from '../../../base/math.js';
-import type { LoadOptions, PlanReport } from '../../../index.js';
+import type { LoadOptions, ModelInfo, PlanReport } from '../../../index.js';
 import { type Remedy, smallerRemedy } from '../explain.js';
 import { type ChatStrings, fill, STRINGS } from '../strings.js';
 
@@ -60,6 +60,38 @@ export function previewOf(
     start: problem === undefined ? start : pick && fill(strings.anyway, { start }),
     remedies: smaller.map((options) => smallerRemedy(options, load, strings)),
   };
+}
+
+/** Of a model that a cluster's ranks run: what it takes is seen there. */
+export function clusterPreview({ cluster, ranks = 1, plan = 'auto' }: LoadOptions, strings: ChatStrings): Preview {
+  const names = typeof ranks === 'number' ? fill(strings.ranks_any, { ranks }) : ranks.join(', ');
+  const policy = typeof plan === 'string' ? plan : plan.policy;
+  return {
+    facts: [
+      [strings.fact_adapter, fill(strings.ranks_of, { ranks: names, cluster: clusterText(cluster!) })],
+      [strings.fact_plan, policy],
+    ],
+    problem: undefined,
+    start: strings.start,
+    remedies: [],
+  };
+}
+
+/** A cluster's name and machines. */
+export function clusterText({ name = 'main', servers }: NonNullable<LoadOptions['cluster']>): string {
+  const hosts = [servers].flat().map((server) => (URL.canParse(server) ? new URL(server).host : server));
+  return `${name} (${hosts.join(', ')})`;
+}
+
+/** Adapters, each with the names of the cluster's ranks on it. */
+export function ranksText(ranks: ModelInfo['ranks']): string {
+  const adapters = [...new Set(ranks.map(({ adapter }) => adapter))];
+  return adapters
+    .map((adapter) => {
+      const names = ranks.flatMap((rank) => (rank.adapter === adapter && rank.name !== undefined ? [rank.name] : []));
+      return names.length === 0 ? adapter : `${names.join(', ')}: ${adapter}`;
+    })
+    .join(' + ');
 }
 
 /** What the plan that lacks least needs on its tightest rank, and how much of it there isn't. */

@@ -1,0 +1,137 @@
+import { expect, type Page, test } from '@playwright/test';
+import type { NatsServer } from '../../src/cluster/node_nats_server.js';
+import { natsServer, startNats } from '../../src/cluster/testing/nats_server.js';
+import type { SplitkvChat } from '../../src/app/chat/index.js';
+import { QUESTIONS } from '../../src/app/shared/example.js';
+import { drawn } from '../../src/gpu/testing/draw.js';
+import type { LoadOptions } from '../../src/index.js';
+import { checkAccessibility } from '../support/accessibility.js';
+import { chatOf, chatPage } from '../support/chat_page.js';
+import { serveSite, type StaticSite } from '../support/static_site.js';
+
+// Ranks in tabs, by a NATS server of this test; ranks in processes: src/cluster/ranks. The test server builds dist/ before it starts.
+
+test.skip(natsServer === undefined, 'no nats-server (npm run setup unpacks one)');
+test.use({ viewport: { width: 390, height: 800 } });
+
+const TOKEN = 'a long secret';
+let server: NatsServer;
+let site: StaticSite;
+test.beforeAll(async () => {
+  server = await startNats({ token: TOKEN });
+  const policy = `default-src 'self'; img-src 'self' data:; connect-src 'self' ${server.webSocketUrl}`;
+  const pages = {
+    'plain.html': '<!doctype html><title>plain</title>',
+    'chat.html': chatPage('cluster-name="main" no-self-test').replace('ranks="auto"', 'ranks="a" plan="single"'),
+  };
+  site = await serveSite(pages, {
+    before: (_request, response) => {
+      response.setHeader('Content-Security-Policy', policy);
+      return false;
+    },
+  });
+});
+test.afterAll(async () => {
+  site?.close();
+  await server?.stop();
+});
+
+/** A tab that joins as a rank, once somebody has said so and typed the token. */
+async function joinAs(page: Page, name: string, token = TOKEN): Promise<void> {
+  const query = new URLSearchParams({ cluster: server.webSocketUrl, name });
+  await page.goto(`${site.url}app/rank.html?${query}`);
+  await expect(page.locator('#foreign')).toContainText(new URL(server.webSocketUrl).host);
+  await page.getByLabel('Token').fill(token);
+  await page.getByRole('button', { name: 'Join' }).click();
+}
+
+const state = (page: Page) => page.locator('#state');
+
+/** SHA-256 of the logits of every position, in the built library in a page; the model stays loaded there. */
+const digestIn = (page: Page, options: LoadOptions): Promise<string> =>
+  page.evaluate(
+    async ([library, more]) => {
+      const { load } = (await import(library)) as typeof import('../../src/index.js');
+      const kept = globalThis as { model?: Awaited<ReturnType<typeof load>> };
+      await kept.model?.dispose();
+      const model = await load('/models/tiny-gqa/', { contextLength: 256, ...(more as object) });
+      kept.model = model;
+      const rows: BlobPart[] = [];
+      const tokens = Array.from({ length: 90 }, (_, at) => (at * 37) % 250);
+      await model.logits(tokens, { all: true, onRow: (_position, row) => void rows.push(row.slice()) });
+      const hash = await crypto.subtle.digest('SHA-256', await new Blob(rows).arrayBuffer());
+      return [...new Uint8Array(hash)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+    },
+    [`${site.url}lib/splitkv.js`, options as unknown] as const,
+  );
+
+test('two tabs are the ranks of a third one: the same bits, and a tab that closes is named', async ({
+  page,
+  context,
+}) => {
+  const [a, b] = [await context.newPage(), await context.newPage()];
+  const problems: string[] = [];
+  for (const each of [a, b, page]) {
+    each.on('console', (message) => {
+      if (message.text().includes('Content Security Policy')) problems.push(message.text());
+    });
+    each.on('pageerror', (error) => problems.push(error.message));
+  }
+  await joinAs(a, 'a', 'wrong');
+  await expect(a.getByRole('alert')).toContainText('the server refuses this account');
+  await checkAccessibility(a);
+  await joinAs(a, 'a');
+  await expect(state(a)).toHaveText('Free: it waits for a model.');
+  await joinAs(b, 'b');
+  await expect(state(b)).toHaveText('Free: it waits for a model.');
+
+  await page.goto(`${site.url}plain.html`);
+  const one = await digestIn(page, {});
+  const cluster = { servers: server.webSocketUrl, token: TOKEN };
+  const [plan] = drawn(['pp', 'tp', 'token'], 1, 'plans');
+  expect(await digestIn(page, { cluster, ranks: ['a', 'b'], plan: plan! }), plan).toBe(one);
+  await expect(state(b)).toHaveText('Busy with its part of tiny-gqa, as rank 1 of 2.');
+  await expect(a.locator('#facts')).toContainText(/Holds\s*[\d.]+ MiB of weights, [\d.]+ \w+ of KV cache/);
+  await checkAccessibility(a);
+  await b.close();
+  const lost = await page.evaluate(async () => {
+    const { model } = globalThis as unknown as { model: import('../../src/index.js').Model };
+    try {
+      for (;;) await model.generate([1, 300, 301], { maxTokens: 50, ignoreEos: true }).result;
+    } catch (error) {
+      return `${(error as { code: string }).code}: ${(error as Error).message}`;
+    } finally {
+      await model.dispose();
+    }
+  });
+  expect(lost).toMatch(/^peer_lost: .*\bb of the cluster/);
+  await expect(state(a)).toHaveText(/^Free: it waits for a model\./);
+  expect(problems).toEqual([]);
+});
+
+test('a chat runs on a tab, says so, and what is wrong with its cluster', async ({ page, context }) => {
+  const rank = await context.newPage();
+  await joinAs(rank, 'a');
+  await expect(state(rank)).toHaveText('Free: it waits for a model.');
+  await page.goto(`${site.url}chat.html`);
+  const { chat, status, problem, button, ask, answers } = chatOf(page);
+  const come = (token: string, servers = server.webSocketUrl): Promise<void> =>
+    chat.evaluate((element: SplitkvChat, access) => void (element.cluster = access), { servers, token });
+  await come('wrong');
+  await expect(chat).toContainText(`a of the cluster main (${new URL(server.webSocketUrl).host})`);
+  await button('Start').click();
+  await expect(problem).toContainText("The cluster doesn't let this page in");
+  expect(await page.content()).not.toContain('wrong');
+  await come(TOKEN);
+  await button('Start').click();
+  await expect(status).toHaveText('Ready');
+  await expect(chat).toContainText('what you type goes there');
+  await button('About this model').click();
+  await expect(chat).toContainText(/Runs on\s*a: \S/);
+  await page.keyboard.press('Escape');
+  await ask(QUESTIONS[0].question);
+  await expect(answers).toHaveText(QUESTIONS[0].answer);
+  await rank.getByRole('button', { name: 'Leave' }).click();
+  await expect(rank.locator('#foreign')).toHaveText('Left.');
+  await expect(rank.getByRole('button', { name: 'Join' })).toBeFocused();
+});
