@@ -17,6 +17,8 @@ const WORKER_TEXT = 'splitkv-rank_worker_text.js';
 const GRAMMARS = 'splitkv-constraints.js';
 /** Ranks of other machines, by NATS (docs/cluster.md). */
 const CLUSTER = 'splitkv-cluster_ranks.js';
+/** Models that the cluster's server keeps: NATS's clients of JetStream and of its buckets. */
+const STORE = 'splitkv-model_store.js';
 const ON_DEMAND = /import\(["'`]\.\/([\w.-]+\.js)["'`]\)/g;
 
 /** The files of dist/ that these import, and those import; on demand, too, but for Node's. @param but a file that isn't followed */
@@ -54,9 +56,12 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
 test('what few pages need is loaded on demand, and the element is small', () => {
   const first = reached(CORE, [STATIC]);
   const all = reached(CORE, [STATIC, ON_DEMAND], CLUSTER);
+  const ranks = [...reached(CORE, [STATIC, ON_DEMAND], STORE)].filter((file) => !all.has(file));
+  expect(ranks).toContain(CLUSTER);
+  expect(gzipped(ranks) / 1000).toBeLessThan(62);
   const cluster = [...reached(CORE, [STATIC, ON_DEMAND])].filter((file) => !all.has(file));
-  expect(cluster).toContain(CLUSTER);
-  expect(gzipped(cluster) / 1000).toBeLessThan(62);
+  expect(cluster.filter((file) => !ranks.includes(file))).toEqual([STORE]);
+  expect(gzipped([STORE]) / 1000).toBeLessThan(27);
   expect(all.delete(WORKER_TEXT)).toBe(true);
   expect(all.delete(GRAMMARS)).toBe(true);
   expect(gzipped([GRAMMARS]) / 1000).toBeLessThan(425);

@@ -35,6 +35,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   ...ofGroup('More machines', {
     rank: ['a GPU of this machine joins a cluster', () => import('./commands/rank.js')],
     gateway: ['the OpenAI API in front of replicas (serve --replica)', () => import('./commands/gateway.js')],
+    push: ['put a model into a cluster, for its ranks to load', () => import('./cluster/push.js')],
     cluster: ['start a NATS server, by which machines find each other', () => import('./commands/cluster.js')],
   }),
   ...ofGroup('Studies', {

@@ -3,6 +3,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SplitkvError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
+import { isStored } from '../cluster/names.js';
 import type { NetworkOptions } from '../index.js';
 import { findGguf, isGgufName } from '../loader/index.js';
 import { catalogHint, catalogHubName, catalogModel } from '../loader/hub/catalog.js';
@@ -26,6 +27,7 @@ export interface PathRequest {
  * @throws SplitkvError `io`, `usage`, `aborted`
  */
 export async function modelPath(given: string, request: PathRequest): Promise<string> {
+  if (isStored(given)) return given;
   const found = await stat(given).catch(() => undefined);
   if (found) return localPath(given, found.isDirectory());
   const name = await hubNameOf(given, request.network);

@@ -34,6 +34,7 @@ import { parseAttentionDpConfig } from './scheduler/adp/config.js';
 import { type ModelRanks, RankGroup } from './ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from './ranks/runner.js';
 import { WorkerGroup } from './workers/worker_group.js';
+import { isStored } from '../cluster/names.js';
 import type { ClusterRanks } from '../cluster/ranks/cluster_ranks.js';
 
 export const DEFAULT_CONTEXT = 4096;
@@ -186,17 +187,19 @@ async function openParts(
     report({ phase: 'download', loadedBytes, totalBytes });
   const progress = new LiveProgress(report);
   const onBytes = (bytes: number): void => progress.arrived(bytes);
-  const source = opened(await openFiles(where, { network, cache, integrity, onWarning, onProgress, onBytes, signal }));
-  // Another machine has the files elsewhere than this one.
-  const at = places && source.at ? { ...source.at, where } : source.at;
+  const stored = isStored(where) ? await (places ?? noCluster(where)).stored(where) : undefined;
+  const files = stored ?? where;
+  const source = opened(await openFiles(files, { network, cache, integrity, onWarning, onProgress, onBytes, signal }));
+  // Another machine has the files elsewhere than this one, unless the cluster has them.
+  const at = places && source.at && !stored ? { ...source.at, where } : source.at;
   const place = options.workers || places ? await placeOf(where, network, at as typeof source.at) : undefined;
-  const files = await openModelFiles(source, signal, onWarning);
-  const { config, sampling } = files;
+  const model = await openModelFiles(source, signal, onWarning);
+  const { config, sampling } = model;
   const contextLength = checkContext(options.contextLength, config);
   report({ phase: 'tokenizer' });
-  const text = await openTokenizer(files);
+  const text = await openTokenizer(model);
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
-  const reader = await files.reader();
+  const reader = await model.reader();
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader, config);
 
   const kvType = await cacheType(options);
@@ -319,6 +322,11 @@ async function openParts(
 function loadProgress({ kernelsCompiled = 0, kernelsTotal = 0, ...weights }: RankProgress): LoadProgress {
   const waits = weights.loadedBytes >= weights.totalBytes && kernelsCompiled < kernelsTotal;
   return { phase: waits ? 'kernels' : 'weights', ...weights, kernelsCompiled, kernelsTotal };
+}
+
+/** @throws SplitkvError `usage` */
+function noCluster(where: string): never {
+  throw usageError(`${where}: a model that a cluster's server keeps; name the cluster, too (cluster: { servers })`);
 }
 
 /** Frees the ranks and throws where a prompt step has no room for compression's window. */

@@ -1,3 +1,8 @@
+/**
+ * Room: clusters on the command line: options of every command that joins one (here), where a nats-server is
+ * (find_nats_server.js), and the models that a cluster keeps (push.ts).
+ */
+
 import type { ClusterOptions } from '../../cluster/connect.js';
 import { usageError } from '../../base/errors.js';
 import { defined, inGroup, type Options, type OptionSpecs, readGiven } from '../options.js';

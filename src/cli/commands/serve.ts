@@ -2,8 +2,9 @@ import { progressLine } from '../../app/shared/progress.js';
 import { usageError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
 import type { ClusterOptions } from '../../cluster/connect.js';
-import { checkName } from '../../cluster/names.js';
+import { checkName, isStored } from '../../cluster/names.js';
 import type { ServingModel } from '../../index.js';
+import type { Source } from '../../loader/index.js';
 import { ApiServer, type ServerOptions } from '../../server/api_server.js';
 import type { Joined } from '../../server/replicas/join.js';
 import { hostname } from 'node:os';
@@ -92,14 +93,16 @@ export const command: Command = {
     let joined: Joined | undefined;
     try {
       const { serve } = await import('../../index.js');
-      model = await serve(where, {
-        ...load,
-        ...serving,
-        signal,
-        onFailure: (error) => failed.abort(error),
-        onWarning,
-        onProgress: (progress) => onProgress(progressLine(progress)),
-      });
+      model = await withFiles(where, load.cluster ? undefined : place, signal, (files) =>
+        serve(files, {
+          ...load,
+          ...serving,
+          signal,
+          onFailure: (error) => failed.abort(error),
+          onWarning,
+          onProgress: (progress) => onProgress(progressLine(progress)),
+        }),
+      );
       server?.open(model);
       if (place) joined = await join(place, own, model, terminal);
       const facts = factsOf(own, model, server?.url, place?.name);
@@ -147,6 +150,24 @@ async function replicaPlace(options: Options): Promise<ReplicaPlace | undefined>
       .replace(/^[-_]+/, '')
       .slice(0, 50) || 'replica';
   return { name: checkName(name ?? `${machine}-${process.pid}`, '--replica'), cluster };
+}
+
+/** Loads a model; one that the cluster's server keeps, on ranks of this machine, by a connection of its own. */
+async function withFiles(
+  where: string,
+  place: ReplicaPlace | undefined,
+  signal: AbortSignal,
+  work: (files: string | Source) => Promise<ServingModel>,
+): Promise<ServingModel> {
+  if (!place || !isStored(where)) return work(where);
+  const { connectCluster } = await import('../../cluster/connect.js');
+  const { openStored } = await import('../../cluster/store/model_store.js');
+  const cluster = await connectCluster({ ...place.cluster, signal });
+  try {
+    return await work(await openStored(cluster, where, signal));
+  } finally {
+    await cluster.close();
+  }
 }
 
 /** Makes the model a replica of a cluster. */

@@ -6,6 +6,7 @@
 import { encode } from 'cborg/extended';
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { LoadOptions } from '../../engine/api.js';
+import type { Source } from '../../loader/index.js';
 import type { ProbeSubject } from '../../engine/measure/probe.js';
 import { WorkerRank } from '../../engine/workers/worker_rank.js';
 import { formatBytes } from '../../base/math.js';
@@ -320,6 +321,11 @@ export class ClusterRanks implements RankPlaces {
       await Promise.all(ranks.map((rank) => rank.close()));
     }
   };
+
+  /** A model that the cluster's server keeps. @throws as `openStored` */
+  async stored(where: string): Promise<Source> {
+    return (await import('../store/model_store.js')).openStored(this.cluster, where, this.options.signal);
+  }
 
   /** The plan's ranks, in its order, where their adapters name them. */
   arrange(adapters: readonly AdapterRequest[]): void {

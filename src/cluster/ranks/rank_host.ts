@@ -1,5 +1,6 @@
 import { encode } from 'cborg/extended';
 import { SplitkvError, usageError } from '../../base/errors.js';
+import { serveFiles } from '../../engine/files/port_source.js';
 import type { Port } from '../../distributed/ports/port.js';
 import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
 import { rankWorkerStarter, type StartWorker, type WorkerHandle } from '../../engine/workers/worker_handle.js';
@@ -9,7 +10,7 @@ import { type AdapterRequest, openDevice } from '../../gpu/index.js';
 import { type Cluster, type ClusterOptions, connectCluster } from '../connect.js';
 import { isLinkAddress, type LinkAddress, NatsLink } from '../links/nats_link.js';
 import { bridgePort } from '../links/port_bridge.js';
-import { checkName } from '../names.js';
+import { checkName, isStored } from '../names.js';
 import { VERSION } from '../version.js';
 import { brokenReport, checkCommand, placeHere } from './check_messages.js';
 import { callRoll, type RankCard, readObject } from './rank_card.js';
@@ -190,6 +191,7 @@ class Session {
   readonly #bridges: { close(): void }[] = [];
   #end: (why: string) => void = () => {};
   #ending = false;
+  readonly #left = new AbortController();
   #serving: Serving = {};
   /** Number of the request to load. */
   #loading: number | undefined;
@@ -227,6 +229,7 @@ class Session {
   end(why: string): void {
     if (this.#ending) return;
     this.#ending = true;
+    this.#left.abort();
     for (const bridge of this.#bridges.splice(0)) bridge.close();
     this.#link.close();
     this.#end(why);
@@ -235,6 +238,9 @@ class Session {
   #command(command: WorkerCommand): void {
     if (command.type === 'abort') return this.#worker.post(command, []);
     const { id, request } = command;
+    if (request.type === 'load' && request.slice.place.kind === 'url' && isStored(request.slice.place.href)) {
+      return void this.#loadStored(id, request.slice, request.slice.place.href);
+    }
     try {
       const { mine, transfer } = this.#asHere(request);
       if (request.type === 'load') this.#loads(id, request.slice);
@@ -245,9 +251,28 @@ class Session {
     }
   }
 
+  /** A slice of a model that the cluster's server keeps: the worker has no connection to it, this thread reads for it. */
+  async #loadStored(id: number, slice: SliceRequest, where: string): Promise<void> {
+    try {
+      const { openStored } = await import('../store/model_store.js');
+      const source = await openStored(this.cluster, where, this.#left.signal);
+      if (this.#ending) return;
+      const { port1: port, port2 } = new MessageChannel();
+      serveFiles(source, port2 as unknown as Port);
+      this.#bridges.push(port2);
+      const { name, gguf, files } = source;
+      const mine = { ...slice, place: { kind: 'port', name, gguf, files, port } } as const;
+      this.#loads(id, mine);
+      this.#worker.post({ type: 'request', id, request: { type: 'load', slice: mine } }, [port]);
+    } catch (error) {
+      if (!this.#ending) this.#link.post({ type: 'failure', id, reason: encodeReason(error) });
+    }
+  }
+
   #loads(id: number, { place, plan, rank }: SliceRequest): void {
     this.#loading = id;
-    this.#serve({ model: place.kind === 'url' ? lastPart(place.href) : 'files', rank, ranks: plan.worldSize });
+    const model = place.kind === 'url' ? lastPart(place.href) : place.kind === 'port' ? place.name : 'files';
+    this.#serve({ model, rank, ranks: plan.worldSize });
   }
 
   /** What the worker's reports tell people. */

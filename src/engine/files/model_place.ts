@@ -1,10 +1,13 @@
 import { usageError } from '../../base/errors.js';
 import type { NetworkOptions, OpenOptions, Source } from '../../loader/index.js';
+import { type PortFiles, portSource } from './port_source.js';
 
 /** Where a model is, as data that a worker can open. */
 export type ModelPlace =
   | { readonly kind: 'url'; readonly href: string; readonly network: OpenOptions }
-  | { readonly kind: 'files'; readonly files: readonly PlacedFile[] };
+  | { readonly kind: 'files'; readonly files: readonly PlacedFile[] }
+  /** Another thread reads them. */
+  | ({ readonly kind: 'port' } & PortFiles);
 
 /** A `File`: its class and its path in the folder don't survive the way to a worker everywhere. The bytes aren't copied. */
 interface PlacedFile {
@@ -46,7 +49,7 @@ export async function placeOf(
       "workers: a Source object can't be sent to a worker; give a URL, a path (Node) or files, or leave workers out",
     );
   }
-  if (/^([a-z][a-z0-9+.-]+:\/\/|hf:)/i.test(where)) return { kind: 'url', href: where, network };
+  if (/^([a-z][a-z0-9+.-]+:\/\/|hf:|cluster:)/i.test(where)) return { kind: 'url', href: where, network };
   if (isNode()) return { kind: 'url', href: (await import('../workers/node_workers.js')).pathHref(where), network };
   const { href } = new URL(where, globalThis.document?.baseURI ?? globalThis.location.href);
   return { kind: 'url', href, network };
@@ -55,8 +58,9 @@ export async function placeOf(
 export const networkAt = (place: ModelPlace): OpenOptions => (place.kind === 'url' ? place.network : {});
 
 /** What `openSource` takes. */
-export function whereOf(place: ModelPlace): string | readonly File[] {
+export function whereOf(place: ModelPlace): string | readonly File[] | Source {
   if (place.kind === 'url') return place.href;
+  if (place.kind === 'port') return portSource(place);
   return place.files.map(({ path, bytes, lastModified }) => {
     const file = new File([bytes], path.split('/').at(-1)!, { lastModified });
     return Object.defineProperty(file, 'webkitRelativePath', { value: path });

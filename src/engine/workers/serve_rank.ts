@@ -122,7 +122,16 @@ class RankServer implements ServedRank {
     return { ...device.adapter, name: device.name };
   }
 
-  async #load({ place, cache, integrity, digest, type, plan, rank, mixed, runner }: SliceRequest): Promise<RankFacts> {
+  async #load(slice: SliceRequest): Promise<RankFacts> {
+    const { place } = slice;
+    try {
+      return await this.#loadFrom(slice);
+    } finally {
+      if (place.kind === 'port') place.port.close();
+    }
+  }
+
+  async #loadFrom({ place, cache, integrity, digest, type, plan, rank, mixed, runner }: SliceRequest) {
     const device = this.#device!;
     const { signal } = this.#disposal;
     const onWarning = (message: string): void => this.post({ type: 'warning', message });

@@ -1,0 +1,72 @@
+/**
+ * Room: models that a cluster's NATS server keeps. Their names, what is there, and one as a source of files (here);
+ * push.ts puts one there, lock.ts has who may, manifest.ts is what a model is written as, and bucket.ts what is asked
+ * of JetStream.
+ */
+
+import { SplitkvError, usageError } from '../../base/errors.js';
+import type { Cluster } from '../connect.js';
+import { STORED } from '../names.js';
+import { Bucket, inParallel } from './bucket.js';
+import { type Head, headKey, isDigest, readHead, readManifest } from './manifest.js';
+import { StoredSource } from './stored_source.js';
+
+/** A model of a store. */
+export interface ListedModel extends Pick<Head, 'digest' | 'bytes' | 'pushed'> {
+  readonly name: string;
+}
+
+const NAME = /^[A-Za-z0-9](?:[\w-]|\.(?=[\w-])){0,126}$/;
+
+/** @throws SplitkvError `usage` */
+export function checkModelName(name: string): string {
+  if (NAME.test(name)) return name;
+  throw usageError(
+    `${JSON.stringify(name.slice(0, 130))}: a model of a cluster's store has a name of up to 127 letters, digits, dots, - and _`,
+  );
+}
+
+/** What `cluster:NAME` or `cluster:NAME@DIGEST` names. @throws SplitkvError `usage` */
+function parseStored(where: string): { readonly name: string; readonly digest: string | undefined } {
+  const [name = '', digest, ...more] = where.slice(STORED.length).split('@');
+  if (more.length > 0 || (digest !== undefined && !isDigest(digest)))
+    throw usageError(`${where.slice(0, 300)}: expected cluster:NAME`);
+  return { name: checkModelName(name), digest };
+}
+
+/** The models in the order of their names. @throws SplitkvError `io` */
+export async function listStored(cluster: Cluster, signal?: AbortSignal): Promise<ListedModel[]> {
+  const bucket = await Bucket.open(cluster);
+  const found: ListedModel[] = [];
+  await inParallel(await bucket.keys(headKey(''), signal), async (key) => {
+    const name = key.slice(headKey('').length);
+    const head = await readHead(bucket, name, signal);
+    if (head) found.push({ name, digest: head.digest, bytes: head.bytes, pushed: head.pushed });
+  });
+  return found.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/**
+ * A model's files as a cluster's store has them. Reading fetches the pieces that are asked for, each checked by its digest.
+ * @param where `cluster:NAME`, or `cluster:NAME@DIGEST` for that one alone
+ * @throws SplitkvError `io` where it isn't there, or is another one by now; `format` where what is there makes no sense
+ */
+export async function openStored(cluster: Cluster, where: string, signal?: AbortSignal): Promise<StoredSource> {
+  const { name, digest } = parseStored(where);
+  const bucket = await Bucket.open(cluster);
+  const head = await readHead(bucket, name, signal);
+  if (!head) {
+    const names = (await listStored(cluster, signal)).map((model) => model.name);
+    throw new SplitkvError(
+      'io',
+      `${where}: cluster ${cluster.name} has no model of that name${names.length > 0 ? ` (it has ${names.join(', ')})` : ''}: push it (splitkv push MODEL --cluster URL)`,
+    );
+  }
+  if (digest !== undefined && digest !== head.digest) {
+    throw new SplitkvError(
+      'io',
+      `cluster:${name} was pushed anew since the model was loaded (${head.digest.slice(0, 12)}, not ${digest.slice(0, 12)}): load it again`,
+    );
+  }
+  return new StoredSource(bucket, name, head.digest, await readManifest(bucket, name, head, signal));
+}

@@ -1,0 +1,167 @@
+import { throwIfAborted, usageError } from '../../base/errors.js';
+import { range } from '../../base/lists.js';
+import { openModelFiles } from '../../engine/files/model_files.js';
+import { modelName } from '../../engine/files/model_name.js';
+import type { Source } from '../../loader/index.js';
+import type { Cluster } from '../connect.js';
+import { Bucket, inParallel } from './bucket.js';
+import { alone } from './lock.js';
+import {
+  type Head,
+  headKey,
+  type Manifest,
+  pieceKey,
+  readHead,
+  readManifest,
+  sha256,
+  type StoredFile,
+} from './manifest.js';
+import { checkModelName, listStored } from './model_store.js';
+
+/** What one message carries. */
+const PIECE_BYTES = 512 * 1024;
+/** A message has a subject and headers, too. */
+const AROUND_BYTES = 4096;
+
+/** What a load may read of a folder, beside its weights. */
+const TEXTS = [
+  'config.json',
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'chat_template.jinja',
+  'tokenizer.model',
+  'self_test.json',
+  'model.safetensors.index.json',
+];
+
+export interface PushOptions {
+  /** Default: the model's own. */
+  readonly name?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** In bytes of all files. */
+  readonly onProgress?: ((done: number, total: number) => void) | undefined;
+  /** Told once, where somebody else changes the store. */
+  readonly onWait?: (() => void) | undefined;
+}
+
+export interface Pushed {
+  readonly name: string;
+  readonly digest: string;
+  readonly files: number;
+  readonly bytes: number;
+  /** What the store hadn't. */
+  readonly sentBytes: number;
+}
+
+/**
+ * Puts a model's files into a cluster's store, in pieces by their digests: what is there already isn't sent. It can be loaded when all
+ * of it is there; what broke off goes on with the next push.
+ * @throws SplitkvError `limit` where the server has no room, `io`, `aborted`, as `openModelFiles` for what is no model
+ */
+export async function pushModel(cluster: Cluster, source: Source, options: PushOptions = {}): Promise<Pushed> {
+  const { signal, onProgress, onWait } = options;
+  const name = checkModelName(options.name ?? modelName(source.gguf ?? source.name));
+  const files = await filesOf(source, signal);
+  const total = files.reduce((sum, { bytes }) => sum + bytes, 0);
+  const bucket = await Bucket.open(cluster);
+  return alone(bucket, { signal, onWait }, async (stillAlone) => {
+    const there = new Set(await bucket.keys(pieceKey(''), signal));
+    const pieceBytes = Math.min(PIECE_BYTES, cluster.maxPayload - AROUND_BYTES);
+    let done = 0;
+    let sentBytes = 0;
+    const put = async (bytes: Uint8Array<ArrayBuffer>): Promise<string> => {
+      const digest = await sha256(bytes);
+      const key = pieceKey(digest);
+      if (there.has(key)) return digest;
+      await bucket.put(key, bytes, signal);
+      there.add(key);
+      sentBytes += bytes.byteLength;
+      return digest;
+    };
+    const cut = async (bytes: number, read: (start: number, end: number) => Promise<Uint8Array<ArrayBuffer>>) => {
+      const pieces: string[] = [];
+      await inParallel(range(0, Math.ceil(bytes / pieceBytes)), async (index) => {
+        throwIfAborted(signal, 'pushing');
+        const piece = await read(index * pieceBytes, Math.min(bytes, (index + 1) * pieceBytes));
+        pieces[index] = await put(piece);
+        done += piece.byteLength;
+        onProgress?.(Math.min(done, total), total);
+      });
+      return pieces;
+    };
+    const stored: StoredFile[] = [];
+    for (const { file, bytes } of files) {
+      const pieces = await cut(bytes, (start, end) => source.read(file, start, end, signal));
+      stored.push({ file, bytes, pieces });
+    }
+    await source.flush?.(); // throws where what was read isn't one version of each file
+    const { gguf } = source;
+    const manifest: Manifest = { version: 1, pieceBytes, ...(gguf !== undefined && { gguf }), files: stored };
+    const text = new TextEncoder().encode(JSON.stringify(manifest));
+    const digest = await sha256(text);
+    const parts = await cut(text.byteLength, (start, end) => Promise.resolve(text.slice(start, end)));
+    const before = await readHead(bucket, name, signal).catch(() => undefined);
+    const head: Head = { version: 1, digest, bytes: total, pushed: new Date().toISOString(), manifest: parts };
+    await stillAlone();
+    await bucket.put(headKey(name), new TextEncoder().encode(JSON.stringify(head)), signal);
+    if (before && before.digest !== digest) await collect(bucket, signal);
+    return { name, digest, files: files.length, bytes: total, sentBytes };
+  });
+}
+
+/**
+ * Removes a model, and the pieces that no other model has. @returns bytes that the server keeps no longer
+ * @throws SplitkvError `usage` where there is none of that name
+ */
+export async function removeStored(
+  cluster: Cluster,
+  name: string,
+  options: Pick<PushOptions, 'signal' | 'onWait'> = {},
+): Promise<number> {
+  const { signal } = options;
+  checkModelName(name);
+  const names = (await listStored(cluster, signal)).map((model) => model.name);
+  if (!names.includes(name)) {
+    throw usageError(
+      `cluster ${cluster.name} has no model ${name}${names.length > 0 ? `; it has ${names.join(', ')}` : ', and no other'}`,
+    );
+  }
+  const bucket = await Bucket.open(cluster);
+  return alone(bucket, options, async (stillAlone) => {
+    const before = await bucket.bytes(signal);
+    await stillAlone();
+    await bucket.remove([headKey(name)], signal);
+    await collect(bucket, signal);
+    return Math.max(0, before - (await bucket.bytes(signal)));
+  });
+}
+
+/** Removes pieces that no model has: of models that were removed, and of pushes that broke off. */
+async function collect(bucket: Bucket, signal: AbortSignal | undefined): Promise<void> {
+  const used = new Set<string>();
+  for (const key of await bucket.keys(headKey(''), signal)) {
+    const name = key.slice(headKey('').length);
+    const head = await readHead(bucket, name, signal);
+    if (!head) continue;
+    const { files } = await readManifest(bucket, name, head, signal);
+    for (const digest of [...head.manifest, ...files.flatMap(({ pieces }) => pieces)]) used.add(pieceKey(digest));
+  }
+  const there = await bucket.keys(pieceKey(''), signal);
+  await bucket.remove(
+    there.filter((key) => !used.has(key)),
+    signal,
+  );
+}
+
+/** The files that a load of the model may read. @throws SplitkvError as `openModelFiles` */
+async function filesOf(source: Source, signal: AbortSignal | undefined): Promise<Pick<StoredFile, 'file' | 'bytes'>[]> {
+  const { index } = await (await openModelFiles(source, signal)).reader();
+  const names = [...(source.gguf === undefined ? TEXTS : []), ...index.files.map((weights) => weights.name)];
+  const files: Pick<StoredFile, 'file' | 'bytes'>[] = [];
+  for (const file of names) {
+    const bytes = await source.size(file, signal);
+    if (bytes !== undefined) files.push({ file, bytes });
+  }
+  return files;
+}
