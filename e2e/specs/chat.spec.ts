@@ -179,6 +179,37 @@ test("the sampling that a model's makers recommend is the default, and an attrib
   }
 });
 
+const degrees = [
+  ['tensor="2" token="2" virtual', 'tp x token', 4],
+  [`data="2" virtual attention-dp-config='{"enable_balance": true, "mode": "trtllm", "timeout_iters": 2}'`, 'adp', 2],
+] as const;
+for (const [attributes, policy, ranks] of drawn(degrees, 1, "an element's degrees")) {
+  test(`degrees of an element name its plan, and the answer is one rank's: ${attributes}`, async ({ page }) => {
+    const common = 'autostart no-self-test max-tokens="12" temperature="0"';
+    const own = await serveSite({
+      'one.html': chatPage(common).replace('ranks="auto"', 'ranks="1"'),
+      'degrees.html': chatPage(`${common} ${attributes}`).replace('ranks="auto"', ''),
+    });
+    const { chat, answers, ask } = chatOf(page);
+    const answerOf = async (file: string): Promise<string | null> => {
+      await page.goto(own.url + file);
+      await ready(page);
+      await ask(QUESTIONS[0].question);
+      await expect(answers).toHaveAttribute('aria-busy', 'false');
+      return answers.textContent();
+    };
+    try {
+      const many = await answerOf('degrees.html');
+      const plan = await chat.evaluate((element) => (element as SplitkvChat).engine!.info.plan);
+      expect([plan.policy, plan.worldSize]).toEqual([policy, ranks]);
+      expect(many).not.toBe('');
+      expect(await answerOf('one.html')).toBe(many);
+    } finally {
+      own.close();
+    }
+  });
+}
+
 test('an element keeps its model when it moves or answers otherwise, and ends all when it goes', async ({ page }) => {
   await page.goto(`${site.url}plain.html`);
   await ready(page);
