@@ -1,7 +1,11 @@
+import { register } from 'node:module';
 import { defineConfig } from '@playwright/test';
 import { freePort } from './e2e/support/free_port.js';
 import { launchChrome } from './src/cli/hosts/chrome.js';
 import { chromeFlags, findChrome } from './src/cli/hosts/find_chrome.js';
+
+// The command line's modules import texts by `?raw`, which Playwright's loader doesn't know. Every process reads this file first.
+register('./scripts/wgsl_hooks.mjs', import.meta.url);
 
 // Found once, by trying; the worker processes that read this file again inherit the answers.
 if (process.env['SPLITKV_CHROME_ADAPTER'] === undefined) {

@@ -55,6 +55,9 @@ test('kernels in Chrome agree with their references, by the benchmarks of e2e/be
   expect(readFileSync(join(folder, 'kernels-chrome.html'), 'utf8')).toContain('swiglu');
   expect(results.length).toBeGreaterThan(3);
   for (const { copy_share: copy } of results) expect(copy).toBeGreaterThan(0);
+  // A suite with a model takes another way: the model's name is looked up.
+  const short = ['--prompt-tokens', '8', '--max-tokens', '2', '--runs', '1', '--out', folder];
+  expect(await benchIn(browser, ['--suite', 'decode', ...short])).toMatch(/^tiny-gqa +f16 +8 /m);
 });
 
 test('onnxruntime-web on the same weights in the same page: the same logits, tokens and outputs', async () => {
