@@ -63,6 +63,11 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
       "--family navi99: expected gfx1200, navi31, navi21, navi10, vega10, polaris10. Did you mean 'navi",
     ],
     ['compiling in Chrome', ['--suite', 'compile', '--host', 'chrome'], '--host chrome: --suite compile runs in Node'],
+    [
+      "a budget of a latent's cache",
+      ['--suite', 'planner', '--model', 'models/tiny-mla', '--kv-budget', '0.2'],
+      "models/tiny-mla: a compressed cache (kvBudget) can't be had with a latent cache (MLA)",
+    ],
     ['several lengths for scale', ['--suite', 'scale', '--prompt-tokens', '8,9'], '--suite scale takes one length'],
     ['several weights for load', ['--suite', 'load', ...tiny, '--weights', 'f16,q8'], '--suite load takes one type'],
     ['load without a model', ['--suite', 'load'], '--model is missing'],

@@ -34,6 +34,7 @@ export async function runPlanner(options: Options, terminal: Terminal): Promise<
         promptTokens: integerList(options, 'prompt-tokens') ?? [64, 300, 1100],
         maxTokens: options.integer('max-tokens', 2) ?? 32,
         runs: options.integer('runs', 1) ?? 5,
+        budget: options.number('kv-budget', 'a part above 0 and at most 1', (part) => part > 0 && part <= 1),
         oneCore: options.has('one-core'),
       },
       terminal,

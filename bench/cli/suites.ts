@@ -148,7 +148,18 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
   },
   planner: {
     summary: 'what the planner predicts of every plan against what they do',
-    options: ['model', 'weights', 'kv', 'adapter', 'ranks', 'prompt-tokens', 'max-tokens', 'runs', 'one-core'],
+    options: [
+      'model',
+      'weights',
+      'kv',
+      'kv-budget',
+      'adapter',
+      'ranks',
+      'prompt-tokens',
+      'max-tokens',
+      'runs',
+      'one-core',
+    ],
     run: runPlanner,
   },
   scale: {

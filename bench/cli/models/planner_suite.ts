@@ -1,4 +1,4 @@
-import { SplitkvError, throwIfAborted } from '../../../src/base/errors.js';
+import { SplitkvError, throwIfAborted, usageError } from '../../../src/base/errors.js';
 import { median } from '../../../src/base/stats.js';
 import { planOutlook, type PlanOutlook } from '../../../src/engine/planning/auto_plan.js';
 import { cacheType } from '../../../src/engine/planning/rank_adapters.js';
@@ -6,7 +6,18 @@ import { openModelFiles, storedType } from '../../../src/engine/files/model_file
 import { RankGroup } from '../../../src/engine/ranks/rank_group.js';
 import { SlotDriver } from '../../../src/engine/testing/slot_driver.js';
 import { openSource } from '../../../src/loader/index.js';
-import { defaultPromptChunk, type PlanCandidate, pickPlan, type PlanPrediction } from '../../../src/placement/index.js';
+import { lognormalLoads } from '../../../src/arrangement/testing/loads.js';
+import { type CompressionOptions, compressionOptions } from '../../../src/model/compression/options.js';
+import type { ModelConfig } from '../../../src/model/config/model_config.js';
+import { modelShape } from '../../../src/model/shape.js';
+import {
+  defaultPromptChunk,
+  misfit,
+  modelFeatures,
+  type PlanCandidate,
+  pickPlan,
+  type PlanPrediction,
+} from '../../../src/placement/index.js';
 import type { Terminal } from '../../../src/cli/command.js';
 import type { ModelRequest } from '../../../src/cli/model_options.js';
 import type { BenchDocument } from '../../document.js';
@@ -21,6 +32,8 @@ export interface PlannerRequest {
   readonly promptTokens: readonly number[];
   readonly maxTokens: number;
   readonly runs: number;
+  /** Part of a prompt that heads keep on average, each by a load that is drawn; undefined: all of it. Plans that arrange heads run then, too. */
+  readonly budget?: number | undefined;
   /** A CPU core for each software device (Mesa's LP_NUM_THREADS), so that devices side by side are more than one. */
   readonly oneCore: boolean;
 }
@@ -71,14 +84,26 @@ interface Contender {
   readonly group: RankGroup;
 }
 
+/** What heads keep of a prompt: the same for every plan, and uneven as models' heads are. */
+function compressionOf(config: ModelConfig, budget: number | undefined): CompressionOptions | undefined {
+  if (budget === undefined) return undefined;
+  const { numLayers, kvHeads } = modelShape(config);
+  const loads = lognormalLoads(7, numLayers, kvHeads);
+  return compressionOptions({ policy: 'static', budget, loads }, { numLayers, numKvHeads: kvHeads });
+}
+
 /** Every plan that can be made, predicted and then run; the planner is told nothing that it wouldn't measure itself. */
 export async function runPlannerSuite(request: PlannerRequest, terminal: Terminal): Promise<PlannerDocument> {
   if (request.oneCore) process.env['LP_NUM_THREADS'] ??= '1';
   const results: PlannerResult[] = [];
   const adapters = new Map<string, RankGroup['devices'][number]>();
+  const why = new Set<string>();
   for (const model of request.models) {
-    for (const result of await runModel(model, request, terminal, adapters)) results.push(result);
+    const found = await runModel(model, request, terminal, adapters);
+    if (typeof found === 'string') why.add(`${model.name}: ${found}`);
+    else results.push(...found);
   }
+  if (results.length === 0) throw usageError([...why].join('; '));
   const environment = await readEnvironment(
     'node',
     [...adapters.values()].map((device) => ({ ...device.adapter, name: device.name })),
@@ -86,15 +111,20 @@ export async function runPlannerSuite(request: PlannerRequest, terminal: Termina
   return { suite: 'planner', environment, results, scores: TIMES.map((by) => scoreOf(results, by)) };
 }
 
+/** Or why its cache can't be compressed. */
 async function runModel(
   { name, request: { model, options } }: PlannerRequest['models'][number],
-  { ranks, promptTokens, maxTokens, runs }: PlannerRequest,
+  { ranks, promptTokens, maxTokens, runs, budget }: PlannerRequest,
   terminal: Terminal,
   adapters: Map<string, RankGroup['devices'][number]>,
-): Promise<PlannerResult[]> {
+): Promise<PlannerResult[] | string> {
   const { signal } = terminal;
   const files = await openModelFiles(await openSource(model, signal), signal);
   const { config } = files;
+  const why = budget === undefined ? undefined : misfit(['compression', ...modelFeatures(modelShape(config))]);
+  if (why !== undefined) return why;
+  const compression = compressionOf(config, budget);
+  const compressed = compression && { compression };
   const reader = await files.reader();
   const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader, config);
   const kvType = await cacheType(options);
@@ -104,7 +134,7 @@ async function runModel(
   );
   const outlookAt = (promptLength: number, fresh: boolean): Promise<PlanOutlook> =>
     planOutlook({
-      subject: { config, type, kvType, contextLength, seatsOf: () => ({ slots: 1 }) },
+      subject: { config, type, kvType, contextLength, ...compressed, seatsOf: () => ({ slots: 1 }) },
       adapters: requests,
       budgets: [],
       virtual: false,
@@ -115,33 +145,34 @@ async function runModel(
       signal,
       onProgress: (line) => terminal.progress(`${name}: ${line}`),
     });
-  const contenders: Contender[] = [];
-  try {
-    const { candidates } = await outlookAt(promptTokens[0]!, true);
-    for (const candidate of candidates.filter(isMade)) {
-      const group = await RankGroup.open({
-        config,
-        reader,
-        type,
-        plan: candidate.plan,
-        adapters: requests.slice(0, candidate.worldSize),
-        virtual: false,
-        runner: { slots: 1, batches: 1, contextLength, prefillChunk: defaultPromptChunk(candidate.plan), kvType },
-        signal,
-      });
-      contenders.push({ candidate, group });
-      for (const device of group.devices) adapters.set(device.name, device);
-    }
-    const results: PlannerResult[] = [];
-    for (const length of promptTokens) {
-      const outlook = await outlookAt(length, false);
-      const prompt = randomPrompt(length, config.vocabSize);
-      const samples = await race(contenders, prompt, maxTokens, runs, (line) => {
+  const open = async (candidate: Made): Promise<Contender> => {
+    const { plan, worldSize } = candidate;
+    const group = await RankGroup.open({
+      config,
+      reader,
+      type,
+      plan,
+      adapters: requests.slice(0, worldSize),
+      virtual: false,
+      runner: { slots: 1, batches: 1, contextLength, prefillChunk: defaultPromptChunk(plan), kvType, ...compressed },
+      signal,
+    });
+    for (const device of group.devices) adapters.set(device.name, device);
+    return { candidate, group };
+  };
+  const results: PlannerResult[] = [];
+  for (const [at, length] of promptTokens.entries()) {
+    const outlook = await outlookAt(length, at === 0);
+    // How heads are arranged depends on the prompt.
+    const contenders: Contender[] = [];
+    try {
+      for (const candidate of outlook.candidates.filter(isMade)) contenders.push(await open(candidate));
+      const samples = await race(contenders, randomPrompt(length, config.vocabSize), maxTokens, runs, (line) => {
         throwIfAborted(signal, 'bench');
         terminal.progress(`${name}, ${length} tokens: ${line}`);
       });
       const pick = pickPlan(outlook.candidates);
-      for (const [index, candidate] of outlook.candidates.filter(isMade).entries()) {
+      for (const [index, { candidate }] of contenders.entries()) {
         const { firstTokenSeconds, decode, requestSeconds } = candidate;
         results.push({
           model: name,
@@ -158,17 +189,18 @@ async function runModel(
           samples: samples[index]!,
         });
       }
+    } finally {
+      for (const { group } of contenders) group.dispose();
     }
-    return results;
-  } finally {
-    for (const { group } of contenders) group.dispose();
   }
+  return results;
 }
 
 /** Measures are kept for this process alone: each run of the suite takes its own. */
 const FORGETFUL = { environment: 'bench', get: () => Promise.resolve(undefined), set: () => Promise.resolve() };
 
-const isMade = (candidate: PlanCandidate): candidate is Made => candidate.plan !== undefined;
+const isMade = (candidate: PlanCandidate): candidate is Made =>
+  candidate.plan !== undefined && candidate.refused === undefined;
 
 /** Runs every plan in turn; the first run compiles, and is checked but not timed. */
 async function race(
