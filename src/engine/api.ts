@@ -142,7 +142,7 @@ export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees
   readonly workers?: boolean;
   /**
    * The ranks run on other machines, which joined this cluster (`splitkv rank`): `ranks` are their names, or how many. A model in a folder
-   * must be in theirs (`--models`), under the same name. With plan 'auto' each rank's adapter and each pair's link are measured.
+   * must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv push`), under the name `cluster:NAME`. With plan 'auto' each rank's adapter and each pair's link are measured.
    */
   readonly cluster?: ClusterRanksOptions;
   /** Bytes of GPU memory that each rank may take, one number for all or one each. A plan that needs more is refused. */
@@ -724,6 +724,8 @@ export interface Model {
   /**
    * After a rank lost its device, or its worker ended: opens a new one, loads that rank's weights again (from the cache, where
    * there is one) and links the ranks anew. Generations that ran have failed by then; the model can be used again.
+   * Where no rank of a cluster takes the place of one that is gone, those that are left take all shares by another plan: `info` has it, and
+   * a warning names it.
    */
   recover(options?: { readonly signal?: AbortSignal }): Promise<void>;
   /** Frees every buffer and the device. Running generations end with 'abort'. */

@@ -67,7 +67,8 @@ export class ApiServer {
   readonly #front: HttpFront;
   readonly #options: ServerOptions & typeof DEFAULTS;
   readonly #places = new ClientPlaces();
-  readonly #responses = new ResponseStore(STORED_BYTES);
+  /** What it keeps for clients. */
+  readonly responses = new ResponseStore(STORED_BYTES);
   #model: ServingModel | undefined;
   #reader: RequestReader | undefined;
   readonly #created = Math.floor(Date.now() / 1000);
@@ -225,9 +226,9 @@ export class ApiServer {
   #storedResponse(exchange: Exchange, { name, id = '' }: Route): void {
     const { request } = exchange;
     const client = this.#front.access.clientOf(request);
-    const { body, items } = this.#responses.get(client, id);
+    const { body, items } = this.responses.get(client, id);
     if (request.method === 'DELETE') {
-      this.#responses.delete(client, id);
+      this.responses.delete(client, id);
       return exchange.sendJson(200, { id, object: 'response', deleted: true });
     }
     exchange.sendJson(200, name === '/v1/responses/{id}' ? body : itemList(items));
@@ -255,7 +256,7 @@ export class ApiServer {
   #goingOn({ request }: Exchange, call: ResponseCall): ResponseCall {
     const { previous, instructions, messages } = call.response;
     if (previous === undefined) return call;
-    const before = this.#responses.get(this.#front.access.clientOf(request), previous, 'previous_response_id').messages;
+    const before = this.responses.get(this.#front.access.clientOf(request), previous, 'previous_response_id').messages;
     const all = [...before, ...messages];
     const told = instructions === null ? all : [{ role: 'system' as const, content: instructions }, ...all];
     return { ...call, prompts: [{ messages: withOneSystem(told) }], response: { ...call.response, messages: all } };
@@ -276,7 +277,7 @@ export class ApiServer {
         modelName,
         (body, answer) => {
           if (!store) return;
-          this.#responses.add(this.#front.access.clientOf(request), { body, items, messages: [...messages, answer] });
+          this.responses.add(this.#front.access.clientOf(request), { body, items, messages: [...messages, answer] });
         },
         this.#options.place,
       );

@@ -184,6 +184,7 @@ async function join(
     model,
     server: own,
     onStrange: (error) => terminal.note(`splitkv: a message that is none of a gateway's: ${messageOf(error)}`),
+    onNote: (line) => terminal.note(`splitkv: ${line}`),
   });
 }
 

@@ -127,10 +127,16 @@ export class Relay {
   /** @throws ApiError 429, 503, or what the last one was refused with */
   async #pick(isBegun: boolean): Promise<Member> {
     const { replicas, facts, model } = this;
-    const keeper = facts.instance === undefined ? undefined : replicas.ofInstance(facts.instance);
-    if (keeper && this.#accepts(keeper)) return keeper;
     const until = performance.now() + this.options.patienceMs;
     for (;;) {
+      const keeper = facts.instance === undefined ? undefined : replicas.ofInstance(facts.instance);
+      if (keeper && this.#accepts(keeper)) return keeper;
+      // What it takes no more it is about to hand over: the news tell to whom.
+      if (keeper?.beat.draining && performance.now() < until) {
+        await replicas.news(until - performance.now(), this.exchange.signal);
+        if (this.exchange.signal.aborted) throw stopped();
+        continue;
+      }
       const choice = replicas.choose(model, facts, (member) => this.#accepts(member));
       if (typeof choice === 'object') return replicas.member(choice.replica)!;
       // Nobody has been given it yet, or all are full: the client may come again.

@@ -104,8 +104,9 @@ export class ReplicaSet {
     return this.#members.get(name);
   }
 
+  /** Who has what an instance kept: another one, where that has handed it over. */
   ofInstance(instance: string): Member | undefined {
-    return this.#byInstance.get(instance);
+    return this.members.find(({ beat }) => beat.keeps?.includes(instance)) ?? this.#byInstance.get(instance);
   }
 
   /** Who takes a request for a model. @param accept leaves the others out */

@@ -12,6 +12,7 @@ export interface JoinOptions {
   /** What clients call the model, its limits and its version; who may ask is the gateways' business. */
   readonly server: Omit<ServerOptions, 'apiKeys' | 'port'>;
   readonly onStrange?: (error: unknown) => void;
+  readonly onNote?: (line: string) => void;
 }
 
 export interface Joined {
@@ -30,7 +31,14 @@ const ADDED = 1024;
 const MANY = 2 ** 30;
 
 /** Makes a model a replica of a cluster. @throws SplitkvError as `connectCluster`; `usage` for a name that is taken */
-export async function joinCluster({ cluster: where, name, model, server, onStrange }: JoinOptions): Promise<Joined> {
+export async function joinCluster({
+  cluster: where,
+  name,
+  model,
+  server,
+  onStrange,
+  onNote,
+}: JoinOptions): Promise<Joined> {
   const instance = newInstance();
   const maxQueue = server.maxQueue ?? DEFAULT_QUEUE;
   const cluster = await connectCluster(where);
@@ -59,6 +67,7 @@ export async function joinCluster({ cluster: where, name, model, server, onStran
       version,
       maxQueue,
       ...(onStrange && { onStrange }),
+      ...(onNote && { onNote }),
     });
     return {
       replica,

@@ -17,6 +17,8 @@ export const SILENCE_MS = 2000;
 export const CLIENTS_MS = 250;
 /** Between two signs of life of a request that has nothing else to say. */
 export const ALIVE_MS = 1000;
+/** Replicas whose responses one may have, by handovers from one to the next. */
+export const MAX_KEEPS = 64;
 /** Bytes of a message's head, and of a whole request's or answer's. */
 const MAX_HEAD = 131_072;
 export const MAX_BYTES = 2 ** 28;
@@ -43,6 +45,8 @@ const beatSchema = z.object({
   waiting: count,
   draining: z.boolean(),
   left: z.boolean(),
+  /** Instances that left, whose responses it has (handover.ts). */
+  keeps: z.optional(z.array(instance).check(z.maxLength(MAX_KEEPS))),
   /** Milliseconds since the thread that computes last said how it is. */
   lag: z.number().check(z.minimum(0)),
   promptTokens: count,

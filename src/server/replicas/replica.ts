@@ -14,11 +14,13 @@ import {
   encode,
   INSTANCE,
   isNobody,
+  MAX_KEEPS,
   PROTOCOL,
   readBeat,
   readToReplica,
   type ToReplica,
 } from './messages.js';
+import { handOver, takeOver } from './handover.js';
 import { ReplicaCall } from './replica_call.js';
 
 export interface ReplicaOptions {
@@ -35,6 +37,8 @@ export interface ReplicaOptions {
   readonly maxQueue: number;
   /** Hears of messages that are none. */
   readonly onStrange?: (error: unknown) => void;
+  /** Hears what becomes of what it keeps: a line for the log. */
+  readonly onNote?: (line: string) => void;
 }
 
 /** Between two looks at what is to be told. */
@@ -54,6 +58,8 @@ export class Replica {
   readonly #subscription: Subscription;
   readonly #timers: NodeJS.Timeout[];
   #recoveries = 0;
+  /** Instances that left, whose responses are here. */
+  #keeps: readonly string[] = [];
   #toldPrefixes = false;
   #draining = false;
   #closed = false;
@@ -103,10 +109,28 @@ export class Replica {
     this.#tell();
     await this.#untilIdle(graceMs);
     for (const call of this.#calls.values()) call.giveUp('it shuts down');
+    await this.#handOver();
     this.#stop();
     await this.#options.cluster.connection.flush().catch(() => {});
     this.#subscription.unsubscribe();
     await this.#options.beats.leave(this.#beat());
+  }
+
+  /** What it keeps for clients goes to another replica, which gateways then hear of. */
+  async #handOver(): Promise<void> {
+    const { cluster, instance, server, onNote } = this.#options;
+    const { modelName: model, responses } = server;
+    if (cluster.connection.isClosed()) return;
+    const { size } = responses;
+    const heir = await handOver({ cluster, instance, model, responses, keeps: this.#keeps });
+    if (size === 0) return;
+    onNote?.(
+      heir === undefined
+        ? `${size} kept responses go with it: no replica takes them`
+        : `${heir} has its ${size} kept responses`,
+    );
+    // Whoever asks for one meanwhile is told by the heir's next beat where it is.
+    if (heir !== undefined) await new Promise((resolve) => setTimeout(resolve, BEAT_MS));
   }
 
   #stop(): void {
@@ -155,6 +179,7 @@ export class Replica {
       waiting: Math.max(0, unfinished - running),
       draining: this.#draining,
       left: false,
+      ...(this.#keeps.length > 0 && { keeps: [...this.#keeps] }),
       promptTokens: metrics.promptTokensTotal,
       cachedTokens: metrics.cachedTokensTotal,
       generatedTokens: metrics.generatedTokensTotal,
@@ -167,12 +192,23 @@ export class Replica {
       // The last part says what it is, and of which gateway.
       const [gateway = '', what] = message.subject.split('.').slice(-2).toReversed();
       if (isNobody(message.data, message.headers?.code)) return this.#dropGateway(gateway);
-      if (what !== 'ask' || !INSTANCE.test(gateway)) return;
+      if (!INSTANCE.test(gateway)) return;
+      if (what === 'heir') return void message.respond(this.#takeOver(message.data));
+      if (what !== 'ask') return;
       const { head, bytes } = readToReplica(message.data);
       this.#hear(gateway, head, bytes);
     } catch (fault) {
       this.#options.onStrange?.(fault);
     }
+  }
+
+  #takeOver(data: Uint8Array): 'yes' | 'no' {
+    const { cluster, server } = this.#options;
+    if (this.#draining) return 'no';
+    return takeOver({ cluster, model: server.modelName, responses: server.responses }, data, (keeps) => {
+      this.#keeps = [...new Set([...keeps, ...this.#keeps])].slice(0, MAX_KEEPS);
+      this.#tell();
+    });
   }
 
   #hear(gateway: string, head: ToReplica, bytes: Uint8Array): void {

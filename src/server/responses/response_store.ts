@@ -9,8 +9,12 @@ export interface StoredResponse {
   readonly messages: readonly ChatMessage[];
 }
 
-interface Kept extends StoredResponse {
+/** One, and whose it is. */
+export interface KeptResponse extends StoredResponse {
   readonly client: string;
+}
+
+interface Kept extends KeptResponse {
   readonly bytes: number;
 }
 
@@ -25,9 +29,19 @@ export class ResponseStore {
     private readonly most = 4096,
   ) {}
 
+  get size(): number {
+    return this.#kept.size;
+  }
+
+  /** The oldest first. */
+  *all(): Generator<KeptResponse, void, undefined> {
+    for (const { bytes: _, ...kept } of this.#kept.values()) yield kept;
+  }
+
   add(client: string, stored: StoredResponse): void {
     const { id } = stored.body;
     const bytes = JSON.stringify([stored.body, stored.items, stored.messages]).length;
+    if (this.#kept.has(id)) this.#forget(id);
     this.#kept.set(id, { ...stored, client, bytes });
     this.#bytes += bytes;
     for (const oldest of this.#kept.keys()) {

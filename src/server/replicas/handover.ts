@@ -1,0 +1,162 @@
+import * as z from 'zod/mini';
+import { formatError } from '../../base/errors.js';
+import type { Cluster } from '../../cluster/connect.js';
+import { isLinkAddress, type LinkAddress, NatsLink, newLink } from '../../cluster/links/nats_link.js';
+import type { KeptResponse, ResponseStore } from '../responses/response_store.js';
+import { BEAT_MS, type Beat, INSTANCE, MAX_KEEPS, PROTOCOL, readBeat } from './messages.js';
+
+/** Replicas that an heir is looked for among, and what one may take to answer. */
+const MOST_ASKED = 4;
+const ASK_MS = 1000;
+/** What handing over may take in all: links of replicas that die end before. */
+const HANDOVER_MS = 10_000;
+
+const object = z.record(z.string(), z.unknown());
+const message = z.object({
+  role: z.enum(['system', 'user', 'assistant', 'tool']),
+  content: z.nullable(z.string()),
+  reasoning_content: z.optional(z.string()),
+  tool_calls: z.optional(
+    z.array(
+      z.object({
+        id: z.string(),
+        type: z.literal('function'),
+        function: z.object({ name: z.string(), arguments: z.string() }),
+      }),
+    ),
+  ),
+  tool_call_id: z.optional(z.string()),
+  name: z.optional(z.string()),
+});
+const kept = z.object({
+  client: z.string().check(z.regex(/^[\w-]{1,64}$/)),
+  body: z.looseObject({ id: z.string().check(z.regex(/^resp_[\w-]{1,100}$/)) }),
+  items: z.array(object),
+  messages: z.array(message),
+});
+const instances = z.array(z.string().check(z.regex(INSTANCE))).check(z.maxLength(MAX_KEEPS));
+const told = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('response'), kept }),
+  z.object({ kind: z.literal('end'), keeps: instances }),
+]);
+const request = z.object({ from: z.string().check(z.regex(INSTANCE)), model: z.string(), link: z.unknown() });
+
+/** What of a replica takes part in a handover. */
+export interface Keeper {
+  readonly cluster: Cluster;
+  readonly instance: string;
+  readonly model: string;
+  readonly responses: ResponseStore;
+  /** Whose responses it has, beside its own. */
+  readonly keeps: readonly string[];
+}
+
+/**
+ * Gives the responses that a replica keeps to another one of its model, before it leaves. Resolves with that one's name; undefined where
+ * there is none, or it didn't take them: then they are gone with this one.
+ */
+export async function handOver(keeper: Keeper): Promise<string | undefined> {
+  if (keeper.responses.size === 0) return undefined;
+  for (const heir of (await heirs(keeper)).slice(0, MOST_ASKED)) {
+    if (await give(keeper, heir)) return heir.name;
+  }
+  return undefined;
+}
+
+/** Replicas of the model that stay, those with least to do first: all say a beat in that time. */
+async function heirs({ cluster, instance, model }: Keeper): Promise<readonly Beat[]> {
+  const found = new Map<string, Beat>();
+  const subscription = cluster.connection.subscribe(cluster.subject('beat', '*'), {
+    callback: (error, { data }) => {
+      if (error) return;
+      try {
+        const { beat } = readBeat(data);
+        found.set(beat.instance, beat);
+      } catch {
+        // No beat.
+      }
+    },
+  });
+  await new Promise((resolve) => setTimeout(resolve, BEAT_MS * 1.5));
+  subscription.unsubscribe();
+  const takes = (beat: Beat): boolean =>
+    beat.protocol === PROTOCOL &&
+    beat.instance !== instance &&
+    beat.model === model &&
+    beat.status === 'ok' &&
+    !beat.draining &&
+    !beat.left;
+  const load = ({ running, waiting, slots }: Beat): number => (running + waiting) / slots;
+  return [...found.values()].filter(takes).toSorted((a, b) => load(a) - load(b));
+}
+
+/** Whether another replica has all of it now. */
+async function give({ cluster, instance, model, responses, keeps }: Keeper, heir: Beat): Promise<boolean> {
+  const [near, far] = newLink();
+  const asked = { from: instance, model, link: far };
+  try {
+    const subject = cluster.subject('replica', heir.instance, 'heir', instance);
+    const answer = await cluster.connection.request(subject, JSON.stringify(asked), { timeout: ASK_MS });
+    if (answer.string() !== 'yes') return false;
+  } catch {
+    return false;
+  }
+  return new Promise((resolve) => {
+    const settle = (done: boolean): void => {
+      clearTimeout(timer);
+      resolve(done);
+      link.close();
+    };
+    const link = new NatsLink(cluster, near, {
+      message: (value) => settle(value === 'kept'),
+      ended: () => settle(false),
+    });
+    const timer = setTimeout(() => settle(false), HANDOVER_MS);
+    for (const each of responses.all()) link.post({ kind: 'response', kept: plain(each) });
+    link.post({ kind: 'end', keeps: [instance, ...keeps].slice(0, MAX_KEEPS) });
+  });
+}
+
+/** What JSON has of it: no more goes over the wire. */
+const plain = (each: KeptResponse): unknown => JSON.parse(JSON.stringify(each));
+
+/**
+ * Takes another replica's responses: what it asks with is answered by whether it may.
+ * @param took told whose they are, when all have come
+ * @throws SplitkvError `format` for a request that is none
+ */
+export function takeOver(
+  { cluster, model, responses }: Pick<Keeper, 'cluster' | 'model' | 'responses'>,
+  data: Uint8Array,
+  took: (keeps: readonly string[]) => void,
+): 'yes' | 'no' {
+  const { model: theirs, link: address } = readRequest(data);
+  if (theirs !== model) return 'no';
+  const link = new NatsLink(cluster, address, {
+    message: (value) => {
+      const message = told.safeParse(value);
+      if (!message.success) throw formatError('a response of another replica that is none');
+      if (message.data.kind === 'response') {
+        const { client, ...response } = message.data.kept as KeptResponse;
+        return responses.add(client, response);
+      }
+      took(message.data.keeps);
+      link.post('kept');
+      link.close();
+    },
+    ended: () => {},
+  });
+  return 'yes';
+}
+
+function readRequest(data: Uint8Array): { readonly model: string; readonly link: LinkAddress } {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(data));
+  } catch (cause) {
+    throw formatError("a handover's request that is no JSON", cause);
+  }
+  const parsed = request.safeParse(value);
+  if (!parsed.success || !isLinkAddress(parsed.data.link)) throw formatError("a handover's request that is none");
+  return { model: parsed.data.model, link: parsed.data.link };
+}
