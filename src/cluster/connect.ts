@@ -211,7 +211,7 @@ function connectError(error: unknown, where: string): SplitkvError {
   if (name === 'AuthorizationError' || name === 'UserAuthenticationExpiredError') {
     return new SplitkvError(
       'usage',
-      `cluster ${where}: the server refuses this account (${messageOf(error)}); give its token, nkey or credentials (--token-file, --nkey-file, --creds-file)`,
+      `cluster ${where}: the server refuses this account (${messageOf(error)}); give its token, nkey or credentials${isPage() ? '' : ' (--token-file, --nkey-file, --creds-file)'}`,
       options,
     );
   }

@@ -91,7 +91,6 @@ export class SplitkvChat extends Base {
     progress: (progress) => this.#showLoading(progress),
     loaded: (model) => {
       this.#parts.name.textContent = model.info.name;
-      this.#parts.showFacts(this.#facts(model.info), this.#privacy());
       this.#tell('splitkv-ready', { model });
     },
     piece: (text) => {
@@ -444,6 +443,8 @@ export class SplitkvChat extends Base {
     if (state !== 'failed') this.#parts.showProblem(undefined);
     if (state !== 'loading') this.#parts.showProgress(undefined);
     if (!this.engine || state === 'empty') this.#parts.showFacts(undefined);
+    // Again after a recovery: other ranks may have come.
+    else if (state === 'ready') this.#parts.showFacts(this.#facts(this.engine.info), this.#privacy());
     this.#parts.showWaiting(state === 'empty', state === 'looking' || state === 'checking');
     this.#showStatus(state);
     this.#parts.allow(state === 'ready', BUSY.includes(state));

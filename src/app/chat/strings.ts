@@ -205,7 +205,7 @@ export const STRINGS = {
   advice_cluster_account: 'Whoever runs it has a token for whoever wrote this page.',
   title_cluster_ranks: "The ranks aren't there or not free",
   advice_cluster_ranks: 'Start them, or wait; then try again.',
-  advice_cluster_lost: 'Once its rank is there again it goes on, or a free one of its kind does.',
+  advice_cluster_lost: 'Once its rank is there again it goes on, or other ranks do.',
 
   why_gated: 'its licence has to be accepted first',
   advice_gated: 'Accept it at the address below. Then this page needs an access token of yours.',

@@ -150,6 +150,7 @@ function showProblem(problem: string | undefined): void {
 
 function join(): void {
   showProblem(undefined);
+  foreign.replaceChildren();
   try {
     const request = readForm();
     card.hidden = false;
