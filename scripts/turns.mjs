@@ -149,7 +149,7 @@ export const GROUPS = [
       'the packed bench runs from an empty environment',
     ],
   ],
-  ['cluster.spec.ts', 1, ['two tabs are the ranks of a third one', 'a chat runs on a tab, says so']],
+  ['cluster.spec.ts', 1, ['two tabs are the ranks of a third one', 'a chat runs on a rank in a process']],
 ];
 
 /**

@@ -1,6 +1,10 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
 import type { NatsServer } from '../../src/cluster/node_nats_server.js';
 import { natsServer, startNats } from '../../src/cluster/testing/nats_server.js';
+import { RankProcess } from '../../src/cluster/testing/rank_process.js';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
 import { QUESTIONS } from '../../src/app/shared/example.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
@@ -9,7 +13,7 @@ import { checkAccessibility } from '../support/accessibility.js';
 import { chatOf, chatPage } from '../support/chat_page.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';
 
-// Ranks in tabs, by a NATS server of this test; ranks in processes: src/cluster/ranks. The test server builds dist/ before it starts.
+// Tabs and a process as ranks of pages, by a NATS server of this test; more of ranks: src/cluster/ranks. The test server builds dist/ before it starts.
 
 test.skip(natsServer === undefined, 'no nats-server (npm run setup unpacks one)');
 test.use({ viewport: { width: 390, height: 800 } });
@@ -73,7 +77,7 @@ test('two tabs are the ranks of a third one: the same bits, and a tab that close
   const problems: string[] = [];
   for (const each of [a, b, page]) {
     each.on('console', (message) => {
-      if (message.text().includes('Content Security Policy')) problems.push(message.text());
+      if (/Content Security Policy|close frame/.test(message.text())) problems.push(message.text());
     });
     each.on('pageerror', (error) => problems.push(error.message));
   }
@@ -106,13 +110,17 @@ test('two tabs are the ranks of a third one: the same bits, and a tab that close
   });
   expect(lost).toMatch(/^peer_lost: .*\bb of the cluster/);
   await expect(state(a)).toHaveText(/^Free: it waits for a model\./);
+  await a.getByRole('button', { name: 'Leave' }).click();
+  await expect(a.locator('#foreign')).toHaveText('Left.');
+  await expect(a.getByRole('button', { name: 'Join' })).toBeFocused();
   expect(problems).toEqual([]);
 });
 
-test('a chat runs on a tab, says so, and what is wrong with its cluster', async ({ page, context }) => {
-  const rank = await context.newPage();
-  await joinAs(rank, 'a');
-  await expect(state(rank)).toHaveText('Free: it waits for a model.');
+test('a chat runs on a rank in a process, says so, and what is wrong with its cluster', async ({ page }) => {
+  const folder = mkdtempSync(join(tmpdir(), 'splitkv-cluster-'));
+  writeFileSync(join(folder, 'token'), TOKEN);
+  const rank = new RankProcess('a', server, ['--token-file', join(folder, 'token')]);
+  await rank.ready();
   await page.goto(`${site.url}chat.html`);
   const { chat, status, problem, button, ask, answers } = chatOf(page);
   const come = (token: string, servers = server.webSocketUrl): Promise<void> =>
@@ -131,7 +139,10 @@ test('a chat runs on a tab, says so, and what is wrong with its cluster', async 
   await page.keyboard.press('Escape');
   await ask(QUESTIONS[0].question);
   await expect(answers).toHaveText(QUESTIONS[0].answer);
-  await rank.getByRole('button', { name: 'Leave' }).click();
-  await expect(rank.locator('#foreign')).toHaveText('Left.');
-  await expect(rank.getByRole('button', { name: 'Join' })).toBeFocused();
+  // Nobody takes its place.
+  await rank.stop('SIGKILL');
+  await ask(QUESTIONS[1].question);
+  await expect(problem).toContainText('A part of the model went away');
+  await expect(button('Bring it back')).toBeVisible();
+  rmSync(folder, { recursive: true });
 });

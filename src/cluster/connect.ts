@@ -149,7 +149,7 @@ async function connectTo(servers: readonly string[], options: ConnectionOptions)
     if (typeof WebSocket === 'undefined') {
       throw usageError(`cluster ${servers.join(', ')}: this Node has no WebSocket (Node 22 has); use nats://HOST:4222`);
     }
-    return (await import('@nats-io/nats-core')).wsconnect(options);
+    return (await import('@nats-io/nats-core')).wsconnect({ ...options, wsFactory: openSocket });
   }
   if (isPage()) {
     throw usageError(
@@ -157,6 +157,14 @@ async function connectTo(servers: readonly string[], options: ConnectionOptions)
     );
   }
   return (await import('./node_connect.js')).connectNode(options);
+}
+
+/** A socket that closes with a code: without one NATS's server answers with what browsers call a failure. */
+function openSocket(address: string): Promise<{ readonly socket: WebSocket; readonly encrypted: boolean }> {
+  const socket = new WebSocket(address);
+  const close = socket.close.bind(socket);
+  socket.close = (code = 1000, reason) => close(code, reason);
+  return Promise.resolve({ socket, encrypted: address.startsWith('wss:') });
 }
 
 /** Who comes. @throws SplitkvError `usage` for two identities or a wrong key */

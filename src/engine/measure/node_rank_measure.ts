@@ -1,4 +1,7 @@
-/** What ranks of other machines measure for their coordinator, in their worker; a file of Node's, as pages are no such ranks. */
+/**
+ * What ranks of other machines measure for their coordinator, in their worker. A file of Node's, as the library starts no such ranks in
+ * pages: the site's page that does has a build of its own, with this file.
+ */
 import { createPortCommunicator } from '../../distributed/index.js';
 import type { AdapterRequest, Device } from '../../gpu/index.js';
 import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';

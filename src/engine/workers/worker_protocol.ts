@@ -41,9 +41,9 @@ export type RankRequest =
       /** Peers are in this process: small messages may go by shared memory. */
       readonly sharedMemory: boolean;
     }
-  /** What the planner asks of the rank's adapter; a rank that is open needs nothing else for it. Node only. */
+  /** What the planner asks of the rank's adapter; a rank that is open needs nothing else for it. Ranks of clusters only. */
   | { readonly type: 'measure'; readonly subject: ProbeSubject }
-  /** How quick an exchange with one peer is, which is asked the same. Node only. */
+  /** How quick an exchange with one peer is, which is asked the same. Ranks of clusters only. */
   | { readonly type: 'exchanges'; readonly ports: ReadonlyMap<number, RankConnection>; readonly rank: 0 | 1 }
   | { readonly type: 'call'; readonly method: RankMethod; readonly args: readonly unknown[] }
   /** Answered at once, whatever else is under way. */
