@@ -2,13 +2,16 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
+import { connectCluster } from '../../src/cluster/connect.js';
 import type { NatsServer } from '../../src/cluster/node_nats_server.js';
+import { pushModel } from '../../src/cluster/store/push.js';
 import { natsServer, startNats } from '../../src/cluster/testing/nats_server.js';
 import { RankProcess } from '../../src/cluster/testing/rank_process.js';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
 import { QUESTIONS } from '../../src/app/shared/example.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import type { LoadOptions } from '../../src/index.js';
+import { openSource } from '../../src/loader/index.js';
 import { checkAccessibility } from '../support/accessibility.js';
 import { chatOf, chatPage } from '../support/chat_page.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';
@@ -23,6 +26,9 @@ let server: NatsServer;
 let site: StaticSite;
 test.beforeAll(async () => {
   server = await startNats({ token: TOKEN });
+  const cluster = await connectCluster({ servers: server.url, token: TOKEN });
+  await pushModel(cluster, await openSource('models/tiny-gqa'));
+  await cluster.close();
   const policy = `default-src 'self'; img-src 'self' data:; connect-src 'self' ${server.webSocketUrl}`;
   const pages = {
     'plain.html': '<!doctype html><title>plain</title>',
@@ -52,13 +58,13 @@ async function joinAs(page: Page, name: string, token = TOKEN): Promise<void> {
 const state = (page: Page) => page.locator('#state');
 
 /** SHA-256 of the logits of every position, in the built library in a page; the model stays loaded there. */
-const digestIn = (page: Page, options: LoadOptions): Promise<string> =>
+const digestIn = (page: Page, options: LoadOptions, where = '/models/tiny-gqa/'): Promise<string> =>
   page.evaluate(
-    async ([library, more]) => {
+    async ([library, more, from]) => {
       const { load } = (await import(library)) as typeof import('../../src/index.js');
       const kept = globalThis as { model?: Awaited<ReturnType<typeof load>> };
       await kept.model?.dispose();
-      const model = await load('/models/tiny-gqa/', { contextLength: 256, ...(more as object) });
+      const model = await load(from, { contextLength: 256, ...(more as object) });
       kept.model = model;
       const rows: BlobPart[] = [];
       const tokens = Array.from({ length: 90 }, (_, at) => (at * 37) % 250);
@@ -66,7 +72,7 @@ const digestIn = (page: Page, options: LoadOptions): Promise<string> =>
       const hash = await crypto.subtle.digest('SHA-256', await new Blob(rows).arrayBuffer());
       return [...new Uint8Array(hash)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
     },
-    [`${site.url}lib/splitkv.js`, options as unknown] as const,
+    [`${site.url}lib/splitkv.js`, options as unknown, where] as const,
   );
 
 test('two tabs are the ranks of a third one: the same bits, and a tab that closes is named', async ({
@@ -93,7 +99,9 @@ test('two tabs are the ranks of a third one: the same bits, and a tab that close
   const one = await digestIn(page, {});
   const cluster = { servers: server.webSocketUrl, token: TOKEN };
   const [plan] = drawn(['pp', 'tp', 'token'], 1, 'plans');
-  expect(await digestIn(page, { cluster, ranks: ['a', 'b'], plan: plan! }), plan).toBe(one);
+  // From its site, or from the cluster's own store.
+  const [where] = drawn(['/models/tiny-gqa/', 'cluster:tiny-gqa'], 1, 'models');
+  expect(await digestIn(page, { cluster, ranks: ['a', 'b'], plan: plan! }, where), `${plan} ${where}`).toBe(one);
   await expect(state(b)).toHaveText('Busy with its part of tiny-gqa, as rank 1 of 2.');
   await expect(a.locator('#facts')).toContainText(/Holds\s*[\d.]+ MiB of weights, [\d.]+ \w+ of KV cache/);
   await checkAccessibility(a);

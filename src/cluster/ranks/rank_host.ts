@@ -1,5 +1,6 @@
 import { encode } from 'cborg/extended';
 import { SplitkvError, usageError } from '../../base/errors.js';
+import { modelName } from '../../engine/files/model_name.js';
 import { serveFiles } from '../../engine/files/port_source.js';
 import type { Port } from '../../distributed/ports/port.js';
 import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
@@ -271,7 +272,7 @@ class Session {
 
   #loads(id: number, { place, plan, rank }: SliceRequest): void {
     this.#loading = id;
-    const model = place.kind === 'url' ? lastPart(place.href) : place.kind === 'port' ? place.name : 'files';
+    const model = place.kind === 'url' ? lastPart(place.href) : place.kind === 'port' ? modelName(place.name) : 'files';
     this.#serve({ model, rank, ranks: plan.worldSize });
   }
 
