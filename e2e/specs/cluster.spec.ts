@@ -132,7 +132,11 @@ test('a chat runs on a rank in a process, says so, and what is wrong with its cl
   await page.goto(`${site.url}chat.html`);
   const { chat, status, problem, button, ask, answers } = chatOf(page);
   const come = (token: string, servers = server.webSocketUrl): Promise<void> =>
-    chat.evaluate((element: SplitkvChat, access) => void (element.cluster = access), { servers, token });
+    chat.evaluate((element: SplitkvChat, access) => void (element.cluster = access), {
+      servers,
+      token,
+      patience: 1,
+    });
   await come('wrong');
   await expect(chat).toContainText(`a of the cluster main (${new URL(server.webSocketUrl).host})`);
   await button('Start').click();
