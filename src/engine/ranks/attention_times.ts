@@ -24,6 +24,8 @@ export class AttentionTimes {
   #seconds = 0;
   /** A step whose times aren't known yet; others aren't timed meanwhile. */
   #underWay = false;
+  /** Its passes are submitted, and what they took is on its way. */
+  #isReading = false;
   #reading: Promise<void> = Promise.resolve();
 
   constructor(readonly device: Device) {}
@@ -59,13 +61,14 @@ export class AttentionTimes {
     };
   }
 
-  /** After a failure: no step is under way. */
+  /** After a failure: no step is under way, unless its times are. */
   reset(): void {
     this.#left = 0;
-    this.#underWay = false;
+    if (!this.#isReading) this.#underWay = false;
   }
 
   async #read(clock: PassClock): Promise<void> {
+    this.#isReading = true;
     try {
       const seconds = await clock.seconds();
       this.#steps++;
@@ -73,6 +76,7 @@ export class AttentionTimes {
     } catch {
       // A device that was lost: its steps tell.
     } finally {
+      this.#isReading = false;
       this.#underWay = false;
     }
   }
