@@ -32,7 +32,9 @@ test.beforeAll(async () => {
   const policy = `default-src 'self'; img-src 'self' data:; connect-src 'self' ${server.webSocketUrl}`;
   const pages = {
     'plain.html': '<!doctype html><title>plain</title>',
-    'chat.html': chatPage('cluster-name="main" no-self-test').replace('ranks="auto"', 'ranks="a" plan="single"'),
+    'chat.html': chatPage('cluster-name="main" no-self-test')
+      .replace('ranks="auto"', 'ranks="a" plan="single"')
+      .replace('models/tiny-gqa/', 'cluster:tiny-gqa'),
   };
   site = await serveSite(pages, {
     before: (_request, response) => {

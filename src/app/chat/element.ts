@@ -18,7 +18,7 @@ import {
 import { type Attribute, ATTRIBUTES, DEFAULT_MAX_TOKENS, everyAdapter, misspelt, readSettings } from './settings.js';
 import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
-import { clusterPreview, clusterText, planText, previewOf, ranksText } from './view/preview.js';
+import { clusterText, planText, previewOf, ranksText } from './view/preview.js';
 import { ProgressMeter, progressText } from './view/progress_meter.js';
 
 const BUSY: readonly ChatState[] = ['looking', 'loading', 'answering'];
@@ -86,7 +86,11 @@ export class SplitkvChat extends Base {
       this.#parts.showPreview({ ...preview, remedies: [...preview.remedies, ...another] });
       this.#tell('splitkv-preview', report);
     },
-    asks: (options) => this.#parts.showPreview(clusterPreview(options, this.#strings)),
+    asks: async (options, signal) => {
+      const { clusterPreview } = await import('./view/cluster_preview.js');
+      if (!signal.aborted)
+        this.#parts.showPreview(clusterPreview(options, clusterText(options.cluster!), this.#strings));
+    },
     measuring: (what) => (this.#parts.status.textContent = `${what}…`),
     progress: (progress) => this.#showLoading(progress),
     loaded: (model) => {
@@ -669,7 +673,7 @@ export class SplitkvChat extends Base {
 
 /** A URL, or what may be a model's name, which is the library's to read. @throws SplitkvError `usage` */
 function modelAt(address: string): string | URL {
-  if (hubForm(address) !== undefined) return address;
+  if (address.startsWith('cluster:') || hubForm(address) !== undefined) return address;
   if (!URL.canParse(address, document.baseURI)) {
     throw new SplitkvError('usage', `model="${address}" is no URL of a model folder or .gguf file`);
   }
@@ -679,7 +683,7 @@ function modelAt(address: string): string | URL {
 }
 
 function nameOf(where: string | URL | readonly File[]): string {
-  if (typeof where === 'string') return where.replace(/^hf:/i, '');
+  if (typeof where === 'string') return where.replace(/^(hf|cluster):/i, '');
   if (!(where instanceof URL)) return where[0]?.webkitRelativePath.split('/')[0] || where[0]?.name || 'files';
   return decodeURIComponent(where.pathname.split('/').filter(Boolean).at(-1) ?? where.host);
 }

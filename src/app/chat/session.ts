@@ -41,8 +41,8 @@ export interface SessionEvents {
   state(state: ChatState): void;
   /** @param smaller options with which it was checked to fit, where it doesn't fit as asked */
   preview(report: PlanReport, smaller: readonly LoadOptions[]): void;
-  /** Whether to load on a cluster's ranks: nothing of them is known before. */
-  asks(options: LoadOptions): void;
+  /** Whether to load on a cluster's ranks: nothing of them is known before. @param signal ends the question */
+  asks(options: LoadOptions, signal: AbortSignal): Promise<void>;
   /** What is being measured, for people. */
   measuring(what: string): void;
   progress(progress: LoadProgress): void;
@@ -372,7 +372,9 @@ export class ChatSession {
   /** Whether it can start without asking: all is here, and it fits. */
   async #look(signal: AbortSignal): Promise<boolean> {
     if (this.#options.cluster) {
-      this.events.asks(this.#options);
+      await this.events.asks(this.#options, signal);
+      if (signal.aborted) return false;
+      if (this.#settings!.autostart) return true; // since it was opened
       this.#become('asking');
       return false;
     }

@@ -11,8 +11,7 @@ export const ATTRIBUTES = {
   hub: 'address of the Hub that such names mean; default https://huggingface.co',
   ranks:
     '"auto": a rank on each GPU there is; a number; or adapters, such as "high-performance,low-power"; of a cluster: how many or which, such as "gpu-a,gpu-b"',
-  cluster:
-    'wss://HOST of a NATS server: ranks of its cluster run the model; the property takes an object with a token, too',
+  cluster: 'wss://HOST of a NATS server, whose ranks run the model; the property also takes an object, with a token',
   'cluster-name': 'tells clusters of one server apart; default main',
   plan: '"auto", "tp", "sp" and so on, or "arranged": heads by what each keeps of a prompt; default: auto',
   copies: 'plan arranged: copies of heads beyond the first, at most so many a layer',

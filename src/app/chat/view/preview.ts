@@ -62,21 +62,6 @@ export function previewOf(
   };
 }
 
-/** Of a model that a cluster's ranks run: what it takes is seen there. */
-export function clusterPreview({ cluster, ranks = 1, plan = 'auto' }: LoadOptions, strings: ChatStrings): Preview {
-  const names = typeof ranks === 'number' ? fill(strings.ranks_any, { ranks }) : ranks.join(', ');
-  const policy = typeof plan === 'string' ? plan : plan.policy;
-  return {
-    facts: [
-      [strings.fact_adapter, fill(strings.ranks_of, { ranks: names, cluster: clusterText(cluster!) })],
-      [strings.fact_plan, policy],
-    ],
-    problem: undefined,
-    start: strings.start,
-    remedies: [],
-  };
-}
-
 /** A cluster's name and machines. */
 export function clusterText({ name = 'main', servers }: NonNullable<LoadOptions['cluster']>): string {
   const hosts = [servers].flat().map((server) => (URL.canParse(server) ? new URL(server).host : server));
