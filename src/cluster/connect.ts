@@ -1,7 +1,7 @@
 /**
  * Room: more machines than one, over NATS. The connection to a NATS server (here), names and subjects (names.ts);
- * `links` carry messages between ranks, `ranks` are devices of other machines, `routing` chooses replicas. Nothing of
- * it is loaded before a cluster is asked for.
+ * `links` carry messages between ranks, `ranks` are devices of other machines, `store` keeps models, `routing` chooses
+ * replicas. Nothing of it is loaded before a cluster is asked for.
  */
 
 import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';

@@ -1,6 +1,7 @@
 /**
  * Room: replicas of a cluster, and what they and gateways tell each other over NATS: the messages (here), the replica's
- * side (replica.ts), and its heartbeats from a thread of their own (beats.ts). ../gateway has the other side.
+ * side (replica.ts), its heartbeats from a thread of their own (beats.ts), and what it leaves to others (handover.ts).
+ * ../gateway has the other side.
  */
 
 import * as z from 'zod/mini';
