@@ -1,52 +1,18 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { type Cluster, connectCluster } from '../../cluster/connect.js';
-import type { NatsServer } from '../../cluster/node_nats_server.js';
-import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
+import { describe, expect, test } from 'vitest';
 import { ApiServer } from '../api_server.js';
-import { type Joined, joinCluster } from '../replicas/join.js';
+import type { Joined } from '../replicas/join.js';
 import { ReplicaProcess } from '../testing/replica_process.js';
 import { standInModel, type StandInOptions } from '../testing/stand_in_model.js';
 import { until } from '../testing/until.js';
-import { Gateway, type GatewayOptions } from './gateway.js';
+import type { Gateway } from './gateway.js';
+import { natsServer, post, TestCluster, there } from '../testing/test_cluster.js';
 
-let nats: NatsServer;
-let cluster: Cluster;
-const open: { close(): Promise<unknown> }[] = [];
-beforeAll(async () => {
-  if (!natsServer) return;
-  nats = await startNats();
-  cluster = await connectCluster({ servers: nats.url });
-});
-afterEach(async () => {
-  for (const each of open.splice(0).toReversed()) await each.close();
-});
-afterAll(async () => {
-  await cluster?.close();
-  await nats?.stop();
-});
-
-async function gatewayOf(options: Partial<GatewayOptions> = {}): Promise<Gateway> {
-  const gateway = await Gateway.listen({ cluster, maxPerClient: 1e6, version: 'test', ...options });
-  open.push({ close: () => gateway.close() });
-  return gateway;
-}
-
-/** A replica in this process. */
-async function join(name: string, options: StandInOptions = {}, maxQueue = 128): Promise<Joined> {
-  const joined = await joinCluster({
-    cluster: { servers: nats.url },
-    name,
-    model: standInModel(options),
-    server: { version: 'test', maxQueue, onError: (error) => console.log(error) },
-  });
-  open.push({ close: () => joined.close(0) });
-  return joined;
-}
+const tests = new TestCluster();
 
 /** Replicas that can be killed. */
 async function start(name: string, options: StandInOptions = {}): Promise<ReplicaProcess> {
-  const process = new ReplicaProcess({ servers: nats.url, replica: name, ...options });
-  open.push({ close: () => process.signal('SIGKILL') });
+  const process = new ReplicaProcess({ servers: tests.url, replica: name, ...options });
+  tests.closes(() => process.signal('SIGKILL'));
   await process.ready();
   return process;
 }
@@ -57,22 +23,6 @@ async function breakBusy(gateway: Gateway, replicas: readonly (readonly [string,
     if ((gateway.replicas.member(name)?.calls.size ?? 0) > 0) await joined.vanish();
   }
 }
-
-const there = (gateway: Gateway, ...names: string[]): Promise<void> =>
-  until(
-    () =>
-      gateway.replicas.ready
-        .map(({ beat }) => beat.name)
-        .toSorted()
-        .join() === names.join(),
-  );
-
-const post = (url: string, body: object, headers: Record<string, string> = {}, path = '/v1/completions') =>
-  fetch(`${url}${path}`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json', ...headers },
-    body: JSON.stringify(body),
-  });
 
 const metric = async ({ url }: Gateway, name: string): Promise<number> => {
   const text = await (await fetch(`${url}/metrics`)).text();
@@ -139,16 +89,16 @@ function textsOf(chunks: readonly Chunk[]): string[] {
 
 describe.skipIf(!natsServer)('a gateway', () => {
   test('answers what replicas answer: models, whole and streamed, errors, tokens', async () => {
-    const gateway = await gatewayOf();
+    const gateway = await tests.gateway();
     const { url } = gateway;
     expect((await fetch(`${url}/readyz`)).status).toBe(503);
     const early = await post(url, { prompt: 'x' });
     expect([early.status, early.headers.get('retry-after')]).toEqual([503, '2']);
-    await join('a');
+    await tests.join('a');
     await there(gateway, 'a');
     expect((await fetch(`${url}/readyz`)).status).toBe(200);
     const direct = await ApiServer.listen({ version: 'test' });
-    open.push({ close: () => direct.close() });
+    tests.closes(() => direct.close());
     direct.open(standInModel());
     const body = { model: 'stand-in', prompt: 'the cat', max_tokens: 20, seed: 3, n: 2 };
     const [mine, theirs] = await Promise.all([post(url, body), post(direct.url, body)]);
@@ -183,16 +133,16 @@ describe.skipIf(!natsServer)('a gateway', () => {
     '%s goes on when its replica vanishes, and a whole one is answered',
     { timeout: 60_000 },
     async (_, path, body) => {
-      const gateway = await gatewayOf();
+      const gateway = await tests.gateway();
       const { url } = gateway;
-      const first = await join('a', { tokenMs: 40 });
+      const first = await tests.join('a', { tokenMs: 40 });
       await there(gateway, 'a');
       // No seed: the gateway draws one.
       const asked = { ...(path === '/v1/responses' ? {} : { max_tokens: 60 }), ...body };
       const whole = post(url, asked, {}, path);
       await until(() => gateway.replicas.member('a')!.calls.size === 1);
       const stream = await post(url, { ...asked, stream: true }, {}, path);
-      const second = join('b');
+      const second = tests.join('b');
       let isBroken = false;
       const raw = await read(stream, (events) => {
         if (events < 10 || isBroken) return;
@@ -216,7 +166,7 @@ describe.skipIf(!natsServer)('a gateway', () => {
   );
 
   test('a stream that went on is the one that would have been', { timeout: 60_000 }, async () => {
-    const gateway = await gatewayOf();
+    const gateway = await tests.gateway();
     const { url } = gateway;
     const body = {
       messages: [{ role: 'user', content: 'hi' }],
@@ -229,8 +179,8 @@ describe.skipIf(!natsServer)('a gateway', () => {
     };
     const ask = (): Promise<Response> => post(url, body, {}, '/v1/chat/completions');
     const replicas = [
-      ['a', await join('a', { tokenMs: 15 })] as const,
-      ['b', await join('b', { tokenMs: 15 })] as const,
+      ['a', await tests.join('a', { tokenMs: 15 })] as const,
+      ['b', await tests.join('b', { tokenMs: 15 })] as const,
     ];
     await there(gateway, 'a', 'b');
     const chunks = await chunksOf(await ask(), (count) => {
@@ -249,14 +199,14 @@ describe.skipIf(!natsServer)('a gateway', () => {
     'another kind of adapter: the stream ends with an error, or begins again where that is asked for',
     { timeout: 60_000 },
     async () => {
-      const strict = await gatewayOf({ patienceMs: 1500 });
-      const restarts = await gatewayOf({ restartStream: true });
+      const strict = await tests.gateway({ patienceMs: 1500 });
+      const restarts = await tests.gateway({ restartStream: true });
       for (const gateway of [strict, restarts]) {
-        const replica = await join('a', { tokenMs: 40 });
+        const replica = await tests.join('a', { tokenMs: 40 });
         await there(gateway, 'a');
         const body = { prompt: 'x', max_tokens: 60, stream: true, seed: 1 };
         const stream = await post(gateway.url, body);
-        const other = join('b', { adapter: 'other' });
+        const other = tests.join('b', { adapter: 'other' });
         let isBroken = false;
         const raw = await read(stream, (events) => {
           if (events < 10 || isBroken) return;
@@ -283,7 +233,7 @@ describe.skipIf(!natsServer)('a gateway', () => {
     'processes: one that is killed, one that stands still, one that computes for long',
     { timeout: 180_000 },
     async () => {
-      const gateway = await gatewayOf();
+      const gateway = await tests.gateway();
       const names = ['a', 'b', 'c'];
       const processes = new Map(
         await Promise.all(names.map(async (name) => [name, await start(name, { tokenMs: 20 })] as const)),

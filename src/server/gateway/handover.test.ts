@@ -1,34 +1,12 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { type Cluster, connectCluster } from '../../cluster/connect.js';
+import { describe, expect, test } from 'vitest';
 import { NatsLink, newLink } from '../../cluster/links/nats_link.js';
-import type { NatsServer } from '../../cluster/node_nats_server.js';
-import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
-import { type Joined, joinCluster } from '../replicas/join.js';
-import { standInModel } from '../testing/stand_in_model.js';
+import type { Joined } from '../replicas/join.js';
 import { until } from '../testing/until.js';
-import { Gateway } from './gateway.js';
+import type { Gateway } from './gateway.js';
+import { natsServer, TestCluster, there } from '../testing/test_cluster.js';
 
-let nats: NatsServer;
-let cluster: Cluster;
-const open: { close(): Promise<unknown> }[] = [];
-beforeAll(async () => {
-  if (!natsServer) return;
-  nats = await startNats();
-  cluster = await connectCluster({ servers: nats.url });
-});
-afterEach(async () => {
-  for (const each of open.splice(0).toReversed()) await each.close();
-});
-afterAll(async () => {
-  await cluster?.close();
-  await nats?.stop();
-});
-
-async function gatewayOf(): Promise<Gateway> {
-  const gateway = await Gateway.listen({ cluster, maxPerClient: 1e6, version: 'test', apiKeys: ['one', 'two'] });
-  open.push({ close: () => gateway.close() });
-  return gateway;
-}
+const tests = new TestCluster();
+const gatewayOf = (): Promise<Gateway> => tests.gateway({ apiKeys: ['one', 'two'] });
 
 interface Member extends Joined {
   readonly notes: string[];
@@ -38,23 +16,16 @@ interface Member extends Joined {
 async function join(name: string): Promise<Member> {
   const notes: string[] = [];
   const strange: unknown[] = [];
-  const joined = await joinCluster({
-    cluster: { servers: nats.url },
+  const joined = await tests.join(
     name,
-    model: standInModel(),
-    server: { version: 'test' },
-    onNote: (line) => notes.push(line),
-    onStrange: (error) => strange.push(error),
-  });
-  open.push({ close: () => joined.close(0) });
+    {},
+    {
+      onNote: (line) => notes.push(line),
+      onStrange: (error) => strange.push(error),
+    },
+  );
   return { ...joined, notes, strange };
 }
-
-const there = (gateway: Gateway, ...names: string[]): Promise<void> =>
-  until(() => {
-    const ready = gateway.replicas.ready.map(({ beat }) => beat.name);
-    return ready.toSorted().join() === names.join();
-  });
 
 interface Told {
   readonly status: number;
@@ -140,7 +111,7 @@ describe.skipIf(!natsServer)('responses that a replica keeps', () => {
     const heir = await join('a');
     await there(gateway, 'a');
     const { instance } = gateway.replicas.members[0]!.beat;
-    const subject = cluster.subject('replica', instance, 'heir', 'deadbeef');
+    const subject = tests.cluster.subject('replica', instance, 'heir', 'deadbeef');
     const wrong = [
       '',
       'x',
@@ -149,15 +120,15 @@ describe.skipIf(!natsServer)('responses that a replica keeps', () => {
       '{"from":"deadbeef","model":"stand-in"}',
       '{"from":1,"model":"stand-in","link":{}}',
     ];
-    for (const text of wrong) cluster.connection.publish(subject, text);
+    for (const text of wrong) tests.cluster.connection.publish(subject, text);
     await until(() => heir.strange.length === wrong.length);
     const hand = async (values: readonly unknown[]): Promise<unknown> => {
       const [near, far] = newLink();
       const asked = JSON.stringify({ from: 'deadbeef', model: 'stand-in', link: far });
-      const answer = await cluster.connection.request(subject, asked, { timeout: 5000 });
+      const answer = await tests.cluster.connection.request(subject, asked, { timeout: 5000 });
       expect(answer.string()).toBe('yes');
       return new Promise((resolve) => {
-        const link = new NatsLink(cluster, near, { message: resolve, ended: resolve });
+        const link = new NatsLink(tests.cluster, near, { message: resolve, ended: resolve });
         for (const value of values) link.post(value);
       });
     };
@@ -180,7 +151,7 @@ describe.skipIf(!natsServer)('responses that a replica keeps', () => {
     const refused = await Promise.all(none.map((value) => hand([value])));
     for (const [at, said] of refused.entries()) expect(said, JSON.stringify(none[at])).toMatch(/left|nothing came/);
     const other = JSON.stringify({ from: 'deadbeef', model: 'another', link: newLink()[0] });
-    expect((await cluster.connection.request(subject, other, { timeout: 5000 })).string()).toBe('no');
+    expect((await tests.cluster.connection.request(subject, other, { timeout: 5000 })).string()).toBe('no');
     expect(await hand([response({}), { kind: 'end', keeps: ['deadbeef'] }])).toBe('kept');
     await until(() => gateway.replicas.ofInstance('deadbeef') !== undefined);
     expect(gateway.replicas.ofInstance('deadbeef')!.beat.keeps).toEqual(['deadbeef']);

@@ -1,69 +1,21 @@
 import OpenAI from 'openai';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { type Cluster, connectCluster } from '../../cluster/connect.js';
-import type { NatsServer } from '../../cluster/node_nats_server.js';
-import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
+import { describe, expect, test } from 'vitest';
 import { prefixHashes } from '../../cluster/routing/prefix_hashes.js';
-import { type Joined, joinCluster } from '../replicas/join.js';
-import { standInModel, type StandInOptions } from '../testing/stand_in_model.js';
 import { until } from '../testing/until.js';
-import { Gateway, type GatewayOptions, SESSION_HEADER } from './gateway.js';
+import type { Gateway } from './gateway.js';
+import { SESSION_HEADER } from './gateway.js';
+import { natsServer, post, TestCluster, there } from '../testing/test_cluster.js';
 
-let nats: NatsServer;
-let cluster: Cluster;
-const open: { close(): Promise<unknown> }[] = [];
-beforeAll(async () => {
-  if (!natsServer) return;
-  nats = await startNats();
-  cluster = await connectCluster({ servers: nats.url });
-});
-afterEach(async () => {
-  for (const each of open.splice(0).toReversed()) await each.close();
-});
-afterAll(async () => {
-  await cluster?.close();
-  await nats?.stop();
-});
+const tests = new TestCluster();
 
-async function gatewayOf(options: Partial<GatewayOptions> = {}): Promise<Gateway> {
-  const gateway = await Gateway.listen({ cluster, maxPerClient: 1e6, version: 'test', ...options });
-  open.push({ close: () => gateway.close() });
-  return gateway;
-}
-
-async function join(name: string, options: StandInOptions = {}, maxQueue = 128): Promise<Joined> {
-  const joined = await joinCluster({
-    cluster: { servers: nats.url },
-    name,
-    model: standInModel(options),
-    server: { version: 'test', maxQueue },
-  });
-  open.push({ close: () => joined.close(0) });
-  return joined;
-}
-
-const there = (gateway: Gateway, ...names: string[]): Promise<void> =>
-  until(
-    () =>
-      gateway.replicas.ready
-        .map(({ beat }) => beat.name)
-        .toSorted()
-        .join() === names.join(),
-  );
-const post = (url: string, body: object, headers: Record<string, string> = {}, path = '/v1/completions') =>
-  fetch(`${url}${path}`, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json', ...headers },
-    body: JSON.stringify(body),
-  });
 /** Requests that each replica was sent. */
 const asked = (gateway: Gateway): number[] =>
   gateway.replicas.members.toSorted((a, b) => (a.beat.name < b.beat.name ? -1 : 1)).map((member) => member.asked);
 
 describe.skipIf(!natsServer)('a gateway', () => {
   test('the openai client: whole, streamed, errors as it knows them, stored responses at their replica', async () => {
-    const gateway = await gatewayOf({ apiKeys: ['secret'] });
-    await Promise.all([join('a'), join('b')]);
+    const gateway = await tests.gateway({ apiKeys: ['secret'] });
+    await Promise.all([tests.join('a'), tests.join('b')]);
     await there(gateway, 'a', 'b');
     const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'secret', maxRetries: 0 });
     const messages = [{ role: 'user' as const, content: 'hello' }];
@@ -91,8 +43,11 @@ describe.skipIf(!natsServer)('a gateway', () => {
   });
 
   test('a full cluster: 429 with the time to come again; a full replica leaves it to the other', async () => {
-    const gateway = await gatewayOf();
-    await Promise.all([join('a', { slots: 1, tokenMs: 30 }, 0), join('b', { slots: 1, tokenMs: 30 }, 0)]);
+    const gateway = await tests.gateway();
+    await Promise.all([
+      tests.join('a', { slots: 1, tokenMs: 30 }, { server: { version: 'test', maxQueue: 0 } }),
+      tests.join('b', { slots: 1, tokenMs: 30 }, { server: { version: 'test', maxQueue: 0 } }),
+    ]);
     await there(gateway, 'a', 'b');
     const ask = () => post(gateway.url, { prompt: 'x', max_tokens: 50 });
     const first = [ask(), ask()];
@@ -105,8 +60,8 @@ describe.skipIf(!natsServer)('a gateway', () => {
   });
 
   test('a client has its share over all gateways', async () => {
-    const [one, two] = [await gatewayOf({ maxPerClient: 2 }), await gatewayOf({ maxPerClient: 2 })];
-    await join('a', { tokenMs: 30 });
+    const [one, two] = [await tests.gateway({ maxPerClient: 2 }), await tests.gateway({ maxPerClient: 2 })];
+    await tests.join('a', { tokenMs: 30 });
     await Promise.all([there(one, 'a'), there(two, 'a')]);
     const ask = ({ url }: Gateway) => post(url, { prompt: 'x', max_tokens: 60 });
     const first = [ask(one), ask(two)];
@@ -123,13 +78,13 @@ describe.skipIf(!natsServer)('a gateway', () => {
   });
 
   test('a draining replica ends what it has, and what takes too long goes on elsewhere', async () => {
-    const gateway = await gatewayOf();
-    const first = await join('a', { tokenMs: 30 });
+    const gateway = await tests.gateway();
+    const first = await tests.join('a', { tokenMs: 30 });
     await there(gateway, 'a');
     const long = post(gateway.url, { prompt: 'x', max_tokens: 100, seed: 1, stream: true });
     const short = post(gateway.url, { prompt: 'y', max_tokens: 15 });
     await until(() => first.replica.live === 2);
-    await join('b');
+    await tests.join('b');
     await there(gateway, 'a', 'b');
     first.replica.drain();
     await there(gateway, 'b');
@@ -144,8 +99,8 @@ describe.skipIf(!natsServer)('a gateway', () => {
   });
 
   test('a prefix and a session stay with a replica', async () => {
-    const gateway = await gatewayOf();
-    await Promise.all([join('a'), join('b'), join('c')]);
+    const gateway = await tests.gateway();
+    await Promise.all([tests.join('a'), tests.join('b'), tests.join('c')]);
     await there(gateway, 'a', 'b', 'c');
     const prefix = 'once upon a time there was a bridge of stone '.repeat(30);
     await post(gateway.url, { prompt: `${prefix}0` });
@@ -162,8 +117,8 @@ describe.skipIf(!natsServer)('a gateway', () => {
   });
 
   test('a name that is taken is refused', async () => {
-    await join('a');
-    await expect(join('a')).rejects.toMatchObject({ code: 'usage' });
+    await tests.join('a');
+    await expect(tests.join('a')).rejects.toMatchObject({ code: 'usage' });
   });
 });
 
