@@ -38,8 +38,9 @@ export default defineConfig({
     screenshot: 'only-on-failure',
   },
   // The built pages (the library and command line of the same build are tested too): they load fast, and an edit during the run reloads nothing.
+  // `npm test` has built them before.
   webServer: {
-    command: `node scripts/build.mjs && npx vite preview --port ${port} --strictPort`,
+    command: `${process.env['SPLITKV_BUILT'] ? '' : 'node scripts/build.mjs && '}npx vite preview --port ${port} --strictPort`,
     url: `http://127.0.0.1:${port}/index.html`,
     reuseExistingServer: false,
     // The build takes its time on a busy machine.

@@ -3,7 +3,7 @@
  * The summary counts unit and end-to-end tests, and a static check (types, lint, format, layers) that failed.
  */
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -72,21 +72,36 @@ function name(path, test, message = '') {
   failed.push(`  ${path}: ${test}: ${first}`.slice(0, 500));
 }
 
-async function unitTests() {
+/** Builds the package, and lays it out as it is installed. @returns its command line, or undefined where the build failed */
+async function builtPackage() {
+  if ((await step('build', process.execPath, [join(root, 'scripts/build.mjs')])) !== 0) {
+    counts.failed++;
+    return undefined;
+  }
+  const folder = join(scratch, 'splitkv');
+  mkdirSync(folder);
+  for (const copied of ['bin', 'package.json']) cpSync(join(root, copied), join(folder, copied), { recursive: true });
+  symlinkSync(join(root, 'dist'), join(folder, 'dist'), 'junction');
+  return join(folder, 'bin/splitkv.js');
+}
+
+async function unitTests(built) {
   const file = join(scratch, 'unit.json');
   const reporters = ['--reporter=default', `--reporter=${join(root, 'scripts/unit_report.mjs')}`];
-  const code = await step('unit tests', bin('vitest'), ['run', ...reporters, ...filter], { SPLITKV_UNIT_REPORT: file });
+  const env = { SPLITKV_UNIT_REPORT: file, ...(built && { SPLITKV_TEST_BIN: built }) };
+  const code = await step('unit tests', bin('vitest'), ['run', ...reporters, ...filter], env);
   const report = readReport(file);
   for (const { path, test, message } of report?.failures ?? []) name(path, test, message);
   add(report ? code : code || 1, report);
 }
 
-async function endToEndTests() {
+async function endToEndTests(built) {
   const file = join(scratch, 'playwright.json');
   const turns =
     process.env.SPLITKV_SWEEP === 'all' ? [] : ['--grep-invert', waiting(Number(process.env.SPLITKV_SEED)).source];
   const code = await step('end-to-end tests', bin('playwright'), ['test', '--reporter=list,json', ...turns], {
     PLAYWRIGHT_JSON_OUTPUT_FILE: file,
+    ...(built && { SPLITKV_BUILT: '1' }),
   });
   const report = readReport(file);
   const walk = ({ suites = [], specs = [] }) => {
@@ -132,8 +147,10 @@ try {
     await check('format', bin('oxfmt'), ['--check']);
     await check('layers', bin('depcruise'), ['--config', '.dependency-cruiser.mjs', 'src', 'shaders', 'bench', 'e2e']);
   }
-  await unitTests();
-  if (filter.length === 0) await endToEndTests();
+  // Some tests of one file need no build.
+  const built = filter.length === 0 ? await builtPackage() : undefined;
+  await unitTests(built);
+  if (filter.length === 0) await endToEndTests(built);
   if (signed) await signatureCheck(signed);
 } finally {
   rmSync(scratch, { recursive: true, force: true });

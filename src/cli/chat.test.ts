@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { runCli } from './testing/run_cli.js';
 import { runHere } from './testing/run_here.js';
+import { BIN } from './testing/bin.js';
 
 vi.setConfig({ testTimeout: 180_000 });
 
@@ -76,15 +77,7 @@ describe('chat', () => {
   });
 
   test('lines of stdin are messages; Ctrl-C stops an answer, and the next one comes', async () => {
-    const child = spawn(process.execPath, [
-      'bin/splitkv.js',
-      'chat',
-      ...model,
-      '--max-tokens',
-      '2000',
-      '--logit-bias',
-      '2:-100',
-    ]);
+    const child = spawn(process.execPath, [BIN, 'chat', ...model, '--max-tokens', '2000', '--logit-bias', '2:-100']);
     let out = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => (out += text));
     child.stdin.write('tell me a story .\n');

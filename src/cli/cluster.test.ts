@@ -4,6 +4,7 @@ import { connectCluster } from '../cluster/connect.js';
 import { natsServer } from '../cluster/testing/nats_server.js';
 import { freePort } from '../server/testing/behind_nginx.js';
 import { runHere } from './testing/run_here.js';
+import { BIN } from './testing/bin.js';
 
 test('no server for others without a token', async () => {
   const { code, stderr } = await runHere(['cluster', '--token-file', '/dev/null']);
@@ -18,7 +19,7 @@ test.skipIf(!natsServer)('a site is an origin', async () => {
 });
 
 test('without nats-server it says what installs it', async () => {
-  const child = spawn(process.execPath, ['bin/splitkv.js', 'cluster'], { env: { ...process.env, PATH: '/nowhere' } });
+  const child = spawn(process.execPath, [BIN, 'cluster'], { env: { ...process.env, PATH: '/nowhere' } });
   let said = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said += text));
   // Where it lies in a folder that is looked at anyway, it comes up.
@@ -32,7 +33,7 @@ test('without nats-server it says what installs it', async () => {
 describe.skipIf(!natsServer)('splitkv cluster', () => {
   test('prints its address, serves, and ends with Ctrl-C', async () => {
     const [port, web] = [await freePort(), await freePort()];
-    const args = ['bin/splitkv.js', 'cluster', '--json', '--port', String(port), '--websocket-port', String(web)];
+    const args = [BIN, 'cluster', '--json', '--port', String(port), '--websocket-port', String(web)];
     const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
     const line = await new Promise<string>((resolve, reject) => {
       child.stdout.setEncoding('utf8').once('data', (text: string) => resolve(text));

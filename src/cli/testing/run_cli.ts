@@ -4,6 +4,7 @@
  */
 
 import { spawn } from 'node:child_process';
+import { binFor } from './bin.js';
 
 export interface Finished {
   readonly code: number | null;
@@ -18,11 +19,11 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Runs bin/splitkv.js as a user would. */
+/** Runs the command line as a user would. */
 export function runCli(args: readonly string[], { stdin, interruptAt, env }: RunOptions = {}): Promise<Finished> {
   // Playwright forces colours on its workers.
   const { FORCE_COLOR: _, ...plain } = process.env;
-  const child = spawn(process.execPath, ['bin/splitkv.js', ...args], { env: { ...plain, ...env } });
+  const child = spawn(process.execPath, [binFor(args[0]), ...args], { env: { ...plain, ...env } });
   let stdout = '';
   let stderr = '';
   let interrupted = false;

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { BIN } from './bin.js';
 
 /** `splitkv serve` as a process of its own. */
 export class ServerProcess {
@@ -8,7 +9,7 @@ export class ServerProcess {
   readonly #ended: Promise<number | null>;
 
   constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
-    this.#child = spawn(process.execPath, ['bin/splitkv.js', 'serve', ...args], { env: { ...process.env, ...env } });
+    this.#child = spawn(process.execPath, [BIN, 'serve', ...args], { env: { ...process.env, ...env } });
     this.#child.stdout!.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
     this.#child.stderr!.setEncoding('utf8').on('data', (text: string) => (this.stderr += text));
     this.#ended = new Promise((resolve) => this.#child.once('close', resolve));

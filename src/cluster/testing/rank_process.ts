@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { NatsServer } from '../node_nats_server.js';
+import { BIN } from '../../cli/testing/bin.js';
 
 /** `splitkv rank` as a process of its own, in the cluster of a test's server, with the models of this checkout. */
 export class RankProcess {
@@ -14,7 +15,7 @@ export class RankProcess {
     more: readonly string[] = [],
   ) {
     const args = ['rank', '--cluster', url, '--name', name, '--models', 'models', ...more];
-    const child = spawn(process.execPath, ['bin/splitkv.js', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [BIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
     this.#child = child;
     this.ended = new Promise((resolve) => child.once('close', resolve));
     this.#ready = new Promise((resolve, reject) => {

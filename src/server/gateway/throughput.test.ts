@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
 import { ReplicaProcess } from '../testing/replica_process.js';
 import { until } from '../testing/until.js';
+import { BIN } from '../../cli/testing/bin.js';
 
 /**
  * Requests a second of gateways as processes, and what a request costs one of them in processor time, with stand-ins for models:
@@ -15,7 +16,7 @@ const CLIENTS = 32;
 /** A gateway as a user starts it. */
 async function startGateway(servers: string): Promise<{ readonly url: string; readonly child: ChildProcess }> {
   const child = spawn(process.execPath, [
-    'bin/splitkv.js',
+    BIN,
     'gateway',
     '--cluster',
     servers,
