@@ -98,13 +98,14 @@ describe.skipIf(!natsServer)('ranks of other processes', () => {
   });
 
   test('what is refused, and why', async () => {
+    const cluster = { servers: server.url, patience: 1 };
     const refused = async (more: LoadOptions, message: RegExp, model = MODEL): Promise<void> => {
-      const loaded = load(model, options({ plan: 'pp', ...more }));
+      const loaded = load(model, options({ plan: 'pp', cluster, ...more }));
       await expect(loaded).rejects.toMatchObject({ name: 'SplitkvError', message: expect.stringMatching(message) });
     };
     await refused({ ranks: 2, workers: true }, /^workers with a cluster/);
     await refused({ ranks: 2, adapter }, /^adapter with a cluster/);
-    await refused({ ranks: 2, cluster: { servers: server.url, name: 'another' } }, /the cluster has none\. Start them/);
+    await refused({ ranks: 2, cluster: { ...cluster, name: 'another' } }, /the cluster has none\. Start them/);
 
     const folder = mkdtempSync(join(tmpdir(), 'splitkv-rank-'));
     cpSync('models/tiny-mla', join(folder, 'tiny-gqa'), { recursive: true });
