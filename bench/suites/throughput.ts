@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../src/base/errors.js';
+import { limitError, SplitkvError, usageError } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
 import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
 import type { HandedKv } from '../../src/engine/prefill/handed_kv.js';
@@ -78,15 +78,21 @@ export async function runThroughput(
   const { signal } = hooks;
   const files = await openModelFiles(await openSource(request.model, signal), signal);
   const { config } = files;
-  const contextLength = Math.max(...contexts) + maxTokens + 1;
-  if (contextLength > config.maxPositions) {
+  const roomFor = (tokens: readonly number[]): number => Math.max(...tokens) + maxTokens + 1;
+  if (roomFor(contexts) > config.maxPositions) {
     throw usageError(
       `--prompt-tokens ${Math.max(...contexts)}: with ${maxTokens} more the model has room for ${config.maxPositions}; ask for fewer`,
     );
   }
   const shape = modelShape(config);
   const reader = await files.reader();
-  const open = async (plan: string, worldSize: number, batch: number, count: number): Promise<Rival> => {
+  const open = async (
+    plan: string,
+    worldSize: number,
+    batch: number,
+    count: number,
+    contextLength: number,
+  ): Promise<Rival> => {
     const made = makePlan(plan, worldSize, shape, plan === 'single' ? {} : request.degrees);
     checkPlan(made, shape);
     hooks.onProgress(`opening ${plan} on ${worldSize} ranks for ${batch} sequences in ${count} micro-batches`);
@@ -108,26 +114,33 @@ export async function runThroughput(
     });
     return { plan, microBatches: count, batch, group };
   };
-  const worker = await open('single', 1, 1, 1);
+  const worker = await open('single', 1, 1, 1, roomFor(contexts));
   const results: ThroughputResult[] = [];
   const adapters = new Map<string, BenchAdapter>();
   try {
     const prompts: Prompts[] = [];
     for (const context of contexts) prompts.push(await promptsOf(worker.group, context, hooks));
     for (const batch of batches) {
-      const rivals: Rival[] = [];
+      const { rivals, fitting } = await openFitting(
+        contexts,
+        hooks,
+        batch,
+        async function* (contextLength) {
+          yield open('single', 1, batch, 1, contextLength);
+          const each = Math.ceil(batch / ranks);
+          if (each < batch) yield open('single', 1, each, 1, contextLength);
+          for (const plan of plans) {
+            for (const count of microBatches) if (count <= batch) yield open(plan, ranks, batch, count, contextLength);
+          }
+        },
+        roomFor,
+      );
       try {
-        rivals.push(await open('single', 1, batch, 1));
-        const each = Math.ceil(batch / ranks);
-        if (each < batch) rivals.push(await open('single', 1, each, 1));
-        for (const plan of plans) {
-          for (const count of microBatches) if (count <= batch) rivals.push(await open(plan, ranks, batch, count));
-        }
         for (const { group } of rivals) {
           for (const device of group.devices) adapters.set(device.name, { ...device.adapter, name: device.name });
         }
-        for (const [index, context] of contexts.entries()) {
-          results.push(...(await race(rivals, prompts[index]!, context, request, hooks)));
+        for (const context of fitting) {
+          results.push(...(await race(rivals, prompts[contexts.indexOf(context)]!, context, request, hooks)));
         }
       } finally {
         for (const { group } of rivals) group.dispose();
@@ -136,7 +149,33 @@ export async function runThroughput(
   } finally {
     worker.group.dispose();
   }
+  if (results.length === 0)
+    throw limitError('the adapter has room for none of these; ask for fewer or shorter sequences');
   return { adapters: [...adapters.values()], results, measurements: results.map(measurement) };
+}
+
+/**
+ * Rivals with room for the longest of the contexts that an adapter has room for; longer ones are left out, and said.
+ */
+export async function openFitting<Opened extends { readonly group: { dispose(): void } }>(
+  contexts: readonly number[],
+  hooks: Pick<SuiteHooks, 'onWarning'>,
+  batch: number,
+  open: (contextLength: number) => AsyncIterable<Opened>,
+  roomFor: (contexts: readonly number[]) => number,
+): Promise<{ readonly rivals: readonly Opened[]; readonly fitting: readonly number[] }> {
+  const rivals: Opened[] = [];
+  try {
+    for await (const rival of open(roomFor(contexts))) rivals.push(rival);
+    return { rivals, fitting: contexts };
+  } catch (error) {
+    for (const { group } of rivals) group.dispose();
+    const longest = Math.max(...contexts);
+    const shorter = contexts.filter((context) => context < longest);
+    if (!(error instanceof SplitkvError && error.code === 'limit')) throw error;
+    hooks.onWarning(`${batch} sequences of ${longest} tokens are left out: ${error.message}`);
+    return shorter.length === 0 ? { rivals: [], fitting: [] } : openFitting(shorter, hooks, batch, open, roomFor);
+  }
 }
 
 const measurement = (result: ThroughputResult): Measurement => ({
