@@ -11,6 +11,7 @@ import { LENGTHS, PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME } from './p
 import { simulate } from './simulate.js';
 import { syntheticTrace } from './synthetic_trace.js';
 import type { Trace } from './trace.js';
+import { isTurn } from '../gpu/testing/draw.js';
 
 const request = (inputTokens: number, outputTokens: number, arrivalSeconds = 0): Trace[number] => ({
   inputTokens,
@@ -91,29 +92,32 @@ test('a rank without work joins in with a padding row', () => {
 describe('the published run', () => {
   const published = study({}, { requests: PUBLISHED_SETTINGS.requests });
 
-  test('the baseline is near, the other rows are predicted, and cost beats full', async () => {
-    expect(isPublishedRun(published)).toBe(true);
-    const { rows, checks } = await studyAdp(published);
-    expect(rows.map(({ name }) => name)).toEqual(['baseline', 'context_wait', 'full', 'cost']);
-    for (const [index, known] of PUBLISHED_ROWS.entries()) {
-      const row = rows[index]!;
-      // The published baseline's is no balance: 39,552 / 25,664 - 1.
-      if (row.name === 'baseline') expect(known.balance).toBeCloseTo(known.sol_tps / known.tps - 1, 4);
-      else expect(Math.abs(row.balance - known.balance)).toBeLessThan(0.06);
-      expect(Math.abs(row.speedup - known.speedup)).toBeLessThan(0.05);
-      expect(Math.abs(row.sol_tps / known.sol_tps - 1)).toBeLessThan(0.05);
-    }
-    for (const { published: known, simulated } of checks!) expect(Math.abs(simulated / known - 1)).toBeLessThan(0.1);
-    const [baseline, , full, cost] = rows;
-    expect(baseline!.tps / PUBLISHED_ROWS[0]!.tps).toBeCloseTo(1, 1);
-    expect(baseline!.sol_tps / PUBLISHED_ROWS[0]!.sol_tps).toBeCloseTo(1, 1);
-    expect(cost!.tps).toBeGreaterThan(full!.tps);
-    expect(cost!.mean_ttft_s).toBeLessThanOrEqual(full!.mean_ttft_s);
-    for (const { tps, sol_tps, balance } of rows) {
-      expect(sol_tps).toBeGreaterThanOrEqual(tps);
-      expect(balance).toBeLessThanOrEqual(1);
-    }
-  });
+  test.runIf(isTurn(2, 'the published run'))(
+    'the baseline is near, the other rows are predicted, and cost beats full',
+    async () => {
+      expect(isPublishedRun(published)).toBe(true);
+      const { rows, checks } = await studyAdp(published);
+      expect(rows.map(({ name }) => name)).toEqual(['baseline', 'context_wait', 'full', 'cost']);
+      for (const [index, known] of PUBLISHED_ROWS.entries()) {
+        const row = rows[index]!;
+        // The published baseline's is no balance: 39,552 / 25,664 - 1.
+        if (row.name === 'baseline') expect(known.balance).toBeCloseTo(known.sol_tps / known.tps - 1, 4);
+        else expect(Math.abs(row.balance - known.balance)).toBeLessThan(0.06);
+        expect(Math.abs(row.speedup - known.speedup)).toBeLessThan(0.05);
+        expect(Math.abs(row.sol_tps / known.sol_tps - 1)).toBeLessThan(0.05);
+      }
+      for (const { published: known, simulated } of checks!) expect(Math.abs(simulated / known - 1)).toBeLessThan(0.1);
+      const [baseline, , full, cost] = rows;
+      expect(baseline!.tps / PUBLISHED_ROWS[0]!.tps).toBeCloseTo(1, 1);
+      expect(baseline!.sol_tps / PUBLISHED_ROWS[0]!.sol_tps).toBeCloseTo(1, 1);
+      expect(cost!.tps).toBeGreaterThan(full!.tps);
+      expect(cost!.mean_ttft_s).toBeLessThanOrEqual(full!.mean_ttft_s);
+      for (const { tps, sol_tps, balance } of rows) {
+        expect(sol_tps).toBeGreaterThanOrEqual(tps);
+        expect(balance).toBeLessThanOrEqual(1);
+      }
+    },
+  );
 });
 
 test.each([

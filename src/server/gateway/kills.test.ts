@@ -4,6 +4,7 @@ import { ServerProcess } from '../../cli/testing/run_server.js';
 import { type Cluster, connectCluster } from '../../cluster/connect.js';
 import type { NatsServer } from '../../cluster/node_nats_server.js';
 import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
+import { isTurn } from '../../gpu/testing/draw.js';
 import { runAlone, runLoad } from '../testing/load_run.js';
 import { ReplicaProcess } from '../testing/replica_process.js';
 import { until } from '../testing/until.js';
@@ -53,7 +54,7 @@ async function start(name: string): Promise<{ kill(): Promise<unknown> }> {
   return { kill: () => replica.signal('SIGKILL') };
 }
 
-test.skipIf(!natsServer)(
+test.runIf(natsServer && (isLong || isTurn(2, 'killed replicas')))(
   'replicas are killed one after the other while clients read: nothing is lost, every text is as alone',
   { timeout: 180_000 + SECONDS * 2000 },
   async () => {
