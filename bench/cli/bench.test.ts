@@ -16,7 +16,7 @@ import type { GpuDocument } from './gpu_suite.js';
 import type { LoadResult } from './load_suite.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 
-const suites = drawn(['decode', 'kernels', 'serve', 'throughput', 'profile', 'against', 'gpu', 'scale'], 2, 'suites');
+const suites = drawn(['decode', 'kernels', 'serve', 'throughput', 'profile', 'against', 'gpu', 'scale'], 1, 'suites');
 
 // Each starts processes that compile their kernels anew; on a software adapter that takes its time.
 vi.setConfig({ testTimeout: 180_000 });

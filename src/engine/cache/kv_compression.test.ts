@@ -119,7 +119,7 @@ describe('plans that split chunks, with prompts compressed: the answers and bits
     ['pp x sp', 4, 'ada', {}],
     ['ep', 4, 'ada', experts],
   ];
-  test.each(drawn(cases, 2, 'split chunks'))(
+  test.each(drawn(cases, 1, 'split chunks'))(
     '%s on %i, %s',
     { timeout: 120_000 },
     async (plan, ranks, kvPolicy, more) => {

@@ -57,7 +57,7 @@ const PLANS: readonly (readonly [string, Opening, Partial<EngineOptions>])[] = [
 ];
 
 describe('an aborted prompt', () => {
-  test.each(drawn(PLANS, 2, 'aborted prompts'))(
+  test.each(drawn(PLANS, 1, 'aborted prompts'))(
     'ends after what is submitted, frees its blocks, and leaves others alone: %s',
     { timeout: 240_000 },
     async (_name, { batches = 1, ...opening }, options) => {

@@ -242,7 +242,7 @@ describe('tokens that may follow are limited', () => {
     await engine.dispose();
   });
 
-  test.each(drawn(PLANS, 2, 'constrained plans'))(
+  test.each(drawn(PLANS, 1, 'constrained plans'))(
     '%s: as alone',
     { timeout: 240_000 },
     async (name, opening, options) => {

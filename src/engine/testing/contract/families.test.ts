@@ -637,7 +637,7 @@ describe('model families', { timeout: 300_000 }, async () => {
     }
   };
 
-  const some = drawn(Object.keys(cases), 2, 'definitions');
+  const some = drawn(Object.keys(cases), 1, 'definitions');
   test.each(some)('%s: logits of the definition, from a folder and from GGUF', async (name) => {
     const { options, tokens, llamaCpp } = cases[name]!;
     const { model, files } = randomFiles(options);
