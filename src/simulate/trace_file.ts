@@ -1,6 +1,7 @@
 import { didYouMean, formatError } from '../base/errors.js';
 import { isObject, parseJson, show } from '../base/json.js';
 import type { Trace, TraceRequest } from './trace.js';
+import { traceNumbers } from './trace_numbers.js';
 
 const FIELDS = ['input_tokens', 'output_tokens', 'arrival_s', 'priority', 'ttft_deadline_s'] as const;
 type Field = (typeof FIELDS)[number];
@@ -66,13 +67,7 @@ function checkFields(names: readonly string[], where: string): void {
 }
 
 function readRequest(row: Row, where: string): TraceRequest {
-  const number = (field: Field, expected: string, accept: (value: number) => boolean): number => {
-    const value = row[field];
-    if (typeof value === 'number' && accept(value)) return value;
-    throw formatError(`${where}: ${field} is ${value === undefined ? 'missing' : show(value)}: expected ${expected}`);
-  };
-  const tokens = (field: Field): number =>
-    number(field, 'an integer of at least 1', (value) => Number.isSafeInteger(value) && value >= 1);
+  const { number, tokens } = traceNumbers<Field>(row, where);
   const seconds = (field: Field): number =>
     number(field, 'seconds of at least 0', (value) => Number.isFinite(value) && value >= 0);
   return {

@@ -1,6 +1,7 @@
 import { formatError } from '../../base/errors.js';
 import { isObject, parseJson, show } from '../../base/json.js';
 import { mixed } from '../../cluster/routing/prefix_hashes.js';
+import { traceNumbers } from '../trace_numbers.js';
 import { type Arrival, type PrefixRequest, type PrefixSource, reusable } from './prefix_source.js';
 
 /** A recorded trace. */
@@ -64,13 +65,7 @@ interface Row {
 function readRow(line: string, where: string): Row {
   const row = parseJson(line, where);
   if (!isObject(row)) throw formatError(`${where} is ${show(row)}: expected an object`);
-  const number = (name: string, expected: string, accept: (value: number) => boolean): number => {
-    const value = row[name];
-    if (typeof value === 'number' && accept(value)) return value;
-    throw formatError(`${where}: ${name} is ${value === undefined ? 'missing' : show(value)}: expected ${expected}`);
-  };
-  const tokens = (name: string): number =>
-    number(name, 'an integer of at least 1', (value) => Number.isSafeInteger(value) && value >= 1);
+  const { number, tokens } = traceNumbers(row, where);
   const { hash_ids: ids } = row;
   const isId = (id: unknown): id is number => Number.isSafeInteger(id) && (id as number) >= 0;
   if (!Array.isArray(ids) || !ids.every(isId)) {
