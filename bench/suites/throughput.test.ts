@@ -7,7 +7,8 @@ function rivalsUpTo(most: number) {
   const open = new Set<number>();
   return {
     open,
-    async *opener(contextLength: number) {
+    async *opener(longest: number) {
+      const contextLength = longest + 1;
       for (const rival of [0, 1]) {
         if (rival === 1 && contextLength > most) throw limitError(`${contextLength} tokens are too many`);
         open.add(rival);
@@ -16,7 +17,6 @@ function rivalsUpTo(most: number) {
     },
   };
 }
-const roomFor = (contexts: readonly number[]): number => Math.max(...contexts) + 1;
 
 test.each([
   [1000, [16, 512, 64], []],
@@ -34,7 +34,7 @@ test.each([
   const { open, opener } = rivalsUpTo(most);
   const warnings: string[] = [];
   const hooks = { onWarning: (message: string) => void warnings.push(message) };
-  const { rivals, fitting } = await openFitting([16, 512, 64], hooks, 4, opener, roomFor);
+  const { rivals, fitting } = await openFitting([16, 512, 64], hooks, 4, opener);
   expect(fitting).toEqual(expected);
   expect(warnings).toEqual(told);
   // What was opened before an adapter had no room is closed.
@@ -47,5 +47,5 @@ test('other errors end the suite', async () => {
     await Promise.resolve();
     throw usageError('no such plan');
   };
-  await expect(openFitting([16], { onWarning: () => {} }, 4, opener, roomFor)).rejects.toThrow('no such plan');
+  await expect(openFitting([16], { onWarning: () => {} }, 4, opener)).rejects.toThrow('no such plan');
 });

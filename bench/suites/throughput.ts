@@ -78,10 +78,11 @@ export async function runThroughput(
   const { signal } = hooks;
   const files = await openModelFiles(await openSource(request.model, signal), signal);
   const { config } = files;
-  const roomFor = (tokens: readonly number[]): number => Math.max(...tokens) + maxTokens + 1;
-  if (roomFor(contexts) > config.maxPositions) {
+  const roomFor = (context: number): number => context + maxTokens + 1;
+  const longest = Math.max(...contexts);
+  if (roomFor(longest) > config.maxPositions) {
     throw usageError(
-      `--prompt-tokens ${Math.max(...contexts)}: with ${maxTokens} more the model has room for ${config.maxPositions}; ask for fewer`,
+      `--prompt-tokens ${longest}: with ${maxTokens} more the model has room for ${config.maxPositions}; ask for fewer`,
     );
   }
   const shape = modelShape(config);
@@ -114,27 +115,22 @@ export async function runThroughput(
     });
     return { plan, microBatches: count, batch, group };
   };
-  const worker = await open('single', 1, 1, 1, roomFor(contexts));
+  const worker = await open('single', 1, 1, 1, roomFor(longest));
   const results: ThroughputResult[] = [];
   const adapters = new Map<string, BenchAdapter>();
   try {
     const prompts: Prompts[] = [];
     for (const context of contexts) prompts.push(await promptsOf(worker.group, context, hooks));
     for (const batch of batches) {
-      const { rivals, fitting } = await openFitting(
-        contexts,
-        hooks,
-        batch,
-        async function* (contextLength) {
-          yield open('single', 1, batch, 1, contextLength);
-          const each = Math.ceil(batch / ranks);
-          if (each < batch) yield open('single', 1, each, 1, contextLength);
-          for (const plan of plans) {
-            for (const count of microBatches) if (count <= batch) yield open(plan, ranks, batch, count, contextLength);
-          }
-        },
-        roomFor,
-      );
+      const { rivals, fitting } = await openFitting(contexts, hooks, batch, async function* (context) {
+        const contextLength = roomFor(context);
+        yield open('single', 1, batch, 1, contextLength);
+        const each = Math.ceil(batch / ranks);
+        if (each < batch) yield open('single', 1, each, 1, contextLength);
+        for (const plan of plans) {
+          for (const count of microBatches) if (count <= batch) yield open(plan, ranks, batch, count, contextLength);
+        }
+      });
       try {
         for (const { group } of rivals) {
           for (const device of group.devices) adapters.set(device.name, { ...device.adapter, name: device.name });
@@ -161,20 +157,19 @@ export async function openFitting<Opened extends { readonly group: { dispose(): 
   contexts: readonly number[],
   hooks: Pick<SuiteHooks, 'onWarning'>,
   batch: number,
-  open: (contextLength: number) => AsyncIterable<Opened>,
-  roomFor: (contexts: readonly number[]) => number,
+  open: (longest: number) => AsyncIterable<Opened>,
 ): Promise<{ readonly rivals: readonly Opened[]; readonly fitting: readonly number[] }> {
+  const longest = Math.max(...contexts);
   const rivals: Opened[] = [];
   try {
-    for await (const rival of open(roomFor(contexts))) rivals.push(rival);
+    for await (const rival of open(longest)) rivals.push(rival);
     return { rivals, fitting: contexts };
   } catch (error) {
     for (const { group } of rivals) group.dispose();
-    const longest = Math.max(...contexts);
-    const shorter = contexts.filter((context) => context < longest);
     if (!(error instanceof SplitkvError && error.code === 'limit')) throw error;
+    const shorter = contexts.filter((context) => context < longest);
     hooks.onWarning(`${batch} sequences of ${longest} tokens are left out: ${error.message}`);
-    return shorter.length === 0 ? { rivals: [], fitting: [] } : openFitting(shorter, hooks, batch, open, roomFor);
+    return shorter.length === 0 ? { rivals: [], fitting: [] } : openFitting(shorter, hooks, batch, open);
   }
 }
 
