@@ -1,14 +1,11 @@
 import { basename } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { ServerProcess } from '../../cli/testing/run_server.js';
-import { type Cluster, connectCluster } from '../../cluster/connect.js';
-import type { NatsServer } from '../../cluster/node_nats_server.js';
-import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
 import { isTurn } from '../../gpu/testing/draw.js';
 import { runAlone, runLoad } from '../testing/load_run.js';
 import { ReplicaProcess } from '../testing/replica_process.js';
+import { natsServer, TestCluster } from '../testing/test_cluster.js';
 import { until } from '../testing/until.js';
-import { Gateway } from './gateway.js';
 
 /**
  * Two minutes: SPLITKV_KILLS=120 npx vitest run src/server/gateway/kills.test.ts; with a real model instead of a stand-in:
@@ -23,17 +20,7 @@ const PAUSE_MS = isLong ? 10_000 : 3000;
 const NAMES = ['a', 'b', 'c'];
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-let nats: NatsServer;
-let cluster: Cluster;
-beforeAll(async () => {
-  if (!natsServer) return;
-  nats = await startNats();
-  cluster = await connectCluster({ servers: nats.url });
-});
-afterAll(async () => {
-  await cluster?.close();
-  await nats?.stop();
-});
+const tests = new TestCluster();
 
 const tasks = Array.from({ length: 24 }, (_, index) => ({
   prompt: `${'the cat sat on the mat '.repeat(index % 5)}${index}`,
@@ -45,11 +32,11 @@ const tasks = Array.from({ length: 24 }, (_, index) => ({
 /** A replica that can be killed. */
 async function start(name: string): Promise<{ kill(): Promise<unknown> }> {
   if (MODEL !== undefined) {
-    const server = new ServerProcess([MODEL, '--cluster', nats.url, '--replica', name, '--slots', '32']);
+    const server = new ServerProcess([MODEL, '--cluster', tests.url, '--replica', name, '--slots', '32']);
     await server.ready();
     return { kill: () => server.stop('SIGKILL') };
   }
-  const replica = new ReplicaProcess({ servers: nats.url, replica: name, tokenMs: 10, slots: 32 });
+  const replica = new ReplicaProcess({ servers: tests.url, replica: name, tokenMs: 10, slots: 32 });
   await replica.ready();
   return { kill: () => replica.signal('SIGKILL') };
 }
@@ -58,7 +45,7 @@ test.runIf(natsServer && (isLong || isTurn(2, 'killed replicas')))(
   'replicas are killed one after the other while clients read: nothing is lost, every text is as alone',
   { timeout: 180_000 + SECONDS * 2000 },
   async () => {
-    const gateway = await Gateway.listen({ cluster, maxPerClient: 1e6, version: 'test', patienceMs: 60_000 });
+    const gateway = await tests.gateway({ patienceMs: 60_000 });
     const replicas = await Promise.all(NAMES.map(start));
     try {
       const isThere = (count: number): Promise<void> => until(() => gateway.replicas.ready.length === count);
@@ -100,7 +87,6 @@ test.runIf(natsServer && (isLong || isTurn(2, 'killed replicas')))(
       expect(figures.moved).toBeGreaterThan(0);
       await until(() => gateway.live === 0);
     } finally {
-      await gateway.close();
       await Promise.all(replicas.map((replica) => replica.kill()));
     }
   },
