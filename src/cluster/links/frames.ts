@@ -1,3 +1,4 @@
+import { joinBytes } from '../../base/math.js';
 import { formatError } from '../../base/errors.js';
 
 /**
@@ -86,13 +87,6 @@ export class Assembler {
     const parts = this.#parts;
     this.#parts = [];
     this.#bytes = 0;
-    if (parts.length === 1) return parts[0];
-    const whole = new Uint8Array(total);
-    let at = 0;
-    for (const part of parts) {
-      whole.set(part, at);
-      at += part.byteLength;
-    }
-    return whole;
+    return parts.length === 1 ? parts[0] : joinBytes(parts);
   }
 }

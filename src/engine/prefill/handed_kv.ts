@@ -1,5 +1,5 @@
 import { KV_BLOCK } from '../../base/kv_units.js';
-import { ceilDiv } from '../../base/math.js';
+import { ceilDiv, joinBytes } from '../../base/math.js';
 import { range } from '../../base/lists.js';
 import type { Plan, RankShare } from '../../placement/index.js';
 
@@ -71,7 +71,7 @@ export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOpt
   return {
     tokens: kv.tokens,
     firstBlock,
-    bytes: parts.length > 0 ? joined(parts) : undefined,
+    bytes: parts.length > 0 ? joinBytes(parts) : undefined,
     lastRow: samples ? kv.lastRow : undefined,
     ...(perHead && keeps && { entries }),
   };
@@ -105,14 +105,4 @@ function headParts(kv: HandedKv, { layer, buffer, share, kvHeads }: BufferPart):
       return bytes.subarray(at * size, (at + 1) * size);
     });
   });
-}
-
-function joined(parts: readonly Uint8Array[]): Uint8Array {
-  const all = new Uint8Array(parts.reduce((sum, { byteLength }) => sum + byteLength, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.byteLength;
-  }
-  return all;
 }

@@ -1,3 +1,4 @@
+import { joinBytes } from '../../base/math.js';
 import { abortedError, SplitkvError } from '../../base/errors.js';
 
 /** How often and how patiently a request is made again. */
@@ -176,13 +177,7 @@ async function readUpTo(body: AsyncIterable<Uint8Array>, limit: number): Promise
     if (total > limit) return undefined;
     parts.push(chunk);
   }
-  const out = new Uint8Array(total);
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.byteLength;
-  }
-  return out;
+  return joinBytes(parts);
 }
 
 async function* chunks(

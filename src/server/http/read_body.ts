@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { formatBytes } from '../../base/math.js';
+import { formatBytes, joinBytes } from '../../base/math.js';
 import { ApiError, badRequest } from '../api_error.js';
 import type { BodyRoom } from './body_room.js';
 
@@ -37,13 +37,7 @@ export async function readBody(
     chunks.push(chunk);
   }
   if (bytes === 0) throw badRequest('the body is empty; expected a JSON object');
-  const body = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    body.set(chunk, at);
-    at += chunk.length;
-  }
-  return body;
+  return joinBytes(chunks);
 }
 
 /** Its chunks. A reader that stops early leaves the connection open: the answer is still to be sent on it. */

@@ -1,3 +1,4 @@
+import { joinBytes } from '../../../base/math.js';
 /** Protocol buffers' wire format, as far as ONNX models need it. */
 
 const VARINT = 0;
@@ -42,13 +43,7 @@ export class ProtoWriter {
   }
 
   finish(): Uint8Array<ArrayBuffer> {
-    const all = new Uint8Array(this.#length);
-    let at = 0;
-    for (const piece of this.#pieces) {
-      all.set(piece, at);
-      at += piece.byteLength;
-    }
-    return all;
+    return joinBytes(this.#pieces);
   }
 
   #varint(value: number): this {
