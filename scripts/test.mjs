@@ -2,7 +2,7 @@
  * `npm test`: set-up, then every check there is, then one summary line. `npm test -- FILTER` runs the matching unit tests only.
  * The summary counts unit and end-to-end tests, and a static check (types, lint, format, layers) that failed.
  */
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,8 +19,9 @@ ensureNats();
 
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const filter = process.argv.slice(2);
-// What takes turns is drawn by it, in unit tests and in browsers.
-process.env.SPLITKV_SEED ??= String(Date.now() % 100_000);
+// What takes turns is drawn by it, in unit tests and in browsers: by the tree of the commit, so that a commit draws the same anywhere.
+const tree = spawnSync('git', ['rev-parse', '--short=8', 'HEAD^{tree}'], { cwd: root, encoding: 'utf8' }).stdout;
+process.env.SPLITKV_SEED ??= String((tree ? parseInt(tree, 16) : Date.now()) % 100_000);
 console.log(`SPLITKV_SEED=${process.env.SPLITKV_SEED} repeats what this run draws`);
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-test-'));
 const counts = { passed: 0, failed: 0, skipped: 0 };
