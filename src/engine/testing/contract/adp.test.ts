@@ -98,11 +98,13 @@ describe('groups of ranks', () => {
     '%s: %s on %i: the tokens and logits of one rank, and work for every rank',
     { timeout: 300_000 },
     async (_name, policy, ranks, options) => {
-      const { files } = randomFiles(options);
-      const shared = { adapter, contextLength: 320, prefillChunk: 64 };
-      // Of more than a chunk, so that every lane's rank has some.
-      const long = [300, 300, 280, 290].map((length, seed) =>
-        Array.from({ length }, (_, i) => (i * 37 + seed * 11) % 320),
+      const { files, model } = randomFiles(options);
+      // Of so many chunks that every rank has some, and at least of two.
+      const { shares } = makePlan(policy, ranks, modelShape(model.config)).stages[0]!;
+      const lastLane = Math.max(1, ...shares.map(({ lanes = [0] }) => lanes[0]!));
+      const shared = { adapter, contextLength: lastLane * 256 + 64, prefillChunk: 64 };
+      const long = [44, 44, 24, 34].map((beyond, seed) =>
+        Array.from({ length: lastLane * 256 + beyond }, (_, i) => (i * 37 + seed * 11) % 320),
       );
       const asked = { maxTokens: 12, ignoreEos: true, temperature: 0.7, topK: 40, seed: 4, repetitionPenalty: 1.1 };
       const one = await load(files, shared);
