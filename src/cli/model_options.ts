@@ -68,6 +68,9 @@ export const modelOptions = {
       value: 'FILE',
       help: 'what heads kept in a measurement (`splitkv profile --out FILE`; its file or URL): static keeps by it, --plan arranged arranges by it',
     },
+    'prefix-caching': {
+      help: 'with --kv-budget: prompts are kept whole, too, in room for one context besides; what others begin with like them is not computed again. Without a budget it is done unasked',
+    },
   } as const satisfies OptionSpecs),
   ...inGroup('Where and how it runs', {
     host: { value: 'HOST', help: 'node (default: WebGPU by Dawn) or chrome' },
@@ -230,6 +233,7 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
     weights: options.oneOf('weights', ['f32', 'f16', 'q8', 'q4']),
     kv: options.oneOf('kv', ['auto', 'f32', 'f16', 'q8']),
     ...(await kvOptions(options)),
+    prefixCaching: options.has('prefix-caching') || undefined,
     contextLength: options.integer('context', 1),
     prefillChunk: options.integer('prefill-chunk', 1),
     stepsInFlight: options.integer('steps-in-flight', 1, 8),

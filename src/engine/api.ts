@@ -152,7 +152,11 @@ export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees
    * it; those that find no room wait.
    */
   readonly requests?: number;
-  /** Prompts that begin alike share the beginning's cache, and a conversation's turns theirs; default: where the plan allows it. */
+  /**
+   * Prompts that begin alike share the beginning's cache, and a conversation's turns theirs; default: where the plan allows it, and not
+   * with `kvBudget`. There `true` keeps prompts whole as well, in room for one context on each rank (or group) that keeps sequences, and copies from
+   * them what others begin with.
+   */
   readonly prefixCaching?: boolean;
   /**
    * Which rank, or group of ranks, a request goes to and when its prompt runs, with plans that keep each request on one ('adp', 'adp x

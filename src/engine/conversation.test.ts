@@ -138,13 +138,23 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
   });
 
   test.runIf(isTurn(2, 'compressed conversation'))(
-    'where prompts are compressed nothing is shared, and the bits are the same',
+    'where prompts are compressed nothing is shared unless asked for, and the bits are the same',
+    { timeout: 240_000 },
     async () => {
-      const model = await open({ kvBudget: 0.5 });
+      const model = await open({ kvBudget: 0.5, kvWindow: 8 });
       const told = await tell(model);
       expect(told.map(({ cached }) => cached)).toEqual(TURNS.map(() => 0));
       expect(bitsOf(await tell(model, false))).toEqual(bitsOf(told));
       await model.dispose();
+      const keeping = await open({ kvBudget: 0.5, kvWindow: 8, prefixCaching: true });
+      const kept = await tell(keeping);
+      expect(bitsOf(kept)).toEqual(bitsOf(told));
+      // What was said before, in whole blocks.
+      for (const [at, { cached }] of kept.entries()) {
+        expect(cached).toBeGreaterThanOrEqual(at === 0 ? 0 : Math.floor((told[at - 1]!.prompt - 8) / 64) * 64);
+      }
+      expect(kept.at(-1)!.cached).toBeGreaterThan(0);
+      await keeping.dispose();
     },
   );
 });

@@ -110,6 +110,9 @@ export interface ModelFacts {
   readonly prefillChunk?: number | undefined;
   /** Where prompts are compressed. */
   readonly compression?: CompressionOptions;
+  readonly prefixCaching?: boolean | undefined;
+  /** What else is asked for, beside the compression. */
+  readonly features?: readonly Feature[];
 }
 
 /** How many sequences the ranks are set up for. */
@@ -211,12 +214,19 @@ async function openParts(
     ...(options.prefill ? prefillFeatures(prefillList(options.prefill)[0]!.kind) : []),
   ];
   checkTogether([...features, ...(compression ? ['compression' as const] : []), ...modelFeatures(modelShape(config))]);
-  const facts = { config, type, kvType, contextLength, prefillChunk, ...(compression && { compression }) };
+  const facts = {
+    config,
+    type,
+    kvType,
+    contextLength,
+    prefillChunk,
+    prefixCaching,
+    features,
+    ...(compression && { compression }),
+  };
   const subject = {
     ...facts,
-    prefixCaching,
     together,
-    features,
     seatsOf: (of: Plan) => seats({ ...facts, plan: of }),
     measure: places?.measure,
   };
@@ -289,6 +299,7 @@ async function openParts(
         reader,
         adapter: adapters[0]!,
         ranks: plan.worldSize,
+        prefixCaching,
         place,
         cache,
         integrity,

@@ -81,8 +81,10 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
       const whole = pools ? inPool('all') : cachedTokens(own, plan.sharing, options);
       const part =
         window && (pools ? inPool('window') : Math.min(whole, windowTokens(own, options, { window, lanes })));
+      const kept = heads * (sizes.keptBlocks ?? 0) * KV_BLOCK;
       for (const layer of layers) {
         weightBytes += layerBytes(layer, own.share);
+        kvBytes += kept * layer.kvToken;
         kvBytes += ((layer.window ?? Infinity) < contextLength ? (part ?? whole) : whole) * layer.kvToken;
       }
       const places = own.stage.kind === 'token' ? own.weights.length : 1;

@@ -24,6 +24,8 @@ export interface LayerSizes {
 export interface ModelSizes {
   /** Copies of recurrent layers' states that ranks keep, for each place that sequences are dealt out to; default 0. */
   readonly keptStates?: number;
+  /** Cache blocks of each head that ranks keep whole prompts in, beside compressed ones; default 0. */
+  readonly keptBlocks?: number;
   readonly layers: readonly LayerSizes[];
   /** Of one row of the embedding table. */
   readonly embeddingRow: number;

@@ -67,6 +67,9 @@ export const command: Command = {
     };
     const place = await replicaPlace(options);
     const { drain, grace } = endingOf(options);
+    if (options.has('prefix-caching') && options.has('no-prefix-caching')) {
+      throw usageError('--prefix-caching and --no-prefix-caching: leave one of them out');
+    }
     const serving = defined({
       slots: options.integer('slots', 1, 256),
       kvMemory: size(options, 'kv-memory'),

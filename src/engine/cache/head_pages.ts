@@ -85,6 +85,8 @@ export class HeadPages {
   readonly tables: ReadonlyMap<number, Buffer>;
   /** By the model's layer: blocks of all its kv heads together. */
   readonly headBlocks: ReadonlyMap<number, number>;
+  /** By the model's layer: kv heads here. */
+  readonly kvHeads: ReadonlyMap<number, readonly number[]>;
   readonly tableStride: number;
   readonly #stages: readonly PagedStage[];
   readonly #slots: Slot[];
@@ -113,6 +115,11 @@ export class HeadPages {
     this.headBlocks = new Map(
       this.#stages.flatMap(({ firstLayer, numLayers, blocks }) =>
         Array.from({ length: numLayers }, (_, at) => [firstLayer + at, blocks.shape.numBlocks] as const),
+      ),
+    );
+    this.kvHeads = new Map(
+      this.#stages.flatMap(({ firstLayer, numLayers, kvHeads }) =>
+        Array.from({ length: numLayers }, (_, at) => [firstLayer + at, kvHeads] as const),
       ),
     );
     this.tableStride = headTableStride(shape);

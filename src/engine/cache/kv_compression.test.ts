@@ -151,3 +151,66 @@ describe('plans that split chunks, with prompts compressed: the answers and bits
     },
   );
 });
+
+describe('whole prompts kept beside compressed ones: what another begins with has the same bits as when it is computed', async () => {
+  const adapter = (await testAdapters()).at(-1)!.name;
+  const stem = Array.from({ length: 330 }, (_, i) => (i * 29 + 5 + ((i * i) % 41)) % 320);
+  /** Tokens in common with the stem, and behind them. */
+  const prompts = [
+    [330, 70],
+    [330, 100],
+    [300, 9],
+    [330, 100],
+    [100, 220],
+    [330, 0],
+  ].map(([common = 0, own = 0], at) => [
+    ...stem.slice(0, common),
+    ...Array.from({ length: own }, (_, i) => (i * 7 + at * (i % 3)) % 320),
+  ]);
+  const experts = { model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 };
+  const asked = { maxTokens: 14, ignoreEos: true, temperature: 0.8, seed: 3 };
+  const cases: [string, LoadOptions, Record<string, unknown>][] = [
+    ['one rank, q8', { kv: 'q8' }, {}],
+    ['one rank, chunks of 512', { prefillChunk: 512, kvPolicy: 'snap' }, {}],
+    ['tp', { plan: 'tp', ranks: 2 }, {}],
+    ['pp', { plan: 'pp', ranks: 2, kv: 'f16' }, {}],
+    ['token', { plan: 'token', ranks: 3, requests: 3 }, {}],
+    ['adp', { plan: 'adp', ranks: 2, requests: 4 }, experts],
+    ['tp x token', { plan: 'tp x token', ranks: 4, requests: 2 }, {}],
+    ['arranged', { plan: 'arranged', ranks: 2, copies: 0 }, {}],
+    ['sp', { plan: 'sp', ranks: 2 }, {}],
+    ['ep', { plan: 'ep', ranks: 2 }, experts],
+    ['a prefill worker', { prefill: { kind: 'splitkv' } }, {}],
+    ['a prefill worker, adp', { prefill: { kind: 'splitkv' }, plan: 'adp', ranks: 2, requests: 2 }, {}],
+  ];
+  test.each(drawn(cases, 2, 'kept prompts'))('%s', { timeout: 240_000 }, async (_name, options, config) => {
+    const { files } = randomFiles({ seed: 73, config: { num_key_value_heads: 2, ...config } });
+    const shared: LoadOptions = {
+      adapter,
+      contextLength: 480,
+      kvBudget: 0.3,
+      kvWindow: 16,
+      prefillChunk: 128,
+      weights: 'f32',
+      ...options,
+      ...(options.ranks && { virtualRanks: true }),
+    };
+    const plain = await load(files, shared);
+    const expected = [];
+    for (const prompt of prompts) expected.push(await plain.generate(prompt, asked).result);
+    await plain.dispose();
+
+    const model = await load(files, { ...shared, prefixCaching: true });
+    for (const [at, prompt] of prompts.entries()) {
+      const { tokens, stats } = await model.generate(prompt, asked).result;
+      expect(tokens, `prompt ${at}`).toEqual(expected[at]!.tokens);
+      expect(stats.kv_compression).toEqual(expected[at]!.stats.kv_compression);
+      // A prefill worker's ranks keep nothing themselves.
+      if (at > 0 && !options.prefill)
+        expect(stats.cached_tokens, `prompt ${at}`).toBeGreaterThanOrEqual(256 * +(at < 4));
+    }
+    const together = await Promise.all(prompts.map((prompt) => model.generate(prompt, asked).result));
+    expect(together.map(({ tokens }) => tokens)).toEqual(expected.map(({ tokens }) => tokens));
+    await model.dispose();
+  });
+});

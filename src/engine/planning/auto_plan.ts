@@ -16,7 +16,7 @@ import {
 } from '../../placement/index.js';
 import { bytesOf, roomOf } from './budgets.js';
 import { type MachineRequest, measureMachine } from '../measure/measure_machine.js';
-import { keptStatesOf, type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
+import { keptOf, type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import { groupsWorth } from '../scheduler/groups/micro_batches.js';
 import { microBatchesOf } from '../serving/micro_batches.js';
 import type { RunnerOptions } from '../ranks/rank.js';
@@ -62,7 +62,7 @@ export async function outlookOn(
 ): Promise<PlanOutlook> {
   const { config, type, kvType, contextLength, prefillChunk } = subject;
   const whole = modelWork(config, type, kvType);
-  const work = { ...whole, sizes: { ...whole.sizes, keptStates: keptStatesOf(subject) } };
+  const work = { ...whole, sizes: { ...whole.sizes, ...keptOf(subject) } };
   const loads =
     subject.compression && (await (await import('../cache/kept_loads.js')).keptLoads(subject, asked.promptLength));
   const workload: Workload = {

@@ -57,7 +57,7 @@ export async function checkBudgets(
   const options = { contextLength, block: KV_BLOCK, ...roomOf(runner), prefillChunk, compressed };
   checkMemory(
     plan,
-    { ...modelSizes(config, type, kvType), keptStates: runner.keptStates ?? 0 },
+    { ...modelSizes(config, type, kvType), keptStates: runner.keptStates ?? 0, keptBlocks: runner.keptBlocks ?? 0 },
     { ...options, ...bytesOf(await memoryOnPaper(plan, subject, runner)) },
     budgets,
   );

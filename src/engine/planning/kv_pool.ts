@@ -16,6 +16,7 @@ import {
   planMemory,
 } from '../../placement/index.js';
 import { exactWeights } from './budgets.js';
+import { keptBlocksOf } from './plan_subject.js';
 import type { ModelFacts } from '../load.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import type { ServeOptions } from '../serving/api.js';
@@ -52,7 +53,7 @@ export function kvBlocksOf(
     }
     return Math.min(kvBlocks, most);
   }
-  const { windowBytes, tokenBytes, layerBytes, split } = bytesOnBusiestRank(facts, slots);
+  const { besides, tokenBytes, layerBytes, split } = bytesOnBusiestRank(facts, slots);
   const owners = new Owners(facts.plan, slots / batches, batches);
   const pools = poolSlots(owners);
   /** Of all pools, when one with so many slots has no more than these bytes of its rank. */
@@ -69,10 +70,10 @@ export function kvBlocksOf(
     const weights = budgets.length === 0 ? [] : exactWeights(facts)(facts.plan);
     const held = weights.map((bytes, rank) => {
       const room = Math.min(DEFAULT_MEMORY, DEFAULT_SHARE * (budgets[rank]! - bytes));
-      return fitting(room - windowBytes, tokenBytes, owners.keptSlots(rank));
+      return fitting(room - besides, tokenBytes, owners.keptSlots(rank));
     });
     const sensible = Math.min(
-      fitting(DEFAULT_MEMORY - windowBytes, tokenBytes),
+      fitting(DEFAULT_MEMORY - besides, tokenBytes),
       fitting(DEFAULT_LAYER_BYTES, layerBytes),
       ...held,
     );
@@ -83,12 +84,12 @@ export function kvBlocksOf(
     return Math.min(most, Math.max(Math.ceil((context * slots) / whole), sensible));
   }
   if (!(kvMemory > 0)) throw usageError(`kvMemory ${kvMemory}: expected bytes above 0`);
-  const blocks = kvMemory < windowBytes ? 0 : fitting(kvMemory - windowBytes, tokenBytes);
+  const blocks = kvMemory < besides ? 0 : fitting(kvMemory - besides, tokenBytes);
   if (blocks < 1) {
     throw limitError(
       `kvMemory ${formatBytes(kvMemory)}: a context of ${facts.contextLength} tokens takes ` +
         `${formatBytes(facts.contextLength * tokenBytes)} of each rank, and ${slots} slots need room` +
-        `${windowBytes > 0 ? `, ${formatBytes(windowBytes)} for their windows` : ''}: give more, or fewer slots`,
+        `${besides > 0 ? `, ${formatBytes(besides)} for ${facts.compression ? 'whole prompts (prefixCaching)' : 'their windows'}` : ''}: give more, or fewer slots`,
     );
   }
   return Math.min(most, blocks);
@@ -112,17 +113,18 @@ function poolSlots(owners: Owners): readonly number[] {
 
 /**
  * Of one token's cache: what the rank with most of it holds, in all layers that keep all tokens and in one of them; and what the windows
- * of the others take.
+ * of the others take, or whole prompts beside compressed ones (`besides`).
  */
 function bytesOnBusiestRank(
-  { config, type, kvType, plan, contextLength, compression, prefillChunk = defaultPromptChunk(plan) }: ModelFacts,
+  facts: ModelFacts,
   slots: number,
 ): {
-  readonly windowBytes: number;
+  readonly besides: number;
   readonly tokenBytes: number;
   readonly layerBytes: number;
   readonly split: number;
 } {
+  const { config, type, kvType, plan, contextLength, compression, prefillChunk = defaultPromptChunk(plan) } = facts;
   const sizes = modelSizes(config, type, kvType);
   const compressed = compression !== undefined;
   const windows = layerWindows(config);
@@ -137,14 +139,17 @@ function bytesOnBusiestRank(
     Math.max(...planMemory(some, of, how).map(({ kvBytes, stateBytes }) => kvBytes - stateBytes));
   const tokenBytes = (some: Plan): number =>
     most(some, only(true), { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK, compressed }) / SAMPLE_TOKENS;
+  const perToken = tokenBytes(plan);
   const first = Math.max(
     0,
     only(true).layers.findIndex(({ kvToken }) => kvToken > 0),
   );
   const alone = plan.stages.map((stage) => tokenBytes({ ...plan, stages: [{ ...stage, layers: [first, first + 1] }] }));
   return {
-    windowBytes: keepsWindow ? most(plan, only(false), { ...options, slots, block: KV_BLOCK }) : 0,
-    tokenBytes: tokenBytes(plan),
+    besides: keepsWindow
+      ? most(plan, only(false), { ...options, slots, block: KV_BLOCK })
+      : keptBlocksOf(facts) * KV_BLOCK * perToken,
+    tokenBytes: perToken,
     layerBytes: Math.max(...alone),
     split: new Owners(plan, 1).split,
   };

@@ -1,4 +1,12 @@
-import { defaultPromptChunk, type Feature, type MachineMeasure, type Plan } from '../../placement/index.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
+import { ceilDiv } from '../../base/math.js';
+import {
+  defaultPromptChunk,
+  type Feature,
+  type MachineMeasure,
+  type ModelSizes,
+  type Plan,
+} from '../../placement/index.js';
 import { hasState } from '../../model/config/model_config.js';
 import { keptStates } from '../../model/layers/recurrent/segments.js';
 import type { AdapterRequest } from '../../gpu/index.js';
@@ -34,18 +42,36 @@ export const subjectFeatures = ({
 ];
 
 /** States that ranks keep copies of. */
-export const keptStatesOf = ({ config, prefixCaching }: Pick<PlanSubject, 'config' | 'prefixCaching'>): number =>
+const keptStatesOf = ({ config, prefixCaching }: Pick<PlanSubject, 'config' | 'prefixCaching'>): number =>
   prefixCaching === false ? 0 : keptStates(config);
 
-/** How the ranks of a plan are to be set up. @throws as `seatsOf` */
-export const runnerOf = (
-  { config, kvType, contextLength, prefillChunk, compression, prefixCaching, seatsOf }: PlanSubject,
-  plan: Plan,
-): Omit<RunnerOptions, 'memory'> => ({
-  ...seatsOf(plan),
+/** Blocks of whole prompts that ranks keep beside compressed ones, where that is asked for: those of one context. */
+export const keptBlocksOf = ({
+  compression,
+  prefixCaching,
   contextLength,
-  prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
-  kvType,
-  ...(hasState(config) && { keptStates: keptStatesOf({ config, prefixCaching }) }),
-  ...(compression && { compression }),
+  features = [],
+}: Pick<PlanSubject, 'compression' | 'prefixCaching' | 'contextLength' | 'features'>): number =>
+  // A prefill worker keeps them itself.
+  compression && prefixCaching && !features.includes('prefillWorker') ? ceilDiv(contextLength, KV_BLOCK) : 0;
+
+/** What ranks keep for sequences that begin like others, beside the cache itself. */
+export const keptOf = (
+  subject: Pick<PlanSubject, 'config' | 'compression' | 'prefixCaching' | 'contextLength' | 'features'>,
+): Pick<ModelSizes, 'keptStates' | 'keptBlocks'> => ({
+  keptStates: keptStatesOf(subject),
+  keptBlocks: keptBlocksOf(subject),
 });
+
+/** How the ranks of a plan are to be set up. @throws as `seatsOf` */
+export const runnerOf = (subject: PlanSubject, plan: Plan): Omit<RunnerOptions, 'memory'> => {
+  const { config, kvType, contextLength, prefillChunk, compression, prefixCaching, seatsOf } = subject;
+  return {
+    ...seatsOf(plan),
+    contextLength,
+    prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
+    kvType,
+    ...(hasState(config) && { keptStates: keptStatesOf({ config, prefixCaching }) }),
+    ...(compression && { compression, keptBlocks: keptBlocksOf(subject) }),
+  };
+};

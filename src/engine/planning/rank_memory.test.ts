@@ -1,12 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
+import { compressionOptions } from '../../model/compression/options.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { modelShape } from '../../model/shape.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
 import { makePlan, planMemory, type RankMemory } from '../../placement/index.js';
 import { checkBudgets, roomOf } from './budgets.js';
-import { runnerOf } from './plan_subject.js';
+import { keptOf, runnerOf } from './plan_subject.js';
 import { load } from '../load.js';
 import { randomFiles } from '../testing/random_source.js';
 import { memoryOnPaper } from './rank_memory.js';
@@ -67,6 +68,31 @@ describe('what recurrent layers keep is counted beforehand', () => {
     }
   });
 });
+
+test.each(['single 1', 'tp 2', 'pp 2', 'token 3', 'adp 2', 'tp x token 4'])(
+  'whole prompts beside compressed ones are counted beforehand: plan %s',
+  async (name) => {
+    const [, policy, ranks] = /^(.+) (\d)$/.exec(name)!;
+    const { config } = makeRandomModel({ config: { num_attention_heads: 4, num_key_value_heads: 2 } });
+    const plan = makePlan(policy!, Number(ranks), modelShape(config));
+    const compression = compressionOptions({ policy: 'ada', budget: 0.3 }, { numLayers: 2, numKvHeads: 2 });
+    const common = { config, type: 'f32', kvType: 'q8', contextLength: 600, prefillChunk: 48, compression } as const;
+    const sizes = modelSizes(config, 'f32', 'q8');
+    const bytes: number[] = [];
+    for (const prefixCaching of [undefined, true]) {
+      const subject = { ...common, prefixCaching, seatsOf: () => ({ slots: 4 }) };
+      const runner = { ...runnerOf(subject, plan), memory: [] };
+      const held = await memoryOnPaper(plan, common, runner);
+      const options = { ...roomOf(runner), contextLength: 600, block: 64, compressed: true };
+      const planned = planMemory(plan, { ...sizes, ...keptOf(subject) }, options);
+      expect(held.map(({ kvBytes }) => kvBytes)).toEqual(planned.map(({ kvBytes }) => kvBytes));
+      bytes.push(held.reduce((sum, { kvBytes }) => sum + kvBytes, 0));
+    }
+    // A context of each head of each layer, in whole blocks, for each place that keeps sequences.
+    const places = { token: 3, adp: 2, 'tp x token': 2 }[policy!] ?? 1;
+    expect(bytes[1]! - bytes[0]!).toBe(places * 640 * sizes.layers.reduce((sum, { kvToken }) => sum + 2 * kvToken, 0));
+  },
+);
 
 test('no copies of states are kept where prefixes are not', { timeout: 120_000 }, async () => {
   const adapter = (await testAdapters()).at(-1)!.name;

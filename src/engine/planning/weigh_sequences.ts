@@ -10,7 +10,7 @@ import {
 } from '../../placement/index.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import { measureMachine } from '../measure/measure_machine.js';
-import { keptStatesOf, type PlanSubject, runnerOf } from './plan_subject.js';
+import { keptOf, type PlanSubject, runnerOf } from './plan_subject.js';
 import { memoryOnPaper } from './rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 
@@ -53,7 +53,7 @@ export async function weighSequences(
     };
   });
   const places = roomByPlace(plan, rooms);
-  const sizes = { ...modelSizes(config, type, kvType), keptStates: keptStatesOf(subject) };
+  const sizes = { ...modelSizes(config, type, kvType), ...keptOf(subject) };
   const { prefillChunk } = runnerOf(subject, plan);
   const caches = planMemory(plan, sizes, { contextLength, slots: slots * batches, prefillChunk, block: KV_BLOCK });
   // Ranks with the same heads of a stage share out its sequences.

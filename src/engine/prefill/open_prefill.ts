@@ -5,6 +5,8 @@
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { openDevice } from '../../gpu/index.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
+import { ceilDiv } from '../../base/math.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankProgress } from '../ranks/open_rank.js';
@@ -32,6 +34,8 @@ export interface PrefillRequest {
   readonly adapter: AdapterRequest;
   /** Ranks that generate: the workers' devices come after theirs. */
   readonly ranks: number;
+  /** Prompts that are compressed are kept whole, too, for others that begin alike. */
+  readonly prefixCaching?: boolean | undefined;
   /** Where the model is, for a worker thread of its own. */
   readonly place: ModelPlace | undefined;
   readonly cache: boolean;
@@ -62,6 +66,7 @@ async function openOne(request: PrefillRequest, options: PrefillOptions, index: 
     return OnnxPrefill.open({ config, reader, type, runner, request: options, signal, onProgress });
   }
   const { variants, fast } = request.adapter;
+  const keptBlocks = compression && request.prefixCaching ? ceilDiv(contextLength, KV_BLOCK) : 0;
   const adapter =
     options.adapter === undefined
       ? request.adapter
@@ -72,7 +77,7 @@ async function openOne(request: PrefillRequest, options: PrefillOptions, index: 
     plan: makePlan('single', 1, modelShape(config)),
     adapters: [adapter],
     // What it hands over is whole, or compressed as the ranks would.
-    runner: { ...runner, slots: 1, tune, keepsAll: true, ...(compression && { compression }) },
+    runner: { ...runner, slots: 1, tune, keepsAll: true, ...(compression && { compression, keptBlocks }) },
     signal,
     onProgress,
   };

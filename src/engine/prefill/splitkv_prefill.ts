@@ -21,8 +21,9 @@ export class SplitkvPrefill implements PrefillWorker {
   }
 
   #open(): Engine {
-    const { promptRows } = this.ranks.runner;
-    return new Engine(this.ranks, { slots: 1, tokensPerIteration: promptRows + 1, recover: false });
+    const { promptRows, options } = this.ranks.runner;
+    const prefixCaching = (options.keptBlocks ?? 0) > 0;
+    return new Engine(this.ranks, { slots: 1, tokensPerIteration: promptRows + 1, prefixCaching, recover: false });
   }
 
   get adapter(): string {

@@ -18,6 +18,8 @@ export interface RunnerOptions {
   readonly kvBlocks?: number;
   /** Copies of recurrent layers' states that there is room for, for each place that sequences are dealt out to; default 0. */
   readonly keptStates?: number;
+  /** Where prompts are compressed: KV blocks of each head that whole prompts are kept in, for others that begin alike; default 0. */
+  readonly keptBlocks?: number;
   /** How prompts are compressed; undefined: not at all. */
   readonly compression?: CompressionOptions;
   /** Sequences whose windows there is room for, in layers with windows; default: one for every slot. */
@@ -145,6 +147,11 @@ export interface Rank {
   /** Copies the state of a slot's recurrent layers, as the calls before left it, to a kept one of its place; or back. */
   keepState(slot: number, kept: number): Promise<void>;
   restoreState(slot: number, kept: number): Promise<void>;
+  /**
+   * Copies KV blocks of a slot from its `first` on, before its prompt is compressed, to those that whole prompts are kept in; or back.
+   */
+  keepPrompt(slot: number, first: number, kept: readonly number[]): Promise<void>;
+  restorePrompt(slot: number, first: number, kept: readonly number[]): Promise<void>;
   /**
    * Copies KV blocks from the rank that keeps slot `from.slot` to the one that keeps `to.slot`, in order and in every layer; the two are
    * different ranks that share sequences out among them.

@@ -18,6 +18,7 @@ import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '..
 import type { AttentionTimes } from './attention_times.js';
 import { Batch } from './batch.js';
 import { CallQueue } from './call_queue.js';
+import type { KeptPromptBlocks } from '../cache/kept_prompt_blocks.js';
 import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
 import { blockMessages, exchangePieces } from '../cache/kv_move.js';
 import { readBlocks, readHeadBlocks, writeBlocks, writeHeadBlocks } from '../prefill/cache_blocks.js';
@@ -66,6 +67,8 @@ export class RankRunner implements Rank {
   /** Rows of one slot that were run last, whose logits may be asked for. */
   #ran: RanRows | undefined;
   #copyScratch: Buffer | undefined;
+  /** Where whole prompts are kept beside compressed ones. */
+  readonly #keptPrompts: KeptPromptBlocks | undefined;
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
   #again: { readonly rows: RowBuffers; readonly program: Program<RankStep> } | undefined;
   readonly #queue = new CallQueue();
@@ -99,6 +102,11 @@ export class RankRunner implements Rank {
     this.#lengths = Array.from({ length: slots * batches }, () => 0);
     this.#forward = model.createForward(this.#tables.cacheOptions);
     const forward = this.#forward;
+    const { pages } = this.#tables;
+    this.#keptPrompts =
+      compression && options.keptBlocks
+        ? new parts!.KeptPromptBlocks(device, pages!, forward, options.keptBlocks)
+        : undefined;
     const wanted = Math.min(options.prefillChunk, contextLength);
     // Blocks of split rows are whole chunks where a prompt is long enough.
     const blocks = rowBlocks(world, 'prompt');
@@ -135,7 +143,7 @@ export class RankRunner implements Rank {
       adapter: device.name,
       promptRows,
       weightBytes: model.bytes,
-      kvBytes: forward.cacheBytes,
+      kvBytes: forward.cacheBytes + (this.#keptPrompts?.bytes ?? 0),
       stateBytes: forward.stateBytes,
       kvBytesPerToken: forward.cacheBytesPerToken,
       dispatchesPerStep: batch!.dispatches,
@@ -259,6 +267,14 @@ export class RankRunner implements Rank {
       }
       this.device.gpu.queue.submit([encoder.finish()]);
     });
+  }
+
+  async keepPrompt(slot: number, first: number, kept: readonly number[]): Promise<void> {
+    await this.#inOrder(async () => this.#tables.keeps(slot) && this.#keptPrompts!.keep(slot, first, kept));
+  }
+
+  async restorePrompt(slot: number, first: number, kept: readonly number[]): Promise<void> {
+    await this.#inOrder(async () => this.#tables.keeps(slot) && this.#keptPrompts!.restore(slot, first, kept));
   }
 
   moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void> {

@@ -71,6 +71,11 @@ export interface SchedulerOptions {
    * where its state was kept. Default: sequences have no state.
    */
   readonly keptStates?: number | undefined;
+  /**
+   * Where prompts are compressed: blocks that each rank has for whole prompts, from which others that begin alike are copied. Default 0:
+   * then prompts share nothing, whatever `prefixCaching` says.
+   */
+  readonly keptBlocks?: number | undefined;
   /** Part of a rank's blocks that a new sequence must leave free for the running ones to grow into; default 0.01. */
   readonly watermark?: number;
   /** Iterations that a point of priority is worth; default 50. */
@@ -94,10 +99,11 @@ export interface SchedulerOptions {
 
 /** Checked options, defaults filled in. */
 export interface SchedulerConfig extends Required<
-  Omit<SchedulerOptions, 'attentionDpConfig' | 'eviction' | 'chunkEnd' | 'keptStates'>
+  Omit<SchedulerOptions, 'attentionDpConfig' | 'eviction' | 'chunkEnd' | 'keptStates' | 'keptBlocks'>
 > {
   readonly eviction?: PromptEviction | undefined;
   readonly keptStates?: number | undefined;
+  readonly keptBlocks?: number | undefined;
   readonly chunkEnd?: SchedulerOptions['chunkEnd'];
   readonly attentionDp: AttentionDpConfig;
 }
@@ -114,6 +120,7 @@ const schema: OptionsSchema<SchedulerOptions> = {
   chunkedPrefill: true,
   prefixCaching: true,
   keptStates: true,
+  keptBlocks: true,
   watermark: true,
   agingIterations: true,
   sharedRows: true,
@@ -139,6 +146,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     chunkedPrefill = true,
     prefixCaching = false,
     keptStates,
+    keptBlocks,
     watermark = 0.01,
     agingIterations = 50,
     sharedRows = false,
@@ -195,6 +203,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     chunkedPrefill,
     prefixCaching,
     keptStates,
+    keptBlocks,
     watermark,
     sharedRows,
     shiftsSlots,

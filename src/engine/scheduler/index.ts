@@ -15,6 +15,7 @@ export type {
   PrefillChunk,
   RankWork,
   SequenceMove,
+  PromptCopy,
   StateCopy,
 } from './iteration.js';
 export { Scheduler } from './scheduler.js';

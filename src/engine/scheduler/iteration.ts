@@ -58,6 +58,13 @@ export interface StateCopy {
   readonly place: number;
 }
 
+/** Blocks of a sequence, from its `first` on, and those of the rank that whole prompts are kept in. */
+export interface PromptCopy {
+  readonly sequence: ScheduledSequence;
+  readonly first: number;
+  readonly blocks: readonly number[];
+}
+
 /** One rank's part of an iteration. In order: moves of all ranks, copies, block tables, handovers, prefill chunks and decode rows in any order. */
 export interface RankWork {
   readonly moves: readonly SequenceMove[];
@@ -70,6 +77,9 @@ export interface RankWork {
   readonly restored: readonly StateCopy[];
   /** States to be kept after the iteration's prefill chunks and decode rows. */
   readonly kept: readonly StateCopy[];
+  /** As `restored` and `kept`, of prompts that are compressed when they end. */
+  readonly restoredPrompts: readonly PromptCopy[];
+  readonly keptPrompts: readonly PromptCopy[];
   readonly prefills: readonly PrefillChunk[];
   /** One row each: the last token sampled goes in, at position `computed` - 1, and the next one is sampled. */
   readonly decodes: readonly ScheduledSequence[];

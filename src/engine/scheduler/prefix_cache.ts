@@ -68,11 +68,13 @@ export class PrefixCache {
    * @param blockTokens tokens per block
    * @param window keys that a row sees in layers whose blocks are freed when their window has passed; default: there are none
    * @param states of a model with recurrent layers: sequences begin where a state was kept
+   * @param blocksOf a sequence's blocks, of those that are known here
    */
   constructor(
     private readonly blockTokens: number,
     private readonly window?: number,
     private readonly states?: StatePool,
+    private readonly blocksOf: (sequence: Sequence) => readonly number[] = ({ blocks }) => blocks,
   ) {}
 
   get size(): number {
@@ -88,11 +90,11 @@ export class PrefixCache {
     return this.#windows.has(block);
   }
 
-  /** The longest known beginning of a waiting sequence. */
-  match(sequence: Sequence): PrefixMatch {
+  /** The longest known beginning of a waiting sequence, of `most` tokens at most. */
+  match(sequence: Sequence, most = Infinity): PrefixMatch {
     // The last prompt token is always computed: its row gives the first generated token.
     const known = sequence.sampled === 0 ? sequence.promptLength - 1 : sequence.target;
-    const limit = Math.min(known, sequence.computeFrom);
+    const limit = Math.min(known, sequence.computeFrom, most);
     let best = NOTHING_CACHED;
     for (const [offset, root] of this.#roots) {
       const match = this.#matchBelow(root, offset, sequence, limit);
@@ -193,7 +195,7 @@ export class PrefixCache {
       const start = index * this.blockTokens;
       const length = Math.min(this.blockTokens, end - start);
       if (length < this.blockTokens && !partial) return;
-      node = this.#put(node, sequence.blocks[index]!, contentOf(sequence, start, length));
+      node = this.#put(node, this.blocksOf(sequence)[index]!, contentOf(sequence, start, length));
       if (node) this.#putWindow(node, sequence.windows.blocks[index - sequence.windows.first]);
     }
   }
@@ -230,7 +232,7 @@ export class PrefixCache {
   #pathTo(sequence: Sequence, count: number): Node | undefined {
     const root = this.#rootOf(sequence.offset);
     if (count === 0) return root;
-    const own = this.#nodes.get(sequence.blocks[count - 1]!);
+    const own = this.#nodes.get(this.blocksOf(sequence)[count - 1]!);
     if (own?.tokens.length === this.blockTokens) return own;
     let node = root;
     for (let index = 0; index < count; index++) {

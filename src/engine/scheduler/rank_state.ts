@@ -3,11 +3,12 @@ import { type BlockDemand, mayAdmit } from './admission.js';
 import { BlockPool } from './block_pool.js';
 import { chunkRows } from './chunking.js';
 import { blocksFor, laneBlocks, laneOf, type RankLimits, type SchedulerConfig } from './config.js';
-import type { BlockCopy, Handover, PrefillChunk, SequenceMove, StateCopy } from './iteration.js';
+import type { BlockCopy, Handover, PrefillChunk, PromptCopy, SequenceMove, StateCopy } from './iteration.js';
 import { chooseGroup, type GroupLoad } from './groups/micro_batches.js';
 import { victimOf } from './preemption.js';
 import { NOTHING_CACHED, PrefixCache, type PrefixMatch } from './prefix_cache.js';
 import { type Sequence, type ScheduledSequence } from './sequence.js';
+import { KeptPrompts } from './kv/kept_prompts.js';
 import { StatePool } from './kv/state_pool.js';
 import { SlotGroups } from './groups/slot_groups.js';
 import { insertInOrder, removeFrom, WaitingQueue } from './waiting_queue.js';
@@ -24,6 +25,8 @@ export class WorkList {
   readonly handed: Handover[] = [];
   readonly restored: StateCopy[] = [];
   readonly kept: StateCopy[] = [];
+  readonly restoredPrompts: PromptCopy[] = [];
+  readonly keptPrompts: PromptCopy[] = [];
   readonly prefills: PrefillChunk[] = [];
   readonly decodes: Sequence[] = [];
   readonly preempted: Sequence[] = [];
@@ -50,6 +53,8 @@ export class RankState {
   promptTokens = 0;
   /** Compressed since the last iteration was planned. */
   readonly #compressed: Sequence[] = [];
+  /** Where prompts are compressed, instead of `cache`: their blocks hold other tokens when they have ended. */
+  readonly prompts: KeptPrompts | undefined;
   /** Of a model with recurrent layers. */
   readonly #states: StatePool | undefined;
   readonly #slots: SlotGroups;
@@ -65,10 +70,15 @@ export class RankState {
     readonly groupRows: number[] = (limits.microBatches ?? [limits.slots]).map(() => 0),
   ) {
     this.#blockTokens = config.blockTokens;
-    const { keptStates } = config;
-    this.#states = config.prefixCaching && keptStates !== undefined ? new StatePool(keptStates) : undefined;
+    const { keptStates, keptBlocks = 0, eviction } = config;
+    const shares = config.prefixCaching && !eviction;
+    this.prompts =
+      config.prefixCaching && eviction && keptBlocks > 0
+        ? new KeptPrompts(keptBlocks, config.blockTokens, eviction)
+        : undefined;
+    this.#states = shares && keptStates !== undefined ? new StatePool(keptStates) : undefined;
     const { windows } = limits;
-    this.cache = config.prefixCaching ? new PrefixCache(config.blockTokens, windows?.tokens, this.#states) : undefined;
+    this.cache = shares ? new PrefixCache(config.blockTokens, windows?.tokens, this.#states) : undefined;
     this.windows = limits.windows && new WindowBlocks(limits.windows, limits.lanes, config, this.cache);
     this.pool = new BlockPool(
       limits.numBlocks,
@@ -140,10 +150,11 @@ export class RankState {
     const offset = match.offset ?? this.#bestOffset(sequence);
     const fresh = Array.from({ length: this.#lanes }, () => 0);
     const revived = fresh.slice();
-    for (let at = match.blocks.length; at < blocksFor(sequence.target, this.#blockTokens); at++) {
+    const shared = this.#sharedBlocks(match);
+    for (let at = shared.length; at < blocksFor(sequence.target, this.#blockTokens); at++) {
       fresh[this.#laneOf(at, offset)]! += 1;
     }
-    for (const block of match.blocks) if (this.pool.holders(block) === 0) revived[this.pool.laneOf(block)]! += 1;
+    for (const block of shared) if (this.pool.holders(block) === 0) revived[this.pool.laneOf(block)]! += 1;
     return { offset, fresh, revived };
   }
 
@@ -178,7 +189,7 @@ export class RankState {
 
   /** Tokens of a waiting sequence that this rank's cache holds. */
   cachedTokens(sequence: Sequence): number {
-    return this.cache ? this.#match(sequence).tokens : 0;
+    return this.#match(sequence).tokens;
   }
 
   bind(sequence: Sequence): void {
@@ -360,7 +371,7 @@ export class RankState {
       const known = this.#knownTokens(head, match.tokens);
       const demand = this.demand(head, match);
       head.offset = demand.offset;
-      head.keepsAt = this.#statesToKeep(head, match);
+      head.keepsAt = this.prompts?.edgesOf(head, match) ?? this.#statesToKeep(head, match);
       const rows = known === head.target ? 0 : this.#chunkRows(head, known, this.#firstRows(budget));
       if (rows === 0 && known < head.target) return;
       if (!this.#mayAdmit(head, demand)) return;
@@ -414,9 +425,10 @@ export class RankState {
 
   #admit(sequence: Sequence, match: PrefixMatch, work: WorkList): void {
     this.pending.remove(sequence);
-    for (const block of match.blocks) this.pool.hold(block);
-    sequence.blocks = [...match.blocks];
-    for (let at = match.blocks.length; at < blocksFor(sequence.target, this.#blockTokens); at++) {
+    const shared = this.#sharedBlocks(match);
+    for (const block of shared) this.pool.hold(block);
+    sequence.blocks = [...shared];
+    for (let at = shared.length; at < blocksFor(sequence.target, this.#blockTokens); at++) {
       sequence.blocks.push(this.pool.allocate(this.#laneOf(at, sequence.offset)));
     }
     sequence.capacity = sequence.blocks.length * this.#blockTokens;
@@ -429,7 +441,9 @@ export class RankState {
     sequence.confirmed = match.tokens;
     this.windows?.admit(sequence, match.windows);
     this.windows?.advance(sequence, match.tokens);
-    if (match.partial) {
+    const restored = this.prompts?.begin(sequence, match);
+    if (restored) work.restoredPrompts.push(restored);
+    if (match.partial && !this.prompts) {
       const { block: from, tokens, window } = match.partial;
       const to = sequence.blocks[match.blocks.length]!;
       const windows = window === undefined ? undefined : { from: window, to: sequence.windows.blocks.at(-1)! };
@@ -471,7 +485,11 @@ export class RankState {
     sequence.computed += count;
     if (samples) this.#sampleFirst(sequence);
     sequence.outstanding++;
-    if (sequence.keepsAt.includes(sequence.computed)) this.#keepState(sequence, work, false);
+    if (sequence.keepsAt.includes(sequence.computed)) {
+      const kept = this.prompts?.keep(sequence, sequence.computed);
+      if (kept) work.keptPrompts.push(kept);
+      this.#keepState(sequence, work, false);
+    }
     this.#settle(sequence);
   }
 
@@ -504,6 +522,7 @@ export class RankState {
       }
       sequence.keeping = sequence.keeping.filter((one) => one.end > end);
     }
+    if (sequence.keptBlocks.length > 0 && end >= sequence.keepsAt[0]!) this.prompts!.confirm(sequence);
     sequence.confirmed = end;
     if (end >= sequence.promptLength && sequence.evicted === 0) this.#evict(sequence);
   }
@@ -542,6 +561,7 @@ export class RankState {
     sequence.keeping = [];
     sequence.keptAt = 0;
     this.pool.release(sequence.blocks);
+    this.prompts?.leave(sequence);
     this.windows?.release(sequence);
     sequence.blocks = [];
     sequence.capacity = 0;
@@ -551,7 +571,13 @@ export class RankState {
   }
 
   #match(sequence: Sequence): PrefixMatch {
-    return this.cache && sequence.outstanding === 0 ? this.cache.match(sequence) : NOTHING_CACHED;
+    if (sequence.outstanding > 0) return NOTHING_CACHED;
+    return this.prompts?.match(sequence) ?? this.cache?.match(sequence) ?? NOTHING_CACHED;
+  }
+
+  /** Of what was found, blocks that a sequence has in common with others; what prompts are kept in is copied instead. */
+  #sharedBlocks({ blocks }: PrefixMatch): readonly number[] {
+    return this.prompts ? [] : blocks;
   }
 }
 

@@ -38,6 +38,7 @@ describe('random traces', () => {
     let moves = 0;
     let shifts = 0;
     let restored = 0;
+    let restoredPrompts = 0;
     fc.assert(
       fc.property(randomRun, (run) => {
         const result = drive(run);
@@ -46,6 +47,7 @@ describe('random traces', () => {
         moves += result.moves;
         shifts += result.shifts;
         restored += result.restored;
+        restoredPrompts += result.restoredPrompts;
         for (const [index, { maxTokens, endsAfter, abortedAfter }] of run.requests.entries()) {
           const { reason, generated } = result.outcomes.get(String(index))!;
           expect(generated).toEqual(generatedOf(index, generated.length));
@@ -61,7 +63,7 @@ describe('random traces', () => {
           }
         }
       }),
-      { numRuns: 300, seed: 1 },
+      { numRuns: 420, seed: 1 },
     );
     // The traces do what they are for.
     expect(preemptions).toBeGreaterThan(50);
@@ -69,6 +71,7 @@ describe('random traces', () => {
     expect(moves).toBeGreaterThan(50);
     expect(shifts).toBeGreaterThan(10);
     expect(restored).toBeGreaterThan(20);
+    expect(restoredPrompts).toBeGreaterThan(20);
   });
 
   test('the same calls give the same decisions', () => {

@@ -222,13 +222,29 @@ function freeze({
   handed,
   restored,
   kept,
+  restoredPrompts,
+  keptPrompts,
   prefills,
   decodes,
   preempted,
   contextTokens,
   tokens,
 }: WorkList): RankWork {
-  return { moves, copies, tables, handed, restored, kept, prefills, decodes, preempted, contextTokens, tokens };
+  return {
+    moves,
+    copies,
+    tables,
+    handed,
+    restored,
+    kept,
+    restoredPrompts,
+    keptPrompts,
+    prefills,
+    decodes,
+    preempted,
+    contextTokens,
+    tokens,
+  };
 }
 
 /** Pools in the order of the first sequence of each that has prompt rows to run. */

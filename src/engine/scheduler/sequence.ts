@@ -140,12 +140,14 @@ export class Sequence implements ScheduledSequence {
   leavingFor = -1;
   /** The micro-batch that it is about to go to, as `leavingFor`. */
   shiftsTo = -1;
-  /** Block edges behind which its state is to be kept, of a model with recurrent layers. */
+  /** Block edges at which its state, of a model with recurrent layers, or its prompt, which will be compressed, is to be kept. */
   keepsAt: readonly number[] = [];
   /** Those that were scheduled and aren't confirmed, with their places. */
   keeping: { readonly end: number; readonly place: number; readonly decoded: boolean }[] = [];
   /** The last of them that it decoded to; 0: none. */
   keptAt = 0;
+  /** Where prompts are compressed: blocks of what is kept of prompts that hold its beginning, until it is known there. */
+  keptBlocks: number[] = [];
   /** Its prompt's keys and values, computed elsewhere, are there to be taken over. */
   handed = false;
   /** Whether it has been left out already of contexts that ran. */

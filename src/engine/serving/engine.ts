@@ -202,11 +202,13 @@ const openedFeatures = (
   ...(prefiller ? prefillFeatures(prefiller.kind) : []),
 ];
 
-/** Whether sequences that begin alike may have a beginning of the cache in common. */
+/** Whether sequences that begin alike have a beginning of the cache in common unasked: where it takes no memory besides. */
 export const mayShare = (
   ranks: Pick<ModelRanks, 'runner' | 'options'>,
   prefiller: Pick<PrefillWorker, 'kind'> | undefined,
-): boolean => misfit([...openedFeatures(ranks, prefiller), 'prefixCaching'], ranks.options.plan) === undefined;
+): boolean =>
+  !ranks.runner.options.compression &&
+  misfit([...openedFeatures(ranks, prefiller), 'prefixCaching'], ranks.options.plan) === undefined;
 
 /** What sampling needs of a request, and nothing that can't go to a worker. */
 const drawOptions = ({ request, allowed }: Running): DrawOptions => ({
@@ -354,6 +356,7 @@ export class Engine {
       handover: prefiller !== undefined,
       ...(hasState(runner.config) && { keptStates: runner.options.keptStates ?? 0 }),
       ...(compression && {
+        keptBlocks: runner.options.keptBlocks,
         eviction: promptEviction(
           compression,
           { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },

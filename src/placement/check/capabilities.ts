@@ -16,6 +16,8 @@ export const FEATURES = {
   adp: "ranks that run their own sequences' rows (plan adp)",
   arranged: 'heads arranged freely (plan arranged)',
   copies: 'copied heads (arranged)',
+  copiedSequences: 'copied heads that share sequences (arranged)',
+  copiedLanes: 'copied heads that share the chunks of each sequence (arranged)',
   cutHeads: 'heads cut over ranks (tp)',
   splitChunks: 'chunks of a sequence split over ranks (sp, ep)',
   splitPlaces: 'places of several ranks that split sequences (token x sp, adp x sp)',
@@ -50,6 +52,8 @@ const MODEL: readonly Feature[] = ['gqa', 'latent', 'windowed', 'recurrent', 'mi
 /** These features don't go together. */
 export interface Exclusion {
   readonly of: readonly [Feature, Feature];
+  /** But with this one they do. */
+  readonly unless?: Feature;
   readonly because: string;
   readonly instead: string;
 }
@@ -147,18 +151,19 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: "use prefill kind 'splitkv', which compresses before it hands over",
   },
   {
-    of: ['compression', 'prefixCaching'],
-    because: 'a prompt keeps other entries with every ending, so none can share them',
-    instead: 'turn prefixCaching off, or leave kvBudget out',
-  },
-  {
     of: ['compression', 'moves'],
     because: 'each head of a sequence has blocks of its own, which stay with its slot',
     instead: 'sequences stay where they began',
   },
   {
-    of: ['copies', 'prefixCaching'],
+    of: ['copiedSequences', 'prefixCaching'],
     because: 'a prefix is kept by the copies that its first sequence was given',
+    instead: 'arrange with --copies 0, or turn prefixCaching off',
+  },
+  {
+    of: ['copiedLanes', 'prefixCaching'],
+    unless: 'compression',
+    because: 'each copy has blocks of the chunks that it attends to, by tables of its own',
     instead: 'arrange with --copies 0, or turn prefixCaching off',
   },
   {
@@ -205,7 +210,9 @@ export function exclusionOf(
 ): Exclusion | undefined {
   const given = [...features];
   const sets = (plan ? stagesFeatures(plan) : [[]]).map((own) => new Set([...given, ...own]));
-  return EXCLUSIONS.find(({ of }) => sets.some((set) => of.every((feature) => set.has(feature))));
+  const meets = (set: ReadonlySet<Feature>, { of, unless }: Exclusion): boolean =>
+    of.every((feature) => set.has(feature)) && !(unless && set.has(unless));
+  return EXCLUSIONS.find((exclusion) => sets.some((set) => meets(set, exclusion)));
 }
 
 /** Why these features don't go together, and what to use instead; undefined where they do. */
@@ -266,6 +273,8 @@ function stagesFeatures({ stages, sharing }: Pick<Plan, 'stages' | 'sharing'>): 
       ['adp', kind === 'adp'],
       ['arranged', kind === 'arranged'],
       ['copies', sharing !== undefined],
+      ['copiedSequences', sharing === 'sequences'],
+      ['copiedLanes', sharing === 'lanes'],
       ['cutHeads', cutsHeads],
       ['splitChunks', shares.some(({ lanes }) => lanes.length < MERGE_LANES)],
       ['splitPlaces', kind !== 'tensor' && shares.some(({ lanes }) => lanes.length < MERGE_LANES)],

@@ -98,8 +98,8 @@ function optionTable(): string {
 
 function reasons(): string {
   return EXCLUSIONS.map(
-    ({ of: [a, b], because, instead }, index) =>
-      `${index + 1}. **${FEATURES[a]}** with **${FEATURES[b]}**: ${because}; ${instead}.`,
+    ({ of: [a, b], unless, because, instead }, index) =>
+      `${index + 1}. **${FEATURES[a]}** with **${FEATURES[b]}**${unless ? `, but with ${FEATURES[unless]}` : ''}: ${because}; ${instead}.`,
   ).join('\n');
 }
 

@@ -6,6 +6,7 @@ export function audit(scheduler: Scheduler): void {
   for (const rank of scheduler.ranks) {
     const holders = new Map<number, number>();
     const windows = new Map<number, number>();
+    const prompts = new Map<number, number>();
     const slots = new Set<number>();
     for (const sequence of rank.running) {
       for (const block of sequence.blocks) holders.set(block, (holders.get(block) ?? 0) + 1);
@@ -17,7 +18,14 @@ export function audit(scheduler: Scheduler): void {
         throw new Error(`${sequence.id} has a block twice: ${sequence.blocks.join(' ')}`);
       }
     }
-    for (const [pool, held] of [[rank.pool, holders] as const, [rank.windows?.pool, windows] as const]) {
+    for (const { keptBlocks } of rank.running) {
+      for (const block of keptBlocks) prompts.set(block, (prompts.get(block) ?? 0) + 1);
+    }
+    for (const [pool, held] of [
+      [rank.pool, holders] as const,
+      [rank.windows?.pool, windows] as const,
+      [rank.prompts?.pool, prompts] as const,
+    ]) {
       for (let block = 0; block < (pool?.numBlocks ?? 0); block++) {
         const expected = held.get(block) ?? 0;
         if (pool!.holders(block) !== expected) {
@@ -33,15 +41,15 @@ export function audit(scheduler: Scheduler): void {
       throw new Error(`rank ${rank.index}: ${rank.numFreeSlots} slots free, not ${rank.slots - slots.size}`);
     }
     for (const sequence of rank.pending) {
-      if (sequence.blocks.length + sequence.windows.blocks.length > 0)
+      if (sequence.blocks.length + sequence.windows.blocks.length + sequence.keptBlocks.length > 0)
         throw new Error(`${sequence.id} waits and holds blocks`);
     }
     const decoding = rank.running.filter(({ status }) => status === 'decode').length;
     if (rank.numDecoding !== decoding)
       throw new Error(`rank ${rank.index}: ${rank.numDecoding} decoding, not ${decoding}`);
-    const prompts = [...rank.running, ...rank.pending].reduce((sum, { promptLength }) => sum + promptLength, 0);
-    if (rank.promptTokens !== prompts)
-      throw new Error(`rank ${rank.index}: ${rank.promptTokens} prompt tokens, not ${prompts}`);
+    const tokens = [...rank.running, ...rank.pending].reduce((sum, { promptLength }) => sum + promptLength, 0);
+    if (rank.promptTokens !== tokens)
+      throw new Error(`rank ${rank.index}: ${rank.promptTokens} prompt tokens, not ${tokens}`);
   }
   for (const [group, rows] of scheduler.ranks[0]!.groupRows.entries()) {
     if (rows !== groupRows[group]) throw new Error(`micro-batch ${group}: ${rows} rows, not ${groupRows[group]}`);

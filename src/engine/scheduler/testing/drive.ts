@@ -26,6 +26,8 @@ export interface DriveResult {
   readonly shifts: number;
   /** Sequences that began with a kept state. */
   readonly restored: number;
+  /** As `restored`, of prompts that are compressed. */
+  readonly restoredPrompts: number;
 }
 
 const STEMS = [
@@ -70,6 +72,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   let moves = 0;
   let shifts = 0;
   let restored = 0;
+  let restoredPrompts = 0;
   const groups = new Map<string, string>();
   const finish = (id: string, sequence: { endReason: EndReason | undefined; generated: readonly number[] }): void => {
     if (outcomes.has(id)) throw new Error(`${id} finished twice`);
@@ -120,6 +123,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
         for (const { cachedTokens: tokens } of tables) cachedTokens += tokens;
       }
       for (const work of iteration.ranks) restored += work.restored.length;
+      for (const work of iteration.ranks) restoredPrompts += work.restoredPrompts.length;
       shifts += shiftsOf(iteration, scheduler, groups);
       inFlight.push({ iteration, ids: sampledIds(iteration, options.ranks) });
     }
@@ -127,7 +131,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   }
   while (inFlight.length > 0) complete();
   if (scheduler.schedule(now)) throw new Error('work without requests');
-  return { outcomes, decisions, preemptions, cachedTokens, moves, shifts, restored };
+  return { outcomes, decisions, preemptions, cachedTokens, moves, shifts, restored, restoredPrompts };
 }
 
 /** Decode rows that are of another micro-batch of the same rank than the last time. */

@@ -16,6 +16,8 @@ export class KvModel {
   readonly #ranks: Map<number, Float64Array>[];
   /** Of layers with windows. */
   readonly #windows: Map<number, Float64Array>[];
+  /** By rank: blocks of whole prompts. */
+  readonly #prompts: Map<number, Float64Array>[];
   /** By rank: the state in each slot and each kept one, as the number of its last token; a state takes every token once, in order. */
   readonly #states: { readonly slots: Map<number, State>; readonly kept: Map<number, State> }[];
 
@@ -30,6 +32,7 @@ export class KvModel {
   ) {
     this.#ranks = limits.map(() => new Map());
     this.#windows = limits.map(() => new Map());
+    this.#prompts = limits.map(() => new Map());
     this.#states = limits.map(() => ({ slots: new Map(), kept: new Map() }));
   }
 
@@ -58,6 +61,11 @@ export class KvModel {
         // The next row sees them.
         this.#check(rank, sequence, end, end);
       }
+      for (const { sequence, first, blocks } of work.restoredPrompts) {
+        for (const [at, block] of blocks.entries()) {
+          this.#block(rank, sequence.blocks[first + at]!).set(this.#prompts[rank]!.get(block)!);
+        }
+      }
       for (const { sequence, place } of work.restored) {
         this.#states[rank]!.slots.set(sequence.slot, this.#states[rank]!.kept.get(place)!);
       }
@@ -73,6 +81,11 @@ export class KvModel {
       }
       for (const { sequence, place } of work.kept) {
         this.#states[rank]!.kept.set(place, this.#states[rank]!.slots.get(sequence.slot)!);
+      }
+      for (const { sequence, first, blocks } of work.keptPrompts) {
+        for (const [at, block] of blocks.entries()) {
+          this.#prompts[rank]!.set(block, this.#block(rank, sequence.blocks[first + at]!).slice());
+        }
       }
     }
   }

@@ -86,6 +86,13 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     rowsPerMicroBatch: fc.integer({ min: 1, max: 4 }),
     handover: fc.boolean(),
     keptStates: fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: fc.nat(16) }),
+    compressed: fc.oneof(
+      { weight: 4, arbitrary: fc.constant(undefined) },
+      {
+        weight: 1,
+        arbitrary: fc.record({ keptBlocks: fc.integer({ min: 2, max: 12 }), window: fc.integer({ min: 1, max: 4 }) }),
+      },
+    ),
     agingIterations: fc.integer({ min: 1, max: 20 }),
     budget: fc.integer({ min: 1, max: 16 }),
     window: fc.option(
@@ -97,29 +104,44 @@ const options: fc.Arbitrary<SchedulerOptions> = fc
     ),
     attentionDpConfig,
   })
-  .map(({ budget, microBatches, ranks, lanes, window, keptStates, ...rest }) => ({
-    ...rest,
-    chunkedPrefill: rest.chunkedPrefill || window !== null,
-    // States stay in their slots, and no prefill worker hands one over.
-    ...(keptStates !== undefined && { keptStates, shiftsSlots: false, handover: false }),
-    ranks: ranks.map(({ blocks, slots }) => ({
-      // With lanes, a chunk more in each: the longest request may begin at any.
-      numBlocks: lanes === 1 ? blocks : lanes * (Math.ceil(blocks / lanes) + 1),
-      lanes,
-      ...(window && { windows: windowsOf(window, lanes, slots) }),
-      slots,
-      microBatches: cut(slots, microBatches),
-    })),
-    blockTokens: BLOCK,
-    chunkTokens: 2 * BLOCK,
-    contextLength: 60,
-    // Room for the longest prompt beside no decode row, at least.
-    maxTokensPerIteration:
-      Math.max(
-        24,
-        ranks.reduce((sum, { slots }) => sum + slots, 1),
-      ) + budget,
-  }));
+  .map(({ budget, microBatches, ranks, lanes, window: given, keptStates: kept, compressed, ...rest }) => {
+    const [window, keptStates] = compressed ? [null, undefined] : [given, kept];
+    return {
+      ...rest,
+      chunkedPrefill: rest.chunkedPrefill || window !== null,
+      // States stay in their slots, and no prefill worker hands one over.
+      ...(keptStates !== undefined && { keptStates, shiftsSlots: false, handover: false }),
+      // Nothing is evicted here, so that all can be checked; what sequences are cut into is as if there were.
+      ...(compressed && {
+        eviction: {
+          windowOf: (length: number) => (length > 2 * compressed.window ? compressed.window : 0),
+          evictedOf: () => 0,
+        },
+        prefixCaching: true,
+        keptBlocks: compressed.keptBlocks,
+        // A prompt's last chunk has its whole window.
+        maxChunkTokens: Math.max(rest.maxChunkTokens, compressed.window),
+        shiftsSlots: false,
+      }),
+      ranks: ranks.map(({ blocks, slots }) => ({
+        // With lanes, a chunk more in each: the longest request may begin at any.
+        numBlocks: lanes === 1 ? blocks : lanes * (Math.ceil(blocks / lanes) + 1),
+        lanes,
+        ...(window && { windows: windowsOf(window, lanes, slots) }),
+        slots,
+        microBatches: cut(slots, microBatches),
+      })),
+      blockTokens: BLOCK,
+      chunkTokens: 2 * BLOCK,
+      contextLength: 60,
+      // Room for the longest prompt beside no decode row, at least.
+      maxTokensPerIteration:
+        Math.max(
+          24,
+          ranks.reduce((sum, { slots }) => sum + slots, 1),
+        ) + budget,
+    };
+  });
 
 export const randomRun: fc.Arbitrary<RandomRun> = fc.record({
   options,

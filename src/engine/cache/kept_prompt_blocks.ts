@@ -1,0 +1,97 @@
+import { range, sum } from '../../base/lists.js';
+import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
+import type { Buffer, Device } from '../../gpu/index.js';
+import type { Forward } from '../../model/forward/forward.js';
+import type { HeadPages } from './head_pages.js';
+
+/** A layer's K or V beside its cache: block k of kv head h begins at (h * count + k) * blockBytes. */
+interface KeptBuffer {
+  readonly layer: number;
+  /** Of the cache. */
+  readonly own: Buffer;
+  readonly kept: Buffer;
+  readonly blockBytes: number;
+}
+
+/** Blocks that lie side by side in both buffers. */
+interface Run {
+  readonly own: number;
+  readonly kept: number;
+  count: number;
+}
+
+/** Where a rank keeps blocks of whole prompts, beside a cache in which prompts are compressed. */
+export class KeptPromptBlocks {
+  readonly #buffers: readonly KeptBuffer[];
+
+  /** @param count blocks of each kv head */
+  constructor(
+    readonly device: Device,
+    readonly pages: HeadPages,
+    forward: Pick<Forward, 'layerCache'>,
+    readonly count: number,
+  ) {
+    this.#buffers = [...pages.kvHeads].flatMap(([layer, { length: heads }]) => {
+      const { buffers, headBlockBytes } = forward.layerCache(layer);
+      // K and V have half of a block each.
+      const blockBytes = headBlockBytes! / 2;
+      return buffers.map((own) => {
+        const kept = device.createBuffer(`layers.${layer}.kept_prompts`, heads * count * blockBytes);
+        return { layer, own, kept, blockBytes };
+      });
+    });
+  }
+
+  get bytes(): number {
+    return sum(this.#buffers.map(({ kept }) => kept.size));
+  }
+
+  /** Blocks of a slot from its `first` on. */
+  keep(slot: number, first: number, kept: readonly number[]): void {
+    this.#copy(slot, first, kept, (encoder, { own, kept: to }, [from, at], bytes) =>
+      encoder.copyBufferToBuffer(own.gpu, from, to.gpu, at, bytes),
+    );
+  }
+
+  /** The slot has room for them. */
+  restore(slot: number, first: number, kept: readonly number[]): void {
+    this.#copy(slot, first, kept, (encoder, { own, kept: from }, [to, at], bytes) =>
+      encoder.copyBufferToBuffer(from.gpu, at, own.gpu, to, bytes),
+    );
+  }
+
+  #copy(
+    slot: number,
+    first: number,
+    kept: readonly number[],
+    copy: (encoder: GPUCommandEncoder, of: KeptBuffer, at: readonly [own: number, kept: number], bytes: number) => void,
+  ): void {
+    const encoder = this.device.gpu.createCommandEncoder();
+    const runs = new Map(
+      this.pages.blocksBelow(slot, (first + kept.length) * KV_BLOCK).map(({ layer, heads }) => {
+        const places = heads.flatMap((blocks, head) =>
+          range(0, kept.length).map((at) => ({ own: blocks[first + at]!, kept: head * this.count + kept[at]! })),
+        );
+        return [layer, runsOf(places)] as const;
+      }),
+    );
+    for (const of of this.#buffers) {
+      for (const { own, kept: at, count } of runs.get(of.layer)!) {
+        copy(encoder, of, [own * of.blockBytes, at * of.blockBytes], count * of.blockBytes);
+      }
+    }
+    this.device.gpu.queue.submit([encoder.finish()]);
+  }
+}
+
+/** Pairs of blocks joined to runs; those that another rank holds are left out. */
+function runsOf(places: readonly { readonly own: number; readonly kept: number }[]): Run[] {
+  const runs: Run[] = [];
+  for (const { own, kept } of places) {
+    if (own === NO_BLOCK) continue;
+    const last = runs.at(-1);
+    if (last && own === last.own + last.count && kept === last.kept + last.count) last.count++;
+    else runs.push({ own, kept, count: 1 });
+  }
+  return runs;
+}
