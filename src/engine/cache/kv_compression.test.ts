@@ -156,14 +156,15 @@ describe('whole prompts kept beside compressed ones: what another begins with ha
   const adapter = (await testAdapters()).at(-1)!.name;
   const stem = Array.from({ length: 330 }, (_, i) => (i * 29 + 5 + ((i * i) % 41)) % 320);
   /** Tokens in common with the stem, and behind them. */
-  const prompts = [
+  const lengths: [common: number, own: number][] = [
     [330, 70],
     [330, 100],
     [300, 9],
     [330, 100],
     [100, 220],
     [330, 0],
-  ].map(([common = 0, own = 0], at) => [
+  ];
+  const prompts = lengths.map(([common, own], at) => [
     ...stem.slice(0, common),
     ...Array.from({ length: own }, (_, i) => (i * 7 + at * (i % 3)) % 320),
   ]);
