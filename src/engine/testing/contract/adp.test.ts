@@ -101,7 +101,7 @@ describe('groups of ranks', () => {
       const { files, model } = randomFiles(options);
       // Of so many chunks that every rank has some, and at least of two.
       const { shares } = makePlan(policy, ranks, modelShape(model.config)).stages[0]!;
-      const lastLane = Math.max(1, ...shares.map(({ lanes = [0] }) => lanes[0]!));
+      const lastLane = Math.max(1, ...shares.map(({ lanes }) => lanes[0]!));
       const shared = { adapter, contextLength: lastLane * 256 + 64, prefillChunk: 64 };
       const long = [44, 44, 24, 34].map((beyond, seed) =>
         Array.from({ length: lastLane * 256 + beyond }, (_, i) => (i * 37 + seed * 11) % 320),
