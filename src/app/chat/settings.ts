@@ -24,8 +24,7 @@ export const ATTRIBUTES = {
   kv: 'auto, f32, f16 or q8: the KV cache',
   'kv-budget': "part of a prompt's KV cache that is kept, such as 0.2; default: all of it",
   'kv-profile': 'URL of a profile of what heads keep, for plan arranged; default: measured at the first load',
-  'prefix-caching':
-    'present, with kv-budget: prompts are kept whole, too, in room for one context besides, so that a turn computes what is new',
+  'prefix-caching': 'present, with kv-budget: prompts are kept whole, too, and a turn computes what is new',
   variants: 'hardware or software: which variants of kernels run; default: those for what the adapter is',
   'no-tune': "present: a GPU's kernels aren't timed at load to choose among plans of equal bits",
   precision: 'exact or fast: how prompts are multiplied on GPUs; default: exact',
