@@ -25,6 +25,7 @@ const compression = {
   'kv-kernel': modelOptions['kv-kernel'],
   'kv-alpha': modelOptions['kv-alpha'],
   'kv-profile': modelOptions['kv-profile'],
+  'prefix-caching': modelOptions['prefix-caching'],
 };
 
 export const command: Command = {
