@@ -29,7 +29,7 @@ export const GROUPS = [
   ],
   [
     'chat.spec.ts',
-    3,
+    2,
     [
       'before a download: size, memory, speed and plan',
       "the sampling that a model's makers recommend",
@@ -39,11 +39,12 @@ export const GROUPS = [
       'what goes wrong is explained, with what to do',
       'a download that came damaged is told from a broken GPU',
       'a download that is stopped on purpose is no alarm',
+      'degrees of an element name its plan',
     ],
   ],
   [
     'chat_view.spec.ts',
-    3,
+    2,
     [
       'messages are kept over a reload',
       'a conversation can be worked with',
@@ -96,7 +97,7 @@ export const GROUPS = [
   ],
   [
     'pages.spec.ts',
-    2,
+    1,
     [
       'arrange: the arrangement of the library',
       'simulate: the rows of the command line',
@@ -119,6 +120,7 @@ export const GROUPS = [
     'ranks.spec.ts',
     1,
     [
+      'the page answers on two ranks by',
       'chunks light up on the ranks that hold them',
       'ranks that cannot be are explained',
       'the map fits a phone',
@@ -140,13 +142,20 @@ export const GROUPS = [
     ['two ranks in Web Workers give the same bits', 'a rank that breaks in its worker fails the generation'],
   ],
   [
-    'conversation.spec.ts failures.spec.ts offline.spec.ts pack.spec.ts',
+    'looks.spec.ts',
+    2,
+    ['the chat without a model', 'the models to choose from', 'the chat with answers', 'the chat at work'],
+  ],
+  [
+    'conversation.spec.ts failures.spec.ts offline.spec.ts pack.spec.ts prefill.spec.ts ranks.spec.ts',
     2,
     [
       'in a page: a conversation computes what is new',
       'each failure of a download has its own title',
       'after the first load a page, its scripts and its model need no server',
       'the packed bench runs from an empty environment',
+      'pages of static files have their prompts computed',
+      'heads arranged in one step',
     ],
   ],
   ['cluster.spec.ts', 1, ['two tabs are the ranks of a third one', 'a chat runs on a rank in a process']],

@@ -183,7 +183,7 @@ describe('on one rank', () => {
     expect(bitsOf(rest)).toEqual(bitsOf(told.slice(3)));
   });
 
-  test('blocks are evicted in between', async () => {
+  test.runIf(isTurn(2, 'evicted blocks'))('blocks are evicted in between', async () => {
     const small = await open({ contextLength: 512 });
     const talk = small.conversation({ system: SYSTEM });
     const all: Told[] = [];
@@ -401,28 +401,31 @@ describe('on one rank', () => {
     expect(() => model.conversation({ sytem: 'x' } as never)).toThrow("Did you mean 'system'");
   });
 
-  test('many prompts at once: each as alone, a common beginning computed once', async () => {
-    const stem = `${'The fox and the hen met at the well. '.repeat(8)}`;
-    const prompts = Array.from({ length: 5 }, (_, index) => `${stem}Question ${index}`);
-    const options = { maxTokens, seed: 5, temperature: 0.7, ignoreEos: true };
-    const expected: string[] = [];
-    for (const prompt of prompts) {
-      expected.push((await model.generate(prompt, { ...options, cachePrompt: false }).result).text);
-    }
-    const fresh = await open();
-    const texts: string[] = [];
-    const cached: number[] = [];
-    for await (const { index, text, stats } of fresh.generateMany(prompts, options)) {
-      texts[index] = text;
-      cached[index] = stats.cached_tokens!;
-    }
-    expect(texts).toEqual(expected);
-    expect(Math.min(...cached)).toBeGreaterThan(64);
-    // Leaving the iteration aborts the others, and frees what they hold.
-    for await (const _ of fresh.generateMany(prompts, { ...options, maxTokens: 300 })) break;
-    expect((await fresh.generate(prompts[0]!, options).result).text).toEqual(expected[0]);
-    await fresh.dispose();
-  });
+  test.runIf(isTurn(2, 'many prompts'))(
+    'many prompts at once: each as alone, a common beginning computed once',
+    async () => {
+      const stem = `${'The fox and the hen met at the well. '.repeat(8)}`;
+      const prompts = Array.from({ length: 5 }, (_, index) => `${stem}Question ${index}`);
+      const options = { maxTokens, seed: 5, temperature: 0.7, ignoreEos: true };
+      const expected: string[] = [];
+      for (const prompt of prompts) {
+        expected.push((await model.generate(prompt, { ...options, cachePrompt: false }).result).text);
+      }
+      const fresh = await open();
+      const texts: string[] = [];
+      const cached: number[] = [];
+      for await (const { index, text, stats } of fresh.generateMany(prompts, options)) {
+        texts[index] = text;
+        cached[index] = stats.cached_tokens!;
+      }
+      expect(texts).toEqual(expected);
+      expect(Math.min(...cached)).toBeGreaterThan(64);
+      // Leaving the iteration aborts the others, and frees what they hold.
+      for await (const _ of fresh.generateMany(prompts, { ...options, maxTokens: 300 })) break;
+      expect((await fresh.generate(prompts[0]!, options).result).text).toEqual(expected[0]);
+      await fresh.dispose();
+    },
+  );
 
   test('chats, forks, aborts and batches in any order give what each gives alone', async () => {
     const action = fc.record({

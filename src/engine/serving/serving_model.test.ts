@@ -1,3 +1,4 @@
+import { isTurn } from '../../gpu/testing/draw.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { Model } from '../api.js';
@@ -275,7 +276,7 @@ test('a closed model ends its answers and takes no more', { timeout: 120_000 }, 
   noneLeft(model);
 });
 
-test(
+test.runIf(isTurn(2, 'serving by workers'))(
   'ranks in workers: the same texts, also of requests under way when a worker ends',
   { timeout: 120_000 },
   async () => {

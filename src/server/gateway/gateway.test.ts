@@ -1,3 +1,4 @@
+import { isTurn } from '../../gpu/testing/draw.js';
 import { describe, expect, test } from 'vitest';
 import { ApiServer } from '../api_server.js';
 import type { Joined } from '../replicas/join.js';
@@ -229,7 +230,7 @@ describe.skipIf(!natsServer)('a gateway', () => {
     },
   );
 
-  test(
+  test.runIf(isTurn(2, 'gateway and processes'))(
     'processes: one that is killed, one that stands still, one that computes for long',
     { timeout: 180_000 },
     async () => {
