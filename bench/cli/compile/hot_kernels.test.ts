@@ -16,8 +16,11 @@ const RULES = {
 } as const;
 type Rule = keyof typeof RULES;
 
-/** Kernel -> the rule that it may break -> why. What no variant needs any more must go: the whole sweep says so. */
+/** Kernel, or one of its cases -> the rule that it may break -> why. What no variant needs any more must go: the whole sweep says so. */
 const EXCEPTIONS: Readonly<Record<string, Partial<Record<Rule, string>>>> = {
+  'attention_prefill 4/2 d512 f16': {
+    '8 waves': 'the outputs of 512 elements of a row take 204 registers of a thread',
+  },
   expert_linear_tiled: {
     '8 waves': 'two tiles of weights for gate and up leave room in workgroup memory for 4 workgroups of 2 waves',
   },
@@ -41,10 +44,12 @@ describe.skipIf(lab === undefined)('hot kernels on a GPU', () => {
     const broken = rows.flatMap((row) =>
       (Object.keys(RULES) as Rule[]).filter((rule) => !RULES[rule](row)).map((rule) => ({ rule, row })),
     );
-    const excused = ({ rule, row }: (typeof broken)[number]): boolean => EXCEPTIONS[row.kernel]?.[rule] !== undefined;
+    const nameOf = ({ kernel, case: name }: CompileRow): string =>
+      `${kernel} ${name}` in EXCEPTIONS ? `${kernel} ${name}` : kernel;
+    const excused = ({ rule, row }: (typeof broken)[number]): boolean => EXCEPTIONS[nameOf(row)]?.[rule] !== undefined;
     expect(broken.filter((each) => !excused(each))).toEqual([]);
     if (!sweepsAll) return;
-    const needed = new Set(broken.map(({ rule, row }) => `${row.kernel}: ${rule}`));
+    const needed = new Set(broken.map(({ rule, row }) => `${nameOf(row)}: ${rule}`));
     const given = Object.entries(EXCEPTIONS).flatMap(([kernel, rules]) =>
       Object.keys(rules).map((rule) => `${kernel}: ${rule}`),
     );
