@@ -105,6 +105,12 @@ describe('serving with compressed prompts', () => {
     drawn(
       [
         ['too few blocks: prompts are compressed again', 'ada', {}, { kvBlocks: 8, watermark: 0 }],
+        [
+          'too few blocks, whole prompts kept',
+          'ada',
+          { keptBlocks: 12 },
+          { kvBlocks: 8, watermark: 0, prefixCaching: true },
+        ],
         ['too few blocks', 'snap', {}, { kvBlocks: 8 }],
         ['two ranks, tp', 'ada', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 14 }],
         ['two ranks, adp', 'ada', { plan: 'adp', ranks: 2, virtual: true }, { kvBlocks: 16 }],
@@ -133,6 +139,7 @@ describe('serving with compressed prompts', () => {
     const { metrics } = engine;
     expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
     if (sizes.kvBlocks === 8 && policy === 'ada') expect(metrics.preemptionsTotal).toBeGreaterThan(0);
+    if (sizes.prefixCaching) expect(metrics.cachedTokensTotal).toBeGreaterThan(0);
     await engine.dispose();
   });
 
@@ -164,7 +171,7 @@ describe('serving with compressed prompts', () => {
     { timeout: 300_000 },
     async () => {
       const expected = await alone('ada');
-      const { engine, group } = await open('ada', { plan: 'tp', ranks: 2 }, {});
+      const { engine, group } = await open('ada', { plan: 'tp', ranks: 2, keptBlocks: 8 }, { prefixCaching: true });
       const running = [...prompts.keys()].map((index) => ask(engine, index));
       await new Promise((resolve) => setTimeout(resolve, 300));
       (group as RankGroup).devices[1]!.gpu.destroy();

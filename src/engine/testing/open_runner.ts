@@ -38,6 +38,7 @@ export interface OpenRunnerOptions {
   readonly prefillChunk?: number;
   readonly kvBlocks?: number;
   readonly compression?: CompressionOptions;
+  readonly keptBlocks?: number;
   readonly tune?: boolean;
   readonly stopwatch?: GroupOptions['stopwatch'];
   readonly open?: GroupOptions['open'];
@@ -85,7 +86,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
       kvType: options.kv ?? 'f32',
       tune: options.tune ?? true,
       keptStates: keptStates(model.config),
-      ...(options.compression && { compression: options.compression }),
+      ...(options.compression && { compression: options.compression, keptBlocks: options.keptBlocks ?? 0 }),
       ...(options.kvBlocks !== undefined && { kvBlocks: options.kvBlocks }),
     },
   });
