@@ -215,37 +215,7 @@ function idOf(ids: ArrayLike<number>, { id, rank, slot }: Sequence): number {
   return token;
 }
 
-function freeze({
-  moves,
-  copies,
-  tables,
-  handed,
-  restored,
-  kept,
-  restoredPrompts,
-  keptPrompts,
-  prefills,
-  decodes,
-  preempted,
-  contextTokens,
-  tokens,
-}: WorkList): RankWork {
-  return {
-    moves,
-    copies,
-    tables,
-    handed,
-    restored,
-    kept,
-    restoredPrompts,
-    keptPrompts,
-    prefills,
-    decodes,
-    preempted,
-    contextTokens,
-    tokens,
-  };
-}
+const freeze = (work: WorkList): RankWork => ({ ...work, tokens: work.tokens });
 
 /** Pools in the order of the first sequence of each that has prompt rows to run. */
 function inOrderOfPrompts(ranks: readonly RankState[]): RankState[] {
