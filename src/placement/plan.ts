@@ -128,11 +128,18 @@ export interface Plan {
 }
 
 /**
- * Runs of layers that work on different steps at once: stages that share no rank with the one before. Arranged plans have many
- * stages on the same ranks.
+ * Stages, by index, whose layers work on one step after the other: a run ends before a stage that shares no rank with the one before.
+ * Arranged plans have many stages on the same ranks.
  */
-export const pipelineDepth = ({ stages }: Pick<Plan, 'stages'>): number =>
-  stages.filter(({ shares }, at) => {
+export function pipelineRuns({ stages }: Pick<Plan, 'stages'>): number[][] {
+  const runs: number[][] = [];
+  for (const [at, { shares }] of stages.entries()) {
     const before = stages[at - 1]?.shares ?? [];
-    return !shares.some(({ rank }) => before.some((share) => share.rank === rank));
-  }).length;
+    if (shares.some(({ rank }) => before.some((share) => share.rank === rank))) runs.at(-1)!.push(at);
+    else runs.push([at]);
+  }
+  return runs;
+}
+
+/** Runs of layers that work on different steps at once. */
+export const pipelineDepth = (plan: Pick<Plan, 'stages'>): number => pipelineRuns(plan).length;

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { range } from '../../base/lists.js';
 import { makePlan } from '../make/make_plan.js';
 import type { ModelShape, Plan } from '../plan.js';
 import { POLICIES } from '../make/policy.js';
@@ -162,6 +163,19 @@ describe('a step of generated rows', () => {
     // Two stages that share one device gain nothing.
     const shared = machineOf(2, { slowdown: (n) => n });
     expect(row('pp', 2, 2, shared)).toBeGreaterThanOrEqual(2 * one * 0.99);
+  });
+
+  test('stages on the same ranks work one after the other', () => {
+    const model = workOf(gqaShape(4, { numLayers: 4, vocabSize: 32 }));
+    const tp = makePlan('tp', 2, model.shape);
+    const [stage] = tp.stages;
+    const apart: Plan = { ...tp, stages: range(0, 4).map((layer) => ({ ...stage!, layers: [layer, layer + 1] })) };
+    for (const length of [300, 1100, 4000]) {
+      const times = [tp, apart].map((plan) => promptTime(plan, model, machineOf(2), length, 512).seconds);
+      expect(times[1]).toBeCloseTo(times[0]!, 12);
+      const steps = [tp, apart].map((plan) => generatedStep(plan, model, machineOf(2), 4, length).seconds);
+      expect(steps[1]).toBeCloseTo(steps[0]!, 12);
+    }
   });
 
   test('experts: a token’s may all lie on one rank', () => {

@@ -4,7 +4,7 @@
  */
 
 import { range, sum } from '../../base/lists.js';
-import { type Plan, pipelineDepth } from '../plan.js';
+import { type Plan, pipelineDepth, pipelineRuns } from '../plan.js';
 import type { MachineMeasure } from './measure.js';
 import { generatedRows, promptRows, promptSteps } from './step_rows.js';
 import { type StageStep, stageSteps } from './stage_step.js';
@@ -35,7 +35,7 @@ export function generatedStep(
   const batches = Math.min(wanted, slots);
   const step = generatedRows(Math.ceil(slots / batches), length, entries);
   const timesOf = (busy: number): StageTime[] =>
-    stageTimes(plan, stageSteps(plan, step), work, machine, step, step.rows, busy);
+    byRun(plan, stageTimes(plan, stageSteps(plan, step), work, machine, step, step.rows, busy));
   const periodOf = (times: readonly StageTime[]): number =>
     // The next token of a batch waits for its last one, and a stage for the batches before.
     Math.max(sum(times.map(secondsOf)), batches * Math.max(...times.map(({ takenSeconds }) => takenSeconds)));
@@ -63,7 +63,7 @@ export function promptTime(
     const steps = promptSteps(promptLength, chunkRows, rowSplit, count);
     return steps.map((step, i) => {
       const samples = i === steps.length - 1 ? count : 0;
-      return stageTimes(plan, stageSteps(plan, step), work, machine, step, samples, busy);
+      return byRun(plan, stageTimes(plan, stageSteps(plan, step), work, machine, step, samples, busy));
     });
   };
   const all = (busy: number): StageTime[][] => {
@@ -78,6 +78,17 @@ export function promptTime(
   const waits = (times.length + Math.ceil(prompts / atOnce)) * machine.ranks[0]!.waitSeconds;
   return { ...total(times.flat()), seconds: pipelined(times) + waits };
 }
+
+/** Stages of a run are on the same ranks, which work on one after the other. */
+const byRun = (plan: Plan, times: readonly StageTime[]): StageTime[] =>
+  pipelineRuns(plan).map((stages) => {
+    const own = stages.map((stage) => times[stage]!);
+    return {
+      ...total(own),
+      computeSeconds: sum(own.map(({ computeSeconds }) => computeSeconds)),
+      takenSeconds: sum(own.map(({ takenSeconds }) => takenSeconds)),
+    };
+  });
 
 const secondsOf = ({ computeSeconds, exchangeSeconds }: StageTime): number => computeSeconds + exchangeSeconds;
 
