@@ -1,6 +1,6 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
-import type { Handover, Iteration, IterationResults, PrefillChunk, RankWork } from './iteration.js';
+import type { Handover, Iteration, IterationResults, PrefillChunk } from './iteration.js';
 import { RankState, WorkList } from './rank_state.js';
 import { type ContextPolicy, OnePool } from './routing.js';
 import { shiftSlots } from './groups/shift_slots.js';
@@ -112,7 +112,7 @@ export class Scheduler {
       else for (const [index, rank] of ranks.entries()) rank.planPrefills(work[index]!);
     }
     if (!work.some(({ tokens, tables, preempted }) => tokens + tables.length + preempted.length > 0)) return undefined;
-    const iteration = { number: this.#iteration++, ranks: work.map(freeze) };
+    const iteration = { number: this.#iteration++, ranks: work };
     this.#inFlight.push(iteration);
     return iteration;
   }
@@ -214,8 +214,6 @@ function idOf(ids: ArrayLike<number>, { id, rank, slot }: Sequence): number {
   if (token === undefined) throw usageError(`request ${id}: no sampled id for slot ${slot} of rank ${rank}`);
   return token;
 }
-
-const freeze = (work: WorkList): RankWork => ({ ...work, tokens: work.tokens });
 
 /** Pools in the order of the first sequence of each that has prompt rows to run. */
 function inOrderOfPrompts(ranks: readonly RankState[]): RankState[] {
