@@ -112,25 +112,13 @@ export class HeadPages {
       const index = shape.owners?.plan.stages.indexOf(stage) ?? 0;
       return { index, firstLayer, numLayers: layers, kvHeads: share.kvHeads, blocks, owns };
     });
-    this.headBlocks = new Map(
-      this.#stages.flatMap(({ firstLayer, numLayers, blocks }) =>
-        Array.from({ length: numLayers }, (_, at) => [firstLayer + at, blocks.shape.numBlocks] as const),
-      ),
-    );
-    this.kvHeads = new Map(
-      this.#stages.flatMap(({ firstLayer, numLayers, kvHeads }) =>
-        Array.from({ length: numLayers }, (_, at) => [firstLayer + at, kvHeads] as const),
-      ),
-    );
+    this.headBlocks = this.#byLayer(({ blocks }) => blocks.shape.numBlocks);
+    this.kvHeads = this.#byLayer(({ kvHeads }) => kvHeads);
     this.tableStride = headTableStride(shape);
-    this.tables = new Map(
-      this.#stages.flatMap(({ firstLayer, numLayers, kvHeads }) =>
-        Array.from({ length: numLayers }, (_, at) => {
-          const words = shape.slots * kvHeads.length * this.tableStride;
-          return [firstLayer + at, device.createBuffer(`layers.${firstLayer + at}.block_tables`, words * 4)] as const;
-        }),
-      ),
-    );
+    this.tables = this.#byLayer(({ kvHeads }, layer) => {
+      const words = shape.slots * kvHeads.length * this.tableStride;
+      return device.createBuffer(`layers.${layer}.block_tables`, words * 4);
+    });
     this.#slots = Array.from({ length: shape.slots }, () => EMPTY);
   }
 
@@ -276,6 +264,15 @@ export class HeadPages {
       keptBytes: kept.reduce((sum, { layer, entries }) => sum + bytes(layer, entries), 0),
       kept,
     };
+  }
+
+  /** `layer`: of the model. */
+  #byLayer<T>(of: (stage: PagedStage, layer: number) => T): Map<number, T> {
+    return new Map(
+      this.#stages.flatMap((stage) =>
+        range(stage.firstLayer, stage.firstLayer + stage.numLayers).map((layer) => [layer, of(stage, layer)] as const),
+      ),
+    );
   }
 
   #write({ firstLayer, numLayers, kvHeads, blocks }: PagedStage, slot: number): void {

@@ -48,24 +48,15 @@ export class KeptPromptBlocks {
 
   /** Blocks of a slot from its `first` on. */
   keep(slot: number, first: number, kept: readonly number[]): void {
-    this.#copy(slot, first, kept, (encoder, { own, kept: to }, [from, at], bytes) =>
-      encoder.copyBufferToBuffer(own.gpu, from, to.gpu, at, bytes),
-    );
+    this.#copy(slot, first, kept, true);
   }
 
   /** The slot has room for them. */
   restore(slot: number, first: number, kept: readonly number[]): void {
-    this.#copy(slot, first, kept, (encoder, { own, kept: from }, [to, at], bytes) =>
-      encoder.copyBufferToBuffer(from.gpu, at, own.gpu, to, bytes),
-    );
+    this.#copy(slot, first, kept, false);
   }
 
-  #copy(
-    slot: number,
-    first: number,
-    kept: readonly number[],
-    copy: (encoder: GPUCommandEncoder, of: KeptBuffer, at: readonly [own: number, kept: number], bytes: number) => void,
-  ): void {
+  #copy(slot: number, first: number, kept: readonly number[], keeps: boolean): void {
     const encoder = this.device.gpu.createCommandEncoder();
     const runs = new Map(
       this.pages.blocksBelow(slot, (first + kept.length) * KV_BLOCK).map(({ layer, heads }) => {
@@ -75,9 +66,11 @@ export class KeptPromptBlocks {
         return [layer, runsOf(places)] as const;
       }),
     );
-    for (const of of this.#buffers) {
-      for (const { own, kept: at, count } of runs.get(of.layer)!) {
-        copy(encoder, of, [own * of.blockBytes, at * of.blockBytes], count * of.blockBytes);
+    for (const { layer, own, kept: other, blockBytes } of this.#buffers) {
+      for (const { own: at, kept: there, count } of runs.get(layer)!) {
+        const [ownAt, otherAt, bytes] = [at * blockBytes, there * blockBytes, count * blockBytes];
+        if (keeps) encoder.copyBufferToBuffer(own.gpu, ownAt, other.gpu, otherAt, bytes);
+        else encoder.copyBufferToBuffer(other.gpu, otherAt, own.gpu, ownAt, bytes);
       }
     }
     this.device.gpu.queue.submit([encoder.finish()]);

@@ -10,6 +10,7 @@ import { load } from '../load.js';
 import { randomFiles } from '../testing/random_source.js';
 
 const { config } = makeRandomModel({ config: { num_attention_heads: 8, num_key_value_heads: 4 } });
+const experts = { model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 };
 const profile = { model: 'm', kv_budget: 0.2, layers: [1, 2].map(() => [10, 20, 30, 40]) };
 
 describe('how prompts are compressed', () => {
@@ -110,7 +111,6 @@ describe('how prompts are compressed', () => {
 describe('plans that split chunks, with prompts compressed: the answers and bits of one rank', async () => {
   const adapter = (await testAdapters()).at(-1)!.name;
   const prompt = Array.from({ length: 700 }, (_, i) => (i * 37 + 11 + ((i * i) % 53)) % 320);
-  const experts = { model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 };
   const cases: [string, number, 'ada' | 'snap', Record<string, unknown>][] = [
     ['sp', 2, 'ada', {}],
     ['sp', 8, 'snap', {}],
@@ -168,7 +168,6 @@ describe('whole prompts kept beside compressed ones: what another begins with ha
     ...stem.slice(0, common),
     ...Array.from({ length: own }, (_, i) => (i * 7 + at * (i % 3)) % 320),
   ]);
-  const experts = { model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 };
   const asked = { maxTokens: 14, ignoreEos: true, temperature: 0.8, seed: 3 };
   const cases: [string, LoadOptions, Record<string, unknown>][] = [
     ['one rank, q8', { kv: 'q8' }, {}],
@@ -208,7 +207,7 @@ describe('whole prompts kept beside compressed ones: what another begins with ha
       expect(stats.kv_compression).toEqual(expected[at]!.stats.kv_compression);
       // A prefill worker's ranks keep nothing themselves.
       if (at > 0 && !options.prefill)
-        expect(stats.cached_tokens, `prompt ${at}`).toBeGreaterThanOrEqual(256 * +(at < 4));
+        expect(stats.cached_tokens, `prompt ${at}`).toBeGreaterThanOrEqual(Math.min(256, lengths[at]![0]));
     }
     const together = await Promise.all(prompts.map((prompt) => model.generate(prompt, asked).result));
     expect(together.map(({ tokens }) => tokens)).toEqual(expected.map(({ tokens }) => tokens));

@@ -5,8 +5,6 @@
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { openDevice } from '../../gpu/index.js';
-import { KV_BLOCK } from '../../base/kv_units.js';
-import { ceilDiv } from '../../base/math.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankProgress } from '../ranks/open_rank.js';
@@ -15,6 +13,7 @@ import { makePlan } from '../../placement/index.js';
 import type { PrefillOptions } from '../api.js';
 import type { ModelPlace } from '../files/model_place.js';
 import type { RunnerOptions } from '../ranks/rank.js';
+import { keptBlocksOf } from '../planning/plan_subject.js';
 import { type AdapterRequest, namedAdapter } from '../planning/rank_adapters.js';
 import { RankGroup } from '../ranks/rank_group.js';
 import { WorkerGroup } from '../workers/worker_group.js';
@@ -66,7 +65,6 @@ async function openOne(request: PrefillRequest, options: PrefillOptions, index: 
     return OnnxPrefill.open({ config, reader, type, runner, request: options, signal, onProgress });
   }
   const { variants, fast } = request.adapter;
-  const keptBlocks = compression && request.prefixCaching ? ceilDiv(contextLength, KV_BLOCK) : 0;
   const adapter =
     options.adapter === undefined
       ? request.adapter
@@ -77,7 +75,16 @@ async function openOne(request: PrefillRequest, options: PrefillOptions, index: 
     plan: makePlan('single', 1, modelShape(config)),
     adapters: [adapter],
     // What it hands over is whole, or compressed as the ranks would.
-    runner: { ...runner, slots: 1, tune, keepsAll: true, ...(compression && { compression, keptBlocks }) },
+    runner: {
+      ...runner,
+      slots: 1,
+      tune,
+      keepsAll: true,
+      ...(compression && {
+        compression,
+        keptBlocks: keptBlocksOf({ ...request.runner, prefixCaching: request.prefixCaching }),
+      }),
+    },
     signal,
     onProgress,
   };

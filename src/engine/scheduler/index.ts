@@ -15,8 +15,6 @@ export type {
   PrefillChunk,
   RankWork,
   SequenceMove,
-  PromptCopy,
-  StateCopy,
 } from './iteration.js';
 export { Scheduler } from './scheduler.js';
 export type { EndReason, RequestSpec, ScheduledSequence, SequenceStatus } from './sequence.js';

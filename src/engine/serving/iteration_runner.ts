@@ -3,7 +3,7 @@ import type { HandedKv } from '../prefill/handed_kv.js';
 import type { DrawOptions } from '../ranks/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import type { Runner } from '../ranks/runner.js';
-import type { PrefillChunk, PromptCopy, RankWork, ScheduledSequence, StateCopy } from '../scheduler/index.js';
+import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
 import { LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../ranks/rank.js';
 import { roundsOf, type SlotTokens } from '../ranks/row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
@@ -96,9 +96,9 @@ export class IterationRunner {
       const any = slots.of(pool, 0);
       if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(any, work.copies)));
       for (const sequence of work.tables) this.#setBlocks(sequence, slots.of(pool, sequence.slot), call);
-      this.#copyStates(work.restored, pool, call, (rank, slot, place) => rank.restoreState(slot, place));
-      this.#copyPrompts(work.restoredPrompts, pool, call, (rank, slot, first, kept) =>
-        rank.restorePrompt(slot, first, kept),
+      this.#onSlots(work.restored, pool, call, (rank, slot, { place }) => rank.restoreState(slot, place));
+      this.#onSlots(work.restoredPrompts, pool, call, (rank, slot, { first, blocks }) =>
+        rank.restorePrompt(slot, first, blocks),
       );
       for (const { sequence, start, samples: begins } of work.handed) {
         const slot = slots.of(pool, sequence.slot);
@@ -123,8 +123,10 @@ export class IterationRunner {
     }
     const sampled = this.#sample(decodes, call);
     for (const [pool, work] of works.entries()) {
-      this.#copyStates(work.kept, pool, call, (rank, slot, place) => rank.keepState(slot, place));
-      this.#copyPrompts(work.keptPrompts, pool, call, (rank, slot, first, kept) => rank.keepPrompt(slot, first, kept));
+      this.#onSlots(work.kept, pool, call, (rank, slot, { place }) => rank.keepState(slot, place));
+      this.#onSlots(work.keptPrompts, pool, call, (rank, slot, { first, blocks }) =>
+        rank.keepPrompt(slot, first, blocks),
+      );
     }
     this.#pause(call);
     // Errors included: nothing of them may be under way when the ranks are set up anew.
@@ -187,27 +189,16 @@ export class IterationRunner {
     });
   }
 
-  #copyStates(
-    copies: readonly StateCopy[],
+  /** What all ranks are to copy of each sequence's slot. */
+  #onSlots<Copy extends { readonly sequence: ScheduledSequence }>(
+    copies: readonly Copy[],
     pool: number,
     call: (of: Promise<unknown>) => void,
-    copy: (rank: Rank, slot: number, place: number) => Promise<void>,
+    run: (rank: Rank, slot: number, copy: Copy) => Promise<void>,
   ): void {
-    for (const { sequence, place } of copies) {
-      const slot = this.slots.of(pool, sequence.slot);
-      call(this.runner.all((rank) => copy(rank, slot, place)));
-    }
-  }
-
-  #copyPrompts(
-    copies: readonly PromptCopy[],
-    pool: number,
-    call: (of: Promise<unknown>) => void,
-    copy: (rank: Rank, slot: number, first: number, kept: readonly number[]) => Promise<void>,
-  ): void {
-    for (const { sequence, first, blocks } of copies) {
-      const slot = this.slots.of(pool, sequence.slot);
-      call(this.runner.all((rank) => copy(rank, slot, first, blocks)));
+    for (const copy of copies) {
+      const slot = this.slots.of(pool, copy.sequence.slot);
+      call(this.runner.all((rank) => run(rank, slot, copy)));
     }
   }
 
