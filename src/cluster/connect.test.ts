@@ -82,7 +82,7 @@ describe.skipIf(!natsServer)('a server', () => {
   });
 
   test('a page of any site may come where a token is asked for, else none but those that are named', async () => {
-    const upgrade = (server: NatsServer, origin?: string): Promise<number> =>
+    const upgrade = (server: NatsServer, origin?: string, host?: string): Promise<number> =>
       new Promise((resolve, reject) => {
         const headers = {
           Connection: 'Upgrade',
@@ -90,6 +90,7 @@ describe.skipIf(!natsServer)('a server', () => {
           'Sec-WebSocket-Version': '13',
           'Sec-WebSocket-Key': Buffer.alloc(16).toString('base64'),
           ...(origin !== undefined && { Origin: origin }),
+          ...(host !== undefined && { Host: host }),
         };
         const asked = request(server.webSocketUrl.replace('ws:', 'http:'), { headers });
         asked.once('upgrade', (_response, socket) => {
@@ -107,6 +108,22 @@ describe.skipIf(!natsServer)('a server', () => {
     const closed = await startNats({ token: 'secret' });
     expect(await upgrade(open)).toBe(101);
     expect(await upgrade(open, 'https://evil.example')).toBe(403);
+    const { port, host: here } = new URL(open.webSocketUrl);
+    const pages = [
+      `http://evil.example:${port}`,
+      'https://none.invalid:1',
+      `http://${here}`,
+      'null',
+      'http://localhost',
+    ];
+    for (const origin of pages) {
+      // A page whose name was pointed at this machine sends that name as Host.
+      const host = URL.canParse(origin) ? new URL(origin).host : `evil.example:${port}`;
+      expect(await upgrade(open, origin, host), origin).toBe(403);
+      expect(await upgrade(open, origin), origin).toBe(403);
+    }
+    expect(await upgrade(named, `http://evil.example:${port}`, `evil.example:${port}`)).toBe(403);
+    expect(await upgrade(open, undefined, `evil.example:${port}`)).toBe(101);
     expect(await upgrade(named, 'https://good.example')).toBe(101);
     expect(await upgrade(named, 'https://evil.example')).toBe(403);
     expect(await upgrade(closed, 'https://good.example')).toBe(101);

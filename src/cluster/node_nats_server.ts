@@ -37,6 +37,8 @@ export interface NatsServer {
 }
 
 const START_MS = 20_000;
+/** An origin that no page has: the name is reserved, so that nobody can own it. */
+const NO_SITE = 'https://none.invalid';
 const LOOPBACK = ['127.0.0.1', '::1', 'localhost'];
 
 /** @throws SplitkvError `usage` for an open server, `io` when it doesn't come up */
@@ -84,7 +86,9 @@ function configuration(
   store: string,
   scratch: string,
 ): string {
-  const pages = origins ? `allowed_origins: ${JSON.stringify(origins)}` : `same_origin: ${token === undefined}`;
+  // Not NATS's same_origin: a page whose own name was pointed at this machine (DNS rebinding) has that name as its Host, too.
+  const sites = origins ?? (token === undefined ? [NO_SITE] : undefined);
+  const pages = sites ? `allowed_origins: ${JSON.stringify(sites)}` : 'same_origin: false';
   return [
     `host: ${JSON.stringify(host)}`,
     `port: ${port}`,
