@@ -191,7 +191,7 @@ export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees
   readonly precision?: 'exact' | 'fast';
   /**
    * Keep what is downloaded; default true. In browsers: in the private file system (OPFS). In Node: models of the Hub, whole, in the
-   * cache that its tools share (HF_HUB_CACHE); without it they are read by ranges each time.
+   * cache that its tools share (HF_HUB_CACHE), those of another `hub` in a folder of its own; without it they are read by ranges each time.
    */
   readonly cache?: boolean;
   /**

@@ -2,7 +2,7 @@ import { SplitkvError, usageError } from '../../base/errors.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import { type CatalogModel, MODELS } from '../../loader/hub/catalog.js';
 import { deleteLocalModel, listLocalModels, type LocalModel } from '../../loader/hub/node_hub_cache.js';
-import { hubCacheFolder } from '../../loader/hub/node_hub_settings.js';
+import { allCaches } from '../../loader/hub/node_hub_settings.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 import { hubNameOf } from '../model_path.js';
 
@@ -13,41 +13,53 @@ export const command: Command = {
   options: {
     delete: {
       value: 'NAME',
-      help: 'remove this model, ORG/NAME or a name of the catalog, from the cache: all its versions',
+      help: 'remove this model, ORG/NAME or a name of the catalog, from the cache: all its versions, of all Hubs',
     },
     ...commonOptions,
   },
   async run(options, terminal) {
-    const cache = hubCacheFolder();
+    const caches = await allCaches();
     const name = options.text('delete');
-    if (name !== undefined) return remove(name, cache, options.has('json'), terminal);
-    const local = await listLocalModels(cache);
-    await terminal.write(options.has('json') ? `${JSON.stringify(document(cache, local))}\n` : describe(cache, local));
+    if (name !== undefined) return remove(name, caches, options.has('json'), terminal);
+    const local = await Promise.all(
+      caches.map(async (cache): Promise<Kept> => ({ cache, models: await listLocalModels(cache) })),
+    );
+    await terminal.write(options.has('json') ? `${JSON.stringify(document(local))}\n` : describe(local));
     return 0;
   },
 };
 
-async function remove(given: string, cache: string, json: boolean, terminal: Terminal): Promise<number> {
+/** The cache of the Hub's tools is the first; each other Hub has one of its own. */
+interface Kept {
+  readonly cache: string;
+  readonly models: readonly LocalModel[];
+}
+
+async function remove(given: string, caches: readonly string[], json: boolean, terminal: Terminal): Promise<number> {
   const name = await hubNameOf(given, {});
   if (name === undefined) throw usageError(`--delete ${given}: expected ORG/NAME or a name of the catalog`);
-  const bytes = await deleteLocalModel(cache, name.repo);
-  if (bytes === undefined) throw new SplitkvError('io', `--delete ${given}: ${name.repo} is not in ${cache}`);
+  const found = await Promise.all(caches.map((cache) => deleteLocalModel(cache, name.repo)));
+  if (found.every((bytes) => bytes === undefined))
+    throw new SplitkvError('io', `--delete ${given}: ${name.repo} is not in ${caches.join(', ')}`);
+  const bytes = found.reduce<number>((sum, each) => sum + (each ?? 0), 0);
   if (json) await terminal.write(`${JSON.stringify({ deleted: name.repo, bytes })}\n`);
   else await terminal.write(`${name.repo} deleted: ${formatBytes(bytes)} are free\n`);
   return 0;
 }
 
 /** Names are stable: other tools read them. */
-const document = (cache: string, local: readonly LocalModel[]): object => ({
-  cache,
-  local: local.map(({ repo, snapshot, revision, bytes, complete, gguf }) => ({
-    model: repo,
-    revision,
-    path: snapshot,
-    bytes,
-    complete,
-    gguf,
-  })),
+const document = (local: readonly Kept[]): object => ({
+  cache: local[0]!.cache,
+  local: local
+    .flatMap(({ models }) => models)
+    .map(({ repo, snapshot, revision, bytes, complete, gguf }) => ({
+      model: repo,
+      revision,
+      path: snapshot,
+      bytes,
+      complete,
+      gguf,
+    })),
   catalog: MODELS.map((model) => ({
     name: model.name,
     model: model.id,
@@ -65,12 +77,20 @@ const document = (cache: string, local: readonly LocalModel[]): object => ({
   })),
 });
 
-function describe(cache: string, local: readonly LocalModel[]): string {
-  const stored = local.map(({ repo, bytes, complete, gguf }) => [
-    repo,
-    formatBytes(bytes),
-    complete ? gguf.join(', ') || 'complete' : 'not complete: pull it again',
-  ]);
+function describe(local: readonly Kept[]): string {
+  const stored = local.flatMap(({ cache, models }, at) => {
+    if (at > 0 && models.length === 0) return [];
+    const rows = models.map(({ repo, bytes, complete, gguf }) => [
+      repo,
+      formatBytes(bytes),
+      complete ? gguf.join(', ') || 'complete' : 'not complete: pull it again',
+    ]);
+    const none = '  nothing yet; `splitkv pull NAME` downloads one';
+    return [
+      `${at === 0 ? 'on this disk' : 'of another Hub'}, in ${cache}:`,
+      ...(rows.length > 0 ? columns(rows) : [none]),
+    ];
+  });
   const catalog = MODELS.map((model) => [
     model.name,
     billions(model),
@@ -82,8 +102,7 @@ function describe(cache: string, local: readonly LocalModel[]): string {
   ]);
   const heads = ['name', 'size', 'download', 'f16', 'q8', 'q4', 'context', 'licence', 'model'];
   return [
-    `on this disk, in ${cache}:`,
-    ...(stored.length > 0 ? columns(stored) : ['  nothing yet; `splitkv pull NAME` downloads one']),
+    ...stored,
     '',
     'the catalog (f16, q8, q4: GPU memory of the weights):',
     ...columns([heads, ...catalog]),

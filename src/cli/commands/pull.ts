@@ -8,7 +8,7 @@ import { hubOptions, networkOptions } from '../model_options.js';
 export const command: Command = {
   summary:
     'Downloads a model of the Hugging Face Hub into the local cache that its tools share (HF_HUB_CACHE, else HF_HOME/hub, else ' +
-    '~/.cache/huggingface/hub), and prints where it lies. What is there stays, what broke off goes on, and files are checked by their hashes.',
+    '~/.cache/huggingface/hub; for another Hub a folder of its own in it), and prints where it lies. What is there stays, what broke off goes on, and files are checked by their hashes.',
   usage:
     'pull MODEL [options]\n\nMODEL: ORG/NAME[@REVISION][/FILE.gguf], ORG/NAME:Q4_K_M, or a name that `splitkv models` lists',
   words: ['MODEL'],

@@ -6,7 +6,7 @@ import { dirname } from 'node:path';
 import type { AdapterEntry } from '../../app/shared/adapter_list.js';
 import { SplitkvError } from '../../base/errors.js';
 import { listLocalModels } from '../../loader/hub/node_hub_cache.js';
-import { hubCacheFolder, isOffline, nodeAccess } from '../../loader/hub/node_hub_settings.js';
+import { cacheOf, isOffline, nodeAccess } from '../../loader/hub/node_hub_settings.js';
 import { findChrome } from '../hosts/find_chrome.js';
 import { version } from '../version.js';
 import type { MachineFacts } from './findings.js';
@@ -22,8 +22,8 @@ export async function machineFacts(listAdapters: () => Promise<readonly AdapterE
     dawn = error.message;
   }
   const gpuFiles = filesOfGpus();
-  const cache = hubCacheFolder();
   const access = await nodeAccess({});
+  const cache = cacheOf(access.endpoint);
   return {
     splitkv: await version(),
     node: process.versions.node,

@@ -1,6 +1,8 @@
 import { formatError, usageError } from '../../base/errors.js';
 import { type PortReason } from '../../distributed/ports/port.js';
 import type { ModelPlace } from '../../engine/files/model_place.js';
+import { endpointOf } from '../../loader/hub/hub_options.js';
+import { hubText, isCommit, parseHubName } from '../../loader/hub/hub_name.js';
 import { RankRunner } from '../../engine/ranks/rank_runner.js';
 import type { RankRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
 import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';
@@ -81,8 +83,16 @@ function isSlice({ place, plan, rank, runner, type, digest }: Fields): boolean {
   );
 }
 
-const isPlace = ({ kind, href, network }: Fields): boolean =>
-  kind === 'url' && typeof href === 'string' && href.length < 4096 && fieldsOf(network) === network;
+const isPlace = ({ kind, href, network }: Fields): boolean => {
+  const { hub, commit } = fieldsOf(network);
+  const isText = (value: unknown): boolean => typeof value === 'string' && value.length < 4096;
+  return (
+    kind === 'url' &&
+    isText(href) &&
+    fieldsOf(network) === network &&
+    [hub, commit].every((value) => value === undefined || isText(value))
+  );
+};
 
 function isPeers(peers: unknown): peers is ReadonlyMap<number, LinkAddress> {
   return peers instanceof Map && peers.size < 64 && [...peers].every(([rank, at]) => isId(rank) && isLinkAddress(at));
@@ -150,13 +160,21 @@ const FOLDER = /^[A-Za-z0-9][\w.+-]{0,127}$/;
 
 /**
  * Where a rank finds the model that a coordinator names: at a URL of the web or a name of the Hub as it is, in a folder of its own
- * where it is a path of the coordinator's.
+ * where it is a path of the coordinator's. Of how it is asked for, only the Hub is the coordinator's to say: the account and
+ * headers are the rank's own. A commit becomes part of the name, so that what it holds isn't kept as that of a branch.
  * @param folder that the rank was given for models, as a file URL
  * @throws SplitkvError `usage` for what a rank doesn't open
  */
 export function placeHere(place: ModelPlace, folder: string | undefined): ModelPlace {
   if (place.kind !== 'url') throw usageError("a rank of another machine can't read files of this one: name a URL");
-  if (/^(https?:\/\/|hf:)/i.test(place.href)) return place;
+  const { hub, commit } = place.network;
+  const network = hub === undefined ? {} : { hub: endpointOf(hub, 'hub') };
+  if (/^hf:/i.test(place.href)) {
+    const name = parseHubName(place.href);
+    const isPinned = commit !== undefined && isCommit(commit);
+    return { kind: 'url', href: `hf:${hubText(isPinned ? { ...name, revision: commit } : name)}`, network };
+  }
+  if (/^https?:\/\//i.test(place.href)) return { kind: 'url', href: place.href, network };
   const path = /^file:\/\/([^?#]*)$/.exec(place.href)?.[1];
   if (path === undefined)
     throw usageError(`${place.href}: a rank opens http(s) addresses, hf:ORG/NAME, and folders of its own`);
@@ -167,7 +185,7 @@ export function placeHere(place: ModelPlace, folder: string | undefined): ModelP
     );
   }
   if (!FOLDER.test(name)) throw usageError(`${JSON.stringify(name.slice(0, 100))}: no name of a folder of models`);
-  return { ...place, href: `${folder.replace(/\/$/, '')}/${encodeURIComponent(name)}` };
+  return { kind: 'url', href: `${folder.replace(/\/$/, '')}/${encodeURIComponent(name)}`, network: {} };
 }
 
 /** The end of a rank, told to the coordinator. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { lstat, mkdir, mkdtemp, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -9,7 +9,7 @@ import { type HubServer, startHub } from '../testing/hub_server.js';
 import { parseHubName } from './hub_name.js';
 import { type PulledModel, pullModel } from './node_hub.js';
 import { deleteLocalModel, listLocalModels } from './node_hub_cache.js';
-import { hubCacheFolder, nodeAccess } from './node_hub_settings.js';
+import { allCaches, cacheOf, hubCacheFolder, nodeAccess } from './node_hub_settings.js';
 
 const weights = Uint8Array.from({ length: 300_000 }, (_, i) => (i * 7) % 251);
 const files = {
@@ -41,20 +41,25 @@ const pull = (text = 'org/model', options = {}): Promise<PulledModel> =>
   pullModel(parseHubName(text), options, undefined);
 const open = (text: string, options = {}): Promise<Source> => openSource(text, undefined, { whole: true, ...options });
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
-const repository = (): string => join(home, 'hub', 'models--org--model');
+const repository = (): string => join(cacheOf(hub.url), 'models--org--model');
+/** The double in the Hub's own place. */
+const asOfficial: typeof fetch = (url, init) => fetch((url as string).replace('https://huggingface.co', hub.url), init);
 
 describe('pulling a model', () => {
-  it("lays it out as the Hub's tools do: blobs by hash, links in a snapshot, a ref", async () => {
+  it("lays it out as the Hub's tools do, and in their folder: blobs by hash, links in a snapshot, a ref", async () => {
+    vi.stubEnv('HF_ENDPOINT', '');
+    const shared = join(home, 'hub', 'models--org--model');
     const progress: number[] = [];
     const pulled = await pull('org/model', {
+      fetch: asOfficial,
       onProgress: ({ loadedBytes, totalBytes }: { loadedBytes: number; totalBytes: number }) =>
         progress.push(loadedBytes / totalBytes),
     });
     const commit = hub.commit('org/model');
-    expect(pulled).toMatchObject({ folder: join(repository(), 'snapshots', commit), gguf: undefined, commit });
+    expect(pulled).toMatchObject({ folder: join(shared, 'snapshots', commit), gguf: undefined, commit });
     expect(pulled.files).toEqual(['config.json', 'tokenizer.json', 'model.safetensors']);
     expect(pulled.bytes).toBe(pulled.downloadedBytes);
-    expect(await readFile(join(repository(), 'refs', 'main'), 'utf8')).toBe(commit);
+    expect(await readFile(join(shared, 'refs', 'main'), 'utf8')).toBe(commit);
     expect(await readlink(join(pulled.folder, 'model.safetensors'))).toBe(`../../blobs/${sha256(weights)}`);
     expect(new Uint8Array(await readFile(join(pulled.folder, 'model.safetensors')))).toEqual(weights);
     expect(await readFile(join(pulled.folder, 'config.json'), 'utf8')).toBe('{"a":1}');
@@ -142,7 +147,7 @@ describe('pulling a model', () => {
   });
 
   it('takes over the lock of a process that is gone', async () => {
-    const lock = join(home, 'hub', '.locks', 'models--org--model', `${sha256(weights)}.splitkv`);
+    const lock = join(cacheOf(hub.url), '.locks', 'models--org--model', `${sha256(weights)}.splitkv`);
     await mkdir(join(lock, '..'), { recursive: true });
     await writeFile(lock, `999999999 ${(await import('node:os')).hostname()}`);
     expect((await pull()).downloadedBytes).toBeGreaterThan(0);
@@ -227,6 +232,61 @@ describe('a model by its name', () => {
   }, 20_000);
 });
 
+describe('what another Hub serves', () => {
+  const tree = async (): Promise<string[]> => (await readdir(join(home, 'hub'), { recursive: true })).sort();
+  const notKept = {
+    code: 'io',
+    message: expect.stringMatching(/huggingface\.co is not complete in .*one of another Hub in/),
+  };
+
+  it.each(['hub', 'HF_ENDPOINT'])("never counts as the Hub's own, named by %s", async (by) => {
+    vi.stubEnv('HF_ENDPOINT', by === 'hub' ? '' : hub.url);
+    const other = by === 'hub' ? { hub: hub.url } : {};
+    await pull('org/model', other);
+    expect((await tree()).filter((path) => path.startsWith('models--') || path.startsWith('.locks'))).toEqual([]);
+    vi.stubEnv('HF_ENDPOINT', '');
+    vi.stubEnv('HF_HUB_OFFLINE', '1');
+    for (const whole of [true, false]) {
+      await expect(open('hf:org/model', { whole })).rejects.toMatchObject(notKept);
+      await expect(open(`hf:org/model@${hub.commit('org/model')}`, { whole })).rejects.toMatchObject(notKept);
+      await expect(open('hf:org/model', { whole, hub: `${hub.url}/other` })).rejects.toMatchObject({ code: 'io' });
+      vi.stubEnv('HF_ENDPOINT', by === 'hub' ? '' : hub.url);
+      expect(await readText(await open('hf:org/model', { whole, ...other }), 'config.json')).toBe('{"a":1}');
+      vi.stubEnv('HF_ENDPOINT', '');
+    }
+  });
+
+  it("isn't taken for what the Hub has under the same commit, and leaves it as it is", async () => {
+    vi.stubEnv('HF_ENDPOINT', '');
+    const evil = await startHub({ 'org/model': { files: { ...files, 'config.json': '{"a":6}' } } });
+    evil.commit = () => hub.commit('org/model');
+    await pull('org/model', { hub: evil.url });
+    await pull('org/model', { fetch: asOfficial });
+    await pull('org/model', { hub: evil.url });
+    vi.stubEnv('HF_HUB_OFFLINE', '1');
+    expect(await readText(await open('hf:org/model'), 'config.json')).toBe('{"a":1}');
+    expect(await readText(await open('hf:org/model', { hub: evil.url }), 'config.json')).toBe('{"a":6}');
+    await evil[Symbol.asyncDispose]();
+  });
+
+  it('has a folder for each endpoint, on file systems that mix up case, too', () => {
+    const endpoints = [
+      'http://h',
+      'https://h',
+      'http://h:81',
+      'http://h/a',
+      'http://h/A',
+      'http://h/_41',
+      'http://h/a.',
+    ];
+    endpoints.push(`http://h/${'a'.repeat(300)}`, `http://h/${'a'.repeat(301)}`);
+    const folders = endpoints.map((endpoint) => cacheOf(endpoint, { HF_HUB_CACHE: '/c' }));
+    expect(new Set(folders.map((folder) => folder.toLowerCase())).size).toBe(endpoints.length);
+    for (const folder of folders) expect(folder).toMatch(/^[/\\]c[/\\]\.splitkv[/\\][\w.-]{1,120}(?<!\.)$/);
+    expect(cacheOf('https://huggingface.co', { HF_HUB_CACHE: '/c' })).toBe('/c');
+  });
+});
+
 describe('the environment', () => {
   it("gives the token of HF_TOKEN, else of the login's file; options win", async () => {
     expect((await nodeAccess({})).token).toBeUndefined();
@@ -277,7 +337,8 @@ describe('what is on this disk', () => {
     await pull();
     hub.repositories.set('org/g', { files: { 'm-Q4_0.gguf': 'GGUF4' } });
     await pull('org/g');
-    const cache = hubCacheFolder();
+    const cache = cacheOf(hub.url);
+    expect(await allCaches()).toEqual([hubCacheFolder(), cache]);
     await mkdir(join(cache, 'models--org--begun', 'blobs'), { recursive: true });
     await mkdir(join(cache, 'datasets--org--data'), { recursive: true });
     const listed = await listLocalModels(cache);

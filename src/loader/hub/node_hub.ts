@@ -12,7 +12,7 @@ import { type HubName, hubText } from './hub_name.js';
 import { hubSource, modelFile } from './hub_source.js';
 import { hasWeights, RepositoryCache, shardsOf } from './node_hub_cache.js';
 import { type Download, download } from './node_hub_download.js';
-import { hubCacheFolder, isOffline, nodeAccess } from './node_hub_settings.js';
+import { allCaches, cacheOf, isOffline, nodeAccess } from './node_hub_settings.js';
 
 /** Of a folder of safetensors: what is read beside the weights. */
 const SMALL_FILES = [
@@ -45,13 +45,13 @@ export async function openNodeHub(
 ): Promise<Source> {
   if (options.whole) return onDisk(await pullModel(name, options, signal));
   const access = await nodeAccess(options);
-  const repository = new RepositoryCache(hubCacheFolder(), name.repo);
+  const repository = new RepositoryCache(cacheOf(access.endpoint), name.repo);
   const listing = isOffline() ? undefined : await reachable(access, name, options, signal);
   if (listing === undefined || listing === 'unreachable') {
     const kept = await keptModel(repository, name);
     if (kept) return onDisk(kept);
     if (listing === undefined && !isOffline()) return hubSource(access, name, undefined);
-    throw notKept(name, repository);
+    throw await notKept(name, repository, access);
   }
   const { commit } = listing;
   const kept = commit === undefined ? undefined : await keptModel(repository, { ...name, revision: commit });
@@ -75,7 +75,7 @@ async function reachable(
     return await listRepository(access, name, signal);
   } catch (error) {
     if (!(error instanceof HubUnreachable)) throw error;
-    if (!(await keptModel(new RepositoryCache(hubCacheFolder(), name.repo), name))) throw error;
+    if (!(await keptModel(new RepositoryCache(cacheOf(access.endpoint), name.repo), name))) throw error;
     onWarning?.(`${hubText(name)}: the copy on this disk is used, because ${error.message}`);
     return 'unreachable';
   }
@@ -90,13 +90,13 @@ export async function pullModel(
   options: OpenOptions,
   signal: AbortSignal | undefined,
 ): Promise<PulledModel> {
-  const repository = new RepositoryCache(hubCacheFolder(), name.repo);
   const access = await nodeAccess(options);
+  const repository = new RepositoryCache(cacheOf(access.endpoint), name.repo);
   const listing = isOffline() ? 'unreachable' : await reachable(access, name, options, signal);
   if (listing === 'unreachable') {
     const kept = await keptModel(repository, name);
     if (kept) return kept;
-    throw notKept(name, repository);
+    throw await notKept(name, repository, access);
   }
   if (listing?.commit === undefined) {
     throw new SplitkvError(
@@ -176,8 +176,15 @@ async function keptModel(repository: RepositoryCache, name: HubName): Promise<Pu
   return { folder, gguf, repo: name.repo, commit, files, bytes, downloadedBytes: 0 };
 }
 
-const notKept = (name: HubName, { cache }: RepositoryCache): SplitkvError =>
-  new SplitkvError(
+async function notKept(name: HubName, { cache }: RepositoryCache, { endpoint }: HubAccess): Promise<SplitkvError> {
+  const others: string[] = [];
+  for (const other of await allCaches()) {
+    if (other !== cache && (await keptModel(new RepositoryCache(other, name.repo), name))) others.push(other);
+  }
+  const elsewhere = others.length === 0 ? '' : ` (there is one of another Hub in ${others.join(', ')})`;
+  return new SplitkvError(
     'io',
-    `${hubText(name)} is not complete in ${cache}, and HF_HUB_OFFLINE forbids asking the Hub: unset it, or run \`splitkv pull\` elsewhere`,
+    `${hubText(name)} of ${endpoint} is not complete in ${cache}${elsewhere}, and HF_HUB_OFFLINE forbids asking the Hub: ` +
+      'unset it, or run `splitkv pull` elsewhere',
   );
+}

@@ -3,7 +3,7 @@ import { dirname, join, relative, sep } from 'node:path';
 import { DEFAULT_REVISION, isCommit } from './hub_name.js';
 
 /**
- * The cache that all of the Hub's tools share, by its layout (https://huggingface.co/docs/hub/local-cache): for a repository a
+ * A cache in the layout of the one that all of the Hub's tools share (https://huggingface.co/docs/hub/local-cache): for a repository a
  * folder `models--ORG--NAME` with `refs/REVISION` (a commit), `blobs/ETAG` (what files contain) and `snapshots/COMMIT/FILE`
  * (links to them).
  */

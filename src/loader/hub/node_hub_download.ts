@@ -85,7 +85,7 @@ async function wantedFile(
   const version = (await source.sha256?.(file, signal)) ?? (await source.version(file, signal));
   const id = version?.replace(/^W\/|"/g, '');
   // Without a validator the commit and the name say which file it is.
-  const given = id !== undefined && /^[\w.-]+$/.test(id) ? id : sha256(`${commit}/${file}`);
+  const given = id !== undefined && /^\w[\w.-]*$/.test(id) ? id : sha256(`${commit}/${file}`);
   return { file, size, id: given };
 }
 

@@ -1,4 +1,5 @@
-import { readFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { HubAccess } from './hub_api.js';
@@ -10,6 +11,33 @@ type Environment = Readonly<Record<string, string | undefined>>;
 /** Where the Hub's tools keep models: HF_HUB_CACHE, else HF_HOME/hub, else ~/.cache/huggingface/hub. */
 export const hubCacheFolder = (env: Environment = process.env): string =>
   env['HF_HUB_CACHE'] || env['HUGGINGFACE_HUB_CACHE'] || join(hubHome(env), 'hub');
+
+/** In the folder of the Hub's tools: a folder for each other Hub. */
+const OTHERS = '.splitkv';
+
+/**
+ * Where models of this Hub are kept. That of the Hub's tools knows names and no endpoints, so only the Hub itself may write into it:
+ * another one could give its files anybody's name.
+ */
+export function cacheOf(endpoint: string, env: Environment = process.env): string {
+  const folder = hubCacheFolder(env);
+  return endpoint === HUB ? folder : join(folder, OTHERS, folderName(endpoint));
+}
+
+/** All that there are: the Hub's first. */
+export async function allCaches(env: Environment = process.env): Promise<string[]> {
+  const folder = hubCacheFolder(env);
+  const others = await readdir(join(folder, OTHERS)).catch(() => []);
+  return [folder, ...others.sort((a, b) => (a < b ? -1 : 1)).map((name) => join(folder, OTHERS, name))];
+}
+
+/** One for each endpoint on every file system, whatever it does with case, dots and signs; long ones keep their beginning. */
+function folderName(endpoint: string): string {
+  const name = endpoint.replace(/[^a-z0-9.-]|\.$/g, (sign) => `_${sign.charCodeAt(0).toString(16)}`);
+  return name.length <= 120
+    ? name
+    : `${name.slice(0, 80)}__${createHash('sha256').update(endpoint).digest('hex').slice(0, 32)}`;
+}
 
 const hubHome = (env: Environment): string =>
   env['HF_HOME'] || join(env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'huggingface');
