@@ -5,3 +5,4 @@ export { TemplateMessages } from '../chat_formats/template_messages.js';
 export { ChatTemplates } from './chat_template.js';
 export { checkTokenizer } from './check_tokenizer.js';
 export { PlainText } from './plain_text.js';
+export { cutLikeRust, rustSteps } from './steps/rust_steps.js';

@@ -58,10 +58,8 @@ export class Tokenizer implements PieceSource {
     return new Tokenizer(files, await import('./parts.js'));
   }
 
-  constructor(
-    files: TokenizerFiles,
-    { AnswerReader, ChatFormat, ChatTemplates, PlainText, TemplateMessages, checkTokenizer }: typeof Parts,
-  ) {
+  constructor(files: TokenizerFiles, parts: typeof Parts) {
+    const { AnswerReader, ChatFormat, ChatTemplates, PlainText, TemplateMessages, checkTokenizer } = parts;
     const json = readTokenizerJson(files.tokenizerJson);
     this.#checkText = checkTokenizer(json);
     const config = readOptional(files.tokenizerConfig, 'tokenizer_config.json');
@@ -70,7 +68,7 @@ export class Tokenizer implements PieceSource {
     this.#decoder = createTokenDecoder(json.decoder);
     this.strip = this.#decoder.strip;
     try {
-      this.#library = new HuggingFaceTokenizer(json, { ...config, ...unknownWord(json) });
+      this.#library = new HuggingFaceTokenizer(parts.rustSteps(json), { ...config, ...unknownWord(json) });
       this.#library.encode('a'); // some parts are read with the first text only
     } catch (cause) {
       const { message } = cause as Error;
@@ -91,6 +89,7 @@ export class Tokenizer implements PieceSource {
     this.#special = new Set(special);
     const controls = new Set(special.map((id) => this.#tokens[id]));
     this.#plain = new PlainText(this.#library, (token) => controls.has(token));
+    parts.cutLikeRust(this.#library);
 
     const idOf = (token: string | undefined) => (token === undefined ? undefined : this.#library.token_to_id(token));
     this.bosId = idOf(specials.named.bos_token) ?? readIds(generation, 'bos_token_id')[0] ?? null;
