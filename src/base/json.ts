@@ -1,11 +1,36 @@
 import { formatError } from './errors.js';
 
 /** Parses JSON text (a byte order mark is allowed); the error names the file. */
-export function parseJson(text: string, file: string): unknown {
+/** @param parse how */
+export function parseJson(text: string, file: string, parse: (text: string) => unknown = JSON.parse): unknown {
   try {
-    return JSON.parse(text.replace(/^\uFEFF/, ''));
+    return parse(text.replace(/^\uFEFF/, ''));
   } catch (cause) {
     throw formatError(`${file}: not valid JSON (${(cause as Error).message})`, cause);
+  }
+}
+
+const STRINGS_AND_WORDS = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"?|-?\bInfinity\b|\bNaN\b(?!\s*:)/g;
+
+/** JSON, with the numbers beside it that Python's `json` writes and reads: Infinity, -Infinity and NaN. @throws what JSON.parse throws */
+export function parsePythonJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    let notANumber = '';
+    while (text.includes(notANumber)) notANumber += '\uFDD0NaN';
+    let found = false;
+    const json = text.replace(STRINGS_AND_WORDS, (part) => {
+      if (part.startsWith('"')) return part;
+      if (part !== 'NaN') return part.replace('Infinity', '1e999');
+      found = true;
+      return `"${notANumber}"`;
+    });
+    try {
+      return JSON.parse(json, found ? (_, value: unknown) => (value === notANumber ? Number.NaN : value) : undefined);
+    } catch {
+      throw error;
+    }
   }
 }
 

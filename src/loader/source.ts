@@ -1,4 +1,5 @@
 import { abortedError, formatError, SplitkvError, usageError } from '../base/errors.js';
+import { parsePythonJson } from '../base/json.js';
 import { formatBytes, grouped } from '../base/math.js';
 import { jsonSize } from './json_keys.js';
 
@@ -118,7 +119,7 @@ export async function readJson(source: Source, file: string, signal?: AbortSigna
 
 export function parseJson(text: string, what: string): unknown {
   try {
-    return JSON.parse(text) as unknown;
+    return parsePythonJson(text);
   } catch (error) {
     const start = text.trimStart().startsWith('<') ? ' It looks like HTML: is the URL that of the raw file?' : '';
     throw formatError(

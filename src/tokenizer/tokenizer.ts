@@ -1,6 +1,6 @@
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { formatError, SplitkvError, unsupportedError, usageError } from '../base/errors.js';
-import { isObject, parseJson, show } from '../base/json.js';
+import { isObject, parseJson, parsePythonJson, show } from '../base/json.js';
 import type { Tool } from '../chat_formats/tools.js';
 import type { PlainText } from './plain_text.js';
 import type { ChatMessage, ChatTemplateOptions, ChatTemplates } from './chat_template.js';
@@ -216,7 +216,7 @@ export class Tokenizer implements PieceSource {
 function readTokenizerJson(source: unknown): Record<string, unknown> {
   const file = 'tokenizer.json';
   if (source == null) throw new SplitkvError('io', `${file} is missing; splitkv needs it beside the model's weights`);
-  const json = typeof source === 'string' ? parseJson(source, file) : source;
+  const json = typeof source === 'string' ? parseJson(source, file, parsePythonJson) : source;
   if (!isObject(json)) throw formatError(`${file}: expected a JSON object, got ${show(json)}`);
   if (!isObject(json.model))
     throw formatError(`${file}: the key 'model' is ${show(json.model ?? null)}; expected an object with a vocabulary`);
@@ -231,7 +231,7 @@ function unknownWord({ model }: Record<string, unknown>): { unk_token?: unknown 
 
 function readOptional(source: unknown, file: string): Record<string, unknown> {
   if (source == null) return {};
-  const json = typeof source === 'string' ? parseJson(source, file) : source;
+  const json = typeof source === 'string' ? parseJson(source, file, parsePythonJson) : source;
   if (!isObject(json)) throw formatError(`${file}: expected a JSON object, got ${show(json)}`);
   return json;
 }

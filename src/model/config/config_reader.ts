@@ -6,7 +6,7 @@ import {
   type SplitkvError,
   unsupportedError,
 } from '../../base/errors.js';
-import { isObject, parseJson, show } from '../../base/json.js';
+import { isObject, parseJson, parsePythonJson, show } from '../../base/json.js';
 
 /** Bounds of an integer, both inclusive. */
 export interface IntegerRange {
@@ -27,7 +27,7 @@ export class ConfigReader {
 
   /** @param source JSON text, or the object it holds. @param file the name used in messages, e.g. `config.json`. */
   constructor(source: unknown, file: string) {
-    const value = typeof source === 'string' ? parseJson(source, file) : source;
+    const value = typeof source === 'string' ? parseJson(source, file, parsePythonJson) : source;
     if (!isObject(value)) throw formatError(`${file}: expected a JSON object, got ${show(value)}`);
     this.file = file;
     this.#values = value;

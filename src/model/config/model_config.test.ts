@@ -356,6 +356,29 @@ describe('refusals name the key, the value and what is supported', () => {
       'unsupported',
       /"gptq".*--weights/,
     ],
+    [
+      'weights of ModelOpt, without a method',
+      llama({ quantization_config: { quant_algo: 'NVFP4', producer: { name: 'modelopt', version: '0.31.0' } } }),
+      'unsupported',
+      /quantization_config "modelopt, NVFP4" is not supported; give float32/,
+    ],
+    [
+      'FP8 weights of a text part, named beside it',
+      {
+        model_type: 'mistral3',
+        architectures: ['Mistral3ForConditionalGeneration'],
+        text_config: { ...mistral, model_type: 'mistral' },
+        quantization_config: { quant_method: 'fp8' },
+      },
+      'unsupported',
+      /^config\.json: quantization_config "fp8" is not supported; .*BF16/,
+    ],
+    [
+      'an infinite theta, as Python writes it',
+      JSON.stringify(llama({ rope_theta: 0 })).replace('"rope_theta":0', '"rope_theta":-Infinity'),
+      'config',
+      /rope_theta is -Infinity; expected a positive number/,
+    ],
     ['float8 weights', llama({ torch_dtype: 'float8_e4m3fn' }), 'unsupported', /torch_dtype "float8_e4m3fn"/],
     [
       'a window of nothing',

@@ -37,13 +37,17 @@ export function parseDtype(config: ConfigReader): TorchDtype {
 export function refuseQuantized(config: ConfigReader, read: readonly string[] = []): void {
   const quantization = config.optionalObject('quantization_config');
   if (quantization === undefined) return;
-  const method = quantization.optionalString('quant_method') ?? 'of an unnamed method';
-  if (read.includes(method)) return;
+  const method = quantization.optionalString('quant_method');
+  if (method !== undefined && read.includes(method)) return;
+  // ModelOpt's files name what was done by `quant_algo`, and itself, where there is no method, as the producer.
+  const producer = quantization.optionalObject('producer')?.optionalString('name');
+  const algorithm = quantization.optionalString('quant_algo');
+  const names = [method ?? producer, algorithm].filter((name) => name !== undefined);
   const advice =
-    method === 'fp8'
-      ? 'FP8 checkpoints are refused: convert the weights to bfloat16 (multiply each block by its weight_scale_inv) first'
+    method === 'fp8' || algorithm === 'FP8'
+      ? 'FP8 checkpoints are refused: use the BF16 one of the same model, or convert the weights to bfloat16 (multiply each block by its scale)'
       : 'give float32, float16 or bfloat16 weights; --weights q8 or q4 packs them';
-  throw config.unsupported('quantization_config', method, advice);
+  throw config.unsupported('quantization_config', names.join(', ') || 'of an unnamed method', advice);
 }
 
 export function parseActivation(config: ConfigReader): 'silu' {

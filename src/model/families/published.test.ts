@@ -1,12 +1,13 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { parsePythonJson } from '../../base/json.js';
 import { makePlan, planMemory } from '../../placement/index.js';
 import type { GqaConfig } from '../config/model_config.js';
 import { modelSizes } from '../model_sizes.js';
 import { modelShape } from '../shape.js';
 import { PUBLISHED } from '../testing/published_configs.js';
 import { weightBytes } from '../weights/weight_bytes.js';
-import { loadFamilies, parseModelConfig } from './registry.js';
+import { loadFamilies, parseModelConfig, readModelConfig } from './registry.js';
 
 /** What the keys that matter here say, and the number of parameters that their cards tell, in millions. */
 const models: Record<
@@ -290,4 +291,27 @@ describe('published shapes', () => {
     );
     expect(() => parseModelConfig({ ...config, layer_types: layerTypes })).toThrow(/layer_types "mamba".*Mamba/);
   });
+});
+
+const folder = new URL('../../../../shared/real/configs/', import.meta.url);
+const real = existsSync(folder) ? readdirSync(folder) : [];
+
+test.skipIf(real.length === 0)('every published config is read, or refused by what its model has', async () => {
+  const refused: string[] = [];
+  for (const name of real) {
+    const text = readFileSync(new URL(`${name}/config.json`, folder), 'utf8');
+    const { quantization_config: quantized } = parsePythonJson(text) as Record<string, unknown>;
+    try {
+      const config = await readModelConfig(text);
+      expect(config.layers.length, name).toBeGreaterThan(0);
+      if (!name.startsWith('openai--gpt-oss')) expect(quantized ?? undefined, name).toBeUndefined();
+    } catch (error) {
+      expect(error, name).toMatchObject({ code: 'unsupported' });
+      refused.push((error as Error).message);
+    }
+  }
+  for (const message of refused)
+    expect(message).toMatch(
+      /^config\.json: (model_type|architectures|quantization_config|[a-z_.]+) .*(supported|runs)/s,
+    );
 });

@@ -2,6 +2,7 @@ import { didYouMean, SplitkvError } from '../../base/errors.js';
 import { alikeSegments, type ModelConfig } from '../config/model_config.js';
 import { ConfigReader } from '../config/config_reader.js';
 import { checkSupported } from '../config/supported.js';
+import { refuseQuantized } from './common_keys.js';
 import { type Family, type FamilyGguf, parseCommon } from './family.js';
 import { llama } from './llama.js';
 
@@ -172,6 +173,7 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
         : undefined
       : new ConfigReader(generationConfig, 'generation_config.json');
   const family = familyOf(row);
+  if (wraps) refuseQuantized(whole, family.packings);
   const tied = wraps ? whole.raw('tie_word_embeddings') : undefined;
   reader.setDefaults({ ...family.defaults?.[modelType], ...(tied !== undefined && { tie_word_embeddings: tied }) });
   const common = parseCommon(modelType, reader, generation, family.packings);
