@@ -14,15 +14,150 @@ export interface App {
 }
 
 // What the generators of these tools write (npm create vite, npm create next-app, the getting started pages of the others), with a chat in
-// it. Configurations are theirs: nothing in them is for splitkv.
+// it. Configurations and styles are theirs: nothing in them is for splitkv.
 
 const about = JSON.stringify(STORY);
-const html = (script: string): string => `<!doctype html>
+
+/** What the styles of Vite's templates say: `id` is where the app is mounted. The rest of them is for what their first page shows. */
+const viteStyle = (id: string): string => `:root {
+  font-family: system-ui, Avenir, Helvetica, Arial, sans-serif;
+  line-height: 1.5;
+  font-weight: 400;
+
+  color-scheme: light dark;
+  color: rgba(255, 255, 255, 0.87);
+  background-color: #242424;
+
+  font-synthesis: none;
+  text-rendering: optimizeLegibility;
+  -webkit-font-smoothing: antialiased;
+  -moz-osx-font-smoothing: grayscale;
+}
+
+a {
+  font-weight: 500;
+  color: #646cff;
+  text-decoration: inherit;
+}
+a:hover {
+  color: #535bf2;
+}
+
+body {
+  margin: 0;
+  display: flex;
+  place-items: center;
+  min-width: 320px;
+  min-height: 100vh;
+}
+
+h1 {
+  font-size: 3.2em;
+  line-height: 1.1;
+}
+
+#${id} {
+  max-width: 1280px;
+  margin: 0 auto;
+  padding: 2rem;
+  text-align: center;
+}
+
+button {
+  border-radius: 8px;
+  border: 1px solid transparent;
+  padding: 0.6em 1.2em;
+  font-size: 1em;
+  font-weight: 500;
+  font-family: inherit;
+  background-color: #1a1a1a;
+  cursor: pointer;
+  transition: border-color 0.25s;
+}
+button:focus,
+button:focus-visible {
+  outline: 4px auto -webkit-focus-ring-color;
+}
+
+@media (prefers-color-scheme: light) {
+  :root {
+    color: #213547;
+    background-color: #ffffff;
+  }
+  button {
+    background-color: #f9f9f9;
+  }
+}
+`;
+
+/** create-next-app's globals.css, and what its page's own style says. */
+const NEXT_STYLE = `:root {
+  --background: #ffffff;
+  --foreground: #171717;
+}
+
+@media (prefers-color-scheme: dark) {
+  :root {
+    --background: #0a0a0a;
+    --foreground: #ededed;
+  }
+}
+
+html,
+body {
+  max-width: 100vw;
+  overflow-x: hidden;
+}
+
+body {
+  color: var(--foreground);
+  background: var(--background);
+  font-family: Arial, Helvetica, sans-serif;
+  -webkit-font-smoothing: antialiased;
+  -moz-osx-font-smoothing: grayscale;
+}
+
+* {
+  box-sizing: border-box;
+  padding: 0;
+  margin: 0;
+}
+
+a {
+  color: inherit;
+  text-decoration: none;
+}
+
+@media (prefers-color-scheme: dark) {
+  html {
+    color-scheme: dark;
+  }
+}
+
+.page {
+  display: grid;
+  grid-template-rows: 20px 1fr 20px;
+  align-items: center;
+  justify-items: center;
+  min-height: 100svh;
+  padding: 80px;
+  gap: 64px;
+}
+
+.page main {
+  display: flex;
+  flex-direction: column;
+  gap: 32px;
+  grid-row-start: 2;
+}
+`;
+
+const html = (script: string, id = 'app'): string => `<!doctype html>
 <html lang="en">
   <head><meta charset="UTF-8" /><meta name="viewport" content="width=device-width, initial-scale=1.0" /><title>app</title></head>
-  <body><div id="app"></div>${script}</body>
+  <body><div id="${id}"></div>${script}</body>
 </html>`;
-const module = (src: string): string => html(`<script type="module" src="${src}"></script>`);
+const module = (src: string, id?: string): string => html(`<script type="module" src="${src}"></script>`, id);
 
 const plainMain = `import 'splitkv/chat';
 import { SplitkvError } from 'splitkv';
@@ -39,7 +174,11 @@ const vite = (version: string): Omit<App, 'serve'> => ({
   dependencies: { vite: version },
   build: 'vite build',
   public: 'public',
-  files: { 'index.html': module('/src/main.js'), 'src/main.js': plainMain },
+  files: {
+    'index.html': module('/src/main.js'),
+    'src/style.css': viteStyle('app'),
+    'src/main.js': `import './style.css'\n${plainMain}`,
+  },
 });
 const dev = (command: string): App['serve'] => ({ command: `${command} --host 127.0.0.1 --strictPort --port` });
 const built: App['serve'] = { folder: 'dist' };
@@ -57,12 +196,14 @@ export default defineConfig({
   plugins: [react()],
 })
 `,
-    'index.html': module('/src/main.jsx'),
+    'index.html': module('/src/main.jsx', 'root'),
+    'src/index.css': viteStyle('root'),
     'src/main.jsx': `import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
+import './index.css'
 import App from './App.jsx'
 
-createRoot(document.getElementById('app')).render(<StrictMode><App /></StrictMode>)
+createRoot(document.getElementById('root')).render(<StrictMode><App /></StrictMode>)
 `,
     // The tag itself, and the component.
     'src/App.jsx': `import { useRef, useState } from 'react'
@@ -102,7 +243,9 @@ export default defineConfig({
 })
 `,
     'index.html': module('/src/main.js'),
+    'src/style.css': viteStyle('app'),
     'src/main.js': `import { createApp } from 'vue'
+import './style.css'
 import App from './App.vue'
 
 createApp(App).mount('#app')
@@ -138,7 +281,9 @@ export default defineConfig({
 })
 `,
     'index.html': module('/src/main.js'),
+    'src/app.css': viteStyle('app'),
     'src/main.js': `import { mount } from 'svelte'
+import './app.css'
 import App from './App.svelte'
 
 export default mount(App, { target: document.getElementById('app') })
@@ -168,7 +313,10 @@ const nextConfig = {};
 
 export default nextConfig;
 `,
-    'app/layout.js': `export const metadata = { title: 'app' };
+    'app/globals.css': NEXT_STYLE,
+    'app/layout.js': `import './globals.css';
+
+export const metadata = { title: 'app' };
 
 export default function RootLayout({ children }) {
   return <html lang="en"><body>{children}</body></html>;
@@ -177,7 +325,7 @@ export default function RootLayout({ children }) {
     'app/page.js': `import Chat from './chat';
 
 export default function Home() {
-  return <main><Chat /></main>;
+  return <div className="page"><main><Chat /></main></div>;
 }
 `,
     'app/chat.js': `'use client';

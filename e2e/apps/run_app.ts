@@ -14,6 +14,11 @@ import type { App } from './apps.js';
 /** Well above what a slow machine needs, for an install or a build. */
 const COMMAND_MS = 300_000;
 const PAGE_MS = 120_000;
+/** Pixels of the window, and the least that are the chat's. */
+const WIDTHS = [
+  [1000, 500],
+  [390, 200],
+] as const;
 
 export interface Ran {
   /** Seconds for installing, building and answering. */
@@ -203,6 +208,12 @@ async function ask(page: Page, url: string, workers: boolean): Promise<string[]>
     const told = page.locator('output');
     if ((await told.count()) > 0 && (await told.innerText()).trim() !== answer)
       throw new Error(`the app heard '${await told.innerText()}'`);
+    for (const [width, least] of WIDTHS) {
+      await page.setViewportSize({ width, height: 800 });
+      const box = await chat.boundingBox();
+      if (!box || box.width < least || box.width > width || box.height < 250)
+        throw new Error(`in ${width} pixels the chat is ${box?.width} wide and ${box?.height} high`);
+    }
     if (failures.length > 0) throw new Error('the page had errors');
     return complaints;
   } catch (error) {

@@ -1,7 +1,7 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, expectTypeOf, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { explain, SelfTestFailure, smallerOptions } from './explain.js';
-import { adoptProperties, attributeText, propertyName } from './properties.js';
+import { adoptProperties, attributeText, type CamelCase, type ChatProperties, propertyName } from './properties.js';
 import { type PageTool, type PageTools, runCall, toolMessages, toolsOf } from './page_tools.js';
 import { checkMessages } from './session.js';
 import { fill, STRINGS } from './strings.js';
@@ -11,6 +11,10 @@ import { type Attribute, ATTRIBUTES, misspelt, NUMBERS, readSettings, SWITCHES }
 const settings = (attributes: Partial<Record<Attribute, string>>) => readSettings((name) => attributes[name] ?? null);
 
 describe('attributes', () => {
+  test('have a property each, also in the types', () => {
+    expectTypeOf<Exclude<CamelCase<Attribute>, keyof ChatProperties>>().toBeNever();
+  });
+
   test('say how to load and how to answer', () => {
     const read = settings({
       ranks: '2',

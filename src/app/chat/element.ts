@@ -555,7 +555,7 @@ export class SplitkvChat extends Base {
 
   async #openSettings(): Promise<void> {
     const { openSheet } = await import('./view/sheet.js');
-    openSheet(this.#parts.root, {
+    openSheet(this.#parts.frame, {
       text: (name) => this.#text(name),
       read: (name) => this.getAttribute(name),
       usual: (name) => this.#usual(name),
@@ -575,7 +575,7 @@ export class SplitkvChat extends Base {
   async #openPicker(): Promise<void> {
     try {
       const { openPicker } = await import('./view/picker.js');
-      openPicker(this.#parts.root, {
+      openPicker(this.#parts.frame, {
         strings: this.#strings,
         fits: async () => {
           const { load } = readSettings((name) =>

@@ -44,6 +44,8 @@ export type ChatPropertyValues = { readonly [Name in Attribute as CamelCase<Name
 export interface ChatProperties {
   get model(): string | undefined;
   set model(value: string | URL | Gone);
+  get hub(): string | undefined;
+  set hub(value: string | Gone);
   get ranks(): string | undefined;
   set ranks(value: TextList | Gone);
   /** A text: the attribute. An object: the option of `load`, with a token or a key, which markup never shows. */
@@ -74,6 +76,8 @@ export interface ChatProperties {
   set weights(value: string | Gone);
   get kv(): string | undefined;
   set kv(value: string | Gone);
+  get prefixCaching(): boolean;
+  set prefixCaching(value: boolean | '' | Gone);
   get variants(): string | undefined;
   set variants(value: string | Gone);
   get noTune(): boolean;

@@ -1,7 +1,7 @@
 import { make } from '../../shared/dom.js';
 
 /** A dialog over the chat, with a title; it goes when it is closed. */
-export function openDialog(root: ShadowRoot, title: string, content: readonly Node[]): HTMLDialogElement {
+export function openDialog(frame: HTMLElement, title: string, content: readonly Node[]): HTMLDialogElement {
   const heading = make('h2', 'title', title);
   // Not the first field: a phone's keyboard would cover the half of it.
   heading.tabIndex = -1;
@@ -15,7 +15,7 @@ export function openDialog(root: ShadowRoot, title: string, content: readonly No
     if (event.target === dialog) dialog.close();
   });
   dialog.addEventListener('close', () => dialog.remove());
-  root.append(dialog);
+  frame.append(dialog);
   dialog.showModal();
   return dialog;
 }

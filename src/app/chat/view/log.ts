@@ -56,6 +56,7 @@ export class Log {
   add(asked: string, answered = true): AnswerView | undefined {
     const question = make('article', 'message user', asked);
     question.part.add('user');
+    question.dir = 'auto';
     question.ariaLabel = this.host.text('question');
     const whole = make('div', 'turn', question);
     const index = this.#turns.length;
@@ -139,6 +140,7 @@ export class Log {
   #edit(index: number): void {
     const turn = this.#turns[index]!;
     const field = make('textarea', '');
+    field.dir = 'auto';
     field.value = turn.asked;
     field.ariaLabel = this.host.text('edit');
     const form = make('form', 'edit', field);
@@ -201,6 +203,7 @@ export class AnswerView {
     this.#article.ariaBusy = 'true'; // screen readers wait for the whole of it
     this.#thought.append(this.#thoughtTitle, this.#thoughtText);
     this.#thought.part.add('thought');
+    this.#thoughtText.dir = 'auto';
     this.#thought.hidden = this.#calls.hidden = this.actions.hidden = this.more.hidden = true;
     this.more.type = 'button';
     this.more.textContent = host.text('go_on');
@@ -212,7 +215,9 @@ export class AnswerView {
       },
       () => {}, // it stays plain
     );
-    if (!parser) this.#article.classList.add('plain');
+    if (parser) return;
+    this.#article.classList.add('plain');
+    this.#article.dir = 'auto';
   }
 
   get nodes(): readonly Node[] {

@@ -47,7 +47,10 @@ export class MarkdownView {
     const tokens = tokensOf(rest);
     const blocks = (tokens ?? []).filter(({ type }) => type !== 'space' && type !== 'def');
     const nodes = tokens
-      ? blocks.map((token, index) => this.#block(token, ended || index < blocks.length - 1))
+      ? blocks.map((token, index) => {
+          const node = this.#block(token, ended || index < blocks.length - 1);
+          return token.type === 'paragraph' ? directed(node) : node;
+        })
       : [rest];
     while (this.into.childNodes.length > this.#kept) this.into.lastChild!.remove();
     this.into.append(...nodes);
@@ -60,17 +63,17 @@ export class MarkdownView {
     }
   }
 
-  #block(token: Token, ended: boolean): Node {
+  #block(token: Token, ended: boolean): HTMLElement {
     const known = token as MarkedToken;
     switch (known.type) {
       case 'heading':
         // The chat's own heading is above them, and no level is left out.
         this.#under = below(this.#under, known.depth);
-        return make(`h${Math.min(6, this.#under.length + 2)}` as 'h3', '', ...inline(known.tokens));
+        return directed(make(`h${Math.min(6, this.#under.length + 2)}` as 'h3', '', ...inline(known.tokens)));
       case 'code':
         return this.#code(known, ended);
       case 'blockquote':
-        return make('blockquote', '', ...this.#blocks(known.tokens, ended));
+        return directed(make('blockquote', '', ...this.#blocks(known.tokens, ended)));
       case 'list': {
         const list = make(known.ordered ? 'ol' : 'ul', '', ...known.items.map((item) => this.#item(item, ended)));
         if (known.ordered && known.start !== '' && known.start !== 1) (list as HTMLOListElement).start = known.start;
@@ -89,7 +92,7 @@ export class MarkdownView {
     }
   }
 
-  #blocks(tokens: readonly Token[], ended: boolean): Node[] {
+  #blocks(tokens: readonly Token[], ended: boolean): HTMLElement[] {
     return tokens.filter(({ type }) => type !== 'space' && type !== 'def').map((token) => this.#block(token, ended));
   }
 
@@ -97,17 +100,17 @@ export class MarkdownView {
     const nodes = item.tokens
       .filter(({ type }) => type !== 'space' && type !== 'checkbox')
       .map((token) => this.#block(token, ended));
-    if (!item.task) return make('li', '', ...nodes);
+    if (!item.task) return directed(make('li', '', ...nodes));
     const box = make('input', '');
     box.type = 'checkbox';
     box.checked = item.checked === true;
     box.disabled = true;
-    return make('li', 'task', make('label', '', box, ' ', ...nodes));
+    return directed(make('li', 'task', make('label', '', box, ' ', ...nodes)));
   }
 
   #code({ text, lang = '' }: Tokens.Code, ended: boolean): HTMLElement {
     const language = /^[\w+#.-]{1,30}/.exec(lang)?.[0] ?? '';
-    const code = make('code', '', (ended ? this.code.highlight(text, language) : undefined) ?? text);
+    const code = codeNode((ended ? this.code.highlight(text, language) : undefined) ?? text);
     const block = make('pre', '', code);
     block.tabIndex = 0; // it scrolls
     return make('figure', 'code', this.code.head(language, text), block);
@@ -151,7 +154,7 @@ function inline(tokens: readonly Token[]): Node[] {
       case 'del':
         return make(known.type, '', ...inline(known.tokens));
       case 'codespan':
-        return make('code', '', known.text);
+        return codeNode(known.text);
       case 'br':
         return make('br', '');
       case 'link':
@@ -167,6 +170,25 @@ function inline(tokens: readonly Token[]): Node[] {
     }
   });
 }
+
+/** From left to right or from right to left, as its first letters are: code and items within say theirs by themselves. */
+function directed<T extends HTMLElement>(node: T): T {
+  node.dir = 'auto';
+  return node;
+}
+
+/** Whatever stands around it, code is read from left to right, and says nothing of the direction around it. */
+function codeNode(content: Node | string): HTMLElement {
+  const code = make('code', '', content);
+  code.dir = 'ltr';
+  return code;
+}
+
+/** Whether the first letter is of a script that is written from right to left. */
+const isRightToLeft = (text: string): boolean =>
+  /^[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u.test(
+    /\p{L}/u.exec(text)?.[0] ?? '',
+  );
 
 function group(nodes: readonly Node[]): Node {
   const fragment = document.createDocumentFragment();
@@ -192,7 +214,7 @@ function table({ header, rows, align }: Tokens.Table): HTMLElement {
       'tr',
       '',
       ...row.map(({ tokens }, column) => {
-        const cell = make(tag, '', ...inline(tokens));
+        const cell = directed(make(tag, '', ...inline(tokens)));
         if (align[column]) cell.style.textAlign = align[column];
         return cell;
       }),
@@ -200,6 +222,7 @@ function table({ header, rows, align }: Tokens.Table): HTMLElement {
   const whole = make('table', '', make('thead', '', cells('th', header)));
   whole.append(make('tbody', '', ...rows.map((row) => cells('td', row))));
   const frame = make('div', 'table', whole);
+  frame.dir = isRightToLeft(header.map(({ text }) => text).join(' ')) ? 'rtl' : 'ltr'; // the order of columns
   frame.tabIndex = 0; // it scrolls
   return frame;
 }

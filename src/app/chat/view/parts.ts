@@ -63,13 +63,15 @@ export class ChatParts {
   readonly log: Log;
   readonly #body = make('div', 'body');
   readonly #chat = make('section', 'chat');
+  /** All there is in the shadow tree: dialogs, too. */
+  readonly frame = make('div', 'frame', make('div', 'width', make('canvas', '')), this.#chat);
   readonly #label = make('label', 'hidden');
   #answer: AnswerView | undefined;
   #ready = false;
   #atEnd = true;
 
   constructor(
-    readonly root: ShadowRoot,
+    private readonly root: ShadowRoot,
     private readonly on: PartsHost,
   ) {
     this.log = new Log(on);
@@ -96,6 +98,7 @@ export class ChatParts {
       node.part.add(name);
     }
     this.field.id = 'message';
+    this.field.dir = 'auto';
     this.field.rows = 1;
     this.field.enterKeyHint = 'send';
     this.#label.htmlFor = this.field.id;
@@ -128,7 +131,7 @@ export class ChatParts {
     const style = new CSSStyleSheet();
     style.replaceSync(STYLE);
     root.adoptedStyleSheets = [style];
-    root.append(this.#chat);
+    root.append(this.frame);
     for (const part of [
       this.#about,
       this.#empty,
@@ -301,6 +304,7 @@ export class ChatParts {
       ...looks.suggestions.map((text) => {
         const button = make('button', 'quiet', text);
         button.type = 'button';
+        button.dir = 'auto';
         button.addEventListener('click', () => {
           if (this.#send.ariaDisabled !== 'true') this.on.send(text);
         });

@@ -17,7 +17,7 @@ type Standing = 'kept' | 'fits' | 'unsure' | 'large';
 const ORDER: readonly Standing[] = ['kept', 'fits', 'unsure', 'large'];
 
 /** Models to choose from, and what of them this browser keeps, as a dialog. */
-export function openPicker(root: ShadowRoot, host: PickerHost): void {
+export function openPicker(frame: HTMLElement, host: PickerHost): void {
   const { strings } = host;
   const status = make('p', 'note', strings.looking_fits);
   status.role = 'status';
@@ -39,7 +39,7 @@ export function openPicker(root: ShadowRoot, host: PickerHost): void {
   keptStatus.tabIndex = -1;
   const keptList = make('ul', 'kept');
   keptList.role = 'list';
-  const dialog = openDialog(root, strings.choose_model, [
+  const dialog = openDialog(frame, strings.choose_model, [
     status,
     list,
     other,

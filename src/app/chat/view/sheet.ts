@@ -28,7 +28,7 @@ export interface SheetHost {
 }
 
 /** The settings, as a dialog. They are the element's attributes, so that a page sees what a person chose. */
-export function openSheet(root: ShadowRoot, host: SheetHost): void {
+export function openSheet(frame: HTMLElement, host: SheetHost): void {
   const { text } = host;
   const inputs = new Map<Attribute, HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>();
   const labelled = <T extends HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>(
@@ -103,5 +103,5 @@ export function openSheet(root: ShadowRoot, host: SheetHost): void {
     }
     dialog.close();
   });
-  const dialog = openDialog(root, text('settings'), [form]);
+  const dialog = openDialog(frame, text('settings'), [form]);
 }

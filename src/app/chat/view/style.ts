@@ -22,10 +22,27 @@ export const STYLE = `
   block-size: min(44rem, 85vh);
   block-size: min(44rem, 85dvh);
   min-block-size: 18rem;
-  font: 1rem/1.6 var(--chat-font);
 }
 :host([hidden]), [hidden] { display: none !important; }
 * { box-sizing: border-box; }
+/* Nothing of the page's text styles comes in, but for what says whether and in which colours and direction it is shown. */
+.frame {
+  all: initial;
+  display: block;
+  inline-size: 100%;
+  block-size: 100%;
+  color-scheme: inherit;
+  forced-color-adjust: inherit;
+  visibility: inherit;
+  pointer-events: inherit;
+  -webkit-text-size-adjust: inherit;
+  text-size-adjust: inherit;
+  -webkit-locale: inherit;
+  font: 1rem/1.6 var(--chat-font);
+}
+/* What the chat is as wide as where its box asks: a container has no width of its own. It shrinks as pictures do. */
+.width { block-size: 0; overflow: clip; visibility: hidden; }
+.width canvas { display: block; inline-size: min(40rem, 90vw); min-inline-size: min(13rem, 60vw); max-inline-size: 100%; block-size: 0; }
 .chat {
   position: relative;
   display: flex;
@@ -44,7 +61,8 @@ header {
   gap: 0.25rem;
   align-items: center;
   min-block-size: 3rem;
-  padding: 0.25rem 0.5rem 0.25rem 1rem;
+  padding-block: 0.25rem;
+  padding-inline: 1rem 0.5rem;
   border-block-end: 1px solid var(--chat-line);
 }
 .name, .status { margin: 0; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
@@ -59,6 +77,10 @@ header {
 .log, .turn { display: flex; flex-direction: column; }
 .log { gap: 1.25rem; }
 .turn { gap: 0.35rem; }
+/* Each paragraph is read as its own letters are; what says a direction is laid out by it, too. */
+:is(p, dt, dd, button, label, figcaption span, .message.user, .message.plain) { unicode-bidi: plaintext; }
+pre, code { direction: ltr; unicode-bidi: isolate; }
+textarea:placeholder-shown { direction: inherit; }
 .message { overflow-wrap: anywhere; }
 .message.user {
   align-self: flex-end;
@@ -78,15 +100,15 @@ header {
 .message :is(h3, h4, h5, h6) { margin-block: 1.1rem 0.4rem; font-size: 1.05rem; line-height: 1.35; }
 .message h3 { font-size: 1.25rem; }
 .message h4 { font-size: 1.125rem; }
-.message :is(ul, ol) { padding-inline-start: 1.5rem; }
-.message li { margin-block: 0.2rem; }
-.message li.task { list-style: none; margin-inline-start: -1.3rem; }
+.message :is(ul, ol) { padding: 0; }
+.message li { margin-block: 0.2rem; margin-inline-start: 1.5rem; }
+.message li.task { list-style: none; margin-inline-start: 0.2rem; }
 .message blockquote { margin-inline: 0; padding-inline-start: 0.9rem; border-inline-start: 3px solid var(--chat-line); color: var(--chat-soft); }
 .message hr { border: 0; border-block-start: 1px solid var(--chat-line); margin-block: 1rem; }
 .message a, .facts a { color: var(--chat-accent); text-underline-offset: 0.15em; }
 .message code { padding: 0.1em 0.3em; border-radius: 0.3rem; background: var(--chat-field); font: 0.9em var(--chat-code-font); }
 figure.code { margin-inline: 0; border: 1px solid var(--chat-line); border-radius: 0.6rem; overflow: hidden; }
-figure.code figcaption { display: flex; justify-content: space-between; align-items: center; padding: 0.15rem 0.3rem 0.15rem 0.8rem; background: var(--chat-field); color: var(--chat-soft); font-size: 0.8rem; }
+figure.code figcaption { display: flex; justify-content: space-between; align-items: center; padding-block: 0.15rem; padding-inline: 0.8rem 0.3rem; background: var(--chat-field); color: var(--chat-soft); font-size: 0.8rem; }
 figure.code figcaption button { padding: 0.2rem 0.6rem; border-color: transparent; font-size: 0.8rem; }
 figure.code pre { margin: 0; padding: 0.7rem 0.8rem; overflow-x: auto; line-height: 1.5; }
 figure.code code { padding: 0; background: none; overflow-wrap: normal; white-space: pre; font-size: 0.875rem; }
@@ -95,7 +117,7 @@ table { border-collapse: collapse; font-size: 0.95rem; }
 th, td { padding: 0.3rem 0.7rem; border: 1px solid var(--chat-line); text-align: start; }
 th { background: var(--chat-field); }
 .thought { color: var(--chat-soft); font-size: 0.9rem; }
-.thought p { margin: 0.3rem 0 0.3rem 0.2rem; padding-inline-start: 0.8rem; border-inline-start: 3px solid var(--chat-line); white-space: pre-wrap; overflow-wrap: anywhere; }
+.thought p { margin-block: 0.3rem; margin-inline: 0.2rem 0; padding-inline-start: 0.8rem; border-inline-start: 3px solid var(--chat-line); white-space: pre-wrap; overflow-wrap: anywhere; }
 .call { margin: 0.15rem 0; color: var(--chat-soft); font-size: 0.9rem; }
 .note { margin: 0; color: var(--chat-soft); font-size: 0.85rem; overflow-wrap: anywhere; }
 .under { margin: 0; gap: 0; margin-inline-start: -0.4rem; }
