@@ -1,12 +1,18 @@
 import { existsSync } from 'node:fs';
+import { readFile, realpath } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { basename, dirname, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SplitkvError } from '../base/errors.js';
 import { modelName } from '../engine/files/model_name.js';
+import { partNames } from '../loader/gguf/file.js';
+import { shardsOf } from '../loader/hub/node_hub_cache.js';
 import { isGgufName } from '../loader/index.js';
-import { serveFiles } from '../server/http/static_files.js';
+import { MODEL_TEXTS, SHARD_INDEX, SINGLE_FILE } from '../loader/tensor_index.js';
+import { ApiError } from '../server/api_error.js';
+import { hostCheck } from '../server/http/hosts.js';
+import { type Handler, type ServedFiles, serveFiles } from '../server/http/static_files.js';
 
 export interface PageServer {
   /** Ends with a slash; the page is host.html, in a checkout index.html and the others, too. */
@@ -21,36 +27,72 @@ const here = import.meta.url;
 const root = (path: string): string => fileURLToPath(new URL(`../../${path}`, here));
 
 /**
- * Serves the pages and one model folder on the loopback interface: from source by Vite in a checkout, else from the build.
+ * Serves the pages and one model's files on the loopback interface: from source by Vite in a checkout, else from the build. Nothing
+ * else that lies beside the model is served, and no page that comes by another name than this machine's.
  * @param model a folder, a GGUF file, or an http(s) URL or `hf:...`, which stays where it is
  * @param port 0 takes a free one; another takes the next free one from there on (in a checkout)
  * @param folders served beside them, by the paths that they begin with
+ * @param pagesFrom default: the source in a checkout, else the build
  */
 export async function startPageServer(
   model: string,
   port = 0,
   folders: Readonly<Record<string, string>> = {},
+  pagesFrom: ServePages = existsSync(root('src/app/host.ts')) ? serveSource : serveBuild,
 ): Promise<PageServer> {
   const remote = /^(https?:\/\/|hf:)/.test(model);
   const folder = isGgufName(model) ? dirname(resolve(model)) : resolve(model);
   const prefix = `/model/${modelName(folder)}/`;
-  const ofModel = serveFiles(remote ? '/model/' : prefix, remote ? root('models') : folder);
-  const handlers = [ofModel, ...Object.entries(folders).map(([at, from]) => serveFiles(at, from))];
-  const modelFiles: Files = (request, response, next) => {
+  const handlers = [
+    ourHostsOnly,
+    ...(remote ? [] : [serveFiles(prefix, folder, await filesOf(model, folder))]),
+    ...Object.entries(folders).map(([at, from]) => serveFiles(at, from)),
+  ];
+  const modelFiles: Handler = (request, response, next) => {
     const first = handlers.reduceRight<() => void>((later, handler) => () => handler(request, response, later), next);
     first();
   };
   const path = isGgufName(model) ? prefix + basename(model) : prefix;
   const modelPath = encodeURI(path).replace(/[?#]/g, encodeURIComponent);
-  const server = existsSync(root('src/app/host.ts'))
-    ? await serveSource(port, modelFiles)
-    : await serveBuild(port, modelFiles);
+  const server = await pagesFrom(port, modelFiles);
   return { ...server, modelUrl: remote ? model : new URL(modelPath, server.url).href };
 }
 
-type Files = ReturnType<typeof serveFiles>;
+/** As of a server that listens to this machine. */
+const checkHost = hostCheck(undefined, '127.0.0.1');
+const ourHostsOnly: Handler = (request, response, next) => {
+  try {
+    checkHost(request);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    response
+      .writeHead(error.status, { 'Content-Type': 'text/plain; charset=utf-8' })
+      .end('this host is not allowed here');
+    return;
+  }
+  next();
+};
 
-async function serveSource(port: number, modelFiles: Files): Promise<Omit<PageServer, 'modelUrl'>> {
+/** What a load may read. Links lead to the Hub's blobs at most, and of a GGUF file to where its other parts are. */
+async function filesOf(model: string, folder: string): Promise<ServedFiles> {
+  if (isGgufName(model)) {
+    const file = await realpath(resolve(model)).catch(() => undefined);
+    const files = partNames(basename(model));
+    return { files: new Set(files), links: file === undefined ? [] : [files.length === 1 ? file : dirname(file)] };
+  }
+  const shards = shardsOf(await readFile(join(folder, SHARD_INDEX), 'utf8').catch(() => '')) ?? [];
+  // A snapshot of the Hub's cache holds links to the blobs of its repository.
+  const [, repository] = /^(.+)[\\/]snapshots[\\/][^\\/]+/.exec(await realpath(folder).catch(() => folder)) ?? [];
+  return {
+    files: new Set([...MODEL_TEXTS, SINGLE_FILE, ...shards]),
+    links: repository === undefined ? [] : [join(repository, 'blobs')],
+  };
+}
+
+/** Starts a server of the pages that asks `files` first. */
+type ServePages = (port: number, files: Handler) => Promise<Omit<PageServer, 'modelUrl'>>;
+
+async function serveSource(port: number, modelFiles: Handler): Promise<Omit<PageServer, 'modelUrl'>> {
   const vite = await import('vite');
   const ours = process.listeners('SIGTERM');
   const server = await vite.createServer({
@@ -68,9 +110,12 @@ async function serveSource(port: number, modelFiles: Files): Promise<Omit<PageSe
   return { url: `http://127.0.0.1:${actual}/`, close: () => server.close() };
 }
 
-async function serveBuild(port: number, modelFiles: Files): Promise<Omit<PageServer, 'modelUrl'>> {
-  // The page, dist/cli/host.html, is made of the library's files, too.
-  const built = root('dist');
+/** @param built the package's: the page, cli/host.html, is made of the library's files, too */
+export async function serveBuild(
+  port: number,
+  modelFiles: Handler,
+  built: string = root('dist'),
+): Promise<Omit<PageServer, 'modelUrl'>> {
   if (!existsSync(built))
     throw new SplitkvError('io', `${built} is missing; install the package again, or run npm run build`);
   const pages = serveFiles('/', built);

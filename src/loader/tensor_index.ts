@@ -11,6 +11,18 @@ export const SINGLE_FILE = 'model.safetensors';
 const MAX_FILES = 4096;
 export const SHARD_INDEX = 'model.safetensors.index.json';
 
+/** What a load may read of a folder, beside its weights. */
+export const MODEL_TEXTS = [
+  'config.json',
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'chat_template.jinja',
+  'tokenizer.model',
+  'self_test.json',
+  SHARD_INDEX,
+];
+
 /** One tensor and its bytes [start, end), counted from the beginning of `file`: little-endian, row-major, nothing between elements. */
 export interface TensorEntry {
   readonly name: string;

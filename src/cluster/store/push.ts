@@ -3,6 +3,7 @@ import { range } from '../../base/lists.js';
 import { openModelFiles } from '../../engine/files/model_files.js';
 import { modelName } from '../../engine/files/model_name.js';
 import type { Source } from '../../loader/index.js';
+import { MODEL_TEXTS } from '../../loader/tensor_index.js';
 import type { Cluster } from '../connect.js';
 import { Bucket, inParallel } from './bucket.js';
 import { alone } from './lock.js';
@@ -22,18 +23,6 @@ import { checkModelName, listStored } from './model_store.js';
 const PIECE_BYTES = 512 * 1024;
 /** A message has a subject and headers, too. */
 const AROUND_BYTES = 4096;
-
-/** What a load may read of a folder, beside its weights. */
-const TEXTS = [
-  'config.json',
-  'generation_config.json',
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'chat_template.jinja',
-  'tokenizer.model',
-  'self_test.json',
-  'model.safetensors.index.json',
-];
 
 export interface PushOptions {
   /** Default: the model's own. */
@@ -157,7 +146,7 @@ async function collect(bucket: Bucket, signal: AbortSignal | undefined): Promise
 /** The files that a load of the model may read. @throws SplitkvError as `openModelFiles` */
 async function filesOf(source: Source, signal: AbortSignal | undefined): Promise<Pick<StoredFile, 'file' | 'bytes'>[]> {
   const { index } = await (await openModelFiles(source, signal)).reader();
-  const names = [...(source.gguf === undefined ? TEXTS : []), ...index.files.map((weights) => weights.name)];
+  const names = [...(source.gguf === undefined ? MODEL_TEXTS : []), ...index.files.map((weights) => weights.name)];
   const files: Pick<StoredFile, 'file' | 'bytes'>[] = [];
   for (const file of names) {
     const bytes = await source.size(file, signal);

@@ -1,5 +1,5 @@
 import { createReadStream, type Stats } from 'node:fs';
-import { stat } from 'node:fs/promises';
+import { realpath, stat } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { extname, join, normalize, sep } from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -16,16 +16,24 @@ const TYPES: Readonly<Record<string, string>> = {
 
 export type Handler = (request: IncomingMessage, response: ServerResponse, next: () => void) => void;
 
+/** What of a folder is served; default: all that lies in it. */
+export interface ServedFiles {
+  /** Paths in the folder, with slashes. */
+  readonly files: ReadonlySet<string>;
+  /** Real paths of other folders and files that links may lead to. */
+  readonly links: readonly string[];
+}
+
 /**
  * Serves the files of a folder under a path prefix: GET and HEAD, one byte range a request (206, 416), ETag with If-None-Match
- * and If-Range. A path outside the folder is 404, like one that isn't there; other prefixes go on to `next`.
+ * and If-Range. A path outside the folder is 404, like one that isn't there or a link that leads out; other prefixes go on to `next`.
  */
-export function serveFiles(prefix: string, folder: string): Handler {
+export function serveFiles(prefix: string, folder: string, served?: ServedFiles): Handler {
   const base = prefix.endsWith('/') ? prefix : `${prefix}/`;
   return (request, response, next) => {
     const path = pathOf(request.url ?? '/');
     if (path === undefined || !path.startsWith(base)) return next();
-    serve(request, response, folder, path.slice(base.length)).catch(() => response.destroy());
+    serve(request, response, folder, path.slice(base.length), served).catch(() => response.destroy());
   };
 }
 
@@ -38,19 +46,40 @@ function pathOf(url: string): string | undefined {
   }
 }
 
-async function serve(request: IncomingMessage, response: ServerResponse, folder: string, path: string): Promise<void> {
+/** The real path of what is asked for, undefined where that isn't served. */
+async function fileOf(folder: string, path: string, served: ServedFiles | undefined): Promise<string | undefined> {
+  const asked = join(folder, normalize(path));
+  if (!isBelow(asked, folder) || path.includes('\0')) return undefined;
+  if (served && !served.files.has(path)) return undefined;
+  try {
+    const [file, real] = await Promise.all([realpath(asked), realpath(folder)]);
+    return [real, ...(served?.links ?? [])].some((place) => file === place || isBelow(file, place)) ? file : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const isBelow = (path: string, folder: string): boolean =>
+  path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
+
+async function serve(
+  request: IncomingMessage,
+  response: ServerResponse,
+  folder: string,
+  path: string,
+  served: ServedFiles | undefined,
+): Promise<void> {
   if (request.method !== 'GET' && request.method !== 'HEAD') return fail(response, 405);
-  const file = join(folder, normalize(path));
-  const inside = file.startsWith(folder.endsWith(sep) ? folder : folder + sep) && !path.includes('\0');
-  const info = inside ? await stat(file).catch(() => undefined) : undefined;
-  if (!info?.isFile()) return fail(response, 404);
+  const file = await fileOf(folder, path, served);
+  const info = file === undefined ? undefined : await stat(file).catch(() => undefined);
+  if (file === undefined || !info?.isFile()) return fail(response, 404);
 
   const etag = `"${info.size.toString(36)}-${Math.round(info.mtimeMs).toString(36)}"`;
   response.setHeader('ETag', etag);
   response.setHeader('Last-Modified', info.mtime.toUTCString());
   response.setHeader('Accept-Ranges', 'bytes');
   response.setHeader('Cache-Control', 'no-cache');
-  response.setHeader('Content-Type', TYPES[extname(file)] ?? 'application/octet-stream');
+  response.setHeader('Content-Type', TYPES[extname(path)] ?? 'application/octet-stream');
   if (request.headers['if-none-match'] === etag) {
     response.statusCode = 304;
     response.end();
