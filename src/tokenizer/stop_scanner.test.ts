@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { StopScanner } from './stop_scanner.js';
 
 /** All that comes out for these pieces, and what it stopped at. */
@@ -48,9 +48,9 @@ describe('StopScanner', () => {
   });
 
   it('agrees with a search of the whole text, however it is cut', () => {
-    const letters = fc.string({ unit: fc.constantFrom('a', 'b', 'c'), maxLength: 24 });
-    const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b', 'c'), minLength: 1, maxLength: 4 }), {
-      maxLength: 3,
+    const letters = fc.string({ unit: fc.constantFrom('a', 'b'), maxLength: 24 });
+    const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 9 }), {
+      maxLength: 4,
     });
     fc.assert(
       fc.property(stops, fc.array(letters), (strings, pieces) => {
@@ -65,5 +65,28 @@ describe('StopScanner', () => {
       }),
       { numRuns: 2000 },
     );
+  });
+
+  it('looks at a letter a few times for each stop string, however long these are', () => {
+    const half = 'a '.repeat(120);
+    const stops = Array.from({ length: 255 }, (_, i) => `${half}${i}`);
+    const calls = (['charCodeAt', 'endsWith', 'indexOf', 'startsWith', 'slice'] as const).map((name) =>
+      vi.spyOn(String.prototype, name),
+    );
+    try {
+      const scanner = new StopScanner(stops);
+      const built = calls.reduce((sum, { mock }) => sum + mock.calls.length, 0);
+      expect(built).toBeLessThan(8 * stops.join('').length);
+      for (let i = 0; i < 400; i++) scanner.push('a ');
+      const scanned = calls.reduce((sum, { mock }) => sum + mock.calls.length, 0) - built;
+      expect(scanned).toBeLessThan(800 * stops.length * 8);
+      expect(scanner.flush()).toBe(half);
+    } finally {
+      for (const call of calls) call.mockRestore();
+    }
+  });
+
+  it('refuses more letters than it can keep', () => {
+    expect(() => new StopScanner(['x'.repeat(40_000), 'y'.repeat(40_000)])).toThrow(/80,000 letters; .* 65,536/);
   });
 });

@@ -1,4 +1,5 @@
 import { usageError } from '../base/errors.js';
+import { grouped } from '../base/math.js';
 
 export interface StopScan {
   /** Text that is certainly before any stop string. */
@@ -7,36 +8,43 @@ export interface StopScan {
   stopped?: string;
 }
 
+/** Letters of all stop strings together. */
+const MAX_LETTERS = 1 << 16;
+
 /**
  * Looks for stop strings in text that comes in pieces, and holds back only what could still be the beginning of one. It stops at
- * the string that is complete first (of two that end together, the longer), so where the pieces are cut changes nothing.
+ * the string that is complete first (of two that end together, the longer), so where the pieces are cut changes nothing. A letter of a text
+ * takes some steps for each stop string, however long that is (Knuth, Morris and Pratt's way).
  */
 export class StopScanner {
-  readonly #stops: readonly string[];
+  readonly #stops: readonly Stop[];
   #held = '';
   #stopped: string | undefined;
 
-  /** Throws `usage` for an empty stop string, which would stop everything. */
+  /** Throws `usage` for an empty stop string, which would stop everything, and for more than 65,536 letters. */
   constructor(stops: readonly string[]) {
     if (stops.includes('')) throw usageError('a stop string is empty; leave it out, or give at least one character');
-    this.#stops = [...new Set(stops)].sort((a, b) => b.length - a.length);
+    const letters = stops.reduce((sum, stop) => sum + stop.length, 0);
+    if (letters > MAX_LETTERS)
+      throw usageError(
+        `the stop strings have ${grouped(letters)} letters; expected at most ${grouped(MAX_LETTERS)} together`,
+      );
+    this.#stops = [...new Set(stops)].sort((a, b) => b.length - a.length).map((text) => new Stop(text));
   }
 
   push(piece: string): StopScan {
     if (this.#stopped !== undefined) return { text: '', stopped: this.#stopped };
     const text = this.#held + piece;
-    let first: { stop: string; start: number; end: number } | undefined;
-    for (const stop of this.#stops) {
-      const start = text.indexOf(stop);
-      const end = start + stop.length;
-      if (start >= 0 && (first === undefined || end < first.end)) first = { stop, start, end };
-    }
-    if (first !== undefined) {
+    for (let at = this.#held.length; at < text.length; at++) {
+      const unit = text.charCodeAt(at);
+      let met: string | undefined;
+      for (const stop of this.#stops) if (stop.isMet(unit)) met ??= stop.text;
+      if (met === undefined) continue;
       this.#held = '';
-      this.#stopped = first.stop;
-      return { text: text.slice(0, first.start), stopped: first.stop };
+      this.#stopped = met;
+      return { text: text.slice(0, at + 1 - met.length), stopped: met };
     }
-    const keep = Math.max(0, ...this.#stops.map((stop) => overlap(text, stop)));
+    const keep = this.#stops.reduce((most, { begun }) => Math.max(most, begun), 0);
     this.#held = text.slice(text.length - keep);
     return { text: text.slice(0, text.length - keep) };
   }
@@ -45,13 +53,33 @@ export class StopScanner {
   flush(): string {
     const text = this.#held;
     this.#held = '';
+    for (const stop of this.#stops) stop.begun = 0;
     return text;
   }
 }
 
-/** Length of the longest end of `text` that is a beginning of `stop`, and not all of it. */
-function overlap(text: string, stop: string): number {
-  let length = Math.min(text.length, stop.length - 1);
-  while (length > 0 && !text.endsWith(stop.slice(0, length))) length--;
-  return length;
+class Stop {
+  /** Length of the longest end of what came that is a beginning of this stop string, and not all of it. */
+  begun = 0;
+  /** By length of a beginning: that of the longest shorter beginning which it ends in. */
+  readonly #shorter: Int32Array;
+
+  constructor(readonly text: string) {
+    this.#shorter = new Int32Array(text.length);
+    for (let length = 1; length < text.length; length++) {
+      this.isMet(text.charCodeAt(length));
+      if (length + 1 < text.length) this.#shorter[length + 1] = this.begun;
+    }
+    this.begun = 0;
+  }
+
+  /** Takes the next letter. */
+  isMet(unit: number): boolean {
+    const { text } = this;
+    let begun = this.begun;
+    while (begun > 0 && text.charCodeAt(begun) !== unit) begun = this.#shorter[begun]!;
+    if (text.charCodeAt(begun) === unit) begun++;
+    this.begun = begun;
+    return begun === text.length;
+  }
 }
