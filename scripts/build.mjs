@@ -12,6 +12,7 @@ import { buildTypes } from './build_types.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
 ensurePackages();
+const { completeLicenseFile } = await import('./licenses.mjs');
 rmSync(join(root, 'dist'), { recursive: true, force: true });
 
 const common = { configFile: false, root, logLevel: 'warn', publicDir: false };
@@ -218,5 +219,6 @@ await build({
 const hostPage = readFileSync(join(root, 'src/app/host.html'), 'utf8').replace('./host.ts', './host.js');
 writeFileSync(join(root, 'dist/cli/host.html'), hostPage);
 
+completeLicenseFile(join(root, 'dist/THIRD_PARTY_LICENSES.md'));
 buildTypes(join(root, 'dist'));
 console.log('built dist/splitkv.js, its declarations, dist/app, dist/cli');

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -15,6 +15,14 @@ test('the service and the container of docs/operations.md start a server with op
   const entry = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(block('dockerfile'))![1]!) as string[];
   for (const args of [service, entry.slice(entry.indexOf('serve') + 1)]) {
     expect(parseOptions('serve', command.options, args).has('exit-on-failure')).toBe(true);
+  }
+});
+
+test('packages are installed without their scripts wherever docs say how', () => {
+  for (const file of ['README.md', ...readdirSync('docs').map((name) => `docs/${name}`)]) {
+    if (!file.endsWith('.md')) continue;
+    for (const [line] of readFileSync(file, 'utf8').matchAll(/npm (?:install|i|ci)\b[^`\n]*webgpu[^`\n]*/g))
+      expect(line, file).toContain('--ignore-scripts');
   }
 });
 

@@ -26,7 +26,7 @@ export async function nodeGpu(adapterName: string | undefined, instance = 0, exp
     } catch (error) {
       throw new SplitkvError(
         'no_webgpu',
-        `Node needs the npm package 'webgpu' (Dawn): npm install webgpu. ${String(error)}`,
+        `Node needs the npm package 'webgpu' (Dawn): npm install --ignore-scripts webgpu. ${String(error)}`,
         {
           cause: error,
         },

@@ -44,7 +44,11 @@ test('a machine with everything has no problem', () => {
 });
 
 test.each<[string, Partial<MachineFacts>, RegExp]>([
-  ['no Dawn', { dawn: 'no package', adapters: [] }, /^bad: Node has no WebGPU: no package -> npm install webgpu$/],
+  [
+    'no Dawn',
+    { dawn: 'no package', adapters: [] },
+    /^bad: Node has no WebGPU: no package -> npm install --ignore-scripts webgpu$/,
+  ],
   ['no adapter', { adapters: [] }, /^bad: Dawn finds no adapter.* -> sudo apt install mesa-vulkan-drivers/],
   ['no adapter on Windows', { adapters: [], platform: 'win32' }, /-> update the GPU's driver$/],
   ['the CPU alone', { adapters: cpu, gpuFiles: [] }, /^warn: llvmpipe is taken: no GPU; the fastest of 2 adapters/],

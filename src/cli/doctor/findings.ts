@@ -99,7 +99,7 @@ function adapterFindings(facts: MachineFacts): Finding[] {
   const { dawn, adapters, platform, gpuFiles, closedFiles } = facts;
   const topic = 'GPU';
   if (dawn !== undefined) {
-    return [{ level: 'bad', topic, text: `Node has no WebGPU: ${dawn}`, fix: 'npm install webgpu' }];
+    return [{ level: 'bad', topic, text: `Node has no WebGPU: ${dawn}`, fix: 'npm install --ignore-scripts webgpu' }];
   }
   const choice = choiceOf(adapters);
   if (!choice) {
