@@ -45,4 +45,13 @@ describe('scores of heads that ranks split', () => {
       expect(got.every(({ size }) => size === 3 * 256 * 4)).toBe(true);
     }
   });
+
+  test.each([
+    ['adp x tp', ['0>1', '1>0', '2>3', '3>2']],
+    ['tp x token', ['0>2', '1>3', '2>0', '3>1']],
+  ] as const)('%s: among ranks that keep the same sequences, and no others', (policy, expected) => {
+    const topology = planTopology(makePlan(policy, 4, gqaShape(4)));
+    const ways = scoreRoutes(topology, 0).map(({ from, to }) => `${from}>${to}`);
+    expect(ways.toSorted()).toEqual(expected);
+  });
 });
