@@ -561,6 +561,8 @@ export interface EmbedOptions {
   readonly pooling?: 'mean' | 'last';
   /** Numbers that vectors are cut to, before their length is made 1; default and most: the model's hidden size. */
   readonly dimensions?: number;
+  /** As of `CompletionOptions`, where many requests are served. */
+  readonly client?: string;
   readonly signal?: AbortSignal;
 }
 

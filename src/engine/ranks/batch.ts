@@ -242,8 +242,8 @@ export class Batch {
   }
 
   /** A paused row feeds `token`, which it sampled last, at `position` in the next decode step, and samples what is allowed. */
-  goOn(row: number, token: number, position: number, allowed: AllowedTokens): void {
-    this.#sampler?.allow(row, allowed);
+  goOn(row: number, token: number, position: number, allowed: AllowedTokens | undefined): void {
+    if (allowed) this.#sampler?.allow(row, allowed);
     if (!this.#ids) return;
     this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
     this.#writeRowInfo(row, position);

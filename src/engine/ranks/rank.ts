@@ -237,7 +237,7 @@ export interface Rank {
   /** A slot takes no part in steps until `goOn`, or `resume` where other tokens come first. Call it after a step of the slot. */
   pause(slot: number): Promise<void>;
   /** The next decode step of a paused slot feeds `token`, which its last step sampled, at `position`, and samples what is `allowed`. */
-  goOn(slot: number, token: number, position: number, allowed: AllowedTokens): Promise<void>;
+  goOn(slot: number, token: number, position: number, allowed: AllowedTokens | undefined): Promise<void>;
   /** Frees a slot's cache; its row is inactive from now on. */
   release(slot: number): Promise<void>;
   /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; for tests. */

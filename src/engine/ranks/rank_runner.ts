@@ -644,7 +644,7 @@ export class RankRunner implements Rank {
     );
   }
 
-  goOn(slot: number, token: number, position: number, allowed: AllowedTokens): Promise<void> {
+  goOn(slot: number, token: number, position: number, allowed: AllowedTokens | undefined): Promise<void> {
     return this.#inOrder(
       async () => {
         const home = this.#batchOf(slot);

@@ -1,8 +1,181 @@
+import { LinearFit } from './adp/linear_fit.js';
+import type { Sequence } from './sequence.js';
+
 /**
- * Priorities and fairness. Every queue is in order of virtual arrival: a point of priority counts as having come
+ * Priorities and fairness. A client's requests are in order of virtual arrival: a point of priority counts as having come
  * `agingIterations` iterations earlier. Requests age at the same rate, so the order of two never changes, and a request waits
- * only for those that came before it or at most `(their priority - its own) * agingIterations` iterations after it: none
- * starves, however many urgent ones keep coming. Equal virtual arrivals go by submission.
+ * only for those of its client that came before it or at most `(their priority - its own) * agingIterations` iterations after it: none
+ * starves, however many urgent ones keep coming. Equal virtual arrivals go by submission. Among clients it goes in rounds
+ * (`nextInTurn`).
  */
 export const virtualArrival = (iteration: number, priority: number, agingIterations: number): number =>
   iteration - priority * agingIterations;
+
+/** Who asks, as the scheduler sees it, while a request of its is unfinished. */
+export interface Client {
+  readonly name: string;
+  unfinished: number;
+  /** Slots that it has, of all ranks. */
+  running: number;
+  /** When it came, or gave up a slot last. Of this and the next one only the order counts. */
+  since: number;
+  /** When a chunk of a prompt of its was planned last. */
+  computed: number;
+}
+
+export const newClient = (name = ''): Client => ({ name, unfinished: 0, running: 0, since: 0, computed: 0 });
+
+/** A slot that was given up, and isn't at once given to whoever would have to give it back if it were asked for again. */
+interface KeptSlot {
+  readonly until: number;
+  /** Slots that its client had left. */
+  readonly running: number;
+}
+
+/** Iterations that a slot is kept for: who asks one thing after the other comes back in that time. */
+const KEPT_ITERATIONS = 32;
+const FIT_MEMORY = 512;
+const FIT_ENOUGH = 4;
+/** Iterations after which others of a client's sequences rest. */
+const SPELL_ITERATIONS = 16;
+/** In one of so many iterations nobody rests: what more rows take is known only from such. */
+const TRIED_ITERATIONS = 64;
+
+/** The clients of one scheduler, and what each has. */
+export class Clients {
+  readonly #known = new Map<string, Client>();
+  readonly #times = new LinearFit(FIT_MEMORY, 'proportional');
+  #kept: KeptSlot[] = [];
+  #moment = 0;
+  /** Iterations that were planned. */
+  iteration = 0;
+
+  /** With one alone nothing here changes anything. */
+  get several(): boolean {
+    return this.#known.size > 1;
+  }
+
+  /** A moment after all before it. */
+  now(): number {
+    return ++this.#moment;
+  }
+
+  /** The client of a new request. */
+  join(name: string): Client {
+    let client = this.#known.get(name);
+    if (!client) {
+      client = { ...newClient(name), since: this.now() };
+      this.#known.set(name, client);
+    }
+    client.unfinished++;
+    return client;
+  }
+
+  /** A request is over, and has no slot. */
+  leave(client: Client): void {
+    if (--client.unfinished === 0) this.#known.delete(client.name);
+  }
+
+  /** A client got a slot. */
+  took(client: Client): void {
+    // That of the one that had most of those which it may have.
+    if (this.#kept.length > 0) {
+      const open = this.#kept.filter(({ running }) => client.running <= running);
+      const most = open.reduce<KeptSlot | undefined>((a, b) => (a && a.running >= b.running ? a : b), undefined);
+      this.#kept = this.#kept.filter((slot) => slot !== most);
+    }
+    client.running++;
+  }
+
+  gave(client: Client): void {
+    client.running--;
+    client.since = this.now();
+  }
+
+  /** An answer that had a slot is over. */
+  keepSlot({ running }: Client): void {
+    if (this.several) this.#kept.push({ until: this.iteration + KEPT_ITERATIONS, running });
+  }
+
+  /** Whether a client may have one of so many free slots. */
+  mayTake({ running }: Client, free: number): boolean {
+    if (this.#kept.length === 0) return true;
+    this.#kept = this.#kept.filter(({ until }) => until > this.iteration);
+    return free > this.#kept.filter((slot) => running > slot.running).length;
+  }
+
+  /** An iteration of decode rows alone took so long. */
+  observe(rows: number, seconds: number): void {
+    this.#times.add(rows, seconds);
+  }
+
+  /** Rows that cost together what an iteration costs in any case; 0 while nothing is known. */
+  get #freeRows(): number {
+    if (this.#times.weight < FIT_ENOUGH) return 0;
+    const { intercept, slope } = this.#times.line;
+    return slope > 0 ? Math.floor(intercept / slope) : Infinity;
+  }
+
+  /**
+   * Sequences that have no row in this iteration. Where rows cost time no client has more of them than the one with fewest, and those
+   * that cost nothing much; a client's sequences take turns. So of K clients each goes on at least 1/K as quickly as alone.
+   */
+  resting(running: readonly Sequence[]): ReadonlySet<Sequence> | undefined {
+    const free = this.#freeRows;
+    if (free === Infinity || this.iteration % TRIED_ITERATIONS === 0) return undefined;
+    const rows = new Map<Client, Sequence[]>();
+    for (const sequence of running) {
+      if (sequence.status === 'decode' && sequence.sampled >= sequence.maxTokens) continue;
+      const own = rows.get(sequence.client);
+      if (own) own.push(sequence);
+      else rows.set(sequence.client, [sequence]);
+    }
+    if (rows.size < 2) return undefined;
+    const most = free + Math.min(...[...rows.values()].map(({ length }) => length));
+    const resting = new Set<Sequence>();
+    const changes = this.iteration % SPELL_ITERATIONS === 1;
+    const waits = (sequence: Sequence): number => Number(!changes && sequence.resting);
+    for (const own of rows.values()) {
+      if (own.length <= most) continue;
+      for (const sequence of own.toSorted((a, b) => waits(a) - waits(b) || a.rowAt - b.rowAt).slice(most))
+        resting.add(sequence);
+    }
+    return resting;
+  }
+}
+
+/**
+ * Of each client's first, the one whose turn it is: of the client with fewest slots, and of those with as many the one that has waited
+ * longest since it had one. Whose priority is below that of the first in order waits.
+ * @param firsts one of each client
+ * @param given slots that clients are about to have
+ */
+export function nextInTurn(firsts: readonly Sequence[], given?: ReadonlyMap<Client, number>): Sequence | undefined {
+  if (firsts.length < 2) return firsts[0];
+  const { priority } = firsts.reduce((a, b) => (inOrder(a, b) <= 0 ? a : b));
+  const slots = ({ client }: Sequence): number => client.running + (given?.get(client) ?? 0);
+  let next: Sequence | undefined;
+  for (const first of firsts) {
+    if (first.priority < priority) continue;
+    const before = next
+      ? slots(first) - slots(next) || first.client.since - next.client.since || inOrder(first, next)
+      : -1;
+    if (before < 0) next = first;
+  }
+  return next;
+}
+
+/** Of one client's. */
+export const inOrder = (a: Sequence, b: Sequence): number => a.order - b.order || a.ordinal - b.ordinal;
+
+/** Running sequences with clients in turn: every client's first, then every one's second, and so on. */
+export function byTurns(running: readonly Sequence[]): readonly Sequence[] {
+  const counts = new Map<Client, number>();
+  const places = running.map((sequence) => {
+    const place = counts.get(sequence.client) ?? 0;
+    counts.set(sequence.client, place + 1);
+    return { sequence, place };
+  });
+  if (counts.size < 2) return running;
+  return places.toSorted((a, b) => a.place - b.place).map(({ sequence }) => sequence);
+}

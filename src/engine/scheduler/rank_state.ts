@@ -6,6 +6,7 @@ import { blocksFor, laneBlocks, laneOf, type RankLimits, type SchedulerConfig } 
 import type { BlockCopy, Handover, PrefillChunk, PromptCopy, SequenceMove, StateCopy } from './iteration.js';
 import { chooseGroup, type GroupLoad } from './groups/micro_batches.js';
 import { victimOf } from './preemption.js';
+import { byTurns, Clients, nextInTurn } from './priority.js';
 import { NOTHING_CACHED, PrefixCache, type PrefixMatch } from './prefix_cache.js';
 import { type Sequence, type ScheduledSequence } from './sequence.js';
 import { KeptPrompts } from './kv/kept_prompts.js';
@@ -31,6 +32,8 @@ export class WorkList {
   readonly decodes: Sequence[] = [];
   readonly preempted: Sequence[] = [];
   contextTokens = 0;
+  /** Blocks have just run out. */
+  crowded = false;
 
   get tokens(): number {
     return this.contextTokens + this.decodes.length;
@@ -68,6 +71,8 @@ export class RankState {
     private readonly config: SchedulerConfig,
     /** By micro-batch: sequences of all ranks that have a slot in it. */
     readonly groupRows: number[] = (limits.microBatches ?? [limits.slots]).map(() => 0),
+    /** Of all ranks. */
+    private readonly clients = new Clients(),
   ) {
     this.#blockTokens = config.blockTokens;
     const { keptStates, keptBlocks = 0, eviction } = config;
@@ -198,9 +203,11 @@ export class RankState {
     this.pending.insert(sequence);
   }
 
-  /** Gives back those that wait here. */
-  unbindPending(): Sequence[] {
-    const sequences = this.pending.take(this.pending.length);
+  /** Gives back those that wait here, or of these those that ran before. */
+  unbindPending(preempted = false): Sequence[] {
+    const all = this.pending.takeAll();
+    const sequences = preempted ? all.filter(({ preemptions }) => preemptions > 0) : all;
+    if (preempted) for (const sequence of all) if (sequence.preemptions === 0) this.pending.insert(sequence);
     for (const sequence of sequences) {
       sequence.rank = -1;
       this.promptTokens -= sequence.promptLength;
@@ -256,6 +263,7 @@ export class RankState {
     const group = this.#slots.count === 1 ? 0 : chooseGroup(this.groupLoads, tokens, this.config.rowsPerMicroBatch)!;
     sequence.slot = this.#slots.take(group);
     this.groupRows[group]!++;
+    this.clients.took(sequence.client);
   }
 
   #giveSlot({ slot }: Sequence): void {
@@ -269,7 +277,7 @@ export class RankState {
     const first = this.running.find(hasContext);
     if (first) return chunkRows(this.config, first, first.computed, this.#rowsInFlight(first, budget)) > 0;
     const head = this.#nextPending();
-    if (!head || this.#slots.numFree === 0 || head.outstanding > 0 || work.preempted.length > 0) return false;
+    if (!head || this.#slots.numFree === 0 || head.outstanding > 0 || work.crowded) return false;
     if (!this.wouldAdmit(head)) return false;
     const known = this.#knownTokens(head, this.cachedTokens(head));
     return known === head.target || chunkRows(this.config, head, known, this.#firstRows(budget)) > 0;
@@ -287,27 +295,36 @@ export class RankState {
 
   /** Adds a row for every sequence that decodes. Blocks run out: the last in order make room. */
   planDecodes(work: WorkList): void {
-    const { running } = this;
+    const { running: all, clients } = this;
+    const running = clients.several ? byTurns(all) : all;
+    const resting = clients.several ? clients.resting(running) : undefined;
     // Their blocks hold other tokens than before.
     for (const sequence of this.#compressed.splice(0)) {
-      if (sequence.evicted > 0 && running.includes(sequence)) work.tables.push(sequence);
+      if (sequence.evicted > 0 && all.includes(sequence)) work.tables.push(sequence);
     }
     for (let i = 0; i < running.length; i++) {
       const sequence = running[i]!;
       if (sequence.status === 'prefill') {
         // Tokens that weren't sampled came behind those that it has blocks for.
-        while (sequence.capacity < sequence.target) if (!this.#grow(sequence, work)) break;
+        while (sequence.capacity < sequence.target) if (!this.#grow(sequence, running, work)) break;
         continue;
       }
       if (sequence.held) continue;
       if (sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) continue;
       if (sequence.leavingFor >= 0 || sequence.shiftsTo >= 0 || this.#rowsInFlight(sequence, 1) === 0) continue;
+      if (resting?.has(sequence)) {
+        sequence.resting = !sequence.stepwise;
+        continue;
+      }
+      if (sequence.resting && sequence.outstanding > 0) continue;
       if (sequence.computed === sequence.capacity) {
-        if (!this.#grow(sequence, work)) continue; // it was itself the last in order
+        if (!this.#grow(sequence, running, work)) continue; // it was itself the last
       }
       this.#advanceWindows(sequence, sequence.computed + 1, work);
       sequence.computed++;
       sequence.sampled++;
+      sequence.resting = false;
+      if (resting) sequence.rowAt = clients.now();
       sequence.held = sequence.stepwise;
       sequence.outstanding++;
       if (sequence.computed % this.#blockTokens === 0) this.#keepState(sequence, work, true);
@@ -315,12 +332,15 @@ export class RankState {
     }
   }
 
-  #grow(sequence: Sequence, work: WorkList): boolean {
+  /** `running`: those that run, and those that have just been sent back. */
+  #grow(sequence: Sequence, running: readonly Sequence[], work: WorkList): boolean {
     const lane = this.#laneOf(sequence.blocks.length, sequence.offset);
     while (this.pool.freeIn(lane) === 0) {
-      // Later in order than `sequence`, or itself: none that already has its row.
-      const victim = victimOf(this.running) ?? sequence;
-      this.#preempt(victim, work);
+      // Later than `sequence`, or itself: none that already has its row.
+      const victim = victimOf(running.filter(({ status }) => status !== 'waiting')) ?? sequence;
+      work.crowded = true;
+      this.sendBack(victim, work);
+      this.bind(victim);
       if (victim === sequence) return false;
     }
     sequence.blocks.push(this.pool.allocate(lane));
@@ -334,7 +354,8 @@ export class RankState {
     if (this.windows?.advance(sequence, end) && !work.tables.includes(sequence)) work.tables.push(sequence);
   }
 
-  #preempt(sequence: Sequence, work: WorkList): void {
+  /** Makes room: the sequence waits again, bound to no rank. */
+  sendBack(sequence: Sequence, work: WorkList): void {
     this.#leave(sequence);
     sequence.status = 'waiting';
     sequence.stale = sequence.outstanding;
@@ -343,44 +364,65 @@ export class RankState {
     sequence.preemptions++;
     sequence.handed = false;
     sequence.leavingFor = -1;
-    this.bind(sequence);
+    sequence.resting = false;
+    sequence.rank = -1;
     work.preempted.push(sequence);
   }
 
-  /** Adds prefill chunks within the budget of rows: running ones first, then waiting ones, each in order; none overtakes another. */
+  /**
+   * Adds prefill chunks within the budget of rows: of the client first whose prompts were computed longest ago, and of each its running
+   * ones first, then waiting ones, in order; none overtakes another of its client.
+   */
   planPrefills(work: WorkList, rows = this.config.maxTokensPerIteration - work.decodes.length): void {
     let budget = rows;
     let places = this.config.maxPrefillSequences;
-    if (this.running.length > this.numDecoding) {
-      for (const sequence of this.running) {
-        if (!hasContext(sequence)) continue;
+    const begun = this.#contexts();
+    for (let next = 0; ;) {
+      // Of a client whose turn comes before that of those that have begun; or none of these is left.
+      const head = work.crowded ? undefined : this.#nextPending();
+      const sequence = begun[next];
+      if (sequence && !(head && head.client.computed < sequence.client.computed && this.#startsNow(head, places))) {
         const most = this.#rowsInFlight(sequence, budget);
         const rows = places > 0 ? this.#chunkRows(sequence, sequence.computed, most) : 0;
         if (rows === 0) return;
         this.#addChunk(sequence, rows, work);
         budget -= rows;
         places--;
+        next++;
+        continue;
       }
-    }
-    if (work.preempted.length > 0) return; // blocks have just run out
-    for (;;) {
-      const head = this.#nextPending();
-      // Rows in flight may still bring ids that recomputing it needs.
-      if (!head || places === 0 || this.#slots.numFree === 0 || head.outstanding > 0) return;
+      if (!head || !this.#startsNow(head, places)) return;
       const match = this.#match(head);
       const known = this.#knownTokens(head, match.tokens);
       const demand = this.demand(head, match);
       head.offset = demand.offset;
       head.keepsAt = this.prompts?.edgesOf(head, match) ?? this.#statesToKeep(head, match);
       const rows = known === head.target ? 0 : this.#chunkRows(head, known, this.#firstRows(budget));
-      if (rows === 0 && known < head.target) return;
-      if (!this.#mayAdmit(head, demand)) return;
+      if ((rows === 0 && known < head.target) || !this.#mayAdmit(head, demand)) {
+        if (!sequence) return;
+        // It goes on waiting, and they go on.
+        work.crowded = true;
+        continue;
+      }
       this.#admit(head, match, work);
       if (rows === 0) continue;
       this.#addChunk(head, rows, work);
       budget -= rows;
       places--;
     }
+  }
+
+  /** Running sequences that have rows to compute before they can decode, each client's in order. */
+  #contexts(): readonly Sequence[] {
+    if (this.running.length === this.numDecoding) return [];
+    const begun = this.running.filter(hasContext);
+    if (!this.clients.several) return begun;
+    return byTurns(begun).toSorted((a, b) => a.client.computed - b.client.computed);
+  }
+
+  /** Whether there is a slot for it. Rows in flight may still bring ids that recomputing it needs. */
+  #startsNow({ outstanding }: Sequence, places: number): boolean {
+    return places > 0 && this.#slots.numFree > 0 && outstanding === 0;
   }
 
   /** As `chunkRows`, up to where its state is to be kept. */
@@ -414,8 +456,10 @@ export class RankState {
 
   /** The first that may run: where prompts come from elsewhere, the first whose prompt is there. */
   #nextPending(): Sequence | undefined {
-    if (!this.config.handover) return this.pending.at(0);
-    return this.pending.find(({ handed, computedHere }) => handed || computedHere);
+    const next = this.config.handover
+      ? nextInTurn(this.pending.firsts(({ handed, computedHere }) => handed || computedHere))
+      : this.pending.first;
+    return next && this.clients.mayTake(next.client, this.numFreeSlots) ? next : undefined;
   }
 
   /** Tokens that a waiting sequence would have in the cache as soon as it is admitted. */
@@ -437,6 +481,7 @@ export class RankState {
       work.restored.push({ sequence, place: match.state });
     }
     sequence.cachedTokens = match.tokens;
+    sequence.sampledBefore = sequence.sampled;
     sequence.computed = match.tokens;
     sequence.confirmed = match.tokens;
     this.windows?.admit(sequence, match.windows);
@@ -481,6 +526,7 @@ export class RankState {
     const samples = !sequence.prefillOnly && sequence.sampled === 0 && start + count === sequence.promptLength;
     work.prefills.push({ sequence, start, count, role, samples });
     work.contextTokens += count;
+    sequence.client.computed = this.clients.now();
     this.#advanceWindows(sequence, start + count, work);
     sequence.computed += count;
     if (samples) this.#sampleFirst(sequence);
@@ -551,6 +597,7 @@ export class RankState {
       this.cache?.register(sequence, Math.floor(confirmed / this.#blockTokens), confirmed, true);
     }
     this.#leave(sequence);
+    this.clients.keepSlot(sequence.client);
   }
 
   #leave(sequence: Sequence): void {
@@ -568,6 +615,7 @@ export class RankState {
     sequence.evicted = 0;
     sequence.shiftsTo = -1;
     this.#giveSlot(sequence);
+    this.clients.gave(sequence.client);
   }
 
   #match(sequence: Sequence): PrefixMatch {

@@ -1,10 +1,12 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
 import type { Handover, Iteration, IterationResults, PrefillChunk } from './iteration.js';
+import { victimFor } from './preemption.js';
+import { Clients, inOrder, nextInTurn } from './priority.js';
 import { RankState, WorkList } from './rank_state.js';
 import { type ContextPolicy, OnePool } from './routing.js';
 import { shiftSlots } from './groups/shift_slots.js';
-import { checkSpec, type EndReason, type RequestSpec, inOrder, type ScheduledSequence, Sequence } from './sequence.js';
+import { checkSpec, type EndReason, type RequestSpec, type ScheduledSequence, Sequence } from './sequence.js';
 import { WaitingQueue } from './waiting_queue.js';
 
 type Chunk = PrefillChunk & { readonly sequence: Sequence };
@@ -21,6 +23,7 @@ export class Scheduler {
   readonly #policy: ContextPolicy;
   /** Requests that no rank has been chosen for. */
   readonly #waiting = new WaitingQueue();
+  readonly #clients = new Clients();
   readonly #sequences = new Map<string, Sequence>();
   readonly #inFlight: Iteration[] = [];
   #iteration = 0;
@@ -33,7 +36,9 @@ export class Scheduler {
   constructor(options: SchedulerOptions, policyOf: (config: SchedulerConfig) => ContextPolicy = () => new OnePool()) {
     this.config = checkOptions(options);
     const groupRows = (this.config.ranks[0]!.microBatches ?? [0]).map(() => 0);
-    this.ranks = this.config.ranks.map((limits, index) => new RankState(index, limits, this.config, groupRows));
+    this.ranks = this.config.ranks.map(
+      (limits, index) => new RankState(index, limits, this.config, groupRows, this.#clients),
+    );
     this.#policy = policyOf(this.config);
   }
 
@@ -53,11 +58,13 @@ export class Scheduler {
 
   /** Of the requests that wait for their prompts to be handed over, the first in order; `under`: those that are being computed. */
   nextToHand(under: ReadonlyMap<string, unknown>): ScheduledSequence | undefined {
+    return this.#firstOfAll(({ id, handed, computedHere }) => !handed && !computedHere && !under.has(id));
+  }
+
+  /** Of those that wait, wherever, the one whose turn it is. */
+  #firstOfAll(meets: (sequence: Sequence) => boolean): Sequence | undefined {
     const queues = [this.#waiting, ...this.ranks.map(({ pending }) => pending)];
-    const firsts = queues.flatMap(
-      (queue) => queue.find(({ id, handed, computedHere }) => !handed && !computedHere && !under.has(id)) ?? [],
-    );
-    return firsts.toSorted(inOrder)[0];
+    return nextInTurn(queues.flatMap((queue) => queue.firsts(meets)));
   }
 
   /** A request's prompt was computed elsewhere and may be taken over. False when no such request waits. */
@@ -81,7 +88,14 @@ export class Scheduler {
     const { generatedSpans, ...plain } = spec;
     // Rows that were computed elsewhere, or scored, are prompt rows.
     const of = generatedSpans && !eviction && !handover ? spec : plain;
-    const sequence = new Sequence(of, this.#submitted++, this.#iteration, maxTokens, agingIterations);
+    const sequence = new Sequence(
+      of,
+      this.#submitted++,
+      this.#iteration,
+      maxTokens,
+      agingIterations,
+      this.#clients.join(spec.client ?? ''),
+    );
     this.#sequences.set(spec.id, sequence);
     this.#waiting.insert(sequence);
     return sequence;
@@ -101,8 +115,9 @@ export class Scheduler {
    */
   schedule(now = 0): Iteration | undefined {
     const { ranks } = this;
-    this.#policy.route(this.#waiting, ranks);
     const work = ranks.map(() => new WorkList());
+    if (this.#clients.several && this.numWaiting > 0) this.#shareOut(work);
+    this.#policy.route(this.#waiting, ranks);
     this.#policy.move?.(ranks, work);
     if (this.config.shiftsSlots) shiftSlots(ranks, work, this.config.rowsPerMicroBatch);
     for (const [index, rank] of ranks.entries()) rank.planDecodes(work[index]!);
@@ -113,8 +128,32 @@ export class Scheduler {
     }
     if (!work.some(({ tokens, tables, preempted }) => tokens + tables.length + preempted.length > 0)) return undefined;
     const iteration = { number: this.#iteration++, ranks: work };
+    this.#clients.iteration = this.#iteration;
     this.#inFlight.push(iteration);
     return iteration;
+  }
+
+  /** A client with fewer slots than another has none free for its next sequence: one of the other's makes room, one an iteration. */
+  #shareOut(work: readonly WorkList[]): void {
+    const { ranks } = this;
+    // Whoever waits again may go to another rank, and others to the one that it waits for.
+    if (ranks.length > 1) {
+      for (const rank of ranks) for (const sequence of rank.unbindPending(true)) this.#waiting.insert(sequence);
+    }
+    const { handover } = this.config;
+    const next = this.#firstOfAll(
+      ({ outstanding, handed, computedHere }) => outstanding === 0 && (handed || computedHere || !handover),
+    );
+    if (!next) return;
+    const places = ranks.filter((rank) => (next.rank < 0 ? rank.canEverHold(next) : rank.index === next.rank));
+    const victim = victimFor(
+      next,
+      places.flatMap(({ running }) => running),
+    );
+    if (!victim || places.some((rank) => rank.numFreeSlots > 0 && rank.wouldAdmit(next))) return;
+    const { rank } = victim;
+    ranks[rank]!.sendBack(victim, work[rank]!);
+    this.#waiting.insert(victim);
   }
 
   /** One budget for all ranks, whose prompts run in order. */
@@ -175,7 +214,12 @@ export class Scheduler {
       if (sequence.status === 'finished') continue;
       finished.push(this.#finish(sequence, sequence.clamped ? 'context_full' : 'length'));
     }
-    if (seconds !== undefined) this.#policy.observe(iteration, seconds);
+    if (seconds !== undefined) {
+      this.#policy.observe(iteration, seconds);
+      if (iteration.ranks.every(({ contextTokens }) => contextTokens === 0)) {
+        this.#clients.observe(Math.max(...iteration.ranks.map(({ decodes }) => decodes.length)), seconds);
+      }
+    }
     return finished;
   }
 
@@ -205,6 +249,7 @@ export class Scheduler {
     sequence.status = 'finished';
     sequence.endReason = reason;
     this.#sequences.delete(sequence.id);
+    this.#clients.leave(sequence.client);
     return sequence;
   }
 }
@@ -218,9 +263,9 @@ function idOf(ids: ArrayLike<number>, { id, rank, slot }: Sequence): number {
 /** Pools in the order of the first sequence of each that has prompt rows to run. */
 function inOrderOfPrompts(ranks: readonly RankState[]): RankState[] {
   const first = (rank: RankState): Sequence | undefined =>
-    rank.running.find(({ status }) => status === 'prefill') ?? rank.pending.at(0);
+    rank.running.find(({ status }) => status === 'prefill') ?? rank.pending.first;
   return ranks.toSorted((a, b) => {
     const [one, other] = [first(a), first(b)];
-    return one && other ? inOrder(one, other) : one ? -1 : other ? 1 : 0;
+    return one && other ? one.client.computed - other.client.computed || inOrder(one, other) : one ? -1 : other ? 1 : 0;
   });
 }

@@ -1,6 +1,7 @@
 import { didYouMean, SplitkvError, usageError } from '../../base/errors.js';
+import { show } from '../../base/json.js';
 import type { BlockRun } from '../../placement/pools.js';
-import { virtualArrival } from './priority.js';
+import { type Client, newClient, virtualArrival } from './priority.js';
 
 /** Rows of a prompt's tokens run through the prompt kernels, those of generated tokens through the decode kernels. */
 export type RowRole = 'prompt' | 'generated';
@@ -33,6 +34,8 @@ export interface RequestSpec {
   readonly stepwise?: boolean;
   /** From -100 to 100, higher is sooner; default 0. See priority.ts for what a point is worth. */
   readonly priority?: number;
+  /** Who asks: what waits goes in rounds by client. Default: one client asks for all that names none. */
+  readonly client?: string;
   /** When the first token should be there; only the cost policy of attention data parallelism reads it. */
   readonly firstTokenDeadline?: number;
 }
@@ -70,6 +73,8 @@ export interface ScheduledSequence {
   /** Tokens taken from the prefix cache at the last admission. */
   readonly cachedTokens: number;
   readonly stepwise: boolean;
+  /** It decodes, and has no row now for other clients' sake; when it has one again all that it sampled is known. Not of stepwise ones. */
+  readonly resting: boolean;
   readonly preemptions: number;
   /** Token at a position: of the prompt, or generated and received. */
   tokenAt(position: number): number;
@@ -85,6 +90,7 @@ const SPEC_KEYS = [
   'computedHere',
   'stepwise',
   'priority',
+  'client',
   'firstTokenDeadline',
 ];
 const MAX_PRIORITY = 100;
@@ -106,7 +112,8 @@ export class Sequence implements ScheduledSequence {
   /** Whether maxTokens is less than was asked for. */
   readonly clamped: boolean;
   readonly firstTokenDeadline: number;
-  /** Place in every queue: smaller is sooner. Never changes. */
+  readonly priority: number;
+  /** Place among its client's: smaller is sooner. Never changes. */
   readonly order: number;
   readonly generated: number[];
   status: SequenceStatus = 'waiting';
@@ -134,6 +141,11 @@ export class Sequence implements ScheduledSequence {
   windowsFrom = 0;
   cachedTokens = 0;
   preemptions = 0;
+  /** Tokens that it had sampled when it was admitted last. */
+  sampledBefore = 0;
+  resting = false;
+  /** When its last decode row was planned: of two moments only the order counts. */
+  rowAt = 0;
   /** Iteration in which it could first have run, had nothing made it wait; -1: not yet. */
   readySince = -1;
   /** The rank whose pool it is about to be moved to; -1: none. It has no more rows until it is there. */
@@ -160,6 +172,7 @@ export class Sequence implements ScheduledSequence {
     iteration: number,
     maxTokens: number,
     agingIterations: number,
+    readonly client: Client = newClient(spec.client),
   ) {
     this.id = spec.id;
     this.prompt = spec.prompt;
@@ -175,7 +188,8 @@ export class Sequence implements ScheduledSequence {
     this.computedHere = spec.computedHere ?? false;
     this.stepwise = spec.stepwise ?? false;
     this.firstTokenDeadline = spec.firstTokenDeadline ?? Infinity;
-    this.order = virtualArrival(iteration, spec.priority ?? 0, agingIterations);
+    this.priority = spec.priority ?? 0;
+    this.order = virtualArrival(iteration, this.priority, agingIterations);
   }
 
   /** Of `stepwise`: the next token may be sampled, behind `tokens`, which weren't. */
@@ -222,11 +236,9 @@ export class Sequence implements ScheduledSequence {
   }
 }
 
-export const inOrder = (a: Sequence, b: Sequence): number => a.order - b.order || a.ordinal - b.ordinal;
-
 /** @throws SplitkvError `usage` for an impossible request. */
 export function checkSpec(spec: RequestSpec): void {
-  const { id, prompt, maxTokens, priority = 0, firstTokenDeadline = Infinity, generatedSpans = [] } = spec;
+  const { id, prompt, maxTokens, priority = 0, client = '', firstTokenDeadline = Infinity, generatedSpans = [] } = spec;
   for (const key of Object.keys(spec)) {
     if (!SPEC_KEYS.includes(key)) throw usageError(`request: unknown key '${key}'.${didYouMean(key, SPEC_KEYS)}`);
   }
@@ -252,6 +264,7 @@ export function checkSpec(spec: RequestSpec): void {
       `request ${id}: priority ${priority}: expected an integer from -${MAX_PRIORITY} to ${MAX_PRIORITY}`,
     );
   }
+  if (typeof client !== 'string') throw usageError(`request ${id}: client ${show(client)}: expected a text`);
   if (typeof firstTokenDeadline !== 'number' || Number.isNaN(firstTokenDeadline)) {
     throw usageError(`request ${id}: firstTokenDeadline ${String(firstTokenDeadline)}: expected seconds`);
   }

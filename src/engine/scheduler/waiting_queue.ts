@@ -1,37 +1,80 @@
-import { inOrder, type Sequence } from './sequence.js';
+import { type Client, inOrder, nextInTurn } from './priority.js';
+import type { Sequence } from './sequence.js';
 
-/** Sequences in order of virtual arrival. */
+/** Sequences that wait, by client, each client's in order. */
 export class WaitingQueue {
-  readonly #items: Sequence[] = [];
+  readonly #of = new Map<Client, Sequence[]>();
+  #length = 0;
 
   get length(): number {
-    return this.#items.length;
+    return this.#length;
   }
 
-  at(index: number): Sequence | undefined {
-    return this.#items[index];
+  /** Whose turn it is. */
+  get first(): Sequence | undefined {
+    return nextInTurn(this.firsts());
   }
 
-  /** The first that meets a condition. */
-  find(meets: (sequence: Sequence) => boolean): Sequence | undefined {
-    return this.#items.find(meets);
+  /** Each client's first that meets a condition. */
+  firsts(meets?: (sequence: Sequence) => boolean): Sequence[] {
+    const firsts: Sequence[] = [];
+    for (const own of this.#of.values()) {
+      const first = meets ? own.find(meets) : own[0];
+      if (first) firsts.push(first);
+    }
+    return firsts;
+  }
+
+  /** The first `count`, as if each got a slot in its turn. */
+  inTurn(count: number): Sequence[] {
+    const [only] = this.#of.values();
+    if (only && (this.#of.size === 1 || count <= 0)) return only.slice(0, Math.max(0, count));
+    const turn: Sequence[] = [];
+    const given = new Map<Client, number>();
+    while (turn.length < count) {
+      const firsts = [...this.#of].flatMap(([client, own]) => own[given.get(client) ?? 0] ?? []);
+      const next = nextInTurn(firsts, given);
+      if (!next) break;
+      given.set(next.client, (given.get(next.client) ?? 0) + 1);
+      turn.push(next);
+    }
+    return turn;
   }
 
   insert(sequence: Sequence): void {
-    insertInOrder(this.#items, sequence);
+    const { client } = sequence;
+    const own = this.#of.get(client);
+    if (own) insertInOrder(own, sequence);
+    else this.#of.set(client, [sequence]);
+    this.#length++;
   }
 
-  /** Takes the first `count` out. */
+  /** Takes the first `count` out, as `inTurn`. */
   take(count: number): Sequence[] {
-    return this.#items.splice(0, count);
+    const taken = this.inTurn(count);
+    for (const sequence of taken) this.remove(sequence);
+    return taken;
+  }
+
+  /** Takes all out, in no order. */
+  takeAll(): Sequence[] {
+    const all = [...this];
+    this.#of.clear();
+    this.#length = 0;
+    return all;
   }
 
   remove(sequence: Sequence): boolean {
-    return removeFrom(this.#items, sequence);
+    const { client } = sequence;
+    const own = this.#of.get(client);
+    if (!own || !removeFrom(own, sequence)) return false;
+    if (own.length === 0) this.#of.delete(client);
+    this.#length--;
+    return true;
   }
 
-  [Symbol.iterator](): IterableIterator<Sequence> {
-    return this.#items[Symbol.iterator]();
+  *[Symbol.iterator](): IterableIterator<Sequence> {
+    for (const own of this.#of.values()) yield* own;
   }
 }
 

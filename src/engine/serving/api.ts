@@ -56,6 +56,11 @@ export interface CompletionOptions extends SamplingOptions, TextForm, ChatOption
   /** From -100 to 100, higher is sooner; default 0. */
   readonly priority?: number;
   /**
+   * Who asks, by any name: answers that wait get their slots in rounds by client, and none has all slots while others wait. Default:
+   * one client asks for all that names none.
+   */
+  readonly client?: string;
+  /**
    * Seconds from the call by which each answer's first token should be there. Where prompts wait for company on other ranks
    * (`attentionDpConfig`, mode cost), they wait no longer than that allows; 0 doesn't wait. Otherwise it changes nothing.
    */

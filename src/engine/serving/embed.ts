@@ -7,6 +7,7 @@ import type { Engine } from './engine.js';
 const schema: OptionsSchema<EmbedOptions> = {
   pooling: oneOf(['mean', 'last']),
   dimensions: wholeNumber(1),
+  client: true,
   signal: true,
 };
 
@@ -32,7 +33,7 @@ export async function embed(
   checkOptions('embed', options, schema);
   const { runner } = engine.ranks;
   const { hiddenSize, rmsNormEps } = runner.config;
-  const { pooling = 'mean', dimensions = hiddenSize, signal } = options;
+  const { pooling = 'mean', dimensions = hiddenSize, client, signal } = options;
   if (dimensions > hiddenSize) {
     throw usageError(`dimensions ${dimensions}: this model's vectors have ${hiddenSize}; ask for so many at most`);
   }
@@ -56,7 +57,14 @@ export async function embed(
       next++;
       addNormed(sum, row, norm, rmsNormEps);
     };
-    const plain = { prompt, maxTokens: 0, seed: 0, eosIds: [], onToken: () => true };
+    const plain = {
+      prompt,
+      maxTokens: 0,
+      seed: 0,
+      eosIds: [],
+      onToken: () => true,
+      ...(client !== undefined && { client }),
+    };
     const { ended, abort } = engine.submit({
       ...plain,
       promptRows: { what: 'states', all: pooling === 'mean', onRow },

@@ -10,6 +10,7 @@ import { SplitkvPrefill } from '../prefill/splitkv_prefill.js';
 import type { DrawOptions } from '../ranks/rank.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { RankRunner } from '../ranks/rank_runner.js';
+import { LinearFit } from '../scheduler/adp/linear_fit.js';
 import { openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineRequest } from './engine.js';
 import type { EngineSetup } from '../testing/open_runner.js';
@@ -193,6 +194,57 @@ describe('engine', () => {
     }
     await engine.dispose();
   });
+
+  type Shared = [string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup];
+  test.each<Shared>(
+    drawn<Shared>(
+      [
+        ['one rank', {}, {}],
+        ['prefixes shared', {}, { prefixCaching: true }],
+        ['three ranks, token', { plan: 'token', ranks: 3, virtual: true }, { slots: 6 }],
+        ['two ranks, adp', { plan: 'adp', ranks: 2, virtual: true }, { slots: 6 }],
+        ['two ranks, pp, micro-batches', { plan: 'pp', ranks: 2, virtual: true, batches: 2 }, {}],
+        ['linear attention, prefixes shared', { model: qwen35 }, { prefixCaching: true }],
+      ],
+      2,
+      'clients',
+    ),
+  )(
+    "%s: answers that make room for another client's, and rest beside them, are what they are alone",
+    { timeout: 300_000 },
+    async (_name, options, engineOptions) => {
+      const { model = llama } = options;
+      const expected = await alone(all, maxTokens, { model });
+      // As on a CPU: rows are all that takes time.
+      vi.spyOn(LinearFit.prototype, 'line', 'get').mockReturnValue({ intercept: 0, slope: 1 });
+      const wentOn = vi.spyOn(RankRunner.prototype, 'goOn');
+      const { engine } = await open(options, engineOptions);
+      const begin = (index: number, client: string) =>
+        ask(engine, { prompt: all[index]!, maxTokens, ...sampling(index), client });
+      const greedy = all.slice(0, 7).map((_, index) => begin(index, 'greedy'));
+      // All slots are taken.
+      const slots = engineOptions.slots ?? 4;
+      await vi.waitUntil(() => greedy.filter(({ tokens }) => tokens.length > 1).length >= slots, {
+        timeout: 60_000,
+        interval: 1,
+      });
+      const order: string[] = [];
+      const others = [begin(7, 'polite')];
+      for (const [index, { ended }] of [...greedy, ...others].entries()) void ended.then(() => order.push(`${index}`));
+      for (const [index, { tokens, ended }] of [...greedy, ...others].entries()) {
+        expect(await ended).toBe('length');
+        expect(tokens, `request ${index}`).toEqual(expected[index]);
+      }
+      const { metrics } = engine;
+      expect(metrics.preemptionsTotal).toBeGreaterThan(0);
+      expect(wentOn).toHaveBeenCalled();
+      expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
+      // The last of the greedy one's comes after it.
+      expect(order.indexOf('7')).toBeLessThan(7);
+      await engine.dispose();
+      vi.restoreAllMocks();
+    },
+  );
 
   const recurrent: [string, RandomModelOptions][] = [
     ['convolutions', lfm2],

@@ -48,7 +48,7 @@ export interface NextTokens {
 
 /** A request as tokens. */
 export interface EngineRequest
-  extends Omit<DrawOptions, 'allowed'>, Pick<RequestSpec, 'generatedSpans' | 'continuation'> {
+  extends Omit<DrawOptions, 'allowed'>, Pick<RequestSpec, 'generatedSpans' | 'continuation' | 'client'> {
   readonly prompt: readonly number[];
   /** 0: only the prompt is computed, and its continuation. */
   readonly maxTokens: number;
@@ -458,7 +458,7 @@ export class Engine {
     const { constraint } = request;
     constraint?.reset();
     running.allowed = constraint?.first.allowed;
-    const { prompt, maxTokens, priority, generatedSpans, continuation, fresh, promptRows } = request;
+    const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
     this.#scheduler.submit({
       id,
       prompt,
@@ -470,6 +470,7 @@ export class Engine {
       ...(promptRows && { computedHere: true }),
       ...(constraint && { stepwise: true }),
       ...(priority !== undefined && { priority }),
+      ...(client !== undefined && { client }),
       ...(firstTokenDeadline !== undefined && { firstTokenDeadline }),
     });
     this.#wake?.();

@@ -37,7 +37,7 @@ interface Row {
   readonly sequence: ScheduledSequence;
   /** Takes part in decode steps. */
   decoding: boolean;
-  /** Of a stepwise sequence: the ranks have all of it, and wait for what may come next. */
+  /** Of a stepwise sequence, or one that rests: the ranks have all of it, and wait for what may come next. */
   paused: boolean;
 }
 
@@ -76,7 +76,11 @@ export class IterationRunner {
     };
     const decodes = new Set(works.flatMap((work) => work.decodes.map(({ id }) => id)));
     for (const [slot, row] of this.#rows) {
-      const { status, rank, slot: now, stepwise } = row.sequence;
+      const { status, rank, slot: now, stepwise, resting } = row.sequence;
+      if (resting && status === 'decode' && slots.of(rank, now) === slot) {
+        if (row.decoding) this.#pauseRow(row, slot, call);
+        continue;
+      }
       // Ended, aborted, preempted or elsewhere: its row must not write where another sequence's tokens may now be.
       const isOver = status === 'finished' || (row.decoding && !decodes.has(row.id));
       const runs = status === 'decode' || (stepwise && status === 'prefill');
@@ -306,11 +310,14 @@ export class IterationRunner {
   /** What stepwise sequences may sample next follows from what was sampled now, which isn't known yet. */
   #pause(call: (of: Promise<unknown>) => void): void {
     for (const [slot, row] of this.#rows) {
-      if (!row.decoding || !row.sequence.stepwise) continue;
-      row.decoding = false;
-      row.paused = true;
-      call(this.runner.all((rank) => rank.pause(slot)));
+      if (row.decoding && row.sequence.stepwise) this.#pauseRow(row, slot, call);
     }
+  }
+
+  #pauseRow(row: Row, slot: number, call: (of: Promise<unknown>) => void): void {
+    row.decoding = false;
+    row.paused = true;
+    call(this.runner.all((rank) => rank.pause(slot)));
   }
 
   #goOn(row: Row, slot: number, call: (of: Promise<unknown>) => void): void {
@@ -318,7 +325,7 @@ export class IterationRunner {
     const position = computed - 1;
     const token = row.sequence.tokenAt(position);
     const { allowed } = this.source.sampling(id);
-    call(this.runner.all((rank) => rank.goOn(slot, token, position, allowed!)));
+    call(this.runner.all((rank) => rank.goOn(slot, token, position, allowed)));
     row.decoding = true;
     row.paused = false;
   }

@@ -78,8 +78,7 @@ export class CostPolicy implements ContextPolicy {
   #ableToRun(waiting: WaitingQueue, { ranks, iteration }: Situation): Sequence[] {
     const slots = freeSlots(ranks);
     const able: Sequence[] = [];
-    for (let i = 0; i < slots && i < waiting.length; i++) {
-      const sequence = waiting.at(i)!;
+    for (const sequence of waiting.inTurn(slots)) {
       if (sequence.readySince < 0) sequence.readySince = iteration;
       able.push(sequence);
     }
@@ -113,11 +112,12 @@ export class CostPolicy implements ContextPolicy {
     const slots = freeSlots(situation.ranks);
     const lengthening = placement.lengthening(waiting.length >= slots);
     lengthening.next();
+    const line = waiting.inTurn(slots + LOOKAHEAD);
     let held = 0;
     let spared = 0;
     for (let more = 1; more <= LOOKAHEAD; more++) {
       // Requests that only wait for a slot are known; others are imagined to be like the last ones.
-      const rows = waiting.at(slots + more - 1)?.target ?? this.#imaginedRows(more);
+      const rows = line[slots + more - 1]?.target ?? this.#imaginedRows(more);
       const longer = lengthening.next(rows).value;
       if (longer === undefined) return false;
       held += worth * (able.length + more - 1) * gap;

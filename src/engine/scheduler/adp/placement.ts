@@ -1,7 +1,8 @@
 import type { SchedulerConfig } from '../config.js';
+import { inOrder } from '../priority.js';
 import type { RankState } from '../rank_state.js';
 import type { Situation } from '../routing.js';
-import { inOrder, type Sequence } from '../sequence.js';
+import type { Sequence } from '../sequence.js';
 import { type RowSeconds, Site } from './site.js';
 
 /** Requests that a rank may be ahead of its share: room to even out context rows rather than counts. */

@@ -4,6 +4,7 @@
  */
 
 import type { Sequence } from '../sequence.js';
+import { type Client, nextInTurn } from '../priority.js';
 import type { RankState, WorkList } from '../rank_state.js';
 import type { ContextPolicy } from '../routing.js';
 import type { WaitingQueue } from '../waiting_queue.js';
@@ -27,8 +28,9 @@ export class KvPolicy implements ContextPolicy {
     const placed = ranks.map(() => ({ blocks: [] as number[], sequences: 0, tokens: 0 }));
     const ready = ({ outstanding, handed, computedHere }: Sequence): boolean =>
       outstanding === 0 && (handed || computedHere || !this.handover);
+    const given = new Map<Client, number>();
     for (;;) {
-      const next = waiting.find(ready);
+      const next = nextInTurn(waiting.firsts(ready), given);
       if (!next) return;
       const pools = ranks.flatMap((rank, index) => {
         const { blocks, sequences, tokens } = placed[index]!;
@@ -48,6 +50,7 @@ export class KvPolicy implements ContextPolicy {
       taken.sequences++;
       taken.tokens += next.target;
       waiting.remove(next);
+      given.set(next.client, (given.get(next.client) ?? 0) + 1);
       ranks[index]!.bind(next);
     }
   }

@@ -1,3 +1,4 @@
+import type { Client } from '../priority.js';
 import type { Scheduler } from '../scheduler.js';
 
 /** Throws unless every block and slot is accounted for: held by exactly the running sequences that name it, else free. */
@@ -50,6 +51,13 @@ export function audit(scheduler: Scheduler): void {
     const tokens = [...rank.running, ...rank.pending].reduce((sum, { promptLength }) => sum + promptLength, 0);
     if (rank.promptTokens !== tokens)
       throw new Error(`rank ${rank.index}: ${rank.promptTokens} prompt tokens, not ${tokens}`);
+  }
+  const held = new Map<Client, number>();
+  for (const { running } of scheduler.ranks) {
+    for (const { client } of running) held.set(client, (held.get(client) ?? 0) + 1);
+  }
+  for (const [client, slots] of held) {
+    if (client.running !== slots) throw new Error(`client ${client.name}: ${client.running} slots, not ${slots}`);
   }
   for (const [group, rows] of scheduler.ranks[0]!.groupRows.entries()) {
     if (rows !== groupRows[group]) throw new Error(`micro-batch ${group}: ${rows} rows, not ${groupRows[group]}`);

@@ -89,13 +89,13 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   for (now = 0; outcomes.size < requests.length; now++) {
     if (now > 20_000) throw new Error(`${requests.length - outcomes.size} requests don't finish`);
     while (sent < requests.length && now >= due) {
-      const { maxTokens, priority, deadline, stemTokens, generatedTokens, prefillOnly } = requests[sent]!;
+      const { maxTokens, priority, client, deadline, stemTokens, generatedTokens, prefillOnly } = requests[sent]!;
       const prompt = prompts[sent]!;
       const spanEnd = Math.min(stemTokens + generatedTokens, prompt.length - 1);
       const spans: Span[] = spanEnd > stemTokens ? [[stemTokens, spanEnd]] : [];
       const late = deadline === undefined ? {} : { firstTokenDeadline: now * 0.02 + deadline };
       const rows = { prompt, generatedSpans: spans, maxTokens: prefillOnly ? 0 : maxTokens };
-      scheduler.submit({ id: String(sent), ...rows, priority, ...late });
+      scheduler.submit({ id: String(sent), ...rows, priority, client, ...late });
       cameAt[sent] = now;
       sent++;
       due = now + (requests[sent]?.delay ?? 0);

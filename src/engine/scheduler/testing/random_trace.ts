@@ -12,6 +12,7 @@ export interface RandomRequest {
   readonly ownTokens: number;
   readonly maxTokens: number;
   readonly priority: number;
+  readonly client: string;
   /** It ends by itself after so many tokens, if it gets there. */
   readonly endsAfter: number;
   /** It is aborted so many iterations after it came, unless it has finished; -1: never. */
@@ -39,6 +40,7 @@ const request: fc.Arbitrary<RandomRequest> = fc.record({
   ownTokens: fc.integer({ min: 1, max: 9 }),
   maxTokens: fc.integer({ min: 1, max: 24 }),
   priority: fc.integer({ min: -2, max: 2 }),
+  client: fc.constantFrom('a', 'a', 'a', 'b', 'c'),
   endsAfter: fc.integer({ min: 1, max: 40 }),
   abortedAfter: fc.oneof({ weight: 4, arbitrary: fc.constant(-1) }, { weight: 1, arbitrary: fc.nat(20) }),
   generatedTokens: fc.nat(6),

@@ -34,6 +34,7 @@ const schema: OptionsSchema<CompletionOptions> = {
   ignoreEos: true,
   logprobs: wholeNumber(0, MAX_LOGPROBS),
   priority: true,
+  client: true,
   firstTokenSeconds: true,
   signal: true,
 };
@@ -154,7 +155,7 @@ export class RunningCompletion implements Completion {
 
   #part(prompt: readonly number[], index: number, answer: number, echo: PromptEcho | undefined, isChat: boolean): Part {
     const { host, options } = this;
-    const { maxTokens = DEFAULT_MAX_TOKENS, priority, stop } = options;
+    const { maxTokens = DEFAULT_MAX_TOKENS, priority, client, stop } = options;
     return {
       index,
       request: {
@@ -163,6 +164,7 @@ export class RunningCompletion implements Completion {
         maxTokens,
         seed: answerSeed(this.seed, answer),
         ...(priority !== undefined && { priority }),
+        ...(client !== undefined && { client }),
         ...(options.logprobs !== undefined && { logits: true }),
         ...(echo && answer === 0 && this.#echoesLogits && { promptRows: { all: true, onRow: echo.onRow } }),
       },
