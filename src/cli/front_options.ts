@@ -19,7 +19,11 @@ export const frontSpecs = {
     multiple: true,
     help: 'let in only clients that have it; may be given several times; also from SPLITKV_API_KEY',
   },
-  'api-key-file': { value: 'FILE', help: 'more keys, one on each line' },
+  'api-key-file': {
+    value: 'FILE',
+    help: "more keys, one on each line; 'KEY priority' for one whose requests may have a priority",
+  },
+  'allow-priority': { help: "everybody's requests may have a priority; default: those of keys that may" },
   'no-auth': { help: 'let in everybody, also from other machines' },
   'protect-metrics': { help: '/metrics needs a key, too' },
   'allowed-host': {
@@ -30,7 +34,14 @@ export const frontSpecs = {
   'allow-origin': { value: 'ORIGIN', multiple: true, help: "let pages of this origin ask, or '*'; default none" },
   'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB" },
   'max-bodies': { value: 'SIZE', help: "all requests' bytes at once, one client's up to half; default 64MiB" },
-  'max-connections': { value: 'N', help: 'connections at once; more are closed; default 1024' },
+  'max-connections': {
+    value: 'N',
+    help: 'connections at once; for more the longest idle ones are closed; default 1024',
+  },
+  'max-connections-per-address': {
+    value: 'N',
+    help: 'of these, those of one address; behind a proxy give it as many as --max-connections; default half of them',
+  },
   'max-per-client': {
     value: 'N',
     help: 'answers that one key or address may have under way; default: half of all places',
@@ -51,7 +62,7 @@ export async function frontOptions(
   options: Options,
   terminal: Terminal,
 ): Promise<FrontOptions & { readonly maxPerClient?: number }> {
-  const keys = await apiKeys(options);
+  const { keys, priorityKeys } = await apiKeys(options);
   const host = options.text('listen') ?? '127.0.0.1';
   const needsKeys = !isLoopback(host) && !options.has('no-auth');
   if (needsKeys && keys.length === 0) {
@@ -68,6 +79,7 @@ export async function frontOptions(
     port: options.integer('port', 0, 65535) ?? DEFAULT_PORT,
     host,
     apiKeys: keys,
+    priorityKeys: options.has('allow-priority') ? 'all' : priorityKeys,
     protectMetrics: options.has('protect-metrics'),
     origins: options.texts('allow-origin').map(checkedOrigin),
     ...defined({
@@ -77,6 +89,7 @@ export async function frontOptions(
       maxBodyBytes: size(options, 'max-body'),
       maxBodiesBytes: size(options, 'max-bodies'),
       maxConnections: options.integer('max-connections', 1),
+      maxConnectionsPerAddress: options.integer('max-connections-per-address', 1),
       onRequest: verbose ? (record: RequestRecord) => terminal.note(requestLine(record)) : undefined,
     }),
     onError: (error, { id, trace }) => {
@@ -97,11 +110,12 @@ export const seconds = (options: Options, name: string): number | undefined =>
   options.number(name, 'seconds of at least 0', (value) => value >= 0);
 
 /**
- * Keys that let clients in: of --api-key, --api-key-file and SPLITKV_API_KEY.
+ * Keys that let clients in: of --api-key, --api-key-file and SPLITKV_API_KEY; and those of them whose requests may have a priority.
  * @throws SplitkvError `usage` for one that no client can send, and where a place that should have keys has none: an open door must be
  *   asked for
  */
-async function apiKeys(options: Options): Promise<string[]> {
+async function apiKeys(options: Options): Promise<{ keys: string[]; priorityKeys: string[] }> {
+  const priorityKeys: string[] = [];
   const keys: [place: string, key: string][] = options.texts('api-key').map((key) => ['--api-key', key]);
   const fromEnvironment = process.env['SPLITKV_API_KEY'];
   if (fromEnvironment !== undefined) {
@@ -114,14 +128,19 @@ async function apiKeys(options: Options): Promise<string[]> {
     const lines = (await keyFile(file)).split('\n').map((line) => line.trim());
     const found = lines.filter((line) => line !== '');
     if (found.length === 0) throw usageError(`--api-key-file ${file}: there is no key in it`);
-    keys.push(...found.map((key): [string, string] => [`--api-key-file ${file}`, key]));
+    for (const line of found) {
+      const key = line.replace(/\s+priority$/, '');
+      keys.push([`--api-key-file ${file}`, key]);
+      if (key !== line) priorityKeys.push(key);
+    }
   }
   for (const [place, key] of keys) {
     if (!/^[\x21-\x7e]+$/.test(key)) {
-      throw usageError(`${place}: expected letters, digits and signs without blanks, at least one`);
+      const more = place.startsWith('--api-key-file') ? ", and behind it nothing, or a blank and 'priority'" : '';
+      throw usageError(`${place}: expected letters, digits and signs without blanks, at least one${more}`);
     }
   }
-  return keys.map(([, key]) => key);
+  return { keys: keys.map(([, key]) => key), priorityKeys };
 }
 
 async function keyFile(file: string): Promise<string> {

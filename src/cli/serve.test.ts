@@ -38,8 +38,13 @@ describe('serve', () => {
     'says where it is, answers, lets requests finish at SIGTERM, and ends with 0',
     { timeout: 300_000 },
     async () => {
+      const keys = join(mkdtempSync(join(tmpdir(), 'splitkv-keys-')), 'keys');
+      writeFileSync(keys, 'three priority\r\n\nfour\n');
       running = new ServerProcess(
-        [...model, '--port', '0', '--json', '--api-key', 'one', '--slots', '2', '--verbose', '--drain-delay', '1'],
+        [
+          ...[...model, '--port', '0', '--json', '--api-key', 'one', '--api-key-file', keys, '--slots', '2'],
+          ...['--verbose', '--drain-delay', '1'],
+        ],
         // As a file's last line has it.
         { SPLITKV_API_KEY: 'two\n' },
       );
@@ -53,6 +58,11 @@ describe('serve', () => {
           { message: { content: expect.stringContaining(QUESTIONS[0].answer) as string }, finish_reason: 'stop' },
         ],
       });
+
+      const urgent = { messages, max_tokens: 1, priority: 5 };
+      expect((await ask(document.url, urgent, { Authorization: 'Bearer three' })).status).toBe(200);
+      expect((await ask(document.url, urgent, { Authorization: 'Bearer four' })).status).toBe(403);
+      expect((await ask(document.url, urgent, { Authorization: 'Bearer one' })).status).toBe(403);
 
       const stream = await ask(
         document.url,
@@ -218,6 +228,7 @@ describe('serve: bad usage and failure, one line on stderr', () => {
     ['a door that is open and shut', ['--no-auth', '--api-key', 'x'], 2, '--no-auth: leave out the keys'],
     ['a file of keys that is missing', ['--api-key-file', '/nowhere'], 2, "can't be read (ENOENT)"],
     ['a file of keys without any', ['--api-key-file', '/dev/null'], 2, 'there is no key in it'],
+    ['a file with a key that has a blank', ['--api-key-file', 'LICENSE'], 2, "a blank and 'priority'"],
     ['metrics behind no key', ['--protect-metrics'], 2, 'there is no key'],
   ])('%s', async (_what, args, expected, message) => {
     const { code, stdout, stderr } = await runCli(['serve', ...model, ...args]);

@@ -527,6 +527,52 @@ describe('access', () => {
     expect((await fetch(`${url}/readyz`)).status).toBe(200);
   });
 
+  test.each([
+    ['with keys', { apiKeys: ['one', 'two'], priorityKeys: ['two'] }, ['one'], ['two']],
+    ['without keys', {}, ['', 'two'], []],
+    ['allowed to all', { priorityKeys: 'all' as const }, [], ['', 'one']],
+    ['allowed to all, with keys', { apiKeys: ['one'], priorityKeys: 'all' as const }, [], ['one']],
+  ])('a priority is refused by name unless it is allowed: %s', async (_what, options, refused, allowed) => {
+    const url = await start(options);
+    const ask = (key: string, priority: number | null, path = TEXT): Promise<Response> => {
+      const body = path === TEXT ? { prompt: 'x' } : { messages: [{ role: 'user', content: 'x' }] };
+      const headers = key === '' ? {} : { Authorization: `Bearer ${key}` };
+      return post(url, path, { ...body, max_tokens: 1, priority }, { headers });
+    };
+    for (const key of refused) {
+      for (const path of [TEXT, '/v1/chat/completions']) {
+        const response = await ask(key, 100, path);
+        await expectError(response, 403, { code: 'priority_not_allowed', param: 'priority', type: 'permission_error' });
+      }
+      await expectError(await ask(key, -1), 403, { code: 'priority_not_allowed' });
+      // It asks for nothing.
+      expect((await ask(key, 0)).status).toBe(200);
+      expect((await ask(key, null)).status).toBe(200);
+    }
+    for (const key of allowed) expect((await ask(key, 100)).status).toBe(200);
+  });
+
+  test('long answers of one key on all slots: others are answered, and its own go on', async () => {
+    const url = await start({ apiKeys: ['greedy', 'polite'] });
+    const as = (key: string): Init => ({ headers: { Authorization: `Bearer ${key}` } });
+    const leaving = new AbortController();
+    const { slots } = model.info;
+    const body = { prompt: 'the cat', max_tokens: 1500, ignore_eos: true, n: 3 * slots };
+    const running = post(url, TEXT, body, { ...as('greedy'), signal: leaving.signal });
+    await until(() => model.metrics.running === slots);
+    const { preemptionsTotal } = model.metrics;
+    for (let i = 0; i < 3; i++) {
+      const answer = await post(url, TEXT, { prompt: 'x', max_tokens: 4, ignore_eos: true }, as('polite'));
+      expect(answer.status).toBe(200);
+    }
+    expect(model.metrics.preemptionsTotal).toBeGreaterThan(preemptionsTotal);
+    // None of the greedy one's ended for it.
+    expect(model.metrics.unfinished).toBe(3 * slots);
+    leaving.abort();
+    await expect(running.then((response) => response.text())).rejects.toThrow();
+    await until(() => model.metrics.unfinished === 0 && server!.live === 0);
+  });
+
   test('one client has no more than its share of the places', async () => {
     const url = await start({ apiKeys: ['one', 'two'], maxPerClient: 3, maxQueue: 2 });
     const as = (key: string): Init => ({ headers: { Authorization: `Bearer ${key}` } });

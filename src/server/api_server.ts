@@ -195,9 +195,10 @@ export class ApiServer {
     this.#openModel();
     // So many are computed side by side; the others of the request wait for them.
     const wanted = Math.min(prompts.length, model.info.slots, this.#perClient(model));
+    const client = this.#front.access.clientOf(exchange.request);
     await this.#inPlaces(exchange, model, wanted, promptField, async () => {
       try {
-        const result = await model.embed(prompts, { ...options, signal: exchange.signal });
+        const result = await model.embed(prompts, { ...options, client, signal: exchange.signal });
         exchange.sendJson(200, embeddingAnswer(this.modelName, base64, result));
       } catch (error) {
         throw exchange.signal.aborted ? stopped() : toApiError(error, promptField);
@@ -239,12 +240,14 @@ export class ApiServer {
     const asked = await this.#read(exchange, model, kind);
     // It may have begun to end while the body came.
     this.#openModel();
+    this.#front.access.checkPriority(exchange.request, asked.options.priority);
     const call = 'response' in asked ? this.#goingOn(exchange, asked) : asked;
     const { prompts, promptField, options } = call;
     const wanted = prompts.length * (options.n ?? 1);
     const param = prompts.length > this.#placesOf(model) ? promptField : 'n';
+    const client = this.#front.access.clientOf(exchange.request);
     await this.#inPlaces(exchange, model, wanted, param, () =>
-      answerRequest(exchange, model, call, this.#writerOf(exchange, model, kind, call), {
+      answerRequest(exchange, model, client, call, this.#writerOf(exchange, model, kind, call), {
         maxBufferedBytes: this.#front.maxBufferedBytes,
         heartbeatMs,
         onError: (error) => onError?.(error, exchange),

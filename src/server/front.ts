@@ -6,11 +6,12 @@ import { ApiError, toApiError } from './api_error.js';
 import { Access } from './http/access.js';
 import { BodyRooms } from './http/body_room.js';
 import { answerBrokenRequest } from './http/broken_request.js';
+import { Connections } from './http/connections.js';
 import { Exchange, type Outcome } from './http/exchange.js';
 import { hostCheck } from './http/hosts.js';
 import { readBody } from './http/read_body.js';
 import { messageError } from './messages/message_writer.js';
-import { checkMethod, findRoute, needsKey, type Route } from './routes.js';
+import { checkMethod, findRoute, isProbe, needsKey, type Route } from './routes.js';
 import { type OwnMetrics, ServerMetrics } from './server_metrics.js';
 
 /** Who may connect and ask, and what requests may take. */
@@ -23,6 +24,8 @@ export interface FrontOptions {
   readonly version?: string;
   /** Any of them lets a client in; none: everybody. */
   readonly apiKeys?: readonly string[];
+  /** Whose requests may have a priority: those with one of these keys, or 'all'; default nobody's. */
+  readonly priorityKeys?: readonly string[] | 'all';
   /** /metrics needs a key, too. */
   readonly protectMetrics?: boolean;
   /** Host names that requests may ask for, or '*'; default: this machine's where it alone is listened to, else any. */
@@ -33,8 +36,12 @@ export interface FrontOptions {
   readonly maxBodyBytes?: number;
   /** Bytes of all requests' bodies that are held at once, one client's up to half of them; default 64 MiB, or eight bodies. */
   readonly maxBodiesBytes?: number;
-  /** Connections at once; more are closed as they come. Default 1024. */
+  /**
+   * Connections at once; default 1024. For more idle ones are closed; where none is, new ones may ask for /livez, /readyz and /health alone.
+   */
   readonly maxConnections?: number;
+  /** Of these, those of one address (of IPv6 a network of 64 bits); default half. A proxy in front is one address. */
+  readonly maxConnectionsPerAddress?: number;
   /** Bytes that may wait for a client that reads slowly; default 1 MiB. */
   readonly maxBufferedBytes?: number;
   /** Time for a request's headers (default 10 s), for all of it (60 s), and for a client to take any of a finished answer (30 s). */
@@ -96,6 +103,7 @@ export class HttpFront {
   readonly #options: FrontOptions & typeof DEFAULTS;
   readonly #live = new Set<Exchange>();
   readonly #bodies: BodyRooms;
+  readonly #connections: Connections;
   readonly #checkHost: (request: IncomingMessage) => void;
   /** Of connections that aren't the network's. */
   readonly #connected = new Set<Duplex>();
@@ -111,7 +119,7 @@ export class HttpFront {
     const options = { ...DEFAULTS, ...given };
     this.#options = options;
     this.metrics = new ServerMetrics(options.version);
-    this.access = new Access(options.apiKeys ?? [], options.origins ?? []);
+    this.access = new Access(options.apiKeys ?? [], options.origins ?? [], options.priorityKeys);
     this.#checkHost = hostCheck(options.allowedHosts, options.host);
     this.#bodies = new BodyRooms(options.maxBodiesBytes ?? Math.max(2 ** 26, 8 * options.maxBodyBytes));
     const { headersMs, requestMs, keepAliveMs } = options;
@@ -122,7 +130,11 @@ export class HttpFront {
       connectionsCheckingInterval: Math.min(1000, headersMs),
     });
     this.#server = server;
-    server.maxConnections = options.maxConnections;
+    const { maxConnections, maxConnectionsPerAddress = Math.ceil(maxConnections / 2) } = options;
+    this.#connections = new Connections({ maxConnections, maxPerAddress: maxConnectionsPerAddress });
+    server.on('connection', (socket) => {
+      if (!this.#connected.has(socket)) this.#connections.add(socket);
+    });
     server.on('request', (request, response) => this.#take(request, response));
     server.on('checkContinue', (request, response) => this.#take(request, response));
     server.on('clientError', (error, socket) => {
@@ -261,12 +273,14 @@ export class HttpFront {
   #take(request: IncomingMessage, response: ServerResponse): void {
     const exchange = new Exchange(request, response, this.#options.stallMs);
     this.#live.add(exchange);
+    this.#connections.count(request.socket, 1);
     const closed = new Promise<void>((resolve) => response.once('close', resolve));
     const answered = this.#answer(exchange).catch((error: unknown) => this.#tellError(exchange, error));
     void Promise.all([answered, closed]).then(() => this.#record(exchange));
   }
 
   #record(exchange: Exchange): void {
+    this.#connections.count(exchange.request.socket, -1);
     const { id, trace, request, response, started, route = 'other', outcome = 'failed' } = exchange;
     this.#live.delete(exchange);
     const seconds = (performance.now() - started) / 1000;
@@ -301,6 +315,10 @@ export class HttpFront {
     if (this.access.isPreflight(request, response)) return exchange.send(204, 'text/plain', '');
     const route = findRoute(request.url ?? '/');
     exchange.route = route.name;
+    if (this.#connections.isSpare(request.socket)) {
+      if (!isProbe(route)) throw tooManyConnections();
+      response.setHeader('Connection', 'close');
+    }
     if (needsKey(route) || (route.name === '/metrics' && this.#options.protectMetrics)) this.access.checkKey(request);
     checkMethod(route, request.method ?? '');
     if (route.name === '/health' || route.name === '/readyz') return this.#health(exchange);
@@ -320,6 +338,13 @@ export class HttpFront {
     exchange.sendJson(status === 'ok' ? 200 : 503, { status });
   }
 }
+
+const tooManyConnections = (): ApiError =>
+  new ApiError(503, 'too many connections are open and busy; close some, or try again in a second', {
+    code: 'too_many_connections',
+    headers: { 'Retry-After': '1' },
+    ends: true,
+  });
 
 function listenError(error: NodeJS.ErrnoException, host: string, port: number): SplitkvError {
   const where = `${host}:${port}`;

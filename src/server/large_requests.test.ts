@@ -148,19 +148,6 @@ test('a request that is refused before it was read ends its connection', { timeo
   await until(() => server.live === 0);
 });
 
-test('more connections than allowed are closed as they come', { timeout: 60_000 }, async () => {
-  const url = await start({ maxConnections: 2 });
-  const [first, second] = [await RawConnection.open(url), await RawConnection.open(url)];
-  for (const connection of [first, second]) connection.send('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n');
-  await until(() => first.received.includes('"ok"') && second.received.includes('"ok"'));
-  const third = await RawConnection.open(url);
-  await until(() => third.closed);
-  expect(third.received).toBe('');
-  first.vanish();
-  second.vanish();
-  await until(async () => (await fetch(`${url}/health`).catch(() => undefined))?.status === 200);
-});
-
 test('the library refuses by length, too', { timeout: 60_000 }, async () => {
   const adapter = (await testAdapters()).at(-1)!.name;
   const own = await serve('models/tiny-gqa', { adapter, slots: 1, contextLength: 256 });

@@ -50,6 +50,9 @@ export function findRoute(url: string): Route {
   throw new ApiError(404, `there is no ${path.slice(0, 200)} here; paths are ${Object.keys(METHODS).join(', ')}`);
 }
 
+/** What supervisors and balancers ask, to know whether it lives. */
+export const isProbe = ({ name }: Route): boolean => name === '/livez' || name === '/readyz' || name === '/health';
+
 export const needsKey = ({ name }: Route): boolean => !OPEN.includes(name);
 
 /** @throws ApiError 405 */

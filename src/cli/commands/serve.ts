@@ -176,7 +176,7 @@ async function withFiles(
 /** Makes the model a replica of a cluster. */
 async function join(
   { name, cluster }: ReplicaPlace,
-  { apiKeys: _keys, ...own }: ServerOptions,
+  { apiKeys: _keys, priorityKeys: _priority, ...own }: ServerOptions,
   model: ServingModel,
   terminal: Terminal,
 ): Promise<Joined> {

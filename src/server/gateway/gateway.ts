@@ -116,6 +116,7 @@ export class Gateway {
     await this.#front.withBody(exchange, async (body, client) => {
       const session = request.headers[SESSION_HEADER];
       const facts = factsOf(route.name, body, typeof session === 'string' ? session : undefined);
+      this.#front.access.checkPriority(request, facts.priority);
       if (facts.answers === 0) return this.#relay(exchange, client, facts);
       const { places } = this.#clients;
       const most = this.#options.maxPerClient ?? Math.max(1, Math.floor(this.#places / 2));

@@ -42,6 +42,23 @@ describe.skipIf(!natsServer)('a gateway', () => {
     }
   });
 
+  test('a priority is for keys that may have one, and replicas believe the gateway', async () => {
+    const gateway = await tests.gateway({ apiKeys: ['plain', 'first'], priorityKeys: ['first'] });
+    await tests.join('a');
+    await there(gateway, 'a');
+    const ask = async (key: string, priority: number) => {
+      const response = await fetch(`${gateway.url}/v1/completions`, {
+        method: 'POST',
+        headers: { Authorization: `Bearer ${key}` },
+        body: JSON.stringify({ prompt: 'x', max_tokens: 2, priority }),
+      });
+      return [response.status, ((await response.json()) as { error?: { code: string } }).error?.code];
+    };
+    expect(await ask('plain', 100)).toEqual([403, 'priority_not_allowed']);
+    expect(await ask('plain', 0)).toEqual([200, undefined]);
+    expect(await ask('first', 100)).toEqual([200, undefined]);
+  });
+
   test('a full cluster: 429 with the time to come again; a full replica leaves it to the other', async () => {
     const gateway = await tests.gateway();
     await Promise.all([

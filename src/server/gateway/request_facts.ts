@@ -9,6 +9,8 @@ export interface RequestFacts {
   /** With a seed, where the answer is drawn and the request names none: another replica then draws the same. */
   readonly body: Uint8Array;
   readonly model: string | undefined;
+  /** As it came. */
+  readonly priority?: unknown;
   /** Answers that it asks for; 0 where nothing is generated. */
   readonly answers: number;
   readonly session: string | undefined;
@@ -60,6 +62,7 @@ export function factsOf(route: RouteName, body: Uint8Array, session: string | un
     answers: prompts ? answersOf(fields) : route === '/v1/embeddings' ? 1 : 0,
     instance: instanceOf(fields['previous_response_id']),
     ...(prompts && {
+      priority: fields['priority'],
       prefix: prefixHashes(JSON.stringify([model ?? null, ...prompts.map((name) => fields[name] ?? null)])),
     }),
     body: prompts && (fields['seed'] == null || fields['seed'] === -1) ? withSeed(text) : body,

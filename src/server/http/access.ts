@@ -1,6 +1,8 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { show } from '../../base/json.js';
 import { ApiError } from '../api_error.js';
+import { addressOf } from './connections.js';
 
 /** Names the fields of a request that nobody here knows. */
 export const IGNORED_HEADER = 'x-splitkv-ignored';
@@ -14,17 +16,21 @@ const digest = (text: string): Buffer => createHash('sha256').update(text).diges
 /** Who may ask: clients with a key, and pages of origins that were named. */
 export class Access {
   readonly #keys: readonly Buffer[];
+  readonly #priority: readonly Buffer[] | 'all';
 
   /**
    * @param keys any of them will do; none: everybody may ask
    * @param origins pages of these may ask, of '*' all; others are refused, so that no page that someone happens to visit can use a
    *   server on their machine
+   * @param priority whose requests may have one: those with one of these keys, or all
    */
   constructor(
     keys: readonly string[],
     private readonly origins: readonly string[],
+    priority: readonly string[] | 'all' = [],
   ) {
     this.#keys = keys.map(digest);
+    this.#priority = priority === 'all' ? 'all' : priority.map(digest);
   }
 
   /** @throws ApiError 401 */
@@ -48,7 +54,22 @@ export class Access {
   /** Who asks, as far as that can be told: by key where keys are needed, else by address. Clients behind one proxy are one. */
   clientOf({ headers, socket }: IncomingMessage): string {
     const key = this.#keys.length > 0 ? keyIn(headers) : undefined;
-    return key ?? socket.remoteAddress ?? '';
+    return key ?? addressOf(socket.remoteAddress ?? '');
+  }
+
+  /** @throws ApiError 403 for a priority that this client may not ask for */
+  checkPriority({ headers }: IncomingMessage, priority: unknown): void {
+    if (priority === undefined || priority === null || priority === 0 || this.#priority === 'all') return;
+    const given = keyIn(headers);
+    const hash = given === undefined ? undefined : digest(given);
+    if (hash && this.#priority.filter((key) => timingSafeEqual(key, hash)).length > 0) return;
+    const why = this.#keys.length > 0 ? "its key isn't allowed to" : 'clients have no keys';
+    throw new ApiError(
+      403,
+      `priority ${show(priority)}: this client may not ask for one, as ${why}; leave it out, or let it: ` +
+        "'KEY priority' in the server's --api-key-file, or --allow-priority for everybody",
+      { code: 'priority_not_allowed', param: 'priority' },
+    );
   }
 
   /** Lets a page's browser show it the answer. @throws ApiError 403 */

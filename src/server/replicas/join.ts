@@ -10,7 +10,7 @@ export interface JoinOptions {
   readonly name: string;
   readonly model: ServingModel;
   /** What clients call the model, its limits and its version; who may ask is the gateways' business. */
-  readonly server: Omit<ServerOptions, 'apiKeys' | 'port'>;
+  readonly server: Omit<ServerOptions, 'apiKeys' | 'priorityKeys' | 'port'>;
   readonly onStrange?: (error: unknown) => void;
   readonly onNote?: (line: string) => void;
 }
@@ -27,7 +27,7 @@ const DEFAULT_QUEUE = 128;
 const DEFAULT_BODY = 2 ** 20;
 /** A gateway may add a field to a body. */
 const ADDED = 1024;
-/** Gateways count clients' answers; here one is as good as another. */
+/** Gateways count clients' answers, and check who may have a priority; here one is as good as another. */
 const MANY = 2 ** 30;
 
 /** Makes a model a replica of a cluster. @throws SplitkvError as `connectCluster`; `usage` for a name that is taken */
@@ -47,6 +47,7 @@ export async function joinCluster({
     ...server,
     maxQueue,
     maxPerClient: MANY,
+    priorityKeys: 'all',
     maxBodyBytes: (server.maxBodyBytes ?? DEFAULT_BODY) + ADDED,
     allowedHosts: ['*'],
     place: instance,

@@ -11,15 +11,16 @@ export interface AnswerOptions extends EventStreamOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Answers a checked request, whole or as a stream. @throws what refuses it, before anything was sent; and `stopped` */
+/** Answers a client's checked request, whole or as a stream. @throws what refuses it, before anything was sent; and `stopped` */
 export async function answerRequest(
   exchange: Exchange,
   model: ServingModel,
+  client: string,
   call: CompletionCall,
   writer: AnswerWriter,
   options: AnswerOptions,
 ): Promise<void> {
-  const completion = await ask(exchange, model, call);
+  const completion = await ask(exchange, model, client, call);
   if (!call.stream) {
     const answers = await collect(completion, call);
     if (exchange.signal.aborted || answers.some(({ finish }) => finish === 'aborted')) throw stopped();
@@ -55,6 +56,7 @@ export const stopped = (): ApiError =>
 async function ask(
   exchange: Exchange,
   model: ServingModel,
+  client: string,
   { prompts, promptField, options, formField = 'response_format' }: CompletionCall,
 ): Promise<Completion> {
   try {
@@ -65,7 +67,7 @@ async function ask(
     throw badRequest(error.message, field ?? (options.responseFormat && formField));
   }
   try {
-    return model.completeAll(prompts, { ...options, signal: exchange.signal });
+    return model.completeAll(prompts, { ...options, client, signal: exchange.signal });
   } catch (error) {
     throw exchange.signal.aborted ? stopped() : toApiError(error, promptField);
   }

@@ -14,9 +14,10 @@ export class RawConnection {
     socket.on('close', () => (this.closed = true));
   }
 
-  static async open(url: string): Promise<RawConnection> {
+  /** @param localAddress one of this machine's, to come from */
+  static async open(url: string, localAddress?: string): Promise<RawConnection> {
     const { hostname, port } = new URL(url);
-    const socket = connect(Number(port), hostname);
+    const socket = connect({ port: Number(port), host: hostname, ...(localAddress && { localAddress }) });
     await new Promise<void>((done, failed) => {
       socket.once('connect', done);
       socket.once('error', failed);
@@ -26,6 +27,10 @@ export class RawConnection {
 
   send(data: string | Uint8Array): void {
     this.#socket.write(data);
+  }
+
+  get(path: string): void {
+    this.send(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
   }
 
   /** A whole POST of JSON. */
