@@ -34,10 +34,10 @@ const CHECKS = {
     tests: ['src/server/load.test.ts'],
     env: { SPLITKV_LOAD: '120' },
   },
-  rude: {
-    what: 'a client that sends nothing but requests which are refused',
-    tests: ['src/server/rude_client.test.ts'],
-    env: { SPLITKV_RUDE: '2' },
+  fair: {
+    what: 'what one client costs four others, whatever it sends',
+    tests: ['src/server/fair_clients.test.ts'],
+    env: { SPLITKV_FAIR: '3' },
   },
   requests: {
     what: 'HTTP requests that no client would send, byte by byte',
