@@ -42,8 +42,9 @@ describe('serve', () => {
       writeFileSync(keys, 'three priority\r\n\nfour\n');
       running = new ServerProcess(
         [
-          ...[...model, '--port', '0', '--json', '--api-key', 'one', '--api-key-file', keys, '--slots', '2'],
-          ...['--verbose', '--drain-delay', '1'],
+          ...model,
+          ...'--port 0 --json --api-key one --slots 2 --verbose --drain-delay 1 --api-key-file'.split(' '),
+          keys,
         ],
         // As a file's last line has it.
         { SPLITKV_API_KEY: 'two\n' },

@@ -89,7 +89,15 @@ test.skipIf(!(seconds > 0))('what one client costs four others', { timeout: 3_60
   for (const { kind, what, connections, least, fresh } of CASES) {
     if (only && !only.includes(kind)) continue;
     const server = new ServerProcess([
-      ...['--model', 'models/tiny-gqa', '--port', '0', '--json', '--adapter', adapter, '--api-key-file', keys],
+      '--model',
+      'models/tiny-gqa',
+      '--port',
+      '0',
+      '--json',
+      '--adapter',
+      adapter,
+      '--api-key-file',
+      keys,
     ]);
     const { url } = JSON.parse(await server.ready()) as { url: string };
     const agent = new Agent({ keepAlive: !fresh });

@@ -6,7 +6,7 @@ import { ApiError, toApiError } from './api_error.js';
 import { Access } from './http/access.js';
 import { BodyRooms } from './http/body_room.js';
 import { answerBrokenRequest } from './http/broken_request.js';
-import { Connections } from './http/connections.js';
+import { addressOf, Connections } from './http/connections.js';
 import { Exchange, type Outcome } from './http/exchange.js';
 import { hostCheck } from './http/hosts.js';
 import { readBody } from './http/read_body.js';
@@ -92,6 +92,10 @@ const DEFAULTS = {
 };
 /** Time for what a shutdown cut off to be told, before connections are closed. */
 const FAREWELL_MS = 1000;
+/** Refusals of one client in a second that are told at once. */
+const PROMPT_REFUSALS = 32;
+/** What its others wait for: who asks again at once would otherwise take all of the time. */
+const REFUSAL_REST_MS = 1000;
 /** Time for requests on new connections to be read. */
 const UNREAD_MS = 250;
 
@@ -105,6 +109,9 @@ export class HttpFront {
   readonly #bodies: BodyRooms;
   readonly #connections: Connections;
   readonly #checkHost: (request: IncomingMessage) => void;
+  /** Refusals in this second, by client. */
+  readonly #refusals = new Map<string, number>();
+  #second = 0;
   /** Of connections that aren't the network's. */
   readonly #connected = new Set<Duplex>();
   #url = '';
@@ -275,7 +282,12 @@ export class HttpFront {
     this.#live.add(exchange);
     this.#connections.count(request.socket, 1);
     const closed = new Promise<void>((resolve) => response.once('close', resolve));
-    const answered = this.#answer(exchange).catch((error: unknown) => this.#tellError(exchange, error));
+    const answered = this.#answer(exchange).catch(async (error: unknown) => {
+      if (this.#isRestless(exchange, toApiError(error))) {
+        await new Promise((resolve) => setTimeout(resolve, REFUSAL_REST_MS));
+      }
+      this.#tellError(exchange, error);
+    });
     void Promise.all([answered, closed]).then(() => this.#record(exchange));
   }
 
@@ -297,6 +309,19 @@ export class HttpFront {
       seconds,
     });
     if (this.#live.size === 0) this.#idle?.();
+  }
+
+  /** Whether a refusal is one of very many of its client. */
+  #isRestless({ request }: Exchange, { status, details }: ApiError): boolean {
+    if (status >= 500 || details.ends === true || this.#leaving) return false;
+    const second = Math.floor(performance.now() / 1000);
+    if (second !== this.#second) this.#refusals.clear();
+    this.#second = second;
+    // Wrong keys may be others each time.
+    const client = status === 401 ? addressOf(request.socket.remoteAddress ?? '') : this.access.clientOf(request);
+    const count = (this.#refusals.get(client) ?? 0) + 1;
+    this.#refusals.set(client, count);
+    return count > PROMPT_REFUSALS;
   }
 
   #tellError(exchange: Exchange, error: unknown): void {

@@ -237,7 +237,8 @@ describe('engine', () => {
       }
       const { metrics } = engine;
       expect(metrics.preemptionsTotal).toBeGreaterThan(0);
-      expect(wentOn).toHaveBeenCalled();
+      // On the rank of the other's one alone of them may be.
+      if (options.plan !== 'adp') expect(wentOn).toHaveBeenCalled();
       expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
       // The last of the greedy one's comes after it.
       expect(order.indexOf('7')).toBeLessThan(7);

@@ -130,6 +130,22 @@ describe('connections', () => {
   });
 });
 
+test(
+  'a client that is refused again and again hears of it later, and others at once',
+  { timeout: 60_000 },
+  async () => {
+    const url = await start({ apiKeys: ['a', 'b'] });
+    let told = 0;
+    const ask = async (key: string): Promise<number> =>
+      (await fetch(`${url}/v1/other`, { headers: { Authorization: `Bearer ${key}` } })).status;
+    const rude = Array.from({ length: 200 }, () => ask('a').finally(() => told++));
+    await Promise.race(rude);
+    expect(await ask('b')).toBe(404);
+    expect(told).toBeLessThan(100);
+    expect(new Set(await Promise.all(rude))).toEqual(new Set([404]));
+  },
+);
+
 test.each([
   ['127.0.0.1', '127.0.0.1'],
   ['::ffff:10.1.2.3', '10.1.2.3'],

@@ -110,7 +110,7 @@ const linger = async () => {
     asked.end();
   });
   await ended;
-  await pause(1000);
+  await pause(5000);
 };
 
 const once = kind === 'slow' ? drip : kind === 'idle' ? linger : ask;
