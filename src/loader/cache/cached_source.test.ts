@@ -562,8 +562,9 @@ describe('no room', () => {
   it('a slow disk: what has been written counts no longer as waiting for it', async () => {
     // More than may wait in memory.
     const big = new Uint8Array(10 * PIECE_BYTES + 5).map((_, at) => at * 31);
-    await using own = await startServer({ [FILE]: big });
-    const source = await cachedSource(httpSource(own.url, { attempts: 1 }), { folder, onWarning });
+    await server[Symbol.asyncDispose]();
+    server = await startServer({ [FILE]: big });
+    const source = await cachedSource(httpSource(server.url, { attempts: 1 }), { folder, onWarning });
     const half = 9 * PIECE_BYTES;
     await source.read(FILE, 0, half);
     await source.flush!();
