@@ -28,17 +28,21 @@ fn rms_accumulate(partial: f32, v: vec4<f32>) -> f32 {
   return fma(v.w, v.w, fma(v.z, v.z, fma(v.y, v.y, fma(v.x, v.x, partial))));
 }
 
-/// 1 / sqrt(mean of squares + eps) from the 64 partials; call after the barrier, in every thread that needs it.
+/// The sum of the 64 partials; call after the barrier, in every thread that needs it.
 /// Four chains (j mod 4), each in ascending order, then (0 + 1) + (2 + 3).
-fn rms_scale(width: f32, eps: f32) -> f32 {
+fn rms_total() -> f32 {
   var chains = vec4<f32>(rms_partials[0], rms_partials[1], rms_partials[2], rms_partials[3]);
   var j = 4u;
   for (var left = RMS_PARTIALS / 4u - 1u; left > 0u; left--) {
     chains += vec4<f32>(rms_partials[j], rms_partials[j + 1u], rms_partials[j + 2u], rms_partials[j + 3u]);
     j += 4u;
   }
-  let total = (chains.x + chains.y) + (chains.z + chains.w);
-  return inverseSqrt(total / width + eps);
+  return (chains.x + chains.y) + (chains.z + chains.w);
+}
+
+/// 1 / sqrt(mean of squares + eps), likewise.
+fn rms_scale(width: f32, eps: f32) -> f32 {
+  return inverseSqrt(rms_total() / width + eps);
 }
 
 fn rms_apply(x: vec4<f32>, scale: f32, weight: vec4<f32>) -> vec4<f32> {

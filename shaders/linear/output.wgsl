@@ -1,8 +1,10 @@
-// How a linear kernel writes an output. Joined after tanh.wgsl. The kernel declares `bias: array<f32>`, `out: array<f32>` and the
+// How a linear kernel writes an output. Joined after tanh.wgsl and gelu.wgsl. The kernel declares `bias: array<f32>`, `out: array<f32>` and the
 // params rows, out_stride, out_offset, out_scale.
 
 const BIAS: bool = false; // variant
 const RESIDUAL: bool = false; // variant
+// What is written is gelu_tanh(out).
+const GELU_OUT: bool = false; // variant
 // 0: none.
 const OUT_CAP: f32 = 0.0; // variant
 
@@ -16,6 +18,8 @@ fn write_output(row: u32, n: u32, value: f32) {
   }
   if (RESIDUAL) {
     out[at] = fma(result, params.out_scale, out[at]);
+  } else if (GELU_OUT) {
+    out[at] = gelu_tanh(result * params.out_scale);
   } else if (OUT_CAP > 0.0) {
     out[at] = OUT_CAP * tanh4(vec4<f32>(result * params.out_scale / OUT_CAP)).x;
   } else {

@@ -6,6 +6,7 @@
 import { SplitkvError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
+import geluWgsl from '../lib/gelu.wgsl?raw';
 import segmentsWgsl from '../lib/segments.wgsl?raw';
 import tanhWgsl from '../lib/tanh.wgsl?raw';
 import outputWgsl from './output.wgsl?raw';
@@ -70,11 +71,17 @@ export const LINEAR_PARAMS = {
 
 type LinearParams = { readonly [K in keyof typeof LINEAR_PARAMS]: number };
 
+/**
+ * What becomes of sums. 'residual': they are added to what stands there. 'gelu': of each the GELU by tanh. 'swiglu': the weight holds gate
+ * rows then up rows, each padded to 32; outFeatures is the intermediate size.
+ */
+export type Epilogue = 'none' | 'residual' | 'gelu' | 'swiglu';
+
 /** The parts of a plan that the kernels share. */
 export function planLinear(
   kernel: string,
   problem: LinearProblem,
-  epilogue: 'none' | 'residual' | 'swiglu',
+  epilogue: Epilogue,
 ): {
   readonly segments: ResolvedSegments;
   readonly params: LinearParams;
@@ -128,10 +135,11 @@ export function planLinear(
       eps: 0,
       out_scale: problem.outScale ?? 1,
     },
-    fragments: [segmentsWgsl, WEIGHTS_WGSL[type], tanhWgsl, outputWgsl, outputSegmentsWgsl],
+    fragments: [segmentsWgsl, WEIGHTS_WGSL[type], tanhWgsl, geluWgsl, outputWgsl, outputSegmentsWgsl],
     constants: {
       BIAS: problem.bias,
       RESIDUAL: epilogue === 'residual',
+      GELU_OUT: epilogue === 'gelu',
       OUT_CAP: outCap,
       SEGMENTS_OUT: output === 'segments',
     },

@@ -3,16 +3,18 @@ import { alignUp } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import type { Expected, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { packTiles, unpackTiles } from './pack.js';
-import type { LinearProblem } from './problem.js';
+import type { Epilogue, LinearProblem } from './problem.js';
 import { segmentStart, weightColumns } from './segments.js';
 
 /** Extras of the few-rows kernel; the many-rows kernel has the first two only. */
 interface Variant extends LinearProblem {
-  readonly epilogue: 'none' | 'residual' | 'swiglu';
+  readonly epilogue: Epilogue;
   readonly activation?: Activation;
   readonly norm?: boolean;
   readonly eps?: number;
 }
+
+const gelu = (g: number): number => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3)));
 
 /** Rows of the weight matrix: swiglu holds gate rows, then up rows, each padded to 32. */
 const weightRows = (problem: Variant): number =>
@@ -79,15 +81,13 @@ export function linearReference(problem: Variant, inputs: HostArrays): Expected 
         }
       } else if (epilogue === 'swiglu') {
         const gate = whole(n);
-        const active =
-          problem.activation === 'gelu_tanh'
-            ? 0.5 * gate * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (gate + 0.044715 * gate ** 3)))
-            : gate / (1 + Math.exp(-gate));
+        const active = problem.activation === 'gelu_tanh' ? gelu(gate) : gate / (1 + Math.exp(-gate));
         out[at] = active * whole(alignUp(outFeatures, 32) + n);
       } else {
         const { outScale = 1, outCap } = problem;
         const value = whole(n) * outScale;
-        if (outCap !== undefined) out[at] = outCap * Math.tanh(value / outCap);
+        if (epilogue === 'gelu') out[at] = gelu(value);
+        else if (outCap !== undefined) out[at] = outCap * Math.tanh(value / outCap);
         else out[at] = value + (epilogue === 'residual' ? inputs['out']![at]! : 0);
       }
     }

@@ -11,8 +11,9 @@ import { keptStates, stateSegments } from './layers/recurrent/segments.js';
 import type { KvType } from './layers/attention/cache.js';
 import { kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
+import { listNorm } from './layers/norm.js';
 import { attentionKinds, mlpKinds } from './layers/weight_kinds.js';
-import { type LayerMap, modelMap } from './weights/model_map.js';
+import { type HalfMap, type LayerMap, modelMap } from './weights/model_map.js';
 import { mlpSegments, modelShape } from './shape.js';
 import { specBytes } from './weights/weight_bytes.js';
 import type { VocabSpec } from './weights/weight_map.js';
@@ -43,27 +44,28 @@ export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType
     embeddingRow: row(map.embedding!),
     headRow: row(map.head!),
     tied: config.tieWordEmbeddings,
-    finalNorm: bytes(map.norm),
+    finalNorm: bytes(...listNorm(map.norm)),
     keptStates: keptStates(config),
   };
 }
 
 function layerSizes(
-  { inputNorm, attention, postNorm, mlp, attentionOutNorm, mlpOutNorm }: LayerMap,
+  { attention, mlp }: LayerMap,
   layer: LayerConfig,
   heads: readonly number[],
   bytes: Bytes,
 ): Omit<LayerSizes, 'kvToken' | 'window'> {
-  const attends = attentionKinds[attention.kind].bytes(attention, bytes);
-  const columns = mlp.kind === 'gated' ? mlp.downSegments.modelInFeatures : mlp.config.sharedWidth;
-  const held = mlpKinds[mlp.kind].bytes(mlp, bytes);
+  const norms = ({ before, behind }: HalfMap<unknown>): number => bytes(...listNorm(before), ...listNorm(behind));
+  const attends = attentionKinds[attention.specs.kind].bytes(attention.specs, bytes);
+  const columns = mlp.specs.kind === 'experts' ? mlp.specs.config.sharedWidth : mlp.specs.downSegments.modelInFeatures;
+  const held = mlpKinds[mlp.specs.kind].bytes(mlp.specs, bytes);
   const state = stateSegments(layer.attention);
   return {
     ...(state && { stateSegments: state }),
     attentionSegments: shareOut(attends.cut, heads),
-    attentionShared: attends.shared + bytes(inputNorm, attentionOutNorm),
+    attentionShared: attends.shared + norms(attention),
     mlpSegments: shareOut(held.cut, mlpSegments(columns)),
-    mlpShared: held.shared + bytes(postNorm, mlpOutNorm),
+    mlpShared: held.shared + norms(mlp),
     expert: held.expert ?? 0,
   };
 }

@@ -91,7 +91,7 @@ export const mlpSegments = (width: number): number[] =>
 
 /** The intermediate size of the widest MLP that is cut into segments: dense, or shared experts; 0 without either. */
 const mlpWidth = ({ layers }: ModelConfig): number =>
-  Math.max(...layers.map(({ mlp }) => (mlp.kind === 'gated' ? mlp.width : mlp.sharedWidth)));
+  Math.max(...layers.map(({ mlp }) => (mlp.kind === 'experts' ? mlp.sharedWidth : mlp.width)));
 
 const numExperts = (config: ModelConfig): number => expertsOf(config)?.numExperts ?? 0;
 

@@ -81,7 +81,7 @@ class DecodeGraph {
     const rows = asMultiplied(this.options.weights, table, hiddenSize);
     const embedding = this.#weights('embedding', rows, [vocabSize, hiddenSize]);
     let skip = graph.op('Gather', [embedding, ids], { axis: 0 });
-    let normed = await this.#norm(skip, undefined, `${numbered(tensors.inputNorm, 0)}.weight`);
+    let normed = await this.#norm(skip, undefined, `${numbered(tensors.inputNorm!, 0)}.weight`);
     for (let layer = 0; layer < layers.length; layer++) {
       const named = numbered(tensors, layer);
       const { q, k, v, o: output } = named.gqa!;
@@ -106,7 +106,7 @@ class DecodeGraph {
       const silu = graph.op('Mul', [gate, graph.op('Sigmoid', [gate])]);
       const hidden = graph.op('Mul', [silu, up]);
       skip = await this.#linear(hidden, [down], mlp.width);
-      const next = layer + 1 < layers.length ? numbered(tensors.inputNorm, layer + 1) : tensors.norm;
+      const next = layer + 1 < layers.length ? numbered(tensors.inputNorm!, layer + 1) : tensors.norm;
       normed = await this.#norm(middle.sum, skip, `${next}.weight`);
     }
     const last = graph.op('Gather', [normed.normed, graph.integers([-1])], { axis: 1 });
@@ -149,7 +149,7 @@ class DecodeGraph {
   ): Promise<{ readonly normed: Value; readonly sum: Value }> {
     const graph = this.#graph;
     const weight = this.#weights(tensor, await this.#rows([tensor]), [this.model.config.hiddenSize]);
-    const epsilon = { float: this.model.config.rmsNormEps };
+    const epsilon = { float: this.model.config.norm.eps };
     if (y === undefined) {
       return {
         normed: graph.op('SimplifiedLayerNormalization', [x, weight], { axis: -1, epsilon, stash_type: 1 }),

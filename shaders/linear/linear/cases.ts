@@ -93,6 +93,11 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
       rowsProblem(1, 100, 40, { norm: true, eps: 1e-6, bias: true, epilogue: 'swiglu', activation: 'gelu_tanh' }),
       small,
     ),
+    linearCase('gelu, bias', rowsProblem(3, 100, 33, { epilogue: 'gelu', bias: true }), small),
+    linearCase(
+      'gelu, 8 segments',
+      rowsProblem(1, 576, 96, { epilogue: 'gelu', type: 'q8', segments: { total: 8, align: 32 } }),
+    ),
     linearCase('norm of two rows', rowsProblem(2, 100, 33, { norm: true, eps: 1e-6, tileRows: 1 })),
     linearCase('a shard of the logits', rowsProblem(2, 64, 40, { outOffset: 24, outStride: 96 })),
     linearCase('capped logits', rowsProblem(3, 100, 33, { outScale: 6, outCap: 2.5 })),

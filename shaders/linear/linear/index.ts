@@ -2,10 +2,17 @@ import { SplitkvError } from '../../../src/base/errors.js';
 import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import geluWgsl from '../../lib/gelu.wgsl?raw';
 import rmsWgsl from '../../lib/rms.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
-import { LINEAR_PARAMS, type LinearProblem, planLinear, someActivations, type TileRows, tilesOf } from '../problem.js';
+import {
+  type Epilogue,
+  LINEAR_PARAMS,
+  type LinearProblem,
+  planLinear,
+  someActivations,
+  type TileRows,
+  tilesOf,
+} from '../problem.js';
 import { CONTRACT_TUNINGS, planContract } from '../contract.js';
 import type { Activation } from '../../mlp/swiglu/index.js';
 import contractWgsl from '../contract.wgsl?raw';
@@ -22,8 +29,7 @@ export interface LinearRowsProblem extends LinearProblem {
   /** RMS-normalise x first, with `eps`; needs tileRows 1 and `canFuseNorm`. */
   readonly norm: boolean;
   readonly eps?: number;
-  /** 'swiglu': the weight holds gate rows then up rows, each padded to 32; outFeatures is the intermediate size. */
-  readonly epilogue: 'none' | 'residual' | 'swiglu';
+  readonly epilogue: Epilogue;
   /** Of swiglu's gate; 'silu' where left out. */
   readonly activation?: Activation;
 }
@@ -76,7 +82,7 @@ export const linear = defineKernel({
         GELU: problem.activation === 'gelu_tanh',
         ...(norm && { STAGED: alignUp(inFeatures, 32) / 4 }),
       },
-      fragments: [stepsWgsl, ...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), geluWgsl, swigluWgsl],
+      fragments: [stepsWgsl, ...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), swigluWgsl],
       params: { ...params, eps: eps ?? 0 },
     };
     const tileRows = hardware?.tileRows ?? Math.min(problem.tileRows, 2);

@@ -2,7 +2,6 @@ import { SplitkvError } from '../../../src/base/errors.js';
 import { alignUp } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import geluWgsl from '../../lib/gelu.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { CONTRACT_TUNINGS, planContract } from '../contract.js';
@@ -81,17 +80,7 @@ export const linearMerge = defineKernel({
       traits,
     );
     return {
-      wgsl: [
-        stepsWgsl,
-        ...fragments,
-        softmaxState,
-        xMergedWgsl,
-        geluWgsl,
-        swigluWgsl,
-        contractWgsl,
-        outputsWgsl,
-        source,
-      ],
+      wgsl: [stepsWgsl, ...fragments, softmaxState, xMergedWgsl, swigluWgsl, contractWgsl, outputsWgsl, source],
       constants: {
         ...constants,
         ...contract.constants,

@@ -62,6 +62,8 @@ export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.
       'residual and segments',
       tiledProblem(17, 1536, 96, { epilogue: 'residual', bias: true, segments: { total: 8, align: 32 } }),
     ),
+    tiledCase('gelu and bias', tiledProblem(9, 576, 33, { epilogue: 'gelu', bias: true })),
+    tiledCase('gelu, large tiles', tiledProblem(70, 72, 200, { epilogue: 'gelu', type: 'q4' })),
     tiledCase('a shard of the outputs', tiledProblem(8, 64, 40, { outOffset: 24, outStride: 96 })),
     tiledCase('segments as output', tiledProblem(9, 100, 33, { output: 'segments', segments: { total: 8, align: 8 } })),
     tiledCase(

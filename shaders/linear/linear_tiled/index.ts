@@ -3,7 +3,7 @@ import { defineKernel, type GridSpec } from '../../../src/gpu/kernel.js';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { fastPath, fastTile } from '../fast/fast.js';
 import { BLOCK } from '../pack.js';
-import { LINEAR_PARAMS, type LinearProblem, planLinear, someActivations, tilesOf } from '../problem.js';
+import { type Epilogue, LINEAR_PARAMS, type LinearProblem, planLinear, someActivations, tilesOf } from '../problem.js';
 import { segmentStart } from '../segments.js';
 import serialContractWgsl from '../serial.wgsl?raw';
 import xPlainWgsl from '../x_plain.wgsl?raw';
@@ -11,7 +11,7 @@ import tiledWgsl from './linear_tiled.wgsl?raw';
 import serialWgsl from './linear_tiled_serial.wgsl?raw';
 
 export interface LinearTiledProblem extends LinearProblem {
-  readonly epilogue: 'none' | 'residual';
+  readonly epilogue: Exclude<Epilogue, 'swiglu'>;
 }
 
 /** Outputs x rows of a workgroup, and whether it asks for the next columns early. */

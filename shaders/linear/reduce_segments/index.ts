@@ -1,5 +1,6 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import geluWgsl from '../../lib/gelu.wgsl?raw';
 import tanhWgsl from '../../lib/tanh.wgsl?raw';
 import outputWgsl from '../output.wgsl?raw';
 import reduceWgsl from './reduce_segments.wgsl?raw';
@@ -39,8 +40,8 @@ export const reduceSegments = defineKernel({
   plan(problem: ReduceSegmentsProblem) {
     const { rows, segmentCount, outFeatures, inStride, outStride, outOffset = 0, bias, epilogue } = problem;
     return {
-      wgsl: [tanhWgsl, outputWgsl, reduceWgsl],
-      constants: { BIAS: bias, RESIDUAL: epilogue === 'residual', OUT_CAP: 0 },
+      wgsl: [tanhWgsl, geluWgsl, outputWgsl, reduceWgsl],
+      constants: { BIAS: bias, RESIDUAL: epilogue === 'residual', GELU_OUT: false, OUT_CAP: 0 },
       params: {
         rows,
         out_features: outFeatures,

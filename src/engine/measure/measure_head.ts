@@ -1,4 +1,5 @@
 import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
+import type { NormConfig } from '../../model/config/model_config.js';
 import { allocateMatrix, type Matrix } from '../../model/weights/matrix.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { recordLinear } from '../../model/layers/linear/linear.js';
@@ -33,7 +34,7 @@ export async function measureHead(
     };
     const { program, matrix } = await device.checked('preparing to measure', () => {
       const allocated = allocateMatrix(device, spec, type);
-      return { program: recordHead(device, allocated, batch, config.rmsNormEps), matrix: allocated };
+      return { program: recordHead(device, allocated, batch, config.norm), matrix: allocated };
     });
     const seconds = await timeProgram({ device, program, step: { rows: [batch], chunks: 1 } });
     const read = outFeatures * headRow;
@@ -47,7 +48,7 @@ export async function measureHead(
   return { secondsPerByte, secondsPerByteRow };
 }
 
-function recordHead(device: Device, matrix: Matrix, rows: number, eps: number): Program {
+function recordHead(device: Device, matrix: Matrix, rows: number, norm: NormConfig): Program {
   const stride = activationStride(matrix.inFeatures);
   const outStride = activationStride(matrix.outFeatures);
   const buffer = (name: string): Buffer => device.createBuffer(`probe head ${name}`, rows * stride * 4);
@@ -56,7 +57,7 @@ function recordHead(device: Device, matrix: Matrix, rows: number, eps: number): 
   recordLinear(recorder, { role: 'generated', rows, normed }, matrix, {
     x,
     xStride: stride,
-    norm: { weight, eps },
+    norm: { config: norm, weight, bias: norm.bias ? weight : undefined },
     out: device.createBuffer('probe head out', rows * outStride * 4),
     outStride,
   });

@@ -202,7 +202,7 @@ export interface Rank {
    * [count][hiddenStride]. Undefined where other ranks ran them.
    */
   states(run: LogitsRun): Promise<Float32Array | undefined>;
-  /** Weights of the norm before the head, f32 [hiddenSize]; undefined where no rows of the head are. */
+  /** Weights of the norm before the head, f32 [hiddenSize], then its biases where it has them; undefined where no rows of the head are. */
   finalNorm(): Promise<Float32Array | undefined>;
   /**
    * Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels.

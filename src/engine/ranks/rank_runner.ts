@@ -528,7 +528,10 @@ export class RankRunner implements Rank {
 
   async finalNorm(): Promise<Float32Array | undefined> {
     const { finalNorm } = this.#forward;
-    return finalNorm && new Float32Array(await this.device.read(finalNorm, 0, this.config.hiddenSize * 4));
+    const { hiddenSize } = this.config;
+    const read = async (of: Buffer | undefined): Promise<number[]> =>
+      of ? [...new Float32Array(await this.device.read(of, 0, hiddenSize * 4))] : [];
+    return finalNorm && Float32Array.from([...(await read(finalNorm.weight)), ...(await read(finalNorm.bias))]);
   }
 
   recompute(

@@ -1,5 +1,6 @@
 import { abortedError, usageError } from '../../base/errors.js';
 import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import type { NormConfig } from '../../model/config/model_config.js';
 import type { EmbedOptions, EmbedResult, Prompt } from '../api.js';
 import { type PromptReader, promptTokens } from '../prompt_tokens.js';
 import type { Engine } from './engine.js';
@@ -32,7 +33,7 @@ export async function embed(
 ): Promise<EmbedResult> {
   checkOptions('embed', options, schema);
   const { runner } = engine.ranks;
-  const { hiddenSize, rmsNormEps } = runner.config;
+  const { hiddenSize, norm: normConfig } = runner.config;
   const { pooling = 'mean', dimensions = hiddenSize, client, signal } = options;
   if (dimensions > hiddenSize) {
     throw usageError(`dimensions ${dimensions}: this model's vectors have ${hiddenSize}; ask for so many at most`);
@@ -55,7 +56,7 @@ export async function embed(
     const onRow = (position: number, row: Float32Array): void => {
       if (position !== next) return;
       next++;
-      addNormed(sum, row, norm, rmsNormEps);
+      addNormed(sum, row, norm, normConfig);
     };
     const plain = {
       prompt,
@@ -92,12 +93,13 @@ export async function embed(
   return { embeddings, prompt_tokens: prompts.reduce((total, { length }) => total + length, 0) };
 }
 
-/** sum += row / sqrt(mean(row^2) + eps) * weight */
-function addNormed(sum: Float64Array, row: Float32Array, weight: Float32Array, eps: number): void {
-  let squares = 0;
-  for (const value of row) squares += value * value;
-  const scale = 1 / Math.sqrt(squares / row.length + eps);
-  for (const [i, value] of row.entries()) sum[i]! += value * scale * weight[i]!;
+/** sum += norm(row). `weights`: the norm's, then its biases where it has them. */
+function addNormed(sum: Float64Array, row: Float32Array, weights: Float32Array, { kind, eps }: NormConfig): void {
+  const { length } = row;
+  const mean = kind === 'rms' ? 0 : row.reduce((total, value) => total + value, 0) / length;
+  const squares = row.reduce((total, value) => total + (value - mean) ** 2, 0);
+  const scale = 1 / Math.sqrt(squares / length + eps);
+  for (const [i, value] of row.entries()) sum[i]! += (value - mean) * scale * weights[i]! + (weights[length + i] ?? 0);
 }
 
 /** Divided by its Euclidean length; all zeros stay so. */

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
-import { attentionOf, expertsOf, gatedMlpOf, type MlaConfig, type ModelConfig } from './model_config.js';
+import { attentionOf, expertsOf, denseMlpOf, type MlaConfig, type ModelConfig } from './model_config.js';
 import { loadFamilies, parseModelConfig } from '../families/registry.js';
 
 await loadFamilies();
@@ -136,7 +136,7 @@ describe('published configurations', () => {
       hiddenSize: 2048,
       vocabSize: 102400,
       maxPositions: 163840,
-      rmsNormEps: 1e-6,
+      norm: { kind: 'rms', eps: 1e-6 },
       embeddingScale: 1,
       residualScale: 1,
       logitScale: 1,
@@ -217,7 +217,7 @@ describe('published configurations', () => {
     const config = parse(minicpm3);
     expect(config).toMatchObject({
       architecture: 'minicpm3',
-      rmsNormEps: 1e-5,
+      norm: { kind: 'rms', eps: 1e-5 },
       embeddingScale: 12,
       logitScale: 0.1,
       tieWordEmbeddings: true,
@@ -231,7 +231,7 @@ describe('published configurations', () => {
     expect(config.residualScale).toBeCloseTo(1.4 / 7.874007874, 9);
     expect(attention.scale).toBeCloseTo(1 / 9.797958971, 9);
     expect(expertsOf(config)).toBeUndefined();
-    expect(gatedMlpOf(config)?.width).toBe(6400);
+    expect(denseMlpOf(config)?.width).toBe(6400);
   });
 
   it('is plain data, which a worker can be sent', () => {

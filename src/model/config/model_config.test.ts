@@ -140,7 +140,7 @@ describe('published configurations', () => {
       hiddenSize: 2048,
       vocabSize: 128256,
       maxPositions: 131072,
-      rmsNormEps: 1e-5,
+      norm: { kind: 'rms', eps: 1e-5 },
       tieWordEmbeddings: true,
       embeddingScale: 1,
       residualScale: 1,
@@ -197,7 +197,7 @@ describe('published configurations', () => {
   it('reads Qwen3: head_dim is not hidden_size / heads, and q and k are normalised', () => {
     expect(parseModelConfig(qwen3)).toMatchObject({ architecture: 'qwen3', hiddenSize: 1024 });
     const attention = gqa(qwen3);
-    expect(attention).toMatchObject({ headDim: 128, heads: 16, qkNorm: true });
+    expect(attention).toMatchObject({ headDim: 128, heads: 16, qkNorm: 'head' });
     expect(attention.scale).toBeCloseTo(1 / Math.sqrt(128), 15);
     expect(attention.bias).toEqual({ q: false, k: false, v: false, o: false });
   });
@@ -326,7 +326,6 @@ describe('refusals name the key, the value and what is supported', () => {
     ['a Qwen2 without kv heads', without(qwen2, 'num_key_value_heads'), 'config', /'num_key_value_heads' is missing/],
     ['another activation', llama({ hidden_act: 'gelu' }), 'unsupported', /hidden_act "gelu".*silu/],
     ['partial rotary', llama({ partial_rotary_factor: 0.5 }), 'unsupported', /partial_rotary_factor 0\.5/],
-    ['interleaved rotary', llama({ rope_interleaved: true }), 'unsupported', /rope_interleaved true/],
     ['YaRN', { ...qwen3, rope_scaling: { rope_type: 'yarn', factor: 4 } }, 'unsupported', /rope_type "yarn".*llama3/],
     ['longrope by type', llama({ rope_scaling: { type: 'longrope' } }), 'unsupported', /: type "longrope"/],
     [

@@ -13,8 +13,9 @@ export type { RopeConfig, RopeScaling } from './rope_config.js';
  * A decoder as a list of layers: plain data, which workers are sent as it is. Families make it (families/registry.ts); nothing
  * that reads it asks which family. Sizes are in elements.
  *
- * x = embeddingScale * E[token]; of each layer x += residualScale * attention(norm(x)), x += residualScale * mlp(norm(x)); logits =
- * logitScale * head(norm(x)), capped where they are. The types say more than the runtime runs: `checkSupported` refuses the rest.
+ * x = embeddingScale * E[token]; of each layer x += residualScale * attention(norm(x)), x += residualScale * mlp(norm(x)), with norms
+ * where `LayerConfig.norms` says; logits = logitScale * head(norm(x)), capped where they are. The types say more than the runtime runs:
+ * `checkSupported` refuses the rest.
  */
 export interface ModelConfig {
   /** As the model's files call it, for people. */
@@ -22,9 +23,8 @@ export interface ModelConfig {
   readonly hiddenSize: number;
   readonly vocabSize: number;
   readonly maxPositions: number;
-  readonly rmsNormEps: number;
-  /** 1: norms multiply by 1 + their weights. Added to the weights when they are loaded; default 0. */
-  readonly normOffset?: number;
+  /** Of the residual stream: before and behind halves of layers, and before the head. */
+  readonly norm: NormConfig;
   /** True: the output head is the embedding matrix, and has no tensor of its own. */
   readonly tieWordEmbeddings: boolean;
   readonly embeddingScale: number;
@@ -43,17 +43,33 @@ export interface ModelConfig {
 
 export type TorchDtype = 'float32' | 'float16' | 'bfloat16' | null;
 
+/**
+ * 'rms': x / sqrt(mean(x^2) + eps) * w. 'layer': (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * w, plus a bias where it has one.
+ * Norms of heads and of latents are RMS norms, of the same eps and offset where they have none of their own.
+ */
+export interface NormConfig {
+  readonly kind: 'rms' | 'layer';
+  readonly eps: number;
+  /** 1: the factors are 1 + the weights in the files. Added to the weights when they are loaded; default 0. */
+  readonly offset?: number;
+  /** True: of 'layer', with a bias. */
+  readonly bias?: boolean;
+}
+
 export interface LayerConfig {
   readonly attention: AttentionConfig;
   readonly mlp: MlpConfig;
-  /** True: what attention and MLP give is normalised before it is added, too: x += norm(attention(norm(x))). */
-  readonly outNorms?: boolean;
+  /**
+   * Where norms stand about each half f, attention and then the MLP. 'before' (the default): x += f(norm(x)). 'behind': x += norm(f(x)).
+   * 'both': x += norm(f(norm(x))). 'shared': the halves stand side by side, x += attention(norm(x)) + mlp(norm(x)), with one norm.
+   */
+  readonly norms?: 'before' | 'behind' | 'both' | 'shared';
 }
 
 export type AttentionConfig = GqaConfig | MlaConfig | RecurrentConfig;
 /** Attention with a cache that grows by the token, in blocks. */
 export type PagedAttention = GqaConfig | MlaConfig;
-export type MlpConfig = GatedMlpConfig | ExpertsConfig;
+export type MlpConfig = DenseMlpConfig | ExpertsConfig;
 
 /** Grouped-query attention: query head h reads kv head floor(h / (heads / kvHeads)). Multi-head and multi-query are cases of it. */
 export interface GqaConfig {
@@ -69,8 +85,8 @@ export interface GqaConfig {
   /** Not always hiddenSize / heads. */
   readonly headDim: number;
   readonly bias: { readonly q: boolean; readonly k: boolean; readonly v: boolean; readonly o: boolean };
-  /** RMSNorm over each head of q and of k, before the rotary embedding. */
-  readonly qkNorm: boolean;
+  /** RMSNorm of q and of k before the rotary embedding: over each head, or over all heads at once. */
+  readonly qkNorm: false | 'head' | 'whole';
   /** null: positions aren't encoded. */
   readonly rope: RopeConfig | null;
   /** Scores are q.k times this. */
@@ -147,15 +163,20 @@ export interface DeltaConfig extends RecurrentSegments {
 /** 'gelu_tanh': 0.5 g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))). */
 export type Activation = 'silu' | 'gelu_tanh';
 
-/** down(activation(gate x) * up x). */
-export interface GatedMlpConfig {
-  readonly kind: 'gated';
+interface DenseMlp<Kind extends 'gated' | 'plain'> {
+  readonly kind: Kind;
   /** The intermediate size. */
   readonly width: number;
   readonly activation: Activation;
-  /** On all three projections. */
+  /** On all its projections. */
   readonly bias: boolean;
 }
+
+/** down(activation(gate x) * up x). */
+export type GatedMlpConfig = DenseMlp<'gated'>;
+/** down(activation(up x)). */
+export type PlainMlpConfig = DenseMlp<'plain'>;
+export type DenseMlpConfig = GatedMlpConfig | PlainMlpConfig;
 
 /**
  * A mixture of experts. A layer's output is the sum over the chosen experts, in ascending order, of weight * SwiGLU, plus the
@@ -249,8 +270,8 @@ export const layerWindows = ({ layers }: Pick<ModelConfig, 'layers'>): (number |
   layers.map(({ attention }) => (attention.kind === 'gqa' ? attention.window : undefined));
 
 /** The MLP of the layers without experts; undefined where all have experts. */
-export const gatedMlpOf = ({ layers }: Pick<ModelConfig, 'layers'>): GatedMlpConfig | undefined =>
-  layers.map(({ mlp }) => mlp).find((mlp) => mlp.kind === 'gated');
+export const denseMlpOf = ({ layers }: Pick<ModelConfig, 'layers'>): DenseMlpConfig | undefined =>
+  layers.map(({ mlp }) => mlp).find((mlp) => mlp.kind !== 'experts');
 
 /** The experts of the layers that have them; undefined where none has. */
 export const expertsOf = ({ layers }: Pick<ModelConfig, 'layers'>): ExpertsConfig | undefined =>
@@ -260,7 +281,7 @@ export const expertsOf = ({ layers }: Pick<ModelConfig, 'layers'>): ExpertsConfi
 export const likeness = (part: LayerConfig | AttentionConfig | MlpConfig, length: number): string =>
   JSON.stringify(part, (key, value: unknown) => (key === 'window' && (value as number) >= length ? undefined : value));
 
-/** Grouped-query attention and one gated MLP in every layer, no scales: what other runtimes' plain decoders have. */
+/** Grouped-query attention and one gated MLP in every layer, RMS norms before them, no scales: what other runtimes' plain decoders have. */
 export interface DenseModel {
   readonly config: ModelConfig;
   readonly attention: GqaConfig & { readonly rope: RopeConfig };
@@ -269,16 +290,18 @@ export interface DenseModel {
 
 /** Undefined for a model that is more than that. */
 export function denseModel(config: ModelConfig): DenseModel | undefined {
-  const { layers, embeddingScale, residualScale, logitScale, logitCap, normOffset = 0, maxPositions } = config;
+  const { layers, embeddingScale, residualScale, logitScale, logitCap, norm, maxPositions } = config;
   const attention = attentionOf(config);
-  const mlp = gatedMlpOf(config);
+  const mlp = denseMlpOf(config);
   const scaled = embeddingScale !== 1 || residualScale !== 1 || logitScale !== 1 || logitCap !== undefined;
-  const plain = !scaled && normOffset === 0;
-  if (attention.kind !== 'gqa' || attention.gated || attention.rope === null || !mlp || !plain) return undefined;
+  const plain = !scaled && norm.kind === 'rms' && (norm.offset ?? 0) === 0;
+  if (attention.kind !== 'gqa' || attention.gated || attention.rope === null || !plain) return undefined;
+  if (mlp?.kind !== 'gated') return undefined;
   const { window = maxPositions, softcap, sinks, rope, headDim } = attention;
   if (window < maxPositions || softcap !== undefined || sinks || rope.dims !== headDim || rope.temperature)
     return undefined;
-  if (mlp.activation !== 'silu' || layers[0]!.outNorms) return undefined;
+  if (mlp.activation !== 'silu' || attention.qkNorm === 'whole' || (layers[0]!.norms ?? 'before') !== 'before')
+    return undefined;
   if (new Set(layers.map((layer) => likeness(layer, config.maxPositions))).size > 1) return undefined;
   return { config, attention: { ...attention, rope: attention.rope }, mlp };
 }

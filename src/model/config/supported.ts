@@ -39,11 +39,19 @@ export function checkSupported(config: ModelConfig, file: string): void {
     throw unsupportedError(`${file}: every layer is recurrent; that is not supported: some must have attention`);
 }
 
-function layerFault(layer: LayerConfig, { hiddenSize, residualScale }: ModelConfig): Fault | undefined {
-  const { attention, mlp, outNorms = false } = layer;
-  if (outNorms && (attention.kind !== 'gqa' || mlp.kind !== 'gated' || residualScale !== 1)) {
-    return fault('outNorms', true, 'layers with them have grouped-query attention, a gated MLP and no residual scale');
+function layerFault(layer: LayerConfig, { hiddenSize, residualScale, norm }: ModelConfig): Fault | undefined {
+  const { attention, mlp, norms = 'before' } = layer;
+  if (norms !== 'before' && (attention.kind !== 'gqa' || mlp.kind === 'experts' || residualScale !== 1)) {
+    return fault('norms', norms, 'layers with them have grouped-query attention, a dense MLP and no residual scale');
   }
+  if (norm.kind === 'layer' && (attention.kind !== 'gqa' || mlp.kind === 'experts' || attention.qkNorm))
+    return fault(
+      'norm',
+      norm.kind,
+      'layers with it have grouped-query attention without norms of q and k, and a dense MLP',
+    );
+  if (mlp.kind === 'plain' && mlp.activation !== 'gelu_tanh')
+    return fault('hidden_act', mlp.activation, 'an MLP without a gate has gelu_tanh');
   if (mlp.kind === 'experts' && mlp.sharedWidth > 0 && (mlp.bias || mlp.clamped))
     return fault('shared experts', mlp.sharedWidth, 'biased or clamped experts have no shared ones beside them');
   if (isRecurrent(attention)) return recurrentFault(attention);
@@ -94,8 +102,16 @@ function widthFault(attention: PagedAttention, hiddenSize: number): Fault | unde
 const evenHeads = ({ heads, headDim }: { heads: number; headDim: number }, hiddenSize: number): string =>
   heads * headDim === hiddenSize ? ` (hidden_size ${hiddenSize} / num_attention_heads ${heads})` : '';
 
-function gqaFault({ rope, sinks, gated, keysOf }: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
-  if (rope?.interleaved) return fault('rope_interleaved', true, 'the rotary embedding must be half-split');
+function gqaFault({
+  rope,
+  sinks,
+  gated,
+  keysOf,
+  qkNorm,
+}: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
+  if (rope?.interleaved && (gated || qkNorm === 'head'))
+    return fault('rope_interleaved', true, 'gated attention, and norms of heads, need halves');
+  if (gated && qkNorm === 'whole') return fault('qkNorm', qkNorm, 'gated attention has norms of heads');
   if (sinks && gated) return fault('sinks', true, 'gated attention has no sinks');
   if (keysOf !== undefined) return fault('keysOf', keysOf, 'every layer has keys and values of its own');
   return undefined;
@@ -131,9 +147,9 @@ const OWN_FIELDS: readonly string[] = ['window', 'softcap', 'rope', 'scale', 'bi
 /** With grouped-query attention also in these. */
 const OWN_HEADS: readonly string[] = [...OWN_FIELDS, 'heads', 'kvHeads', 'headDim'];
 
-/** The first field in which two differ that must not; gated MLPs may in all. */
+/** The first field in which two differ that must not; dense MLPs may in all. */
 function differing(a: AttentionConfig | MlpConfig, b: AttentionConfig | MlpConfig): string | undefined {
-  if (a === b || (a.kind === 'gated' && b.kind === 'gated')) return undefined;
+  if (a === b || (a.kind === b.kind && (a.kind === 'gated' || a.kind === 'plain'))) return undefined;
   const own = a.kind === 'gqa' && b.kind === 'gqa' ? OWN_HEADS : OWN_FIELDS;
   const fields = [...new Set([...Object.keys(a), ...Object.keys(b)])].filter((field) => !own.includes(field));
   const text = (one: object, field: string): string => JSON.stringify((one as Record<string, unknown>)[field] ?? null);

@@ -7,10 +7,9 @@ export interface TensorNames {
   /** Before the output head. */
   readonly norm: string;
   readonly head: string;
-  /** Before attention, and before the MLP. */
-  readonly inputNorm: string;
-  readonly postNorm: string;
-  /** Of what they give, where layers have `outNorms`. */
+  /** Norms before attention (where it is shared, before both) and before the MLP, and of what they give: those that layers have. */
+  readonly inputNorm?: string;
+  readonly postNorm?: string;
   readonly attentionOutNorm?: string;
   readonly mlpOutNorm?: string;
   /** By kind of layer, those that the model has. */
@@ -19,6 +18,7 @@ export interface TensorNames {
   readonly conv?: ConvNames;
   readonly delta?: DeltaNames;
   readonly gated?: GatedMlpNames;
+  readonly plain?: PlainMlpNames;
   readonly experts?: ExpertNames;
 }
 
@@ -78,6 +78,11 @@ export interface GatedMlpNames {
   readonly up: string;
   /** Instead of the two: one matrix of their rows, gate first. */
   readonly gateUp?: string;
+  readonly down: string;
+}
+
+export interface PlainMlpNames {
+  readonly up: string;
   readonly down: string;
 }
 

@@ -52,7 +52,7 @@ export const deepseek = defineFamily({
     const hasExperts = experts ? parseExpertLayers(config) : () => false;
     return {
       ...(minicpm && {
-        rmsNormEps: config.optionalPositive('rms_norm_eps') ?? 1e-5,
+        norm: { kind: 'rms', eps: config.optionalPositive('rms_norm_eps') ?? 1e-5 },
         tieWordEmbeddings: config.boolean('tie_word_embeddings', true),
         ...minicpmScales(config, common),
       }),

@@ -66,7 +66,7 @@ export function parseCommon(
     numLayers: config.integer('num_hidden_layers', countRange),
     vocabSize,
     maxPositions: config.integer('max_position_embeddings', { min: 1, max: 2 ** 30 }),
-    rmsNormEps: config.optionalPositive('rms_norm_eps') ?? 1e-6,
+    norm: { kind: 'rms', eps: config.optionalPositive('rms_norm_eps') ?? 1e-6 },
     tieWordEmbeddings: config.boolean('tie_word_embeddings', false),
     embeddingScale: 1,
     residualScale: 1,

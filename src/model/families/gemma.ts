@@ -79,7 +79,7 @@ export const gemma = defineFamily({
       bias: false,
     } as const;
     return {
-      normOffset: 1,
+      norm: { ...common.norm, offset: 1 },
       embeddingScale: Math.sqrt(common.hiddenSize),
       ...(logitCap !== undefined && { logitCap }),
       layers: parseTypes(config, common).map((type): LayerConfig => {
@@ -91,14 +91,14 @@ export const gemma = defineFamily({
             kvHeads,
             headDim,
             bias: { q: biased, k: biased, v: biased, o: biased },
-            qkNorm: !gemma2,
+            qkNorm: gemma2 ? false : 'head',
             rope: ropes[type],
             scale,
             ...(softcap !== undefined && { softcap }),
             ...(slides && window !== undefined && { window }),
           },
           mlp,
-          outNorms: true,
+          norms: 'both',
         };
       }),
       tensors,

@@ -82,7 +82,7 @@ export const lfm2 = defineFamily({
       kvHeads,
       headDim,
       bias: { q: false, k: false, v: false, o: false },
-      qkNorm: true,
+      qkNorm: 'head',
       rope: { ...rope, theta },
       scale: headDim ** -0.5,
     };
@@ -90,7 +90,7 @@ export const lfm2 = defineFamily({
     const conv: AttentionConfig = { kind: 'conv', width: hiddenSize, taps, segments: kvHeads };
     const mlp = parseMlps(config, architecture);
     return {
-      rmsNormEps: config.optionalPositive('norm_eps') ?? 1e-5,
+      norm: { kind: 'rms', eps: config.optionalPositive('norm_eps') ?? 1e-5 },
       tieWordEmbeddings: config.has('tie_embedding') ? config.boolean('tie_embedding', true) : tieWordEmbeddings,
       layers: parseTypes(config, numLayers).map((type, layer): LayerConfig => ({
         attention: type === 'conv' ? conv : attention,

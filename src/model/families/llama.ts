@@ -86,7 +86,7 @@ interface Trait {
   /** 'flag': on q, k, v and o where attention_bias is true. 'qkv': always, but not on o. */
   readonly attentionBias: 'flag' | 'qkv' | 'none';
   readonly mlpBias: boolean;
-  readonly qkNorm: boolean;
+  readonly qkNorm: GqaConfig['qkNorm'];
   /** Some layers don't encode positions. */
   readonly skipsRope?: true;
   /** Positions beyond the trained ones by YaRN, and queries with a temperature. */
@@ -100,7 +100,7 @@ const traits: Readonly<Record<string, Trait>> = {
     required: ['num_key_value_heads', 'head_dim'],
     attentionBias: 'flag',
     mlpBias: false,
-    qkNorm: true,
+    qkNorm: 'head',
   },
   mistral: { required: ['num_key_value_heads'], attentionBias: 'none', mlpBias: false, qkNorm: false },
   ministral3: { required: [], attentionBias: 'none', mlpBias: false, qkNorm: false, yarn: true },
@@ -108,7 +108,7 @@ const traits: Readonly<Record<string, Trait>> = {
   // For their attention (granite.ts, qwen3_moe.ts).
   granite: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false },
   granitemoehybrid: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: false },
-  qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: true },
+  qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
 };
 
 /** Keys of relatives of this family that would change the computation. */

@@ -88,7 +88,7 @@ export const qwen35 = defineFamily({
       norm_topk_prob: true,
     },
   },
-  config(config, { architecture, numLayers }) {
+  config(config, { architecture, numLayers, norm }) {
     const next = architecture === 'qwen3_next';
     const moe = architecture !== 'qwen3_5_text';
     refuseForeign(config, neutral);
@@ -106,7 +106,7 @@ export const qwen35 = defineFamily({
       kvHeads,
       headDim,
       bias: { q: false, k: false, v: false, o: false },
-      qkNorm: true,
+      qkNorm: 'head',
       rope: parsePartialRope(config, headDim),
       scale: headDim ** -0.5,
       gated: true,
@@ -123,7 +123,7 @@ export const qwen35 = defineFamily({
         bias: false,
       },
     }));
-    return { normOffset: 1, layers, tensors: next ? nextTensors : tensors };
+    return { norm: { ...norm, offset: 1 }, layers, tensors: next ? nextTensors : tensors };
   },
   gguf: { keys: ggufKeys, parts: { postNorm: 'post_attention_norm' }, tiledHeads: ['qwen35', 'qwen35moe'] },
 });

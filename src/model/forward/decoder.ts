@@ -7,6 +7,7 @@ import type {
   AlikeLayers,
   AttentionLayers,
   AttentionProgram,
+  Half,
   LayerKinds,
   MlpLayers,
   MlpProgram,
@@ -24,7 +25,9 @@ import {
   type StageRows,
 } from '../layers/rows.js';
 import { Scratch } from '../layers/scratch.js';
+import { type Norm, recordNorm } from '../layers/norm.js';
 import type { RankRecorder, World } from '../layers/world.js';
+import type { AttentionWeights, MlpWeights } from '../layers/weight_kinds.js';
 import type { LayerWeights, ModelWeights } from '../weights/model_weights.js';
 import type { Forward } from './forward.js';
 import { makeAttention, makeMlp } from './layer_kinds.js';
@@ -74,7 +77,7 @@ export class Decoder implements Forward {
   readonly cacheBuffers: Forward['cacheBuffers'];
   readonly compressions: readonly StageCompression[];
   readonly headRows: number;
-  readonly finalNorm: Buffer | undefined;
+  readonly finalNorm: Norm | undefined;
   readonly #stages: readonly DecoderStage[];
 
   /** Allocates the caches and rope tables. @throws SplitkvError `limit` when a layer's cache exceeds one binding. */
@@ -150,7 +153,7 @@ export class Decoder implements Forward {
     stage: StageContext,
     indices: readonly number[],
     part: Part,
-    make: (of: AlikeLayers<LayerConfig[Part], LayerWeights[Part]>) => Made,
+    make: (of: AlikeLayers<LayerConfig[Part], LayerWeights[Part]['weights']>) => Made,
   ): ReadonlyMap<number, { readonly made: Made; readonly layers: readonly number[] }> {
     const keys = this.config.layers.map((layer) => likeness(layer[part], this.options.contextLength));
     const kinds = [...new Set(keys)];
@@ -158,7 +161,9 @@ export class Decoder implements Forward {
     for (const [kind, key] of kinds.entries()) {
       const layers = indices.filter((index) => keys[index] === key);
       if (layers.length === 0) continue;
-      const weights = this.weights.layers.filter(({ index }) => layers.includes(index)).map((layer) => layer[part]);
+      const weights = this.weights.layers
+        .filter(({ index }) => layers.includes(index))
+        .map((layer) => layer[part].weights);
       const config = this.config.layers[layers[0]!]![part];
       const of = { made: make({ stage, config, layers, weights, suffix: kind === 0 ? '' : ` ${kind}` }), layers };
       for (const layer of layers) made.set(layer, of);
@@ -181,7 +186,8 @@ export class Decoder implements Forward {
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const blocks = rowBlocks(world, role);
     const fuses =
-      fusesNorm(device, role, rows, config.hiddenSize) &&
+      fusesNorm(device, config.norm, role, rows, config.hiddenSize) &&
+      !config.layers.some(({ norms }) => norms === 'shared') &&
       !this.#stages.some(({ mlps }) => mlps.some(({ sharesNormed }) => sharesNormed));
     const buffers: RowBuffers = {
       role,
@@ -224,19 +230,25 @@ export class Decoder implements Forward {
       const { rows, attention, mlp } = buffers.stages.get(index)!;
       recordAttendedRows(recorder, stage.context.topology, rows);
       for (const { index: layer, attention: attends, held } of stage.layers) {
-        const weights = held?.weights;
-        const half = weights && {
-          norm: weights.inputNorm,
-          outNorm: weights.attentionOutNorm,
-          weights: weights.attention,
-        };
-        attention.get(attends)!.record(recorder, layer, half, compresses);
-        if (held) {
-          const { postNorm, mlpOutNorm } = held.weights;
-          mlp.get(held.mlp)!.record(recorder, { norm: postNorm, outNorm: mlpOutNorm, weights: held.weights.mlp });
-        }
+        const weights = held && this.#halves(recorder, layer, held.weights, rows);
+        attention.get(attends)!.record(recorder, layer, weights?.attention, compresses);
+        if (held) mlp.get(held.mlp)!.record(recorder, weights!.mlp);
       }
     }
+  }
+
+  /** A layer's halves: one after the other, each of x; or side by side, of what their norm makes of it now. */
+  #halves(
+    recorder: RankRecorder,
+    index: number,
+    { attention, mlp }: LayerWeights,
+    { rows, x, normed }: StageRows,
+  ): { readonly attention: Half<AttentionWeights>; readonly mlp: Half<MlpWeights> } {
+    const shared = this.config.layers[index]!.norms === 'shared' ? attention.before : undefined;
+    if (!shared) return { attention: { ...attention, input: x }, mlp: { ...mlp, input: x } };
+    const width = this.config.hiddenSize;
+    recordNorm(recorder, shared, { rows, width, stride: this.hiddenStride }, x, normed!);
+    return { attention: { ...attention, before: undefined, input: normed! }, mlp: { ...mlp, input: normed! } };
   }
 
   recordHead(recorder: RankRecorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
@@ -245,7 +257,7 @@ export class Decoder implements Forward {
     recordLinear(recorder, { role: 'generated', rows, normed }, head.matrix, {
       x,
       xStride: this.hiddenStride,
-      norm: { weight: norm!, eps: this.config.rmsNormEps },
+      norm,
       out: logits,
       outStride: this.logitsStride,
       outOffset: head.firstRow,

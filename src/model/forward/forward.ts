@@ -6,6 +6,7 @@
 import type { Buffer } from '../../gpu/index.js';
 import type { StageCompression } from '../compression/stage_compression.js';
 import type { LayerCache, LayerState } from '../layers/attention/cache.js';
+import type { Norm } from '../layers/norm.js';
 import type { Role } from '../layers/roles.js';
 import type { RowBuffers } from '../layers/rows.js';
 import type { RankRecorder } from '../layers/world.js';
@@ -32,7 +33,7 @@ export interface Forward {
   /** The cache of a layer of the model that this rank holds some of. */
   layerCache(layer: number): LayerCache;
   /** Weights of the norm before the head; undefined where no rows of it are. */
-  readonly finalNorm: Buffer | undefined;
+  readonly finalNorm: Norm | undefined;
   /** Rows of the output head that this rank holds. */
   readonly headRows: number;
   /** Of a per-head cache: what compresses the prompts of each of the rank's stages. */

@@ -2,7 +2,7 @@ import { SplitkvError } from '../../base/errors.js';
 import type { LayerConfig, ModelConfig } from '../config/model_config.js';
 import { GqaLayers } from '../layers/attention/gqa.js';
 import type { AlikeLayers, AttentionLayers, LayerKinds, MlpLayers } from '../layers/layer.js';
-import { GatedLayers } from '../layers/mlp/gated.js';
+import { DenseLayers } from '../layers/mlp/dense.js';
 import type { AttentionWeights, MlpWeights } from '../layers/weight_kinds.js';
 
 /** The kinds that a model has. Those that few models have are parts of their own, which the others needn't download. */
@@ -21,7 +21,8 @@ export async function layerKinds({ layers }: Pick<ModelConfig, 'layers'>): Promi
       ...(delta && { delta: (alike) => new delta.DeltaLayers(alike) }),
     },
     mlp: {
-      gated: (alike) => new GatedLayers(alike),
+      gated: (alike) => new DenseLayers(alike),
+      plain: (alike) => new DenseLayers(alike),
       ...(experts && { experts: (alike) => new experts.ExpertLayers(alike) }),
     },
   };

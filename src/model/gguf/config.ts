@@ -88,7 +88,8 @@ export async function ggufConfig(
     layers.push(asInFile(layer, gguf, plain ? null : (scaling?.is ?? null)));
   }
   // Where norms multiply by 1 + w, a file has the sum.
-  const { normOffset: _, ...plain } = config;
+  const { offset: _, ...norm } = config.norm;
+  const plain = { ...config, norm };
   const packed = layers.some(({ mlp }) => mlp.kind === 'experts') && hasPackedExperts(gguf);
   return { ...plain, layers: packed ? layers.map(asPacked) : layers, tensors: namesInFile(plain.tensors, gguf) };
 }
@@ -127,7 +128,7 @@ function asInFile(layer: LayerConfig, gguf: GgufFile, scaling: RopeScaling): Lay
   return {
     ...layer,
     attention: { ...attention, bias, rope: attention.rope && { ...attention.rope, scaling } },
-    mlp: mlp.kind === 'gated' ? { ...mlp, bias: has('ffn_gate') } : mlp,
+    mlp: mlp.kind === 'experts' ? mlp : { ...mlp, bias: has(mlp.kind === 'gated' ? 'ffn_gate' : 'ffn_up') },
   };
 }
 

@@ -205,6 +205,7 @@ function addDelta(
 }
 
 function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, names: TensorNames): void {
+  if (mlp.kind === 'plain') return addParts(gguf, add, block, { up: 'ffn_up', down: 'ffn_down' }, names.plain!);
   if (mlp.kind === 'gated') {
     addParts<keyof GatedMlpNames>(
       gguf,

@@ -10,8 +10,11 @@
 
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { StageTopology } from '../../placement/index.js';
+import type { HalfWeights } from '../weights/model_weights.js';
 import type { StageCompression } from '../compression/stage_compression.js';
 import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
+import type { DenseMlpWeights } from './mlp/dense_weights.js';
+import type { ExpertWeights } from './mlp/expert_weights.js';
 import type { AttentionWeights, MlpWeights } from './weight_kinds.js';
 import type { CacheOptions, LayerCache } from './attention/cache.js';
 import type { RopeTables } from './attention/rope_table.js';
@@ -45,11 +48,10 @@ export interface AlikeLayers<Config, Weights> {
   readonly suffix: string;
 }
 
-/** A layer's half, of which the rank has weights: x += residualScale * f(norm(x)), or x += outNorm(f(norm(x))). */
-export interface Half<Weights> {
-  readonly norm: Buffer;
-  readonly outNorm: Buffer | undefined;
-  readonly weights: Weights;
+/** A layer's half, of which the rank has weights: x += residualScale * f(before(input)), or x += behind(f(before(input))). */
+export interface Half<Weights> extends HalfWeights<Weights> {
+  /** f32 [rows][hiddenStride]: x, or where halves stand side by side what their norm made of it. */
+  readonly input: Buffer;
 }
 
 /** Attention of alike layers on this rank: their caches, and how they work on some rows. */
@@ -95,7 +97,7 @@ export interface LayerKinds {
   };
   readonly mlp: {
     readonly [Kind in MlpWeights['kind']]?: (
-      layers: AlikeLayers<Extract<MlpConfig, { kind: Kind }>, Extract<MlpWeights, { kind: Kind }>>,
+      layers: AlikeLayers<Extract<MlpConfig, { kind: Kind }>, Kind extends 'experts' ? ExpertWeights : DenseMlpWeights>,
     ) => MlpLayers;
   };
 }

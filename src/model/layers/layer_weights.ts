@@ -1,3 +1,4 @@
+import type { NormConfig } from '../config/model_config.js';
 import type { LayerSlice } from '../shape.js';
 import type { Spec, VectorSpec } from '../weights/weight_map.js';
 import { wholeVector } from '../weights/weight_map.js';
@@ -5,8 +6,7 @@ import { wholeVector } from '../weights/weight_map.js';
 /** What a layer's parts are told of the layer when they say which tensors they load. */
 export interface LayerContext {
   readonly hiddenSize: number;
-  /** Added to the weights of norms; default 0. */
-  readonly normOffset?: number;
+  readonly norm: NormConfig;
   /** Of a rank, or the whole. */
   readonly slice: LayerSlice;
 }
@@ -29,6 +29,6 @@ export const partName = ({ slice }: LayerContext, what: string): string => `laye
 export const layerVector = (context: LayerContext, what: string, tensor: string, length: number): VectorSpec =>
   wholeVector(partName(context, what), tensor, length);
 
-/** The same of a norm's weights. */
-export const layerNorm = (context: LayerContext, what: string, name: string, length: number): VectorSpec =>
-  wholeVector(partName(context, what), `${name}.weight`, length, context.normOffset);
+/** The same of the weights of a norm within a part: of heads, of latents. */
+export const partNorm = (context: LayerContext, what: string, name: string, length: number): VectorSpec =>
+  wholeVector(partName(context, what), `${name}.weight`, length, context.norm.offset);

@@ -1,5 +1,5 @@
-import type { AttentionConfig, GatedMlpConfig, MlpConfig } from '../config/model_config.js';
-import type { GatedMlpNames } from '../config/tensor_names.js';
+import type { AttentionConfig, DenseMlpConfig, MlpConfig } from '../config/model_config.js';
+import type { GatedMlpNames, PlainMlpNames } from '../config/tensor_names.js';
 import type { WeightLoader } from '../weights/weight_loader.js';
 import type { Spec } from '../weights/weight_map.js';
 import { gqaBytes, type GqaSpecs, gqaSpecs, type GqaWeights, listGqa, loadGqa } from './attention/gqa_weights.js';
@@ -30,18 +30,18 @@ import {
   loadDelta,
 } from './recurrent/delta_weights.js';
 import {
-  gatedMlpBytes,
-  type GatedMlpSpecs,
-  gatedMlpSpecs,
-  type GatedMlpWeights,
-  listGatedMlp,
-  loadGatedMlp,
-} from './mlp/gated_weights.js';
+  denseMlpBytes,
+  type DenseMlpSpecs,
+  denseMlpSpecs,
+  type DenseMlpWeights,
+  listDenseMlp,
+  loadDenseMlp,
+} from './mlp/dense_weights.js';
 
 export type AttentionSpecs = GqaSpecs | MlaSpecs | ConvSpecs | DeltaSpecs;
 export type AttentionWeights = GqaWeights | MlaWeights | ConvWeights | DeltaWeights;
-export type MlpSpecs = GatedMlpSpecs | ExpertSpecs;
-export type MlpWeights = GatedMlpWeights | ExpertWeights;
+export type MlpSpecs = DenseMlpSpecs | ExpertSpecs;
+export type MlpWeights = DenseMlpWeights | ExpertWeights;
 
 /** What is known of the weights of a kind of layer. Each function is given the kind's own config, names and specs. */
 interface WeightKind<Config, Specs, Weights> {
@@ -61,12 +61,16 @@ export const attentionKinds: Readonly<
   delta: { specs: deltaSpecs, list: listDelta, bytes: deltaBytes, load: loadDelta },
 };
 
+const dense = {
+  specs: (context: LayerContext, config: DenseMlpConfig, names: GatedMlpNames | PlainMlpNames) =>
+    denseMlpSpecs(context, config, names),
+  list: listDenseMlp,
+  bytes: denseMlpBytes,
+  load: loadDenseMlp,
+};
+
 export const mlpKinds: Readonly<Record<MlpSpecs['kind'], WeightKind<MlpConfig, MlpSpecs, MlpWeights>>> = {
-  gated: {
-    specs: (context, config: GatedMlpConfig, names: GatedMlpNames) => gatedMlpSpecs(context, config, names),
-    list: listGatedMlp,
-    bytes: gatedMlpBytes,
-    load: loadGatedMlp,
-  },
+  gated: dense,
+  plain: dense,
   experts: { specs: expertSpecs, list: listExperts, bytes: expertBytes, load: loadExperts },
 };

@@ -19,10 +19,12 @@ export interface TensorRecipe {
 }
 
 /** An empty list of tensors, and how to add to it. */
-function startList({ normOffset = 0 }: Pick<ModelConfig, 'normOffset'>) {
+function startList({ norm: { offset = 0, bias: normBias = false } }: Pick<ModelConfig, 'norm'>) {
   const list: TensorRecipe[] = [];
-  const norm = (name: string, size: number) =>
-    list.push({ name: `${name}.weight`, shape: [size], mean: 1 - normOffset, deviation: 0.2 });
+  const norm = (name: string, size: number) => {
+    list.push({ name: `${name}.weight`, shape: [size], mean: 1 - offset, deviation: 0.2 });
+    if (normBias) list.push({ name: `${name}.bias`, shape: [size], mean: 0, deviation: 0.2 });
+  };
   /** A matrix of deviation gain / sqrt(in_features) gives outputs of deviation gain for inputs of 1. */
   const linear = (name: string, rows: number, columns: number, gain: number, bias = false) => {
     list.push({ name: `${name}.weight`, shape: [rows, columns], mean: 0, deviation: gain / Math.sqrt(columns) });
@@ -46,22 +48,28 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     hiddenSize,
     tieWordEmbeddings ? headGain : Math.sqrt(hiddenSize) / embeddingScale,
   );
-  config.layers.forEach(({ attention, mlp, outNorms = false }, layer) => {
+  config.layers.forEach(({ attention, mlp, norms = 'before' }, layer) => {
     const at = `model.layers.${layer}`;
-    norm(`${at}.input_layernorm`, hiddenSize);
+    // Norms that stand where most models have them go by their usual names, those of others by the model's own.
+    const usual = { inputNorm: `${at}.input_layernorm`, postNorm: `${at}.post_attention_layernorm` };
+    const names = norms === 'before' ? usual : numbered(config.tensors, layer);
+    const [before, behind] = [norms !== 'behind', norms === 'behind' || norms === 'both'];
+    if (before) norm(names.inputNorm!, hiddenSize);
     if (attention.kind === 'gqa')
       gqaTensors(lists, `${at}.self_attn`, hiddenSize, attention, config.tensors.gqa?.qkv !== undefined);
     else if (attention.kind === 'mla') mlaTensors(lists, `${at}.self_attn`, hiddenSize, attention);
     else if (attention.kind === 'conv') convTensors(lists, `${at}.conv`, hiddenSize, attention);
     else deltaTensors(lists, `${at}.linear_attn`, hiddenSize, attention, config.tensors.delta?.qkvz !== undefined);
-    norm(`${at}.post_attention_layernorm`, hiddenSize);
-    if (outNorms) {
-      norm(`${at}.pre_feedforward_layernorm`, hiddenSize);
-      norm(`${at}.post_feedforward_layernorm`, hiddenSize);
-    }
+    const { attentionOutNorm, mlpOutNorm } = numbered(config.tensors, layer);
+    if (behind) norm(attentionOutNorm!, hiddenSize);
+    if (before && norms !== 'shared') norm(names.postNorm!, hiddenSize);
+    if (behind) norm(mlpOutNorm!, hiddenSize);
     if (mlp.kind === 'gated')
       mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias, fusedNames(config.tensors.gated!, layer));
-    else expertTensors(lists, `${at}.mlp`, hiddenSize, mlp, mlp.sharedGate ? 'shared_expert' : 'shared_experts');
+    else if (mlp.kind === 'plain') {
+      linear(`${at}.mlp.c_fc`, mlp.width, hiddenSize, 1.5, mlp.bias);
+      linear(`${at}.mlp.c_proj`, hiddenSize, mlp.width, 1, mlp.bias);
+    } else expertTensors(lists, `${at}.mlp`, hiddenSize, mlp, mlp.sharedGate ? 'shared_expert' : 'shared_experts');
   });
   norm('model.norm', hiddenSize);
   if (!tieWordEmbeddings) linear('lm_head', vocabSize, hiddenSize, headGain);
@@ -89,8 +97,9 @@ function gqaTensors(
     linear(`${at}.v_proj`, kvHeads * headDim, hiddenSize, 1, bias.v);
   }
   if (config.qkNorm) {
-    norm(`${at}.q_norm`, headDim);
-    norm(`${at}.k_norm`, headDim);
+    const whole = config.qkNorm === 'whole';
+    norm(`${at}.q_norm`, whole ? heads * headDim : headDim);
+    norm(`${at}.k_norm`, whole ? kvHeads * headDim : headDim);
   }
   if (config.sinks) list.push({ name: `${at}.sinks`, shape: [heads], mean: 1, deviation: 2 });
   linear(`${at}.o_proj`, hiddenSize, heads * headDim, 1, bias.o);

@@ -1,22 +1,25 @@
 import { SplitkvError } from '../../base/errors.js';
 import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
-import { type LayerContext, layerNorm } from '../layers/layer_weights.js';
+import { type LayerContext, partName } from '../layers/layer_weights.js';
+import { listNorm, type NormSpec, normSpec } from '../layers/norm.js';
 import { attentionKinds, type AttentionSpecs, mlpKinds, type MlpSpecs } from '../layers/weight_kinds.js';
 import { holdsWeights, type RankSlice, wholeSlice } from '../shape.js';
 import { numbered, type TensorNames } from '../config/tensor_names.js';
-import { type Spec, type VectorSpec, type VocabSpec, vocabMaps, wholeVector } from './weight_map.js';
+import { type Spec, type VocabSpec, vocabMaps } from './weight_map.js';
 
-/** Which tensors make a rank's slice of a layer. */
+/** Which tensors make a rank's slice of a layer's half: attention or MLP, and the norms before and behind it. */
+export interface HalfMap<Specs> {
+  readonly before: NormSpec | undefined;
+  readonly specs: Specs;
+  readonly behind: NormSpec | undefined;
+}
+
+/** The same of a layer. */
 export interface LayerMap {
   /** Of the layer in the model. */
   readonly index: number;
-  readonly inputNorm: VectorSpec;
-  readonly attention: AttentionSpecs;
-  readonly postNorm: VectorSpec;
-  readonly mlp: MlpSpecs;
-  /** Of layers with `outNorms`. */
-  readonly attentionOutNorm: VectorSpec | undefined;
-  readonly mlpOutNorm: VectorSpec | undefined;
+  readonly attention: HalfMap<AttentionSpecs>;
+  readonly mlp: HalfMap<MlpSpecs>;
 }
 
 /** Where each GPU matrix of a rank's slice of a model comes from, or of all of it: plain data, no GPU. */
@@ -25,32 +28,38 @@ export interface ModelMap {
   /** Of which the rank holds weights. */
   readonly layers: readonly LayerMap[];
   /** Where the head is. */
-  readonly norm: VectorSpec | undefined;
+  readonly norm: NormSpec | undefined;
   /** The embedding itself when they are tied and the rank holds the same rows of both. */
   readonly head: VocabSpec | undefined;
 }
 
 export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(config)): ModelMap {
-  const { hiddenSize, normOffset = 0, tensors } = config;
+  const { hiddenSize, norm, tensors } = config;
   return {
     ...vocabMaps(config, slice),
     layers: slice.layers.filter(holdsWeights).map((held): LayerMap => {
       const { index } = held;
-      const context = { hiddenSize, normOffset, slice: held };
+      const context = { hiddenSize, norm, slice: held };
       const names = numbered(tensors, index);
-      const { attention, mlp, outNorms } = config.layers[index]!;
-      const norm = (what: string, name: string): VectorSpec => layerNorm(context, what, name, hiddenSize);
+      const { attention, mlp, norms = 'before' } = config.layers[index]!;
+      const [before, behind] = [norms !== 'behind', norms === 'behind' || norms === 'both'];
+      const of = (there: boolean, what: string, name: string | undefined): NormSpec | undefined =>
+        there ? normSpec(norm, partName(context, what), name!, hiddenSize) : undefined;
       return {
         index,
-        inputNorm: norm('input_norm', names.inputNorm),
-        attention: attentionSpecs(context, attention, names),
-        postNorm: norm('post_norm', names.postNorm),
-        mlp: mlpSpecs(context, mlp, names),
-        attentionOutNorm: outNorms ? norm('attention_out_norm', names.attentionOutNorm!) : undefined,
-        mlpOutNorm: outNorms ? norm('mlp_out_norm', names.mlpOutNorm!) : undefined,
+        attention: {
+          before: of(before, 'input_norm', names.inputNorm),
+          specs: attentionSpecs(context, attention, names),
+          behind: of(behind, 'attention_out_norm', names.attentionOutNorm),
+        },
+        mlp: {
+          before: of(before && norms !== 'shared', 'post_norm', names.postNorm),
+          specs: mlpSpecs(context, mlp, names),
+          behind: of(behind, 'mlp_out_norm', names.mlpOutNorm),
+        },
       };
     }),
-    norm: slice.headRows && wholeVector('norm', `${tensors.norm}.weight`, hiddenSize, normOffset),
+    norm: slice.headRows && normSpec(norm, 'norm', tensors.norm, hiddenSize),
   };
 }
 
@@ -73,15 +82,15 @@ const unnamed = (kind: string): SplitkvError =>
 export function mapSpecs({ embedding, layers, norm, head }: ModelMap): Spec[] {
   return [
     embedding?.matrix,
-    ...layers.flatMap(({ inputNorm, attention, postNorm, mlp, attentionOutNorm, mlpOutNorm }) => [
-      inputNorm,
-      ...attentionKinds[attention.kind].list(attention),
-      postNorm,
-      ...mlpKinds[mlp.kind].list(mlp),
-      attentionOutNorm,
-      mlpOutNorm,
+    ...layers.flatMap(({ attention, mlp }) => [
+      ...listNorm(attention.before),
+      ...attentionKinds[attention.specs.kind].list(attention.specs),
+      ...listNorm(mlp.before),
+      ...mlpKinds[mlp.specs.kind].list(mlp.specs),
+      ...listNorm(attention.behind),
+      ...listNorm(mlp.behind),
     ]),
-    norm,
+    ...listNorm(norm),
     head === embedding ? undefined : head?.matrix,
   ].filter((spec) => spec !== undefined);
 }

@@ -4,9 +4,10 @@
  */
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import type { Buffer, Device } from '../../gpu/index.js';
+import type { Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
+import { loadNorm, type Norm } from '../layers/norm.js';
 import { attentionKinds, type AttentionWeights, mlpKinds, type MlpWeights } from '../layers/weight_kinds.js';
 import { mapSpecs, modelMap } from './model_map.js';
 import type { RankSlice } from '../shape.js';
@@ -16,12 +17,15 @@ import { type LoadWeightsOptions, type VocabMatrix, WeightLoader } from './weigh
 export interface LayerWeights {
   /** Of the layer in the model. */
   readonly index: number;
-  readonly inputNorm: Buffer;
-  readonly attention: AttentionWeights;
-  readonly postNorm: Buffer;
-  readonly mlp: MlpWeights;
-  readonly attentionOutNorm: Buffer | undefined;
-  readonly mlpOutNorm: Buffer | undefined;
+  readonly attention: HalfWeights<AttentionWeights>;
+  readonly mlp: HalfWeights<MlpWeights>;
+}
+
+/** Of attention or the MLP, with the norms before and behind it. */
+export interface HalfWeights<Weights> {
+  readonly before: Norm | undefined;
+  readonly weights: Weights;
+  readonly behind: Norm | undefined;
 }
 
 export interface ModelWeights {
@@ -30,7 +34,7 @@ export interface ModelWeights {
   /** Layers of which the rank holds weights, ascending. */
   readonly layers: readonly LayerWeights[];
   /** Where the head is. */
-  readonly norm: Buffer | undefined;
+  readonly norm: Norm | undefined;
   /** The embedding itself when they are tied and the rank holds the same rows of both. */
   readonly head: VocabMatrix | undefined;
   readonly bytes: number;
@@ -52,18 +56,22 @@ export async function loadModelWeights(
   const loader = new WeightLoader(device, reader, type, mapSpecs(map), options);
   const embedding = await loader.vocab(map.embedding);
   const layers: LayerWeights[] = [];
-  for (const { index, inputNorm, attention, postNorm, mlp, attentionOutNorm, mlpOutNorm } of map.layers) {
+  for (const { index, attention, mlp } of map.layers) {
     layers.push({
       index,
-      inputNorm: await loader.vector(inputNorm),
-      attention: await attentionKinds[attention.kind].load(loader, attention),
-      postNorm: await loader.vector(postNorm),
-      mlp: await mlpKinds[mlp.kind].load(loader, mlp),
-      attentionOutNorm: await loader.vector(attentionOutNorm),
-      mlpOutNorm: await loader.vector(mlpOutNorm),
+      attention: {
+        before: await loadNorm(loader, attention.before),
+        weights: await attentionKinds[attention.specs.kind].load(loader, attention.specs),
+        behind: await loadNorm(loader, attention.behind),
+      },
+      mlp: {
+        before: await loadNorm(loader, mlp.before),
+        weights: await mlpKinds[mlp.specs.kind].load(loader, mlp.specs),
+        behind: await loadNorm(loader, mlp.behind),
+      },
     });
   }
-  const norm = await loader.vector(map.norm);
+  const norm = await loadNorm(loader, map.norm);
   const head = map.head === map.embedding ? embedding : await loader.vocab(map.head);
   return { type, embedding, layers, norm, head, bytes: loader.bytes, parameters: loader.parameters };
 }

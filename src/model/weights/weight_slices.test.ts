@@ -6,7 +6,7 @@ import { TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import type { Plan } from '../../placement/plan.js';
 import type { GqaWeights } from '../layers/attention/gqa_weights.js';
-import { loadModelWeights } from './model_weights.js';
+import { type HalfWeights, loadModelWeights } from './model_weights.js';
 import type { Matrix } from './matrix.js';
 import { rankSlice } from '../shape.js';
 import { handPlan, type HandStage, range } from '../testing/plans.js';
@@ -180,7 +180,10 @@ function flat(weights: object, prefix = ''): Record<string, Matrix | Buffer> {
         return [[`${prefix}${name}`, value]];
       }
       if (name === 'o' && Array.isArray(value)) return outputs(value);
-      if (name === 'attention' || name === 'mlp') return Object.entries(flat(value));
+      if (name === 'attention' || name === 'mlp') {
+        const { before, weights: own } = value as HalfWeights<object>;
+        return [[name === 'attention' ? 'inputNorm' : 'postNorm', before!.weight], ...Object.entries(flat(own))];
+      }
       return name === 'shared' && value ? Object.entries(flat(value, 'shared.')) : [];
     }),
   );
@@ -287,7 +290,7 @@ await describeOnAdapters('a rank loads its slices', (device) => {
         const { embedding, head, norm } = loaded;
         const own = {
           ...(embedding && { embedding: embedding.matrix }),
-          ...(norm && { norm }),
+          ...(norm && { norm: norm.weight }),
           ...(head && head !== embedding && { head: head.matrix }),
         };
         await expectSame(device(), own, words);

@@ -3,7 +3,7 @@ import { throwIfAborted } from '../../../base/errors.js';
 import type { TensorReader } from '../../../loader/index.js';
 import type { DenseModel } from '../../../model/config/model_config.js';
 import type { GqaSpecs } from '../../../model/layers/attention/gqa_weights.js';
-import type { GatedMlpSpecs } from '../../../model/layers/mlp/gated_weights.js';
+import type { DenseMlpSpecs } from '../../../model/layers/mlp/dense_weights.js';
 import { type LayerMap, mapSpecs, modelMap } from '../../../model/weights/model_map.js';
 import { expectedTensors, type MatrixSpec, matrixType, type VectorSpec } from '../../../model/weights/weight_map.js';
 import type { WeightProgress } from '../../../model/weights/weight_loader.js';
@@ -64,18 +64,18 @@ export async function buildLlamaGraph(
     const data = Float32Array.from(pieces.flatMap((piece) => [...piece]));
     return { data, dims: [data.length] } as never;
   };
-  const layer = async ({ inputNorm, attention, postNorm, mlp }: LayerMap) => {
-    const { qkv, qkvBias, qNorm, kNorm, o, oBias } = attention as GqaSpecs;
-    const { gateUp, gateUpBias, down, downBias } = mlp as GatedMlpSpecs;
+  const layer = async ({ attention, mlp }: LayerMap) => {
+    const { qkv, qkvBias, qNorm, kNorm, o, oBias } = attention.specs as GqaSpecs;
+    const { gateUp, gateUpBias, down, downBias } = mlp.specs as DenseMlpSpecs;
     return {
-      inputNorm: await vector(inputNorm),
+      inputNorm: await vector(attention.before!.weight),
       qkv: await matrix(qkv!),
       qkvBias: await vector(qkvBias),
       qNorm: await vector(qNorm),
       kNorm: await vector(kNorm),
       o: await matrix(o[0]!.matrix),
       oBias: await vector(oBias),
-      postNorm: await vector(postNorm),
+      postNorm: await vector(mlp.before!.weight),
       gateUp: await matrix(gateUp!),
       gateUpBias: await vector(gateUpBias),
       down: await matrix(down!),

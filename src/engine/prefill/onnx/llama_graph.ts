@@ -67,7 +67,7 @@ export class LlamaGraph {
     this.#sin = graph.input(NAMES.sin, 'f32', ['T', 1, half]);
     this.#mask = graph.input(NAMES.mask, 'f32', ['T', 'S']);
     this.#scale = graph.scalar(model.attention.scale);
-    this.#eps = graph.scalar(model.config.rmsNormEps);
+    this.#eps = graph.scalar(model.config.norm.eps);
     this.#x = graph.op('Gather', [graph.weights('embed_tokens', embedding.data, embedding.dims), tokens], { axis: 0 });
   }
 

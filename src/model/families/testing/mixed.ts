@@ -49,7 +49,7 @@ export const mixed = defineFamily({
             kind: 'gqa',
             ...own,
             bias: { q: odd, k: odd, v: odd, o: !odd },
-            qkNorm: odd,
+            qkNorm: odd ? 'head' : false,
             rope: { ...rope, theta: odd ? 500 : rope.theta, dims: own.headDim },
             scale: (odd ? 1 : 0.7) / Math.sqrt(own.headDim),
           },

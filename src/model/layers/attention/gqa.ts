@@ -21,6 +21,7 @@ import type { GqaWeights } from './gqa_weights.js';
 import { attentionSegments } from './segments.js';
 import { isLone, type MergeTables, SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, spreadLayout } from './spread_layout.js';
+import { WholeNorm } from './whole_norm.js';
 
 /** Attention segments whose cache a rank has, copies by their share. */
 const ownSegments = ({ kvHeads, copies = [] }: RankShare): number =>
@@ -126,6 +127,8 @@ class GqaProgram implements AttentionProgram {
   readonly #attention: SpreadAttention | undefined;
   readonly #attended: Buffer;
   readonly #output: RowParallelLinear;
+  /** Where the rank has weights. */
+  readonly #wholeNorm: WholeNorm | undefined;
 
   constructor(
     readonly of: GqaLayers,
@@ -136,6 +139,10 @@ class GqaProgram implements AttentionProgram {
     this.#attention = heads > 0 ? new SpreadAttention(stage, shape, rows, whole && role === 'prompt') : undefined;
     const size = rows.rows * Math.max(shape.outStride, 32) * 4;
     this.#attended = scratch.createBuffer(paddedName(`${role} attended`, heads * config.headDim), size);
+    this.#wholeNorm =
+      config.qkNorm === 'whole' && alike.weights.length > 0
+        ? new WholeNorm(stage, config, rows, alike.suffix)
+        : undefined;
     const name = `o${alike.suffix}`;
     this.#output = new RowParallelLinear(stage, rows, {
       name,
@@ -148,7 +155,7 @@ class GqaProgram implements AttentionProgram {
     const attention = this.#attention;
     const weights = half?.weights;
     const merges = this.#merges(attention, weights);
-    if (weights?.qkv) this.#recordProjection(recorder, attention!, half!);
+    if (half && weights?.qkv) this.#recordProjection(recorder, attention!, half);
     if (attention) {
       if (this.#attendsAlone(attention)) this.#recordLocalAttention(recorder, attention, layer, weights!);
       else this.#recordAttention(recorder, attention, layer, weights);
@@ -186,16 +193,20 @@ class GqaProgram implements AttentionProgram {
     return { ...target, row_info: input.rowInfo, headDim, partials };
   }
 
-  #recordProjection(recorder: RankRecorder, attention: SpreadAttention, { norm, weights }: Half<GqaWeights>): void {
-    const { config, hiddenStride } = this.of.stage;
+  #recordProjection(
+    recorder: RankRecorder,
+    { ownQueries, input: { queryStride } }: SpreadAttention,
+    { input, before, weights }: Half<GqaWeights>,
+  ): void {
     recordLinear(recorder, this.rows, weights.qkv!, {
-      x: this.rows.x,
-      xStride: hiddenStride,
-      norm: { weight: norm, eps: config.rmsNormEps },
+      x: input,
+      xStride: this.of.stage.hiddenStride,
+      norm: before,
       bias: weights.qkvBias,
-      out: attention.ownQueries!,
-      outStride: attention.input.queryStride,
+      out: ownQueries!,
+      outStride: queryStride,
     });
+    if (weights.wholeNorm) this.#wholeNorm!.record(recorder, ownQueries!, queryStride, weights.wholeNorm);
   }
 
   /** The gate lies behind q, k and v. */
@@ -252,7 +263,7 @@ class GqaProgram implements AttentionProgram {
         ...common,
         ...this.of.attended,
         qkNorm: weights.qNorm !== undefined,
-        eps: stage.config.rmsNormEps,
+        eps: stage.config.norm.eps,
         qkvStride: input.queryStride,
         maxChunks: partials,
         scale: config.scale,
@@ -290,7 +301,7 @@ class GqaProgram implements AttentionProgram {
         ...common,
         keys: sendsReady ? (runs ? 'kept' : 'ready') : undefined,
         qkNorm: weights?.qNorm !== undefined,
-        eps: stage.config.rmsNormEps,
+        eps: stage.config.norm.eps,
         qkvStride: input.queryStride,
       },
       {
@@ -363,7 +374,7 @@ class GqaProgram implements AttentionProgram {
 
   #recordOutput(
     recorder: RankRecorder,
-    { outNorm, weights: { o, oBias } }: Half<GqaWeights>,
+    { behind, weights: { o, oBias } }: Half<GqaWeights>,
     merges: Partials | undefined,
   ): void {
     const xStride = activationStride(this.of.heads * this.of.config.headDim);
@@ -373,6 +384,6 @@ class GqaProgram implements AttentionProgram {
       xOffset += segments.end - segments.start;
       return input;
     });
-    this.#output.record(recorder, 'o_proj', inputs, oBias, outNorm);
+    this.#output.record(recorder, 'o_proj', inputs, oBias, behind);
   }
 }

@@ -13,7 +13,7 @@ import {
   type VectorSpec,
   zeroRows,
 } from '../../weights/weight_map.js';
-import { type Bytes, type CutBytes, type LayerContext, layerNorm, layerVector, partName } from '../layer_weights.js';
+import { type Bytes, type CutBytes, type LayerContext, layerVector, partName, partNorm } from '../layer_weights.js';
 import { attentionSegments } from './segments.js';
 
 /** Which tensors make a rank's slice of grouped-query attention. Undefined: the model has none, or the rank none of it. */
@@ -29,6 +29,8 @@ export interface GqaSpecs {
   readonly qkvBias: VectorSpec | undefined;
   readonly qNorm: VectorSpec | undefined;
   readonly kNorm: VectorSpec | undefined;
+  /** Of a norm over all heads at once: of the rank's q, then of its k. */
+  readonly wholeNorm: VectorSpec | undefined;
   /** A matrix of o's columns for each run of heads; none without heads. */
   readonly o: readonly { readonly matrix: MatrixSpec; readonly segments: HeldSegments }[];
   readonly oBias: VectorSpec | undefined;
@@ -44,10 +46,27 @@ export interface GqaWeights {
   readonly qkvBias: Buffer | undefined;
   readonly qNorm: Buffer | undefined;
   readonly kNorm: Buffer | undefined;
+  readonly wholeNorm: Buffer | undefined;
   /** o's columns, a matrix for each run of neighbouring heads, with the segments of the contraction that it is. */
   readonly o: readonly { readonly matrix: Matrix; readonly segments: HeldSegments }[];
   /** For whoever adds up all segments. */
   readonly oBias: Buffer | undefined;
+}
+
+/** Rows of some heads in a tensor of `all`, in another order within each head where that is given. */
+interface HeadRows {
+  readonly tensor: string;
+  readonly all: number;
+  readonly rows: [number, number];
+  readonly order?: readonly number[] | undefined;
+}
+
+/** Rows of a head whose rotated ones come in pairs (2i, 2i + 1): the even ones first, then the odd ones, then those that aren't rotated. */
+function inHalves({ headDim, rope }: GqaConfig): { readonly order?: readonly number[] } {
+  if (!rope?.interleaved) return {};
+  const half = rope.dims / 2;
+  const from = (row: number): number => (row < half ? 2 * row : row < rope.dims ? 2 * (row - half) + 1 : row);
+  return { order: Array.from({ length: headDim }, (_, row) => from(row)) };
 }
 
 export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNames): GqaSpecs {
@@ -56,17 +75,19 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   const { bias, headDim, qkNorm, sinks = false } = config;
   const { modelInFeatures, ...contraction } = attentionSegments(config);
   const fused = names.qkv === undefined ? undefined : { tensor: names.qkv, all: config.heads + 2 * config.kvHeads };
+  const pairs = inHalves(config);
   /** Rows of some heads; `before`: heads before them in one matrix of all. */
   const headRows = (tensor: string, all: number, runs: readonly Span[], before: number) =>
-    runs.map(([first, end]) => ({
+    runs.map(([first, end]): HeadRows => ({
       tensor: fused?.tensor ?? tensor,
       all: (fused?.all ?? all) * headDim,
       rows: (fused ? [before + first, before + end] : [first, end]).map((head) => head * headDim) as [number, number],
+      order: before < config.heads + config.kvHeads ? pairs.order : undefined,
     }));
   /** Of q rows with the gate's behind each head's: half 0 or 1 of each head. */
   const halfRows = (half: number) =>
     queryHeads.flatMap(([first, end]) =>
-      Array.from({ length: end - first }, (_, at): { tensor: string; all: number; rows: [number, number] } => {
+      Array.from({ length: end - first }, (_, at): HeadRows => {
         const row = (2 * (first + at) + half) * headDim;
         return { tensor: names.q, all: 2 * config.heads * headDim, rows: [row, row + headDim] };
       }),
@@ -85,7 +106,15 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
     length: end - first,
   }));
   const headNorm = (what: string, name: string | undefined): VectorSpec | undefined =>
-    attends && qkNorm ? layerNorm(context, what, name!, headDim) : undefined;
+    attends && qkNorm === 'head' ? partNorm(context, what, name!, headDim) : undefined;
+  const wholeParts = (name: string | undefined, all: number, runs: readonly Span[]): VectorPart[] =>
+    runs.map(([first, end]) => ({
+      tensor: `${name}.weight`,
+      tensorLength: all * headDim,
+      first: first * headDim,
+      length: (end - first) * headDim,
+      ...pairs,
+    }));
   return {
     kind: 'gqa',
     queryHeads,
@@ -95,7 +124,10 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
           name: partName(context, 'qkv'),
           inFeatures: hiddenSize,
           parts: [
-            ...qkv.map(({ tensor, all, rows }) => someRows(`${tensor}.weight`, all, rows)),
+            ...qkv.map(({ tensor, all, rows, order }) => ({
+              ...someRows(`${tensor}.weight`, all, rows),
+              ...(order && { order }),
+            })),
             ...(sinks ? [zeroRows(totalLength(queryHeads))] : []),
           ],
         }
@@ -105,10 +137,10 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
         ? {
             name: partName(context, 'qkv_bias'),
             parts: [
-              ...qkv.map(({ tensor, all, rows }): VectorPart => {
+              ...qkv.map(({ tensor, all, rows, order }): VectorPart => {
                 const length = spanLength(rows);
                 return bias.q
-                  ? { tensor: `${tensor}.bias`, tensorLength: all, first: rows[0], length }
+                  ? { tensor: `${tensor}.bias`, tensorLength: all, first: rows[0], length, ...(order && { order }) }
                   : { tensorLength: length, first: 0, length };
               }),
               ...(sinks ? sinkParts : []),
@@ -117,6 +149,16 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
         : undefined,
     qNorm: headNorm('q_norm', names.qNorm),
     kNorm: headNorm('k_norm', names.kNorm),
+    wholeNorm:
+      attends && qkNorm === 'whole'
+        ? {
+            name: partName(context, 'qk_norm'),
+            parts: [
+              ...wholeParts(names.qNorm, config.heads, queryHeads),
+              ...wholeParts(names.kNorm, config.kvHeads, kvHeads),
+            ],
+          }
+        : undefined,
     o: heads.map((run) => {
       const segments = holdSegments(modelInFeatures, contraction, run);
       return {
@@ -133,17 +175,18 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   };
 }
 
-export const listGqa = ({ qkv, qkvBias, qNorm, kNorm, o, oBias }: GqaSpecs): (Spec | undefined)[] => [
+export const listGqa = ({ qkv, qkvBias, qNorm, kNorm, wholeNorm, o, oBias }: GqaSpecs): (Spec | undefined)[] => [
   qkv,
   qkvBias,
   qNorm,
   kNorm,
+  wholeNorm,
   ...o.map(({ matrix }) => matrix),
   oBias,
 ];
 
-export const gqaBytes = ({ qkv, qkvBias, qNorm, kNorm, o, oBias }: GqaSpecs, bytes: Bytes): CutBytes => ({
-  cut: bytes(qkv, qkvBias, ...o.map(({ matrix }) => matrix)),
+export const gqaBytes = ({ qkv, qkvBias, qNorm, kNorm, wholeNorm, o, oBias }: GqaSpecs, bytes: Bytes): CutBytes => ({
+  cut: bytes(qkv, qkvBias, wholeNorm, ...o.map(({ matrix }) => matrix)),
   shared: bytes(qNorm, kNorm, oBias),
 });
 
@@ -158,6 +201,7 @@ export async function loadGqa(loader: WeightLoader, specs: GqaSpecs): Promise<Gq
     qkvBias: await loader.vector(specs.qkvBias),
     qNorm: await loader.vector(specs.qNorm),
     kNorm: await loader.vector(specs.kNorm),
+    wholeNorm: await loader.vector(specs.wholeNorm),
     o,
     oBias: await loader.vector(specs.oBias),
   };

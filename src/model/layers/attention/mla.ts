@@ -8,7 +8,7 @@ import { mlaRopeAppend } from '../../../../shaders/rope/mla_rope_append/index.js
 import { alignUp } from '../../../base/math.js';
 import { attendedGroups } from '../../../placement/index.js';
 import type { Buffer } from '../../../gpu/index.js';
-import type { MlaConfig } from '../../config/model_config.js';
+import type { MlaConfig, NormConfig } from '../../config/model_config.js';
 import { queryHeads, spanLength } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
@@ -136,6 +136,9 @@ interface ComputedRows {
   readonly output: RowParallelLinear;
 }
 
+/** Of q's bottleneck. */
+const loraNorm = ({ loraNormEps: eps }: MlaConfig): NormConfig => ({ kind: 'rms', eps });
+
 class MlaProgram implements AttentionProgram {
   readonly #attention: SpreadAttention;
   /** Undefined on a rank without weights. */
@@ -154,7 +157,7 @@ class MlaProgram implements AttentionProgram {
     const { qLoraRank } = config;
     const { role, rows, scratch } = this.rows;
     const floats = (name: string, stride: number): Buffer => scratch.createBuffer(`${role} ${name}`, rows * stride * 4);
-    const fused = qLoraRank === null || fusesNorm(stage.device, role, rows, qLoraRank);
+    const fused = qLoraRank === null || fusesNorm(stage.device, loraNorm(config), role, rows, qLoraRank);
     return {
       projected: floats('projected', projectStride),
       qNormed: fused ? undefined : floats('q normed', projectStride),
@@ -246,19 +249,19 @@ class MlaProgram implements AttentionProgram {
     recorder: RankRecorder,
     { projected, qNormed, q: qBuffer }: ComputedRows,
     layer: number,
-    { norm, weights }: Half<MlaWeights>,
+    { input, before, weights }: Half<MlaWeights>,
   ): void {
     const { stage, heads, config, projectStride, qStride, rope, latent } = this.of;
     const { cache, world, hiddenStride } = stage;
     const attention = this.#attention;
-    const { rows, role, x } = this.rows;
+    const { rows, role } = this.rows;
     const qAbsorbed = attention.ownQueries!;
     const qAbsStride = attention.input.queryStride;
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = config;
     recordLinear(recorder, this.rows, weights.project!, {
-      x,
+      x: input,
       xStride: hiddenStride,
-      norm: { weight: norm, eps: stage.config.rmsNormEps },
+      norm: before,
       bias: weights.projectBias,
       out: projected,
       outStride: projectStride,
@@ -269,7 +272,7 @@ class MlaProgram implements AttentionProgram {
       recordLinear(recorder, { role, rows, normed: qNormed }, weights.qUp, {
         x: projected,
         xStride: projectStride,
-        norm: { weight: weights.qNorm!, eps: config.loraNormEps },
+        norm: { config: loraNorm(config), weight: weights.qNorm! },
         out: q.buffer,
         outStride: q.stride,
       });

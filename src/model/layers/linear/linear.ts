@@ -6,10 +6,10 @@
 import { canFuseNorm, linear } from '../../../../shaders/linear/linear/index.js';
 import { linearMerge, MOST_MERGED_CHUNKS } from '../../../../shaders/linear/linear_merge/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
-import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import { alignUp } from '../../../base/math.js';
 import type { Buffer, Device, Kernel, Tensor } from '../../../gpu/index.js';
-import type { Activation } from '../../config/model_config.js';
+import type { Activation, NormConfig } from '../../config/model_config.js';
+import { type Norm, recordNorm } from '../norm.js';
 import type { RowBuffers } from '../rows.js';
 import type { Matrix } from '../../weights/matrix.js';
 import { ONE_SEGMENT, type Role, tileRows } from '../roles.js';
@@ -22,8 +22,8 @@ export interface Projection {
   readonly xStride: number;
   /** Element of its row that x starts at: a multiple of 4. Default 0. */
   readonly xOffset?: number;
-  /** RMS-normalise x first. */
-  readonly norm?: { readonly weight: Buffer; readonly eps: number };
+  /** Normalise x first. */
+  readonly norm?: Norm | undefined;
   readonly bias?: Buffer | undefined;
   readonly out: Tensor;
   readonly outStride: number;
@@ -35,7 +35,7 @@ export interface Projection {
   readonly output?: 'sum' | 'segments';
   /** Element of the out row that the matrix's first row goes to. */
   readonly outOffset?: number;
-  readonly epilogue?: 'none' | 'residual' | 'swiglu';
+  readonly epilogue?: 'none' | 'residual' | 'swiglu' | 'gelu';
   /** Of swiglu's gate; default 'silu'. */
   readonly activation?: Activation;
   /** The sum (and bias) times this, before the residual is added; default 1. */
@@ -83,8 +83,13 @@ export function fitRows(device: Device, wanted: number, rowBytes: number): numbe
 }
 
 /** Whether rows of this role and number get their norm inside the projection. */
-export const fusesNorm = (device: Device, role: Role, rows: number, width: number): boolean =>
-  role === 'generated' && rows === 1 && canFuseNorm(width, device.traits);
+export const fusesNorm = (
+  device: Device,
+  { kind }: Pick<NormConfig, 'kind'>,
+  role: Role,
+  rows: number,
+  width: number,
+): boolean => kind === 'rms' && role === 'generated' && rows === 1 && canFuseNorm(width, device.traits);
 
 /**
  * One projection by this rank's rows of a matrix: column-parallel where ranks hold different ones. The norm is fused or beside it (the
@@ -98,17 +103,14 @@ export function recordLinear(
 ): void {
   const { role, rows } = buffers;
   const { norm } = io;
-  const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, role, rows, matrix.inFeatures);
+  const width = matrix.inFeatures;
+  const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, norm.config, role, rows, width);
   let { x } = io;
   if (norm && !fused) {
     x = buffers.normed!;
-    recorder.dispatch(
-      rmsNorm,
-      { rows, width: matrix.inFeatures, stride: io.xStride, eps: norm.eps, residual: false },
-      { x: io.x, weight: norm.weight, out: x },
-    );
+    recordNorm(recorder, norm, { rows, width, stride: io.xStride }, io.x, x);
   }
-  const { segments } = io;
+  const { segments, epilogue = 'none' } = io;
   for (const shard of matrix.shards) {
     const problem = {
       rows,
@@ -135,11 +137,7 @@ export function recordLinear(
       out: io.out,
     };
     if (role === 'prompt') {
-      recorder.dispatch(
-        linearTiled,
-        { ...problem, epilogue: io.epilogue === 'residual' ? 'residual' : 'none' },
-        tensors,
-      );
+      recorder.dispatch(linearTiled, { ...problem, epilogue: epilogue === 'swiglu' ? 'none' : epilogue }, tensors);
     } else {
       const { merges } = io;
       const dispatch = (): void =>
@@ -149,8 +147,8 @@ export function recordLinear(
             ...problem,
             tileRows: tileRows(rows),
             norm: fused,
-            eps: norm?.eps ?? 0,
-            epilogue: io.epilogue ?? 'none',
+            eps: norm?.config.eps ?? 0,
+            epilogue,
             ...(io.activation && { activation: io.activation }),
           },
           { ...tensors, norm_weight: fused ? norm.weight : undefined },
@@ -164,7 +162,7 @@ export function recordLinear(
       recorder.inSteps(mergesHere, () =>
         recorder.dispatch(
           linearMerge,
-          { ...problem, headDim, partials, epilogue: io.epilogue === 'residual' ? 'residual' : 'none' },
+          { ...problem, headDim, partials, epilogue: epilogue === 'residual' ? 'residual' : 'none' },
           { ...matrixTensors, ...states },
         ),
       );

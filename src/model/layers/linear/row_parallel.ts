@@ -1,10 +1,10 @@
-import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import { gatheredSegmentRoutes, type Route, segmentRoutes, type StageTopology } from '../../../placement/index.js';
 import type { HeldSegments } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { StageContext } from '../layer.js';
 import type { GatheredRows } from '../mlp/gathered_rows.js';
+import { type Norm, recordNorm } from '../norm.js';
 import type { RowBuffers, StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import { paddedName } from '../roles.js';
@@ -18,6 +18,10 @@ export interface RowParallelShape {
   readonly cut: 'heads' | 'mlp';
   /** Segments of the whole contraction. */
   readonly segments: number;
+  /** Elements of the sum; default: hiddenSize. */
+  readonly width?: number;
+  /** True: the segments lie side by side also where the rank has all of them, for whoever sums them otherwise. */
+  readonly apart?: boolean;
   /** Where places run rows of their own and share out the segments: the rows of all of them. */
   readonly gathered?: GatheredRows | undefined;
 }
@@ -47,7 +51,7 @@ const partsRow = ({ hiddenStride }: StageContext, segments: number): number => s
  */
 export class RowParallelLinear {
   /** All segments of this rank's rows; undefined where it holds the whole contraction. */
-  readonly #parts: Parts | undefined;
+  readonly parts: Parts | undefined;
   /** What this rank sums. */
   readonly #own: Parts | undefined;
 
@@ -58,16 +62,15 @@ export class RowParallelLinear {
   ) {
     const { config, topology } = stage;
     const { role, scratch } = rows;
-    const { name, segments, gathered } = shape;
-    const { hiddenSize } = config;
-    if (!gathered && !isCut(topology)) return;
-    this.#parts = allocateParts(scratch, role, `${name} parts`, segments, rows.rows, hiddenSize);
-    this.#own = this.#parts;
+    const { name, segments, gathered, apart = false, width = config.hiddenSize } = shape;
+    if (!gathered && !apart && !isCut(topology)) return;
+    this.parts = allocateParts(scratch, role, `${name} parts`, segments, rows.rows, width);
+    this.#own = this.parts;
     if (!gathered) return;
     const [first = 0] = topology.share.mlp;
     // Segments that are empty stay zero, so other segments don't go to their place.
     const own = `${name} parts from ${first}`;
-    this.#own = allocateParts(scratch, role, own, topology.share.mlp.length, gathered.rows, hiddenSize, first);
+    this.#own = allocateParts(scratch, role, own, topology.share.mlp.length, gathered.rows, width, first);
   }
 
   /** Elements that a prompt row takes of the widest buffer. */
@@ -83,12 +86,11 @@ export class RowParallelLinear {
     label: string,
     inputs: readonly RowParallelInput[],
     bias: Buffer | undefined,
-    outNorm?: Buffer,
+    behind?: Norm,
   ): void {
-    for (const input of inputs) this.recordSegments(recorder, this.rows, input, bias, outNorm);
-    const { exchange } = this;
-    if (exchange) this.stage.world.exchangeRoutes(recorder, label, exchange.routes, exchange.regions);
-    this.recordSum(recorder, bias, outNorm);
+    for (const input of inputs) this.recordSegments(recorder, this.rows, input, bias, behind);
+    this.recordExchange(recorder, label);
+    this.recordSum(recorder, bias, behind);
   }
 
   /** This rank's segments of `buffers`' rows; added to x, or normalised first, where it holds the whole contraction. */
@@ -97,7 +99,7 @@ export class RowParallelLinear {
     buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
     { matrix, ...input }: RowParallelInput,
     bias: Buffer | undefined,
-    outNorm?: Buffer,
+    behind?: Norm,
   ): void {
     const own = this.#own;
     if (own) {
@@ -112,37 +114,39 @@ export class RowParallelLinear {
     recordLinear(recorder, buffers, matrix, {
       ...input,
       bias,
-      out: this.#sum(outNorm),
+      out: this.#sum(behind),
       outStride: this.stage.hiddenStride,
       outScale: this.stage.config.residualScale,
-      epilogue: outNorm ? 'none' : 'residual',
+      epilogue: behind ? 'none' : 'residual',
     });
-    this.#recordOutNorm(recorder, outNorm);
+    this.#recordNormed(recorder, behind);
   }
 
   /** Where the sum goes: x, or what is normalised before it is added to x. */
-  #sum(outNorm: Buffer | undefined): Buffer {
+  #sum(behind: Norm | undefined): Buffer {
     const { role, scratch, rows, x } = this.rows;
     const { hiddenSize } = this.stage.config;
     const name = paddedName(`${role} half`, hiddenSize);
-    return outNorm ? scratch.createBuffer(name, rows * this.stage.hiddenStride * 4) : x;
+    return behind ? scratch.createBuffer(name, rows * this.stage.hiddenStride * 4) : x;
   }
 
-  #recordOutNorm(recorder: RankRecorder, outNorm: Buffer | undefined): void {
-    if (!outNorm) return;
+  #recordNormed(recorder: RankRecorder, behind: Norm | undefined): void {
+    if (!behind) return;
     const { rows, x } = this.rows;
     const { hiddenStride: stride, config } = this.stage;
-    recorder.dispatch(
-      rmsNorm,
-      { rows, width: config.hiddenSize, stride, eps: config.rmsNormEps, residual: true },
-      { x: this.#sum(outNorm), weight: outNorm, out: x },
-    );
+    recordNorm(recorder, behind, { rows, width: config.hiddenSize, stride, residual: true }, this.#sum(behind), x);
+  }
+
+  /** Brings the other ranks' segments here. */
+  recordExchange(recorder: RankRecorder, label: string): void {
+    const { exchange } = this;
+    if (exchange) this.stage.world.exchangeRoutes(recorder, label, exchange.routes, exchange.regions);
   }
 
   /** What brings the other ranks' segments here; undefined where there are none. */
   get exchange(): { readonly routes: readonly Route[]; readonly regions: RegionsOf } | undefined {
-    const parts = this.#parts;
-    if (!parts) return undefined;
+    const { parts } = this;
+    if (!parts || !(this.shape.gathered || isCut(this.stage.topology))) return undefined;
     const { world, topology, cache } = this.stage;
     const { role } = this.rows;
     const { cut, gathered } = this.shape;
@@ -158,17 +162,17 @@ export class RowParallelLinear {
   }
 
   /** All segments, in order, onto x, or normalised first; nothing where they are there already. */
-  recordSum(recorder: RankRecorder, bias: Buffer | undefined, outNorm?: Buffer): void {
-    if (!this.#parts) return;
+  recordSum(recorder: RankRecorder, bias: Buffer | undefined, behind?: Norm): void {
+    if (!this.parts) return;
     const { config, hiddenStride } = this.stage;
-    recordReduce(recorder, this.#parts, {
+    recordReduce(recorder, this.parts, {
       width: config.hiddenSize,
       bias,
-      out: this.#sum(outNorm),
+      out: this.#sum(behind),
       outStride: hiddenStride,
       outScale: config.residualScale,
-      epilogue: outNorm ? 'none' : 'residual',
+      epilogue: behind ? 'none' : 'residual',
     });
-    this.#recordOutNorm(recorder, outNorm);
+    this.#recordNormed(recorder, behind);
   }
 }

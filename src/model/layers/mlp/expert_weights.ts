@@ -10,13 +10,13 @@ import { allRows, type MatrixSpec, type Spec, type VectorSpec, wholeVector } fro
 import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer_weights.js';
 import {
   GATE_UP_PAD,
-  gatedMlpBytes,
-  type GatedMlpSpecs,
-  gatedMlpSpecs,
-  type GatedMlpWeights,
-  listGatedMlp,
-  loadGatedMlp,
-} from './gated_weights.js';
+  denseMlpBytes,
+  type DenseMlpSpecs,
+  denseMlpSpecs,
+  type DenseMlpWeights,
+  listDenseMlp,
+  loadDenseMlp,
+} from './dense_weights.js';
 
 /** Which tensors make a rank's slice of a mixture of experts. Undefined: the model has none, or the rank none of it. */
 export interface ExpertSpecs {
@@ -32,7 +32,7 @@ export interface ExpertSpecs {
   readonly routerBias: VectorSpec | undefined;
   readonly gateUpBias: VectorSpec | undefined;
   readonly downBias: VectorSpec | undefined;
-  readonly shared: GatedMlpSpecs | undefined;
+  readonly shared: DenseMlpSpecs | undefined;
   readonly sharedGate: MatrixSpec | undefined;
   readonly config: ExpertsConfig;
 }
@@ -51,7 +51,7 @@ export interface ExpertWeights {
   readonly gateUpBias: Buffer | undefined;
   readonly downBias: Buffer | undefined;
   /** Undefined: the model has none. */
-  readonly shared: GatedMlpWeights | undefined;
+  readonly shared: DenseMlpWeights | undefined;
   /** One row, whole on every rank, in f32; undefined: the shared experts have no gate. */
   readonly sharedGate: Matrix | undefined;
 }
@@ -120,7 +120,7 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
     ),
     shared:
       sharedWidth > 0
-        ? gatedMlpSpecs(context, { width: sharedWidth, bias: false }, names.shared, 'shared_')
+        ? denseMlpSpecs(context, { kind: 'gated', width: sharedWidth, bias: false }, names.shared, 'shared_')
         : undefined,
     sharedGate: sharedGate && {
       name: partName(context, 'shared_gate'),
@@ -140,13 +140,13 @@ export const listExperts = (specs: ExpertSpecs): (Spec | undefined)[] => [
   specs.routerBias,
   specs.gateUpBias,
   specs.downBias,
-  ...(specs.shared ? listGatedMlp(specs.shared) : []),
+  ...(specs.shared ? listDenseMlp(specs.shared) : []),
   specs.sharedGate,
 ];
 
 /** Of the shared experts' columns, of what each rank holds, and of one expert. */
 export function expertBytes(specs: ExpertSpecs, bytes: Bytes): CutBytes {
-  const shared = specs.shared ? gatedMlpBytes(specs.shared, bytes) : { cut: 0, shared: 0 };
+  const shared = specs.shared ? denseMlpBytes(specs.shared, bytes) : { cut: 0, shared: 0 };
   return {
     cut: shared.cut,
     shared: shared.shared + bytes(specs.router, specs.correctionBias, specs.routerBias, specs.sharedGate),
@@ -167,7 +167,7 @@ export async function loadExperts(loader: WeightLoader, specs: ExpertSpecs): Pro
     routerBias: await loader.vector(specs.routerBias),
     gateUpBias: await loader.vector(specs.gateUpBias),
     downBias: await loader.vector(specs.downBias),
-    shared: specs.shared && (await loadGatedMlp(loader, specs.shared)),
+    shared: specs.shared && (await loadDenseMlp(loader, specs.shared)),
     sharedGate: await loader.matrix(specs.sharedGate),
   };
 }

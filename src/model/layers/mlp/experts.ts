@@ -6,12 +6,13 @@ import { expertRoutes, matesOf, routingRoutes } from '../../../placement/index.j
 import type { ExpertsConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram } from '../layer.js';
 import { fuses, fusesNorm, type Projection, recordLinear } from '../linear/linear.js';
+import type { Norm } from '../norm.js';
 import { rowsOf } from '../linear/parts.js';
 import { activationStride } from '../roles.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import type { ExpertWeights } from './expert_weights.js';
-import { GatedMlp, gatedWidestRow, heldColumns } from './gated.js';
+import { DenseMlp, denseWidestRow, heldColumns } from './dense.js';
 import { GatheredRows, gatheringPlaces } from './gathered_rows.js';
 import { RoutedExperts } from './routed_experts.js';
 
@@ -49,7 +50,7 @@ export class ExpertLayers implements MlpLayers {
     // Buffers of all places' rows are as many times as large.
     const all = this.gathers ? topology.placeRanks.length : 1;
     this.widestRow = Math.max(
-      config.sharedWidth > 0 ? gatedWidestRow(stage, this.sharedWidth) : 0,
+      config.sharedWidth > 0 ? denseWidestRow(stage, this.sharedWidth) : 0,
       expertsPerToken * Math.max(hiddenStride * Math.max(all, this.ranks.length), activationStride(width) * all),
       activationStride(numExperts) * all,
     );
@@ -71,7 +72,7 @@ class ExpertProgram implements MlpProgram {
   readonly #ids: Buffer;
   readonly #weights: Buffer;
   readonly #experts: RoutedExperts;
-  readonly #shared: GatedMlp | undefined;
+  readonly #shared: DenseMlp | undefined;
   /** Where places run rows of their own and share out experts or MLP segments. */
   readonly #gathered: GatheredRows | undefined;
   /** Experts of all places' rows. */
@@ -96,7 +97,7 @@ class ExpertProgram implements MlpProgram {
     this.#experts = new RoutedExperts(stage, config, rows, gathers ? rows.allRows : rows.rows);
     this.#shared =
       config.sharedWidth > 0
-        ? new GatedMlp(stage, rows, {
+        ? new DenseMlp(stage, rows, {
             name: `shared down${suffix}`,
             width: sharedWidth,
             activation: config.activation,
@@ -111,13 +112,13 @@ class ExpertProgram implements MlpProgram {
     this.#fusesNorm =
       !this.#gathered &&
       fuses(stage.device, expertLinear) &&
-      fusesNorm(stage.device, role, rows.rows, stage.config.hiddenSize);
+      fusesNorm(stage.device, stage.config.norm, role, rows.rows, stage.config.hiddenSize);
   }
 
   record(recorder: RankRecorder, half: Half<ExpertWeights>): void {
     const { stage } = this.of.alike;
     const { weights } = half;
-    const norm = { weight: half.norm, eps: stage.config.rmsNormEps };
+    const norm = half.before!;
     const input = this.#fusesNorm ? { x: this.rows.x, norm } : { x: this.rows.normed! };
     this.#recordRouting(recorder, weights, norm);
     this.#recordRouted(recorder, weights, input);
@@ -138,7 +139,7 @@ class ExpertProgram implements MlpProgram {
   }
 
   /** The rows' norm, and their experts with weights. */
-  #recordRouting(recorder: RankRecorder, weights: ExpertWeights, norm: NonNullable<Projection['norm']>): void {
+  #recordRouting(recorder: RankRecorder, weights: ExpertWeights, norm: Norm): void {
     const { stage, config } = this.of.alike;
     const { world, topology, hiddenStride } = stage;
     const { rows } = this;

@@ -167,7 +167,7 @@ export class RoutedExperts {
       } else {
         recorder.dispatch(
           expertLinear,
-          { ...problem, ...(norm && { normEps: norm.eps }) },
+          { ...problem, ...(norm && { normEps: norm.config.eps }) },
           { ...tensors, expert_ids: ids, norm_weight: norm?.weight },
         );
       }

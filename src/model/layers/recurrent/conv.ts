@@ -68,9 +68,9 @@ class ConvProgram implements AttentionProgram {
     if (input) {
       const stride = activationStride(3 * width);
       recordLinear(recorder, rows, input, {
-        x: rows.x,
+        x: half.input,
         xStride: stage.hiddenStride,
-        norm: { weight: half.norm, eps: stage.config.rmsNormEps },
+        norm: half.before,
         out: this.#projected,
         outStride: stride,
       });
@@ -96,6 +96,6 @@ class ConvProgram implements AttentionProgram {
       );
     }
     const inputs = output ? [{ matrix: output, segments: held, x: this.#mixed, xStride }] : [];
-    this.#output.record(recorder, 'o_proj', inputs, undefined, half.outNorm);
+    this.#output.record(recorder, 'o_proj', inputs, undefined, half.behind);
   }
 }

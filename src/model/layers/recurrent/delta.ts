@@ -80,15 +80,15 @@ class DeltaProgram implements AttentionProgram {
     const { output, held } = half.weights;
     const xStride = activationStride(this.of.values);
     const inputs = output ? [{ matrix: output, segments: held, x: this.#mixed, xStride }] : [];
-    this.#output.record(recorder, 'o_proj', inputs, undefined, half.outNorm);
+    this.#output.record(recorder, 'o_proj', inputs, undefined, half.behind);
   }
 
-  #recordMixer(recorder: RankRecorder, layer: number, { norm, weights }: Half<DeltaWeights>): void {
+  #recordMixer(recorder: RankRecorder, layer: number, { input, before, weights }: Half<DeltaWeights>): void {
     const { rows: stageRows, of } = this;
     const { shape, channels, values } = of;
     const { stage, config, layers } = of.alike;
     const { rows, role } = stageRows;
-    const { rmsNormEps: eps } = stage.config;
+    const { eps } = stage.config.norm;
     const [inputStride, stride, outStride] = [of.projected, channels, values].map(activationStride) as [
       number,
       number,
@@ -98,9 +98,9 @@ class DeltaProgram implements AttentionProgram {
     const oneRun = role === 'prompt';
     const run = { row_info: ownRowInfo(stage.world, stageRows), places: stage.cache.states.places };
     recordLinear(recorder, stageRows, weights.input!, {
-      x: stageRows.x,
+      x: input,
       xStride: stage.hiddenStride,
-      norm: { weight: norm, eps },
+      norm: before,
       out: this.#projected,
       outStride: inputStride,
     });

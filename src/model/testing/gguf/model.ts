@@ -5,7 +5,7 @@
 
 import {
   attentionOf,
-  gatedMlpOf,
+  denseMlpOf,
   type GqaConfig,
   type ModelConfig,
   type RopeConfig,
@@ -60,9 +60,9 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
     context_length: u32(config.maxPositions),
     embedding_length: u32(config.hiddenSize),
     block_count: u32(config.layers.length),
-    feed_forward_length: u32(gatedMlpOf(config)?.width ?? 1),
+    feed_forward_length: u32(denseMlpOf(config)?.width ?? 1),
     'attention.head_count': u32(attention.heads),
-    'attention.layer_norm_rms_epsilon': f32(config.rmsNormEps),
+    'attention.layer_norm_rms_epsilon': f32(config.norm.eps),
     'rope.freq_base': f32(rope?.theta ?? 10000),
     ...metadata,
   };

@@ -38,11 +38,11 @@ function attention(
     [q, 'q'],
     [k, 'k'],
   ] as const) {
-    const normWeight = shape.qkNorm ? tensor(`${prefix}${name}_norm.weight`, headDim) : undefined;
+    const normWeight = shape.qkNorm === 'head' ? tensor(`${prefix}${name}_norm.weight`, headDim) : undefined;
     rows.forEach((row, position) => {
       for (let at = 0; at < row.length; at += headDim) {
         const head = row.subarray(at, at + headDim);
-        if (normWeight !== undefined) head.set(rmsNorm(head, normWeight, config.rmsNormEps));
+        if (normWeight !== undefined) head.set(rmsNorm(head, normWeight, config.norm.eps));
         if (rope) rotate(rope, head, position);
       }
     });

@@ -12,7 +12,7 @@ export function layerMlp(
 ): Vector {
   const prefix = `model.layers.${layer}.mlp.`;
   const part = config.layers[layer]!.mlp;
-  return part.kind === 'gated' ? mlp(tensor, prefix, row, part) : experts(part, tensor, prefix, row, onRouting);
+  return part.kind !== 'experts' ? mlp(tensor, prefix, row, part) : experts(part, tensor, prefix, row, onRouting);
 }
 
 function mlp(

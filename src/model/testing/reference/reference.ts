@@ -51,7 +51,7 @@ export function referenceStates(
   options: ReferenceOptions = {},
 ): Float64Array[] {
   const tensor = lookupIn(weights);
-  const { hiddenSize, vocabSize, rmsNormEps, embeddingScale, residualScale } = config;
+  const { hiddenSize, vocabSize, norm: normConfig, embeddingScale, residualScale } = config;
   const embedding = tensor('model.embed_tokens.weight', vocabSize, hiddenSize);
   const x = tokens.map((token) => {
     if (!(token >= 0 && token < vocabSize)) throw new Error(`reference: token ${token} of ${vocabSize}`);
@@ -60,7 +60,7 @@ export function referenceStates(
   });
   for (let layer = 0; layer < config.layers.length; layer++) {
     const inputNorm = tensor(`model.layers.${layer}.input_layernorm.weight`, hiddenSize);
-    const inputs = x.map((row) => rmsNorm(row, inputNorm, rmsNormEps));
+    const inputs = x.map((row) => rmsNorm(row, inputNorm, normConfig.eps));
     const attended =
       config.layers[layer]!.attention.kind === 'mla'
         ? latentAttention(config, tensor, layer, inputs, options.contextLength)
@@ -68,14 +68,14 @@ export function referenceStates(
     addAll(x, attended, residualScale);
     const postNorm = tensor(`model.layers.${layer}.post_attention_layernorm.weight`, hiddenSize);
     const outputs = x.map((row, position) =>
-      layerMlp(config, tensor, layer, rmsNorm(row, postNorm, rmsNormEps), (routing) =>
+      layerMlp(config, tensor, layer, rmsNorm(row, postNorm, normConfig.eps), (routing) =>
         options.onRouting?.(routing, layer, position),
       ),
     );
     addAll(x, outputs, residualScale);
   }
   const norm = tensor('model.norm.weight', hiddenSize);
-  return x.map((row) => rmsNorm(row, norm, rmsNormEps));
+  return x.map((row) => rmsNorm(row, norm, normConfig.eps));
 }
 
 /**

@@ -1,9 +1,9 @@
 import type { Buffer } from '../../../gpu/index.js';
-import type { GatedMlpConfig } from '../../config/model_config.js';
+import type { DenseMlpConfig } from '../../config/model_config.js';
 import type { Matrix } from '../../weights/matrix.js';
 import { DOWN_SEGMENTS } from '../roles.js';
 import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
-import type { GatedMlpNames } from '../../config/tensor_names.js';
+import type { GatedMlpNames, PlainMlpNames } from '../../config/tensor_names.js';
 import type { WeightLoader } from '../../weights/weight_loader.js';
 import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
@@ -11,10 +11,10 @@ import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } f
 /** Gate and up tiles must not share a 32-row tile: the fused SwiGLU reads tile t of each. */
 export const GATE_UP_PAD = 32;
 
-/** Which tensors make a rank's slice of a gated MLP. Undefined: the model has none, or the rank none of it. */
-export interface GatedMlpSpecs {
-  readonly kind: 'gated';
-  /** Gate rows, then up rows, each padded to 32. */
+/** Which tensors make a rank's slice of a dense MLP. Undefined: the model has none, or the rank none of it. */
+export interface DenseMlpSpecs {
+  readonly kind: 'gated' | 'plain';
+  /** Gate rows, then up rows, each padded to 32; of a plain MLP the up rows alone. */
   readonly gateUp: MatrixSpec | undefined;
   readonly gateUpBias: VectorSpec | undefined;
   readonly down: MatrixSpec | undefined;
@@ -23,9 +23,9 @@ export interface GatedMlpSpecs {
 }
 
 /** The same on a device. */
-export interface GatedMlpWeights {
-  readonly kind: 'gated';
-  /** Gate and up rows [downSegments.start, downSegments.end) of the intermediate size. */
+export interface DenseMlpWeights {
+  readonly kind: 'gated' | 'plain';
+  /** Gate and up rows (of a plain MLP up rows) [downSegments.start, downSegments.end) of the intermediate size. */
   readonly gateUp: Matrix | undefined;
   readonly gateUpBias: Buffer | undefined;
   readonly down: Matrix | undefined;
@@ -34,32 +34,33 @@ export interface GatedMlpWeights {
   readonly downBias: Buffer | undefined;
 }
 
-/** @param part before the names of its matrices, where the layer has another gated MLP */
-export function gatedMlpSpecs(
+/** @param part before the names of its matrices, where the layer has another dense MLP */
+export function denseMlpSpecs(
   context: LayerContext,
-  { width, bias }: Pick<GatedMlpConfig, 'width' | 'bias'>,
-  names: GatedMlpNames,
+  { kind, width, bias }: Pick<DenseMlpConfig, 'kind' | 'width' | 'bias'>,
+  names: GatedMlpNames | PlainMlpNames,
   part = '',
-): GatedMlpSpecs {
+): DenseMlpSpecs {
   const { hiddenSize } = context;
   const downSegments = holdSegments(width, DOWN_SEGMENTS, context.slice.mlp);
   const hidden: Span = [downSegments.start, downSegments.end];
   const held = spanLength(hidden) > 0;
-  const { gateUp } = names;
-  const halves = [names.gate, names.up].map((tensor, half) =>
+  const { gate, gateUp } = { gate: undefined, gateUp: undefined, ...names };
+  const pad = gate === undefined ? {} : { padTo: GATE_UP_PAD };
+  const halves = [...(gate === undefined ? [] : [gate]), names.up].map((tensor, half) =>
     gateUp === undefined
       ? { tensor, all: width, rows: hidden }
       : { tensor: gateUp, all: 2 * width, rows: [half * width + hidden[0], half * width + hidden[1]] as Span },
   );
   return {
-    kind: 'gated',
+    kind,
     gateUp: held
       ? {
           name: partName(context, `${part}gate_up`),
           inFeatures: hiddenSize,
           parts: halves.map(({ tensor, all, rows }) => ({
             ...someRows(`${tensor}.weight`, all, rows),
-            padTo: GATE_UP_PAD,
+            ...pad,
           })),
         }
       : undefined,
@@ -72,7 +73,7 @@ export function gatedMlpSpecs(
               tensorLength: all,
               first: rows[0],
               length: spanLength(rows),
-              padTo: GATE_UP_PAD,
+              ...pad,
             })),
           }
         : undefined,
@@ -89,21 +90,21 @@ export function gatedMlpSpecs(
   };
 }
 
-export const listGatedMlp = ({ gateUp, gateUpBias, down, downBias }: GatedMlpSpecs): (Spec | undefined)[] => [
+export const listDenseMlp = ({ gateUp, gateUpBias, down, downBias }: DenseMlpSpecs): (Spec | undefined)[] => [
   gateUp,
   gateUpBias,
   down,
   downBias,
 ];
 
-export const gatedMlpBytes = ({ gateUp, gateUpBias, down, downBias }: GatedMlpSpecs, bytes: Bytes): CutBytes => ({
+export const denseMlpBytes = ({ gateUp, gateUpBias, down, downBias }: DenseMlpSpecs, bytes: Bytes): CutBytes => ({
   cut: bytes(gateUp, gateUpBias, down),
   shared: bytes(downBias),
 });
 
-export async function loadGatedMlp(loader: WeightLoader, specs: GatedMlpSpecs): Promise<GatedMlpWeights> {
+export async function loadDenseMlp(loader: WeightLoader, specs: DenseMlpSpecs): Promise<DenseMlpWeights> {
   return {
-    kind: 'gated',
+    kind: specs.kind,
     // Gate and up tiles are read together, so they can't lie in different bindings.
     gateUp: await loader.matrix(specs.gateUp, { whole: true }),
     gateUpBias: await loader.vector(specs.gateUpBias),

@@ -5,10 +5,10 @@
 
 import { outputGate } from '../../../../shaders/attention/output_gate/index.js';
 import { swiglu } from '../../../../shaders/mlp/swiglu/index.js';
-import { rmsNorm } from '../../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../../gpu/index.js';
-import type { Activation, GatedMlpConfig } from '../../config/model_config.js';
+import type { Activation, DenseMlpConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram, StageContext } from '../layer.js';
+import { type Norm, recordNorm } from '../norm.js';
 import { type Projection, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, DOWN_SEGMENTS, paddedName } from '../roles.js';
@@ -16,13 +16,13 @@ import type { RowBuffers, StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { GatheredRows, gatheringPlaces } from './gathered_rows.js';
 import type { Matrix } from '../../weights/matrix.js';
-import type { GatedMlpWeights } from './gated_weights.js';
+import type { DenseMlpWeights } from './dense_weights.js';
 
 /** Columns of the intermediate size that a rank holds. */
-export const heldColumns = ({ downSegments: { start, end } }: GatedMlpWeights): number => end - start;
+export const heldColumns = ({ downSegments: { start, end } }: DenseMlpWeights): number => end - start;
 
-/** Elements that a prompt row takes of the widest buffer of a gated MLP. */
-export function gatedWidestRow(stage: StageContext, width: number): number {
+/** Elements that a prompt row takes of the widest buffer of a dense MLP. */
+export function denseWidestRow(stage: StageContext, width: number): number {
   const places = gatheringPlaces(stage.topology);
   return Math.max(
     2 * activationStride(width) * Math.max(1, places),
@@ -30,23 +30,24 @@ export function gatedWidestRow(stage: StageContext, width: number): number {
   );
 }
 
-/** The dense layers of a stage: down(silu(gate x) * up x). */
-export class GatedLayers implements MlpLayers {
+/** The dense layers of a stage: down(activation(gate x) * up x), or down(activation(up x)). */
+export class DenseLayers implements MlpLayers {
   readonly sharesNormed: boolean;
   readonly widestRow: number;
   readonly #width: number;
 
-  constructor(readonly alike: AlikeLayers<GatedMlpConfig, GatedMlpWeights>) {
+  constructor(readonly alike: AlikeLayers<DenseMlpConfig, DenseMlpWeights>) {
     const { stage, weights } = alike;
     this.#width = Math.max(0, ...weights.map(heldColumns));
     this.sharesNormed = gatheringPlaces(stage.topology) > 0;
-    this.widestRow = gatedWidestRow(stage, this.#width);
+    this.widestRow = denseWidestRow(stage, this.#width);
   }
 
   program(rows: StageRows): MlpProgram {
     const { stage, suffix, config } = this.alike;
-    const of = { name: `down${suffix}`, width: this.#width, activation: config.activation };
-    return new DenseProgram(stage, rows, new GatedMlp(stage, rows, of));
+    const { activation, kind } = config;
+    const of = { name: `down${suffix}`, width: this.#width, activation, gated: kind === 'gated' };
+    return new DenseProgram(stage, rows, new DenseMlp(stage, rows, of));
   }
 }
 
@@ -54,36 +55,31 @@ class DenseProgram implements MlpProgram {
   constructor(
     readonly stage: StageContext,
     readonly rows: StageRows,
-    readonly mlp: GatedMlp,
+    readonly mlp: DenseMlp,
   ) {}
 
-  record(recorder: RankRecorder, half: Half<GatedMlpWeights>): void {
+  record(recorder: RankRecorder, half: Half<DenseMlpWeights>): void {
     const { stage, rows, mlp } = this;
-    const { hiddenSize, rmsNormEps: eps } = stage.config;
-    const { weights, norm, outNorm } = half;
+    const { weights, input, before, behind } = half;
     if (mlp.gathered) {
-      const normed = rows.normed!;
-      recorder.dispatch(
-        rmsNorm,
-        { rows: rows.rows, width: hiddenSize, stride: stage.hiddenStride, eps, residual: false },
-        { x: rows.x, weight: norm, out: normed },
-      );
+      const width = stage.config.hiddenSize;
+      const normed = before ? rows.normed! : input;
+      if (before) recordNorm(recorder, before, { rows: rows.rows, width, stride: stage.hiddenStride }, input, normed);
       mlp.gathered.recordGather(recorder, normed);
-      mlp.recordSegments(recorder, weights, { x: mlp.gathered.x }, outNorm);
+      mlp.recordSegments(recorder, weights, { x: mlp.gathered.x }, behind);
     } else {
-      mlp.recordSegments(recorder, weights, { x: rows.x, norm: { weight: norm, eps } }, outNorm);
+      mlp.recordSegments(recorder, weights, { x: input, norm: before }, behind);
     }
-    const { exchange } = mlp.down;
-    if (exchange) stage.world.exchangeRoutes(recorder, 'down_proj', exchange.routes, exchange.regions);
-    mlp.down.recordSum(recorder, weights.downBias, outNorm);
+    mlp.down.recordExchange(recorder, 'down_proj');
+    mlp.down.recordSum(recorder, weights.downBias, behind);
   }
 }
 
 /** Elements between the gates of rows whose whole output has one. */
 const GATE_STRIDE = activationStride(1);
 
-/** A gated MLP of some rows: of a dense layer, or shared experts. */
-export class GatedMlp {
+/** A dense MLP of some rows: of a dense layer, or shared experts. */
+export class DenseMlp {
   readonly down: RowParallelLinear;
   readonly activation: Activation;
   /** Where places run rows of their own and share out its segments: whose rows `recordSegments` works on. */
@@ -94,7 +90,10 @@ export class GatedMlp {
   /** f32 [rows][GATE_STRIDE]: of each row's output. */
   readonly #gates: Buffer | undefined;
 
-  /** `name`: of its buffers. `width`: the most columns that the rank holds. `activation`: of the gate. `opens`: its output has one. */
+  /**
+   * `name`: of its buffers. `width`: the most columns that the rank holds. `gated`: it isn't plain. `activation`: of the gate. `opens`: its
+   * output has one.
+   */
   constructor(
     readonly stage: StageContext,
     readonly rows: StageRows,
@@ -102,8 +101,15 @@ export class GatedMlp {
       name,
       width,
       activation,
+      gated = true,
       opens = false,
-    }: { readonly name: string; readonly width: number; readonly activation: Activation; readonly opens?: boolean },
+    }: {
+      readonly name: string;
+      readonly width: number;
+      readonly activation: Activation;
+      readonly gated?: boolean;
+      readonly opens?: boolean;
+    },
   ) {
     this.activation = activation;
     const { role, scratch } = rows;
@@ -111,7 +117,7 @@ export class GatedMlp {
     const most = this.gathered?.rows ?? rows.rows;
     const stride = activationStride(width);
     const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);
-    this.#gateUp = role === 'prompt' ? floats('gate_up', most * 2 * stride) : undefined;
+    this.#gateUp = role === 'prompt' && gated ? floats('gate_up', most * 2 * stride) : undefined;
     this.#hidden = floats(paddedName(`${name} hidden`, width), most * stride);
     this.#gates = opens ? floats(`${name} gates`, most * GATE_STRIDE) : undefined;
     this.down = new RowParallelLinear(stage, rows, {
@@ -128,16 +134,16 @@ export class GatedMlp {
    */
   recordSegments(
     recorder: RankRecorder,
-    weights: GatedMlpWeights & { readonly gate?: Matrix | undefined },
+    weights: DenseMlpWeights & { readonly gate?: Matrix | undefined },
     from: Pick<Projection, 'x' | 'norm'>,
-    outNorm?: Buffer,
+    behind?: Norm,
   ): void {
     const { gathered, rows } = this;
     if (gathered) {
       const all = { role: rows.role, rows: gathered.rows, normed: undefined };
-      recorder.viewing(gathered.rowsOf, () => this.#record(recorder, all, weights, from, outNorm));
+      recorder.viewing(gathered.rowsOf, () => this.#record(recorder, all, weights, from, behind));
     } else {
-      this.#record(recorder, rows, weights, from, outNorm);
+      this.#record(recorder, rows, weights, from, behind);
     }
   }
 
@@ -145,15 +151,16 @@ export class GatedMlp {
     recorder: RankRecorder,
     buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
     {
+      kind,
       gateUp,
       gateUpBias,
       down,
       downBias,
       downSegments,
       gate,
-    }: GatedMlpWeights & { readonly gate?: Matrix | undefined },
+    }: DenseMlpWeights & { readonly gate?: Matrix | undefined },
     from: Pick<Projection, 'x' | 'norm'>,
-    outNorm: Buffer | undefined,
+    behind: Norm | undefined,
   ): void {
     if (!gateUp || !down) return;
     const width = downSegments.end - downSegments.start;
@@ -161,7 +168,9 @@ export class GatedMlp {
     const hidden = this.#hidden;
     const { activation } = this;
     const input = { ...from, xStride: this.stage.hiddenStride, bias: gateUpBias };
-    if (buffers.role === 'prompt') {
+    if (kind === 'plain') {
+      recordLinear(recorder, buffers, gateUp, { ...input, out: hidden, outStride: stride, epilogue: 'gelu' });
+    } else if (buffers.role === 'prompt') {
       const inStride = gateUp.outFeatures;
       recordLinear(recorder, buffers, gateUp, { ...input, out: this.#gateUp!, outStride: inStride });
       recorder.dispatch(
@@ -196,6 +205,6 @@ export class GatedMlp {
       );
     }
     const contraction = { matrix: down, segments: downSegments, x: hidden, xStride: stride };
-    this.down.recordSegments(recorder, buffers, contraction, downBias, outNorm);
+    this.down.recordSegments(recorder, buffers, contraction, downBias, behind);
   }
 }
