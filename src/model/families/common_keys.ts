@@ -1,6 +1,7 @@
-import type { TorchDtype } from '../config/model_config.js';
+import type { Activation, TorchDtype } from '../config/model_config.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerType } from '../config/rope_config.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
 
 /** Keys that mean the same to every family. */
 
@@ -55,6 +56,38 @@ export function parseActivation(config: ConfigReader): 'silu' {
   if (activation !== 'silu' && activation !== 'swish')
     throw config.unsupported('hidden_act', activation, "only 'silu' (SwiGLU)");
   return 'silu';
+}
+
+export function parseGelu(config: ConfigReader): Activation {
+  const key = config.has('hidden_activation') ? 'hidden_activation' : 'hidden_act';
+  const activation = config.optionalString(key) ?? 'gelu_pytorch_tanh';
+  if (activation !== 'gelu_pytorch_tanh') throw config.unsupported(key, activation, "only 'gelu_pytorch_tanh'");
+  return 'gelu_tanh';
+}
+
+/** Of grouped-query attention; a head's width is hidden_size / num_attention_heads where `head_dim` doesn't say. */
+export function parseHeads(config: ConfigReader, hiddenSize: number) {
+  const heads = config.integer('num_attention_heads', countRange);
+  const kvHeads = config.optionalInteger('num_key_value_heads', { min: 1, max: heads }) ?? heads;
+  const headDim = config.optionalInteger('head_dim', sizeRange) ?? hiddenSize / heads;
+  for (const [key, value, whole] of [
+    ['num_key_value_heads', kvHeads, heads / kvHeads],
+    ['hidden_size', hiddenSize, headDim],
+  ] as const) {
+    if (!Number.isInteger(whole)) throw config.invalid(key, value, `whole parts by num_attention_heads (${heads})`);
+  }
+  return { heads, kvHeads, headDim };
+}
+
+/** The same of GGUF metadata, in the words of config.json. */
+export function ggufHeads(metadata: GgufMetadata) {
+  const heads = metadata.integer('attention.head_count', countRange);
+  return {
+    num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
+    head_dim:
+      metadata.optionalInteger('attention.key_length', sizeRange) ??
+      metadata.integer('embedding_length', sizeRange) / heads,
+  };
 }
 
 /**

@@ -1,10 +1,10 @@
 import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader } from '../config/config_reader.js';
-import type { Activation, LayerConfig } from '../config/model_config.js';
+import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import { countRange, neutralKeys, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
+import { countRange, neutralKeys, parseGelu, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 
 const tensors: TensorNames = {
@@ -135,13 +135,6 @@ function parseTypes(config: ConfigReader, { numLayers, architecture }: CommonCon
   return parseLayerTypes(config, numLayers, (layer) =>
     (layer + 1) % pattern === 0 ? 'full_attention' : 'sliding_attention',
   );
-}
-
-function parseGelu(config: ConfigReader): Activation {
-  const key = config.has('hidden_activation') ? 'hidden_activation' : 'hidden_act';
-  const activation = config.optionalString(key) ?? 'gelu_pytorch_tanh';
-  if (activation !== 'gelu_pytorch_tanh') throw config.unsupported(key, activation, "only 'gelu_pytorch_tanh'");
-  return 'gelu_tanh';
 }
 
 /** llama.cpp guesses what scores are divided by from the number of layers: 62 are Gemma 3 27B, 46 Gemma 2 27B. */

@@ -3,7 +3,7 @@ import type { ConfigReader } from '../config/config_reader.js';
 import { parseRope, type RopeConfig, type RopeScaling } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import { countRange, neutralKeys, parseActivation, refuseForeign, sizeRange } from './common_keys.js';
+import { ggufHeads, neutralKeys, parseActivation, parseHeads, refuseForeign, sizeRange } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const tensors: TensorNames = {
@@ -22,22 +22,13 @@ export const phi3 = defineFamily({
   defaults: { phi3: { rms_norm_eps: 1e-5, max_position_embeddings: 4096 } },
   config(config, { maxPositions, hiddenSize, numLayers }) {
     refuseForeign(config, neutralKeys);
-    const heads = config.integer('num_attention_heads', countRange);
-    const kvHeads = config.optionalInteger('num_key_value_heads', { min: 1, max: heads }) ?? heads;
-    const headDim = config.optionalInteger('head_dim', sizeRange) ?? hiddenSize / heads;
-    for (const [key, value, whole] of [
-      ['num_key_value_heads', kvHeads, heads / kvHeads],
-      ['hidden_size', hiddenSize, headDim],
-    ] as const) {
-      if (!Number.isInteger(whole)) throw config.invalid(key, value, `whole parts by num_attention_heads (${heads})`);
-    }
+    const shape = parseHeads(config, hiddenSize);
+    const { headDim } = shape;
     const window = config.optionalInteger('sliding_window', sizeRange);
     const layer = {
       attention: {
         kind: 'gqa',
-        heads,
-        kvHeads,
-        headDim,
+        ...shape,
         bias: { q: false, k: false, v: false, o: false },
         qkNorm: false,
         rope: parseRotary(config, headDim, maxPositions),
@@ -94,12 +85,11 @@ function parseRotary(config: ConfigReader, headDim: number, maxPositions: number
 
 /** llama.cpp keeps the window and doesn't run it. */
 function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
-  const heads = metadata.integer('attention.head_count', countRange);
-  const headDim = metadata.integer('embedding_length', sizeRange) / heads;
+  const { num_key_value_heads, head_dim } = ggufHeads(metadata);
   return {
     model_type: 'phi3',
-    num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
-    partial_rotary_factor: (metadata.optionalInteger('rope.dimension_count', sizeRange) ?? headDim) / headDim,
+    num_key_value_heads,
+    partial_rotary_factor: (metadata.optionalInteger('rope.dimension_count', sizeRange) ?? head_dim) / head_dim,
     sliding_window: metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 }) || null,
   };
 }

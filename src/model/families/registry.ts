@@ -44,6 +44,26 @@ const rows: FamilyRow[] = [
     gguf: ['gemma3', 'gemma2'],
   },
   {
+    family: async () => (await import('./olmo2.js')).olmo2,
+    models: { olmo2: 'Olmo2ForCausalLM', olmo3: 'Olmo3ForCausalLM' },
+    gguf: ['olmo2'],
+  },
+  {
+    family: async () => (await import('./starcoder2.js')).starcoder2,
+    models: { starcoder2: 'Starcoder2ForCausalLM' },
+    gguf: ['starcoder2'],
+  },
+  {
+    family: async () => (await import('./glm4.js')).glm4,
+    models: { glm4: 'Glm4ForCausalLM' },
+    gguf: ['glm4'],
+  },
+  {
+    family: async () => (await import('./cohere2.js')).cohere2,
+    models: { cohere2: 'Cohere2ForCausalLM' },
+    gguf: ['cohere2'],
+  },
+  {
     family: async () => (await import('./phi3.js')).phi3,
     models: { phi3: 'Phi3ForCausalLM' },
     gguf: ['phi3'],

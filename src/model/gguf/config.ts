@@ -66,7 +66,9 @@ export async function ggufConfig(
       : metadata.integer('feed_forward_length', sizeRange),
     vocab_size: embedding.shape[0],
     max_position_embeddings: metadata.integer('context_length', positions),
-    rms_norm_eps: metadata.positive('attention.layer_norm_rms_epsilon'),
+    rms_norm_eps:
+      metadata.optionalPositive('attention.layer_norm_epsilon') ??
+      metadata.positive('attention.layer_norm_rms_epsilon'),
     rope_theta: metadata.optionalPositive('rope.freq_base') ?? 10000,
     tie_word_embeddings: !gguf.tensors.has('output.weight'),
     ...family.keys(gguf, metadata),

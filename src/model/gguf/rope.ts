@@ -26,9 +26,8 @@ export async function ggufRopeScaling(
   const originalMaxPositions =
     metadata.optionalInteger('rope.scaling.original_context_length', positions) ??
     metadata.integer('context_length', positions);
-  const attention =
-    (metadata.optionalPositive('rope.scaling.yarn_attn_factor') ?? 1) *
-    (metadata.optionalPositive('rope.scaling.attn_factor') ?? 1);
+  // `yarn_attn_factor` isn't another one: writers of files put YaRN's own there, which follows from its factor.
+  const attention = metadata.optionalPositive('rope.scaling.attn_factor') ?? 1;
   switch (type) {
     case 'none':
     case 'linear':

@@ -413,6 +413,161 @@ const cases: Record<string, FamilyCase> = {
     // What is left of the rounded bound, 600 tokens apart.
     llamaCpp: 5e-5,
   },
+  olmo2: {
+    options: {
+      seed: 91,
+      config: {
+        model_type: 'olmo2',
+        num_hidden_layers: 3,
+        hidden_size: 72,
+        head_dim: undefined,
+        num_attention_heads: 9,
+        num_key_value_heads: 3,
+        intermediate_size: 100,
+      },
+    },
+    tokens: 300,
+    llamaCpp: 1e-5,
+  },
+  'olmo2, as many kv heads as heads, biases': {
+    options: {
+      seed: 92,
+      config: { model_type: 'olmo2', num_key_value_heads: 4, attention_bias: true, tie_word_embeddings: true },
+    },
+    tokens: 40,
+  },
+  'olmo3, window 8': {
+    options: {
+      seed: 93,
+      config: {
+        model_type: 'olmo3',
+        num_hidden_layers: 5,
+        hidden_size: 144,
+        head_dim: undefined,
+        num_attention_heads: 6,
+        num_key_value_heads: 3,
+        sliding_window: 8,
+        rope_theta: 500,
+        rope_scaling: {
+          rope_type: 'yarn',
+          factor: 8,
+          attention_factor: 1.2079441541679836,
+          beta_fast: 32,
+          beta_slow: 1,
+          original_max_position_embeddings: 128,
+        },
+      },
+    },
+    tokens: 100,
+    llamaCpp: 1e-5,
+  },
+  'olmo3, other layers, windows over chunks': {
+    options: {
+      seed: 94,
+      config: {
+        model_type: 'olmo3',
+        num_hidden_layers: 3,
+        sliding_window: 270,
+        layer_types: ['full_attention', 'sliding_attention', 'sliding_attention'],
+        rope_theta: undefined,
+        rope_parameters: {
+          sliding_attention: { rope_type: 'default', rope_theta: 800 },
+          full_attention: { rope_type: 'default', rope_theta: 5000 },
+        },
+      },
+    },
+    tokens: 560,
+  },
+  starcoder2: {
+    options: {
+      seed: 95,
+      config: {
+        model_type: 'starcoder2',
+        num_hidden_layers: 3,
+        hidden_size: 96,
+        head_dim: undefined,
+        num_attention_heads: 12,
+        num_key_value_heads: 2,
+        intermediate_size: 200,
+        hidden_act: 'gelu_pytorch_tanh',
+        tie_word_embeddings: undefined,
+      },
+    },
+    tokens: 300,
+    // Its GELU is a table in f16.
+    llamaCpp: 1e-3,
+  },
+  'starcoder2, window 9, no biases, a head': {
+    options: {
+      seed: 96,
+      config: {
+        model_type: 'starcoder2',
+        num_key_value_heads: 4,
+        sliding_window: 9,
+        use_bias: false,
+        hidden_act: undefined,
+        tie_word_embeddings: false,
+      },
+    },
+    tokens: 40,
+  },
+  glm4: {
+    options: {
+      seed: 97,
+      config: {
+        model_type: 'glm4',
+        num_hidden_layers: 3,
+        hidden_size: 72,
+        head_dim: 16,
+        num_attention_heads: 6,
+        num_key_value_heads: 2,
+        intermediate_size: 100,
+        attention_bias: true,
+      },
+    },
+    tokens: 300,
+    llamaCpp: 1e-5,
+  },
+  'glm4, three quarters rotated': {
+    options: {
+      seed: 98,
+      config: { model_type: 'glm4', head_dim: 32, num_key_value_heads: 4, partial_rotary_factor: 0.75 },
+    },
+    tokens: 40,
+  },
+  'cohere2, window 8': {
+    options: {
+      seed: 99,
+      config: {
+        model_type: 'cohere2',
+        num_hidden_layers: 5,
+        hidden_size: 72,
+        head_dim: undefined,
+        num_attention_heads: 9,
+        num_key_value_heads: 3,
+        intermediate_size: 100,
+        sliding_window: 8,
+        logit_scale: 0.25,
+        tie_word_embeddings: undefined,
+      },
+    },
+    tokens: 100,
+    llamaCpp: 1e-5,
+  },
+  'cohere2, other layers, biases, a head': {
+    options: {
+      seed: 100,
+      config: {
+        model_type: 'cohere2',
+        num_hidden_layers: 3,
+        attention_bias: true,
+        sliding_window: 270,
+        sliding_window_pattern: 2,
+        tie_word_embeddings: false,
+      },
+    },
+    tokens: 300,
+  },
   lfm2: {
     options: {
       seed: 71,

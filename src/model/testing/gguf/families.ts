@@ -18,6 +18,15 @@ export function familyParts(config: ModelConfig, attention: GqaConfig, weights: 
       return gemmaParts(config, attention, weights);
     case 'phi3':
       return phi3Parts(attention, weights);
+    case 'olmo2':
+    case 'olmo3':
+      return olmoParts(config, attention, weights);
+    case 'starcoder2':
+      return starcoder2Parts(config, attention, weights);
+    case 'glm4':
+      return glm4Parts(attention, weights);
+    case 'cohere2':
+      return cohere2Parts(config, attention, weights);
     case 'lfm2':
     case 'lfm2_moe':
       return lfm2Parts(config, attention, weights);
@@ -72,6 +81,85 @@ function gemmaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
       tensor.name.includes('norm') ? { ...tensor, data: tensor.data.map((w) => w + 1) } : tensor,
     ),
     rename: (name) => norms.reduce((text, [from, to]) => text.replace(from, to), name),
+  };
+}
+
+const renamed =
+  (names: readonly (readonly [from: RegExp, to: string])[]) =>
+  (name: string): string => {
+    const [from, to] = names.find(([one]) => one.test(name)) ?? [];
+    return from ? name.replace(from, to!) : name;
+  };
+
+/** Both by one name: OLMo 3 has windows, by a list that says which layers, and beside YaRN's factor what follows from it. */
+function olmoParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
+  const windows = config.layers.map((layer) => (layer.attention as GqaConfig).window);
+  const full = config.layers[windows.indexOf(undefined)]?.attention as GqaConfig | undefined;
+  const scaling = full?.rope?.scaling;
+  const window = windows.find((one) => one !== undefined);
+  return {
+    arch: 'olmo2',
+    metadata: {
+      ...heads(attention),
+      ...(window !== undefined && {
+        'attention.sliding_window': u32(window),
+        'attention.sliding_window_pattern': { type: 'bool[]', value: windows.map((one) => one !== undefined) },
+      }),
+      ...(scaling?.type === 'yarn' && {
+        'rope.scaling.type': { type: 'string' as const, value: 'yarn' },
+        'rope.scaling.factor': f32(scaling.factor),
+        'rope.scaling.original_context_length': u32(scaling.originalMaxPositions),
+        'rope.scaling.yarn_attn_factor': f32(scaling.attentionFactor),
+        'rope.scaling.yarn_beta_fast': f32(scaling.betaFast),
+        'rope.scaling.yarn_beta_slow': f32(scaling.betaSlow),
+      }),
+    },
+    tensors: asTheyAre(weights),
+    rename: renamed([
+      [/post_attention_layernorm\./, 'post_attention_norm.'],
+      [/post_feedforward_layernorm\./, 'post_ffw_norm.'],
+    ]),
+  };
+}
+
+/** Of the window nothing is written. */
+const starcoder2Parts = (config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts => ({
+  arch: 'starcoder2',
+  metadata: { ...heads(attention), 'attention.layer_norm_epsilon': f32(config.norm.eps) },
+  tensors: asTheyAre(weights),
+  rename: renamed([
+    [/mlp\.c_fc/, 'ffn_up'],
+    [/mlp\.c_proj/, 'ffn_down'],
+  ]),
+});
+
+const glm4Parts = (attention: GqaConfig, weights: WeightMap): GgufParts => ({
+  arch: 'glm4',
+  metadata: { ...heads(attention), 'rope.dimension_count': u32(attention.rope!.dims) },
+  tensors: asTheyAre(weights),
+  rename: renamed([
+    [/post_self_attn_layernorm\./, 'post_attention_norm.'],
+    [/post_attention_layernorm\./, 'ffn_norm.'],
+    [/post_mlp_layernorm\./, 'post_ffw_norm.'],
+    [/mlp\.gate_up_proj/, 'ffn_up'],
+  ]),
+});
+
+function cohere2Parts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
+  const windows = config.layers.map((layer) => (layer.attention as GqaConfig).window);
+  return {
+    arch: 'cohere2',
+    metadata: {
+      ...heads(attention),
+      'attention.layer_norm_epsilon': f32(config.norm.eps),
+      'attention.sliding_window': u32(windows.find((one) => one !== undefined)!),
+      'attention.sliding_window_pattern': u32(windows.indexOf(undefined) + 1),
+      'rope.dimension_count': u32(attention.headDim),
+      'rope.freq_base': f32(config.layers.flatMap((layer) => (layer.attention as GqaConfig).rope ?? [])[0]!.theta),
+      'rope.scaling.type': { type: 'string', value: 'none' },
+      logit_scale: f32(config.logitScale),
+    },
+    tensors: asTheyAre(weights),
   };
 }
 

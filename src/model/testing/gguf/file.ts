@@ -7,6 +7,7 @@ export type GgufValue =
   | { type: 'bool'; value: boolean }
   | { type: 'string'; value: string }
   | { type: 'i32[]' | 'f32[]'; value: readonly number[] }
+  | { type: 'bool[]'; value: readonly boolean[] }
   | { type: 'string[]'; value: readonly string[] };
 
 export interface GgufTensor {
@@ -85,16 +86,16 @@ function writeValue(out: ByteWriter, entry: GgufValue): void {
       return out[entry.type](entry.value);
     case 'bool':
       out.u32(typeIds.bool);
-      return out.u8(entry.value ? 1 : 0);
+      return out.bool(entry.value);
     case 'string':
       out.u32(typeIds.string);
       return out.string(entry.value);
     default: {
-      const element = entry.type.slice(0, -2) as 'i32' | 'f32' | 'string';
+      const element = entry.type.slice(0, -2) as 'i32' | 'f32' | 'string' | 'bool';
       out.u32(typeIds.array);
       out.u32(typeIds[element]);
       out.u64(entry.value.length);
-      for (const value of entry.value) (out[element] as (value: number | string) => void).call(out, value);
+      for (const value of entry.value) (out[element] as (value: number | string | boolean) => void).call(out, value);
     }
   }
 }
@@ -105,6 +106,9 @@ class ByteWriter {
 
   u8(value: number): void {
     this.#view(1).setUint8(0, value);
+  }
+  bool(value: boolean): void {
+    this.u8(value ? 1 : 0);
   }
   u16(value: number): void {
     this.#view(2).setUint16(0, value, true);

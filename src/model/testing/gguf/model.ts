@@ -62,7 +62,7 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
     block_count: u32(config.layers.length),
     feed_forward_length: u32(denseMlpOf(config)?.width ?? 1),
     'attention.head_count': u32(attention.heads),
-    'attention.layer_norm_rms_epsilon': f32(config.norm.eps),
+    ...(config.norm.kind === 'rms' && { 'attention.layer_norm_rms_epsilon': f32(config.norm.eps) }),
     'rope.freq_base': f32(rope?.theta ?? 10000),
     ...metadata,
   };

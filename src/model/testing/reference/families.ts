@@ -16,6 +16,8 @@ interface Layer {
   readonly temperature?: (position: number) => number;
 }
 
+type HalfNorms = readonly [before?: string | undefined, behind?: string];
+
 interface Model {
   readonly layer: (index: number) => Layer;
   /** Norms multiply by `plus` + their weights. */
@@ -27,8 +29,16 @@ interface Model {
   readonly softcap?: number;
   readonly finalCap?: number;
   readonly qkNorm: boolean;
-  /** Norms behind each half, and the names of all four. */
-  readonly sandwich: boolean;
+  /** The names of the norms before and behind each half; without 'mlp', attention and MLP are given the same. */
+  readonly norms: { readonly attention: HalfNorms; readonly mlp?: HalfNorms };
+  /** LayerNorm of this eps; otherwise RMSNorm. */
+  readonly layerNorm?: { readonly eps: number; readonly biased: boolean };
+  /** Of q and of k over all heads at once. */
+  readonly wholeNorm?: boolean;
+  /** Rows (2i, 2i + 1) of a head are turned together. */
+  readonly paired?: boolean;
+  /** On q, k and v alone. */
+  readonly qkvBiased?: boolean;
   readonly fused: boolean;
   readonly tied: boolean;
   /** Biases on q, k, v and o; a sink a head. */
@@ -58,8 +68,13 @@ export function familyStates(raw: Raw, weights: WeightMap, tokens: readonly numb
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
   const eps = number(raw, 'rms_norm_eps', 1e-6);
   const model = modelOf(raw, tensor);
-  const norm = (x: Vector, name: string): Vector => {
+  const norm = (x: Vector, name: string | undefined): Vector => {
+    if (name === undefined) return x;
     const weight = tensor(`${name}.weight`, x.length);
+    if (model.layerNorm) {
+      const bias = model.layerNorm.biased ? tensor(`${name}.bias`, x.length) : undefined;
+      return centred(x, model.layerNorm.eps).map((value, i) => value * weight[i]! + (bias?.[i] ?? 0));
+    }
     return rmsNorm(
       x,
       weight.map((w) => w + model.plus),
@@ -73,23 +88,28 @@ export function familyStates(raw: Raw, weights: WeightMap, tokens: readonly numb
   for (let index = 0; index < number(raw, 'num_hidden_layers'); index++) {
     const at = `model.layers.${index}.`;
     const layer = model.layer(index);
-    const afterwards = (rows: Vector[], name: string): Vector[] =>
-      model.sandwich ? rows.map((row) => norm(row, at + name)) : rows;
-    const attended = attention(
-      raw,
-      model,
-      layer,
-      tensor,
-      `${at}self_attn.`,
-      x.map((row) => norm(row, `${at}input_layernorm`)),
-      norm,
+    const { attention: attends, mlp } = model.norms;
+    const within = (name: string | undefined): string | undefined => name && at + name;
+    const inputs = x.map((row) => norm(row, within(attends[0])));
+    const attended = attention(raw, model, layer, tensor, `${at}self_attn.`, inputs, norm);
+    addAll(
+      x,
+      attended.map((row) => norm(row, within(attends[1]))),
+      model.residualScale,
     );
-    addAll(x, afterwards(attended, 'post_attention_layernorm'), model.residualScale);
-    const before = model.sandwich ? 'pre_feedforward_layernorm' : 'post_attention_layernorm';
-    const outputs = x.map((row) => layer.mlp(norm(row, at + before), `${at}mlp.`));
-    addAll(x, afterwards(outputs, 'post_feedforward_layernorm'), model.residualScale);
+    const given = mlp ? x.map((row) => norm(row, within(mlp[0]))) : inputs;
+    const outputs = given.map((row) => norm(layer.mlp(row, `${at}mlp.`), within(mlp?.[1])));
+    addAll(x, outputs, model.residualScale);
   }
   return x.map((row) => norm(row, 'model.norm'));
+}
+
+/** Less its mean, over its deviation. */
+function centred(x: Vector, eps: number): Float64Array {
+  const values = Float64Array.from(x);
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;
+  return values.map((value) => (value - mean) / Math.sqrt(variance + eps));
 }
 
 const capped = (value: number, cap: number | undefined): number =>
@@ -103,7 +123,7 @@ function number(raw: Raw, key: string, otherwise?: number): number {
 
 function attention(
   raw: Raw,
-  { scale, softcap, qkNorm, fused, biased = false, sunk = false }: Model,
+  { scale, softcap, qkNorm, fused, biased = false, qkvBiased = biased, sunk = false, wholeNorm, paired }: Model,
   { window, frequencies, rotaryScale, temperature = () => 1 }: Layer,
   tensor: Lookup,
   at: string,
@@ -116,7 +136,7 @@ function attention(
   const dim = number(raw, 'head_dim', hidden / heads);
   const [qRows, kvRows] = [heads * dim, kvHeads * dim];
   const plusBias = (x: Vector, name: string): Vector => {
-    const bias = biased ? tensor(`${at}${name}_proj.bias`, x.length) : undefined;
+    const bias = (name === 'o' ? biased : qkvBiased) ? tensor(`${at}${name}_proj.bias`, x.length) : undefined;
     return bias ? x.map((value, i) => value + bias[i]!) : x;
   };
   const sinks = sunk ? tensor(`${at}sinks`, heads) : undefined;
@@ -128,11 +148,14 @@ function attention(
   };
   const turned = (x: Vector, name: string, position: number): Vector => {
     const out = new Float64Array(x.length);
+    const all = wholeNorm ? norm(x, `${at}${name}_norm`) : x;
     for (let first = 0; first < x.length; first += dim) {
-      const head = x.slice(first, first + dim);
+      const head = all.slice(first, first + dim);
       const normed = qkNorm ? norm(head, `${at}${name}_norm`) : head;
       const half = frequencies.length;
-      frequencies.forEach((f, i) => rotatePair(normed, i, i + half, position * f, rotaryScale));
+      frequencies.forEach((f, i) =>
+        rotatePair(normed, paired ? 2 * i : i, paired ? 2 * i + 1 : i + half, position * f, rotaryScale),
+      );
       out.set(normed, first);
     }
     return out;
@@ -248,6 +271,12 @@ interface Yarn {
 const bases = (theta: number, dims: number): number[] =>
   Array.from({ length: dims / 2 }, (_, i) => theta ** ((-2 * i) / dims));
 
+const before = { attention: ['input_layernorm'], mlp: ['post_attention_layernorm'] } as const;
+const sandwich = {
+  attention: ['input_layernorm', 'post_attention_layernorm'],
+  mlp: ['pre_feedforward_layernorm', 'post_feedforward_layernorm'],
+} as const;
+
 function modelOf(raw: Raw, tensor: Lookup): Model {
   const heads = number(raw, 'num_attention_heads');
   const dim = number(raw, 'head_dim', number(raw, 'hidden_size') / heads);
@@ -259,7 +288,7 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
     logitScale: 1,
     scale: dim ** -0.5,
     qkNorm: false,
-    sandwich: false,
+    norms: before,
     fused: false,
     tied: raw['tie_word_embeddings'] === true,
   };
@@ -280,7 +309,7 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         embeddingScale: Math.sqrt(number(raw, 'hidden_size')),
         scale: number(raw, 'query_pre_attn_scalar', 256) ** -0.5,
         qkNorm: true,
-        sandwich: true,
+        norms: sandwich,
         tied: raw['tie_word_embeddings'] !== false,
         layer: (index) => {
           const slides = types ? types[index] === 'sliding_attention' : (index + 1) % pattern !== 0;
@@ -302,7 +331,7 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         scale: number(raw, 'query_pre_attn_scalar', 256) ** -0.5,
         softcap: number(raw, 'attn_logit_softcapping', 50),
         finalCap: number(raw, 'final_logit_softcapping', 30),
-        sandwich: true,
+        norms: sandwich,
         tied: raw['tie_word_embeddings'] !== false,
         layer: (index) => ({
           window: (types ? types[index] === 'sliding_attention' : index % 2 === 0) ? window : Infinity,
@@ -417,6 +446,97 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
           rotaryScale: 1 + 0.1 * Math.log(factor),
           mlp,
         }),
+      };
+    }
+    case 'olmo2':
+    case 'olmo3': {
+      const nested = raw['rope_parameters'] as Record<string, Record<string, number>> | undefined;
+      const yarn = (nested?.['full_attention'] ?? nested ?? raw['rope_scaling'] ?? {}) as never as Record<
+        string,
+        number
+      >;
+      const theta = yarn['rope_theta'] ?? number(raw, 'rope_theta', 1e4);
+      const stretched = raw['model_type'] === 'olmo3' && yarn['factor'] !== undefined;
+      const { factor, beta_fast: fast = 32, beta_slow: slow = 1 } = yarn as never as Yarn;
+      const original = yarn['original_max_position_embeddings']!;
+      const pairAt = (turns: number): number =>
+        (dim * Math.log(original / (turns * 2 * Math.PI))) / (2 * Math.log(theta));
+      const [from, to] = [Math.max(0, Math.floor(pairAt(fast))), Math.min(dim - 1, Math.ceil(pairAt(slow)))];
+      const plainTurns = bases(theta, dim);
+      const sliding = bases(nested?.['sliding_attention']?.['rope_theta'] ?? theta, dim);
+      const slowTurns = plainTurns.map((f, i) => {
+        const slowed = Math.min(1, Math.max(0, (i - from) / Math.max(to - from, 1e-3)));
+        return f * (1 - slowed) + (f / factor) * slowed;
+      });
+      const mlp = gated(tensor, silu, width);
+      return {
+        ...plain,
+        norms: { attention: [undefined, 'post_attention_layernorm'], mlp: [undefined, 'post_feedforward_layernorm'] },
+        wholeNorm: true,
+        biased: raw['attention_bias'] === true,
+        layer: (index) => {
+          const slides =
+            raw['model_type'] === 'olmo3' && (types ? types[index] === 'sliding_attention' : (index + 1) % 4 !== 0);
+          const slow = stretched && !slides;
+          return {
+            window: slides ? number(raw, 'sliding_window', 4096) : Infinity,
+            frequencies: slides ? sliding : slow ? slowTurns : plainTurns,
+            rotaryScale: slow ? (yarn['attention_factor'] ?? 1 + 0.1 * Math.log(factor)) : 1,
+            mlp,
+          };
+        },
+      };
+    }
+    case 'starcoder2': {
+      const biased = raw['use_bias'] !== false;
+      const linear = (name: string, rows: number, x: Vector): Vector => {
+        const bias = biased ? tensor(`${name}.bias`, rows) : undefined;
+        return matVec(tensor(`${name}.weight`, rows, x.length), x).map((value, i) => value + (bias?.[i] ?? 0));
+      };
+      const frequencies = bases(number(raw, 'rope_theta', 1e4), dim);
+      const mlp = (x: Vector, at: string): Vector =>
+        linear(`${at}c_proj`, x.length, linear(`${at}c_fc`, width, x).map(geluTanh));
+      return {
+        ...plain,
+        layerNorm: { eps: number(raw, 'norm_epsilon', 1e-5), biased: true },
+        biased,
+        tied: raw['tie_word_embeddings'] !== false,
+        layer: () => ({ window, frequencies, rotaryScale: 1, mlp }),
+      };
+    }
+    case 'glm4': {
+      const part = number(raw, 'partial_rotary_factor', 0.5);
+      const frequencies = bases(number(raw, 'rope_theta', 1e4), Math.floor(dim * part));
+      const mlp = gated(tensor, silu, width, true);
+      return {
+        ...plain,
+        norms: {
+          attention: ['input_layernorm', 'post_self_attn_layernorm'],
+          mlp: ['post_attention_layernorm', 'post_mlp_layernorm'],
+        },
+        paired: true,
+        qkvBiased: raw['attention_bias'] === true,
+        layer: () => ({ window: Infinity, frequencies, rotaryScale: 1, mlp }),
+      };
+    }
+    case 'cohere2': {
+      const frequencies = bases(number(raw, 'rope_theta', 1e4), dim);
+      const pattern = number(raw, 'sliding_window_pattern', number(raw, '_sliding_window_pattern', 4));
+      const mlp = gated(tensor, silu, width);
+      return {
+        ...plain,
+        norms: { attention: ['input_layernorm'] },
+        layerNorm: { eps: number(raw, 'layer_norm_eps', 1e-5), biased: false },
+        paired: true,
+        biased: raw['attention_bias'] === true,
+        tied: raw['tie_word_embeddings'] !== false,
+        logitScale: number(raw, 'logit_scale', 0.0625),
+        layer: (index) => {
+          const slides = types ? types[index] === 'sliding_attention' : (index + 1) % pattern !== 0;
+          return slides
+            ? { window: number(raw, 'sliding_window', 4096), frequencies, rotaryScale: 1, mlp }
+            : { window: Infinity, frequencies: [], rotaryScale: 1, mlp };
+        },
       };
     }
     case 'granite':

@@ -1,0 +1,95 @@
+import type { GgufFile } from '../../loader/index.js';
+import type { LayerConfig } from '../config/model_config.js';
+import { parseRope } from '../config/rope_config.js';
+import { llamaNames, type TensorNames } from '../config/tensor_names.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
+import {
+  countRange,
+  ggufHeads,
+  neutralKeys,
+  parseActivation,
+  parseHeads,
+  parseLayerTypes,
+  refuseForeign,
+  sizeRange,
+} from './common_keys.js';
+import { defineFamily } from './family.js';
+
+const { postNorm: _post, ...tensors } = llamaNames;
+
+/**
+ * Cohere 2 (Command R7B, Command A, Tiny Aya): attention and MLP side by side behind one LayerNorm, three of four layers with a window and
+ * rotated in pairs, the fourth with neither, scaled logits.
+ */
+export const cohere2 = defineFamily({
+  defaults: {
+    cohere2: {
+      max_position_embeddings: 8192,
+      tie_word_embeddings: true,
+      logit_scale: 0.0625,
+      sliding_window: 4096,
+      bos_token_id: 5,
+      eos_token_id: 255001,
+    },
+  },
+  config(config, { hiddenSize, numLayers }) {
+    refuseForeign(config, [
+      ...neutralKeys.filter(([key]) => key !== 'logit_scale'),
+      ['use_qk_norm', false, 'q and k are not normalised'],
+      ['use_parallel_block', true, 'attention and MLP stand side by side'],
+      ['use_gated_activation', true, 'the MLP has a gate'],
+      ['rotary_pct', 1, 'the whole head is rotated'],
+      ['position_embedding_type', 'rope_gptj', 'heads are rotated in pairs'],
+    ]);
+    const shape = parseHeads(config, hiddenSize);
+    const { headDim } = shape;
+    const biased = config.boolean('attention_bias', false);
+    const window = config.integer('sliding_window', sizeRange);
+    const pattern =
+      config.optionalInteger('sliding_window_pattern', countRange) ??
+      config.optionalInteger('_sliding_window_pattern', countRange) ??
+      4;
+    const rope = parseRope(config, headDim, ['linear'], true);
+    const types = parseLayerTypes(config, numLayers, (layer) =>
+      (layer + 1) % pattern === 0 ? 'full_attention' : 'sliding_attention',
+    );
+    const mlp = {
+      kind: 'gated',
+      width: config.integer('intermediate_size', sizeRange),
+      activation: parseActivation(config),
+      bias: false,
+    } as const;
+    return {
+      norm: { kind: 'layer', eps: config.optionalPositive('layer_norm_eps') ?? 1e-5 },
+      logitScale: config.positive('logit_scale'),
+      layers: types.map((type): LayerConfig => ({
+        attention: {
+          kind: 'gqa',
+          ...shape,
+          bias: { q: biased, k: biased, v: biased, o: biased },
+          qkNorm: false,
+          scale: headDim ** -0.5,
+          ...(type === 'sliding_attention' ? { rope, window } : { rope: null }),
+        },
+        mlp,
+        norms: 'shared',
+      })),
+      tensors: tensors as TensorNames,
+    };
+  },
+  gguf: { keys: ggufKeys },
+});
+
+function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+  const pattern = metadata.raw('attention.sliding_window_pattern') ?? 4;
+  return {
+    ...ggufHeads(metadata),
+    model_type: 'cohere2',
+    layer_norm_eps: metadata.positive('attention.layer_norm_epsilon'),
+    logit_scale: metadata.positive('logit_scale'),
+    sliding_window: metadata.integer('attention.sliding_window', sizeRange),
+    ...(Array.isArray(pattern)
+      ? { layer_types: pattern.map((slides) => (slides ? 'sliding_attention' : 'full_attention')) }
+      : { sliding_window_pattern: pattern }),
+  };
+}

@@ -1,0 +1,94 @@
+import type { GgufFile } from '../../loader/index.js';
+import type { ConfigReader } from '../config/config_reader.js';
+import type { LayerConfig } from '../config/model_config.js';
+import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
+import { llamaNames, type TensorNames } from '../config/tensor_names.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
+import {
+  countRange,
+  ggufHeads,
+  neutralKeys,
+  parseActivation,
+  parseHeads,
+  parseLayerTypes,
+  refuseForeign,
+  sizeRange,
+} from './common_keys.js';
+import { defineFamily } from './family.js';
+
+const { inputNorm: _before, postNorm: attentionOutNorm, ...names } = llamaNames;
+const tensors: TensorNames = {
+  ...names,
+  attentionOutNorm,
+  mlpOutNorm: 'model.layers.{layer}.post_feedforward_layernorm',
+};
+
+/** OLMo 2 and 3: norms only behind halves, and of q and k over all heads at once; of OLMo 3, windows in three of four layers. */
+export const olmo2 = defineFamily({
+  defaults: {
+    olmo2: { rms_norm_eps: 1e-5, max_position_embeddings: 2048 },
+    olmo3: { rms_norm_eps: 1e-5, max_position_embeddings: 2048, sliding_window: 4096 },
+  },
+  config(config, { architecture, hiddenSize, numLayers }) {
+    refuseForeign(config, neutralKeys);
+    const shape = parseHeads(config, hiddenSize);
+    const { headDim } = shape;
+    const biased = config.boolean('attention_bias', false);
+    const ropes = parseRopes(config, headDim);
+    const windowed = architecture === 'olmo3';
+    const window = windowed ? config.integer('sliding_window', sizeRange) : undefined;
+    const types = parseLayerTypes(config, numLayers, (layer) =>
+      windowed && (layer + 1) % 4 !== 0 ? 'sliding_attention' : 'full_attention',
+    );
+    if (!windowed && types.includes('sliding_attention'))
+      throw config.unsupported('layer_types', 'sliding_attention', 'olmo2 models have full_attention (olmo3 has both)');
+    const mlp = {
+      kind: 'gated',
+      width: config.integer('intermediate_size', sizeRange),
+      activation: parseActivation(config),
+      bias: false,
+    } as const;
+    return {
+      layers: types.map((type): LayerConfig => ({
+        attention: {
+          kind: 'gqa',
+          ...shape,
+          bias: { q: biased, k: biased, v: biased, o: biased },
+          qkNorm: 'whole',
+          rope: ropes[type],
+          scale: headDim ** -0.5,
+          ...(type === 'sliding_attention' && window !== undefined && { window }),
+        },
+        mlp,
+        norms: 'behind',
+      })),
+      tensors,
+    };
+  },
+  gguf: { keys: ggufKeys, plainWindows: ['olmo2'] },
+});
+
+/** Layers with a window are never stretched, wherever the file says how the others are. */
+function parseRopes(config: ConfigReader, headDim: number): Readonly<Record<LayerType, RopeConfig>> {
+  const types = ['linear', 'yarn'] as const;
+  const full = parseLayerRope(config, 'full_attention', headDim, 10000, types) ?? parseRope(config, headDim, types);
+  const sliding = parseLayerRope(config, 'sliding_attention', headDim, full.theta, []);
+  return { full_attention: full, sliding_attention: sliding ?? { ...full, scaling: null } };
+}
+
+/** llama.cpp knows both by one name; windows tell them apart. */
+function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+  const window = metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 }) ?? 0;
+  if (window === 0) return { ...ggufHeads(metadata), model_type: 'olmo2' };
+  const pattern = metadata.raw('attention.sliding_window_pattern');
+  const layers = metadata.integer('block_count', countRange);
+  const types = Array.isArray(pattern)
+    ? pattern.map(Boolean)
+    : Array.from({ length: layers }, (_, layer) => (layer + 1) % (typeof pattern === 'number' ? pattern : 4) !== 0);
+  return {
+    ...ggufHeads(metadata),
+    model_type: 'olmo3',
+    sliding_window: window,
+    layer_types: types.map((slides) => (slides ? 'sliding_attention' : 'full_attention')),
+  };
+}

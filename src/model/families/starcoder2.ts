@@ -1,0 +1,66 @@
+import type { GgufFile } from '../../loader/index.js';
+import { parseRope } from '../config/rope_config.js';
+import { llamaNames, type TensorNames } from '../config/tensor_names.js';
+import type { GgufMetadata } from '../gguf/metadata.js';
+import { ggufHeads, neutralKeys, parseGelu, parseHeads, refuseForeign, sizeRange } from './common_keys.js';
+import { defineFamily } from './family.js';
+
+const { gated: _gated, ...names } = llamaNames;
+const mlp = 'model.layers.{layer}.mlp';
+const tensors: TensorNames = { ...names, plain: { up: `${mlp}.c_fc`, down: `${mlp}.c_proj` } };
+
+/** StarCoder 2: LayerNorm, biases everywhere, an MLP without a gate, a window in all layers or none. */
+export const starcoder2 = defineFamily({
+  defaults: {
+    starcoder2: {
+      num_key_value_heads: 2,
+      max_position_embeddings: 4096,
+      tie_word_embeddings: true,
+      bos_token_id: 50256,
+      eos_token_id: 50256,
+    },
+  },
+  config(config, { hiddenSize, numLayers }) {
+    refuseForeign(config, [
+      ...neutralKeys,
+      ['norm_type', 'layer_norm', 'norms take the mean off'],
+      ['mlp_type', 'default', 'the MLP has no gate'],
+    ]);
+    const shape = parseHeads(config, hiddenSize);
+    const biased = config.boolean('use_bias', true);
+    const window = config.optionalInteger('sliding_window', sizeRange);
+    const layer = {
+      attention: {
+        kind: 'gqa',
+        ...shape,
+        bias: { q: biased, k: biased, v: biased, o: biased },
+        qkNorm: false,
+        rope: parseRope(config, shape.headDim, ['linear']),
+        scale: shape.headDim ** -0.5,
+        ...(window !== undefined && { window }),
+      },
+      mlp: {
+        kind: 'plain',
+        width: config.integer('intermediate_size', sizeRange),
+        activation: parseGelu(config),
+        bias: biased,
+      },
+    } as const;
+    return {
+      norm: { kind: 'layer', eps: config.optionalPositive('norm_epsilon') ?? 1e-5, bias: true },
+      layers: Array.from({ length: numLayers }, () => layer),
+      tensors,
+    };
+  },
+  gguf: { keys: ggufKeys },
+});
+
+/** llama.cpp has no window, and its files don't say the one that every published model was trained with. */
+function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+  return {
+    ...ggufHeads(metadata),
+    model_type: 'starcoder2',
+    norm_epsilon: metadata.positive('attention.layer_norm_epsilon'),
+    sliding_window: 4096,
+  };
+}
