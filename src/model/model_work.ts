@@ -49,6 +49,7 @@ export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType)
         queryStride(groups, (segments) => queryRow(attention, headsOf(segments), segments.length)) * 4,
       state: (headDim + 2) * 4,
       attended: (segments) => activationStride(headsOf(segments) * headDim) * 4,
+      ...(attention.qkNorm === 'whole' && { squares: alignUp(2, 64) * 4 }),
     },
   };
 }

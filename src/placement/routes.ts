@@ -23,8 +23,13 @@ export type Cargo = { readonly group: number } &
     | { readonly kind: 'scores'; readonly heads: readonly number[] }
     /** Lane states (o, m, l) of the sender's merge lanes. */
     | { readonly kind: 'lanes'; readonly heads: readonly number[]; readonly lanes: LaneSlots }
-    /** Sums of a split contraction, a segment by itself. */
-    | { readonly kind: 'segments'; readonly of: 'heads' | 'mlp'; readonly segments: readonly number[] }
+    /** Sums of a split contraction, a segment by itself; of q and k, those of their squares. */
+    | {
+        readonly kind: 'segments';
+        readonly of: 'heads' | 'mlp';
+        readonly segments: readonly number[];
+        readonly squares?: true;
+      }
     /** The residual stream; rows that were normalised, perhaps with the experts that they were routed to; expert outputs; routing. */
     | { readonly kind: 'hidden' | 'normed' | 'routed' | 'experts' | 'routing' }
     /** Rows of the embedding that the sender has, zeros for others; `part`: its number among those that have some. */
@@ -375,6 +380,8 @@ export interface CargoWidths {
   readonly attended: (segments: readonly number[]) => number;
   /** A segment's sum. */
   readonly segment: number;
+  /** Its sums of squares of q and k, where these are normalised over all heads at once. */
+  readonly squares?: number;
   readonly hidden: number;
   /** Expert ids of a row, and all its experts' outputs. */
   readonly expertIds: number;
@@ -408,7 +415,7 @@ export function cargoBytes(
     case 'attended':
       return count * Math.max(...cargo.beside.map((heads) => widths.attended(heads)));
     case 'segments':
-      return count * cargo.segments.length * widths.segment;
+      return count * cargo.segments.length * (cargo.squares ? widths.squares! : widths.segment);
     case 'hidden':
     case 'normed':
       return count * widths.hidden;

@@ -72,7 +72,12 @@ export function layerExchanges(stage: StageStep, work: ModelWork, mlp: MlpKind):
   const exchange = (label: string, routes: readonly Route[]): PredictedExchange =>
     exchangeOf(label, routes, stage, work);
   const lanes = split > 1 || (kind === 'arranged' && plan.sharing === 'lanes');
+  const squares = segmentRoutes(topology, index, role, 'heads').map(({ cargo, ...ends }): Route => ({
+    ...ends,
+    cargo: cargo.kind === 'segments' ? { ...cargo, squares: true } : cargo,
+  }));
   return withMessages([
+    exchange('qk_norm', work.widths.squares === undefined ? [] : squares),
     exchange('queries', queryRoutes(topology, index, role)),
     exchange(
       kind === 'arranged' ? 'copies' : lanes ? 'partials' : 'attended',

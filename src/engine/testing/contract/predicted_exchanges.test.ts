@@ -19,6 +19,7 @@ const { name: adapter } = (await testAdapters()).at(-1)!;
 const models = {
   llama: { model_type: 'llama', num_key_value_heads: 4, num_attention_heads: 4, intermediate_size: 256 },
   deepseek_v3: { model_type: 'deepseek_v3', num_attention_heads: 8 },
+  olmo2: { model_type: 'olmo2', num_key_value_heads: 4, num_attention_heads: 4, intermediate_size: 256 },
   gpt_oss: { model_type: 'gpt_oss', num_key_value_heads: 4, num_attention_heads: 8, num_local_experts: 4 },
 };
 
@@ -61,6 +62,11 @@ const cases = [
   ['llama', 'adp x tp+sp', 4],
   ['llama', 'pp x adp', 4],
   ['llama', 'arranged', 3],
+  ['olmo2', 'tp', 2],
+  ['olmo2', 'tp+sp', 4],
+  ['olmo2', 'sp', 2],
+  ['olmo2', 'adp x tp', 4],
+  ['olmo2', 'arranged', 3],
   ['gpt_oss', 'arranged', 3],
   ['gpt_oss', 'token', 3],
   ['gpt_oss', 'tp', 2],

@@ -156,6 +156,7 @@ class GqaProgram implements AttentionProgram {
     const weights = half?.weights;
     const merges = this.#merges(attention, weights);
     if (half && weights?.qkv) this.#recordProjection(recorder, attention!, half);
+    if (weights) this.#wholeNorm?.record(recorder, attention, weights.wholeNorm);
     if (attention) {
       if (this.#attendsAlone(attention)) this.#recordLocalAttention(recorder, attention, layer, weights!);
       else this.#recordAttention(recorder, attention, layer, weights);
@@ -206,7 +207,6 @@ class GqaProgram implements AttentionProgram {
       out: ownQueries!,
       outStride: queryStride,
     });
-    if (weights.wholeNorm) this.#wholeNorm!.record(recorder, ownQueries!, queryStride, weights.wholeNorm);
   }
 
   /** The gate lies behind q, k and v. */

@@ -1,6 +1,6 @@
 import { scaleHeads } from '../../../../shaders/norm/scale_heads/index.js';
 import { segmentSquares } from '../../../../shaders/norm/segment_squares/index.js';
-import type { Buffer, Tensor } from '../../../gpu/index.js';
+import type { Buffer } from '../../../gpu/index.js';
 import type { GqaConfig } from '../../config/model_config.js';
 import { runsOf } from '../../shape.js';
 import type { StageContext } from '../layer.js';
@@ -9,6 +9,7 @@ import { RowParallelLinear } from '../linear/row_parallel.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { attentionSegments } from './segments.js';
+import type { SpreadAttention } from './spread_attention.js';
 
 /**
  * The RMS norm of q, and of k, over all heads at once. Squares are summed by attention segment and the segments in order, wherever they
@@ -35,8 +36,14 @@ export class WholeNorm {
     this.#sums = new RowParallelLinear(stage, rows, shape);
   }
 
-  /** In place. `x`: f32 [rows][stride], q of the rank's segments and then their k. `weight`: of the same elements. */
-  record(recorder: RankRecorder, x: Tensor, stride: number, weight: Buffer): void {
+  /**
+   * Of what the rank projects, in place: q of its segments and then their k. `weight`: of the same elements; undefined where the rank has
+   * no heads, but others' sums may come here all the same.
+   */
+  record(recorder: RankRecorder, projected: SpreadAttention | undefined, weight: Buffer | undefined): void {
+    if (!projected || !weight) return this.#sums.recordExchange(recorder, 'qk_norm');
+    const { ownQueries, input } = projected;
+    const [x, stride] = [ownQueries!, input.queryStride];
     const { heads, kvHeads, headDim } = this.config;
     const { rows } = this.rows;
     const parts = this.#sums.parts!;
