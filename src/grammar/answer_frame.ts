@@ -8,7 +8,8 @@ import { ANY_TEXT, type Automaton, both, except } from './automaton.js';
 import { characters } from './code_points.js';
 import { textsOf } from './expressions.js';
 import { type Notation, SchemaWriter } from './json_schema.js';
-import { all, any, type Expression, markOf, NEVER, NOTHING, oneOf, optional, repeat, Rules, text } from './rules.js';
+import { all, any, type Expression, markOf, NEVER, NOTHING, oneOf, optional, repeat, text } from './notation.js';
+import { Rules } from './rules.js';
 
 /** What is around the text that a form holds: thoughts before it, or calls of tools in its place. */
 export interface AnswerFrame {

@@ -2,7 +2,6 @@ import type * as XGrammar from '@mlc-ai/web-xgrammar';
 import factory from '@mlc-ai/web-xgrammar?factory';
 import { SplitkvError, unsupportedError, usageError } from '../base/errors.js';
 import { type AnswerFrame, framedGrammar } from './answer_frame.js';
-import { overSymbols } from './own_grammar.js';
 import { symbolsOfBytes, symbolsOfMark } from './symbols.js';
 import { type FormGrammar, formGrammar, type TextForm } from './text_form.js';
 
@@ -61,7 +60,6 @@ class Instance {
 export class Constraints {
   readonly #compiled = new Map<string, Promise<CompiledForm>>();
   #engine: Promise<{ readonly instance: Instance; readonly compiler: XGrammar.GrammarCompiler }> | undefined;
-  #reader = new Instance();
 
   constructor(readonly vocabulary: Vocabulary) {}
 
@@ -85,8 +83,7 @@ export class Constraints {
   }
 
   async #compile(form: FormGrammar | undefined, frame: AnswerFrame | undefined): Promise<CompiledForm> {
-    const text = form?.own ? overSymbols(await this.#read(form.grammar)) : form?.grammar;
-    const rules = frame ? framedGrammar(frame, text, this.vocabulary.marks ?? []) : text!;
+    const rules = frame ? framedGrammar(frame, form?.grammar, this.vocabulary.marks ?? []) : form!.grammar;
     const before = await this.#engine;
     if (before?.instance.isBroken) this.#engine = undefined;
     const { instance, compiler } = await (this.#engine ??= this.#open());
@@ -94,21 +91,6 @@ export class Constraints {
     const ready = new CompiledForm(instance, compiled, this.vocabulary);
     await ready.prepare();
     return ready;
-  }
-
-  /** Somebody's grammar as XGrammar writes it. */
-  async #read(grammar: string): Promise<string> {
-    if (this.#reader.isBroken) this.#reader = new Instance();
-    try {
-      return await this.#reader.run(async ({ Grammar }) => {
-        const parsed = await Grammar.fromEBNF(grammar);
-        const written = parsed.toString();
-        parsed.dispose();
-        return written;
-      });
-    } catch (error) {
-      throw usageError(`grammar: ${(error as Error).message}`);
-    }
   }
 
   async #open(): Promise<{ readonly instance: Instance; readonly compiler: XGrammar.GrammarCompiler }> {

@@ -9,22 +9,8 @@ import { ANY_TEXT, type Automaton, both, except, isEmpty, listed, ofLength } fro
 import { characters } from './code_points.js';
 import { textsOf } from './expressions.js';
 import { ANY_INTEGER, ANY_NUMBER, type Bound, integersBetween, multiplesOf, numbersBetween } from './numbers.js';
-import {
-  all,
-  any,
-  type Expression,
-  inJson,
-  JSON_ESCAPE,
-  JSON_PLAIN,
-  NEVER,
-  NOTHING,
-  oneOf,
-  optional,
-  optionsOf,
-  repeat,
-  Rules,
-  text,
-} from './rules.js';
+import { all, any, type Expression, NEVER, NOTHING, oneOf, optional, optionsOf, repeat, text } from './notation.js';
+import { inJson, JSON_ESCAPE, JSON_PLAIN, Rules } from './rules.js';
 import { canonical, type Form, numberOf, SchemaForms, schemaOf, typesOf } from './schema_forms.js';
 import { STRING_FORMATS } from './string_formats.js';
 

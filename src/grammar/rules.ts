@@ -1,56 +1,10 @@
 import { usageError } from '../base/errors.js';
 import type { Automaton } from './automaton.js';
 import { ALL, characters, type CodePoints, codePoints, difference, intersection } from './code_points.js';
-import { symbolRuns, symbolsOfMark, symbolsOfText } from './symbols.js';
-
-/** What a rule of a grammar, or a part of one, stands for: texts of symbols (symbols.ts). */
-export type Expression =
-  | { readonly kind: 'text'; readonly text: string }
-  | { readonly kind: 'one'; readonly of: CodePoints }
-  | { readonly kind: 'all'; readonly parts: readonly Expression[] }
-  | { readonly kind: 'any'; readonly options: readonly Expression[] }
-  | { readonly kind: 'repeat'; readonly part: Expression; readonly least: number; readonly most: number }
-  | { readonly kind: 'rule'; readonly number: number }
-  /** A rule that is written elsewhere. */
-  | { readonly kind: 'named'; readonly name: string };
-
-/** The mark of this number (symbols.ts). */
-export const markOf = (index: number): Expression => ({ kind: 'text', text: symbolsOfMark(index) });
-export const text = (value: string): Expression => ({ kind: 'text', text: symbolsOfText(value) });
-/** A character of the set. */
-export const oneOf = (of: CodePoints): Expression =>
-  any(...symbolRuns(of).map((run) => all(...run.map((part): Expression => ({ kind: 'one', of: part })))));
-/** The alternatives that an expression is of. */
-export const optionsOf = (of: Expression): readonly Expression[] => (of.kind === 'any' ? of.options : [of]);
-export const NOTHING = text('');
-/** Stands for no text at all, not even the empty one. */
-export const NEVER: Expression = { kind: 'any', options: [] };
-
-export function all(...parts: readonly Expression[]): Expression {
-  const flat = parts.flatMap((part) => (part.kind === 'all' ? part.parts : isNothing(part) ? [] : [part]));
-  if (flat.some(isNever)) return NEVER;
-  return flat.length === 1 ? flat[0]! : flat.length === 0 ? NOTHING : { kind: 'all', parts: flat };
-}
-
-export function any(...options: readonly Expression[]): Expression {
-  const flat = options.flatMap((option) => (option.kind === 'any' ? option.options : [option]));
-  return flat.length === 1 ? flat[0]! : { kind: 'any', options: flat };
-}
-
-export function repeat(part: Expression, least: number, most: number): Expression {
-  if (most < least || (isNever(part) && least > 0)) return NEVER;
-  if (most === 0 || isNever(part)) return NOTHING;
-  return least === 1 && most === 1 ? part : { kind: 'repeat', part, least, most };
-}
-
-export const optional = (part: Expression): Expression => (isNever(part) ? NOTHING : repeat(part, 0, 1));
-
-const isNothing = (part: Expression): boolean => part.kind === 'text' && part.text === '';
-const isNever = (part: Expression): boolean => part.kind === 'any' && part.options.length === 0;
+import { NOTHING, all, any, oneOf, optionsOf, repeat, text, type Expression, written } from './notation.js';
 
 /** Larger grammars are refused: they would keep who compiles them waiting. */
 const MAX_RULES = 20_000;
-const MAX_LETTERS = 4_000_000;
 
 /** Of patterns, formats and expressions in all: each is looked at with the whole vocabulary once. */
 const MAX_STATES = 1000;
@@ -60,6 +14,12 @@ export class Rules {
   readonly #rules: (Expression | undefined)[] = [];
   readonly #known = new Map<string, number>();
   #states = 0;
+
+  /** A rule that is made later, and what makes it. */
+  later(): { readonly rule: Expression; readonly make: (of: Expression) => void } {
+    const number = this.#reserve();
+    return { rule: { kind: 'rule', number }, make: (of) => void (this.#rules[number] = of) };
+  }
 
   /** A rule of this key: made by `make` when first asked for, which may ask for it again. */
   rule(key: string, make: () => Expression): Expression {
@@ -102,26 +62,9 @@ export class Rules {
    * text never gets where it can't go on.
    */
   print(root: Expression): string | undefined {
-    const ends = this.#productive();
-    const top = ends(root);
-    if (!top) return undefined;
-    const wanted = new Map<number, string>();
-    const rules: number[] = [];
-    const nameOf = (number: number): string => {
-      let name = wanted.get(number);
-      if (name === undefined) {
-        wanted.set(number, (name = `r${wanted.size}`));
-        rules.push(number);
-      }
-      return name;
-    };
-    const lines = [`root ::= ${print(top, nameOf)}`];
-    for (let at = 0; at < rules.length; at++) {
-      lines.push(`${nameOf(rules[at]!)} ::= ${print(ends(this.#rules[rules[at]!]!)!, nameOf)}`);
-    }
-    const grammar = `${lines.join('\n')}\n`;
-    if (grammar.length > MAX_LETTERS) throw usageError('the grammar comes to more than 4 MB: make it smaller');
-    return grammar;
+    const left = this.#productive();
+    const top = left(root);
+    return top && written(top, (number) => left(this.#rules[number]!)!);
   }
 
   /** What is left of an expression without the parts that no text comes of; undefined where that is nothing. */
@@ -144,11 +87,14 @@ export class Rules {
           return ends[of.number]!;
       }
     };
-    for (let more = true; more;) {
-      more = false;
-      for (let number = this.#rules.length - 1; number >= 0; number--) {
-        if (!ends[number] && holds(this.#rules[number]!)) more = ends[number] = true;
-      }
+    // Who names a rule is looked at again when that rule is found to end.
+    const users: number[][] = this.#rules.map(() => []);
+    for (const [number, of] of this.#rules.entries()) for (const used of rulesOf(of!)) users[used]!.push(number);
+    const waiting = [...this.#rules.keys()];
+    for (let number = waiting.pop(); number !== undefined; number = waiting.pop()) {
+      if (ends[number] || !holds(this.#rules[number]!)) continue;
+      ends[number] = true;
+      for (const user of users[number]!) if (!ends[user]) waiting.push(user);
     }
     const left = (of: Expression): Expression | undefined => {
       if (!holds(of)) return undefined;
@@ -167,36 +113,16 @@ export class Rules {
   }
 }
 
-/** An expression without rules, in XGrammar's notation. */
-export const printed = (of: Expression): string => print(of, () => '');
-
-function print(of: Expression, nameOf: (number: number) => string): string {
-  switch (of.kind) {
-    case 'text':
-      return `"${Array.from(of.text, (symbol) => escaped(symbol.charCodeAt(0))).join('')}"`;
-    case 'one':
-      return `[${of.of.map(([first, last]) => (first === last ? escaped(first) : `${escaped(first)}-${escaped(last)}`)).join('')}]`;
-    case 'all':
-      return of.parts.map((part) => (part.kind === 'any' ? `(${print(part, nameOf)})` : print(part, nameOf))).join(' ');
-    case 'any':
-      return of.options.map((option) => print(option, nameOf)).join(' | ');
-    case 'repeat': {
-      const { least, most } = of;
-      const times = most !== Infinity ? `{${least},${most}}` : least === 0 ? '*' : least === 1 ? '+' : `{${least},}`;
-      const part = print(of.part, nameOf);
-      return `${of.part.kind === 'one' || of.part.kind === 'rule' || of.part.kind === 'text' ? part : `(${part})`}${times}`;
-    }
-    case 'rule':
-      return nameOf(of.number);
-    case 'named':
-      return of.name;
+function rulesOf(of: Expression): Set<number> {
+  const found = new Set<number>();
+  const waiting = [of];
+  for (let next = waiting.pop(); next; next = waiting.pop()) {
+    if (next.kind === 'rule') found.add(next.number);
+    else if (next.kind === 'all') waiting.push(...next.parts);
+    else if (next.kind === 'any') for (const option of next.options) waiting.push(option);
+    else if (next.kind === 'repeat') waiting.push(next.part);
   }
-}
-
-/** A symbol as it stands in a text or a set. */
-function escaped(symbol: number): string {
-  const character = String.fromCharCode(symbol);
-  return /[A-Za-z0-9]/.test(character) ? character : `\\u${symbol.toString(16).padStart(4, '0')}`;
+  return found;
 }
 
 /** In a JSON text characters below the blank, quotes and backslashes are written otherwise. */

@@ -2,7 +2,9 @@ import { didYouMean, usageError } from '../base/errors.js';
 import { isObject } from '../base/json.js';
 import { textsOf } from './expressions.js';
 import { jsonSchemaGrammar } from './json_schema.js';
-import { any, oneOf, Rules, text } from './rules.js';
+import { ownGrammar } from './own_grammar.js';
+import { any, oneOf, text } from './notation.js';
+import { Rules } from './rules.js';
 
 /** What a text is to be, as OpenAI's API says it. */
 export type ResponseFormat =
@@ -41,10 +43,9 @@ const TYPES = ['text', 'json_object', 'json_schema'];
 const MAX_GRAMMAR = 64 * 1024;
 const MAX_CHOICES = 10_000;
 
-/** A form's grammar in XGrammar's notation. `own`: somebody wrote it, who may be wrong. */
+/** A form's grammar in XGrammar's notation. */
 export interface FormGrammar {
   readonly grammar: string;
-  readonly own: boolean;
 }
 
 /** Whether options limit what the text may be. */
@@ -63,14 +64,14 @@ export function formGrammar(options: TextForm): FormGrammar | undefined {
     case undefined:
       return undefined;
     case 'responseFormat':
-      return { grammar: jsonGrammar(options.responseFormat!), own: false };
+      return { grammar: jsonGrammar(options.responseFormat!) };
     case 'grammar': {
       const grammar = options.grammar!;
       if (typeof grammar !== 'string' || grammar.trim() === '')
         throw usageError('grammar: expected rules in EBNF, such as root ::= "yes" | "no"');
       if (grammar.length > MAX_GRAMMAR)
         throw usageError(`grammar: it has ${grammar.length} letters; at most ${MAX_GRAMMAR} are read`);
-      return { grammar, own: true };
+      return { grammar: ownGrammar(grammar) };
     }
     case 'regex': {
       if (typeof options.regex !== 'string') throw usageError('regex: expected a regular expression as a text');
@@ -96,7 +97,7 @@ export function formGrammar(options: TextForm): FormGrammar | undefined {
 function printed(rules: Rules, root: Parameters<Rules['print']>[0], none: string): FormGrammar {
   const grammar = rules.print(root);
   if (grammar === undefined) throw usageError(none);
-  return { grammar, own: false };
+  return { grammar };
 }
 
 function jsonGrammar(format: ResponseFormat): string {
