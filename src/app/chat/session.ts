@@ -196,6 +196,7 @@ export class ChatSession {
     this.#where = where;
     this.#settings = settings;
     this.#agreed = settings.autostart;
+    this.#state = 'empty'; // whoever listens is told of each model
     await this.#guard(signal, async () => {
       this.#become('looking');
       const { ranks } = await namedByDegrees(options);

@@ -6,7 +6,7 @@ import '../chat/index.js';
 import '../shared/site_nav.js';
 import { copyOnClick } from '../shared/copy.js';
 import { element, make } from '../shared/dom.js';
-import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../shared/example.js';
+import { EMBEDDED_MODEL, tellStory } from '../shared/example.js';
 import { PAGES } from '../shared/pages.js';
 import { EXAMPLES, withModel } from './examples.js';
 import { offeredModels, USUAL_MODEL } from './models.js';
@@ -17,16 +17,12 @@ const note = element('model-note', HTMLParagraphElement);
 const code = element('tag', HTMLPreElement).querySelector('code')!;
 const [tag] = Object.values(EXAMPLES[0]!.files);
 
+tellStory(chat);
+
 /** Puts a model into the chat, which says what it would download, and asks. */
 function tryModel(model: string): void {
-  if (model === EMBEDDED_MODEL) {
-    chat.setAttribute('about', STORY);
-    chat.setAttribute('suggestions', QUESTIONS.map(({ question }) => question).join('|'));
-  } else {
-    chat.removeAttribute('about');
-    chat.removeAttribute('suggestions');
-    code.textContent = withModel(tag!, model);
-  }
+  if (model !== EMBEDDED_MODEL) code.textContent = withModel(tag!, model);
+  chat.files = undefined;
   chat.model = model;
 }
 
@@ -41,6 +37,12 @@ for (const { model, name, about } of await offeredModels()) {
   });
   choices.append(button);
 }
+chat.addEventListener('splitkv-state', ({ detail: { state } }) => {
+  if (state !== 'looking' || !chat.files) return;
+  // What was dropped is none of them.
+  for (const button of choices.querySelectorAll('button')) button.ariaPressed = 'false';
+  note.textContent = '';
+});
 code.textContent = withModel(tag!, USUAL_MODEL);
 copyOnClick(element('copy', HTMLButtonElement), () => code.textContent ?? '');
 

@@ -9,7 +9,7 @@ import '../shared/site_nav.js';
 import { didYouMean } from '../../base/errors.js';
 import { ATTRIBUTES } from '../chat/index.js';
 import { element } from '../shared/dom.js';
-import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../shared/example.js';
+import { EMBEDDED_MODEL, tellStory } from '../shared/example.js';
 import { allowModel, mayJoin, mayLoad } from '../shared/foreign_model.js';
 import { KeptModels } from '../shared/kept_models.js';
 
@@ -46,15 +46,12 @@ const ask = async (): Promise<void> => {
   chat.setAttribute('model', field.value);
 };
 void ask();
-if (!isNamed) {
-  // The embedded model knows short stories only.
-  chat.setAttribute('about', STORY);
-  chat.setAttribute('suggestions', QUESTIONS.map(({ question }) => question).join('|'));
-}
+if (!query.has('about') && !query.has('suggestions')) tellStory(chat);
+chat.addEventListener('splitkv-state', ({ detail: { state } }) => {
+  if (state === 'looking') field.value = chat.files ? '' : (chat.model ?? '');
+});
 
 folder.addEventListener('change', () => {
-  chat.removeAttribute('about');
-  chat.removeAttribute('suggestions');
   chat.files = [...(folder.files ?? [])];
 });
 for (const event of ['splitkv-ready', 'splitkv-error', 'splitkv-preview']) {
