@@ -178,6 +178,68 @@ test('highlighting is the page’s: by a function, whose failure changes nothing
   await expect(answers.locator('pre').nth(1)).toHaveText('b');
 });
 
+const MATHS = String.raw`Area \(a_1*b^2*c_2\) and $E = mc^2$, **so $x_i * y_i$ holds**, at $5 and $6 or $7-$8.
+
+1. First \(x^2\,dx\):
+   \[
+   a = b
+   + c \\
+   > d
+   \]
+2. Second
+
+Then
+$$
+\sum_{i=1}^n i
+= 1
+$$
+
+| a | b |
+| - | - |
+| \(a_i\) | $b\_j$ |
+
+No maths: ${'`'}\(c\) $d$${'`'}, \*stars\*, \[x\](y).
+
+${'```'}
+\[ e \] $f$
+${'```'}`;
+
+test('maths stays as it was written, or is shown by the page, also in half', async ({ page }) => {
+  await page.goto(`${site.url}bare.html`);
+  const { chat, answers } = chatOf(page);
+  await show(page, MATHS);
+  const spans = answers.locator('.math');
+  const raw = [
+    String.raw`\(a_1*b^2*c_2\)`,
+    '$E = mc^2$',
+    '$x_i * y_i$',
+    String.raw`\(x^2\,dx\)`,
+    '\\[\na = b\n+ c \\\\\n> d\n\\]',
+    '$$\n\\sum_{i=1}^n i\n= 1\n$$',
+    String.raw`\(a_i\)`,
+    String.raw`$b\_j$`,
+  ];
+  await expect(spans.first()).toBeVisible();
+  expect(await spans.evaluateAll((nodes) => nodes.map(({ textContent }) => textContent))).toEqual(raw);
+  expect(await answers.locator('.display').count()).toBe(2);
+  await expect(answers.locator('strong')).toHaveText('so $x_i * y_i$ holds');
+  await expect(answers.locator('p').first()).toContainText('at $5 and $6 or $7-$8.');
+  await expect(answers.locator('p').last()).toHaveText(String.raw`No maths: \(c\) $d$, *stars*, [x](y).`);
+  await expect(answers.locator('figure pre')).toHaveText(String.raw`\[ e \] $f$`);
+  await expect(answers.locator('em, h3, blockquote, li li')).toHaveCount(0);
+  await chat.evaluate((element: SplitkvChat) => {
+    element.math = (tex, display) => {
+      if (tex.includes('E =')) throw new Error('not this one');
+      if (tex.includes('x_i')) return undefined;
+      return Object.assign(document.createElement('b'), { textContent: `${display}:${tex.trim()}` });
+    };
+  });
+  await expect(spans.first()).toHaveText('false:a_1*b^2*c_2');
+  await expect(spans.nth(1)).toHaveText('$E = mc^2$');
+  await expect(spans.nth(2)).toHaveText('$x_i * y_i$');
+  await expect(answers.locator('.display b').last()).toHaveText('true:\\sum_{i=1}^n i\n= 1');
+});
+
 test('messages are kept over a reload, exported, and wrong ones refused', async ({ page }) => {
   await page.goto(`${site.url}kept.html`);
   const { chat, answers, button } = chatOf(page);

@@ -1,10 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { expect, type Page, test } from '@playwright/test';
+import type { SplitkvChat } from '../../src/app/chat/index.js';
+import { PAGES } from '../../src/app/shared/pages.js';
 import { exampleProfile } from '../../src/app/tools/example_profile.js';
 import { arrange, type Mode } from '../../src/arrangement/index.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 import { checkAccessibility } from '../support/accessibility.js';
+import { chatOf } from '../support/chat_page.js';
 import { serveSite } from '../support/static_site.js';
 
 // On a phone, where things are most in each other's way.
@@ -235,6 +238,76 @@ test('ranks and chat: axe finds nothing, before a model is there', async ({ page
     await page.goto(address);
     await expect(page.getByRole('alert').first()).toContainText('no config.json');
     await checkAccessibility(page);
+  }
+});
+
+test("the example's story goes with the example, and comes with it again", async ({ page }) => {
+  for (const address of ['/chat.html', '/index.html']) {
+    await page.goto(address);
+    const { chat, button } = chatOf(page);
+    if (address === '/index.html') await page.getByRole('button', { name: 'The example' }).click();
+    await expect(button('where is the red needle ?')).toBeVisible();
+    await chat.evaluate((element: SplitkvChat) => {
+      const data = new DataTransfer();
+      data.items.add(new File(['GGUF nonsense'], 'small.gguf'));
+      element
+        .shadowRoot!.querySelector('.chat')!
+        .dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true }));
+    });
+    await expect(chat.getByRole('heading', { name: 'small.gguf' })).toBeVisible();
+    await expect(button('where is the red needle ?')).toHaveCount(0);
+    expect(await chat.evaluate((element: SplitkvChat) => element.about)).toBeUndefined();
+    if (address === '/chat.html') await expect(page.locator('#model')).toHaveValue('');
+    await chat.evaluate((element: SplitkvChat) => {
+      element.files = undefined;
+      element.model = 'models/tiny-gqa/';
+    });
+    await expect(button('where is the red needle ?')).toBeVisible();
+    expect(await chat.evaluate((element: SplitkvChat) => element.about)).toContain('the red needle');
+  }
+});
+
+test('the chat page shows maths, and nothing that maths asks for', async ({ page }) => {
+  const problems: string[] = [];
+  page.on('console', (message) => message.type() === 'error' && problems.push(message.text()));
+  const foreign: string[] = [];
+  page.on('request', (request) => {
+    if (request.url().includes('a.example')) foreign.push(request.url());
+  });
+  await page.goto('/chat.html?model=models/nosuch/');
+  const { chat, answers } = chatOf(page);
+  await chat.evaluate(
+    (element: SplitkvChat, content) => {
+      element.messages = [
+        { role: 'user', content: 'What?' },
+        { role: 'assistant', content },
+      ];
+    },
+    String.raw`Then \(\frac{a}{b}\) and $$\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}$$ but
+\(\href{javascript:alert(1)}{x}\) \(\def\a{\a\a}\a\) \(${'{'.repeat(1900)}\) \(\includegraphics{https://a.example/b.png}\)`,
+  );
+  await expect(answers.locator('math mfrac')).toHaveCount(1);
+  await expect(answers.locator('math mtable')).toHaveCount(1);
+  await expect(answers.locator('a, img')).toHaveCount(0);
+  await expect(answers).toContainText('{{{{');
+  expect(foreign).toEqual([]);
+  expect(problems.filter((text) => !/404|nosuch/.test(text))).toEqual([]);
+});
+
+test('every page has its colours, in light and in dark', async ({ page }) => {
+  for (const { address } of [...PAGES.filter((other) => !other.address.includes('/')), { address: '404.html' }]) {
+    const grounds: string[] = [];
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      await page.goto(`/${address}`);
+      const [ground, ink] = await page
+        .locator('body')
+        .evaluate((body) => [getComputedStyle(body).backgroundColor, getComputedStyle(body).color]);
+      grounds.push(ground!);
+      expect(ground, address).not.toBe('rgba(0, 0, 0, 0)');
+      expect(ink, address).not.toBe(ground);
+    }
+    expect(grounds[0], address).not.toBe(grounds[1]);
   }
 });
 

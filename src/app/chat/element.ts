@@ -5,7 +5,14 @@ import { hubForm } from '../../loader/hub/hub_form.js';
 import { namedByDegrees } from '../../engine/degrees.js';
 import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
-import { adoptProperties, type ClusterAccess, propertyName, withProperties } from './properties.js';
+import {
+  adoptProperties,
+  type ClusterAccess,
+  type Highlight,
+  type MathHook,
+  propertyName,
+  withProperties,
+} from './properties.js';
 import { type PageTools, toolsOf } from './page_tools.js';
 import {
   type Answer,
@@ -52,8 +59,6 @@ const MANNERS: readonly string[] = [
 
 const HELP = 'https://github.com/splitkv/splitkv/blob/main/docs/chat.md#when-something-goes-wrong';
 
-type Highlight = (text: string, language: string) => Node | undefined;
-
 /** Pages that are also rendered on a server import the element there, too: it then does nothing. */
 const Base = withProperties((globalThis as Partial<typeof globalThis>).HTMLElement ?? (class {} as typeof HTMLElement));
 /** What may have been set before the element was defined. */
@@ -63,6 +68,7 @@ const SETTABLE = [
   'strings',
   'messages',
   'highlight',
+  'math',
   'responseFormat',
   'tools',
 ];
@@ -122,6 +128,7 @@ export class SplitkvChat extends Base {
   #access: ClusterAccess | undefined;
   #strings: ChatStrings = STRINGS;
   #highlighter: Highlight | undefined;
+  #math: MathHook | undefined;
   #notice = '';
   /** The attribute `weights` is of what somebody picked, as it fits with no wider ones. */
   #narrowed = false;
@@ -139,7 +146,8 @@ export class SplitkvChat extends Base {
       get plain() {
         return own.plain;
       },
-      highlight: (text, language) => this.#highlight(text, language),
+      highlight: (text, language) => this.#hooked('highlight', () => this.highlight?.(text, language)),
+      math: (tex, display) => this.#hooked('math', () => this.math?.(tex, display)),
       send: (text) => void this.send(text),
       resend: (turn, text) => void this.#send(text, turn),
       continue: () => void this.continue(),
@@ -196,6 +204,18 @@ export class SplitkvChat extends Base {
 
   set highlight(highlight: Highlight | undefined) {
     this.#highlighter = highlight ?? undefined;
+  }
+
+  /** Shows maths, e.g. by Temml or KaTeX: gives a node for TeX, or undefined to leave it as it was written. */
+  get math(): MathHook | undefined {
+    return this.#math;
+  }
+
+  set math(math: MathHook | undefined) {
+    const before = this.#math;
+    this.#math = math ?? undefined;
+    // What was kept is shown before a page's script comes.
+    if (before !== this.#math && this.messages.length > 0 && !BUSY.includes(this.state)) this.#showMessages();
   }
 
   /** Tools that the model may call, by name; each has a function `run`, whose result the model is told. */
@@ -419,11 +439,12 @@ export class SplitkvChat extends Base {
     return fill(this.#strings[name], values);
   }
 
-  #highlight(text: string, language: string): Node | undefined {
+  /** What a page's function makes of it; what it throws changes nothing. */
+  #hooked(name: string, make: () => Node | undefined): Node | undefined {
     try {
-      return this.#highlighter?.(text, language);
+      return make() ?? undefined;
     } catch (error) {
-      console.error('<splitkv-chat> highlight:', error);
+      console.error(`<splitkv-chat> ${name}:`, error);
       return undefined;
     }
   }

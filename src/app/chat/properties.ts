@@ -32,9 +32,16 @@ export type ClusterAccess = NonNullable<LoadOptions['cluster']>;
 /** What a template may give `<splitkv-chat>`: its attributes. */
 export type ChatAttributes = { readonly [Name in Attribute]?: ValueOf<Name> | Gone };
 
+/** Coloured code, or undefined to leave it plain. */
+export type Highlight = (text: string, language: string) => Node | undefined;
+/** TeX shown, or undefined to leave it as it was written. `display`: it stands by itself. */
+export type MathHook = (tex: string, display: boolean) => Node | undefined;
+
 /** What its properties may be set to. */
 export type ChatPropertyValues = { readonly [Name in Attribute as CamelCase<Name>]?: ValueOf<Name> | Gone } & {
   readonly files?: readonly File[] | undefined;
+  readonly highlight?: Highlight | undefined;
+  readonly math?: MathHook | undefined;
 };
 
 /**

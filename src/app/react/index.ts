@@ -60,7 +60,10 @@ export const SplitkvChat: ForwardRefExoticComponent<SplitkvChatProps & RefAttrib
         for (const remove of added) remove();
       };
     }, []);
-    const { files, cluster, className, id, style } = props;
+    const { files, cluster, highlight, math, className, id, style } = props;
+    useEffect(() => {
+      Object.assign(element.current!, { highlight, math });
+    }, [highlight, math]);
     useEffect(() => {
       const chat = element.current!;
       // A text is an attribute, below.

@@ -7,11 +7,13 @@ import '../shared/site_nav.js';
 import { copyOnClick } from '../shared/copy.js';
 import { element, make } from '../shared/dom.js';
 import { EMBEDDED_MODEL, tellStory } from '../shared/example.js';
+import { showMaths } from '../shared/maths.js';
 import { PAGES } from '../shared/pages.js';
 import { EXAMPLES, withModel } from './examples.js';
 import { offeredModels, USUAL_MODEL } from './models.js';
 
 const chat = document.querySelector('splitkv-chat')!;
+showMaths(chat);
 const choices = element('models', HTMLDivElement);
 const note = element('model-note', HTMLParagraphElement);
 const code = element('tag', HTMLPreElement).querySelector('code')!;

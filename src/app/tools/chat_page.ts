@@ -12,8 +12,10 @@ import { element } from '../shared/dom.js';
 import { EMBEDDED_MODEL, tellStory } from '../shared/example.js';
 import { allowModel, mayJoin, mayLoad } from '../shared/foreign_model.js';
 import { KeptModels } from '../shared/kept_models.js';
+import { showMaths } from '../shared/maths.js';
 
 const chat = document.querySelector('splitkv-chat')!;
+showMaths(chat);
 const query = new URLSearchParams(location.search);
 const field = element('model', HTMLInputElement);
 const folder = element('folder', HTMLInputElement);

@@ -9,6 +9,7 @@ export interface LogHost {
   /** Answers are shown as they were written. */
   readonly plain: boolean;
   highlight(text: string, language: string): Node | undefined;
+  math(tex: string, display: boolean): Node | undefined;
   /** Asks the question of a turn again, with another text. */
   resend(turn: number, text: string): void;
   regenerate(turn: number): void;
@@ -326,6 +327,7 @@ function codeParts(host: LogHost): CodeParts {
       return make('figcaption', '', make('span', '', language || host.text('code')), button);
     },
     highlight: (text, language) => host.highlight(text, language),
+    math: (tex, display) => host.math(tex, display),
   };
 }
 

@@ -1,5 +1,6 @@
 import { Lexer, type MarkedToken, type Token, type Tokens } from 'marked';
 import { make } from '../../shared/dom.js';
+import { mathOptions, type MathToken } from './maths.js';
 
 /** What a code block is made with. */
 export interface CodeParts {
@@ -7,6 +8,8 @@ export interface CodeParts {
   head(language: string, text: string): Node;
   /** Coloured code, by the page's own means; undefined leaves it plain. Called once the block has ended. */
   highlight(text: string, language: string): Node | undefined;
+  /** Maths, by the page's own means; undefined leaves it as it was written. */
+  math(tex: string, display: boolean): Node | undefined;
 }
 
 /** Longer texts stay plain: nobody reads them as a page, and their marks may be hostile. */
@@ -44,7 +47,7 @@ export class MarkdownView {
     this.#text = text;
     this.#under = this.#settledUnder;
     const rest = text.slice(this.#settled);
-    const tokens = tokensOf(rest);
+    const tokens = tokensOf(rest, ended);
     const blocks = (tokens ?? []).filter(({ type }) => type !== 'space' && type !== 'def');
     const nodes = tokens
       ? blocks.map((token, index) => {
@@ -64,12 +67,15 @@ export class MarkdownView {
   }
 
   #block(token: Token, ended: boolean): HTMLElement {
+    if (token.type === 'math') return mathNode(token as MathToken, this.code, 'div');
     const known = token as MarkedToken;
     switch (known.type) {
       case 'heading':
         // The chat's own heading is above them, and no level is left out.
         this.#under = below(this.#under, known.depth);
-        return directed(make(`h${Math.min(6, this.#under.length + 2)}` as 'h3', '', ...inline(known.tokens)));
+        return directed(
+          make(`h${Math.min(6, this.#under.length + 2)}` as 'h3', '', ...inline(known.tokens, this.code)),
+        );
       case 'code':
         return this.#code(known, ended);
       case 'blockquote':
@@ -80,13 +86,13 @@ export class MarkdownView {
         return list;
       }
       case 'table':
-        return table(known);
+        return table(known, this.code);
       case 'hr':
         return make('hr', '');
       case 'paragraph':
-        return make('p', '', ...inline(known.tokens));
+        return make('p', '', ...inline(known.tokens, this.code));
       case 'text':
-        return make('span', '', ...inline(known.tokens ?? [known]));
+        return make('span', '', ...inline(known.tokens ?? [known], this.code));
       default:
         return make('p', '', token.raw.trim());
     }
@@ -124,10 +130,10 @@ const below = (under: readonly number[], depth: number): readonly number[] => [
 ];
 
 /** Undefined for a text that is to stay plain. */
-function tokensOf(text: string): Token[] | undefined {
+function tokensOf(text: string, ended: boolean): Token[] | undefined {
   if (text.length > LONGEST || NESTED.test(text)) return undefined;
   try {
-    return new BoundedLexer({ gfm: true, breaks: true }).lex(text);
+    return new BoundedLexer({ gfm: true, breaks: true, ...(/[$\\]/.test(text) && mathOptions(ended)) }).lex(text);
   } catch {
     return undefined;
   }
@@ -138,31 +144,32 @@ class BoundedLexer extends Lexer {
   #left = MOST_WORK;
 
   override inlineTokens(text: string, tokens: Token[] = []): Token[] {
-    this.#left -= (text.match(/[*_~`[\]<!@:]/g)?.length ?? 0) * text.length;
+    this.#left -= (text.match(/[*_~`[\]<!@:$\\]/g)?.length ?? 0) * text.length;
     if (this.#left >= 0) return super.inlineTokens(text, tokens);
     tokens.push({ type: 'text', raw: text, text });
     return tokens;
   }
 }
 
-function inline(tokens: readonly Token[]): Node[] {
+function inline(tokens: readonly Token[], parts: CodeParts): Node[] {
   return tokens.map((token): Node => {
+    if (token.type === 'math') return mathNode(token as MathToken, parts, 'span');
     const known = token as MarkedToken;
     switch (known.type) {
       case 'strong':
       case 'em':
       case 'del':
-        return make(known.type, '', ...inline(known.tokens));
+        return make(known.type, '', ...inline(known.tokens, parts));
       case 'codespan':
         return codeNode(known.text);
       case 'br':
         return make('br', '');
       case 'link':
-        return link(known.href, inline(known.tokens));
+        return link(known.href, inline(known.tokens, parts));
       case 'image':
         return link(known.href, [document.createTextNode(known.text || known.href)]);
       case 'text':
-        return known.tokens ? group(inline(known.tokens)) : document.createTextNode(decoded(known.text));
+        return known.tokens ? group(inline(known.tokens, parts)) : document.createTextNode(decoded(known.text));
       case 'escape':
         return document.createTextNode(known.text);
       default:
@@ -182,6 +189,14 @@ function codeNode(content: Node | string): HTMLElement {
   const code = make('code', '', content);
   code.dir = 'ltr';
   return code;
+}
+
+/** Maths: as the page shows it, otherwise as it was written. */
+function mathNode({ raw, tex, display }: MathToken, parts: CodeParts, tag: 'div' | 'span'): HTMLElement {
+  const node = make(tag, display ? 'math display' : 'math', parts.math(tex, display) ?? raw.trim());
+  node.dir = 'ltr';
+  if (display) node.tabIndex = 0; // it scrolls
+  return node;
 }
 
 /** Whether the first letter is of a script that is written from right to left. */
@@ -208,13 +223,13 @@ function link(href: string, content: readonly Node[]): Node {
   return anchor;
 }
 
-function table({ header, rows, align }: Tokens.Table): HTMLElement {
+function table({ header, rows, align }: Tokens.Table, parts: CodeParts): HTMLElement {
   const cells = (tag: 'th' | 'td', row: readonly Tokens.TableCell[]): HTMLElement =>
     make(
       'tr',
       '',
       ...row.map(({ tokens }, column) => {
-        const cell = directed(make(tag, '', ...inline(tokens)));
+        const cell = directed(make(tag, '', ...inline(tokens, parts)));
         if (align[column]) cell.style.textAlign = align[column];
         return cell;
       }),

@@ -112,6 +112,8 @@ figure.code figcaption { display: flex; justify-content: space-between; align-it
 figure.code figcaption button { padding: 0.2rem 0.6rem; border-color: transparent; font-size: 0.8rem; }
 figure.code pre { margin: 0; padding: 0.7rem 0.8rem; overflow-x: auto; line-height: 1.5; }
 figure.code code { padding: 0; background: none; overflow-wrap: normal; white-space: pre; font-size: 0.875rem; }
+.math { direction: ltr; unicode-bidi: isolate; white-space: pre-wrap; }
+.math.display { display: block; margin-block: 0.6rem; overflow-x: auto; text-align: center; }
 .table { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.95rem; }
 th, td { padding: 0.3rem 0.7rem; border: 1px solid var(--chat-line); text-align: start; }
