@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,29 +31,22 @@ const tools = [
 
 describe('renders as the library does', () => {
   it.each([
-    '{% for m in messages %}<|{{ m.role }}|>{{ m["content"] }}{% if not loop.last %}\n{% endif %}{% else %}none{% endfor %}',
     '{% for m in messages if m.role != "system" and m.content %}{{ loop.index0 }} {{ m.content | trim }}{{ loop.nextitem.role }}{% endfor %}',
-    '{% if messages[0].role == "system" %}{% set rest = messages[1:] %}{{ messages[0].content.strip() }}{% else %}{% set rest = messages %}{% endif %}{{ rest | length }}{{ rest[-1].content[::-1] }}',
-    '{% set ns = namespace(found=false, n=0, list=[]) %}{% for m in messages %}{% if m.role == "user" %}{% set ns.found = true %}{% endif %}{% set ns.n = ns.n + 1 %}{% set ns.list = ns.list + [m.role] %}{% endfor %}{{ ns.n }}{{ ns.list | join(", ") }}{{ ns.list }}',
-    '{% macro show(m, sep=":") %}{{ m.role ~ sep ~ (m.content or "-") }}{{ kwargs }}{% endmacro %}{% for m in messages %}{{ show(m) }}{{ show(m, sep="=", more=1) }}{% endfor %}',
-    '{% macro box(title) %}[{{ title }}{{ caller("x") }}]{% endmacro %}{% call(a) box("t") %}{{ a }}!{% endcall %}',
-    '{{ tools | tojson }}{{ tools | tojson(indent=2) }}{{ tools[0] | tojson(separators=(",", ":"), sort_keys=true, ensure_ascii=true) }}{{ tools }}',
     '{{ messages | selectattr("role", "equalto", "user") | list | length }}{{ messages | rejectattr("content") | map(attribute="role") | join(",") }}{{ messages | map(attribute="role") | sort(reverse=true) | unique | last }}',
-    '{{ messages[4].content.split("</think>")[-1].lstrip("\n") }}{{ messages[4].content.replace("<think>", "").replace("h", "HH", 1) }}{{ messages[4].content | replace("hm", "") | upper | indent(2, true) }}',
-    '{{ "a" in "abc" }}{{ "role" in messages[0] }}{{ 3 not in [1, 2] }}{{ "x" if undefined_thing else "y" }}{{ undefined_thing | default("d") }}{{ messages[0].missing is defined }}{{ messages is iterable }}{{ "AB" is upper }}',
-    '{% for i in range(3) %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}{% for i in range(5, 0, -2) %}{{ i }}{% break %}{% endfor %}{{ range(2) }}{{ [1] + [2] }}{{ 1 + 2.0 }}{{ 2 ** 3 }}{{ 7 // 2 % 2 }}{{ -(1) }}',
-    '{% for k, v in messages[2].tool_calls[0].function.arguments.items() %}{{ k }}={{ v }};{% endfor %}{{ messages[2].tool_calls[0].function | dictsort }}{{ messages[0].get("nope", "no") }}{{ messages[0].keys() | list }}',
-    '{% filter upper %}ab{{ messages[1].role }}{% endfilter %}{% set x %}in{{ 1 }}{% endset %}{{ x }}{{ True }}{{ None }}{{ {"a": [1, 2]} }}{# c #}{{ strftime_now("%Y") }}{{ messages[0].content.startswith(" Be") }}{{ namespace([["a", 1]]).a }}',
-    '{{ [messages[1].content, " ", messages[3].content] | join }}{{ "%s" ~ messages[:1] }}{{ dict is defined }}{% set f = range %}{{ f(*[1, 3]) }}',
+    '{% filter upper %}ab{{ messages[1].role }}{% endfilter %}{% set x %}in{{ 1 }}{% endset %}{{ x }}{# c #}{{ strftime_now("%Y") }}{{ namespace([["a", 1]]).a }}',
   ])('%#', (source) => {
     const variables = { messages: conversation, add_generation_prompt: true, tools };
     expect(render(source, conversation, tools)).toBe(new Template(source).render(variables));
   });
 
+  // Made by Python's Jinja2 3.1.6 in the environment of transformers: trim_blocks, lstrip_blocks, loop controls, its `tojson`.
+  const file = new URL('testing/jinja_texts.json', import.meta.url);
+  const expected = JSON.parse(readFileSync(file, 'utf8')) as { source: string; text: string }[];
+  it.each(expected)('as Jinja2 in Python: $source', ({ source, text }) => {
+    expect(render(source, conversation, tools)).toBe(text);
+  });
+
   it('with filters that it lacks', () => {
-    expect(render('{{ tools[0] | string }}', conversation, [{ a: [1, 'é'], b: null }])).toBe(
-      render('{{ tools[0] }}', conversation, [{ a: [1, 'é'], b: null }]),
-    );
     expect(render('{{ [3, 1, 2] | min }}{{ [3, 1, 2] | max }}{{ ["b", "A"] | min }}')).toBe('13A');
   });
 

@@ -20,6 +20,13 @@ const FREE = /^(length|count|first|last|list|safe|default|d|items|bool)$/;
 /** Filters that look at what the items hold. */
 const DEEP = /^(tojson|string|join|sort|dictsort|min|max)$/;
 
+/** Filters to which nothing is a text without letters, or a list without items; and those of which None is one, too. */
+const TEXT_FILTERS = /^(trim|upper|lower|title|capitalize|replace|indent)$/;
+const LIST_FILTERS = /^(length|count|list|join|sort|unique|map|selectattr|rejectattr|select|reject)$/;
+const LAZY_FILTERS = /^(map|selectattr|rejectattr|select|reject)$/;
+/** What stands in a block and prints nothing, or text of its own. */
+const STATEMENTS = /^(Set|If|For|Macro|Comment|Break|Continue|CallStatement|FilterStatement|Program)$/;
+
 /** The library's own types are private or not exported; where its insides change, what is counted here isn't counted, no more. */
 interface Value {
   readonly type: string;
@@ -109,7 +116,9 @@ class CountingInterpreter extends LibraryInterpreter {
     try {
       const value = super.evaluate(node && this.#measured(node, environment), environment);
       if (node) this.#made(node, value);
-      return value;
+      return node && this.#printed.has(node) && !STATEMENTS.test(node.type)
+        ? this.#text(pythonText(value), environment)
+        : value;
     } finally {
       this.#depth--;
     }
@@ -132,8 +141,10 @@ class CountingInterpreter extends LibraryInterpreter {
     return super.evaluateArguments(measured, environment);
   }
 
-  override applyFilter(operand: Value, filter: Node, environment: Environment): Value {
+  override applyFilter(given: Value, filter: Node, environment: Environment): Value {
     const name = String(filter['value'] ?? (filter['callee'] as Node | undefined)?.['value']);
+    const attributed = ((filter['args'] ?? []) as Node[]).some(({ type }) => type === 'KeywordArgumentExpression');
+    const operand = name === 'join' && attributed ? given : this.#filtered(name, given, environment);
     if (FREE.test(name)) return super.applyFilter(operand, filter, environment);
     const { letters, items, depth } = this.#sizeOf(operand, DEEP.test(name));
     const sorts = /^(sort|dictsort|min|max)$/.test(name);
@@ -164,13 +175,30 @@ class CountingInterpreter extends LibraryInterpreter {
   #missingFilter(name: string, operand: Value, environment: Environment): Value | undefined {
     const filtered = (value: Value, by: string): Value =>
       super.applyFilter(value, { type: 'Identifier', value: by }, environment);
-    if (name === 'string' && operand.value instanceof Map) {
-      const list = super.evaluate({ type: 'ArrayLiteral', value: [new Held(operand)] }, environment);
-      const text = filtered(list, 'string').value as string;
-      return super.evaluate({ type: 'StringLiteral', value: text.slice(1, -1) }, environment);
-    }
+    if (name === 'string') return this.#text(pythonText(operand), environment);
     if ((name !== 'min' && name !== 'max') || !Array.isArray(operand.value)) return undefined;
     return filtered(filtered(operand, 'sort'), name === 'min' ? 'first' : 'last');
+  }
+
+  /** What Jinja's filters take a value for: nothing is no text or no items, and what is joined is text. */
+  #filtered(name: string, operand: Value, environment: Environment): Value {
+    const nothing = operand.type === 'UndefinedValue';
+    if (TEXT_FILTERS.test(name) && operand.type !== 'StringValue') return this.#text(pythonText(operand), environment);
+    if ((nothing && LIST_FILTERS.test(name)) || (operand.type === 'NullValue' && LAZY_FILTERS.test(name)))
+      return super.evaluate({ type: 'ArrayLiteral', value: [] }, environment);
+    if (name !== 'join' || !Array.isArray(operand.value)) return operand;
+    const items = (operand.value as Value[]).map((item) =>
+      isComposite(item) || /^(Boolean|Null|Float)Value$/.test(item.type)
+        ? new Held(this.#text(pythonText(item), environment))
+        : new Held(item),
+    );
+    return super.evaluate({ type: 'ArrayLiteral', value: items }, environment);
+  }
+
+  #text(text: string, environment: Environment): Value {
+    this.spend(text.length / LETTERS_A_STEP);
+    this.#grown(text.length);
+    return super.evaluate({ type: 'StringLiteral', value: text }, environment);
   }
 
   /** The node, where its cost depends on a part, with that part evaluated and counted. */
@@ -179,9 +207,13 @@ class CountingInterpreter extends LibraryInterpreter {
       case 'For': {
         const iterable = node['iterable'] as Node;
         const turns = (value: Value): number => 4 * itemsOf(value);
-        if (iterable.type !== 'SelectExpression')
-          return { ...node, iterable: this.#hold(iterable, environment, turns) };
-        return { ...node, iterable: { ...iterable, lhs: this.#hold(iterable['lhs'], environment, turns) } };
+        // What isn't there has no items.
+        const items = (list: unknown): Node => {
+          const held = this.#hold(list, environment, turns);
+          return held.held.type === 'UndefinedValue' ? { type: 'ArrayLiteral', value: [] } : held;
+        };
+        if (iterable.type !== 'SelectExpression') return { ...node, iterable: items(iterable) };
+        return { ...node, iterable: { ...iterable, lhs: items(iterable['lhs']) } };
       }
       case 'BinaryExpression': {
         const operator = (node['operator'] as { value: string }).value;
@@ -190,7 +222,8 @@ class CountingInterpreter extends LibraryInterpreter {
         const right = this.evaluate(node['right'] as Node, environment);
         // Of one kind they are compared or joined as they are; of two, one becomes text.
         const deep = isComposite(left) !== isComposite(right) && !operator.endsWith('in');
-        for (const one of [left, right]) this.#work(one, deep);
+        for (const one of [left, right]) this.#work(one, deep || operator === '~');
+        if (operator === '~') return { type: 'StringLiteral', value: pythonText(left) + pythonText(right) };
         return { ...node, left: new Held(left), right: new Held(right) };
       }
       case 'TestExpression':
@@ -337,3 +370,59 @@ const linesOf = (text: unknown): number => (typeof text === 'string' ? text.spli
 
 const tooMuch = (what: string) =>
   usageError(`the model's chat template ${what}; use another template, or give plain text instead of messages`);
+
+/** A value as Python's `str` writes it, which is how Jinja prints it. */
+function pythonText(value: Value): string {
+  if (value.type === 'StringValue') return String(value.value);
+  return value.type === 'UndefinedValue' ? '' : representation(value);
+}
+
+/** As Python's `repr`. */
+function representation(value: Value): string {
+  switch (value.type) {
+    case 'StringValue':
+      return quoted(String(value.value));
+    case 'BooleanValue':
+      return value.value === true ? 'True' : 'False';
+    case 'NullValue':
+      return 'None';
+    case 'UndefinedValue':
+      return 'Undefined';
+    case 'FloatValue':
+      return pythonFloat(Number(value.value));
+    case 'TupleValue': {
+      const items = (value.value as Value[]).map(representation);
+      return `(${items.join(', ')}${items.length === 1 ? ',' : ''})`;
+    }
+    default:
+      if (Array.isArray(value.value)) return `[${(value.value as Value[]).map(representation).join(', ')}]`;
+      if (value.value instanceof Map) {
+        const entries = [...(value.value as Map<string, Value>)];
+        return `{${entries.map(([key, item]) => `${quoted(key)}: ${representation(item)}`).join(', ')}}`;
+      }
+      return String(value.value);
+  }
+}
+
+/** Python writes large and small numbers with an exponent of two digits at least, from other bounds than JavaScript. */
+function pythonFloat(value: number): string {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? 'nan' : value > 0 ? 'inf' : '-inf';
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-4 || size >= 1e16)) return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
+  const text = String(value);
+  return text.includes('.') ? text : `${text}.0`;
+}
+
+const ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t', '\\': '\\\\' };
+
+function quoted(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const escaped = text.replace(/[\\\p{C}\p{Z}']/gu, (letter) => {
+    if (letter === ' ' || (letter === "'" && quote === '"')) return letter;
+    if (letter === "'") return "\\'";
+    const code = letter.codePointAt(0)!;
+    const hex = (digits: number): string => code.toString(16).padStart(digits, '0');
+    return ESCAPES[letter] ?? (code < 0x100 ? `\\x${hex(2)}` : code < 0x10000 ? `\\u${hex(4)}` : `\\U${hex(8)}`);
+  });
+  return quote + escaped + quote;
+}
