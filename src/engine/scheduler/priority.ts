@@ -38,7 +38,7 @@ const FIT_MEMORY = 512;
 const FIT_ENOUGH = 4;
 /** Iterations after which others of a client's sequences rest. */
 const SPELL_ITERATIONS = 16;
-/** In one of so many iterations nobody rests: what more rows take is known only from such. */
+/** In one of so many iterations nobody rests, and in two all that may: what more rows take, and fewer, is known only from such. */
 const TRIED_ITERATIONS = 64;
 
 /** The clients of one scheduler, and what each has. */
@@ -121,8 +121,9 @@ export class Clients {
    * that cost nothing much; a client's sequences take turns. So of K clients each goes on at least 1/K as quickly as alone.
    */
   resting(running: readonly Sequence[]): ReadonlySet<Sequence> | undefined {
-    const free = this.#freeRows;
-    if (free === Infinity || this.iteration % TRIED_ITERATIONS === 0) return undefined;
+    const trial = this.iteration % TRIED_ITERATIONS;
+    const free = trial >> 1 === TRIED_ITERATIONS / 4 ? 0 : this.#freeRows;
+    if (free === Infinity || trial === 0) return undefined;
     const rows = new Map<Client, Sequence[]>();
     for (const sequence of running) {
       if (sequence.status === 'decode' && sequence.sampled >= sequence.maxTokens) continue;
