@@ -34,7 +34,8 @@ interface KeptSlot {
 
 /** Iterations that a slot is kept for: who asks one thing after the other comes back in that time. */
 const KEPT_ITERATIONS = 32;
-const FIT_MEMORY = 512;
+/** Iterations: long enough for two trials, short enough to forget the slow first ones. */
+const FIT_MEMORY = 96;
 const FIT_ENOUGH = 4;
 /** Iterations after which others of a client's sequences rest. */
 const SPELL_ITERATIONS = 16;
