@@ -59,6 +59,6 @@ export default defineConfig({
     },
   },
   // A rank's worker loads parts on demand, as the page does.
-  worker: { format: 'es', plugins: () => [bundleWgsl()], rollupOptions: { external } },
+  worker: { format: 'es', plugins: () => [bundleWgsl(), moduleFactories()], rollupOptions: { external } },
   plugins: [bundleWgsl(), moduleFactories(), besidePages()],
 });

@@ -7,7 +7,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'vite';
 import { moduleFactories } from './module_factory.mjs';
-import { bundleWgsl, nodeOnly, publishedWorker, withoutBenches, withoutNode } from './build_plugins.mjs';
+import { bundleWgsl, nodeOnly, publishedWorkers, withoutBenches, withoutNode } from './build_plugins.mjs';
 import { buildTypes } from './build_types.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
@@ -19,22 +19,35 @@ const common = { configFile: false, root, logLevel: 'warn', publicDir: false };
 
 await build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
 
-// One script without imports, for who bundles the library.
-const [{ output }] = await build({
-  ...common,
-  plugins: [bundleWgsl(), withoutNode()],
-  build: {
-    write: false,
-    target: 'es2023',
-    chunkSizeWarningLimit: 2000,
-    lib: { entry: join(root, 'src/engine/workers/rank_worker.ts'), formats: ['iife'], name: 'splitkvRank' },
-    rollupOptions: { external: nodeOnly, output: { minify: true, codeSplitting: false } },
-  },
-});
-const worker = output[0].code;
-if (output.length !== 1 || /\bimport\s*\(|\bimport\.meta\b|^(import|export)\b/m.test(worker)) {
-  throw new Error("the rank's worker isn't one self-contained script");
+/** One script without imports, for who bundles the library. `globals`: what it finds under such names. */
+async function asScript(entry, name, globals = {}) {
+  const [{ output }] = await build({
+    ...common,
+    plugins: [bundleWgsl(), withoutNode()],
+    build: {
+      write: false,
+      target: 'es2023',
+      chunkSizeWarningLimit: 2000,
+      lib: { entry: join(root, entry), formats: ['iife'], name },
+      rollupOptions: {
+        external: [...nodeOnly, ...Object.keys(globals)],
+        output: { minify: true, codeSplitting: false, globals },
+      },
+    },
+  });
+  const { code } = output[0];
+  if (output.length !== 1 || /\bimport\s*\(|\bimport\.meta\b|^(import|export)\b/m.test(code)) {
+    throw new Error(`${entry} isn't one self-contained script`);
+  }
+  return code;
 }
+
+const scripts = {
+  'rank_worker_text.ts': await asScript('src/engine/workers/rank_worker.ts', 'splitkvRank'),
+  'form_worker_text.ts': await asScript('src/grammar/threads/form_worker.ts', 'splitkvForms', {
+    '@mlc-ai/web-xgrammar?factory': 'splitkvXGrammar',
+  }),
+};
 
 const library = {
   splitkv: join(root, 'src/index.ts'),
@@ -42,6 +55,9 @@ const library = {
   'splitkv-rank_worker': join(root, 'src/engine/workers/rank_worker.ts'),
   // What runs in the worker_thread of a rank: src/engine/workers/node_workers.ts looks for it beside itself, under a name like its own.
   'splitkv-node_rank_worker': join(root, 'src/engine/workers/node_rank_worker.ts'),
+  // Forms': src/grammar/threads/node_form_port.ts and form_script_published.ts look for them in the same way.
+  'splitkv-form_worker': join(root, 'src/grammar/threads/form_worker.ts'),
+  'splitkv-node_form_worker': join(root, 'src/grammar/threads/node_form_worker.ts'),
 };
 // Plans without a GPU: by itself, as few pages need it.
 const planning = { 'splitkv-planning': join(root, 'src/planning/index.ts') };
@@ -57,7 +73,7 @@ const buildParts = ({ entry, output, write = true, ...rest }) =>
   build({
     ...common,
     base: './',
-    plugins: [bundleWgsl(), moduleFactories(), publishedWorker(worker), withoutBenches()],
+    plugins: [bundleWgsl(), moduleFactories(), publishedWorkers(scripts), withoutBenches()],
     build: {
       write,
       outDir: 'dist',

@@ -48,22 +48,23 @@ export const withoutNode = () => ({
 });
 
 /**
- * Vite plugin for the library: it starts ranks as rank_script_published.ts does. Side by side the worker is one of its entries, so that
- * page and worker share their files.
- * @param code the worker as one script
+ * Vite plugin for the library: it starts ranks and forms as their *_script_published.ts do. Side by side the workers are entries of it, so
+ * that page and worker share their files.
+ * @param codes each worker as one script, by the file that holds it as text
  */
-export const publishedWorker = (code) => ({
+export const publishedWorkers = (codes) => ({
   name: 'splitkv-worker',
   enforce: 'pre',
   resolveId: {
-    filter: { id: /^\.\/rank_script\.js$/ },
-    handler(_id, importer) {
-      return this.resolve('./rank_script_published.js', importer);
+    filter: { id: /^\.\/(rank|form)_script\.js$/ },
+    handler(id, importer) {
+      return this.resolve(id.replace('_script', '_script_published'), importer);
     },
   },
   load: {
-    filter: { id: /\/rank_worker_text\.ts$/ },
-    handler: () => `export const text = '${gzipSync(code, { level: 9 }).toString('base64')}';`,
+    filter: { id: /\/(rank|form)_worker_text\.ts$/ },
+    handler: (id) =>
+      `export const text = '${gzipSync(codes[id.replace(/.*\//, '')], { level: 9 }).toString('base64')}';`,
   },
 });
 

@@ -20,7 +20,18 @@ export function factoryModule(specifier) {
   const source = readFileSync(require.resolve(specifier.replace(/\?factory$/, '')), 'utf8');
   const nodeOnly = "await import('module')";
   if (!source.includes(nodeOnly)) throw new Error(`${specifier}: it isn't as it was; see scripts/module_factory.mjs`);
-  const plain = source.replaceAll(nodeOnly, '{}').replace(/^\/\/# sourceMappingURL=.*$/m, '');
+  // Its memory grows by what it asks for, up to what `console.maxBytes` allows: at the source's 2 GiB and a fifth more each time nobody
+  // could tell what a grammar takes.
+  const limits = [
+    ['getHeapMax=()=>2147483648', 'getHeapMax=()=>console.maxBytes'],
+    ['oldSize*(1+.2/cutDown)', 'oldSize'],
+    ['wasmMemory.grow(pages);', 'wasmMemory.grow(pages);console.grown(wasmMemory.buffer.byteLength);'],
+  ];
+  let plain = source.replaceAll(nodeOnly, '{}').replace(/^\/\/# sourceMappingURL=.*$/m, '');
+  for (const [from, to] of limits) {
+    if (plain.split(from).length !== 2) throw new Error(`${specifier}: ${from} isn't in it once`);
+    plain = plain.replace(from, () => to);
+  }
   return `export default function (console) {
 const module = { exports: {} };
 (function (module, exports, require, __filename, ${HIDDEN.join(', ')}) {

@@ -91,7 +91,6 @@ export async function generate(
   checkForm(options);
   checkTools(options);
   if (given.length > 0) runner.checkPrompt(given);
-  const form = await forms.compile(options, frameOf(reader.tokenizer, prompt, options, isChat));
   const answer = new Answer(
     stops.length > 0 ? needTokenizer(reader, 'a stop text') : reader.tokenizer,
     stops,
@@ -122,7 +121,8 @@ export async function generate(
   let cachedTokens = 0;
   let detail: FinishDetail = 'aborted';
   try {
-    const whole = await form?.start();
+    const frame = frameOf(reader.tokenizer, prompt, options, isChat);
+    const whole = (await forms.compile(options, frame, { signal }))?.start();
     const constraint = whole && given.length > 0 ? await behind(whole, given) : whole;
     if (signal.aborted) throw abortedError('generate', signal);
     const finish = (end: EngineEnd): void => {

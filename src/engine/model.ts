@@ -344,6 +344,7 @@ export class LoadedModel implements Model {
 
   async dispose(): Promise<void> {
     this.#disposal.abort(new Error('the model was disposed'));
+    this.#forms.dispose();
     await this.#engine.dispose();
   }
 

@@ -24,22 +24,55 @@ export interface NextTokens {
   readonly only?: number;
 }
 
-/** Grammars that are kept compiled. */
-const KEPT = 32;
+/** Of grammars that are kept compiled. Over 150,000 tokens a small schema takes 14 MiB. */
+const KEPT_BYTES = 2 ** 27;
+/** For one grammar, and for all of an instance. */
+const FORM_BYTES = 2 ** 28;
+const MAX_BYTES = 2 ** 30;
 
 /** XGrammar, as an instance of its own: what it can't read ends one for good. */
 class Instance {
   readonly #errors: string[] = [];
   readonly #api: typeof XGrammar;
   #broken = false;
+  #full = false;
+  /** Of its memory, which never shrinks: as it begins. */
+  #bytes = 2 ** 24;
+  #limit = MAX_BYTES;
 
   constructor() {
     const say = (...parts: unknown[]): void => void this.#errors.push(parts.join(' '));
-    this.#api = factory({ log: say, warn: say, error: say });
+    const grown = (bytes: number): void => {
+      this.#bytes = bytes;
+      this.#full = false;
+    };
+    // It asks for the limit, and then grows or doesn't.
+    const limit = (): number => {
+      this.#full = true;
+      return this.#limit;
+    };
+    this.#api = factory({
+      log: say,
+      warn: say,
+      error: say,
+      grown,
+      get maxBytes() {
+        return limit();
+      },
+    });
   }
 
   get isBroken(): boolean {
     return this.#broken;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** For one grammar's sake it grows by no more than one may take. */
+  limit(): void {
+    this.#limit = Math.min(MAX_BYTES, this.#bytes + FORM_BYTES);
   }
 
   async run<T>(body: (api: typeof XGrammar) => Promise<T> | T): Promise<T> {
@@ -48,6 +81,9 @@ class Instance {
       return await body(this.#api);
     } catch (error) {
       this.#broken = true;
+      if (this.#full) {
+        throw usageError(`the form takes more than ${FORM_BYTES / 2 ** 20} MiB to be held to; make it smaller`);
+      }
       const fatal = this.#errors.find((line) => line.startsWith('[FATAL]'));
       // "[FATAL] /a/file.cc:12: what is wrong"
       const why = fatal?.replace(/^\[FATAL\] \S+?:\d+: /, '').replace(/^Check failed: \(.*?\) is false: /, '');
@@ -56,44 +92,75 @@ class Instance {
   }
 }
 
-/** Grammars over the tokens of one model. */
+interface Engine {
+  readonly instance: Instance;
+  readonly compiler: XGrammar.GrammarCompiler;
+  /** Of its memory, before it has compiled anything. */
+  readonly bytes: number;
+}
+
+/** Grammars over the tokens of one model, one after the other. */
 export class Constraints {
-  readonly #compiled = new Map<string, Promise<CompiledForm>>();
-  #engine: Promise<{ readonly instance: Instance; readonly compiler: XGrammar.GrammarCompiler }> | undefined;
+  /** What was used last is last. */
+  readonly #compiled = new Map<string, CompiledForm>();
+  #engine: Engine | undefined;
 
   constructor(readonly vocabulary: Vocabulary) {}
 
+  /** What it runs in failed at something; forms that were ready before go on. */
+  get isBroken(): boolean {
+    return this.#engine?.instance.isBroken ?? false;
+  }
+
   /**
    * Makes a form ready for answers, in a frame where there is one; undefined where the options limit nothing.
+   * @param name the form's and the frame's, which nothing else has
    * @throws SplitkvError `usage` as `formGrammar`, and for a grammar that isn't right; `unsupported` where no token can begin a text of it
    */
-  async compile(options: TextForm, frame?: AnswerFrame): Promise<CompiledForm | undefined> {
-    const form = formGrammar(options);
-    if (!form && !frame) return undefined;
-    const key = JSON.stringify([frame, form?.grammar]);
-    let compiled = this.#compiled.get(key);
+  async compile(
+    options: TextForm,
+    frame?: AnswerFrame,
+    name = JSON.stringify([options, frame]),
+  ): Promise<CompiledForm | undefined> {
+    let compiled = this.#compiled.get(name);
     if (!compiled) {
-      compiled = this.#compile(form, frame);
-      this.#compiled.set(key, compiled);
-      compiled.catch(() => this.#compiled.delete(key));
-      const [oldest] = this.#compiled.keys();
-      if (this.#compiled.size > KEPT) this.#compiled.delete(oldest!);
+      const form = formGrammar(options);
+      if (!form && !frame) return undefined;
+      compiled = await this.#compile(form, frame);
     }
+    this.#compiled.delete(name);
+    this.#compiled.set(name, compiled);
     return compiled;
   }
 
   async #compile(form: FormGrammar | undefined, frame: AnswerFrame | undefined): Promise<CompiledForm> {
     const rules = frame ? framedGrammar(frame, form?.grammar, this.vocabulary.marks ?? []) : form!.grammar;
-    const before = await this.#engine;
-    if (before?.instance.isBroken) this.#engine = undefined;
-    const { instance, compiler } = await (this.#engine ??= this.#open());
-    const compiled = await instance.run(async ({ Grammar }) => compiler.compileGrammar(await Grammar.fromEBNF(rules)));
+    if (this.isBroken) this.#engine = undefined;
+    const { instance, compiler, bytes } = (this.#engine ??= await this.#open());
+    const held = instance.bytes;
+    instance.limit();
+    const compiled = await instance.run(async ({ Grammar }) => {
+      const grammar = await Grammar.fromEBNF(rules);
+      const done = await compiler.compileGrammar(grammar);
+      grammar.dispose();
+      return done;
+    });
     const ready = new CompiledForm(instance, compiled, this.vocabulary);
     await ready.prepare();
+    if (instance.bytes > held && instance.bytes - bytes > KEPT_BYTES) this.#dropHalf();
     return ready;
   }
 
-  async #open(): Promise<{ readonly instance: Instance; readonly compiler: XGrammar.GrammarCompiler }> {
+  /** Those that weren't used for longest. Nobody knows what each takes; what they leave is used before the memory grows again. */
+  #dropHalf(): void {
+    const names = [...this.#compiled.keys()];
+    for (const name of names.slice(0, Math.ceil(names.length / 2))) {
+      this.#compiled.get(name)!.grammar.dispose();
+      this.#compiled.delete(name);
+    }
+  }
+
+  async #open(): Promise<Engine> {
     const { size, endIds } = this.vocabulary;
     const instance = new Instance();
     const tokens = Array.from({ length: size }, (_, id) => {
@@ -106,7 +173,7 @@ export class Constraints {
         false,
       ),
     );
-    return { instance, compiler };
+    return { instance, compiler, bytes: instance.bytes };
   }
 }
 
@@ -119,6 +186,11 @@ export class CompiledForm {
     readonly grammar: XGrammar.CompiledGrammar,
     readonly vocabulary: Vocabulary,
   ) {}
+
+  /** What a text of it may begin with. */
+  get first(): NextTokens {
+    return this.#first!;
+  }
 
   async prepare(): Promise<void> {
     const matcher = await this.#matcher();

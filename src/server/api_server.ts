@@ -250,6 +250,7 @@ export class ApiServer {
       answerRequest(exchange, model, client, call, this.#writerOf(exchange, model, kind, call), {
         maxBufferedBytes: this.#front.maxBufferedBytes,
         heartbeatMs,
+        wait: this.#reader!.formWait(this.#front.access.clientOf(exchange.request), exchange.signal),
         onError: (error) => onError?.(error, exchange),
       }),
     );

@@ -1,4 +1,4 @@
-import type { PromptSource, ServingModel } from '../index.js';
+import type { FormWait, PromptSource, ServingModel } from '../index.js';
 import { type CallKind, type Calls, readCall } from './requests/read_call.js';
 import { RequestThread } from './request_thread.js';
 import { TurnsByClient } from './http/turns_by_client.js';
@@ -21,6 +21,9 @@ export interface ReaderOptions {
   readonly maxMs: number;
 }
 
+/** Forms that nobody has seen, which run in a thread of their own: as many waiting, and as long rests. */
+const FORMS = { maxWaiting: MAX_WAITING, rest: 10, maxRestMs: 100_000, what: 'forms of answers' };
+
 interface Lane {
   readonly upTo: number;
   readonly turns: TurnsByClient;
@@ -30,6 +33,7 @@ interface Lane {
 /** Reads the bodies of requests for a model. */
 export class RequestReader {
   readonly #lanes: readonly Lane[];
+  readonly #forms = new TurnsByClient(FORMS);
 
   constructor(
     private readonly model: ServingModel,
@@ -38,14 +42,19 @@ export class RequestReader {
     const source = (): PromptSource => model.promptSource;
     this.#lanes = THREADS.map(({ upTo, rest, restMs }) => ({
       upTo,
-      turns: new TurnsByClient({ maxWaiting: MAX_WAITING, rest, restMs }),
+      turns: new TurnsByClient({ maxWaiting: MAX_WAITING, rest, restMs, what: 'large requests' }),
       thread: new RequestThread(source, maxMs),
     }));
   }
 
   /** Requests that wait for a thread. */
   get waiting(): number {
-    return this.#lanes.reduce((sum, { turns }) => sum + turns.waiting, 0);
+    return this.#lanes.reduce((sum, { turns }) => sum + turns.waiting, this.#forms.waiting);
+  }
+
+  /** How a client's forms wait. */
+  formWait(client: string, signal: AbortSignal): FormWait {
+    return { signal, turn: (work) => this.#forms.run(client, signal, work) };
   }
 
   /**

@@ -25,6 +25,7 @@ export type ThreadReply =
 /** A thread that reads requests: parses, checks and tokenizes them, one at a time. */
 export class RequestThread {
   #worker: Promise<Worker> | undefined;
+  #closed = false;
 
   constructor(
     private readonly source: () => PromptSource,
@@ -57,6 +58,8 @@ export class RequestThread {
       // What it is busy with doesn't end by itself.
       this.#worker = undefined;
       await worker.terminate();
+      // Whoever ended it waits for the next one, and their rest counts that.
+      if (!this.#closed) await this.#running().catch(() => {});
       throw error;
     } finally {
       clearTimeout(timer);
@@ -71,6 +74,7 @@ export class RequestThread {
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
     const worker = await this.#worker?.catch(() => undefined);
     await worker?.terminate();
   }
@@ -101,14 +105,14 @@ async function startWorker(source: PromptSource): Promise<Worker> {
 function nextMessage<T>(worker: Worker): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const settle = (end: () => void): void => {
-      worker.off('message', answered).off('error', broke).off('exit', ended);
+      worker.off('message', answered).off('messageerror', broke).off('error', broke).off('exit', ended);
       end();
     };
     const answered = (message: T): void => settle(() => resolve(message));
     const broke = (cause: unknown): void =>
       settle(() => reject(new ApiError(500, 'this request could not be read', { cause })));
     const ended = (code: number): void => broke(new Error(`the thread that reads requests ended with code ${code}`));
-    worker.on('message', answered).on('error', broke).on('exit', ended);
+    worker.on('message', answered).on('messageerror', broke).on('error', broke).on('exit', ended);
     if (worker.threadId < 0) ended(0);
   });
 }

@@ -197,6 +197,25 @@ export class Scheduler {
         if (this.#advance(sequence, rank, sequence.confirmed + 1, true, rankIds)) complete.push(sequence);
       }
     }
+    complete.push(...this.#goOn(goOn));
+    const finished = this.#finishAll(complete, ended);
+    if (seconds !== undefined) {
+      this.#policy.observe(iteration, seconds);
+      if (iteration.ranks.every(({ contextTokens }) => contextTokens === 0)) {
+        this.#clients.observe(Math.max(...iteration.ranks.map(({ decodes }) => decodes.length)), seconds);
+      }
+    }
+    return finished;
+  }
+
+  /** Between iterations, of sequences that wait: what `goOn` and `ended` of results say. */
+  goOn(goOn: NonNullable<IterationResults['goOn']>, ended: readonly string[]): ScheduledSequence[] {
+    return this.#finishAll(this.#goOn(goOn), ended);
+  }
+
+  /** Those that are complete with it. */
+  #goOn(goOn: Iterable<readonly [string, readonly number[]]>): Sequence[] {
+    const complete: Sequence[] = [];
     for (const [id, tokens] of goOn) {
       const sequence = this.#sequences.get(id);
       if (!sequence) continue;
@@ -204,6 +223,10 @@ export class Scheduler {
       if (tokens.length > 0 && sequence.status === 'decode') this.ranks[sequence.rank]!.comesAgain(sequence);
       if (tokens.length > 0 && sequence.received >= sequence.maxTokens) complete.push(sequence);
     }
+    return complete;
+  }
+
+  #finishAll(complete: readonly Sequence[], ended: readonly string[]): Sequence[] {
     const finished: Sequence[] = [];
     for (const id of ended) {
       const sequence = this.#sequences.get(id);
@@ -213,12 +236,6 @@ export class Scheduler {
     for (const sequence of complete) {
       if (sequence.status === 'finished') continue;
       finished.push(this.#finish(sequence, sequence.clamped ? 'context_full' : 'length'));
-    }
-    if (seconds !== undefined) {
-      this.#policy.observe(iteration, seconds);
-      if (iteration.ranks.every(({ contextTokens }) => contextTokens === 0)) {
-        this.#clients.observe(Math.max(...iteration.ranks.map(({ decodes }) => decodes.length)), seconds);
-      }
     }
     return finished;
   }

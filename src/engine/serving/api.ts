@@ -13,10 +13,12 @@ import type {
   TokenizeOptions,
   ToolCallDelta,
 } from '../api.js';
+import type { FormWait } from '../../grammar/threads/form_threads.js';
 import type { PromptSource } from '../prompt_tokens.js';
 import type { EngineMetrics } from './engine.js';
 import type { HistogramCounts } from './histogram.js';
 
+export type { FormWait } from '../../grammar/threads/form_threads.js';
 export type { EngineMetrics } from './engine.js';
 export type { IterationRecord, RankBalance } from './rank_balance.js';
 export type { HistogramCounts } from './histogram.js';
@@ -148,9 +150,10 @@ export interface ServingModel {
    * Makes ready what answers with these options need before they begin: the grammar of `responseFormat` and its like. `complete` does it
    * by itself, and tells what is wrong with one only where its events are read.
    * @param prompts those to come, which say what is around a form: thoughts before it
-   * @throws SplitkvError `usage` for what is no form of a text, and for what can't be held to: it is named
+   * @param wait ends the waiting, and says when forms that aren't known get their turn
+   * @throws SplitkvError `usage` for what is no form of a text, for what can't be held to (it is named), and for what takes too long or too much memory
    */
-  prepare(options: CompletionOptions, prompts?: readonly Prompt[]): Promise<void>;
+  prepare(options: CompletionOptions, prompts?: readonly Prompt[], wait?: FormWait): Promise<void>;
   /**
    * Asks for answers to a prompt.
    * @throws SplitkvError `usage` for an impossible request, `context_full` for a prompt that never fits, `aborted`, and `failure`

@@ -16,7 +16,7 @@ import { hasState } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import { stepEnd } from '../cache/row_blocks.js';
-import type { EndReason, Iteration, RequestSpec, SchedulerOptions } from '../scheduler/index.js';
+import type { EndReason, Iteration, RequestSpec, ScheduledSequence, SchedulerOptions } from '../scheduler/index.js';
 import { Scheduler } from '../scheduler/scheduler.js';
 import { type IterationOutcome, IterationRunner, type WantedRows } from './iteration_runner.js';
 import { PoolSlots } from './pool_slots.js';
@@ -191,6 +191,8 @@ export const WAIT_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 2
 const USUAL_IN_FLIGHT = 4;
 /** Browsers take 2 to 4 ms to hand over what was read: shorter steps would wait for it. */
 const SHORT_SECONDS = 4e-3;
+/** So long an iteration waits for what may follow its tokens: requests that are told later are in a later one. */
+const FORM_MS = 20;
 
 /** The model, and what ranks were opened with, as far as it doesn't go with everything. */
 const openedFeatures = (
@@ -612,27 +614,35 @@ export class Engine {
       const running = this.#running.get(id);
       if (running && running.emitted === 0) await running.request.onPrompt?.(slot);
     }
+    const asked: Promise<void>[] = [];
+    // Who is told later what may follow waits until then, not the others.
+    let isLate = false;
     for (const { id, slot } of slots) {
       const running = this.#running.get(id);
       if (!running || running.over) continue;
       const token = ids![slot]!;
-      let end = await this.#emit(running, token, slot);
-      if (!end && running.request.constraint) {
-        const taken: number[] = [];
-        try {
-          end = await this.#constrain(id, running, token, taken);
-        } catch (error) {
-          // One request's trouble isn't the others'.
-          this.#reject(id, error);
-          if (this.#scheduler.abort(id)) this.#iterations.drop(id);
-          continue;
-        }
-        goOn.set(id, taken);
+      const end = await this.#emit(running, token, slot);
+      if (end) {
+        running.over = end;
+        ended.push(id);
+      } else if (running.request.constraint) {
+        const scheduler = this.#scheduler;
+        const told = this.#constrain(id, running, token).then((next) => {
+          if (!next || scheduler !== this.#scheduler || this.#running.get(id) !== running) return;
+          const last = next.end ? [id] : [];
+          if (next.end) running.over = next.end;
+          if (isLate) this.#ended(scheduler.goOn(new Map([[id, next.taken]]), last));
+          else {
+            goOn.set(id, next.taken);
+            ended.push(...last);
+          }
+          if (isLate) this.#wake?.();
+        });
+        asked.push(told);
       }
-      if (!end) continue;
-      running.over = end;
-      ended.push(id);
     }
+    if (asked.length > 0) await soon(Promise.all(asked), FORM_MS);
+    isLate = true;
     // Of several in flight, each takes from the end of the one before.
     const now = performance.now();
     const seconds = (now - Math.max(started, this.#completedAt)) / 1000;
@@ -647,6 +657,10 @@ export class Engine {
       evicted,
       goOn,
     });
+    this.#ended(finished);
+  }
+
+  #ended(finished: readonly ScheduledSequence[]): void {
     for (const { id, endReason } of finished) this.#finish(id, this.#running.get(id)?.over ?? endReason!);
   }
 
@@ -667,22 +681,40 @@ export class Engine {
     return request.onToken(token, logits) ? 'ended' : undefined;
   }
 
-  /** What may follow a token of a constrained request, and tokens that follow it as nothing else may: `taken`. */
-  async #constrain(id: string, running: Running, token: number, taken: number[]): Promise<EngineEnd | undefined> {
-    const { constraint, logits } = running.request;
-    constraint!.accept(token);
-    for (;;) {
-      const sequence = this.#scheduler.sequence(id);
-      if (!sequence) return undefined; // aborted meanwhile
-      const next = await constraint!.next();
-      if (!next) return 'eos';
-      running.allowed = next.allowed;
-      const isLast = sequence.sampled + taken.length >= sequence.maxTokens;
-      if (next.only === undefined || logits === true || isLast) return undefined;
-      const end = await this.#emit(running, next.only);
-      if (end) return end;
-      taken.push(next.only);
-      constraint!.accept(next.only);
+  /** What may follow a token of a constrained request is asked: tokens that follow it as nothing else may, and whether it ends. */
+  async #constrain(
+    id: string,
+    running: Running,
+    token: number,
+  ): Promise<{ readonly taken: readonly number[]; readonly end?: EngineEnd } | undefined> {
+    const { constraint, logits, eosIds } = running.request;
+    const scheduler = this.#scheduler;
+    const taken: number[] = [];
+    try {
+      constraint!.accept(token);
+      for (;;) {
+        const before = scheduler.sequence(id);
+        if (!before) return undefined; // aborted meanwhile
+        // Where a token would end it, it isn't whole yet.
+        if (eosIds.length > 0 && before.sampled + taken.length >= before.maxTokens) return { taken };
+        const next = await constraint!.next();
+        if (this.#running.get(id) !== running || scheduler !== this.#scheduler) return undefined;
+        if (!next) return { taken, end: 'eos' };
+        running.allowed = next.allowed;
+        const isLast = before.sampled + taken.length >= before.maxTokens;
+        if (next.only === undefined || logits === true || isLast) return { taken };
+        const end = await this.#emit(running, next.only);
+        if (end) return { taken, end };
+        taken.push(next.only);
+        constraint!.accept(next.only);
+      }
+    } catch (error) {
+      if (this.#running.get(id) !== running || scheduler !== this.#scheduler) return undefined;
+      // One request's trouble isn't the others'.
+      this.#reject(id, error);
+      if (scheduler.abort(id)) this.#iterations.drop(id);
+      this.#wake?.();
+      return undefined;
     }
   }
 
@@ -754,4 +786,11 @@ export class Engine {
     this.#totals.requests.failed++;
     this.#tried(id);
   }
+}
+
+/** When it is done, or so long after. */
+async function soon(work: Promise<unknown>, ms: number): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  await Promise.race([work, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
+  clearTimeout(timer);
 }

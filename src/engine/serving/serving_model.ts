@@ -5,6 +5,7 @@ import type { EmbedOptions, EmbedResult, Prompt, TokenizeOptions } from '../api.
 import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } from '../load.js';
 import { modelInfo } from '../model_info.js';
 import { eosIds, isChat, needTokenizer, type PromptReader, type PromptSource, promptTokens } from '../prompt_tokens.js';
+import type { FormWait } from '../../grammar/threads/form_threads.js';
 import type { Completion, CompletionOptions, ServeOptions, ServingInfo, ServingMetrics, ServingModel } from './api.js';
 import { type CompletionHost, RunningCompletion } from './text/completion.js';
 import { checkForm, TextForms } from './text/forms.js';
@@ -161,7 +162,7 @@ export class EngineServingModel implements ServingModel {
     return this.#failure;
   }
 
-  async prepare(options: CompletionOptions, prompts: readonly Prompt[] = []): Promise<void> {
+  async prepare(options: CompletionOptions, prompts: readonly Prompt[] = [], wait?: FormWait): Promise<void> {
     checkForm(options);
     checkTools(options);
     const { tokenizer } = this.#reader;
@@ -174,7 +175,7 @@ export class EngineServingModel implements ServingModel {
       }
     });
     if (frames.length === 0) frames.push(frameOf(tokenizer, [], options, false));
-    await Promise.all(frames.map((frame) => this.#host.forms.compile(options, frame)));
+    await Promise.all(frames.map((frame) => this.#host.forms.compile(options, frame, wait)));
   }
 
   complete(prompt: Prompt, options: CompletionOptions = {}): Completion {
@@ -215,6 +216,7 @@ export class EngineServingModel implements ServingModel {
   }
 
   dispose(): Promise<void> {
+    this.#host.forms.dispose();
     return this.#engine.dispose();
   }
 }

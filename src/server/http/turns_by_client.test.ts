@@ -6,7 +6,7 @@ const never = new AbortController().signal;
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 test('one at a time, clients in turn: the second client waits for one job of the first, not for all', async () => {
-  const turns = new TurnsByClient({ maxWaiting: 100, rest: 0 });
+  const turns = new TurnsByClient({ maxWaiting: 100, rest: 0, what: 'requests' });
   const order: string[] = [];
   let running = 0;
   const job = (name: string) => async (): Promise<string> => {
@@ -24,7 +24,7 @@ test('one at a time, clients in turn: the second client waits for one job of the
 });
 
 test('a client that was refused rests; others go on meanwhile', async () => {
-  const turns = new TurnsByClient({ maxWaiting: 100, rest: 50 });
+  const turns = new TurnsByClient({ maxWaiting: 100, rest: 50, what: 'requests' });
   const order: string[] = [];
   const refused = async (): Promise<never> => {
     order.push('refused');
@@ -44,7 +44,7 @@ test('a client that was refused rests; others go on meanwhile', async () => {
 });
 
 test('too many: 429, for one client sooner than for all; whoever goes away leaves the queue', async () => {
-  const turns = new TurnsByClient({ maxWaiting: 8, rest: 0 });
+  const turns = new TurnsByClient({ maxWaiting: 8, rest: 0, what: 'requests' });
   let free!: () => void;
   const blocked = turns.run('a', never, () => new Promise<void>((resolve) => (free = resolve)));
   const leaving = new AbortController();

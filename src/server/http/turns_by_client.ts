@@ -7,6 +7,10 @@ export interface TurnsOptions {
   readonly rest: number;
   /** And at least so long. */
   readonly restMs?: number;
+  /** And no longer, default 10 s. */
+  readonly maxRestMs?: number;
+  /** What waits, for those who are told that it is too much. */
+  readonly what: string;
 }
 
 interface Job {
@@ -45,13 +49,16 @@ export class TurnsByClient {
    */
   async run<T>(name: string, signal: AbortSignal, job: () => Promise<T>): Promise<T> {
     signal.throwIfAborted();
-    const { maxWaiting } = this.options;
+    const { maxWaiting, what } = this.options;
     const client = this.#clients.get(name) ?? { waiting: [], restsUntil: 0 };
     if (this.#waiting >= maxWaiting || client.waiting.length >= maxWaiting / 4) {
-      throw new ApiError(429, `${this.#waiting} large requests wait to be read; try again in a second`, {
-        code: 'busy',
-        headers: { 'Retry-After': '1' },
-      });
+      throw busy(`${this.#waiting} ${what} wait; try again in a second`, 1);
+    }
+    // Nobody waits longer in silence.
+    const rest = client.restsUntil - performance.now();
+    if (rest > MAX_REST_MS) {
+      const seconds = Math.ceil(rest / 1000);
+      throw busy(`${what} of yours were refused that took long; the next is looked at in ${seconds} s`, seconds);
     }
     this.#clients.set(name, client);
     return new Promise<T>((resolve, reject) => {
@@ -108,8 +115,8 @@ export class TurnsByClient {
     } catch {
       // Its owner hears of it.
       const ended = performance.now();
-      const { rest, restMs = 0 } = this.options;
-      client.restsUntil = ended + Math.max(restMs, Math.min(MAX_REST_MS, rest * (ended - started)));
+      const { rest, restMs = 0, maxRestMs = MAX_REST_MS } = this.options;
+      client.restsUntil = ended + Math.max(restMs, Math.min(maxRestMs, rest * (ended - started)));
     }
     this.#running = false;
     // Behind those that came meanwhile.
@@ -118,3 +125,6 @@ export class TurnsByClient {
     this.#next();
   }
 }
+
+const busy = (message: string, seconds: number): ApiError =>
+  new ApiError(429, message, { code: 'busy', headers: { 'Retry-After': String(seconds) } });

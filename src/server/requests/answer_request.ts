@@ -1,4 +1,4 @@
-import { type Completion, type CompletionEvent, type ServingModel, SplitkvError } from '../../index.js';
+import { type Completion, type CompletionEvent, type FormWait, type ServingModel, SplitkvError } from '../../index.js';
 import { ApiError, badRequest, toApiError } from '../api_error.js';
 import { withDelta } from '../../chat_formats/tools.js';
 import type { AnswerWriter, WholeAnswer } from './answer_shape.js';
@@ -9,6 +9,8 @@ import { type Exchange, outcomeOf } from '../http/exchange.js';
 export interface AnswerOptions extends EventStreamOptions {
   /** Hears of errors that clients aren't told. */
   readonly onError: (error: unknown) => void;
+  /** How forms of answers wait until they are ready. */
+  readonly wait: FormWait;
 }
 
 /** Answers a client's checked request, whole or as a stream. @throws what refuses it, before anything was sent; and `stopped` */
@@ -20,7 +22,7 @@ export async function answerRequest(
   writer: AnswerWriter,
   options: AnswerOptions,
 ): Promise<void> {
-  const completion = await ask(exchange, model, client, call);
+  const completion = await ask(exchange, model, client, call, options.wait);
   if (!call.stream) {
     const answers = await collect(completion, call);
     if (exchange.signal.aborted || answers.some(({ finish }) => finish === 'aborted')) throw stopped();
@@ -58,10 +60,12 @@ async function ask(
   model: ServingModel,
   client: string,
   { prompts, promptField, options, formField = 'response_format' }: CompletionCall,
+  wait: FormWait,
 ): Promise<Completion> {
   try {
-    await model.prepare(options, prompts);
+    await model.prepare(options, prompts, wait);
   } catch (error) {
+    if (exchange.signal.aborted) throw stopped();
     if (!(error instanceof SplitkvError && error.code === 'usage')) throw toApiError(error);
     const field = /^tool(s|_choice)\b/.exec(error.message)?.[0];
     throw badRequest(error.message, field ?? (options.responseFormat && formField));

@@ -93,11 +93,32 @@ export function readTokenCall<Kind extends CallKind>(kind: Kind, body: Uint8Arra
   }
 }
 
+/** Lists and objects in each other: what has more can't be sent between threads, and no field has as many. */
+const MAX_DEPTH = 500;
+
 function parseJson(body: Uint8Array): unknown {
+  if (depthOf(body) > MAX_DEPTH) {
+    throw badRequest(`the body is nested more than ${MAX_DEPTH} deep; no field takes lists and objects as deep`);
+  }
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
   } catch (error) {
     const why = error instanceof SyntaxError ? error.message : 'it is not UTF-8';
     throw badRequest(`the body is not valid JSON: ${why}`);
   }
+}
+
+/** Of what may be JSON. */
+function depthOf(body: Uint8Array): number {
+  const [quote, backslash] = [0x22, 0x5c];
+  let depth = 0;
+  let most = 0;
+  for (let at = 0, inText = false; at < body.length; at++) {
+    const byte = body[at]!;
+    if (byte === quote) inText = !inText;
+    else if (inText) at += byte === backslash ? 1 : 0;
+    else if (byte === 0x5b || byte === 0x7b) most = Math.max(most, ++depth);
+    else if (byte === 0x5d || byte === 0x7d) depth--;
+  }
+  return most;
 }

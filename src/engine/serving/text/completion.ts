@@ -198,13 +198,9 @@ export class RunningCompletion implements Completion {
   /** As soon as the form of the answers is ready. */
   async #submitConstrained(leading: readonly Part[], frames: readonly (AnswerFrame | undefined)[]): Promise<void> {
     try {
-      const { n = 1 } = this.options;
-      const forms = await Promise.all(frames.map((frame) => this.host.forms.compile(this.options, frame)));
-      for (const part of this.#parts) {
-        const constraint = await forms[Math.floor(part.index / n)]?.start();
-        if (part.ended) constraint?.dispose();
-        else part.constraint = constraint;
-      }
+      const { n = 1, signal } = this.options;
+      const forms = await Promise.all(frames.map((frame) => this.host.forms.compile(this.options, frame, { signal })));
+      for (const part of this.#parts) if (!part.ended) part.constraint = forms[Math.floor(part.index / n)]?.start();
       for (const part of leading) {
         if (part.ended) continue;
         this.#submit(part);

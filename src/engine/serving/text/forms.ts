@@ -1,7 +1,9 @@
 import { usageError } from '../../../base/errors.js';
+import { joinBytes } from '../../../base/math.js';
 import type { ChatOptions } from '../../../chat_formats/tools.js';
 import type { AnswerFrame } from '../../../grammar/answer_frame.js';
-import type { CompiledForm, Constraints } from '../../../grammar/constraints.js';
+import type { PackedVocabulary } from '../../../grammar/threads/serve_forms.js';
+import type { Form, FormThreads, FormWait } from '../../../grammar/threads/form_threads.js';
 import type { TextForm } from '../../../grammar/text_form.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import { needTokenizer, type PromptReader } from '../../prompt_tokens.js';
@@ -34,9 +36,12 @@ export function checkForm(
   }
 }
 
-/** Forms of one model's texts. The engine of grammars is loaded with the first. */
+/** Tokens that are read without a pause. */
+const AT_ONCE = 4096;
+
+/** Forms of one model's texts. What makes them ready starts with the first. */
 export class TextForms {
-  #constraints: Promise<Pick<Constraints, 'compile'>> | undefined;
+  #threads: Promise<FormThreads> | undefined;
 
   constructor(
     readonly reader: Pick<PromptReader, 'tokenizer' | 'noTokenizer'>,
@@ -46,29 +51,44 @@ export class TextForms {
 
   /**
    * What answers are held to, in the frame that they stand in; undefined where the options limit nothing. The same options give the same form, without waiting long.
-   * @throws SplitkvError `usage` for what is no form, and for parts of a schema or grammar that can't be held to: they are named
+   * @throws SplitkvError `usage` for what is no form, for parts of a schema or grammar that can't be held to (they are named), and for what takes too
+   * long or too much memory; `aborted`
    */
-  async compile(options: TextForm, frame?: AnswerFrame): Promise<CompiledForm | undefined> {
+  async compile(options: TextForm, frame?: AnswerFrame, wait?: FormWait): Promise<Form | undefined> {
     if (!wantsForm(options) && !frame) return undefined;
     const tokenizer = needTokenizer(this.reader, 'a text of a given form');
     const given = Object.fromEntries(NAMES.flatMap((name) => (options[name] == null ? [] : [[name, options[name]]])));
-    return (await this.#open(tokenizer)).compile(given, frame);
+    return (await (this.#threads ??= this.#open(tokenizer))).compile(given, frame, wait);
   }
 
-  #open(tokenizer: Tokenizer): Promise<Pick<Constraints, 'compile'>> {
-    return (this.#constraints ??= (async () => {
-      const { Constraints } = await import('../../../grammar/constraints.js');
-      const marks = [...new Set(tokenizer.marks.values())];
-      return new Constraints({
-        size: this.vocabSize,
-        marks: [...marks],
-        markOf: (id) => {
-          const text = tokenizer.marks.get(id);
-          return text === undefined ? undefined : marks.indexOf(text);
-        },
-        bytesOf: (id) => tokenizer.piece(id, true)?.bytes,
-        endIds: this.endIds.filter((id) => id < this.vocabSize),
-      });
-    })());
+  dispose(): void {
+    void this.#threads?.then((threads) => threads.dispose());
+  }
+
+  async #open(tokenizer: Tokenizer): Promise<FormThreads> {
+    const { FormThreads } = await import('../../../grammar/threads/form_threads.js');
+    let packed: Promise<PackedVocabulary> | undefined;
+    return new FormThreads(() => (packed ??= this.#pack(tokenizer)));
+  }
+
+  /** Step by step: 150,000 tokens take as long as several of an answer. */
+  async #pack(tokenizer: Tokenizer): Promise<PackedVocabulary> {
+    const { vocabSize, endIds } = this;
+    const marks = [...new Set(tokenizer.marks.values())];
+    const pieces: Uint8Array[] = [];
+    for (let id = 0; id < vocabSize; id++) {
+      if (id % AT_ONCE === AT_ONCE - 1) await new Promise((resolve) => setTimeout(resolve));
+      pieces.push(tokenizer.piece(id, true)?.bytes ?? new Uint8Array());
+    }
+    let end = 0;
+    return {
+      bytes: joinBytes(pieces),
+      ends: Uint32Array.from(pieces, ({ length }) => (end += length)),
+      marks,
+      markOf: new Map(
+        [...tokenizer.marks].flatMap(([id, text]) => (id < vocabSize ? [[id, marks.indexOf(text)] as const] : [])),
+      ),
+      endIds: endIds.filter((id) => id < vocabSize),
+    };
   }
 }

@@ -1,0 +1,42 @@
+/** What is kept by a name up to so many bytes: what was used last stays. */
+export class Kept<T> {
+  readonly #kept = new Map<string, { readonly value: T; readonly bytes: number }>();
+  #bytes = 0;
+
+  /** @param onDropped told of what has to go */
+  constructor(
+    readonly maxBytes: number,
+    private readonly onDropped?: (value: T) => void,
+  ) {}
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get(name: string): T | undefined {
+    const entry = this.#kept.get(name);
+    if (!entry) return undefined;
+    this.#kept.delete(name);
+    this.#kept.set(name, entry);
+    return entry.value;
+  }
+
+  /** The newest is kept however large it is. */
+  set(name: string, value: T, bytes: number): void {
+    this.#drop(name);
+    this.#kept.set(name, { value, bytes });
+    this.#bytes += bytes;
+    for (const oldest of this.#kept.keys()) {
+      if (this.#bytes <= this.maxBytes || oldest === name) break;
+      this.#drop(oldest);
+    }
+  }
+
+  #drop(name: string): void {
+    const entry = this.#kept.get(name);
+    if (!entry) return;
+    this.#kept.delete(name);
+    this.#bytes -= entry.bytes;
+    this.onDropped?.(entry.value);
+  }
+}

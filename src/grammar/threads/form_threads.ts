@@ -1,0 +1,239 @@
+/**
+ * Room: forms away from the thread that generates and answers. FormThreads (here) has two threads that make forms ready and say what may
+ * come next in answers, and ends those that take too long; serve_forms.ts runs in them. Read form_thread.ts next.
+ */
+
+import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
+import { Kept } from '../../base/kept.js';
+import type { AnswerFrame } from '../answer_frame.js';
+import type { NextTokens } from '../constraints.js';
+import type { TextForm } from '../text_form.js';
+import { FormThread, ThreadLost } from './form_thread.js';
+import type { PackedVocabulary } from './serve_forms.js';
+import { startPort } from './start_port.js';
+
+/** How a form that has to be made ready waits. */
+export interface FormWait {
+  /** Ends the waiting: the form may still be made ready. */
+  readonly signal?: AbortSignal | undefined;
+  /** Does the work when its turn comes. */
+  readonly turn?: ((work: () => Promise<void>) => Promise<void>) | undefined;
+}
+
+/** Names and first masks of forms; what they are as automata is kept, and counted, where they run (constraints.ts). */
+const KNOWN_BYTES = 2 ** 25;
+/** An entry's other parts. */
+const ENTRY_BYTES = 512;
+/** To make a form ready. */
+export const FORM_SECONDS = 10;
+/** For what may follow in an answer, whose form may have to be made ready again. Only what isn't usual takes as long. */
+const NEXT_SECONDS = 3 * FORM_SECONDS;
+/** Threads that an answer may lose. */
+const MAX_LOST = 3;
+
+type Known = { readonly form: Form } | { readonly refused: SplitkvError };
+
+/**
+ * Forms over one vocabulary. A form nobody has seen is tried in a thread where no answer waits for its next token; only when that
+ * went well does it come to the thread of the others.
+ */
+export class FormThreads {
+  readonly #known = new Kept<Known>(KNOWN_BYTES);
+  /** Where answers are. */
+  #home: FormThread;
+  /** Where forms are tried. */
+  #spare: FormThread;
+  #isTrying = false;
+  #last: Promise<unknown> = Promise.resolve();
+  #answers = 0;
+
+  /** @param start default: threads where there are some, otherwise none */
+  constructor(vocabulary: () => Promise<PackedVocabulary>, start = startPort()) {
+    [this.#home, this.#spare] = [new FormThread(vocabulary, start), new FormThread(vocabulary, start)];
+  }
+
+  /**
+   * A form that answers can be held to.
+   * @throws SplitkvError `usage` and `unsupported` as `Constraints.compile`, and for what takes too long or too much memory; `aborted`
+   */
+  async compile(options: TextForm, frame: AnswerFrame | undefined, { signal, turn }: FormWait = {}): Promise<Form> {
+    const name = nameOf(options, frame);
+    if (!this.#known.get(name)) {
+      // Whoever ended a thread has waited for the next one: it is begun outside of the turn only for the first.
+      await this.#forTrials().open();
+      const work = (): Promise<void> => this.#inTurn(() => this.#tryOut(name), signal);
+      await unlessAborted(turn ? turn(work) : work(), signal);
+    }
+    const known = this.#known.get(name)!;
+    if ('refused' in known) throw known.refused;
+    return known.form;
+  }
+
+  /** For an answer of a form. The thread where it is */
+  place(form: string, answer: number): FormThread {
+    if (this.#home.live.size === 0 && !this.#home.forms.has(form)) {
+      // Where it was tried just now it is at hand. Where one is tried nobody else's answer should be.
+      if (!this.#isTrying && this.#spare.forms.has(form)) this.#swap();
+    }
+    this.#home.live.add(answer);
+    return this.#home;
+  }
+
+  newAnswer(): number {
+    return this.#answers++;
+  }
+
+  dispose(): void {
+    const closed = usageError('the model was disposed of');
+    this.#home.end(closed, closed);
+    this.#spare.end(closed, closed);
+  }
+
+  /** A page that asks for one text after the other has one thread. */
+  #forTrials(): FormThread {
+    if (this.#home.live.size === 0 && this.#home.isOpen && !this.#spare.isOpen) this.#swap();
+    return this.#spare;
+  }
+
+  #swap(): void {
+    [this.#home, this.#spare] = [this.#spare, this.#home];
+  }
+
+  /** One after the other. */
+  #inTurn(work: () => Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+    const done = this.#last.then(() => (signal?.aborted ? undefined : work()));
+    this.#last = done.catch(() => {});
+    return done;
+  }
+
+  async #tryOut(name: string): Promise<void> {
+    if (this.#known.get(name)) return;
+    const thread = this.#forTrials();
+    this.#isTrying = true;
+    const bytes = ENTRY_BYTES + 2 * name.length;
+    try {
+      const first = await again(() => thread.ask(() => ({ form: name }), FORM_SECONDS));
+      this.#known.set(name, { form: new Form(this, name, first!) }, bytes + first!.allowed.byteLength);
+    } catch (error) {
+      if (!(error instanceof SplitkvError && (error.code === 'usage' || error.code === 'unsupported'))) throw error;
+      this.#known.set(name, { refused: error }, bytes);
+      await thread.open().catch(() => {});
+      throw error;
+    } finally {
+      this.#isTrying = false;
+    }
+  }
+}
+
+/** A form that is ready, for as many answers as want it. */
+export class Form {
+  constructor(
+    private readonly threads: FormThreads,
+    readonly name: string,
+    readonly first: NextTokens,
+  ) {}
+
+  /** For one answer. */
+  start(): FormAnswer {
+    return new FormAnswer(this.threads, this);
+  }
+}
+
+/** What may follow the tokens of one answer so far. */
+export class FormAnswer {
+  readonly #number: number;
+  readonly #thread: FormThread;
+  #tokens: number[] = [];
+  /** Of them, those that the thread has. */
+  #sent = 0;
+  #anew = true;
+  #epoch = -1;
+  #allowed: Uint32Array | undefined;
+
+  constructor(
+    threads: FormThreads,
+    private readonly form: Form,
+  ) {
+    this.#number = threads.newAnswer();
+    this.#thread = threads.place(form.name, this.#number);
+    this.#allowed = form.first.allowed;
+  }
+
+  get first(): NextTokens {
+    return this.form.first;
+  }
+
+  reset(): void {
+    this.#tokens = [];
+    this.#anew = true;
+    this.#allowed = this.first.allowed;
+  }
+
+  /** @throws SplitkvError `internal` for a token that isn't allowed; behind one that wasn't asked about, `next` throws it */
+  accept(token: number): void {
+    if (this.#allowed && !((this.#allowed[token >>> 5]! >>> (token & 31)) & 1)) {
+      throw new SplitkvError('internal', `token ${token} was sampled, which the text's form doesn't allow`);
+    }
+    this.#allowed = undefined;
+    this.#tokens.push(token);
+  }
+
+  /** @throws SplitkvError `unsupported` where the model has no token that the text could go on with; `usage` where it takes too long */
+  async next(): Promise<NextTokens | undefined> {
+    const next = await again(() =>
+      this.#thread.ask(() => {
+        // Another thread knows nothing of it.
+        if (this.#epoch !== this.#thread.epoch) this.#anew = true;
+        const [anew, from] = [this.#anew, this.#anew ? 0 : this.#sent];
+        this.#anew = false;
+        this.#sent = this.#tokens.length;
+        this.#epoch = this.#thread.epoch;
+        return { form: this.form.name, answer: this.#number, anew, tokens: this.#tokens.slice(from) };
+      }, NEXT_SECONDS),
+    );
+    this.#allowed = next?.allowed;
+    return next;
+  }
+
+  dispose(): void {
+    this.#thread.drop(this.#number);
+  }
+}
+
+/** @throws SplitkvError `usage` for what isn't JSON */
+function nameOf(options: TextForm, frame: AnswerFrame | undefined): string {
+  try {
+    return JSON.stringify([options, frame ?? null]);
+  } catch (error) {
+    if (error instanceof RangeError) throw usageError('the form is nested too deeply to be read; nest it less');
+    throw usageError(`the form isn't JSON: ${(error as Error).message.split('\n')[0]!}`);
+  }
+}
+
+/** What a thread gives, which may be lost meanwhile by another's fault. */
+async function again<T>(ask: () => Promise<T>): Promise<T> {
+  for (let lost = 0; ; lost++) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof ThreadLost) || lost === MAX_LOST) throw error;
+    }
+  }
+}
+
+/** @throws SplitkvError `aborted`, at once when the signal fires */
+async function unlessAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (!signal) return work;
+  let onAbort: (() => void) | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(abortedError('a text of a given form', signal));
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+  });
+  try {
+    await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', onAbort!);
+    work.catch(() => {});
+  }
+}

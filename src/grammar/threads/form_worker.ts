@@ -1,0 +1,7 @@
+/** What runs in the Web Worker of forms. */
+import { type FormAsk, FormServer } from './serve_forms.js';
+
+const server = new FormServer();
+const port = globalThis as unknown as Pick<Worker, 'postMessage' | 'onmessage'>;
+port.onmessage = ({ data }) => void server.tell(data as FormAsk).then((told) => port.postMessage(told));
+port.postMessage('ready');

@@ -1,0 +1,101 @@
+import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import type { AnswerFrame } from '../answer_frame.js';
+import { Constraints, type FormConstraint, type NextTokens, type Vocabulary } from '../constraints.js';
+import type { TextForm } from '../text_form.js';
+
+/** A vocabulary as it is sent: token `id` has the bytes up to ends[id], from where the one before it ends. */
+export interface PackedVocabulary {
+  readonly bytes: Uint8Array;
+  readonly ends: Uint32Array;
+  readonly marks: readonly string[];
+  /** Tokens that are marks, each with its number. */
+  readonly markOf: ReadonlyMap<number, number>;
+  readonly endIds: readonly number[];
+}
+
+/** What a thread is asked. It does one after the other, and answers each. A form is its options and its frame as JSON. */
+export type FormAsk =
+  | { readonly open: PackedVocabulary }
+  | { readonly form: string }
+  /** An answer's next tokens, behind more of it. Where it is new here, or `anew`, it begins with them. */
+  | {
+      readonly form: string;
+      readonly answer: number;
+      readonly anew: boolean;
+      readonly tokens: readonly number[];
+    }
+  | { readonly drop: number };
+
+export type FormTold =
+  | { readonly next: NextTokens | undefined }
+  | {
+      readonly wrong: { readonly code: ErrorCode; readonly message: string };
+      /** The thread is of no more use. */
+      readonly broken: boolean;
+    };
+
+/** What runs in a thread of forms. */
+export class FormServer {
+  #constraints: Constraints | undefined;
+  readonly #answers = new Map<number, FormConstraint>();
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** In the order of the calls. */
+  tell(ask: FormAsk): Promise<FormTold> {
+    const told = this.#last.then(() => this.#tell(ask));
+    this.#last = told;
+    return told;
+  }
+
+  async #tell(ask: FormAsk): Promise<FormTold> {
+    try {
+      return { next: await this.#next(ask) };
+    } catch (error) {
+      const { code, message } = asSplitkvError(error);
+      return { wrong: { code, message }, broken: this.#constraints?.isBroken ?? false };
+    }
+  }
+
+  async #next(ask: FormAsk): Promise<NextTokens | undefined> {
+    if ('open' in ask) {
+      this.#constraints = new Constraints(unpacked(ask.open));
+      return undefined;
+    }
+    if ('drop' in ask) {
+      this.#answers.get(ask.drop)?.dispose();
+      this.#answers.delete(ask.drop);
+      return undefined;
+    }
+    if (!('answer' in ask)) return (await this.#compiled(ask.form)).first;
+    let answer = this.#answers.get(ask.answer);
+    if (!answer) {
+      answer = await (await this.#compiled(ask.form)).start();
+      this.#answers.set(ask.answer, answer);
+    } else if (ask.anew) answer.reset();
+    for (const token of ask.tokens) answer.accept(token);
+    return answer.next();
+  }
+
+  async #compiled(text: string) {
+    const [form, frame] = JSON.parse(text) as [TextForm, AnswerFrame | null];
+    return (await this.#constraints!.compile(form, frame ?? undefined, text))!;
+  }
+}
+
+function asSplitkvError(error: unknown): SplitkvError {
+  if (error instanceof SplitkvError) return error;
+  if (error instanceof RangeError && error.message.includes('call stack')) {
+    return usageError('the form is nested too deeply to be made ready; nest it less');
+  }
+  return new SplitkvError('internal', `the form could not be made ready: ${String(error)}`);
+}
+
+function unpacked({ bytes, ends, marks, markOf, endIds }: PackedVocabulary): Vocabulary {
+  return {
+    size: ends.length,
+    bytesOf: (id) => bytes.subarray(id === 0 ? 0 : ends[id - 1], ends[id]),
+    marks,
+    markOf: (id) => markOf.get(id),
+    endIds,
+  };
+}
