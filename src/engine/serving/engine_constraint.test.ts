@@ -242,6 +242,25 @@ describe('tokens that may follow are limited', () => {
     await engine.dispose();
   });
 
+  test('a request that is told late what may follow waits alone, and is as it would be', async () => {
+    const engine = await open({});
+    const late = new Maze(5, 20);
+    const next = late.next.bind(late);
+    let others: Promise<unknown> | undefined;
+    let steps = 0;
+    // Each of its first answers comes when all of another request's tokens have.
+    late.next = async () => {
+      if (++steps <= 3) await (others = ask(engine, requestOf(REQUESTS[1])));
+      return next();
+    };
+    const waits = await ask(engine, { ...requestOf(REQUESTS[0]), constraint: late });
+    expect(others).toBeDefined();
+    expect(waits).toEqual((await alone())[0]);
+    expect(await others).toEqual((await alone())[1]);
+    expect(engine.metrics.kvBlocksFree).toBe(engine.metrics.kvBlocks);
+    await engine.dispose();
+  });
+
   test.each(drawn(PLANS, 1, 'constrained plans'))(
     '%s: as alone',
     { timeout: 240_000 },
