@@ -14,7 +14,8 @@ import type {
   StageContext,
 } from '../layers/layer.js';
 import { VocabParallelEmbedding } from '../layers/linear/embedding.js';
-import { fitRows, fusesNorm, recordLinear } from '../layers/linear/linear.js';
+import { fusesNorm } from '../layers/fusion.js';
+import { fitRows, recordLinear } from '../layers/linear/linear.js';
 import { activationStride, type Role } from '../layers/roles.js';
 import {
   attendedRowInfo,

@@ -1,17 +1,17 @@
-import { attentionAppend, canAppend } from '../../../../shaders/attention/attention_append/index.js';
+import { attentionAppend } from '../../../../shaders/attention/attention_append/index.js';
 import { attentionPrefill } from '../../../../shaders/attention/attention_prefill/index.js';
 import { attentionSplit } from '../../../../shaders/attention/attention_split/index.js';
 import { outputGate } from '../../../../shaders/attention/output_gate/index.js';
 import type { Attended } from '../../../../shaders/attention/window.js';
 import { kvCacheBytes } from '../../../../shaders/cache/kv_cache.js';
-import { canMerge, linearMerge } from '../../../../shaders/linear/linear_merge/index.js';
 import { ropeAppend } from '../../../../shaders/rope/rope_append/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { RankShare } from '../../../placement/index.js';
 import type { StageCompression } from '../../compression/stage_compression.js';
 import { type GqaConfig, segmentKvHeads } from '../../config/model_config.js';
+import { type FusedGqa, fusedGqa, recordMerge } from '../fusion.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
-import { fuses, mergesApart, type Partials, recordLinear } from '../linear/linear.js';
+import { type Partials, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, chunksOf, paddedName, queryRow } from '../roles.js';
 import type { StageRows } from '../rows.js';
@@ -19,7 +19,7 @@ import type { RankRecorder } from '../world.js';
 import { type CacheOptions, kvTokenBytes, type LayerCache } from './cache.js';
 import type { GqaWeights } from './gqa_weights.js';
 import { attentionSegments } from './segments.js';
-import { isLone, type MergeTables, SpreadAttention } from './spread_attention.js';
+import { type MergeTables, SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, spreadLayout } from './spread_layout.js';
 import { WholeNorm } from './whole_norm.js';
 
@@ -125,6 +125,7 @@ export class GqaLayers implements AttentionLayers {
 class GqaProgram implements AttentionProgram {
   /** Where the rank attends for some heads. */
   readonly #attention: SpreadAttention | undefined;
+  readonly #fused: FusedGqa | undefined;
   readonly #attended: Buffer;
   readonly #output: RowParallelLinear;
   /** Where the rank has weights. */
@@ -137,6 +138,8 @@ class GqaProgram implements AttentionProgram {
     const { stage, config, shape, heads, whole, alike } = of;
     const { role, scratch } = rows;
     this.#attention = heads > 0 ? new SpreadAttention(stage, shape, rows, whole && role === 'prompt') : undefined;
+    this.#fused =
+      this.#attention && fusedGqa(stage, config, of.attended.slidingWindow !== undefined, rows, this.#attention);
     const size = rows.rows * Math.max(shape.outStride, 32) * 4;
     this.#attended = scratch.createBuffer(paddedName(`${role} attended`, heads * config.headDim), size);
     this.#wholeNorm =
@@ -154,44 +157,19 @@ class GqaProgram implements AttentionProgram {
   record(recorder: RankRecorder, layer: number, half: Half<GqaWeights> | undefined, compresses: boolean): void {
     const attention = this.#attention;
     const weights = half?.weights;
-    const merges = this.#merges(attention, weights);
+    const merges = weights && this.#fused?.merges(weights.o);
     if (half && weights?.qkv) this.#recordProjection(recorder, attention!, half);
     if (weights) this.#wholeNorm?.record(recorder, attention, weights.wholeNorm);
     if (attention) {
-      if (this.#attendsAlone(attention)) this.#recordLocalAttention(recorder, attention, layer, weights!);
+      if (this.#fused!.appends) this.#recordLocalAttention(recorder, attention, layer, weights!);
       else this.#recordAttention(recorder, attention, layer, weights);
-      const merge = (): void => attention.recordMerge(recorder, this.#attended, this.#tables(layer));
-      if (!merges) merge();
-      else if (mergesApart(attention.partials)) recorder.inSteps(mergesApart, merge);
+      recordMerge(recorder, merges !== undefined, attention.partials, () =>
+        attention.recordMerge(recorder, this.#attended, this.#tables(layer)),
+      );
       if (weights?.qkv && this.of.config.gated) this.#recordGate(recorder, attention);
       if (compresses) this.#recordCompression(recorder, attention, layer);
     }
     if (half) this.#recordOutput(recorder, half, merges);
-  }
-
-  /** Not of a compressed cache, whose heads differ in their chunks. */
-  #isLone(attention: SpreadAttention): boolean {
-    return isLone(attention, this.rows) && !this.of.stage.cache.perHead;
-  }
-
-  #attendsAlone(attention: SpreadAttention): boolean {
-    const { config, stage } = this.of;
-    return this.#isLone(attention) && canAppend(config.headDim) && fuses(stage.device, attentionAppend);
-  }
-
-  /** Attention's output as the output projection takes it, where that merges its chunks: all of them, none is before a window. */
-  #merges(attention: SpreadAttention | undefined, weights: GqaWeights | undefined): Partials | undefined {
-    const { device } = this.of.stage;
-    const [output, ...others] = weights?.o ?? [];
-    if (this.of.attended.slidingWindow !== undefined || this.of.config.gated) return undefined;
-    if (!attention || !output || others.length > 0 || !this.#isLone(attention) || !fuses(device, linearMerge)) {
-      return undefined;
-    }
-    const { start, end, count } = output.segments;
-    if (!canMerge(end - start, count, device.traits)) return undefined;
-    const { headDim } = this.of.config;
-    const { partials, input, target } = attention;
-    return { ...target, row_info: input.rowInfo, headDim, partials };
   }
 
   #recordProjection(

@@ -12,7 +12,8 @@ import type { MlaConfig, NormConfig } from '../../config/model_config.js';
 import { queryHeads, spanLength } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
-import { fuses, fusesNorm, mergesApart, mergesHere, recordLinear } from '../linear/linear.js';
+import { fusedMla, fusesNorm, recordMerge, recordMerging } from '../fusion.js';
+import { recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, chunksOf, paddedName, tileRows } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
@@ -20,7 +21,7 @@ import type { RankRecorder } from '../world.js';
 import type { LayerCache } from './cache.js';
 import type { MlaWeights } from './mla_weights.js';
 import { attentionSegments } from './segments.js';
-import { isLone, SpreadAttention } from './spread_attention.js';
+import { SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, spreadLayout } from './spread_layout.js';
 
 /** A matrix a head. */
@@ -141,6 +142,7 @@ const loraNorm = ({ loraNormEps: eps }: MlaConfig): NormConfig => ({ kind: 'rms'
 
 class MlaProgram implements AttentionProgram {
   readonly #attention: SpreadAttention;
+  readonly #fused: ReturnType<typeof fusedMla>;
   /** Undefined on a rank without weights. */
   readonly #computed: ComputedRows | undefined;
 
@@ -149,6 +151,7 @@ class MlaProgram implements AttentionProgram {
     readonly rows: StageRows,
   ) {
     this.#attention = new SpreadAttention(of.stage, of.shape, rows);
+    this.#fused = fusedMla(of.stage, rows, this.#attention);
     if (of.runs) this.#computed = this.#allocate();
   }
 
@@ -175,11 +178,8 @@ class MlaProgram implements AttentionProgram {
     attention.recordQueries(recorder);
     if (!computed) this.#recordAppend(recorder, layer);
     this.#recordAttention(recorder, layer);
-    const merge = (): void => attention.recordMerge(recorder, computed?.latentOut);
-    const merges =
-      computed !== undefined && isLone(attention, this.rows) && fuses(this.of.stage.device, linearGroupedMerge);
-    if (!merges) merge();
-    else if (mergesApart(attention.partials)) recorder.inSteps(mergesApart, merge);
+    const merges = computed !== undefined && this.#fused.merges;
+    recordMerge(recorder, merges, attention.partials, () => attention.recordMerge(recorder, computed?.latentOut));
     if (computed) this.#recordOutput(recorder, computed, half!.weights, merges);
   }
 
@@ -300,7 +300,7 @@ class MlaProgram implements AttentionProgram {
     };
     const absorb = weights.absorb!;
     const [{ weight }] = absorb.shards as [Matrix['shards'][0]];
-    if (isLone(attention, this.rows) && fuses(stage.device, mlaAbsorbAppend)) {
+    if (this.#fused.appends) {
       recorder.dispatch(mlaAbsorbAppend, { ...token, type: absorb.type }, { ...tensors, weight, out: qAbsorbed });
       return;
     }
@@ -345,15 +345,11 @@ class MlaProgram implements AttentionProgram {
         { ...groupedBy(rows, heads, up), ...each, xStride: shape.outStride, xGroupStride: kvLoraRank },
         { x: latentOut, weight, out: attended },
       );
-    if (merges) {
-      const merged = { groups: heads, type: up.type, ...each, partials };
-      recorder.inSteps(mergesHere, () =>
-        recorder.dispatch(linearGroupedMerge, merged, { ...target, row_info: attends.rowInfo, weight, out: attended }),
-      );
-      if (mergesApart(partials)) recorder.inSteps(mergesApart, apart);
-    } else {
-      apart();
-    }
+    const merged = { groups: heads, type: up.type, ...each, partials };
+    const merging = (): void =>
+      recorder.dispatch(linearGroupedMerge, merged, { ...target, row_info: attends.rowInfo, weight, out: attended });
+    if (merges) recordMerging(recorder, partials, merging, apart);
+    else apart();
     const input = { matrix: weights.o!, segments: weights.oSegments, x: attended, xStride: stride };
     output.record(recorder, 'o_proj', [input], weights.oBias);
   }

@@ -365,10 +365,6 @@ export class SpreadAttention {
   }
 }
 
-/** A lone generated row, whose sequence is all here: its steps take fewer kernels. */
-export const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'role' | 'rows'>): boolean =>
-  role === 'generated' && rows === 1 && isLocal;
-
 /** Rows up to the last of row groups that each have room for `room` rows. */
 function span(counts: readonly number[], room: number): number {
   const last = counts.findLastIndex((count) => count > 0);

@@ -3,16 +3,17 @@
  * embedding.ts and head.ts cut the vocabulary. Here a packed matrix is multiplied.
  */
 
-import { canFuseNorm, linear } from '../../../../shaders/linear/linear/index.js';
-import { linearMerge, MOST_MERGED_CHUNKS } from '../../../../shaders/linear/linear_merge/index.js';
+import { linear } from '../../../../shaders/linear/linear/index.js';
+import { linearMerge } from '../../../../shaders/linear/linear_merge/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
 import { alignUp } from '../../../base/math.js';
-import type { Buffer, Device, Kernel, Tensor } from '../../../gpu/index.js';
-import type { Activation, NormConfig } from '../../config/model_config.js';
+import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
+import type { Activation } from '../../config/model_config.js';
+import { fusesNorm, recordMerging } from '../fusion.js';
 import { type Norm, recordNorm } from '../norm.js';
 import type { RowBuffers } from '../rows.js';
 import type { Matrix } from '../../weights/matrix.js';
-import { ONE_SEGMENT, type Role, tileRows } from '../roles.js';
+import { ONE_SEGMENT, tileRows } from '../roles.js';
 import type { HeldSegments } from '../../shape.js';
 import type { RankRecorder } from '../world.js';
 
@@ -44,7 +45,7 @@ export interface Projection {
   readonly outCap?: number | undefined;
   /** Other kernels read the normalised row too: don't fuse the norm. */
   readonly keepNormed?: boolean;
-  /** x is merged from these in steps of few chunks (`mergesHere`), whose `x` isn't read: a lone row's. */
+  /** x is merged from these in steps of few chunks (`recordMerging`), whose `x` isn't read: a lone row's. */
   readonly merges?: Partials | undefined;
 }
 
@@ -59,37 +60,12 @@ export interface Partials {
   readonly partials: number;
 }
 
-/** Whether steps of so many chunks leave the merge to the projection after it. */
-export const mergesHere = (chunks: number): boolean => chunks <= MOST_MERGED_CHUNKS;
-
-/** Whether a step over so many partials may be one that leaves it to none. */
-export const mergesApart = (partials: number): boolean => !mergesHere(partials);
-
-/**
- * Whether this device runs a kernel for GPUs that does the work of two others: they run where it binds more buffers than the device
- * allows, and where it was found wrong.
- */
-export function fuses(device: Device, { name, bindings }: Pick<Kernel, 'name' | 'bindings'>): boolean {
-  const { software, limits } = device.traits;
-  const fits = Object.keys(bindings).length <= limits.maxStorageBuffersPerShaderStage;
-  return !software && fits && !device.traitsOf(name).software;
-}
-
 /** As many rows as fit the largest binding at `rowBytes` each: all that are wanted, or a multiple of 16. */
 export function fitRows(device: Device, wanted: number, rowBytes: number): number {
   const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
   const most = Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / rowBytes);
   return alignUp(wanted, 16) <= most ? wanted : Math.max(16, Math.floor(most / 16) * 16);
 }
-
-/** Whether rows of this role and number get their norm inside the projection. */
-export const fusesNorm = (
-  device: Device,
-  { kind }: Pick<NormConfig, 'kind'>,
-  role: Role,
-  rows: number,
-  width: number,
-): boolean => kind === 'rms' && role === 'generated' && rows === 1 && canFuseNorm(width, device.traits);
 
 /**
  * One projection by this rank's rows of a matrix: column-parallel where ranks hold different ones. The norm is fused or beside it (the
@@ -159,14 +135,13 @@ export function recordLinear(
       }
       const { headDim, partials, ...states } = merges;
       const { x: _x, ...matrixTensors } = tensors;
-      recorder.inSteps(mergesHere, () =>
+      const merging = (): void =>
         recorder.dispatch(
           linearMerge,
           { ...problem, headDim, partials, epilogue: epilogue === 'residual' ? 'residual' : 'none' },
           { ...matrixTensors, ...states },
-        ),
-      );
-      if (mergesApart(partials)) recorder.inSteps(mergesApart, dispatch);
+        );
+      recordMerging(recorder, partials, merging, dispatch);
     }
   }
 }

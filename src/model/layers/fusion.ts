@@ -1,0 +1,90 @@
+import { attentionAppend, canAppend } from '../../../shaders/attention/attention_append/index.js';
+import { canFuseNorm } from '../../../shaders/linear/linear/index.js';
+import { linearGroupedMerge } from '../../../shaders/linear/linear_grouped_merge/index.js';
+import { canMerge, linearMerge, MOST_MERGED_CHUNKS } from '../../../shaders/linear/linear_merge/index.js';
+import { mlaAbsorbAppend } from '../../../shaders/rope/mla_absorb_append/index.js';
+import type { Device, Kernel } from '../../gpu/index.js';
+import type { GqaConfig, NormConfig } from '../config/model_config.js';
+import type { HeldSegments } from '../shape.js';
+import type { SpreadAttention } from './attention/spread_attention.js';
+import type { StageContext } from './layer.js';
+import type { Partials } from './linear/linear.js';
+import type { Role } from './roles.js';
+import type { StageRows } from './rows.js';
+import type { RankRecorder } from './world.js';
+
+// Which kernels run a layer. On a GPU a lone row's norm, rotation, append and merge are done by the kernels before or behind them; a
+// kernel that does the work of several gives their bits. The layers ask here and record what they are told.
+
+/**
+ * Whether this device runs a kernel for GPUs that does the work of two others: they run where it binds more buffers than the device
+ * allows, and where it was found wrong.
+ */
+export function fuses(device: Device, { name, bindings }: Pick<Kernel, 'name' | 'bindings'>): boolean {
+  const { software, limits } = device.traits;
+  const fits = Object.keys(bindings).length <= limits.maxStorageBuffersPerShaderStage;
+  return !software && fits && !device.traitsOf(name).software;
+}
+
+/** Whether rows of this role and number get their norm inside the projection. */
+export const fusesNorm = (
+  device: Device,
+  { kind }: Pick<NormConfig, 'kind'>,
+  role: Role,
+  rows: number,
+  width: number,
+): boolean => kind === 'rms' && role === 'generated' && rows === 1 && canFuseNorm(width, device.traits);
+
+/** A lone generated row, whose sequence is all here: its steps take fewer kernels. */
+const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'role' | 'rows'>): boolean =>
+  role === 'generated' && rows === 1 && isLocal;
+
+/** What of grouped-query attention is done in one with what is before or behind it. */
+export interface FusedGqa {
+  /** Rotation and append, with attention. */
+  readonly appends: boolean;
+  /** The merge of chunks, in the output projection, which must be one matrix of these segments: what it reads then. */
+  merges(output: readonly { readonly segments: HeldSegments }[]): Partials | undefined;
+}
+
+/** Heads of a compressed cache differ in their chunks, and before a window there are none: those are merged apart. */
+export function fusedGqa(
+  { device, cache }: StageContext,
+  { headDim, gated }: GqaConfig,
+  windowed: boolean,
+  rows: StageRows,
+  attention: SpreadAttention,
+): FusedGqa {
+  const lone = isLone(attention, rows) && !cache.perHead;
+  return {
+    appends: lone && canAppend(headDim) && fuses(device, attentionAppend),
+    merges([output, ...others]) {
+      if (!lone || windowed || gated || !output || others.length > 0 || !fuses(device, linearMerge)) return undefined;
+      const { start, end, count } = output.segments;
+      if (!canMerge(end - start, count, device.traits)) return undefined;
+      const { partials, input, target } = attention;
+      return { ...target, row_info: input.rowInfo, headDim, partials };
+    },
+  };
+}
+
+/** The same of latent attention: whether q is absorbed, and the latent appended, in one; and chunks merged where values come from. */
+export function fusedMla({ device }: StageContext, rows: StageRows, attention: SpreadAttention) {
+  const lone = isLone(attention, rows);
+  return { appends: lone && fuses(device, mlaAbsorbAppend), merges: lone && fuses(device, linearGroupedMerge) };
+}
+
+const isFew = (chunks: number): boolean => chunks <= MOST_MERGED_CHUNKS;
+const isMany = (chunks: number): boolean => !isFew(chunks);
+
+/** Records a projection that merges in steps of few chunks, and in others reads what was merged apart. */
+export function recordMerging(recorder: RankRecorder, partials: number, merging: () => void, plain: () => void): void {
+  recorder.inSteps(isFew, merging);
+  if (isMany(partials)) recorder.inSteps(isMany, plain);
+}
+
+/** Records a merge: in all steps, or, where the projection behind it `merges`, in those of many chunks. */
+export function recordMerge(recorder: RankRecorder, merges: boolean, partials: number, merge: () => void): void {
+  if (!merges) merge();
+  else if (isMany(partials)) recorder.inSteps(isMany, merge);
+}
