@@ -264,6 +264,37 @@ test('messages are kept over a reload, exported, and wrong ones refused', async 
   await expect(answers).toHaveCount(0);
 });
 
+test('two tabs that keep one conversation lose nothing of it, also with different models', async ({
+  page,
+  context,
+}) => {
+  const other = await context.newPage();
+  const tabs = [chatOf(page), chatOf(other)] as const;
+  await page.goto(`${site.url}loaded.html`);
+  await other.goto(`${site.url}loaded.html`);
+  await tabs[1].chat.evaluate((element: SplitkvChat) => (element.model = 'models/tiny-mla/'));
+  for (const { status } of tabs) await expect(status).toHaveText('Ready');
+  const questions = ({ chat }: (typeof tabs)[number]) => chat.getByRole('article', { name: 'You' });
+  const asked = ['one ?', 'two ?', 'three ?', 'four ?'];
+  for (const [at, text] of asked.entries()) {
+    const tab = tabs[at % 2]!;
+    await tab.ask(text);
+    for (const each of tabs) await expect(questions(each)).toHaveText(asked.slice(0, at + 1));
+    await expect(tab.status).toHaveText('Ready');
+  }
+  // Both at once.
+  await Promise.all([tabs[0].ask('five ?'), tabs[1].ask('five ?')]);
+  for (const each of tabs) await expect(questions(each)).toHaveText([...asked, 'five ?', 'five ?']);
+  await page.reload();
+  await other.reload();
+  for (const each of tabs) await expect(questions(each)).toHaveText([...asked, 'five ?', 'five ?']);
+  await tabs[0].button('New conversation').click();
+  await expect(questions(tabs[1])).toHaveCount(0);
+  await other.reload();
+  await expect(tabs[1].status).toHaveText('Ready');
+  await expect(questions(tabs[1])).toHaveCount(0);
+});
+
 test('texts are the page’s to change', async ({ page }) => {
   await page.goto(`${site.url}bare.html`);
   const { chat } = chatOf(page);

@@ -22,6 +22,7 @@ import {
   type SavedChat,
   type ShownMessage,
 } from './session.js';
+import { mergeKept, readKept, sameTurns, TurnNames, type Kept } from './kept.js';
 import { type Attribute, ATTRIBUTES, DEFAULT_MAX_TOKENS, everyAdapter, misspelt, readSettings } from './settings.js';
 import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
@@ -130,6 +131,9 @@ export class SplitkvChat extends Base {
   #highlighter: Highlight | undefined;
   #math: MathHook | undefined;
   #notice = '';
+  #turns = new TurnNames();
+  /** What was kept before has been read: more that comes is another tab's. */
+  #hasKept = false;
   /** The attribute `weights` is of what somebody picked, as it fits with no wider ones. */
   #narrowed = false;
   #opening = false;
@@ -181,7 +185,9 @@ export class SplitkvChat extends Base {
 
   /** @throws SplitkvError `usage` for what isn't questions and answers by turns */
   set messages(messages: readonly ShownMessage[] | undefined) {
-    this.#restore({ messages: checkMessages(messages ?? []) });
+    const after = { messages: checkMessages(messages ?? []) };
+    this.#turns.replace(this.#session, after);
+    this.#restore(after);
     this.#keep();
   }
 
@@ -316,7 +322,10 @@ export class SplitkvChat extends Base {
 
   /** @param cut where there is no answer: what there was of it can still go on */
   #ended(answer: Answer | undefined, cut = false): void {
-    if (!answer) return this.#parts.end('', false, cut);
+    if (!answer) {
+      this.#parts.end('', false, cut);
+      return this.#keep(false);
+    }
     const last = this.messages.at(-1);
     this.#parts.end(this.#noteOf(answer), true, last?.cut, last?.content);
     this.#tell('splitkv-answer', { text: answer.text, result: answer.result });
@@ -362,6 +371,7 @@ export class SplitkvChat extends Base {
   connectedCallback(): void {
     for (const problem of misspelt(this.getAttributeNames())) console.warn(problem);
     this.#showLooks();
+    addEventListener('storage', this.#heard);
     if (this.#closed) this.#openSoon();
   }
 
@@ -370,13 +380,21 @@ export class SplitkvChat extends Base {
     queueMicrotask(() => {
       if (this.isConnected) return;
       this.#closed = true;
+      removeEventListener('storage', this.#heard);
       void this.#session.close();
     });
   }
 
   attributeChangedCallback(name: string, before: string | null, now: string | null): void {
     if (!this.isConnected || before === now) return;
-    if (LOOKS.includes(name)) this.#showLooks();
+    if (name === 'keep' && before !== null) {
+      // Another conversation.
+      this.#turns = new TurnNames();
+      this.#hasKept = false;
+      if (now !== null) this.#restore({ messages: [] });
+    }
+    if (name === 'keep') this.#keep();
+    else if (LOOKS.includes(name)) this.#showLooks();
     else if (MANNERS.includes(name) && this.state !== 'failed') this.#adjust();
     else this.#openSoon();
   }
@@ -405,7 +423,8 @@ export class SplitkvChat extends Base {
     this.#parts.showPreview(undefined);
     this.#parts.showProblem(undefined);
     this.#showLooks();
-    this.#restoreKept();
+    this.#restore(this.#session.save());
+    this.#keep(false);
     try {
       const settings = readSettings((name) => this.getAttribute(name));
       const address = this.getAttribute('model')?.trim() ?? '';
@@ -414,8 +433,9 @@ export class SplitkvChat extends Base {
         return void this.#session.close();
       }
       const where = this.#files ?? modelAt(address);
-      // Another model begins anew; the same one with other options goes on.
-      if (this.#opened !== undefined && this.#opened !== (this.#files ?? address)) this.clear();
+      // Another model begins anew; the same one with other options goes on. What is kept isn't this tab's alone.
+      const isOther = this.#opened !== undefined && this.#opened !== (this.#files ?? address);
+      if (isOther && this.#keptAt === undefined) this.clear();
       this.#opened = this.#files ?? address;
       this.#parts.name.textContent = nameOf(where);
       const load = {
@@ -547,32 +567,37 @@ export class SplitkvChat extends Base {
     return name === null ? undefined : `splitkv-chat:${name}`;
   }
 
-  #keep(): void {
+  /**
+   * Puts what is shown and what is kept together, which another tab may have changed meanwhile: nothing that either said is lost. An
+   * answer that is being written comes first.
+   */
+  #keep(said = true): void {
     const at = this.#keptAt;
-    if (at === undefined) return;
+    if (at === undefined || this.state === 'answering' || this.state === 'recovering') return;
     try {
-      if (this.messages.length === 0) localStorage.removeItem(at);
-      else localStorage.setItem(at, JSON.stringify(this.#session.save()));
+      const text = localStorage.getItem(at);
+      const there = text === null ? { messages: [] } : readable(text);
+      const mine = this.#turns.of(this.#session.save());
+      const all = mergeKept(mine, there);
+      // Two tabs that hear of each other would otherwise write on and on.
+      if (said || !sameTurns(all, there)) {
+        if (all.messages.length === 0) localStorage.removeItem(at);
+        else localStorage.setItem(at, JSON.stringify(all));
+      }
+      this.#turns.take(all, this.#hasKept);
+      this.#hasKept = true;
+      if (all.messages !== mine.messages) this.#restore(all);
     } catch (error) {
       console.warn('<splitkv-chat> keeps nothing:', error); // no room, or no storage for this page
     }
   }
 
-  /** What was kept; nothing where it can't be read. */
-  #restoreKept(): void {
-    const at = this.#keptAt;
-    let saved: SavedChat = { messages: this.messages };
-    try {
-      const text = at === undefined ? null : localStorage.getItem(at);
-      if (text !== null && this.messages.length === 0) {
-        const found = JSON.parse(text) as SavedChat;
-        saved = { ...found, messages: checkMessages(found.messages) };
-      }
-    } catch {
-      // Written by something else, or not allowed to be read.
-    }
-    this.#restore(saved);
-  }
+  /** Another tab has changed what is kept. */
+  readonly #heard = ({ key, newValue }: StorageEvent): void => {
+    if (key !== null && key !== this.#keptAt) return;
+    if (newValue === null) this.#turns.forget();
+    this.#keep(false);
+  };
 
   async #openSettings(): Promise<void> {
     const { openSheet } = await import('./view/sheet.js');
@@ -689,6 +714,15 @@ export class SplitkvChat extends Base {
 
   #tell<K extends keyof SplitkvChatEventMap>(name: K, detail: SplitkvChatEventMap[K]['detail']): void {
     this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
+  }
+}
+
+/** What was kept; nothing where something else has written it. */
+function readable(text: string): Kept {
+  try {
+    return readKept(text);
+  } catch {
+    return { messages: [] };
   }
 }
 
