@@ -1,7 +1,7 @@
 import type { AnswerInput, Steps } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
 import { readArguments } from './json_calls.js';
-import { argumentsOf, type ToolCall } from './tools.js';
+import { argumentsText, type ToolCall } from './tools.js';
 
 export const DEEPSEEK = {
   open: '<｜tool▁calls▁begin｜>',
@@ -45,8 +45,8 @@ export const writeDeepseekCalls =
   (fenced: boolean) =>
   (calls: readonly ToolCall[]): string => {
     const { open, begin, separator, end, close } = DEEPSEEK;
-    const written = calls.map(({ function: { name, arguments: text } }) => {
-      const json = JSON.stringify(argumentsOf(text, 'tool_calls'));
+    const written = calls.map((call) => {
+      const [name, json] = [call.function.name, argumentsText(call)];
       return fenced
         ? `${begin}function${separator}${name}\n\`\`\`json\n${json}\n\`\`\`${end}`
         : `${begin}${name}${separator}${json}${end}`;

@@ -119,7 +119,7 @@ export const writeGemmaCalls =
     return calls
       .map(
         ({ function: { name, arguments: text } }) =>
-          `${open}call:${name}${written(argumentsOf(text, 'tool_calls'))}${close}`,
+          `${open}call:${name}${written(argumentsOf(text) ?? { arguments: text })}${close}`,
       )
       .join('');
   };

@@ -2,7 +2,7 @@ import type { AnswerInput, Steps, Take } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
 import { jsonString, jsonValue, parsed } from './json_text.js';
 import { readPythonCall, readPythonCalls } from './python_calls.js';
-import { argumentsOf, type ToolCall } from './tools.js';
+import { argumentsText, type ToolCall } from './tools.js';
 import { readXmlCall } from './xml_calls.js';
 
 const ARGUMENTS = ['arguments', 'parameters'];
@@ -180,4 +180,4 @@ function* readBareList(input: AnswerInput, out: AnswerOut): Steps<boolean> {
 export const jsonCall =
   (key: string) =>
   (call: ToolCall): string =>
-    `{"name": ${JSON.stringify(call.function.name)}, "${key}": ${JSON.stringify(argumentsOf(call.function.arguments, 'tool_calls'))}}`;
+    `{"name": ${JSON.stringify(call.function.name)}, "${key}": ${argumentsText(call)}}`;

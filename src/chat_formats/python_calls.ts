@@ -148,8 +148,9 @@ export function inPython(value: unknown): string {
 
 export function writePythonCalls(calls: readonly ToolCall[]): string {
   const written = calls.map(({ function: { name, arguments: text } }) => {
-    const values = Object.entries(argumentsOf(text, 'tool_calls')).map(([key, value]) => `${key}=${inPython(value)}`);
-    return `${name}(${values.join(', ')})`;
+    const values = argumentsOf(text);
+    const written = values && Object.entries(values).map(([key, value]) => `${key}=${inPython(value)}`);
+    return `${name}(${written?.join(', ') ?? text})`;
   });
   return `${START}[${written.join(', ')}]${END}`;
 }

@@ -34,7 +34,14 @@ interface Wishes {
   readonly tools: 'tools' | 'xml_tools' | 'message' | undefined;
   readonly system: boolean;
   /** How calls are told; undefined: it shows none. */
-  readonly calls: { readonly object: boolean; readonly content: null | '' } | undefined;
+  readonly calls:
+    | {
+        readonly object: boolean;
+        /** Arguments may be a text, too. */
+        readonly text: boolean;
+        readonly content: null | '';
+      }
+    | undefined;
   readonly callsBesideText: boolean;
   /** It shows messages of role tool. */
   readonly results: boolean;
@@ -49,7 +56,7 @@ export class TemplateMessages {
     private readonly template: Render,
   ) {}
 
-  /** Renders messages with tools. @throws SplitkvError `usage` for calls whose arguments aren't JSON */
+  /** Renders messages with tools. @throws SplitkvError where the template refuses them */
   render(
     messages: readonly TemplateMessage[],
     {
@@ -127,7 +134,7 @@ export class TemplateMessages {
         continue;
       }
       for (const { id, function: of } of calls as readonly ToolCall[]) names.set(String(id), of.name);
-      told.push(this.#withCalls(message, calls as readonly ToolCall[], wishes, idOf, `messages[${index}].tool_calls`));
+      told.push(this.#withCalls(message, calls as readonly ToolCall[], wishes, idOf));
     }
     return told;
   }
@@ -137,20 +144,22 @@ export class TemplateMessages {
     calls: readonly ToolCall[],
     wishes: Wishes,
     idOf: (id: unknown) => string,
-    where: string,
   ): TemplateMessage {
     const { tool_calls: _, ...rest } = message;
     const text = typeof rest.content === 'string' ? rest.content : '';
     const byHand = { ...rest, content: `${text}${text === '' ? '' : '\n'}${this.format.calls.write(calls)}` };
     if (!wishes.calls || (text !== '' && !wishes.callsBesideText)) return byHand as TemplateMessage;
-    const { object, content } = wishes.calls;
+    const { object, text: takesText, content } = wishes.calls;
+    // What is no object is told as it was written, or within one: a template may want results to have calls.
+    const given = (json: string): unknown =>
+      (object ? argumentsOf(json) : json) ?? (takesText ? json : { arguments: json });
     return {
       ...rest,
       content: text === '' ? content : text,
-      tool_calls: calls.map(({ id, function: { name, arguments: json } }, at) => ({
+      tool_calls: calls.map(({ id, function: { name, arguments: json } }) => ({
         id: idOf(id),
         type: 'function',
-        function: { name, arguments: object ? argumentsOf(json, `${where}[${at}]`) : json },
+        function: { name, arguments: given(json) },
       })),
     } as TemplateMessage;
   }
@@ -212,9 +221,13 @@ function wishesOf(render: Render): Wishes {
   let calls: Wishes['calls'];
   for (const object of [true, false]) {
     const [without, empty] = [exchange(null, object), exchange('', object)];
-    if (shows(without) && (!shows(empty) || words(without) <= words(empty))) calls = { object, content: null };
-    else if (shows(empty)) calls = { object, content: '' };
-    if (calls) break;
+    const isNull = shows(without) && (!shows(empty) || words(without) <= words(empty));
+    if (!isNull && !shows(empty)) continue;
+    const content = isNull ? null : '';
+    // As it is, or as a text of JSON.
+    const text = !object || /probe_key.*probe_value/s.test(exchange(content, false));
+    calls = { object, text, content };
+    break;
   }
   const beside = calls ? exchange('probe_text', calls.object) : '';
   const results = attempt(

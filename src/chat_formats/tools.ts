@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../base/errors.js';
+import { usageError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
 
 /** A function that the model may call, as OpenAI's API says it. */
@@ -153,14 +153,18 @@ export function shortId(id: string): string {
   return short;
 }
 
-/** A call's arguments as an object. @throws SplitkvError `usage` for a text that isn't JSON of one */
-export function argumentsOf(text: string, where: string): Record<string, unknown> {
-  let value: unknown;
+/** A call's arguments as an object; undefined where they are none: small models write such, and it is part of what was said. */
+export function argumentsOf(text: string): Record<string, unknown> | undefined {
   try {
-    value = text.trim() === '' ? {} : JSON.parse(text);
-  } catch (cause) {
-    throw new SplitkvError('usage', `${where}: the arguments are no JSON: ${(cause as Error).message}`, { cause });
+    const value: unknown = text.trim() === '' ? {} : JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
   }
-  if (!isObject(value)) throw usageError(`${where}: the arguments are ${show(value)}; expected a JSON object`);
-  return value;
+}
+
+/** As JSON, or as they were written. */
+export function argumentsText({ function: { arguments: text } }: ToolCall): string {
+  const value = argumentsOf(text);
+  return value === undefined ? text : JSON.stringify(value);
 }

@@ -74,9 +74,12 @@ function inJson(text: string, types: readonly unknown[]): string {
 const WORDS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
 
 export const writeXmlCall = ({ function: { name, arguments: text } }: ToolCall): string => {
-  const written = Object.entries(argumentsOf(text, 'tool_calls')).map(
-    ([key, value]) =>
-      `${PARAMETER}${key}>\n${typeof value === 'string' ? value : JSON.stringify(value)}\n${END_PARAMETER}\n`,
-  );
-  return `${FUNCTION}${name}>\n${written.join('')}${END_FUNCTION}`;
+  const values = argumentsOf(text);
+  const written =
+    values &&
+    Object.entries(values).map(
+      ([key, value]) =>
+        `${PARAMETER}${key}>\n${typeof value === 'string' ? value : JSON.stringify(value)}\n${END_PARAMETER}\n`,
+    );
+  return `${FUNCTION}${name}>\n${written?.join('') ?? `${text}\n`}${END_FUNCTION}`;
 };

@@ -6,7 +6,10 @@ import { Template } from '@huggingface/jinja';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sweepsAll } from '../gpu/testing/draw.js';
 import { llamaCppSources } from '../model/testing/llama_cpp.js';
+import { ChatFormat } from '../chat_formats/chat_format.js';
 import { type ChatMessage, ChatTemplates } from './chat_template.js';
+import { loadTokenizer } from './testing/load_tokenizer.js';
+import { byteLevelTokenizer } from './testing/tiny_tokenizers.js';
 
 const render = (
   source: string,
@@ -118,6 +121,60 @@ describe('hostile templates', () => {
     const error = expect.objectContaining({ code: 'format', message: expect.stringMatching(/blanks in a row/) });
     expect(() => render(' '.repeat(100_000))).toThrow(error);
     expect(() => render('x'.repeat(1_000_000))).toThrow(error);
+  });
+});
+
+describe('past calls whose arguments are no JSON of an object are told as they were written', () => {
+  const head =
+    '{% for m in messages %}{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{"name": "{{ c.function.name }}", "arguments": ';
+  const tail =
+    '}</tool_call>{% endfor %}{% else %}{{ m.role }}:{{ m.content }}|{% endif %}{% endfor %}{{ tools | length if tools }}';
+  const { json, config } = byteLevelTokenizer();
+  it.each([
+    ['a template that takes texts', '{{ c.function.arguments }}', (text: string) => text],
+    [
+      'one that takes both',
+      '{{ c.function.arguments if c.function.arguments is string else c.function.arguments | tojson }}',
+      (text: string) => text,
+    ],
+    ['one that writes JSON of it', '{{ c.function.arguments | tojson }}', (text: string) => JSON.stringify(text)],
+    [
+      'one that takes objects',
+      '{% for k, v in c.function.arguments | items %}{{ k }}={{ v }}{% endfor %}',
+      (text: string) => `arguments=${text}`,
+    ],
+    ['one that knows nothing of calls', undefined, (text: string) => text],
+  ])('%s', (_name, middle, told) => {
+    const chatTemplate =
+      middle === undefined ? '{% for m in messages %}{{ m.role }}:{{ m.content }}|{% endfor %}' : head + middle + tail;
+    const tokenizer = loadTokenizer({ tokenizerJson: json, tokenizerConfig: config, chatTemplate });
+    const tools = [{ type: 'function', function: { name: 'clock', parameters: { type: 'object', properties: {} } } }];
+    for (const text of ['{"a":', '[1]', '"word"', '5', 'zone: x']) {
+      const calls = [{ id: 'call_1', type: 'function', function: { name: 'clock', arguments: text } }];
+      const said = [
+        { role: 'user', content: 'Hi' },
+        { role: 'assistant', content: null, tool_calls: calls },
+        { role: 'tool', tool_call_id: 'call_1', content: '12:00' },
+      ];
+      const whole = tokenizer.applyChatTemplate(said as unknown as ChatMessage[], { tools });
+      expect(whole).toContain(told(text));
+      expect(whole).toContain('clock');
+      expect(whole).toContain('12:00');
+    }
+  });
+  // Every format writes them where a template has no place for calls.
+  it.each([
+    ['[TOOL_CALLS][ARGS]', '[TOOL_CALLS]clock[ARGS]{"a":'],
+    ['[TOOL_CALLS]', '[TOOL_CALLS][{"name": "clock", "arguments": {"a":}]'],
+    ['<tool_call>', '<tool_call>\n{"name": "clock", "arguments": {"a":}\n</tool_call>'],
+    ['<tool_call><function=', '<tool_call>\n<function=clock>\n{"a":\n</function>\n</tool_call>'],
+    ['<|tool_list_start|>', '<|tool_call_start|>[clock({"a":)]<|tool_call_end|>'],
+    ['<｜tool▁calls▁begin｜>', '<｜tool▁sep｜>{"a":<｜tool▁call▁end｜>'],
+    ['<start_function_call>', 'call:clock{arguments:<escape>{"a":<escape>}'],
+    ['', '{"name": "clock", "parameters": {"a":}'],
+  ])('format of %s', (template, written) => {
+    const call = { id: 'call_1', type: 'function' as const, function: { name: 'clock', arguments: '{"a":' } };
+    expect(new ChatFormat(template, () => false).calls.write([call])).toContain(written);
   });
 });
 
