@@ -360,6 +360,11 @@ export type Prompt =
       readonly messages: readonly ChatMessage[];
       /** Control tokens that the messages spell out, such as `<|user|>`: text (default), or the tokens themselves. */
       readonly special?: 'text' | 'token';
+      /**
+       * How the prompt ends: with the beginning of an answer (default), behind the last message, or within it: the answer goes on with its
+       * text.
+       */
+      readonly ending?: 'answer' | 'none' | 'continue';
     };
 
 export interface TokenizeOptions extends Pick<

@@ -1,6 +1,7 @@
 import { type ErrorCode, SplitkvError, usageError } from '../base/errors.js';
+import { show } from '../base/json.js';
 import type { ModelConfig } from '../model/config/model_config.js';
-import { Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
+import { type ChatMessage, Tokenizer, type TokenizerFiles } from '../tokenizer/index.js';
 import { type ChatOptions, checkTools, shownTools } from '../chat_formats/tools.js';
 import type { Prompt, TokenizeOptions } from './api.js';
 
@@ -58,18 +59,41 @@ export function promptTokens(
     if (prompt === '') throw usageError('the prompt is empty: give at least one character');
     return encode(prompt, addSpecial, needTokenizer(reader, 'a text prompt'), reader);
   }
-  const messages: unknown = (prompt as { messages?: unknown } | undefined)?.messages;
+  const { messages, special, ending } = (prompt ?? {}) as Readonly<Record<string, unknown>>;
   if (!Array.isArray(messages))
     throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
   const tokenizer = needTokenizer(reader, 'a chat prompt');
-  const asTokens = specialAsTokens((prompt as { special?: unknown }).special);
+  const asTokens = specialAsTokens(special);
   // Only a template's own control tokens are some, unless asked for.
   const said = !asTokens && messages.length > 0 ? tokenizer.asText(messages) : messages;
   // The template writes the special tokens itself. What it leaves out of the messages takes no room, so its text is what counts.
   checkTools(options);
   const tools = shownTools(options);
-  const told = { addGenerationPrompt, variables: templateVariables(options), ...(tools && { tools }) };
-  return encode(tokenizer.applyChatTemplate(said, told), false, tokenizer, reader);
+  const opens = addGenerationPrompt && endingOf(ending) === 'answer';
+  const told = { addGenerationPrompt: opens, variables: templateVariables(options), ...(tools && { tools }) };
+  const render = (given: readonly ChatMessage[]): string => tokenizer.applyChatTemplate(given, told);
+  return encode(ending === 'continue' ? unfinished(said, render) : render(said), false, tokenizer, reader);
+}
+
+/** @throws SplitkvError `usage` */
+function endingOf(ending: unknown = 'answer'): unknown {
+  if (['answer', 'none', 'continue'].includes(ending as string)) return ending;
+  throw usageError(`ending is ${show(ending)}; expected 'answer', 'none' or 'continue'`);
+}
+
+/** Messages as far as the last one's text goes: a word behind it, which the template keeps there, says where that is. @throws SplitkvError `usage` */
+function unfinished(messages: readonly ChatMessage[], render: (messages: readonly ChatMessage[]) => string): string {
+  const last = messages.at(-1);
+  const content: unknown = last?.content;
+  if (last?.role !== 'assistant' || typeof content !== 'string' || last['tool_calls']) {
+    throw usageError("ending 'continue': the last message must be a text of the assistant");
+  }
+  let mark = 'goes-on-here';
+  while (content.includes(mark)) mark += '.';
+  const text = render([...messages.slice(0, -1), { ...last, content: content + mark }]);
+  const end = text.lastIndexOf(mark);
+  if (end < 0) throw usageError("ending 'continue': the model's chat template doesn't show the last message");
+  return text.slice(0, end);
 }
 
 /** Whether control tokens that messages spell out are tokens. @throws SplitkvError `usage` */

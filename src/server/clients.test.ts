@@ -1,4 +1,6 @@
 import Anthropic from '@anthropic-ai/sdk';
+import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
+import { zodOutputFormat } from '@anthropic-ai/sdk/helpers/zod';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { type AIMessageChunk, HumanMessage } from '@langchain/core/messages';
 import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai';
@@ -148,4 +150,103 @@ test('tools are called, by every client', async () => {
     .finalMessage();
   expect(final).toMatchObject({ stop_reason: 'tool_use', content: [{ type: 'tool_use', name }] });
   expect(city.parse((final.content[0] as Anthropic.ToolUseBlock).input)).toBeDefined();
+});
+
+test("Anthropic's own loop over tools goes on without a thread, with the whole conversation", async () => {
+  const bodies: { readonly messages: readonly unknown[]; readonly thread?: unknown; readonly tools?: unknown }[] = [];
+  const statuses: number[] = [];
+  const client = new Anthropic({
+    baseURL: server.url,
+    apiKey: 'any',
+    maxRetries: 0,
+    fetch: async (url, init) => {
+      bodies.push(JSON.parse(String(init?.body)) as (typeof bodies)[number]);
+      const answer = await fetch(url, init);
+      statuses.push(answer.status);
+      return answer;
+    },
+  });
+  const asked: unknown[] = [];
+  const weather = betaZodTool({
+    name: 'weather',
+    description: 'Weather of a city',
+    inputSchema: z.object({ warm: z.boolean(), degrees: z.int().min(0).max(9) }),
+    run: (input) => {
+      asked.push(input);
+      return 'warm';
+    },
+  });
+  const runner = client.beta.messages.toolRunner({
+    model: 'tiny',
+    max_tokens: 400,
+    max_iterations: 3,
+    tool_choice: { type: 'any', disable_parallel_tool_use: true },
+    tools: [weather],
+    messages: [{ role: 'user', content: 'warm ?' }],
+  });
+  const last = await runner.runUntilDone();
+  expect(last.content).toMatchObject([{ type: 'tool_use', name: 'weather' }]);
+  expect(asked.length).toBeGreaterThanOrEqual(2);
+  // It asks for a thread once.
+  expect(statuses).toEqual([400, 200, 200, 200]);
+  expect(bodies.map(({ thread }) => thread !== undefined)).toEqual([true, false, false, false]);
+  expect(bodies.slice(1).map(({ messages }) => messages.length)).toEqual([1, 3, 5]);
+  for (const { tools } of bodies) expect(tools).toHaveLength(1);
+});
+
+test("Anthropic's structured outputs, and an answer that has begun", async () => {
+  const client = new Anthropic({ baseURL: server.url, apiKey: 'any', maxRetries: 0 });
+  const request = { model: 'tiny', max_tokens: 400, messages: [{ role: 'user' as const, content: 'an animal ?' }] };
+  // Bounds are left out by the client: it checks them by itself.
+  const beast = z.object({ kind: z.enum(['cat', 'dog']), wild: z.boolean() });
+  const parsed = await client.messages.parse({ ...request, output_config: { format: zodOutputFormat(beast) } });
+  expect(beast.parse(parsed.parsed_output)).toEqual(parsed.parsed_output);
+  const format = { type: 'json_schema' as const, schema: z.toJSONSchema(z.object({ a: z.boolean() })) };
+  const { content } = await client.beta.messages.create({ ...request, output_format: format });
+  expect(JSON.parse((content[0] as { text: string }).text)).toEqual({ a: expect.any(Boolean) as boolean });
+  const wrong = client.messages.create({
+    ...request,
+    output_config: { format: { type: 'json_schema', schema: { type: 'nothing' } } },
+  });
+  await expect(wrong).rejects.toMatchObject({
+    status: 400,
+    error: { type: 'error', error: { type: 'invalid_request_error' } },
+  });
+
+  const text = async (messages: Anthropic.MessageParam[], max_tokens: number): Promise<string> => {
+    const answer = await client.messages.create({ model: 'tiny', max_tokens, messages });
+    return answer.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+  };
+  const begun = [...request.messages, { role: 'assistant' as const, content: 'the dog sat ' }];
+  const prompt = model.tokenize({ messages: begun, ending: 'continue' });
+  expect(model.detokenize(prompt)).toMatch(/the dog sat $/);
+  const openai = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'any', maxRetries: 0 });
+  const { choices } = await openai.completions.create({ model: 'tiny', prompt, max_tokens: 9 });
+  expect(await text(begun, 9)).toBe(choices[0]!.text);
+  expect(await client.messages.countTokens({ model: 'tiny', messages: begun })).toEqual({
+    input_tokens: prompt.length,
+  });
+});
+
+test('a chat goes on with its last message', async () => {
+  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'any', maxRetries: 0 });
+  const said = [{ role: 'user' as const, content: 'the cat ?' }];
+  const begun = [...said, { role: 'assistant' as const, content: 'the dog sat ' }];
+  const [prompt, closed] = [
+    model.tokenize({ messages: begun, ending: 'continue' }),
+    model.tokenize({ messages: begun }),
+  ];
+  expect(prompt).not.toEqual(closed);
+  const expected = await client.completions.create({ model: 'tiny', prompt, max_tokens: 12 });
+  const ask = { model: 'tiny', messages: begun, max_tokens: 12, continue_final_message: true };
+  const whole = await client.chat.completions.create(ask as never as OpenAI.ChatCompletionCreateParamsNonStreaming);
+  expect(whole.choices[0]!.message.content).toBe(expected.choices[0]!.text);
+  expect(whole.usage!.prompt_tokens).toBe(prompt.length);
+  // Bodies that a thread reads.
+  const long = [{ role: 'system', content: 'the cat sat on the mat '.repeat(200) }, ...begun];
+  const more = { ...ask, messages: long, add_generation_prompt: false };
+  const { usage } = await client.chat.completions.create(
+    more as never as OpenAI.ChatCompletionCreateParamsNonStreaming,
+  );
+  expect(usage!.prompt_tokens).toBe(model.tokenize({ messages: long as typeof begun, ending: 'continue' }).length);
 });

@@ -5,7 +5,7 @@
 
 import * as z from 'zod/mini';
 import { isObject, show } from '../../base/json.js';
-import type { ChatMessage, ChatOptions, Tool, ToolCall, ToolChoice } from '../../index.js';
+import type { ChatMessage, ChatOptions, Prompt, Tool, ToolCall, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
 import { chatFields, chatOptionsOf, checkMessages } from '../requests/chat_request.js';
 import { callOf, type CompletionCall } from '../requests/completion_call.js';
@@ -25,6 +25,13 @@ const STOPS = `a list of at most ${MAX_STOPS} texts, none of them empty`;
 const TOOL = 'a tool such as {"name": "weather", "input_schema": {"type": "object"}}';
 const CHOICE = 'an object such as {"type": "auto"}';
 const { n: _n, max_tokens: _max, stop: _stop, ...shared } = commonFields;
+const FORMAT = 'an object such as {"type": "json_schema", "schema": {"type": "object"}}';
+const format = z.nullish(
+  z.looseObject(
+    { type: z.literal('json_schema', '"json_schema"'), schema: z.custom(isObject, 'a JSON schema') },
+    FORMAT,
+  ),
+);
 const conversation = {
   messages: z
     .array(
@@ -42,6 +49,13 @@ const conversation = {
     z.looseObject({ type: z.enum(['auto', 'any', 'tool', 'none'], 'auto, any, tool or none') }, CHOICE),
   ),
   thinking: z.nullish(z.looseObject({ type: z.string('a type') }, 'an object such as {"type": "disabled"}')),
+  output_config: z.nullish(
+    z.looseObject(
+      { effort: z.nullish(z.string('low, medium or high')), format },
+      'an object such as {"effort": "low"}',
+    ),
+  ),
+  output_format: format,
 };
 const schema = z.looseObject({
   ...shared,
@@ -61,27 +75,51 @@ const counted = z.looseObject({ model: commonFields.model, ...conversation });
 export function parseMessageRequest(body: unknown, room: number): CompletionCall {
   checkLists(body, room);
   const ignored: IgnoredField[] = [];
-  const fields = parseFields(schema, body, ignored);
+  const fields = parseFields('messages', schema, body, ignored);
   const { max_tokens: most, stop_sequences: stop } = fields;
   if (most == null) throw badRequest('max_tokens is missing; expected an integer of at least 1', 'max_tokens');
-  return callOf({ ...fields, n: 1, stop }, [{ messages: messagesOf(fields) }], {
+  const { field: formField, ...form } = formatOf(fields);
+  const prompt = promptOf(fields);
+  if (formField !== undefined && prompt.ending) {
+    throw badRequest(`${formField} holds whole answers: end with a message of the user`, 'messages');
+  }
+  const call = callOf({ ...fields, ...form, n: 1, stop }, [prompt], {
     promptField: 'messages',
     ignored,
     maxTokens: most,
     logprobs: undefined,
     chat: chatOf(fields),
   });
+  return { ...call, ...(formField !== undefined && { formField }) };
+}
+
+/** The schema that an answer is to be of, and the field that says so: the newer one, or the beta's. @throws ApiError 400 */
+function formatOf({
+  output_config: config,
+  output_format: old,
+  response_format: other,
+}: Pick<z.infer<typeof schema>, 'output_config' | 'output_format' | 'response_format'>) {
+  const [first, second] = [
+    { field: 'output_config.format', value: config?.format },
+    { field: 'output_format', value: old },
+    { field: 'response_format', value: other },
+  ].filter(({ value }) => value != null);
+  if (second) throw badRequest(`${first!.field} and ${second.field}: give one of them`, first!.field);
+  if (!first || first.field === 'response_format') return {};
+  const wanted = (first.value as NonNullable<typeof old>).schema;
+  const response_format = { type: 'json_schema', json_schema: { schema: wanted, strict: true } };
+  return { field: first.field, response_format };
 }
 
 /** Reads the body of a request to /v1/messages/count_tokens. @throws ApiError 400 */
 export function parseCountRequest(body: unknown, room: number): TokenizeCall {
   checkLists(body, room);
   const ignored: IgnoredField[] = [];
-  const fields = parseFields(counted, body, ignored);
+  const fields = parseFields('messages', counted, body, ignored);
   return {
     model: fields.model ?? undefined,
     ignored,
-    prompt: { messages: messagesOf(fields) },
+    prompt: promptOf(fields),
     options: { addGenerationPrompt: true, ...chatOf(fields) },
   };
 }
@@ -93,11 +131,18 @@ function checkLists(body: unknown, room: number): void {
 }
 
 /** Tools, and whether the model thinks, as chats say it. @throws ApiError 400 */
-function chatOf({ tools, tool_choice: choice, thinking, ...fields }: z.infer<typeof counted>): ChatOptions {
-  const asked = (tools ?? []).map(({ name, description, input_schema: parameters, type = 'custom' }, index): Tool => {
+function chatOf({
+  tools,
+  tool_choice: choice,
+  thinking,
+  output_config,
+  ...fields
+}: z.infer<typeof counted>): ChatOptions {
+  const asked = (tools ?? []).map((tool, index): Tool => {
+    const { name, description, input_schema: parameters, strict, type = 'custom' } = tool;
     const at = `tools[${index}]`;
     if (type !== 'custom') throw badRequest(`${at} is of type ${show(type)}; this server has tools of the client`, at);
-    return { type: 'function', function: { name, description, parameters } as Tool['function'] };
+    return { type: 'function', function: { name, description, parameters, strict } as Tool['function'] };
   });
   return chatOptionsOf({
     ...fields,
@@ -105,8 +150,13 @@ function chatOf({ tools, tool_choice: choice, thinking, ...fields }: z.infer<typ
     tool_choice: choice ? choiceOf(choice) : undefined,
     ...(choice?.['disable_parallel_tool_use'] === true && { parallel_tool_calls: false }),
     ...(thinking && { enable_thinking: thinking.type !== 'disabled' }),
+    reasoning_effort: fields.reasoning_effort ?? effortOf(output_config?.effort),
   });
 }
+
+/** As templates know it: none has more than high. */
+const effortOf = (effort: string | null | undefined): string | null | undefined =>
+  effort === 'xhigh' || effort === 'max' ? 'high' : effort;
 
 function choiceOf({
   type,
@@ -117,6 +167,18 @@ function choiceOf({
 }): ToolChoice {
   if (type === 'tool') return { type: 'function', function: { name: String(name) } };
   return type === 'any' ? 'required' : type;
+}
+
+/** What the assistant has begun to say it goes on with. @throws ApiError 400 */
+function promptOf(fields: z.infer<typeof counted>): Extract<Prompt, { readonly messages: unknown }> {
+  const messages = messagesOf(fields);
+  const { role, tool_calls: calls } = messages.at(-1)!;
+  if (role !== 'assistant') return { messages };
+  if (calls) throw badRequest('the last message uses tools: send their results after it', 'messages');
+  if (!messages.some((message) => message.role === 'user')) {
+    throw badRequest('messages has none of the user; expected one before what the assistant says', 'messages');
+  }
+  return { messages, ending: 'continue' };
 }
 
 /** The system's text and the turns; neighbours of one role are one turn, as Anthropic reads them. @throws ApiError 400 */
@@ -130,16 +192,10 @@ function messagesOf({ system, messages }: z.infer<typeof counted>): ChatMessage[
       else all.push(message);
     }
   }
-  if (all.at(-1)!.role === 'assistant') {
-    throw badRequest(
-      "the last message is the assistant's; this server begins answers itself: end with a message of the user",
-      'messages',
-    );
-  }
   return all;
 }
 
-const TEXTS = { types: ['text'], between: '\n' };
+const TEXTS = { types: ['text'] };
 
 const joined = (before: ChatMessage, after: ChatMessage): ChatMessage => {
   const texts = [before.content, after.content].filter((text) => text != null && text !== '');
@@ -150,6 +206,9 @@ const joined = (before: ChatMessage, after: ChatMessage): ChatMessage => {
     ...(calls.length > 0 && { tool_calls: calls }),
   };
 };
+
+/** A text is what a model wrote that is no JSON. */
+const textOfInput = (input: unknown): string => (typeof input === 'string' ? input : JSON.stringify(input ?? {}));
 
 /** What a turn says: results of tools first, each a message. @throws ApiError 400 */
 function turnOf(role: 'user' | 'assistant' | 'system', content: unknown, name: string): ChatMessage[] {
@@ -166,7 +225,7 @@ function turnOf(role: 'user' | 'assistant' | 'system', content: unknown, name: s
       return value;
     };
     if (type === 'tool_use' && role === 'assistant') {
-      const called = { name: text('name'), arguments: JSON.stringify(rest['input'] ?? {}) };
+      const called = { name: text('name'), arguments: textOfInput(rest['input']) };
       calls.push({ id: text('id'), type: 'function', function: called });
     } else if (type === 'tool_result' && role === 'user') {
       const said = rest['content'] == null ? '' : textOfParts(rest['content'], `${at}.content`, TEXTS);

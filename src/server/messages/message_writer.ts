@@ -147,8 +147,12 @@ const TYPES: Readonly<Record<number, string>> = {
   503: 'overloaded_error',
 };
 
-/** An error in Anthropic's shape. */
-export const messageError = ({ status, message }: ApiError): object => ({
+/** An error in Anthropic's shape. A thread that isn't taken is told in a way that its own clients go on without one. */
+export const messageError = ({ status, message, details: { code, param } }: ApiError): object => ({
   type: 'error',
-  error: { type: TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error'), message },
+  error: {
+    type: TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error'),
+    message,
+    ...(code === 'thread_unsupported_request' && { details: { error_code: code, unsupported: [param] } }),
+  },
 });

@@ -59,7 +59,7 @@ async function ask(
   exchange: Exchange,
   model: ServingModel,
   client: string,
-  { prompts, promptField, options, formField = 'response_format' }: CompletionCall,
+  { prompts, promptField, options, formField }: CompletionCall,
   wait: FormWait,
 ): Promise<Completion> {
   try {
@@ -68,7 +68,7 @@ async function ask(
     if (exchange.signal.aborted) throw stopped();
     if (!(error instanceof SplitkvError && error.code === 'usage')) throw toApiError(error);
     const field = /^tool(s|_choice)\b/.exec(error.message)?.[0];
-    throw badRequest(error.message, field ?? (options.responseFormat && formField));
+    throw badRequest(error.message, field ?? formField);
   }
   try {
     return model.completeAll(prompts, { ...options, client, signal: exchange.signal });

@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { isObject, shortened } from '../../base/json.js';
 import { grouped } from '../../base/math.js';
 import { checkTools } from '../../chat_formats/tools.js';
-import type { ChatMessage, ChatOptions, Tool, ToolChoice } from '../../index.js';
+import type { ChatMessage, ChatOptions, Prompt, Tool, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
 import { callOf, type CompletionCall } from './completion_call.js';
 import {
@@ -12,13 +12,16 @@ import {
   flag,
   given,
   type IgnoredField,
+  mostTokens,
   optionalInteger,
   parseFields,
 } from './fields.js';
+import { textOfParts } from './text_parts.js';
+
+type Conversed = Extract<Prompt, { readonly messages: unknown }>;
 
 const ROLES = ['system', 'developer', 'user', 'assistant', 'tool'] as const;
 const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
-const CONTENT = 'a text, or a list of parts {"type": "text", "text": "..."}';
 const CALLS =
   'a list of calls such as {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}';
 const toolCall = z.looseObject(
@@ -32,12 +35,7 @@ const toolCall = z.looseObject(
 const message = z.looseObject(
   {
     role: z.enum(ROLES, ROLES.join(', ')),
-    content: z.nullish(
-      z.union(
-        [z.string(), z.array(z.looseObject({ type: z.literal('text'), text: z.string() })).check(z.minLength(1))],
-        CONTENT,
-      ),
-    ),
+    content: z.unknown(),
     reasoning_content: z.nullish(z.string('a text')),
     reasoning: z.nullish(z.string('a text')),
     tool_calls: z.nullish(z.array(toolCall, CALLS)),
@@ -63,16 +61,35 @@ export const chatFields = {
   reasoning_format: z.nullish(z.enum(['none', 'auto', 'deepseek', 'deepseek-legacy'], 'none, auto or deepseek')),
 };
 
+/** How the prompt ends: vLLM's and llama.cpp's names. */
+export const endingFields = { add_generation_prompt: flag, continue_final_message: flag };
+
 export const messagesField = z.array(message, MESSAGES).check(z.minLength(1, MESSAGES));
 const schema = z.looseObject({
   ...commonFields,
   ...chatFields,
   messages: messagesField,
   special: z.nullish(z.enum(['text', 'token'], "'text' or 'token'")),
-  max_completion_tokens: commonFields.max_tokens,
+  max_completion_tokens: mostTokens,
+  n_predict: mostTokens,
+  ...endingFields,
   logprobs: flag,
   top_logprobs: optionalInteger(0, 20),
 });
+
+/** @throws ApiError 400 where there is no answer to go on with */
+export function endingOf(
+  { add_generation_prompt: opens, continue_final_message: goesOn }: z.infer<z.ZodMiniObject<typeof endingFields>>,
+  messages: readonly ChatMessage[],
+): Pick<Conversed, 'ending'> {
+  if (!goesOn) return opens === false ? { ending: 'none' } : {};
+  const field = 'continue_final_message';
+  if (opens) throw badRequest(`${field} and add_generation_prompt are both true; give one of them`, field);
+  const { role, tool_calls: calls } = messages.at(-1)!;
+  if (role === 'assistant' && !calls) return { ending: 'continue' };
+  const what = calls ? 'calls tools' : `is of role ${role}`;
+  throw badRequest(`${field}: the last message ${what}; expected a text of the assistant`, field);
+}
 
 /** Keys of a message that say nothing of the conversation, or nothing when empty: clients send back what they were sent. */
 const IGNORED = ['annotations', 'refusal'];
@@ -86,8 +103,9 @@ const UNSUPPORTED = ['audio', 'function_call'];
 export function parseChatRequest(body: unknown, room: number): CompletionCall {
   if (isObject(body) && Array.isArray(body.messages)) checkMessages(body.messages, room);
   const ignored: IgnoredField[] = [];
-  const fields = parseFields(schema, body, ignored);
-  const { max_tokens: old, max_completion_tokens: maximum, logprobs, top_logprobs: top } = fields;
+  const fields = parseFields('chat', schema, body, ignored);
+  const { max_completion_tokens: maximum, logprobs, top_logprobs: top } = fields;
+  const old = fields.max_tokens ?? fields.n_predict;
   if (old != null && maximum != null && old !== maximum) {
     throw badRequest(`max_tokens is ${old} and max_completion_tokens ${maximum}: give one of them`, 'max_tokens');
   }
@@ -97,7 +115,8 @@ export function parseChatRequest(body: unknown, room: number): CompletionCall {
   const messages = messagesOf(fields.messages, ignored);
   const maxTokens = given(maximum ?? old) ?? room;
   if (maxTokens === 0) throw badRequest('max_tokens is 0; expected at least 1, or -1 for none', 'max_tokens');
-  return callOf(fields, [{ messages, ...(fields.special && { special: fields.special }) }], {
+  const prompt = { messages, ...(fields.special && { special: fields.special }), ...endingOf(fields, messages) };
+  return callOf(fields, [prompt], {
     promptField: 'messages',
     ignored,
     maxTokens,
@@ -138,9 +157,14 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
   const { role, content, reasoning_content, reasoning, tool_calls, tool_call_id, name: own, ...others } = each;
   const thought = reasoning_content ?? reasoning;
   const calls = role === 'assistant' && tool_calls != null && tool_calls.length > 0 ? tool_calls : undefined;
-  if (content == null && role !== 'assistant') {
-    throw badRequest(`${name}.content is missing; expected ${CONTENT}`, `${name}.content`);
-  }
+  const said =
+    content == null && role === 'assistant'
+      ? ''
+      : textOfParts(content ?? undefined, `${name}.content`, {
+          types: ['text'],
+          left: role === 'assistant' ? ['refusal'] : [],
+          isEmptyTaken: role === 'assistant',
+        });
   for (const [key, value] of Object.entries(others)) {
     if (IGNORED.includes(key) || value === null || (Array.isArray(value) && value.length === 0)) continue;
     const field = `${name}.${shortened(key)}`;
@@ -150,7 +174,7 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
   return {
     // OpenAI's newer name of the same role, which templates don't know.
     role: role === 'developer' ? 'system' : role,
-    content: Array.isArray(content) ? content.map(({ text }) => text).join('') : (content ?? (calls ? null : '')),
+    content: content == null && calls ? null : said,
     ...(role === 'assistant' && thought != null && { reasoning_content: thought }),
     ...(calls && {
       tool_calls: calls.map(({ id, function: of }) => ({

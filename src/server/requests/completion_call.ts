@@ -9,8 +9,8 @@ export interface CompletionCall {
   readonly prompts: readonly Prompt[];
   /** The field that the prompts came in. */
   readonly promptField: 'messages' | 'prompt' | 'input';
-  /** The field that says what the answer is to be. */
-  readonly formField?: string;
+  /** The field that says what the answer is to be, where one does. */
+  readonly formField?: string | undefined;
   readonly options: Omit<CompletionOptions, 'signal'>;
   readonly stream: boolean;
   /** The stream ends with the usage. */
@@ -32,6 +32,7 @@ export function callOf(
     readonly chat?: ChatOptions | undefined;
   },
 ): CompletionCall {
+  const { form, field: formField } = formOf(fields);
   const options = {
     n: fields.n,
     temperature: fields.temperature,
@@ -55,12 +56,13 @@ export function callOf(
     // Of messages, also where they come as ids.
     separateReasoning: own.promptField === 'prompt' ? undefined : true,
     ...own.chat,
-    ...formOf(fields),
+    ...form,
   };
   return {
     model: fields.model ?? undefined,
     prompts,
     promptField: own.promptField,
+    ...(formField !== undefined && { formField }),
     options: Object.fromEntries(Object.entries(options).filter(([, value]) => value != null)),
     stream: fields.stream ?? false,
     includeUsage: fields.stream_options?.include_usage ?? false,
@@ -68,32 +70,45 @@ export function callOf(
   };
 }
 
-/** What the answer is to be: as OpenAI says it, or as vLLM does. */
-function formOf(fields: Common): Partial<TextForm> {
-  const { guided_json, guided_regex, guided_choice, guided_grammar, structured_outputs: structured } = fields;
-  const jsonOf = (schema: unknown): TextForm['responseFormat'] => {
-    let of = schema;
-    if (typeof schema === 'string') {
-      try {
-        of = JSON.parse(schema);
-      } catch {
-        throw badRequest('guided_json is no JSON; expected a JSON schema', 'guided_json');
-      }
+/** What the answer is to be, and which field says it: as OpenAI does, or vLLM, or llama.cpp. @throws ApiError 400 for several */
+function formOf(fields: Common): { readonly form: Partial<TextForm>; readonly field?: string } {
+  const { structured_outputs: structured, response_format: format } = fields;
+  const at = (field: keyof NonNullable<typeof structured>): string => `structured_outputs.${field}`;
+  const rows: readonly (readonly [field: string, form: keyof TextForm, value: unknown])[] = [
+    ['response_format', 'responseFormat', format?.type === 'text' ? undefined : format && formatOf(format)],
+    ['json_schema', 'responseFormat', jsonOf(fields.json_schema, 'json_schema')],
+    ['guided_json', 'responseFormat', jsonOf(fields.guided_json, 'guided_json')],
+    [at('json'), 'responseFormat', jsonOf(structured?.json, at('json'))],
+    [at('json_object'), 'responseFormat', structured?.json_object ? { type: 'json_object' } : undefined],
+    ...(['regex', 'choice', 'grammar'] as const).flatMap((name) => [
+      [name, name, fields[name]] as const,
+      [`guided_${name}`, name, fields[`guided_${name}`]] as const,
+      [at(name), name, structured?.[name]] as const,
+    ]),
+  ];
+  const [first, second] = rows.filter(([, , value]) => value != null);
+  if (second) throw badRequest(`${first![0]} and ${second[0]}: give one of them`, first![0]);
+  return first ? { field: first[0], form: { [first[1]]: first[2] } } : { form: {} };
+}
+
+/** llama.cpp's clients leave out `json_schema` around the schema. */
+function formatOf(format: NonNullable<Common['response_format']>): object {
+  const { type, schema, ...rest } = format;
+  return type === 'json_schema' && schema !== undefined && rest['json_schema'] === undefined
+    ? { type, json_schema: { schema } }
+    : format;
+}
+
+/** A schema, or its text, as OpenAI has it. @throws ApiError 400 */
+function jsonOf(schema: unknown, field: string): object | undefined {
+  if (schema == null) return undefined;
+  let of = schema;
+  if (typeof schema === 'string') {
+    try {
+      of = JSON.parse(schema);
+    } catch {
+      throw badRequest(`${field} is no JSON; expected a JSON schema`, field);
     }
-    return { type: 'json_schema', json_schema: { schema: of as Record<string, unknown> } };
-  };
-  const json = structured?.json ?? guided_json;
-  const format = fields.response_format as TextForm['responseFormat'];
-  const forms = [
-    ['responseFormat', format?.type === 'text' ? undefined : format],
-    ['responseFormat', json == null ? undefined : jsonOf(json)],
-    ['responseFormat', structured?.json_object ? { type: 'json_object' } : undefined],
-    ['regex', fields.regex ?? guided_regex ?? structured?.regex],
-    ['choice', fields.choice ?? guided_choice ?? structured?.choice],
-    ['grammar', fields.grammar ?? guided_grammar ?? structured?.grammar],
-  ] as const;
-  const given = forms.filter(([, value]) => value != null);
-  if (given.length > 1)
-    throw badRequest('response_format, regex, choice and grammar: give one of them', 'response_format');
-  return Object.fromEntries(given);
+  }
+  return { type: 'json_schema', json_schema: { schema: of } };
 }

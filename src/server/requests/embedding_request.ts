@@ -35,7 +35,13 @@ const schema = z.looseObject({
 export function parseEmbeddingRequest(body: unknown, contextLength: number): EmbeddingCall {
   checkTexts(body, 'input', MAX_INPUTS, contextLength);
   const ignored: IgnoredField[] = [];
-  const { model, input, encoding_format: format, dimensions, pooling } = parseFields(schema, body, ignored);
+  const {
+    model,
+    input,
+    encoding_format: format,
+    dimensions,
+    pooling,
+  } = parseFields('embeddings', schema, body, ignored);
   return {
     model: model ?? undefined,
     prompts: textsOf(input),

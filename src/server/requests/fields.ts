@@ -2,7 +2,8 @@ import * as z from 'zod/mini';
 import { didYouMean } from '../../base/errors.js';
 import { isObject, jsonText, shortened, show } from '../../base/json.js';
 import { grouped } from '../../base/math.js';
-import { type ApiError, badRequest } from '../api_error.js';
+import { ApiError, badRequest } from '../api_error.js';
+import { type Api, NESTED, sortOf } from './field_table.js';
 
 /** Each schema's error says what is expected in its place. Clients send null for what they leave out. */
 
@@ -56,6 +57,9 @@ const choices = z.custom<string[]>(
   CHOICES,
 );
 
+/** As `max_tokens`; `n_predict` is llama.cpp's name of it. */
+export const mostTokens = z.nullish(integerOrNone(0));
+
 export const optionalInteger = (low: number, high?: number) => z.nullish(integer(low, high));
 
 /** Fields that both kinds of completion have. Those after `logit_bias` aren't OpenAI's. */
@@ -66,7 +70,7 @@ export const commonFields = {
     z.looseObject({ include_usage: flag, include_obfuscation: flag }, 'an object such as {"include_usage": true}'),
   ),
   n: optionalInteger(1, 128),
-  max_tokens: z.nullish(integerOrNone(0)),
+  max_tokens: mostTokens,
   temperature: z.nullish(number('a number from 0 to 2', (value) => value >= 0 && value <= 2)),
   top_p: z.nullish(number('a number above 0 and at most 1', (value) => value > 0 && value <= 1)),
   seed: z.nullish(integerOrNone(0)),
@@ -91,6 +95,7 @@ export const commonFields = {
   guided_grammar: z.nullish(z.string('a grammar in EBNF')),
   guided_regex: z.nullish(z.string('a regular expression')),
   guided_choice: z.nullish(choices),
+  json_schema: z.nullish(z.unknown()),
   structured_outputs: z.nullish(
     z.looseObject(
       {
@@ -105,34 +110,6 @@ export const commonFields = {
   ),
 };
 
-/** Fields that change nothing of an answer here: OpenAI's, and `session`, which gateways look at. */
-const IGNORED = [
-  'session',
-  'user',
-  'metadata',
-  'store',
-  'service_tier',
-  'safety_identifier',
-  'prompt_cache_key',
-  'prompt_cache_retention',
-  'parallel_tool_calls',
-  'max_tool_calls',
-];
-
-/** Fields of OpenAI's that this server doesn't have, and the values that ask for nothing. */
-const UNSUPPORTED: Readonly<Record<string, readonly unknown[]>> = {
-  audio: [],
-  best_of: [1],
-  function_call: ['none', 'auto'],
-  functions: [[]],
-  modalities: [['text']],
-  moderation: [],
-  suffix: [''],
-  tool_choice: ['none', 'auto'],
-  tools: [[]],
-  web_search_options: [],
-};
-
 /** A field that this server doesn't know, and what a strict one says of it. */
 export interface IgnoredField {
   readonly name: string;
@@ -141,10 +118,11 @@ export interface IgnoredField {
 
 /**
  * Reads a request's fields.
- * @param ignored takes those that nobody here knows: clients of other servers send many
+ * @param ignored takes hints, and those that nobody here knows: clients of other servers send many
  * @throws ApiError 400 naming the first field at fault and what was expected
  */
 export function parseFields<Shape extends z.core.$ZodLooseShape>(
+  api: Api,
   schema: z.ZodMiniObject<Shape>,
   body: unknown,
   ignored: IgnoredField[],
@@ -156,7 +134,9 @@ export function parseFields<Shape extends z.core.$ZodLooseShape>(
   if (!parsed.success) throw faultAt(parsed.error.issues[0]!, body);
   const known = Object.keys(schema.shape);
   for (const [name, value] of Object.entries(body)) {
-    if (!known.includes(name) && !IGNORED.includes(name)) checkOther(name, value, known, ignored);
+    if (!known.includes(name)) checkOther(api, name, value, ignored, known);
+    else if (NESTED.has(name) && isObject(value))
+      for (const key of Object.keys(value)) checkOther(api, `${name}.${key}`, value[key], ignored);
   }
   return parsed.data;
 }
@@ -191,16 +171,27 @@ function faultAt({ path, message }: z.core.$ZodIssue, body: unknown): ApiError {
   return badRequest(`${name} is ${value === undefined ? 'missing' : show(value)}; expected ${message}`, name);
 }
 
-function checkOther(name: string, value: unknown, known: readonly string[], ignored: IgnoredField[]): void {
-  if (!Object.hasOwn(UNSUPPORTED, name)) {
+/** @param known where a name that nobody knows is told, with the nearest of these */
+function checkOther(api: Api, name: string, value: unknown, ignored: IgnoredField[], known?: readonly string[]): void {
+  const sort = sortOf(api, name);
+  if (sort === 'silent' || (sort === undefined && !known)) return;
+  if (sort === undefined) {
     const shown = shortened(name);
-    const others = didYouMean(name, known) || ` Known are ${known.join(', ')}`;
+    const others = didYouMean(name, known!) || ` Known are ${known!.join(', ')}`;
     ignored.push({ name: shown, why: `unknown field '${shown}'.${others}` });
     return;
   }
-  const neutral = UNSUPPORTED[name]!;
+  const { neutral = [], instead, code } = sort === 'harmless' ? {} : sort;
   const text = jsonText(value);
   if (value === null || neutral.some((each) => jsonText(each) === text)) return;
-  const instead = neutral.length > 0 ? `leave it out, or send ${JSON.stringify(neutral[0])}` : 'leave it out';
-  throw badRequest(`${name} is not supported by this server; ${instead}`, name);
+  if (sort === 'harmless') {
+    ignored.push({ name, why: `${name} changes nothing of an answer of this server; leave it out` });
+    return;
+  }
+  const leave = neutral.length > 0 ? `leave it out, or send ${JSON.stringify(neutral[0])}` : 'leave it out';
+  const todo = instead === undefined ? leave : `${leave}; ${instead}`;
+  throw new ApiError(400, `${name} is not supported by this server; ${todo}`, {
+    param: name,
+    ...(code !== undefined && { code }),
+  });
 }

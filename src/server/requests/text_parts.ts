@@ -2,20 +2,40 @@ import { isObject, shortened, show } from '../../base/json.js';
 import type { ChatMessage } from '../../index.js';
 import { badRequest } from '../api_error.js';
 
+/** In the types of parts that are no texts, such as `image_url` and `input_audio`. */
+const MEDIA = [
+  ['image', 'images'],
+  ['audio', 'sounds'],
+  ['video', 'videos'],
+  ['file', 'files'],
+  ['document', 'documents'],
+] as const;
+
 /**
  * The text of a message's content: a text, or parts of some types that have one.
  * @param types of parts that are texts; those of `left` say nothing of the conversation, and are left out
+ * @param isEmptyTaken whether a list of no parts is
  * @param name the content's place in the body, for errors
  * @throws ApiError 400
  */
 export function textOfParts(
   content: unknown,
   name: string,
-  { types, left = [], between = '' }: { types: readonly string[]; left?: readonly string[]; between?: string },
+  {
+    types,
+    left = [],
+    between = '',
+    isEmptyTaken = true,
+  }: {
+    readonly types: readonly string[];
+    readonly left?: readonly string[];
+    readonly between?: string;
+    readonly isEmptyTaken?: boolean;
+  },
 ): string {
   if (typeof content === 'string') return content;
   const expected = `a text, or a list of parts {"type": "${types[0]}", "text": "..."}`;
-  if (!Array.isArray(content)) {
+  if (!Array.isArray(content) || (content.length === 0 && !isEmptyTaken)) {
     throw badRequest(`${name} is ${content === undefined ? 'missing' : show(content)}; expected ${expected}`, name);
   }
   const texts: string[] = [];
@@ -24,9 +44,13 @@ export function textOfParts(
     const { type, text } = (isObject(part) ? part : {}) as { readonly type?: unknown; readonly text?: unknown };
     if (typeof type === 'string' && left.includes(type)) continue;
     if (typeof type !== 'string' || !types.includes(type)) {
-      const what =
-        typeof type === 'string' ? `of type '${shortened(type)}', which this server doesn't have` : show(part);
-      throw badRequest(`${at} is ${what}; expected ${expected}`, at);
+      const media = MEDIA.find(([part]) => typeof type === 'string' && type.includes(part))?.[1];
+      const why =
+        media === undefined
+          ? "which this server doesn't have"
+          : `${media} aren't supported: this model takes text only`;
+      const what = typeof type === 'string' ? `of type '${shortened(type)}', ${why}` : show(part);
+      throw badRequest(`${at} is ${what}; expected ${expected}`, name);
     }
     if (typeof text !== 'string') throw badRequest(`${at}.text is ${show(text)}; expected a text`, `${at}.text`);
     texts.push(text);

@@ -2,7 +2,15 @@ import * as z from 'zod/mini';
 import { isObject } from '../../base/json.js';
 import { ApiError, badRequest } from '../api_error.js';
 import { callOf, type CompletionCall } from './completion_call.js';
-import { checkLength, commonFields, flag, type IgnoredField, optionalInteger, parseFields } from './fields.js';
+import {
+  checkLength,
+  commonFields,
+  flag,
+  type IgnoredField,
+  mostTokens,
+  optionalInteger,
+  parseFields,
+} from './fields.js';
 
 /** As OpenAI's. */
 const DEFAULT_MAX_TOKENS = 16;
@@ -29,6 +37,7 @@ export const textsOf = (given: Texts): (string | number[])[] => {
 
 const schema = z.looseObject({
   ...commonFields,
+  n_predict: mostTokens,
   prompt: textsField(MAX_PROMPTS),
   logprobs: optionalInteger(0, 20),
   echo: flag,
@@ -42,8 +51,9 @@ const schema = z.looseObject({
 export function parseTextRequest(body: unknown, contextLength: number): CompletionCall {
   checkTexts(body, 'prompt', MAX_PROMPTS, contextLength);
   const ignored: IgnoredField[] = [];
-  const fields = parseFields(schema, body, ignored);
-  const { prompt, max_tokens: asked, echo } = fields;
+  const fields = parseFields('completions', schema, body, ignored);
+  const { prompt, echo } = fields;
+  const asked = fields.max_tokens ?? fields.n_predict;
   if (asked === 0 && !echo) {
     throw badRequest(
       'max_tokens is 0; expected at least 1, -1 for none, or "echo": true, which gives the prompt itself',

@@ -3,7 +3,15 @@ import { isObject } from '../../base/json.js';
 import { grouped } from '../../base/math.js';
 import type { Prompt, TokenizeOptions } from '../../index.js';
 import { badRequest } from '../api_error.js';
-import { chatFields, chatOptionsOf, checkMessages, messagesField, messagesOf } from './chat_request.js';
+import {
+  chatFields,
+  chatOptionsOf,
+  checkMessages,
+  endingFields,
+  endingOf,
+  messagesField,
+  messagesOf,
+} from './chat_request.js';
 import { checkLength, commonFields, flag, type IgnoredField, parseFields } from './fields.js';
 
 /** Ids of one request to /detokenize. */
@@ -35,7 +43,7 @@ const toTokenize = z.looseObject({
   messages: z.nullish(messagesField),
   add_special_tokens: flag,
   add_special: flag,
-  add_generation_prompt: flag,
+  ...endingFields,
 });
 const toDetokenize = z.looseObject({
   model: commonFields.model,
@@ -53,7 +61,7 @@ const toDetokenize = z.looseObject({
 export function parseTokenizeRequest(body: unknown, room: number): TokenizeCall {
   const ignored: IgnoredField[] = [];
   if (isObject(body) && Array.isArray(body.messages)) checkMessages(body.messages, room);
-  const fields = parseFields(toTokenize, body, ignored);
+  const fields = parseFields('tokenize', toTokenize, body, ignored);
   const texts = [fields.prompt, fields.content].filter((text) => text != null);
   const messages = fields.messages && messagesOf(fields.messages, ignored);
   if (texts.length + (messages ? 1 : 0) !== 1) {
@@ -62,10 +70,10 @@ export function parseTokenizeRequest(body: unknown, room: number): TokenizeCall 
   return {
     model: fields.model ?? undefined,
     ignored,
-    prompt: messages ? { messages } : texts[0]!,
+    prompt: messages ? { messages, ...endingOf(fields, messages) } : texts[0]!,
     options: {
-      addSpecial: fields.add_special_tokens ?? fields.add_special ?? true,
-      addGenerationPrompt: fields.add_generation_prompt ?? true,
+      // As llama.cpp and vLLM have it, each by its field.
+      addSpecial: fields.add_special_tokens ?? fields.add_special ?? fields.content == null,
       ...chatOptionsOf(fields),
     },
   };
@@ -75,6 +83,6 @@ export function parseTokenizeRequest(body: unknown, room: number): TokenizeCall 
 export function parseDetokenizeRequest(body: unknown): DetokenizeCall {
   if (isObject(body) && Array.isArray(body.tokens)) checkLength(body.tokens, MAX_IDS, 'tokens', IDS);
   const ignored: IgnoredField[] = [];
-  const { model, tokens } = parseFields(toDetokenize, body, ignored);
+  const { model, tokens } = parseFields('tokenize', toDetokenize, body, ignored);
   return { model: model ?? undefined, ignored, tokens };
 }

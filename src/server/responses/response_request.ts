@@ -45,8 +45,9 @@ const TEXT = 'an object such as {"format": {"type": "json_schema", "name": "a", 
 const TOOL = 'a tool such as {"type": "function", "name": "weather", "parameters": {"type": "object"}}';
 const TOOLS = 'a list of tools';
 const EFFORT = 'an object such as {"effort": "low"}';
-const METADATA = 'an object of at most 16 texts, of up to 512 characters each';
+const METADATA = 'an object of at most 16 texts of up to 512 characters, with names of up to 64';
 const LOGPROBS = 'message.output_text.logprobs';
+const USER = 'a text of at most 512 characters';
 const { n: _n, max_tokens: _max, response_format: _format, ...shared } = commonFields;
 const schema = z.looseObject({
   ...shared,
@@ -67,7 +68,9 @@ const schema = z.looseObject({
       (value) =>
         isObject(value) &&
         Object.keys(value).length <= 16 &&
-        Object.values(value).every((text) => typeof text === 'string' && text.length <= 512),
+        Object.entries(value).every(
+          ([key, text]) => key.length <= 64 && typeof text === 'string' && text.length <= 512,
+        ),
       METADATA,
     ),
   ),
@@ -77,7 +80,7 @@ const schema = z.looseObject({
   include: z.nullish(z.array(z.string('a text'), 'a list of texts')),
   top_logprobs: optionalInteger(0, 20),
   reasoning: z.nullish(z.looseObject({ effort: z.nullish(z.string(EFFORT)) }, EFFORT)),
-  user: z.nullish(z.string('a text')),
+  user: z.nullish(z.string(USER).check(z.maxLength(512, USER))),
 });
 
 /** What a body may say besides, which changes nothing of an answer here. */
@@ -91,7 +94,7 @@ const ROLES = ['system', 'developer', 'user', 'assistant'];
 export function parseResponseRequest(body: unknown, room: number): ResponseCall {
   if (isObject(body) && Array.isArray(body.input)) checkMessages(body.input, room, 'input');
   const ignored: IgnoredField[] = [];
-  const fields = parseFields(schema, body, ignored);
+  const fields = parseFields('responses', schema, body, ignored);
   const { input, instructions = null, text, include, top_logprobs: top, max_output_tokens: most } = fields;
   const items =
     typeof input === 'string'
@@ -108,6 +111,11 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
     tool_choice: choiceOf(fields.tool_choice),
     reasoning_effort: effort,
   });
+  for (const [index, what] of include?.entries() ?? []) {
+    const name = `include[${index}]`;
+    if (what !== LOGPROBS)
+      ignored.push({ name, why: `${name} is ${show(what)}: responses have nothing of the kind; leave it out` });
+  }
   const wantsLogprobs = include?.includes(LOGPROBS) ?? false;
   if (top != null && top > 0 && !wantsLogprobs) {
     throw badRequest(`top_logprobs needs "include": ["${LOGPROBS}"]`, 'top_logprobs');
