@@ -1,3 +1,4 @@
+import { shortened } from '../../base/json.js';
 import type { ChatMessage } from '../../index.js';
 import { ApiError } from '../api_error.js';
 
@@ -18,9 +19,20 @@ interface Kept extends KeptResponse {
   readonly bytes: number;
 }
 
-/** Responses that clients may ask for again, each its own; the oldest are forgotten first, and all of them when the server ends. */
+/** What one client holds. */
+interface Held {
+  /** The oldest first. */
+  readonly ids: Set<string>;
+  bytes: number;
+}
+
+/**
+ * Responses that clients may ask for again, each its own. Where the room is full, the oldest of the client that holds most is
+ * forgotten: nobody loses what is within an equal share. All of them are when the server ends.
+ */
 export class ResponseStore {
   readonly #kept = new Map<string, Kept>();
+  readonly #held = new Map<string, Held>();
   #bytes = 0;
 
   /** @param maxBytes of the texts of all of them, about; @param most how many there may be */
@@ -41,20 +53,32 @@ export class ResponseStore {
   add(client: string, stored: StoredResponse): void {
     const { id } = stored.body;
     const bytes = JSON.stringify([stored.body, stored.items, stored.messages]).length;
-    if (this.#kept.has(id)) this.#forget(id);
+    this.#forget(id);
     this.#kept.set(id, { ...stored, client, bytes });
     this.#bytes += bytes;
-    for (const oldest of this.#kept.keys()) {
-      if (this.#bytes <= this.maxBytes && this.#kept.size <= this.most) break;
-      this.#forget(oldest);
-    }
+    const held = this.#held.get(client) ?? { ids: new Set<string>(), bytes: 0 };
+    this.#held.set(client, held);
+    held.ids.add(id);
+    held.bytes += bytes;
+    while (this.#bytes > this.maxBytes) this.#forgetOldest(this.#largest((of) => of.bytes));
+    while (this.#kept.size > this.most) this.#forgetOldest(this.#largest(({ ids }) => ids.size));
+  }
+
+  /** The client that holds most; of several the one that came first. */
+  #largest(of: (held: Held) => number): Held {
+    return [...this.#held.values()].reduce((most, held) => (of(held) > of(most) ? held : most));
+  }
+
+  #forgetOldest({ ids }: Held): void {
+    const [oldest] = ids;
+    this.#forget(oldest!);
   }
 
   /** @throws ApiError 404, or as `field` of a request 400, where there is none of this client's */
   get(client: string, id: string, field?: string): StoredResponse {
     const found = this.#kept.get(id);
     if (found?.client === client) return found;
-    const message = `there is no response '${id.slice(0, 100)}' here; responses are kept for a while, and not with "store": false`;
+    const message = `there is no response '${shortened(id)}' here; responses are kept for a while, and not with "store": false`;
     throw field === undefined
       ? new ApiError(404, message)
       : new ApiError(400, message, { code: 'previous_response_not_found', param: field });
@@ -67,8 +91,14 @@ export class ResponseStore {
   }
 
   #forget(id: string): void {
-    this.#bytes -= this.#kept.get(id)!.bytes;
+    const kept = this.#kept.get(id);
+    if (!kept) return;
     this.#kept.delete(id);
+    this.#bytes -= kept.bytes;
+    const held = this.#held.get(kept.client)!;
+    held.ids.delete(id);
+    held.bytes -= kept.bytes;
+    if (held.ids.size === 0) this.#held.delete(kept.client);
   }
 }
 

@@ -272,3 +272,40 @@ test('stored responses: each client its own, and the oldest go first', () => {
   store.add('me', stored('f', 'x'.repeat(2000)));
   expect(() => store.get('me', 'f')).toThrow("no response 'f'");
 });
+
+test('stored responses: a client that fills the room loses its own', () => {
+  const stored = (id: string, letters = 0) => ({
+    body: { id },
+    items: [],
+    messages: [{ role: 'user' as const, content: 'x'.repeat(letters) }],
+  });
+  const isKept = (store: ResponseStore, client: string, id: string): boolean =>
+    [...store.all()].some(({ client: whose, body }) => whose === client && body.id === id);
+  // By bytes, and by number.
+  for (const [store, letters] of [
+    [new ResponseStore(10_000, 4096), 900],
+    [new ResponseStore(1e6, 10), 0],
+  ] as const) {
+    store.add('polite', stored('p1', letters));
+    store.add('other', stored('o1', letters));
+    for (let at = 0; at < 1000; at++) store.add('greedy', stored(`g${at}`, letters));
+    store.add('polite', stored('p2', letters));
+    for (let at = 1000; at < 2000; at++) store.add('greedy', stored(`g${at}`, letters));
+    for (const id of ['p1', 'p2']) expect(isKept(store, 'polite', id)).toBe(true);
+    expect(isKept(store, 'other', 'o1')).toBe(true);
+    expect(isKept(store, 'greedy', 'g1999')).toBe(true);
+    expect(isKept(store, 'greedy', 'g1000')).toBe(false);
+    expect(store.size).toBeGreaterThan(6);
+    // One that is larger than the room takes nobody else's place.
+    store.add('greedy', stored('huge', 2e6));
+    expect(isKept(store, 'greedy', 'huge')).toBe(false);
+    expect(isKept(store, 'polite', 'p1')).toBe(true);
+    // What others leave is theirs.
+    for (const client of ['polite', 'other', 'greedy']) {
+      for (const { body, client: whose } of store.all()) if (whose === client) store.delete(client, body.id);
+    }
+    expect(store.size).toBe(0);
+    for (let at = 0; at < 6; at++) store.add('greedy', stored(`h${at}`, letters));
+    expect(store.size).toBe(6);
+  }
+});
