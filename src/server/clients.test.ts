@@ -160,7 +160,7 @@ test("Anthropic's own loop over tools goes on without a thread, with the whole c
     apiKey: 'any',
     maxRetries: 0,
     fetch: async (url, init) => {
-      bodies.push(JSON.parse(String(init?.body)) as (typeof bodies)[number]);
+      bodies.push(JSON.parse(init?.body as string) as (typeof bodies)[number]);
       const answer = await fetch(url, init);
       statuses.push(answer.status);
       return answer;
