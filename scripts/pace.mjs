@@ -1,0 +1,381 @@
+/**
+ * `npm run pace -- COMMIT`: how fast this tree is beside another one, in turns: tokens of a generation, the first token, and `serve`
+ * with 1, 16 and 64 clients. First whether both give the same tokens, then ratios with intervals. Ends with code 1 where tokens differ
+ * or where anything has less than 0.97 of the other's pace.
+ *
+ *   npm run pace -- COMMIT | DIR [--rounds N] [--seconds S] [--only TEXT]... [--adapter NAME] [--out FILE]
+ *
+ * COMMIT is checked out into a temporary folder, with this tree's packages; DIR is a checkout as it is. Each round has processes of its
+ * own; a round takes four turns of about S seconds on each side for each thing measured.
+ */
+import { fork, spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { ensurePackages, ensureVulkan, root } from './setup.mjs';
+
+const MODELS = ['tiny-gqa', 'tiny-mla'];
+const CLIENTS = [1, 16, 64];
+const PROMPT_TOKENS = 120;
+const OUTPUT_TOKENS = 150;
+/** So many behind the first one: whoever streams has more than one step under way. */
+const FIRST_TOKENS = 8;
+const TURNS = 4;
+/** Kinds of requests, of different lengths. */
+const KINDS = 24;
+/** Ticks a second of /proc, on every Linux that Node runs on. */
+const TICKS = 100;
+
+const { values, positionals } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    seconds: { type: 'string', default: '1' },
+    only: { type: 'string', multiple: true },
+    adapter: { type: 'string' },
+    out: { type: 'string' },
+  },
+  allowPositionals: true,
+});
+
+function usage(text) {
+  console.error(`pace: ${text}; say npm run pace -- COMMIT [--rounds N] [--seconds S] [--only TEXT] [--out FILE]`);
+  process.exit(2);
+}
+
+function positive(name, text) {
+  const value = Number(text);
+  if (text.trim() === '' || !Number.isFinite(value) || value <= 0)
+    usage(`--${name} ${text}: expected a number above 0`);
+  return value;
+}
+
+const rounds = positive('rounds', values.rounds);
+const seconds = positive('seconds', values.seconds);
+if (!Number.isInteger(rounds)) usage(`--rounds ${rounds}: expected an integer`);
+if (positionals.length !== 1) usage(`expected one commit or folder, not ${positionals.length}`);
+const [other] = positionals;
+const NAMES = [
+  ...MODELS.flatMap((model) => [`decode ${model}`, `first token ${model}`]),
+  ...CLIENTS.map((clients) => `serve ${clients}`),
+];
+const names = NAMES.filter((name) => !values.only || values.only.some((text) => name.includes(text)));
+if (names.length === 0) usage(`--only ${values.only.join(', ')}: there are ${NAMES.join(', ')}`);
+
+const git = (...args) => spawnSync('git', ['-C', root, ...args], { encoding: 'utf8' });
+
+/** A checkout of the other tree, and what removes it. */
+function otherTree() {
+  if (existsSync(join(other, 'bin/splitkv.js'))) return { tree: resolve(other), remove: () => {} };
+  const { status, stdout } = git('rev-parse', '--verify', '--quiet', `${other}^{commit}`);
+  if (status !== 0) usage(`${other}: neither a commit of this repository nor a checkout of splitkv`);
+  const folder = mkdtempSync(join(tmpdir(), 'splitkv-pace-'));
+  const tree = join(folder, 'tree');
+  const remove = () => {
+    git('worktree', 'remove', '--force', tree);
+    rmSync(folder, { recursive: true, force: true });
+  };
+  const added = git('worktree', 'add', '--detach', tree, stdout.trim());
+  if (added.status !== 0) {
+    remove();
+    throw new Error(`git worktree add: ${added.stderr.trim()}`);
+  }
+  symlinkSync(join(root, 'node_modules'), join(tree, 'node_modules'), 'junction');
+  return { tree, remove };
+}
+
+ensurePackages();
+ensureVulkan();
+const { tree: theirTree, remove } = otherTree();
+const children = new Set();
+let over = false;
+function cleanUp() {
+  if (over) return;
+  over = true;
+  for (const child of children) child.kill('SIGKILL');
+  remove();
+}
+process.on('exit', cleanUp);
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130));
+
+await import('./run_typescript.mjs');
+const { interleave } = await import('../bench/interleave.ts');
+const { readEnvironment } = await import('../bench/cli/environment.ts');
+const { LEAST_PACE, paceRows, paceTable } = await import('../bench/pace.ts');
+const { randomPrompt } = await import('../bench/prompt.ts');
+const { median } = await import('../src/base/stats.ts');
+
+/** The same for both trees, so that only code differs. */
+const modelFolder = (model) => join(root, 'models', model);
+
+const note = (text) => process.stderr.write(`${text}\n`);
+
+/** The last that a process said, where it ends unasked. */
+function lastWords(child, what) {
+  let words = '';
+  child.stderr.setEncoding('utf8').on('data', (text) => (words = (words + text).slice(-2000)));
+  return new Promise((_, reject) => {
+    child.on('error', reject).on('exit', (code) => {
+      children.delete(child);
+      reject(new Error(`${what} ended with code ${code}: ${words.trim()}`));
+    });
+  });
+}
+
+/** A tree's library in a process of its own. */
+async function openLibrary(tree) {
+  const child = fork(fileURLToPath(new URL('pace_side.mjs', import.meta.url)), [tree], {
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  });
+  children.add(child);
+  const ended = lastWords(child, `the library of ${tree}`);
+  ended.catch(() => {});
+  const answer = async () => {
+    const message = new Promise((resolve) => child.once('message', resolve));
+    const { answer: result, error } = await Promise.race([message, ended]);
+    if (error !== undefined) throw new Error(`${tree}: ${error}`);
+    return result;
+  };
+  await answer();
+  return {
+    call: (call, args) => {
+      child.send({ call, ...args });
+      return answer();
+    },
+    close: () => child.kill(),
+  };
+}
+
+/** A tree's `serve` of a model, and what CPU time it took so far, in seconds. */
+async function openServer(tree, model) {
+  const args = ['serve', '--model', modelFolder(model), '--port', '0', '--weights', 'f16', '--json'];
+  if (values.adapter !== undefined) args.push('--adapter', values.adapter);
+  const child = spawn(process.execPath, [join(tree, 'bin/splitkv.js'), ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  children.add(child);
+  const ended = lastWords(child, `serve of ${tree}`);
+  ended.catch(() => {});
+  const lines = createInterface({ input: child.stdout });
+  const [line] = await Promise.race([new Promise((resolve) => lines.once('line', (...line) => resolve(line))), ended]);
+  const { url } = JSON.parse(line);
+  const agent = new Agent({ keepAlive: true });
+  return {
+    ask: (body) => ask(url, agent, body),
+    cpuSeconds: () => cpuSeconds(child.pid),
+    close: () => {
+      agent.destroy();
+      child.kill();
+    },
+  };
+}
+
+function cpuSeconds(pid) {
+  if (process.platform !== 'linux') return undefined;
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    .replace(/^.*\) /s, '')
+    .split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / TICKS;
+}
+
+function ask(url, agent, body) {
+  return new Promise((resolve, reject) => {
+    const asked = request(`${url}/v1/completions`, {
+      method: 'POST',
+      agent,
+      headers: { 'Content-Type': 'application/json' },
+    });
+    asked.on('error', reject).on('response', (response) => {
+      let text = '';
+      response
+        .setEncoding('utf8')
+        .on('data', (piece) => (text += piece))
+        .on('error', reject)
+        .on('end', () => {
+          if (response.statusCode !== 200) return reject(new Error(`${response.statusCode}: ${text.slice(0, 500)}`));
+          const { choices, usage } = JSON.parse(text);
+          resolve({ text: choices[0].text, tokens: usage.completion_tokens });
+        });
+    });
+    asked.end(JSON.stringify(body));
+  });
+}
+
+/** Short prompts and answers of 8 to 40 tokens. */
+function requests(model) {
+  const stories = readFileSync(join(root, 'models/eval.jsonl'), 'utf8').split('\n');
+  return Array.from({ length: KINDS }, (_, kind) => ({
+    model,
+    prompt: JSON.parse(stories[kind])
+      .prompt.split(' ')
+      .slice(0, 12 + 2 * kind)
+      .join(' '),
+    max_tokens: 8 + Math.round((32 * ((kind * 7) % KINDS)) / (KINDS - 1)),
+    temperature: 0,
+  }));
+}
+
+/** Clients that ask one after another until `count` requests are answered: tokens, by the request's number. */
+async function runClients(server, clients, kinds, count, from = 0) {
+  const answers = [];
+  let next = 0;
+  const client = async () => {
+    while (next < count) {
+      const index = next++;
+      answers[index] = await server.ask(kinds[(from + index) % kinds.length]);
+    }
+  };
+  await Promise.all(Array.from({ length: clients }, client));
+  return answers;
+}
+
+async function timeClients(server, clients, kinds, count, from) {
+  const cpu = server.cpuSeconds();
+  const started = performance.now();
+  const answers = await runClients(server, clients, kinds, count, from);
+  const tokens = answers.reduce((sum, answer) => sum + answer.tokens, 0);
+  const spent = (performance.now() - started) / 1000;
+  const used = cpu === undefined ? undefined : server.cpuSeconds() - cpu;
+  return { rate: tokens / spent, ...(used > 0 && { cpuRate: tokens / used }) };
+}
+
+function same(what, ours, theirs) {
+  if (JSON.stringify(ours) === JSON.stringify(theirs)) return;
+  const cut = (value) => JSON.stringify(value).slice(0, 300);
+  throw new Error(`${what}: not the tokens of ${other}:\n  now:  ${cut(ours)}\n  then: ${cut(theirs)}`);
+}
+
+/**
+ * The adapter that this tree takes by itself, for both: version 0.1 took SwiftShader where llvmpipe is, too. Adapters are asked for by a
+ * part of their names.
+ */
+async function ownAdapter() {
+  const side = await openLibrary(root);
+  const { adapter: own } = await side.call('open', libraryOptions(MODELS[0]));
+  side.close();
+  const software = ['llvmpipe', 'SwiftShader'].find((name) => own.name.includes(name));
+  if (own.software && software !== undefined) values.adapter ??= software;
+  return own;
+}
+
+const libraryOptions = (model) => ({
+  model: modelFolder(model),
+  options: { weights: 'f16', ...(values.adapter !== undefined && { adapter: values.adapter }) },
+});
+
+const measured = new Map(names.map((name) => [name, { name, ours: [], theirs: [] }]));
+const adapter = await ownAdapter();
+
+/** Turns of both sides, once each side was warmed up. */
+async function inTurns(name, sides, run) {
+  const contenders = sides.map((side, index) => ({ name: index === 0 ? 'now' : 'then', run: () => run(side, index) }));
+  const [ours, theirs] = await interleave(contenders, TURNS, {
+    signal: new AbortController().signal,
+    onProgress: () => {},
+    onWarning: note,
+  });
+  measured.get(name).ours.push(...ours);
+  measured.get(name).theirs.push(...theirs);
+  const soFar = paceRows([measured.get(name)])[0];
+  note(
+    `${name}: ${soFar.ratio.value.toFixed(3)} (by CPU time ${soFar.cpu?.value.toFixed(3) ?? '?'}) after ${soFar.turns} turns`,
+  );
+}
+
+let drawn = 0;
+/** Prompts that no cache has seen, the same for both sides. */
+function freshPrompts(count, vocabSize, from) {
+  return Array.from({ length: count }, (_, index) =>
+    randomPrompt(PROMPT_TOKENS + from + index, vocabSize).slice(-PROMPT_TOKENS),
+  );
+}
+
+async function measureLibrary(model) {
+  const wanted = names.filter((name) => name === `decode ${model}` || name === `first token ${model}`);
+  if (wanted.length === 0) return;
+  const sides = await Promise.all([root, theirTree].map(openLibrary));
+  try {
+    const folder = modelFolder(model);
+    const opened = [];
+    for (const side of sides) opened.push(await side.call('open', libraryOptions(model)));
+    if (opened[0].adapter.name !== opened[1].adapter.name) {
+      throw new Error(`${opened.map((each) => each.adapter.name).join(' and ')} don't compare: give --adapter NAME`);
+    }
+    const { vocabSize } = opened[0];
+    const run = (side, tokens, prompts) => side.call('generate', { model: folder, prompts, tokens });
+    const prompts = freshPrompts(1, vocabSize, drawn++);
+    const found = [];
+    for (const side of sides) found.push((await run(side, OUTPUT_TOKENS, prompts))[0]);
+    same(model, found[0].tokens, found[1].tokens);
+    for (const name of wanted) {
+      const isFirst = name.startsWith('first');
+      const tokens = isFirst ? FIRST_TOKENS : OUTPUT_TOKENS;
+      const each = (found[0].ttftMs + (found[0].decodeMs * (tokens - 1)) / (OUTPUT_TOKENS - 1)) / 1000;
+      const count = Math.max(1, Math.round(seconds / each));
+      // A turn's prompts are the same on both sides: each side counts its own turns.
+      const froms = sides.map(() => drawn);
+      await inTurns(name, sides, async (side, index) => {
+        const results = await run(side, tokens, freshPrompts(count, vocabSize, froms[index]));
+        froms[index] += count;
+        if (isFirst) return { rate: 1000 / median(results.map(({ ttftMs }) => ttftMs)) };
+        const sum = (of) => results.reduce((total, result) => total + of(result), 0);
+        const later = count * (tokens - 1) * 1000;
+        return { rate: later / sum(({ decodeMs }) => decodeMs), cpuRate: later / sum(({ cpuMs }) => cpuMs) };
+      });
+      drawn = Math.max(...froms);
+    }
+  } finally {
+    for (const side of sides) side.close();
+  }
+}
+
+async function measureServers(model) {
+  const wanted = CLIENTS.filter((clients) => names.includes(`serve ${clients}`));
+  if (wanted.length === 0) return;
+  const kinds = requests(model);
+  const sides = await Promise.all([root, theirTree].map((tree) => openServer(tree, model)));
+  try {
+    const texts = [];
+    for (const side of sides) texts.push(await runClients(side, 8, kinds, KINDS));
+    same('serve', ...texts);
+    for (const clients of wanted) {
+      const least = Math.max(KINDS / 4, 2 * clients);
+      const started = performance.now();
+      await runClients(sides[0], clients, kinds, least);
+      const each = (performance.now() - started) / 1000;
+      const count = Math.max(1, Math.round(seconds / each)) * least;
+      // A turn's requests are the same on both sides, and the next one's others.
+      const froms = sides.map(() => 0);
+      await inTurns(`serve ${clients}`, sides, (side, index) => {
+        const from = froms[index];
+        froms[index] += count;
+        return timeClients(side, clients, kinds, count, from);
+      });
+    }
+  } finally {
+    for (const side of sides) side.close();
+  }
+}
+
+for (let round = 0; round < rounds; round++) {
+  note(`round ${round + 1} of ${rounds}`);
+  for (const model of MODELS) await measureLibrary(model);
+  await measureServers(MODELS[0]);
+}
+
+const rows = paceRows([...measured.values()]);
+const environment = await readEnvironment('node', [adapter]);
+const against = git('rev-parse', '--short=12', other).stdout.trim() || other;
+const isReal = !adapter.software;
+console.log(
+  `commit ${environment.commit} against ${against}, ${adapter.name}, Node ${environment.node}, ${environment.cpu_threads} threads`,
+);
+console.log(paceTable(rows));
+console.log('pace: tokens or first tokens per second, now over then, medians of pairs with 95% intervals.');
+if (values.out !== undefined) {
+  const samples = isReal ? { samples: [...measured.values()] } : {};
+  writeFileSync(values.out, `${JSON.stringify({ environment, against, rows, ...samples }, null, 1)}\n`);
+}
+if (rows.some(({ ratio }) => ratio.value < LEAST_PACE)) process.exitCode = 1;
+process.exit();
