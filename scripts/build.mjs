@@ -102,6 +102,8 @@ const [{ output: alone }] = await buildParts({
         { name: 'base', test: /\/src\/base\/(math|json|stats)\.ts$/ },
         // What the simulator runs without an engine.
         { name: 'scheduler', test: /\/src\/engine\/scheduler\/(\w+|groups\/\w+|kv\/state_pool|adp\/config)\.ts$/ },
+        // What texts of a given form need: two files for a page, and for a worker beside it.
+        { name: 'xgrammar', test: /\/@mlc-ai\/web-xgrammar\// },
         // What a prompt is asked before there is a tokenizer.
         { name: 'tools', test: /\/src\/chat_formats\/tools\.ts$/ },
         {

@@ -91,6 +91,37 @@ for (const [where, origin] of drawn(places, 1, 'origins')) {
   });
 }
 
+for (const [where, workers] of [
+  ['a worker', 1],
+  ["the page, whose policy has worker-src 'none'", 0],
+] as const) {
+  test(`a form is made ready in ${where}`, async ({ page, baseURL }) => {
+    const address = await plainPage(page, baseURL!.replace(/\/$/, ''));
+    if (workers === 0) {
+      await page.route('**/plain.html', (route) =>
+        route.fulfill({
+          contentType: 'text/html',
+          headers: { 'Content-Security-Policy': "worker-src 'none'" },
+          body: '<!doctype html><title>plain</title>',
+        }),
+      );
+      await page.reload();
+    }
+    const texts = await page.evaluate(async (library) => {
+      const { load } = (await import(library)) as typeof import('../../src/index.js');
+      const model = await load('/models/tiny-gqa/', { cache: false });
+      (globalThis as unknown as { model: Model }).model = model;
+      const wrong = await model.generate('the cat', { regex: '(' }).result.catch(({ code }: { code: string }) => code);
+      const { text } = await model.generate('the cat', { regex: 'yes|no', maxTokens: 9 }).result;
+      return [wrong, text];
+    }, address);
+    expect(texts).toEqual(['usage', expect.stringMatching(/^(yes|no)$/)]);
+    expect(page.workers().length).toBe(workers);
+    await page.evaluate(() => (globalThis as unknown as { model: Model }).model.dispose());
+    await expect.poll(() => page.workers().length).toBe(0);
+  });
+}
+
 /** In a worker: the next step's device is destroyed. */
 function destroysDevice(): void {
   const create = GPUDevice.prototype.createCommandEncoder;
