@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { Random } from '../base/random.js';
 import { looksAgain, slowExpression } from './expressions.js';
 import { preTokenizer, preTokenizerNames } from './gguf_pre_tokenizers.js';
 
@@ -54,6 +55,18 @@ describe('slowExpression', () => {
     '(?<=x(a|aa)*)b',
     'xa*a*a*a*b',
     'x(?:y|z)a*b?a*b?a*c',
+    '(?:aa)+(?:aa)+b',
+    '(?:aa)*(?:aaa)*b',
+    '(?:\\w\\w)+(?:\\w\\w)+!',
+    '(?:[ab])*(?:a{2}){2,}(?=\\s)(?:b){2,}',
+    '(?:abc)+x?(?:abcabc)+d',
+    '(?:abcde)*abc(?:deabc)*x',
+    'a+(?=a+b)',
+    '(?:a(?=a*b))*c',
+    'a+(?!(?:aa)*c)b',
+    'a*(?<=ba*)c',
+    'a*(?<=a(?=a*b))c',
+    '\\p{Script=Armenian}*\\p{Script=Armenian}*b',
     '(a)\\1*',
     '[[:alpha:]]*[[:alnum:]]*[\\w]*b',
     `${'('.repeat(60)}a${')'.repeat(60)}`,
@@ -63,6 +76,111 @@ describe('slowExpression', () => {
     '[a',
     '(?',
   ])('refuses %s', (source) => expect(slowExpression(source)).toEqual(expect.any(String)));
+});
+
+type Matcher = (at: number, then: (at: number) => boolean) => boolean;
+
+/** An expression drawn at random, and a matcher of it that tries one way after the other as JavaScript's does, and counts. */
+class Drawn {
+  readonly source: string;
+  readonly #match: Matcher;
+  #text = '';
+  #steps = 0;
+
+  constructor(readonly random: Random) {
+    [this.source, this.#match] = this.#sequence(3);
+  }
+
+  /** Steps for all matches in a text. */
+  steps(text: string): number {
+    [this.#text, this.#steps] = [text, 0];
+    for (let at = 0; at <= text.length;) {
+      let end = at;
+      this.#match(at, (reached) => ((end = reached), true));
+      at = Math.max(at + 1, end);
+    }
+    return this.#steps;
+  }
+
+  #below(n: number): number {
+    return Math.floor(this.random.next() * n);
+  }
+
+  #sequence(depth: number): [string, Matcher] {
+    const parts = Array.from({ length: 1 + this.#below(3) }, () => this.#repeated(depth));
+    const whole = parts
+      .map(([, part]) => part)
+      .reduceRight((after, part) => (at, then) => part(at, (end) => after(end, then)));
+    return [parts.map(([source]) => source).join(''), whole];
+  }
+
+  #repeated(depth: number): [string, Matcher] {
+    const [source, part] = this.#one(depth);
+    const kinds = [
+      ['', 1, 1],
+      ['', 1, 1],
+      ['*', 0, Infinity],
+      ['+', 1, Infinity],
+      ['?', 0, 1],
+      ['{2}', 2, 2],
+      ['{2,}', 2, Infinity],
+      ['*?', 0, Infinity],
+    ] as const;
+    const [sign, least, most] =
+      source.startsWith('(?=') || source.startsWith('(?!') ? kinds[0] : kinds[this.#below(8)]!;
+    const again =
+      (times: number): Matcher =>
+      (at, then) => {
+        const more = (): boolean =>
+          times < most && part(at, (end) => (end > at || times < least) && again(times + 1)(end, then));
+        const done = (): boolean => times >= least && then(at);
+        return sign === '*?' ? done() || more() : more() || done();
+      };
+    return [`${source}${sign}`, again(0)];
+  }
+
+  #one(depth: number): [string, Matcher] {
+    const kind = depth === 0 ? 0 : this.#below(8);
+    if (kind < 4) {
+      const source = ['a', 'b', '[ab]', 'a'][this.#below(4)]!;
+      const match: Matcher = (at, then) => {
+        if (++this.#steps > 1e7) throw new Error(`${this.source} takes for ever`);
+        const letter = this.#text[at];
+        return letter !== undefined && source.includes(letter) && then(at + 1);
+      };
+      return [source, match];
+    }
+    const [source, part] = this.#sequence(depth - 1);
+    if (kind === 4) {
+      const [other, second] = this.#sequence(depth - 1);
+      return [`(?:${source}|${other})`, (at, then) => part(at, then) || second(at, then)];
+    }
+    if (kind === 5) {
+      const not = this.random.next() < 0.5;
+      return [`(?${not ? '!' : '='}${source})`, (at, then) => part(at, () => true) !== not && then(at)];
+    }
+    return [`(?:${source})`, part];
+  }
+}
+
+it('what slowExpression passes takes at most n * n steps', { timeout: 300_000 }, () => {
+  const random = new Random(7);
+  const growing = new Set<string>();
+  let passed = 0;
+  for (let i = 0; i < 10_000; i++) {
+    const drawn = new Drawn(random);
+    if (slowExpression(drawn.source) !== undefined) continue;
+    passed++;
+    for (const word of ['a', 'b', 'ab', 'aab', 'abb'])
+      for (const end of ['', 'c']) {
+        const steps = (length: number): number => drawn.steps(word.repeat(length / word.length) + end);
+        // A short text may not show it: what is left over of repeats weighs more there.
+        const grows = (length: number): boolean => steps(2 * length) > 4.5 * steps(length);
+        if (steps(48) >= 48 ** 2 && grows(48) && grows(96)) growing.add(drawn.source);
+      }
+  }
+  expect([...growing]).toEqual([]);
+  expect(passed).toBeGreaterThan(2500);
 });
 
 describe('looksAgain', () => {

@@ -4,7 +4,7 @@
 const SAMPLES = [
   ...Array.from({ length: 128 }, (_, code) => String.fromCharCode(code)),
   ...Array.from(
-    '\u0085\u00a0\u00ad²½ªßéÀǅʰ\u0301\u0903\u20ddβДאعक中あア한ไ٣१Ⅷ\u2028\u2029\u200b\u200d\u3000\ufeff\ue000—«»‿€©♥😀𐐀𝒜𠀀',
+    '\u0085\u00a0\u00ad²½ªßéÀǅʰ\u0301\u0903\u20ddβДאعक中あア한ไ٣१Ⅷ\u0378\ud800\u2028\u2029\u200b\u200d\u3000\ufeff\ue000—«»‿€©♥😀𐐀𝒜𠀀',
   ),
 ];
 
@@ -72,6 +72,8 @@ class Checker {
   readonly #source: string;
   #at = 0;
   #groups = 0;
+  /** Within what looks back. */
+  #back = false;
   #work = 0;
   readonly #atoms: string[] = [];
   /** By atom, those that may come next; one that may in two ways is there twice. */
@@ -85,7 +87,9 @@ class Checker {
   }
 
   parse(): void {
-    this.#whole(this.#alternatives());
+    const { first, sure } = this.#alternatives();
+    this.#starts.push(...first);
+    for (const atom of sure) this.#ends.add(atom);
     if (this.#at < this.#source.length) throw broken();
   }
 
@@ -93,12 +97,8 @@ class Checker {
     this.parse();
     const takes = this.#kinds();
     this.#checkLoops(takes);
+    this.#checkShares(takes);
     this.#checkWays(takes);
-  }
-
-  #whole({ first, sure }: Part): void {
-    this.#starts.push(...first);
-    for (const atom of sure) this.#ends.add(atom);
   }
 
   #alternatives(): Part {
@@ -150,6 +150,7 @@ class Checker {
       const least = counted ? Number(low) : text.startsWith('+') ? 1 : 0;
       const most = counted ? Number(comma === '' ? low : high || Infinity) : text.startsWith('?') ? 1 : Infinity;
       const times = most === Infinity ? Math.max(1, least) : most;
+      if (this.#back && most === Infinity) throw new Refused('it looks back without end');
       if (times > MAX_ATOMS || (again && times > 1)) throw new Refused(`it repeats a part ${text}`);
       const after = this.#at;
       const copies = [part];
@@ -171,12 +172,16 @@ class Checker {
     if (this.#take('(')) {
       const kind = this.#match(/\?(?:[imsx-]+:|<?[=!]|[:>]|<[A-Za-z_]\w*>)/y)?.[0] ?? '';
       if (kind === '' && this.#source[this.#at] === '?') throw broken();
+      const looks = /^\?<?[=!]/.test(kind);
+      // From the end of a text it may take as long as the text is, wherever it stands.
+      if (looks && this.#back) throw new Refused('it looks around within what looks back');
+      this.#back ||= looks && kind.startsWith('?<');
       const part = this.#alternatives();
       if (!this.#take(')')) throw broken();
-      if (!/^\?<?[=!]/.test(kind)) return part;
-      // What looks back is matched from its end: nothing of it has matched before its beginning has.
-      this.#whole(kind.startsWith('?<') ? { ...part, sure: [] } : part);
-      return { ...NOTHING, guard: true };
+      if (!looks) return part;
+      this.#back = false;
+      // It is tried behind everything that may come before it, and what it has matched may still fail.
+      return { ...NOTHING, first: part.first, guard: true };
     }
     const from = this.#at;
     if (this.#take('[')) {
@@ -274,6 +279,36 @@ class Checker {
   }
 
   /**
+   * Two loops share out a text of n letters in n ways, from n starts to n ends, where a word leads around the one, from the one to the
+   * other, and around the other. Without such a word there are no more ways however long a text is (Weber and Seidl, 1991).
+   */
+  #checkShares(takes: readonly ReadonlySet<number>[]): void {
+    const count = this.#atoms.length;
+    const edges = this.#next.map((next) => [...new Set(next)].filter((atom) => !this.#ends.has(atom)));
+    const loops = this.#loops();
+    const loopOf = new Map(loops.flatMap((loop) => loop.map((atom) => [atom, loop] as const)));
+    for (const [p, inP] of loopOf)
+      for (const [q, inQ] of loopOf) {
+        if (inP === inQ) continue;
+        const found = new Set([(p * count + p) * count + q]);
+        for (const triple of found) {
+          const [a, b, c] = [Math.floor(triple / count / count), Math.floor(triple / count) % count, triple % count];
+          if (a === p && b === q && c === q) throw new Refused('two repeats share out a text in many ways');
+          for (const x of edges[a]!) {
+            if (loopOf.get(x) !== inP) continue;
+            for (const z of edges[c]!) {
+              if (loopOf.get(z) !== inQ) continue;
+              this.#spend(takes[x]!.size + edges[b]!.length);
+              const kinds = [...takes[x]!].filter((kind) => takes[z]!.has(kind));
+              for (const y of edges[b]!)
+                if (kinds.some((kind) => takes[y]!.has(kind))) found.add((x * count + y) * count + z);
+            }
+          }
+        }
+      }
+  }
+
+  /**
    * Ways to take a word before anything has matched, of words of one character or two in turn: from the beginning, or from within a loop
    * behind some other beginning.
    */
@@ -346,7 +381,10 @@ class Checker {
 /** What tells whether an atom takes a character; undefined where that isn't known: then it may take any. */
 function patternOf(atom: string, insensitive: boolean): RegExp | undefined {
   const set = setOf(atom);
-  return set === undefined ? undefined : regExpOf(`^(?:${set})$`, insensitive);
+  // Samples are of all general categories, and of few scripts.
+  return set === undefined || /\\[pP]\{(?![A-Z][a-z]?\})/.test(atom)
+    ? undefined
+    : regExpOf(`^(?:${set})$`, insensitive);
 }
 
 function regExpOf(source: string, insensitive: boolean, flags = ''): RegExp | undefined {
