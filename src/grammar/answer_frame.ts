@@ -4,7 +4,7 @@ import { DEEPSEEK } from '../chat_formats/deepseek_calls.js';
 import { HARMONY } from '../chat_formats/harmony.js';
 import type { Tool } from '../chat_formats/tools.js';
 import { usageError } from '../base/errors.js';
-import { ANY_TEXT, type Automaton, both, except } from './automaton.js';
+import { ANY_TEXT, type Automaton, begin, both, except } from './automaton.js';
 import { characters } from './code_points.js';
 import { textsOf } from './expressions.js';
 import { type Notation, SchemaWriter } from './json_schema.js';
@@ -29,6 +29,7 @@ const INF = Infinity;
  * @throws SplitkvError `usage` for schemas that can't be held to: the tool is named
  */
 export function framedGrammar(frame: AnswerFrame, form: string | undefined, marks: readonly string[]): string {
+  begin();
   const writer = new FrameWriter(frame, marks);
   const grammar = writer.rules.print(writer.answer(form === undefined ? undefined : { kind: 'named', name: 'f_root' }));
   if (grammar === undefined) throw usageError('tools: no call is allowed by their schemas');

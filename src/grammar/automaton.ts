@@ -1,5 +1,5 @@
 import { usageError } from '../base/errors.js';
-import { ALL, type CodePoints, complement, difference, intersection, union } from './code_points.js';
+import { ALL, type CodePoints, codePoints } from './code_points.js';
 
 /**
  * A set of texts: a deterministic automaton over characters, which begins in state 0. A state's edges are disjoint; a character without
@@ -18,13 +18,28 @@ type Edge = readonly [characters: CodePoints, target: number];
 
 /** More than what anybody writes by hand comes to. */
 const MAX_STATES = 4000;
+/** Nodes and edges looked at for one form: it is done in a fraction of a second, or refused, on any machine alike. */
+const MAX_STEPS = 2_000_000;
+let left = MAX_STEPS;
+
+/** A new form may take as many steps as any: forms are made one after the other. */
+export const begin = (): void => void (left = MAX_STEPS);
+
+export const stepsLeft = (): number => left;
+
+export function spend(steps: number): void {
+  left -= steps;
+  if (left < 0) throw tooMuch();
+}
 
 const tooLarge = (): Error =>
   usageError(`a pattern, or patterns together, take more than ${MAX_STATES} states: make them or their bounds smaller`);
+const tooMuch = (): Error =>
+  usageError('a pattern, or patterns together, can be read in too many ways: make them or their bounds smaller');
 
 /** Nodes of an automaton that needn't be deterministic, while expressions are put together. */
 export class Fragments {
-  readonly #edges: (readonly [characters: CodePoints, target: number])[][] = [];
+  readonly #edges: Edge[][] = [];
   readonly #empty: number[][] = [];
 
   node(): number {
@@ -46,108 +61,272 @@ export class Fragments {
 
   /** The texts that lead from one node to the other. */
   between(start: number, end: number): Automaton {
-    const states: { accepts: boolean; edges: Edge[] }[] = [];
-    const numbers = new Map<string, number>();
-    const members: number[][] = [];
+    const classes = new Classes(this.#edges.flatMap((edges) => edges.map(([characters]) => characters)));
+    const edges = this.#edges.map((of) => of.map(([characters, target]) => [classes.of(characters), target] as const));
+    const states: ClassState[] = [];
+    const members: (readonly number[])[] = [];
+    const byHash = new Map<number, number[]>();
+    const seen = new Int32Array(this.#edges.length).fill(-1);
+    let round = 0;
     const numberOf = (nodes: readonly number[]): number => {
-      const closed = this.#closure(nodes);
-      const key = closed.join();
-      let number = numbers.get(key);
-      if (number === undefined) {
-        if (states.length >= MAX_STATES) throw tooLarge();
-        number = states.length;
-        numbers.set(key, number);
-        members.push(closed);
-        states.push({ accepts: closed.includes(end), edges: [] });
+      // What nothing is needed for, of which only nodes count that something follows or that end.
+      const [reached, closed]: [number[], number[]] = [[], []];
+      const reach = (node: number): void => {
+        if (seen[node] === round) return;
+        seen[node] = round;
+        reached.push(node);
+      };
+      nodes.forEach(reach);
+      for (let at = 0; at < reached.length; at++) {
+        const node = reached[at]!;
+        if (edges[node]!.length > 0 || node === end) closed.push(node);
+        for (const next of this.#empty[node]!) reach(next);
+        spend(1 + this.#empty[node]!.length);
       }
-      return number;
+      round++;
+      closed.sort((a, b) => a - b);
+      const hash = closed.reduce((sum, node) => (Math.imul(sum, 0x01000193) ^ node) | 0, closed.length);
+      const alike = byHash.get(hash) ?? [];
+      const known = alike.find(
+        (state) => members[state]!.length === closed.length && members[state]!.every((node, at) => node === closed[at]),
+      );
+      if (known !== undefined) return known;
+      if (states.length >= MAX_STATES) throw tooLarge();
+      byHash.set(hash, [...alike, states.length]);
+      members.push(closed);
+      return states.push({ accepts: closed.includes(end), next: [] }) - 1;
     };
     numberOf([start]);
     for (let state = 0; state < states.length; state++) {
-      const edges = members[state]!.flatMap((node) => this.#edges[node]!);
-      const targets = new Map<number, CodePoints>();
-      for (const atom of atoms(edges.map(([characters]) => characters))) {
-        const next = edges.flatMap(([characters, target]) =>
-          intersection(characters, atom).length > 0 ? [target] : [],
-        );
-        const target = numberOf(next);
-        targets.set(target, union(targets.get(target) ?? [], atom));
+      const targets = new Map<number, number[]>();
+      for (const node of members[state]!) {
+        for (const [of, target] of edges[node]!) {
+          spend(of.length);
+          for (const one of of) {
+            const list = targets.get(one);
+            if (list) list.push(target);
+            else targets.set(one, [target]);
+          }
+        }
       }
-      states[state]!.edges = [...targets].map(([target, characters]) => [characters, target]);
+      // Classes that lead to the same nodes are looked up once.
+      const found = new Map<string, number>();
+      for (const [one, nodes] of targets) {
+        const key = nodes.length <= 8 ? nodes.join() : undefined;
+        let target = key === undefined ? undefined : found.get(key);
+        if (target === undefined) target = numberOf(nodes);
+        if (key !== undefined) found.set(key, target);
+        states[state]!.next.push([one, target]);
+      }
     }
-    return trimmed(states);
-  }
-
-  #closure(nodes: readonly number[]): number[] {
-    const seen = new Set(nodes);
-    for (const node of seen) for (const next of this.#empty[node]!) seen.add(next);
-    return [...seen].sort((a, b) => a - b);
+    return trimmed(states, classes);
   }
 }
 
-/** The coarsest disjoint sets that each of the sets is a union of. */
-function atoms(sets: readonly CodePoints[]): CodePoints[] {
-  const all = sets.flat();
-  if (all.length > 2000) return atomsByCut(all);
-  let parts: CodePoints[] = [];
-  for (const set of sets) {
-    const split = parts.flatMap((part) => [intersection(part, set), difference(part, set)]);
-    const rest = difference(set, union(...parts));
-    parts = [...split, rest].filter((part) => part.length > 0);
+/** Characters that no set tells apart are a class, and sets are lists of classes. */
+class Classes {
+  readonly #sets = new Map<CodePoints, number[]>();
+  readonly #characters: [number, number][][] = [];
+  readonly #unions = new Map<string, CodePoints>();
+
+  constructor(sets: Iterable<CodePoints>) {
+    const distinct = new Map<string, { readonly set: CodePoints; readonly list: number[] }>();
+    for (const set of new Set(sets)) {
+      const key = set.join();
+      let own = distinct.get(key);
+      if (!own) distinct.set(key, (own = { set, list: [] }));
+      this.#sets.set(set, own.list);
+    }
+    const lists = Array.from(distinct.values(), ({ list }) => list);
+    const events = Array.from(distinct.values(), ({ set }) => set).flatMap((set, index) =>
+      set.flatMap(([first, last]) => [
+        [first, index],
+        [last + 1, ~index],
+      ]),
+    );
+    spend(10 * events.length);
+    events.sort((a, b) => a[0]! - b[0]!);
+    const inside = new Set<number>();
+    const numbers = new Map<string, number>();
+    let from = 0;
+    for (const [at, index] of events) {
+      if (at! > from && inside.size > 0) {
+        spend(inside.size);
+        const key = [...inside].sort((a, b) => a - b).join();
+        let number = numbers.get(key);
+        if (number === undefined) {
+          numbers.set(key, (number = this.#characters.length));
+          this.#characters.push([]);
+          for (const set of inside) lists[set]!.push(number);
+        }
+        this.#characters[number]!.push([from, at! - 1]);
+      }
+      from = at!;
+      if (index! >= 0) inside.add(index!);
+      else inside.delete(~index!);
+    }
   }
-  return parts;
+
+  get count(): number {
+    return this.#characters.length;
+  }
+
+  /** The classes that a set is made of. */
+  of(set: CodePoints): readonly number[] {
+    return this.#sets.get(set)!;
+  }
+
+  characters(classes: readonly number[]): CodePoints {
+    const key = classes.join();
+    let set = this.#unions.get(key);
+    if (!set) this.#unions.set(key, (set = codePoints(classes.flatMap((one) => this.#characters[one]!))));
+    return set;
+  }
 }
 
-function atomsByCut(ranges: readonly (readonly [number, number])[]): CodePoints[] {
-  const cuts = [...new Set(ranges.flatMap(([first, last]) => [first, last + 1]))].sort((a, b) => a - b);
-  const covered = union(ranges);
-  return cuts.flatMap((first, at) => {
-    const part = intersection(covered, [[first, (cuts[at + 1] ?? first + 1) - 1]]);
-    return part.length > 0 ? [part] : [];
-  });
+interface ClassState {
+  readonly accepts: boolean;
+  /** A class leads to one state. */
+  readonly next: (readonly [of: number, target: number])[];
 }
 
-/** What can be reached, and leads to an accepting state; equal states as one. */
-function trimmed(states: readonly AutomatonState[]): Automaton {
+/** What can be reached, and leads to an accepting state; equal states as one. State 0 is the first. */
+function trimmed(states: readonly ClassState[], classes: Classes): Automaton {
   const sources = states.map((): number[] => []);
-  for (const [state, { edges }] of states.entries()) for (const [, target] of edges) sources[target]!.push(state);
+  for (const [state, { next }] of states.entries()) for (const [, target] of next) sources[target]!.push(state);
   const alive = new Set(states.flatMap(({ accepts }, state) => (accepts ? [state] : [])));
   for (const state of alive) for (const source of sources[state]!) alive.add(source);
-  const kept = states.map(({ accepts, edges }, state) => ({
-    accepts,
-    edges: alive.has(state) ? edges.filter(([, target]) => alive.has(target)) : [],
-  }));
-  // States are alike as long as nothing tells them apart.
-  let classes: number[] = kept.map(({ accepts }, state) => (alive.has(state) ? (accepts ? 1 : 2) : 0));
-  for (let count = -1; ;) {
-    const numbers = new Map<string, number>();
-    const next = kept.map(({ edges }, state) => {
-      const byClass = new Map<number, CodePoints>();
-      for (const [characters, target] of edges) {
-        const to = classes[target]!;
-        byClass.set(to, union(byClass.get(to) ?? [], characters));
-      }
-      const key = JSON.stringify([classes[state], [...byClass].sort(([a], [b]) => a - b)]);
-      if (!numbers.has(key)) numbers.set(key, numbers.size);
-      return numbers.get(key)!;
-    });
-    classes = next;
-    if (numbers.size === count) break;
-    count = numbers.size;
-  }
-  const order = new Map<number, number>([[classes[0]!, 0]]);
-  const result: { accepts: boolean; edges: Edge[] }[] = [];
-  for (const [of] of order) {
-    const { accepts, edges } = kept[classes.indexOf(of)]!;
-    const byTarget = new Map<number, CodePoints>();
-    for (const [characters, target] of edges) {
-      const to = classes[target]!;
-      if (!order.has(to)) order.set(to, order.size);
-      byTarget.set(order.get(to)!, union(byTarget.get(order.get(to)!) ?? [], characters));
+  if (!alive.has(0)) return { states: [{ accepts: false, edges: [] }] };
+  // The states that stay, in the order in which they are met.
+  const order = new Map([[0, 0]]);
+  const [tails, labels, heads]: [number[], number[], number[]] = [[], [], []];
+  for (const [state, at] of order) {
+    for (const [of, target] of states[state]!.next) {
+      if (!alive.has(target)) continue;
+      if (!order.has(target)) order.set(target, order.size);
+      tails.push(at);
+      labels.push(of);
+      heads.push(order.get(target)!);
     }
-    result.push({ accepts, edges: [...byTarget].map(([target, characters]) => [characters, target]) });
   }
-  return { states: result };
+  const kept = [...order.keys()].map((state) => states[state]!);
+  const blocks = alike(kept.map(({ accepts }) => accepts), tails, labels, heads); // prettier-ignore
+  const numbers = new Map<number, number>();
+  for (let state = 0; state < kept.length; state++)
+    if (!numbers.has(blocks[state]!)) numbers.set(blocks[state]!, numbers.size);
+  const result = Array.from(numbers, () => new Map<number, number[]>());
+  const accepts: boolean[] = [];
+  const first = new Map<number, number>();
+  for (const [state, { accepts: does }] of kept.entries()) {
+    const number = numbers.get(blocks[state]!)!;
+    if (!first.has(number)) first.set(number, state);
+    accepts[number] = does;
+  }
+  for (const [edge, tail] of tails.entries()) {
+    const number = numbers.get(blocks[tail]!)!;
+    if (first.get(number) !== tail) continue;
+    const target = numbers.get(blocks[heads[edge]!]!)!;
+    const list = result[number]!.get(target);
+    if (list) list.push(labels[edge]!);
+    else result[number]!.set(target, [labels[edge]!]);
+  }
+  return {
+    states: result.map((edges, number) => ({
+      accepts: accepts[number]!,
+      edges: Array.from(edges, ([target, of]): Edge => [classes.characters(of.sort((a, b) => a - b)), target]),
+    })),
+  };
+}
+
+/** Sets that are split by marking some of each: the smaller part gets a new number. */
+class Partition {
+  count = 1;
+  readonly items: Int32Array;
+  readonly #places: Int32Array;
+  readonly setOf: Int32Array;
+  readonly first: Int32Array;
+  readonly past: Int32Array;
+  readonly #marked: Int32Array;
+  readonly #touched: number[] = [];
+
+  constructor(size: number) {
+    this.items = Int32Array.from({ length: size }, (_, at) => at);
+    this.#places = this.items.slice();
+    this.setOf = new Int32Array(size);
+    [this.first, this.past, this.#marked] = [
+      new Int32Array(size + 1),
+      new Int32Array(size + 1),
+      new Int32Array(size + 1),
+    ];
+    this.past[0] = size;
+  }
+
+  mark(item: number): void {
+    const set = this.setOf[item]!;
+    const [at, to] = [this.#places[item]!, this.first[set]! + this.#marked[set]!];
+    if (at < to) return;
+    const other = this.items[to]!;
+    [this.items[at], this.items[to]] = [other, item];
+    [this.#places[other], this.#places[item]] = [at, to];
+    if (this.#marked[set]!++ === 0) this.#touched.push(set);
+  }
+
+  split(): void {
+    for (let set = this.#touched.pop(); set !== undefined; set = this.#touched.pop()) {
+      const middle = this.first[set]! + this.#marked[set]!;
+      this.#marked[set] = 0;
+      if (middle === this.past[set]) continue;
+      const fresh = this.count++;
+      if (middle - this.first[set]! <= this.past[set]! - middle) {
+        this.first[fresh] = this.first[set]!;
+        this.past[fresh] = this.first[set] = middle;
+      } else {
+        this.past[fresh] = this.past[set]!;
+        this.first[fresh] = this.past[set] = middle;
+      }
+      for (let at = this.first[fresh]; at < this.past[fresh]; at++) this.setOf[this.items[at]!] = fresh;
+    }
+  }
+}
+
+/**
+ * States that nothing tells apart have the same number (Valmari and Lehtinen, 2008: time grows as edges times the logarithm of states).
+ * Edges without a target count as told apart, so every state must lead to an accepting one.
+ */
+function alike(
+  accepts: readonly boolean[],
+  tails: readonly number[],
+  labels: readonly number[],
+  heads: readonly number[],
+): Int32Array {
+  const states = new Partition(accepts.length);
+  for (const [state, does] of accepts.entries()) if (does) states.mark(state);
+  states.split();
+  const edges = new Partition(tails.length);
+  const byLabel = new Map<number, number[]>();
+  const into = accepts.map((): number[] => []);
+  for (const [edge, label] of labels.entries()) {
+    const list = byLabel.get(label);
+    if (list) list.push(edge);
+    else byLabel.set(label, [edge]);
+    into[heads[edge]!]!.push(edge);
+  }
+  for (const list of byLabel.values()) {
+    list.forEach((edge) => edges.mark(edge));
+    edges.split();
+  }
+  if (tails.length === 0) return states.setOf;
+  // The first set of states never tells edges apart by itself: what isn't in the others is in it.
+  for (let [set, done] = [0, 1]; set < edges.count; set++) {
+    for (let at = edges.first[set]!; at < edges.past[set]!; at++) states.mark(tails[edges.items[at]!]!);
+    states.split();
+    for (; done < states.count; done++) {
+      for (let at = states.first[done]!; at < states.past[done]!; at++)
+        for (const edge of into[states.items[at]!]!) edges.mark(edge);
+      edges.split();
+    }
+  }
+  return states.setOf;
 }
 
 /** Every text. */
@@ -155,46 +334,68 @@ export const ANY_TEXT: Automaton = { states: [{ accepts: true, edges: [[ALL, 0]]
 
 export const isEmpty = ({ states }: Automaton): boolean => !states[0]!.accepts && states[0]!.edges.length === 0;
 
+const setsOf = ({ states }: Automaton): CodePoints[] =>
+  states.flatMap(({ edges }) => edges.map(([characters]) => characters));
+
 /** Texts that are in both. */
 export function both(a: Automaton, b: Automaton): Automaton {
-  const states: { accepts: boolean; edges: Edge[] }[] = [];
+  if (a === ANY_TEXT || b === ANY_TEXT) return a === ANY_TEXT ? b : a;
+  const classes = new Classes([...setsOf(a), ...setsOf(b)]);
+  const nextOf = ({ states }: Automaton): Map<number, number>[] =>
+    states.map(({ edges }) => new Map(edges.flatMap(([of, target]) => classes.of(of).map((one) => [one, target])))); // prettier-ignore
+  const [ours, theirs] = [nextOf(a), nextOf(b)];
+  const states: ClassState[] = [];
   const pairs: [number, number][] = [];
-  const numbers = new Map<string, number>();
+  const numbers = new Map<number, number>();
   const numberOf = (i: number, j: number): number => {
-    const key = `${i} ${j}`;
+    const key = i * b.states.length + j;
     let number = numbers.get(key);
     if (number === undefined) {
       if (states.length >= MAX_STATES) throw tooLarge();
       number = states.length;
       numbers.set(key, number);
       pairs.push([i, j]);
-      states.push({ accepts: a.states[i]!.accepts && b.states[j]!.accepts, edges: [] });
+      states.push({ accepts: a.states[i]!.accepts && b.states[j]!.accepts, next: [] });
     }
     return number;
   };
   numberOf(0, 0);
   for (let state = 0; state < states.length; state++) {
     const [i, j] = pairs[state]!;
-    const edges: Edge[] = [];
-    for (const [left, to] of a.states[i]!.edges) {
-      for (const [right, other] of b.states[j]!.edges) {
-        const characters = intersection(left, right);
-        if (characters.length > 0) edges.push([characters, numberOf(to, other)]);
-      }
+    const others = theirs[j]!;
+    for (const [one, to] of ours[i]!) {
+      const other = others.get(one);
+      if (other !== undefined) states[state]!.next.push([one, numberOf(to, other)]);
     }
-    states[state]!.edges = edges;
+    spend(1 + ours[i]!.size);
   }
-  return trimmed(states);
+  return trimmed(states, classes);
 }
 
 /** All other texts. */
-export function except({ states }: Automaton): Automaton {
-  const sink = states.length;
-  const total = states.map(({ accepts, edges }): AutomatonState => {
-    const rest = complement(union(...edges.map(([characters]) => characters)));
-    return { accepts: !accepts, edges: rest.length > 0 ? [...edges, [rest, sink]] : edges };
+export function except(of: Automaton): Automaton {
+  const sink = of.states.length;
+  const classes = new Classes([ALL, ...setsOf(of)]);
+  spend(of.states.length * classes.count);
+  const everything = classes.of(ALL);
+  const states = of.states.map(({ accepts, edges }): ClassState => {
+    const targets = new Map(edges.flatMap(([set, target]) => classes.of(set).map((one) => [one, target])));
+    return { accepts: !accepts, next: everything.map((one) => [one, targets.get(one) ?? sink]) };
   });
-  return trimmed([...total, { accepts: true, edges: [[ALL, sink]] }]);
+  states.push({ accepts: true, next: everything.map((one) => [one, sink]) });
+  return trimmed(states, classes);
+}
+
+/** Whether a text is of the set. */
+export function includes({ states }: Automaton, text: string): boolean {
+  let at = 0;
+  for (const character of text) {
+    const code = character.codePointAt(0)!;
+    const edge = states[at]!.edges.find(([of]) => of.some(([first, last]) => first <= code && code <= last));
+    if (!edge) return false;
+    at = edge[1];
+  }
+  return states[at]!.accepts;
 }
 
 /** Texts of `least` to `most` characters. */

@@ -34,6 +34,8 @@ export function textsOf(source: string, whole: boolean): Automaton {
 }
 
 class Reader {
+  readonly #sets = new Map<AST.Element, CodePoints>();
+
   constructor(
     readonly source: string,
     readonly unicode: boolean,
@@ -111,7 +113,7 @@ class Reader {
       case 'Character':
       case 'CharacterSet':
       case 'CharacterClass':
-        fragments.edge(start, this.#characters(element), end);
+        fragments.edge(start, this.#setOf(element), end);
         return end;
       case 'Group':
       case 'CapturingGroup':
@@ -152,6 +154,13 @@ class Reader {
       default:
         throw refused(this.source, `'${element.raw}' is not done`);
     }
+  }
+
+  /** Once for an element, however often it's repeated. */
+  #setOf(element: AST.Character | AST.CharacterSet | AST.CharacterClass): CodePoints {
+    let set = this.#sets.get(element);
+    if (!set) this.#sets.set(element, (set = this.#characters(element)));
+    return set;
   }
 
   #characters(element: AST.Character | AST.CharacterSet | AST.CharacterClass | AST.CharacterClassRange): CodePoints {

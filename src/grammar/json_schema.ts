@@ -5,20 +5,47 @@
 
 import { usageError } from '../base/errors.js';
 import { isObject } from '../base/json.js';
-import { ANY_TEXT, type Automaton, both, except, isEmpty, listed, ofLength } from './automaton.js';
+import {
+  ANY_TEXT,
+  type Automaton,
+  both,
+  except,
+  includes,
+  isEmpty,
+  listed,
+  ofLength,
+  spend,
+  stepsLeft,
+} from './automaton.js';
 import { characters } from './code_points.js';
 import { textsOf } from './expressions.js';
 import { ANY_INTEGER, ANY_NUMBER, type Bound, integersBetween, multiplesOf, numbersBetween } from './numbers.js';
-import { all, any, type Expression, NEVER, NOTHING, oneOf, optional, optionsOf, repeat, text } from './notation.js';
+import {
+  all,
+  any,
+  anyOf,
+  type Expression,
+  NEVER,
+  NOTHING,
+  oneOf,
+  optional,
+  optionsOf,
+  repeat,
+  text,
+} from './notation.js';
 import { inJson, JSON_ESCAPE, JSON_PLAIN, Rules } from './rules.js';
 import { canonical, type Form, numberOf, SchemaForms, schemaOf, typesOf } from './schema_forms.js';
 import { STRING_FORMATS } from './string_formats.js';
 
 const MAX_SCHEMA_LETTERS = 256 * 1024;
 const MAX_DEPTH = 200;
+/** Lists and objects within one another, in the schema's own text. */
+const MAX_NESTED = 500;
 /** Lengths beyond it aren't counted by states. */
 const MAX_MULTIPLE = 200;
 const MAX_COUNTED = 1000;
+/** Squares of how many properties may be left out: behind each the engine looks at all that may come next. */
+const MAX_SKIPS = 360_000;
 
 export interface SchemaOptions {
   /** Objects have no properties but those that are listed, where nothing is said of others; 'listed': where any are. */
@@ -39,9 +66,6 @@ export interface Notation {
  * @throws SplitkvError `usage` for a schema that isn't right, that allows nothing, or that has a keyword that can't be held to: it is named
  */
 export function jsonSchemaGrammar(schema: unknown, options: SchemaOptions = {}): string {
-  const size = JSON.stringify(schema)?.length ?? 0;
-  if (size > MAX_SCHEMA_LETTERS)
-    throw usageError(`schema: it has ${size} letters; at most ${MAX_SCHEMA_LETTERS} are read`);
   const writer = new SchemaWriter(schema, options);
   const grammar = writer.rules.print(writer.value(schema));
   if (grammar === undefined) throw usageError('schema: no value is allowed by it');
@@ -51,6 +75,10 @@ export function jsonSchemaGrammar(schema: unknown, options: SchemaOptions = {}):
 /** Writes values of a schema into the rules of a grammar. */
 export class SchemaWriter {
   readonly #forms: SchemaForms;
+  readonly #numbers = new Map<unknown, number>();
+  readonly #known = new Map<string, number>();
+  #letters = 0;
+  #skips = 0;
   #depth = 0;
 
   constructor(
@@ -61,18 +89,34 @@ export class SchemaWriter {
     private readonly name = '',
     private readonly notation: Notation = {},
   ) {
+    checkSize(root);
     this.#forms = new SchemaForms(root);
   }
 
   /** A value of the schema. */
   value(schema: unknown): Expression {
     const own = schemaOf(schema);
-    return this.rules.rule(`${this.name} value ${canonical(own)}`, () => {
+    return this.rules.rule(`${this.name} value ${this.#number(own)}`, () => {
       if (++this.#depth > MAX_DEPTH) throw usageError(`schema: it is nested deeper than ${MAX_DEPTH}`);
       const made = any(...this.#forms.of(own).map((form) => this.#form(form)));
       this.#depth--;
       return made;
     });
+  }
+
+  /** Schemas that say the same have the same number. */
+  #number(of: unknown): number {
+    let number = this.#numbers.get(of);
+    if (number === undefined) {
+      const key = canonical(of);
+      this.#letters += key.length;
+      if (this.#letters > 100 * MAX_SCHEMA_LETTERS)
+        throw usageError('schema: its parts are too many, one within the other: make it smaller');
+      number = this.#known.get(key);
+      if (number === undefined) this.#known.set(key, (number = this.#known.size));
+      this.#numbers.set(of, number);
+    }
+    return number;
   }
 
   #form(form: Form): Expression {
@@ -104,7 +148,7 @@ export class SchemaWriter {
   #listed(form: Form): Expression {
     const { enum: values, ...rest } = form;
     const fits = (values as unknown[]).filter((value) => allows(rest, value));
-    return any(...fits.map((value) => this.#constant(value)));
+    return anyOf(fits.map((value) => this.#constant(value)));
   }
 
   #constant(value: unknown): Expression {
@@ -146,8 +190,19 @@ export class SchemaWriter {
   #string(form: Form): Expression {
     const { raw } = this.notation;
     if (raw) return this.#quoted(textsOfForm(form), raw);
-    const texts = stringsOf(form);
-    if (texts) return all(text('"'), this.rules.texts(texts, inJson), text('"'));
+    if (form['patterns'] !== undefined || form['formats'] !== undefined) {
+      const [patterns, formats, least, most] = ['patterns', 'formats', 'minLength', 'maxLength'].map(
+        (key) => form[key],
+      );
+      const texts = stringsOf(form);
+      const key = canonical(['texts', patterns, formats, least, most]);
+      if (texts)
+        return all(
+          text('"'),
+          this.rules.rule(key, () => this.rules.texts(texts, inJson)),
+          text('"'),
+        );
+    }
     const [least, most] = [numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity];
     const unit = this.rules.rule('character', () => any(JSON_PLAIN, JSON_ESCAPE));
     const free: Expression = this.rules.rule('characters', () => {
@@ -160,12 +215,10 @@ export class SchemaWriter {
 
   #array(form: Form): Expression {
     const [least, most] = [numberOf(form, 'minItems') ?? 0, numberOf(form, 'maxItems') ?? Infinity];
-    if (form['contains'] !== undefined && form['contains'] !== true)
-      throw usageError('schema: contains is not done: use prefixItems or items');
+    if (form['contains'] !== undefined) throw usageError('schema: contains is not done: use prefixItems or items');
     if (form['uniqueItems'] === true && most > 1)
       throw usageError('schema: uniqueItems is not done: an array has no memory of its items');
     const first = (form['prefixItems'] ?? []) as readonly unknown[];
-    if (!Array.isArray(first)) throw usageError('schema: prefixItems: expected a list of schemas');
     const rest = form['items'] ?? true;
     if (most < least) return NEVER;
     const item = (at: number): Expression => {
@@ -188,19 +241,22 @@ export class SchemaWriter {
   #object(form: Form): Expression {
     const properties = (form['properties'] ?? {}) as Readonly<Record<string, unknown>>;
     const required = (form['required'] ?? []) as readonly string[];
-    if (!isObject(properties)) throw usageError('schema: properties: expected an object of schemas');
-    if (!Array.isArray(required) || required.some((name) => typeof name !== 'string')) {
-      throw usageError('schema: required: expected a list of names');
-    }
     const [least, most] = [numberOf(form, 'minProperties') ?? 0, numberOf(form, 'maxProperties') ?? Infinity];
     const others = this.#others(form, properties, required);
     const names = [...new Set([...Object.keys(properties), ...required])];
+    const wanted = new Set(required);
     const members = names.map((name) => ({
-      name,
-      needed: required.includes(name),
+      needed: wanted.has(name),
       member: this.#member(this.#key(name), this.#named(name, form, properties)),
     }));
-    const key = `${this.name} members ${canonical([form, this.options])}`;
+    const free = members.filter(({ needed }) => !needed).length;
+    this.#skips += free * free;
+    if (this.#skips > MAX_SKIPS) {
+      throw usageError(
+        `schema: ${free} properties of an object may be left out; about ${Math.floor(Math.sqrt(MAX_SKIPS))} in all are done: make some of them required`,
+      );
+    }
+    const key = `${this.name} members ${this.#number(form)}`;
     // Counts matter up to where neither bound does any more.
     const counted = least > 0 || most !== Infinity ? (most === Infinity ? least : most + 1) : 1;
     if (counted > MAX_COUNTED)
@@ -225,6 +281,12 @@ export class SchemaWriter {
         return any(...stops, all(comma, others, behind(at, next)));
       });
     };
+    // From the last one on, with every count that it may have before it: each then finds what follows it.
+    let needed = wanted.size;
+    for (let at = members.length; at >= 0; at--) {
+      if (at < members.length && members[at]!.needed) needed--;
+      for (let count = Math.min(at, counted); count >= Math.min(needed, counted); count--) behind(at, count);
+    }
     return this.#around('{', behind(0, 0), '}');
   }
 
@@ -269,7 +331,8 @@ export class SchemaWriter {
   plain(schema: unknown, texts: Automaton): Expression {
     const options = this.#forms.of(schemaOf(schema)).flatMap((form): Expression[] => {
       if (form['enum'] !== undefined) {
-        const fits = (form['enum'] as unknown[]).filter((value) => allows({ ...form, enum: undefined }, value));
+        const rest = { ...form, enum: undefined };
+        const fits = (form['enum'] as unknown[]).filter((value) => allows(rest, value));
         return fits.map((value) => text(typeof value === 'string' ? value : JSON.stringify(value)));
       }
       const types = typesOf(form);
@@ -287,7 +350,7 @@ export class SchemaWriter {
       return false;
     const own = Object.hasOwn(properties, name) ? [properties[name]] : [];
     const patterns = patternsOf(form)
-      .filter(([pattern]) => new RegExp(pattern, 'u').test(name))
+      .filter(([pattern]) => includes(textsWith(pattern), name))
       .map(([, value]) => value);
     const schemas = [...own, ...patterns];
     if (schemas.length === 0) return this.#rest(form);
@@ -319,7 +382,7 @@ export class SchemaWriter {
     const listedNames = [...new Set([...Object.keys(properties), ...required])];
     const base = this.#names(form);
     const unnamed = listedNames.length > 0 ? both(base, except(listed(listedNames))) : base;
-    const languages = patterns.map(([pattern]) => textsOf(pattern, false));
+    const languages = patterns.map(([pattern]) => textsWith(pattern));
     const options: Expression[] = [];
     for (let subset = 0; subset < 2 ** patterns.length; subset++) {
       const matched = patterns.filter((_, at) => (subset >> at) & 1).map(([, value]) => value);
@@ -338,12 +401,13 @@ export class SchemaWriter {
   #names(form: Form): Automaton {
     if (form['propertyNames'] === undefined) return ANY_TEXT;
     const forms = this.#forms.of(form['propertyNames']).filter((of) => typesOf(of).includes('string'));
+    const rest = new Map(forms.map((of) => [of, { ...of, enum: undefined }]));
     const texts = forms.map((of) =>
       of['enum'] === undefined
         ? (stringsOf(of) ?? ofLength(numberOf(of, 'minLength') ?? 0, numberOf(of, 'maxLength') ?? Infinity))
         : listed(
             (of['enum'] as unknown[]).filter(
-              (value): value is string => allows({ ...of, enum: undefined }, value) && typeof value === 'string',
+              (value): value is string => typeof value === 'string' && allows(rest.get(of)!, value),
             ),
           ),
     );
@@ -352,27 +416,66 @@ export class SchemaWriter {
 }
 
 function patternsOf(form: Form): (readonly [pattern: string, schema: unknown])[] {
-  const patterns = form['patternProperties'] ?? {};
-  if (!isObject(patterns)) throw usageError('schema: patternProperties: expected an object of schemas');
-  return Object.entries(patterns);
+  return Object.entries((form['patternProperties'] ?? {}) as Readonly<Record<string, unknown>>);
 }
 
 /** All strings of a form. */
 const textsOfForm = (form: Form): Automaton =>
   stringsOf(form) ?? ofLength(numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity);
 
+/** What was read last, and the steps that it took: a schema often says the same in many places. */
+const read = new Map<string, { readonly texts: Automaton; readonly steps: number }>();
+
+/** Texts with a match of a pattern anywhere; `whole`: that match it from end to end. */
+function textsWith(pattern: string, whole = false): Automaton {
+  const key = `${whole} ${pattern}`;
+  const known = read.get(key);
+  if (known) {
+    // So that what is refused depends on nothing before.
+    spend(known.steps);
+    return known.texts;
+  }
+  const before = stepsLeft();
+  const texts = textsOf(pattern, whole);
+  if (read.size >= 64) read.delete(read.keys().next().value!);
+  read.set(key, { texts, steps: before - stepsLeft() });
+  return texts;
+}
+
+const ofForms = new WeakMap<Form, Automaton>();
+
 /** Strings that patterns or formats are of; undefined where there are none of either. */
 function stringsOf(form: Form): Automaton | undefined {
+  const known = ofForms.get(form);
+  if (known) return known;
   const patterns = (form['patterns'] ?? []) as readonly string[];
   const formats = ((form['formats'] ?? []) as readonly string[]).flatMap((name) => STRING_FORMATS.get(name) ?? []);
   if (patterns.length + formats.length === 0) return undefined;
   const [least, most] = [numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity];
-  const parts = [
-    ...patterns.map((pattern) => textsOf(pattern, false)),
-    ...formats.map((format) => textsOf(format, true)),
-  ];
+  const parts = [...patterns.map((pattern) => textsWith(pattern)), ...formats.map((format) => textsWith(format, true))];
   if (least > 0 || most !== Infinity) parts.push(ofLength(least, most));
-  return parts.reduce(both);
+  const texts = parts.reduce(both);
+  ofForms.set(form, texts);
+  return texts;
+}
+
+/** What is too large or too deep is told before anything goes through it by itself. */
+function checkSize(schema: unknown): void {
+  let letters = 0;
+  const waiting: [unknown, number][] = [[schema, 0]];
+  for (let next = waiting.pop(); next; next = waiting.pop()) {
+    const [value, depth] = next;
+    if (depth > MAX_NESTED) throw usageError(`schema: it is nested deeper than ${MAX_NESTED} lists and objects`);
+    letters += typeof value === 'string' ? value.length + 3 : 2;
+    if (typeof value === 'object' && value !== null) {
+      for (const [key, of] of Object.entries(value)) {
+        if (!Array.isArray(value)) letters += key.length + 4;
+        waiting.push([of, depth + 1]);
+      }
+    }
+    if (letters > MAX_SCHEMA_LETTERS)
+      throw usageError(`schema: it has more than ${MAX_SCHEMA_LETTERS} letters: make it smaller`);
+  }
 }
 
 function bound(form: Form, inclusive: string, exclusive: string, isLow: boolean): Bound | undefined {
@@ -393,9 +496,7 @@ function number(
   const from = low ? (low.exclusive ? Math.floor(low.value) + 1 : Math.ceil(low.value)) : -Infinity;
   const to = high ? (high.exclusive ? Math.ceil(high.value) - 1 : Math.floor(high.value)) : Infinity;
   if (step !== undefined) {
-    if (typeof step !== 'number' || !(step > 0))
-      throw usageError(`schema: multipleOf ${JSON.stringify(step)}: expected a number above 0`);
-    if (!Number.isInteger(step))
+    if (typeof step !== 'number' || !Number.isInteger(step))
       throw usageError('schema: multipleOf is done of whole numbers: others are not exact in float64');
     const first = Math.ceil(from / step) * step;
     const count = Math.floor((to - first) / step) + 1;
@@ -429,7 +530,7 @@ function allows(form: Form, value: unknown): boolean {
     const length = Array.from(value).length;
     if (length < (numberOf(form, 'minLength') ?? 0) || length > (numberOf(form, 'maxLength') ?? Infinity)) return false;
     const texts = stringsOf(form);
-    return texts === undefined || !isEmpty(both(texts, listed([value])));
+    return texts === undefined || includes(texts, value);
   }
   const own = type === 'array' ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'] : ['properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties']; // prettier-ignore
   if ((type === 'array' || type === 'object') && among(own)) {

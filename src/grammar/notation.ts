@@ -1,5 +1,5 @@
 import { usageError } from '../base/errors.js';
-import type { CodePoints } from './code_points.js';
+import { type CodePoints, intersection } from './code_points.js';
 import { symbolRuns, symbolsOfMark, symbolsOfText } from './symbols.js';
 
 /** What a rule of a grammar, or a part of one, stands for: texts of symbols (symbols.ts). */
@@ -16,9 +16,31 @@ export type Expression =
 /** The mark of this number (symbols.ts). */
 export const markOf = (index: number): Expression => ({ kind: 'text', text: symbolsOfMark(index) });
 export const text = (value: string): Expression => ({ kind: 'text', text: symbolsOfText(value) });
-/** A character of the set. */
-export const oneOf = (of: CodePoints): Expression =>
-  any(...symbolRuns(of).map((run) => all(...run.map((part): Expression => ({ kind: 'one', of: part })))));
+const charactersOf = new WeakMap<CodePoints, Expression>();
+const othersOf = new Map<string, Expression>();
+
+/** A character of the set. What is behind the first symbol of all but ASCII is one part, which is written once however often it's used. */
+export function oneOf(of: CodePoints): Expression {
+  let made = charactersOf.get(of);
+  if (!made) {
+    const ascii = intersection(of, [[0, 0x7e]]);
+    const others = intersection(of, [[0x7f, 0x10ffff]]);
+    const short: Expression[] = ascii.length > 0 ? [{ kind: 'one', of: ascii }] : [];
+    if (others.length > 0) {
+      const key = others.join();
+      let long = othersOf.get(key);
+      if (!long) {
+        const runs = symbolRuns(others);
+        const rests = runs.map((run) => all(...run.slice(1).map((part): Expression => ({ kind: 'one', of: part }))));
+        long = all({ kind: 'one', of: runs[0]![0]! }, anyOf(rests));
+        if (othersOf.size < 100) othersOf.set(key, long);
+      }
+      short.push(long);
+    }
+    charactersOf.set(of, (made = anyOf(short)));
+  }
+  return made;
+}
 /** The alternatives that an expression is of. */
 export const optionsOf = (of: Expression): readonly Expression[] => (of.kind === 'any' ? of.options : [of]);
 export const NOTHING = text('');
@@ -31,7 +53,9 @@ export function all(...parts: readonly Expression[]): Expression {
   return flat.length === 1 ? flat[0]! : flat.length === 0 ? NOTHING : { kind: 'all', parts: flat };
 }
 
-export function any(...options: readonly Expression[]): Expression {
+export const any = (...options: readonly Expression[]): Expression => anyOf(options);
+
+export function anyOf(options: readonly Expression[]): Expression {
   const flat = options.flatMap((option) => (option.kind === 'any' ? option.options : option));
   return flat.length === 1 ? flat[0]! : { kind: 'any', options: flat };
 }
@@ -64,6 +88,7 @@ const MAX_LETTERS = 2_000_000;
 const MAX_STEPS = 400_000;
 /** XGrammar writes out repetitions up to it, as alternatives that begin alike. */
 const WRITTEN_OUT = 15;
+const MANY = 16;
 /** A rule's tail of more letters gets its own rule: XGrammar's time for a rule grows as the square of its states. */
 const [TAIL, PIECE] = [8, 64];
 
@@ -293,6 +318,11 @@ class Writer {
           for (const [first, last] of head.of) add(first, last, tail);
           break;
         case 'any':
+          // Sets of many characters are a rule rather than in each place again.
+          if (tail && head.options.length > MANY && lists.length > 1) {
+            this.#behind(byName, head, tail);
+            break;
+          }
           for (const option of head.options.toReversed()) waiting.push(this.#list(option, tail));
           break;
         case 'repeat': {

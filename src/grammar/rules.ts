@@ -1,7 +1,7 @@
 import { usageError } from '../base/errors.js';
 import type { Automaton } from './automaton.js';
 import { ALL, characters, type CodePoints, codePoints, difference, intersection } from './code_points.js';
-import { NOTHING, all, any, oneOf, optionsOf, repeat, text, type Expression, written } from './notation.js';
+import { NOTHING, all, any, oneOf, optionsOf, repeat, text, type Expression, written, anyOf } from './notation.js';
 
 /** Larger grammars are refused: they would keep who compiles them waiting. */
 const MAX_RULES = 20_000;
@@ -96,18 +96,25 @@ export class Rules {
       ends[number] = true;
       for (const user of users[number]!) if (!ends[user]) waiting.push(user);
     }
+    // What stays as it is remains the same object.
+    const known = new Map<Expression, Expression | undefined>();
     const left = (of: Expression): Expression | undefined => {
-      if (!holds(of)) return undefined;
-      switch (of.kind) {
-        case 'all':
-          return { kind: 'all', parts: of.parts.map((part) => left(part)!) };
-        case 'any':
-          return any(...of.options.flatMap((option) => left(option) ?? []));
-        case 'repeat':
-          return holds(of.part) ? { ...of, part: left(of.part)! } : NOTHING;
-        default:
-          return of;
+      if (of.kind === 'text' || of.kind === 'named') return of;
+      if (of.kind === 'one') return of.of.length > 0 ? of : undefined;
+      if (of.kind === 'rule') return ends[of.number] ? of : undefined;
+      if (!known.has(of)) known.set(of, leftOf(of));
+      return known.get(of);
+    };
+    const leftOf = (of: Extract<Expression, { kind: 'all' | 'any' | 'repeat' }>): Expression | undefined => {
+      if (of.kind === 'repeat') {
+        const part = left(of.part);
+        if (!part) return of.least === 0 ? NOTHING : undefined;
+        return part === of.part ? of : { ...of, part };
       }
+      const parts = of.kind === 'all' ? of.parts : of.options;
+      const kept = parts.map(left).filter((part) => part !== undefined);
+      if (parts.every((part, at) => part === kept[at])) return kept.length > 0 ? of : undefined;
+      return of.kind === 'all' ? undefined : kept.length > 0 ? anyOf(kept) : undefined;
     };
     return left;
   }
@@ -131,13 +138,30 @@ const SPECIAL = difference(ALL, PLAIN);
 
 /** A character within a JSON string, as JSON.stringify writes it. */
 export function inJson(of: CodePoints): Expression {
+  let made = jsonOf.get(of);
+  if (!made) jsonOf.set(of, (made = asJson(of)));
+  return made;
+}
+
+const jsonOf = new WeakMap<CodePoints, Expression>();
+
+const behind = new Map<string, Expression>();
+
+function asJson(of: CodePoints): Expression {
   const plain = intersection(of, PLAIN);
-  const written = intersection(of, SPECIAL).flatMap(([first, last]) =>
-    Array.from({ length: last - first + 1 }, (_, i) =>
-      text(JSON.stringify(String.fromCodePoint(first + i)).slice(1, -1)),
-    ),
-  );
-  return any(...(plain.length > 0 ? [oneOf(plain)] : []), ...written);
+  const special = intersection(of, SPECIAL);
+  const options = plain.length > 0 ? [oneOf(plain)] : [];
+  if (special.length > 0) {
+    const key = special.join();
+    let rest = behind.get(key);
+    if (!rest) {
+      const codes = special.flatMap(([first, last]) => Array.from({ length: last - first + 1 }, (_, i) => first + i));
+      rest = anyOf(codes.map((code) => text(JSON.stringify(String.fromCodePoint(code)).slice(2, -1))));
+      if (behind.size < 1000) behind.set(key, rest);
+    }
+    options.push(all(text('\\'), rest));
+  }
+  return anyOf(options);
 }
 
 const hex = oneOf(codePoints([[0x30, 0x39], [0x41, 0x46], [0x61, 0x66]])); // prettier-ignore

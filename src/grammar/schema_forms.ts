@@ -10,9 +10,7 @@ const MAX_FORMS = 64;
 
 /** Keywords that change what is valid in ways that aren't done, by what stands in for them. */
 const REFUSED = new Map([
-  ...['if', 'then', 'else', 'dependentSchemas', 'dependentRequired', 'dependencies'].map(
-    (keyword) => [keyword, 'use anyOf'] as const,
-  ),
+  ...['if', 'dependentSchemas', 'dependentRequired', 'dependencies'].map((keyword) => [keyword, 'use anyOf'] as const),
   ['unevaluatedProperties', 'use additionalProperties'],
   ['unevaluatedItems', 'use items'],
   ['$dynamicRef', 'use $ref'],
@@ -23,6 +21,17 @@ const REFUSED = new Map([
 const AS_IS = ['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties'] as const;
 const AT_MOST = ['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties'] as const;
 const LISTS = ['patterns', 'formats'] as const;
+/** Schemas looked at for one grammar. */
+const MAX_LOOKS = 50_000;
+/** What keywords must be, where their values are taken apart. */
+const KINDS: readonly (readonly [keyword: string, isRight: (value: unknown) => boolean, expected: string])[] = [
+  ['enum', Array.isArray, 'a list of values'],
+  ['required', (value) => Array.isArray(value) && value.every((name) => typeof name === 'string'), 'a list of names'],
+  ['properties', isObject, 'an object of schemas'],
+  ['patternProperties', isObject, 'an object of schemas'],
+  ['prefixItems', Array.isArray, 'a list of schemas'],
+  ['multipleOf', (value) => typeof value === 'number' && value > 0, 'a number above 0'],
+];
 /** All keywords of a form. */
 const KEYWORDS: readonly string[] = [
   ...AS_IS,
@@ -50,16 +59,20 @@ export const canonical = (value: unknown): string =>
     isObject(of) ? Object.fromEntries(Object.entries(of).sort(([a], [b]) => (a < b ? -1 : 1))) : of,
   );
 
+const tooManyForms = (): Error =>
+  usageError(`schema: anyOf, oneOf and allOf together come to more than ${MAX_FORMS} forms`);
+
 /** Takes a schema's references and combinations apart. */
 export class SchemaForms {
+  readonly #known = new Map<object, Form[]>();
+  #looks = 0;
+
   constructor(readonly root: unknown) {}
 
   /** What a reference within the schema says. @throws SplitkvError `usage` for another */
   resolve(reference: unknown): Schema {
     if (typeof reference !== 'string' || !/^#(\/|$)/.test(reference)) {
-      throw usageError(
-        `$ref ${JSON.stringify(reference)}: only references within the schema are done, such as "#/$defs/name"`,
-      );
+      throw usageError(`$ref ${short(reference)}: only references within the schema are done, such as "#/$defs/name"`);
     }
     let at: unknown = this.root;
     for (const part of reference.split('/').slice(1)) {
@@ -83,14 +96,22 @@ export class SchemaForms {
   of(schema: unknown, within: readonly string[] = []): Form[] {
     const own = schemaOf(schema);
     if (typeof own === 'boolean') return own ? [{}] : [];
+    let forms = this.#known.get(own);
+    if (!forms) this.#known.set(own, (forms = this.#formsOf(own, within)));
+    return forms;
+  }
+
+  #formsOf(own: Readonly<Record<string, unknown>>, within: readonly string[]): Form[] {
+    // References within references.
+    if (++this.#looks > MAX_LOOKS || within.length > 200)
+      throw usageError('schema: its parts refer to one another in too many ways: make it smaller');
     for (const [keyword, instead] of REFUSED) {
       if (Object.hasOwn(own, keyword)) throw usageError(`schema: ${keyword} is not done: ${instead}`);
     }
     let forms: Form[] = ownForm(own);
     const cross = (others: readonly Form[]): void => {
       forms = forms.flatMap((form) => others.map((other) => merged(form, other)).filter((both) => both !== undefined));
-      if (forms.length > MAX_FORMS)
-        throw usageError(`schema: anyOf, oneOf and allOf together come to more than ${MAX_FORMS} forms`);
+      if (forms.length > MAX_FORMS) throw tooManyForms();
     };
     if (own['$ref'] !== undefined) {
       const reference = own['$ref'];
@@ -105,6 +126,7 @@ export class SchemaForms {
       const options = listOf(own, 'oneOf').map((part) =>
         this.of(part, within).filter((form) => forms.some((outer) => merged(outer, form) !== undefined)),
       );
+      if (options.flat().length > MAX_FORMS) throw tooManyForms();
       for (const [i, some] of options.entries()) {
         for (const others of options.slice(i + 1)) {
           if (!some.every((a) => others.every((b) => disjoint(a, b)))) {
@@ -140,12 +162,16 @@ function ownForm(schema: Readonly<Record<string, unknown>>): Form[] {
   for (const [key, value] of Object.entries(schema)) {
     if (KEYWORDS.includes(key) && !LISTS.includes(key as never)) form[key] = value;
   }
+  for (const [keyword, isRight, expected] of KINDS) {
+    if (form[keyword] !== undefined && !isRight(form[keyword]))
+      throw usageError(`schema: ${keyword} ${short(form[keyword])}: expected ${expected}`);
+  }
   const { type } = schema;
   if (type !== undefined) {
     const types = Array.isArray(type) ? type : [type];
     for (const of of types) {
       if (of !== 'integer' && !TYPES.includes(of as string)) {
-        throw usageError(`schema: type ${JSON.stringify(of)}: use one of ${TYPES.join(', ')} or integer`);
+        throw usageError(`schema: type ${short(of)}: use one of ${TYPES.join(', ')} or integer`);
       }
     }
     form['type'] = schema['nullable'] === true && !types.includes('null') ? [...(types as unknown[]), 'null'] : types;
@@ -155,8 +181,6 @@ function ownForm(schema: Readonly<Record<string, unknown>>): Form[] {
     if (form['enum'] !== undefined && !(form['enum'] as unknown[]).some((value) => same(value, values[0]))) return [];
     form['enum'] = values;
   }
-  if (form['enum'] !== undefined && !Array.isArray(form['enum']))
-    throw usageError('schema: enum: expected a list of values');
   if (schema['pattern'] !== undefined) form['patterns'] = [textOf(schema, 'pattern')];
   if (schema['format'] !== undefined) form['formats'] = [textOf(schema, 'format')];
   // As drafts before 2020-12 wrote tuples.
@@ -177,12 +201,33 @@ function ownForm(schema: Readonly<Record<string, unknown>>): Form[] {
     if (form[of] === undefined) delete form[of];
   }
   for (const keyword of [...AS_IS, ...AT_MOST]) numberOf(form, keyword);
+  countContained(form, schema);
   return [form];
 }
 
+/** Where any item, or none, is what an array is to contain, that is a number of items. */
+function countContained(form: Record<string, unknown>, schema: Readonly<Record<string, unknown>>): void {
+  if (form['contains'] === undefined) return;
+  const contained = schemaOf(form['contains']);
+  const counts = { minItems: numberOf(schema, 'minContains') ?? 1, maxItems: numberOf(schema, 'maxContains') };
+  const isAny = contained === true || (isObject(contained) && Object.keys(contained).length === 0);
+  if (!isAny && contained !== false && (counts.minItems > 0 || counts.maxItems !== undefined)) return;
+  delete form['contains'];
+  if (contained === false) {
+    if (counts.minItems > 0) Object.assign(form, { minItems: 1, maxItems: 0 });
+  } else if (isAny) {
+    form['minItems'] = Math.max(counts.minItems, numberOf(form, 'minItems') ?? 0);
+    if (counts.maxItems !== undefined)
+      form['maxItems'] = Math.min(counts.maxItems, numberOf(form, 'maxItems') ?? Infinity);
+  }
+}
+
+/** A value in an error. */
+const short = (value: unknown): string => JSON.stringify(value)?.slice(0, 60) ?? String(value);
+
 function textOf(schema: Readonly<Record<string, unknown>>, keyword: string): string {
   const value = schema[keyword];
-  if (typeof value !== 'string') throw usageError(`schema: ${keyword} ${JSON.stringify(value)}: expected a text`);
+  if (typeof value !== 'string') throw usageError(`schema: ${keyword} ${short(value)}: expected a text`);
   return value;
 }
 
@@ -190,10 +235,10 @@ function textOf(schema: Readonly<Record<string, unknown>>, keyword: string): str
 export function numberOf(form: Form, keyword: string): number | undefined {
   const value = form[keyword];
   if (value === undefined) return undefined;
-  const isCount = /(Length|Items|Properties)$/.test(keyword);
+  const isCount = /(Length|Items|Properties|Contains)$/.test(keyword);
   if (typeof value !== 'number' || !Number.isFinite(value) || (isCount && !(Number.isInteger(value) && value >= 0))) {
     throw usageError(
-      `schema: ${keyword} ${JSON.stringify(value)}: expected ${isCount ? 'a whole number from 0 on' : 'a number'}`,
+      `schema: ${keyword} ${short(value)}: expected ${isCount ? 'a whole number from 0 on' : 'a number'}`,
     );
   }
   return value;
@@ -217,8 +262,7 @@ export function merged(a: Form, b: Form): Form | undefined {
     else if ((AT_MOST as readonly string[]).includes(key)) form[key] = Math.min(own as number, value as number);
     else if ((LISTS as readonly string[]).includes(key)) form[key] = [...new Set([...(own as []), ...(value as [])])];
     else if (key === 'type') form[key] = bothTypes(typesOf(a), typesOf(b));
-    else if (key === 'enum')
-      form[key] = (own as unknown[]).filter((one) => (value as unknown[]).some((other) => same(one, other)));
+    else if (key === 'enum') form[key] = inBoth(own as unknown[], value as unknown[]);
     else if (key === 'required') form[key] = [...new Set([...(own as string[]), ...(value as string[])])];
     else if (key === 'uniqueItems') form[key] = true;
     else if (key === 'propertyNames') form[key] = { allOf: [own, value] };
@@ -233,6 +277,11 @@ export function merged(a: Form, b: Form): Form | undefined {
   const [listA, listB] = [a, b].map((of) => of['prefixItems'] !== undefined || of['items'] !== undefined);
   if (listA && listB) mergeItems(form, a, b);
   return form;
+}
+
+function inBoth(a: readonly unknown[], b: readonly unknown[]): unknown[] {
+  const others = new Set(b.map(canonical));
+  return a.filter((one) => others.has(canonical(one)));
 }
 
 function bothTypes(a: readonly string[], b: readonly string[]): string[] {
@@ -271,7 +320,7 @@ function mergeItems(form: Record<string, unknown>, a: Form, b: Form): void {
 function disjoint(a: Form, b: Form): boolean {
   if (merged(a, b) === undefined) return true;
   const [listA, listB] = [a['enum'], b['enum']] as (unknown[] | undefined)[];
-  if (listA && listB) return !listA.some((one) => listB.some((other) => same(one, other)));
+  if (listA && listB) return inBoth(listA, listB).length === 0;
   const types = bothTypes(typesOf(a), typesOf(b));
   if (types.length === 0) return true;
   if (types.some((type) => type !== 'object')) return false;

@@ -1,9 +1,10 @@
 import { didYouMean, usageError } from '../base/errors.js';
 import { isObject } from '../base/json.js';
+import { begin } from './automaton.js';
 import { textsOf } from './expressions.js';
 import { jsonSchemaGrammar } from './json_schema.js';
 import { ownGrammar } from './own_grammar.js';
-import { any, oneOf, text } from './notation.js';
+import { anyOf, oneOf, text } from './notation.js';
 import { Rules } from './rules.js';
 
 /** What a text is to be, as OpenAI's API says it. */
@@ -57,6 +58,7 @@ const givenOf = (options: TextForm): (keyof TextForm)[] => NAMES.filter((name) =
 
 /** @throws SplitkvError `usage` for what is no form, for several, and for parts that can't be held to: they are named */
 export function formGrammar(options: TextForm): FormGrammar | undefined {
+  begin();
   const given = givenOf(options).filter((name) => name !== 'responseFormat' || options.responseFormat?.type !== 'text');
   if (given.length > 1) throw usageError(`${given.join(' and ')}: give one of them`);
   const [name] = given;
@@ -89,7 +91,7 @@ export function formGrammar(options: TextForm): FormGrammar | undefined {
       }
       if (choice.length > MAX_CHOICES)
         throw usageError(`choice: it has ${choice.length} texts; at most ${MAX_CHOICES} are read`);
-      return printed(new Rules(), any(...choice.map((one) => text(one as string))), 'choice: expected texts');
+      return printed(new Rules(), anyOf(choice.map((one) => text(one as string))), 'choice: expected texts');
     }
   }
 }

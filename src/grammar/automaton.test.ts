@@ -1,0 +1,125 @@
+import { expect, test } from 'vitest';
+import { SplitkvError } from '../base/errors.js';
+import { Random } from '../base/random.js';
+import { begin, both, except, includes } from './automaton.js';
+import { textsOf } from './expressions.js';
+import { TestForms } from './testing/accepts.js';
+import { formGrammar } from './text_form.js';
+
+const forms = new TestForms(['aa', 'ab', 'ba', 'é']);
+
+/** An expression of drawn parts; JavaScript runs it, too. */
+function drawnExpression(random: Random, depth: number): string {
+  const atoms = ['a', 'b', '[ab]', '[^a]', 'é', '.', '\\w', '\\p{Lu}', '(?:ab|b)', ''];
+  if (depth === 0) return atoms[random.integer(atoms.length)]!;
+  const inner = (): string => drawnExpression(random, depth - 1);
+  switch (random.integer(4)) {
+    case 0:
+      return `(?:${inner()}|${inner()})`;
+    case 1:
+      return `(?:${inner()})${['*', '+', '?', '{2}', '{1,3}', '{2,}'][random.integer(6)]}`;
+    default:
+      return inner() + inner();
+  }
+}
+
+test('drawn expressions, together and turned round: the texts that JavaScript finds, in the fewest states', () => {
+  const random = new Random(5);
+  for (let i = 0; i < 300; i++) {
+    begin();
+    const [one, other] = [drawnExpression(random, 3), drawnExpression(random, 2)];
+    const [a, b] = [textsOf(one, true), textsOf(other, true)];
+    const [ofOne, ofOther] = [new RegExp(`^(?:${one})$`, 'u'), new RegExp(`^(?:${other})$`, 'u')];
+    const [together, rest] = [both(a, b), except(a)];
+    for (let j = 0; j < 40; j++) {
+      const text = Array.from({ length: random.integer(7) }, () => 'abéÄ1'[random.integer(5)]).join('');
+      expect(includes(a, text), `${one} ${text}`).toBe(ofOne.test(text));
+      expect(includes(together, text), `${one} ${other} ${text}`).toBe(ofOne.test(text) && ofOther.test(text));
+      expect(includes(rest, text), `not ${one} ${text}`).toBe(!ofOne.test(text));
+    }
+    // Twice turned round, and with itself, nothing is left to join.
+    expect(except(rest).states.length).toBe(a.states.length);
+    expect(both(a, a).states.length).toBe(a.states.length);
+  }
+});
+
+test.each([
+  ['a{3990}', 1],
+  ['(a?){19000}', 1],
+  ['(a?){800}', 2],
+  ['(a|b)*a(a|b){10}', 2],
+  ['(a|b)*a(a|b){14}', 1],
+  [`^${Array.from('abcdefghijk', (letter) => `(?=.*${letter})`).join('')}.*$`, 1],
+  ['.{1000}', 1],
+  ['\\p{L}{1,100}', 0],
+  ['((a{0,50}){0,50}){0,50}', 1],
+  ['(.*a){300}', 0],
+  ['(' + 'x?'.repeat(2000) + ')+', 1],
+  [
+    Array.from({ length: 900 }, (_, i) => `[${String.fromCodePoint(256 + i)}-${String.fromCodePoint(4000 - i)}]`).join(
+      '|',
+    ),
+    1,
+  ],
+])('a large expression is read, or refused, after a bounded number of steps: %#', async (regex, refused) => {
+  const form = forms.constraints.compile({ regex });
+  if (refused)
+    await expect(form).rejects.toMatchObject({ code: 'usage', message: expect.stringMatching(/smaller/) as string }); // prettier-ignore
+  else await form;
+});
+
+const nested = (depth: number): unknown => JSON.parse(`${'{"items":'.repeat(depth)}{}${'}'.repeat(depth)}`);
+const doubled = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`a${i}`, i < 39 ? { allOf: [{ $ref: `#/$defs/a${i + 1}` }, { $ref: `#/$defs/a${i + 1}` }] } : { type: 'integer' }])); // prettier-ignore
+const many = (count: number): Record<string, unknown> => Object.fromEntries(Array.from({ length: count }, (_, i) => [`property${i}`, { type: 'integer' }])); // prettier-ignore
+
+test.each([
+  ['2000 properties', { type: 'object', properties: many(2000), additionalProperties: false }, 'may be left out'],
+  ['400 properties and others', { type: 'object', properties: many(400) }, undefined],
+  ['multipleOf 199', { type: 'integer', multipleOf: 199 }, undefined],
+  ['10000 values', { enum: Array.from({ length: 10_000 }, (_, i) => `value ${i}`) }, undefined],
+  [
+    '10000 values twice',
+    { allOf: [1, 2].map(() => ({ enum: Array.from({ length: 10_000 }, (_, i) => i) })) },
+    undefined,
+  ],
+  ['100000 values', { enum: Array.from({ length: 100_000 }, () => 1) }, undefined],
+  ['nested 20000 deep', nested(20_000), 'nested deeper than 500'],
+  ['nested 300 deep', nested(300), 'nested deeper than 200'],
+  ['references that double', { $defs: doubled, $ref: '#/$defs/a0' }, undefined],
+  ['names of any 255 letters', { patternProperties: { '^.{1,255}$': {} } }, undefined],
+  ['letters', { type: 'string', pattern: '^\\p{Letter}{1,20}$' }, undefined],
+  [
+    'many patterns',
+    { anyOf: Array.from({ length: 60 }, (_, i) => ({ type: 'string', pattern: `(a|b)*a(a|b){${5 + (i % 5)}}${i}` })) },
+    'states',
+  ],
+] as const)('a large schema is read, or refused by what is too much: %s', async (name, schema, refused) => {
+  const responseFormat = { type: 'json_schema', json_schema: { schema: schema as never } } as const;
+  const form = forms.constraints.compile({ responseFormat }, undefined, name);
+  if (refused)
+    await expect(form).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining(refused) as string }); // prettier-ignore
+  else await form;
+});
+
+test('drawn schemas, most of them wrong: usage errors and no others', () => {
+  const random = new Random(11);
+  const keywords = ['type', 'enum', 'const', 'minimum', 'exclusiveMinimum', 'maximum', 'multipleOf', 'minLength', 'maxLength', 'pattern', 'format', 'items', 'prefixItems', 'minItems', 'contains', 'minContains', 'maxContains', 'uniqueItems', 'properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties', 'anyOf', 'allOf', 'oneOf', 'not', '$ref', 'nullable', 'then', 'else', 'additionalItems', '__proto__']; // prettier-ignore
+  const value = (depth: number): unknown => {
+    const leaves = [null, true, false, 0, -1, 1.5, 3, '', 'a', 'integer', 'string', 'object', 'array', '#', '#/a', '(', '^a\\-b$', 'date', [], {}, ['a'], [1, 'a']]; // prettier-ignore
+    const kind = depth === 0 ? 0 : random.integer(4);
+    if (kind === 0) return leaves[random.integer(leaves.length)];
+    if (kind === 1) return Array.from({ length: random.integer(3) }, () => value(depth - 1));
+    return Object.fromEntries(Array.from({ length: 1 + random.integer(4) }, () => [kind === 2 && random.integer(3) === 0 ? 'a' : keywords[random.integer(keywords.length)]!, value(depth - 1)])); // prettier-ignore
+  };
+  let taken = 0;
+  for (let i = 0; i < 6000; i++) {
+    const schema = value(4);
+    try {
+      formGrammar({ responseFormat: { type: 'json_schema', json_schema: { schema: schema as never } } });
+      taken++;
+    } catch (error) {
+      if (!(error instanceof SplitkvError) || error.code !== 'usage') throw new Error(JSON.stringify(schema), { cause: error }); // prettier-ignore
+    }
+  }
+  expect(taken).toBeGreaterThan(300);
+});
