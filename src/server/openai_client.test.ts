@@ -293,7 +293,10 @@ describe('the official openai client', () => {
       ],
       [{ input, background: true }, { param: 'background' }],
       [
-        { input, text: { format: { type: 'json_schema', name: 'a', schema: { type: 'array', contains: {} } } } },
+        {
+          input,
+          text: { format: { type: 'json_schema', name: 'a', schema: { type: 'array', contains: { type: 'null' } } } },
+        },
         { param: 'text.format' },
       ],
       [{ input: 'x '.repeat(CONTEXT) }, { code: 'context_length_exceeded', param: 'input' }],

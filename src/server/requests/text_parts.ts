@@ -50,7 +50,7 @@ export function textOfParts(
           ? "which this server doesn't have"
           : `${media} aren't supported: this model takes text only`;
       const what = typeof type === 'string' ? `of type '${shortened(type)}', ${why}` : show(part);
-      throw badRequest(`${at} is ${what}; expected ${expected}`, name);
+      throw badRequest(`${at} is ${what}; expected ${expected}`, at);
     }
     if (typeof text !== 'string') throw badRequest(`${at}.text is ${show(text)}; expected a text`, `${at}.text`);
     texts.push(text);
