@@ -88,7 +88,7 @@ describe('requests that are wrong', () => {
       CHAT,
       { messages: user([{ type: 'image_url', image_url: { url: 'x' } }]) },
       'expected a text, or a list of parts',
-      'messages[0].content',
+      'messages[0].content[0]',
     ],
     [
       'a tool call',

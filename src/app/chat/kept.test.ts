@@ -1,6 +1,12 @@
-import { expect, test } from 'vitest';
+import { beforeEach, expect, test, vi } from 'vitest';
 import { type Kept, mergeKept, readKept, sameTurns, TurnNames } from './kept.js';
 import type { ShownMessage } from './session.js';
+
+// Nobody says two things in a millisecond.
+beforeEach(() => {
+  let now = 1_700_000_000_000;
+  vi.spyOn(Date, 'now').mockImplementation(() => now++);
+});
 
 const turn = (text: string): ShownMessage[] => [
   { role: 'user', content: text },
