@@ -14,7 +14,8 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { build } from 'vite';
-import { bundleWgsl, nodeOnly, publishedWorker } from '../../scripts/build_plugins.mjs';
+import { bundleWgsl, nodeOnly, publishedWorkers } from '../../scripts/build_plugins.mjs';
+import { moduleFactories } from '../../scripts/module_factory.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const DEBIAN_FOLDERS = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' };
@@ -56,7 +57,12 @@ const buildCommandLine = (outDir) =>
     logLevel: 'error',
     publicDir: false,
     base: './',
-    plugins: [bundleWgsl(), publishedWorker('')],
+    // Pages' workers are not of this: Node has files of its own for them.
+    plugins: [
+      bundleWgsl(),
+      moduleFactories(),
+      publishedWorkers({ 'rank_worker_text.ts': '', 'form_worker_text.ts': '' }),
+    ],
     build: {
       outDir,
       target: 'es2023',
@@ -64,6 +70,7 @@ const buildCommandLine = (outDir) =>
         entry: {
           main: join(root, 'src/cli/main.ts'),
           'splitkv-node_rank_worker': join(root, 'src/engine/workers/node_rank_worker.ts'),
+          'splitkv-node_form_worker': join(root, 'src/grammar/threads/node_form_worker.ts'),
           node_request_worker: join(root, 'src/server/node_request_worker.ts'),
         },
         formats: ['es'],

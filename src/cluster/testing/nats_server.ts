@@ -8,6 +8,8 @@ import { type NatsServer, type NatsServerOptions, startNatsServer } from '../nod
 
 /** The nats-server that there is. Tests without one say what they skip: `describe.skipIf(!natsServer)`. */
 export const natsServer: string | undefined = findNatsServer();
+// Commands that tests start look for it in the system alone.
+if (natsServer !== undefined) process.env['NATS_SERVER_PATH'] ??= natsServer;
 if (natsServer === undefined) console.log('no nats-server (npm run setup unpacks one): clusters are not tested');
 
 /** A nats-server of its own for a test, on free ports of this machine, with JetStream in a folder that goes with it. */
