@@ -19,7 +19,6 @@ export { generatedRows, promptRows } from './cost/step_rows.js';
 export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
 export { arrangedPlan } from './make/arranged_plan.js';
-export { maxSequences } from './make/capacity.js';
 export { chunkRoom, type CopyMove, holdersOf, type SharedSequence } from './sequences/copies.js';
 export {
   checkTogether,

@@ -61,5 +61,6 @@ export async function weighSequences(
     ...new Set(shares.filter((share) => !isKvOnly(share)).map(({ kvHeads }) => kvHeads.join())),
   ]);
   const wanted = caches.reduce((sum, { kvBytes }) => sum + kvBytes, 0) / groups.length;
-  return withSequenceWeights(plan, sequenceWeights(places, wanted, rootShareOf(plan)));
+  const weights = sequenceWeights(places, wanted, rootShareOf(plan), wanted / (slots * batches));
+  return withSequenceWeights(plan, weights);
 }

@@ -38,7 +38,8 @@ export const FEATURES = {
   prefillWorker: 'a prefill worker (prefill)',
   onnxPrefill: "a prefill worker on onnxruntime (prefill kind 'onnxruntime')",
   attentionDp: 'balance between ranks (attentionDpConfig, --enable-balance)',
-  moves: 'moves of running sequences between slots and ranks',
+  moves: 'moves of running sequences between slots',
+  rankMoves: 'moves of running sequences between ranks',
   workers: 'a worker for each rank (workers)',
   virtualRanks: 'ranks that share a device (virtualRanks)',
   microBatches: 'micro-batches (microBatches)',
@@ -195,6 +196,21 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     of: ['attentionDp', 'onePlace'],
     because: 'there is no rank to choose for a request',
     instead: 'use plan adp or token, or leave attentionDpConfig out',
+  },
+  {
+    of: ['rankMoves', 'adp'],
+    because: 'requests are balanced as they start, and what a rank has begun it finishes',
+    instead: 'sequences stay on the rank where they began',
+  },
+  {
+    of: ['rankMoves', 'attentionDp'],
+    because: 'requests are balanced as they start, and what a rank has begun it finishes',
+    instead: 'leave attentionDpConfig out with plan token',
+  },
+  {
+    of: ['rankMoves', 'onePlace'],
+    because: 'no other rank keeps sequences',
+    instead: 'sequences stay where they began',
   },
   {
     of: ['workers', 'virtualRanks'],

@@ -26,14 +26,23 @@ const ROOT_SHARES = [ROOT_SHARE, 0, 0.25, 0.75, 1];
  * memory alone says who keeps how much.
  *
  * @param wanted bytes of cache that all ranks together should hold
+ * @param sequence bytes of a whole sequence, where `wanted` is whole ones: then none is given a rank that has room for a part of it only,
+ *   if the ranks have room for all of them so; default 0
  */
-export function sequenceWeights(ranks: readonly SequenceRoom[], wanted: number, rootShare = ROOT_SHARE): number[] {
+export function sequenceWeights(
+  ranks: readonly SequenceRoom[],
+  wanted: number,
+  rootShare = ROOT_SHARE,
+  sequence = 0,
+): number[] {
   const measured = ranks.every(({ speed }) => speed !== undefined && speed > 0);
   const speeds = ranks.map(
     ({ speed, root }) => (measured ? speed! : 1) * (root ? Math.max(rootShare, LEAST_SHARE) : 1),
   );
   const rooms = ranks.map(({ bytes = Infinity }) => Math.max(0, bytes));
   if (sum(rooms) === 0) return scaled(speeds);
+  const whole = rooms.map((room) => (sequence > 0 && room < Infinity ? Math.floor(room / sequence) * sequence : room));
+  if (sequence > 0 && sum(whole) >= wanted) return scaled(filled(whole, speeds, wanted), 1e6);
   const held = sum(rooms) <= wanted ? rooms : filled(rooms, speeds, wanted);
   return scaled(held);
 }
@@ -56,10 +65,10 @@ function filled(rooms: readonly number[], speeds: readonly number[], wanted: num
   return held;
 }
 
-/** Of the largest, to three decimals: they are read by people. */
-const scaled = (values: readonly number[]): number[] => {
+/** Of the largest, to three decimals: they are read by people. Counts of sequences take more to be what they were. */
+const scaled = (values: readonly number[], steps = 1000): number[] => {
   const most = Math.max(...values);
-  return values.map((value) => Math.round((value / most) * 1000) / 1000);
+  return values.map((value) => Math.round((value / most) * steps) / steps);
 };
 
 /**

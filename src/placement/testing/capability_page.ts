@@ -25,7 +25,8 @@ const COLUMNS: readonly (readonly [Feature, string])[] = [
   ['prefixCaching', '`prefixCaching`'],
   ['prefillWorker', '`prefill`'],
   ['attentionDp', '`attentionDpConfig`'],
-  ['moves', 'moves'],
+  ['moves', 'moves between slots'],
+  ['rankMoves', 'between ranks'],
 ];
 const MODEL: readonly Feature[] = ['gqa', 'latent', 'experts', 'dense'];
 const OPTIONS: readonly (readonly [Feature, string])[] = [
@@ -33,7 +34,7 @@ const OPTIONS: readonly (readonly [Feature, string])[] = [
   ['prefixCaching', '`prefixCaching`'],
   ['prefillWorker', "`prefill` 'splitkv'"],
   ['onnxPrefill', "`prefill` 'onnxruntime'"],
-  ['moves', 'moves'],
+  ['moves', 'moves between slots'],
   ['latent', 'MLA'],
   ['workers', '`workers`'],
   ['virtualRanks', '`virtualRanks`'],
@@ -68,13 +69,13 @@ const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
 const table = (head: readonly string[], body: readonly (readonly string[])[]): string =>
   [line(head), line(head.map(() => '---')), ...body.map(line)].join('\n');
 
-/** What a feature implies: a prefill worker on onnxruntime is one. */
+/** What a feature implies: a prefill worker on onnxruntime is one, and a sequence comes to another rank's slot. */
 const implied = (feature: Feature): Feature[] =>
-  feature === 'onnxPrefill' ? ['prefillWorker', 'onnxPrefill'] : [feature];
+  feature === 'onnxPrefill' ? ['prefillWorker', feature] : feature === 'rankMoves' ? ['moves', feature] : [feature];
 
 function planTable(): string {
   const of = ({ plan, features }: Row, column: Feature): Exclusion | undefined =>
-    MODEL.includes(column) ? exclusionOf([...features, column]) : exclusionOf([column], plan);
+    MODEL.includes(column) ? exclusionOf([...features, column]) : exclusionOf(implied(column), plan);
   return table(
     ['plan', ...COLUMNS.map(([, name]) => name)],
     rows().map((row) => [row.name, ...COLUMNS.map(([column]) => cell(of(row, column)))]),
@@ -121,8 +122,8 @@ These go with everything: ${free()}.
 
 ## Plans
 
-"Moves" are those of running sequences between slots and ranks: where there is a "no", sequences stay
-where they began. \`tp\` of a model with MLA is \`tp+sp\`. \`token x sp\` with one group of ranks has none
+"Moves" are those of running sequences: where there is a "no", they stay in the slot, or on the rank, where
+they began. \`tp\` of a model with MLA is \`tp+sp\`. \`token x sp\` with one group of ranks has none
 to choose for \`attentionDpConfig\`.
 
 ${planTable()}

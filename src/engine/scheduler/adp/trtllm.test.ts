@@ -131,3 +131,11 @@ test('a whole trace, by hand', () => {
   expect(step()).toBe('a d | g'); // a and d have 9 tokens, g 2
   expect(scheduler.schedule()).toBeUndefined();
 });
+
+test('only token parallel pools move what runs to another rank, as docs/capabilities.md has it', () => {
+  const movesOf = (more: Partial<SchedulerOptions>): boolean =>
+    contextPolicy(checkOptions({ ...options, ...more })).move !== undefined;
+  expect(movesOf({ attentionDpConfig: { mode: 'trtllm' } })).toBe(false);
+  expect(movesOf({ attentionDpConfig: { mode: 'cost' } })).toBe(false);
+  expect(movesOf({ sharedRows: true })).toBe(true);
+});
