@@ -220,7 +220,7 @@ async function timeForms(
 
 export const mlaForms: GpuPart = {
   name: 'mla forms',
-  title: 'Latent attention of prompt rows, absorbed against expanded (without its append; docs/mla_prefill.md)',
+  title: 'Latent attention of prompt rows, absorbed against expanded (without its append; docs/mla.md)',
   seconds: 30,
   async run(bench) {
     const { quick, isLate, hooks } = bench;
