@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { load } from '../src/engine/load.js';
+import { load } from '../src/engine/faces/load.js';
 import { openModelFiles, openTokenizer } from '../src/engine/files/model_files.js';
-import { promptTokens } from '../src/engine/prompt_tokens.js';
-import type { SelfTestCase } from '../src/engine/self_test.js';
+import { promptTokens } from '../src/engine/serving/prompt_tokens.js';
+import type { SelfTestCase } from '../src/engine/faces/self_test.js';
 import { testAdapters } from '../src/gpu/testing/adapters.js';
 import { drawn } from '../src/gpu/testing/draw.js';
 import { openSource } from '../src/loader/index.js';

@@ -112,7 +112,7 @@ const [{ output: alone }] = await buildParts({
         },
         {
           name: 'tokenizer',
-          test: /\/src\/(tokenizer\/(?!gguf)|engine\/prompt_tokens\.ts$)|\/@huggingface\//,
+          test: /\/src\/(tokenizer\/(?!gguf)|engine\/serving\/prompt_tokens\.ts$)|\/@huggingface\//,
         },
         {
           name: 'placement',
@@ -121,7 +121,7 @@ const [{ output: alone }] = await buildParts({
         // The search for arrangements, and the measurement that it is made for, without an engine.
         {
           name: 'arrangement',
-          test: /\/src\/(arrangement\/(solvers\/\w+|latency\/\w+|(?!form|profile|arrangement_file|index)\w+)|engine\/profile\/measure_profile)\.ts$/,
+          test: /\/src\/(arrangement\/(solvers\/\w+|latency\/\w+|(?!form|profile|arrangement_file|index)\w+)|engine\/measure\/measure_profile)\.ts$/,
         },
         // Every model needs them: in one file they are smaller than in one for each set of parts that share them. Layers that few
         // models have are parts of their own.

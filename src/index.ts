@@ -1,11 +1,11 @@
 /** splitkv's public API. */
 export { type ErrorCode, SplitkvError } from './base/errors.js';
-export type * from './engine/api.js';
-export { load } from './engine/load.js';
+export type * from './engine/contracts/api.js';
+export { load } from './engine/faces/load.js';
 export type { AdapterBasics, AdaptersMeasure } from './engine/measure/basics.js';
 export { MATVEC_SIZE } from './engine/measure/matvec_size.js';
-export { measureAdapters, models, planModel, serve } from './engine/on_demand.js';
-export type { DownloadSize, PlanModelOptions, PlanReport } from './engine/planning/plan_model.js';
-export type { PromptSource } from './engine/prompt_tokens.js';
+export { measureAdapters, models, planModel, serve } from './engine/faces/on_demand.js';
+export type { DownloadSize, PlanModelOptions, PlanReport } from './engine/faces/plan_model.js';
+export type { PromptSource } from './engine/serving/prompt_tokens.js';
 export type * from './engine/serving/api.js';
 export { type CachedModel, type CatalogModel, deleteCached, listCached, type Source } from './loader/index.js';

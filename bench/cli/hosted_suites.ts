@@ -6,7 +6,7 @@ import { usageError } from '../../src/base/errors.js';
 import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { Terminal } from '../../src/cli/command.js';
 import { degreeOptionsOf, profileOption } from '../../src/cli/model_options.js';
-import { degreesOf } from '../../src/engine/degrees.js';
+import { degreesOf } from '../../src/engine/planning/degrees.js';
 import { type Degrees, planOfDegrees } from '../../src/placement/index.js';
 import type { Options } from '../../src/cli/options.js';
 import {

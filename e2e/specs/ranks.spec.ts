@@ -2,7 +2,7 @@ import { drawn } from '../../src/gpu/testing/draw.js';
 import { expect, type Page, test } from '@playwright/test';
 import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
 import type { PlainLoadOptions } from '../../src/app/host_protocol.js';
-import { storyQuestion } from '../../src/engine/profile/story.js';
+import { storyQuestion } from '../../src/engine/measure/story.js';
 import { checkAccessibility } from '../support/accessibility.js';
 import { HostPage } from '../support/host_page.js';
 import { openLibraryPage } from '../support/library_page.js';

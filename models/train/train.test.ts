@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
-import { load } from '../../src/engine/load.js';
+import { load } from '../../src/engine/faces/load.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 

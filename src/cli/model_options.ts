@@ -322,6 +322,6 @@ async function planOption(text: string | undefined): Promise<string | PlanFile |
 /** What a profile's file holds, or its URL. */
 export async function profileOption(path: string | undefined): Promise<Profile | undefined> {
   if (path === undefined) return undefined;
-  if (/^https?:/.test(path)) return (await import('../engine/profile/read_profile.js')).readProfile(path);
+  if (/^https?:/.test(path)) return (await import('../engine/planning/heads/read_profile.js')).readProfile(path);
   return parseProfile(await readGiven('kv-profile', path), path);
 }

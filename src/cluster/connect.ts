@@ -7,10 +7,10 @@
 import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
 import { abortedError, limitError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
 import { checkOptions, type OptionsSchema } from '../base/options.js';
-import type { ClusterOptions } from './cluster_options.js';
+import type { ClusterOptions } from '../engine/contracts/cluster_options.js';
 import { checkName, subjectOf } from './names.js';
 
-export type { ClusterOptions } from './cluster_options.js';
+export type { ClusterOptions } from '../engine/contracts/cluster_options.js';
 
 /** A connection to a cluster's server; it comes back by itself when the server does. */
 export interface Cluster {

@@ -16,8 +16,8 @@ export type {
   Placement,
   Profile,
 } from '../arrangement/index.js';
-export type { AttentionDpOptions } from '../engine/api.js';
-export { type MeasuredProfile, measureProfile, type ProfileOptions } from '../engine/profile/measure_profile.js';
+export type { AttentionDpOptions } from '../engine/contracts/api.js';
+export { type MeasuredProfile, measureProfile, type ProfileOptions } from '../engine/measure/measure_profile.js';
 export { EXPORT_TARGETS, exportScript } from '../placement/export/export_plan.js';
 export type { ExportOptions, ExportTarget, PlanExport } from '../placement/export/export_plan.js';
 export type { AttentionDpWaits } from '../placement/export/engine.js';

@@ -21,5 +21,5 @@ export async function modelShape(
   options: ShapeOptions = {},
 ): Promise<ModelShape> {
   checkOptions('modelShape', options, schema);
-  return (await import('../engine/planning/read_shape.js')).readShape(where, options);
+  return (await import('../engine/faces/read_shape.js')).readShape(where, options);
 }

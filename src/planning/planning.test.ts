@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import * as library from '../index.js';
-import { load } from '../engine/load.js';
+import { load } from '../engine/faces/load.js';
 import * as planning from './index.js';
 
 const { arrange, arrangedPlan, checkPlan, describePlan, makePlan, modelShape, SplitkvError } = planning;

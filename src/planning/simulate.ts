@@ -3,7 +3,7 @@ import { isObject, show } from '../base/json.js';
 import { checkOptions, type OptionRule, type OptionsSchema, wholeNumber } from '../base/options.js';
 import { quantile } from '../base/stats.js';
 import { solTps } from '../engine/scheduler/index.js';
-import type { AttentionDpOptions } from '../engine/api.js';
+import type { AttentionDpOptions } from '../engine/contracts/api.js';
 import { linearTime } from '../simulate/iteration_time.js';
 import { BLOCK_TOKENS, type Room, schedulerOf } from '../simulate/scheduler_options.js';
 import { type LoggedIteration, simulate as run } from '../simulate/simulate.js';

@@ -1,6 +1,6 @@
 /** What runs in the worker_thread that reads requests. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import { type PromptReader, promptReader, type PromptSource } from '../engine/prompt_tokens.js';
+import { type PromptReader, promptReader, type PromptSource } from '../engine/serving/prompt_tokens.js';
 import { toApiError } from './api_error.js';
 import { readTokenCall } from './requests/read_call.js';
 import type { ThreadReply, ThreadRequest } from './request_thread.js';

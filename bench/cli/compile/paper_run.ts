@@ -3,7 +3,7 @@ import { KV_BLOCK } from '../../../src/base/kv_units.js';
 import { count, range } from '../../../src/base/lists.js';
 import { blankWeights } from '../../../src/engine/measure/synthetic_weights.js';
 import { RankRunner } from '../../../src/engine/ranks/rank_runner.js';
-import type { StartOptions } from '../../../src/engine/ranks/rank.js';
+import type { StartOptions } from '../../../src/engine/contracts/rank.js';
 import { openPaperDevice } from '../../../src/gpu/index.js';
 import type { Access } from '../../../src/gpu/kernel.js';
 import type { ModelConfig } from '../../../src/model/config/model_config.js';

@@ -10,8 +10,8 @@ import { COMPRESSION_DEFAULTS } from '../../../src/model/compression/options.js'
 import type { PlainLoadOptions } from '../../../src/app/host_protocol.js';
 import type { Terminal } from '../../../src/cli/command.js';
 import { openHost, type ModelRequest } from '../../../src/cli/model_options.js';
-import { measureProfile } from '../../../src/engine/profile/measure_profile.js';
-import { storyQuestion } from '../../../src/engine/profile/story.js';
+import { measureProfile } from '../../../src/engine/measure/measure_profile.js';
+import { storyQuestion } from '../../../src/engine/measure/story.js';
 import { readEnvironment } from '../environment.js';
 
 export const BUDGETS = [1, 0.5, 0.25, 0.15, 0.1, 0.05] as const;

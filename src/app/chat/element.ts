@@ -2,7 +2,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } from '../../index.js';
 import { hubForm } from '../../loader/hub/hub_form.js';
-import { namedByDegrees } from '../../engine/degrees.js';
+import { namedByDegrees } from '../../engine/planning/degrees.js';
 import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
 import {

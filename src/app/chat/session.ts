@@ -1,7 +1,7 @@
 import { isLoss, SplitkvError } from '../../base/errors.js';
-import { load, networkOf } from '../../engine/load.js';
-import { degreesOf, namedByDegrees } from '../../engine/degrees.js';
-import { planModel } from '../../engine/on_demand.js';
+import { load, networkOf } from '../../engine/faces/load.js';
+import { degreesOf, namedByDegrees } from '../../engine/planning/degrees.js';
+import { planModel } from '../../engine/faces/on_demand.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
   ChatMessage,

@@ -1,5 +1,5 @@
 import { didYouMean, usageError } from '../../base/errors.js';
-import { checkSampling } from '../../engine/ranks/sampling.js';
+import { checkSampling } from '../../engine/ranks/sampling/sampling.js';
 import type { GenerateOptions, KvType, LoadOptions, SamplingOptions, WeightType } from '../../index.js';
 import { listBrowserAdapters } from '../shared/adapter_list.js';
 import { parseAttentionDp, parseMemory, parseRanks } from '../ranks/rank_options.js';

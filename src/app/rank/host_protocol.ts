@@ -1,5 +1,5 @@
 import type { ErrorCode } from '../../base/errors.js';
-import type { ClusterOptions } from '../../cluster/cluster_options.js';
+import type { ClusterOptions } from '../../engine/contracts/cluster_options.js';
 import type { RankState } from '../../cluster/ranks/rank_host.js';
 
 /** A rank that a page is to be. */

@@ -5,7 +5,7 @@
 
 import { arch, cpus, loadavg, release, type } from 'node:os';
 import { throwIfAborted, usageError } from '../../base/errors.js';
-import { openModel } from '../../engine/load.js';
+import { openModel } from '../../engine/faces/load.js';
 import { checkTrace, parametersOf } from '../../simulate/adp_parameters.js';
 import { median } from '../../base/stats.js';
 import { type AdpRow, makeRow, type RowName } from '../../simulate/adp_row.js';

@@ -12,7 +12,7 @@ import {
 } from '../../placement/index.js';
 import { EXPORT_TARGETS, exportPlan, exportScript, type ExportTarget } from '../../placement/export/export_plan.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
-import { degreesOf, namedByDegrees } from '../../engine/degrees.js';
+import { degreesOf, namedByDegrees } from '../../engine/planning/degrees.js';
 import { modelOptions, type ModelRequest, modelRequest, networkOptions } from '../model_options.js';
 import { defined, type Options, type OptionSpecs } from '../options.js';
 
@@ -86,7 +86,7 @@ export const command: Command = {
     const target = options.oneOf('export', EXPORT_TARGETS);
     const out = options.text('out');
     if (target !== undefined && plan !== undefined && plan !== 'auto') {
-      const { readShape } = await import('../../engine/planning/read_shape.js');
+      const { readShape } = await import('../../engine/faces/read_shape.js');
       const { signal } = request;
       const shape = await readShape(request.model, { ...networkOptions(options), ...defined({ signal }) });
       const made = namedPlan(plan, ranks, shape, degreesOf(request.options));

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { SplitkvError, usageError } from '../../base/errors.js';
-import { type MeasuredProfile, measureProfile } from '../../engine/profile/measure_profile.js';
-import { storyQuestion } from '../../engine/profile/story.js';
+import { type MeasuredProfile, measureProfile } from '../../engine/measure/measure_profile.js';
+import { storyQuestion } from '../../engine/measure/story.js';
 import type { Command } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import { heatMapHtml } from '../profile/heat_map.js';

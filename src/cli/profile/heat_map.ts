@@ -1,5 +1,5 @@
 import { pageHtml } from '../../base/html.js';
-import type { MeasuredProfile } from '../../engine/profile/measure_profile.js';
+import type { MeasuredProfile } from '../../engine/measure/measure_profile.js';
 
 const LEFT = 64;
 const TOP = 40;

@@ -5,9 +5,9 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { arrange, parseProfile } from '../../arrangement/index.js';
 import { runCli } from '../testing/run_cli.js';
 import { heatMapHtml } from './heat_map.js';
-import { measureProfile } from '../../engine/profile/measure_profile.js';
+import { measureProfile } from '../../engine/measure/measure_profile.js';
 import { readPrompts } from './read_prompts.js';
-import { storyQuestion } from '../../engine/profile/story.js';
+import { storyQuestion } from '../../engine/measure/story.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-profile-'));
 afterAll(() => rmSync(scratch, { recursive: true }));

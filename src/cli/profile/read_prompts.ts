@@ -1,6 +1,6 @@
 /**
  * Room: `splitkv profile`: samples from a file (here), and what each kv head keeps of them as a table and a heat map.
- * The measurement is in engine/profile.
+ * The measurement is in engine/measure/measure_profile.ts.
  */
 
 import { readFile } from 'node:fs/promises';

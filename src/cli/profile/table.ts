@@ -1,4 +1,4 @@
-import type { MeasuredProfile } from '../../engine/profile/measure_profile.js';
+import type { MeasuredProfile } from '../../engine/measure/measure_profile.js';
 
 /** Mean kept entries and their spread, a row per layer. */
 export function profileTable({

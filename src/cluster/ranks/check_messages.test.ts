@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { networkAt, whereOf } from '../../engine/files/model_place.js';
+import { networkAt, whereOf } from '../../engine/workers/model_place.js';
 import { openFiles } from '../../engine/files/open_files.js';
 import type { SliceRequest } from '../../engine/workers/worker_protocol.js';
 import { readText } from '../../loader/source.js';

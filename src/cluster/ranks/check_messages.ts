@@ -1,6 +1,6 @@
 import { formatError, usageError } from '../../base/errors.js';
 import { type PortReason } from '../../distributed/ports/port.js';
-import type { ModelPlace } from '../../engine/files/model_place.js';
+import type { ModelPlace } from '../../engine/workers/model_place.js';
 import { endpointOf } from '../../loader/hub/hub_options.js';
 import { hubText, isCommit, parseHubName } from '../../loader/hub/hub_name.js';
 import { RankRunner } from '../../engine/ranks/rank_runner.js';

@@ -5,13 +5,13 @@
 
 import { encode } from 'cborg/extended';
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
-import type { LoadOptions } from '../../engine/api.js';
+import type { LoadOptions } from '../../engine/contracts/api.js';
 import type { Source } from '../../loader/index.js';
 import type { ProbeSubject } from '../../engine/measure/probe.js';
 import { WorkerRank } from '../../engine/workers/worker_rank.js';
 import { formatBytes } from '../../base/math.js';
 import type { AdapterRequest } from '../../gpu/index.js';
-import type { ClusterRanksOptions } from '../cluster_options.js';
+import type { ClusterRanksOptions } from '../../engine/contracts/cluster_options.js';
 import type { LinkMeasure, MachineMeasure, Plan } from '../../placement/index.js';
 import type { RankPlaces, StartWorker } from '../../engine/workers/worker_handle.js';
 import type { WorkerCommand } from '../../engine/workers/worker_protocol.js';

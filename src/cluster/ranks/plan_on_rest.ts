@@ -1,7 +1,7 @@
 import { SplitkvError } from '../../base/errors.js';
 import type { ClusterRanks } from './cluster_ranks.js';
 import { isArranged } from '../../placement/index.js';
-import type { LoadOptions } from '../../engine/api.js';
+import type { LoadOptions } from '../../engine/contracts/api.js';
 import { type ChosenPlan, choosePlan } from '../../engine/planning/choose_plan.js';
 import type { PlanSubject } from '../../engine/planning/plan_subject.js';
 import { rankCount } from '../../engine/planning/rank_adapters.js';

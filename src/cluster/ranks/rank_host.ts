@@ -5,7 +5,7 @@ import { serveFiles } from '../../engine/files/port_source.js';
 import type { Port } from '../../distributed/ports/port.js';
 import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
 import { rankWorkerStarter, type StartWorker, type WorkerHandle } from '../../engine/workers/worker_handle.js';
-import type { RankFacts } from '../../engine/ranks/rank.js';
+import type { RankFacts } from '../../engine/contracts/rank.js';
 import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
 import { type AdapterRequest, openDevice } from '../../gpu/index.js';
 import { type Cluster, type ClusterOptions, connectCluster } from '../connect.js';

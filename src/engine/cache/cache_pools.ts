@@ -1,6 +1,6 @@
 import { layerWindows, type ModelConfig } from '../../model/config/model_config.js';
 import { CachePools, keptWindow, type Owners } from '../../placement/index.js';
-import type { RunnerOptions } from '../ranks/rank.js';
+import type { RunnerOptions } from '../contracts/rank.js';
 
 /** The pools of a model's cache: alike for every rank and for who hands their blocks out. */
 export function cachePools(

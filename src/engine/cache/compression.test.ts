@@ -9,7 +9,7 @@ import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { arrangedPlan, type Plan } from '../../placement/index.js';
 import { randomArrangement } from '../../placement/testing/arrangements.js';
-import { load } from '../load.js';
+import { load } from '../faces/load.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
 import { drawn } from '../../gpu/testing/draw.js';

@@ -18,8 +18,8 @@ import {
   type Stage,
   type StageTopology,
 } from '../../placement/index.js';
-import type { LayerBlocks } from '../prefill/cache_blocks.js';
-import type { CacheUse, KeptEntries } from '../ranks/rank.js';
+import type { LayerBlocks } from './cache_blocks.js';
+import type { CacheUse, KeptEntries } from '../contracts/rank.js';
 
 export interface HeadPagesShape {
   readonly rank: number;

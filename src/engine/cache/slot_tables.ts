@@ -5,7 +5,7 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import type { CacheOptions } from '../../model/layers/attention/cache.js';
 import type { World } from '../../model/layers/world.js';
 import { type BlockRun, Owners, type RankBlocks } from '../../placement/index.js';
-import type { RunnerOptions } from '../ranks/rank.js';
+import type { RunnerOptions } from '../contracts/rank.js';
 import type * as CompressionModule from './compression_parts.js';
 import { cachePools } from './cache_pools.js';
 import type { HeadPages } from './head_pages.js';

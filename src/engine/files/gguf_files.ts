@@ -3,7 +3,7 @@ import { type GgufFile, openGguf, type Source, TensorReader } from '../../loader
 import { ggufArchitecture, ggufConfig } from '../../model/gguf/config.js';
 import { ggufTensorIndex } from '../../model/gguf/tensors.js';
 import { ggufTokenizerFiles, type TokenizerFiles } from '../../tokenizer/index.js';
-import type { LoadOptions } from '../api.js';
+import type { LoadOptions } from '../contracts/api.js';
 import type { ModelFiles } from './model_files.js';
 import { recommendedSampling } from './recommended_sampling.js';
 

@@ -1,6 +1,6 @@
 /**
  * Room: from what somebody wrote (a name, a URL, a folder, files) to the files of a model: config, tokenizer, tensors.
- * model_place.ts decides what a name means. Read open_files.ts next.
+ * Read open_files.ts next.
  */
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
@@ -19,7 +19,7 @@ import {
 import { expertsOf, type ModelConfig } from '../../model/config/model_config.js';
 import { readModelConfig } from '../../model/families/registry.js';
 import { Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
-import type { LoadOptions, RecommendedSampling } from '../api.js';
+import type { LoadOptions, RecommendedSampling } from '../contracts/api.js';
 import { recommendedSampling } from './recommended_sampling.js';
 
 /** What a model's files say, read as far as it is asked for. */

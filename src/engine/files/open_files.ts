@@ -7,7 +7,7 @@ import {
   openSource,
   type Source,
 } from '../../loader/index.js';
-import type { LoadOptions } from '../api.js';
+import type { LoadOptions } from '../contracts/api.js';
 
 export interface OpenFilesOptions {
   /** How the Hub and servers are asked. */

@@ -3,7 +3,7 @@ import { openSource } from '../../loader/index.js';
 import { f32, u32 } from '../../model/testing/gguf/file.js';
 import { modelToGguf } from '../../model/testing/gguf/model.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
-import type { RecommendedSampling } from '../api.js';
+import type { RecommendedSampling } from '../contracts/api.js';
 import { openModelFiles } from './model_files.js';
 import { recommendedSampling } from './recommended_sampling.js';
 

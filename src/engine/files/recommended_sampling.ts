@@ -1,5 +1,5 @@
 import { isObject, show } from '../../base/json.js';
-import type { LoadOptions, RecommendedSampling } from '../api.js';
+import type { LoadOptions, RecommendedSampling } from '../contracts/api.js';
 
 type Rule = readonly [option: keyof RecommendedSampling, expected: string, accepts: (value: number) => boolean];
 

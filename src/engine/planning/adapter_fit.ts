@@ -3,7 +3,7 @@ import { type Device, openDevice } from '../../gpu/index.js';
 import type { Plan } from '../../placement/index.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
 import type { AdapterRequest } from './rank_adapters.js';
-import { rankOnPaper } from './rank_memory.js';
+import { rankOnPaper } from '../ranks/rank_memory.js';
 
 /** Memory is asked for in pieces: no adapter has one buffer for all of it. */
 const PIECE_BYTES = 256 * 2 ** 20;

@@ -18,9 +18,9 @@ import { bytesOf, roomOf } from './budgets.js';
 import { type MachineRequest, measureMachine } from '../measure/measure_machine.js';
 import { keptOf, type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import { groupsWorth } from '../scheduler/groups/micro_batches.js';
-import { microBatchesOf } from '../serving/micro_batches.js';
-import type { RunnerOptions } from '../ranks/rank.js';
-import { memoryOnPaper } from './rank_memory.js';
+import { microBatchesOf } from './micro_batches.js';
+import type { RunnerOptions } from '../contracts/rank.js';
+import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 
 export interface AutoPlanRequest extends Pick<MachineRequest, 'virtual' | 'fresh' | 'store' | 'signal' | 'onProgress'> {
@@ -64,7 +64,7 @@ export async function outlookOn(
   const whole = modelWork(config, type, kvType);
   const work = { ...whole, sizes: { ...whole.sizes, ...keptOf(subject) } };
   const loads =
-    subject.compression && (await (await import('../cache/kept_loads.js')).keptLoads(subject, asked.promptLength));
+    subject.compression && (await (await import('./heads/kept_loads.js')).keptLoads(subject, asked.promptLength));
   const workload: Workload = {
     ...asked,
     ...loads,

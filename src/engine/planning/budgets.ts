@@ -6,7 +6,7 @@ import { rankSlice } from '../../model/shape.js';
 import { weightBytes } from '../../model/weights/weight_bytes.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { checkMemory, type MemoryOptions, type Plan, type RankMemory } from '../../placement/index.js';
-import type { RunnerOptions } from '../ranks/rank.js';
+import type { RunnerOptions } from '../contracts/rank.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 
 /** A model whose weights take memory. */
@@ -50,7 +50,7 @@ export async function checkBudgets(
 ): Promise<void> {
   if (budgets.every((budget) => budget === undefined)) return;
   // Few loads have a budget.
-  const { memoryOnPaper } = await import('./rank_memory.js');
+  const { memoryOnPaper } = await import('../ranks/rank_memory.js');
   const { config, type } = subject;
   const { contextLength, kvType, prefillChunk } = runner;
   const compressed = runner.compression !== undefined;

@@ -8,15 +8,15 @@ import { compressionOptions } from '../../model/compression/options.js';
 import { modelShape } from '../../model/shape.js';
 import { type MachineMeasure, makePlan } from '../../placement/index.js';
 import { machineOf } from '../../placement/testing/machine.js';
-import type { LoadOptions } from '../api.js';
+import type { LoadOptions } from '../contracts/api.js';
 import { adapterMisfit } from './adapter_fit.js';
 import { outlookOn } from './auto_plan.js';
 import { choosePlan } from './choose_plan.js';
-import { load } from '../load.js';
-import { planModel } from './plan_model.js';
+import { load } from '../faces/load.js';
+import { planModel } from '../faces/plan_model.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
 import { loadSeats } from './seats.js';
-import { memoryOnPaper } from './rank_memory.js';
+import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { randomFiles } from '../testing/random_source.js';
 
 const { model, files } = randomFiles({

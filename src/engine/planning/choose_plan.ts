@@ -1,15 +1,15 @@
 /**
  * Room: from options to a plan, with an adapter and a budget for each rank. pick_plan.ts measures and asks the
- * planner, plan_model.ts answers before a download. Read plan_subject.ts next.
+ * planner; `heads` arranges heads by what they keep. Read plan_subject.ts next.
  */
 
 import { usageError } from '../../base/errors.js';
 import { modelShape } from '../../model/shape.js';
 import { checkPlan, checkTogether, isArranged, isKvOnly, makePlan, type Plan } from '../../placement/index.js';
-import type { LoadOptions } from '../api.js';
-import type { ProfiledModel } from '../profile/model_profile.js';
+import type { LoadOptions } from '../contracts/api.js';
+import type { ProfiledModel } from '../faces/model_profile.js';
 import { checkBudgets, memoryBudgets } from './budgets.js';
-import { degreesOf } from '../degrees.js';
+import { degreesOf } from './degrees.js';
 import { type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import type { PlanRanks } from './weigh_sequences.js';
 import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
@@ -60,7 +60,7 @@ export async function choosePlan(
     throw usageError("copies is for plan 'arranged': leave it out, or give that plan");
   }
   if (isArranged(asked)) {
-    const { arrangeModel } = await import('../profile/arrange_model.js');
+    const { arrangeModel } = await import('./heads/arrange_model.js');
     ({ plan, note, why } = await arrangeModel(asked, options, subject, await ranksOf(ranks, options), model));
   } else if (typeof asked !== 'string') {
     // Most pages name a policy.

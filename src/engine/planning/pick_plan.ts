@@ -1,5 +1,5 @@
 import { explainPick, isKvOnly, pickPlan, predictPlan } from '../../placement/index.js';
-import type { LoadOptions } from '../api.js';
+import type { LoadOptions } from '../contracts/api.js';
 import { planOutlook } from './auto_plan.js';
 import { checkBudgets, memoryBudgets } from './budgets.js';
 import type { ChosenPlan } from './choose_plan.js';

@@ -12,7 +12,7 @@ import { keptStates } from '../../model/layers/recurrent/segments.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ProbeSubject } from '../measure/probe.js';
 import type { MemorySubject } from './budgets.js';
-import type { RunnerOptions } from '../ranks/rank.js';
+import type { RunnerOptions } from '../contracts/rank.js';
 
 /** What a plan is wanted for. */
 export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength' | 'compression'> {

@@ -1,7 +1,7 @@
 import { usageError } from '../../base/errors.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { adapterFastPaths, type AdapterRequest, adapterVariants } from '../../gpu/index.js';
-import type { LoadOptions } from '../api.js';
+import type { LoadOptions } from '../contracts/api.js';
 
 export type { AdapterRequest } from '../../gpu/index.js';
 

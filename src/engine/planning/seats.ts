@@ -1,7 +1,7 @@
 import { KV_BLOCK } from '../../base/kv_units.js';
 import { ceilDiv } from '../../base/math.js';
 import { Owners, type Plan, pipelineDepth } from '../../placement/index.js';
-import type { RunnerOptions } from '../ranks/rank.js';
+import type { RunnerOptions } from '../contracts/rank.js';
 
 /** Sequences that `load` decodes side by side, at least. */
 const SLOTS = 8;

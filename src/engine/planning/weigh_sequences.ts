@@ -11,7 +11,7 @@ import {
 import type { AdapterRequest } from '../../gpu/index.js';
 import { measureMachine } from '../measure/measure_machine.js';
 import { keptOf, type PlanSubject, runnerOf } from './plan_subject.js';
-import { memoryOnPaper } from './rank_memory.js';
+import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 
 /** The ranks of a plan, in their order. */

@@ -1,6 +1,6 @@
 /**
  * Room: prompts on a device of their own: a worker computes keys and values, the ranks that decode take them over as
- * cache blocks. splitkv_prefill.ts is by our kernels, `onnx` by onnxruntime-web. Read prefill_worker.ts next.
+ * cache blocks. splitkv_prefill.ts is by our kernels, `onnx` by onnxruntime-web. Read contracts/prefill_worker.ts next.
  */
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
@@ -10,15 +10,15 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankProgress } from '../ranks/open_rank.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan } from '../../placement/index.js';
-import type { PrefillOptions } from '../api.js';
-import type { ModelPlace } from '../files/model_place.js';
-import type { RunnerOptions } from '../ranks/rank.js';
+import type { PrefillOptions } from '../contracts/api.js';
+import type { ModelPlace } from '../workers/model_place.js';
+import type { RunnerOptions } from '../contracts/rank.js';
 import { keptBlocksOf } from '../planning/plan_subject.js';
 import { type AdapterRequest, namedAdapter } from '../planning/rank_adapters.js';
 import { RankGroup } from '../ranks/rank_group.js';
 import { WorkerGroup } from '../workers/worker_group.js';
 import { PrefillPool } from './prefill_pool.js';
-import type { PrefillWorker } from './prefill_worker.js';
+import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { SplitkvPrefill } from './splitkv_prefill.js';
 
 export interface PrefillRequest {

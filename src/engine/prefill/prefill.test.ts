@@ -7,12 +7,12 @@ import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { arrangedPlan, type CopySharing, type Plan } from '../../placement/index.js';
 import { randomArrangement } from '../../placement/testing/arrangements.js';
-import { load } from '../load.js';
+import { load } from '../faces/load.js';
 import type { SlotDriver } from '../testing/slot_driver.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { firstDifference } from '../testing/run_bits.js';
 import { randomFiles } from '../testing/random_source.js';
-import type { HandedKv } from './handed_kv.js';
+import type { HandedKv } from '../cache/handed_kv.js';
 import { SplitkvPrefill } from './splitkv_prefill.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { checkPrefill } from './check_prefill.js';
-import type { HandedKv } from './handed_kv.js';
+import type { HandedKv } from '../cache/handed_kv.js';
 import { PrefillPool } from './prefill_pool.js';
-import type { PrefillWorker } from './prefill_worker.js';
+import type { PrefillWorker } from '../contracts/prefill_worker.js';
 
 /** A worker whose prompts end when they are told to. */
 class Told implements PrefillWorker {

@@ -1,6 +1,6 @@
 import { isLoss } from '../../base/errors.js';
-import type { HandedKv } from './handed_kv.js';
-import type { PrefillKind, PrefillWorker } from './prefill_worker.js';
+import type { HandedKv } from '../cache/handed_kv.js';
+import type { PrefillKind, PrefillWorker } from '../contracts/prefill_worker.js';
 
 interface Member {
   readonly worker: PrefillWorker;

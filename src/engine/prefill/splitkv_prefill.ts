@@ -2,11 +2,11 @@ import { KV_BLOCK } from '../../base/kv_units.js';
 import { range, sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { modelShape } from '../../model/shape.js';
-import type { CacheUse } from '../ranks/rank.js';
+import type { CacheUse } from '../contracts/rank.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { Engine } from '../serving/engine.js';
-import type { HandedKv } from './handed_kv.js';
-import type { PrefillWorker } from './prefill_worker.js';
+import type { HandedKv } from '../cache/handed_kv.js';
+import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { abortedError } from '../../base/errors.js';
 
 /** A prefill worker of our own kernels: what it hands over is bit for bit what the ranks would have computed. */

@@ -6,11 +6,11 @@ import { headShares, recordGatherCandidates, recordGatherLogits } from '../../mo
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
 import { MAX_STEPS_IN_FLIGHT, tokenRoutes } from '../../placement/index.js';
 import type { AttentionTimes } from './attention_times.js';
-import type { AllowedTokens, StartOptions } from './rank.js';
-import { hasControls } from './sampling_options.js';
+import type { AllowedTokens, StartOptions } from '../contracts/rank.js';
+import { hasControls } from './sampling/sampling_options.js';
 import { Readback } from './readback.js';
-import { Sampler } from './sampling.js';
-import { type SamplingMode, SlotNeeds } from './slot_needs.js';
+import { Sampler } from './sampling/sampling.js';
+import { type SamplingMode, SlotNeeds } from './sampling/slot_needs.js';
 
 /** The readback pool and the ids ring hold the ids of all steps in flight, and the first token's. */
 const RING = 2 * MAX_STEPS_IN_FLIGHT;

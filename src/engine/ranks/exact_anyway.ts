@@ -1,4 +1,4 @@
-import type { LoadOptions, WeightType } from '../api.js';
+import type { LoadOptions, WeightType } from '../contracts/api.js';
 import type { ModelRanks } from './rank_group.js';
 
 /** Tells where precision 'fast' changes nothing. */

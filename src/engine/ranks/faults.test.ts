@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
 import { openDevice } from '../../gpu/index.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
-import { load } from '../load.js';
+import { load } from '../faces/load.js';
 import { openRunner } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
 

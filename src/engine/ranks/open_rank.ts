@@ -6,9 +6,9 @@ import { loadWeights } from '../../model/device_model.js';
 import type { World } from '../../model/layers/world.js';
 import type { WeightProgress } from '../../model/weights/weight_loader.js';
 import type { TuneOptions } from '../tuning/tune.js';
-import type { TuningStats } from '../api.js';
-import type { Replacements } from '../measure/check_variants.js';
-import type { RunnerOptions } from './rank.js';
+import type { TuningStats } from '../contracts/api.js';
+import type { Replacements } from './check_variants.js';
+import type { RunnerOptions } from '../contracts/rank.js';
 import { RankRunner } from './rank_runner.js';
 
 /** Of a rank that is being opened. */
@@ -84,7 +84,7 @@ async function prepare(
 ): Promise<void> {
   const { config, type, runner } = request;
   try {
-    const { recordOnPaper } = await import('../planning/rank_memory.js');
+    const { recordOnPaper } = await import('./rank_memory.js');
     const paper = await recordOnPaper(plan, rank, { config, type }, runner, device);
     const sources = paper.device.pipelineSources;
     // On a CPU a GPU's variants are for tests, which compare them themselves.
@@ -139,7 +139,7 @@ async function wrongHere(
   signal: AbortSignal,
 ): Promise<Replacements> {
   const [{ wrongVariants }, { defaultStore, measured }] = await Promise.all([
-    import('../measure/check_variants.js'),
+    import('./check_variants.js'),
     import('../measure/stores/store.js'),
   ]);
   const subject = { config, type, kvType, contextLength, batched: slots > 1 };

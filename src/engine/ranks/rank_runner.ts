@@ -21,8 +21,8 @@ import { CallQueue } from './call_queue.js';
 import type { KeptPromptBlocks } from '../cache/kept_prompt_blocks.js';
 import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
 import { blockMessages, exchangePieces } from '../cache/kv_move.js';
-import { readBlocks, readHeadBlocks, writeBlocks, writeHeadBlocks } from '../prefill/cache_blocks.js';
-import type { KvPiece } from '../prefill/handed_kv.js';
+import { readBlocks, readHeadBlocks, writeBlocks, writeHeadBlocks } from '../cache/cache_blocks.js';
+import type { KvPiece } from '../cache/handed_kv.js';
 import {
   type AllowedTokens,
   type CacheUse,
@@ -36,7 +36,7 @@ import {
   type RunnerOptions,
   type SlotBlocks,
   type StartOptions,
-} from './rank.js';
+} from '../contracts/rank.js';
 import { RowBlocks } from '../cache/row_blocks.js';
 
 /** Where rows of one slot's positions lie after a step. */

@@ -1,6 +1,6 @@
 /**
  * Room: steps on ranks. Runner gives every rank the same calls; RankRunner (rank_runner.ts) is one rank in this
- * process: its program, cache and sampling. rank.ts has what every rank can do. Read that next.
+ * process: its program, cache and sampling. contracts/rank.ts has what every rank can do. Read that next.
  */
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
@@ -9,12 +9,12 @@ import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import { type CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
 import { cachePools } from '../cache/cache_pools.js';
-import { type HandedKv, pieceFor } from '../prefill/handed_kv.js';
-import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions } from './rank.js';
+import { type HandedKv, pieceFor } from '../cache/handed_kv.js';
+import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions } from '../contracts/rank.js';
 import { shareOf, type SlotTokens } from './row_rounds.js';
 
 export { MAX_STEPS_IN_FLIGHT } from '../../placement/index.js';
-export type { RunnerOptions } from './rank.js';
+export type { RunnerOptions } from '../contracts/rank.js';
 
 /**
  * The ranks of a model as one: the same calls to each, in the same order. Holds no GPU object itself, and knows nothing of sequences but

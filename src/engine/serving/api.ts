@@ -12,9 +12,9 @@ import type {
   TextForm,
   TokenizeOptions,
   ToolCallDelta,
-} from '../api.js';
+} from '../contracts/api.js';
 import type { FormWait } from '../../grammar/threads/form_threads.js';
-import type { PromptSource } from '../prompt_tokens.js';
+import type { PromptSource } from './prompt_tokens.js';
 import type { EngineMetrics } from './engine.js';
 import type { HistogramCounts } from './histogram.js';
 

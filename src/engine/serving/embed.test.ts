@@ -4,11 +4,11 @@ import { drawn, sweepsAll } from '../../gpu/testing/draw.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { familyStates } from '../../model/testing/reference/families.js';
 import { referenceStates } from '../../model/testing/reference/reference.js';
-import type { EmbedOptions, LoadOptions, Model } from '../api.js';
-import { load } from '../load.js';
+import type { EmbedOptions, LoadOptions, Model } from '../contracts/api.js';
+import { load } from '../faces/load.js';
 import { randomFiles } from '../testing/random_source.js';
 import { somePrompt } from '../testing/run_bits.js';
-import { serve } from './serving_model.js';
+import { serve } from '../faces/serving_model.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const context = { max_position_embeddings: 1024 };

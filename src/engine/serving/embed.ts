@@ -1,8 +1,8 @@
 import { abortedError, usageError } from '../../base/errors.js';
 import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { NormConfig } from '../../model/config/model_config.js';
-import type { EmbedOptions, EmbedResult, Prompt } from '../api.js';
-import { type PromptReader, promptTokens } from '../prompt_tokens.js';
+import type { EmbedOptions, EmbedResult, Prompt } from '../contracts/api.js';
+import { type PromptReader, promptTokens } from './prompt_tokens.js';
 import type { Engine } from './engine.js';
 
 const schema: OptionsSchema<EmbedOptions> = {

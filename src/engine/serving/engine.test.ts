@@ -7,7 +7,7 @@ import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { PrefillPool } from '../prefill/prefill_pool.js';
 import { SplitkvPrefill } from '../prefill/splitkv_prefill.js';
-import type { DrawOptions } from '../ranks/rank.js';
+import type { DrawOptions } from '../contracts/rank.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { RankRunner } from '../ranks/rank_runner.js';
 import { LinearFit } from '../scheduler/adp/linear_fit.js';

@@ -1,16 +1,15 @@
 /**
  * Room: many requests at once: the scheduler's decisions, run on the ranks. Engine (here) takes requests and gives
- * tokens, iteration_runner.ts runs an iteration, serving_model.ts is what `serve` gives back, `text` makes tokens its
- * answers. Read iteration_runner.ts next.
+ * tokens, iteration_runner.ts runs an iteration, `text` makes tokens answers. Read iteration_runner.ts next.
  */
 
 import { isLoss, SplitkvError, usageError } from '../../base/errors.js';
-import type { AllowedTokens, DrawOptions } from '../ranks/rank.js';
-import { samplingOf } from '../ranks/sampling_options.js';
+import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
+import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
 import { checkTogether, type Feature, misfit, modelFeatures, type Plan, windowBlocks } from '../../placement/index.js';
-import { prefillFeatures, type PrefillWorker } from '../prefill/prefill_worker.js';
+import { prefillFeatures, type PrefillWorker } from '../contracts/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
 import { hasState } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';

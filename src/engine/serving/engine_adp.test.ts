@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
-import type { DrawOptions } from '../ranks/rank.js';
+import type { DrawOptions } from '../contracts/rank.js';
 import { Scheduler } from '../scheduler/index.js';
 import { openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineRequest } from './engine.js';

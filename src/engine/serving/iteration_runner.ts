@@ -1,10 +1,10 @@
 import { type SharedSequence } from '../../placement/index.js';
-import type { HandedKv } from '../prefill/handed_kv.js';
-import type { DrawOptions } from '../ranks/rank.js';
+import type { HandedKv } from '../cache/handed_kv.js';
+import type { DrawOptions } from '../contracts/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import type { Runner } from '../ranks/runner.js';
 import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
-import { LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../ranks/rank.js';
+import { LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../contracts/rank.js';
 import { roundsOf, type SlotTokens } from '../ranks/row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
 

@@ -1,6 +1,6 @@
 import { isLoss, SplitkvError } from '../../base/errors.js';
-import type { HandedKv } from '../prefill/handed_kv.js';
-import type { PrefillWorker } from '../prefill/prefill_worker.js';
+import type { HandedKv } from '../cache/handed_kv.js';
+import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import type { Scheduler } from '../scheduler/index.js';
 
 /** Prompts that may be computed and wait on the host for room on the ranks. */

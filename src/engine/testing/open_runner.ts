@@ -12,7 +12,7 @@ import { keptStates } from '../../model/layers/recurrent/segments.js';
 import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placement/index.js';
-import type { LoadOptions } from '../api.js';
+import type { LoadOptions } from '../contracts/api.js';
 import { openModelFiles } from '../files/model_files.js';
 import { type GroupOptions, RankGroup } from '../ranks/rank_group.js';
 import type { EngineOptions } from '../serving/engine.js';

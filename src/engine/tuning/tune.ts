@@ -4,7 +4,7 @@
  */
 
 import { throwIfAborted } from '../../base/errors.js';
-import type { TuningStats } from '../api.js';
+import type { TuningStats } from '../contracts/api.js';
 import type { Buffer, Choice, Device, PipelineSource, Tensor } from '../../gpu/index.js';
 import { type Encode, openStopwatch, type Stopwatch } from './stopwatch.js';
 import { isMeasured, measured, type MeasureStore } from '../measure/stores/store.js';

@@ -5,9 +5,9 @@ import { type AdapterRequest, type Device, openDevice } from '../../gpu/index.js
 import { openRank, type RankProgress } from '../ranks/open_rank.js';
 import { World } from '../../model/layers/world.js';
 import { openModelFiles } from '../files/model_files.js';
-import { networkAt, whereOf } from '../files/model_place.js';
+import { networkAt, whereOf } from './model_place.js';
 import { openFiles } from '../files/open_files.js';
-import type { RankFacts } from '../ranks/rank.js';
+import type { RankFacts } from '../contracts/rank.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
 import type { RankRunner } from '../ranks/rank_runner.js';
 import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from './worker_protocol.js';

@@ -4,7 +4,7 @@ import type { AdapterRequest } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankProgress } from '../ranks/open_rank.js';
 import type { Plan } from '../../placement/index.js';
-import type { ModelPlace } from '../files/model_place.js';
+import type { ModelPlace } from './model_place.js';
 import type { ModelRanks, NamedAdapter } from '../ranks/rank_group.js';
 import { Runner, type RunnerOptions } from '../ranks/runner.js';
 import { placesHere, type RankPlaces, rankWorkerStarter, type StartWorker } from './worker_handle.js';

@@ -4,10 +4,10 @@ import type { AdapterRequest } from '../../gpu/index.js';
 import type { RankProgress } from '../ranks/open_rank.js';
 import type { AdapterMeasure, LinkMeasure, Plan } from '../../placement/index.js';
 import type { ProbeSubject } from '../measure/probe.js';
-import type { ModelPlace } from '../files/model_place.js';
+import type { ModelPlace } from './model_place.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
 import type { RankConnection } from './worker_handle.js';
-import type { Rank, RankFacts, RunnerOptions } from '../ranks/rank.js';
+import type { Rank, RankFacts, RunnerOptions } from '../contracts/rank.js';
 
 /** Calls of a rank that have an answer. */
 export type RankMethod = {

@@ -10,7 +10,7 @@ import type { AdapterRequest } from '../../gpu/index.js';
 import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';
 import type { ProbeSubject } from '../measure/probe.js';
 import type { RankProgress } from '../ranks/open_rank.js';
-import type { Rank, RankFacts } from '../ranks/rank.js';
+import type { Rank, RankFacts } from '../contracts/rank.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
 import { RankRunner } from '../ranks/rank_runner.js';
 import type { RankConnection, StartWorker } from './worker_handle.js';

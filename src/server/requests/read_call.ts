@@ -4,7 +4,7 @@
  * answers. Those with choices are here, others in ../responses and ../messages.
  */
 
-import { needTokenizer, type PromptReader, promptTokens } from '../../engine/prompt_tokens.js';
+import { needTokenizer, type PromptReader, promptTokens } from '../../engine/serving/prompt_tokens.js';
 import type { ChatOptions } from '../../index.js';
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';

@@ -3,11 +3,11 @@ import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { fileListSource, TensorReader } from '../../../loader/index.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
-import type { LoadOptions } from '../../api.js';
-import { load } from '../../load.js';
+import type { LoadOptions } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 import { openRunner } from '../../testing/open_runner.js';
 import { randomFiles } from '../../testing/random_source.js';
-import { serve } from '../../serving/serving_model.js';
+import { serve } from '../../faces/serving_model.js';
 import { OnnxPrefill } from './onnx_prefill.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;

@@ -1,6 +1,6 @@
 import { SplitkvError, unsupportedError } from '../../../base/errors.js';
 import { saysCpu } from '../../../gpu/index.js';
-import type { OnnxProvider } from '../prefill_worker.js';
+import type { OnnxProvider } from '../../contracts/prefill_worker.js';
 
 /** The part of onnxruntime-web that is used here. */
 export interface OrtTensor {

@@ -1,4 +1,4 @@
-import type { GenerateResult } from '../../api.js';
+import type { GenerateResult } from '../../contracts/api.js';
 import type { AnswerDelta, AnswerReader } from '../../../chat_formats/answer_reader.js';
 import { StopScanner, type TextStream, type Tokenizer } from '../../../tokenizer/index.js';
 import type { CompletionEvent, TokenLogprobs } from '../api.js';

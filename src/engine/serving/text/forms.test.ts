@@ -1,8 +1,8 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
-import type { GenerateOptions, Model, ResponseFormat } from '../../api.js';
-import { load } from '../../load.js';
+import type { GenerateOptions, Model, ResponseFormat } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 import { randomFiles } from '../../testing/random_source.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;

@@ -6,7 +6,7 @@ import type { PackedVocabulary } from '../../../grammar/threads/serve_forms.js';
 import type { Form, FormThreads, FormWait } from '../../../grammar/threads/form_threads.js';
 import type { TextForm } from '../../../grammar/text_form.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
-import { needTokenizer, type PromptReader } from '../../prompt_tokens.js';
+import { needTokenizer, type PromptReader } from '../prompt_tokens.js';
 
 /** For options that may limit what a text is. */
 export const formSchema = { responseFormat: true, grammar: true, regex: true, choice: true } as const satisfies Record<

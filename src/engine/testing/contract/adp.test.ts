@@ -4,8 +4,8 @@ import type { RandomModelOptions } from '../../../model/testing/random_model.js'
 import { drawn } from '../../../gpu/testing/draw.js';
 import { modelShape } from '../../../model/shape.js';
 import { makePlan, type Plan, type RankShare } from '../../../placement/index.js';
-import type { LoadOptions } from '../../api.js';
-import { load } from '../../load.js';
+import type { LoadOptions } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 import { randomFiles } from '../random_source.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;

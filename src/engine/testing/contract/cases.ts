@@ -2,7 +2,7 @@ import { modelShape } from '../../../model/shape.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
 import { arrangedPlan, type CopySharing, makePlan, type Plan, type PlanOptions } from '../../../placement/index.js';
 import { randomArrangement } from '../../../placement/testing/arrangements.js';
-import type { KvType, WeightType } from '../../api.js';
+import type { KvType, WeightType } from '../../contracts/api.js';
 import { randomFiles } from '../random_source.js';
 
 /**

@@ -2,8 +2,8 @@ import { drawn } from '../../../gpu/testing/draw.js';
 import { describe, expect, test } from 'vitest';
 import { adaptersInTurn } from '../../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
-import type { KvType, Variants, WeightType } from '../../api.js';
-import { load } from '../../load.js';
+import type { KvType, Variants, WeightType } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 import { openRunner } from '../open_runner.js';
 import { randomFiles } from '../random_source.js';
 

@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn } from '../../../gpu/testing/draw.js';
 import { KV_TYPES } from '../../../model/layers/attention/cache.js';
-import type { Model } from '../../api.js';
-import { load } from '../../load.js';
+import type { Model } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 
 interface Question {
   readonly context: number;

@@ -12,8 +12,8 @@ import { vocabularyMetadata } from '../../../model/testing/gguf/vocabulary.js';
 import { findLlamaCpp, llamaCppLogits } from '../../../model/testing/llama_cpp.js';
 import { makeRandomModel } from '../../../model/testing/random_model.js';
 import type { ReferenceTensor } from '../../../model/testing/reference/reference.js';
-import type { LoadOptions } from '../../api.js';
-import { load } from '../../load.js';
+import type { LoadOptions } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 
 const llama = await findLlamaCpp();
 const folder = await mkdtemp(join(tmpdir(), 'splitkv-'));

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn, isTurn } from '../../../gpu/testing/draw.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
-import type { KvType, LoadOptions } from '../../api.js';
-import { load } from '../../load.js';
-import { planModel } from '../../planning/plan_model.js';
+import type { KvType, LoadOptions } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
+import { planModel } from '../../faces/plan_model.js';
 import { randomFiles } from '../random_source.js';
 
 interface Case {

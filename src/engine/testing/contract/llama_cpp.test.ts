@@ -14,7 +14,7 @@ import {
   type ReferenceTensor,
   type WeightMap,
 } from '../../../model/testing/reference/reference.js';
-import { load } from '../../load.js';
+import { load } from '../../faces/load.js';
 
 const llama = await findLlamaCpp();
 const folder = await mkdtemp(join(tmpdir(), 'splitkv-'));

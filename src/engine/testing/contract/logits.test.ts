@@ -5,8 +5,8 @@ import { adaptersInTurn, testAdapters } from '../../../gpu/testing/adapters.js';
 import type { ModelConfig } from '../../../model/config/model_config.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
 import { referenceLogits, type WeightMap } from '../../../model/testing/reference/reference.js';
-import type { LoadOptions, WeightType } from '../../api.js';
-import { load } from '../../load.js';
+import type { LoadOptions, WeightType } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 import { randomFiles } from '../random_source.js';
 
 /** Matrices rounded as the runtime keeps them; norms and biases stay f32. */

@@ -6,8 +6,8 @@ import { attentionOf } from '../../../model/config/model_config.js';
 import { absorbType } from '../../../model/layers/attention/mla_weights.js';
 import { makeRandomModel, type RandomModelOptions } from '../../../model/testing/random_model.js';
 import { clearlyRoutedTokens, referenceLogits, type WeightMap } from '../../../model/testing/reference/reference.js';
-import type { WeightType } from '../../api.js';
-import { load } from '../../load.js';
+import type { WeightType } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 
 /** Weights rounded as the runtime keeps them: the router in f32, kv_b_proj at least in f16, the rest as asked. */
 function rounded(weights: WeightMap, type: WeightType): WeightMap {

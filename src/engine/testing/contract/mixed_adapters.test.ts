@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { ArrangementFile } from '../../../arrangement/index.js';
-import type { LoadOptions, Model } from '../../api.js';
-import { load } from '../../load.js';
+import type { LoadOptions, Model } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 
 const adapters = await testAdapters();
 // SPLITKV_EVAL=1 asks fifty questions, else one.

@@ -3,9 +3,9 @@ import type { FastPath } from '../../../gpu/index.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn, isTurn } from '../../../gpu/testing/draw.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
-import type { LoadOptions, WeightType } from '../../api.js';
-import { load } from '../../load.js';
-import { planModel } from '../../planning/plan_model.js';
+import type { LoadOptions, WeightType } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
+import { planModel } from '../../faces/plan_model.js';
 import { openRunner } from '../open_runner.js';
 import { randomFiles } from '../random_source.js';
 

@@ -5,7 +5,7 @@
 
 import { createHash } from 'node:crypto';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
-import type { KvType, WeightType } from '../../api.js';
+import type { KvType, WeightType } from '../../contracts/api.js';
 import { firstDifference, runAlone } from '../run_bits.js';
 import { contractModels, contracts, type ContractModel } from './cases.js';
 import { type RouteTrace, traceRoutes } from './route_trace.js';

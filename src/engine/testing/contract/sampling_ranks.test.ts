@@ -1,7 +1,7 @@
 import { beforeAll, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
-import type { DrawOptions } from '../../ranks/rank.js';
+import type { DrawOptions } from '../../contracts/rank.js';
 import type { SlotDriver } from '../slot_driver.js';
 import { openRunner, type OpenRunnerOptions } from '../open_runner.js';
 import { drawn } from '../../../gpu/testing/draw.js';

@@ -4,8 +4,8 @@ import { parseModelConfig, registerFamily } from '../../../model/families/regist
 import { toy } from '../../../model/families/testing/toy.js';
 import type { ModelConfig } from '../../../model/config/model_config.js';
 import { referenceLogits } from '../../../model/testing/reference/reference.js';
-import type { LoadOptions } from '../../api.js';
-import { load } from '../../load.js';
+import type { LoadOptions } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 import { randomFiles } from '../random_source.js';
 
 const sizes = { head_dim: undefined, num_key_value_heads: 2, max_position_embeddings: 512 };

@@ -14,8 +14,8 @@ import { capabilityPage } from '../../../placement/testing/capability_page.js';
 import { machineOf, workOf } from '../../../placement/testing/machine.js';
 import { gqaShape, mlaShape } from '../../../placement/testing/shapes.js';
 import { lopsided } from '../../../placement/testing/toy_policy.js';
-import type { LoadOptions } from '../../api.js';
-import { load } from '../../load.js';
+import type { LoadOptions } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 import { randomFiles } from '../random_source.js';
 
 const model = { num_key_value_heads: 4, num_attention_heads: 8, head_dim: 16, intermediate_size: 256 };

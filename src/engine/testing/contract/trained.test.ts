@@ -2,8 +2,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
-import type { LoadOptions } from '../../api.js';
-import { load } from '../../load.js';
+import type { LoadOptions } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
 
 /** Karpathy's stories260K, converted, beside the checkout: the one trained model small enough for every run. */
 const folder = fileURLToPath(new URL('../../../../../shared/real/stories260K/', import.meta.url));

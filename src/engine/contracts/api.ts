@@ -1,0 +1,747 @@
+/**
+ * Room: what the engine's other rooms type against. Here is the public surface: what `load` takes and what a loaded model
+ * offers. Types only. rank.ts is what a rank can do, prefill_worker.ts what computes prompts elsewhere.
+ */
+
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import type { AdapterDescription, Variants } from '../../gpu/index.js';
+import type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../../chat_formats/tools.js';
+import type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
+import type { ClusterRanksOptions } from './cluster_options.js';
+import type { NetworkOptions } from '../../loader/index.js';
+import type { KvPolicy } from '../../model/compression/options.js';
+import type { KvType } from '../../model/layers/attention/cache.js';
+import type { Profile } from '../../arrangement/index.js';
+import type { Degrees, ModelShape, Plan, PlanFile } from '../../placement/index.js';
+import type { OnnxProvider, PrefillKind } from './prefill_worker.js';
+
+export type { KvPolicy } from '../../model/compression/options.js';
+export type { KvType } from '../../model/layers/attention/cache.js';
+export type { Profile } from '../../arrangement/index.js';
+export type { ModelShape, Plan } from '../../placement/index.js';
+export type { WeightType } from '../../../shaders/linear/pack.js';
+export type { OnnxProvider, PrefillKind } from './prefill_worker.js';
+export type { Variants } from '../../gpu/index.js';
+export type { NetworkOptions } from '../../loader/index.js';
+export type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
+export type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../../chat_formats/tools.js';
+
+export interface LoadProgress {
+  /**
+   * 'download' while files are read as a whole before any is used: those that `integrity` names, and in Node those of a model of the
+   * Hub (bytes are those of such files); 'profile' while plan 'arranged' measures what heads keep; 'weights' while tensors are read, packed and uploaded; 'kernels' where they are still being
+   * compiled then; 'ready' once, at the end.
+   */
+  readonly phase: 'download' | 'config' | 'tokenizer' | 'profile' | 'weights' | 'kernels' | 'ready';
+  /** Of phase 'profile': what is being measured, for people. */
+  readonly what?: string;
+  readonly loadedBytes: number;
+  /** Bytes of tensors that this load reads. */
+  readonly totalBytes: number;
+  readonly tensorsLoaded: number;
+  readonly tensorsTotal: number;
+  /** Kernels compiled, beside the weights, of those that are known to be needed. */
+  readonly kernelsCompiled: number;
+  readonly kernelsTotal: number;
+  readonly tensor?: string;
+}
+
+export interface AttentionDpOptions {
+  /** 'cost' (default): by fitted times. 'trtllm': TensorRT-LLM's rules. */
+  readonly mode?: 'cost' | 'trtllm';
+  /**
+   * Prompts wait for company on other ranks, rather than run as soon as they fit. Default: true with 'cost', which waits only where the
+   * fitted times say that it gains; false with 'trtllm', as there.
+   */
+  readonly enable_balance?: boolean;
+  /** Iterations that they wait for every rank to have one, at most; default 50 ... */
+  readonly timeout_iters?: number;
+  /** ... and then for more; default 10. */
+  readonly batching_wait_iters?: number;
+}
+
+export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees, 'token'> {
+  /**
+   * How matrices are kept on the GPU. 'auto' (default) keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file Q4_0
+   * in q4, other quantised types in q8.
+   */
+  readonly weights?: WeightType | 'auto';
+  /**
+   * How the KV cache keeps its numbers: 'f32', 'f16', or 'q8', bytes with a scale for each 32 of them, half of f16's memory and a
+   * little. 'auto' (default): 'f16' where all ranks run on GPUs, 'f32' on adapters that run on the CPU. f16 and q8 clamp what they
+   * can't hold. Bits differ between the types.
+   */
+  readonly kv?: KvType | 'auto';
+  /** Part of a prompt's cache that is kept, above 0 and at most 1: each kv head evicts the entries that it attends to least. Default: all of it. */
+  readonly kvBudget?: number;
+  /**
+   * How many entries each head keeps: 'ada' (default with a kvBudget) by its share of the layer's best scores, 'snap' all alike, 'static'
+   * in proportion to a kvProfile; 'none' evicts nothing.
+   */
+  readonly kvPolicy?: 'none' | KvPolicy;
+  /** The last tokens of a prompt, whose queries score the entries and which are always kept: 1 to 256, default 32. */
+  readonly kvWindow?: number;
+  /** Neighbouring entries that score as the best of them: an odd number, default 7. */
+  readonly kvKernel?: number;
+  /** 'ada': the part of the budget that every head gets whatever its scores, 0 to 1 in steps of 0.001; default 0.2. */
+  readonly kvAlpha?: number;
+  /**
+   * What each head kept in a measurement, as `splitkv profile` writes it: itself, its URL, or (Node) its file. kvPolicy 'static' keeps by
+   * it, and plan 'arranged' arranges heads by it.
+   */
+  readonly kvProfile?: Profile | string | URL;
+  /** Tokens the KV cache holds for a sequence; default: the model's maximum, at most 4096. */
+  readonly contextLength?: number;
+  /** Prompt tokens computed in one go; default 512, and 256 where stages of layers work side by side. Never changes a bit of the result. */
+  readonly prefillChunk?: number;
+  /**
+   * Decode steps submitted ahead of the host's reading, 1 to 8; default 4, and 8 where a step takes less than 4 ms. Never changes the
+   * result.
+   */
+  readonly stepsInFlight?: number;
+  /**
+   * GPU devices that run the model together: how many, or an adapter for each ('high-performance', 'low-power'; in Node, part of
+   * its name); default 1. The logits are the same bits whatever their number, on adapters of one kind. With plan 'auto' it is how
+   * many there may be: fewer, even one, where more don't pay.
+   */
+  readonly ranks?: number | readonly string[];
+  /**
+   * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep', 'token', 'adp' and products such as 'pp x tp' or 'token x sp'), a plan, or an arrangement that `splitkv arrange --out` wrote. 'arranged' puts heads on ranks by what each keeps of a prompt: by
+   * `kvProfile`, or measured on samples by the first such load, and kept; 'pp x arranged' does so within stages of layers (`pipeline`).
+   */
+  readonly plan?: string | PlanFile;
+  /**
+   * Plan 'arranged' (or 'pp x arranged'): copies of heads beyond the first, at most so many a layer; 0: none. Default: as many as it takes where whole heads
+   * would leave ranks idle.
+   */
+  readonly copies?: number;
+  /**
+   * Degrees name a plan and its ranks in place of `plan` and `ranks`: `{ tensor: 2, token: 3 }` is `tp x token` on 6. Those left out are
+   * 1, and their product is the number of ranks. Beside a policy's name they say how it is cut. Weight groups, which have different
+   * heads and columns.
+   */
+  readonly tensor?: number | undefined;
+  /**
+   * A number: of the degrees, the ranks that sequences are shared out to for each root, itself among them. A text: an access token of the Hub, as `hubToken`.
+   */
+  readonly token?: number | string | undefined;
+  /** Of the degrees: ranks that split the chunks of each sequence. */
+  readonly sequence?: number | undefined;
+  /** Of the degrees: stages of layers. */
+  readonly pipeline?: number | undefined;
+  /** Of the degrees: groups of ranks with requests of their own. */
+  readonly data?: number | undefined;
+  /**
+   * An access token of the Hub, for gated and private models: sent to the Hub alone. In Node by default that of HF_TOKEN or of the
+   * file where `hf auth login` keeps it. In a page whoever opens it can read the token.
+   */
+  readonly hubToken?: string | undefined;
+  /** All ranks on one device: a plan can be tried without more GPUs. */
+  readonly virtualRanks?: boolean;
+  /**
+   * Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node. The page stays free for other work; `load`
+   * then takes URLs, paths and files, not a Source.
+   */
+  readonly workers?: boolean;
+  /**
+   * The ranks run on other machines, which joined this cluster (`splitkv rank`): `ranks` are their names, or how many. A model in a folder
+   * must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv push`), under the name `cluster:NAME`. With plan 'auto' each rank's adapter and each pair's link are measured.
+   */
+  readonly cluster?: ClusterRanksOptions;
+  /** Bytes of GPU memory that each rank may take, one number for all or one each. A plan that needs more is refused. */
+  readonly memory?: number | readonly number[];
+  /**
+   * Whole contexts that the KV cache has room for; default: as many as a pipeline has stages, else 1. Generations that run at once share
+   * it; those that find no room wait.
+   */
+  readonly requests?: number;
+  /**
+   * Prompts that begin alike share the beginning's cache, and a conversation's turns theirs; default: where the plan allows it, and not
+   * with `kvBudget`. There `true` keeps prompts whole as well, in room for one context on each rank (or group) that keeps sequences, and copies from
+   * them what others begin with.
+   */
+  readonly prefixCaching?: boolean;
+  /**
+   * Which rank, or group of ranks, a request goes to and when its prompt runs, with plans that keep each request on one ('adp', 'adp x
+   * tp', 'token', ...); the names are TensorRT-LLM's. Default with such a plan: mode cost with balance; with 'token', filled by what
+   * ranks keep (docs/adp.md).
+   */
+  readonly attentionDpConfig?: AttentionDpOptions;
+  /**
+   * Prompts are computed on a device of their own, with whole weights, and their keys and values handed over to the ranks. A list:
+   * several such workers of one kind, each with a device of its own; a prompt goes to the one with least to do, and where one fails the
+   * others compute its prompts. Default: the ranks compute prompts themselves.
+   */
+  readonly prefill?: PrefillOptions | readonly PrefillOptions[];
+  /** Default 'high-performance'. */
+  readonly powerPreference?: 'high-performance' | 'low-power';
+  /** Part of an adapter's name; Node only. */
+  readonly adapter?: string;
+  /**
+   * Kernels have variants for GPUs ('hardware') and for adapters that run on the CPU ('software'); 'auto' (default) takes those for
+   * what the adapter is. Bits differ between the two. On a CPU, those for GPUs are several times slower: for tests.
+   */
+  readonly variants?: 'auto' | Variants;
+  /**
+   * On a GPU, `load` runs a few plans of each kernel, which compute the same bits, for half a second at most, and keeps what is quickest
+   * on this adapter for the next time; false: it doesn't, and takes what they are by themselves. Default true.
+   */
+  readonly tune?: boolean;
+  /**
+   * 'fast': on GPUs prompts are multiplied by matrix units in f16, in bytes, or in f16, by what all ranks have in common; sums stay f32. Texts
+   * may differ a little from those of 'exact', the default, and are as much the same over plans, batches and chunks.
+   */
+  readonly precision?: 'exact' | 'fast';
+  /**
+   * Keep what is downloaded; default true. In browsers: in the private file system (OPFS). In Node: models of the Hub, whole, in the
+   * cache that its tools share (HF_HUB_CACHE), those of another `hub` in a folder of its own; without it they are read by ranges each time.
+   */
+  readonly cache?: boolean;
+  /**
+   * SHA-256 of files by their names in the folder, in 64 hex digits or as `sha256-` and base64: {'model.safetensors': '9f86d0...'}.
+   * A file named here is read once as a whole and checked before anything of it is used; another is an `io` error. What the browser
+   * keeps and was checked before isn't read again. Files that aren't named aren't checked.
+   */
+  readonly integrity?: Readonly<Record<string, string>>;
+  readonly onProgress?: (progress: LoadProgress) => void;
+  readonly onWarning?: (message: string) => void;
+  readonly signal?: AbortSignal;
+}
+
+export interface PrefillOptions {
+  /**
+   * 'splitkv': our own kernels; texts and logits are the same bits as without. 'onnxruntime': the package onnxruntime-web, on a graph
+   * made of the same weights; they agree within tolerance.
+   */
+  readonly kind: PrefillKind;
+  /** Of kind 'splitkv': a power preference, or in Node part of an adapter's name; default: the first rank's adapter. */
+  readonly adapter?: string;
+  /**
+   * Of kind 'onnxruntime', in pages: the folder that holds onnxruntime-web's files (its package's `dist`). Default: the module
+   * `onnxruntime-web/webgpu`, which a bundler or an import map resolves.
+   */
+  readonly runtime?: string | URL;
+  /**
+   * Of kind 'onnxruntime': what the runtime computes on. Default: 'webgpu' in pages whose adapter is a GPU, else 'wasm'.
+   */
+  readonly provider?: OnnxProvider;
+}
+
+export interface SamplingOptions {
+  /** 0 = greedy (default). */
+  readonly temperature?: number;
+  /** 0 = off (default). */
+  readonly topK?: number;
+  /** 1 = off (default). */
+  readonly topP?: number;
+  /** Tokens less likely than this times the likeliest one, after temperature, are dropped; 0 = off (default). */
+  readonly minP?: number;
+  /** Of tokens of the prompt and generated ones: positive logits are divided by this, negative ones multiplied; 1 = off (default). */
+  readonly repetitionPenalty?: number;
+  /** Subtracted from a token's logit for each time it was generated, -2 to 2; 0 = off (default). */
+  readonly frequencyPenalty?: number;
+  /** Subtracted from the logit of each token that was generated, -2 to 2; 0 = off (default). */
+  readonly presencePenalty?: number;
+  /** Added to the logits of tokens, by their ids: -100 bans one, 100 nearly forces it. */
+  readonly logitBias?: Readonly<Record<number, number>> | ReadonlyMap<number, number>;
+  /** Tokens that end the text as the model's own end-of-sequence tokens do, also where those are ignored. */
+  readonly stopTokenIds?: readonly number[];
+  /** No token that ends the text is sampled before this many tokens were, and no stop text is looked for in these; default 0. */
+  readonly minTokens?: number;
+  /** Non-negative safe integer; the same seed gives the same text. Default: a random one, reported in the result. */
+  readonly seed?: number;
+}
+
+/** What a model's makers recommend. */
+export type RecommendedSampling = Pick<SamplingOptions, 'temperature' | 'topK' | 'topP' | 'minP' | 'repetitionPenalty'>;
+
+export interface GenerateOptions extends SamplingOptions, TextForm, ChatOptions {
+  /** Default 256. */
+  readonly maxTokens?: number;
+  /** Generation ends before any of these strings; the string itself isn't returned. */
+  readonly stop?: string | readonly string[];
+  readonly signal?: AbortSignal;
+  /** Don't stop at the model's end-of-sequence tokens; for benchmarks. */
+  readonly ignoreEos?: boolean;
+  /** Default true. False: everything is computed, even what the cache holds of the prompt; the result is the same. */
+  readonly cachePrompt?: boolean;
+  /** Default false. True: `stats.attention.ms_per_step` tells what attention took on each rank, by the GPUs' own clocks. */
+  readonly timeAttention?: boolean;
+  /**
+   * `GenerateResult.tokens` of an answer to the same prompt that was cut: it goes on behind them, with the bits, draws (by the same
+   * `seed`) and penalties that it would have had. The result is that of the whole answer; iterating gives what is new, and `maxTokens`
+   * is of what is new.
+   */
+  readonly continueFrom?: readonly number[];
+  /** Takes the f32 logits that the first token is drawn from, [vocabSize]. */
+  readonly onFirstLogits?: (logits: Float32Array) => void;
+}
+
+/** What `Conversation.save` gives: plain JSON, without keys and values. */
+export interface SavedConversation {
+  readonly version: number;
+  /** Name of the model that it was held with. */
+  readonly model: string;
+  readonly system?: string;
+  readonly turns: readonly {
+    readonly user: string;
+    /** Of tools, in place of a question. */
+    readonly results?: readonly ChatMessage[];
+    readonly answer: string;
+    /** Tools that the answer called. */
+    readonly calls?: readonly ToolCall[];
+    /** The answer's ids, as they were generated. */
+    readonly tokens: readonly number[];
+    /** Of an answer that was cut in what isn't kept of it, as thoughts are: all its ids. */
+    readonly cut?: readonly number[];
+  }[];
+}
+
+export interface ConversationOptions {
+  /** The system message. */
+  readonly system?: string;
+  /** Goes on with a conversation that was saved, with the same bits; a `system` given here takes the place of its own. */
+  readonly restore?: SavedConversation;
+  /** When a message has no room any more: 'error' (default) throws `context_full`, 'forget' leaves the oldest turns out for good. */
+  readonly whenFull?: 'error' | 'forget';
+  /** A text that every message is about, put before it; messages then don't see each other. */
+  readonly about?: string;
+  /** Control tokens that questions spell out: text (default), or the tokens themselves. As in `Prompt`. */
+  readonly special?: 'text' | 'token';
+}
+
+/**
+ * A conversation with a loaded model; a turn computes only what is new. One answer at a time: `fork` for more. Answers are sampled as
+ * `ModelInfo.sampling` recommends, unless the options say otherwise.
+ */
+export interface Conversation {
+  /** The system message, and questions and answers so far. */
+  readonly messages: readonly ChatMessage[];
+  /**
+   * Asks, or, where the last answer called tools, gives their results: messages {role: 'tool', tool_call_id, content}. `tools` are given
+   * with each. Adds question and answer once the answer ends; an answer that was aborted is added as far as it came.
+   */
+  send(content: string | readonly ChatMessage[], options?: GenerateOptions): Generation;
+  /**
+   * The last answer goes on where it was cut, as if it hadn't been: by `maxTokens`, an abort, or a full context. The result is that of the
+   * whole answer; iterating gives what is new, and `maxTokens` is of what is new. Drawn answers go on alike by the `seed` of their result.
+   */
+  continue(options?: GenerateOptions): Generation;
+  /** Another answer to the last question, in the old one's place. */
+  regenerate(options?: GenerateOptions): Generation;
+  /** Another last question, in the old one's place. */
+  edit(content: string, options?: GenerateOptions): Generation;
+  /** Takes back the last turns: default 1. */
+  undo(turns?: number): void;
+  /** A conversation that goes on from here by itself. */
+  fork(): Conversation;
+  /** Plain JSON that `conversation({restore})` goes on with, also after a reload. */
+  save(): SavedConversation;
+}
+
+export interface ChatMessage {
+  readonly role: 'system' | 'user' | 'assistant' | 'tool';
+  /** null: the assistant called tools and said nothing. */
+  readonly content: string | null;
+  /** Of the assistant: what it thought before; templates leave it out of later turns as they see fit. */
+  readonly reasoning_content?: string;
+  /** Of the assistant: the tools that it called. */
+  readonly tool_calls?: readonly ToolCall[];
+  /** Of a tool: the call that its content is the result of. */
+  readonly tool_call_id?: string;
+  /** Of a tool: its name; default: that of the call. */
+  readonly name?: string;
+}
+
+/** Text, token ids, or chat messages (rendered with the model's chat template, which must exist). */
+export type Prompt =
+  | string
+  | readonly number[]
+  | Uint32Array
+  | Int32Array
+  | {
+      readonly messages: readonly ChatMessage[];
+      /** Control tokens that the messages spell out, such as `<|user|>`: text (default), or the tokens themselves. */
+      readonly special?: 'text' | 'token';
+      /**
+       * How the prompt ends: with the beginning of an answer (default), behind the last message, or within it: the answer goes on with its
+       * text.
+       */
+      readonly ending?: 'answer' | 'none' | 'continue';
+    };
+
+export interface TokenizeOptions extends Pick<
+  ChatOptions,
+  'tools' | 'toolChoice' | 'enableThinking' | 'chatTemplateKwargs'
+> {
+  /** A text gets the special tokens that it is fed with, such as that of its beginning; default true. */
+  readonly addSpecial?: boolean;
+  /** Messages end with the beginning of an answer; default true. */
+  readonly addGenerationPrompt?: boolean;
+}
+
+/** 'tool_calls': it ended with calls of tools. */
+export type FinishReason = 'stop' | 'tool_calls' | 'length' | 'abort';
+
+export interface RankStats {
+  readonly adapter: string;
+  readonly weight_bytes: number;
+  readonly kv_bytes: number;
+  /** Sent to other ranks for a decoded token, and the mean time that an exchange adds to a rank's own work, in the last generation. */
+  readonly bytes_per_token: number;
+  readonly us_per_exchange: number;
+  /**
+   * What the time of a decoded token (1000 / tokens_per_second ms) went to on this rank, in the last generation; the three add up to it.
+   * Its own work, on the GPU and around it; moving bytes to and from other ranks; waiting for what they send. Ranks on one device
+   * aren't told apart: their work is of both. 0 before a second token has come.
+   */
+  readonly compute_ms_per_token: number;
+  readonly exchange_ms_per_token: number;
+  readonly wait_ms_per_token: number;
+}
+
+/** What compression left of a prompt's cache. */
+export interface KvCompressionStats {
+  readonly policy: KvPolicy;
+  readonly budget: number;
+  readonly prompt_tokens: number;
+  /** Entries that a head kept: mean, fewest, most. */
+  readonly kept_tokens: { readonly mean: number; readonly least: number; readonly most: number };
+  /** Of the blocks that the prompt took before, and takes now; the others are free. */
+  readonly bytes_before: number;
+  readonly bytes_after: number;
+  readonly ranks: readonly { readonly bytes_before: number; readonly bytes_after: number }[];
+}
+
+/** How attention was spread over several ranks, by what the first decode step read of the cache. */
+export interface AttentionStats {
+  /** KV tokens by rank, added up over layers and kv heads. */
+  readonly kv_tokens_per_step: readonly number[];
+  /** Of the rank that read most in each layer, added up: all ranks wait for it. */
+  readonly busiest_kv_tokens_per_step: number;
+  /** All tokens / (ranks * busiest): 1 when no rank waits. */
+  readonly utilisation: number;
+  /** Of an arranged plan: what `splitkv arrange` expected. */
+  readonly predicted_utilisation?: number;
+  /**
+   * With `timeAttention`: milliseconds that attention took on each rank, in all layers of a decode step, mean of up to 16 steps, by the
+   * device's own clock. Left out where an adapter has none (`timestamp-query`), or where ranks share a device (`virtualRanks`).
+   */
+  readonly ms_per_step?: readonly number[];
+}
+
+/** What a stopwatch chose at load among plans of equal bits for a GPU's kernels; added up over ranks. */
+export interface TuningStats {
+  /** 'off': not asked for (`tune: false`); 'software': kernels for the CPU have one plan. */
+  readonly state: 'on' | 'off' | 'software';
+  /** Kernels and shapes with a choice; of them those whose was known from before, was made at this load, and wasn't reached in time. */
+  readonly choices: number;
+  readonly known: number;
+  readonly measured: number;
+  readonly left: number;
+  /** What won over the plan that kernels have by themselves, and for how many shapes: { 'linear lanes': 2 }. */
+  readonly chosen: Readonly<Record<string, number>>;
+  /** Of the load. */
+  readonly ms: number;
+}
+
+export interface RunStats {
+  readonly tokens_per_second: number;
+  readonly ttft_ms: number;
+  readonly dispatches_per_token: number;
+  readonly exchanges_per_token: number;
+  readonly adapter: string;
+  readonly ranks: readonly RankStats[];
+  readonly plan: string;
+  readonly tuning: TuningStats;
+  /** As `load` was asked. */
+  readonly precision: 'exact' | 'fast';
+  /**
+   * Which variant of each kernel runs, by its name: 'hardware' or 'software', with what is fast of it, as in 'hardware, dot4'; with ' + '
+   * between several, where ranks or weights differ.
+   */
+  readonly variants: Readonly<Record<string, string>>;
+  /** Of a generation: tokens of its prompt that were in the cache, and not computed again. */
+  readonly cached_tokens?: number;
+  /** Of a generation on several ranks. */
+  readonly attention?: AttentionStats;
+  /** Of a generation whose prompt was compressed. */
+  readonly kv_compression?: KvCompressionStats;
+  /** Of a generation: what the planner expected of it, where it chose the plan. */
+  readonly predicted?: { readonly tokens_per_second: number; readonly ttft_ms: number };
+}
+
+/** The document that `generate --json` prints. Names are stable: other tools read them. */
+export interface GenerateResult {
+  readonly text: string;
+  /** What the model thought before it answered, where it says which is which. */
+  readonly reasoning?: string;
+  /** Tools that the model called. */
+  readonly tool_calls?: readonly ToolCall[];
+  readonly tokens: readonly number[];
+  /** Of them, those of what was thought; left out where there are none. */
+  readonly reasoning_tokens?: number;
+  readonly prompt_tokens: number;
+  readonly finish_reason: FinishReason;
+  /** Says more where 'length' alone leaves it open: the token budget or a full context. */
+  readonly finish_detail: 'eos' | 'stop_token' | 'stop_string' | 'max_tokens' | 'context_full' | 'aborted';
+  readonly seed: number;
+  readonly stats: RunStats;
+}
+
+/** A result of `generateMany`. */
+export interface IndexedResult extends GenerateResult {
+  readonly index: number;
+}
+
+/** What is new of a running generation. */
+export interface GenerationDelta {
+  readonly text: string;
+  readonly reasoning?: string;
+  readonly toolCalls?: readonly ToolCallDelta[];
+}
+
+/** A running generation: iterate for text pieces, await `result` for the whole. */
+export interface Generation extends AsyncIterable<string> {
+  readonly result: Promise<GenerateResult>;
+  /** The same with what is thought, and calls of tools, as they come; in place of iterating for text. */
+  deltas(): AsyncIterable<GenerationDelta>;
+}
+
+export interface ModelInfo {
+  readonly name: string;
+  readonly architecture: string;
+  readonly numLayers: number;
+  readonly hiddenSize: number;
+  readonly vocabSize: number;
+  readonly contextLength: number;
+  readonly parameters: number;
+  readonly weights: WeightType;
+  readonly kv: KvType;
+  readonly hasChatTemplate: boolean;
+  /** As generation_config.json says, or `general.sampling` of a GGUF file; the chat's defaults. Empty where they say nothing. */
+  readonly sampling: RecommendedSampling;
+  readonly adapter: AdapterDescription & { readonly name: string };
+  readonly weightBytes: number;
+  /** Of the whole KV cache, and of one token in it over all layers. */
+  readonly kvBytes: number;
+  readonly kvBytesPerToken: number;
+  /** How prompts' caches are compressed, where they are. */
+  readonly compression?: { readonly policy: KvPolicy; readonly budget: number };
+  readonly loadSeconds: number;
+  readonly plan: Plan;
+  /** Why the planner picked it, where it had a choice; why heads are arranged as they are. */
+  readonly planReason?: string;
+  /** The counts that the plan's numbers refer to. */
+  readonly shape: ModelShape;
+  /** What each rank holds, in words. */
+  readonly ranks: readonly {
+    readonly adapter: string;
+    /** Of a rank of a cluster; of another one after `recover` where that took a spare. */
+    readonly name?: string;
+    readonly weightBytes: number;
+    readonly kvBytes: number;
+  }[];
+  /** The devices that compute prompts, where they have some: `weightBytes` of all together. */
+  readonly prefill?: {
+    readonly kind: PrefillKind;
+    readonly adapter: string;
+    readonly weightBytes: number;
+    readonly workers: number;
+  };
+}
+
+export interface LogitsOptions {
+  /** Every position, not only the last. */
+  readonly all?: boolean;
+  /**
+   * Tokens that are the prompt, default all. Those behind it are computed one by one, as if they had been generated: their logits see a
+   * cache whose prompt was compressed.
+   */
+  readonly promptLength?: number;
+  /** Takes each row as it comes, in order of positions; the result then has no rows. For large vocabularies. */
+  readonly onRow?: (position: number, logits: Float32Array) => void;
+  readonly signal?: AbortSignal;
+}
+
+export interface EmbedOptions {
+  /** Of a text's final hidden states: their mean (default), or that of its last token. */
+  readonly pooling?: 'mean' | 'last';
+  /** Numbers that vectors are cut to, before their length is made 1; default and most: the model's hidden size. */
+  readonly dimensions?: number;
+  /** As of `CompletionOptions`, where many requests are served. */
+  readonly client?: string;
+  readonly signal?: AbortSignal;
+}
+
+export interface EmbedResult {
+  /** f32 [hidden size, or `dimensions`] of each text, of Euclidean length 1. */
+  readonly embeddings: readonly Float32Array[];
+  /** Of all texts. */
+  readonly prompt_tokens: number;
+}
+
+/** What compression keeps of a prompt. */
+export interface KeptEntries {
+  readonly promptTokens: number;
+  /** [layer][kv head]: entries. */
+  readonly layers: readonly (readonly number[])[];
+}
+
+/** f32 logits of the reported positions. */
+export interface LogitsResult {
+  readonly positions: readonly number[];
+  /** One row of vocabSize values a position. */
+  readonly rows: readonly Float32Array[];
+}
+
+export interface ChatCompletionRequest {
+  /** Accepted and ignored: a loaded model is the one that answers. */
+  readonly model?: string;
+  readonly messages: readonly ChatMessage[];
+  /** As in `Prompt`. */
+  readonly special?: 'text' | 'token';
+  readonly stream?: boolean;
+  readonly max_tokens?: number;
+  readonly temperature?: number;
+  readonly top_p?: number;
+  readonly top_k?: number;
+  readonly seed?: number;
+  readonly stop?: string | readonly string[] | null;
+  readonly min_p?: number;
+  readonly repetition_penalty?: number;
+  readonly frequency_penalty?: number;
+  readonly presence_penalty?: number;
+  readonly logit_bias?: Readonly<Record<string, number>> | null;
+  readonly stop_token_ids?: readonly number[];
+  readonly min_tokens?: number;
+  /** The answer is JSON: any object, or of a schema. */
+  readonly response_format?: ResponseFormat | null;
+  /** As in `TextForm`, as the two below. */
+  readonly grammar?: string | null;
+  readonly regex?: string | null;
+  readonly choice?: readonly string[] | null;
+  /** Functions that the model may call; their answers come as messages of role tool. */
+  readonly tools?: readonly Tool[] | null;
+  readonly tool_choice?: ToolChoice | null;
+  readonly parallel_tool_calls?: boolean | null;
+  /** Variables of the chat template. */
+  readonly chat_template_kwargs?: Readonly<Record<string, unknown>> | null;
+  /** Whether the model thinks before it answers, where its template can say so. */
+  readonly enable_thinking?: boolean | null;
+  /** What is thought comes as `reasoning_content`, apart from the answer; default true. */
+  readonly separate_reasoning?: boolean | null;
+}
+
+export interface ChatCompletionChunk {
+  readonly id: string;
+  readonly object: 'chat.completion.chunk';
+  readonly created: number;
+  readonly model: string;
+  readonly choices: readonly {
+    readonly index: 0;
+    readonly delta: {
+      readonly role?: 'assistant';
+      readonly content?: string;
+      readonly reasoning_content?: string;
+      /** The first of each call has id, type and name, those after it pieces of its arguments. */
+      readonly tool_calls?: readonly {
+        readonly index: number;
+        readonly id?: string;
+        readonly type?: 'function';
+        readonly function: { readonly name?: string; readonly arguments: string };
+      }[];
+    };
+    readonly finish_reason: ChatFinishReason | null;
+  }[];
+}
+
+export interface ChatCompletion {
+  readonly id: string;
+  readonly object: 'chat.completion';
+  readonly created: number;
+  readonly model: string;
+  readonly choices: readonly {
+    readonly index: 0;
+    readonly message: {
+      readonly role: 'assistant';
+      /** null where tools were called and nothing was said. */
+      readonly content: string | null;
+      readonly reasoning_content?: string;
+      readonly tool_calls?: readonly ToolCall[];
+    };
+    readonly finish_reason: ChatFinishReason;
+  }[];
+  readonly usage: {
+    readonly prompt_tokens: number;
+    readonly completion_tokens: number;
+    readonly total_tokens: number;
+    readonly completion_tokens_details: { readonly reasoning_tokens: number };
+  };
+}
+
+export type ChatFinishReason = 'stop' | 'length' | 'tool_calls';
+
+export interface ChatCompletions {
+  create(
+    request: ChatCompletionRequest & { readonly stream: true },
+    options?: { signal?: AbortSignal },
+  ): Promise<AsyncIterable<ChatCompletionChunk>>;
+  create(
+    request: ChatCompletionRequest & { readonly stream?: false },
+    options?: { signal?: AbortSignal },
+  ): Promise<ChatCompletion>;
+}
+
+export interface SelfTestResult {
+  readonly passed: boolean;
+  /** The model's folder has a self_test.json; without one the model is checked against itself only. */
+  readonly stored: boolean;
+  /** What is wrong and what to do about it, where it didn't pass. */
+  readonly problem?: string;
+  /** It didn't pass, and a downloaded file is damaged, which explains it: `deleteCached(url)` and loading again mend it. */
+  readonly damaged?: boolean;
+}
+
+/** A loaded model. `LoadOptions.requests` generations run at once; others wait their turn. */
+export interface Model {
+  readonly info: ModelInfo;
+  generate(prompt: Prompt, options?: GenerateOptions): Generation;
+  /**
+   * Answers several prompts side by side, each as `generate` would alone; a beginning that all have is computed once. Yields results as
+   * they end, with the prompt's number. Leaving the iteration aborts the rest.
+   */
+  generateMany(prompts: readonly Prompt[], options?: GenerateOptions): AsyncIterable<IndexedResult>;
+  /** A conversation by the model's chat template. @throws SplitkvError `unsupported` where it has none */
+  conversation(options?: ConversationOptions): Conversation;
+  logits(tokens: readonly number[] | Uint32Array | Int32Array, options?: LogitsOptions): Promise<LogitsResult>;
+  /**
+   * Vectors of texts: their final hidden states (behind the last norm), pooled. The same bits on every plan, and whatever else runs.
+   * @param texts one, or a list of texts, token ids or chat messages; computed side by side
+   */
+  embed(texts: string | readonly Prompt[], options?: EmbedOptions): Promise<EmbedResult>;
+  /** How many entries each kv head keeps of a prompt: all of it where it isn't longer than what is kept. Needs a kvBudget. */
+  kept(prompt: Prompt, options?: { readonly signal?: AbortSignal }): Promise<KeptEntries>;
+  /** Token ids of a prompt, as `generate` would feed them, however many. */
+  tokenize(prompt: Prompt, options?: TokenizeOptions): number[];
+  detokenize(tokens: readonly number[]): string;
+  readonly chat: { readonly completions: ChatCompletions };
+  /**
+   * Runs a few tokens and tells whether the GPU computed them rightly: against the ids stored in the model's folder
+   * (self_test.json: {"cases": [{"prompt": [ids], "tokens": [ids]}]}), and prompt kernels against those of generated tokens. Where
+   * they differ, the files that this browser keeps are checked too, before the GPU is blamed.
+   * @throws SplitkvError as `generate`; `format` where the file can't be read
+   */
+  selfTest(options?: { readonly signal?: AbortSignal }): Promise<SelfTestResult>;
+  /** Stats of `logits` runs and loading: adapter, memory, dispatches. */
+  stats(): RunStats;
+  /**
+   * After a rank lost its device, or its worker ended: opens a new one, loads that rank's weights again (from the cache, where
+   * there is one) and links the ranks anew. Generations that ran have failed by then; the model can be used again.
+   * Where no rank of a cluster takes the place of one that is gone, those that are left take all shares by another plan: `info` has it, and
+   * a warning names it.
+   */
+  recover(options?: { readonly signal?: AbortSignal }): Promise<void>;
+  /** Frees every buffer and the device. Running generations end with 'abort'. */
+  dispose(): Promise<void>;
+}

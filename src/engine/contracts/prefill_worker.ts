@@ -1,0 +1,34 @@
+import type { Feature } from '../../placement/index.js';
+import type { HandedKv } from '../cache/handed_kv.js';
+
+/** How a prefill worker computes: our own kernels, or onnxruntime-web on a graph made of the same weights. */
+export type PrefillKind = 'splitkv' | 'onnxruntime';
+export const PREFILL_KINDS: readonly PrefillKind[] = ['splitkv', 'onnxruntime'];
+
+/** What onnxruntime-web computes on: its execution providers. */
+export type OnnxProvider = 'webgpu' | 'wasm';
+export const ONNX_PROVIDERS: readonly OnnxProvider[] = ['webgpu', 'wasm'];
+
+/** Disaggregated prefill: prompts are computed on a device of their own, and handed over to the ranks that generate. */
+export interface PrefillWorker {
+  readonly kind: PrefillKind;
+  /** Prompts that it computes side by side: workers that are usable. */
+  readonly atOnce: number;
+  /** Where it computes, for people. */
+  readonly adapter: string;
+  readonly weightBytes: number;
+  /**
+   * Computes a prompt, checked before; one worker computes prompts in the order of the calls.
+   * @throws SplitkvError `aborted`, `device_lost`, `peer_lost`
+   */
+  prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv>;
+  /** @throws SplitkvError when only `recover` helps. */
+  assertUsable(): void;
+  /** Makes it usable again after its device, or its thread, was lost. */
+  recover(signal?: AbortSignal): Promise<void>;
+  dispose(): Promise<void>;
+}
+
+/** What a worker of this kind asks of the model, the plan and other options. */
+export const prefillFeatures = (kind: PrefillKind): Feature[] =>
+  kind === 'onnxruntime' ? ['prefillWorker', 'onnxPrefill'] : ['prefillWorker'];

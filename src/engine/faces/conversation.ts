@@ -1,0 +1,426 @@
+import { SplitkvError, usageError } from '../../base/errors.js';
+import { checkOptions, type OptionsSchema } from '../../base/options.js';
+import type { Tokenizer } from '../../tokenizer/index.js';
+import type {
+  ChatMessage,
+  Conversation,
+  ConversationOptions,
+  GenerateOptions,
+  GenerateResult,
+  Generation,
+  SavedConversation,
+  ToolCall,
+} from '../contracts/api.js';
+import { DEFAULT_MAX_TOKENS, type PromptRows } from './generate.js';
+import { checkTools, shownTools } from '../../chat_formats/tools.js';
+import { needTokenizer, type PromptReader, specialAsTokens, templateVariables } from '../serving/prompt_tokens.js';
+
+/** A question, or results of tools, and its answer. */
+interface Turn {
+  readonly user: string;
+  /** In place of the question. */
+  readonly results?: readonly ChatMessage[];
+  /** The tools that the answer called. */
+  readonly calls?: readonly ToolCall[];
+  readonly answer: string;
+  /** The answer's ids as they were generated; empty where they say more than the answer (it was cut at a stop text). */
+  readonly tokens: readonly number[];
+  /** All ids that were generated, where the answer was cut and `tokens` has none. */
+  readonly cut?: readonly number[];
+}
+
+/** What a conversation is held with. */
+export interface ConversationHost {
+  readonly reader: PromptReader;
+  /** The model's name. */
+  readonly name: string;
+  /** Runs what `rows` gives. */
+  generate(rows: () => PromptRows, options: GenerateOptions): Generation;
+}
+
+const VERSION = 1;
+const schema: OptionsSchema<ConversationOptions> = {
+  system: true,
+  restore: true,
+  whenFull: true,
+  about: true,
+  special: true,
+};
+
+/**
+ * Tokens of a conversation and which of them were generated: what is computed anew (after an eviction, a lost device, a reload) runs
+ * through the kernels it ran through at first, and has the same bits.
+ */
+export class TalkingConversation implements Conversation {
+  readonly #host: ConversationHost;
+  readonly #options: ConversationOptions;
+  #turns: readonly Turn[];
+  #answering = false;
+
+  /** @throws SplitkvError `usage` for options that are none, `unsupported` where the model has no chat template */
+  constructor(host: ConversationHost, options: ConversationOptions = {}, turns?: readonly Turn[]) {
+    checkOptions('conversation', options, schema);
+    const { restore, whenFull = 'error' } = options;
+    if (whenFull !== 'error' && whenFull !== 'forget') {
+      throw usageError(`whenFull ${String(whenFull)}: expected 'error' or 'forget'`);
+    }
+    specialAsTokens(options.special);
+    this.#host = host;
+    const saved = restore === undefined ? undefined : readSaved(restore, host.name);
+    const system = options.system ?? saved?.system;
+    this.#options = { ...options, ...(system !== undefined && { system }) };
+    this.#turns = turns ?? saved?.turns ?? [];
+    render(needTokenizer(host.reader, 'a conversation'), this.#messagesWith('')); // there is a template
+  }
+
+  get messages(): readonly ChatMessage[] {
+    return [...this.#systemMessages, ...messagesOf(this.#turns)];
+  }
+
+  get #systemMessages(): ChatMessage[] {
+    const { system } = this.#options;
+    return system === undefined ? [] : [{ role: 'system', content: system }];
+  }
+
+  #messagesWith(asked: Asked, turns = this.#turns): ChatMessage[] {
+    return [...this.#systemMessages, ...messagesOf(turns), ...askedOf(asked)];
+  }
+
+  send(content: Asked, options: GenerateOptions = {}): Generation {
+    this.#check(content);
+    return this.#answer('send', content, options);
+  }
+
+  continue(options: GenerateOptions = {}): Generation {
+    const last = this.#turns.at(-1);
+    if (!last) throw usageError('continue: there is no answer yet');
+    if (last.calls) throw usageError("continue: the last answer called tools: send their results, {role: 'tool', ...}");
+    return this.#replace(last.results ?? last.user, options, last);
+  }
+
+  /** @param begun the answer goes on that this turn has */
+  #answer(what: string, content: Asked, options: GenerateOptions, begun?: Turn): Generation {
+    if (this.#answering)
+      throw usageError(`${what}: an answer is being written; wait for its end, or fork the conversation`);
+    const before = this.#turns;
+    // What it begins with may be known as a text only.
+    const asText = begun !== undefined && idsOf(begun).length === 0 ? begun.answer : '';
+    this.#answering = true;
+    const rows = (): PromptRows => {
+      const { rows: found, forgotten } = this.#fit(content, options, begun);
+      if (forgotten > 0) this.#turns = this.#turns.slice(forgotten);
+      return found;
+    };
+    let generation: Generation;
+    try {
+      generation = this.#host.generate(rows, options);
+    } catch (error) {
+      this.#answering = false;
+      throw error;
+    }
+    const ended = (result?: GenerateResult): void => {
+      this.#answering = false;
+      if (!result || (result.finish_reason === 'abort' && result.tokens.length === 0)) {
+        this.#turns = before;
+        return;
+      }
+      const { text, tokens, tool_calls: calls, finish_detail: why, reasoning } = result;
+      // Marks of channels are the template's to write, and what is said on others than the answer's isn't kept.
+      const asTold =
+        asText === '' &&
+        why !== 'stop_string' &&
+        !reasoning &&
+        !calls &&
+        this.#host.reader.tokenizer?.format.name !== 'harmony';
+      const isCut = result.finish_reason === 'length' || result.finish_reason === 'abort';
+      const turn = {
+        answer: asText + text,
+        tokens: asTold ? tokens : [],
+        ...(calls && { calls }),
+        ...(isCut && !asTold && asText === '' && { cut: tokens }),
+      };
+      const asked = typeof content === 'string' ? { user: content } : { user: '', results: content };
+      this.#turns = [...this.#turns, { ...asked, ...turn }];
+    };
+    // Before whoever awaits the result goes on.
+    const result = generation.result.then(
+      (done) => {
+        ended(done);
+        return asText === '' ? done : { ...done, text: asText + done.text };
+      },
+      (error: unknown) => {
+        ended();
+        throw error;
+      },
+    );
+    result.catch(() => {}); // who only iterates sees the error there
+    return {
+      result,
+      deltas: () => generation.deltas(),
+      [Symbol.asyncIterator]: () => generation[Symbol.asyncIterator](),
+    };
+  }
+
+  /** @throws SplitkvError `usage` for what is neither a text nor the results of the last answer's calls */
+  #check(content: Asked): void {
+    if (typeof content === 'string') {
+      if (content === '') throw usageError('send: the message is empty: give a text');
+      return;
+    }
+    const isResult = (message: ChatMessage): boolean =>
+      message?.role === 'tool' && typeof message.content === 'string' && typeof message.tool_call_id === 'string';
+    if (!Array.isArray(content) || content.length === 0 || !content.every(isResult)) {
+      throw usageError("send: give a text, or results such as {role: 'tool', tool_call_id, content}");
+    }
+    const ids = (this.#turns.at(-1)?.calls ?? []).map(({ id }) => id);
+    const stray = content.find(({ tool_call_id: id }) => !ids.includes(id!));
+    if (stray) throw usageError(`send: the last answer made no call '${stray.tool_call_id}'`);
+  }
+
+  regenerate(options: GenerateOptions = {}): Generation {
+    const last = this.#turns.at(-1);
+    if (!last) throw usageError('regenerate: there is no answer yet');
+    return this.#replace(last.results ?? last.user, options);
+  }
+
+  edit(content: string, options: GenerateOptions = {}): Generation {
+    if (this.#turns.length === 0) throw usageError('edit: there is no question yet; use send');
+    return this.#replace(content, options);
+  }
+
+  /** Another last turn; the old one comes back where the new one fails. */
+  #replace(content: Asked, options: GenerateOptions, begun?: Turn): Generation {
+    const before = this.#turns;
+    this.undo();
+    let generation: Generation;
+    try {
+      if (!begun) this.#check(content);
+      generation = this.#answer(begun ? 'continue' : 'send', content, options, begun);
+    } catch (error) {
+      this.#turns = before;
+      throw error;
+    }
+    const undone = this.#turns;
+    generation.result.then(
+      () => {
+        if (this.#turns === undone) this.#turns = before; // aborted before its first token
+      },
+      () => {
+        this.#turns = before;
+      },
+    );
+    return generation;
+  }
+
+  undo(turns = 1): void {
+    if (this.#answering) throw usageError('undo: an answer is being written; wait for its end');
+    if (!Number.isInteger(turns) || turns < 0 || turns > this.#turns.length) {
+      throw usageError(`undo ${turns}: expected a number from 0 to the ${this.#turns.length} turns that there are`);
+    }
+    this.#turns = this.#turns.slice(0, this.#turns.length - turns);
+  }
+
+  fork(): Conversation {
+    const { restore: _, ...options } = this.#options;
+    return new TalkingConversation(this.#host, options, this.#turns);
+  }
+
+  save(): SavedConversation {
+    const { system } = this.#options;
+    return {
+      version: VERSION,
+      model: this.#host.name,
+      ...(system !== undefined && { system }),
+      turns: this.#turns.map((turn) => ({ ...turn, tokens: [...turn.tokens] })),
+    };
+  }
+
+  /** The rows of a question, after as many of the oldest turns are forgotten as must be. @throws SplitkvError `context_full` */
+  #fit(user: Asked, options: GenerateOptions, begun?: Turn): { readonly rows: PromptRows; readonly forgotten: number } {
+    const { reader } = this.#host;
+    const { contextLength } = reader;
+    const { whenFull = 'error', about } = this.#options;
+    const asked = about === undefined || typeof user !== 'string' ? user : `${about.trim()} ${user}`;
+    // Where turns are forgotten there is to be room for an answer.
+    const room = Math.min(options.maxTokens ?? DEFAULT_MAX_TOKENS, Math.floor(contextLength / 4));
+    const keptTurns = typeof user === 'string' ? this.#turns.length : Math.max(0, this.#turns.length - 1);
+    const most = about === undefined ? keptTurns : 0;
+    for (let forgotten = 0; ; forgotten++) {
+      const turns = about === undefined ? this.#turns.slice(forgotten) : [];
+      // Results go with the calls that they are of.
+      if (turns[0]?.results && forgotten < most) continue;
+      const rows = this.#rows(asked, turns, options, begun);
+      const length = rows.prompt.length + (rows.continuation?.length ?? 0);
+      const fits = length <= contextLength - (whenFull === 'forget' ? room : 0);
+      if (fits || (forgotten === most && length <= contextLength)) return { rows, forgotten };
+      if (whenFull === 'forget' && forgotten < most) continue;
+      throw new SplitkvError(
+        'context_full',
+        `the conversation has ${length} tokens with this message; the context holds ${contextLength}: undo turns, begin anew, ` +
+          "load with a longer context, or let the oldest turns be forgotten (whenFull: 'forget')",
+      );
+    }
+  }
+
+  #rows(user: Asked, turns: readonly Turn[], given: GenerateOptions, begun?: Turn): PromptRows {
+    const { special } = this.#options;
+    const options: RenderOptions = { ...given, ...(special && { special }) };
+    const tokenizer = needTokenizer(this.#host.reader, 'a conversation');
+    const messages = this.#messagesWith(user, turns);
+    checkTools(options);
+    if (begun) {
+      const ids = idsOf(begun);
+      if (ids.length > 0) return { ...this.#rows(user, turns, options), continuation: ids };
+      return { prompt: tokenizer.encode(openText(tokenizer, messages, begun.answer, options), { addSpecial: false }) };
+    }
+    const pieces = piecesOf(tokenizer, messages, turns, options);
+    if (!pieces) return { prompt: tokenizer.encode(render(tokenizer, messages, options), { addSpecial: false }) };
+    const prompt: number[] = [];
+    const spans: [number, number][] = [];
+    let text = '';
+    for (const [index, piece] of pieces.entries()) {
+      text += piece;
+      const turn = turns[index];
+      if (turn && turn.tokens.length === 0) {
+        text += turn.answer;
+        continue;
+      }
+      for (const id of tokenizer.encode(text, { addSpecial: false })) prompt.push(id);
+      text = '';
+      if (!turn) break;
+      // The last one's keys and values may not have been computed; it is of the prompt.
+      if (turn.tokens.length > 1) spans.push([prompt.length, prompt.length + turn.tokens.length - 1]);
+      for (const id of turn.tokens) prompt.push(id);
+    }
+    return { prompt, generatedSpans: spans };
+  }
+}
+
+const messagesOf = (turns: readonly Turn[]): ChatMessage[] =>
+  turns.flatMap(({ user, results, answer, calls }): ChatMessage[] => [
+    ...askedOf(results ?? user),
+    { role: 'assistant', content: calls && answer === '' ? null : answer, ...(calls && { tool_calls: calls }) },
+  ]);
+
+/** All ids that were generated of an answer, where they are known. */
+const idsOf = ({ tokens, cut = [] }: Turn): readonly number[] => (tokens.length > 0 ? tokens : cut);
+
+/** A conversation that ends with an answer that isn't whole, of which only the text is known. @throws SplitkvError `unsupported` */
+function openText(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+  answer: string,
+  options: RenderOptions,
+): string {
+  const last = { role: 'assistant', content: markOf(0) } as const;
+  const [before] = cutAtMarks(render(tokenizer, [...messages, last], options, false), 1) ?? [];
+  if (before === undefined) {
+    throw new SplitkvError('unsupported', "continue: this model's chat template doesn't let an answer stay open");
+  }
+  return before + answer;
+}
+
+/** A question, or the results of tools. */
+type Asked = string | readonly ChatMessage[];
+const askedOf = (asked: Asked): readonly ChatMessage[] =>
+  typeof asked === 'string' ? [{ role: 'user', content: asked }] : asked;
+
+type RenderOptions = GenerateOptions & Pick<ConversationOptions, 'special'>;
+
+function render(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+  options: RenderOptions = {},
+  addGenerationPrompt = true,
+): string {
+  const tools = shownTools(options);
+  const told = messages.map((message) => ({ ...message }));
+  return tokenizer.applyChatTemplate(specialAsTokens(options.special) ? told : tokenizer.asText(told), {
+    addGenerationPrompt,
+    variables: templateVariables(options),
+    ...(tools && { tools }),
+  });
+}
+
+/** Stands for an answer; private-use characters, which no template looks at. */
+const markOf = (index: number): string => `\uE000${index}\uE001`;
+
+/** A rendered conversation cut at its marks; undefined where one isn't there just once. */
+function cutAtMarks(text: string, marks: number): string[] | undefined {
+  const pieces: string[] = [];
+  let rest = text;
+  for (let index = 0; index < marks; index++) {
+    const parts = rest.split(markOf(index));
+    if (parts.length !== 2) return undefined;
+    pieces.push(parts[0]!);
+    rest = parts[1]!;
+  }
+  return [...pieces, rest];
+}
+
+/**
+ * The template's text before, between and behind the answers, each as it was fed when its answer was asked for; undefined where the
+ * template doesn't keep answers as they are (it cuts or moves them), so that the text is only known as a whole. Blanks around an answer
+ * are those that were generated, whatever the template makes of them.
+ */
+function piecesOf(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+  turns: readonly Turn[],
+  options: RenderOptions,
+): readonly string[] | undefined {
+  if (turns.length === 0) return [render(tokenizer, messages, options)];
+  // How a call is told is the template's; what was computed of the text before is still found.
+  if (messages.some(({ role, tool_calls: calls }) => role === 'tool' || calls)) return undefined;
+  let answers = 0;
+  const marked = messages.map((message) =>
+    message.role === 'assistant' ? { ...message, content: markOf(answers++) } : message,
+  );
+  const pieces = cutAtMarks(render(tokenizer, marked, options), turns.length);
+  if (!pieces) return undefined;
+  const whole = render(tokenizer, messages, options);
+  const joined = (of: (answer: string) => string): string =>
+    pieces.map((piece, index) => piece + (turns[index] ? of(turns[index].answer) : '')).join('');
+  if (whole !== joined((answer) => answer) && whole !== joined((answer) => answer.trim())) return undefined;
+  const asked: string[] = [];
+  for (const [index, piece] of pieces.slice(0, -1).entries()) {
+    // Up to the question that this answer is to.
+    const upTo = marked.slice(0, marked.length - 2 * (turns.length - index));
+    const own = cutAtMarks(render(tokenizer, upTo, options), index)?.at(-1);
+    if (own?.trimEnd() !== piece.trimEnd()) return undefined;
+    asked.push(own);
+  }
+  return [...asked, pieces.at(-1)!];
+}
+
+/** @throws SplitkvError `format` for what `save` didn't write, `usage` for another model's */
+function readSaved(saved: SavedConversation, model: string): Pick<SavedConversation, 'system' | 'turns'> {
+  const isText = (value: unknown): boolean => typeof value === 'string';
+  const isId = (id: unknown): boolean => Number.isInteger(id) && (id as number) >= 0 && (id as number) < 2 ** 32;
+  const valid =
+    typeof saved === 'object' &&
+    saved !== null &&
+    (saved.system === undefined || isText(saved.system)) &&
+    Array.isArray(saved.turns) &&
+    saved.turns.every(
+      (turn: Turn | null) =>
+        typeof turn === 'object' &&
+        turn !== null &&
+        isText(turn.user) &&
+        isText(turn.answer) &&
+        Array.isArray(turn.tokens) &&
+        turn.tokens.every(isId) &&
+        (turn.cut === undefined || (Array.isArray(turn.cut) && turn.cut.every(isId))),
+    );
+  if (!valid) throw new SplitkvError('format', "restore: this isn't what a conversation's save() gave");
+  if (saved.version !== VERSION) {
+    throw new SplitkvError(
+      'format',
+      `restore: version ${String(saved.version)} of a saved conversation isn't known here`,
+    );
+  }
+  if (saved.model !== model) {
+    throw usageError(`restore: the conversation was held with ${String(saved.model)}; this model is ${model}`);
+  }
+  return saved;
+}

@@ -1,0 +1,267 @@
+import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
+import type {
+  AttentionStats,
+  FinishReason,
+  GenerateOptions,
+  GenerateResult,
+  GenerationDelta,
+  KvCompressionStats,
+} from '../contracts/api.js';
+import { attentionMs, attentionStats, timeAttention } from '../ranks/attention_stats.js';
+import { kvCompressionStats } from '../ranks/kv_stats.js';
+import { needTokenizer, type PromptReader } from '../serving/prompt_tokens.js';
+import type { RankCounts } from '../contracts/rank.js';
+import { checkSampling, randomSeed } from '../ranks/sampling/sampling.js';
+import { engineSampling, stopTexts } from '../ranks/sampling/sampling_options.js';
+import { Answer } from '../serving/text/answer.js';
+import type { Constraint, Engine, EngineEnd, EngineHandle, EngineRequest, NextTokens } from '../serving/engine.js';
+import { checkForm, type TextForms } from '../serving/text/forms.js';
+import { checkTools, frameOf, readerOf } from '../serving/text/reading.js';
+import { type ToolCall, withDelta } from '../../chat_formats/tools.js';
+
+export type FinishDetail = GenerateResult['finish_detail'];
+
+const REASONS: Record<FinishDetail, FinishReason> = {
+  eos: 'stop',
+  stop_token: 'stop',
+  stop_string: 'stop',
+  max_tokens: 'length',
+  context_full: 'length',
+  aborted: 'abort',
+};
+
+export const DEFAULT_MAX_TOKENS = 256;
+
+/** A prompt as ids, how its rows are computed, and the tokens of an answer that goes on. */
+export type PromptRows = Pick<EngineRequest, 'prompt' | 'generatedSpans' | 'continuation'>;
+
+/** ... and whether it is of messages. */
+export interface GeneratedPrompt extends PromptRows {
+  readonly isChat: boolean;
+}
+
+/** What a rank sent, and what a token's time was: the three parts of it add up to it. */
+export interface RankSpeed {
+  readonly bytesPerToken: number;
+  readonly usPerExchange: number;
+  readonly computeMs: number;
+  readonly exchangeMs: number;
+  readonly waitMs: number;
+}
+
+/** What a generation measured. */
+export interface Speed {
+  /** Of the tokens after the first. */
+  readonly tokensPerSecond: number;
+  readonly ttftMs: number;
+  /** Of each rank, over the decode steps. */
+  readonly ranks: readonly RankSpeed[];
+}
+
+/** Where texts are generated. */
+export interface GenerateHost {
+  readonly engine: Engine;
+  readonly reader: PromptReader;
+  readonly eosIds: readonly number[];
+  readonly forms: TextForms;
+}
+
+/** Runs one generation to its end. Emits text as it becomes certain; resolves with the whole. */
+export async function generate(
+  { engine, reader, eosIds, forms }: GenerateHost,
+  { isChat, ...rows }: GeneratedPrompt,
+  options: GenerateOptions,
+  signal: AbortSignal,
+  emit: (delta: GenerationDelta) => void,
+): Promise<
+  Omit<GenerateResult, 'stats'> & {
+    readonly cachedTokens: number;
+    readonly speed: Speed;
+    readonly compressed: KvCompressionStats | undefined;
+    readonly attention: AttentionStats | undefined;
+  }
+> {
+  const started = performance.now();
+  const { maxTokens = DEFAULT_MAX_TOKENS, onFirstLogits } = options;
+  const stops = stopTexts(options.stop);
+  const seed = options.seed ?? randomSeed();
+  const { runner } = engine.ranks;
+  const { prompt, continuation: given = [] } = rows;
+  checkSampling({ ...options, maxTokens: given.length + maxTokens, seed }, runner.config.vocabSize);
+  checkForm(options);
+  checkTools(options);
+  if (given.length > 0) runner.checkPrompt(given);
+  const answer = new Answer(
+    stops.length > 0 ? needTokenizer(reader, 'a stop text') : reader.tokenizer,
+    stops,
+    undefined,
+    options.minTokens,
+    0,
+    readerOf(reader.tokenizer, prompt, options, isChat),
+  );
+  const tokens = [...given];
+  let text = '';
+  let reasoning = '';
+  let calls: readonly ToolCall[] = [];
+  const take = (delta: GenerationDelta): void => {
+    text += delta.text;
+    reasoning += delta.reasoning ?? '';
+    if (delta.toolCalls) calls = withDelta(calls, delta.toolCalls);
+  };
+  const add = (delta: GenerationDelta): void => {
+    take(delta);
+    if (delta.text !== '' || delta.reasoning || delta.toolCalls) emit(delta);
+  };
+  for (const token of given) take(answer.push(token, undefined));
+  let before: readonly RankCounts[] = [];
+  let compressed: KvCompressionStats | undefined;
+  let attention: AttentionStats | undefined;
+  let firstAt = started;
+  let lastAt = started;
+  let cachedTokens = 0;
+  let detail: FinishDetail = 'aborted';
+  try {
+    const frame = frameOf(reader.tokenizer, prompt, options, isChat);
+    const whole = (await forms.compile(options, frame, { signal }))?.start();
+    const constraint = whole && given.length > 0 ? await behind(whole, given) : whole;
+    if (signal.aborted) throw abortedError('generate', signal);
+    const finish = (end: EngineEnd): void => {
+      const last = answer.finish(end);
+      add(deltaOf(last));
+      detail = last.finish;
+    };
+    const run = (): EngineHandle =>
+      engine.submit({
+        ...rows,
+        ...engineSampling(options, eosIds),
+        seed,
+        maxTokens,
+        ...(options.cachePrompt === false && { fresh: true }),
+        ...(onFirstLogits && { logits: 'first' as const }),
+        ...(constraint && { constraint }),
+        onPrompt: async (slot) => {
+          // Steps in flight go on: what is asked below takes time that they don't.
+          firstAt = performance.now();
+          if (options.timeAttention) await timeAttention(engine.ranks);
+          before = await runner.counts();
+          compressed = await kvCompressionStats(runner, slot, prompt.length);
+          attention = await attentionStats(runner, engine.lengths(slot, prompt.length + given.length + 1));
+        },
+        onToken: (token, logits) => {
+          if (signal.aborted) return true;
+          lastAt = performance.now();
+          if (tokens.length === given.length && logits) onFirstLogits?.(logits);
+          tokens.push(token);
+          add(deltaOf(answer.push(token, undefined)));
+          return answer.stopped;
+        },
+      });
+    // What is given may be all of it.
+    if (answer.stopped) finish('ended');
+    else if (whole && !constraint) finish('eos');
+    else {
+      const handle = run();
+      const abort = (): void => handle.abort();
+      signal.addEventListener('abort', abort, { once: true });
+      try {
+        const end = await handle.ended;
+        cachedTokens = handle.cachedTokens;
+        finish(end);
+      } finally {
+        signal.removeEventListener('abort', abort);
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof SplitkvError && error.code === 'aborted')) throw error;
+  }
+  const later = Math.max(0, tokens.length - given.length - 1);
+  const after = await runner.counts();
+  const ms = options.timeAttention ? attentionMs(after, before) : undefined;
+  return {
+    text,
+    ...(reasoning !== '' && { reasoning }),
+    ...(calls.length > 0 && { tool_calls: calls }),
+    tokens,
+    ...(answer.reasoningTokens > 0 && { reasoning_tokens: answer.reasoningTokens }),
+    prompt_tokens: prompt.length + given.length,
+    finish_reason: calls.length > 0 && REASONS[detail] === 'stop' ? 'tool_calls' : REASONS[detail],
+    finish_detail: detail,
+    seed,
+    cachedTokens,
+    compressed,
+    attention: attention && { ...attention, ...(ms && { ms_per_step: ms }) },
+    speed: {
+      ttftMs: firstAt - started,
+      tokensPerSecond: later > 0 ? later / ((lastAt - firstAt) / 1000) : 0,
+      ranks: perToken(before, after, later, lastAt - firstAt),
+    },
+  };
+}
+
+/**
+ * The constraint of an answer that goes on behind tokens; undefined where they are all of it.
+ * @throws SplitkvError `usage` for tokens that its form doesn't allow
+ */
+async function behind(constraint: Constraint, tokens: readonly number[]): Promise<Constraint | undefined> {
+  const reset = (): void => {
+    constraint.reset();
+    for (const token of tokens) constraint.accept(token);
+  };
+  let first: NextTokens | undefined;
+  try {
+    reset();
+    first = await constraint.next();
+  } catch (error) {
+    constraint.dispose();
+    if (!(error instanceof SplitkvError && error.code === 'internal')) throw error;
+    throw usageError("continueFrom: these aren't tokens of a text of the form that is asked for");
+  }
+  if (!first) {
+    constraint.dispose();
+    return undefined;
+  }
+  return {
+    first,
+    reset,
+    accept: (token) => constraint.accept(token),
+    next: () => constraint.next(),
+    dispose: () => constraint.dispose(),
+  };
+}
+
+/** What of an event is told; probabilities aren't. */
+const deltaOf = ({ text, reasoning, toolCalls }: GenerationDelta): GenerationDelta => ({
+  text,
+  ...(reasoning !== undefined && { reasoning }),
+  ...(toolCalls && { toolCalls }),
+});
+
+/**
+ * Steps that were under way when the last token came are counted too: bytes and times are means over steps, so that parts of a token's
+ * time are never more than it.
+ */
+function perToken(
+  before: readonly RankCounts[],
+  after: readonly RankCounts[],
+  tokens: number,
+  ms: number,
+): RankSpeed[] {
+  return after.map((now, rank) => {
+    const then = before[rank] ?? now;
+    const exchanges = now.exchanges - then.exchanges;
+    const steps = now.steps - then.steps;
+    const [moved, waited] = [now.moveMs - then.moveMs, now.waitMs - then.waitMs];
+    const tokenMs = tokens > 0 ? ms / tokens : 0;
+    // A rank whose exchanges are those of a prompt beside may be at them longer than at steps.
+    const stepMs = Math.max(now.stepMs - then.stepMs, moved + waited);
+    const part = (of: number): number => (stepMs > 0 ? (tokenMs * of) / stepMs : 0);
+    const [exchangeMs, waitMs] = [part(moved), part(waited)];
+    return {
+      bytesPerToken: steps > 0 ? (now.bytesSent - then.bytesSent) / steps : 0,
+      usPerExchange: exchanges > 0 ? ((moved + waited) * 1000) / exchanges : 0,
+      computeMs: Math.max(0, tokenMs - exchangeMs - waitMs),
+      exchangeMs,
+      waitMs,
+    };
+  });
+}

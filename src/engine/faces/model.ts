@@ -1,0 +1,409 @@
+import { abortedError, isLoss, throwIfAborted, usageError } from '../../base/errors.js';
+import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import type { Source } from '../../loader/index.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
+import type {
+  AttentionDpOptions,
+  AttentionStats,
+  ChatCompletions,
+  Conversation,
+  ConversationOptions,
+  EmbedOptions,
+  EmbedResult,
+  IndexedResult,
+  GenerateOptions,
+  GenerateResult,
+  Generation,
+  KeptEntries,
+  LogitsOptions,
+  LogitsResult,
+  Model,
+  ModelInfo,
+  Prompt,
+  RunStats,
+  TokenizeOptions,
+  TuningStats,
+  SelfTestResult,
+} from '../contracts/api.js';
+import { chatCompletions } from './chat_api.js';
+import { generate, type GeneratedPrompt, type PromptRows } from './generate.js';
+import { TalkingConversation } from './conversation.js';
+import { GenerationStream } from './generation_stream.js';
+import type { Speed } from './generate.js';
+import type { OpenedModel } from './load.js';
+import { modelInfo } from './model_info.js';
+import { eosIds, isChat, needTokenizer, type PromptReader, promptTokens, tokenIds } from '../serving/prompt_tokens.js';
+import type { PrefillWorker } from '../contracts/prefill_worker.js';
+import type { ModelRanks } from '../ranks/rank_group.js';
+import type { Runner } from '../ranks/runner.js';
+import { samplingSchema } from '../ranks/sampling/sampling_options.js';
+import { Engine, type EngineRequest, mayShare, optionsOfPlan } from '../serving/engine.js';
+import { formSchema, TextForms } from '../serving/text/forms.js';
+import { chatSchema } from '../serving/text/reading.js';
+
+type OptionsOfPlan = Awaited<ReturnType<typeof optionsOfPlan>>;
+
+const schema: OptionsSchema<GenerateOptions> = {
+  ...samplingSchema,
+  ...formSchema,
+  ...chatSchema,
+  maxTokens: wholeNumber(1),
+  stop: true,
+  signal: true,
+  ignoreEos: true,
+  cachePrompt: true,
+  timeAttention: true,
+  continueFrom: true,
+  onFirstLogits: true,
+};
+
+export class LoadedModel implements Model {
+  info: ModelInfo;
+  readonly chat: { readonly completions: ChatCompletions };
+  readonly #group: ModelRanks;
+  readonly #prefiller: PrefillWorker | undefined;
+  readonly #reader: PromptReader;
+  readonly #eosIds: readonly number[];
+  readonly #forms: TextForms;
+  #engine: Engine;
+  readonly #source: Source | undefined;
+  readonly #disposal = new AbortController();
+  #toldOfIdle = false;
+  #repair: Promise<void> | undefined;
+  #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
+
+  constructor(
+    readonly opened: OpenedModel,
+    readonly how: {
+      readonly stepsInFlight: number | 'auto';
+      readonly prefixCaching?: boolean | undefined;
+      readonly attentionDpConfig?: AttentionDpOptions | undefined;
+      readonly onWarning?: ((message: string) => void) | undefined;
+    },
+    ofPlan: OptionsOfPlan = {},
+  ) {
+    const { config, group, tokenizer, noTokenizer } = opened;
+    this.#group = group;
+    this.#prefiller = opened.prefiller;
+    this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
+    this.#eosIds = eosIds(config, tokenizer);
+    this.#forms = new TextForms(this.#reader, config.vocabSize, this.#eosIds);
+    this.#engine = this.#open(ofPlan);
+    this.#source = opened.source;
+    this.info = modelInfo(opened);
+    this.chat = { completions: chatCompletions(opened.name, (prompt, options) => this.generate(prompt, options)) };
+  }
+
+  /** Opens a model whose ranks are ready. */
+  static async of(opened: OpenedModel, how: LoadedModel['how']): Promise<LoadedModel> {
+    return new LoadedModel(opened, how, await optionsOfPlan(opened.group, how));
+  }
+
+  #open(ofPlan: OptionsOfPlan): Engine {
+    const { runner } = this.#group;
+    const { slots, batches = 1 } = runner.options;
+    return new Engine(this.#group, {
+      slots: slots * batches,
+      tokensPerIteration: runner.promptRows * runner.rowBlocks + slots * batches,
+      iterationsInFlight: this.how.stepsInFlight,
+      ...ofPlan,
+      prefixCaching: this.how.prefixCaching ?? mayShare(this.#group, this.#prefiller),
+      prefiller: this.#prefiller,
+      recover: false,
+    });
+  }
+
+  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
+    return this.#generation(() => {
+      checkOptions('generate', options, schema);
+      const { continueFrom } = options;
+      return {
+        prompt: promptTokens(prompt, this.#reader, options),
+        ...(continueFrom && { continuation: tokenIds(continueFrom) }),
+        isChat: isChat(prompt),
+      };
+    }, options);
+  }
+
+  /** Runs what `rows` gives, once the model is known to be usable. */
+  #generation(rows: () => GeneratedPrompt, options: GenerateOptions): Generation {
+    return new GenerationStream(async (emit, left) => {
+      const signals = [left, this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
+      await this.#ready();
+      const host = { engine: this.#engine, reader: this.#reader, eosIds: this.#eosIds, forms: this.#forms };
+      const done = await generate(host, rows(), options, AbortSignal.any(signals), emit);
+      const { speed, compressed, attention, cachedTokens, ...result } = done;
+      this.#speed = speed;
+      if (attention) this.#warnOfIdle(attention);
+      return {
+        ...result,
+        stats: {
+          ...this.stats(),
+          cached_tokens: cachedTokens,
+          ...(attention && { attention }),
+          ...(compressed && { kv_compression: compressed }),
+          ...this.#predicted(result),
+        },
+      };
+    });
+  }
+
+  async *generateMany(
+    prompts: readonly Prompt[],
+    options: GenerateOptions = {},
+  ): AsyncGenerator<IndexedResult, void, undefined> {
+    checkOptions('generateMany', options, schema);
+    if (options.continueFrom) throw usageError('generateMany: continueFrom is of one answer; use generate');
+    const rows = prompts.map((prompt) => promptTokens(prompt, this.#reader, options));
+    const left = new AbortController();
+    const signal = AbortSignal.any([left.signal, ...(options.signal ? [options.signal] : [])]);
+    const shared = commonPrefix(rows);
+    // Together they would each compute it.
+    if (rows.length > 1 && shared.length >= KV_BLOCK && this.#engine.options.prefixCaching) {
+      await this.#compute('generateMany', signal, { prompt: shared });
+    }
+    const running = new Map(
+      rows.map((prompt, index) => [
+        index,
+        this.#generation(() => ({ prompt, isChat: isChat(prompts[index]!) }), { ...options, signal }).result.then(
+          (result) => ({ index, ...result }),
+        ),
+      ]),
+    );
+    for (const result of running.values()) result.catch(() => {}); // awaited below, or left
+    try {
+      while (running.size > 0) {
+        const next = await Promise.race(running.values());
+        running.delete(next.index);
+        yield next;
+      }
+    } finally {
+      left.abort();
+      await Promise.allSettled(running.values());
+    }
+  }
+
+  conversation(options: ConversationOptions = {}): Conversation {
+    this.#assertOpen();
+    const generate = (rows: () => PromptRows, given: GenerateOptions): Generation => {
+      checkOptions('send', given, schema);
+      if (given.continueFrom) throw usageError("send: a conversation's last answer goes on by continue()");
+      // What the model's makers recommend; a caller's value wins.
+      return this.#generation(() => ({ ...rows(), isChat: true }), { ...this.info.sampling, ...given });
+    };
+    return new TalkingConversation({ reader: this.#reader, name: this.info.name, generate }, options);
+  }
+
+  async logits(
+    tokens: readonly number[] | Uint32Array | Int32Array,
+    options: LogitsOptions = {},
+  ): Promise<LogitsResult> {
+    this.#assertUsable();
+    const positions: number[] = [];
+    const rows: Float32Array[] = [];
+    const ids = tokenIds(tokens);
+    const { promptLength = ids.length } = options;
+    if (
+      options.promptLength !== undefined &&
+      !(Number.isInteger(promptLength) && promptLength >= 1 && promptLength <= ids.length)
+    ) {
+      throw usageError(`promptLength ${promptLength}: expected an integer from 1 to the ${ids.length} tokens given`);
+    }
+    this.#group.runner.checkPrompt(ids);
+    const onRow = (position: number, row: Float32Array): void => {
+      positions.push(position);
+      if (options.onRow) options.onRow(position, row);
+      else rows.push(row);
+    };
+    await this.#compute('logits', options.signal, {
+      prompt: ids.slice(0, promptLength),
+      continuation: ids.slice(promptLength),
+      promptRows: { all: options.all ?? false, onRow },
+    });
+    return { positions, rows };
+  }
+
+  /** Computes a prompt and samples nothing. @throws SplitkvError `aborted` */
+  async #compute(what: string, signal: AbortSignal | undefined, request: Partial<EngineRequest>): Promise<void> {
+    const signals = AbortSignal.any([this.#disposal.signal, ...(signal ? [signal] : [])]);
+    throwIfAborted(signals, what);
+    await this.#ready();
+    const plain = { prompt: [], maxTokens: 0, seed: 0, eosIds: [], onToken: () => true };
+    const { ended, abort } = this.#engine.submit({ ...plain, ...request });
+    signals.addEventListener('abort', abort, { once: true });
+    try {
+      if ((await ended) === 'aborted') throw abortedError(what, signals);
+    } finally {
+      signals.removeEventListener('abort', abort);
+    }
+  }
+
+  async embed(texts: string | readonly Prompt[], options: EmbedOptions = {}): Promise<EmbedResult> {
+    await this.#ready();
+    const signals = [this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
+    const { embed } = await import('../serving/embed.js');
+    return embed({ engine: this.#engine, reader: this.#reader }, texts, {
+      ...options,
+      signal: AbortSignal.any(signals),
+    });
+  }
+
+  async selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {
+    const { readSelfTest, runSelfTest } = await import('./self_test.js');
+    const result = await runSelfTest(this, this.#source ? await readSelfTest(this.#source, signal) : [], signal);
+    const damage = result.passed ? undefined : await this.#source?.damage?.(signal);
+    return damage === undefined ? result : { ...result, problem: damage, damaged: true };
+  }
+
+  async kept(prompt: Prompt, options: { readonly signal?: AbortSignal } = {}): Promise<KeptEntries> {
+    this.#assertUsable();
+    const { runner } = this.#group;
+    if (!runner.options.compression) {
+      throw usageError('kept: nothing is compressed; load the model with a kvBudget, such as 0.2');
+    }
+    const tokens = promptTokens(prompt, this.#reader);
+    const { numLayers, kvHeads } = this.info.shape;
+    const layers = Array.from({ length: numLayers }, () => new Array<number>(kvHeads).fill(tokens.length));
+    await this.#compute('kept', options.signal, {
+      prompt: tokens,
+      onPrompt: async (slot) => {
+        for (const { kept } of await runner.cacheUse(slot)) {
+          for (const { layer, head, entries } of kept) layers[layer]![head] = entries;
+        }
+      },
+    });
+    return { promptTokens: tokens.length, layers };
+  }
+
+  tokenize(prompt: Prompt, options: TokenizeOptions = {}): number[] {
+    if (prompt === '')
+      return [...needTokenizer(this.#reader, 'tokenize').encode('', { addSpecial: options.addSpecial ?? true })];
+    return [...promptTokens(prompt, { ...this.#reader, contextLength: Infinity }, options)];
+  }
+
+  detokenize(tokens: readonly number[]): string {
+    return needTokenizer(this.#reader, 'detokenize').decode([...tokens], { skipSpecial: true });
+  }
+
+  stats(): RunStats {
+    const { runner } = this.#group;
+    const adapters = [...new Set(this.info.ranks.map(({ adapter }) => adapter))];
+    return {
+      tokens_per_second: this.#speed.tokensPerSecond,
+      ttft_ms: this.#speed.ttftMs,
+      dispatches_per_token: runner.dispatchesPerToken,
+      exchanges_per_token: runner.exchangesPerToken,
+      adapter: adapters.join(' + '),
+      ranks: this.info.ranks.map(({ adapter, weightBytes: weight_bytes, kvBytes: kv_bytes }, rank) => ({
+        adapter,
+        weight_bytes,
+        kv_bytes,
+        bytes_per_token: this.#speed.ranks[rank]?.bytesPerToken ?? 0,
+        us_per_exchange: this.#speed.ranks[rank]?.usPerExchange ?? 0,
+        compute_ms_per_token: this.#speed.ranks[rank]?.computeMs ?? 0,
+        exchange_ms_per_token: this.#speed.ranks[rank]?.exchangeMs ?? 0,
+        wait_ms_per_token: this.#speed.ranks[rank]?.waitMs ?? 0,
+      })),
+      plan: this.info.plan.policy,
+      precision: this.#group.adapter.fast ? 'fast' : 'exact',
+      variants: variantsOf(runner),
+      tuning: tuningOf(runner),
+    };
+  }
+
+  /** Once, of ranks that keep whole sequences and had none, as only one request ran. */
+  #warnOfIdle({ kv_tokens_per_step: read }: AttentionStats): void {
+    const { owners, plan } = this.#group.runner;
+    const keepers = read.filter((_, rank) => owners.keptPlaces(rank).length === 1 && owners.keptSlots(rank) > 0);
+    const idle = keepers.filter((tokens) => tokens === 0).length;
+    if (idle === 0 || idle < keepers.length / 2 || this.#toldOfIdle) return;
+    this.#toldOfIdle = true;
+    const instead = plan.stages.some(({ kind }) => kind === 'token') ? 'token x sp' : 'tp';
+    this.how.onWarning?.(
+      `plan '${plan.policy}': ${idle} of ${keepers.length} ranks that keep caches had none to attend to, as a request is on one of ` +
+        `them: send several at once, or use plan '${instead}', which splits each`,
+    );
+  }
+
+  #predicted({ prompt_tokens: prompt, tokens }: Omit<GenerateResult, 'stats'>): Pick<RunStats, 'predicted'> {
+    const { picked } = this.opened;
+    if (!picked || tokens.length === 0) return {};
+    const { tokensPerSecond, ttftMs } = picked.predict(prompt, tokens.length);
+    return { predicted: { tokens_per_second: tokensPerSecond, ttft_ms: ttftMs } };
+  }
+
+  async recover({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.#assertOpen();
+    await this.#engine.close();
+    await this.#group.recover(signal);
+    await this.#prefiller?.recover(signal);
+    this.#engine = this.#open(await optionsOfPlan(this.#group, this.how));
+    // Other devices may have taken the place of those that were lost, and the plan may be another.
+    this.info = modelInfo(this.opened);
+  }
+
+  async dispose(): Promise<void> {
+    this.#disposal.abort(new Error('the model was disposed'));
+    this.#forms.dispose();
+    await this.#engine.dispose();
+  }
+
+  /** @throws SplitkvError where only `recover` helps, or nothing. What ended the engine otherwise is over: it begins anew. */
+  async #ready(): Promise<void> {
+    this.#assertUsable();
+    const { failure } = this.#engine;
+    if (failure === undefined || isLoss(failure)) return;
+    this.#repair ??= this.recover().finally(() => (this.#repair = undefined));
+    await this.#repair;
+  }
+
+  #assertOpen(): void {
+    if (this.#disposal.signal.aborted) throw usageError('this model was disposed; load it again');
+  }
+
+  #assertUsable(): void {
+    this.#assertOpen();
+    this.#group.assertUsable();
+    this.#prefiller?.assertUsable();
+  }
+}
+
+/** What runs of each kernel, on all ranks. */
+function variantsOf({ ranks }: Runner): RunStats['variants'] {
+  const all = new Map<string, Set<string>>();
+  for (const { facts } of ranks) {
+    for (const [kernel, own] of Object.entries(facts.variants)) {
+      const found = all.get(kernel) ?? new Set();
+      all.set(kernel, found);
+      for (const variant of own.split(' + ')) found.add(variant);
+    }
+  }
+  return Object.fromEntries([...all].map(([kernel, found]) => [kernel, [...found].sort().join(' + ')]));
+}
+
+function tuningOf({ ranks }: Runner): TuningStats {
+  const all = ranks.flatMap(({ facts }) => facts.tuning ?? []);
+  const sum = (of: (tuning: TuningStats) => number): number => all.reduce((total, tuning) => total + of(tuning), 0);
+  const chosen: Record<string, number> = {};
+  for (const [what, count] of all.flatMap((tuning) => Object.entries(tuning.chosen))) {
+    chosen[what] = (chosen[what] ?? 0) + count;
+  }
+  return {
+    state: all.find(({ state }) => state === 'on')?.state ?? all[0]?.state ?? 'off',
+    choices: sum(({ choices }) => choices),
+    known: sum(({ known }) => known),
+    measured: sum(({ measured }) => measured),
+    left: sum(({ left }) => left),
+    chosen,
+    ms: sum(({ ms }) => ms),
+  };
+}
+
+/** The ids that all lists begin with; of a list by itself all but the last. */
+function commonPrefix(lists: readonly (readonly number[])[]): readonly number[] {
+  const [first = []] = lists;
+  const shortest = Math.min(...lists.map(({ length }) => length)) - 1;
+  let length = 0;
+  while (length < shortest && lists.every((list) => list[length] === first[length])) length++;
+  return first.slice(0, length);
+}

@@ -1,0 +1,291 @@
+import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { checkOptions, type OptionsSchema } from '../../base/options.js';
+import { modelShape } from '../../model/shape.js';
+import { listCached, type Source } from '../../loader/index.js';
+import {
+  explainPick,
+  formatPlanTable,
+  isArranged,
+  type MachineMeasure,
+  makePlan,
+  type ModelShape,
+  pickPlan,
+  type Plan,
+  type PlanCandidate,
+  type PlanPrediction,
+  predictPlan,
+} from '../../placement/index.js';
+import type { KvType, LoadOptions, WeightType } from '../contracts/api.js';
+import { adapterMisfit } from '../planning/adapter_fit.js';
+import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
+import { bytesOf, memoryBudgets } from '../planning/budgets.js';
+import { checkContext, checkLoadOptions, loadSchema, networkOf } from './load.js';
+import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
+import { modelName } from '../files/model_name.js';
+import { openFiles } from '../files/open_files.js';
+import { kvCompression } from '../planning/kv_compression.js';
+import type { ProfileRanks } from './model_profile.js';
+import { usualRequest } from '../planning/pick_plan.js';
+import { microBatchesOf } from '../planning/micro_batches.js';
+import { degreesOf, namedByDegrees } from '../planning/degrees.js';
+import { type PlanSubject, runnerOf } from '../planning/plan_subject.js';
+import { cacheType, rankAdapters, rankCount } from '../planning/rank_adapters.js';
+import { loadSeats } from '../planning/seats.js';
+import { memoryOnPaper } from '../ranks/rank_memory.js';
+
+export interface PlanModelOptions extends Pick<
+  LoadOptions,
+  | 'weights'
+  | 'kv'
+  | 'kvBudget'
+  | 'kvPolicy'
+  | 'kvWindow'
+  | 'kvKernel'
+  | 'kvAlpha'
+  | 'kvProfile'
+  | 'copies'
+  | 'contextLength'
+  | 'prefillChunk'
+  | 'ranks'
+  | 'tensor'
+  | 'sequence'
+  | 'pipeline'
+  | 'data'
+  | 'virtualRanks'
+  | 'memory'
+  | 'prefixCaching'
+  | 'powerPreference'
+  | 'adapter'
+  | 'variants'
+  | 'precision'
+  | 'integrity'
+  | 'signal'
+  | 'hub'
+  | 'token'
+  | 'hubToken'
+  | 'headers'
+  | 'fetch'
+> {
+  /** A policy to be picked, on all ranks, instead of the planner's choice: as `load` with the same option. Default 'auto'. */
+  readonly plan?: string;
+  /** Tokens of the prompt that plans are compared at; default: half the context, at most 1024. */
+  readonly promptTokens?: number;
+  /** Tokens that follow it; default: 128, as far as the context has room. */
+  readonly newTokens?: number;
+  /** Sequences decoded side by side; default 1. */
+  readonly batch?: number;
+  /** Measure again what was measured before. */
+  readonly fresh?: boolean;
+  /** Try whether the adapters can hold the pick: as much memory is taken for a moment. Default false. */
+  readonly tryMemory?: boolean;
+  /** Told what is being measured, for people. */
+  readonly onProgress?: (what: string) => void;
+}
+
+/** What every plan would do. Plain data. */
+export interface PlanReport {
+  readonly name: string;
+  readonly weights: WeightType;
+  readonly kv: KvType;
+  readonly contextLength: number;
+  readonly promptTokens: number;
+  readonly newTokens: number;
+  readonly batch: number;
+  /** The counts that plans refer to. */
+  readonly shape: ModelShape;
+  /** By rank: the fastest comes first, whatever the order they were named in. */
+  readonly machine: MachineMeasure;
+  readonly candidates: readonly PlanCandidate[];
+  /** The plan that `load` would take; undefined where it doesn't fit. */
+  readonly pick: (PlanCandidate & PlanPrediction) | undefined;
+  /** Why, in a sentence; or why none fits. */
+  readonly why: string;
+  /** The candidates as a table for people. */
+  readonly table: string;
+  /** Undefined where the weights aren't there yet. */
+  readonly download: DownloadSize | undefined;
+  /** With `tryMemory`: why the adapters can't hold the pick all the same, by their limits and the memory free now. */
+  readonly misfit: string | undefined;
+}
+
+/** What loading reads, in bytes. */
+export interface DownloadSize {
+  /** Of the tensors and the tokenizer. */
+  readonly bytes: number;
+  /** Of these, what this browser keeps from an earlier load, perhaps of one that was cut short; 0 in Node. */
+  readonly storedBytes: number;
+  /** Nothing is left to download. */
+  readonly complete: boolean;
+}
+
+/** What `load` takes may be handed on whole. */
+const schema: OptionsSchema<LoadOptions & PlanModelOptions> = {
+  ...loadSchema,
+  promptTokens: true,
+  newTokens: true,
+  batch: true,
+  fresh: true,
+  tryMemory: true,
+};
+
+/** Ranks that plans are made for where nothing is said. */
+const RANKS = 2;
+
+/**
+ * Tells what every plan would do with a model on this machine, without loading its weights (which `integrity` then only compares with what
+ * the server says of them). `ranks` is how many there may be, or an adapter for each; default 2, or 1 where `plan` names a policy.
+ * @throws as `load`, but not where no plan fits.
+ */
+export async function planModel(
+  where: string | URL | readonly File[] | Source,
+  given: PlanModelOptions = {},
+): Promise<PlanReport> {
+  checkOptions('planModel', given, schema);
+  const options = await namedByDegrees(given);
+  const { promptTokens, newTokens, batch = 1, fresh, tryMemory = false, onProgress, plan, ...loadOptions } = options;
+  const policy = plan === 'auto' ? undefined : plan;
+  checkLoadOptions(loadOptions);
+  const degrees = degreesOf(options);
+  const { signal } = options;
+  throwIfAborted(signal, 'planning');
+  const source = await openFiles(where, {
+    network: networkOf(options),
+    integrity: options.integrity,
+    lookOnly: true,
+    signal,
+  });
+  const files = await openModelFiles(source, signal);
+  const { config } = files;
+  const contextLength = checkContext(options.contextLength, config);
+  const wanted = options.weights ?? 'auto';
+  const type = wanted === 'auto' ? storedType(await files.reader(), config) : wanted;
+  const kvType = await cacheType(options);
+  const promptLength = within('promptTokens', promptTokens, contextLength);
+  const usual = usualRequest(contextLength, promptLength);
+  const request = {
+    promptLength: usual.promptLength,
+    newTokens: within('newTokens', newTokens, contextLength) ?? usual.newTokens,
+    batch: within('batch', batch, 256)!,
+  };
+  if (request.promptLength + request.newTokens > contextLength + 1) {
+    throw usageError(
+      `a prompt of ${request.promptLength} tokens and ${request.newTokens} new ones exceed the context of ${contextLength}: ask for fewer, or a longer context`,
+    );
+  }
+  const count = rankCount({ ranks: options.ranks ?? (policy === undefined ? RANKS : 1) });
+  const virtual = options.virtualRanks ?? false;
+  const asked: LoadOptions = { ...loadOptions, ...(plan !== undefined && { plan }) };
+  const compression = await kvCompression(asked, config);
+  const subject: PlanSubject = {
+    config,
+    type,
+    kvType,
+    contextLength,
+    prefillChunk: options.prefillChunk,
+    prefixCaching: options.prefixCaching,
+    ...(compression && { compression }),
+    ...(request.batch > 1 && { together: request.batch }),
+    seatsOf: (of) => {
+      if (request.batch === 1) return loadSeats(of, contextLength, undefined);
+      const batches = microBatchesOf(of, request.batch, 'auto').count;
+      return { slots: Math.ceil(request.batch / batches), batches };
+    },
+  };
+  const ranks = {
+    adapters: await rankAdapters(options, count),
+    budgets: memoryBudgets(options.memory, count),
+    virtual,
+    signal,
+  };
+  // Refused before anything is measured.
+  const named = policy === undefined ? undefined : await namedPlan(policy, asked, subject, ranks, degrees);
+  const outlook = await planOutlook({
+    subject,
+    ...ranks,
+    workload: request,
+    exactMemory: true,
+    ...(fresh !== undefined && { fresh }),
+    ...(onProgress && { onProgress }),
+  });
+  const { candidates, machine, adapters } = outlook;
+  const { pick, why } = named === undefined ? pickOrReason(candidates) : await namedOrReason(named, subject, outlook);
+  return {
+    name: modelName(source.gguf ?? source.name),
+    weights: type,
+    kv: kvType,
+    contextLength,
+    promptTokens: request.promptLength,
+    newTokens: request.newTokens,
+    batch: request.batch,
+    shape: outlook.work.shape,
+    machine,
+    candidates,
+    pick,
+    why,
+    table: formatPlanTable(candidates, pick),
+    download: await downloadSize(source, files, signal),
+    misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, virtual) : undefined,
+  };
+}
+
+function pickOrReason(candidates: readonly PlanCandidate[]): Pick<PlanReport, 'pick' | 'why'> {
+  try {
+    const pick = pickPlan(candidates);
+    return { pick, why: explainPick(candidates, pick) };
+  } catch (error) {
+    if (!(error instanceof SplitkvError && error.code === 'limit')) throw error;
+    return { pick: undefined, why: error.message };
+  }
+}
+
+/** The plan of a name, on all ranks. What heads keep isn't measured: that takes the weights. @throws SplitkvError `usage` */
+async function namedPlan(
+  policy: string,
+  options: LoadOptions,
+  subject: PlanSubject,
+  ranks: ProfileRanks,
+  degrees: ReturnType<typeof degreesOf>,
+): Promise<Plan> {
+  if (!isArranged(policy)) return makePlan(policy, ranks.adapters.length, modelShape(subject.config), degrees);
+  return (await (await import('../planning/heads/arrange_model.js')).arrangeModel(policy, options, subject, ranks))
+    .plan;
+}
+
+/** What is predicted of a plan, whether or not the planner looks at it for such requests. */
+async function namedOrReason(
+  plan: Plan,
+  subject: PlanSubject,
+  { work, machine, workload }: PlanOutlook,
+): Promise<Pick<PlanReport, 'pick' | 'why'>> {
+  const { policy, worldSize } = plan;
+  const exact = bytesOf(await memoryOnPaper(plan, subject, runnerOf(subject, plan)));
+  const prediction = predictPlan(plan, work, machine, workload, { bytesOf: () => exact });
+  if (prediction.refused !== undefined) return { pick: undefined, why: prediction.refused };
+  return { pick: { policy, worldSize, ...prediction }, why: `plan '${policy}' was asked for` };
+}
+
+async function downloadSize(
+  source: Source,
+  files: ModelFiles,
+  signal: AbortSignal | undefined,
+): Promise<DownloadSize | undefined> {
+  const reader = await files.reader().catch((error: unknown) => {
+    if (error instanceof SplitkvError && error.code === 'io') return undefined;
+    throw error;
+  });
+  if (!reader) return undefined;
+  let bytes = 0;
+  for (const { start, end } of reader.index.tensors.values()) bytes += end - start;
+  if (source.gguf === undefined) bytes += (await source.size('tokenizer.json', signal)) ?? 0;
+  const stored = source.url === undefined ? [] : await listCached().catch(() => []);
+  const own = stored.find(({ url }) => url === source.url);
+  const kept = (own?.bytes ?? 0) + (own?.sharedBytes ?? 0);
+  return { bytes, storedBytes: Math.min(kept, bytes), complete: own?.complete ?? false };
+}
+
+function within(name: string, value: number | undefined, high: number): number | undefined {
+  if (value !== undefined && (!Number.isInteger(value) || value < 1 || value > high)) {
+    throw usageError(`${name} ${value}: expected an integer from 1 to ${high}`);
+  }
+  return value;
+}

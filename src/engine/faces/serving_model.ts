@@ -1,0 +1,236 @@
+import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import type { Source } from '../../loader/index.js';
+import type { EmbedOptions, EmbedResult, Prompt, TokenizeOptions } from '../contracts/api.js';
+import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } from './load.js';
+import { modelInfo } from './model_info.js';
+import {
+  eosIds,
+  isChat,
+  needTokenizer,
+  type PromptReader,
+  type PromptSource,
+  promptTokens,
+} from '../serving/prompt_tokens.js';
+import type { FormWait } from '../../grammar/threads/form_threads.js';
+import type {
+  Completion,
+  CompletionOptions,
+  ServeOptions,
+  ServingInfo,
+  ServingMetrics,
+  ServingModel,
+} from '../serving/api.js';
+import { type CompletionHost, RunningCompletion } from '../serving/text/completion.js';
+import { checkForm, TextForms } from '../serving/text/forms.js';
+import { checkTools, frameOf, wantsFrame } from '../serving/text/reading.js';
+import { embed } from '../serving/embed.js';
+import { Engine, type EngineOptions, mayShare, optionsOfPlan, WAIT_SECONDS } from '../serving/engine.js';
+import type { Runner } from '../ranks/runner.js';
+import { Histogram } from '../serving/histogram.js';
+import { kvBlocksOf } from './kv_pool.js';
+import { microBatchesOf } from '../planning/micro_batches.js';
+
+const DEFAULT_SLOTS = 16;
+const MAX_SLOTS = 256;
+const DEFAULT_TOKENS_PER_ITERATION = 512;
+const NEXT_TOKEN_SECONDS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 2.5, 5];
+
+const { requests: _requests, stepsInFlight: _steps, ...shared } = loadSchema;
+const serveSchema: OptionsSchema<ServeOptions> = {
+  ...shared,
+  slots: wholeNumber(1, MAX_SLOTS),
+  kvBlocks: true,
+  kvMemory: true,
+  tokensPerIteration: wholeNumber(1, 2 ** 20),
+  microBatches: true,
+  onFailure: true,
+};
+const REQUESTS_FAULT: readonly ErrorCode[] = ['usage', 'context_full', 'aborted'];
+
+/**
+ * Loads a model to answer many requests at once: their tokens are computed side by side, and each request gets the same tokens,
+ * bit for bit, as it would alone.
+ *
+ * @param where as for `load`
+ * @throws SplitkvError as `load`; `limit` when the KV cache doesn't fit
+ */
+export async function serve(
+  where: string | URL | readonly File[] | Source,
+  options: ServeOptions = {},
+): Promise<ServingModel> {
+  const {
+    slots = DEFAULT_SLOTS,
+    kvBlocks,
+    kvMemory,
+    tokensPerIteration,
+    microBatches = 'auto',
+    onFailure,
+    ...loadOptions
+  } = options;
+  const { prefixCaching, attentionDpConfig } = loadOptions;
+  for (const name of ['requests', 'stepsInFlight']) {
+    if (name in options) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
+  }
+  checkOptions('serve', options, serveSchema);
+  const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
+  const { memory } = loadOptions;
+  const seats = (facts: ModelFacts): Seats => {
+    const { worldSize } = facts.plan;
+    // On fewer ranks than there were, any of them may be the one with least.
+    const same = typeof memory === 'number' || memory?.length === worldSize ? memory : memory && Math.min(...memory);
+    const budgets = typeof same === 'number' ? Array.from({ length: worldSize }, () => same) : same;
+    const { count } = microBatchesOf(facts.plan, slots, microBatches);
+    const own = Math.ceil(slots / count);
+    return { slots: own, batches: count, kvBlocks: kvBlocksOf(facts, own * count, pool, budgets, count) };
+  };
+  const opened = await openModel(where, loadOptions, seats, slots);
+  try {
+    const forPlan = async () => {
+      const { plan, options: set } = opened.group.runner;
+      return {
+        slots: set.slots * set.batches!,
+        rowsPerMicroBatch: microBatchesOf(plan, slots, microBatches).rowsEach,
+        ...(await optionsOfPlan(opened.group, { attentionDpConfig })),
+      };
+    };
+    return new EngineServingModel(opened, {
+      ...(await forPlan()),
+      forPlan,
+      tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
+      prefixCaching: prefixCaching ?? mayShare(opened.group, opened.prefiller),
+      prefiller: opened.prefiller,
+      onFailure,
+    });
+  } catch (error) {
+    await opened.prefiller?.dispose();
+    await opened.group.dispose();
+    throw error;
+  }
+}
+
+/** Text over the engine. */
+export class EngineServingModel implements ServingModel {
+  readonly promptSource: PromptSource;
+  readonly #engine: Engine;
+  readonly #opened: OpenedModel;
+  #told: { readonly of: readonly [EngineOptions, Runner]; readonly info: ServingInfo } | undefined;
+  readonly #reader: PromptReader;
+  readonly #host: CompletionHost;
+  readonly #firstToken = new Histogram(WAIT_SECONDS);
+  readonly #nextToken = new Histogram(NEXT_TOKEN_SECONDS);
+  #unfinished = 0;
+  #failure: unknown;
+
+  /** @throws SplitkvError `usage` for impossible options */
+  constructor(opened: OpenedModel, options: EngineOptions) {
+    const { config, tokenizer, tokenizerFiles, noTokenizer, group } = opened;
+    const { contextLength } = group.runner;
+    const onFailure = (error: unknown): void => {
+      this.#failure ??= error;
+      options.onFailure?.(error);
+    };
+    this.#opened = opened;
+    this.#engine = new Engine(group, { ...options, onFailure });
+    const { prefixCaching = false } = options;
+    this.#reader = { tokenizer, noTokenizer, contextLength };
+    const why = noTokenizer && { code: noTokenizer.code, message: noTokenizer.message };
+    this.promptSource = { tokenizerFiles, noTokenizer: why, contextLength };
+    this.#host = {
+      engine: this.#engine,
+      tokenizer,
+      eosIds: eosIds(config, tokenizer),
+      forms: new TextForms(this.#reader, config.vocabSize, eosIds(config, tokenizer)),
+      vocabSize: config.vocabSize,
+      sharesPrompt: prefixCaching,
+      firstToken: this.#firstToken,
+      nextToken: this.#nextToken,
+      count: (change) => (this.#unfinished += change),
+    };
+  }
+
+  get info(): ServingInfo {
+    const { options, metrics, ranks } = this.#engine;
+    const { runner } = ranks;
+    // After a recovery ranks, and their plan, may be others.
+    if (this.#told?.of[0] !== options || this.#told.of[1] !== runner) {
+      const { slots, prefixCaching = false } = options;
+      const { batches = 1 } = runner.options;
+      const { kvBlocks } = metrics;
+      const info = { ...modelInfo(this.#opened), slots, microBatches: batches, kvBlocks, prefixCaching };
+      this.#told = { of: [options, runner], info };
+    }
+    return this.#told.info;
+  }
+
+  get metrics(): ServingMetrics {
+    return {
+      ...this.#engine.metrics,
+      unfinished: this.#unfinished,
+      firstToken: this.#firstToken.counts,
+      nextToken: this.#nextToken.counts,
+    };
+  }
+
+  get failure(): unknown {
+    return this.#failure;
+  }
+
+  async prepare(options: CompletionOptions, prompts: readonly Prompt[] = [], wait?: FormWait): Promise<void> {
+    checkForm(options);
+    checkTools(options);
+    const { tokenizer } = this.#reader;
+    if (!wantsFrame(options)) return;
+    const frames = prompts.flatMap((prompt) => {
+      try {
+        return [frameOf(tokenizer, promptTokens(prompt, this.#reader, options), options, isChat(prompt))];
+      } catch {
+        return []; // complete tells it
+      }
+    });
+    if (frames.length === 0) frames.push(frameOf(tokenizer, [], options, false));
+    await Promise.all(frames.map((frame) => this.#host.forms.compile(options, frame, wait)));
+  }
+
+  complete(prompt: Prompt, options: CompletionOptions = {}): Completion {
+    return this.completeAll([prompt], options);
+  }
+
+  completeAll(prompts: readonly Prompt[], options: CompletionOptions = {}): Completion {
+    if (this.#failure !== undefined) throw this.#failure;
+    if (prompts.length === 0) throw usageError('complete: there is no prompt; give at least one');
+    // An answer of ids has no text for them to be in.
+    if (options.stop !== undefined && options.stop.length > 0) needTokenizer(this.#reader, 'a stop text');
+    const tokens = prompts.map((prompt) => promptTokens(prompt, this.#reader, options));
+    try {
+      return new RunningCompletion(this.#host, tokens, options, prompts.map(isChat));
+    } catch (error) {
+      if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.#failure ??= error;
+      throw error;
+    }
+  }
+
+  async embed(texts: string | readonly Prompt[], options: EmbedOptions = {}): Promise<EmbedResult> {
+    if (this.#failure !== undefined) throw this.#failure;
+    const { engine, count } = this.#host;
+    try {
+      return await embed({ engine, reader: this.#reader, count }, texts, options);
+    } catch (error) {
+      this.#failure ??= engine.failure;
+      throw error;
+    }
+  }
+
+  tokenize(prompt: Prompt, options: TokenizeOptions = {}): number[] {
+    return [...promptTokens(prompt, { ...this.#reader, contextLength: Infinity }, options)];
+  }
+
+  detokenize(tokens: readonly number[]): string {
+    return needTokenizer(this.#reader, 'detokenize').decode(tokens, { skipSpecial: false });
+  }
+
+  dispose(): Promise<void> {
+    this.#host.forms.dispose();
+    return this.#engine.dispose();
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * Room: heads put on ranks by what each keeps of a compressed prompt. arrange_model.ts makes the plan, read_profile.ts reads
+ * what heads keep, kept_loads.ts says what is known without a profile.
+ */
+
+import { usageError } from '../../../base/errors.js';
+import { arrange, type Arrangement, type Profile, toArrangementFile } from '../../../arrangement/index.js';
+import { modelShape } from '../../../model/shape.js';
+import { MERGE_LANES, misfit, modelFeatures, readPolicyName, stageCounts } from '../../../placement/index.js';
+import { count } from '../../../base/lists.js';
+import type { LoadOptions } from '../../contracts/api.js';
+import { type PlanSubject, subjectFeatures } from '../plan_subject.js';
+import { type ReadPlan, readPlan } from '../read_plan.js';
+import { modelProfile, type ProfiledModel, type ProfileRanks } from '../../faces/model_profile.js';
+import { readProfile } from './read_profile.js';
+
+/** Percent of the time. */
+const percent = (part: number): string => `${(part * 100).toFixed(0)}%`;
+
+/**
+ * The plan 'arranged' or 'pp x arranged' of a model: heads are put on ranks by what each keeps of a prompt, and copied where whole heads would leave ranks
+ * idle. What they keep is what the options' profile says, or is measured on samples.
+ * @param model undefined: nothing is measured, and where nothing is known heads count alike
+ * @throws SplitkvError `usage` for a model whose heads can't be arranged, or another model's profile; as `modelProfile`, `readProfile`
+ */
+export async function arrangeModel(
+  policy: string,
+  options: Pick<LoadOptions, 'kvProfile' | 'copies' | 'fetch' | 'pipeline'>,
+  subject: PlanSubject,
+  ranks: ProfileRanks,
+  model?: ProfiledModel,
+): Promise<ReadPlan> {
+  const shape = modelShape(subject.config);
+  const why = misfit(['arranged', ...modelFeatures(shape)]);
+  if (why !== undefined) throw usageError(`plan '${policy}': ${why}`);
+  const pipeline = stagesOf(policy, ranks.adapters.length, shape.numLayers, options.pipeline);
+  const { loads, from } = await headLoads(options, subject, ranks, model);
+  const worldSize = ranks.adapters.length;
+  const make = (copies: number | undefined): { readonly found: Arrangement; readonly read: ReadPlan } => {
+    // Shares are parts of the slots, or of the merge lanes: both come in eighths.
+    const limits = { batch: MERGE_LANES, ...(copies !== undefined && { copies }) };
+    const found = arrange({ loads, ranks: worldSize, pipeline, ...limits });
+    return { found, read: readPlan(toArrangementFile(from, worldSize, found, { loads, pipeline }), shape, subject) };
+  };
+  let { found, read } = make(options.copies);
+  // What was asked for beside goes before copies that weren't.
+  if (options.copies === undefined && misfit(subjectFeatures(subject), read.plan) !== undefined) {
+    ({ found, read } = make(0));
+  }
+  const { plan, note } = read;
+  const before = arrange({ loads, ranks: worldSize, pipeline, mode: 'static' });
+  const copied =
+    plan.sharing === undefined
+      ? 'without copies'
+      : `${found.copies} ${found.copies === 1 ? 'copy' : 'copies'} sharing ${plan.sharing}`;
+  return {
+    plan,
+    why:
+      `heads arranged by ${from}: ranks should be busy with attention ${percent(found.utilisation)} of the time ` +
+      `(heads in order: ${percent(before.utilisation)}), ${copied}`,
+    ...(note !== undefined && { note }),
+  };
+}
+
+/** Stages of layers, each on ranks of its own. */
+function stagesOf(policy: string, ranks: number, layers: number, wanted: number | undefined): number {
+  const named = readPolicyName(policy);
+  const fitting = stageCounts(named, ranks, wanted).filter((stages) => stages <= layers);
+  if (fitting[0] !== undefined) return fitting[0];
+  const what = wanted === undefined ? 'they make no 2 stages of 2 ranks or more' : `they make no ${wanted} stages`;
+  throw usageError(
+    `plan '${named.name}' on ${count(ranks, 'rank')}, ${count(layers, 'layer')}: ${what}; use a number that stages can share, or arranged alone`,
+  );
+}
+
+interface HeadLoads {
+  /** [layer][kv head] */
+  readonly loads: Profile['layers'];
+  /** Where they are from, for people. */
+  readonly from: string;
+}
+
+async function headLoads(
+  options: Pick<LoadOptions, 'kvProfile' | 'fetch'>,
+  subject: PlanSubject,
+  ranks: ProfileRanks,
+  model: ProfiledModel | undefined,
+): Promise<HeadLoads> {
+  const { compression, config } = subject;
+  const { numLayers, kvHeads } = modelShape(config);
+  const alike = Array.from({ length: numLayers }, () => Array.from({ length: kvHeads }, () => 1));
+  if (options.kvProfile !== undefined) {
+    const { layers } = await readProfile(options.kvProfile, options.fetch);
+    if (layers.length !== numLayers || layers[0]!.length !== kvHeads) {
+      throw usageError(
+        `kvProfile: ${layers.length} layers of ${layers[0]!.length} kv heads; this model has ${numLayers} of ${kvHeads}: profile this model`,
+      );
+    }
+    return { loads: layers, from: 'the profile that was given' };
+  }
+  if (!compression || compression.policy === 'snap' || compression.budget === 1) {
+    return { loads: alike, from: 'their number, as all keep as much' };
+  }
+  const profile = model && (await modelProfile(model, compression, subject, ranks));
+  if (profile) return { loads: profile.layers, from: 'what they keep of sample prompts' };
+  return { loads: alike, from: 'their number, as nothing is known of what they keep' };
+}

@@ -1,0 +1,68 @@
+import { usageError } from '../../base/errors.js';
+import { type CompressionOptions, compressionOptions } from '../../model/compression/options.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import { modelShape } from '../../model/shape.js';
+import { checkTogether, isArranged, modelFeatures } from '../../placement/index.js';
+import type { LoadOptions, Profile } from '../contracts/api.js';
+
+/** The options of a load that say how prompts are compressed. */
+const KV_OPTION_NAMES = [
+  'kvBudget',
+  'kvPolicy',
+  'kvWindow',
+  'kvKernel',
+  'kvAlpha',
+  'kvProfile',
+] as const satisfies readonly (keyof LoadOptions)[];
+
+/**
+ * How prompts of a model are compressed; undefined: not at all.
+ * @throws SplitkvError `usage` for options that are none or don't go together; `unsupported` for a model whose cache has no heads
+ */
+export async function kvCompression(
+  options: LoadOptions,
+  config: ModelConfig,
+): Promise<CompressionOptions | undefined> {
+  const { kvBudget, kvPolicy = kvBudget === undefined ? 'none' : 'ada', kvWindow, kvKernel, kvAlpha } = options;
+  if (kvPolicy === 'none') {
+    const stray = KV_OPTION_NAMES.find((name) => options[name] !== undefined);
+    if (options.kvPolicy === undefined && stray !== undefined) {
+      throw usageError(`${stray} is for a compressed cache: give kvBudget too, or leave it out`);
+    }
+    return undefined;
+  }
+  if (kvBudget === undefined) {
+    throw usageError(`kvPolicy '${kvPolicy}' needs kvBudget: the part of a prompt that is kept, such as 0.2`);
+  }
+  if (options.kvProfile !== undefined && kvPolicy !== 'static' && !isArranged(options.plan)) {
+    throw usageError(
+      `kvProfile is what kvPolicy 'static' keeps by, and plan 'arranged' arranges by, not kvPolicy '${kvPolicy}': leave one of them out`,
+    );
+  }
+  const shape = modelShape(config);
+  checkTogether(['compression', ...modelFeatures(shape)]);
+  const loads =
+    options.kvProfile !== undefined && kvPolicy === 'static'
+      ? await loadsOf(options.kvProfile, options.fetch)
+      : undefined;
+  return compressionOptions(
+    {
+      policy: kvPolicy,
+      budget: kvBudget,
+      ...(kvWindow !== undefined && { window: kvWindow }),
+      ...(kvKernel !== undefined && { poolWidth: kvKernel }),
+      ...(kvAlpha !== undefined && { floor: kvAlpha }),
+      ...(loads && { loads }),
+    },
+    { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },
+  );
+}
+
+/** The form of profiles is checked by code that few pages need. */
+async function loadsOf(
+  profile: NonNullable<LoadOptions['kvProfile']>,
+  request: LoadOptions['fetch'],
+): Promise<Profile['layers']> {
+  const { readProfile } = await import('./heads/read_profile.js');
+  return (await readProfile(profile, request)).layers;
+}

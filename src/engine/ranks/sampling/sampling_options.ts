@@ -1,0 +1,106 @@
+import { LEAST_TEMPERATURE } from '../../../../shaders/sampling/params.js';
+import { usageError } from '../../../base/errors.js';
+import type { OptionsSchema } from '../../../base/options.js';
+import type { SamplingOptions } from '../../contracts/api.js';
+import type { AllowedTokens } from '../../contracts/rank.js';
+
+/** For options that say how to sample among others; `checkSampling` checks their values. */
+export const samplingSchema: OptionsSchema<SamplingOptions> = {
+  temperature: true,
+  topK: true,
+  topP: true,
+  minP: true,
+  repetitionPenalty: true,
+  frequencyPenalty: true,
+  presencePenalty: true,
+  logitBias: true,
+  stopTokenIds: true,
+  minTokens: true,
+  seed: true,
+};
+
+/** Of a request's options those that sampling needs, and nothing that can't go to a worker. */
+export const samplingOf = <T extends SamplingOptions>(options: T): Pick<T, keyof SamplingOptions> =>
+  Object.fromEntries(
+    Object.keys(samplingSchema).flatMap((name) => {
+      const value = options[name as keyof SamplingOptions];
+      return value === undefined ? [] : [[name, value]];
+    }),
+  ) as Pick<T, keyof SamplingOptions>;
+
+/** The tokens that `minTokens` holds back: those that end the text, the model's own also where they are ignored, as in vLLM. */
+const heldBack = (
+  { minTokens = 0, stopTokenIds = [] }: SamplingOptions,
+  eosIds: readonly number[],
+): { readonly endIds?: readonly number[] } => (minTokens > 0 ? { endIds: [...eosIds, ...stopTokenIds] } : {});
+
+/** Of a request's options what the engine is told of sampling and of the end: copies, as they may be sent again after a preemption. */
+export const engineSampling = <T extends SamplingOptions & { readonly ignoreEos?: boolean | undefined }>(
+  options: T,
+  eosIds: readonly number[],
+): Pick<T, keyof SamplingOptions> & { readonly eosIds: readonly number[]; readonly endIds?: readonly number[] } => ({
+  ...samplingOf(options),
+  ...(options.logitBias && { logitBias: new Map(biasEntries(options.logitBias)) }),
+  ...heldBack(options, eosIds),
+  eosIds: options.ignoreEos ? [] : eosIds,
+});
+
+/** The texts of a `stop` option. */
+export const stopTexts = (stop: string | readonly string[] | null | undefined): readonly string[] =>
+  stop == null ? [] : typeof stop === 'string' ? [stop] : stop;
+
+/** As the GPU sees it. */
+export const isGreedy = ({ temperature = 0 }: SamplingOptions): boolean =>
+  Math.fround(temperature) < Math.fround(LEAST_TEMPERATURE);
+
+/** (token id, bias) of a `logitBias`. */
+export const biasEntries = (bias: SamplingOptions['logitBias'] = {}): (readonly [id: number, value: number])[] =>
+  bias instanceof Map ? [...bias] : Object.entries(bias).map(([id, value]) => [Number(id), value]);
+
+/** The logits change before they are searched: the least that every other request can do without. */
+export function hasControls(options: SamplingOptions & { readonly allowed?: AllowedTokens | undefined }): boolean {
+  const { frequencyPenalty = 0, presencePenalty = 0, minTokens = 0, logitBias } = options;
+  return (
+    options.allowed !== undefined ||
+    dropsUnlikely(options) ||
+    frequencyPenalty !== 0 ||
+    presencePenalty !== 0 ||
+    minTokens > 0 ||
+    biasEntries(logitBias).length > 0
+  );
+}
+
+export const dropsUnlikely = (options: SamplingOptions): boolean => (options.minP ?? 0) > 0 && !isGreedy(options);
+
+/**
+ * @param vocabSize ids are below it; default: as large as may be
+ * @throws SplitkvError `usage` for a value out of range
+ */
+export function checkControls(options: SamplingOptions & { readonly maxTokens?: number }, vocabSize = 2 ** 31): void {
+  const { minP = 0, frequencyPenalty = 0, presencePenalty = 0, minTokens = 0, maxTokens } = options;
+  if (!(minP >= 0 && minP <= 1)) throw usageError(`min_p ${minP}: use a number from 0 (off) to 1, such as 0.05`);
+  for (const [name, penalty] of [
+    ['frequency_penalty', frequencyPenalty],
+    ['presence_penalty', presencePenalty],
+  ] as const) {
+    if (!(penalty >= -2 && penalty <= 2)) throw usageError(`${name} ${penalty}: use a number from -2 to 2; 0 is off`);
+  }
+  if (!(Number.isSafeInteger(minTokens) && minTokens >= 0 && minTokens < 2 ** 32))
+    throw usageError(`min_tokens ${minTokens}: use 0 (off) or a positive integer`);
+  if (maxTokens !== undefined && minTokens > maxTokens)
+    throw usageError(`min_tokens ${minTokens}: more than the ${maxTokens} of max_tokens; use at most that`);
+  const checkId = (name: string, id: number): void => {
+    if (!(Number.isInteger(id) && id >= 0 && id < vocabSize))
+      throw usageError(`${name}: token ${id}; this model's ids are integers from 0 to ${vocabSize - 1}`);
+  };
+  const { stopTokenIds = [], logitBias = {} } = options;
+  if (!Array.isArray(stopTokenIds)) throw usageError(`stop_token_ids ${String(stopTokenIds)}: use a list of token ids`);
+  for (const id of stopTokenIds) checkId('stop_token_ids', id);
+  if (typeof logitBias !== 'object')
+    throw usageError(`logit_bias ${String(logitBias)}: use an object of biases by token id`);
+  for (const [id, bias] of biasEntries(logitBias)) {
+    checkId('logit_bias', id);
+    if (!Number.isFinite(bias))
+      throw usageError(`logit_bias of token ${id}: ${String(bias)}; use a number, such as -100`);
+  }
+}

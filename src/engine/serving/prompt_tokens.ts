@@ -1,0 +1,149 @@
+import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import { show } from '../../base/json.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import { type ChatMessage, Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
+import { type ChatOptions, checkTools, shownTools } from '../../chat_formats/tools.js';
+import type { Prompt, TokenizeOptions } from '../contracts/api.js';
+
+/** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
+export interface PromptReader {
+  readonly tokenizer: Tokenizer | undefined;
+  /** What text fails with, where the folder's tokenizer can't be read. */
+  readonly noTokenizer?: SplitkvError | undefined;
+  readonly contextLength: number;
+}
+
+/** What a PromptReader is made of, as data that a worker can be sent. */
+export interface PromptSource {
+  readonly tokenizerFiles?: TokenizerFiles | undefined;
+  readonly noTokenizer?: { readonly code: ErrorCode; readonly message: string } | undefined;
+  readonly contextLength: number;
+}
+
+/** Reads prompts as the model that the source is of. */
+export async function promptReader({
+  tokenizerFiles,
+  noTokenizer,
+  contextLength,
+}: PromptSource): Promise<PromptReader> {
+  return {
+    tokenizer: tokenizerFiles && (await Tokenizer.load(tokenizerFiles)),
+    noTokenizer: noTokenizer && new SplitkvError(noTokenizer.code, noTokenizer.message),
+    contextLength,
+  };
+}
+
+/** Whether a prompt is of messages. */
+export const isChat = (prompt: Prompt): boolean =>
+  typeof prompt === 'object' && prompt !== null && 'messages' in prompt && prompt.messages !== undefined;
+
+/** The variables of a template that options ask for. */
+export const templateVariables = ({ enableThinking, chatTemplateKwargs }: ChatOptions): Record<string, unknown> => ({
+  // Qwen's name and most others', and that of Granite and DeepSeek.
+  ...(enableThinking !== undefined && { enable_thinking: enableThinking, thinking: enableThinking }),
+  ...chatTemplateKwargs,
+});
+
+/**
+ * The ids that a prompt feeds. A text that is too long whatever its tokens are isn't tokenized.
+ * @throws SplitkvError `usage` for what is no prompt, `context_full` for more tokens than there is room for, `io` or `unsupported`
+ *   where there is no tokenizer
+ */
+export function promptTokens(
+  prompt: Prompt,
+  reader: PromptReader,
+  { addSpecial = true, addGenerationPrompt = true, ...options }: TokenizeOptions = {},
+): readonly number[] {
+  if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return fitting(tokenIds(prompt), reader);
+  if (typeof prompt === 'string') {
+    if (prompt === '') throw usageError('the prompt is empty: give at least one character');
+    return encode(prompt, addSpecial, needTokenizer(reader, 'a text prompt'), reader);
+  }
+  const { messages, special, ending } = (prompt ?? {}) as Readonly<Record<string, unknown>>;
+  if (!Array.isArray(messages))
+    throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
+  const tokenizer = needTokenizer(reader, 'a chat prompt');
+  const asTokens = specialAsTokens(special);
+  // Only a template's own control tokens are some, unless asked for.
+  const said = !asTokens && messages.length > 0 ? tokenizer.asText(messages) : messages;
+  // The template writes the special tokens itself. What it leaves out of the messages takes no room, so its text is what counts.
+  checkTools(options);
+  const tools = shownTools(options);
+  const opens = addGenerationPrompt && endingOf(ending) === 'answer';
+  const told = { addGenerationPrompt: opens, variables: templateVariables(options), ...(tools && { tools }) };
+  const render = (given: readonly ChatMessage[]): string => tokenizer.applyChatTemplate(given, told);
+  return encode(ending === 'continue' ? unfinished(said, render) : render(said), false, tokenizer, reader);
+}
+
+/** @throws SplitkvError `usage` */
+function endingOf(ending: unknown = 'answer'): unknown {
+  if (['answer', 'none', 'continue'].includes(ending as string)) return ending;
+  throw usageError(`ending is ${show(ending)}; expected 'answer', 'none' or 'continue'`);
+}
+
+/** Messages as far as the last one's text goes: a word behind it, which the template keeps there, says where that is. @throws SplitkvError `usage` */
+function unfinished(messages: readonly ChatMessage[], render: (messages: readonly ChatMessage[]) => string): string {
+  const last = messages.at(-1);
+  const content: unknown = last?.content;
+  if (last?.role !== 'assistant' || typeof content !== 'string' || last['tool_calls']) {
+    throw usageError("ending 'continue': the last message must be a text of the assistant");
+  }
+  let mark = 'goes-on-here';
+  while (content.includes(mark)) mark += '.';
+  const text = render([...messages.slice(0, -1), { ...last, content: content + mark }]);
+  const end = text.lastIndexOf(mark);
+  if (end < 0) throw usageError("ending 'continue': the model's chat template doesn't show the last message");
+  return text.slice(0, end);
+}
+
+/** Whether control tokens that messages spell out are tokens. @throws SplitkvError `usage` */
+export function specialAsTokens(special: unknown = 'text'): boolean {
+  if (special === 'text' || special === 'token') return special === 'token';
+  throw usageError(`special is ${JSON.stringify(special)}; expected 'text' or 'token'`);
+}
+
+function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader: PromptReader): readonly number[] {
+  const { contextLength } = reader;
+  // A token stands for one character at least, or the text says more.
+  const fewest = text.length > contextLength ? tokenizer.fewestTokens(text) : 0;
+  if (fewest > contextLength) throw tooLong(`at least ${fewest}`, contextLength);
+  return fitting(tokenizer.encode(text, { addSpecial }), reader);
+}
+
+function fitting(ids: readonly number[], { contextLength }: PromptReader): readonly number[] {
+  if (ids.length > contextLength) throw tooLong(String(ids.length), contextLength);
+  return ids;
+}
+
+const tooLong = (tokens: string, contextLength: number): SplitkvError =>
+  new SplitkvError(
+    'context_full',
+    `the prompt has ${tokens} tokens; the context holds ${contextLength}: shorten the prompt or load with a longer context`,
+  );
+
+/** Ids that end a text. */
+export const eosIds = (config: ModelConfig, tokenizer: Tokenizer | undefined): readonly number[] => [
+  ...new Set([...config.eosTokenIds, ...(tokenizer?.eosIds ?? [])]),
+];
+
+/** @throws SplitkvError `io` or `unsupported` where there is none */
+export function needTokenizer(
+  { tokenizer, noTokenizer }: Pick<PromptReader, 'tokenizer' | 'noTokenizer'>,
+  what: string,
+): Tokenizer {
+  if (tokenizer) return tokenizer;
+  throw new SplitkvError(
+    noTokenizer?.code ?? 'io',
+    `${what} needs a tokenizer: ${noTokenizer?.message ?? 'the model has none'}; or give token ids`,
+    { cause: noTokenizer },
+  );
+}
+
+/** Token ids in any list-like form as an array. @throws SplitkvError `usage` for anything else. */
+export function tokenIds(tokens: unknown): readonly number[] {
+  if (Array.isArray(tokens)) return tokens as number[];
+  if (tokens instanceof Uint32Array || tokens instanceof Int32Array) return [...tokens];
+  throw usageError(
+    `token ids must be an array, Uint32Array or Int32Array; got ${tokens === null ? 'null' : typeof tokens}`,
+  );
+}
