@@ -1,13 +1,13 @@
 import { type AST, RegExpParser } from '@eslint-community/regexpp';
 import { usageError } from '../base/errors.js';
+import { show } from '../base/json.js';
 import { ALL, characters, type CodePoints, codePoints, complement, NONE, union } from './code_points.js';
 import { type Automaton, both, except, Fragments } from './automaton.js';
 
 /** Longer ones are nobody's. */
 const MAX_LETTERS = 10_000;
 
-const refused = (source: string, what: string): Error =>
-  usageError(`the regular expression ${JSON.stringify(source)}: ${what}`);
+const refused = (source: string, what: string): Error => usageError(`the regular expression ${show(source)}: ${what}`);
 
 /**
  * The texts that a regular expression of JavaScript matches.
@@ -27,7 +27,8 @@ export function textsOf(source: string, whole: boolean): Automaton {
     try {
       pattern = parser.parsePattern(source, 0, source.length, { unicode: false });
     } catch (error) {
-      throw refused(source, (error as Error).message.replace(/^Invalid regular expression: /, ''));
+      // It names the expression once more.
+      throw refused(source, (error as Error).message.split(': ').at(-1)!);
     }
   }
   return new Reader(source, unicode).texts(pattern.alternatives, whole, whole);

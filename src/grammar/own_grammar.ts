@@ -1,4 +1,5 @@
 import { usageError } from '../base/errors.js';
+import { shortened } from '../base/json.js';
 import { ALL, type CodePoints, codePoints, complement } from './code_points.js';
 import { all, any, type Expression, oneOf, repeat, text } from './notation.js';
 import { Rules } from './rules.js';
@@ -75,12 +76,13 @@ class Reader {
       const { name } = this.#token;
       if (name === undefined) throw this.#wrong('expected a rule, such as root ::= "yes" | "no"');
       const rule = this.#rule(name);
-      if (rule.made) throw this.#wrong(`the rule ${name} is there twice`);
+      if (rule.made) throw this.#wrong(`the rule ${shortened(name)} is there twice`);
       rule.made = true;
       this.#next();
       rule.make(this.#options());
     }
-    for (const [name, { made, line }] of this.#named) if (!made) throw this.#wrong(`the rule ${name} is missing`, line);
+    for (const [name, { made, line }] of this.#named)
+      if (!made) throw this.#wrong(`the rule ${shortened(name)} is missing`, line);
     const root = this.#named.get('root');
     if (!root) throw usageError('grammar: the rule root is missing');
     return root.rule;

@@ -1,5 +1,5 @@
 import { usageError } from '../base/errors.js';
-import { isObject } from '../base/json.js';
+import { isObject, show } from '../base/json.js';
 
 /** A schema without references and combinations: every keyword holds. Patterns and formats may be several. */
 export type Form = Readonly<Record<string, unknown>>;
@@ -72,7 +72,7 @@ export class SchemaForms {
   /** What a reference within the schema says. @throws SplitkvError `usage` for another */
   resolve(reference: unknown): Schema {
     if (typeof reference !== 'string' || !/^#(\/|$)/.test(reference)) {
-      throw usageError(`$ref ${short(reference)}: only references within the schema are done, such as "#/$defs/name"`);
+      throw usageError(`$ref ${show(reference)}: only references within the schema are done, such as "#/$defs/name"`);
     }
     let at: unknown = this.root;
     for (const part of reference.split('/').slice(1)) {
@@ -88,7 +88,7 @@ export class SchemaForms {
           ? (at as Record<string, unknown>)[key]
           : undefined;
     }
-    if (at === undefined) throw usageError(`$ref "${reference}": the schema has no such part`);
+    if (at === undefined) throw usageError(`$ref ${show(reference)}: the schema has no such part`);
     return schemaOf(at);
   }
 
@@ -117,7 +117,7 @@ export class SchemaForms {
       const reference = own['$ref'];
       const target = this.resolve(reference);
       if (typeof reference === 'string' && within.includes(reference))
-        throw usageError(`$ref "${reference}": it refers to itself and to nothing else`);
+        throw usageError(`$ref ${show(reference)}: it refers to itself and to nothing else`);
       cross(this.of(target, [...within, reference as string]));
     }
     for (const part of listOf(own, 'allOf')) cross(this.of(part, within));
@@ -145,7 +145,7 @@ export class SchemaForms {
 
 export function schemaOf(value: unknown): Schema {
   if (typeof value === 'boolean' || isObject(value)) return value;
-  throw usageError(`schema: ${JSON.stringify(value)?.slice(0, 60)}: expected an object, true or false`);
+  throw usageError(`schema: ${show(value)}: expected an object, true or false`);
 }
 
 function listOf(schema: Readonly<Record<string, unknown>>, keyword: string): readonly unknown[] {
@@ -164,14 +164,14 @@ function ownForm(schema: Readonly<Record<string, unknown>>): Form[] {
   }
   for (const [keyword, isRight, expected] of KINDS) {
     if (form[keyword] !== undefined && !isRight(form[keyword]))
-      throw usageError(`schema: ${keyword} ${short(form[keyword])}: expected ${expected}`);
+      throw usageError(`schema: ${keyword} ${show(form[keyword])}: expected ${expected}`);
   }
   const { type } = schema;
   if (type !== undefined) {
     const types = Array.isArray(type) ? type : [type];
     for (const of of types) {
       if (of !== 'integer' && !TYPES.includes(of as string)) {
-        throw usageError(`schema: type ${short(of)}: use one of ${TYPES.join(', ')} or integer`);
+        throw usageError(`schema: type ${show(of)}: use one of ${TYPES.join(', ')} or integer`);
       }
     }
     form['type'] = schema['nullable'] === true && !types.includes('null') ? [...(types as unknown[]), 'null'] : types;
@@ -223,11 +223,9 @@ function countContained(form: Record<string, unknown>, schema: Readonly<Record<s
 }
 
 /** A value in an error. */
-const short = (value: unknown): string => JSON.stringify(value)?.slice(0, 60) ?? String(value);
-
 function textOf(schema: Readonly<Record<string, unknown>>, keyword: string): string {
   const value = schema[keyword];
-  if (typeof value !== 'string') throw usageError(`schema: ${keyword} ${short(value)}: expected a text`);
+  if (typeof value !== 'string') throw usageError(`schema: ${keyword} ${show(value)}: expected a text`);
   return value;
 }
 
@@ -238,7 +236,7 @@ export function numberOf(form: Form, keyword: string): number | undefined {
   const isCount = /(Length|Items|Properties|Contains)$/.test(keyword);
   if (typeof value !== 'number' || !Number.isFinite(value) || (isCount && !(Number.isInteger(value) && value >= 0))) {
     throw usageError(
-      `schema: ${keyword} ${short(value)}: expected ${isCount ? 'a whole number from 0 on' : 'a number'}`,
+      `schema: ${keyword} ${show(value)}: expected ${isCount ? 'a whole number from 0 on' : 'a number'}`,
     );
   }
   return value;

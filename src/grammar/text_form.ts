@@ -1,5 +1,5 @@
 import { didYouMean, usageError } from '../base/errors.js';
-import { isObject } from '../base/json.js';
+import { isObject, show } from '../base/json.js';
 import { begin } from './automaton.js';
 import { textsOf } from './expressions.js';
 import { jsonSchemaGrammar } from './json_schema.js';
@@ -106,7 +106,7 @@ function jsonGrammar(format: ResponseFormat): string {
   if (!isObject(format)) throw usageError("response_format: expected an object such as {type: 'json_object'}");
   if (!TYPES.includes(format.type)) {
     throw usageError(
-      `response_format: type ${JSON.stringify(format.type)}: use ${TYPES.join(', ')}.${didYouMean(String(format.type), TYPES)}`,
+      `response_format: type ${show(format.type)}: use ${TYPES.join(', ')}.${didYouMean(String(format.type), TYPES)}`,
     );
   }
   if (format.type === 'json_schema') {

@@ -12,6 +12,9 @@ export interface ApiErrorDetails {
   readonly cause?: unknown;
 }
 
+/** Letters of a message: a text of the client's that none has cut doesn't come back whole. */
+const MOST = 1000;
+
 /** An answer that is an error: its status, and a body in OpenAI's shape. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
@@ -21,7 +24,9 @@ export class ApiError extends Error {
     message: string,
     readonly details: ApiErrorDetails = {},
   ) {
-    super(message, { cause: details.cause });
+    super(message.length > MOST ? `${message.slice(0, MOST - 200)}...${message.slice(-200)}` : message, {
+      cause: details.cause,
+    });
   }
 
   get body(): object {
