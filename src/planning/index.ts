@@ -1,7 +1,7 @@
 /**
  * Room: `splitkv/planning`, the public face of placement, arrangement and the simulator: pure functions that need no
  * GPU, in Node and in pages. What they take is checked here; what they do is in src/placement, src/arrangement and
- * src/simulate. Read docs/planning.md next.
+ * src/simulate. Read docs/planner.md next.
  */
 
 export { type ErrorCode, SplitkvError } from '../base/errors.js';

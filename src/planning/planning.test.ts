@@ -11,7 +11,7 @@ const gqa = await modelShape('models/tiny-gqa');
 const time = { baseSeconds: 0.01, secondsPerToken: 1e-4 };
 
 test('the examples of the guide run', async () => {
-  const blocks = [...readFileSync('docs/planning.md', 'utf8').matchAll(/^```js\n([\s\S]*?)^```/gm)].map(
+  const blocks = [...readFileSync('docs/planner.md', 'utf8').matchAll(/^```js\n([\s\S]*?)^```/gm)].map(
     ([, code]) => code!,
   );
   expect(blocks.length).toBeGreaterThan(3);

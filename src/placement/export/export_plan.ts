@@ -1,6 +1,6 @@
 /**
  * Room: plans in the words of other engines: launch flags, and what has no equivalent. degrees.ts reads a plan as
- * degrees; each engine has a file. Flags and their sources: docs/planning.md.
+ * degrees; each engine has a file. Flags and their sources: docs/planner.md.
  */
 
 import { didYouMean, usageError } from '../../base/errors.js';
