@@ -5,8 +5,8 @@ import { isKvOnly, type ModelShape, type Plan } from '../plan.js';
 import { sequencePlaces } from '../sequences/sequence_ranges.js';
 
 /**
- * What goes together, as data: the only place that refuses a combination of plan, model and options. Makers, checkers, the planner, `load`
- * and `serve` ask it; docs/capabilities.md is printed from it (`npm run capabilities`).
+ * What goes together, as data: the only place that refuses a combination of plan, model and options. Makers, checkers,
+ * the planner, `load` and `serve` ask it; docs/capabilities.md is printed from it (`npm run capabilities`).
  */
 
 /** What a run is made of, in the words of messages and of the page. What nothing excludes is listed too. */
@@ -62,7 +62,7 @@ export interface Exclusion {
 export const EXCLUSIONS: readonly Exclusion[] = [
   {
     of: ['adp', 'token'],
-    because: 'a rank with its own rows has the weights for them, a KV-only rank has none',
+    because: 'a rank that runs rows needs weights, and a KV-only rank has none',
     instead: 'use adp alone, or token',
   },
   {
@@ -77,12 +77,12 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   },
   {
     of: ['arranged', 'adp'],
-    because: 'every rank holds all heads, for sequences of its own, so uneven heads cost all of them alike',
+    because: 'every rank holds all heads, for its own sequences, so uneven heads cost all ranks alike',
     instead: 'use adp alone, which balances sequences (attentionDpConfig), or arranged alone',
   },
   {
     of: ['arranged', 'token'],
-    because: 'a KV-only rank attends for all heads of its root: there is none to put elsewhere',
+    because: 'a KV-only rank attends for all heads of its root, so no head can be elsewhere',
     instead: 'use arranged with copies that share sequences, which puts the sequences of heavy heads on several ranks',
   },
   {
@@ -92,27 +92,27 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   },
   {
     of: ['compression', 'latent'],
-    because: 'all heads read one latent, so no head has entries of its own to evict, and it is small already',
+    because: 'all heads read one latent, so no head has entries of its own to evict',
     instead: 'leave kvBudget out',
   },
   {
     of: ['compression', 'windowed'],
-    because: 'a window counts tokens, and what is left of a compressed head is no run of tokens',
+    because: 'a window counts neighbouring tokens, and a compressed head keeps scattered ones',
     instead: 'leave kvBudget out: a layer with a window reads its last tokens only',
   },
   {
     of: ['arranged', 'mixedHeads'],
-    because: 'a head that is placed is of every layer, and here they have different ones',
+    because: 'an arrangement places the same heads in every layer, and here layers have different ones',
     instead: 'use tp or sp',
   },
   {
     of: ['compression', 'mixedHeads'],
-    because: 'a budget is shared out among the heads of all layers, as many in each',
+    because: 'a budget is shared out among equally many heads in each layer',
     instead: 'leave kvBudget out',
   },
   {
     of: ['recurrent', 'splitChunks'],
-    because: 'a state is of all tokens before it, so ranks would wait for each other chunk by chunk',
+    because: 'a state depends on all earlier tokens, so ranks would wait for each other chunk by chunk',
     instead: 'use a plan that cuts heads (tp) or layers (pp) or keeps whole sequences (token, adp)',
   },
   {
@@ -127,12 +127,12 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   },
   {
     of: ['recurrent', 'prefillWorker'],
-    because: 'what the worker hands over are keys and values, without the state of the other layers',
+    because: 'the worker hands over keys and values, without the states of recurrent layers',
     instead: 'leave prefill out',
   },
   {
     of: ['recurrent', 'onnxPrefill'],
-    because: 'its graph is one of the Llama family',
+    because: 'its graph is for the Llama family',
     instead: 'leave prefill out',
   },
   {
@@ -143,8 +143,8 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   {
     of: ['compression', 'splitPlaces'],
     because:
-      'what is left of a prompt would go from rank to rank, and KV-only ranks have no weights to compute whole prompts by',
-    instead: 'use sp, tp+sp or ep, whose ranks do, or token alone',
+      'the kept entries would have to move between ranks, and KV-only ranks have no weights to compute whole prompts',
+    instead: 'use sp, tp+sp or ep, whose ranks have weights, or token alone',
   },
   {
     of: ['compression', 'onnxPrefill'],
@@ -158,13 +158,13 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   },
   {
     of: ['copiedSequences', 'prefixCaching'],
-    because: 'a prefix is kept by the copies that its first sequence was given',
+    because: 'only the copies that had the first sequence keep its prefix',
     instead: 'arrange with --copies 0, or turn prefixCaching off',
   },
   {
     of: ['copiedLanes', 'prefixCaching'],
     unless: 'compression',
-    because: 'each copy has blocks of the chunks that it attends to, by tables of its own',
+    because: 'each copy keeps only its own chunks, in tables of its own',
     instead: 'arrange with --copies 0, or turn prefixCaching off',
   },
   {
@@ -184,7 +184,7 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   },
   {
     of: ['onnxPrefill', 'latent'],
-    because: 'its graph is one of the Llama family, which caches keys and values',
+    because: 'its graph is for the Llama family, which caches keys and values',
     instead: "use prefill kind 'splitkv'",
   },
   {
@@ -199,12 +199,12 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   },
   {
     of: ['rankMoves', 'adp'],
-    because: 'requests are balanced as they start, and what a rank has begun it finishes',
+    because: 'requests are balanced when they start, and a rank finishes each that it began',
     instead: 'sequences stay on the rank where they began',
   },
   {
     of: ['rankMoves', 'attentionDp'],
-    because: 'requests are balanced as they start, and what a rank has begun it finishes',
+    because: 'requests are balanced when they start, and a rank finishes each that it began',
     instead: 'leave attentionDpConfig out with plan token',
   },
   {

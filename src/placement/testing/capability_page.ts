@@ -64,7 +64,7 @@ function rows(): Row[] {
 }
 
 const cell = (exclusion: Exclusion | undefined): string =>
-  exclusion ? `no [${EXCLUSIONS.indexOf(exclusion) + 1}](#why)` : 'yes';
+  exclusion ? `no: ${EXCLUSIONS.indexOf(exclusion) + 1}` : 'yes';
 const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
 const table = (head: readonly string[], body: readonly (readonly string[])[]): string =>
   [line(head), line(head.map(() => '---')), ...body.map(line)].join('\n');
@@ -73,25 +73,38 @@ const table = (head: readonly string[], body: readonly (readonly string[])[]): s
 const implied = (feature: Feature): Feature[] =>
   feature === 'onnxPrefill' ? ['prefillWorker', feature] : feature === 'rankMoves' ? ['moves', feature] : [feature];
 
+/** Of a row whatever the rest of the run. */
+const misfitOf = ({ plan, features }: Row, column: Feature): Exclusion | undefined =>
+  MODEL.includes(column) ? exclusionOf([...features, column]) : exclusionOf(implied(column), plan);
+
+/** Plans that go with the same are one row; what all go with is a sentence. */
 function planTable(): string {
-  const of = ({ plan, features }: Row, column: Feature): Exclusion | undefined =>
-    MODEL.includes(column) ? exclusionOf([...features, column]) : exclusionOf(implied(column), plan);
-  return table(
-    ['plan', ...COLUMNS.map(([, name]) => name)],
-    rows().map((row) => [row.name, ...COLUMNS.map(([column]) => cell(of(row, column)))]),
-  );
+  const all = rows();
+  const differing = COLUMNS.filter(([column]) => all.some((row) => misfitOf(row, column)));
+  const names = new Map<string, string[]>();
+  for (const row of all) {
+    const cells = differing.map(([column]) => cell(misfitOf(row, column))).join(' | ');
+    names.set(cells, [...(names.get(cells) ?? []), row.name]);
+  }
+  const free = COLUMNS.filter((column) => !differing.includes(column)).map(([, name]) => name);
+  return `Every plan goes with ${free.join(' and ')}.\n\n${table(
+    ['plans', ...differing.map(([, name]) => name)],
+    [...names].map(([cells, alike]) => [alike.join(', '), cells]),
+  )}`;
 }
 
 const isPrefill = (...of: readonly Feature[]): boolean =>
   of.every((feature) => implied(feature).includes('prefillWorker'));
 
+/** Each pair once. */
 function optionTable(): string {
+  const rest = OPTIONS.slice(1);
   return table(
-    ['', ...OPTIONS.map(([, name]) => name)],
-    OPTIONS.map(([a, name]) => [
+    ['', ...rest.map(([, name]) => name)],
+    OPTIONS.slice(0, -1).map(([a, name], row) => [
       name,
-      ...OPTIONS.map(([b]) =>
-        a === b || isPrefill(a, b) ? '' : cell(exclusionOf(new Set([...implied(a), ...implied(b)]))),
+      ...rest.map(([b], column) =>
+        column < row || isPrefill(a, b) ? '' : cell(exclusionOf(new Set([...implied(a), ...implied(b)]))),
       ),
     ]),
   );
@@ -115,16 +128,16 @@ const page = (): string => `# What goes together
 
 <!-- Written by \`npm run capabilities\` from src/placement/check/capabilities.ts: change that file, not this page. -->
 
-Which plans, models and options run together. Makers and checkers of plans, the planner, \`load\` and
-\`serve\` ask the same table, and what it excludes is refused with the reason below, before anything is loaded.
+Which plans, models and options run together, for whoever chooses a plan or gets a refusal. For example,
+\`--plan arranged\` of a model with MLA is refused with reason 3 below, before anything is loaded.
 
 These go with everything: ${free()}.
 
 ## Plans
 
-"Moves" are those of running sequences: where there is a "no", they stay in the slot, or on the rank, where
-they began. \`tp\` of a model with MLA is \`tp+sp\`. \`token x sp\` with one group of ranks has none
-to choose for \`attentionDpConfig\`.
+A number is the reason why not, [below](#why). "Moves" are those of running sequences: where there is a
+number, they stay in the slot, or on the rank, where they began. \`tp\` of a model with MLA is \`tp+sp\`.
+\`token x sp\` with one group of ranks has no rank to choose for \`attentionDpConfig\`.
 
 ${planTable()}
 
