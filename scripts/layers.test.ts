@@ -1,8 +1,9 @@
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
+import { floors } from '../.dependency-cruiser.mjs';
 
 /** Runs a Node program in a made-up source tree; file texts by path. */
 function inTree(
@@ -33,8 +34,8 @@ const good = {
   'src/base/errors.ts': 'export class E extends Error { readonly code: string = "x"; }',
   'src/gpu/device.ts': "import { E } from '../base/errors.js'; export const device = (): E => new E();",
   'src/model/llama.ts': "import { device } from '../gpu/device.js'; export const llama = device;",
-  'src/engine/engine.ts': "import { llama } from '../model/llama.js'; export const engine = llama;",
-  'src/engine/node_files.ts': "import { readFileSync } from 'node:fs'; export const read = readFileSync;",
+  'src/engine/faces/engine.ts': "import { llama } from '../../model/llama.js'; export const engine = llama;",
+  'src/engine/files/node_files.ts': "import { readFileSync } from 'node:fs'; export const read = readFileSync;",
   'src/placement/plan.ts': "import type { E } from '../base/errors.js'; export type Plan = E;",
 };
 
@@ -48,7 +49,7 @@ const faults = [
   [
     'an import upwards',
     'src/gpu/up.ts',
-    "import { engine } from '../engine/engine.js'; export const up = engine;",
+    "import { engine } from '../engine/faces/engine.js'; export const up = engine;",
     'no-upward',
   ],
   [
@@ -57,15 +58,50 @@ const faults = [
     "import type { Plan } from '../placement/plan.js'; export type P = Plan;",
     'no-upward',
   ],
-  ['a lazy import upwards', 'src/model/up.ts', "export const up = () => import('../engine/engine.js');", 'no-upward'],
+  [
+    'a type among values upwards',
+    'src/gpu/mixed.ts',
+    "import { E } from '../base/errors.js'; import { type Plan } from '../placement/plan.js'; export type P = Plan | E;",
+    'no-upward',
+  ],
+  ['types handed on upwards', 'src/loader/up.ts', "export type * from '../placement/plan.js';", 'no-upward'],
+  [
+    'a room of the same floor',
+    'src/loader/beside.ts',
+    "import type { device } from '../gpu/device.js'; export type D = typeof device;",
+    'no-upward',
+  ],
+  [
+    "a room of the engine's upwards",
+    'src/engine/ranks/up.ts',
+    "import type { engine } from '../faces/engine.js'; export type F = typeof engine;",
+    'no-upward',
+  ],
+  [
+    'a folder on no floor',
+    'src/attic/old.ts',
+    "import type { E } from '../base/errors.js'; export type Old = E;",
+    'stands-on-a-floor',
+  ],
+  [
+    'a lazy import upwards',
+    'src/model/up.ts',
+    "export const up = () => import('../engine/faces/engine.js');",
+    'no-upward',
+  ],
   [
     'a GPU behind the planner',
     'src/placement/gpu.ts',
     "export { device } from '../gpu/device.js';",
     'pure-code-needs-no-gpu',
   ],
-  ['a Node module in page code', 'src/engine/file.ts', "export { readFileSync } from 'node:fs';", 'node-modules-only'],
-  ['a missing file', 'src/engine/lost.ts', "export { x } from './nowhere.js';", 'no-unresolvable'],
+  [
+    'a Node module in page code',
+    'src/engine/files/file.ts',
+    "export { readFileSync } from 'node:fs';",
+    'node-modules-only',
+  ],
+  ['a missing file', 'src/engine/files/lost.ts', "export { x } from './nowhere.js';", 'no-unresolvable'],
 ] as const;
 
 test('each fault is caught', () => {
@@ -88,4 +124,42 @@ test('a cycle is caught by the linter, a cycle of types alone is not', () => {
   const lint = ['node_modules/oxlint/bin/oxlint', '--config', resolve('.oxlintrc.json')];
   expect(inTree(cycle(''), lint).output).toContain('no-cycle');
   expect(inTree(cycle('type '), lint).ok).toBe(true);
+});
+
+const sources = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', 'src', 'shaders'], {
+  encoding: 'utf8',
+})
+  .trim()
+  .split('\n')
+  .filter((file) => file.endsWith('.ts') && !/(\.(test|bench|d)\.ts$|\/testing\/)/.test(file) && existsSync(file));
+const roomOf = (file: string): string =>
+  file.startsWith('shaders/')
+    ? 'shaders'
+    : file
+        .split('/')
+        .slice(0, file.startsWith('src/engine/') ? 3 : 2)
+        .join('/');
+
+test('every folder of src, and of src/engine, stands on one floor', () => {
+  const known = floors.flat().filter((room) => /^(src\/|shaders$)/.test(room));
+  expect([...new Set(sources.map(roomOf))].toSorted()).toEqual(known.toSorted());
+});
+
+test("docs/architecture.md's diagrams have every room", () => {
+  const nodes = [...readFileSync('docs/architecture.md', 'utf8').matchAll(/\["([\w., ]+): /g)].flatMap(([, names]) =>
+    names!.split(', '),
+  );
+  const nameOf = (room: string): string => room.split('/').at(-1)!;
+  expect(nodes.toSorted()).toEqual(['engine', ...floors.flat().map(nameOf)].toSorted());
+});
+
+test("a type named by its file, which the parser doesn't see, is of the same room or of a lower floor", () => {
+  const floorOf = (room: string): number => floors.findIndex((rooms) => rooms.includes(room));
+  const upwards = sources.flatMap((file) =>
+    [...readFileSync(file, 'utf8').matchAll(/\bimport\('(\.[^'?]+)'\)/g)]
+      .map(([, path]) => join(dirname(file), path!))
+      .filter((path) => roomOf(path) !== roomOf(file) && floorOf(roomOf(path)) >= floorOf(roomOf(file)))
+      .map((path) => `${file} -> ${path}`),
+  );
+  expect(upwards).toEqual([]);
 });

@@ -1,10 +1,13 @@
-/** splitkv's public API. */
+/**
+ * Room: splitkv's public API. Types and functions that users import are listed here; entry.ts has the functions, with what
+ * each loads on demand.
+ */
+
 export { type ErrorCode, SplitkvError } from './base/errors.js';
 export type * from './engine/contracts/api.js';
-export { load } from './engine/faces/load.js';
 export type { AdapterBasics, AdaptersMeasure } from './engine/measure/basics.js';
 export { MATVEC_SIZE } from './engine/measure/matvec_size.js';
-export { measureAdapters, models, planModel, serve } from './engine/faces/on_demand.js';
+export { load, measureAdapters, models, planModel, serve } from './entry.js';
 export type { DownloadSize, PlanModelOptions, PlanReport } from './engine/faces/plan_model.js';
 export type { PromptSource } from './engine/serving/prompt_tokens.js';
 export type * from './engine/serving/api.js';

@@ -1,7 +1,7 @@
 import { throwIfAborted } from '../../src/base/errors.js';
 import { openModel } from '../../src/engine/faces/load.js';
 import { LoadedModel } from '../../src/engine/faces/model.js';
-import type { HandedKv } from '../../src/engine/cache/handed_kv.js';
+import type { HandedKv } from '../../src/engine/contracts/handed_kv.js';
 import { handedKv } from '../../src/engine/prefill/onnx/onnx_prefill.js';
 import type { PrefillWorker } from '../../src/engine/contracts/prefill_worker.js';
 import { SlotDriver } from '../../src/engine/testing/slot_driver.js';

@@ -1,12 +1,11 @@
 import { usageError } from '../base/errors.js';
-import { range, sum } from '../base/lists.js';
+import { range, spreadEvenly, sum } from '../base/lists.js';
 import type { Steps } from './solvers/assign.js';
 import { checkProblem } from './check_problem.js';
 import { solveEach } from './layers.js';
 import { busiestTotal, makespan, utilisation } from './measures.js';
 import { withinMemory } from './memory.js';
 import { equalSharesBound } from './solvers/pieces.js';
-import { spreadEvenly } from '../placement/make/partition.js';
 import { intoBytes, leastLatency, rankBytes, rankSeconds } from './latency/latency.js';
 import { SOLVERS } from './solvers/solvers.js';
 import { staticPlacement } from './static.js';

@@ -1,9 +1,8 @@
 import * as z from 'zod/mini';
 import { usageError } from '../base/errors.js';
 import { sum } from '../base/lists.js';
-import { COPY_SHARING, type CopySharing } from '../placement/plan.js';
 import { parseForm } from './form.js';
-import { type Arrangement, type Mode, MODES, type Placement } from './types.js';
+import { type Arrangement, COPY_SHARING, type CopySharing, type Mode, MODES, type Placement } from './types.js';
 
 /** An arrangement as a file: what `splitkv arrange --out` writes. */
 export interface ArrangementFile {

@@ -1,4 +1,4 @@
-import { spreadEvenly } from '../placement/make/partition.js';
+import { spreadEvenly } from '../base/lists.js';
 import { piecesBound } from './solvers/pieces_bound.js';
 import { answer, type Answer, rankCopies, type Task } from './task.js';
 import type { LayerPlacement } from './types.js';

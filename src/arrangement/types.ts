@@ -78,3 +78,10 @@ export interface Arrangement {
   /** Copies of heads beyond the first, over all layers. */
   readonly copies: number;
 }
+
+/**
+ * How ranks that hold copies of a head share its attention. 'sequences': each sequence is with one of them. 'lanes': they share the
+ * merge lanes of every sequence, which helps one sequence alone and takes an exchange more per layer.
+ */
+export type CopySharing = (typeof COPY_SHARING)[number];
+export const COPY_SHARING = ['sequences', 'lanes'] as const;

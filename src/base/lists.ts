@@ -19,3 +19,11 @@ export function showList(values: readonly number[]): string {
 
 /** "2 ranks", "1 rank". */
 export const count = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`;
+
+/** [0, n) in `parts` contiguous ranges whose lengths differ by at most one, the longer ones first; some may be empty. */
+export function spreadEvenly(n: number, parts: number): [first: number, end: number][] {
+  const base = Math.floor(n / parts);
+  const longer = n % parts;
+  const start = (part: number): number => part * base + Math.min(part, longer);
+  return range(0, parts).map((part) => [start(part), start(part + 1)]);
+}

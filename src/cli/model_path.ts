@@ -3,7 +3,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SplitkvError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
-import { isStored } from '../cluster/names.js';
+import { isStored } from '../engine/contracts/cluster_options.js';
 import type { NetworkOptions } from '../index.js';
 import { findGguf, isGgufName } from '../loader/index.js';
 import { catalogHint, catalogHubName, catalogModel } from '../loader/hub/catalog.js';

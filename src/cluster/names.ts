@@ -7,13 +7,6 @@ const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;
 /** Whether a text may name something of a cluster: part of a subject, of a bucket's name, of a line of a log. */
 export const isName = (name: unknown): boolean => typeof name === 'string' && NAME.test(name);
 
-/** Before the name of a model that the cluster's server keeps (store/model_store.ts). */
-export const STORED = 'cluster:';
-
-/** Whether this names such a model. */
-export const isStored = (where: unknown): where is `${typeof STORED}${string}` =>
-  typeof where === 'string' && where.startsWith(STORED);
-
 /** @param what the name is of, for the error @throws SplitkvError `usage` */
 export function checkName(name: string, what: string): string {
   if (isName(name)) return name;

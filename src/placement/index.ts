@@ -4,6 +4,7 @@
  * the planner predicts (`cost`). Read plan.ts next.
  */
 
+export { COPY_SHARING, type CopySharing } from '../arrangement/types.js';
 export { fitLinear, type LinearSample } from './cost/fit_linear.js';
 export type {
   AdapterMeasure,
@@ -39,8 +40,6 @@ export { CHUNK_TOKENS, chunkOwner, localChunks, MERGE_LANES } from './owner.js';
 export { parsePlan } from './plan/parse_plan.js';
 export { isArrangement, parsePlanFile, type PlanFile } from './plan/plan_file.js';
 export {
-  COPY_SHARING,
-  type CopySharing,
   type HeadCopy,
   isKvOnly,
   type ModelShape,

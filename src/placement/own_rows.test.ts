@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { checkPlan } from './check/check_plan.js';
-import { range } from '../base/lists.js';
-import { spreadEvenly } from './make/partition.js';
+import { range, spreadEvenly } from '../base/lists.js';
 import { describePlan } from './plan/describe_plan.js';
 import { makePlan } from './make/make_plan.js';
 import { planMemory } from './memory.js';

@@ -3,6 +3,8 @@
  * one, the runtime reads it. Plain JSON, versioned; nothing here touches a GPU.
  */
 
+import type { CopySharing } from '../arrangement/types.js';
+
 /**
  * What placement knows of a model: counts only.
  *
@@ -38,13 +40,6 @@ export interface HeadCopy {
   /** Of the head's attention, above 0 and below 1; the shares of a head's copies add up to 1. */
   readonly share: number;
 }
-
-/**
- * How ranks that hold copies of a head share its attention. 'sequences': each sequence is with one of them. 'lanes': they share the
- * merge lanes of every sequence, which helps one sequence alone and takes an exchange more per layer.
- */
-export type CopySharing = (typeof COPY_SHARING)[number];
-export const COPY_SHARING = ['sequences', 'lanes'] as const;
 
 /** What one rank holds of a stage's layers. Lists are ascending. */
 export interface RankShare {

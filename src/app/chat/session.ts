@@ -1,7 +1,8 @@
 import { isLoss, SplitkvError } from '../../base/errors.js';
-import { load, networkOf } from '../../engine/faces/load.js';
+import { networkOf } from '../../engine/contracts/load_options.js';
+import { load } from '../../engine/faces/load.js';
 import { degreesOf, namedByDegrees } from '../../engine/planning/degrees.js';
-import { planModel } from '../../engine/faces/on_demand.js';
+import { planModel } from '../../entry.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
   ChatMessage,

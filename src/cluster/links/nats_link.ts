@@ -5,15 +5,10 @@
 
 import type { Subscription } from '@nats-io/nats-core';
 import { decode, encode } from 'cborg/extended';
+import type { LinkAddress } from '../../engine/workers/worker_handle.js';
 import { isName } from '../names.js';
 import type { Cluster } from '../connect.js';
 import { Assembler, type Frame, frameOf, HEADER_BYTES, readFrame } from './frames.js';
-
-/** One end of a link. Whoever makes the link draws its id, which nobody can guess, and tells it to the two ends. */
-export interface LinkAddress {
-  readonly id: string;
-  readonly side: 'a' | 'b';
-}
 
 export interface LinkEvents {
   /** A message that came, in order. Throws where it is none that may come: that ends the link. */

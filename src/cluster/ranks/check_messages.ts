@@ -8,7 +8,7 @@ import type { RankRequest, WorkerCommand, WorkerReport } from '../../engine/work
 import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';
 import { isLinkAddress } from '../links/nats_link.js';
 import { isReason } from '../links/port_bridge.js';
-import type { LinkAddress } from '../links/nats_link.js';
+import type { LinkAddress } from '../../engine/workers/worker_handle.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 const fieldsOf = (value: unknown): Fields => (typeof value === 'object' && value !== null ? (value as Fields) : {});

@@ -6,17 +6,21 @@
 import { encode } from 'cborg/extended';
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { LoadOptions } from '../../engine/contracts/api.js';
+import type { ModelPlaces } from '../../engine/faces/load.js';
+import type { ChosenPlan } from '../../engine/planning/choose_plan.js';
+import type { PlanSubject } from '../../engine/planning/plan_subject.js';
 import type { Source } from '../../loader/index.js';
 import type { ProbeSubject } from '../../engine/measure/probe.js';
 import { WorkerRank } from '../../engine/workers/worker_rank.js';
 import { formatBytes } from '../../base/math.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ClusterRanksOptions } from '../../engine/contracts/cluster_options.js';
-import type { LinkMeasure, MachineMeasure, Plan } from '../../placement/index.js';
-import type { RankPlaces, StartWorker } from '../../engine/workers/worker_handle.js';
+import type { LinkMeasure, MachineMeasure } from '../../placement/index.js';
+import type { StartWorker } from '../../engine/workers/worker_handle.js';
 import type { WorkerCommand } from '../../engine/workers/worker_protocol.js';
 import { type Cluster, connectCluster } from '../connect.js';
-import { type LinkAddress, NatsLink, newLink } from '../links/nats_link.js';
+import { NatsLink, newLink } from '../links/nats_link.js';
+import type { LinkAddress } from '../../engine/workers/worker_handle.js';
 import { VERSION } from '../version.js';
 import { checkLink, checkMeasure, checkReport } from './check_messages.js';
 import { adapterKind, callRoll, type RankCard, readObject } from './rank_card.js';
@@ -31,7 +35,7 @@ const UNLIMITED = 2 ** 40;
 const FREE_MS = 20_000;
 
 /** The ranks of a model on other machines. */
-export class ClusterRanks implements RankPlaces {
+export class ClusterRanks implements ModelPlaces {
   /** By rank, as they were taken last. */
   #cards: readonly RankCard[];
   readonly #claims = new Map<number, LinkAddress>();
@@ -134,11 +138,11 @@ export class ClusterRanks implements RankPlaces {
    * @param choose the plan for them, which the options name
    * @throws SplitkvError `peer_lost` where none is left, or they don't do; `aborted`
    */
-  async onRest<T extends { readonly plan: Plan; readonly adapters: readonly AdapterRequest[] }>(
+  async #onRest(
     lost: SplitkvError,
     signal: AbortSignal | undefined,
-    choose: (options: LoadOptions) => Promise<T>,
-  ): Promise<T> {
+    choose: (options: LoadOptions) => Promise<ChosenPlan>,
+  ): Promise<ChosenPlan> {
     const before = this.#cards;
     const rest = (await this.#free(signal)).slice(0, before.length - 1);
     if (rest.length === 0) throw lost;
@@ -167,6 +171,12 @@ export class ClusterRanks implements RankPlaces {
         },
       );
     }
+  }
+
+  /** As `ModelPlaces` says. */
+  async planOnRest(subject: PlanSubject, lost: SplitkvError, signal: AbortSignal | undefined): Promise<ChosenPlan> {
+    const { chooseForRest } = await import('./plan_on_rest.js');
+    return this.#onRest(lost, signal, (options) => chooseForRest(options, subject, signal));
   }
 
   /** Ranks that can take shares: those that there were first. */

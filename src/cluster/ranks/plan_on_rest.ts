@@ -1,5 +1,4 @@
 import { SplitkvError } from '../../base/errors.js';
-import type { ClusterRanks } from './cluster_ranks.js';
 import { isArranged } from '../../placement/index.js';
 import type { LoadOptions } from '../../engine/contracts/api.js';
 import { type ChosenPlan, choosePlan } from '../../engine/planning/choose_plan.js';
@@ -10,26 +9,21 @@ import { rankCount } from '../../engine/planning/rank_adapters.js';
 const UNFIT: readonly unknown[] = ['usage', 'limit'];
 
 /**
- * The plan of a model for the ranks of a cluster that are left, which take all shares anew.
- * @param lost why a rank has no place any more
- * @throws SplitkvError `peer_lost` where no rank is left, or what is left has no room for the model
+ * The plan that was asked for, over the ranks of a cluster that are left; where that isn't one, what the planner takes.
+ * @param options with the ranks that are left
+ * @throws SplitkvError `limit` where these have no room for the model
  */
-export const planOnRest = (
-  places: ClusterRanks,
+export async function chooseForRest(
+  options: LoadOptions,
   asked: PlanSubject,
-  lost: SplitkvError,
   signal: AbortSignal | undefined,
-): Promise<ChosenPlan> => {
+): Promise<ChosenPlan> {
   // There may be nothing left to balance.
   const features = asked.features?.filter((feature) => feature !== 'attentionDp') ?? [];
   const subject = { ...asked, features };
-  return places.onRest(lost, signal, (options) => chooseAgain({ ...options, ...(signal && { signal }) }, subject));
-};
-
-/** The plan that was asked for, over fewer ranks; where that isn't one, what the planner takes. */
-async function chooseAgain(options: LoadOptions, subject: PlanSubject): Promise<ChosenPlan> {
-  const ranks = rankCount(options);
-  for (const again of [...asAsked(options, ranks), { ...plain(options), plan: 'auto' }]) {
+  const given = { ...options, ...(signal && { signal }) };
+  const ranks = rankCount(given);
+  for (const again of [...asAsked(given, ranks), { ...plain(given), plan: 'auto' }]) {
     try {
       return await choosePlan(again, subject);
     } catch (error) {

@@ -6,7 +6,7 @@
 
 import { SplitkvError, usageError } from '../../base/errors.js';
 import type { Cluster } from '../connect.js';
-import { STORED } from '../names.js';
+import { STORED } from '../../engine/contracts/cluster_options.js';
 import { Bucket, inParallel } from './bucket.js';
 import { type Head, headKey, isDigest, readHead, readManifest } from './manifest.js';
 import { StoredSource } from './stored_source.js';

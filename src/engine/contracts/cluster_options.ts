@@ -23,3 +23,10 @@ export interface ClusterRanksOptions extends Omit<ClusterOptions, 'signal'> {
   /** Seconds that a rank that is gone may take to come, before others take its share; default 10. */
   readonly patience?: number;
 }
+
+/** Before the name of a model that the cluster's server keeps (cluster/store). */
+export const STORED = 'cluster:';
+
+/** Whether this names such a model. */
+export const isStored = (where: unknown): where is `${typeof STORED}${string}` =>
+  typeof where === 'string' && where.startsWith(STORED);

@@ -1,5 +1,5 @@
 import type { Feature } from '../../placement/index.js';
-import type { HandedKv } from '../cache/handed_kv.js';
+import type { HandedKv } from './handed_kv.js';
 
 /** How a prefill worker computes: our own kernels, or onnxruntime-web on a graph made of the same weights. */
 export type PrefillKind = 'splitkv' | 'onnxruntime';

@@ -5,82 +5,37 @@
  */
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import { throwIfAborted, usageError } from '../../base/errors.js';
-import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
-import { listCached, type NetworkOptions, parseIntegrity, type Source } from '../../loader/index.js';
+import { type SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import type { AdapterRequest } from '../../gpu/index.js';
+import { listCached, type Source } from '../../loader/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
 import { checkWindowFits } from '../../model/compression/window.js';
-import { KV_TYPES, type KvType } from '../../model/layers/attention/cache.js';
-import type { RankProgress } from '../ranks/open_rank.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import { checkTogether, type Feature, modelFeatures, type Plan } from '../../placement/index.js';
 import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from '../contracts/api.js';
-import { type ChosenPlan, choosePlan, type PickedPlan } from '../planning/choose_plan.js';
-import { kvCompression } from '../planning/kv_compression.js';
-import { LiveProgress, NO_PROGRESS } from './live_progress.js';
-import { LoadedModel } from './model.js';
+import { prefillList } from '../contracts/check_prefill.js';
+import { isStored } from '../contracts/cluster_options.js';
+import { checkContext, checkLoadOptions, networkOf } from '../contracts/load_options.js';
+import { prefillFeatures, type PrefillWorker } from '../contracts/prefill_worker.js';
 import { type ModelTokenizer, openModelFiles, openTokenizer, storedType } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
-import { placeOf } from '../workers/model_place.js';
 import { openFiles, orDamage } from '../files/open_files.js';
-import { runnerOf } from '../planning/plan_subject.js';
+import { type ChosenPlan, choosePlan, type PickedPlan } from '../planning/choose_plan.js';
 import { namedByDegrees } from '../planning/degrees.js';
-import { cacheType, MAX_RANKS } from '../planning/rank_adapters.js';
+import { kvCompression } from '../planning/kv_compression.js';
+import { type PlanSubject, type ProfileOf, runnerOf } from '../planning/plan_subject.js';
+import { cacheType } from '../planning/rank_adapters.js';
 import { loadSeats } from '../planning/seats.js';
-import { checkPrefill, prefillList } from '../prefill/check_prefill.js';
-import { prefillFeatures, type PrefillWorker } from '../contracts/prefill_worker.js';
-import { parseAttentionDpConfig } from '../scheduler/adp/config.js';
+import type { RankProgress } from '../ranks/open_rank.js';
 import { type ModelRanks, RankGroup } from '../ranks/rank_group.js';
-import { MAX_STEPS_IN_FLIGHT, type RunnerOptions } from '../ranks/runner.js';
+import type { RunnerOptions } from '../contracts/rank.js';
+import { placeOf } from '../workers/model_place.js';
 import { WorkerGroup } from '../workers/worker_group.js';
-import { isStored } from '../../cluster/names.js';
-import type { ClusterRanks } from '../../cluster/ranks/cluster_ranks.js';
-
-export const DEFAULT_CONTEXT = 4096;
-export const loadSchema: OptionsSchema<LoadOptions> = {
-  weights: oneOf(['auto', 'f32', 'f16', 'q8', 'q4']),
-  kv: oneOf(['auto', ...KV_TYPES]),
-  kvBudget: true,
-  kvPolicy: true,
-  kvWindow: true,
-  kvKernel: true,
-  kvAlpha: true,
-  kvProfile: true,
-  copies: wholeNumber(0, 1023),
-  contextLength: wholeNumber(1, 2 ** 20),
-  prefillChunk: wholeNumber(1, 4096),
-  stepsInFlight: wholeNumber(1, MAX_STEPS_IN_FLIGHT),
-  ranks: true,
-  plan: true,
-  tensor: wholeNumber(1, MAX_RANKS),
-  token: (value) => (typeof value === 'number' ? wholeNumber(1, MAX_RANKS)(value) : undefined),
-  sequence: wholeNumber(1, MAX_RANKS),
-  pipeline: wholeNumber(1, MAX_RANKS),
-  data: wholeNumber(1, MAX_RANKS),
-  virtualRanks: true,
-  workers: true,
-  cluster: true,
-  memory: true,
-  requests: wholeNumber(1, 64),
-  prefixCaching: true,
-  attentionDpConfig: true,
-  prefill: true,
-  powerPreference: oneOf(['high-performance', 'low-power']),
-  adapter: true,
-  variants: oneOf(['auto', 'hardware', 'software']),
-  tune: true,
-  precision: oneOf(['exact', 'fast']),
-  cache: true,
-  integrity: true,
-  hub: true,
-  hubToken: true,
-  headers: true,
-  fetch: true,
-  onProgress: true,
-  onWarning: true,
-  signal: true,
-};
+import type { RankPlaces } from '../workers/worker_handle.js';
+import { LiveProgress, NO_PROGRESS } from './live_progress.js';
+import { LoadedModel } from './model.js';
 
 /** A model on its ranks: what `load` and `serve` build on. */
 export interface OpenedModel extends ModelTokenizer {
@@ -115,21 +70,50 @@ export interface ModelFacts {
   readonly features?: readonly Feature[];
 }
 
+/** Ranks of other machines, found before a model's files are. src/cluster implements it. */
+export interface ModelPlaces extends RankPlaces {
+  /** What is loaded on them: what was asked for, with what the ranks settle. */
+  readonly options: LoadOptions;
+  readonly measure: NonNullable<PlanSubject['measure']>;
+  /** A model that is kept where the ranks are. */
+  stored(where: string): Promise<Source>;
+  /** The plan's ranks, in its order, where their adapters name them. */
+  arrange(adapters: readonly AdapterRequest[]): void;
+  /**
+   * The plan for the ranks that are left, which take all shares anew.
+   * @param lost why a rank has no place any more
+   * @throws SplitkvError `peer_lost` where no rank is left, or what is left has no room for the model
+   */
+  planOnRest(subject: PlanSubject, lost: SplitkvError, signal: AbortSignal | undefined): Promise<ChosenPlan>;
+  close(): Promise<void>;
+}
+
+/** Finds ranks of other machines, by the options' `cluster`. */
+export type JoinPlaces = (options: LoadOptions) => Promise<ModelPlaces>;
+
+/** What `openModel` does beside what the options say. */
+export interface OpenHow {
+  /** As `PlanSubject`'s. */
+  readonly together?: number | undefined;
+  /** Default: there are no ranks but this machine's. */
+  readonly join?: JoinPlaces | undefined;
+}
+
 /** How many sequences the ranks are set up for. */
 export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks' | 'windows'>;
 
 /**
- * Loads a Hugging Face model folder or a GGUF file and prepares it on one GPU device, or on several (`ranks`, `plan`).
- *
- * @param where a folder or .gguf file on disk (Node), a URL of either that answers range requests, the files (browser), or a model of
- *   the Hugging Face Hub: 'ORG/NAME', 'hf:ORG/NAME@REVISION/FILE.gguf', or a name of the catalog (`models()`)
- * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
- *   allocated until then is freed.
+ * What splitkv's `load` does (src/entry.ts).
+ * @param join finds the ranks of a cluster; default: there are none
  */
-export async function load(where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> {
+export async function load(
+  where: string | URL | readonly File[] | Source,
+  options: LoadOptions = {},
+  join?: JoinPlaces,
+): Promise<Model> {
   const { requests, prefixCaching, attentionDpConfig } = options;
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
-  const opened = await openModel(where, options, seats);
+  const opened = await openModel(where, options, seats, { join });
   return LoadedModel.of(opened, {
     stepsInFlight: options.stepsInFlight ?? 'auto',
     prefixCaching,
@@ -139,19 +123,19 @@ export async function load(where: string | URL | readonly File[] | Source, optio
 }
 
 /**
- * Opens a model's files and its ranks, with as many seats as the caller wants; `together`: as `PlanSubject`'s.
+ * Opens a model's files and its ranks, with as many seats as the caller wants.
  * @throws as `load`
  */
 export async function openModel(
   where: string | URL | readonly File[] | Source,
   options: LoadOptions,
   seats: (facts: ModelFacts) => Seats,
-  together?: number,
+  { together, join }: OpenHow = {},
 ): Promise<OpenedModel> {
   if (!options.cluster) return orDamage(options.signal, (opened) => openParts(where, options, seats, together, opened));
   checkLoadOptions(options);
-  const { ClusterRanks } = await import('../../cluster/ranks/cluster_ranks.js');
-  const places = await ClusterRanks.join(await namedByDegrees(options));
+  if (!join) throw usageError("cluster: this call has no ranks but this machine's; use splitkv's load or serve");
+  const places = await join(await namedByDegrees(options));
   try {
     return await orDamage(options.signal, (opened) =>
       openParts(where, places.options, seats, together, opened, places),
@@ -168,7 +152,7 @@ async function openParts(
   seats: (facts: ModelFacts) => Seats,
   together: number | undefined,
   opened: (source: Source) => Source,
-  places?: ClusterRanks,
+  places?: ModelPlaces,
 ): Promise<OpenedModel> {
   const started = performance.now();
   checkLoadOptions(given);
@@ -231,13 +215,12 @@ async function openParts(
     measure: places?.measure,
   };
   const name = modelName(source.gguf ?? source.name);
-  let chosen = await choosePlan(options, subject, {
-    ...text,
-    name,
-    source,
-    reader: () => Promise.resolve(reader),
-    onProgress: (what) => report({ phase: 'profile', what }),
-  });
+  const profileOf: ProfileOf = async (...of) => {
+    const { modelProfile } = await import('./model_profile.js');
+    const progress = (what: string): void => report({ phase: 'profile', what });
+    return modelProfile({ ...text, name, source, reader: () => Promise.resolve(reader), onProgress: progress }, ...of);
+  };
+  let chosen = await choosePlan(options, subject, profileOf);
   const { plan, adapters, picked, note } = chosen;
   places?.arrange(adapters);
   if (note !== undefined) onWarning?.(note);
@@ -275,8 +258,7 @@ async function openParts(
         replan:
           places &&
           (async (lost, stop) => {
-            const { planOnRest } = await import('../../cluster/ranks/plan_on_rest.js');
-            chosen = await planOnRest(places, subject, lost, stop);
+            chosen = await places.planOnRest(subject, lost, stop);
             return { plan: chosen.plan, adapters: chosen.adapters, runner: setUp(chosen) };
           }),
       })
@@ -350,40 +332,11 @@ async function checkWindow({ window }: CompressionOptions, group: ModelRanks): P
   }
 }
 
-/** What is said of the network, and nothing else. */
-export function networkOf({
-  hub,
-  token,
-  hubToken = typeof token === 'string' ? token : undefined,
-  headers,
-  fetch: given,
-}: Pick<LoadOptions, keyof NetworkOptions | 'hubToken'>): NetworkOptions {
-  return {
-    ...(hub !== undefined && { hub }),
-    ...(hubToken !== undefined && { token: hubToken }),
-    ...(headers && { headers }),
-    ...(given && { fetch: given }),
-  };
-}
-
 /** Whether reading the weights fills the browser's cache: from then on they are there. */
 async function isDownloading({ url, flush }: Source): Promise<boolean> {
   if (flush === undefined) return false;
   const models = await listCached().catch(() => []);
   return !models.some((model) => model.url === url && model.complete);
-}
-
-/**
- * Checks what is known of the options before the model is.
- * @throws SplitkvError `usage` for an option or a value that isn't known, or options that don't go together
- */
-export function checkLoadOptions(options: LoadOptions): void {
-  checkOptions('load', options, loadSchema);
-  const given = (['workers', 'virtualRanks'] as const).filter((name) => options[name]);
-  checkTogether(given);
-  checkPrefill(options.prefill);
-  if (options.attentionDpConfig !== undefined) parseAttentionDpConfig(options.attentionDpConfig);
-  if (options.integrity !== undefined) parseIntegrity(options.integrity);
 }
 
 /** Ranks in workers read the same files, and warn of the same things. */
@@ -394,13 +347,4 @@ function oncePerText(onWarning: LoadOptions['onWarning']): LoadOptions['onWarnin
     told.add(message);
     onWarning?.(message);
   };
-}
-
-/** Tokens that a sequence may have. @throws SplitkvError `usage` beyond the model's positions */
-export function checkContext(asked: number | undefined, config: ModelConfig): number {
-  if (asked === undefined) return Math.min(config.maxPositions, DEFAULT_CONTEXT);
-  if (asked > config.maxPositions) {
-    throw usageError(`contextLength ${asked}: this model has at most ${config.maxPositions} positions`);
-  }
-  return asked;
 }

@@ -1,7 +1,6 @@
 import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { parseProfile } from '../../arrangement/profile.js';
-import type { AdapterRequest } from '../../gpu/index.js';
 import type { Source, TensorReader } from '../../loader/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
@@ -12,7 +11,7 @@ import type { ModelTokenizer } from '../files/model_files.js';
 import { defaultStore, measured, type MeasureStore } from '../measure/stores/store.js';
 import { LoadedModel } from './model.js';
 import { checkBudgets } from '../planning/budgets.js';
-import { type PlanSubject, runnerOf } from '../planning/plan_subject.js';
+import { type PlanRanks, type PlanSubject, runnerOf } from '../planning/plan_subject.js';
 import { RankGroup } from '../ranks/rank_group.js';
 import { measureProfile } from '../measure/measure_profile.js';
 import { storyQuestion } from '../measure/story.js';
@@ -25,15 +24,6 @@ export interface ProfiledModel extends ModelTokenizer {
   readonly onProgress?: ((what: string) => void) | undefined;
   /** For tests. */
   readonly store?: MeasureStore;
-}
-
-/** Where it is measured. */
-export interface ProfileRanks {
-  /** One for each rank there may be. */
-  readonly adapters: readonly AdapterRequest[];
-  readonly budgets: readonly (number | undefined)[];
-  readonly virtual: boolean;
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** Few: a profile is about the heads, which differ more among themselves than from text to text. */
@@ -51,7 +41,7 @@ export async function modelProfile(
   model: ProfiledModel,
   compression: CompressionOptions,
   subject: PlanSubject,
-  ranks: ProfileRanks,
+  ranks: PlanRanks,
 ): Promise<Profile | undefined> {
   const length = Math.min(SAMPLE_TOKENS, Math.floor(subject.contextLength / 2));
   if (!isCompressed(compression, length)) return undefined;
@@ -80,7 +70,7 @@ async function measure(
   model: ProfiledModel,
   length: number,
   asked: PlanSubject,
-  { adapters, budgets, virtual, signal }: ProfileRanks,
+  { adapters, budgets, virtual, signal }: PlanRanks,
 ): Promise<Profile> {
   const { name, reader, tokenizer, noTokenizer, onProgress } = model;
   const { config, type } = asked;
@@ -110,7 +100,7 @@ async function measure(
 }
 
 /** On one rank, or cut over as few as have room. @throws SplitkvError `limit` where none have */
-async function fittingPlan(subject: PlanSubject, budgets: ProfileRanks['budgets']): Promise<Plan> {
+async function fittingPlan(subject: PlanSubject, budgets: PlanRanks['budgets']): Promise<Plan> {
   const shape = modelShape(subject.config);
   for (let ranks = 1; ; ranks++) {
     try {

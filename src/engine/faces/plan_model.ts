@@ -19,16 +19,15 @@ import type { KvType, LoadOptions, WeightType } from '../contracts/api.js';
 import { adapterMisfit } from '../planning/adapter_fit.js';
 import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
 import { bytesOf, memoryBudgets } from '../planning/budgets.js';
-import { checkContext, checkLoadOptions, loadSchema, networkOf } from './load.js';
+import { checkContext, checkLoadOptions, loadSchema, networkOf } from '../contracts/load_options.js';
 import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
 import { openFiles } from '../files/open_files.js';
 import { kvCompression } from '../planning/kv_compression.js';
-import type { ProfileRanks } from './model_profile.js';
 import { usualRequest } from '../planning/pick_plan.js';
 import { microBatchesOf } from '../planning/micro_batches.js';
 import { degreesOf, namedByDegrees } from '../planning/degrees.js';
-import { type PlanSubject, runnerOf } from '../planning/plan_subject.js';
+import { type PlanRanks, type PlanSubject, runnerOf } from '../planning/plan_subject.js';
 import { cacheType, rankAdapters, rankCount } from '../planning/rank_adapters.js';
 import { loadSeats } from '../planning/seats.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
@@ -243,7 +242,7 @@ async function namedPlan(
   policy: string,
   options: LoadOptions,
   subject: PlanSubject,
-  ranks: ProfileRanks,
+  ranks: PlanRanks,
   degrees: ReturnType<typeof degreesOf>,
 ): Promise<Plan> {
   if (!isArranged(policy)) return makePlan(policy, ranks.adapters.length, modelShape(subject.config), degrees);

@@ -3,7 +3,7 @@ import type { NetworkOptions, Source } from '../../loader/index.js';
 import type { ModelShape } from '../../placement/index.js';
 import { openModelFiles } from '../files/model_files.js';
 import { openFiles } from '../files/open_files.js';
-import { networkOf } from './load.js';
+import { networkOf } from '../contracts/load_options.js';
 
 /** The shape of a model whose weights aren't read. @throws as `openFiles`, `openModelFiles` */
 export async function readShape(

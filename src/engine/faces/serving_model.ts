@@ -2,7 +2,8 @@ import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
 import type { EmbedOptions, EmbedResult, Prompt, TokenizeOptions } from '../contracts/api.js';
-import { loadSchema, type ModelFacts, type OpenedModel, openModel, type Seats } from './load.js';
+import { loadSchema } from '../contracts/load_options.js';
+import { type JoinPlaces, type ModelFacts, type OpenedModel, openModel, type Seats } from './load.js';
 import { modelInfo } from './model_info.js';
 import {
   eosIds,
@@ -48,16 +49,11 @@ const serveSchema: OptionsSchema<ServeOptions> = {
 };
 const REQUESTS_FAULT: readonly ErrorCode[] = ['usage', 'context_full', 'aborted'];
 
-/**
- * Loads a model to answer many requests at once: their tokens are computed side by side, and each request gets the same tokens,
- * bit for bit, as it would alone.
- *
- * @param where as for `load`
- * @throws SplitkvError as `load`; `limit` when the KV cache doesn't fit
- */
+/** What splitkv's `serve` does (src/entry.ts). @param join as of `load` */
 export async function serve(
   where: string | URL | readonly File[] | Source,
   options: ServeOptions = {},
+  join?: JoinPlaces,
 ): Promise<ServingModel> {
   const {
     slots = DEFAULT_SLOTS,
@@ -84,7 +80,7 @@ export async function serve(
     const own = Math.ceil(slots / count);
     return { slots: own, batches: count, kvBlocks: kvBlocksOf(facts, own * count, pool, budgets, count) };
   };
-  const opened = await openModel(where, loadOptions, seats, slots);
+  const opened = await openModel(where, loadOptions, seats, { together: slots, join });
   try {
     const forPlan = async () => {
       const { plan, options: set } = opened.group.runner;

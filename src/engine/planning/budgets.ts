@@ -1,19 +1,12 @@
 import { usageError } from '../../base/errors.js';
 import { ceilDiv } from '../../base/math.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { rankSlice } from '../../model/shape.js';
 import { weightBytes } from '../../model/weights/weight_bytes.js';
-import type { WeightType } from '../../../shaders/linear/pack.js';
 import { checkMemory, type MemoryOptions, type Plan, type RankMemory } from '../../placement/index.js';
 import type { RunnerOptions } from '../contracts/rank.js';
+import type { MemorySubject } from '../ranks/rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
-
-/** A model whose weights take memory. */
-export interface MemorySubject {
-  readonly config: ModelConfig;
-  readonly type: WeightType;
-}
 
 /**
  * Bytes that each of `ranks` ranks may take; undefined where the options say nothing.

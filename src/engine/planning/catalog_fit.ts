@@ -2,7 +2,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { openDevice } from '../../gpu/index.js';
 import { type CatalogModel, MODELS } from '../../loader/hub/catalog.js';
 import type { LoadOptions } from '../contracts/api.js';
-import { DEFAULT_CONTEXT } from '../faces/load.js';
+import { DEFAULT_CONTEXT } from '../contracts/load_options.js';
 import { memoryBudgets } from './budgets.js';
 import { cacheType, rankAdapters, rankCount } from './rank_adapters.js';
 

@@ -7,11 +7,9 @@ import { usageError } from '../../base/errors.js';
 import { modelShape } from '../../model/shape.js';
 import { checkPlan, checkTogether, isArranged, isKvOnly, makePlan, type Plan } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
-import type { ProfiledModel } from '../faces/model_profile.js';
 import { checkBudgets, memoryBudgets } from './budgets.js';
 import { degreesOf } from './degrees.js';
-import { type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
-import type { PlanRanks } from './weigh_sequences.js';
+import { type PlanRanks, type PlanSubject, type ProfileOf, runnerOf, subjectFeatures } from './plan_subject.js';
 import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
 
 /** What the planner said of the plan that it picked. */
@@ -41,13 +39,13 @@ export interface ChosenPlan {
  * The plan that the options ask for, checked against the model and the memory budgets, and an adapter for each of its ranks. `auto`
  * with several ranks measures them (once) and takes the plan that answers soonest, on all of them or on fewer. `arranged` and `pp x arranged`
  * arrange heads by what they keep.
- * @param model whose heads' loads may be measured
+ * @param profileOf measures heads' loads; default: they count alike where no profile is given
  * @throws SplitkvError `usage`; `limit` where a rank has no room; as `measureMachine`.
  */
 export async function choosePlan(
   options: LoadOptions,
   subject: PlanSubject,
-  model?: ProfiledModel,
+  profileOf?: ProfileOf,
 ): Promise<ChosenPlan> {
   const shape = modelShape(subject.config);
   const asked = options.plan ?? 'auto';
@@ -61,7 +59,7 @@ export async function choosePlan(
   }
   if (isArranged(asked)) {
     const { arrangeModel } = await import('./heads/arrange_model.js');
-    ({ plan, note, why } = await arrangeModel(asked, options, subject, await ranksOf(ranks, options), model));
+    ({ plan, note, why } = await arrangeModel(asked, options, subject, await ranksOf(ranks, options), profileOf));
   } else if (typeof asked !== 'string') {
     // Most pages name a policy.
     ({ plan, note } = (await import('./read_plan.js')).readPlan(asked, shape, subject));

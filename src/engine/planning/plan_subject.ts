@@ -10,8 +10,10 @@ import {
 import { hasState } from '../../model/config/model_config.js';
 import { keptStates } from '../../model/layers/recurrent/segments.js';
 import type { AdapterRequest } from '../../gpu/index.js';
+import type { Profile } from '../../arrangement/index.js';
+import type { CompressionOptions } from '../../model/compression/options.js';
 import type { ProbeSubject } from '../measure/probe.js';
-import type { MemorySubject } from './budgets.js';
+import type { MemorySubject } from '../ranks/rank_memory.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 
 /** What a plan is wanted for. */
@@ -31,6 +33,25 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
   /** How many sequences the ranks of a plan are to be set up for. @throws SplitkvError `limit` where there is room for none */
   readonly seatsOf: (plan: Plan) => Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks' | 'windows'>;
 }
+
+/** The ranks of a plan, in their order. */
+export interface PlanRanks {
+  readonly adapters: readonly AdapterRequest[];
+  /** Bytes that each may take; undefined: no limit. */
+  readonly budgets: readonly (number | undefined)[];
+  readonly virtual: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Measures what each kv head keeps of sample prompts, on ranks that there may be. Undefined where the context is too short to evict
+ * anything of.
+ */
+export type ProfileOf = (
+  compression: CompressionOptions,
+  subject: PlanSubject,
+  ranks: PlanRanks,
+) => Promise<Profile | undefined>;
 
 /** All that a plan must go with. */
 export const subjectFeatures = ({

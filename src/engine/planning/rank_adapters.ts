@@ -2,6 +2,7 @@ import { usageError } from '../../base/errors.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { adapterFastPaths, type AdapterRequest, adapterVariants } from '../../gpu/index.js';
 import type { LoadOptions } from '../contracts/api.js';
+import { MAX_RANKS } from '../contracts/load_options.js';
 
 export type { AdapterRequest } from '../../gpu/index.js';
 
@@ -60,9 +61,6 @@ export async function cacheType(options: Adapters & Pick<LoadOptions, 'kv'>): Pr
 /** By a power preference, or by part of its name. */
 export const namedAdapter = (name: string): AdapterRequest =>
   PREFERENCES.includes(name) ? { powerPreference: name as GPUPowerPreference } : { adapterName: name };
-
-/** What a plan may have. */
-export const MAX_RANKS = 64;
 
 /** @throws SplitkvError `usage` for a number of ranks that can't be */
 export function rankCount({ ranks = 1 }: Pick<LoadOptions, 'ranks'>): number {

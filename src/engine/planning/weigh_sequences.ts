@@ -8,20 +8,10 @@ import {
   sequenceWeights,
   withSequenceWeights,
 } from '../../placement/index.js';
-import type { AdapterRequest } from '../../gpu/index.js';
 import { measureMachine } from '../measure/measure_machine.js';
-import { keptOf, type PlanSubject, runnerOf } from './plan_subject.js';
+import { keptOf, type PlanRanks, type PlanSubject, runnerOf } from './plan_subject.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
-
-/** The ranks of a plan, in their order. */
-export interface PlanRanks {
-  readonly adapters: readonly AdapterRequest[];
-  /** Bytes that each may take; undefined: no limit. */
-  readonly budgets: readonly (number | undefined)[];
-  readonly virtual: boolean;
-  readonly signal?: AbortSignal | undefined;
-}
 
 /**
  * A token plan with its sequences sharded by what ranks have: memory, where it is limited, and how fast each adapter attends, where there are several. Adapters are measured once.

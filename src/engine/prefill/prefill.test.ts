@@ -12,7 +12,7 @@ import type { SlotDriver } from '../testing/slot_driver.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { firstDifference } from '../testing/run_bits.js';
 import { randomFiles } from '../testing/random_source.js';
-import type { HandedKv } from '../cache/handed_kv.js';
+import type { HandedKv } from '../contracts/handed_kv.js';
 import { SplitkvPrefill } from './splitkv_prefill.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
-import { checkPrefill } from './check_prefill.js';
-import type { HandedKv } from '../cache/handed_kv.js';
+import { checkPrefill } from '../contracts/check_prefill.js';
+import type { HandedKv } from '../contracts/handed_kv.js';
 import { PrefillPool } from './prefill_pool.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 

@@ -1,5 +1,5 @@
 import { isLoss } from '../../base/errors.js';
-import type { HandedKv } from '../cache/handed_kv.js';
+import type { HandedKv } from '../contracts/handed_kv.js';
 import type { PrefillKind, PrefillWorker } from '../contracts/prefill_worker.js';
 
 interface Member {

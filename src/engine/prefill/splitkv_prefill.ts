@@ -5,7 +5,7 @@ import { modelShape } from '../../model/shape.js';
 import type { CacheUse } from '../contracts/rank.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { Engine } from '../serving/engine.js';
-import type { HandedKv } from '../cache/handed_kv.js';
+import type { HandedKv } from '../contracts/handed_kv.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { abortedError } from '../../base/errors.js';
 

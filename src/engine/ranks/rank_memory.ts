@@ -4,10 +4,16 @@ import { loadWeights } from '../../model/device_model.js';
 import { type LayerSlice, rankSlice, spanLength, totalLength } from '../../model/shape.js';
 import { World } from '../../model/layers/world.js';
 import { Owners, type Plan, type RankMemory, rankTopology } from '../../placement/index.js';
-import type { MemorySubject } from '../planning/budgets.js';
+import type { WeightType } from '../../../shaders/linear/pack.js';
 import { blankWeights } from '../measure/synthetic_weights.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import { RankRunner } from './rank_runner.js';
+
+/** A model whose weights take memory. */
+export interface MemorySubject {
+  readonly config: ModelConfig;
+  readonly type: WeightType;
+}
 
 /**
  * What every rank of a plan takes, in order of ranks: all that loading allocates, counted on paper, whichever adapters they get:

@@ -22,7 +22,7 @@ import type { KeptPromptBlocks } from '../cache/kept_prompt_blocks.js';
 import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
 import { blockMessages, exchangePieces } from '../cache/kv_move.js';
 import { readBlocks, readHeadBlocks, writeBlocks, writeHeadBlocks } from '../cache/cache_blocks.js';
-import type { KvPiece } from '../cache/handed_kv.js';
+import type { KvPiece } from '../contracts/handed_kv.js';
 import {
   type AllowedTokens,
   type CacheUse,

@@ -9,7 +9,8 @@ import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import { type CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
 import { cachePools } from '../cache/cache_pools.js';
-import { type HandedKv, pieceFor } from '../cache/handed_kv.js';
+import { pieceFor } from '../cache/kv_pieces.js';
+import type { HandedKv } from '../contracts/handed_kv.js';
 import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions } from '../contracts/rank.js';
 import { shareOf, type SlotTokens } from './row_rounds.js';
 

@@ -1,5 +1,5 @@
 import { type SharedSequence } from '../../placement/index.js';
-import type { HandedKv } from '../cache/handed_kv.js';
+import type { HandedKv } from '../contracts/handed_kv.js';
 import type { DrawOptions } from '../contracts/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import type { Runner } from '../ranks/runner.js';

@@ -1,5 +1,5 @@
 import { isLoss, SplitkvError } from '../../base/errors.js';
-import type { HandedKv } from '../cache/handed_kv.js';
+import type { HandedKv } from '../contracts/handed_kv.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import type { Scheduler } from '../scheduler/index.js';
 

@@ -11,7 +11,7 @@ import {
   windowBlocks,
 } from '../../placement/index.js';
 import { stepEnd } from '../cache/row_blocks.js';
-import type { HandedKv } from '../cache/handed_kv.js';
+import type { HandedKv } from '../contracts/handed_kv.js';
 import { type DrawOptions, LOGITS_ROWS } from '../contracts/rank.js';
 import { Runner } from '../ranks/runner.js';
 import { BlockPool } from '../scheduler/block_pool.js';

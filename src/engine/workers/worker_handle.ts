@@ -1,5 +1,4 @@
 import { usageError } from '../../base/errors.js';
-import type { LinkAddress } from '../../cluster/links/nats_link.js';
 import { createPorts } from '../../distributed/index.js';
 import type { WorkerCommand, WorkerReport } from './worker_protocol.js';
 
@@ -25,6 +24,12 @@ export interface WorkerHandle {
 }
 
 export type StartWorker = (events: WorkerEvents) => WorkerHandle;
+
+/** One end of a link between ranks of different machines (src/cluster/links). Whoever makes the link draws its id, which nobody can guess, and tells it to the two ends. */
+export interface LinkAddress {
+  readonly id: string;
+  readonly side: 'a' | 'b';
+}
 
 /** What joins a rank's worker to a peer's: a port, or where its own host finds that of another machine. */
 export type RankConnection = MessagePort | LinkAddress;

@@ -1,6 +1,7 @@
 import { range, sameList, showList, sum } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
-import { type CopySharing, hasGap, isKvOnly, type ModelShape, type RankShare, type Stage } from '../plan.js';
+import type { CopySharing } from '../../arrangement/types.js';
+import { hasGap, isKvOnly, type ModelShape, type RankShare, type Stage } from '../plan.js';
 import { checkExperts } from './check_weights.js';
 import { checkList, type Refuse } from './refuse.js';
 

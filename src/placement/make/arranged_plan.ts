@@ -1,12 +1,13 @@
 import { usageError } from '../../base/errors.js';
 import type { ArrangementFile } from '../../arrangement/index.js';
 import { misfit, modelFeatures } from '../check/capabilities.js';
-import { range, sameList } from '../../base/lists.js';
+import { range, sameList, spreadEvenly } from '../../base/lists.js';
 import { cutRows } from './stage_cut.js';
 import { MERGE_LANES } from '../owner.js';
-import { spreadEvenly, spreadSegments } from './partition.js';
+import { spreadSegments } from './partition.js';
 import { kindOf } from '../plan/stage_kind.js';
-import type { CopySharing, HeadCopy, ModelShape, Plan, RankShare, Stage } from '../plan.js';
+import type { CopySharing } from '../../arrangement/types.js';
+import type { HeadCopy, ModelShape, Plan, RankShare, Stage } from '../plan.js';
 
 type LayerHeads = ArrangementFile['placement'][number];
 

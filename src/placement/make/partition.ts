@@ -65,11 +65,3 @@ export function spreadSegments(sizes: readonly number[], parts: number): number[
   const cuts = partition(weights.length, parts, (first, end) => sum(weights.slice(first, end)) || Infinity);
   return cuts?.map(([first, end]) => range(first, end));
 }
-
-/** [0, n) in `parts` contiguous ranges whose lengths differ by at most one, the longer ones first; some may be empty. */
-export function spreadEvenly(n: number, parts: number): [first: number, end: number][] {
-  const base = Math.floor(n / parts);
-  const longer = n % parts;
-  const start = (part: number): number => part * base + Math.min(part, longer);
-  return range(0, parts).map((part) => [start(part), start(part + 1)]);
-}

@@ -1,8 +1,8 @@
-import { range } from '../../base/lists.js';
+import { range, spreadEvenly } from '../../base/lists.js';
 import { VOCAB_GRANULE } from '../check/check_vocabulary.js';
 import { lanesOf } from '../owner.js';
 import type { ModelShape, RankShare, StageKind, VocabShare } from '../plan.js';
-import { spreadEvenly, spreadSegments } from './partition.js';
+import { spreadSegments } from './partition.js';
 import type { StageForm } from './stage_form.js';
 
 /** A stage as a policy cuts it, over ranks 0, 1, ...: the stages of a pipeline take as many ranks each. */

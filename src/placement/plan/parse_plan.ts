@@ -6,7 +6,8 @@
 import * as z from 'zod/mini';
 import { didYouMean, usageError } from '../../base/errors.js';
 import { parseJson, show } from '../../base/json.js';
-import { COPY_SHARING, type Plan, STAGE_KINDS } from '../plan.js';
+import { COPY_SHARING } from '../../arrangement/types.js';
+import { type Plan, STAGE_KINDS } from '../plan.js';
 import { kindOf } from './stage_kind.js';
 
 /** Each schema's error says what to write in its place. */

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { arrangedPlan } from '../make/arranged_plan.js';
 import { chunkRoom, copiedHeads, CopyOwners, holdersOf, laneHolders } from './copies.js';
-import type { CopySharing } from '../plan.js';
+import type { CopySharing } from '../../arrangement/types.js';
 import { randomArrangement } from '../testing/arrangements.js';
 import { gqaShape } from '../testing/shapes.js';
 

@@ -1,6 +1,7 @@
 import { Random } from '../../base/random.js';
 import type { ArrangementFile } from '../../arrangement/index.js';
-import type { CopySharing, ModelShape } from '../plan.js';
+import type { CopySharing } from '../../arrangement/types.js';
+import type { ModelShape } from '../plan.js';
 
 /**
  * An arrangement by dice: every head anywhere, `copies` of a layer's heads on several ranks with unequal shares. Ranks may be left

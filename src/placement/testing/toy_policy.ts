@@ -1,6 +1,6 @@
-import { range } from '../../base/lists.js';
+import { range, spreadEvenly } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
-import { spreadEvenly, spreadSegments } from '../make/partition.js';
+import { spreadSegments } from '../make/partition.js';
 import type { PolicyRow } from '../make/policy.js';
 import { cutRows } from '../make/stage_cut.js';
 import type { ModelShape } from '../plan.js';

@@ -1,7 +1,8 @@
 import * as z from 'zod/mini';
 import { formatError } from '../../base/errors.js';
 import type { Cluster } from '../../cluster/connect.js';
-import { isLinkAddress, type LinkAddress, NatsLink, newLink } from '../../cluster/links/nats_link.js';
+import { isLinkAddress, NatsLink, newLink } from '../../cluster/links/nats_link.js';
+import type { LinkAddress } from '../../engine/workers/worker_handle.js';
 import type { KeptResponse, ResponseStore } from '../responses/response_store.js';
 import { BEAT_MS, type Beat, INSTANCE, MAX_KEEPS, PROTOCOL, readBeat } from './messages.js';
 

@@ -9,9 +9,8 @@ import { modelShape } from '../../../model/shape.js';
 import { MERGE_LANES, misfit, modelFeatures, readPolicyName, stageCounts } from '../../../placement/index.js';
 import { count } from '../../../base/lists.js';
 import type { LoadOptions } from '../../contracts/api.js';
-import { type PlanSubject, subjectFeatures } from '../plan_subject.js';
+import { type PlanRanks, type PlanSubject, type ProfileOf, subjectFeatures } from '../plan_subject.js';
 import { type ReadPlan, readPlan } from '../read_plan.js';
-import { modelProfile, type ProfiledModel, type ProfileRanks } from '../../faces/model_profile.js';
 import { readProfile } from './read_profile.js';
 
 /** Percent of the time. */
@@ -20,21 +19,21 @@ const percent = (part: number): string => `${(part * 100).toFixed(0)}%`;
 /**
  * The plan 'arranged' or 'pp x arranged' of a model: heads are put on ranks by what each keeps of a prompt, and copied where whole heads would leave ranks
  * idle. What they keep is what the options' profile says, or is measured on samples.
- * @param model undefined: nothing is measured, and where nothing is known heads count alike
- * @throws SplitkvError `usage` for a model whose heads can't be arranged, or another model's profile; as `modelProfile`, `readProfile`
+ * @param profileOf undefined: nothing is measured, and where nothing is known heads count alike
+ * @throws SplitkvError `usage` for a model whose heads can't be arranged, or another model's profile; as `profileOf`, `readProfile`
  */
 export async function arrangeModel(
   policy: string,
   options: Pick<LoadOptions, 'kvProfile' | 'copies' | 'fetch' | 'pipeline'>,
   subject: PlanSubject,
-  ranks: ProfileRanks,
-  model?: ProfiledModel,
+  ranks: PlanRanks,
+  profileOf?: ProfileOf,
 ): Promise<ReadPlan> {
   const shape = modelShape(subject.config);
   const why = misfit(['arranged', ...modelFeatures(shape)]);
   if (why !== undefined) throw usageError(`plan '${policy}': ${why}`);
   const pipeline = stagesOf(policy, ranks.adapters.length, shape.numLayers, options.pipeline);
-  const { loads, from } = await headLoads(options, subject, ranks, model);
+  const { loads, from } = await headLoads(options, subject, ranks, profileOf);
   const worldSize = ranks.adapters.length;
   const make = (copies: number | undefined): { readonly found: Arrangement; readonly read: ReadPlan } => {
     // Shares are parts of the slots, or of the merge lanes: both come in eighths.
@@ -83,8 +82,8 @@ interface HeadLoads {
 async function headLoads(
   options: Pick<LoadOptions, 'kvProfile' | 'fetch'>,
   subject: PlanSubject,
-  ranks: ProfileRanks,
-  model: ProfiledModel | undefined,
+  ranks: PlanRanks,
+  profileOf: ProfileOf | undefined,
 ): Promise<HeadLoads> {
   const { compression, config } = subject;
   const { numLayers, kvHeads } = modelShape(config);
@@ -101,7 +100,7 @@ async function headLoads(
   if (!compression || compression.policy === 'snap' || compression.budget === 1) {
     return { loads: alike, from: 'their number, as all keep as much' };
   }
-  const profile = model && (await modelProfile(model, compression, subject, ranks));
+  const profile = await profileOf?.(compression, subject, ranks);
   if (profile) return { loads: profile.layers, from: 'what they keep of sample prompts' };
   return { loads: alike, from: 'their number, as nothing is known of what they keep' };
 }

@@ -15,7 +15,7 @@ import { ceilDiv } from '../../../base/math.js';
 import { checkTogether, modelFeatures } from '../../../placement/index.js';
 import type { RunnerOptions } from '../../contracts/rank.js';
 import { KV_BLOCK } from '../../../base/kv_units.js';
-import type { HandedKv } from '../../cache/handed_kv.js';
+import type { HandedKv } from '../../contracts/handed_kv.js';
 import type { PrefillWorker } from '../../contracts/prefill_worker.js';
 import { buildLlamaGraph, type GraphWeightsOptions } from './graph_weights.js';
 import { cacheBlocks } from './kv_blocks.js';

@@ -1,7 +1,7 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema } from '../../base/options.js';
-import type { PrefillOptions } from '../contracts/api.js';
-import { ONNX_PROVIDERS, PREFILL_KINDS } from '../contracts/prefill_worker.js';
+import type { PrefillOptions } from './api.js';
+import { ONNX_PROVIDERS, PREFILL_KINDS } from './prefill_worker.js';
 
 const schema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true, runtime: true, provider: true };
 

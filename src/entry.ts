@@ -1,0 +1,64 @@
+import type { AdapterRequest } from './gpu/index.js';
+import type { CatalogModel, Source } from './loader/index.js';
+import type { AdaptersMeasure } from './engine/measure/basics.js';
+import type { PlanModelOptions, PlanReport } from './engine/faces/plan_model.js';
+import type { LoadOptions, Model } from './engine/contracts/api.js';
+import { type JoinPlaces, load as loadModel } from './engine/faces/load.js';
+import type { ServeOptions, ServingModel } from './engine/serving/api.js';
+
+/** Ranks of a cluster's machines, for whoever names a cluster. */
+const join: JoinPlaces = async (options) =>
+  (await import('./cluster/ranks/cluster_ranks.js')).ClusterRanks.join(options);
+
+/**
+ * Loads a Hugging Face model folder or a GGUF file and prepares it on one GPU device, or on several (`ranks`, `plan`).
+ *
+ * @param where a folder or .gguf file on disk (Node), a URL of either that answers range requests, the files (browser), or a model of
+ *   the Hugging Face Hub: 'ORG/NAME', 'hf:ORG/NAME@REVISION/FILE.gguf', or a name of the catalog (`models()`)
+ * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
+ *   allocated until then is freed.
+ */
+export const load = (where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> =>
+  loadModel(where, options, join);
+
+// What a page that only loads a model needn't download: each part comes with its first call.
+
+/**
+ * Loads a model to answer many requests at once: their tokens are computed side by side, and each request gets the same tokens,
+ * bit for bit, as it would alone.
+ *
+ * @param where as for `load`
+ * @throws SplitkvError as `load`; `limit` when the KV cache doesn't fit
+ */
+export async function serve(
+  where: string | URL | readonly File[] | Source,
+  options: ServeOptions = {},
+): Promise<ServingModel> {
+  return (await import('./engine/faces/serving_model.js')).serve(where, options, join);
+}
+
+/**
+ * Tells what every plan would do with a model on this machine, without loading its weights. `ranks` is how many there may be, or an
+ * adapter for each; default 2.
+ * @throws SplitkvError as `load`, but not where no plan fits
+ */
+export async function planModel(
+  where: string | URL | readonly File[] | Source,
+  options: PlanModelOptions = {},
+): Promise<PlanReport> {
+  return (await import('./engine/faces/plan_model.js')).planModel(where, options);
+}
+
+/**
+ * Measures adapters and the links between them; a second or two each.
+ * @throws SplitkvError `no_webgpu`, `limit`; `internal` where an adapter computes nonsense
+ */
+export async function measureAdapters(
+  requests: readonly AdapterRequest[],
+  options: { readonly signal?: AbortSignal; readonly onProgress?: (what: string) => void } = {},
+): Promise<AdaptersMeasure> {
+  return (await import('./engine/measure/basics.js')).measureAdapters(requests, options);
+}
+
+/** The catalog: small models that run here, by names that `load` takes; the smallest first. */
+export const models = async (): Promise<readonly CatalogModel[]> => (await import('./loader/hub/catalog.js')).MODELS;
