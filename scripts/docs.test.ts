@@ -68,17 +68,57 @@ test.each(pages)('results stand at the end of %s', (page) => {
   expect(sections.indexOf('## Measurements'), 'the last section').toBeOneOf([-1, sections.length - 1]);
 });
 
-test('a family is a file and a row, a policy three files at most, a kernel its folder and a row', () => {
-  const text = readFileSync('CONTRIBUTING.md', 'utf8');
-  const walks = [...text.matchAll(/^## Walk \d: add a (.+)\n([\s\S]*?)(?=^## )/gm)].map(([, what, walk]) => {
-    const items = [...walk!.matchAll(/^- `([^`]+)`( \(new\))?/gm)];
-    return [what, items.filter(([, , isNew]) => isNew).length, items.filter(([, , isNew]) => !isNew).length];
-  });
-  expect(walks).toEqual([
-    ['kernel', 5, 1],
-    ['model family', 1, 1],
-    ['plan policy', 1, 2],
-  ]);
+/** What CONTRIBUTING.md says of adding something, and the test that adds the smallest one. */
+const WALKS = [
+  {
+    walk: 'model family',
+    toy: 'src/model/families/testing/toy.ts',
+    test: 'toy_family.test.ts',
+    adds: 'registerFamily',
+  },
+  {
+    walk: 'plan policy',
+    toy: 'src/placement/testing/toy_policy.ts',
+    test: 'toy_policy.test.ts',
+    adds: 'registerPolicy',
+  },
+] as const;
+
+/** Of a `walk` the text; the files that it has one write, and those that exist. */
+function readWalk(walk: string): { text: string; written: string[]; changed: string[] } {
+  const text = new RegExp(`^## Walk \\d: add a ${walk}\\n([\\s\\S]*?)(?=^## )`, 'm').exec(
+    readFileSync('CONTRIBUTING.md', 'utf8'),
+  )![1]!;
+  const items = [...text.matchAll(/^- `([^`]+)`( \(new\))?/gm)];
+  const named = (isNew: boolean) =>
+    items.filter(([, , mark]) => (mark !== undefined) === isNew).map(([, path]) => path!);
+  return { text, written: named(true), changed: named(false) };
+}
+
+test.each(WALKS)('the walk of a $walk names the files that its toy touches', ({ walk, toy, test: name, adds }) => {
+  const { text, written, changed } = readWalk(walk);
+  const test = `src/engine/testing/contract/${name}`;
+  for (const path of [toy, test]) expect(text).toContain(`\`${path}\``);
+  // The table that the test adds a row to is the first file that the walk changes, and the new file is beside it.
+  const [table] = changed as [string, ...string[]];
+  expect(readFileSync(table, 'utf8')).toMatch(new RegExp(`export function ${adds}\\b`));
+  expect(readFileSync(test, 'utf8')).toContain(adds);
+  expect(written.map(dirname)).toEqual([dirname(table)]);
+});
+
+test('a family is a file and a row: what it is made of never asks for it by name', async () => {
+  const { supportedModelTypes } = await import('../src/model/families/registry.js');
+  const types = supportedModelTypes();
+  expect(types.length).toBeGreaterThan(20);
+  const quoted = new RegExp(`['"\`](${types.join('|')})['"\`]`);
+  // Chat formats and pre-tokenizers have names of their own, some of which are those of families.
+  const elsewhere = files.filter(
+    (file) =>
+      /^(src\/(engine|loader|placement|model|gpu|distributed)|shaders)\/.*\.ts$/.test(file) &&
+      !/^src\/model\/families\/|\/testing\/|\.(test|bench)\.ts$/.test(file),
+  );
+  expect(elsewhere.length).toBeGreaterThan(300);
+  expect(elsewhere.filter((file) => quoted.test(readFileSync(file, 'utf8')))).toEqual([]);
 });
 
 test('eight files to read first, and thirty words at most', () => {

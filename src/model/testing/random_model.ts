@@ -40,35 +40,6 @@ export interface RandomModel {
 
 await loadFamilies();
 
-const classNames: Record<string, string> = {
-  llama: 'LlamaForCausalLM',
-  qwen2: 'Qwen2ForCausalLM',
-  qwen3: 'Qwen3ForCausalLM',
-  mistral: 'MistralForCausalLM',
-  ministral3: 'Ministral3ForCausalLM',
-  gemma3_text: 'Gemma3ForCausalLM',
-  smollm3: 'SmolLM3ForCausalLM',
-  granite: 'GraniteForCausalLM',
-  granitemoehybrid: 'GraniteMoeHybridForCausalLM',
-  gemma2: 'Gemma2ForCausalLM',
-  gpt_oss: 'GptOssForCausalLM',
-  phi3: 'Phi3ForCausalLM',
-  olmo2: 'Olmo2ForCausalLM',
-  olmo3: 'Olmo3ForCausalLM',
-  starcoder2: 'Starcoder2ForCausalLM',
-  glm4: 'Glm4ForCausalLM',
-  cohere2: 'Cohere2ForCausalLM',
-  qwen3_moe: 'Qwen3MoeForCausalLM',
-  lfm2: 'Lfm2ForCausalLM',
-  lfm2_moe: 'Lfm2MoeForCausalLM',
-  qwen3_5_text: 'Qwen3_5ForCausalLM',
-  qwen3_5_moe_text: 'Qwen3_5MoeForCausalLM',
-  qwen3_next: 'Qwen3NextForCausalLM',
-  deepseek_v2: 'DeepseekV2ForCausalLM',
-  deepseek_v3: 'DeepseekV3ForCausalLM',
-  minicpm3: 'MiniCPM3ForCausalLM',
-};
-
 const defaults = {
   model_type: 'llama',
   hidden_size: 64,
@@ -116,8 +87,6 @@ export function makeRandomModel({
   const raw: Record<string, unknown> = Object.fromEntries(
     merged.filter(([key, value]) => value !== undefined && (value !== null || nullable.includes(key))),
   );
-  const className = classNames[raw.model_type as string];
-  if (className !== undefined) raw.architectures ??= [className];
   const config = parseModelConfig(raw);
   const random = new Random(seed);
   const packed = expertsOf(config)?.packed;

@@ -42,7 +42,7 @@ describe('a plan policy of one file and one row', async () => {
     expect(() => parsePolicy('lopside')).toThrow(/lopsided.*Did you mean 'lopsided'/);
     expect(() => makePlan('lopsided', 2, mlaShape(16))).toThrow(/a latent has no heads to cut/);
     expect(() => parsePolicy('lopsided x adp')).toThrow(/use single/);
-    expect(await capabilityPage()).toContain('| `lopsided` ');
+    expect(await capabilityPage()).toContain('`pp x lopsided`');
     const predicted = predictPlans(workOf(gqaShape(4)), machineOf(3), {
       promptLength: 100,
       contextLength: 512,
