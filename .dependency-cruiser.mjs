@@ -33,7 +33,7 @@ export const floors = [
   ['bench'],
 ];
 /** Where benches are asked for: a command and three pages. */
-const asksForBenches = '^src/(cli/main|app/host|app/host_protocol|app/tools/(bench/\\w+|check_page))\\.ts$';
+const asksForBenches = '^src/(app/host|app/host_protocol|app/tools/(bench/\\w+|check_page))\\.ts$';
 const tests = '(\\.(test|bench)\\.ts$|/testing/|^e2e/)';
 const pathsOf = (rooms) => `^(${rooms.map((room) => room.replaceAll('.', '\\.')).join('|')})(/|$)`;
 

@@ -22,7 +22,7 @@ async function main() {
       }
     }
     await import('../scripts/run_typescript.mjs');
-    const { run } = await import(at('src/cli/main.ts').href);
+    const { run } = await import(at('bench/cli/main.ts').href);
     await run(process.argv.slice(2));
   } else if (existsSync(at('dist/cli/main.js'))) {
     const { run } = await import(at('dist/cli/main.js').href);

@@ -74,5 +74,5 @@ const BENCHES = fileURLToPath(new URL('../src/cli/commands/bench_published.ts', 
 export const withoutBenches = () => ({
   name: 'splitkv-without-benches',
   enforce: 'pre',
-  resolveId: { filter: { id: /\/bench\/(cli\/command|run_suite)\.js$/ }, handler: () => BENCHES },
+  resolveId: { filter: { id: /\/bench\/run_suite\.js$/ }, handler: () => BENCHES },
 });

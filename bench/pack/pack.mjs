@@ -68,7 +68,7 @@ const buildCommandLine = (outDir) =>
       target: 'es2023',
       lib: {
         entry: {
-          main: join(root, 'src/cli/main.ts'),
+          main: join(root, 'bench/cli/main.ts'),
           'splitkv-node_rank_worker': join(root, 'src/engine/workers/node_rank_worker.ts'),
           'splitkv-node_form_worker': join(root, 'src/grammar/threads/node_form_worker.ts'),
           node_request_worker: join(root, 'src/server/node_request_worker.ts'),

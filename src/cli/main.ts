@@ -15,7 +15,7 @@ interface Entry extends CommandEntry {
   readonly load: () => Promise<{ command: Command }>;
 }
 
-const COMMANDS: Readonly<Record<string, Entry>> = {
+const COMMANDS: Record<string, Entry> = {
   ...ofGroup('Use a model', {
     chat: ['hold a conversation', () => import('./commands/chat.js')],
     generate: ['continue a prompt, or answer it', () => import('./commands/generate.js')],
@@ -30,7 +30,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     doctor: ['whether this machine is ready, and what it would use', () => import('./commands/doctor.js')],
     adapters: ['the WebGPU adapters, and how fast they are', () => import('./commands/adapters.js')],
     plan: ['predict what every plan would do, and pick one', () => import('./commands/plan.js')],
-    bench: ['measure speed and memory, in a checkout', () => import('../../bench/cli/command.js')],
+    bench: ['measure speed and memory, in a checkout', () => import('./commands/bench_published.js')],
   }),
   ...ofGroup('More machines', {
     rank: ['a GPU of this machine joins a cluster', () => import('./commands/rank.js')],
@@ -53,6 +53,11 @@ function ofGroup(
   return Object.fromEntries(
     Object.entries(commands).map(([name, [summary, load]]) => [name, { group, summary, load }]),
   );
+}
+
+/** Loads the command of a name from elsewhere: a checkout has benches (bench/cli/main.ts). */
+export function addCommand(name: string, load: Entry['load']): void {
+  COMMANDS[name] = { ...COMMANDS[name]!, load };
 }
 
 const EXIT_FAILURE = 1;

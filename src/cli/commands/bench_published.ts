@@ -1,6 +1,11 @@
-/** In the package, in the place of bench.ts and of the suites that a page runs (scripts/build_plugins.mjs). */
 import { usageError } from '../../base/errors.js';
+import type { Command } from '../command.js';
 
-throw usageError(
-  'benches run in a checkout: git clone https://github.com/splitkv/splitkv && cd splitkv && npm run bench',
-);
+/** In the package; a checkout has another one in its place (bench/cli/main.ts). Thrown before any option is read. */
+export const command: Command = refuse();
+
+function refuse(): never {
+  throw usageError(
+    'benches run in a checkout: git clone https://github.com/splitkv/splitkv && cd splitkv && npm run bench',
+  );
+}

@@ -1,4 +1,4 @@
-import { runOn } from '../main.js';
+import { runOn } from '../../../bench/cli/main.js';
 import type { Finished } from './run_cli.js';
 
 /** Runs the command line in this process: for what ends before a device is opened, without the time that a process takes to start. */
