@@ -1,3 +1,4 @@
+import { readFileSync, statSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, test } from '@playwright/test';
@@ -5,6 +6,9 @@ import { chatOf, chatPage } from '../support/chat_page.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';
 
 // Each failure by a real server: its own title, cause and way on. Others: hub.spec.ts (gated), kind.spec.ts (lost, too large, broke off).
+
+const WEIGHTS = 'models/tiny-gqa/model.safetensors';
+const SIZE = statSync(WEIGHTS).size;
 
 type Misbehave = (request: IncomingMessage, response: ServerResponse) => boolean;
 let misbehave: Misbehave | undefined;
@@ -85,7 +89,7 @@ test('each failure of a download has its own title, cause and remedy, and one li
   other.closeAllConnections();
   other.close();
 
-  // Without a network; then the remedy works.
+  // Without a network, and with it again.
   misbehave = (request) => {
     request.destroy();
     return true;
@@ -93,9 +97,10 @@ test('each failure of a download has its own title, cause and remedy, and one li
   await page.context().setOffline(true);
   await look('models/tiny-gqa/');
   await expect(problem).toContainText("The model can't be downloaded: you are offline");
-  await page.context().setOffline(false);
+  await expect(button('Try again')).toBeVisible();
   misbehave = undefined;
-  await button('Try again').click();
+  // By itself, as soon as there is one.
+  await page.context().setOffline(false);
   await expect(button('Download 4.1 MiB and start')).toBeVisible();
   await expect(problem).toBeHidden();
 
@@ -108,4 +113,40 @@ test('each failure of a download has its own title, cause and remedy, and one li
   await expect(chat).toContainText(/GPU memory\s*\d+ MiB needed, \d+ MiB more than there is/);
   await expect(button(/anyway/)).toHaveCount(0);
   await expect(button('Choose another model')).toBeVisible();
+});
+
+test('a download that stalls says so, and goes on by itself where it was, also after the network was away', async ({
+  page,
+}) => {
+  const { chat, problem, button, status } = chatOf(page);
+  const from: number[] = [];
+  let stalls = 0;
+  // Ten thousand bytes of what is asked for, and then nothing.
+  const stall: Misbehave = ({ url, headers }, response) => {
+    const [start, end] = (/(\d+)-(\d+)/.exec(headers.range ?? '') ?? []).slice(1).map(Number);
+    if (!url!.endsWith('.safetensors') || end === undefined || end - start! < 100_000) return false;
+    from.push(start!);
+    if (stalls === 0) return false;
+    response.writeHead(206, { 'Content-Range': `bytes ${start}-${end}/${SIZE}`, 'Content-Length': end + 1 - start! });
+    response.write(new Uint8Array(readFileSync(WEIGHTS)).subarray(start, start! + 10_000));
+    return true;
+  };
+  misbehave = stall;
+  await page.goto(`${site.url}bare.html`);
+  await chat.evaluate((element) => element.setAttribute('model', 'models/tiny-gqa/'));
+  await expect(button('Download 4.1 MiB and start')).toBeVisible();
+  stalls = 1;
+  await button('Download 4.1 MiB and start').click();
+  await expect(chat).toContainText('nothing comes at the moment');
+  await page.context().setOffline(true);
+  await expect(chat).toContainText('you are offline; it goes on by itself');
+  await expect(problem).toBeHidden();
+  stalls = 0;
+  const before = from.length;
+  await page.context().setOffline(false);
+  await expect(status).toHaveText('Ready');
+  await expect(problem).toBeHidden();
+  // What had come wasn't asked for again.
+  expect(from[before]! - Math.min(...from)).toBeGreaterThanOrEqual(10_000);
+  misbehave = undefined;
 });

@@ -6,7 +6,7 @@ import { HUB, httpOptionsOf, hubForm } from './hub/hub_form.js';
 import type { NetworkOptions } from './hub/hub_options.js';
 import { type LoadProgress, missingFile, type Source } from './source.js';
 
-export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'> {
+export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes' | 'onWait'> {
   /** The commit of the Hub's that was found before. */
   readonly commit?: string | undefined;
   /** Node: a model of the Hub is downloaded whole, into the cache that all of its tools share. */

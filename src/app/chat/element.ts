@@ -27,7 +27,7 @@ import { type Attribute, ATTRIBUTES, DEFAULT_MAX_TOKENS, everyAdapter, misspelt,
 import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
 import { clusterText, planText, previewOf, ranksText } from './view/preview.js';
-import { ProgressMeter, progressText } from './view/progress_meter.js';
+import { NO_PACE, ProgressMeter, progressText } from './view/progress_meter.js';
 
 const BUSY: readonly ChatState[] = ['looking', 'loading', 'answering'];
 /** Attributes that only change what is shown. */
@@ -501,16 +501,17 @@ export class SplitkvChat extends Base {
   }
 
   #showLoading(progress: LoadProgress): void {
-    const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal } = progress;
+    const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal, waiting } = progress;
     const pace = this.#meter.add(loadedBytes, totalBytes, performance.now());
     let text = this.#text('first_files', { loaded: loadedBytes > 0 ? formatBytes(loadedBytes) : '' });
     if (phase === 'weights' || phase === 'download') {
-      text = progressText(loadedBytes, totalBytes, pace, this.#strings);
+      text = progressText(loadedBytes, totalBytes, waiting ? NO_PACE : pace, this.#strings);
       const percent = totalBytes > 0 ? Math.floor((loadedBytes / totalBytes) * 100) : 0;
       this.#parts.status.textContent = this.#text('state_percent', { percent });
     }
     if (phase === 'profile') text = `${progress.what ?? ''}…`;
     if (phase === 'kernels') text = this.#text('preparing', { done: kernelsCompiled, total: kernelsTotal });
+    if (waiting) text += `; ${this.#text(navigator.onLine ? 'progress_waits' : 'progress_offline')}`;
     this.#parts.showProgress({ text, loaded: loadedBytes, total: totalBytes });
     this.#tell('splitkv-progress', progress);
   }

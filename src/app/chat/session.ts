@@ -636,6 +636,9 @@ export class ChatSession {
       if (signal !== this.#work.signal && !signal.aborted) return;
       this.#become(after(error));
       this.events.failed(error, smaller);
+      if (this.#state !== 'failed' || !this.downloaded || !(error instanceof SplitkvError && error.code === 'io'))
+        return;
+      globalThis.addEventListener('online', () => void this.retry(), { once: true, signal: this.#work.signal });
     }
   }
 }

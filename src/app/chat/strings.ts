@@ -125,6 +125,8 @@ export const STRINGS = {
   progress: '{loaded} of {total}',
   progress_speed: '{speed}/s',
   progress_left: 'about {time} left',
+  progress_waits: 'nothing comes at the moment, and it is asked for again by itself',
+  progress_offline: 'you are offline; it goes on by itself when the network is back',
   seconds: '{n} s',
   minutes: '{n} min',
   hours: '{n} h',

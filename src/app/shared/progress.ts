@@ -1,7 +1,10 @@
 import { formatBytes } from '../../base/math.js';
 import type { LoadProgress } from '../../index.js';
 
-export function progressLine(progress: LoadProgress): string {
+export const progressLine = (progress: LoadProgress): string =>
+  lineOf(progress) + (progress.waiting ? `; ${progress.waiting}` : '');
+
+function lineOf(progress: LoadProgress): string {
   const { phase, loadedBytes, totalBytes, tensorsLoaded, tensorsTotal, kernelsCompiled, kernelsTotal } = progress;
   if (phase === 'download') return `downloading: ${formatBytes(loadedBytes)} of ${formatBytes(totalBytes)}`;
   if (phase === 'kernels') return `compiling kernels: ${kernelsCompiled} of ${kernelsTotal}`;

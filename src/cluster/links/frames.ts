@@ -73,6 +73,11 @@ export class Assembler {
   #total = 0;
   #bytes = 0;
 
+  /** Of a message that isn't whole yet. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
   /** A message, when this piece is its last one. @throws SplitkvError `format` for a piece of another message */
   take({ total, bytes }: Extract<Frame, { type: 'piece' }>): Uint8Array | undefined {
     if (this.#bytes > 0 && total !== this.#total) {

@@ -250,6 +250,32 @@ describe.skipIf(!natsServer)('a link', () => {
     await server.stop();
   });
 
+  test('holds no more of a message than it may have, nor for long', { timeout: 60_000 }, async () => {
+    const server = await startNats();
+    const cluster = await connectCluster({ servers: server.url });
+    const endOf = async (total: number, pieces: number): Promise<string> => {
+      const [near, far] = newLink();
+      const to = cluster.subject('link', near.id, 'a');
+      const why = new Promise<string>((ended) => {
+        new NatsLink(cluster, near, { message: () => ended('a message'), ended }, 1_000_000);
+      });
+      for (let number = 1; number <= pieces; number++) {
+        const bytes = new Uint8Array(1000);
+        cluster.connection.publish(to, frameOf({ type: 'piece', number, total, bytes }));
+      }
+      // It lives.
+      const send = (): void => cluster.connection.publish(to, frameOf({ type: 'beat', sent: pieces, received: 0 }));
+      const beats = setInterval(send, 200);
+      expect(far.side).toBe('b');
+      return why.finally(() => clearInterval(beats));
+    };
+    const [large, begun] = await Promise.all([endOf(2 ** 31, 1), endOf(1_000_000, 10)]);
+    expect(large).toBe('it began a message of 2.0 GiB, and 977 KiB are the most');
+    expect(begun).toBe('it began a message and sent no more of it');
+    await cluster.close();
+    await server.stop();
+  });
+
   test('lives on where the timers of one end stand still, as those of a page that is hidden for long', async () => {
     const server = await startNats();
     const cluster = await connectCluster({ servers: server.url });

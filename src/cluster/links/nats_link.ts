@@ -8,7 +8,8 @@ import { decode, encode } from 'cborg/extended';
 import type { LinkAddress } from '../../engine/workers/worker_handle.js';
 import { isName } from '../names.js';
 import type { Cluster } from '../connect.js';
-import { Assembler, type Frame, frameOf, HEADER_BYTES, readFrame } from './frames.js';
+import { formatBytes } from '../../base/math.js';
+import { Assembler, type Frame, frameOf, HEADER_BYTES, MAX_MESSAGE, readFrame } from './frames.js';
 
 export interface LinkEvents {
   /** A message that came, in order. Throws where it is none that may come: that ends the link. */
@@ -22,6 +23,8 @@ const BEAT_MS = 300;
 const MISSED_BEATS = 5;
 /** Beats that a peer may take to come to a new link. */
 const OPENING_BEATS = 50;
+/** Beats that may go by between two pieces of a message: its sender has all of them. */
+const UNFINISHED_BEATS = 50;
 /** A page that is hidden for minutes has its timers called once a minute, messages still at once: its beats then follow those of the other end. */
 const LATE_BEAT_MS = 2 * BEAT_MS;
 /** Bytes that may be under way: a receiver that lags isn't cut off by the server for what it hasn't read yet. */
@@ -60,6 +63,8 @@ export class NatsLink {
   #untold = 0;
   #heard = false;
   #missed = 0;
+  /** Since the last piece. */
+  #unfinished = 0;
   #beatAt = 0;
   #over = false;
 
@@ -67,6 +72,8 @@ export class NatsLink {
     readonly cluster: Cluster,
     address: LinkAddress,
     readonly events: LinkEvents,
+    /** Bytes of a message that the peer may send. */
+    public largest = MAX_MESSAGE,
   ) {
     const { id, side } = address;
     this.#to = cluster.subject('link', id, side === 'a' ? 'b' : 'a');
@@ -108,6 +115,8 @@ export class NatsLink {
     if (this.#missed > (this.#heard ? MISSED_BEATS : OPENING_BEATS)) {
       const seconds = (this.#missed * BEAT_MS) / 1000;
       this.#fail(`nothing came from it for ${seconds.toFixed(1)} s`);
+    } else if (this.#assembler.bytes > 0 && ++this.#unfinished > UNFINISHED_BEATS) {
+      this.#fail('it began a message and sent no more of it');
     } else this.#beat();
   }
 
@@ -165,7 +174,13 @@ export class NatsLink {
 
   #takePiece(piece: Extract<Frame, { type: 'piece' }>): void {
     if (piece.number !== this.#received + 1) return this.#fail(lost(this.#received, piece.number - 1));
+    if (piece.total > this.largest) {
+      return this.#fail(
+        `it began a message of ${formatBytes(piece.total)}, and ${formatBytes(this.largest)} are the most`,
+      );
+    }
     this.#received = piece.number;
+    this.#unfinished = 0;
     this.#untold += piece.bytes.byteLength;
     const whole = this.#assembler.take(piece);
     if (whole) this.events.message(decode(whole));

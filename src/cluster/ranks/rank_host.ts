@@ -185,6 +185,9 @@ class Host implements RankHost {
   }
 }
 
+/** Bytes of a coordinator's message, beside the cache that a prefill worker hands over. */
+const MOST_BYTES = 64 * 2 ** 20;
+
 /** One model's time on a rank: from a coordinator's claim until either of them ends it. */
 class Session {
   /** Resolves with why, when the worker is gone. */
@@ -217,10 +220,11 @@ class Session {
         this.end(why);
       },
     });
-    this.#link = new NatsLink(cluster, address, {
-      message: (value) => this.#command(checkCommand(value)),
-      ended: (why) => this.end(`the coordinator is gone: ${why}`),
-    });
+    const events = {
+      message: (value: unknown) => this.#command(checkCommand(value)),
+      ended: (why: string) => this.end(`the coordinator is gone: ${why}`),
+    };
+    this.#link = new NatsLink(cluster, address, events, MOST_BYTES);
     this.over = ended.then(async (why) => {
       // The worker waits for its GPU work, and for nothing else.
       this.#worker.post({ type: 'request', id: 0, request: { type: 'dispose' } }, []);
@@ -288,6 +292,8 @@ class Session {
       this.#serve({ ...this.#serving, lost: reason instanceof Error ? reason.message : String(reason) });
     } else if (report.type === 'answer' && report.id === this.#loading) {
       const { weightBytes, kvBytes } = report.result as RankFacts;
+      // The cache may be kept in bytes and handed over as floats.
+      this.#link.largest = MOST_BYTES + 4 * kvBytes;
       const { loadedBytes: _, totalBytes: __, ...serving } = this.#serving;
       this.#serve({ ...serving, weightBytes, kvBytes });
     }

@@ -44,6 +44,11 @@ export interface LoadProgress {
   readonly kernelsCompiled: number;
   readonly kernelsTotal: number;
   readonly tensor?: string;
+  /**
+   * Why nothing comes over the network at the moment, for people: told after three seconds without a byte, and while a request is
+   * made again, which happens by itself.
+   */
+  readonly waiting?: string;
 }
 
 export interface AttentionDpOptions {

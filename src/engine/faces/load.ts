@@ -159,8 +159,10 @@ async function openParts(
   const options = await namedByDegrees(given);
   const { signal } = options;
   throwIfAborted(signal, 'loading');
+  let reported: LoadProgress = { ...NO_PROGRESS, phase: 'config' };
   const report = (progress: Partial<LoadProgress> & Pick<LoadProgress, 'phase'>): void =>
-    options.onProgress?.({ ...NO_PROGRESS, ...progress });
+    options.onProgress?.((reported = { ...NO_PROGRESS, ...progress }));
+  const onWait = (waiting?: string): void => options.onProgress?.({ ...reported, ...(waiting && { waiting }) });
 
   report({ phase: 'config' });
   const cache = options.cache ?? true;
@@ -176,7 +178,9 @@ async function openParts(
   const onBytes = (bytes: number): void => progress.arrived(bytes);
   const stored = isStored(where) ? await (places ?? noCluster(where)).stored(where) : undefined;
   const files = stored ?? where;
-  const source = opened(await openFiles(files, { network, cache, integrity, onWarning, onProgress, onBytes, signal }));
+  const source = opened(
+    await openFiles(files, { network, cache, integrity, onWarning, onProgress, onBytes, onWait, signal }),
+  );
   // Another machine has the files elsewhere than this one, unless the cluster has them.
   const at = places && source.at && !stored ? { ...source.at, where } : source.at;
   const place = options.workers || places ? await placeOf(where, network, at as typeof source.at) : undefined;
@@ -312,9 +316,15 @@ async function openParts(
 }
 
 /** Kernels are compiled while weights are read; where they take longer, they are what is waited for. */
-function loadProgress({ kernelsCompiled = 0, kernelsTotal = 0, ...weights }: RankProgress): LoadProgress {
+function loadProgress({ kernelsCompiled = 0, kernelsTotal = 0, waiting, ...weights }: RankProgress): LoadProgress {
   const waits = weights.loadedBytes >= weights.totalBytes && kernelsCompiled < kernelsTotal;
-  return { phase: waits ? 'kernels' : 'weights', ...weights, kernelsCompiled, kernelsTotal };
+  return {
+    phase: waits ? 'kernels' : 'weights',
+    ...weights,
+    kernelsCompiled,
+    kernelsTotal,
+    ...(waiting && { waiting }),
+  };
 }
 
 /** @throws SplitkvError `usage` */

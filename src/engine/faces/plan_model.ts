@@ -151,6 +151,7 @@ export async function planModel(
     network: networkOf(options),
     integrity: options.integrity,
     lookOnly: true,
+    onWait: (why) => why && onProgress?.(why),
     signal,
   });
   const files = await openModelFiles(source, signal);

@@ -20,20 +20,32 @@ export interface OpenFilesOptions {
   /** Told of files that are read to be checked, and of what Node downloads from the Hub. */
   readonly onProgress?: OnProgress | undefined;
   /** As of `HttpOptions`. */
-  readonly onBytes?: ((bytes: number) => void) | undefined;
+  readonly onBytes?: OpenOptions['onBytes'];
+  readonly onWait?: OpenOptions['onWait'];
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A model's files, through the browser's cache or (Node) that of the Hub's tools, each checked against `integrity` before it is used. @throws as `openSource` */
 export async function openFiles(
   where: string | URL | readonly File[] | Source,
-  { network, cache = true, integrity, onWarning, lookOnly = false, onProgress, onBytes, signal }: OpenFilesOptions,
+  {
+    network,
+    cache = true,
+    integrity,
+    onWarning,
+    lookOnly = false,
+    onProgress,
+    onBytes,
+    onWait,
+    signal,
+  }: OpenFilesOptions,
 ): Promise<Source> {
   const options: OpenOptions = {
     ...network,
     whole: cache && !lookOnly,
     onWarning,
     onBytes,
+    onWait,
     onProgress: (progress) => onProgress?.({ phase: 'download', tensorsLoaded: 0, tensorsTotal: 0, ...progress }),
   };
   return openSource(where, signal, options, async (found) => {

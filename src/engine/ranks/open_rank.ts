@@ -16,6 +16,8 @@ export interface RankProgress extends WeightProgress {
   /** Kernels that are compiled of those that the rank's programs need, as far as that is known. */
   readonly kernelsCompiled?: number;
   readonly kernelsTotal?: number;
+  /** As of `LoadProgress`. */
+  readonly waiting?: string | undefined;
 }
 
 export interface RankRequest {

@@ -135,13 +135,14 @@ class RankServer implements ServedRank {
     const device = this.#device!;
     const { signal } = this.#disposal;
     const onWarning = (message: string): void => this.post({ type: 'warning', message });
-    const source = await openFiles(whereOf(place), { network: networkAt(place), cache, integrity, onWarning, signal });
+    const { onProgress, onWait } = this.#progress();
+    const network = networkAt(place);
+    const source = await openFiles(whereOf(place), { network, cache, integrity, onWarning, onWait, signal });
     const files = await openModelFiles(source, signal);
     const reader = await files.reader();
     if (digest !== undefined)
       await (await import('../files/model_digest.js')).checkDigest(digest, files.config, reader);
     const world = new World(plan, rank, mixed);
-    const onProgress = this.#progress();
     const again = (): Promise<Device> => openDevice(this.#adapter!);
     const request = { config: files.config, reader, type, runner, signal, again, onWarning };
     ({ runner: this.#runner } = await openRank(device, world, request, onProgress));
@@ -151,13 +152,20 @@ class RankServer implements ServedRank {
     return this.#runner.facts;
   }
 
-  #progress(): (progress: RankProgress) => void {
+  #progress() {
     let last = -PROGRESS_MS;
-    return (progress) => {
-      const now = performance.now();
-      if (now - last < PROGRESS_MS && progress.loadedBytes < progress.totalBytes) return;
-      last = now;
-      this.post({ type: 'progress', progress });
+    let told: RankProgress | undefined;
+    return {
+      onProgress: (progress: RankProgress): void => {
+        told = progress;
+        const now = performance.now();
+        if (now - last < PROGRESS_MS && progress.loadedBytes < progress.totalBytes) return;
+        last = now;
+        this.post({ type: 'progress', progress });
+      },
+      onWait: (waiting: string | undefined): void => {
+        if (told) this.post({ type: 'progress', progress: { ...told, waiting } });
+      },
     };
   }
 

@@ -206,6 +206,7 @@ function progressOf(
     const estimate = (of: (each: RankProgress) => number): number => Math.round((sum(of) * ranks) / latest.size);
     onProgress({
       tensor: progress.tensor,
+      waiting: progress.waiting,
       loadedBytes: sum(({ loadedBytes }) => loadedBytes),
       totalBytes: estimate(({ totalBytes }) => totalBytes),
       tensorsLoaded: sum(({ tensorsLoaded }) => tensorsLoaded),

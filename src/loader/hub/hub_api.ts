@@ -51,7 +51,7 @@ export async function listRepository(
     return await request(
       url,
       '?blobs=true',
-      {},
+      () => ({}),
       {
         ...http,
         refusal: (...answer) => {

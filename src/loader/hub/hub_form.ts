@@ -24,8 +24,10 @@ export const httpOptionsOf = ({
   headers,
   fetch: given,
   onBytes,
-}: NetworkOptions & Pick<HttpOptions, 'onBytes'>): HttpOptions => ({
+  onWait,
+}: NetworkOptions & Pick<HttpOptions, 'onBytes' | 'onWait'>): HttpOptions => ({
   ...(headers && { headers }),
   ...(given && { fetch: given }),
   ...(onBytes && { onBytes }),
+  ...(onWait && { onWait }),
 });

@@ -9,8 +9,13 @@ export interface HttpOptions {
   readonly backoffMs?: number;
   /** The longest Retry-After that is waited for; 30 s. */
   readonly maxRetryAfterMs?: number;
-  /** A response that sends next to nothing (less than 4 KiB) for so long has failed; 30 s. */
+  /** An answer that doesn't begin for so long has failed, default 30 s; or one that sends less than 4 KiB for so long, 10 s. */
   readonly stallMs?: number;
+  /**
+   * How long a server that has answered before is asked again while the network fails, from its last byte on; 60 s, or none where
+   * `attempts` are given. Where there is any, also as long as the browser says that it is offline.
+   */
+  readonly patienceMs?: number;
   /** Headers of every request, e.g. authorization. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly fetch?: typeof fetch;
@@ -18,22 +23,35 @@ export interface HttpOptions {
   readonly refusal?: (url: string, status: number, headers: Headers) => SplitkvError | undefined;
   /** Told of bytes as they arrive, and of all of a request's as a negative number when it has ended: the sum is under way. */
   readonly onBytes?: ((bytes: number) => void) | undefined;
+  /** Told why nothing comes, for people: again every three seconds, and before each further try; undefined once something does. */
+  readonly onWait?: ((why: string | undefined) => void) | undefined;
 }
 
 /** Fewer bytes in `stallMs` are a stall: the slowest connections bring ten times as many. */
 const LEAST_BYTES = 4096;
+/** After so long without a byte it is told. */
+const QUIET_MS = 3000;
+const LONGEST_BACKOFF_MS = 8000;
 
-/** A failure that another try may mend. `waitMs` is what the server asked for. */
+/** Bytes that one request after another goes on filling. */
+export interface Part {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  done: number;
+}
+
+/** A failure that another try may mend. `waitMs` is what the server asked for; `answered`: it was the server's word. */
 class Transient extends Error {
   readonly waitMs: number | undefined;
+  readonly answered: boolean;
   /** What to throw once no more tries are left. */
   readonly refusal: SplitkvError | undefined;
 
   constructor(
     message: string,
-    options?: ErrorOptions & { waitMs?: number | undefined; refusal?: SplitkvError | undefined },
+    options?: ErrorOptions & { answered?: boolean; waitMs?: number | undefined; refusal?: SplitkvError | undefined },
   ) {
     super(message, options);
+    this.answered = options?.answered ?? false;
     this.waitMs = options?.waitMs;
     this.refusal = options?.refusal;
   }
@@ -43,8 +61,8 @@ class Transient extends Error {
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
-  /** Exactly `length` bytes; a body that ends earlier is transient, one that goes on is an `io` error. */
-  body(length: number): Promise<Uint8Array<ArrayBuffer>>;
+  /** All that a part lacks; a body that ends earlier is transient, one that goes on is an `io` error. */
+  fill(part: Part): Promise<Uint8Array<ArrayBuffer>>;
   /** The body up to `limit` bytes: undefined when there is more. */
   bodyUpTo(limit: number): Promise<Uint8Array<ArrayBuffer> | undefined>;
 }
@@ -52,25 +70,36 @@ export interface Answer {
 /**
  * GETs `url` + `query` (which messages leave out: it may hold a secret) and hands the answer to `use`, again and again with growing waits while the network fails, the server is
  * busy (408, 429, 5xx) or the body breaks off. Throws `aborted`, or `io` naming the URL and the last failure.
+ * @param patienceMs where there is any: as of `HttpOptions`
+ * @param part where tries go on with it: one that brings bytes counts as the first
  */
 export async function request<T>(
   url: string,
   query: string,
-  headers: Record<string, string>,
+  headers: () => Record<string, string>,
   options: HttpOptions,
   signal: AbortSignal | undefined,
   use: (answer: Answer) => Promise<T>,
+  patienceMs = 0,
+  part?: Part,
 ): Promise<T> {
   const { attempts = 4, backoffMs = 400, maxRetryAfterMs = 30_000 } = options;
+  let since = performance.now();
   for (let attempt = 1; ; attempt++) {
     if (signal?.aborted) throw abortedError(`GET ${url}`, signal);
+    const before = part?.done;
     try {
-      return await once(url, query, headers, options, signal, use);
+      return await once(url, query, headers(), options, signal, use);
     } catch (error) {
       if (signal?.aborted) throw abortedError(`GET ${url}`, signal);
       if (!(error instanceof Transient)) throw error;
       const askedMs = error.waitMs ?? 0;
-      if (attempt >= attempts || askedMs > maxRetryAfterMs) {
+      if (part?.done !== before) {
+        attempt = 1;
+        since = performance.now();
+      }
+      const patient = !error.answered && patienceMs > 0 && (isOffline() || performance.now() - since < patienceMs);
+      if (!patient && (attempt >= attempts || askedMs > maxRetryAfterMs)) {
         if (error.refusal) throw error.refusal;
         const times = attempt === 1 ? '' : ` ${attempt} times; the last time`;
         const asked =
@@ -79,10 +108,16 @@ export async function request<T>(
           cause: error.cause ?? error,
         });
       }
-      await pause(error.waitMs ?? backoffMs * 2 ** (attempt - 1) * (0.75 + Math.random() / 2), signal, url);
+      const backoff = Math.min(LONGEST_BACKOFF_MS, backoffMs * 2 ** (attempt - 1)) * (0.75 + Math.random() / 2);
+      options.onWait?.(`${error.message}: trying again`);
+      await pause(error.waitMs ?? backoff, signal, url);
+      options.onWait?.(undefined);
     }
   }
 }
+
+/** Whether the browser knows that there is no network. */
+export const isOffline = (): boolean => globalThis.navigator?.onLine === false;
 
 async function once<T>(
   url: string,
@@ -92,13 +127,24 @@ async function once<T>(
   signal: AbortSignal | undefined,
   use: (answer: Answer) => Promise<T>,
 ): Promise<T> {
-  const { stallMs = 30_000, fetch: doFetch = globalThis.fetch } = options;
+  const { fetch: doFetch = globalThis.fetch } = options;
+  let stallMs = options.stallMs ?? 30_000;
   const stop = new AbortController();
   const forward = (): void => stop.abort(signal!.reason);
   signal?.addEventListener('abort', forward, { once: true });
   let stalled: ReturnType<typeof setTimeout> | undefined;
   let received = 0;
   let counted = 0;
+  let quietSince = performance.now();
+  let told = false;
+  const tell = (why?: string): void => {
+    if (told || why !== undefined) options.onWait?.(why);
+    told = why !== undefined;
+  };
+  const quiet = setInterval(() => {
+    const ms = performance.now() - quietSince;
+    if (ms >= QUIET_MS - 100) tell(`nothing has come for ${Math.round(ms / 1000)} s`);
+  }, QUIET_MS);
   const alive = (): void => {
     clearTimeout(stalled);
     counted = received;
@@ -110,6 +156,8 @@ async function once<T>(
   alive();
   const arrived = (bytes: number): void => {
     received += bytes;
+    quietSince = performance.now();
+    tell();
     if (received - counted >= LEAST_BYTES) alive();
     options.onBytes?.(bytes);
   };
@@ -124,49 +172,48 @@ async function once<T>(
         cause: error,
       });
     });
+    stallMs = options.stallMs ?? 10_000;
+    quietSince = performance.now();
     alive();
     const { status } = response;
     const refusal = status >= 400 ? options.refusal?.(url, status, response.headers) : undefined;
     if (status === 408 || status === 429 || (status >= 500 && status !== 501)) {
       const waitMs = retryAfter(response.headers);
-      throw new Transient(`HTTP ${status} ${response.statusText}`.trimEnd(), { waitMs, refusal });
+      throw new Transient(`HTTP ${status} ${response.statusText}`.trimEnd(), { answered: true, waitMs, refusal });
     }
     if (refusal) throw refusal;
     return await use({
       status,
       headers: response.headers,
-      body: (length) => readExactly(url, chunks(response, stop.signal, arrived), length),
+      fill: (part) => readInto(url, chunks(response, stop.signal, arrived), part),
       bodyUpTo: (limit) => readUpTo(chunks(response, stop.signal, arrived), limit),
     });
   } catch (error) {
     throw stop.signal.reason instanceof Transient ? stop.signal.reason : error;
   } finally {
     clearTimeout(stalled);
+    clearInterval(quiet);
+    tell();
     signal?.removeEventListener('abort', forward);
     if (received > 0) options.onBytes?.(-received);
     stop.abort(); // whatever of the body nobody read
   }
 }
 
-async function readExactly(
-  url: string,
-  body: AsyncIterable<Uint8Array>,
-  length: number,
-): Promise<Uint8Array<ArrayBuffer>> {
-  const out = new Uint8Array(length);
-  let done = 0;
+async function readInto(url: string, body: AsyncIterable<Uint8Array>, part: Part): Promise<Uint8Array<ArrayBuffer>> {
+  const { length } = part.bytes;
   for await (const chunk of body) {
-    if (done + chunk.byteLength > length) {
+    if (part.done + chunk.byteLength > length) {
       throw new SplitkvError(
         'io',
         `GET ${url} sent more than the ${length} bytes asked for; is there a proxy that ignores ranges?`,
       );
     }
-    out.set(chunk, done);
-    done += chunk.byteLength;
+    part.bytes.set(chunk, part.done);
+    part.done += chunk.byteLength;
   }
-  if (done < length) throw new Transient(`the body broke off after ${done} of ${length} bytes`);
-  return out;
+  if (part.done < length) throw new Transient(`the body broke off after ${part.done} of ${length} bytes`);
+  return part.bytes;
 }
 
 async function readUpTo(body: AsyncIterable<Uint8Array>, limit: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
@@ -224,16 +271,18 @@ export function retryAfter(headers: Headers): number | undefined {
   return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 
+/** Ends early when the browser is online again. */
 async function pause(ms: number, signal: AbortSignal | undefined, url: string): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    const onAbort = (): void => {
+  await new Promise<void>((resolve) => {
+    const done = (): void => {
       clearTimeout(timer);
-      reject(abortedError(`GET ${url}`, signal));
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener('abort', onAbort);
+      signal?.removeEventListener('abort', done);
+      globalThis.removeEventListener?.('online', done);
       resolve();
-    }, ms);
-    signal?.addEventListener('abort', onAbort, { once: true });
+    };
+    const timer = setTimeout(done, ms);
+    signal?.addEventListener('abort', done);
+    globalThis.addEventListener?.('online', done);
   });
+  if (signal?.aborted) throw abortedError(`GET ${url}`, signal);
 }

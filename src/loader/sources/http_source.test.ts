@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { httpSource } from './http_source.js';
 import { type Misbehaviour, startServer, type TestServer } from '../testing/http_server.js';
 import { randomBytes } from '../testing/source_suite.js';
@@ -289,6 +289,57 @@ describe('failures that pass', () => {
       message: `GET ${server.url}config.json failed 4 times; the last time: HTTP 500 Internal Server Error`,
     });
     expect(server.requests.length).toBe(4);
+  });
+
+  it('goes on where a body broke off, as often as it does, and tells of a stall', async () => {
+    const waits: (string | undefined)[] = [];
+    const http = source({ stallMs: 3500, onWait: (why: string | undefined) => waits.push(why) });
+    await http.size('w.safetensors');
+    const asked: number[] = [];
+    server.misbehave = (request, response) => {
+      const [start, end] = /(\d+)-(\d+)/.exec(request.headers.range!)!.slice(1).map(Number) as [number, number];
+      if (asked.push(start) === 7) return false;
+      response.writeHead(206, { 'Content-Range': `bytes ${start}-${end}/200000`, 'Content-Length': end + 1 - start });
+      // The sixth stalls after its bytes: more often broken off than a request is tried that brings nothing.
+      response.write(big.subarray(start, start + 10_000));
+      if (asked.length < 6) setTimeout(() => response.destroy(), 20);
+      return true;
+    };
+    expect(Buffer.compare(await http.read('w.safetensors', 100_000, 200_000), big.subarray(100_000))).toBe(0);
+    expect(asked).toEqual([0, 1, 2, 3, 4, 5, 6].map((pieces) => 100_000 + pieces * 10_000));
+    const told = waits.filter((why) => why !== undefined);
+    expect(told.slice(0, 5)).toEqual(Array(5).fill(expect.stringMatching(/^the body broke off.*: trying again$/)));
+    expect(told.slice(5)).toEqual([
+      'nothing has come for 3 s',
+      expect.stringMatching(/ came for 3\.5 s: trying again$/),
+    ]);
+    expect(waits.at(-1)).toBeUndefined();
+  });
+
+  it('waits for a network that was there, and goes on at once when it is back', async () => {
+    const http = httpSource(server.url, { backoffMs: 600_000 });
+    await http.size('w.safetensors');
+    server.misbehave = (request) => (request.socket.destroy(), true);
+    const page = new EventTarget();
+    const offline = { onLine: false };
+    vi.stubGlobal('navigator', offline);
+    vi.stubGlobal('addEventListener', page.addEventListener.bind(page));
+    vi.stubGlobal('removeEventListener', page.removeEventListener.bind(page));
+    try {
+      const read = http.read('w.safetensors', 100_000, 100_010);
+      for (let tries = 0; tries < 7; tries++) {
+        await vi.waitFor(() => expect(server.requests.length).toBe(2 + tries));
+        if (tries === 6) {
+          offline.onLine = true;
+          server.misbehave = undefined;
+        }
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        page.dispatchEvent(new Event('online'));
+      }
+      expect(await read).toEqual(big.slice(100_000, 100_010));
+    } finally {
+      vi.unstubAllGlobals();
+    }
   });
 
   it('tries a server that is away once only, after the first time, until it answers', async () => {

@@ -5,7 +5,7 @@
 
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
-import { type Answer, type HttpOptions, request } from './http_request.js';
+import { type Answer, type HttpOptions, isOffline, type Part, request } from './http_request.js';
 import { parseSha256 } from './integrity.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type Source, withAbort } from '../source.js';
 
@@ -13,6 +13,8 @@ import { beyondFile, checkFileName, checkRange, missingFile, type Source, withAb
 const PROBE_BYTES = 64 * 1024;
 /** A file of a server without range requests is used when it is at most this big. */
 const WHOLE_FILE_BYTES = 32 * 1024 * 1024;
+
+const PATIENCE_MS = 60_000;
 
 interface Probe {
   readonly size: number;
@@ -49,6 +51,7 @@ class HttpSource implements Source {
   /** Why files count as missing. */
   readonly #absences = new Map<string, string>();
   #unreachable = false;
+  #reached = false;
 
   constructor(base: URL, options: HttpOptions) {
     this.#base = base;
@@ -83,26 +86,36 @@ class HttpSource implements Source {
     const url = this.#url(file);
     if (!probe.ranges) throw this.#noRanges(file, probe.size);
     if (start === end) return new Uint8Array(0);
-    return this.#request(url, { range: `bytes=${start}-${end - 1}` }, signal, async (answer) => {
-      if (isPage(file, answer)) throw new SplitkvError('io', `GET ${url} ${WEB_PAGE} instead of the file`);
-      if (answer.status === 200) throw this.#noRanges(file, probe.size);
-      if (answer.status !== 206) throw unexpected(url, answer.status, `the bytes ${start} to ${end} of ${probe.size}`);
-      const got = contentRange(url, answer);
-      if (got && (got.start !== start || got.end !== end)) {
-        throw new SplitkvError(
-          'io',
-          `GET ${url} sent bytes ${got.start} to ${got.end}; expected ${start} to ${end}. Is there a faulty proxy or CDN?`,
-        );
-      }
-      const validator = validatorOf(answer);
-      if (
-        (got?.total ?? probe.size) !== probe.size ||
-        (validator && probe.validator && validator !== probe.validator)
-      ) {
-        throw new SplitkvError('io', `${url} has changed while it was being read; load the model again`);
-      }
-      return answer.body(end - start);
-    });
+    const part: Part = { bytes: new Uint8Array(end - start), done: 0 };
+    const range = () => ({ range: `bytes=${start + part.done}-${end - 1}` });
+    return this.#request(
+      url,
+      range,
+      signal,
+      async (answer) => {
+        if (isPage(file, answer)) throw new SplitkvError('io', `GET ${url} ${WEB_PAGE} instead of the file`);
+        if (answer.status === 200) throw this.#noRanges(file, probe.size);
+        if (answer.status !== 206)
+          throw unexpected(url, answer.status, `the bytes ${start} to ${end} of ${probe.size}`);
+        const from = start + part.done;
+        const got = contentRange(url, answer);
+        if (got && (got.start !== from || got.end !== end)) {
+          throw new SplitkvError(
+            'io',
+            `GET ${url} sent bytes ${got.start} to ${got.end}; expected ${from} to ${end}. Is there a faulty proxy or CDN?`,
+          );
+        }
+        const validator = validatorOf(answer);
+        if (
+          (got?.total ?? probe.size) !== probe.size ||
+          (validator && probe.validator && validator !== probe.validator)
+        ) {
+          throw new SplitkvError('io', `${url} has changed while it was being read; load the model again`);
+        }
+        return answer.fill(part);
+      },
+      part,
+    );
   }
 
   /** Asked once a file: a file that is missing now may be asked for again. */
@@ -111,7 +124,7 @@ class HttpSource implements Source {
     const known = this.#probes.get(file);
     if (known) return withAbort(Promise.resolve(known), signal, `GET ${this.#url(file)}`);
     const url = this.#url(file);
-    const range = { range: `bytes=0-${PROBE_BYTES - 1}` };
+    const range = () => ({ range: `bytes=0-${PROBE_BYTES - 1}` });
     const probe = await this.#request(url, range, signal, async (answer) => {
       // Development servers answer any unknown path with their page.
       const page = isPage(file, answer);
@@ -152,7 +165,7 @@ class HttpSource implements Source {
           `GET ${url} sent bytes ${range.start} to ${range.end}; expected 0 to ${expected}. Is there a faulty proxy or CDN?`,
         );
       }
-      return { size: range.total, head: await answer.body(expected), ranges: true };
+      return { size: range.total, head: await answer.fill({ bytes: new Uint8Array(expected), done: 0 }), ranges: true };
     }
     // Other origins hide Content-Range unless they expose it; what a GET for all of it is about to send tells the size too.
     const head = await answer.bodyUpTo(PROBE_BYTES);
@@ -162,8 +175,11 @@ class HttpSource implements Source {
         `GET ${url} sent more than the ${PROBE_BYTES} bytes asked for; is there a proxy that ignores ranges?`,
       );
     if (head.byteLength < PROBE_BYTES) return { size: head.byteLength, head, ranges: true };
-    const size = await this.#request(url, { range: 'bytes=0-' }, signal, async (whole) =>
-      whole.status < 300 ? contentLength(whole) : undefined,
+    const size = await this.#request(
+      url,
+      () => ({ range: 'bytes=0-' }),
+      signal,
+      async (whole) => (whole.status < 300 ? contentLength(whole) : undefined),
     );
     if (size === undefined) {
       throw new SplitkvError(
@@ -191,21 +207,26 @@ class HttpSource implements Source {
     return url.href;
   }
 
-  /** A server that couldn't be reached for all attempts gets one at a time until it answers. */
+  /** A server that couldn't be reached for all attempts gets one at a time until it answers; one that has answered is waited for. */
   async #request<T>(
     url: string,
-    headers: Record<string, string>,
+    headers: () => Record<string, string>,
     signal: AbortSignal | undefined,
     use: (answer: Answer) => Promise<T>,
+    part?: Part,
   ): Promise<T> {
     let reached = false;
-    const offline = globalThis.navigator?.onLine === false;
-    const options = this.#unreachable || offline ? { ...this.#options, attempts: 1 } : this.#options;
+    const options = this.#unreachable || isOffline() ? { ...this.#options, attempts: 1 } : this.#options;
+    const patienceMs =
+      part && this.#reached && !this.#unreachable
+        ? (options.patienceMs ?? (this.#options.attempts === undefined ? PATIENCE_MS : 0))
+        : 0;
+    const reach = (answer: Answer): Promise<T> => {
+      reached = this.#reached = true;
+      return use(answer);
+    };
     try {
-      return await request(url, this.#base.search, headers, options, signal, (answer) => {
-        reached = true;
-        return use(answer);
-      });
+      return await request(url, this.#base.search, headers, options, signal, reach, patienceMs, part);
     } finally {
       if (!signal?.aborted) this.#unreachable = !reached;
     }

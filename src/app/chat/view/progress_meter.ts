@@ -10,6 +10,8 @@ export interface Pace {
   readonly secondsLeft: number | undefined;
 }
 
+export const NO_PACE: Pace = { bytesPerSecond: undefined, secondsLeft: undefined };
+
 /** Tells the speed of a download, and when it will have ended. */
 export class ProgressMeter {
   #samples: { readonly bytes: number; readonly at: number }[] = [];
@@ -23,7 +25,7 @@ export class ProgressMeter {
     while (samples.length > 2 && at - samples[1]!.at >= WINDOW_MS) samples.shift();
     const first = samples[0]!;
     const seconds = (at - first.at) / 1000;
-    if (seconds < 0.2 || loadedBytes === first.bytes) return { bytesPerSecond: undefined, secondsLeft: undefined };
+    if (seconds < 0.2 || loadedBytes === first.bytes) return NO_PACE;
     const bytesPerSecond = (loadedBytes - first.bytes) / seconds;
     return { bytesPerSecond, secondsLeft: Math.max(0, totalBytes - loadedBytes) / bytesPerSecond };
   }
