@@ -31,9 +31,10 @@ export const floors = [
   ['src/app', 'src/server'],
   ['src/cli'],
   ['bench'],
+  ['pages'],
 ];
-/** Where benches are asked for: a command and three pages. */
-const asksForBenches = '^src/(app/host|app/host_protocol|app/tools/(bench/\\w+|check_page))\\.ts$';
+/** Where benches are asked for: the page of `--host chrome`. */
+const asksForBenches = '^src/app/host(_protocol)?\\.ts$';
 const tests = '(\\.(test|bench)\\.ts$|/testing/|^e2e/)';
 const pathsOf = (rooms) => `^(${rooms.map((room) => room.replaceAll('.', '\\.')).join('|')})(/|$)`;
 
@@ -86,7 +87,7 @@ export default {
         "Code that runs in a page can't import Node's modules; put it into a file named node*.ts that is imported dynamically.",
       severity: 'error',
       from: {
-        path: '^(src|shaders|bench)/',
+        path: '^(src|pages|shaders|bench)/',
         pathNot: `${tests}|(^|/)node[^/]*\\.ts$|^(src/cli|src/server|bench/(cli|pack|peer_packages))/`,
       },
       to: { dependencyTypes: ['core'] },
@@ -95,14 +96,14 @@ export default {
       name: 'faces-stay-apart',
       comment: 'Page code knows nothing of the command line and the server.',
       severity: 'error',
-      from: { path: '^src/app/' },
+      from: { path: '^(src/app|pages)/' },
       to: { path: '^src/(cli|server)/' },
     },
     { name: 'no-unresolvable', severity: 'error', from: {}, to: { couldNotResolve: true } },
     {
       name: 'no-tests-in-product',
       severity: 'error',
-      from: { path: '^(src|shaders|bench)/', pathNot: tests },
+      from: { path: '^(src|pages|shaders|bench)/', pathNot: tests },
       to: { path: '\\.(test|bench)\\.ts$' },
     },
   ],

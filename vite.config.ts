@@ -34,7 +34,7 @@ function besidePages(): Plugin {
 
 /** The pages, and the page that the command line runs in. */
 export default defineConfig({
-  root: root('src/app'),
+  root: root('pages'),
   base: './',
   appType: 'mpa', // a missing file is a 404, never the page
   publicDir: false,
@@ -52,9 +52,9 @@ export default defineConfig({
     target: 'es2023',
     chunkSizeWarningLimit: 2000, // WGSL is text
     rollupOptions: {
-      input: readdirSync(root('src/app'))
+      input: readdirSync(root('pages'))
         .filter((name) => name.endsWith('.html'))
-        .map((page) => root(`src/app/${page}`)),
+        .map((page) => root(`pages/${page}`)),
       external,
     },
   },

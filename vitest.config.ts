@@ -11,7 +11,7 @@ const PURE = [
   'src/server/http/**/*.test.ts',
 ];
 const KERNELS = ['shaders/**/*.test.ts'];
-const OTHERS = ['src/**/*.test.ts', 'bench/**/*.test.ts', 'models/**/*.test.ts'];
+const OTHERS = ['src/**/*.test.ts', 'pages/**/*.test.ts', 'bench/**/*.test.ts', 'models/**/*.test.ts'];
 
 /** Of a file in the same process as others: what it replaced is put back. */
 const TOGETHER = { isolate: false, restoreMocks: true, unstubEnvs: true, unstubGlobals: true };

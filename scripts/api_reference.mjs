@@ -85,7 +85,7 @@ export async function buildApiReference(out, pages) {
   await app.generateDocs(project, out);
   // TypeDoc takes one stylesheet: the links between the pages look as on the others.
   const styles = join(out, 'assets/custom.css');
-  const links = readFileSync(join(root, 'src/app/site/nav.css'), 'utf8');
+  const links = readFileSync(join(root, 'pages/site/nav.css'), 'utf8');
   writeFileSync(styles, links + readFileSync(styles, 'utf8'));
   if (app.logger.hasErrors()) throw new Error('the API reference: TypeDoc found errors, see above');
   linkPages(out);

@@ -234,7 +234,7 @@ await build({
 });
 
 // The page of --host chrome.
-const hostPage = readFileSync(join(root, 'src/app/host.html'), 'utf8').replace('./host.ts', './host.js');
+const hostPage = readFileSync(join(root, 'pages/host.html'), 'utf8').replace('./host.ts', './host.js');
 writeFileSync(join(root, 'dist/cli/host.html'), hostPage);
 
 completeLicenseFile(join(root, 'dist/THIRD_PARTY_LICENSES.md'));

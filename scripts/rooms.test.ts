@@ -7,7 +7,7 @@ const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclu
 const sources = listed
   .trim()
   .split('\n')
-  .filter((file) => /^(src|bench|shaders)\/.*\.ts$/.test(file) && !/\.(test|bench|d)\.ts$/.test(file))
+  .filter((file) => /^(src|pages|bench|shaders)\/.*\.ts$/.test(file) && !/\.(test|bench|d)\.ts$/.test(file))
   .filter((file) => existsSync(file));
 
 /** Sources by folder, of those that have several. A kernel's folder begins with its WGSL instead. */

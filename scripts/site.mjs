@@ -41,6 +41,6 @@ copy('peers/onnxruntime-web', (name) =>
 
 await import('./run_typescript.mjs');
 const { buildApiReference } = await import('./api_reference.mjs');
-const { PAGES } = await import('../src/app/shared/pages.ts');
+const { PAGES } = await import('../pages/shared/pages.ts');
 await buildApiReference(join(out, 'api'), PAGES);
 console.log(`the site is in ${out}: publish the folder as it is, at any path`);

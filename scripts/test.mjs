@@ -146,7 +146,15 @@ try {
     await check('types', bin('tsc'), ['-p', 'tsconfig.json']);
     await check('lint', bin('oxlint'), ['--type-aware', '--deny-warnings']);
     await check('format', bin('oxfmt'), ['--check']);
-    await check('layers', bin('depcruise'), ['--config', '.dependency-cruiser.mjs', 'src', 'shaders', 'bench', 'e2e']);
+    await check('layers', bin('depcruise'), [
+      '--config',
+      '.dependency-cruiser.mjs',
+      'src',
+      'pages',
+      'shaders',
+      'bench',
+      'e2e',
+    ]);
   }
   // Some tests of one file need no build.
   const built = filter.length === 0 ? await builtPackage() : undefined;

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, type Page, test } from '@playwright/test';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
-import { PAGES } from '../../src/app/shared/pages.js';
-import { exampleProfile } from '../../src/app/tools/example_profile.js';
+import { PAGES } from '../../pages/shared/pages.js';
+import { exampleProfile } from '../../pages/tools/example_profile.js';
 import { arrange, type Mode } from '../../src/arrangement/index.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { expect, type FrameLocator, type Page, test } from '@playwright/test';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../../src/app/shared/example.js';
-import { PAGES } from '../../src/app/shared/pages.js';
+import { PAGES } from '../../pages/shared/pages.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import { serveFiles } from '../../src/server/http/static_files.js';
 import { openExtension } from '../apps/run_app.js';

@@ -1,6 +1,6 @@
 import type { PlainLoadOptions } from '../app/host_protocol.js';
 import type { ProgressPart } from '../app/shared/progress.js';
-import { parseMemory, parseRanks } from '../app/ranks/rank_options.js';
+import { parseMemory, parseRanks } from '../app/shared/rank_options.js';
 import { usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
 import type { AttentionDpOptions, NetworkOptions, PrefillOptions } from '../index.js';

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../app/shared/example.js';
 import { rankTraffic } from '../app/shared/figures.js';
-import { parseRanks } from '../app/ranks/rank_options.js';
+import { parseRanks } from '../app/shared/rank_options.js';
 import { formatBytes } from '../base/math.js';
 import { modelName } from '../engine/files/model_name.js';
 import type { GenerateResult, ModelInfo } from '../index.js';

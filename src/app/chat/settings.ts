@@ -2,7 +2,7 @@ import { didYouMean, usageError } from '../../base/errors.js';
 import { checkSampling } from '../../engine/ranks/sampling/sampling.js';
 import type { GenerateOptions, KvType, LoadOptions, SamplingOptions, WeightType } from '../../index.js';
 import { listBrowserAdapters } from '../shared/adapter_list.js';
-import { parseAttentionDp, parseMemory, parseRanks } from '../ranks/rank_options.js';
+import { parseAttentionDp, parseMemory, parseRanks } from '../shared/rank_options.js';
 
 /** Every attribute of the element, with what it says. The element reads no others. */
 export const ATTRIBUTES = {

@@ -1,0 +1,57 @@
+/**
+ * Room: what the site shows beside the tools: the page that it opens with (here), and the gallery of ways to embed
+ * a model, whose texts lie in examples/. `npm run site` puts all pages, the library and its reference into one folder.
+ */
+import '../../src/app/chat/index.js';
+import '../shared/site_nav.js';
+import { copyOnClick } from '../shared/copy.js';
+import { element, make } from '../../src/app/shared/dom.js';
+import { EMBEDDED_MODEL, tellStory } from '../../src/app/shared/example.js';
+import { showMaths } from '../shared/maths.js';
+import { PAGES } from '../shared/pages.js';
+import { EXAMPLES, withModel } from './examples.js';
+import { offeredModels, USUAL_MODEL } from './models.js';
+
+const chat = document.querySelector('splitkv-chat')!;
+showMaths(chat);
+const choices = element('models', HTMLDivElement);
+const note = element('model-note', HTMLParagraphElement);
+const code = element('tag', HTMLPreElement).querySelector('code')!;
+const [tag] = Object.values(EXAMPLES[0]!.files);
+
+tellStory(chat);
+
+/** Puts a model into the chat, which says what it would download, and asks. */
+function tryModel(model: string): void {
+  if (model !== EMBEDDED_MODEL) code.textContent = withModel(tag!, model);
+  chat.files = undefined;
+  chat.model = model;
+}
+
+for (const { model, name, about } of await offeredModels()) {
+  const button = make('button', '', name);
+  button.type = 'button';
+  button.ariaPressed = 'false';
+  button.addEventListener('click', () => {
+    for (const other of choices.querySelectorAll('button')) other.ariaPressed = String(other === button);
+    note.textContent = about;
+    tryModel(model);
+  });
+  choices.append(button);
+}
+chat.addEventListener('splitkv-state', ({ detail: { state } }) => {
+  if (state !== 'looking' || !chat.files) return;
+  // What was dropped is none of them.
+  for (const button of choices.querySelectorAll('button')) button.ariaPressed = 'false';
+  note.textContent = '';
+});
+code.textContent = withModel(tag!, USUAL_MODEL);
+copyOnClick(element('copy', HTMLButtonElement), () => code.textContent ?? '');
+
+element('pages', HTMLUListElement).replaceChildren(
+  ...PAGES.slice(1).map(({ address, name, about }) => {
+    const link = make('a', '', name);
+    link.href = address;
+    return make('li', 'card', make('h3', '', link), make('p', '', about));
+  }),
+);

@@ -1,0 +1,38 @@
+import { formatBytes } from '../../src/base/math.js';
+import { models } from '../../src/index.js';
+import { EMBEDDED_MODEL } from '../../src/app/shared/example.js';
+
+/** A model that the site offers to try. */
+export interface OfferedModel {
+  /** What the element's `model` says. */
+  readonly model: string;
+  readonly name: string;
+  readonly about: string;
+}
+
+/** What examples name: of the offered ones, small enough to try, and it chats. */
+export const USUAL_MODEL = 'smollm2-360m-instruct';
+
+/** Of the catalog: weights below 400 MB in 4 bits, no licence to accept first. */
+const OFFERED = ['smollm2-135m-instruct', USUAL_MODEL, 'qwen3-0.6b'];
+
+/** The example that the site carries, then models of the catalog. */
+export async function offeredModels(): Promise<readonly OfferedModel[]> {
+  const catalog = (await models()).filter(({ name }) => OFFERED.includes(name));
+  return [
+    {
+      model: EMBEDDED_MODEL,
+      name: 'The example',
+      about: 'Trained for this site: 4 MiB, it knows some 270 words and answers questions about short stories.',
+    },
+    ...catalog.map(({ name, downloadBytes, license }) => ({
+      model: name,
+      name,
+      about: `${formatBytes(downloadBytes)} from the Hugging Face Hub, licence ${license}. It asks first.`,
+    })),
+  ];
+}
+
+/** The model that an address names, where the site offers it: anybody may have made the link. */
+export const askedModel = (name: string | null): string =>
+  name !== null && [EMBEDDED_MODEL, ...OFFERED].includes(name) ? name : USUAL_MODEL;
