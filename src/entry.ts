@@ -13,6 +13,16 @@ const join: JoinPlaces = async (options) =>
 /**
  * Loads a Hugging Face model folder or a GGUF file and prepares it on one GPU device, or on several (`ranks`, `plan`).
  *
+ * @example
+ * ```ts
+ * import { load } from 'splitkv';
+ *
+ * const model = await load('smollm2-360m-instruct', { weights: 'q4' });
+ * const { text } = await model.generate('Why is the sky blue?', { maxTokens: 50 }).result;
+ * console.log(text);
+ * await model.dispose();
+ * ```
+ *
  * @param where a folder or .gguf file on disk (Node), a URL of either that answers range requests, the files (browser), or a model of
  *   the Hugging Face Hub: 'ORG/NAME', 'hf:ORG/NAME@REVISION/FILE.gguf', or a name of the catalog (`models()`)
  * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
@@ -27,6 +37,17 @@ export const load = (where: string | URL | readonly File[] | Source, options: Lo
  * Loads a model to answer many requests at once: their tokens are computed side by side, and each request gets the same tokens,
  * bit for bit, as it would alone.
  *
+ * @example
+ * ```ts
+ * import { serve } from 'splitkv';
+ *
+ * const model = await serve('smollm2-360m-instruct', { slots: 8 });
+ * for await (const { index, text } of model.complete('Once upon a time', { n: 2, maxTokens: 20 })) {
+ *   console.log(index, text);
+ * }
+ * await model.dispose();
+ * ```
+ *
  * @param where as for `load`
  * @throws SplitkvError as `load`; `limit` when the KV cache doesn't fit
  */
@@ -40,6 +61,15 @@ export async function serve(
 /**
  * Tells what every plan would do with a model on this machine, without loading its weights. `ranks` is how many there may be, or an
  * adapter for each; default 2.
+ *
+ * @example
+ * ```ts
+ * import { planModel } from 'splitkv';
+ *
+ * const { pick, download, why } = await planModel('smollm2-360m-instruct', { weights: 'q4', ranks: 1 });
+ * console.log(pick?.policy, download?.bytes, why);
+ * ```
+ *
  * @throws SplitkvError as `load`, but not where no plan fits
  */
 export async function planModel(
@@ -60,5 +90,14 @@ export async function measureAdapters(
   return (await import('./engine/measure/basics.js')).measureAdapters(requests, options);
 }
 
-/** The catalog: small models that run here, by names that `load` takes; the smallest first. */
+/**
+ * The catalog: small models that run here, by names that `load` takes; the smallest first.
+ *
+ * @example
+ * ```ts
+ * import { models } from 'splitkv';
+ *
+ * for (const { name, license, weightBytes } of await models()) console.log(name, license, weightBytes.q4);
+ * ```
+ */
 export const models = async (): Promise<readonly CatalogModel[]> => (await import('./loader/hub/catalog.js')).MODELS;

@@ -23,9 +23,17 @@ import { checkShape } from './shape.js';
  * and none is worse, by its objective, than equally many heads per rank, unless memory forbids that.
  *
  * @example
- * const found = arrange({ loads: profile.layers, ranks: 4 });
- * const file = toArrangementFile(profile.model, 4, found, { loads: profile.layers });
- * const model = await load(where, { plan: file, ranks: 4, kvBudget: 0.2 });
+ * ```ts
+ * import { arrange, toArrangementFile } from 'splitkv/planning';
+ *
+ * const loads = [
+ *   [900, 100, 300, 300],
+ *   [250, 400, 250, 300],
+ * ]; // entries that each head of two layers keeps
+ * const found = arrange({ loads, ranks: 2 });
+ * const plan = toArrangementFile('my-model', 2, found, { loads }); // load(where, { plan, ranks: 2, kvBudget: 0.2 })
+ * console.log(found.mode, found.makespan, plan.ranks);
+ * ```
  *
  * @param steps of search at most; a million take some tenths of a second
  * @throws SplitkvError `usage` for a problem that makes no sense

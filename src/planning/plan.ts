@@ -22,7 +22,12 @@ import { checkShape } from './shape.js';
  * `plan`. Policies are listed in POLICIES.
  *
  * @example
- * const plan = makePlan('pp x tp', 4, await modelShape('models/tiny-gqa'));
+ * ```ts
+ * import { describePlan, makePlan, modelShape } from 'splitkv/planning';
+ *
+ * const shape = await modelShape('models/tiny-gqa');
+ * console.log(describePlan(makePlan('pp x tp', 4, shape), shape).join('\n'));
+ * ```
  *
  * @param ranks of the whole plan
  * @param options degrees, for policies that leave a choice (`{ tensor: 2 }`), and the weights of layers and of sequences
@@ -60,8 +65,13 @@ export function describePlan(plan: Plan, shape: ModelShape): string[] {
  * plans written by hand, are exported. Where the engine has no equivalent, the nearest is taken, and `differences` says so.
  *
  * @example
- * exportPlan(makePlan('tp', 4, shape), shape, 'vllm', { model: 'Qwen/Qwen3-8B' }).command;
- * // ['vllm', 'serve', 'Qwen/Qwen3-8B', '--tensor-parallel-size', '4']
+ * ```ts
+ * import { exportPlan, makePlan, modelShape } from 'splitkv/planning';
+ *
+ * const shape = await modelShape('models/tiny-gqa');
+ * const { command } = exportPlan(makePlan('tp', 4, shape), shape, 'vllm', { model: 'ORG/NAME' });
+ * console.log(command); // ['vllm', 'serve', 'ORG/NAME', '--tensor-parallel-size', '4']
+ * ```
  *
  * @throws SplitkvError `usage` for a target or an option that isn't known; as `checkPlan`
  */

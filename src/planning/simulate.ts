@@ -109,10 +109,14 @@ const lengthsSchema: OptionsSchema<SyntheticLengths> = {
  * computes its own sequences and all wait for the one with most tokens.
  *
  * @example
+ * ```ts
+ * import { simulate, syntheticTrace } from 'splitkv/planning';
+ *
  * const trace = syntheticTrace({ requests: 500, meanInput: 200, meanOutput: 100 });
  * const time = { baseSeconds: 0.02, secondsPerToken: 1e-4 };
- * const full = { mode: 'trtllm', enable_balance: true };
- * simulate(trace, { ranks: 8, time, attentionDpConfig: full }).tokensPerSecond;
+ * const attentionDpConfig = { mode: 'trtllm', enable_balance: true } as const;
+ * console.log(simulate(trace, { ranks: 8, time, attentionDpConfig }).tokensPerSecond);
+ * ```
  *
  * @param trace requests; only their lengths are needed
  * @throws SplitkvError `usage` for options and requests that make no sense, and for a request that could never run

@@ -32,6 +32,17 @@ const MAX_EMBEDDINGS = 2048;
 /**
  * A provider whose calls are answered here: `generateText({ model: createSplitkv(await load(where))(), prompt })`. Settings that the SDK
  * has no names for go into `providerOptions.splitkv`: options of `generate`, and of `embed` for vectors.
+ *
+ * @example
+ * ```ts
+ * import { generateText } from 'ai';
+ * import { load } from 'splitkv';
+ * import { createSplitkv } from 'splitkv/ai-sdk';
+ *
+ * const splitkv = createSplitkv(() => load('smollm2-360m-instruct'));
+ * const options = { prompt: 'Why is the sky blue?', maxOutputTokens: 50 };
+ * console.log((await generateText({ model: splitkv(), ...options })).text);
+ * ```
  */
 export function createSplitkv(source: SplitkvSource): SplitkvProvider {
   let loading: Promise<Model> | undefined;

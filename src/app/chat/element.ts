@@ -81,6 +81,17 @@ const SETTABLE = [
  * and plan first, and asks before it downloads what this browser doesn't keep yet.
  *
  * Its events bubble out of shadow trees: see SplitkvChatEventMap.
+ *
+ * @example
+ * ```ts
+ * import 'splitkv/chat';
+ *
+ * const chat = document.createElement('splitkv-chat');
+ * chat.model = 'smollm2-360m-instruct';
+ * chat.tools = { time: { description: 'The time of day', run: () => new Date().toLocaleTimeString() } };
+ * chat.addEventListener('splitkv-answer', ({ detail }) => console.log(detail.text));
+ * document.body.append(chat);
+ * ```
  */
 export class SplitkvChat extends Base {
   static readonly observedAttributes: readonly string[] = Object.keys(ATTRIBUTES);

@@ -9,6 +9,15 @@ import type { KeepRequest } from './service_worker.js';
  * Registers the page's service worker, which is or imports `splitkv/service-worker`, and lets it keep what the page is made of so far: its
  * own address, scripts with all that they import (on demand, too), styles, fonts and images, of this origin and of others that allow it. What comes
  * later is kept as it comes. The model is kept by `load`.
+ *
+ * @example
+ * ```ts
+ * import { keepOffline } from 'splitkv/offline';
+ *
+ * // sw.js: importScripts('/node_modules/splitkv/dist/splitkv-service_worker.js');
+ * console.log(await keepOffline('sw.js'), 'files are kept');
+ * ```
+ *
  * @param worker its URL, in the page's folder or above it
  * @returns how many files are kept; undefined where the browser has no service workers, or not on such a page (http)
  * @throws TypeError or DOMException where the script isn't there or may not run

@@ -50,7 +50,19 @@ export function providePromptApi(source: PromptApiSource): boolean {
   return true;
 }
 
-/** A `LanguageModel` over a model. Its sessions share it; disposing of it is the caller's. */
+/**
+ * A `LanguageModel` over a model. Its sessions share it; disposing of it is the caller's.
+ *
+ * @example
+ * ```ts
+ * import { load } from 'splitkv';
+ * import { promptApi } from 'splitkv/prompt-api';
+ *
+ * const LanguageModel = promptApi((options) => load('smollm2-360m-instruct', options));
+ * const session = await LanguageModel.create({ initialPrompts: [{ role: 'system', content: 'Be short.' }] });
+ * console.log(await session.prompt('Is the sky blue?', { responseConstraint: /yes|no/ }));
+ * ```
+ */
 export function promptApi(source: PromptApiSource): LanguageModelClass {
   let model = typeof source === 'function' ? undefined : source;
   let loading: Promise<Model> | undefined;

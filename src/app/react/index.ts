@@ -39,6 +39,15 @@ const LISTENERS = {
 /**
  * A chat with a model that runs in the page: `<SplitkvChat model="/models/small/" onAnswer={({ detail }) => save(detail.text)} />`. Its
  * props are the element's properties; `ref` gives the element. On a server it renders the bare element.
+ *
+ * @example
+ * ```tsx
+ * import { SplitkvChat } from 'splitkv/react';
+ *
+ * export const Chat = () => (
+ *   <SplitkvChat model="smollm2-360m-instruct" maxTokens={200} onAnswer={({ detail }) => console.log(detail.text)} />
+ * );
+ * ```
  */
 export const SplitkvChat: ForwardRefExoticComponent<SplitkvChatProps & RefAttributes<SplitkvChatElement>> = forwardRef(
   function SplitkvChat(props: SplitkvChatProps, ref) {

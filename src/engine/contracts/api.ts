@@ -711,17 +711,72 @@ export interface SelfTestResult {
 /** A loaded model. `LoadOptions.requests` generations run at once; others wait their turn. */
 export interface Model {
   readonly info: ModelInfo;
+  /**
+   * @example
+   * ```ts
+   * import { load } from 'splitkv';
+   *
+   * const model = await load('smollm2-360m-instruct');
+   * const answer = model.generate({ messages: [{ role: 'user', content: 'Hello!' }] }, { maxTokens: 50, temperature: 0.7 });
+   * for await (const piece of answer) console.log(piece);
+   * console.log((await answer.result).finish_reason);
+   * ```
+   */
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
   /**
    * Answers several prompts side by side, each as `generate` would alone; a beginning that all have is computed once. Yields results as
    * they end, with the prompt's number. Leaving the iteration aborts the rest.
+   *
+   * @example
+   * ```ts
+   * import { load } from 'splitkv';
+   *
+   * const model = await load('smollm2-360m-instruct', { requests: 2 });
+   * const prompts = ['A colour:', 'A number:'];
+   * for await (const { index, text } of model.generateMany(prompts, { maxTokens: 5 })) console.log(prompts[index], text);
+   * ```
    */
   generateMany(prompts: readonly Prompt[], options?: GenerateOptions): AsyncIterable<IndexedResult>;
-  /** A conversation by the model's chat template. @throws SplitkvError `unsupported` where it has none */
+  /**
+   * A conversation by the model's chat template.
+   *
+   * @example
+   * ```ts
+   * import { load } from 'splitkv';
+   *
+   * const model = await load('smollm2-360m-instruct');
+   * const talk = model.conversation({ system: 'Answer in one sentence.', whenFull: 'forget' });
+   * await talk.send('Why is the sky blue?', { maxTokens: 50 }).result;
+   * const other = model.conversation({ restore: talk.save() });
+   * console.log((await other.send('And at sunset?', { maxTokens: 50 }).result).text);
+   * ```
+   *
+   * @throws SplitkvError `unsupported` where it has none
+   */
   conversation(options?: ConversationOptions): Conversation;
+  /**
+   * @example
+   * ```ts
+   * import { load } from 'splitkv';
+   *
+   * const model = await load('smollm2-360m-instruct');
+   * const [row] = (await model.logits(model.tokenize('The sky is'))).rows;
+   * console.log(model.detokenize([row!.indexOf(Math.max(...row!))])); // the likeliest next token
+   * ```
+   */
   logits(tokens: readonly number[] | Uint32Array | Int32Array, options?: LogitsOptions): Promise<LogitsResult>;
   /**
    * Vectors of texts: their final hidden states (behind the last norm), pooled. The same bits on every plan, and whatever else runs.
+   *
+   * @example
+   * ```ts
+   * import { load } from 'splitkv';
+   *
+   * const model = await load('smollm2-360m-instruct');
+   * const [cat, dog] = (await model.embed(['a cat', 'a dog'])).embeddings;
+   * console.log(cat!.reduce((sum, value, i) => sum + value * dog![i]!, 0)); // the cosine of their angle
+   * ```
+   *
    * @param texts one, or a list of texts, token ids or chat messages; computed side by side
    */
   embed(texts: string | readonly Prompt[], options?: EmbedOptions): Promise<EmbedResult>;
@@ -730,6 +785,17 @@ export interface Model {
   /** Token ids of a prompt, as `generate` would feed them, however many. */
   tokenize(prompt: Prompt, options?: TokenizeOptions): number[];
   detokenize(tokens: readonly number[]): string;
+  /**
+   * @example
+   * ```ts
+   * import { load } from 'splitkv';
+   *
+   * const model = await load('smollm2-360m-instruct');
+   * const messages = [{ role: 'user', content: 'Hello!' }] as const;
+   * const stream = await model.chat.completions.create({ messages, max_tokens: 50, stream: true });
+   * for await (const { choices } of stream) console.log(choices[0]?.delta.content ?? '');
+   * ```
+   */
   readonly chat: { readonly completions: ChatCompletions };
   /**
    * Runs a few tokens and tells whether the GPU computed them rightly: against the ids stored in the model's folder

@@ -11,7 +11,16 @@ export async function cachedSource(source: Source, options: CacheOptions = {}): 
   return (await import('./cached_source.js')).cachedSource(source, options);
 }
 
-/** The models in this origin's cache. Throws `Error` where the browser has no storage for it. */
+/**
+ * The models in this origin's cache. Throws `Error` where the browser has no storage for it.
+ *
+ * @example
+ * ```ts
+ * import { deleteCached, listCached } from 'splitkv';
+ *
+ * for (const { url, complete } of await listCached()) if (!complete) await deleteCached(url);
+ * ```
+ */
 export async function listCached(folder?: CacheDirectory): Promise<CachedModel[]> {
   return (await import('./cache_list.js')).listCached(folder);
 }

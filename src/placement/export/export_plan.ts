@@ -56,10 +56,6 @@ const waitsSchema: OptionsSchema<AttentionDpWaits> = {
  * The launch flags of another engine that correspond to a plan. It reads who holds what, so plans of any policy, and plans that were
  * written by hand, are exported. Where the engine has no equivalent, the nearest is taken, and `differences` says so.
  *
- * @example
- * exportPlan(makePlan('tp', 4, shape), shape, 'vllm', { model: 'Qwen/Qwen3-8B' }).command;
- * // ['vllm', 'serve', 'Qwen/Qwen3-8B', '--tensor-parallel-size', '4']
- *
  * @throws SplitkvError `usage` for a target that isn't known, a plan that doesn't fit the shape, and options that make no sense
  */
 export function exportPlan(
