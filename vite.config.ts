@@ -32,6 +32,24 @@ function besidePages(): Plugin {
   };
 }
 
+/** What the head of every page begins with, unless it brings its own. */
+const HEAD = `
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <meta name="color-scheme" content="light dark" />
+    <link
+      rel="icon"
+      href="data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'><rect width='3' height='8' rx='1' fill='%233b6fd4'/><rect x='5' width='3' height='8' rx='1' fill='%23d4773b'/></svg>"
+    />`;
+
+const pageHeads = (): Plugin => ({
+  name: 'splitkv-page-heads',
+  transformIndexHtml: {
+    order: 'pre',
+    handler: (html) => (html.includes('<meta charset') ? html : html.replace('<head>', `<head>${HEAD}`)),
+  },
+});
+
 /** The pages, and the page that the command line runs in. */
 export default defineConfig({
   root: root('pages'),
@@ -60,5 +78,5 @@ export default defineConfig({
   },
   // A rank's worker loads parts on demand, as the page does.
   worker: { format: 'es', plugins: () => [bundleWgsl(), moduleFactories()], rollupOptions: { external } },
-  plugins: [bundleWgsl(), moduleFactories(), besidePages()],
+  plugins: [bundleWgsl(), moduleFactories(), besidePages(), pageHeads()],
 });

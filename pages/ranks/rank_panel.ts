@@ -4,7 +4,7 @@ import { arrangementMap, placementOf } from './arrangement_map.js';
 import { ArrangementView } from './arrangement_view.js';
 import { ChunkGrid } from './chunk_grid.js';
 import { element, pair } from '../../src/app/shared/dom.js';
-import { figures, type Progress, rankTraffic } from '../../src/app/shared/figures.js';
+import { figures, type Progress, rankTraffic } from '../shared/figures.js';
 import { RankCard } from './rank_card.js';
 import { type RankHoldings, rankMap } from './rank_map.js';
 import { fillRankTable } from './rank_table.js';

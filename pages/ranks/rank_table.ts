@@ -1,7 +1,7 @@
 import { formatBytes } from '../../src/base/math.js';
 import type { RunStats } from '../../src/index.js';
 import { make } from '../../src/app/shared/dom.js';
-import { rankTraffic } from '../../src/app/shared/figures.js';
+import { rankTraffic } from '../shared/figures.js';
 import type { RankHoldings } from './rank_map.js';
 
 /** The map and the traffic of every rank as the rows of a table. */

@@ -1,7 +1,7 @@
 import { POLICIES } from '../../../src/placement/index.js';
 import type { PlanReport } from '../../../src/index.js';
 import { decoration, element, make, pair } from '../../../src/app/shared/dom.js';
-import { milliseconds } from '../../../src/app/shared/figures.js';
+import { milliseconds } from '../../shared/figures.js';
 import { colourAs } from '../../shared/rank_colour.js';
 import { DEGREES } from '../parameters.js';
 import type { MeasuredPlan, MeasuredPlans } from './measured_plans.js';

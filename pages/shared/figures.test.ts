@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { RunStats } from '../../index.js';
+import type { RunStats } from '../../src/index.js';
 import { figures, rankTraffic } from './figures.js';
 
 const rank = (bytes: number, exchange: number, wait = 0): RunStats['ranks'][number] => ({

@@ -1,6 +1,6 @@
-import { formatBytes } from '../../base/math.js';
-import type { RunStats } from '../../index.js';
-import { sum } from '../../base/lists.js';
+import { formatBytes } from '../../src/base/math.js';
+import type { RunStats } from '../../src/index.js';
+import { sum } from '../../src/base/lists.js';
 
 /** A number with its name, for people. */
 export type Figure = readonly [name: string, text: string];

@@ -1,20 +1,20 @@
 import { fileURLToPath } from 'node:url';
-import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../app/shared/example.js';
-import { rankTraffic } from '../app/shared/figures.js';
-import { parseRanks } from '../app/shared/rank_options.js';
-import { formatBytes } from '../base/math.js';
-import { modelName } from '../engine/files/model_name.js';
-import type { GenerateResult, ModelInfo } from '../index.js';
-import { describePlan } from '../placement/index.js';
-import { count } from '../base/lists.js';
-import { openChromeHost } from './hosts/chrome_host.js';
-import type { Terminal } from './command.js';
-import { summary } from './commands/generate.js';
-import { runProcess } from './main.js';
-import { type Options, parseOptions, type OptionSpecs } from './options.js';
-import { optionHelp } from './terminal/help.js';
-import { plain } from './terminal/style.js';
-import { startPageServer } from './page_server.js';
+import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../src/app/shared/example.js';
+import { rankTraffic } from '../pages/shared/figures.js';
+import { parseRanks } from '../src/app/shared/rank_options.js';
+import { formatBytes } from '../src/base/math.js';
+import { modelName } from '../src/engine/files/model_name.js';
+import type { GenerateResult, ModelInfo } from '../src/index.js';
+import { describePlan } from '../src/placement/index.js';
+import { count } from '../src/base/lists.js';
+import { openChromeHost } from '../src/cli/hosts/chrome_host.js';
+import type { Terminal } from '../src/cli/command.js';
+import { summary } from '../src/cli/commands/generate.js';
+import { runProcess } from '../src/cli/main.js';
+import { type Options, parseOptions, type OptionSpecs } from '../src/cli/options.js';
+import { optionHelp } from '../src/cli/terminal/help.js';
+import { plain } from '../src/cli/terminal/style.js';
+import { startPageServer } from '../src/cli/page_server.js';
 
 const OPTIONS = {
   model: {
@@ -53,7 +53,7 @@ async function run(argv: readonly string[], terminal: Terminal): Promise<number>
     return 0;
   }
   const placement = placementOf(options);
-  const embedded = fileURLToPath(new URL(`../../${EMBEDDED_MODEL}`, import.meta.url));
+  const embedded = fileURLToPath(new URL(`../${EMBEDDED_MODEL}`, import.meta.url));
   const given = options.text('model');
   const model = given === undefined ? embedded : await otherModel(given, terminal);
   const prompt = options.text('prompt') ?? `${STORY} ${QUESTIONS[0].question}`;
@@ -97,7 +97,7 @@ const EMBEDDED =
   'one that chats is downloaded by `npm start -- --model smollm2-360m-instruct` (`npx splitkv models` lists more)\n';
 
 async function otherModel(given: string, terminal: Terminal): Promise<string> {
-  const { modelPath } = await import('./model_path.js');
+  const { modelPath } = await import('../src/cli/model_path.js');
   const { signal, progress: onProgress, note: onWarning } = terminal;
   return modelPath(given, { network: {}, pull: true, signal, onProgress, onWarning });
 }
