@@ -88,31 +88,11 @@ export function planLinear(
   readonly fragments: readonly string[];
   readonly constants: Readonly<Record<string, boolean | number>>;
 } {
+  checkRows(kernel, problem, epilogue);
   const { rows, inFeatures, outFeatures, type, xStride, xOffset = 0 } = problem;
-  const { outStride, outOffset = 0, output = 'sum' } = problem;
+  const { outStride, outOffset = 0, outCap = 0, output = 'sum' } = problem;
   const modelInFeatures = problem.modelInFeatures ?? inFeatures;
   const unit = UNIT_ELEMENTS[type];
-  const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
-  if (xStride % 4 !== 0 || xStride < inFeatures) {
-    throw bad(`xStride is ${xStride}, expected a multiple of 4 from inFeatures (${inFeatures}) on`);
-  }
-  if (xOffset % 4 !== 0 || xOffset < 0 || xOffset + inFeatures > xStride) {
-    throw bad(`xOffset is ${xOffset}, expected a multiple of 4 up to xStride - inFeatures (${xStride - inFeatures})`);
-  }
-  if (outOffset + outFeatures > outStride) {
-    throw bad(`outputs ${outOffset} .. ${outOffset + outFeatures} don't fit an out row of ${outStride}`);
-  }
-  if (output === 'segments' && (epilogue !== 'none' || problem.bias || (problem.outScale ?? 1) !== 1)) {
-    throw bad(
-      `output 'segments' adds no bias and has no scale or epilogue (got bias ${problem.bias}, '${epilogue}'); reduce_segments does that`,
-    );
-  }
-  const { outCap = 0 } = problem;
-  if (outCap !== 0 && (!(outCap > 0 && outCap < Infinity) || epilogue !== 'none' || output === 'segments')) {
-    throw bad(
-      `outCap is ${outCap} with '${epilogue}' and output '${output}'; expected a positive number, and outputs by themselves`,
-    );
-  }
   const segments = resolveSegments(kernel, problem.segments, inFeatures, modelInFeatures, unit);
   return {
     segments,
@@ -144,6 +124,41 @@ export function planLinear(
       SEGMENTS_OUT: output === 'segments',
     },
   };
+}
+
+/** Whether rows of x and of outputs are as the kernels read and write them. @throws SplitkvError `internal` */
+function checkRows(kernel: string, problem: LinearProblem, epilogue: Epilogue): void {
+  const { inFeatures, outFeatures, xStride, xOffset = 0 } = problem;
+  const { outStride, outOffset = 0 } = problem;
+  const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
+  if (xStride % 4 !== 0 || xStride < inFeatures) {
+    throw bad(`xStride is ${xStride}, expected a multiple of 4 from inFeatures (${inFeatures}) on`);
+  }
+  if (xOffset % 4 !== 0 || xOffset < 0 || xOffset + inFeatures > xStride) {
+    throw bad(`xOffset is ${xOffset}, expected a multiple of 4 up to xStride - inFeatures (${xStride - inFeatures})`);
+  }
+  if (outOffset + outFeatures > outStride) {
+    throw bad(`outputs ${outOffset} .. ${outOffset + outFeatures} don't fit an out row of ${outStride}`);
+  }
+  checkEpilogue(kernel, problem, epilogue);
+}
+
+function checkEpilogue(
+  kernel: string,
+  { bias, output = 'sum', outScale = 1, outCap = 0 }: LinearProblem,
+  epilogue: Epilogue,
+): void {
+  const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
+  if (output === 'segments' && (epilogue !== 'none' || bias || outScale !== 1)) {
+    throw bad(
+      `output 'segments' adds no bias and has no scale or epilogue (got bias ${bias}, '${epilogue}'); reduce_segments does that`,
+    );
+  }
+  if (outCap !== 0 && (!(outCap > 0 && outCap < Infinity) || epilogue !== 'none' || output === 'segments')) {
+    throw bad(
+      `outCap is ${outCap} with '${epilogue}' and output '${output}'; expected a positive number, and outputs by themselves`,
+    );
+  }
 }
 
 export const tilesOf = (outFeatures: number): number => ceilDiv(outFeatures, TILE);

@@ -94,18 +94,7 @@ export interface SamplingValues {
  */
 export function writeSamplingParams(view: DataView, offset: number, values: SamplingValues): void {
   const { temperature = 0, topK = 0, topP = 1, repetitionPenalty = 1, seed = 0, counter = 0, active = true } = values;
-  if (!(temperature >= 0 && temperature <= 3e38))
-    throw usageError(`temperature ${temperature}: use 0 (greedy) or a larger number, such as 0.7`);
-  if (!Number.isInteger(topK) || topK < 0 || topK > 0xffffffff)
-    throw usageError(`top_k ${topK}: use 0 (off) or a positive integer, such as 40`);
-  // Compared as the f32 that the GPU sees: a positive number that rounds to 0 would keep nothing.
-  if (!(Math.fround(topP) > 0 && topP <= 1))
-    throw usageError(`top_p ${topP}: use a number above 0 and at most 1 (off), such as 0.95`);
-  if (!(repetitionPenalty >= 1e-6 && repetitionPenalty <= 1e6)) {
-    throw usageError(
-      `repetition_penalty ${repetitionPenalty}: use a positive number (1e-6 to 1e6), such as 1.1; 1 is off`,
-    );
-  }
+  checkSampling(temperature, topK, topP, repetitionPenalty);
   const bits = seedBits(seed);
   if (!Number.isInteger(counter) || counter < 0 || counter > 0xffffffff) {
     throw new SplitkvError('internal', `sampling counter ${counter}: expected a u32`);
@@ -118,6 +107,21 @@ export function writeSamplingParams(view: DataView, offset: number, values: Samp
   view.setUint32(offset + SAMPLING_FIELDS.seedHigh, Number(bits >> 32n), true);
   view.setUint32(offset + SAMPLING_FIELDS.counter, counter, true);
   view.setUint32(offset + SAMPLING_FIELDS.active, active ? 1 : 0, true);
+}
+
+function checkSampling(temperature: number, topK: number, topP: number, repetitionPenalty: number): void {
+  if (!(temperature >= 0 && temperature <= 3e38))
+    throw usageError(`temperature ${temperature}: use 0 (greedy) or a larger number, such as 0.7`);
+  if (!Number.isInteger(topK) || topK < 0 || topK > 0xffffffff)
+    throw usageError(`top_k ${topK}: use 0 (off) or a positive integer, such as 40`);
+  // Compared as the f32 that the GPU sees: a positive number that rounds to 0 would keep nothing.
+  if (!(Math.fround(topP) > 0 && topP <= 1))
+    throw usageError(`top_p ${topP}: use a number above 0 and at most 1 (off), such as 0.95`);
+  if (!(repetitionPenalty >= 1e-6 && repetitionPenalty <= 1e6)) {
+    throw usageError(
+      `repetition_penalty ${repetitionPenalty}: use a positive number (1e-6 to 1e6), such as 1.1; 1 is off`,
+    );
+  }
 }
 
 function seedBits(seed: number | bigint): bigint {

@@ -82,10 +82,11 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
       const part =
         window && (pools ? inPool('window') : Math.min(whole, windowTokens(own, options, { window, lanes })));
       const kept = heads * (sizes.keptBlocks ?? 0) * KV_BLOCK;
+      const tokensOf = ({ window: sees = Infinity }: LayerSizes): number =>
+        sees < contextLength ? (part ?? whole) : whole;
       for (const layer of layers) {
         weightBytes += layerBytes(layer, own.share);
-        kvBytes += kept * layer.kvToken;
-        kvBytes += ((layer.window ?? Infinity) < contextLength ? (part ?? whole) : whole) * layer.kvToken;
+        kvBytes += (kept + tokensOf(layer)) * layer.kvToken;
       }
       const places = own.stage.kind === 'token' ? own.weights.length : 1;
       const runs = own.stage.kind === 'adp' ? owners?.keptSlots(rank) : owners?.total;

@@ -54,12 +54,7 @@ export const linear = defineKernel({
   plan(problem: LinearRowsProblem, traits) {
     const { rows, inFeatures, outFeatures, type, epilogue, norm, eps } = problem;
     const { segments, params, fragments, constants } = planLinear('linear', problem, epilogue);
-    const bad = (what: string): SplitkvError => new SplitkvError('internal', `linear: ${what}`);
-    if (norm && problem.tileRows !== 1)
-      throw bad(`a fused norm needs tileRows 1, got ${problem.tileRows}; use rms_norm`);
-    if (norm && eps === undefined) throw bad('a fused norm needs eps');
-    if (norm && segments.end - segments.start !== params.model_in_features)
-      throw bad('a fused norm needs the whole row of x');
+    if (norm) checkNorm(problem, segments.end - segments.start === params.model_in_features);
     const staged = norm ? normBytes(inFeatures) : 0;
     const limit = traits.limits.maxComputeWorkgroupStorageSize;
     const matrices = epilogue === 'swiglu' ? 2 : 1;
@@ -103,3 +98,11 @@ export const linear = defineKernel({
     };
   },
 });
+
+/** @param whole the rank has the whole row of x */
+function checkNorm({ tileRows, eps }: LinearRowsProblem, whole: boolean): void {
+  const bad = (what: string): SplitkvError => new SplitkvError('internal', `linear: a fused norm needs ${what}`);
+  if (tileRows !== 1) throw bad(`tileRows 1, got ${tileRows}; use rms_norm`);
+  if (eps === undefined) throw bad('eps');
+  if (!whole) throw bad('the whole row of x');
+}

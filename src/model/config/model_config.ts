@@ -295,13 +295,17 @@ export function denseModel(config: ModelConfig): DenseModel | undefined {
   const mlp = denseMlpOf(config);
   const scaled = embeddingScale !== 1 || residualScale !== 1 || logitScale !== 1 || logitCap !== undefined;
   const plain = !scaled && norm.kind === 'rms' && (norm.offset ?? 0) === 0;
-  if (attention.kind !== 'gqa' || attention.gated || attention.rope === null || !plain) return undefined;
-  if (mlp?.kind !== 'gated') return undefined;
+  if (!plain || !isPlainAttention(attention, maxPositions)) return undefined;
+  if (mlp?.kind !== 'gated' || mlp.activation !== 'silu') return undefined;
+  if ((layers[0]!.norms ?? 'before') !== 'before') return undefined;
+  if (new Set(layers.map((layer) => likeness(layer, maxPositions))).size > 1) return undefined;
+  return { config, attention, mlp };
+}
+
+/** Whole heads that are rotated, see everything, and have no gates, caps, sinks or temperatures. */
+function isPlainAttention(attention: AttentionConfig, maxPositions: number): attention is DenseModel['attention'] {
+  if (attention.kind !== 'gqa' || attention.gated || attention.qkNorm === 'whole') return false;
   const { window = maxPositions, softcap, sinks, rope, headDim } = attention;
-  if (window < maxPositions || softcap !== undefined || sinks || rope.dims !== headDim || rope.temperature)
-    return undefined;
-  if (mlp.activation !== 'silu' || attention.qkNorm === 'whole' || (layers[0]!.norms ?? 'before') !== 'before')
-    return undefined;
-  if (new Set(layers.map((layer) => likeness(layer, config.maxPositions))).size > 1) return undefined;
-  return { config, attention: { ...attention, rope: attention.rope }, mlp };
+  if (window < maxPositions || softcap !== undefined || sinks) return false;
+  return rope !== null && rope.dims === headDim && !rope.temperature;
 }

@@ -1,4 +1,4 @@
-import { cutsWhole, degree, type Engine, layerPartition, perGroup, tensorGroup } from './engine.js';
+import { cutsWhole, degree, type Engine, type ExportRequest, layerPartition, perGroup, tensorGroup } from './engine.js';
 
 type Yaml = { readonly [key: string]: number | string | boolean | readonly number[] | Yaml | undefined };
 
@@ -17,24 +17,16 @@ export const trtllm: Engine = (request) => {
   const context = helix ? sequence : 1;
   const size = group * data;
   const partition = layerPartition(request);
-  const differences = data > 1 || helix ? [] : cutsWhole(request);
-  if (helix) {
-    differences.push(
-      'Helix, which splits the latent along the sequence, runs on generation servers of a disaggregated deployment, on Blackwell GPUs; ' +
-        `tokens go to GPUs in turns of ${BLOCK_TOKENS}, in the plan of 256.`,
-    );
-  } else if (sequence > 1 && data === 1) {
-    const where = latent ? 'over GPUs that it divides' : 'with a latent (MLA)';
-    differences.push(
-      `The plan splits a sequence's cache over ${sequence} ranks; TensorRT-LLM does so ${where} only. Here it is cut by heads.`,
-    );
-  }
-  if (data > 1 && group > 1) {
-    differences.push(
-      `${data} groups of ${group} GPUs that share heads have no equivalent: with enable_attention_dp every GPU holds all heads of ` +
-        'whole sequences.',
-    );
-  }
+  const differences = [
+    ...(data > 1 || helix ? [] : cutsWhole(request)),
+    ...splitsOtherwise(request, helix),
+    ...(data > 1 && group > 1
+      ? [
+          `${data} groups of ${group} GPUs that share heads have no equivalent: with enable_attention_dp every GPU holds all heads of ` +
+            'whole sequences.',
+        ]
+      : []),
+  ];
   const config: Yaml = {
     tensor_parallel_size: degree(size / context),
     pipeline_parallel_size: degree(pipeline),
@@ -59,6 +51,21 @@ export const trtllm: Engine = (request) => {
     differences,
   };
 };
+
+/** How a cache that the plan splits along the sequence is split here. */
+function splitsOtherwise({ degrees: { sequence, data }, latent }: ExportRequest, helix: boolean): string[] {
+  if (helix) {
+    return [
+      'Helix, which splits the latent along the sequence, runs on generation servers of a disaggregated deployment, on Blackwell GPUs; ' +
+        `tokens go to GPUs in turns of ${BLOCK_TOKENS}, in the plan of 256.`,
+    ];
+  }
+  if (sequence === 1 || data > 1) return [];
+  const where = latent ? 'over GPUs that it divides' : 'with a latent (MLA)';
+  return [
+    `The plan splits a sequence's cache over ${sequence} ranks; TensorRT-LLM does so ${where} only. Here it is cut by heads.`,
+  ];
+}
 
 /** Of words and numbers alone, which need no quotes. */
 function yaml(values: Yaml, indent = ''): string {

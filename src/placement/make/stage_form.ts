@@ -86,19 +86,9 @@ export const severalRoots =
  */
 function token(ranks: number, shape: ModelShape, wanted: WantedForm, splits: boolean): StageForm | string {
   const { latent } = shape;
-  const most = Math.min(maxTensor(shape), ranks - 1);
-  const roots = latent ? range(1, most + 1) : divisors(ranks).filter((roots) => roots <= most);
   const { token, sequence: split = splits ? undefined : 1 } = wanted;
-  // Of the degrees, the one that is left open follows from the others.
-  const following = token === undefined || split === undefined ? undefined : ranks / (token * split);
-  const tensor = wanted.tensor ?? following ?? roots.findLast((roots) => 2 * roots <= Math.max(ranks, 4));
-  const tooMany = tensor !== undefined && Number.isInteger(tensor) ? tensorMisfit(tensor, shape) : undefined;
-  if (tooMany !== undefined) return tooMany;
-  if (tensor === undefined || !roots.includes(tensor) || (wanted.tensor === undefined && tensor === 1)) {
-    return ranks < 2
-      ? 'a root needs a rank that keeps sequences'
-      : `they make no ${wanted.tensor ?? 'several'} roots with ranks that follow them`;
-  }
+  const tensor = rootsOf(ranks, shape, wanted, split);
+  if (typeof tensor === 'string') return tensor;
   const cuts = tensor > 1;
   const over = split ?? (token && ranks / (tensor * token));
   if (token !== undefined && over !== undefined && tensor * token * over !== ranks) {
@@ -118,17 +108,8 @@ function token(ranks: number, shape: ModelShape, wanted: WantedForm, splits: boo
     ...(place < alone && { bytes: 0 }),
   }));
   const weights = wanted.sequenceWeights ?? sequenceWeights(rooms, 1);
-  if (weights.length !== places || weights.every((weight) => weight === 0)) {
-    return `sequenceWeights ${showList(weights)}: expected ${places}, ${heads === 1 ? "a root's" : "the roots'"} first, and one of them above 0`;
-  }
-  if (weights.slice(0, alone).some((weight) => weight !== 0)) {
-    return `sequenceWeights ${showList(weights)}: a root beside ranks that split sequences keeps none; begin with ${range(
-      0,
-      alone,
-    )
-      .map(() => 0)
-      .join(', ')}`;
-  }
+  const wrong = weightsMisfit(weights, places, alone, heads);
+  if (wrong !== undefined) return wrong;
   const form = {
     kind: 'token',
     tensor,
@@ -139,6 +120,32 @@ function token(ranks: number, shape: ModelShape, wanted: WantedForm, splits: boo
     weights,
   } as const;
   return asWanted(form, { sequence: wanted.sequence }, ranks);
+}
+
+/** How many roots, or why there can't be so many. */
+function rootsOf(ranks: number, shape: ModelShape, wanted: WantedForm, split: number | undefined): number | string {
+  const most = Math.min(maxTensor(shape), ranks - 1);
+  const roots = shape.latent ? range(1, most + 1) : divisors(ranks).filter((roots) => roots <= most);
+  // Of the degrees, the one that is left open follows from the others.
+  const following = wanted.token === undefined || split === undefined ? undefined : ranks / (wanted.token * split);
+  const tensor = wanted.tensor ?? following ?? roots.findLast((roots) => 2 * roots <= Math.max(ranks, 4));
+  const tooMany = tensor !== undefined && Number.isInteger(tensor) ? tensorMisfit(tensor, shape) : undefined;
+  if (tooMany !== undefined) return tooMany;
+  if (tensor !== undefined && roots.includes(tensor) && (wanted.tensor !== undefined || tensor > 1)) return tensor;
+  return ranks < 2
+    ? 'a root needs a rank that keeps sequences'
+    : `they make no ${wanted.tensor ?? 'several'} roots with ranks that follow them`;
+}
+
+/** Why places can't have these weights. The first `alone` places are roots that keep no sequence. */
+function weightsMisfit(weights: readonly number[], places: number, alone: number, roots: number): string | undefined {
+  const told = `sequenceWeights ${showList(weights)}`;
+  if (weights.length !== places || weights.every((weight) => weight === 0)) {
+    return `${told}: expected ${places}, ${roots === 1 ? "a root's" : "the roots'"} first, and one of them above 0`;
+  }
+  if (weights.slice(0, alone).every((weight) => weight === 0)) return undefined;
+  const zeros = range(0, alone).map(() => 0);
+  return `${told}: a root beside ranks that split sequences keeps none; begin with ${zeros.join(', ')}`;
 }
 
 /** Numbers of ranks that share 8 lanes evenly: with others, single sequences are no faster than on the next lower one. */
