@@ -190,7 +190,7 @@ form.addEventListener('submit', (event) => {
   join();
 });
 leaveButton.addEventListener('click', () => tab?.leave());
-// A tab that closes says so, as far as it comes; else its beats end.
+// A tab that closes says so, as far as it comes; otherwise its beats end.
 addEventListener('pagehide', () => tab?.leave());
 
 const query = new URLSearchParams(location.search);

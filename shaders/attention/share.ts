@@ -14,7 +14,7 @@ import { MERGE_LANES } from '../cache/kv_cache.js';
  * lanes are its local lanes.
  */
 export interface Share {
-  /** Where it divides the merge lanes, ranks have as many each; else some have one more, and beyond MERGE_LANES ranks some have none. */
+  /** Where it divides the merge lanes, ranks have as many each; otherwise some have one more, and beyond MERGE_LANES ranks some have none. */
   readonly ranks: number;
   /** 0 .. ranks - 1. */
   readonly index: number;

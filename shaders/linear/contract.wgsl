@@ -17,7 +17,7 @@
 
 const TILE_ROWS: u32 = 1u; // variant
 const MATRICES: u32 = 1u; // variant
-/// 2: gate and up one after the other, in the same workgroup memory; else side by side.
+/// 2: gate and up one after the other, in the same workgroup memory; otherwise side by side.
 const PASSES: u32 = 1u; // variant
 const LANES: u32 = 8u; // variant
 const EACH: u32 = 1u; // variant

@@ -125,7 +125,7 @@ export async function sampleSteps(
 
 /**
  * As `sampleSteps`, where every slice of the vocabulary is on another rank (all of them on one device): each lists its best tokens,
- * the first samples. `draws`: of CANDIDATES tokens per rank, else greedily.
+ * the first samples. `draws`: of CANDIDATES tokens per rank, otherwise greedily.
  */
 export async function sampleStepsOnRanks(
   device: Device,

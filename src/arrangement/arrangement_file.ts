@@ -14,7 +14,7 @@ export interface ArrangementFile {
   /** Runs of layers that different ranks hold, as many ranks each, in order; default 1. */
   readonly pipeline?: number | undefined;
   readonly mode: Mode;
-  /** How copies of a head share it; undefined: by lanes where one sequence runs at a time, else by sequences. */
+  /** How copies of a head share it; undefined: by lanes where one sequence runs at a time, otherwise by sequences. */
   readonly sharing?: CopySharing | undefined;
   /** Of the search: all loads / (ranks * makespan). */
   readonly utilisation?: number | undefined;

@@ -41,7 +41,7 @@ export const readGemmaCalls = ({ open, close, quote }: GemmaMarks) =>
     }
   };
 
-/** {key:value,...} as JSON. @param take gets it a member at a time; else it is returned */
+/** {key:value,...} as JSON. @param take gets it a member at a time; otherwise it is returned */
 function* object(input: AnswerInput, quote: string, take?: (text: string) => void): Steps<string | undefined> {
   let whole = '';
   const add = (text: string): void => {

@@ -51,7 +51,7 @@ export interface ChatOptions {
   readonly enableThinking?: boolean;
   /** Variables of the chat template. */
   readonly chatTemplateKwargs?: Readonly<Record<string, unknown>>;
-  /** What is thought comes as reasoning, apart from the answer; false: all is text. Default: true for chat messages, else false. */
+  /** What is thought comes as reasoning, apart from the answer; false: all is text. Default: true for chat messages, otherwise false. */
   readonly separateReasoning?: boolean;
 }
 

@@ -14,7 +14,7 @@ export interface Terminal {
   note(line: string): void;
   /**
    * A line on stderr that the next one replaces, with a bar where `part` counts; where stderr is no terminal, a plain line every few
-   * seconds of what is counted in bytes, else nothing.
+   * seconds of what is counted in bytes, otherwise nothing.
    */
   progress(line: string, part?: ProgressPart): void;
   /** Colours of stdout and stderr; default none. */

@@ -14,7 +14,7 @@ import { nodeAccess } from '../loader/hub/node_hub_settings.js';
 
 export interface PathRequest {
   readonly network: NetworkOptions;
-  /** Models of the Hub are downloaded; else they stay names, `hf:...`. */
+  /** Models of the Hub are downloaded; otherwise they stay names, `hf:...`. */
   readonly pull: boolean;
   readonly signal: AbortSignal;
   readonly onProgress: (line: string, part?: ProgressPart) => void;

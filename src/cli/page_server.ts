@@ -27,12 +27,12 @@ const here = import.meta.url;
 const root = (path: string): string => fileURLToPath(new URL(`../../${path}`, here));
 
 /**
- * Serves the pages and one model's files on the loopback interface: from source by Vite in a checkout, else from the build. Nothing
+ * Serves the pages and one model's files on the loopback interface: from source by Vite in a checkout, otherwise from the build. Nothing
  * else that lies beside the model is served, and no page that comes by another name than this machine's.
  * @param model a folder, a GGUF file, or an http(s) URL or `hf:...`, which stays where it is
  * @param port 0 takes a free one; another takes the next free one from there on (in a checkout)
  * @param folders served beside them, by the paths that they begin with
- * @param pagesFrom default: the source in a checkout, else the build
+ * @param pagesFrom default: the source in a checkout, otherwise the build
  */
 export async function startPageServer(
   model: string,

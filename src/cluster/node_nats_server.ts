@@ -14,7 +14,7 @@ export interface NatsServerOptions {
   readonly port?: number;
   /** For pages, without TLS; default: a free one. */
   readonly webSocketPort?: number;
-  /** Sites whose pages may come, `https://HOST`; default: with a token all, else none, as any page that this machine opens could. */
+  /** Sites whose pages may come, `https://HOST`; default: with a token all, otherwise none, as any page that this machine opens could. */
   readonly origins?: readonly string[];
   /** Who comes must say it; needed where others than this machine can come. */
   readonly token?: string;

@@ -83,7 +83,7 @@ export class DeviceHub {
     }
   }
 
-  /** The oldest waiting half of the other side; else this half waits. */
+  /** The oldest waiting half of the other side; otherwise this half waits. */
   #match(pair: string, half: Half): Half | undefined {
     let waiting = this.#halves.get(pair);
     if (!waiting) this.#halves.set(pair, (waiting = []));

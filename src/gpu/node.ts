@@ -52,7 +52,7 @@ export const nodeGpuOf = ({ adapterName, instance, fast }: AdapterRequest): Prom
   nodeGpu(adapterName, instance, fast !== undefined);
 
 /**
- * The adapter asked for by name, else the fastest: a GPU (a discrete one, unless low power is preferred) before a software adapter,
+ * The adapter asked for by name, otherwise the fastest: a GPU (a discrete one, unless low power is preferred) before a software adapter,
  * and of those the fastest.
  */
 export async function requestNodeAdapter(request: AdapterRequest): Promise<GPUAdapter | null> {

@@ -30,7 +30,7 @@ const KEPT_BYTES = 2 ** 27;
 const FORM_BYTES = 2 ** 28;
 const MAX_BYTES = 2 ** 30;
 
-/** XGrammar, as an instance of its own: what it can't read ends one for good. */
+/** One instance of XGrammar. A grammar that it can't read breaks the instance, which is then made anew. */
 class Instance {
   readonly #errors: string[] = [];
   readonly #api: typeof XGrammar;

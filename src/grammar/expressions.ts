@@ -4,14 +4,14 @@ import { show } from '../base/json.js';
 import { ALL, characters, type CodePoints, codePoints, complement, NONE, union } from './code_points.js';
 import { type Automaton, both, except, Fragments } from './automaton.js';
 
-/** Longer ones are nobody's. */
+/** No real pattern is longer. */
 const MAX_LETTERS = 10_000;
 
 const refused = (source: string, what: string): Error => usageError(`the regular expression ${show(source)}: ${what}`);
 
 /**
  * The texts that a regular expression of JavaScript matches.
- * @param whole it matches whole texts; else texts that have a match anywhere, as JSON Schema's `pattern` does
+ * @param whole it matches whole texts; otherwise texts that have a match anywhere, as JSON Schema's `pattern` does
  * @throws SplitkvError `usage` for one that isn't right, or has what no automaton can do: it is named
  */
 export function textsOf(source: string, whole: boolean): Automaton {

@@ -112,7 +112,7 @@ function absoluteUrl(where: string): URL | undefined {
   return page === undefined ? undefined : new URL(where, page);
 }
 
-/** Of the document, else of the worker. */
+/** Of the document, otherwise of the worker. */
 const pageUrl = (): string | undefined => globalThis.document?.baseURI ?? globalThis.location?.href;
 
 const isNode = (): boolean => globalThis.process?.versions?.node !== undefined;

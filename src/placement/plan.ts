@@ -60,7 +60,7 @@ export interface RankShare {
    * Ranks keep whole sequences, each in proportion to this weight; undefined on every rank of a stage that shards none. In 'token'
    * stages a rank with weights is a root, and KV-only ranks keep sequences of the root with the same kvHeads; neighbours with parts of
    * the lanes keep the same sequences together. In 'adp' stages a rank keeps the sequences whose rows it runs, alone or together
-   * with its neighbours; rows of all meet where MLP segments or experts are cut over all.
+   * with its neighbours; if MLP segments or experts are cut over all ranks, the rows of all ranks are gathered there.
    */
   readonly sequences?: number | undefined;
 }

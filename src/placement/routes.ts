@@ -142,7 +142,7 @@ export function bundlesOf({ sharing }: Plan, stage: StageTopology, group: number
   return heads.length === 0 ? [] : [{ heads, keepers, home: rank }];
 }
 
-/** Attention's results to the ranks that project them: lane states where several ranks have chunks of a sequence, else outputs. */
+/** Attention's results to the ranks that project them: lane states where several ranks have chunks of a sequence, otherwise outputs. */
 export function attentionRoutes(
   topology: PlanTopology,
   plan: Plan,
@@ -300,7 +300,7 @@ export function embeddingRoutes(topology: PlanTopology, plan: Plan, vocabSize: n
   });
 }
 
-/** The residual stream from the stage before: from the rank itself where it had the rows, else from one with the same. */
+/** The residual stream from the stage before: from the rank itself where it had the rows, otherwise from one with the same. */
 export function stageRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
   if (stage === 0) return [];
   const ranksOf = (at: number, group: number): number[] =>

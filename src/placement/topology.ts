@@ -54,7 +54,7 @@ export interface StageTopology extends StageView {
   readonly sequence: { readonly ranks: number; readonly index: number };
   /** The rank with weights that it attends for: itself, or its root, the first where it attends for all. */
   readonly holder: RankShare;
-  /** A root whose own sequences aren't the first of those whose rows it runs: what it attends to lies elsewhere than what it computes. */
+  /** True for a root whose own sequences aren't the first rows of a step: its queries need a second buffer. */
   readonly apart: boolean;
   /** The rank of each weight group that the holder adds segments up with. */
   readonly peers: readonly RankShare[];

@@ -28,7 +28,7 @@ export interface FrontOptions {
   readonly priorityKeys?: readonly string[] | 'all';
   /** /metrics needs a key, too. */
   readonly protectMetrics?: boolean;
-  /** Host names that requests may ask for, or '*'; default: this machine's where it alone is listened to, else any. */
+  /** Host names that requests may ask for, or '*'; default: this machine's where it alone is listened to, otherwise any. */
   readonly allowedHosts?: readonly string[];
   /** Origins whose pages may ask, or '*'; default none. */
   readonly origins?: readonly string[];

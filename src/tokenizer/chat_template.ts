@@ -18,7 +18,7 @@ export interface ChatTemplateOptions {
   addGenerationPrompt?: boolean;
   /** Tools the model may call, as JSON schemas. */
   tools?: readonly unknown[];
-  /** A template of a folder that has several; default: 'tool_use' with tools where there is one, else 'default'. */
+  /** A template of a folder that has several; default: 'tool_use' with tools where there is one, otherwise 'default'. */
   template?: string;
   /** Further variables of the template, e.g. `enable_thinking`. */
   variables?: Readonly<Record<string, unknown>>;

@@ -5,7 +5,7 @@ import { looksAgain, slowExpression } from './expressions.js';
 
 type Json = Record<string, unknown>;
 
-/** Tokenizers have some ten steps. */
+/** Published tokenizers have about ten steps, and few in each other. */
 const [MAX_STEPS, MAX_DEPTH] = [64, 16];
 /** Letters that the steps before the model may make of one. */
 const MAX_GROWTH = 16;

@@ -169,7 +169,7 @@ function withoutDegrees({
   return rest;
 }
 
-/** One rank where several run, else several. */
+/** One rank where several run, otherwise several. */
 function othersOptions({ options, running, ranks, report }: Subject): LoadOptions {
   const { plan: _, ranks: __, copies: ___, kvProfile: ____, virtualRanks, memory, ...rest } = options;
   if (running.ranks > 1) {

@@ -72,7 +72,7 @@ export const fastestPlan = (candidates: Candidates, ranks: number): string | und
 /** What a rank spends of a token's time apart from its own work. */
 const besidesOf = ({ exchange, wait }: TokenTime): number => exchange + wait;
 
-/** The plan that runs, or else the fastest on so many ranks, against one rank; undefined while a speed is missing. */
+/** The plan that runs, otherwise the fastest on so many ranks, against one rank; undefined while a speed is missing. */
 export function comparisonOf(
   candidates: Candidates,
   measured: MeasuredPlans,

@@ -15,7 +15,7 @@
 // or both in bundles of heads (partial_layout.wgsl), [bundle][local lanes][rows][bundle_heads]...
 //
 // Grid (local lanes, heads, ceil(rows / 4)). Software adapters: mla_prefill_row.wgsl.
-// A lane without tokens of a row: the empty state where another of the 4 rows has tokens there, else nothing is written.
+// A lane without tokens of a row: the empty state where another of the 4 rows has tokens there, otherwise nothing is written.
 // Inactive rows: nothing is written.
 
 struct Params {

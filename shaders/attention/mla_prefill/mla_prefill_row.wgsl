@@ -8,7 +8,7 @@
 // Grid (local lanes, ceil(heads / 4), ceil(rows / THREADS)): a workgroup = THREADS rows of one slot, an invocation = 4 heads of
 // a row.
 // Variants: see mla_attend_row.wgsl.
-// A lane without tokens of a row: the empty state where another of the rows has tokens there, else nothing is written.
+// A lane without tokens of a row: the empty state where another of the rows has tokens there, otherwise nothing is written.
 // Inactive rows: nothing is written.
 
 struct Params {

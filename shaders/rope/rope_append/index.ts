@@ -26,7 +26,7 @@ export interface RotaryHeads {
   readonly headDim: number;
   /** First elements of a head that are rotated, a multiple of 8; 0: none, and rope_table is unread. All where left out. */
   readonly rotary?: number;
-  /** rope_table has two rows a position, of keys and of queries; else one for both. */
+  /** rope_table has two rows a position, of keys and of queries; otherwise one for both. */
   readonly queryRows?: boolean;
 }
 

@@ -1,6 +1,6 @@
 // Per-head RMS norm (QK_NORM) and RoPE of q and k, and the append of k and v to the paged KV cache.
 //
-//   y   = x * w / sqrt(mean(x^2) + eps)                     (QK_NORM; else y = x)
+//   y   = x * w / sqrt(mean(x^2) + eps)                     (QK_NORM; otherwise y = x)
 //   out[i]       = y[i] cos(i) - y[i + r/2] sin(i)
 //   out[i + r/2] = y[i + r/2] cos(i) + y[i] sin(i)          i < r/2, half-split pairs of the first r = ROTARY elements
 //   out[i]       = y[i]                                     i >= r; v is copied unchanged

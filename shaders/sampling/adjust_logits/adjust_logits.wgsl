@@ -1,7 +1,7 @@
 // What a request's controls make of its logits, before they are searched: for each slot and each token of [first, end)
 //
 //   counts += 1 where the step feeds the token
-//   -1e30 where the token ends the text and fewer than min_tokens were generated, and where it isn't allowed; else
+//   -1e30 where the token ends the text and fewer than min_tokens were generated, and where it isn't allowed; otherwise
 //   l = logit + bias;  l = penalised(l);  l = l - frequency_penalty count - presence_penalty, where count > 0
 //
 // in vLLM's order. A slot whose controls are off keeps its logits, bit for bit.

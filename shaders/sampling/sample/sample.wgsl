@@ -40,7 +40,7 @@ struct Params {
   /// Tokens that may be drawn: the vocabulary, or with FROM_PARTIALS the pairs of all parts.
   items: u32,
   ring: u32,
-  /// 1. Loops that count down from so many times a constant aren't unrolled: else software adapters take 10 s to compile this.
+  /// 1. Loops that count down from so many times a constant aren't unrolled: otherwise software adapters take 10 s to compile this.
   one: u32,
 }
 @group(0) @binding(8) var<uniform> params: Params;

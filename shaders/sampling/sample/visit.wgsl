@@ -3,7 +3,7 @@
 // Order: larger logit first, then lower id. A level sorts the tokens that agree on all earlier digits into 1024 bins by one more digit
 // (weights.wgsl has the first one); ascending digits are later tokens.
 
-/// The tokens are those of `partials`, PAIRS of the slot's in each part; else all, by their logits.
+/// The tokens are those of `partials`, PAIRS of the slot's in each part; otherwise all, by their logits.
 const FROM_PARTIALS: bool = false; // variant
 /// The first level's bins are summed up, and the tokens that a walk may ask for are listed where they find place (binned_layout.wgsl).
 const BINNED: bool = false; // variant

@@ -145,7 +145,7 @@ export class SplitkvChat extends Base {
   #turns = new TurnNames();
   /** What was kept before has been read: more that comes is another tab's. */
   #hasKept = false;
-  /** The attribute `weights` is of what somebody picked, as it fits with no wider ones. */
+  /** The attribute `weights` holds the type that was chosen with a picked model, because wider weights don't fit. */
   #narrowed = false;
   #opening = false;
   /** What was opened last. */

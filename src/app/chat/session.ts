@@ -603,7 +603,7 @@ export class ChatSession {
     return this.#talk.own;
   }
 
-  /** What was said so far: by its tokens where this model generated them, else by its text. */
+  /** What was said so far: by its tokens where this model generated them, otherwise by its text. */
   #toldBy(none: SavedConversation, told: SavedConversation | undefined): SavedConversation {
     if (told && told.model === none.model && told.version === none.version) return told;
     const turns = Array.from({ length: this.turns }, (_, turn) => ({

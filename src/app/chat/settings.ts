@@ -174,7 +174,7 @@ export async function everyAdapter(): Promise<number | readonly string[]> {
   return different.length > 1 ? different.map(({ request }) => request) : 1;
 }
 
-/** Attributes that look like one of the element's own, but aren't: a slip, which would else be silent. */
+/** Attributes that look like one of the element's own, but aren't: a slip, which would otherwise be silent. */
 export function misspelt(names: readonly string[]): string[] {
   const known = Object.keys(ATTRIBUTES);
   const foreign = names.filter(

@@ -11,7 +11,7 @@ export interface Chrome {
 }
 
 /**
- * Starts a headless Chrome or Chromium with WebGPU: on a GPU where it offers one, else on the CPU (SwiftShader).
+ * Starts a headless Chrome or Chromium with WebGPU: on a GPU where it offers one, otherwise on the CPU (SwiftShader).
  * SPLITKV_CHROME_ADAPTER=software|hardware decides instead of trying.
  * Closing it on Ctrl-C is left to the caller: Playwright's own handlers would end this process with its work untold.
  * @throws SplitkvError `no_webgpu` when there is no browser or it doesn't start, `aborted` when the signal fires first

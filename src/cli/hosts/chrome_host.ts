@@ -262,7 +262,7 @@ async function openPage(
   return session;
 }
 
-/** Gives the page's own end a moment to be told, else wraps what evaluate said. */
+/** Gives the page's own end a moment to be told, otherwise wraps what evaluate said. */
 async function died(error: unknown, death: Promise<never>): Promise<never> {
   await Promise.race([death, new Promise((resolve) => setTimeout(resolve, 500))]);
   const [line] = (error instanceof Error ? error.message : String(error)).split('\n');

@@ -37,7 +37,7 @@ function changed(bytes: Uint8Array): Uint8Array {
   }
 }
 
-/** Undefined where it is taken, else what it throws, which is an error of ours. */
+/** Undefined where it is taken, otherwise what it throws, which is an error of ours. */
 function refused(take: () => unknown): SplitkvError | undefined {
   try {
     take();

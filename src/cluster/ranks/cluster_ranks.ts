@@ -97,7 +97,7 @@ export class ClusterRanks implements ModelPlaces {
     }
   }
 
-  /** Takes a rank for each of these: the one that it was, else another one of its kind. @throws SplitkvError `peer_lost` */
+  /** Takes a rank for each of these: the one that it was, otherwise another one of its kind. @throws SplitkvError `peer_lost` */
   async prepare(ranks: readonly number[], signal: AbortSignal | undefined): Promise<void> {
     const until = performance.now() + this.how.patience * 1000;
     let open = [...ranks];
@@ -202,7 +202,7 @@ export class ClusterRanks implements ModelPlaces {
     return card.version === VERSION && (this.how.mixed || adapterKind(card) === adapterKind(other));
   }
 
-  /** Undefined once the rank has a place, else why it has none. */
+  /** Undefined once the rank has a place, otherwise why it has none. */
   async #take(rank: number, cards: readonly RankCard[]): Promise<string | undefined> {
     const before = this.#cards[rank]!;
     const names = new Set(this.#cards.map(({ name }) => name));

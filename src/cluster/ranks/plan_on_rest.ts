@@ -33,7 +33,7 @@ export async function chooseForRest(
   throw new SplitkvError('internal', 'the planner is asked last');
 }
 
-/** A policy by its name, with its degrees where they go over so many ranks, else without. */
+/** A policy by its name, with its degrees where they go over so many ranks, otherwise without. */
 function asAsked(options: LoadOptions, ranks: number): LoadOptions[] {
   const { plan } = options;
   if (typeof plan !== 'string' || plan === 'auto' || isArranged(plan) || ranks === 1) return [];

@@ -156,7 +156,7 @@ export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees
   /** Bytes of GPU memory that each rank may take, one number for all or one each. A plan that needs more is refused. */
   readonly memory?: number | readonly number[];
   /**
-   * Whole contexts that the KV cache has room for; default: as many as a pipeline has stages, else 1. Generations that run at once share
+   * Whole contexts that the KV cache has room for; default: as many as a pipeline has stages, otherwise 1. Generations that run at once share
    * it; those that find no room wait.
    */
   readonly requests?: number;
@@ -227,7 +227,7 @@ export interface PrefillOptions {
    */
   readonly runtime?: string | URL;
   /**
-   * Of kind 'onnxruntime': what the runtime computes on. Default: 'webgpu' in pages whose adapter is a GPU, else 'wasm'.
+   * Of kind 'onnxruntime': what the runtime computes on. Default: 'webgpu' in pages whose adapter is a GPU, otherwise 'wasm'.
    */
   readonly provider?: OnnxProvider;
 }

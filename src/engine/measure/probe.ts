@@ -22,7 +22,7 @@ export interface ProbeSubject {
   readonly kvType: KvType;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
-  /** Several rows are generated at once; else nothing is known of more than one. */
+  /** Several rows are generated at once; otherwise nothing is known of more than one. */
   readonly batched: boolean;
 }
 

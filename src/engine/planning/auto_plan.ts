@@ -29,7 +29,7 @@ export interface AutoPlanRequest extends Pick<MachineRequest, 'virtual' | 'fresh
   readonly adapters: readonly AdapterRequest[];
   readonly budgets: readonly (number | undefined)[];
   readonly workload: Pick<Workload, 'promptLength' | 'newTokens' | 'batch'>;
-  /** Memory is counted as loading would allocate it; else activations are left out. */
+  /** Memory is counted as loading would allocate it; otherwise activations are left out. */
   readonly exactMemory: boolean;
 }
 

@@ -11,7 +11,7 @@ export interface MicroBatches {
 
 /**
  * How many micro-batches a plan's sequences run in. 'auto': as many as a pipeline has stages, so that each works on one, and two where
- * ranks without weights attend for the others, so that the root computes for one while they attend for the other; else one.
+ * ranks without weights attend for the others, so that the root computes for one while they attend for the other; otherwise one.
  *
  * A pipeline's stage reads its weights once for each, in turn with the other stages, so two sequences are worth two. A root
  * reads them once for every 8 rows: up to there a second micro-batch would read them twice as often, beyond it hardly more.

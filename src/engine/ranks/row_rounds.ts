@@ -7,7 +7,7 @@ export interface SlotTokens {
   readonly start: number;
 }
 
-/** The items by call, each call with one at most for each place: side by side where places run their own rows, else one by one. */
+/** The items by call, each call with one at most for each place: side by side where places run their own rows, otherwise one by one. */
 export function roundsOf<Item extends SlotTokens>(owners: Owners, items: readonly Item[]): Item[][] {
   const { rowRanks } = owners;
   if (!rowRanks) return items.map((item) => [item]);

@@ -259,7 +259,7 @@ export class Runner {
     }
   }
 
-  /** The ranks that run the slot's rows: of its place, where places run their own, else all. */
+  /** The ranks that run the slot's rows: of its place, where places run their own, otherwise all. */
   #runnersOf(slot: number): readonly Rank[] {
     const { owners, ranks } = this;
     return owners.rowRanks?.[owners.placeOf(slot)]!.map((rank) => ranks[rank]!) ?? ranks;

@@ -12,7 +12,7 @@ export interface BlockDemand {
 
 /**
  * Admission: a sequence gets the blocks of all its known tokens at once, and must leave the watermark free, so that the running
- * ones can grow for a while before one is preempted. One that was preempted must also leave each of them a block, else it would
+ * ones can grow for a while before one is preempted. One that was preempted must also leave each of them a block, otherwise it would
  * come back only to be sent away again. On an idle rank neither counts: something must run.
  */
 export function mayAdmit(

@@ -35,7 +35,7 @@ export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFli
   /**
    * Groups of sequences whose steps run side by side, so that a rank which waits for others in one works on another; 1 to `slots`, which
    * is rounded up to a multiple. Default 'auto': as many as a pipeline's stages; 2 with plan 'token' and more than 8 slots, from 9
-   * running sequences on; else 1 (docs/token.md).
+   * running sequences on; otherwise 1 (docs/token.md).
    */
   readonly microBatches?: number | 'auto';
   /** Hears once why the model can answer nothing any more: its ranks are lost for good. `failure` has it, too. */

@@ -4,7 +4,7 @@ import { PassClock } from './pass_clock.js';
 /** Encodes something into a pass of its own. */
 export type Encode = (pass: GPUComputePassEncoder) => void;
 
-/** Seconds that passes take on a device: by the GPU's own clock where it has one (`timestamp-query`), else from submit to done. */
+/** Seconds that passes take on a device: by the GPU's own clock where it has one (`timestamp-query`), otherwise from submit to done. */
 export interface Stopwatch {
   /** What a pass should last for its time to mean something. */
   readonly enough: number;

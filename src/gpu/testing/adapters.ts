@@ -3,7 +3,7 @@ import { openDevice } from '../adapters.js';
 import { drawn, isTurn } from './draw.js';
 import type { Device, DeviceTraits, Variants } from '../device.js';
 
-/** Adapters that tests run on, where present: both software ones by name, else whatever the machine offers first. */
+/** Adapters that tests run on, where present: both software ones by name, otherwise whatever the machine offers first. */
 const SOFTWARE = ['SwiftShader', 'llvmpipe'] as const;
 
 export interface TestAdapter {
@@ -46,7 +46,7 @@ async function findAdapters(): Promise<TestAdapter[]> {
 
 let adapters: Promise<TestAdapter[]> | undefined;
 
-/** Every adapter present on this machine; at least one, else the run fails and says so. */
+/** Every adapter present on this machine; at least one, otherwise the run fails and says so. */
 export const testAdapters = (): Promise<TestAdapter[]> => (adapters ??= findAdapters());
 
 /** Runs in which a software adapter has a turn beside the quickest one: one in so many. */

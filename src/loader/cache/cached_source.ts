@@ -50,7 +50,7 @@ const SHARED_BYTES = 1024 * 1024;
 /**
  * Wraps a source that comes over the network: what is read of it is stored in the browser (origin private file system) and
  * found there by the next load, each piece checked against the SHA-256 it was stored with. A file is fetched again when it has
- * changed: by its size and, the strongest that the server sends, its SHA-256, its validator (etag, date), else a fingerprint of
+ * changed: by its size and, the strongest that the server sends, its SHA-256, its validator (etag, date), otherwise a fingerprint of
  * blocks all over it. The old version goes when the new one is whole. A file whose SHA-256 the server tells, and which another site left
  * in the browser's Cross-Origin Storage, is read there instead; one that was downloaded is left there. When the server can't be reached, or no longer has a file,
  * the cached copy stands in. Sources without a `url` are returned as they are, and so is any where nothing can be stored

@@ -25,7 +25,7 @@ export async function holdLock(
   }
 }
 
-/** The lock where nobody holds it now, else undefined. */
+/** The lock where nobody holds it now, otherwise undefined. */
 export async function tryLock(locks: Locks | undefined, name: string): Promise<Release | undefined> {
   try {
     return await request(locks, name, { ifAvailable: true });

@@ -37,7 +37,7 @@ export interface PulledModel {
   readonly downloadedBytes: number;
 }
 
-/** A model of the Hub, whole from the local cache (`options.whole`), else read by ranges where it isn't there yet. */
+/** A model of the Hub, whole from the local cache (`options.whole`), otherwise read by ranges where it isn't there yet. */
 export async function openNodeHub(
   name: HubName,
   options: OpenOptions,

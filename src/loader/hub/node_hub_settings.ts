@@ -8,7 +8,7 @@ import { checkToken, endpointOf, type NetworkOptions } from './hub_options.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Where the Hub's tools keep models: HF_HUB_CACHE, else HF_HOME/hub, else ~/.cache/huggingface/hub. */
+/** Where the Hub's tools keep models: HF_HUB_CACHE, otherwise HF_HOME/hub, otherwise ~/.cache/huggingface/hub. */
 export const hubCacheFolder = (env: Environment = process.env): string =>
   env['HF_HUB_CACHE'] || env['HUGGINGFACE_HUB_CACHE'] || join(hubHome(env), 'hub');
 
@@ -48,7 +48,7 @@ export const isOffline = (env: Environment = process.env): boolean => isSwitched
 const isSwitchedOn = (value: string | undefined): boolean => /^(1|on|yes|true)$/i.test(value ?? '');
 
 /**
- * The Hub that is asked, and with which token: what the options say, else the environment, as the Hub's own tools read it. The
+ * The Hub that is asked, and with which token: what the options say, otherwise the environment, as the Hub's own tools read it. The
  * environment's token isn't sent to a Hub that only the options name.
  * @throws SplitkvError `usage` for an address or token that is none
  */
@@ -64,7 +64,7 @@ export async function nodeAccess(options: NetworkOptions, env: Environment = pro
   return { endpoint, token, http: httpOptionsOf(options) };
 }
 
-/** HF_TOKEN, else what `hf auth login` has written. */
+/** HF_TOKEN, otherwise what `hf auth login` has written. */
 async function storedToken(env: Environment): Promise<string | undefined> {
   const given = (env['HF_TOKEN'] || env['HUGGING_FACE_HUB_TOKEN'])?.trim();
   if (given) return checkToken(given, 'HF_TOKEN');

@@ -18,7 +18,7 @@ const inPage = (): boolean =>
 
 /**
  * A model of the Hub by its name. In Node its files are whole ones of the local cache that all of the Hub's tools share, and
- * downloaded there first (`options.whole`), else and in pages they are read by ranges.
+ * downloaded there first (`options.whole`), otherwise and in pages they are read by ranges.
  * @param elsewhere what else the name could have meant and wasn't, for messages: "a folder of that name"
  */
 export async function openHub(

@@ -45,7 +45,7 @@ export function promptEviction(
     windowOf: (length) => (isCompressed(options, length) ? options.window : 0),
     evictedOf(length) {
       if (!isCompressed(options, length)) return 0;
-      // Heads that keep as much as each other fill blocks alike; else each may have a part of one to itself.
+      // Heads that keep as much as each other fill blocks alike; otherwise each may have a part of one to itself.
       const slack = options.policy === 'snap' ? 0 : block - 1;
       return Math.max(0, length - Math.ceil(mean(length)) - slack);
     },

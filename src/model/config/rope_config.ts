@@ -96,7 +96,7 @@ export function parseTemperature(config: ConfigReader): Pick<RopeConfig, 'temper
 export type LayerType = 'full_attention' | 'sliding_attention';
 
 /**
- * The rotary embedding of layers of a type, where `rope_parameters` say one for each type (transformers 5); else undefined.
+ * The rotary embedding of layers of a type, where `rope_parameters` say one for each type (transformers 5); otherwise undefined.
  * @param theta where they don't say it
  */
 export function parseLayerRope(

@@ -41,7 +41,7 @@ export interface Forward {
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
   promptRows(wanted: number): number;
   /**
-   * `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; else as `rows`. `like`: more
+   * `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; otherwise as `rows`. `like`: more
    * rows, whose tokens and residual stream these are the first ones of.
    */
   allocateRows(role: Role, rows: number, allRows?: number, like?: RowBuffers): RowBuffers;

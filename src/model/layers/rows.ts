@@ -24,7 +24,7 @@ export interface RowBuffers {
 
 /** The same as the layers of a stage see them. */
 export interface StageRows extends RowBuffers {
-  /** The most that all ranks together may have in a step, where every rank runs rows of its own; else as `rows`. */
+  /** The most that all ranks together may have in a step, where every rank runs rows of its own; otherwise as `rows`. */
   readonly allRows: number;
   /** `rowInfo` of the rows that the rank attends for. */
   readonly attendedInfo: Buffer;

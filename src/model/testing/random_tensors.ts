@@ -166,7 +166,7 @@ function mlaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, con
   linear(`${at}.o_proj`, hiddenSize, heads * vHeadDim, 1, bias);
 }
 
-/** Families differ in the names of the matrix of gate and up in one, and of the one behind it; else names are Llama's. */
+/** Families differ in the names of the matrix of gate and up in one, and of the one behind it; otherwise names are Llama's. */
 const fusedNames = ({ gateUp, down }: GatedMlpNames, layer: number) =>
   gateUp === undefined
     ? undefined

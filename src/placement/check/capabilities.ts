@@ -241,7 +241,7 @@ function explain({ of: [first, other], because, instead }: Exclusion): string {
   return `${FEATURES[first]} can't be had with ${FEATURES[other]}: ${because}; ${instead}`;
 }
 
-/** @throws SplitkvError with the first exclusion: `unsupported` where the model is a part of it, else `usage` */
+/** @throws SplitkvError with the first exclusion: `unsupported` where the model is a part of it, otherwise `usage` */
 export function checkTogether(features: Iterable<Feature>, plan?: Plan): void {
   const exclusion = exclusionOf(features, plan);
   if (!exclusion) return;

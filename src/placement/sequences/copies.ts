@@ -107,7 +107,7 @@ interface HeadLoads {
 
 /**
  * Who holds which copied head's cache of which sequence: by lanes, or whole sequences. A sequence that comes goes to the copies with
- * which the busiest rank has least to read, where heads' loads are known, else to those most behind their shares of tokens; that is
+ * which the busiest rank has least to read, where heads' loads are known, otherwise to those most behind their shares of tokens; that is
  * decided anew (`balance`) as others come and go. Every rank keeps one of these and tells it the same, so all decide alike.
  */
 export class CopyOwners {

@@ -51,7 +51,7 @@ export class Access {
     }
   }
 
-  /** Who asks, as far as that can be told: by key where keys are needed, else by address. Clients behind one proxy are one. */
+  /** Who asks, as far as that can be told: by key where keys are needed, otherwise by address. Clients behind one proxy are one. */
   clientOf({ headers, socket }: IncomingMessage): string {
     const key = this.#keys.length > 0 ? keyIn(headers) : undefined;
     return key ?? addressOf(socket.remoteAddress ?? '');

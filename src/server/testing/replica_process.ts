@@ -24,7 +24,7 @@ export class ReplicaProcess {
     }
   }
 
-  /** SIGSTOP stops it as a machine that stands still. Its exit code, else. */
+  /** SIGSTOP stops it as a machine that stands still. Its exit code, otherwise. */
   signal(signal: 'SIGTERM' | 'SIGKILL' | 'SIGSTOP' | 'SIGCONT'): Promise<number | null> {
     this.#child.kill(signal);
     return signal === 'SIGSTOP' || signal === 'SIGCONT' ? Promise.resolve(null) : this.#ended;

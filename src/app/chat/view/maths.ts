@@ -58,7 +58,7 @@ export function mathOptions(ended: boolean): MarkedOptions {
     if (!span) return undefined;
     return span.tex === undefined ? { type: 'escape', raw: span.raw, text: span.raw } : { type: 'math', ...span };
   };
-  /** Lines of its own, which would else be read as lists, headings or quotes. */
+  /** Lines of its own, which would otherwise be read as lists, headings or quotes. */
   const block = (text: string): Tokens.Generic | undefined => {
     const indent = /^ {0,3}(?=\\\[|\$\$)/.exec(text)?.[0];
     const span = indent === undefined ? undefined : spanAt(text.slice(indent.length), ended);

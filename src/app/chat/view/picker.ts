@@ -93,7 +93,7 @@ function standingOf({ model, missing }: CatalogFit, kept: readonly string[]): St
   return missing === undefined ? 'unsure' : 'fits';
 }
 
-/** A model: a button where it may be taken, else only what it lacks. */
+/** A model: a button where it may be taken, otherwise only what it lacks. */
 function row(fit: CatalogFit, standing: Standing, strings: ChatStrings, choose: PickerHost['choose']): HTMLElement {
   const { model, weights, bytes, missing = 0 } = fit;
   const narrow = weights !== 'f16';

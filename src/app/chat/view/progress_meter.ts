@@ -1,7 +1,7 @@
 import { formatBytes } from '../../../base/math.js';
 import { type ChatStrings, fill, STRINGS } from '../strings.js';
 
-/** The speed is that of this long; what comes from the disk at first would else count for minutes. */
+/** The speed is that of this long; what comes from the disk at first would otherwise count for minutes. */
 const WINDOW_MS = 5000;
 
 export interface Pace {

@@ -20,7 +20,7 @@ const taken = new Map<string, Promise<unknown>>();
 let queue: Promise<unknown> = Promise.resolve();
 
 /**
- * What was measured before in this process or is in the store under the same name and subject; else measures now. `undefined` isn't
+ * What was measured before in this process or is in the store under the same name and subject; otherwise measures now. `undefined` isn't
  * kept: nothing could be measured this time.
  * @param fresh measures now whatever there is
  * @param isValid what else the store holds is ignored

@@ -7,7 +7,7 @@ import type { Workload } from '../../../placement/planner.js';
 import { type PlanSubject, subjectFeatures } from '../plan_subject.js';
 
 /**
- * What heads keep of a compressed prompt, as far as that is known before one: by the loads of policy 'static', else alike. And the
+ * What heads keep of a compressed prompt, as far as that is known before one: by the loads of policy 'static', otherwise alike. And the
  * arrangement by it that a model's ranks may have.
  */
 export async function keptLoads(

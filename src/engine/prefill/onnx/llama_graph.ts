@@ -32,7 +32,7 @@ export const NAMES = {
   /** f32 [T][1][head_dim / 2] */
   cos: 'rope_cos',
   sin: 'rope_sin',
-  /** f32 [T][S]: 0 where a row may look, else far below every score. */
+  /** f32 [T][S]: 0 where a row may look, otherwise far below every score. */
   mask: 'attention_mask',
   /** f32 [kv_heads][P][head_dim] */
   past: (layer: number, which: 'key' | 'value') => `past_key_values.${layer}.${which}`,

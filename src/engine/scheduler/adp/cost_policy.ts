@@ -26,7 +26,7 @@ const LOOKAHEAD = 48;
  * held(m):   what the n waiting ones, and then the new ones, lose until the m-th has come. A second of one request's wait is an
  *            idle slot, a 1/(running) part of a second's output, and its first token comes later: priced at 4 more idle slots.
  * cost:      what a context row has cost on average under this very rule, wait included; no more than one costs that runs at once
- *            alone, else waits that were too long would make the next ones look worthwhile.
+ *            alone, otherwise waits that were too long would make the next ones look worthwhile.
  *
  * They also run at once when no rank generates, when times aren't known yet, when one has waited long enough (patience.ts), and
  * when one would miss its deadline. Of those that could run, the ones that would keep one rank busy long after the others stay

@@ -37,7 +37,7 @@ const SLACK = 0.1;
 /**
  * The one move that helps most; undefined when none does.
  *
- * A pool that runs out of blocks within a block's worth of steps, where another wouldn't, gives a sequence away: else one would
+ * A pool that runs out of blocks within a block's worth of steps, where another wouldn't, gives a sequence away: otherwise one would
  * have to be computed again. Otherwise a sequence leaves the pool with most attention for its share, where the steps that become
  * shorter are worth the move.
  */

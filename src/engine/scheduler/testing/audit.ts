@@ -1,7 +1,7 @@
 import type { Client } from '../priority.js';
 import type { Scheduler } from '../scheduler.js';
 
-/** Throws unless every block and slot is accounted for: held by exactly the running sequences that name it, else free. */
+/** Throws unless every block and slot is accounted for: held by exactly the running sequences that name it, otherwise free. */
 export function audit(scheduler: Scheduler): void {
   const groupRows = scheduler.ranks[0]!.groupRows.map(() => 0);
   for (const rank of scheduler.ranks) {

@@ -7,7 +7,7 @@ import type { LoadOptions, Model } from '../../contracts/api.js';
 import { load } from '../../faces/load.js';
 
 const adapters = await testAdapters();
-// SPLITKV_EVAL=1 asks fifty questions, else one.
+// SPLITKV_EVAL=1 asks fifty questions, otherwise one.
 const QUESTIONS = Number(process.env['SPLITKV_EVAL'] ?? 0) > 0 ? 50 : 1;
 const questions = readFileSync('models/eval.jsonl', 'utf8')
   .trim()

@@ -8,7 +8,7 @@ export type RotaryConfig = Pick<RopeConfig, 'theta' | 'scaling' | 'dims' | 'temp
  * Rotary angular frequencies [dims / 2], radians a position, in float64: theta^(-2i/dims), then stretched as transformers'
  * modeling_rope_utils does. `linear` divides all of them; `llama3` divides those whose wavelength exceeds the trained context,
  * leaves the short ones, and blends in between; `yarn` does so by a ramp over the dimensions; `longrope` divides each by its own
- * factor: the long list where `positions` exceeds the trained context, else the short one.
+ * factor: the long list where `positions` exceeds the trained context, otherwise the short one.
  *
  * @param positions the context length the caller allocates. transformers chooses longrope's list by the length of the sequence so
  * far, which changes the meaning of keys already in the cache; here one list serves a whole run, as in llama.cpp and vLLM.

@@ -22,7 +22,7 @@ interface TokenizerJson {
 }
 
 /**
- * A tokenizer.json with its tokenizer_config.json as convert_hf_to_gguf.py writes it: byte-level where `pre` is given, else
+ * A tokenizer.json with its tokenizer_config.json as convert_hf_to_gguf.py writes it: byte-level where `pre` is given, otherwise
  * SentencePiece with the order of the merges as scores. Ids that no token has are padded as unused.
  */
 export function vocabularyMetadata(
