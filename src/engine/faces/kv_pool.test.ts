@@ -3,7 +3,7 @@ import { parseModelConfig } from '../../model/families/registry.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan, Owners } from '../../placement/index.js';
 import { exactWeights } from '../planning/budgets.js';
-import type { ModelFacts } from './load.js';
+import type { ModelFacts } from './describe_model.js';
 import { kvBlocksOf } from './kv_pool.js';
 
 const llama = {

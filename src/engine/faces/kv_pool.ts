@@ -17,7 +17,7 @@ import {
 } from '../../placement/index.js';
 import { exactWeights } from '../planning/budgets.js';
 import { keptBlocksOf } from '../planning/plan_subject.js';
-import type { ModelFacts } from './load.js';
+import type { ModelFacts } from './describe_model.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import type { ServeOptions } from '../serving/api.js';
 

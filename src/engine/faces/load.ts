@@ -4,36 +4,34 @@
  * steps, `scheduler` and `serving` run many requests.
  */
 
-import type { WeightType } from '../../../shaders/linear/pack.js';
 import { type SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import { listCached, type Source } from '../../loader/index.js';
-import type { CompressionOptions } from '../../model/compression/options.js';
 import { checkWindowFits } from '../../model/compression/window.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
-import type { KvType } from '../../model/layers/attention/cache.js';
-import { modelShape } from '../../model/shape.js';
-import { checkTogether, type Feature, modelFeatures, type Plan } from '../../placement/index.js';
 import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from '../contracts/api.js';
 import { prefillList } from '../contracts/check_prefill.js';
 import { isStored } from '../contracts/cluster_options.js';
-import { checkContext, checkLoadOptions, networkOf } from '../contracts/load_options.js';
-import { prefillFeatures, type PrefillWorker } from '../contracts/prefill_worker.js';
-import { type ModelTokenizer, openModelFiles, openTokenizer, storedType } from '../files/model_files.js';
-import { modelName } from '../files/model_name.js';
+import { checkLoadOptions, networkOf } from '../contracts/load_options.js';
+import type { PrefillWorker } from '../contracts/prefill_worker.js';
+import { type ModelTokenizer, openTokenizer } from '../files/model_files.js';
 import { openFiles, orDamage } from '../files/open_files.js';
 import { type ChosenPlan, choosePlan, type PickedPlan } from '../planning/choose_plan.js';
 import { namedByDegrees } from '../planning/degrees.js';
-import { kvCompression } from '../planning/kv_compression.js';
 import { type PlanSubject, type ProfileOf, runnerOf } from '../planning/plan_subject.js';
-import { cacheType } from '../planning/rank_adapters.js';
 import { loadSeats } from '../planning/seats.js';
 import type { RankProgress } from '../ranks/open_rank.js';
 import { type ModelRanks, RankGroup } from '../ranks/rank_group.js';
-import type { RunnerOptions } from '../contracts/rank.js';
-import { placeOf } from '../workers/model_place.js';
-import { WorkerGroup } from '../workers/worker_group.js';
+import { type ModelPlace, placeOf } from '../workers/model_place.js';
+import { type RanksOfPlan, WorkerGroup } from '../workers/worker_group.js';
 import type { RankPlaces } from '../workers/worker_handle.js';
+import {
+  type DescribedFacts,
+  type DescribedModel,
+  describeModel,
+  type ModelFacts,
+  type Seats,
+} from './describe_model.js';
 import { LiveProgress, NO_PROGRESS } from './live_progress.js';
 import { LoadedModel } from './model.js';
 
@@ -52,22 +50,6 @@ export interface OpenedModel extends ModelTokenizer {
   readonly picked?: PickedPlan | undefined;
   /** Why that plan is as it is, where it wasn't named or given. */
   readonly planReason?: string | undefined;
-}
-
-/** What is known of a model before its ranks are opened. */
-export interface ModelFacts {
-  readonly config: ModelConfig;
-  readonly type: WeightType;
-  readonly kvType: KvType;
-  readonly plan: Plan;
-  readonly contextLength: number;
-  /** Default: the plan's. */
-  readonly prefillChunk?: number | undefined;
-  /** Where prompts are compressed. */
-  readonly compression?: CompressionOptions;
-  readonly prefixCaching?: boolean | undefined;
-  /** What else is asked for, beside the compression. */
-  readonly features?: readonly Feature[];
 }
 
 /** Ranks of other machines, found before a model's files are. src/cluster implements it. */
@@ -98,9 +80,6 @@ export interface OpenHow {
   /** Default: there are no ranks but this machine's. */
   readonly join?: JoinPlaces | undefined;
 }
-
-/** How many sequences the ranks are set up for. */
-export type Seats = Pick<RunnerOptions, 'slots' | 'batches' | 'kvBlocks' | 'windows'>;
 
 /**
  * What splitkv's `load` does (src/entry.ts).
@@ -146,6 +125,16 @@ export async function openModel(
   }
 }
 
+/** A model that is being opened. */
+interface Opening {
+  readonly where: string | URL | readonly File[] | Source;
+  /** Checked, and with the plan that degrees name. */
+  readonly options: LoadOptions;
+  readonly places: ModelPlaces | undefined;
+  readonly onWarning: LoadOptions['onWarning'];
+  readonly progress: LiveProgress;
+}
+
 async function openParts(
   where: string | URL | readonly File[] | Source,
   given: LoadOptions,
@@ -157,162 +146,190 @@ async function openParts(
   const started = performance.now();
   checkLoadOptions(given);
   const options = await namedByDegrees(given);
-  const { signal } = options;
-  throwIfAborted(signal, 'loading');
+  throwIfAborted(options.signal, 'loading');
+  if (options.workers && options.fetch) {
+    throw usageError("workers: a fetch function can't be sent to a worker; leave one of them out");
+  }
   let reported: LoadProgress = { ...NO_PROGRESS, phase: 'config' };
   const report = (progress: Partial<LoadProgress> & Pick<LoadProgress, 'phase'>): void =>
     options.onProgress?.((reported = { ...NO_PROGRESS, ...progress }));
   const onWait = (waiting?: string): void => options.onProgress?.({ ...reported, ...(waiting && { waiting }) });
+  const onWarning = oncePerText(options.onWarning);
+  const progress = new LiveProgress(report);
+  const opening: Opening = { where, options, places, onWarning, progress };
 
   report({ phase: 'config' });
-  const cache = options.cache ?? true;
-  const onWarning = oncePerText(options.onWarning);
-  const { integrity } = options;
-  if (options.workers && options.fetch) {
-    throw usageError("workers: a fetch function can't be sent to a worker; leave one of them out");
-  }
-  const network = networkOf(options);
-  const onProgress = ({ loadedBytes, totalBytes }: Pick<LoadProgress, 'loadedBytes' | 'totalBytes'>): void =>
-    report({ phase: 'download', loadedBytes, totalBytes });
-  const progress = new LiveProgress(report);
-  const onBytes = (bytes: number): void => progress.arrived(bytes);
-  const stored = isStored(where) ? await (places ?? noCluster(where)).stored(where) : undefined;
-  const files = stored ?? where;
-  const source = opened(
-    await openFiles(files, { network, cache, integrity, onWarning, onProgress, onBytes, onWait, signal }),
-  );
-  // Another machine has the files elsewhere than this one, unless the cluster has them.
-  const at = places && source.at && !stored ? { ...source.at, where } : source.at;
-  const place = options.workers || places ? await placeOf(where, network, at as typeof source.at) : undefined;
-  const model = await openModelFiles(source, signal, onWarning);
-  const { config, sampling } = model;
-  const contextLength = checkContext(options.contextLength, config);
+  const { source: found, place } = await openSource(opening, onWait);
+  const source = opened(found);
+  const model = await describeModel(source, options, onWarning);
   report({ phase: 'tokenizer' });
   const text = await openTokenizer(model);
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
-  const reader = await model.reader();
-  const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader, config);
-
-  const kvType = await cacheType(options);
-  const compression = await kvCompression(options, config);
-  const { prefillChunk, prefixCaching } = options;
-  const features: Feature[] = [
-    ...(options.attentionDpConfig ? ['attentionDp' as const] : []),
-    ...(prefixCaching ? ['prefixCaching' as const] : []),
-    ...(options.prefill ? prefillFeatures(prefillList(options.prefill)[0]!.kind) : []),
-  ];
-  checkTogether([...features, ...(compression ? ['compression' as const] : []), ...modelFeatures(modelShape(config))]);
-  const facts = {
-    config,
-    type,
-    kvType,
-    contextLength,
-    prefillChunk,
-    prefixCaching,
-    features,
-    ...(compression && { compression }),
-  };
-  const subject = {
+  const { facts, name } = model;
+  const subject: PlanSubject = {
     ...facts,
     together,
-    seatsOf: (of: Plan) => seats({ ...facts, plan: of }),
+    seatsOf: (plan) => seats({ ...facts, plan }),
     measure: places?.measure,
   };
-  const name = modelName(source.gguf ?? source.name);
   const profileOf: ProfileOf = async (...of) => {
     const { modelProfile } = await import('./model_profile.js');
-    const progress = (what: string): void => report({ phase: 'profile', what });
-    return modelProfile({ ...text, name, source, reader: () => Promise.resolve(reader), onProgress: progress }, ...of);
+    const onProgress = (what: string): void => report({ phase: 'profile', what });
+    return modelProfile({ ...text, name, source, reader: model.reader, onProgress }, ...of);
   };
-  let chosen = await choosePlan(options, subject, profileOf);
-  const { plan, adapters, picked, note } = chosen;
-  places?.arrange(adapters);
+  const plans = new SettledPlan(subject, await choosePlan(options, subject, profileOf), options.tune ?? true);
+  places?.arrange(plans.chosen.adapters);
+  await warnOfPlan(plans.chosen, facts.contextLength, onWarning);
+  const group = await openRanks(opening, model, plans, place);
+  let prefiller: PrefillWorker | undefined;
+  try {
+    await checkRanks(opening, facts, group);
+    await source.flush?.(); // throws where what was read isn't one version of each file
+    prefiller = options.prefill && (await openPrefiller(opening, options.prefill, model, plans, place));
+  } catch (error) {
+    await group.dispose();
+    throw error;
+  }
+  report({ ...progress.last, phase: 'ready' });
+  return {
+    config: facts.config,
+    group,
+    prefiller,
+    ...text,
+    name,
+    sampling: model.sampling,
+    source,
+    loadSeconds: (performance.now() - started) / 1000,
+    get picked() {
+      return plans.chosen.picked;
+    },
+    get planReason() {
+      return plans.chosen.picked?.why ?? plans.chosen.why;
+    },
+  };
+}
+
+/** The plan that a model's ranks have now: of a cluster's that are left, another one takes its place. */
+class SettledPlan {
+  constructor(
+    readonly subject: PlanSubject,
+    public chosen: ChosenPlan,
+    readonly tune: boolean,
+  ) {}
+
+  /** What ranks are opened with. */
+  get ranks(): RanksOfPlan {
+    const { plan, adapters, budgets } = this.chosen;
+    return { plan, adapters, runner: { ...runnerOf(this.subject, plan), memory: budgets, tune: this.tune } };
+  }
+}
+
+/** The model's files, and where a rank in another thread, or on another machine, finds them. */
+async function openSource(
+  { where, options, places, onWarning, progress }: Opening,
+  onWait: (waiting?: string) => void,
+): Promise<{ readonly source: Source; readonly place: ModelPlace | undefined }> {
+  const { cache = true, integrity, signal } = options;
+  const network = networkOf(options);
+  const stored = isStored(where) ? await (places ?? noCluster(where)).stored(where) : undefined;
+  const source = await openFiles(stored ?? where, {
+    network,
+    cache,
+    integrity,
+    onWarning,
+    onProgress: ({ loadedBytes, totalBytes }) =>
+      progress.report({ ...NO_PROGRESS, phase: 'download', loadedBytes, totalBytes }),
+    onBytes: (bytes) => progress.arrived(bytes),
+    onWait,
+    signal,
+  });
+  if (!options.workers && !places) return { source, place: undefined };
+  // Another machine has the files elsewhere than this one, unless the cluster has them.
+  const at = places && source.at && !stored ? { ...source.at, where } : source.at;
+  return { source, place: await placeOf(where, network, at as typeof source.at) };
+}
+
+/** What whoever asked for the plan should know of it. */
+async function warnOfPlan(
+  { plan, picked, note }: ChosenPlan,
+  contextLength: number,
+  onWarning: LoadOptions['onWarning'],
+): Promise<void> {
   if (note !== undefined) onWarning?.(note);
   if (plan.worldSize > 1) {
     const idle = (await import('../../placement/sequences/idle_ranks.js')).idleOfSplit(plan, contextLength);
     if (idle !== undefined) onWarning?.(idle);
   }
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
-  const setUp = ({ plan: of, budgets }: ChosenPlan): RunnerOptions => ({
-    ...runnerOf(subject, of),
-    memory: budgets,
-    tune: options.tune ?? true,
+}
+
+/** Ranks in this thread, or each in a worker or on a machine of its own. */
+async function openRanks(
+  { options, places, onWarning, progress }: Opening,
+  { source, reader: read, facts: { config, type } }: DescribedModel,
+  plans: SettledPlan,
+  place: ModelPlace | undefined,
+): Promise<ModelRanks> {
+  const { cache = true, integrity, signal, virtualRanks: virtual = false } = options;
+  const reader = await read();
+  const onProgress = (used: RankProgress): void => progress.used(loadProgress(used));
+  const shared = { config, type, ...plans.ranks, signal, onProgress, onWarning };
+  if (!place) {
+    progress.begin(reader.index.totalBytes, reader.index.tensors.size); // workers read for themselves
+    return RankGroup.open({ ...shared, reader, virtual });
+  }
+  return WorkerGroup.open({
+    ...shared,
+    place,
+    cache,
+    integrity,
+    oneByOne: !places && (await isDownloading(source)),
+    digest: places && (await (await import('../files/model_digest.js')).modelDigest(config, reader)),
+    places,
+    replan:
+      places &&
+      (async (lost, stop) => {
+        plans.chosen = await places.planOnRest(plans.subject, lost, stop);
+        return plans.ranks;
+      }),
   });
-  if (!place) progress.begin(reader.index.totalBytes, reader.index.tensors.size); // workers read for themselves
-  const shared = {
+}
+
+/** @throws SplitkvError `limit` where a prompt step has no room for compression's window */
+async function checkRanks(
+  { options, onWarning }: Opening,
+  { type, compression }: DescribedFacts,
+  group: ModelRanks,
+): Promise<void> {
+  if (compression) checkWindowFits(compression.window, group.runner.promptRows);
+  if (options.precision === 'fast') (await import('../ranks/exact_anyway.js')).warnOfExact(type, group, onWarning);
+}
+
+async function openPrefiller(
+  { options, onWarning, progress }: Opening,
+  prefill: NonNullable<LoadOptions['prefill']>,
+  { reader, facts: { config, type, prefixCaching } }: DescribedModel,
+  { ranks: { plan, adapters, runner } }: SettledPlan,
+  place: ModelPlace | undefined,
+): Promise<PrefillWorker> {
+  const { cache = true, integrity, signal } = options;
+  const { openPrefill } = await import('../prefill/open_prefill.js');
+  return openPrefill({
+    options: prefillList(prefill),
     config,
     type,
-    plan,
-    adapters,
-    runner: setUp(chosen),
+    runner,
+    reader: await reader(),
+    adapter: adapters[0]!,
+    ranks: plan.worldSize,
+    prefixCaching,
+    place,
+    cache,
+    integrity,
     signal,
-    onProgress: (used: RankProgress) => progress.used(loadProgress(used)),
-  } as const;
-  const digest = places && (await (await import('../files/model_digest.js')).modelDigest(config, reader));
-  const group = place
-    ? await WorkerGroup.open({
-        ...shared,
-        place,
-        cache,
-        integrity,
-        oneByOne: !places && (await isDownloading(source)),
-        onWarning,
-        digest,
-        places,
-        replan:
-          places &&
-          (async (lost, stop) => {
-            chosen = await places.planOnRest(subject, lost, stop);
-            return { plan: chosen.plan, adapters: chosen.adapters, runner: setUp(chosen) };
-          }),
-      })
-    : await RankGroup.open({ ...shared, reader, virtual: options.virtualRanks ?? false, onWarning });
-  if (compression) await checkWindow(compression, group);
-  if (options.precision === 'fast') {
-    const { warnOfExact } = await import('../ranks/exact_anyway.js');
-    warnOfExact(type, group, onWarning);
-  }
-  let prefiller: PrefillWorker | undefined;
-  try {
-    await source.flush?.(); // throws where what was read isn't one version of each file
-    prefiller =
-      options.prefill &&
-      (await (
-        await import('../prefill/open_prefill.js')
-      ).openPrefill({
-        ...shared,
-        options: prefillList(options.prefill),
-        reader,
-        adapter: adapters[0]!,
-        ranks: plan.worldSize,
-        prefixCaching,
-        place,
-        cache,
-        integrity,
-        onWarning,
-      }));
-  } catch (error) {
-    await group.dispose();
-    throw error;
-  }
-  report({ ...progress.last, phase: 'ready' });
-  const loadSeconds = (performance.now() - started) / 1000;
-  return {
-    config,
-    group,
-    prefiller,
-    ...text,
-    name,
-    sampling,
-    source,
-    loadSeconds,
-    get picked() {
-      return chosen.picked;
-    },
-    get planReason() {
-      return chosen.picked?.why ?? chosen.why;
-    },
-  };
+    onProgress: (used) => progress.used(loadProgress(used)),
+    onWarning,
+  });
 }
 
 /** Kernels are compiled while weights are read; where they take longer, they are what is waited for. */
@@ -330,16 +347,6 @@ function loadProgress({ kernelsCompiled = 0, kernelsTotal = 0, waiting, ...weigh
 /** @throws SplitkvError `usage` */
 function noCluster(where: string): never {
   throw usageError(`${where}: a model that a cluster's server keeps; name the cluster, too (cluster: { servers })`);
-}
-
-/** Frees the ranks and throws where a prompt step has no room for compression's window. */
-async function checkWindow({ window }: CompressionOptions, group: ModelRanks): Promise<void> {
-  try {
-    checkWindowFits(window, group.runner.promptRows);
-  } catch (error) {
-    await group.dispose();
-    throw error;
-  }
 }
 
 /** Whether reading the weights fills the browser's cache: from then on they are there. */

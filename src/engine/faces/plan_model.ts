@@ -19,16 +19,14 @@ import type { KvType, LoadOptions, WeightType } from '../contracts/api.js';
 import { adapterMisfit } from '../planning/adapter_fit.js';
 import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
 import { bytesOf, memoryBudgets } from '../planning/budgets.js';
-import { checkContext, checkLoadOptions, loadSchema, networkOf } from '../contracts/load_options.js';
-import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
-import { modelName } from '../files/model_name.js';
+import { checkLoadOptions, loadSchema, networkOf } from '../contracts/load_options.js';
 import { openFiles } from '../files/open_files.js';
-import { kvCompression } from '../planning/kv_compression.js';
+import { type DescribedModel, describeModel } from './describe_model.js';
 import { usualRequest } from '../planning/pick_plan.js';
 import { microBatchesOf } from '../planning/micro_batches.js';
 import { degreesOf, namedByDegrees } from '../planning/degrees.js';
 import { type PlanRanks, type PlanSubject, runnerOf } from '../planning/plan_subject.js';
-import { cacheType, rankAdapters, rankCount } from '../planning/rank_adapters.js';
+import { rankAdapters, rankCount } from '../planning/rank_adapters.js';
 import { loadSeats } from '../planning/seats.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 
@@ -147,6 +145,7 @@ export async function planModel(
   const degrees = degreesOf(options);
   const { signal } = options;
   throwIfAborted(signal, 'planning');
+  const asked: LoadOptions = { ...loadOptions, ...(plan !== undefined && { plan }) };
   const source = await openFiles(where, {
     network: networkOf(options),
     integrity: options.integrity,
@@ -154,12 +153,9 @@ export async function planModel(
     onWait: (why) => why && onProgress?.(why),
     signal,
   });
-  const files = await openModelFiles(source, signal);
-  const { config } = files;
-  const contextLength = checkContext(options.contextLength, config);
-  const wanted = options.weights ?? 'auto';
-  const type = wanted === 'auto' ? storedType(await files.reader(), config) : wanted;
-  const kvType = await cacheType(options);
+  const model = await describeModel(source, asked);
+  const { facts } = model;
+  const { contextLength } = facts;
   const promptLength = within('promptTokens', promptTokens, contextLength);
   const usual = usualRequest(contextLength, promptLength);
   const request = {
@@ -174,16 +170,8 @@ export async function planModel(
   }
   const count = rankCount({ ranks: options.ranks ?? (policy === undefined ? RANKS : 1) });
   const virtual = options.virtualRanks ?? false;
-  const asked: LoadOptions = { ...loadOptions, ...(plan !== undefined && { plan }) };
-  const compression = await kvCompression(asked, config);
   const subject: PlanSubject = {
-    config,
-    type,
-    kvType,
-    contextLength,
-    prefillChunk: options.prefillChunk,
-    prefixCaching: options.prefixCaching,
-    ...(compression && { compression }),
+    ...facts,
     ...(request.batch > 1 && { together: request.batch }),
     seatsOf: (of) => {
       if (request.batch === 1) return loadSeats(of, contextLength, undefined);
@@ -210,9 +198,9 @@ export async function planModel(
   const { candidates, machine, adapters } = outlook;
   const { pick, why } = named === undefined ? pickOrReason(candidates) : await namedOrReason(named, subject, outlook);
   return {
-    name: modelName(source.gguf ?? source.name),
-    weights: type,
-    kv: kvType,
+    name: model.name,
+    weights: facts.type,
+    kv: facts.kvType,
     contextLength,
     promptTokens: request.promptLength,
     newTokens: request.newTokens,
@@ -223,7 +211,7 @@ export async function planModel(
     pick,
     why,
     table: formatPlanTable(candidates, pick),
-    download: await downloadSize(source, files, signal),
+    download: await downloadSize(model, signal),
     misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, virtual) : undefined,
   };
 }
@@ -265,11 +253,10 @@ async function namedOrReason(
 }
 
 async function downloadSize(
-  source: Source,
-  files: ModelFiles,
+  { source, reader: read }: DescribedModel,
   signal: AbortSignal | undefined,
 ): Promise<DownloadSize | undefined> {
-  const reader = await files.reader().catch((error: unknown) => {
+  const reader = await read().catch((error: unknown) => {
     if (error instanceof SplitkvError && error.code === 'io') return undefined;
     throw error;
   });

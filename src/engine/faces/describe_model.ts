@@ -1,0 +1,68 @@
+import type { Source, TensorReader } from '../../loader/index.js';
+import { modelShape } from '../../model/shape.js';
+import { checkTogether, type Feature, modelFeatures, type Plan } from '../../placement/index.js';
+import type { LoadOptions } from '../contracts/api.js';
+import { prefillList } from '../contracts/check_prefill.js';
+import { checkContext } from '../contracts/load_options.js';
+import { prefillFeatures } from '../contracts/prefill_worker.js';
+import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
+import { modelName } from '../files/model_name.js';
+import { kvCompression } from '../planning/kv_compression.js';
+import { type PlanSubject, subjectFeatures } from '../planning/plan_subject.js';
+import { cacheType } from '../planning/rank_adapters.js';
+
+/** What the files and the options say of a model. */
+export type DescribedFacts = Omit<PlanSubject, 'seatsOf' | 'together' | 'measure'>;
+/** The same, and who holds what. */
+export type ModelFacts = DescribedFacts & { readonly plan: Plan };
+/** How many sequences the ranks are set up for. */
+export type Seats = ReturnType<PlanSubject['seatsOf']>;
+
+/** A model before its plan is known. */
+export interface DescribedModel extends ModelFiles {
+  readonly name: string;
+  readonly source: Source;
+  readonly facts: DescribedFacts;
+}
+
+/**
+ * What `load` and `planModel` begin with. Of the weights at most their index is read, once.
+ * @throws SplitkvError as `openModelFiles`; `usage` for options that don't go together, or not with the model
+ */
+export async function describeModel(
+  source: Source,
+  options: LoadOptions,
+  onWarning?: LoadOptions['onWarning'],
+): Promise<DescribedModel> {
+  const files = await openModelFiles(source, options.signal, onWarning);
+  const { config } = files;
+  const contextLength = checkContext(options.contextLength, config);
+  let read: Promise<TensorReader> | undefined;
+  const reader = (): Promise<TensorReader> => (read ??= files.reader());
+  const { weights = 'auto', prefillChunk, prefixCaching } = options;
+  const type = weights === 'auto' ? storedType(await reader(), config) : weights;
+  const kvType = await cacheType(options);
+  const compression = await kvCompression(options, config);
+  const features = featuresOf(options);
+  const facts: DescribedFacts = {
+    config,
+    type,
+    kvType,
+    contextLength,
+    prefillChunk,
+    prefixCaching,
+    features,
+    ...(compression && { compression }),
+  };
+  checkTogether([...subjectFeatures(facts), ...modelFeatures(modelShape(config))]);
+  return { ...files, reader, name: modelName(source.gguf ?? source.name), source, facts };
+}
+
+/** What the options ask of a plan, beside the compression. */
+function featuresOf({ attentionDpConfig, prefixCaching, prefill }: LoadOptions): Feature[] {
+  return [
+    ...(attentionDpConfig ? ['attentionDp' as const] : []),
+    ...(prefixCaching ? ['prefixCaching' as const] : []),
+    ...(prefill ? prefillFeatures(prefillList(prefill)[0]!.kind) : []),
+  ];
+}
