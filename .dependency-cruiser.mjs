@@ -33,8 +33,6 @@ export const floors = [
   ['bench'],
   ['pages'],
 ];
-/** Where benches are asked for: the page of `--host chrome`. */
-const asksForBenches = '^src/app/host(_protocol)?\\.ts$';
 const tests = '(\\.(test|bench)\\.ts$|/testing/|^e2e/)';
 const pathsOf = (rooms) => `^(${rooms.map((room) => room.replaceAll('.', '\\.')).join('|')})(/|$)`;
 
@@ -43,7 +41,7 @@ const upwards = floors.flatMap((rooms, floor) =>
     name: `no-upward-import-from-${own.replace(/^src\//, '').replace(/\W+/g, '-')}`,
     comment: `A room imports from the floors below it: ${floors.map((names) => names.join(', ')).join(' < ')}`,
     severity: 'error',
-    from: { path: pathsOf([own]), pathNot: `${tests}|${asksForBenches}` },
+    from: { path: pathsOf([own]), pathNot: tests },
     to: {
       path: pathsOf(
         floors

@@ -7,7 +7,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'vite';
 import { moduleFactories } from './module_factory.mjs';
-import { bundleWgsl, nodeOnly, publishedWorkers, withoutBenches, withoutNode } from './build_plugins.mjs';
+import { bundleWgsl, nodeOnly, publishedWorkers, withoutNode } from './build_plugins.mjs';
 import { buildTypes } from './build_types.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
@@ -73,7 +73,7 @@ const buildParts = ({ entry, output, write = true, ...rest }) =>
   build({
     ...common,
     base: './',
-    plugins: [bundleWgsl(), moduleFactories(), publishedWorkers(scripts), withoutBenches()],
+    plugins: [bundleWgsl(), moduleFactories(), publishedWorkers(scripts)],
     build: {
       write,
       outDir: 'dist',

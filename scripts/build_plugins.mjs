@@ -1,6 +1,5 @@
 /** What the builds, of the library and of the pages, do to the source. */
 import { builtinModules } from 'node:module';
-import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
 /** What no build takes in: Node has it, or who needs it installs it. */
@@ -66,13 +65,4 @@ export const publishedWorkers = (codes) => ({
     handler: (id) =>
       `export const text = '${gzipSync(codes[id.replace(/.*\//, '')], { level: 9 }).toString('base64')}';`,
   },
-});
-
-const BENCHES = fileURLToPath(new URL('../src/cli/commands/bench_published.ts', import.meta.url));
-
-/** Vite plugin for the package: benches run in a checkout, so that it has a line that says so in their place. */
-export const withoutBenches = () => ({
-  name: 'splitkv-without-benches',
-  enforce: 'pre',
-  resolveId: { filter: { id: /\/bench\/run_suite\.js$/ }, handler: () => BENCHES },
 });

@@ -1,10 +1,16 @@
 import type { Browser } from 'playwright-core';
 import type { SuiteDocument } from '../document.js';
 import type { SuiteRequest, SuiteRun } from '../run_suite.js';
+import type { HostPage, Outcome } from '../../src/app/host_protocol.js';
 import { openSession } from '../../src/cli/hosts/chrome_host.js';
 import type { Terminal } from '../../src/cli/command.js';
 import { type PageServer, startPageServer } from '../../src/cli/page_server.js';
 import { readEnvironment } from './environment.js';
+
+/** The page that the command line runs in, as a checkout serves it (pages/host.ts). */
+export interface BenchHost extends HostPage {
+  bench(request: SuiteRequest): Promise<Outcome<SuiteRun>>;
+}
 
 export interface BenchPlace {
   readonly host: 'node' | 'chrome';
@@ -65,7 +71,9 @@ async function runInPage(
   };
   try {
     const inPage = atUrl(request, session.modelUrl);
-    const run = await session.call((page) => page.evaluate((asked) => window.splitkvHost.bench(asked), inPage));
+    const run = await session.call((page) =>
+      page.evaluate((asked) => (window.splitkvHost as BenchHost).bench(asked), inPage),
+    );
     return { run, chrome: session.browser.version() };
   } finally {
     await session.close();

@@ -23,7 +23,8 @@ let running = new AbortController();
 
 const emit = (event: HostEvent): Promise<void> => window.splitkvEvent(event);
 
-async function attempt<T>(body: (signal: AbortSignal) => Promise<T>): Promise<Outcome<T>> {
+/** A call of the command line's: what came of it, as data. The next call ends by a signal of its own. */
+export async function attempt<T>(body: (signal: AbortSignal) => Promise<T>): Promise<Outcome<T>> {
   running = new AbortController();
   try {
     return { ok: true, value: await body(running.signal) };
@@ -34,8 +35,8 @@ async function attempt<T>(body: (signal: AbortSignal) => Promise<T>): Promise<Ou
   }
 }
 
-const onProgress = (line: string): void => void emit({ kind: 'progress', line });
-const onWarning = (message: string): void => void emit({ kind: 'warning', message });
+export const onProgress = (line: string): void => void emit({ kind: 'progress', line });
+export const onWarning = (message: string): void => void emit({ kind: 'warning', message });
 
 function loaded(): Model {
   if (!model) throw new SplitkvError('internal', 'no model is loaded in the page');
@@ -92,11 +93,6 @@ window.splitkvHost = {
     }),
   plan: (url, options) =>
     attempt((signal) => planModel(new URL(url, document.baseURI), { ...options, signal, onProgress })),
-  bench: (request) =>
-    attempt(async (signal) => {
-      const { runSuite } = await import('../../bench/run_suite.js');
-      return runSuite(request, { signal, onProgress, onWarning });
-    }),
   abort: () => running.abort(new Error('interrupted')),
   close: () =>
     attempt(async () => {

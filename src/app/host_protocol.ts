@@ -1,4 +1,3 @@
-import type { SuiteRequest, SuiteRun } from '../../bench/run_suite.js';
 import type {
   AdaptersMeasure,
   ErrorCode,
@@ -59,7 +58,6 @@ export interface HostPage {
   /** @param preferences of the adapters to measure */
   measure(preferences: readonly GPUPowerPreference[]): Promise<Outcome<AdaptersMeasure>>;
   plan(url: string, options: PlainPlanOptions): Promise<Outcome<PlanReport>>;
-  bench(request: SuiteRequest): Promise<Outcome<SuiteRun>>;
   /** Ends what is running with 'aborted'. */
   abort(): void;
   close(): Promise<Outcome<null>>;
