@@ -121,6 +121,18 @@ test('a family is a file and a row: what it is made of never asks for it by name
   expect(elsewhere.filter((file) => quoted.test(readFileSync(file, 'utf8')))).toEqual([]);
 });
 
+test('docs/README.md leads to every page, and pages of use begin with an example', () => {
+  const text = readFileSync('docs/README.md', 'utf8');
+  const linked = [...text.matchAll(/^- \[\S+\]\((\S+)\)/gm)].map(([, path]) => normalize(join('docs', path!)));
+  const wanted = pages.filter((page) => /^docs\/[^/]+\.md$/.test(page) && page !== 'docs/README.md');
+  expect(wanted.filter((page) => !linked.includes(page))).toEqual([]);
+  const embed = text.slice(text.indexOf('## Embed'), text.indexOf('## Several'));
+  for (const [, page] of embed.matchAll(/^- \[(library|chat|serving|sampling|structured_output|tools)\.md\]/gm)) {
+    const [opening] = readFileSync(`docs/${page}.md`, 'utf8').split(/^## /m);
+    expect(opening, page).toMatch(/^```(js|html|sh)$/m);
+  }
+});
+
 test('eight files to read first, and thirty words at most', () => {
   const text = readFileSync('CONTRIBUTING.md', 'utf8');
   expect(text.match(/^\d\. `[^`]+`/gm)?.length).toBe(8);
