@@ -111,7 +111,11 @@ const PRE_TOKENIZERS = [
   metaspace({ add_prefix_space: false, prepend_scheme: 'never', replacement: '_' }),
   sequence(digits(true), byteLevel(false, true)),
   sequence({ type: 'Whitespace' }, byteLevel(true, true)),
-  sequence({ type: 'Punctuation', behavior: 'Isolated' }, metaspace({ prepend_scheme: 'always' })),
+  ...['always', 'first', 'never'].flatMap((prepend_scheme) =>
+    [{ type: 'Punctuation', behavior: 'Isolated' }, { type: 'Whitespace' }, digits(true)].map((before) =>
+      sequence(before, metaspace({ prepend_scheme, split: before.type !== 'Whitespace' })),
+    ),
+  ),
 ];
 const NORMALIZERS = [
   ...['NFC', 'NFD', 'NFKC', 'NFKD', 'Lowercase', 'StripAccents'].map((type) => ({ type })),

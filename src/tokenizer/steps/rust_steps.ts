@@ -148,6 +148,30 @@ function ofBert({ clean_text, handle_chinese_chars, strip_accents, lowercase }: 
   );
 }
 
+/** A step of the library's before its model. */
+interface Step {
+  readonly tokenizers?: readonly Step[];
+  readonly prepend_scheme?: string;
+  pre_tokenize(text: string, options: object | undefined): string[];
+  pre_tokenize_text?: (text: string, options: object | undefined) => string[];
+}
+
+/** A mark before the first word of a text is before the text's own first piece, also where another step has cut it before. */
+function markOnce(step: Step | null): void {
+  const { tokenizers = [] } = step ?? {};
+  for (const own of tokenizers) markOnce(own);
+  if (!tokenizers.slice(1).some(marksFirst)) return;
+  step!.pre_tokenize_text = (text, options) => {
+    const later = { ...options, section_index: undefined };
+    const cut = (pieces: readonly string[], own: Step): string[] =>
+      pieces.flatMap((piece, i) => own.pre_tokenize(piece, i === 0 && text.startsWith(piece) ? options : later));
+    return tokenizers.reduce(cut, [text]);
+  };
+}
+
+const marksFirst = ({ prepend_scheme, tokenizers = [] }: Step): boolean =>
+  prepend_scheme === 'first' || tokenizers.some(marksFirst);
+
 interface AddedToken {
   readonly single_word: boolean;
   lstrip: boolean;
@@ -158,6 +182,7 @@ interface Splitter {
 }
 /** Parts of the library's tokenizer. */
 interface Inside {
+  readonly pre_tokenizer: Step | null;
   readonly added_tokens_map: ReadonlyMap<string, AddedToken>;
   splitter_unnormalized: Splitter;
   splitter_normalized: Splitter;
@@ -171,6 +196,7 @@ const BLANKS_AT_START = new RegExp(`^${BLANK}+`, 'u');
 /** Added tokens of a tokenizer of the library's are cut out of a text, and blanks beside them taken, as in Rust. */
 export function cutLikeRust(library: object): void {
   const inside = library as Inside;
+  markOnce(inside.pre_tokenizer);
   const tokens = new Map([...inside.added_tokens_map].map(([text, token]) => [text, { ...token }]));
   const special = [...tokens.values()].some(({ single_word, lstrip, rstrip }) => single_word || lstrip || rstrip);
   if (!special) return;
