@@ -18,9 +18,9 @@ export interface CachePiece {
  * {rank, kv heads, lanes, slots}: tensor parallelism cuts heads, sequence parallelism lanes, token and attention data parallelism
  * slots, copies of a head its lanes or its slots.
  *
- * Slots are numbered through all batches: batch b has slots [b * slots, (b + 1) * slots). What depends on the sequences that are there
- * (the offset that rotates a sequence's chunks, which copy keeps which sequence) is told by `admit` and `release`; everybody who is
- * told the same decides alike.
+ * Slots are numbered through all batches: batch b has slots [b * slots, (b + 1) * slots). The offset that rotates a sequence's
+ * chunks, and the copy that keeps a sequence, depend on the running sequences: `admit` and `release` tell of these, and ranks that are
+ * told the same decide alike.
  */
 export class Owners {
   readonly topology: PlanTopology;
@@ -185,7 +185,7 @@ export class Owners {
 
   // ── Sequences that are there
 
-  /** A sequence comes: tokens that it may have, as far as that is known, and the offset that rotates its chunks. */
+  /** A sequence starts: the tokens that it may have, if known, and the offset that rotates its chunks. */
   admit(slot: number, tokens: number, offset: number): void {
     this.#offsets.set(slot, offset);
     this.#copies?.admit(slot, tokens, offset);
@@ -200,7 +200,7 @@ export class Owners {
     return this.#offsets.get(slot) ?? 0;
   }
 
-  /** Copies of heads share the sequences that are there out anew (copies.ts); what has to move, taken as done. */
+  /** Shares the running sequences out over copies of heads again (copies.ts). Returns the moves, which count as done. */
   balance(sequences: readonly SharedSequence[]): CopyMove[] {
     return this.#copies?.balance(sequences) ?? [];
   }

@@ -13,7 +13,7 @@ import { matesOf, type PlanTopology, type RowRole, type StageTopology } from './
 /** Rows of every row group. */
 export const ALL = -1;
 
-/** What a route carries; all of it of the rows of one row group, or of `ALL`. */
+/** What a route carries, for the rows of one row group or of `ALL`. */
 export type Cargo = { readonly group: number } &
   /** Queries lie beside those of other weight groups, as wide as the widest. */
   (
@@ -23,7 +23,7 @@ export type Cargo = { readonly group: number } &
     | { readonly kind: 'scores'; readonly heads: readonly number[] }
     /** Lane states (o, m, l) of the sender's merge lanes. */
     | { readonly kind: 'lanes'; readonly heads: readonly number[]; readonly lanes: LaneSlots }
-    /** Sums of a split contraction, a segment by itself; of q and k, those of their squares. */
+    /** Sums of a split contraction, segment by segment; for norms of q and k the sums of their squares. */
     | {
         readonly kind: 'segments';
         readonly of: 'heads' | 'mlp';
@@ -34,7 +34,7 @@ export type Cargo = { readonly group: number } &
     | { readonly kind: 'hidden' | 'normed' | 'routed' | 'experts' | 'routing' }
     /** Rows of the embedding that the sender has, zeros for others; `part`: its number among those that have some. */
     | { readonly kind: 'embedding'; readonly part: number }
-    /** What of the vocabulary the next tokens are sampled from, and the tokens. */
+    /** Logits or candidates for the next tokens, and the tokens. */
     | { readonly kind: 'logits' | 'candidates' | 'tokens'; readonly share?: VocabShare; readonly most?: number }
   );
 
@@ -67,7 +67,7 @@ export const attendedGroups = (stage: StageTopology): number[] =>
 const headsBeside = (stage: StageTopology): (readonly number[])[] =>
   attendedGroups(stage).map((group) => stage.groups[group]![0]!.heads);
 
-/** The rank that gives `stage`'s rank the queries of a weight group, of the rows of a row group; itself where it has them. */
+/** The rank that sends a weight group's queries for a row group to `stage`'s rank; that rank itself where it has them. */
 export function querySource(
   topology: PlanTopology,
   { index, peers, groups }: StageTopology,
@@ -79,7 +79,7 @@ export function querySource(
   return runs(peers[weights]!) ? peers[weights]! : groups[weights]!.find(runs)!;
 }
 
-/** Queries, and new keys and values, to the ranks that keep the chunks which they attend to, or are appended to. */
+/** Queries to the ranks that keep the chunks they attend to; new keys and values to the ranks that append them. */
 export function queryRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
   return partsOf(topology, stage).flatMap((part) => {
     const routes = part.attends[role].flatMap((group) =>
@@ -171,7 +171,7 @@ export function attentionRoutes(
   );
 }
 
-/** Scores of a prompt's tokens, by which it is compressed: every weight group's to the ranks that keep the same sequences. */
+/** Scores of a prompt's tokens, which decide what compression keeps: from every weight group to the ranks that keep the same sequences. */
 export function scoreRoutes(topology: PlanTopology, stage: number): Route[] {
   const parts = partsOf(topology, stage).filter(({ groups }) => groups.length > 1);
   const scores = (part: StageTopology): boolean => part.holder.heads.length > 0;
@@ -211,8 +211,8 @@ export function segmentRoutes(topology: PlanTopology, stage: number, role: RowRo
 }
 
 /**
- * Where places run rows of their own: every place's normalised rows to the ranks that compute MLP segments or experts for it. Its ranks
- * all have them: each rank gets them of the one that stands where it stands itself.
+ * Where places run rows of their own: every place's normalised rows to the ranks that compute MLP segments or experts for it. All ranks of
+ * a place have them, so each rank gets them from the rank in its own position there.
  */
 export function gatherRoutes(topology: PlanTopology, stage: number, routed: boolean): Route[] {
   const { placeRanks, kind } = topology.stages[stage]!;
@@ -227,7 +227,7 @@ export function gatherRoutes(topology: PlanTopology, stage: number, routed: bool
   );
 }
 
-/** Where places run rows of their own: MLP segments of all rows, each to the ranks whose row it is. */
+/** Where places run rows of their own: MLP segments of all rows, to the ranks that run the row. */
 export function gatheredSegmentRoutes(topology: PlanTopology, stage: number): Route[] {
   const { holders, placeRanks, gathersMlp } = topology.stages[stage]!;
   if (!gathersMlp) return [];
@@ -368,7 +368,7 @@ export function laneRoom({ slots, of }: LaneSlots, lanes: number, offsets: reado
   return Math.max(0, ...offsets.map(held));
 }
 
-/** Bytes of a row, of a model as its weights are kept. Rows are padded, so widths of a rank's part don't add up to the whole. */
+/** Bytes of a row, for a model's weight type. Rows are padded, so the widths of ranks' parts don't add up to the whole. */
 export interface CargoWidths {
   /** Query heads of attention segments. */
   readonly heads: (segments: readonly number[]) => number;

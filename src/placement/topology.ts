@@ -10,7 +10,7 @@ import { dataPlaces, type Place, placeWeights, sequencePlaces } from './sequence
  * prompt rows are split over, by the owner of their chunk; or one for each place that sequences are sharded over.
  */
 
-/** What a row is decides its kernels (see model/layers/roles.ts). */
+/** A row's role, which decides its kernels (see model/layers/roles.ts). */
 export type RowRole = 'prompt' | 'generated';
 
 export interface StageView {
@@ -22,23 +22,23 @@ export interface StageView {
   readonly holders: readonly RankShare[];
   /** Ranks of each weight group (equal heads and MLP segments), groups in the order of their heads, replicas by their lanes. */
   readonly groups: readonly (readonly RankShare[])[];
-  /** Of each weight group: who keeps its heads' cache, place by place, by lanes. Ranks of a place keep the same sequences. */
+  /** Of each weight group: the ranks that keep its heads' cache, place by place, by lanes. Ranks of a place keep the same sequences. */
   readonly places: readonly (readonly Place[])[];
   /** Shares of the sequences by place, alike in all weight groups. */
   readonly weights: readonly number[];
-  /** Ranks that a sequence's chunks are split over. Of a token plan, only a root that keeps none is a place of another size. */
+  /** Number of ranks that a sequence's chunks are split over. In a token plan a root without sequences is a place of another size. */
   readonly split: number;
   /** A rank attends for the heads of all weight groups. */
   readonly attendsForAll: boolean;
-  /** Where ranks run rows of their own: the ranks of each place, in the order of the plan. Else all ranks with weights. */
+  /** Where ranks run rows of their own: the ranks of each place, in the order of the plan. Otherwise all ranks with weights. */
   readonly placeRanks: readonly Place[];
   /** MLP segments are cut over ranks: those of a place, or (`gathersMlp`) of all. */
   readonly cutsMlp: boolean;
   /** Each routed expert is on one rank: of a place, or (`gathersExperts`) of all. */
   readonly spreadsExperts: boolean;
-  /** Where ranks run rows of their own: rows of all places meet, as no place has all MLP segments. */
+  /** No place has all MLP segments, so the rows of all places are gathered (where ranks run rows of their own). */
   readonly gathersMlp: boolean;
-  /** The same of routed experts. */
+  /** The same for routed experts. */
   readonly gathersExperts: boolean;
   /** Replicas that prompt rows are split over, here and in every other stage; 1: every rank runs every row. */
   readonly rowSplit: number;
@@ -52,29 +52,29 @@ export interface StageTopology extends StageView {
   /** Its place among the group's, and its number in it: the index that holds lanes (owner.ts). */
   readonly place: number;
   readonly sequence: { readonly ranks: number; readonly index: number };
-  /** The rank with weights that it attends for: itself, or its root, the first where it attends for all. */
+  /** The rank with weights for which it attends: itself, or its root; the first root where it attends for all. */
   readonly holder: RankShare;
   /** True for a root whose own sequences aren't the first rows of a step: its queries need a second buffer. */
   readonly apart: boolean;
   /** The rank of each weight group that the holder adds segments up with. */
   readonly peers: readonly RankShare[];
-  /** Row groups that the rank runs here, of rows of a role; none where it is a KV-only rank. */
+  /** Row groups that the rank runs in this stage, by role; none for a KV-only rank. */
   readonly runs: Readonly<Record<RowRole, readonly number[]>>;
-  /** Row groups that it attends for. */
+  /** Row groups for which it attends, by role. */
   readonly attends: Readonly<Record<RowRole, readonly number[]>>;
 }
 
-/** What the whole plan says to one rank. */
+/** One rank's part in the whole plan. */
 export interface RankTopology {
   readonly plan: Plan;
   readonly rank: number;
   /** By stage of the plan; undefined where the rank holds nothing. */
   readonly stages: readonly (StageTopology | undefined)[];
-  /** The rank that samples: of the place, where ranks run rows of their own. */
+  /** The rank that samples; where ranks run rows of their own, the one of the rank's place. */
   readonly root: number;
   /** Where ranks run rows of their own: the place whose rows it runs. */
   readonly ownPlace: number | undefined;
-  /** Row groups that the rank runs, in all stages that it has weights of. */
+  /** Row groups that the rank runs, in all stages of which it has weights. */
   readonly runs: Readonly<Record<RowRole, readonly number[]>>;
 }
 

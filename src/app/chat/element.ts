@@ -145,7 +145,7 @@ export class SplitkvChat extends Base {
   #turns = new TurnNames();
   /** What was kept before has been read: more that comes is another tab's. */
   #hasKept = false;
-  /** The attribute `weights` holds the type that was chosen with a picked model, because wider weights don't fit. */
+  /** True where the picker set the attribute `weights`, because wider weights wouldn't fit. */
   #narrowed = false;
   #opening = false;
   /** What was opened last. */
