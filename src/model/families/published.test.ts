@@ -7,7 +7,7 @@ import { modelSizes } from '../model_sizes.js';
 import { modelShape } from '../shape.js';
 import { PUBLISHED } from '../testing/published_configs.js';
 import { weightBytes } from '../weights/weight_bytes.js';
-import { loadFamilies, parseModelConfig, readModelConfig } from './registry.js';
+import { loadFamilies, parseModelConfig, readModelConfig, supportedGguf, supportedModelTypes } from './registry.js';
 
 /** What the keys that matter here say, and the number of parameters that their cards tell, in millions. */
 const models: Record<
@@ -295,6 +295,12 @@ describe('published shapes', () => {
 
 const folder = new URL('../../../../shared/real/configs/', import.meta.url);
 const real = existsSync(folder) ? readdirSync(folder) : [];
+
+test('docs/library.md names every model_type and every architecture of GGUF files', () => {
+  const names = [...supportedModelTypes(), ...supportedGguf()];
+  const guide = readFileSync('docs/library.md', 'utf8');
+  expect(names.filter((name) => !guide.includes(`\`${name}\``))).toEqual([]);
+});
 
 test.skipIf(real.length === 0)('every published config is read, or refused by what its model has', async () => {
   const refused: string[] = [];
