@@ -147,14 +147,13 @@ export const GROUPS = [
     ['the chat without a model', 'the models to choose from', 'the chat with answers', 'the chat at work'],
   ],
   [
-    'conversation.spec.ts failures.spec.ts offline.spec.ts pack.spec.ts prefill.spec.ts ranks.spec.ts',
+    'conversation.spec.ts failures.spec.ts offline.spec.ts pack.spec.ts ranks.spec.ts',
     2,
     [
       'in a page: a conversation computes what is new',
       'each failure of a download has its own title',
       'after the first load a page, its scripts and its model need no server',
       'the packed bench runs from an empty environment',
-      'pages of static files have their prompts computed',
       'heads arranged in one step',
     ],
   ],

@@ -1,5 +1,5 @@
 import { SplitkvError } from '../../src/base/errors.js';
-import type { OnnxModel } from '../../src/engine/prefill/onnx/graph.js';
+import type { OnnxModel } from './onnx/graph.js';
 
 /** The part of onnxruntime-web's WebGPU build that the benchmarks use. */
 export interface OrtTensor {

@@ -2,7 +2,7 @@ import { throwIfAborted } from '../../src/base/errors.js';
 import { openModel } from '../../src/engine/faces/load.js';
 import { LoadedModel } from '../../src/engine/faces/model.js';
 import type { HandedKv } from '../../src/engine/contracts/handed_kv.js';
-import { handedKv } from '../../src/engine/prefill/onnx/onnx_prefill.js';
+import { handedKv } from './onnx/prompt_filler.js';
 import type { PrefillWorker } from '../../src/engine/contracts/prefill_worker.js';
 import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import type { LoadOptions, Model } from '../../src/index.js';
@@ -51,7 +51,7 @@ export async function openOurs(where: string, options: LoadOptions): Promise<Pee
 
 /** A prefill worker that has what it gives already. */
 const givenKv = (kv: HandedKv): PrefillWorker => ({
-  kind: 'onnxruntime',
+  kind: 'splitkv',
   atOnce: 1,
   adapter: 'computed before',
   weightBytes: 0,

@@ -1,4 +1,4 @@
-import type { PresentKv } from '../../src/engine/prefill/onnx/onnx_prefill.js';
+import type { PresentKv } from './onnx/prompt_filler.js';
 
 /** A model as one of the runtimes runs it. */
 export interface PeerModel {

@@ -1,7 +1,7 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { unsupportedError, usageError } from '../../src/base/errors.js';
 import { openModelFiles } from '../../src/engine/files/model_files.js';
-import { OnnxPrefill } from '../../src/engine/prefill/onnx/onnx_prefill.js';
+import { PromptFiller } from '../peers/onnx/prompt_filler.js';
 import { type AdapterRequest, openDevice } from '../../src/gpu/index.js';
 import { openSource } from '../../src/loader/index.js';
 import { denseModel } from '../../src/model/config/model_config.js';
@@ -58,7 +58,7 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
   const contextLength = Math.max(...lengths) + maxTokens;
   const models: PeerModel[] = [];
   let ort: Ort | undefined;
-  let filler: OnnxPrefill | undefined;
+  let filler: PromptFiller | undefined;
   try {
     if (contextLength > config.maxPositions) {
       throw usageError(
@@ -94,12 +94,12 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
     }
     const isGiven = (length: number): boolean => device.traits.software && length > LONGEST_SOFTWARE_PROMPT;
     filler = lengths.some(isGiven)
-      ? await OnnxPrefill.open({
+      ? await PromptFiller.open({
           config,
           reader: await files.reader(),
           type: weights,
           runner: { contextLength, prefillChunk: 512, kvType: kvOf(weights) },
-          request: { runtime: packages?.onnxruntimeWeb, provider: 'wasm' },
+          folder: packages?.onnxruntimeWeb,
           signal,
         })
       : undefined;

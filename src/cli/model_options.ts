@@ -131,7 +131,7 @@ export const modelOptions = {
     'prefill-worker': {
       value: 'KIND',
       multiple: true,
-      help: 'compute prompts on a device of their own: splitkv (our kernels; the same bits) or onnxruntime (needs onnxruntime-web); given several times: several workers',
+      help: 'compute prompts on a device of their own: splitkv (our kernels; the same bits); given several times: several workers',
     },
     'prefill-adapter': {
       value: 'NAME',
@@ -275,14 +275,12 @@ function attentionDpOption(options: Options): AttentionDpOptions | undefined {
 
 function prefillOption(options: Options): PrefillOptions[] | undefined {
   const kinds = options.texts('prefill-worker').map((kind) => {
-    if (kind !== 'splitkv' && kind !== 'onnxruntime') {
-      throw usageError(`--prefill-worker ${kind}: use splitkv or onnxruntime`);
-    }
-    return kind;
+    if (kind !== 'splitkv') throw usageError(`--prefill-worker ${kind}: use splitkv`);
+    return 'splitkv' as const;
   });
   const adapters = options.texts('prefill-adapter');
   if (kinds.length === 0) {
-    if (adapters.length > 0) throw usageError('--prefill-adapter needs --prefill-worker splitkv or onnxruntime');
+    if (adapters.length > 0) throw usageError('--prefill-adapter needs --prefill-worker splitkv');
     return undefined;
   }
   if (adapters.length > 1 && adapters.length !== kinds.length) {

@@ -3,8 +3,8 @@ import { attentionSplit } from '../../../shaders/attention/attention_split/index
 import { CHUNK_TOKENS } from '../../../shaders/cache/kv_cache.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { Random } from '../../../src/base/random.js';
-import { cacheBlocks } from '../../../src/engine/prefill/onnx/kv_blocks.js';
-import { GraphBuilder } from '../../../src/engine/prefill/onnx/graph.js';
+import { cacheBlocks } from '../onnx/kv_blocks.js';
+import { GraphBuilder } from '../onnx/graph.js';
 import { type Buffer, type Device, Recorder } from '../../../src/gpu/index.js';
 import { type KernelContender, type KernelTask, LINKS, runProgram } from './kernel_task.js';
 import { plannedForGpu } from './planned_for_gpu.js';

@@ -1,7 +1,7 @@
 import { halfFromFloat } from '../../../shaders/linear/float16.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { unsupportedError } from '../../../src/base/errors.js';
-import { type ElementType, GraphBuilder, type OnnxModel, type Value } from '../../../src/engine/prefill/onnx/graph.js';
+import { type ElementType, GraphBuilder, type OnnxModel, type Value } from '../onnx/graph.js';
 import type { TensorReader } from '../../../src/loader/index.js';
 import { type DenseModel, denseModel, type ModelConfig } from '../../../src/model/config/model_config.js';
 import { numbered } from '../../../src/model/config/tensor_names.js';

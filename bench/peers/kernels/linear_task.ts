@@ -1,6 +1,6 @@
 import { packTiles } from '../../../shaders/linear/pack.js';
 import { Random } from '../../../src/base/random.js';
-import { GraphBuilder } from '../../../src/engine/prefill/onnx/graph.js';
+import { GraphBuilder } from '../onnx/graph.js';
 import { type Buffer, type Device, Recorder } from '../../../src/gpu/index.js';
 import { allocateMatrix, type Matrix } from '../../../src/model/weights/matrix.js';
 import { recordLinear } from '../../../src/model/layers/linear/linear.js';

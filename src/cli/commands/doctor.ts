@@ -51,7 +51,6 @@ const documentOf = (
   gpu_files: rest.gpuFiles,
   chrome: chrome.path ?? null,
   playwright: rest.playwright,
-  onnxruntime: rest.onnxruntime,
   hub: {
     cache: hub.cache,
     models: hub.models,

@@ -28,7 +28,6 @@ const machine = (changes: Partial<MachineFacts>): MachineFacts => ({
   closedFiles: [],
   chrome: { path: '/usr/bin/chromium' },
   playwright: true,
-  onnxruntime: true,
   hub: { cache: '/cache', models: 2, freeBytes: 1e11, signedIn: true, offline: false },
   ...changes,
 });

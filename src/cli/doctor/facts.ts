@@ -36,7 +36,6 @@ export async function machineFacts(listAdapters: () => Promise<readonly AdapterE
     closedFiles: gpuFiles.filter((file) => !mayOpen(file)),
     chrome: chrome(),
     playwright: isInstalled('playwright-core'),
-    onnxruntime: isInstalled('onnxruntime-web'),
     hub: {
       cache,
       models: (await listLocalModels(cache)).length,

@@ -25,7 +25,6 @@ export interface MachineFacts {
   /** The browser for `--host chrome`: its path, or why none is taken. */
   readonly chrome: { readonly path?: string; readonly problem?: string };
   readonly playwright: boolean;
-  readonly onnxruntime: boolean;
   readonly hub: {
     readonly cache: string;
     readonly models: number;
@@ -83,14 +82,6 @@ export function findings(facts: MachineFacts): Finding[] {
     ...adapterFindings(facts),
     ...ranksFinding(facts),
     ...chromeFindings(facts),
-    facts.onnxruntime
-      ? { level: 'ok', topic: 'onnxruntime', text: 'onnxruntime-web is there, for --prefill-worker onnxruntime' }
-      : {
-          level: 'ok',
-          topic: 'onnxruntime',
-          text: 'not installed; only --prefill-worker onnxruntime needs it',
-          fix: 'npm install onnxruntime-web',
-        },
     ...hubFindings(facts),
   ];
 }

@@ -13,14 +13,14 @@ import type { KvPolicy } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { Profile } from '../../arrangement/index.js';
 import type { Degrees, ModelShape, Plan, PlanFile } from '../../placement/index.js';
-import type { OnnxProvider, PrefillKind } from './prefill_worker.js';
+import type { PrefillKind } from './prefill_worker.js';
 
 export type { KvPolicy } from '../../model/compression/options.js';
 export type { KvType } from '../../model/layers/attention/cache.js';
 export type { Profile } from '../../arrangement/index.js';
 export type { ModelShape, Plan } from '../../placement/index.js';
 export type { WeightType } from '../../../shaders/linear/pack.js';
-export type { OnnxProvider, PrefillKind } from './prefill_worker.js';
+export type { PrefillKind } from './prefill_worker.js';
 export type { Variants } from '../../gpu/index.js';
 export type { NetworkOptions } from '../../loader/index.js';
 export type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
@@ -214,22 +214,10 @@ export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees
 }
 
 export interface PrefillOptions {
-  /**
-   * 'splitkv': our own kernels; texts and logits are the same bits as without. 'onnxruntime': the package onnxruntime-web, on a graph
-   * made of the same weights; they agree within tolerance.
-   */
+  /** 'splitkv': our own kernels; texts and logits are the same bits as without. */
   readonly kind: PrefillKind;
-  /** Of kind 'splitkv': a power preference, or in Node part of an adapter's name; default: the first rank's adapter. */
+  /** A power preference, or in Node part of an adapter's name; default: the first rank's adapter. */
   readonly adapter?: string;
-  /**
-   * Of kind 'onnxruntime', in pages: the folder that holds onnxruntime-web's files (its package's `dist`). Default: the module
-   * `onnxruntime-web/webgpu`, which a bundler or an import map resolves.
-   */
-  readonly runtime?: string | URL;
-  /**
-   * Of kind 'onnxruntime': what the runtime computes on. Default: 'webgpu' in pages whose adapter is a GPU, otherwise 'wasm'.
-   */
-  readonly provider?: OnnxProvider;
 }
 
 export interface SamplingOptions {

@@ -1,13 +1,8 @@
-import type { Feature } from '../../placement/index.js';
 import type { HandedKv } from './handed_kv.js';
 
-/** How a prefill worker computes: our own kernels, or onnxruntime-web on a graph made of the same weights. */
-export type PrefillKind = 'splitkv' | 'onnxruntime';
-export const PREFILL_KINDS: readonly PrefillKind[] = ['splitkv', 'onnxruntime'];
-
-/** What onnxruntime-web computes on: its execution providers. */
-export type OnnxProvider = 'webgpu' | 'wasm';
-export const ONNX_PROVIDERS: readonly OnnxProvider[] = ['webgpu', 'wasm'];
+/** How a prefill worker computes: by our own kernels. */
+export type PrefillKind = 'splitkv';
+export const PREFILL_KINDS: readonly PrefillKind[] = ['splitkv'];
 
 /** Disaggregated prefill: prompts are computed on a device of their own, and handed over to the ranks that generate. */
 export interface PrefillWorker {
@@ -28,7 +23,3 @@ export interface PrefillWorker {
   recover(signal?: AbortSignal): Promise<void>;
   dispose(): Promise<void>;
 }
-
-/** What a worker of this kind asks of the model, the plan and other options. */
-export const prefillFeatures = (kind: PrefillKind): Feature[] =>
-  kind === 'onnxruntime' ? ['prefillWorker', 'onnxPrefill'] : ['prefillWorker'];

@@ -2,9 +2,7 @@ import type { Source, TensorReader } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
 import { checkTogether, type Feature, modelFeatures, type Plan } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
-import { prefillList } from '../contracts/check_prefill.js';
 import { checkContext } from '../contracts/load_options.js';
-import { prefillFeatures } from '../contracts/prefill_worker.js';
 import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
 import { kvCompression } from '../planning/kv_compression.js';
@@ -63,6 +61,6 @@ function featuresOf({ attentionDpConfig, prefixCaching, prefill }: LoadOptions):
   return [
     ...(attentionDpConfig ? ['attentionDp' as const] : []),
     ...(prefixCaching ? ['prefixCaching' as const] : []),
-    ...(prefill ? prefillFeatures(prefillList(prefill)[0]!.kind) : []),
+    ...(prefill ? ['prefillWorker' as const] : []),
   ];
 }

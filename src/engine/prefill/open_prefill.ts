@@ -1,6 +1,6 @@
 /**
  * Room: prompts on a device of their own: a worker computes keys and values, the ranks that decode take them over as
- * cache blocks. splitkv_prefill.ts is by our kernels, `onnx` by onnxruntime-web. Read contracts/prefill_worker.ts next.
+ * cache blocks. prefill_pool.ts shares prompts between several workers. Read contracts/prefill_worker.ts next.
  */
 
 import type { WeightType } from '../../../shaders/linear/pack.js';
@@ -60,10 +60,6 @@ async function openOne(request: PrefillRequest, options: PrefillOptions, index: 
   const { config, reader, type, ranks, place, signal, onProgress } = request;
   const { contextLength, prefillChunk, kvType, tune = true, compression } = request.runner;
   const runner = { contextLength, prefillChunk, kvType };
-  if (options.kind === 'onnxruntime') {
-    const { OnnxPrefill } = await import('./onnx/onnx_prefill.js');
-    return OnnxPrefill.open({ config, reader, type, runner, request: options, signal, onProgress });
-  }
   const { variants, fast } = request.adapter;
   const adapter =
     options.adapter === undefined

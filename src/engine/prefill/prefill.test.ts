@@ -135,17 +135,12 @@ describe('prefill worker of our own kernels', () => {
   });
 
   test.each<[unknown, string]>([
-    [{ kind: 'splitvk' }, "prefill kind 'splitvk': use splitkv or onnxruntime. Did you mean 'splitkv'?"],
+    [{ kind: 'splitvk' }, "prefill kind 'splitvk': use splitkv. Did you mean 'splitkv'?"],
     [{ kind: 'splitkv', adaptor: 'x' }, "prefill: unknown option 'adaptor'. Did you mean 'adapter'?"],
     ['splitkv', 'expected { kind:'],
     [{ kind: 'splitkv', adapter: 3 }, 'prefill adapter 3: expected a name'],
-    [
-      { kind: 'onnxruntime', provider: 'webgp' },
-      "prefill provider 'webgp': use webgpu or wasm. Did you mean 'webgpu'?",
-    ],
-    [{ kind: 'onnxruntime', provider: 'webgpu' }, "prefill provider 'webgpu': onnxruntime-web has it in pages only"],
-    [{ kind: 'onnxruntime', runtime: 3 }, "prefill runtime 3: expected the URL of onnxruntime-web's dist folder"],
-    [{ kind: 'splitkv', runtime: '/ort/' }, "prefill runtime: it means something to kind 'onnxruntime' only"],
+    [{ kind: 'onnxruntime' }, "prefill kind 'onnxruntime': use splitkv"],
+    [{ kind: 'splitkv', runtime: '/ort/' }, "prefill: unknown option 'runtime'"],
   ])('load refuses prefill %j', async (prefill, message) => {
     const { files } = randomFiles(models['llama']!);
     const refused = load(files, { adapter, prefill: prefill as never });

@@ -101,7 +101,6 @@ test('a prompt that is no longer wanted says nothing of its worker', async () =>
 
 test('lists of workers that say nothing known are refused', () => {
   expect(() => checkPrefill([])).toThrow('prefill []: give a worker');
-  expect(() => checkPrefill([{ kind: 'splitkv' }, { kind: 'onnxruntime' }])).toThrow('give all workers one kind');
   expect(() => checkPrefill([{ kind: 'splitkv' }, { kind: 'gpu' as 'splitkv' }])).toThrow("prefill kind 'gpu'");
   checkPrefill([{ kind: 'splitkv' }, { kind: 'splitkv', adapter: 'llvmpipe' }]);
 });

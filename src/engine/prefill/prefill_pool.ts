@@ -1,6 +1,6 @@
 import { isLoss } from '../../base/errors.js';
 import type { HandedKv } from '../contracts/handed_kv.js';
-import type { PrefillKind, PrefillWorker } from '../contracts/prefill_worker.js';
+import type { PrefillWorker } from '../contracts/prefill_worker.js';
 
 interface Member {
   readonly worker: PrefillWorker;
@@ -15,10 +15,11 @@ interface Member {
  * prompt computed again by another; one that lost its device, or its thread, is made anew meanwhile and comes back.
  */
 export class PrefillPool implements PrefillWorker {
+  readonly kind = 'splitkv';
   readonly #members: readonly Member[];
   readonly #repairs = new Set<Promise<void>>();
 
-  /** @param workers one or more, all of one kind */
+  /** @param workers one or more */
   constructor(
     workers: readonly PrefillWorker[],
     readonly onWarning: (message: string) => void = () => {},
@@ -28,10 +29,6 @@ export class PrefillPool implements PrefillWorker {
 
   get #usable(): Member[] {
     return this.#members.filter(({ failure }) => !failure);
-  }
-
-  get kind(): PrefillKind {
-    return this.#members[0]!.worker.kind;
   }
 
   /** One where none is usable: what it is given says why. */

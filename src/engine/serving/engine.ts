@@ -9,7 +9,7 @@ import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
 import { checkTogether, type Feature, misfit, modelFeatures, type Plan, windowBlocks } from '../../placement/index.js';
-import { prefillFeatures, type PrefillWorker } from '../contracts/prefill_worker.js';
+import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { promptEviction } from '../../model/compression/eviction.js';
 import { hasState } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
@@ -200,7 +200,7 @@ const openedFeatures = (
 ): Feature[] => [
   ...modelFeatures(modelShape(runner.config)),
   ...(runner.options.compression ? ['compression' as const] : []),
-  ...(prefiller ? prefillFeatures(prefiller.kind) : []),
+  ...(prefiller ? ['prefillWorker' as const] : []),
 ];
 
 /** Whether sequences that begin alike have a beginning of the cache in common unasked: where it takes no memory besides. */

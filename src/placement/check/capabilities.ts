@@ -36,7 +36,6 @@ export const FEATURES = {
   compression: 'a compressed cache (kvBudget)',
   prefixCaching: 'shared prefixes (prefixCaching)',
   prefillWorker: 'a prefill worker (prefill)',
-  onnxPrefill: "a prefill worker on onnxruntime (prefill kind 'onnxruntime')",
   attentionDp: 'balance between ranks (attentionDpConfig, --enable-balance)',
   moves: 'moves of running sequences between slots',
   rankMoves: 'moves of running sequences between ranks',
@@ -131,11 +130,6 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: 'leave prefill out',
   },
   {
-    of: ['recurrent', 'onnxPrefill'],
-    because: 'its graph is for the Llama family',
-    instead: 'leave prefill out',
-  },
-  {
     of: ['recurrent', 'moves'],
     because: 'a state stays with its slot',
     instead: 'sequences stay where they began',
@@ -145,11 +139,6 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     because:
       'the kept entries would have to move between ranks, and KV-only ranks have no weights to compute whole prompts',
     instead: 'use sp, tp+sp or ep, whose ranks have weights, or token alone',
-  },
-  {
-    of: ['compression', 'onnxPrefill'],
-    because: 'its graph gives keys and values, not the queries that score them',
-    instead: "use prefill kind 'splitkv', which compresses before it hands over",
   },
   {
     of: ['compression', 'moves'],
@@ -176,21 +165,6 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     of: ['splitChunks', 'moves'],
     because: 'its chunks would have to go from several ranks to several others',
     instead: 'sequences stay where they began',
-  },
-  {
-    of: ['onnxPrefill', 'prefixCaching'],
-    because: "its keys and values may depend on a prompt's length, so no other prompt may share them",
-    instead: "turn prefixCaching off, or use prefill kind 'splitkv'",
-  },
-  {
-    of: ['onnxPrefill', 'latent'],
-    because: 'its graph is for the Llama family, which caches keys and values',
-    instead: "use prefill kind 'splitkv'",
-  },
-  {
-    of: ['onnxPrefill', 'windowed'],
-    because: 'its graph attends to all tokens',
-    instead: "use prefill kind 'splitkv'",
   },
   {
     of: ['attentionDp', 'onePlace'],

@@ -33,8 +33,7 @@ const MODEL: readonly Feature[] = ['gqa', 'latent', 'experts', 'dense'];
 const OPTIONS: readonly (readonly [Feature, string])[] = [
   ['compression', '`kvBudget`'],
   ['prefixCaching', '`prefixCaching`'],
-  ['prefillWorker', "`prefill` 'splitkv'"],
-  ['onnxPrefill', "`prefill` 'onnxruntime'"],
+  ['prefillWorker', '`prefill`'],
   ['moves', 'moves between slots'],
   ['latent', 'MLA'],
   ['workers', '`workers`'],
@@ -70,9 +69,8 @@ const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
 const table = (head: readonly string[], body: readonly (readonly string[])[]): string =>
   [line(head), line(head.map(() => '---')), ...body.map(line)].join('\n');
 
-/** What a feature implies: a prefill worker on onnxruntime is one, and a sequence comes to another rank's slot. */
-const implied = (feature: Feature): Feature[] =>
-  feature === 'onnxPrefill' ? ['prefillWorker', feature] : feature === 'rankMoves' ? ['moves', feature] : [feature];
+/** What a feature implies: a sequence comes to another rank's slot. */
+const implied = (feature: Feature): Feature[] => (feature === 'rankMoves' ? ['moves', feature] : [feature]);
 
 /** Of a row whatever the rest of the run. */
 const misfitOf = ({ plan, features }: Row, column: Feature): Exclusion | undefined =>

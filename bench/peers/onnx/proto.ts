@@ -1,4 +1,4 @@
-import { joinBytes } from '../../../base/math.js';
+import { joinBytes } from '../../../src/base/math.js';
 /** Protocol buffers' wire format, as far as ONNX models need it. */
 
 const VARINT = 0;

@@ -1,12 +1,17 @@
-import { type PackedType, packTiles, unpackTiles, type WeightType } from '../../../../shaders/linear/pack.js';
-import { throwIfAborted } from '../../../base/errors.js';
-import type { TensorReader } from '../../../loader/index.js';
-import type { DenseModel } from '../../../model/config/model_config.js';
-import type { GqaSpecs } from '../../../model/layers/attention/gqa_weights.js';
-import type { DenseMlpSpecs } from '../../../model/layers/mlp/dense_weights.js';
-import { type LayerMap, mapSpecs, modelMap } from '../../../model/weights/model_map.js';
-import { expectedTensors, type MatrixSpec, matrixType, type VectorSpec } from '../../../model/weights/weight_map.js';
-import type { WeightProgress } from '../../../model/weights/weight_loader.js';
+import { type PackedType, packTiles, unpackTiles, type WeightType } from '../../../shaders/linear/pack.js';
+import { throwIfAborted } from '../../../src/base/errors.js';
+import type { TensorReader } from '../../../src/loader/index.js';
+import type { DenseModel } from '../../../src/model/config/model_config.js';
+import type { GqaSpecs } from '../../../src/model/layers/attention/gqa_weights.js';
+import type { DenseMlpSpecs } from '../../../src/model/layers/mlp/dense_weights.js';
+import { type LayerMap, mapSpecs, modelMap } from '../../../src/model/weights/model_map.js';
+import {
+  expectedTensors,
+  type MatrixSpec,
+  matrixType,
+  type VectorSpec,
+} from '../../../src/model/weights/weight_map.js';
+import type { WeightProgress } from '../../../src/model/weights/weight_loader.js';
 import type { OnnxModel } from './graph.js';
 import { type GraphTensor, LlamaGraph } from './llama_graph.js';
 

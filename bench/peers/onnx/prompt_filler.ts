@@ -3,34 +3,32 @@
  * graph.ts), as protocol buffers (proto.ts), and its keys and values as blocks (kv_blocks.ts).
  */
 
-import type { WeightType } from '../../../../shaders/linear/pack.js';
-import { SplitkvError, throwIfAborted, unsupportedError } from '../../../base/errors.js';
-import type { TensorReader } from '../../../loader/index.js';
-import { attentionOf, type DenseModel, denseModel, type ModelConfig } from '../../../model/config/model_config.js';
-import type { KvType } from '../../../model/layers/attention/cache.js';
-import { activationStride } from '../../../model/layers/roles.js';
-import { modelShape } from '../../../model/shape.js';
-import { ropeTable } from '../../../model/layers/attention/rope_table.js';
-import { ceilDiv } from '../../../base/math.js';
-import { checkTogether, modelFeatures } from '../../../placement/index.js';
-import type { RunnerOptions } from '../../contracts/rank.js';
-import { KV_BLOCK } from '../../../base/kv_units.js';
-import type { HandedKv } from '../../contracts/handed_kv.js';
-import type { PrefillWorker } from '../../contracts/prefill_worker.js';
+import type { WeightType } from '../../../shaders/linear/pack.js';
+import { throwIfAborted, unsupportedError } from '../../../src/base/errors.js';
+import type { TensorReader } from '../../../src/loader/index.js';
+import { attentionOf, type DenseModel, denseModel, type ModelConfig } from '../../../src/model/config/model_config.js';
+import type { KvType } from '../../../src/model/layers/attention/cache.js';
+import { activationStride } from '../../../src/model/layers/roles.js';
+import { ropeTable } from '../../../src/model/layers/attention/rope_table.js';
+import { ceilDiv } from '../../../src/base/math.js';
+import type { RunnerOptions } from '../../../src/engine/contracts/rank.js';
+import { KV_BLOCK } from '../../../src/base/kv_units.js';
+import type { HandedKv } from '../../../src/engine/contracts/handed_kv.js';
 import { buildLlamaGraph, type GraphWeightsOptions } from './graph_weights.js';
 import { cacheBlocks } from './kv_blocks.js';
 import { NAMES } from './llama_graph.js';
-import { openOrt, type OrtHost, type OrtRequest, type OrtSession, type OrtTensor } from './runtime.js';
+import { type Ort, openWasm, type OrtSession, type OrtTensor } from './runtime.js';
 
 /** Added to scores that a row may not see. */
 const HIDDEN = -1e30;
 
-export interface OnnxPrefillOptions extends GraphWeightsOptions {
+export interface FillerOptions extends GraphWeightsOptions {
   readonly config: ModelConfig;
   readonly reader: TensorReader;
   readonly type: WeightType;
   readonly runner: Pick<RunnerOptions, 'contextLength' | 'prefillChunk' | 'kvType'>;
-  readonly request?: OrtRequest;
+  /** In pages: URL of the package's dist folder. */
+  readonly folder?: string | undefined;
 }
 
 export interface PresentKv {
@@ -40,70 +38,28 @@ export interface PresentKv {
   readonly lastRow: Float32Array;
 }
 
-/**
- * A prefill worker of onnxruntime-web: it runs a graph that is built from the checkpoint, and its present keys and values are
- * taken over as cache blocks.
- */
-export class OnnxPrefill implements PrefillWorker {
-  readonly kind = 'onnxruntime';
-  readonly atOnce = 1;
+/** Prompts by onnxruntime-web's WebAssembly, on a graph that is built from the checkpoint: for contexts that all runtimes are given. */
+export class PromptFiller {
   readonly #rope: Float32Array;
-  #last: Promise<unknown> = Promise.resolve();
 
   private constructor(
-    readonly host: OrtHost,
+    readonly ort: Ort,
     readonly session: OrtSession,
     readonly model: DenseModel,
-    readonly runner: OnnxPrefillOptions['runner'],
-    readonly weightBytes: number,
+    readonly runner: FillerOptions['runner'],
   ) {
     this.#rope = ropeTable(model.attention.rope, runner.contextLength);
   }
 
-  /**
-   * @throws SplitkvError `unsupported` for a model that there is no graph for, or without the package; `limit` when the runtime
-   *   can't take the graph; as the checkpoint's reader
-   */
-  static async open({ config, reader, type, runner, request, ...options }: OnnxPrefillOptions): Promise<OnnxPrefill> {
-    checkTogether(['onnxPrefill', ...modelFeatures(modelShape(config))]);
+  /** @throws SplitkvError `unsupported` for a model that there is no graph for, or without the package; as the checkpoint's reader */
+  static async open({ config, reader, type, runner, folder, ...options }: FillerOptions): Promise<PromptFiller> {
     const dense = denseModel(config);
-    if (!dense) {
-      throw unsupportedError(
-        `prefill kind 'onnxruntime' has no graph of ${config.architecture}, whose layers do more than Llama's: use prefill kind 'splitkv'`,
-      );
-    }
-    const host = await openOrt(request);
+    if (!dense)
+      throw unsupportedError(`there is no graph of ${config.architecture}, whose layers do more than Llama's`);
+    const ort = await openWasm(folder);
     const { model, files } = await buildLlamaGraph(dense, reader, type, options);
-    const weightBytes = files.reduce((sum, { data }) => sum + data.byteLength, 0);
-    let session: OrtSession;
-    try {
-      session = await host.ort.InferenceSession.create(model, {
-        executionProviders: [host.provider],
-        externalData: files,
-      });
-    } catch (error) {
-      throw new SplitkvError(
-        'limit',
-        `onnxruntime-web can't take the prefill graph (${error instanceof Error ? error.message : String(error)}); ` +
-          "its WebAssembly memory ends at 4 GiB, and weights are f32 there: use prefill kind 'splitkv'",
-        { cause: error },
-      );
-    }
-    return new OnnxPrefill(host, session, dense, runner, weightBytes);
-  }
-
-  get adapter(): string {
-    return this.host.place;
-  }
-
-  prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
-    const result = this.#last.then(() => this.#compute(prompt, signal));
-    this.#last = result.catch(() => {});
-    return result;
-  }
-
-  async #compute(prompt: readonly number[], signal: AbortSignal | undefined): Promise<HandedKv> {
-    return handedKv(await this.present(prompt, signal), prompt.length, this.model.config, this.runner.kvType);
+    const session = await ort.InferenceSession.create(model, { executionProviders: ['wasm'], externalData: files });
+    return new PromptFiller(ort, session, dense, runner);
   }
 
   /** Keys and values of a prompt, layer by layer, and what the last layer gave for its last token. */
@@ -119,7 +75,7 @@ export class OnnxPrefill implements PrefillWorker {
         })),
       )
       .flat();
-    const empty = (): OrtTensor => new this.host.ort.Tensor('float32', new Float32Array(), [kvHeads, 0, headDim]);
+    const empty = (): OrtTensor => new this.ort.Tensor('float32', new Float32Array(), [kvHeads, 0, headDim]);
     let caches = names.map(empty);
     const lastRow = new Float32Array(activationStride(config.hiddenSize));
     try {
@@ -141,7 +97,7 @@ export class OnnxPrefill implements PrefillWorker {
 
   /** What a run of tokens needs beside the cache before it. */
   #inputs(tokens: readonly number[], start: number): Record<string, OrtTensor> {
-    const { Tensor } = this.host.ort;
+    const { Tensor } = this.ort;
     const rows = tokens.length;
     const half = this.model.attention.headDim / 2;
     const turns = this.#rope.subarray(start * half * 2, (start + rows) * half * 2);
@@ -157,17 +113,8 @@ export class OnnxPrefill implements PrefillWorker {
     };
   }
 
-  assertUsable(): void {
-    // Its memory is the process's own: there is no device to lose.
-  }
-
-  async recover(): Promise<void> {
-    // As above.
-  }
-
-  async dispose(): Promise<void> {
-    await this.#last;
-    await this.session.release();
+  dispose(): Promise<void> {
+    return this.session.release();
   }
 }
 

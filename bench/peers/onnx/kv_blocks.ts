@@ -1,6 +1,6 @@
-import { kvCacheBytes, keyUnit, type KvShape, valueUnit } from '../../../../shaders/cache/kv_cache.js';
-import { writeKvVector } from '../../../../shaders/cache/kv_vector.js';
-import { ceilDiv } from '../../../base/math.js';
+import { kvCacheBytes, keyUnit, type KvShape, valueUnit } from '../../../shaders/cache/kv_cache.js';
+import { writeKvVector } from '../../../shaders/cache/kv_vector.js';
+import { ceilDiv } from '../../../src/base/math.js';
 
 /**
  * Lays keys or values out as the cache's blocks.
