@@ -45,6 +45,13 @@ const LAYOUTS: Readonly<Record<string, Layout>> = {
       @media (max-width: 600px) { .page { padding: 32px; padding-bottom: 80px } .page main { align-items: center } }`,
     body: `<div class="page"><main>${CHAT}</main></div>`,
   },
+  "Astro's template": {
+    style: `html, body { margin: 0; width: 100%; height: 100% } #container { font-family: Inter, Roboto, sans-serif; height: 100% }
+      main { height: 100%; display: flex; justify-content: center }
+      #hero { display: flex; align-items: start; flex-direction: column; justify-content: center; padding: 16px }
+      @media screen and (max-width: 768px) { #container { display: flex; flex-direction: column } #hero { display: block; padding-top: 10% } }`,
+    body: `<div id="container"><main><section id="hero">${CHAT}</section></main></div>`,
+  },
   'a centred flex box': { style: 'body { display: flex; justify-content: center }', body: CHAT },
   'a flex box with auto margins': {
     style: 'body { display: flex } main { margin: auto }',
