@@ -3,7 +3,6 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
 import { BESIDE_PAGES } from './scripts/beside_pages.mjs';
 import { bundleWgsl } from './scripts/build_plugins.mjs';
-import { moduleFactories } from './scripts/module_factory.mjs';
 import { serveFiles } from './src/server/http/static_files.js';
 
 const root = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -77,6 +76,6 @@ export default defineConfig({
     },
   },
   // A rank's worker loads parts on demand, as the page does.
-  worker: { format: 'es', plugins: () => [bundleWgsl(), moduleFactories()], rollupOptions: { external } },
-  plugins: [bundleWgsl(), moduleFactories(), besidePages(), pageHeads()],
+  worker: { format: 'es', plugins: () => [bundleWgsl()], rollupOptions: { external } },
+  plugins: [bundleWgsl(), besidePages(), pageHeads()],
 });

@@ -1,6 +1,5 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
-import { moduleFactories } from './scripts/module_factory.mjs';
 
 /** Rooms whose tests open no device. */
 const PURE = [
@@ -17,7 +16,6 @@ const OTHERS = ['src/**/*.test.ts', 'pages/**/*.test.ts', 'bench/**/*.test.ts', 
 const TOGETHER = { isolate: false, restoreMocks: true, unstubEnvs: true, unstubGlobals: true };
 
 export default defineConfig({
-  plugins: [moduleFactories()],
   // Its `main` is CommonJS in a package of type module, which Node refuses.
   resolve: { alias: { wgsl_reflect: 'wgsl_reflect/wgsl_reflect.module.js' } },
   test: {

@@ -6,21 +6,20 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'vite';
-import { moduleFactories } from './module_factory.mjs';
 import { bundleWgsl, nodeOnly, publishedWorkers, withoutNode } from './build_plugins.mjs';
 import { buildTypes } from './build_types.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
 ensurePackages();
-const { completeLicenseFile } = await import('./licenses.mjs');
+const { checkLicenseFile } = await import('./licenses.mjs');
 rmSync(join(root, 'dist'), { recursive: true, force: true });
 
 const common = { configFile: false, root, logLevel: 'warn', publicDir: false };
 
 await build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
 
-/** One script without imports, for who bundles the library. `globals`: what it finds under such names. */
-async function asScript(entry, name, globals = {}) {
+/** One script without imports, for who bundles the library. */
+async function asScript(entry, name) {
   const [{ output }] = await build({
     ...common,
     plugins: [bundleWgsl(), withoutNode()],
@@ -30,8 +29,8 @@ async function asScript(entry, name, globals = {}) {
       chunkSizeWarningLimit: 2000,
       lib: { entry: join(root, entry), formats: ['iife'], name },
       rollupOptions: {
-        external: [...nodeOnly, ...Object.keys(globals)],
-        output: { minify: true, codeSplitting: false, globals },
+        external: nodeOnly,
+        output: { minify: true, codeSplitting: false },
       },
     },
   });
@@ -44,9 +43,7 @@ async function asScript(entry, name, globals = {}) {
 
 const scripts = {
   'rank_worker_text.ts': await asScript('src/engine/workers/rank_worker.ts', 'splitkvRank'),
-  'form_worker_text.ts': await asScript('src/grammar/threads/form_worker.ts', 'splitkvForms', {
-    '@mlc-ai/web-xgrammar?factory': 'splitkvXGrammar',
-  }),
+  'form_worker_text.ts': await asScript('src/grammar/threads/form_worker.ts', 'splitkvForms'),
 };
 
 const library = {
@@ -73,7 +70,7 @@ const buildParts = ({ entry, output, write = true, ...rest }) =>
   build({
     ...common,
     base: './',
-    plugins: [bundleWgsl(), moduleFactories(), publishedWorkers(scripts)],
+    plugins: [bundleWgsl(), publishedWorkers(scripts)],
     build: {
       write,
       outDir: 'dist',
@@ -102,8 +99,6 @@ const [{ output: alone }] = await buildParts({
         { name: 'base', test: /\/src\/base\/(math|json|stats)\.ts$/ },
         // What the simulator runs without an engine.
         { name: 'scheduler', test: /\/src\/engine\/scheduler\/(\w+|groups\/\w+|kv\/state_pool|adp\/config)\.ts$/ },
-        // What texts of a given form need: two files for a page, and for a worker beside it.
-        { name: 'xgrammar', test: /\/@mlc-ai\/web-xgrammar\// },
         // What a prompt is asked before there is a tokenizer.
         { name: 'tools', test: /\/src\/chat_formats\/tools\.ts$/ },
         {
@@ -237,6 +232,6 @@ await build({
 const hostPage = readFileSync(join(root, 'pages/host.html'), 'utf8').replace('./host.ts', './host.js');
 writeFileSync(join(root, 'dist/cli/host.html'), hostPage);
 
-completeLicenseFile(join(root, 'dist/THIRD_PARTY_LICENSES.md'));
+checkLicenseFile(join(root, 'dist/THIRD_PARTY_LICENSES.md'));
 buildTypes(join(root, 'dist'));
 console.log('built dist/splitkv.js, its declarations, dist/app, dist/cli');

@@ -15,7 +15,6 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { build } from 'vite';
 import { bundleWgsl, nodeOnly, publishedWorkers } from '../../scripts/build_plugins.mjs';
-import { moduleFactories } from '../../scripts/module_factory.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const DEBIAN_FOLDERS = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' };
@@ -58,11 +57,7 @@ const buildCommandLine = (outDir) =>
     publicDir: false,
     base: './',
     // Pages' workers are not of this: Node has files of its own for them.
-    plugins: [
-      bundleWgsl(),
-      moduleFactories(),
-      publishedWorkers({ 'rank_worker_text.ts': '', 'form_worker_text.ts': '' }),
-    ],
+    plugins: [bundleWgsl(), publishedWorkers({ 'rank_worker_text.ts': '', 'form_worker_text.ts': '' })],
     build: {
       outDir,
       target: 'es2023',

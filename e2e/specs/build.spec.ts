@@ -50,14 +50,10 @@ test('the package, installed: small, without pages and maps, in order, and its c
       of.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
     expect(files.filter(({ name }) => name.endsWith('.map') || /^(index|chat)\.html$/.test(name))).toEqual([]);
     expect(files.length).toBeGreaterThan(40);
-    // XGrammar is loaded where texts of a given form are asked for.
-    const grammars = files.filter(({ name }) => name === 'splitkv-xgrammar.js');
-    expect(grammars.length).toBe(1);
-    expect(bytes(grammars) / 1e6).toBeLessThan(1.2);
     // It was 2: arrangements in one step, plans without a GPU with their declarations, degrees; 2.1: clusters,
     // NATS's client with them; 2.5: JetStream, for models that a cluster keeps; 2.6: forms in threads,
     // the layers of five more families.
-    expect((bytes(files) - bytes(grammars)) / 1e6).toBeLessThan(2.85);
+    expect(bytes(files) / 1e6).toBeLessThan(2.85);
 
     const lint = spawnSync(
       process.execPath,

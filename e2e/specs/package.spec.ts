@@ -13,13 +13,12 @@ import { serveFiles } from '../../src/server/http/static_files.js';
 const STATIC = /(?:from|import)\s*["'`]\.\/([\w.-]+\.js)["'`]/g;
 /** The worker's code as one script: only bundled pages whose ranks are in workers download it, as they share no files with workers. */
 const WORKER_TEXT = 'splitkv-rank_worker_text.js';
-/** XGrammar and what is around it, for who asks for texts of a given form (docs/structured_output.md); here, in a worker, and as its text. */
+/** For who asks for texts of a given form (docs/structured_output.md); here, in a worker, and as its text. */
 const GRAMMARS = [
   'splitkv-form_threads.js',
   'splitkv-form_worker.js',
   'splitkv-form_worker_text.js',
   'splitkv-serve_forms.js',
-  'splitkv-xgrammar.js',
 ];
 /** Ranks of other machines, by NATS (docs/cluster.md). */
 const CLUSTER = 'splitkv-cluster_ranks.js';

@@ -51,9 +51,9 @@ const isAllowed = (allowed: Uint32Array, id: number): boolean => ((allowed[id >>
 async function walk(constraints: Constraints, form: TextForm, frame: AnswerFrame, seed: number) {
   const { size, bytesOf, marks = [], markOf } = constraints.vocabulary;
   const random = new Random(seed);
-  const answer = await (await constraints.compile(form, frame))!.start();
+  const answer = (await constraints.compile(form, frame))!.start();
   const bytes: number[] = [];
-  let next: Awaited<ReturnType<typeof answer.next>> = answer.first;
+  let next: ReturnType<typeof answer.next> = answer.first;
   for (let steps = 0; steps < 1500; steps++) {
     const { allowed } = next!;
     const ids = Array.from({ length: size - 1 }, (_, id) => id + 1).filter((id) => isAllowed(allowed, id));
@@ -69,7 +69,7 @@ async function walk(constraints: Constraints, form: TextForm, frame: AnswerFrame
     answer.accept(id);
     const mark = markOf!(id);
     bytes.push(...(mark === undefined ? bytesOf(id)! : new TextEncoder().encode(marks[mark])));
-    next = await answer.next();
+    next = answer.next();
   }
   answer.dispose();
   return undefined;

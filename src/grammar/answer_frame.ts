@@ -9,7 +9,9 @@ import { characters } from './code_points.js';
 import { textsOf } from './expressions.js';
 import { type Notation, SchemaWriter } from './json_schema.js';
 import { all, any, type Expression, markOf, NEVER, NOTHING, oneOf, optional, repeat, text } from './notation.js';
+import type { Network } from './network.js';
 import { Rules } from './rules.js';
+import type { FormGrammar } from './text_form.js';
 
 /** What is around the text that a form holds: thoughts before it, or calls of tools in its place. */
 export interface AnswerFrame {
@@ -23,25 +25,17 @@ export interface AnswerFrame {
 const INF = Infinity;
 
 /**
- * The grammar of an answer with its frame.
- * @param form rules, the first of them `root`, of the answer's text; undefined: any text
+ * An answer with its frame.
+ * @param form of the answer's text; undefined: any text
  * @param marks texts that are tokens of their own, in the order of their numbers
  * @throws SplitkvError `usage` for schemas that can't be held to: the tool is named
  */
-export function framedGrammar(frame: AnswerFrame, form: string | undefined, marks: readonly string[]): string {
+export function framed(frame: AnswerFrame, form: FormGrammar | undefined, marks: readonly string[]): Network {
   begin();
-  const writer = new FrameWriter(frame, marks);
-  const grammar = writer.rules.print(writer.answer(form === undefined ? undefined : { kind: 'named', name: 'f_root' }));
-  if (grammar === undefined) throw usageError('tools: no call is allowed by their schemas');
-  return form === undefined ? grammar : grammar + renamed(form);
-}
-
-/** Rules under other names, so that they can stand beside others. */
-function renamed(rules: string): string {
-  const names = new Set([...rules.matchAll(/^\s*([A-Za-z_][\w.-]*)\s*::=/gm)].map(([, name]) => name!));
-  return rules.replace(/"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|[A-Za-z_][\w.-]*/g, (part) =>
-    names.has(part) ? `f_${part}` : part,
-  );
+  const writer = new FrameWriter(frame, marks, form?.rules);
+  const network = writer.rules.network(writer.answer(form?.root));
+  if (!network) throw usageError('tools: no call is allowed by their schemas');
+  return network;
 }
 
 const literally = (of: string): string => of.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
@@ -49,12 +43,12 @@ const without = (...texts: readonly string[]): Automaton =>
   texts.map((of) => except(textsOf(literally(of), false))).reduce(both, ANY_TEXT);
 
 class FrameWriter {
-  readonly rules = new Rules();
   readonly #split: RegExp | undefined;
 
   constructor(
     readonly frame: AnswerFrame,
     readonly marks: readonly string[],
+    readonly rules = new Rules(),
   ) {
     this.#split = marks.length > 0 ? new RegExp(`(${marks.map(literally).join('|')})`) : undefined;
   }

@@ -4,7 +4,7 @@ import { Random } from '../base/random.js';
 import { begin, both, except, includes } from './automaton.js';
 import { textsOf } from './expressions.js';
 import { TestForms } from './testing/accepts.js';
-import { formGrammar } from './text_form.js';
+import { grammarOf } from './text_form.js';
 
 const forms = new TestForms(['aa', 'ab', 'ba', 'é']);
 
@@ -44,13 +44,13 @@ test('drawn expressions, together and turned round: the texts that JavaScript fi
 });
 
 test.each([
-  ['a{3990}', 1],
+  ['a{3990}', 0],
   ['(a?){19000}', 1],
-  ['(a?){800}', 2],
-  ['(a|b)*a(a|b){10}', 2],
+  ['(a?){800}', 1],
+  ['(a|b)*a(a|b){10}', 0],
   ['(a|b)*a(a|b){14}', 1],
-  [`^${Array.from('abcdefghijk', (letter) => `(?=.*${letter})`).join('')}.*$`, 1],
-  ['.{1000}', 1],
+  [`^${Array.from('abcdefghijk', (letter) => `(?=.*${letter})`).join('')}.*$`, 0],
+  ['.{1000}', 0],
   ['\\p{L}{1,100}', 0],
   ['((a{0,50}){0,50}){0,50}', 1],
   ['(.*a){300}', 0],
@@ -73,7 +73,7 @@ const doubled = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`a${i}`
 const many = (count: number): Record<string, unknown> => Object.fromEntries(Array.from({ length: count }, (_, i) => [`property${i}`, { type: 'integer' }])); // prettier-ignore
 
 test.each([
-  ['2000 properties', { type: 'object', properties: many(2000), additionalProperties: false }, 'may be left out'],
+  ['2000 properties', { type: 'object', properties: many(2000), additionalProperties: false }, undefined],
   ['400 properties and others', { type: 'object', properties: many(400) }, undefined],
   ['multipleOf 199', { type: 'integer', multipleOf: 199 }, undefined],
   ['10000 values', { enum: Array.from({ length: 10_000 }, (_, i) => `value ${i}`) }, undefined],
@@ -91,7 +91,7 @@ test.each([
   [
     'many patterns',
     { anyOf: Array.from({ length: 60 }, (_, i) => ({ type: 'string', pattern: `(a|b)*a(a|b){${5 + (i % 5)}}${i}` })) },
-    'states',
+    'a pattern, or patterns together',
   ],
 ] as const)('a large schema is read, or refused by what is too much: %s', async (name, schema, refused) => {
   const responseFormat = { type: 'json_schema', json_schema: { schema: schema as never } } as const;
@@ -115,7 +115,7 @@ test('drawn schemas, most of them wrong: usage errors and no others', () => {
   for (let i = 0; i < 6000; i++) {
     const schema = value(4);
     try {
-      formGrammar({ responseFormat: { type: 'json_schema', json_schema: { schema: schema as never } } });
+      grammarOf({ responseFormat: { type: 'json_schema', json_schema: { schema: schema as never } } });
       taken++;
     } catch (error) {
       if (!(error instanceof SplitkvError) || error.code !== 'usage') throw new Error(JSON.stringify(schema), { cause: error }); // prettier-ignore

@@ -3,7 +3,8 @@ import addFormatsOf from 'ajv-formats';
 import { describe, expect, test } from 'vitest';
 import { Random } from '../base/random.js';
 import { drawn } from '../gpu/testing/draw.js';
-import { Constraints, type Vocabulary } from './constraints.js';
+import { Constraints } from './constraints.js';
+import type { Vocabulary } from './masks.js';
 import type { TextForm } from './text_form.js';
 
 const END = 0;
@@ -28,9 +29,9 @@ const isAllowed = (allowed: Uint32Array, id: number): boolean => ((allowed[id >>
 async function walk(form: TextForm, seed: number): Promise<string | undefined> {
   const random = new Random(seed);
   const compiled = (await constraints.compile(form))!;
-  const answer = await compiled.start();
+  const answer = compiled.start();
   const bytes: number[] = [];
-  let next: Awaited<ReturnType<typeof answer.next>> = answer.first;
+  let next: ReturnType<typeof answer.next> = answer.first;
   for (let steps = 0; steps < 1500; steps++) {
     const { allowed } = next!;
     const ids = Array.from({ length: TOKENS.length - 1 }, (_, id) => id + 1).filter((id) => isAllowed(allowed, id));
@@ -50,7 +51,7 @@ async function walk(form: TextForm, seed: number): Promise<string | undefined> {
     const id = from[random.integer(from.length)]!;
     answer.accept(id);
     bytes.push(...TOKENS[id]!);
-    next = await answer.next();
+    next = answer.next();
   }
   answer.dispose();
   return undefined;
@@ -59,7 +60,7 @@ async function walk(form: TextForm, seed: number): Promise<string | undefined> {
 /** Whether the form allows the text, cut into tokens at random. */
 async function accepts(form: TextForm, text: string, seed = 1): Promise<boolean> {
   const random = new Random(seed);
-  const answer = await (await constraints.compile(form))!.start();
+  const answer = (await constraints.compile(form))!.start();
   try {
     let { allowed } = answer.first;
     const rest = encoder.encode(text);
@@ -71,7 +72,7 @@ async function accepts(form: TextForm, text: string, seed = 1): Promise<boolean>
       if (!isAllowed(allowed, id)) return false;
       answer.accept(id);
       at += TOKENS[id]!.length;
-      const next = await answer.next();
+      const next = answer.next();
       if (!next) return at === rest.length;
       ({ allowed } = next);
     }
@@ -506,15 +507,15 @@ describe('other forms', () => {
 
   test('a token that is the only one is told; without tokens that end a text it ends by itself', async () => {
     const open = new Constraints({ ...vocabulary, endIds: [] });
-    const answer = await (await open.compile({ regex: '[ab]\\n' }))!.start();
+    const answer = (await open.compile({ regex: '[ab]\\n' }))!.start();
     expect(answer.first.only).toBeUndefined();
     answer.accept(2 + 97);
-    const next = await answer.next();
+    const next = answer.next();
     expect(next!.only).toBe(2 + 10);
     answer.accept(next!.only!);
-    expect(await answer.next()).toBeUndefined();
+    expect(answer.next()).toBeUndefined();
     answer.reset();
-    expect(await answer.next()).toEqual(answer.first);
+    expect(answer.next()).toEqual(answer.first);
     answer.dispose();
   });
 });

@@ -1,6 +1,7 @@
 /**
  * Room: texts of a given form: JSON of a schema, regular expressions, grammars, and masks of the tokens that may come
- * next. json_schema.ts makes rules of a schema, constraints.ts has the engine that runs them. Read that next.
+ * next. json_schema.ts makes rules of a schema, network.ts nodes of those, which matcher.ts follows and
+ * masks.ts asks for tokens. constraints.ts has them together. Read that next.
  */
 
 import { usageError } from '../base/errors.js';
@@ -20,22 +21,11 @@ import {
 import { characters } from './code_points.js';
 import { textsOf } from './expressions.js';
 import { ANY_INTEGER, ANY_NUMBER, type Bound, integersBetween, multiplesOf, numbersBetween } from './numbers.js';
-import {
-  all,
-  any,
-  anyOf,
-  type Expression,
-  NEVER,
-  NOTHING,
-  oneOf,
-  optional,
-  optionsOf,
-  repeat,
-  text,
-} from './notation.js';
+import { all, any, anyOf, type Expression, NEVER, NOTHING, oneOf, optional, repeat, text } from './notation.js';
 import { inJson, JSON_ESCAPE, JSON_PLAIN, Rules } from './rules.js';
 import { canonical, type Form, numberOf, SchemaForms, schemaOf, typesOf } from './schema_forms.js';
 import { STRING_FORMATS } from './string_formats.js';
+import type { FormGrammar } from './text_form.js';
 
 const MAX_SCHEMA_LETTERS = 256 * 1024;
 const MAX_DEPTH = 200;
@@ -44,8 +34,6 @@ const MAX_NESTED = 500;
 /** Lengths beyond it aren't counted by states. */
 const MAX_MULTIPLE = 200;
 const MAX_COUNTED = 1000;
-/** Squares of how many properties may be left out: behind each the engine looks at all that may come next. */
-const MAX_SKIPS = 360_000;
 
 export interface SchemaOptions {
   /** Objects have no properties but those that are listed, where nothing is said of others; 'listed': where any are. */
@@ -61,15 +49,13 @@ export interface Notation {
 }
 
 /**
- * The JSON texts of the values that a schema allows, as a grammar in XGrammar's notation. Properties come in the schema's order, numbers
- * within bounds without exponents, and between parts there is at most a blank or a line's end with up to 32 blanks or tabs.
- * @throws SplitkvError `usage` for a schema that isn't right, that allows nothing, or that has a keyword that can't be held to: it is named
+ * The JSON texts of the values that a schema allows. Properties come in the schema's order, numbers within bounds without exponents, and
+ * between parts there is at most a blank or a line's end with up to 32 blanks or tabs.
+ * @throws SplitkvError `usage` for a schema that isn't right, or that has a keyword that can't be held to: it is named
  */
-export function jsonSchemaGrammar(schema: unknown, options: SchemaOptions = {}): string {
+export function schemaGrammar(schema: unknown, options: SchemaOptions = {}): FormGrammar {
   const writer = new SchemaWriter(schema, options);
-  const grammar = writer.rules.print(writer.value(schema));
-  if (grammar === undefined) throw usageError('schema: no value is allowed by it');
-  return grammar;
+  return { root: writer.value(schema), rules: writer.rules, none: 'schema: no value is allowed by it' };
 }
 
 /** Writes values of a schema into the rules of a grammar. */
@@ -78,7 +64,6 @@ export class SchemaWriter {
   readonly #numbers = new Map<unknown, number>();
   readonly #known = new Map<string, number>();
   #letters = 0;
-  #skips = 0;
   #depth = 0;
 
   constructor(
@@ -171,7 +156,7 @@ export class SchemaWriter {
   }
 
   #around(open: string, part: Expression, close: string): Expression {
-    if (part.kind === 'text' && part.text === '') return all(text(open), this.#blank, text(close));
+    if (part === NOTHING) return all(text(open), this.#blank, text(close));
     return all(text(open), this.#blank, part, this.#blank, text(close));
   }
 
@@ -207,7 +192,7 @@ export class SchemaWriter {
     const unit = this.rules.rule('character', () => any(JSON_PLAIN, JSON_ESCAPE));
     const free: Expression = this.rules.rule('characters', () => {
       const rest = this.rules.rule('characters', () => NEVER);
-      return any(...optionsOf(JSON_PLAIN).map((one) => all(one, rest)), all(JSON_ESCAPE, rest), NOTHING);
+      return any(all(JSON_PLAIN, rest), all(JSON_ESCAPE, rest), NOTHING);
     });
     if (most === Infinity) return all(text('"'), repeat(unit, least, least), free, text('"'));
     return all(text('"'), repeat(unit, least, most), text('"'));
@@ -249,13 +234,6 @@ export class SchemaWriter {
       needed: wanted.has(name),
       member: this.#member(this.#key(name), this.#named(name, form, properties)),
     }));
-    const free = members.filter(({ needed }) => !needed).length;
-    this.#skips += free * free;
-    if (this.#skips > MAX_SKIPS) {
-      throw usageError(
-        `schema: ${free} properties of an object may be left out; about ${Math.floor(Math.sqrt(MAX_SKIPS))} in all are done: make some of them required`,
-      );
-    }
     const key = `${this.name} members ${this.#number(form)}`;
     // Counts matter up to where neither bound does any more.
     const counted = least > 0 || most !== Infinity ? (most === Infinity ? least : most + 1) : 1;

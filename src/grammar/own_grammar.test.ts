@@ -172,6 +172,30 @@ test.each([
   expect(await forms.accepted({ grammar }, [...inside, ...outside], 1)).toEqual([...inside.map(() => true), ...outside.map(() => false)]); // prettier-ignore
 });
 
+test.each([
+  ['root ::= root "+" "a" | "a"', ['a', 'a+a', 'a+a+a'], ['', '+a', 'a+', 'aa']],
+  ['root ::= root "+" root | root "*" root | "(" root ")" | "a"', ['a', 'a+a*a', '(a+(a))*a'], ['(a', 'a)', 'a+*a']],
+  ['root ::= x "b" | "c"\nx ::= root "a" | "d"', ['c', 'db', 'cab', 'dbab', 'cabab'], ['d', 'ca', 'cb', 'dab']],
+  [
+    'root ::= "<" x ">"\nx ::= y x "b" | "c"\ny ::= | "a"',
+    ['<c>', '<acb>', '<cb>', '<aacbb>', '<acbb>'],
+    ['<ac>', '<aac>', '<aacb>'],
+  ],
+  ['root ::= root root | "ab" |', ['ab', 'abab', 'ababab'], ['a', 'aba', 'b']],
+  [
+    'root ::= "a" root "b" | "a" root "c" | "d"',
+    ['d', 'adb', 'aadbc', `${'a'.repeat(40)}d${'bc'.repeat(20)}`],
+    ['ad', 'adbb', `${'a'.repeat(40)}d${'bc'.repeat(19)}`],
+  ],
+  [
+    'root ::= ("a"{3,70} "b"){2}',
+    [`${'a'.repeat(3)}b${'a'.repeat(70)}b`, `${'a'.repeat(33)}b${'a'.repeat(64)}b`],
+    [`aab${'a'.repeat(70)}b`, `aaab${'a'.repeat(71)}b`],
+  ],
+] as const)('rules that begin with themselves, or go on in several ways: %s', async (grammar, inside, outside) => {
+  expect(await forms.accepted({ grammar }, [...inside, ...outside], 1)).toEqual([...inside.map(() => true), ...outside.map(() => false)]); // prettier-ignore
+});
+
 test('choices and listed values that begin and end alike stay apart', async () => {
   for (const seed of drawn([...Array(200).keys()], 30, 'choices')) {
     const random = new Random(seed);

@@ -3,6 +3,7 @@ import { shortened } from '../base/json.js';
 import { ALL, type CodePoints, codePoints, complement } from './code_points.js';
 import { all, any, type Expression, oneOf, repeat, text } from './notation.js';
 import { Rules } from './rules.js';
+import type { FormGrammar } from './text_form.js';
 
 /** What a backslash and a letter stand for; other letters for themselves. */
 const LETTERS: Readonly<Record<string, string>> = {
@@ -21,18 +22,17 @@ const TOKEN =
 const LETTER = /\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([^]))|([^\\])/gu;
 
 const MAX_DEPTH = 100;
-/** Repetitions are counted by the engine up to it. */
+/** Repetitions are counted up to it. */
 const MAX_TIMES = 10_000;
 
 /**
- * A grammar that somebody wrote, in XGrammar's EBNF or llama.cpp's GBNF, as the engine reads it rightly (notation.ts).
+ * A grammar that somebody wrote, in XGrammar's EBNF or llama.cpp's GBNF.
  * @throws SplitkvError `usage` for what is none, and for what isn't done: with its line
  */
-export function ownGrammar(source: string): string {
+export function ownGrammar(source: string): FormGrammar {
   const reader = new Reader(source);
-  const grammar = reader.rules.print(reader.read());
-  if (grammar === undefined) throw usageError('grammar: no text is of it: its rules name one another without an end');
-  return grammar;
+  const none = 'grammar: no text is of it: its rules name one another without an end';
+  return { root: reader.read(), rules: reader.rules, none };
 }
 
 class Reader {

@@ -1,19 +1,16 @@
 import { usageError } from '../base/errors.js';
 import type { Automaton } from './automaton.js';
 import { ALL, characters, type CodePoints, codePoints, difference, intersection } from './code_points.js';
-import { NOTHING, all, any, oneOf, optionsOf, repeat, text, type Expression, written, anyOf } from './notation.js';
+import { networkOf, type Network } from './network.js';
+import { all, any, anyOf, type Expression, oneOf, repeat, text } from './notation.js';
 
 /** Larger grammars are refused: they would keep who compiles them waiting. */
 const MAX_RULES = 20_000;
-
-/** Of patterns, formats and expressions in all: each is looked at with the whole vocabulary once. */
-const MAX_STATES = 1000;
 
 /** The rules of one grammar, while they are put together. */
 export class Rules {
   readonly #rules: (Expression | undefined)[] = [];
   readonly #known = new Map<string, number>();
-  #states = 0;
 
   /** A rule that is made later, and what makes it. */
   later(): { readonly rule: Expression; readonly make: (of: Expression) => void } {
@@ -39,97 +36,16 @@ export class Rules {
   }
 
   /** Texts of an automaton, each character written as `write` says. */
-  texts({ states }: Automaton, write: (of: CodePoints) => Expression): Expression {
-    this.#states += states.length;
-    if (this.#states > MAX_STATES) {
-      throw usageError(
-        `patterns, formats and expressions come to ${this.#states} states; at most ${MAX_STATES} are taken: make their bounds smaller, or the text's length one by minLength and maxLength alone`,
-      );
-    }
-    const first = states.map(() => this.#reserve())[0]!;
-    for (const [state, { accepts, edges }] of states.entries()) {
-      // Each alternative begins with a symbol: the engine is quick with those.
-      const options = edges.flatMap(([of, target]) =>
-        optionsOf(write(of)).map((option) => all(option, { kind: 'rule', number: first + target })),
-      );
-      this.#rules[first + state] = any(...options, ...(accepts ? [NOTHING] : []));
-    }
-    return { kind: 'rule', number: first };
+  texts(of: Automaton, write: (of: CodePoints) => Expression): Expression {
+    const number = this.#reserve();
+    this.#rules[number] = { kind: 'states', of, write };
+    return { kind: 'rule', number };
   }
 
-  /**
-   * In XGrammar's notation, with `root` as the first rule; undefined where no text fits. What no text can come of is left out, so that a
-   * text never gets where it can't go on.
-   */
-  print(root: Expression): string | undefined {
-    const left = this.#productive();
-    const top = left(root);
-    return top && written(top, (number) => left(this.#rules[number]!)!);
+  /** With `root` as what is begun with; undefined where no text fits. */
+  network(root: Expression): Network | undefined {
+    return networkOf(root, (number) => this.#rules[number]!);
   }
-
-  /** What is left of an expression without the parts that no text comes of; undefined where that is nothing. */
-  #productive(): (of: Expression) => Expression | undefined {
-    const ends = this.#rules.map(() => false);
-    const holds = (of: Expression): boolean => {
-      switch (of.kind) {
-        case 'text':
-        case 'named':
-          return true;
-        case 'one':
-          return of.of.length > 0;
-        case 'all':
-          return of.parts.every(holds);
-        case 'any':
-          return of.options.some(holds);
-        case 'repeat':
-          return of.least === 0 || holds(of.part);
-        case 'rule':
-          return ends[of.number]!;
-      }
-    };
-    // Who names a rule is looked at again when that rule is found to end.
-    const users: number[][] = this.#rules.map(() => []);
-    for (const [number, of] of this.#rules.entries()) for (const used of rulesOf(of!)) users[used]!.push(number);
-    const waiting = [...this.#rules.keys()];
-    for (let number = waiting.pop(); number !== undefined; number = waiting.pop()) {
-      if (ends[number] || !holds(this.#rules[number]!)) continue;
-      ends[number] = true;
-      for (const user of users[number]!) if (!ends[user]) waiting.push(user);
-    }
-    // What stays as it is remains the same object.
-    const known = new Map<Expression, Expression | undefined>();
-    const left = (of: Expression): Expression | undefined => {
-      if (of.kind === 'text' || of.kind === 'named') return of;
-      if (of.kind === 'one') return of.of.length > 0 ? of : undefined;
-      if (of.kind === 'rule') return ends[of.number] ? of : undefined;
-      if (!known.has(of)) known.set(of, leftOf(of));
-      return known.get(of);
-    };
-    const leftOf = (of: Extract<Expression, { kind: 'all' | 'any' | 'repeat' }>): Expression | undefined => {
-      if (of.kind === 'repeat') {
-        const part = left(of.part);
-        if (!part) return of.least === 0 ? NOTHING : undefined;
-        return part === of.part ? of : { ...of, part };
-      }
-      const parts = of.kind === 'all' ? of.parts : of.options;
-      const kept = parts.map(left).filter((part) => part !== undefined);
-      if (parts.every((part, at) => part === kept[at])) return kept.length > 0 ? of : undefined;
-      return of.kind === 'all' ? undefined : kept.length > 0 ? anyOf(kept) : undefined;
-    };
-    return left;
-  }
-}
-
-function rulesOf(of: Expression): Set<number> {
-  const found = new Set<number>();
-  const waiting = [of];
-  for (let next = waiting.pop(); next; next = waiting.pop()) {
-    if (next.kind === 'rule') found.add(next.number);
-    else if (next.kind === 'all') waiting.push(...next.parts);
-    else if (next.kind === 'any') for (const option of next.options) waiting.push(option);
-    else if (next.kind === 'repeat') waiting.push(next.part);
-  }
-  return found;
 }
 
 /** In a JSON text characters below the blank, quotes and backslashes are written otherwise. */

@@ -2,9 +2,9 @@ import { didYouMean, usageError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
 import { begin } from './automaton.js';
 import { textsOf } from './expressions.js';
-import { jsonSchemaGrammar } from './json_schema.js';
+import { schemaGrammar } from './json_schema.js';
 import { ownGrammar } from './own_grammar.js';
-import { anyOf, oneOf, text } from './notation.js';
+import { anyOf, type Expression, oneOf, text } from './notation.js';
 import { Rules } from './rules.js';
 
 /** What a text is to be, as OpenAI's API says it. */
@@ -31,7 +31,7 @@ export type ResponseFormat =
 export interface TextForm {
   /** JSON, of a schema or any object. */
   readonly responseFormat?: ResponseFormat;
-  /** A grammar in EBNF, as XGrammar reads it, whose first rule is `root`. */
+  /** A grammar in EBNF, as XGrammar and llama.cpp have it, whose first rule is `root`. */
   readonly grammar?: string;
   /** A regular expression of JavaScript that the whole text matches. */
   readonly regex?: string;
@@ -44,9 +44,12 @@ const TYPES = ['text', 'json_object', 'json_schema'];
 const MAX_GRAMMAR = 64 * 1024;
 const MAX_CHOICES = 10_000;
 
-/** A form's grammar in XGrammar's notation. */
+/** What a form's texts are. */
 export interface FormGrammar {
-  readonly grammar: string;
+  readonly rules: Rules;
+  readonly root: Expression;
+  /** What is said where no text is of it. */
+  readonly none: string;
 }
 
 /** Whether options limit what the text may be. */
@@ -57,7 +60,7 @@ export const hasForm = (options: TextForm): boolean =>
 const givenOf = (options: TextForm): (keyof TextForm)[] => NAMES.filter((name) => options[name] != null);
 
 /** @throws SplitkvError `usage` for what is no form, for several, and for parts that can't be held to: they are named */
-export function formGrammar(options: TextForm): FormGrammar | undefined {
+export function grammarOf(options: TextForm): FormGrammar | undefined {
   begin();
   const given = givenOf(options).filter((name) => name !== 'responseFormat' || options.responseFormat?.type !== 'text');
   if (given.length > 1) throw usageError(`${given.join(' and ')}: give one of them`);
@@ -66,19 +69,19 @@ export function formGrammar(options: TextForm): FormGrammar | undefined {
     case undefined:
       return undefined;
     case 'responseFormat':
-      return { grammar: jsonGrammar(options.responseFormat!) };
+      return jsonGrammar(options.responseFormat!);
     case 'grammar': {
       const grammar = options.grammar!;
       if (typeof grammar !== 'string' || grammar.trim() === '')
         throw usageError('grammar: expected rules in EBNF, such as root ::= "yes" | "no"');
       if (grammar.length > MAX_GRAMMAR)
         throw usageError(`grammar: it has ${grammar.length} letters; at most ${MAX_GRAMMAR} are read`);
-      return { grammar: ownGrammar(grammar) };
+      return ownGrammar(grammar);
     }
     case 'regex': {
       if (typeof options.regex !== 'string') throw usageError('regex: expected a regular expression as a text');
       const rules = new Rules();
-      return printed(rules, rules.texts(textsOf(options.regex, true), oneOf), 'regex: it matches no text');
+      return { rules, root: rules.texts(textsOf(options.regex, true), oneOf), none: 'regex: it matches no text' };
     }
     case 'choice': {
       const choice: readonly unknown[] = options.choice!;
@@ -91,18 +94,16 @@ export function formGrammar(options: TextForm): FormGrammar | undefined {
       }
       if (choice.length > MAX_CHOICES)
         throw usageError(`choice: it has ${choice.length} texts; at most ${MAX_CHOICES} are read`);
-      return printed(new Rules(), anyOf(choice.map((one) => text(one as string))), 'choice: expected texts');
+      return {
+        rules: new Rules(),
+        root: anyOf(choice.map((one) => text(one as string))),
+        none: 'choice: expected texts',
+      };
     }
   }
 }
 
-function printed(rules: Rules, root: Parameters<Rules['print']>[0], none: string): FormGrammar {
-  const grammar = rules.print(root);
-  if (grammar === undefined) throw usageError(none);
-  return { grammar };
-}
-
-function jsonGrammar(format: ResponseFormat): string {
+function jsonGrammar(format: ResponseFormat): FormGrammar {
   if (!isObject(format)) throw usageError("response_format: expected an object such as {type: 'json_object'}");
   if (!TYPES.includes(format.type)) {
     throw usageError(
@@ -114,8 +115,8 @@ function jsonGrammar(format: ResponseFormat): string {
     if (!isObject(of) || of.schema === undefined) {
       throw usageError("response_format: expected {type: 'json_schema', json_schema: {name, schema}}");
     }
-    return jsonSchemaGrammar(of.schema, { strict: of.strict === true });
+    return schemaGrammar(of.schema, { strict: of.strict === true });
   }
-  if (format.type === 'json_object' && format.schema != null) return jsonSchemaGrammar(format.schema);
-  return jsonSchemaGrammar({ type: 'object' });
+  if (format.type === 'json_object' && format.schema != null) return schemaGrammar(format.schema);
+  return schemaGrammar({ type: 'object' });
 }

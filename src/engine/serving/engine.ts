@@ -34,7 +34,7 @@ export interface Constraint {
   /** Takes the answer's next token. @throws SplitkvError `internal` for one that isn't allowed */
   accept(token: number): void;
   /** What may come next; undefined: nothing, the answer is whole. */
-  next(): Promise<NextTokens | undefined>;
+  next(): NextTokens | undefined | Promise<NextTokens | undefined>;
   /** The answer has ended. */
   dispose(): void;
 }

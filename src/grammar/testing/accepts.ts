@@ -28,7 +28,7 @@ export class TestForms {
   async accepted(form: TextForm, texts: readonly string[], seed: number, frame?: AnswerFrame): Promise<boolean[]> {
     const random = new Random(seed);
     const compiled = (await this.constraints.compile(form, frame))!;
-    const answer = await compiled.start();
+    const answer = compiled.start();
     const results: boolean[] = [];
     for (const text of texts) {
       answer.reset();
@@ -46,7 +46,7 @@ export class TestForms {
         }
         answer.accept(id);
         at += this.#tokens[id]!.length;
-        const next = await answer.next();
+        const next = answer.next();
         if (next) ({ allowed } = next);
         else isOf = at === rest.length;
       }

@@ -15,15 +15,12 @@ export const startFile =
         return startScript([`import ${JSON.stringify(beside)};`]);
       };
 
-/** The worker's code as text, with XGrammar as the page has it: twice it would be most of the package. */
+/** The worker's code as text. */
 export async function startText(): Promise<Worker> {
-  const [{ text }, { default: factory }] = await Promise.all([
-    import('./form_worker_text.js'),
-    import('@mlc-ai/web-xgrammar?factory'),
-  ]);
+  const { text } = await import('./form_worker_text.js');
   const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const plain = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
-  return startScript([`const splitkvXGrammar = ${String(factory)};`, await new Response(plain).arrayBuffer()]);
+  return startScript([await new Response(plain).arrayBuffer()]);
 }
 
 function startScript(code: BlobPart[]): Worker {

@@ -1,6 +1,6 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
-import type { NextTokens } from '../constraints.js';
-import type { FormAsk, FormTold, PackedVocabulary } from './serve_forms.js';
+import type { PackedVocabulary } from '../masks.js';
+import type { FormAsk, FormTold, Told } from './serve_forms.js';
 
 /** A thread, or what stands in for one. */
 export interface FormPort {
@@ -34,7 +34,7 @@ export const lostThread = (why: string): SplitkvError =>
 
 interface Waiting {
   readonly seconds: number;
-  readonly resolve: (next: NextTokens | undefined) => void;
+  readonly resolve: (told: Told) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -68,12 +68,12 @@ export class FormThread {
    * What it says to a question. The question is made when the thread is there.
    * @throws SplitkvError what it says is wrong, `usage` where it takes too long, and ThreadLost
    */
-  async ask(make: () => FormAsk, seconds: number): Promise<NextTokens | undefined> {
+  async ask(make: () => FormAsk, seconds: number): Promise<Told> {
     const port = await this.#opened();
     const ask = make();
-    const next = await this.#send(port, ask, seconds);
+    const told = await this.#send(port, ask, seconds);
     if ('form' in ask) this.forms.add(ask.form);
-    return next;
+    return told;
   }
 
   /** An answer has ended. */
@@ -121,14 +121,14 @@ export class FormThread {
     }
   }
 
-  #send(port: FormPort, ask: FormAsk, seconds: number): Promise<NextTokens | undefined> {
+  #send(port: FormPort, ask: FormAsk, seconds: number): Promise<Told> {
     return new Promise((resolve, reject) => {
       port.hold(true);
       this.#waiting.push({
         seconds,
-        resolve: (next) => {
+        resolve: (told) => {
           if (this.#waiting.length === 0) port.hold(false);
-          resolve(next);
+          resolve(told);
         },
         reject: (error) => {
           if (this.#waiting.length === 0) port.hold(false);
@@ -153,10 +153,9 @@ export class FormThread {
     const first = this.#waiting.shift();
     this.#watch();
     if (!first) return;
-    if ('next' in told) return first.resolve(told.next);
+    if (!('wrong' in told)) return first.resolve(told);
     const { code, message } = told.wrong;
     first.reject(new SplitkvError(code, message));
-    if (told.broken) this.end();
   }
 }
 

@@ -2,7 +2,8 @@ import { afterEach, expect, test } from 'vitest';
 import type { TextForm } from '../text_form.js';
 import { type Form, FormThreads } from './form_threads.js';
 import type { StartPort } from './form_thread.js';
-import type { PackedVocabulary } from './serve_forms.js';
+import type { PackedVocabulary } from '../masks.js';
+import { startNodePort } from './node_form_port.js';
 import { startHere, startPort } from './start_port.js';
 
 /** Each byte is a token; the last one ends a text. */
@@ -132,6 +133,39 @@ test('a signal ends the waiting at once; what it waited for is no trouble for th
   aborting.abort();
   await expect(waits).rejects.toMatchObject({ code: 'aborted' });
   expect(await follow(await on.compile({ regex: 'yes' }, undefined))).toBe('yes');
+});
+
+test('a form that fills the memory of its thread is refused, and the next one is made ready', async () => {
+  const on = open((events) => startNodePort(events, 24));
+  const values = Array.from({ length: 30_000 }, (_, i) => `${i}`);
+  const form: TextForm = { responseFormat: { type: 'json_object', schema: { enum: values } } };
+  await expect(on.compile(form, undefined)).rejects.toMatchObject({ code: 'usage', message: expect.stringMatching(/24 MiB/) as string }); // prettier-ignore
+  expect(await follow((await on.compile({ regex: 'yes' }, undefined))!)).toBe('yes');
+});
+
+test('without threads the counted steps end what is too much, in answers as well', { timeout: 60_000 }, async () => {
+  const on = open(startHere);
+  for (const [, form] of HOSTILE) await on.compile(form, undefined).catch((error: { code: string }) => expect(error.code).toBe('usage')); // prettier-ignore
+  // Counters within one another: as many places as their numbers' products, behind the first letters.
+  const grammar = 'root ::= "xy" ((("a"? "b"?){0,300} "c"?){0,300} "d"?){0,300}';
+  const answer = (await on.compile({ grammar }, undefined)).start();
+  const along = async (): Promise<void> => {
+    for (const token of Buffer.from(`xy${'abcd'.repeat(5)}`)) {
+      answer.accept(token);
+      await answer.next();
+    }
+  };
+  await expect(along()).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining('too many ways') as string }); // prettier-ignore
+  answer.dispose();
+  expect(await follow((await on.compile({ regex: 'yes' }, undefined))!)).toBe('yes');
+});
+
+test('what an answer of a form has met is known to the next one: its thread is asked no more', async () => {
+  const { seen, counting } = counted(startHere);
+  const on = open(counting);
+  for (let time = 0; time < 2; time++)
+    expect(await follow(await on.compile({ regex: 'abcde' }, undefined))).toBe('abcde');
+  expect(seen.asked.filter((ask) => ask.includes('tokens'))).toHaveLength(5);
 });
 
 test('a thread that says nothing any more is ended', async () => {

@@ -6,10 +6,12 @@
 import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
 import { Kept } from '../../base/kept.js';
 import type { AnswerFrame } from '../answer_frame.js';
-import type { NextTokens } from '../constraints.js';
+import { FormPlace, nameOf } from '../form_place.js';
+import { type NextTokens, type PackedVocabulary, unpacked, type Vocabulary } from '../masks.js';
+import { Matcher, type State } from '../matcher.js';
+import type { Network } from '../network.js';
 import type { TextForm } from '../text_form.js';
 import { FormThread, ThreadLost } from './form_thread.js';
-import type { PackedVocabulary } from './serve_forms.js';
 import { startPort } from './start_port.js';
 
 /** How a form that has to be made ready waits. */
@@ -20,8 +22,9 @@ export interface FormWait {
   readonly turn?: ((work: () => Promise<void>) => Promise<void>) | undefined;
 }
 
-/** Names and first masks of forms; what they are as automata is kept, and counted, where they run (constraints.ts). */
-const KNOWN_BYTES = 2 ** 25;
+/** Of forms that are known, and of each what is known of its states. */
+const KNOWN_BYTES = 2 ** 28;
+const MATCHER_UNITS = 2 ** 19;
 /** An entry's other parts. */
 const ENTRY_BYTES = 512;
 /** To make a form ready. */
@@ -48,7 +51,10 @@ export class FormThreads {
   #answers = 0;
 
   /** @param start default: threads where there are some, otherwise none */
-  constructor(vocabulary: () => Promise<PackedVocabulary>, start = startPort()) {
+  constructor(
+    private readonly vocabulary: () => Promise<PackedVocabulary>,
+    start = startPort(),
+  ) {
     [this.#home, this.#spare] = [new FormThread(vocabulary, start), new FormThread(vocabulary, start)];
   }
 
@@ -112,8 +118,9 @@ export class FormThreads {
     this.#isTrying = true;
     const bytes = ENTRY_BYTES + 2 * name.length;
     try {
-      const first = await again(() => thread.ask(() => ({ form: name }), FORM_SECONDS));
-      this.#known.set(name, { form: new Form(this, name, first!) }, bytes + first!.allowed.byteLength);
+      const { next, network } = await again(() => thread.ask(() => ({ form: name }), FORM_SECONDS));
+      const form = new Form(this, name, next!, network!, unpacked(await this.vocabulary()));
+      this.#known.set(name, { form }, bytes + 8 * MATCHER_UNITS);
     } catch (error) {
       if (!(error instanceof SplitkvError && (error.code === 'usage' || error.code === 'unsupported'))) throw error;
       this.#known.set(name, { refused: error }, bytes);
@@ -127,11 +134,18 @@ export class FormThreads {
 
 /** A form that is ready, for as many answers as want it. */
 export class Form {
+  readonly matcher: Matcher;
+
   constructor(
     private readonly threads: FormThreads,
     readonly name: string,
     readonly first: NextTokens,
-  ) {}
+    network: Network,
+    readonly vocabulary: Vocabulary,
+  ) {
+    this.matcher = new Matcher(network, MATCHER_UNITS);
+    this.matcher.start.told = first;
+  }
 
   /** For one answer. */
   start(): FormAnswer {
@@ -139,16 +153,16 @@ export class Form {
   }
 }
 
-/** What may follow the tokens of one answer so far. */
+/** What may follow the tokens of one answer so far. What was asked once for a form is known. */
 export class FormAnswer {
   readonly #number: number;
   readonly #thread: FormThread;
+  readonly #place: FormPlace;
   #tokens: number[] = [];
   /** Of them, those that the thread has. */
   #sent = 0;
   #anew = true;
   #epoch = -1;
-  #allowed: Uint32Array | undefined;
 
   constructor(
     threads: FormThreads,
@@ -156,7 +170,7 @@ export class FormAnswer {
   ) {
     this.#number = threads.newAnswer();
     this.#thread = threads.place(form.name, this.#number);
-    this.#allowed = form.first.allowed;
+    this.#place = new FormPlace(form.matcher, form.vocabulary);
   }
 
   get first(): NextTokens {
@@ -166,21 +180,23 @@ export class FormAnswer {
   reset(): void {
     this.#tokens = [];
     this.#anew = true;
-    this.#allowed = this.first.allowed;
+    this.#place.reset();
   }
 
-  /** @throws SplitkvError `internal` for a token that isn't allowed; behind one that wasn't asked about, `next` throws it */
+  /** @throws SplitkvError `internal` for a token that isn't allowed, `usage` where what it leads to is too much */
   accept(token: number): void {
-    if (this.#allowed && !((this.#allowed[token >>> 5]! >>> (token & 31)) & 1)) {
-      throw new SplitkvError('internal', `token ${token} was sampled, which the text's form doesn't allow`);
-    }
-    this.#allowed = undefined;
+    this.#place.accept(token);
     this.#tokens.push(token);
   }
 
   /** @throws SplitkvError `unsupported` where the model has no token that the text could go on with; `usage` where it takes too long */
-  async next(): Promise<NextTokens | undefined> {
-    const next = await again(() =>
+  next(): NextTokens | undefined | Promise<NextTokens | undefined> {
+    const { state } = this.#place;
+    return state && (state.told ?? this.#ask(state));
+  }
+
+  async #ask(state: State): Promise<NextTokens | undefined> {
+    const { next } = await again(() =>
       this.#thread.ask(() => {
         // Another thread knows nothing of it.
         if (this.#epoch !== this.#thread.epoch) this.#anew = true;
@@ -191,22 +207,13 @@ export class FormAnswer {
         return { form: this.form.name, answer: this.#number, anew, tokens: this.#tokens.slice(from) };
       }, NEXT_SECONDS),
     );
-    this.#allowed = next?.allowed;
+    state.told = next;
+    this.form.matcher.keep(next?.allowed.length ?? 0);
     return next;
   }
 
   dispose(): void {
     this.#thread.drop(this.#number);
-  }
-}
-
-/** @throws SplitkvError `usage` for what isn't JSON */
-function nameOf(options: TextForm, frame: AnswerFrame | undefined): string {
-  try {
-    return JSON.stringify([options, frame ?? null]);
-  } catch (error) {
-    if (error instanceof RangeError) throw usageError('the form is nested too deeply to be read; nest it less');
-    throw usageError(`the form isn't JSON: ${(error as Error).message.split('\n')[0]!}`);
   }
 }
 

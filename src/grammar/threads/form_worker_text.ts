@@ -1,2 +1,2 @@
-/** The worker of forms as one script but for XGrammar, packed; the library's build puts it here. */
+/** The worker of forms as one script, packed; the library's build puts it here. */
 export const text: string = '';

@@ -4,7 +4,7 @@ import { usageError } from '../../base/errors.js';
 import { type FormPort, lostThread, type PortEvents } from './form_thread.js';
 import type { FormTold } from './serve_forms.js';
 
-/** Of JavaScript's objects, in a thread; XGrammar's memory has a limit of its own (constraints.ts). */
+/** Of JavaScript's objects, in a thread. */
 const HEAP_MB = 512;
 
 /** In a checkout this file is TypeScript; in a build the thread's script lies beside it, named like it. */
@@ -17,10 +17,10 @@ const typescript = here.endsWith('.ts')
   : {};
 
 /** @throws where the thread can't be started */
-export async function startNodePort(events: PortEvents): Promise<FormPort> {
+export async function startNodePort(events: PortEvents, heapMb = HEAP_MB): Promise<FormPort> {
   const worker = new Worker(script, {
     name: 'splitkv forms',
-    resourceLimits: { maxOldGenerationSizeMb: HEAP_MB },
+    resourceLimits: { maxOldGenerationSizeMb: heapMb },
     ...typescript,
   });
   await once(worker, 'message');
@@ -29,7 +29,7 @@ export async function startNodePort(events: PortEvents): Promise<FormPort> {
   worker.on('error', (error: Error & { readonly code?: string }) =>
     events.ended(
       error.code === 'ERR_WORKER_OUT_OF_MEMORY'
-        ? usageError(`the form takes more than ${HEAP_MB} MiB to be made ready; make it smaller`)
+        ? usageError(`the form takes more than ${heapMb} MiB to be made ready; make it smaller`)
         : lostThread(error.message),
     ),
   );

@@ -1,17 +1,9 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import type { AnswerFrame } from '../answer_frame.js';
-import { Constraints, type FormConstraint, type NextTokens, type Vocabulary } from '../constraints.js';
+import { Constraints, type FormConstraint } from '../constraints.js';
+import { type NextTokens, type PackedVocabulary, unpacked } from '../masks.js';
+import type { Network } from '../network.js';
 import type { TextForm } from '../text_form.js';
-
-/** A vocabulary as it is sent: token `id` has the bytes up to ends[id], from where the one before it ends. */
-export interface PackedVocabulary {
-  readonly bytes: Uint8Array;
-  readonly ends: Uint32Array;
-  readonly marks: readonly string[];
-  /** Tokens that are marks, each with its number. */
-  readonly markOf: ReadonlyMap<number, number>;
-  readonly endIds: readonly number[];
-}
 
 /** What a thread is asked. It does one after the other, and answers each. A form is its options and its frame as JSON. */
 export type FormAsk =
@@ -26,13 +18,13 @@ export type FormAsk =
     }
   | { readonly drop: number };
 
-export type FormTold =
-  | { readonly next: NextTokens | undefined }
-  | {
-      readonly wrong: { readonly code: ErrorCode; readonly message: string };
-      /** The thread is of no more use. */
-      readonly broken: boolean;
-    };
+export type FormTold = Told | { readonly wrong: { readonly code: ErrorCode; readonly message: string } };
+
+export interface Told {
+  readonly next?: NextTokens | undefined;
+  /** Of a form. */
+  readonly network?: Network;
+}
 
 /** What runs in a thread of forms. */
 export class FormServer {
@@ -49,31 +41,34 @@ export class FormServer {
 
   async #tell(ask: FormAsk): Promise<FormTold> {
     try {
-      return { next: await this.#next(ask) };
+      return await this.#next(ask);
     } catch (error) {
       const { code, message } = asSplitkvError(error);
-      return { wrong: { code, message }, broken: this.#constraints?.isBroken ?? false };
+      return { wrong: { code, message } };
     }
   }
 
-  async #next(ask: FormAsk): Promise<NextTokens | undefined> {
+  async #next(ask: FormAsk): Promise<Told> {
     if ('open' in ask) {
       this.#constraints = new Constraints(unpacked(ask.open));
-      return undefined;
+      return {};
     }
     if ('drop' in ask) {
       this.#answers.get(ask.drop)?.dispose();
       this.#answers.delete(ask.drop);
-      return undefined;
+      return {};
     }
-    if (!('answer' in ask)) return (await this.#compiled(ask.form)).first;
+    if (!('answer' in ask)) {
+      const { first, network } = await this.#compiled(ask.form);
+      return { next: first, network };
+    }
     let answer = this.#answers.get(ask.answer);
     if (!answer) {
-      answer = await (await this.#compiled(ask.form)).start();
+      answer = (await this.#compiled(ask.form)).start();
       this.#answers.set(ask.answer, answer);
     } else if (ask.anew) answer.reset();
     for (const token of ask.tokens) answer.accept(token);
-    return answer.next();
+    return { next: answer.next() };
   }
 
   async #compiled(text: string) {
@@ -88,14 +83,4 @@ function asSplitkvError(error: unknown): SplitkvError {
     return usageError('the form is nested too deeply to be made ready; nest it less');
   }
   return new SplitkvError('internal', `the form could not be made ready: ${String(error)}`);
-}
-
-function unpacked({ bytes, ends, marks, markOf, endIds }: PackedVocabulary): Vocabulary {
-  return {
-    size: ends.length,
-    bytesOf: (id) => bytes.subarray(id === 0 ? 0 : ends[id - 1], ends[id]),
-    marks,
-    markOf: (id) => markOf.get(id),
-    endIds,
-  };
 }

@@ -2,7 +2,7 @@ import { usageError } from '../../../base/errors.js';
 import { joinBytes } from '../../../base/math.js';
 import type { ChatOptions } from '../../../chat_formats/tools.js';
 import type { AnswerFrame } from '../../../grammar/answer_frame.js';
-import type { PackedVocabulary } from '../../../grammar/threads/serve_forms.js';
+import type { PackedVocabulary } from '../../../grammar/masks.js';
 import type { Form, FormThreads, FormWait } from '../../../grammar/threads/form_threads.js';
 import type { TextForm } from '../../../grammar/text_form.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';

@@ -1,0 +1,174 @@
+import { unsupportedError } from '../base/errors.js';
+import type { Frames, Matcher, State } from './matcher.js';
+import { symbolOfMark } from './notation.js';
+
+/** Tokens as they stand in a text. */
+export interface Vocabulary {
+  /** One more than the largest token id. */
+  readonly size: number;
+  /** A token's bytes; undefined: it adds nothing to a text, and is allowed in none. */
+  bytesOf(id: number): Uint8Array | undefined;
+  /** Texts that tokens of their own stand for in an answer's frame, and those tokens' numbers in this list. */
+  readonly marks?: readonly string[];
+  markOf?(id: number): number | undefined;
+  /** Tokens that end a text. Where there are none, a text ends as soon as nothing may follow. */
+  readonly endIds: readonly number[];
+}
+
+/** A vocabulary as it is sent: token `id` has the bytes up to ends[id], from where the one before it ends. */
+export interface PackedVocabulary {
+  readonly bytes: Uint8Array;
+  readonly ends: Uint32Array;
+  readonly marks: readonly string[];
+  /** Tokens that are marks, each with its number. */
+  readonly markOf: ReadonlyMap<number, number>;
+  readonly endIds: readonly number[];
+}
+
+/** What may come next: bit id % 32 of word id / 32; and the one token, where it is but one. */
+export interface NextTokens {
+  readonly allowed: Uint32Array;
+  readonly only?: number;
+}
+
+export function unpacked({ bytes, ends, marks, markOf, endIds }: PackedVocabulary): Vocabulary {
+  return {
+    size: ends.length,
+    bytesOf: (id) => bytes.subarray(id === 0 ? 0 : ends[id - 1], ends[id]),
+    marks,
+    markOf: (id) => markOf.get(id),
+    endIds,
+  };
+}
+
+/** A token as symbols (notation.ts). */
+export function symbolsOf(vocabulary: Vocabulary, id: number): ArrayLike<number> {
+  const mark = vocabulary.markOf?.(id);
+  return mark === undefined ? (vocabulary.bytesOf(id) ?? []) : [symbolOfMark(mark)];
+}
+
+/** The tokens of a vocabulary as a tree of symbols, its nodes in the order of a walk: a node's descendants come right behind it. */
+export class TokenTree {
+  readonly size: number;
+  readonly endIds: readonly number[];
+  /** By node: its symbol, how deep it is from 1 on, and the first node that isn't below it. */
+  readonly #symbols: Uint16Array;
+  readonly #depths: Uint16Array;
+  readonly #past: Int32Array;
+  /** Tokens, by node. */
+  readonly #tokens: Int32Array;
+  readonly #tokensFrom: Int32Array;
+  readonly #stack: State[] = [];
+
+  constructor(vocabulary: Vocabulary) {
+    this.size = vocabulary.size;
+    this.endIds = vocabulary.endIds;
+    const ends = new Set(vocabulary.endIds);
+    const texts = Array.from({ length: this.size }, (_, id) =>
+      ends.has(id) ? '' : String.fromCharCode(...(symbolsOf(vocabulary, id) as number[])),
+    );
+    const order = texts.flatMap((text, id) => (text === '' ? [] : [id]));
+    order.sort((a, b) => (texts[a]! < texts[b]! ? -1 : texts[a]! > texts[b]! ? 1 : a - b));
+    const [symbols, depths, past, from, tokens]: number[][] = [[], [], [], [], []] as never;
+    const open: number[] = [];
+    let before = '';
+    for (const id of order) {
+      const text = texts[id]!;
+      let same = 0;
+      while (same < before.length && before.charCodeAt(same) === text.charCodeAt(same)) same++;
+      for (const node of open.splice(same)) past![node] = symbols!.length;
+      for (let at = same; at < text.length; at++) {
+        open.push(symbols!.length);
+        symbols!.push(text.charCodeAt(at));
+        depths!.push(at + 1);
+        from!.push(tokens!.length);
+      }
+      tokens!.push(id);
+      before = text;
+    }
+    for (const node of open) past![node] = symbols!.length;
+    from!.push(tokens!.length);
+    this.#symbols = Uint16Array.from(symbols!);
+    this.#depths = Uint16Array.from(depths!);
+    this.#past = Int32Array.from(past!);
+    this.#tokens = Int32Array.from(tokens!);
+    this.#tokensFrom = Int32Array.from(from!);
+  }
+
+  /**
+   * What may come next; undefined: nothing, the text is whole.
+   * @throws SplitkvError `unsupported` where no token can go on with the text
+   */
+  next(matcher: Matcher, state: State): NextTokens | undefined {
+    if (state.nodes.length === 0 && this.endIds.length === 0) return undefined;
+    state.told ??= this.#told(this.#mask(matcher, state), state.accepts);
+    return state.told;
+  }
+
+  #told(mask: Uint32Array, accepts: boolean): NextTokens {
+    const allowed = accepts ? mask.slice() : mask;
+    if (accepts) for (const id of this.endIds) allowed[id >>> 5]! |= 1 << (id & 31);
+    let only: number | undefined;
+    for (let word = 0; word < allowed.length; word++) {
+      const bits = allowed[word]!;
+      if (bits === 0) continue;
+      if (only !== undefined || (bits & (bits - 1)) !== 0) return { allowed };
+      only = word * 32 + 31 - Math.clz32(bits);
+    }
+    if (only !== undefined) return { allowed, only };
+    throw unsupportedError('the model has no token that the text could go on with in its form');
+  }
+
+  /** Tokens that go on with a text. What is so whatever is around a rule is found once for all that call it. */
+  #mask(matcher: Matcher, state: State): Uint32Array {
+    if (state.mask) return state.mask;
+    const mask = new Uint32Array(Math.ceil(this.size / 32));
+    const groups = new Map<Frames, number[]>();
+    for (const [at, node] of state.nodes.entries()) {
+      const group = groups.get(state.frames[at]!);
+      if (group) group.push(node);
+      else groups.set(state.frames[at]!, [node]);
+    }
+    for (const [frames, nodes] of groups) {
+      const inner = matcher.inner(nodes);
+      if (inner === state) {
+        const exits: number[] = [];
+        this.#walk(matcher, state, -1, mask, exits);
+        state.exits = exits;
+        break;
+      }
+      const own = this.#mask(matcher, inner);
+      for (let word = 0; word < mask.length; word++) mask[word]! |= own[word]!;
+      const behind = inner.exits!.length > 0 ? matcher.behind(frames) : null;
+      if (behind && behind.nodes.length > 0) for (const exit of inner.exits!) this.#walk(matcher, behind, exit, mask);
+    }
+    state.mask = mask;
+    matcher.keep(mask.length + (state.exits?.length ?? 0));
+    return mask;
+  }
+
+  /** Below a node, -1 for all: sets what is allowed, and notes where the text may end. */
+  #walk(matcher: Matcher, from: State, node: number, mask: Uint32Array, exits?: number[]): void {
+    const [symbols, depths, past, tokens, tokensFrom, stack] = [this.#symbols, this.#depths, this.#past, this.#tokens, this.#tokensFrom, this.#stack]; // prettier-ignore
+    const { classes } = matcher.network;
+    const to = node < 0 ? symbols.length : past[node]!;
+    stack[node < 0 ? 0 : depths[node]!] = from;
+    for (let at = node + 1; at < to;) {
+      const of = classes[symbols[at]!];
+      const state = stack[depths[at]! - 1]!;
+      let next = of === undefined ? null : state.next[of];
+      if (next === undefined) next = matcher.stepClass(state, of!);
+      if (next === null) {
+        at = past[at]!;
+        continue;
+      }
+      for (let token = tokensFrom[at]!; token < tokensFrom[at + 1]!; token++) {
+        const id = tokens[token]!;
+        mask[id >>> 5]! |= 1 << (id & 31);
+      }
+      if (exits && next.accepts) exits.push(at);
+      stack[depths[at]!] = next;
+      at = next.nodes.length === 0 ? past[at]! : at + 1;
+    }
+  }
+}
