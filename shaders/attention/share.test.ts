@@ -19,7 +19,7 @@ import {
   type Path,
   prefillPath,
   splitPath,
-} from './share_paths.js';
+} from './testing/share_paths.js';
 
 const RANKS = [1, 2, 3, 4, 5, 6, 7, 8, 11, 16];
 /** chunk_offsets of the slots: the same for all, one for each. */

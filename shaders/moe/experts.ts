@@ -4,7 +4,7 @@
  */
 
 import { limitError, SplitkvError } from '../../src/base/errors.js';
-import { alignUp, ceilDiv, grouped } from '../../src/base/math.js';
+import { alignUp, ceilDiv } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
 import mxfp4 from '../lib/weights_mxfp4.wgsl?raw';
@@ -83,22 +83,6 @@ export function expertLayout({ type, inFeatures, outFeatures, epilogue }: Expert
   const matrices = epilogue === 'swiglu' ? 2 : 1;
   const { tiles, weightBytes, scaleBytes } = packedLayout(type, outFeatures, inFeatures);
   return { tiles: tiles * matrices, weightBytes: weightBytes * matrices, scaleBytes: scaleBytes * matrices };
-}
-
-/**
- * How many experts fit one buffer that a kernel can bind whole.
- * @throws SplitkvError `limit` when not even one does.
- */
-export function expertsPerShard(shape: ExpertShape, { limits }: DeviceTraits): number {
-  const most = Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize);
-  const { weightBytes } = expertLayout(shape);
-  if (weightBytes > most) {
-    throw limitError(
-      `one expert of ${shape.outFeatures} x ${shape.inFeatures} takes ${grouped(weightBytes)} bytes as ${shape.type}; this adapter binds ` +
-        `at most ${grouped(most)}; use smaller weights (--weights q4) or another adapter`,
-    );
-  }
-  return Math.floor(most / weightBytes);
 }
 
 /** The parts of a plan that both kernels share. */

@@ -5,7 +5,7 @@ import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import { type SamplingCase, samplingInputs } from './case_inputs.js';
 import { CANDIDATES, type SamplingValues, type VocabSlice } from './params.js';
-import { sampleSteps, sampleStepsOnRanks } from './rig.js';
+import { sampleSteps, sampleStepsOnRanks } from './testing/rig.js';
 
 // The quicker one to compile for, where there are two software adapters: each kernel's own test runs on both.
 const adapter = (await testAdapters()).at(-1)!;

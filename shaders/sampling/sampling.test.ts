@@ -3,7 +3,7 @@ import { Random } from '../../src/base/random.js';
 import type { Device } from '../../src/gpu/device.js';
 import { describeOnAdapters } from '../../src/gpu/testing/adapters.js';
 import { NO_TOKEN, type SamplingValues } from './params.js';
-import { sampleSteps } from './rig.js';
+import { sampleSteps } from './testing/rig.js';
 import { keptTokens, sortedIds } from './sample/reference.js';
 
 const SLOTS = 32;

@@ -1,5 +1,6 @@
 export const ceilDiv = (a: number, b: number): number => Math.ceil(a / b);
 export const alignUp = (value: number, alignment: number): number => ceilDiv(value, alignment) * alignment;
+export const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 
 /** The integer `value` as text with thousands separators, for messages: 134217728 -> "134,217,728". */
 export const grouped = (value: number): string => value.toLocaleString('en-US');

@@ -3,7 +3,6 @@
  * between workers. Knows buffers and ranks, nothing of models. Read communicator.ts next, then transport.ts.
  */
 
-export type { CommStats, Communicator, Exchange, Region, Transfer } from './communicator.js';
-export { createGroup, type GroupOptions } from './create_group.js';
-export { createPortCommunicator, type PortCommunicatorOptions } from './ports/create_port_communicator.js';
+export { createGroup } from './create_group.js';
+export { createPortCommunicator } from './ports/create_port_communicator.js';
 export { createPorts, type Port } from './ports/port.js';

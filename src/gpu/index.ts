@@ -4,7 +4,7 @@
  */
 
 export { type AdapterRequest, adapterFastPaths, adapterVariants, noWebGpu, openDevice } from './adapters.js';
-export type { Candidate, Choice } from './choices.js';
+export type { Choice } from './choices.js';
 export { saysCpu } from './cpu_adapter.js';
 export {
   type AdapterDescription,
@@ -15,19 +15,10 @@ export {
   type Replacement,
   type Variants,
 } from './device.js';
-export {
-  defineKernel,
-  type Grid,
-  type GridSpec,
-  type Kernel,
-  type KernelPlan,
-  type PipelineSource,
-  type StepShape,
-} from './kernel.js';
+export { type Kernel, type PipelineSource } from './kernel.js';
 export { openPaperDevice } from './paper_device.js';
 export {
   allRows,
-  type ProgramExchange,
   Program,
   type ProgramStep,
   Recorder,

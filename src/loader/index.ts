@@ -5,24 +5,18 @@
 
 export { cachedSource, deleteCached, listCached } from './cache/cache.js';
 export type { CachedModel } from './cache/cache_list.js';
-export type { CacheOptions } from './cache/cached_source.js';
-export { type Dtype, isBlockType } from './dtype.js';
+export { isBlockType } from './dtype.js';
 export { blocksView, transposedView, vectorView } from './expert_views.js';
 export { fileListSource } from './sources/file_list_source.js';
 export { entryOf, type GgufFile, openGguf } from './gguf/file.js';
 export { findGguf, isGgufName } from './gguf/file_source.js';
 export type { GgufTensor } from './gguf/header.js';
-export type { GgufValue } from './gguf/header_value.js';
 export { absorbedView, columnsView, orderedView, rowsView } from './gguf/views.js';
-export type { HttpOptions } from './sources/http_request.js';
-export { httpSource } from './sources/http_source.js';
 export type { CatalogModel } from './hub/catalog.js';
 export type { NetworkOptions } from './hub/hub_options.js';
 export { parseIntegrity } from './sources/integrity.js';
 export { type OpenOptions, openSource } from './open_source.js';
-export { readSafetensorsHeader, type SafetensorsHeader } from './safetensors_header.js';
 export {
-  type LoadProgress,
   type OnProgress,
   readJson,
   readText,
@@ -31,5 +25,5 @@ export {
   TOKENIZER_LIMITS,
 } from './source.js';
 export type { RowPiece } from './stream_rows.js';
-export { expectTensor, findTensor, readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
-export { matrixShape, type ReadRowsOptions, type StreamRowsOptions, TensorReader } from './tensor_reader.js';
+export { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
+export { matrixShape, TensorReader } from './tensor_reader.js';

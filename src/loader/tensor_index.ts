@@ -1,5 +1,5 @@
 import { didYouMean, formatError, SplitkvError } from '../base/errors.js';
-import { show } from '../base/json.js';
+import { isObject, show } from '../base/json.js';
 import type { StoredType } from './dtype.js';
 import { duplicateKey } from './json_keys.js';
 import { readSafetensorsHeader } from './safetensors_header.js';
@@ -115,12 +115,6 @@ function parseWeightMap(text: string, sourceName: string): Map<string, string> {
   }
   return new Map(entries as [string, string][]);
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-/** The tensor `name`, or undefined when the checkpoint lacks it: for tensors that a model may leave out (biases, a tied lm_head). */
-export const findTensor = (index: TensorIndex, name: string): TensorEntry | undefined => index.tensors.get(name);
 
 /** The tensor `name` with exactly that shape; throws `format` when it is missing (naming the nearest) or has another shape. */
 export function expectTensor(index: TensorIndex, name: string, shape: readonly number[]): TensorEntry {

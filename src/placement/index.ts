@@ -14,28 +14,19 @@ export type {
   MachineMeasure,
   RowsMeasure,
 } from './cost/measure.js';
-export { type PredictedExchange, exchangesOfStep } from './cost/exchanges.js';
+export { exchangesOfStep } from './cost/exchanges.js';
 export { stageSteps } from './cost/stage_step.js';
 export { generatedRows, promptRows } from './cost/step_rows.js';
-export type { StepTime } from './cost/step_time.js';
 export type { ModelWork } from './cost/work.js';
 export { arrangedPlan } from './make/arranged_plan.js';
 export { chunkRoom, type CopyMove, holdersOf, type SharedSequence } from './sequences/copies.js';
-export {
-  checkTogether,
-  exclusionOf,
-  EXCLUSIONS,
-  type Feature,
-  FEATURES,
-  misfit,
-  modelFeatures,
-} from './check/capabilities.js';
+export { checkTogether, type Feature, misfit, modelFeatures } from './check/capabilities.js';
 export { checkPlan } from './check/check_plan.js';
 export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './make/lane_sharing.js';
 export { describePlan } from './plan/describe_plan.js';
-export { type AskedPlan, type Degrees, planOfDegrees, showDegrees } from './make/degrees.js';
+export { type AskedPlan, type Degrees, planOfDegrees } from './make/degrees.js';
 export { makePlan, type PlanOptions, stageCounts } from './make/make_plan.js';
-export { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory, type Seats } from './memory.js';
+export { checkMemory, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
 export { CHUNK_TOKENS, chunkOwner, localChunks, MERGE_LANES } from './owner.js';
 export { parsePlan } from './plan/parse_plan.js';
 export { isArrangement, parsePlanFile, type PlanFile } from './plan/plan_file.js';
@@ -47,21 +38,13 @@ export {
   type Plan,
   type RankShare,
   type Stage,
-  STAGE_KINDS,
   type StageKind,
   type VocabShare,
 } from './plan.js';
 export { defaultPromptChunk } from './make/prompt_chunk.js';
-export {
-  roomByPlace,
-  rootShareOf,
-  type SequenceRoom,
-  sequenceWeights,
-  withSequenceWeights,
-} from './sequences/sequence_weights.js';
+export { roomByPlace, rootShareOf, sequenceWeights, withSequenceWeights } from './sequences/sequence_weights.js';
 export { explainPick, formatPlanTable } from './plan/plan_table.js';
 export {
-  DEFAULT_NEW_TOKENS,
   pickPlan,
   type PlanCandidate,
   type PlannerOptions,
@@ -70,26 +53,10 @@ export {
   predictPlans,
   type Workload,
 } from './planner.js';
-export {
-  ARRANGED,
-  isArranged,
-  parsePolicy,
-  POLICIES,
-  type PolicyRow,
-  readPolicyName,
-  registerPolicy,
-} from './make/policy.js';
-export type { LayerSizes, ModelSizes } from './sizes.js';
-export { type CachePiece, Owners } from './owners.js';
-export {
-  type BlockRun,
-  CachePools,
-  keptWindow,
-  type KeptWindow,
-  MAX_STEPS_IN_FLIGHT,
-  RankBlocks,
-  windowBlocks,
-} from './pools.js';
+export { ARRANGED, isArranged, parsePolicy, POLICIES, readPolicyName, registerPolicy } from './make/policy.js';
+export type { ModelSizes } from './sizes.js';
+export { Owners } from './owners.js';
+export { type BlockRun, CachePools, keptWindow, MAX_STEPS_IN_FLIGHT, RankBlocks, windowBlocks } from './pools.js';
 export { leastLoadedOffset } from './owner.js';
 export * from './routes.js';
 export {
@@ -101,5 +68,4 @@ export {
   rankTopology,
   type RowRole,
   type StageTopology,
-  type StageView,
 } from './topology.js';

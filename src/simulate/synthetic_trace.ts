@@ -2,6 +2,7 @@ import { usageError } from '../base/errors.js';
 import { Random } from '../base/random.js';
 import { LENGTHS } from './published_run.js';
 import type { Trace } from './trace.js';
+import { sum } from '../base/lists.js';
 
 export interface SyntheticTraceOptions {
   readonly requests: number;
@@ -54,5 +55,3 @@ function lengths(random: Random, count: number, mean: number, sigma: number, cut
   }
   return scaled(high);
 }
-
-const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);

@@ -4,7 +4,7 @@
  */
 
 export { ggufTokenizerFiles } from './gguf_tokenizer.js';
-export { StopScanner, type StopScan } from './stop_scanner.js';
-export { TextStream, type TextStreamOptions } from './text_stream.js';
+export { StopScanner } from './stop_scanner.js';
+export { TextStream } from './text_stream.js';
 export { Tokenizer, type TokenizerFiles } from './tokenizer.js';
-export type { ChatMessage, ChatTemplateOptions } from './chat_template.js';
+export type { ChatMessage } from './chat_template.js';

@@ -5,7 +5,7 @@ import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kerne
 import { Recorder } from '../../../src/gpu/recorder.js';
 import { packTiles, roundWeights, type WeightType } from '../../linear/pack.js';
 import { reduceSegments } from '../../linear/reduce_segments/index.js';
-import { rowBits, runOnce } from '../../linear/run.js';
+import { rowBits, runOnce } from '../../linear/testing/run.js';
 import { suite } from './cases.js';
 import { embedding } from './index.js';
 

@@ -4,7 +4,7 @@ import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
 import { rmsNorm } from '../../norm/rms_norm/index.js';
 import { linearInputs } from '../reference.js';
-import { rowBits, runOnce } from '../run.js';
+import { rowBits, runOnce } from '../testing/run.js';
 import { rowsProblem, suite } from './cases.js';
 import { canFuseNorm, linear, type LinearRowsProblem } from './index.js';
 

@@ -5,7 +5,7 @@ import { drawn } from '../../../src/gpu/testing/draw.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
 import { attentionMerge } from '../../attention/attention_merge/index.js';
 import { linearGrouped } from '../linear_grouped/index.js';
-import { runOnce } from '../run.js';
+import { runOnce } from '../testing/run.js';
 import { suite } from './cases.js';
 import { linearGroupedMerge } from './index.js';
 import { groupedProblem, mergeProblem } from './reference.js';

@@ -6,7 +6,7 @@ import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kerne
 import { attentionMerge } from '../../attention/attention_merge/index.js';
 import { linear } from '../linear/index.js';
 import { outLength } from '../reference.js';
-import { runOnce } from '../run.js';
+import { runOnce } from '../testing/run.js';
 import { suite } from './cases.js';
 import { canMerge, linearMerge } from './index.js';
 import { linearProblem, mergeProblem } from './reference.js';

@@ -3,7 +3,7 @@ import { Random } from '../../../src/base/random.js';
 import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { testKernel } from '../../../src/gpu/testing/test_kernel.js';
 import { linearInputs } from '../reference.js';
-import { rowBits, runOnce } from '../run.js';
+import { rowBits, runOnce } from '../testing/run.js';
 import { suite, tiledProblem } from './cases.js';
 import { linearTiled } from './index.js';
 

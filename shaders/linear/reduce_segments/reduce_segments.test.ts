@@ -9,7 +9,7 @@ import { linear } from '../linear/index.js';
 import { tiledProblem } from '../linear_tiled/cases.js';
 import { linearTiled } from '../linear_tiled/index.js';
 import { packTiles } from '../pack.js';
-import { runOnce } from '../run.js';
+import { runOnce } from '../testing/run.js';
 import { segmentRange, weightColumns } from '../segments.js';
 import { suite } from './cases.js';
 import { reduceSegments } from './index.js';

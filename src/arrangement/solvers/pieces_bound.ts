@@ -1,4 +1,5 @@
 import { sum } from '../../base/lists.js';
+import { gcd } from '../../base/math.js';
 
 /** Sizes that are whole numbers of one of these parts give peaks that are, too. */
 const PARTS = [1, 2, 3, 4, 6, 12, 60];
@@ -72,4 +73,3 @@ const partsOf = (sizes: readonly number[]): number | undefined =>
   PARTS.find((n) => sizes.every((size) => Math.abs(size * n - Math.round(size * n)) <= WHOLE));
 
 const lcm = (a: number, b: number): number => (a / gcd(a, b)) * b;
-const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));

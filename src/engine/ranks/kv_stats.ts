@@ -1,5 +1,6 @@
 import type { KvCompressionStats } from '../contracts/api.js';
 import type { Runner } from './runner.js';
+import { sum } from '../../base/lists.js';
 
 /** What compression left of the prompt in a slot; undefined where it wasn't compressed. */
 export async function kvCompressionStats(
@@ -13,7 +14,6 @@ export async function kvCompressionStats(
   const kept = uses.flatMap((use) => use.kept.map(({ entries }) => entries));
   if (kept.length === 0) return undefined;
   const ranks = uses.map(({ promptBytes, keptBytes }) => ({ bytes_before: promptBytes, bytes_after: keptBytes }));
-  const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
   return {
     policy: compression.policy,
     budget: compression.budget,

@@ -4,17 +4,8 @@
  */
 
 export { contextPolicy } from './adp/policy.js';
-export { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
-export { BalanceMeter, balanceRatio, type BalanceSummary, solTps } from './adp/metrics.js';
-export type { RankLimits, SchedulerConfig, SchedulerOptions } from './config.js';
-export type {
-  BlockCopy,
-  Handover,
-  Iteration,
-  IterationResults,
-  PrefillChunk,
-  RankWork,
-  SequenceMove,
-} from './iteration.js';
+export { BalanceMeter, balanceRatio, solTps } from './adp/metrics.js';
+export type { RankLimits, SchedulerOptions } from './config.js';
+export type { Iteration, PrefillChunk, RankWork } from './iteration.js';
 export { Scheduler } from './scheduler.js';
-export type { EndReason, RequestSpec, ScheduledSequence, SequenceStatus } from './sequence.js';
+export type { EndReason, RequestSpec, ScheduledSequence } from './sequence.js';

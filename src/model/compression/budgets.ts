@@ -1,4 +1,5 @@
 import type { CompressionOptions } from './options.js';
+import { sum } from '../../base/lists.js';
 
 /** Entries that a head keeps of a prompt of `length` tokens on average, window included. */
 export const capacity = ({ budget, window }: Pick<CompressionOptions, 'budget' | 'window'>, length: number): number =>
@@ -23,7 +24,6 @@ export function proportionalEntries(
 ): number[] {
   const wanted = Math.min(Math.max(total, least * loads.length), most * loads.length);
   const at = (scale: number): number[] => loads.map((load) => Math.min(most, Math.max(least, scale * load)));
-  const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
   const smallest = Math.min(...loads.filter((load) => load > 0));
   let low = 0;
   let high = most / smallest;

@@ -6,6 +6,7 @@
 import { SplitkvError } from '../../base/errors.js';
 import type { RopeConfig } from './rope_config.js';
 import type { TensorNames } from './tensor_names.js';
+import { gcd } from '../../base/math.js';
 
 export type { RopeConfig, RopeScaling } from './rope_config.js';
 
@@ -262,8 +263,6 @@ export function alikeSegments(layers: readonly LayerConfig[]): readonly LayerCon
     layer.attention.kind === 'mla' ? layer : { ...layer, attention: { ...layer.attention, segments } },
   );
 }
-
-const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 
 /** By layer: keys that a row sees, its own included; undefined: all before it. */
 export const layerWindows = ({ layers }: Pick<ModelConfig, 'layers'>): (number | undefined)[] =>

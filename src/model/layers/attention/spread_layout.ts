@@ -14,6 +14,7 @@ import { chunksOf, queryStride, type Role } from '../roles.js';
 import { rowBlocks } from '../rows.js';
 import type { World } from '../world.js';
 import { stateCount, type StateLayout } from './lane_states.js';
+import { gcd } from '../../../base/math.js';
 
 /** Attention's shape on a stage, whatever its kernels. */
 export interface AttentionShape {
@@ -82,8 +83,6 @@ export interface SpreadLayout {
   /** f32 elements of the largest buffer. */
   readonly largest: number;
 }
-
-const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 
 /** A place of a token plan that says how lanes come home: all are alike, but for those of roots that keep no sequence. */
 function usualPlace({ places, group, place, split }: StageTopology): number {

@@ -1,10 +1,10 @@
-import { Random } from '../../src/base/random.js';
-import type { Device, DeviceTraits } from '../../src/gpu/device.js';
-import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { type PrefillCase, prefillProblem, suite as prefillSuite } from './attention_prefill/cases.js';
-import type { HeadTables } from './attention_merge/index.js';
-import { PREFILL_TILE_ROWS } from './attention_prefill/index.js';
-import { suite as splitSuite } from './attention_split/cases.js';
+import { Random } from '../../../src/base/random.js';
+import type { Device, DeviceTraits } from '../../../src/gpu/device.js';
+import type { HostArrays } from '../../../src/gpu/testing/kernel_case.js';
+import { type PrefillCase, prefillProblem, suite as prefillSuite } from '../attention_prefill/cases.js';
+import type { HeadTables } from '../attention_merge/index.js';
+import { PREFILL_TILE_ROWS } from '../attention_prefill/index.js';
+import { suite as splitSuite } from '../attention_split/cases.js';
 import {
   attentionCase,
   type AttentionCase,
@@ -14,13 +14,13 @@ import {
   ownAttentionInputs,
   type RowInfo,
   runOn,
-} from './fixture.js';
-import { latentWidth } from '../cache/latent_cache.js';
-import { mlaCase, mlaInputs, mlaStep, ownMlaInputs } from './mla_fixture.js';
-import { suite as mlaPrefillSuite } from './mla_prefill/cases.js';
-import { suite as mlaSplitSuite } from './mla_split/cases.js';
-import { localChunks, localLanes, WHOLE } from './share.js';
-import { mostLanesOf, slotsOf, type Sharing } from './share_fixture.js';
+} from '../fixture.js';
+import { latentWidth } from '../../cache/latent_cache.js';
+import { mlaCase, mlaInputs, mlaStep, ownMlaInputs } from '../mla_fixture.js';
+import { suite as mlaPrefillSuite } from '../mla_prefill/cases.js';
+import { suite as mlaSplitSuite } from '../mla_split/cases.js';
+import { localChunks, localLanes, WHOLE } from '../share.js';
+import { mostLanesOf, slotsOf, type Sharing } from '../share_fixture.js';
 
 /** Tokens of each slot's sequence. */
 export const CONTEXTS = [1, 255, 256, 257, 700, 2100, 2600];

@@ -1,7 +1,7 @@
-import type { Device } from '../../src/gpu/device.js';
-import type { Bindings, Kernel, ParamTypes } from '../../src/gpu/kernel.js';
-import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { prepareCase } from '../../src/gpu/testing/run_kernel.js';
+import type { Device } from '../../../src/gpu/device.js';
+import type { Bindings, Kernel, ParamTypes } from '../../../src/gpu/kernel.js';
+import type { HostArrays } from '../../../src/gpu/testing/kernel_case.js';
+import { prepareCase } from '../../../src/gpu/testing/run_kernel.js';
 
 /** For tests: runs one dispatch with the decisions made for a software or a hardware adapter, and returns `out`. */
 export async function runOnce<B extends Bindings, P extends ParamTypes, Problem extends { readonly rows: number }>(

@@ -1,12 +1,12 @@
-import type { Buffer, Device } from '../../src/gpu/device.js';
-import { type Program, Recorder } from '../../src/gpu/recorder.js';
-import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { argmaxPartial } from './argmax_partial/index.js';
-import { binWeights } from './bin_weights/index.js';
-import { candidates } from './candidates/index.js';
-import { listBins } from './list_bins/index.js';
-import { markSeen } from './mark_seen/index.js';
-import { mergeCandidates } from './merge_candidates/index.js';
+import type { Buffer, Device } from '../../../src/gpu/device.js';
+import { type Program, Recorder } from '../../../src/gpu/recorder.js';
+import type { HostArrays } from '../../../src/gpu/testing/kernel_case.js';
+import { argmaxPartial } from '../argmax_partial/index.js';
+import { binWeights } from '../bin_weights/index.js';
+import { candidates } from '../candidates/index.js';
+import { listBins } from '../list_bins/index.js';
+import { markSeen } from '../mark_seen/index.js';
+import { mergeCandidates } from '../merge_candidates/index.js';
 import {
   binnedBytes,
   CANDIDATES,
@@ -18,8 +18,8 @@ import {
   seenWords,
   type VocabSlice,
   writeSamplingParams,
-} from './params.js';
-import { sample } from './sample/index.js';
+} from '../params.js';
+import { sample } from '../sample/index.js';
 
 export interface RigState {
   readonly ids: Uint32Array;
