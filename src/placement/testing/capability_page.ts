@@ -109,10 +109,14 @@ function optionTable(): string {
   );
 }
 
+/** A plan, an option or MLA by its name; the rest in words. */
+const nameOf = (feature: Feature): string =>
+  `**${/\((plan \w+|MLA|prefill|workers|[a-z]+[A-Z]\w*)\)$/.exec(FEATURES[feature])?.[1] ?? FEATURES[feature]}**`;
+
 function reasons(): string {
   return EXCLUSIONS.map(
     ({ of: [a, b], unless, because, instead }, index) =>
-      `${index + 1}. **${FEATURES[a]}** with **${FEATURES[b]}**${unless ? `, but with ${FEATURES[unless]}` : ''}: ${because}; ${instead}.`,
+      `${index + 1}. ${nameOf(a)} with ${nameOf(b)}${unless ? `, except with ${nameOf(unless)}` : ''}: ${because}; ${instead}.`,
   ).join('\n');
 }
 
