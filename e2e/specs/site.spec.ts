@@ -106,8 +106,11 @@ test('every page opens below a path, with the same links and nothing from elsewh
 test('what is not there leads back, from any depth', async ({ page }) => {
   await page.goto(`${url}no/such/page`);
   await expect(page.getByRole('heading')).toHaveText('There is no such page');
+  await page.getByRole('link').hover();
   await expect(page.getByRole('link')).toHaveAttribute('href', url);
   await checkAccessibility(page);
+  await page.getByRole('link').click();
+  await expect(page).toHaveURL(url);
 });
 
 test('the first page has a live chat, which loads what is asked for', async ({ page }) => {
