@@ -13,7 +13,7 @@ import { needTokenizer, type PromptReader } from '../serving/prompt_tokens.js';
 import type { RankCounts } from '../contracts/rank.js';
 import { checkSampling, randomSeed } from '../ranks/sampling/sampling.js';
 import { engineSampling, stopTexts } from '../ranks/sampling/sampling_options.js';
-import { Answer } from '../serving/text/answer.js';
+import { Answer, DEFAULT_MAX_TOKENS } from '../serving/text/answer.js';
 import type { Constraint, Engine, EngineEnd, EngineHandle, EngineRequest, NextTokens } from '../serving/engine.js';
 import { checkForm, type TextForms } from '../serving/text/forms.js';
 import { checkTools, frameOf, readerOf } from '../serving/text/reading.js';
@@ -29,8 +29,6 @@ const REASONS: Record<FinishDetail, FinishReason> = {
   context_full: 'length',
   aborted: 'abort',
 };
-
-export const DEFAULT_MAX_TOKENS = 256;
 
 /** A prompt as ids, how its rows are computed, and the tokens of an answer that goes on. */
 export type PromptRows = Pick<EngineRequest, 'prompt' | 'generatedSpans' | 'continuation'>;

@@ -139,7 +139,16 @@ export async function planModel(
 ): Promise<PlanReport> {
   checkOptions('planModel', given, schema);
   const options = await namedByDegrees(given);
-  const { promptTokens, newTokens, batch = 1, fresh, tryMemory = false, onProgress, plan, ...loadOptions } = options;
+  const {
+    promptTokens: _prompt,
+    newTokens: _new,
+    batch: _batch,
+    fresh,
+    tryMemory = false,
+    onProgress,
+    plan,
+    ...loadOptions
+  } = options;
   const policy = plan === 'auto' ? undefined : plan;
   checkLoadOptions(loadOptions);
   const degrees = degreesOf(options);
@@ -156,18 +165,7 @@ export async function planModel(
   const model = await describeModel(source, asked);
   const { facts } = model;
   const { contextLength } = facts;
-  const promptLength = within('promptTokens', promptTokens, contextLength);
-  const usual = usualRequest(contextLength, promptLength);
-  const request = {
-    promptLength: usual.promptLength,
-    newTokens: within('newTokens', newTokens, contextLength) ?? usual.newTokens,
-    batch: within('batch', batch, 256)!,
-  };
-  if (request.promptLength + request.newTokens > contextLength + 1) {
-    throw usageError(
-      `a prompt of ${request.promptLength} tokens and ${request.newTokens} new ones exceed the context of ${contextLength}: ask for fewer, or a longer context`,
-    );
-  }
+  const request = requestOf(contextLength, options);
   const count = rankCount({ ranks: options.ranks ?? (policy === undefined ? RANKS : 1) });
   const virtual = options.virtualRanks ?? false;
   const subject: PlanSubject = {
@@ -268,6 +266,26 @@ async function downloadSize(
   const own = stored.find(({ url }) => url === source.url);
   const kept = (own?.bytes ?? 0) + (own?.sharedBytes ?? 0);
   return { bytes, storedBytes: Math.min(kept, bytes), complete: own?.complete ?? false };
+}
+
+/** The request that plans are compared at. @throws SplitkvError `usage` for one that the context has no room for */
+function requestOf(
+  contextLength: number,
+  { promptTokens, newTokens, batch }: Pick<PlanModelOptions, 'promptTokens' | 'newTokens' | 'batch'>,
+): { readonly promptLength: number; readonly newTokens: number; readonly batch: number } {
+  const promptLength = within('promptTokens', promptTokens, contextLength);
+  const usual = usualRequest(contextLength, promptLength);
+  const request = {
+    promptLength: usual.promptLength,
+    newTokens: within('newTokens', newTokens, contextLength) ?? usual.newTokens,
+    batch: within('batch', batch, 256) ?? 1,
+  };
+  if (request.promptLength + request.newTokens > contextLength + 1) {
+    throw usageError(
+      `a prompt of ${request.promptLength} tokens and ${request.newTokens} new ones exceed the context of ${contextLength}: ask for fewer, or a longer context`,
+    );
+  }
+  return request;
 }
 
 function within(name: string, value: number | undefined, high: number): number | undefined {

@@ -168,7 +168,37 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     rowsPerMicroBatch,
   };
   for (const [name, value] of Object.entries(counts)) atLeastOne(name, value);
-  const allSlots = (ranks as readonly RankLimits[]).reduce((sum, { slots }) => sum + slots, 0);
+  checkRanks(ranks, { sharedRows, chunkedPrefill, maxTokensPerIteration });
+  checkMicroBatches(ranks);
+  if (!(watermark >= 0 && watermark < 1)) {
+    throw usageError(`scheduler: watermark ${watermark}: expected a number from 0 to below 1`);
+  }
+  return {
+    ranks,
+    ...counts,
+    chunkedPrefill,
+    prefixCaching,
+    keptStates,
+    keptBlocks,
+    watermark,
+    sharedRows,
+    shiftsSlots,
+    handover,
+    eviction,
+    chunkEnd,
+    attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
+  };
+}
+
+function checkRanks(
+  ranks: readonly RankLimits[],
+  {
+    sharedRows,
+    chunkedPrefill,
+    maxTokensPerIteration,
+  }: Pick<SchedulerConfig, 'sharedRows' | 'chunkedPrefill' | 'maxTokensPerIteration'>,
+): void {
+  const allSlots = ranks.reduce((sum, { slots }) => sum + slots, 0);
   if (sharedRows && allSlots >= maxTokensPerIteration) {
     throw usageError(
       `maxTokensPerIteration ${maxTokensPerIteration}: expected more than the ${allSlots} slots of all ranks, which share it`,
@@ -193,25 +223,6 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
       );
     }
   }
-  checkMicroBatches(ranks);
-  if (!(watermark >= 0 && watermark < 1)) {
-    throw usageError(`scheduler: watermark ${watermark}: expected a number from 0 to below 1`);
-  }
-  return {
-    ranks,
-    ...counts,
-    chunkedPrefill,
-    prefixCaching,
-    keptStates,
-    keptBlocks,
-    watermark,
-    sharedRows,
-    shiftsSlots,
-    handover,
-    eviction,
-    chunkEnd,
-    attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
-  };
 }
 
 function checkMicroBatches(ranks: readonly RankLimits[]): void {

@@ -309,14 +309,7 @@ export class RankState {
         while (sequence.capacity < sequence.target) if (!this.#grow(sequence, running, work)) break;
         continue;
       }
-      if (sequence.held) continue;
-      if (sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) continue;
-      if (sequence.leavingFor >= 0 || sequence.shiftsTo >= 0 || this.#rowsInFlight(sequence, 1) === 0) continue;
-      if (resting?.has(sequence)) {
-        sequence.resting = !sequence.stepwise;
-        continue;
-      }
-      if (sequence.resting && sequence.outstanding > 0) continue;
+      if (!this.#mayDecode(sequence, resting)) continue;
       if (sequence.computed === sequence.capacity) {
         if (!this.#grow(sequence, running, work)) continue; // it was itself the last
       }
@@ -330,6 +323,17 @@ export class RankState {
       if (sequence.computed % this.#blockTokens === 0) this.#keepState(sequence, work, true);
       work.decodes.push(sequence);
     }
+  }
+
+  /** Whether a sequence may have a row of this iteration. @param resting those whose client has had its turn */
+  #mayDecode(sequence: Sequence, resting: ReadonlySet<Sequence> | undefined): boolean {
+    if (sequence.held || sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) return false;
+    if (sequence.leavingFor >= 0 || sequence.shiftsTo >= 0 || this.#rowsInFlight(sequence, 1) === 0) return false;
+    if (resting?.has(sequence)) {
+      sequence.resting = !sequence.stepwise;
+      return false;
+    }
+    return !sequence.resting || sequence.outstanding === 0;
   }
 
   /** `running`: those that run, and those that have just been sent back. */

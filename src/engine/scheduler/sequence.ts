@@ -249,16 +249,7 @@ export function checkSpec(spec: RequestSpec): void {
   if (!Number.isSafeInteger(maxTokens) || maxTokens < 0) {
     throw usageError(`request ${id}: maxTokens ${maxTokens}: expected an integer of at least 0`);
   }
-  let before = 0;
-  for (const [start, end] of generatedSpans) {
-    if (!(Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= before && end > start)) {
-      throw usageError(`request ${id}: generatedSpans [${start}, ${end}): expected ascending, disjoint positions`);
-    }
-    before = end;
-  }
-  if (before >= prompt.length && before > 0) {
-    throw usageError(`request ${id}: generatedSpans reach the end of the prompt; its last token is of none`);
-  }
+  checkSpans(id, prompt.length, generatedSpans);
   if (!Number.isSafeInteger(priority) || Math.abs(priority) > MAX_PRIORITY) {
     throw usageError(
       `request ${id}: priority ${priority}: expected an integer from -${MAX_PRIORITY} to ${MAX_PRIORITY}`,
@@ -267,5 +258,23 @@ export function checkSpec(spec: RequestSpec): void {
   if (typeof client !== 'string') throw usageError(`request ${id}: client ${show(client)}: expected a text`);
   if (typeof firstTokenDeadline !== 'number' || Number.isNaN(firstTokenDeadline)) {
     throw usageError(`request ${id}: firstTokenDeadline ${String(firstTokenDeadline)}: expected seconds`);
+  }
+}
+
+/** @throws SplitkvError `usage` for rows of generated tokens that can't be */
+function checkSpans(
+  id: string,
+  promptLength: number,
+  generatedSpans: NonNullable<RequestSpec['generatedSpans']>,
+): void {
+  let before = 0;
+  for (const [start, end] of generatedSpans) {
+    if (!(Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= before && end > start)) {
+      throw usageError(`request ${id}: generatedSpans [${start}, ${end}): expected ascending, disjoint positions`);
+    }
+    before = end;
+  }
+  if (before >= promptLength && before > 0) {
+    throw usageError(`request ${id}: generatedSpans reach the end of the prompt; its last token is of none`);
   }
 }

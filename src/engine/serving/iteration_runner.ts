@@ -32,6 +32,9 @@ interface Item extends SlotTokens {
   readonly wanted: WantedRows | undefined;
 }
 
+/** Takes a call of the ranks' that is under way. */
+type Call = (of: Promise<unknown>) => void;
+
 interface Row {
   readonly id: string;
   readonly sequence: ScheduledSequence;
@@ -67,64 +70,23 @@ export class IterationRunner {
    * @param works of each KV pool
    */
   async run(works: readonly RankWork[]): Promise<IterationOutcome> {
-    const { runner, slots } = this;
     const calls: Promise<unknown>[] = [];
     const evicted = new Map<string, number>();
-    const call = <T>(of: Promise<T>): void => {
+    const call: Call = (of) => {
       of.catch(() => {}); // awaited below, together
       calls.push(of);
     };
     const decodes = new Set(works.flatMap((work) => work.decodes.map(({ id }) => id)));
-    for (const [slot, row] of this.#rows) {
-      const { status, rank, slot: now, stepwise, resting } = row.sequence;
-      if (resting && status === 'decode' && slots.of(rank, now) === slot) {
-        if (row.decoding) this.#pauseRow(row, slot, call);
-        continue;
-      }
-      // Ended, aborted, preempted or elsewhere: its row must not write where another sequence's tokens may now be.
-      const isOver = status === 'finished' || (row.decoding && !decodes.has(row.id));
-      const runs = status === 'decode' || (stepwise && status === 'prefill');
-      if (isOver || (runs && slots.of(rank, now) !== slot)) this.#free(slot, call);
-    }
-    for (const { id } of works.flatMap((work) => work.preempted)) {
-      for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
-    }
-    for (const [pool, { moves }] of works.entries()) {
-      for (const { sequence, from, to, toWindows } of moves) {
-        const source = { slot: slots.of(from.rank, from.slot), blocks: from.blocks, windows: from.windows };
-        const target = { slot: slots.of(pool, sequence.slot), blocks: to, windows: toWindows };
-        call(runner.all((rank) => rank.moveBlocks(source, target)));
-      }
-    }
-    for (const [pool, work] of works.entries()) {
-      const any = slots.of(pool, 0);
-      if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(any, work.copies)));
-      for (const sequence of work.tables) this.#setBlocks(sequence, slots.of(pool, sequence.slot), call);
-      this.#onSlots(work.restored, pool, call, (rank, slot, { place }) => rank.restoreState(slot, place));
-      this.#onSlots(work.restoredPrompts, pool, call, (rank, slot, { first, blocks }) =>
-        rank.restorePrompt(slot, first, blocks),
-      );
-      for (const { sequence, start, samples: begins } of work.handed) {
-        const slot = slots.of(pool, sequence.slot);
-        const taken = runner.handOver(slot, this.source.handed(sequence.id), Math.floor(start / KV_BLOCK));
-        call(taken.then((tokens) => tokens !== undefined && evicted.set(sequence.id, tokens)));
-        if (begins) this.#start(sequence, slot, call);
-      }
-    }
-    if (this.#unbalanced && runner.sharesSequences) call(runner.balanceCopies(this.#shared()));
+    this.#clear(works, decodes, call);
+    this.#move(works, call);
+    for (const [pool, work] of works.entries()) this.#setUp(work, pool, call, evicted);
+    if (this.#unbalanced && this.runner.sharesSequences) call(this.runner.balanceCopies(this.#shared()));
     this.#unbalanced = false;
     const chunks = works.flatMap(({ prefills }, pool) =>
-      prefills.map((chunk) => ({ chunk, slot: slots.of(pool, chunk.sequence.slot) })),
+      prefills.map((chunk) => ({ chunk, slot: this.slots.of(pool, chunk.sequence.slot) })),
     );
     this.#prefill(chunks, call, evicted);
-    for (const [pool, work] of works.entries()) {
-      for (const sequence of work.decodes) {
-        const slot = slots.of(pool, sequence.slot);
-        const row = this.#rows.get(slot)!;
-        if (row.paused) this.#goOn(row, slot, call);
-        else if (!row.decoding) this.#resume(sequence, slot, call);
-      }
-    }
+    this.#wake(works, call);
     const sampled = this.#sample(decodes, call);
     for (const [pool, work] of works.entries()) {
       this.#onSlots(work.kept, pool, call, (rank, slot, { place }) => rank.keepState(slot, place));
@@ -139,6 +101,65 @@ export class IterationRunner {
     return { ids: await sampled, evicted };
   }
 
+  /** Frees and pauses rows whose sequences ended, were sent back, or are elsewhere now. */
+  #clear(works: readonly RankWork[], decodes: ReadonlySet<string>, call: Call): void {
+    for (const [slot, row] of this.#rows) {
+      const { status, rank, slot: now, stepwise, resting } = row.sequence;
+      if (resting && status === 'decode' && this.slots.of(rank, now) === slot) {
+        if (row.decoding) this.#pauseRow(row, slot, call);
+        continue;
+      }
+      // Ended, aborted, preempted or elsewhere: its row must not write where another sequence's tokens may now be.
+      const isOver = status === 'finished' || (row.decoding && !decodes.has(row.id));
+      const runs = status === 'decode' || (stepwise && status === 'prefill');
+      if (isOver || (runs && this.slots.of(rank, now) !== slot)) this.#free(slot, call);
+    }
+    for (const { id } of works.flatMap((work) => work.preempted)) {
+      for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
+    }
+  }
+
+  /** Moves sequences' caches from pool to pool. */
+  #move(works: readonly RankWork[], call: Call): void {
+    for (const [pool, { moves }] of works.entries()) {
+      for (const { sequence, from, to, toWindows } of moves) {
+        const source = { slot: this.slots.of(from.rank, from.slot), blocks: from.blocks, windows: from.windows };
+        const target = { slot: this.slots.of(pool, sequence.slot), blocks: to, windows: toWindows };
+        call(this.runner.all((rank) => rank.moveBlocks(source, target)));
+      }
+    }
+  }
+
+  /** Gives sequences of a pool their blocks, and what is in them already: kept states and prompts, what another device computed. */
+  #setUp(work: RankWork, pool: number, call: Call, evicted: Map<string, number>): void {
+    const { runner, slots } = this;
+    const any = slots.of(pool, 0);
+    if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(any, work.copies)));
+    for (const sequence of work.tables) this.#setBlocks(sequence, slots.of(pool, sequence.slot), call);
+    this.#onSlots(work.restored, pool, call, (rank, slot, { place }) => rank.restoreState(slot, place));
+    this.#onSlots(work.restoredPrompts, pool, call, (rank, slot, { first, blocks }) =>
+      rank.restorePrompt(slot, first, blocks),
+    );
+    for (const { sequence, start, samples: begins } of work.handed) {
+      const slot = slots.of(pool, sequence.slot);
+      const taken = runner.handOver(slot, this.source.handed(sequence.id), Math.floor(start / KV_BLOCK));
+      call(taken.then((tokens) => tokens !== undefined && evicted.set(sequence.id, tokens)));
+      if (begins) this.#start(sequence, slot, call);
+    }
+  }
+
+  /** Rows that decode again, after a pause or in a slot of their own. */
+  #wake(works: readonly RankWork[], call: Call): void {
+    for (const [pool, work] of works.entries()) {
+      for (const sequence of work.decodes) {
+        const slot = this.slots.of(pool, sequence.slot);
+        const row = this.#rows.get(slot)!;
+        if (row.paused) this.#goOn(row, slot, call);
+        else if (!row.decoding) this.#resume(sequence, slot, call);
+      }
+    }
+  }
+
   /** Nobody wants what is under way of this request: the ranks stop computing it. Call it when the request is aborted. */
   drop(id: string): void {
     for (const [slot, row] of this.#rows) {
@@ -149,7 +170,7 @@ export class IterationRunner {
   }
 
   /** A step of each batch that has anything to sample: the ranks run them side by side. */
-  #sample(decodes: ReadonlySet<string>, call: (of: Promise<unknown>) => void): Promise<Uint32Array> | undefined {
+  #sample(decodes: ReadonlySet<string>, call: Call): Promise<Uint32Array> | undefined {
     const { runner } = this;
     const { slots, batches = 1 } = runner.options;
     const steps: Promise<void>[] = [];
@@ -197,7 +218,7 @@ export class IterationRunner {
   #onSlots<Copy extends { readonly sequence: ScheduledSequence }>(
     copies: readonly Copy[],
     pool: number,
-    call: (of: Promise<unknown>) => void,
+    call: Call,
     run: (rank: Rank, slot: number, copy: Copy) => Promise<void>,
   ): void {
     for (const copy of copies) {
@@ -211,13 +232,13 @@ export class IterationRunner {
     this.#unbalanced = true;
   }
 
-  #free(slot: number, call: (of: Promise<unknown>) => void): void {
+  #free(slot: number, call: Call): void {
     this.#unbalanced = true;
     this.#rows.delete(slot);
     call(this.runner.all((rank) => rank.release(slot)));
   }
 
-  #setBlocks(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
+  #setBlocks(sequence: ScheduledSequence, slot: number, call: Call): void {
     const { id, blocks, windows, capacity, offset } = sequence;
     let row = this.#rows.get(slot);
     if (row && row.id !== id) {
@@ -239,7 +260,7 @@ export class IterationRunner {
 
   #prefill(
     chunks: readonly { readonly chunk: PrefillChunk; readonly slot: number }[],
-    call: (of: Promise<unknown>) => void,
+    call: Call,
     evicted: Map<string, number>,
   ): void {
     const { runner } = this;
@@ -275,7 +296,7 @@ export class IterationRunner {
   }
 
   /** What is wanted of an item's positions, while the ranks have their rows. */
-  #tell({ slot, start, tokens, sequence, wanted }: Item, call: (of: Promise<unknown>) => void): void {
+  #tell({ slot, start, tokens, sequence, wanted }: Item, call: Call): void {
     if (!wanted) return;
     const end = start + tokens.length;
     const last = sequence.prompt.length + sequence.sampled - 1;
@@ -299,7 +320,7 @@ export class IterationRunner {
   }
 
   /** The next step samples the first token of a prompt that is in the cache. */
-  #start(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
+  #start(sequence: ScheduledSequence, slot: number, call: Call): void {
     const sampling = this.source.sampling(sequence.id);
     const { length } = sequence.prompt;
     const seen = Uint32Array.from({ length }, (_, position) => sequence.tokenAt(position));
@@ -308,19 +329,19 @@ export class IterationRunner {
   }
 
   /** What stepwise sequences may sample next follows from what was sampled now, which isn't known yet. */
-  #pause(call: (of: Promise<unknown>) => void): void {
+  #pause(call: Call): void {
     for (const [slot, row] of this.#rows) {
       if (row.decoding && row.sequence.stepwise) this.#pauseRow(row, slot, call);
     }
   }
 
-  #pauseRow(row: Row, slot: number, call: (of: Promise<unknown>) => void): void {
+  #pauseRow(row: Row, slot: number, call: Call): void {
     row.decoding = false;
     row.paused = true;
     call(this.runner.all((rank) => rank.pause(slot)));
   }
 
-  #goOn(row: Row, slot: number, call: (of: Promise<unknown>) => void): void {
+  #goOn(row: Row, slot: number, call: Call): void {
     const { id, computed } = row.sequence;
     const position = computed - 1;
     const token = row.sequence.tokenAt(position);
@@ -331,7 +352,7 @@ export class IterationRunner {
   }
 
   /** Back where it was before it was preempted: the last token sampled is fed next. */
-  #resume(sequence: ScheduledSequence, slot: number, call: (of: Promise<unknown>) => void): void {
+  #resume(sequence: ScheduledSequence, slot: number, call: Call): void {
     const { id, computed, sampled } = sequence;
     const position = computed - 1;
     const seen = Uint32Array.from({ length: computed }, (_, at) => sequence.tokenAt(at));

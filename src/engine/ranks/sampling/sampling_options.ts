@@ -89,11 +89,15 @@ export function checkControls(options: SamplingOptions & { readonly maxTokens?: 
     throw usageError(`min_tokens ${minTokens}: use 0 (off) or a positive integer`);
   if (maxTokens !== undefined && minTokens > maxTokens)
     throw usageError(`min_tokens ${minTokens}: more than the ${maxTokens} of max_tokens; use at most that`);
+  checkIds(options, vocabSize);
+}
+
+/** @throws SplitkvError `usage` for what is no id of a token, or no bias */
+function checkIds({ stopTokenIds = [], logitBias = {} }: SamplingOptions, vocabSize: number): void {
   const checkId = (name: string, id: number): void => {
     if (!(Number.isInteger(id) && id >= 0 && id < vocabSize))
       throw usageError(`${name}: token ${id}; this model's ids are integers from 0 to ${vocabSize - 1}`);
   };
-  const { stopTokenIds = [], logitBias = {} } = options;
   if (!Array.isArray(stopTokenIds)) throw usageError(`stop_token_ids ${String(stopTokenIds)}: use a list of token ids`);
   for (const id of stopTokenIds) checkId('stop_token_ids', id);
   if (typeof logitBias !== 'object')

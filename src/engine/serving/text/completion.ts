@@ -9,7 +9,7 @@ import type { AnswerFrame } from '../../../grammar/answer_frame.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../../ranks/sampling/sampling.js';
 import { engineSampling, samplingSchema, stopTexts } from '../../ranks/sampling/sampling_options.js';
-import { Answer } from './answer.js';
+import { Answer, DEFAULT_MAX_TOKENS } from './answer.js';
 import { chatSchema, checkTools, frameOf, readerOf } from './reading.js';
 import { checkForm, formSchema, type TextForms, wantsForm } from './forms.js';
 import type { Completion, CompletionEvent, CompletionOptions } from '../api.js';
@@ -19,7 +19,6 @@ import type { Histogram } from '../histogram.js';
 import { PromptEcho } from './prompt_echo.js';
 import { answerSeed } from './seeds.js';
 
-export const DEFAULT_MAX_TOKENS = 256;
 const MAX_ANSWERS = 128;
 const MAX_LOGPROBS = 20;
 

@@ -90,73 +90,151 @@ function usualPlace({ places, group, place, split }: StageTopology): number {
   return own[place]!.length === split ? place : own.findIndex(({ length }) => length === split);
 }
 
+const keeperOn = (rank: number, { keepers }: HeadBundle): HeadBundle['keepers'][number] | undefined =>
+  keepers.find((keeper) => keeper.rank === rank);
+
 export function spreadLayout(
   world: World,
   stage: StageTopology,
   shape: AttentionShape,
-  { role, rows, whole }: SpreadRows,
+  spread: SpreadRows,
 ): SpreadLayout {
   const { plan, rank } = world;
-  const { headsOf } = shape;
+  const { role, rows, whole } = spread;
   const runs = stage.holder === stage.share;
   const rowPieces = rowBlocks(world, role);
-
-  // What is attended to.
-  const groups = attendedGroups(stage).map((group) => stage.groups[group]![0]!.heads);
-  const segments = groups.flat();
-  const pieces = groups.map((own) => headsOf(own));
-  const heads = pieces.reduce((sum, own) => sum + own, 0);
-  const stride = queryStride(groups, shape.queryStrideOf);
-  const queries = Math.max(pieces.length, rowPieces) * rows * stride;
-
-  // What comes of it.
   const group = stage.kind === 'token' ? usualPlace(stage) : (stage.runs[role][0] ?? 0);
   const bundles = runs ? bundlesOf(plan, stage, group, whole) : [];
   const byLanes = bundles.some(({ keepers }) => keepers.length > 1);
-  const holes = stage.kind === 'arranged' && byLanes;
-  const chunks = chunksOf(shape.contextLength);
+  const crossing = byLanes ? bundles : [];
+  const attended = attendedHere(stage, shape, rows, rowPieces);
+  const written = writtenHere(rank, stage, shape, spread, rowPieces, attended, crossing);
+  const { partials, bundleHeads, layout, inPlace, chunkStates } = written;
+  const merged = mergedHere(rank, shape, attended, written, crossing);
+  const own = layout && { states: inPlace && byLanes ? merged.states : stateCount(layout), layout };
+  const home = byLanes
+    ? { states: inPlace ? undefined : merged.states, contributions: merged.contributions }
+    : undefined;
+  const states = Math.max(chunkStates ?? 0, own?.states ?? 0, home?.states ?? 0);
+  const { pieces, queries } = attended;
+  const outputs = own || (runs && pieces.length === 1) ? undefined : pieces.length * rows * shape.outStride;
+  return {
+    rowPieces,
+    ownPiece: ownPieceOf(stage, role, rowPieces),
+    ...attended,
+    outputs,
+    partials,
+    bundleHeads,
+    chunkStates,
+    own,
+    home,
+    sources: merged.sources,
+    largest: Math.max(queries, outputs ?? 0, states * shape.dim),
+  };
+}
+
+function ownPieceOf(stage: StageTopology, role: Role, rowPieces: number): number | undefined {
+  if (stage.apart) return undefined;
+  if (rowPieces > 1) return stage.runs[role][0]!;
+  return stage.attendsForAll ? stage.group : 0;
+}
+
+type Attended = Pick<SpreadLayout, 'segments' | 'pieces' | 'heads' | 'queryStride' | 'queries'>;
+
+/** What this rank attends to: queries of the heads of each weight group that it attends for. */
+function attendedHere(stage: StageTopology, shape: AttentionShape, rows: number, rowPieces: number): Attended {
+  const groups = attendedGroups(stage).map((group) => stage.groups[group]![0]!.heads);
+  const pieces = groups.map((own) => shape.headsOf(own));
+  const stride = queryStride(groups, shape.queryStrideOf);
+  return {
+    segments: groups.flat(),
+    pieces,
+    heads: pieces.reduce((sum, own) => sum + own, 0),
+    queryStride: stride,
+    queries: Math.max(pieces.length, rowPieces) * rows * stride,
+  };
+}
+
+/** What attention writes: states of chunks, or of merge lanes where a row's cache is on several ranks. */
+interface Written extends Pick<SpreadLayout, 'partials' | 'bundleHeads' | 'chunkStates'> {
+  /** Merge lanes that a row may have. */
+  readonly lanes: number;
+  /** This rank's lanes; undefined where it has all of them. */
+  readonly layout: StateLayout | undefined;
+  /** They are merged where they lie, and those of others behind them. */
+  readonly inPlace: boolean;
+  /** Room for lanes of these attention segments, from state `base` on. */
+  readonly room: (segments: readonly number[], lanes: number, base: number, rows?: number) => StateLayout;
+}
+
+/** @param crossing bundles whose lanes are merged from several ranks' */
+function writtenHere(
+  rank: number,
+  stage: StageTopology,
+  { headsOf, contextLength }: AttentionShape,
+  { role, rows }: SpreadRows,
+  rowPieces: number,
+  { segments, pieces, heads }: Attended,
+  crossing: readonly HeadBundle[],
+): Written {
+  const chunks = chunksOf(contextLength);
   const lanes = Math.min(MERGE_LANES, chunks);
-  const keeper = ({ keepers }: HeadBundle) => keepers.find((one) => one.rank === rank);
+  const holes = stage.kind === 'arranged' && crossing.length > 0;
   const ownLanes = holes
-    ? Math.max(...bundles.map((bundle) => laneRoom(keeper(bundle)!.lanes, lanes)))
+    ? Math.max(...crossing.map((bundle) => laneRoom(keeperOn(rank, bundle)!.lanes, lanes)))
     : localLanes(chunks, stage.sequence);
   const partials = role === 'prompt' ? ownLanes : localChunks(chunks, stage.sequence);
   const bundleHeads = holes ? heads / segments.length : pieces.reduce(gcd);
   const keeps = stage.kind !== 'token' || stage.weights[stage.place]! > 0;
   const attendedRows = keeps ? rowPieces * rows : 1;
-  const room = (of: readonly number[], lanesOf: number, base: number, rowsOf = rows): StateLayout => ({
+  const room: Written['room'] = (of, lanesOf, base, rowsOf = rows) => ({
     base,
     bundles: headsOf(of) / bundleHeads,
     bundleHeads,
     lanes: lanesOf,
     rows: rowsOf,
   });
-  const split = stage.sequence.ranks > 1 || holes;
-  const layout = split ? room(segments, ownLanes, 0, attendedRows) : undefined;
-  const inPlace = layout !== undefined && rowPieces === 1 && keeps && !stage.apart;
-
-  // Lanes that are merged here: this rank's, then those of the other keepers of the bundles whose home it is.
-  const contributions: Contribution[] = [];
-  let merged = inPlace ? stateCount(layout) : 0;
-  const add = (bundle: HeadBundle, { rank: from, lanes: slots }: HeadBundle['keepers'][number]): void => {
-    const of = room(bundle.heads, laneRoom(slots, lanes), merged);
-    contributions.push({ bundle, rank: from, lanes: slots, layout: of, first: 0 });
-    merged += stateCount(of);
+  const layout = stage.sequence.ranks > 1 || holes ? room(segments, ownLanes, 0, attendedRows) : undefined;
+  return {
+    lanes,
+    partials,
+    bundleHeads,
+    layout,
+    inPlace: layout !== undefined && rowPieces === 1 && keeps && !stage.apart,
+    chunkStates: layout && role === 'prompt' ? undefined : attendedRows * heads * partials,
+    room,
   };
-  for (const bundle of byLanes ? bundles : []) {
-    const mine = keeper(bundle);
+}
+
+/** What is merged here: this rank's lanes, then those of the other keepers of the bundles whose home it is. */
+function mergedHere(
+  rank: number,
+  { headsOf }: AttentionShape,
+  { segments }: Attended,
+  { lanes, bundleHeads, layout, inPlace, room }: Written,
+  crossing: readonly HeadBundle[],
+): Pick<SpreadLayout, 'sources'> & { readonly states: number; readonly contributions: readonly Contribution[] } {
+  const contributions: Contribution[] = [];
+  let states = inPlace ? stateCount(layout!) : 0;
+  const add = (bundle: HeadBundle, { rank: from, lanes: slots }: HeadBundle['keepers'][number]): void => {
+    const of = room(bundle.heads, laneRoom(slots, lanes), states);
+    contributions.push({ bundle, rank: from, lanes: slots, layout: of, first: 0 });
+    states += stateCount(of);
+  };
+  for (const bundle of crossing) {
+    const mine = keeperOn(rank, bundle);
     if (!mine) continue;
     if (!inPlace) add(bundle, mine);
     else {
       const before = segments.slice(0, segments.indexOf(bundle.heads[0]!));
-      contributions.push({ bundle, rank, lanes: mine.lanes, layout, first: headsOf(before) / bundleHeads });
+      const first = headsOf(before) / bundleHeads;
+      contributions.push({ bundle, rank, lanes: mine.lanes, layout: layout!, first });
     }
   }
-  for (const bundle of byLanes ? bundles : []) {
+  for (const bundle of crossing) {
     if (bundle.home === rank) for (const other of bundle.keepers) if (other.rank !== rank) add(bundle, other);
   }
-
-  const sources = (byLanes ? bundles : []).flatMap((bundle) => {
+  const sources = crossing.flatMap((bundle) => {
     const own = contributions.filter((contribution) => contribution.bundle === bundle);
     return Array.from({ length: headsOf(bundle.heads) / bundleHeads }, (_, at) =>
       own.map(({ lanes: slots, layout: of, first }) => ({
@@ -167,26 +245,5 @@ export function spreadLayout(
       })),
     );
   });
-  const own = layout && { states: inPlace && byLanes ? merged : stateCount(layout), layout };
-  const home = byLanes ? { states: inPlace ? undefined : merged, contributions } : undefined;
-  const chunkStates = split && role === 'prompt' ? undefined : attendedRows * heads * partials;
-  const states = Math.max(chunkStates ?? 0, own?.states ?? 0, home?.states ?? 0);
-  const outputs = own || (runs && pieces.length === 1) ? undefined : pieces.length * rows * shape.outStride;
-  return {
-    rowPieces,
-    ownPiece: stage.apart ? undefined : rowPieces > 1 ? stage.runs[role][0]! : stage.attendsForAll ? stage.group : 0,
-    segments,
-    pieces,
-    heads,
-    queryStride: stride,
-    queries,
-    outputs,
-    partials,
-    bundleHeads,
-    chunkStates,
-    own,
-    home,
-    sources,
-    largest: Math.max(queries, outputs ?? 0, states * shape.dim),
-  };
+  return { states, contributions, sources };
 }
