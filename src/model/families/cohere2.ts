@@ -12,6 +12,7 @@ import {
   parseLayerTypes,
   refuseForeign,
   sizeRange,
+  ggufLayerTypes,
 } from './common_keys.js';
 import { defineFamily } from './family.js';
 
@@ -81,15 +82,12 @@ export const cohere2 = defineFamily({
 });
 
 function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
-  const pattern = metadata.raw('attention.sliding_window_pattern') ?? 4;
   return {
     ...ggufHeads(metadata),
     model_type: 'cohere2',
     layer_norm_eps: metadata.positive('attention.layer_norm_epsilon'),
     logit_scale: metadata.positive('logit_scale'),
     sliding_window: metadata.integer('attention.sliding_window', sizeRange),
-    ...(Array.isArray(pattern)
-      ? { layer_types: pattern.map((slides) => (slides ? 'sliding_attention' : 'full_attention')) }
-      : { sliding_window_pattern: pattern }),
+    ...ggufLayerTypes(metadata, 4),
   };
 }

@@ -91,6 +91,20 @@ export function ggufHeads(metadata: GgufMetadata) {
 }
 
 /**
+ * Which layers have a window by GGUF metadata, in the words of config.json: a list, or every how many'th layer has none.
+ * @param otherwise where the file doesn't say
+ */
+export function ggufLayerTypes(metadata: GgufMetadata, otherwise: number): { layer_types: LayerType[] } {
+  const key = 'attention.sliding_window_pattern';
+  const listed = metadata.raw(key);
+  const every = Array.isArray(listed) ? 1 : (metadata.optionalInteger(key, countRange) ?? otherwise);
+  const slides = Array.isArray(listed)
+    ? listed.map(Boolean)
+    : Array.from({ length: metadata.integer('block_count', countRange) }, (_, layer) => (layer + 1) % every !== 0);
+  return { layer_types: slides.map((slide) => (slide ? 'sliding_attention' : 'full_attention')) };
+}
+
+/**
  * Each layer's type, by `layer_types`.
  * @param otherwise where the file doesn't say
  * @param known the types that its layers may have

@@ -4,7 +4,15 @@ import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import { countRange, neutralKeys, parseGelu, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
+import {
+  countRange,
+  neutralKeys,
+  parseGelu,
+  parseLayerTypes,
+  refuseForeign,
+  sizeRange,
+  ggufLayerTypes,
+} from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 
 const tensors: TensorNames = {
@@ -159,14 +167,11 @@ function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unkno
       final_logit_softcapping: metadata.optionalPositive('final_logit_softcapping') ?? 30,
     };
   }
-  const pattern = metadata.raw('attention.sliding_window_pattern');
   return {
     ...common,
     model_type: 'gemma3_text',
     sliding_window: window || null,
-    ...(Array.isArray(pattern)
-      ? { layer_types: pattern.map((slides) => (slides ? 'sliding_attention' : 'full_attention')) }
-      : { sliding_window_pattern: pattern ?? 6 }),
+    ...ggufLayerTypes(metadata, 6),
     rope_local_base_freq: metadata.optionalPositive('rope.freq_base_swa') ?? 10000,
     final_logit_softcapping: metadata.optionalPositive('final_logit_softcapping') ?? null,
   };

@@ -5,7 +5,6 @@ import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../c
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
 import {
-  countRange,
   ggufHeads,
   neutralKeys,
   parseActivation,
@@ -13,6 +12,7 @@ import {
   parseLayerTypes,
   refuseForeign,
   sizeRange,
+  ggufLayerTypes,
 } from './common_keys.js';
 import { defineFamily } from './family.js';
 
@@ -80,15 +80,10 @@ function parseRopes(config: ConfigReader, headDim: number): Readonly<Record<Laye
 function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
   const window = metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 }) ?? 0;
   if (window === 0) return { ...ggufHeads(metadata), model_type: 'olmo2' };
-  const pattern = metadata.raw('attention.sliding_window_pattern');
-  const layers = metadata.integer('block_count', countRange);
-  const types = Array.isArray(pattern)
-    ? pattern.map(Boolean)
-    : Array.from({ length: layers }, (_, layer) => (layer + 1) % (typeof pattern === 'number' ? pattern : 4) !== 0);
   return {
     ...ggufHeads(metadata),
     model_type: 'olmo3',
     sliding_window: window,
-    layer_types: types.map((slides) => (slides ? 'sliding_attention' : 'full_attention')),
+    ...ggufLayerTypes(metadata, 4),
   };
 }

@@ -21,6 +21,7 @@ import {
   numbered,
   type TensorNames,
 } from '../config/tensor_names.js';
+import { pairsInHalves } from '../layers/attention/rope_table.js';
 
 /** What llama.cpp calls the parts of a layer, by what a checkpoint's names call them here; `blk.N.`, `.weight` and `.bias` left out. */
 const gqaParts = {
@@ -127,17 +128,12 @@ function addAttention(
   );
 }
 
-/** Rows of each head from the neighbouring pairs (2i, 2i + 1) that llama.cpp rotates to the checkpoint's halves (i, i + headDim / 2). */
+/** Rows of each head from the neighbouring pairs that llama.cpp rotates to the checkpoint's halves. */
 const inHalves =
   ({ headDim }: GqaConfig, heads: number) =>
-  (entry: TensorEntry): TensorEntry => {
-    if (entry.shape[0] !== heads * headDim) return entry; // refused by its shape where it is loaded
-    const half = headDim / 2;
-    return orderedView(
-      entry,
-      Array.from({ length: headDim }, (_, row) => (row < half ? 2 * row : 2 * (row - half) + 1)),
-    );
-  };
+  (entry: TensorEntry): TensorEntry =>
+    // Another shape is refused where it is loaded.
+    entry.shape[0] === heads * headDim ? orderedView(entry, pairsInHalves(headDim, 0, headDim)) : entry;
 
 /** A convolution's taps with the axis that a checkpoint has between. */
 const withAxis = (entry: TensorEntry): TensorEntry =>

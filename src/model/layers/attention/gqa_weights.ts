@@ -15,6 +15,7 @@ import {
 } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, layerVector, partName, partNorm } from '../layer_weights.js';
 import { attentionSegments } from './segments.js';
+import { pairsInHalves } from './rope_table.js';
 
 /** Which tensors make a rank's slice of grouped-query attention. Undefined: the model has none, or the rank none of it. */
 export interface GqaSpecs {
@@ -61,28 +62,20 @@ interface HeadRows {
   readonly order?: readonly number[] | undefined;
 }
 
-/** Rows of a head whose rotated ones come in pairs (2i, 2i + 1): the even ones first, then the odd ones, then those that aren't rotated. */
-function inHalves({ headDim, rope }: GqaConfig): { readonly order?: readonly number[] } {
-  if (!rope?.interleaved) return {};
-  const half = rope.dims / 2;
-  const from = (row: number): number => (row < half ? 2 * row : row < rope.dims ? 2 * (row - half) + 1 : row);
-  return { order: Array.from({ length: headDim }, (_, row) => from(row)) };
-}
-
 export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNames): GqaSpecs {
   const { hiddenSize, slice } = context;
   const { heads, queryHeads, kvHeads } = slice;
-  const { bias, headDim, qkNorm, sinks = false } = config;
+  const { bias, headDim, rope, qkNorm, sinks = false } = config;
   const { modelInFeatures, ...contraction } = attentionSegments(config);
   const fused = names.qkv === undefined ? undefined : { tensor: names.qkv, all: config.heads + 2 * config.kvHeads };
-  const pairs = inHalves(config);
+  const pairs = rope?.interleaved ? pairsInHalves(headDim, 0, rope.dims) : undefined;
   /** Rows of some heads; `before`: heads before them in one matrix of all. */
   const headRows = (tensor: string, all: number, runs: readonly Span[], before: number) =>
     runs.map(([first, end]): HeadRows => ({
       tensor: fused?.tensor ?? tensor,
       all: (fused?.all ?? all) * headDim,
       rows: (fused ? [before + first, before + end] : [first, end]).map((head) => head * headDim) as [number, number],
-      order: before < config.heads + config.kvHeads ? pairs.order : undefined,
+      order: before < config.heads + config.kvHeads ? pairs : undefined,
     }));
   /** Of q rows with the gate's behind each head's: half 0 or 1 of each head. */
   const halfRows = (half: number) =>

@@ -16,6 +16,7 @@ import {
 } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
 import { attentionSegments } from './segments.js';
+import { pairsInHalves } from './rope_table.js';
 
 /** Rows of a tile: parts that are read apart don't share one. */
 const PAD = 32;
@@ -162,19 +163,9 @@ export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNam
   };
 }
 
-/**
- * Interleaved rotary rows put in halves: of every group of `plain` rows followed by the rotary ones, the even rotary rows first,
- * then the odd ones, as transformers does to activations. Undefined where the checkpoint has halves already.
- */
-function rotaryOrder({ rope, qkRopeHeadDim }: MlaConfig, plain: number): number[] | undefined {
-  if (!rope.interleaved) return undefined;
-  const half = qkRopeHeadDim / 2;
-  return Array.from({ length: plain + qkRopeHeadDim }, (_, row) => {
-    if (row < plain) return row;
-    const rotary = row - plain;
-    return plain + (rotary < half ? 2 * rotary : 2 * (rotary - half) + 1);
-  });
-}
+/** Of every group of `plain` rows followed by the rotary ones. Undefined where the checkpoint has halves already. */
+const rotaryOrder = ({ rope, qkRopeHeadDim }: MlaConfig, plain: number): number[] | undefined =>
+  rope.interleaved ? pairsInHalves(plain + qkRopeHeadDim, plain, qkRopeHeadDim) : undefined;
 
 export const listMla = (specs: MlaSpecs): (Spec | undefined)[] => [
   specs.project,

@@ -5,6 +5,19 @@ import type { RopeConfig, RopeStretch } from '../../config/rope_config.js';
 export type RotaryConfig = Pick<RopeConfig, 'theta' | 'scaling' | 'dims' | 'temperature'>;
 
 /**
+ * Rotary rows that come in pairs (2i, 2i + 1) put in halves: where each row of a head is taken from.
+ * @param length rows of a head
+ * @param first where the rotary rows begin; the rows before and behind them stay
+ * @param dims how many they are
+ */
+export const pairsInHalves = (length: number, first: number, dims: number): number[] =>
+  Array.from({ length }, (_, row) => {
+    const rotary = row - first;
+    if (rotary < 0 || rotary >= dims) return row;
+    return first + (rotary < dims / 2 ? 2 * rotary : 2 * rotary - dims + 1);
+  });
+
+/**
  * Rotary angular frequencies [dims / 2], radians a position, in float64: theta^(-2i/dims), then stretched as transformers'
  * modeling_rope_utils does. `linear` divides all of them; `llama3` divides those whose wavelength exceeds the trained context,
  * leaves the short ones, and blends in between; `yarn` does so by a ramp over the dimensions; `longrope` divides each by its own
