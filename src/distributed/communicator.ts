@@ -49,6 +49,8 @@ export interface Communicator {
   readonly worldSize: number;
   readonly device: Device;
   readonly stats: Readonly<CommStats>;
+  /** Of `stats.bytesSent`, those of exchanges on a channel. */
+  sentOn(channel: number): number;
   /**
    * Submits `encoder` (the caller's dispatches, whose results the sends read; it may be empty) and resolves when every receive
    * is queued on this device: whatever the caller submits next sees it, and may overwrite what was sent. At most one exchange

@@ -32,6 +32,8 @@ export class RankCommunicator implements Communicator {
   readonly #scratch: BufferPool;
   readonly #plans = new WeakMap<Exchange, ExchangePlan>();
   readonly #closedPeers = new Set<number>();
+  /** By channel. */
+  readonly #sent = new Map<number, number>();
   /** Channels that an exchange is under way on. */
   readonly #running = new Set<number>();
   /** Ends the waits under way. */
@@ -80,6 +82,7 @@ export class RankCommunicator implements Communicator {
       await this.#perform(encoder, plan);
       this.stats.messages += plan.messages;
       this.stats.bytesSent += plan.bytesSent;
+      this.#sent.set(channel, this.sentOn(channel) + plan.bytesSent);
       this.stats.bytesReceived += plan.bytesReceived;
       this.stats.exchanges++;
     } catch (error) {
@@ -92,6 +95,10 @@ export class RankCommunicator implements Communicator {
         this.#clock.enter(channel, undefined);
       }
     }
+  }
+
+  sentOn(channel: number): number {
+    return this.#sent.get(channel) ?? 0;
   }
 
   abort(reason: unknown): void {

@@ -96,8 +96,9 @@ export interface RankCounts {
   readonly bytesReceived: number;
   readonly moveMs: number;
   readonly waitMs: number;
-  /** Decode steps, and the time in which one was under way, of which the two are a part. */
+  /** Decode steps that have ended, the bytes that they sent, and the time in which one was under way, of which the two are a part. */
   readonly steps: number;
+  readonly stepBytes: number;
   readonly stepMs: number;
   /** Decode steps whose attention was timed (`timeAttention`), and what that took, by the device's own clock. */
   readonly timedSteps: number;

@@ -255,7 +255,7 @@ function perToken(
     const part = (of: number): number => (stepMs > 0 ? (tokenMs * of) / stepMs : 0);
     const [exchangeMs, waitMs] = [part(moved), part(waited)];
     return {
-      bytesPerToken: steps > 0 ? (now.bytesSent - then.bytesSent) / steps : 0,
+      bytesPerToken: steps > 0 ? (now.stepBytes - then.stepBytes) / steps : 0,
       usPerExchange: exchanges > 0 ? ((moved + waited) * 1000) / exchanges : 0,
       computeMs: Math.max(0, tokenMs - exchangeMs - waitMs),
       exchangeMs,

@@ -118,6 +118,7 @@ describe('by counts', () => {
     moveMs: 0,
     waitMs: 0,
     steps: 0,
+    stepBytes: 0,
     stepMs: 0,
     timedSteps,
     attentionMs: ms,

@@ -78,6 +78,7 @@ export class RankRunner implements Rank {
   #runningSince = 0;
   #stepMs = 0;
   #steps = 0;
+  #stepBytes = 0;
   /** Once somebody asked for it. */
   #attention: AttentionTimes | undefined;
   /** Slots whose results nobody wants, until they are released. */
@@ -606,9 +607,10 @@ export class RankRunner implements Rank {
       const { slots } = this.options;
       const evicted = this.#tables.pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
       this.#countRunning(1);
-      if (decodes) this.#steps++;
+      const sent = (): number => this.world.communicator?.sentOn(index) ?? 0;
+      const before = sent();
       try {
-        return await batch.step(
+        const reads = await batch.step(
           decodes,
           {
             rows: groups,
@@ -623,6 +625,12 @@ export class RankRunner implements Rank {
           },
           this.#attention,
         );
+        // Counted together: whoever asks while a step is under way has neither the step nor what it sent so far.
+        if (decodes) {
+          this.#steps++;
+          this.#stepBytes += sent() - before;
+        }
+        return reads;
       } finally {
         this.#countRunning(-1);
       }
@@ -691,6 +699,7 @@ export class RankRunner implements Rank {
     return {
       ...(this.world.communicator?.stats ?? none),
       steps: this.#steps,
+      stepBytes: this.#stepBytes,
       stepMs: this.#stepMs,
       timedSteps: steps,
       attentionMs: ms,

@@ -26,6 +26,7 @@ function traced(inner: Communicator, tokens: () => number, events: Event[]): Com
     get stats() {
       return inner.stats;
     },
+    sentOn: (channel) => inner.sentOn(channel),
     async exchange(encoder, exchange) {
       const { channel: batch = 0, label } = exchange;
       events.push({ batch, label, begins: true, tokens: tokens() });

@@ -34,6 +34,10 @@ class TracedCommunicator implements Communicator {
     return this.inner.stats;
   }
 
+  sentOn(channel: number): number {
+    return this.inner.sentOn(channel);
+  }
+
   exchange(encoder: GPUCommandEncoder, exchange: Exchange): Promise<void> {
     const sends = this.#describe(exchange.sends);
     const receives = this.#describe(exchange.receives);
