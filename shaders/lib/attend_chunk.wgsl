@@ -159,7 +159,7 @@ fn attend_chunk(
   if (thread < STATS) {
     var own = weights[thread];
     var at = thread;
-    for (var left = scans(CHUNK / STATS) - 1u; left > 0u; left--) {
+    for (var left = scans(CHUNK / STATS) - 1u; left >= 1u; left--) {
       at += STATS;
       own = max(own, weights[at]);
     }
@@ -167,7 +167,7 @@ fn attend_chunk(
   }
   workgroupBarrier();
   var m = maxima[0];
-  for (var left = scans(STATS) - 1u; left > 0u; left--) {
+  for (var left = scans(STATS) - 1u; left >= 1u; left--) {
     m = max(m, maxima[left]);
   }
   if (SINKS) {
@@ -179,7 +179,7 @@ fn attend_chunk(
   if (thread < STATS) {
     var own = weights[thread];
     var at = thread;
-    for (var left = scans(CHUNK / STATS) - 1u; left > 0u; left--) {
+    for (var left = scans(CHUNK / STATS) - 1u; left >= 1u; left--) {
       at += STATS;
       own += weights[at];
     }
@@ -227,7 +227,7 @@ fn attend_chunk(
     if (slice < PAIR && head < tile_size) {
       var total = vec4<f32>();
       var at = slice * SLICES * HEAD_UNITS + lane;
-      for (var left = scans(SLICES); left > 0u; left--) {
+      for (var left = scans(SLICES); left >= 1u; left--) {
         total += slice_o[at];
         at += HEAD_UNITS;
       }
@@ -238,7 +238,7 @@ fn attend_chunk(
 
   if (thread < tile_size) {
     var l = vec4<f32>();
-    for (var left = scans(STATS); left > 0u; left--) {
+    for (var left = scans(STATS); left >= 1u; left--) {
       l += sums[STATS - left];
     }
     if (SINKS) {

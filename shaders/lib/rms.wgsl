@@ -33,7 +33,7 @@ fn rms_accumulate(partial: f32, v: vec4<f32>) -> f32 {
 fn rms_total() -> f32 {
   var chains = vec4<f32>(rms_partials[0], rms_partials[1], rms_partials[2], rms_partials[3]);
   var j = 4u;
-  for (var left = RMS_PARTIALS / 4u - 1u; left > 0u; left--) {
+  for (var left = RMS_PARTIALS / 4u - 1u; left >= 1u; left--) {
     chains += vec4<f32>(rms_partials[j], rms_partials[j + 1u], rms_partials[j + 2u], rms_partials[j + 3u]);
     j += 4u;
   }

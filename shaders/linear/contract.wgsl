@@ -169,7 +169,7 @@ fn contract_rounds(
   var words = first_words;
   var scales = first_scales;
   var round = 0u;
-  for (var left = loop_count(ROUNDS); left > 0u; left--) {
+  for (var left = loop_count(ROUNDS); left >= 1u; left--) {
     let index = round * SLICES + slice;
     if (index < PARTS) {
       if (round > 0u) {
@@ -210,7 +210,7 @@ fn contract(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32) {
 fn segment_sum(segment: u32, matrix: u32, row: u32, out_lane: u32) -> f32 {
   var at = (segment * SUBS * PASS_SUMS + (matrix * TILE_ROWS + row) * EACH + out_lane / LANES) * LANES + out_lane % LANES;
   var total = partials[at];
-  for (var left = loop_count(SUBS) - 1u; left > 0u; left--) {
+  for (var left = loop_count(SUBS) - 1u; left >= 1u; left--) {
     at += PASS_SUMS * LANES;
     total += partials[at];
   }
@@ -220,7 +220,7 @@ fn segment_sum(segment: u32, matrix: u32, row: u32, out_lane: u32) -> f32 {
 fn sum_segments(matrix: u32, row: u32, out_lane: u32) -> f32 {
   var total = segment_sum(0u, matrix, row, out_lane);
   var segment = 0u;
-  for (var left = loop_count(PARTS / SUBS) - 1u; left > 0u; left--) {
+  for (var left = loop_count(PARTS / SUBS) - 1u; left >= 1u; left--) {
     segment++;
     total += segment_sum(segment, matrix, row, out_lane);
   }

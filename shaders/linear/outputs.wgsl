@@ -50,7 +50,7 @@ fn main(
       if (r < TILE_ROWS && row < params.rows && n < params.out_features) {
         if (SEGMENTS_OUT) {
           var segment = 0u;
-          for (var left = loop_count(PARTS / SUBS); left > 0u; left--) {
+          for (var left = loop_count(PARTS / SUBS); left >= 1u; left--) {
             write_segment(segment, row, n, segment_sum(segment, 0u, r, out_lane));
             segment++;
           }
