@@ -4,7 +4,7 @@ import { openModelFiles } from '../../src/engine/files/model_files.js';
 import { PromptFiller } from '../peers/onnx/prompt_filler.js';
 import { type AdapterRequest, openDevice } from '../../src/gpu/index.js';
 import { openSource } from '../../src/loader/index.js';
-import { denseModel } from '../../src/model/config/model_config.js';
+import { denseModel } from '../peers/onnx/dense_model.js';
 import type { Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
 import { Ort } from '../peers/ort.js';
 import { kvOf } from '../peers/peer_weights.js';

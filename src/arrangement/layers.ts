@@ -2,7 +2,7 @@ import type { Steps } from './solvers/assign.js';
 import type { Solver } from './solvers/solvers.js';
 import { type Answer, better, type Task, TIE } from './task.js';
 
-export const isProved = ({ peak, bound }: Answer): boolean => peak <= bound * (1 + TIE);
+const isProved = ({ peak, bound }: Answer): boolean => peak <= bound * (1 + TIE);
 
 /**
  * Solves tasks that have nothing to do with each other: each with an equal part of the steps that are left, then those that it

@@ -12,7 +12,7 @@ const ARGUMENTS = ['arguments', 'parameters'];
  * @param bare nothing marks it as a call: it is one only of a tool that there is, and by the keys that a call has
  * @returns false for what is no call: it was taken, and is in `input.kept()` where `keep` was called before
  */
-export function* readJsonCall(input: AnswerInput, out: AnswerOut, bare: boolean): Steps<boolean> {
+function* readJsonCall(input: AnswerInput, out: AnswerOut, bare: boolean): Steps<boolean> {
   if (!(yield* input.literal('{'))) return false;
   let name: string | undefined;
   let begun = false;
@@ -63,7 +63,7 @@ export function* readArguments(input: AnswerInput, take: Take): Steps {
 }
 
 /** A list of calls, from its bracket on. @returns whether there were any */
-export function* readJsonCalls(input: AnswerInput, out: AnswerOut, bare: boolean): Steps<boolean> {
+function* readJsonCalls(input: AnswerInput, out: AnswerOut, bare: boolean): Steps<boolean> {
   if (!(yield* input.literal('['))) return false;
   for (let count = 0; !out.full;) {
     yield* input.blanks();

@@ -134,7 +134,7 @@ function* pythonString(input: AnswerInput, quote: string): Steps<string | undefi
 }
 
 /** A JSON value as Python writes it. */
-export function inPython(value: unknown): string {
+function inPython(value: unknown): string {
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
   if (Array.isArray(value)) return `[${value.map(inPython).join(', ')}]`;

@@ -6,7 +6,7 @@ import { isLoopback } from '../server/http/hosts.js';
 import { type Terminal, TERMINATED } from './command.js';
 import { defined, type Options, type OptionSpecs } from './options.js';
 
-export const DEFAULT_PORT = 8000;
+const DEFAULT_PORT = 8000;
 const DEFAULT_GRACE_SECONDS = 30;
 const DEFAULT_DRAIN_SECONDS = 5;
 

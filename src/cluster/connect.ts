@@ -24,7 +24,7 @@ export interface Cluster {
   close(): Promise<void>;
 }
 
-export const clusterSchema: OptionsSchema<ClusterOptions> = {
+const clusterSchema: OptionsSchema<ClusterOptions> = {
   servers: true,
   name: true,
   token: true,

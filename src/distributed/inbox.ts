@@ -7,7 +7,7 @@ interface Taker {
 }
 
 /** The messages of one sender on one channel that nobody has taken yet, or the receives that no message has come for. */
-export class Inbox {
+class Inbox {
   readonly #messages: Uint8Array[] = [];
   readonly #takers: Taker[] = [];
   #closed: SplitkvError | undefined;

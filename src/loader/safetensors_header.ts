@@ -66,10 +66,7 @@ interface HeaderContext {
 }
 
 /** The header's JSON bytes, checked against the bytes the file has after them. */
-export function parseSafetensorsHeader(
-  header: Uint8Array,
-  { file, what, fileBytes }: HeaderContext,
-): SafetensorsHeader {
+function parseSafetensorsHeader(header: Uint8Array, { file, what, fileBytes }: HeaderContext): SafetensorsHeader {
   const dataStart = LENGTH_BYTES + header.byteLength;
   const metadata = new Map<string, string>();
   const tensors = new Map<string, TensorEntry>();

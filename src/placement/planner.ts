@@ -36,7 +36,7 @@ export interface Workload extends Omit<
   readonly arranged?: ((worldSize: number, costs: HeadCosts) => Plan | undefined) | undefined;
 }
 
-export const DEFAULT_NEW_TOKENS = 128;
+const DEFAULT_NEW_TOKENS = 128;
 
 /** What a plan is predicted to do. */
 export interface PlanPrediction {

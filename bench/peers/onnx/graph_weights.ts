@@ -1,7 +1,7 @@
 import { type PackedType, packTiles, unpackTiles, type WeightType } from '../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../../src/base/errors.js';
 import type { TensorReader } from '../../../src/loader/index.js';
-import type { DenseModel } from '../../../src/model/config/model_config.js';
+import type { DenseModel } from './dense_model.js';
 import type { GqaSpecs } from '../../../src/model/layers/attention/gqa_weights.js';
 import type { DenseMlpSpecs } from '../../../src/model/layers/mlp/dense_weights.js';
 import { type LayerMap, mapSpecs, modelMap } from '../../../src/model/weights/model_map.js';

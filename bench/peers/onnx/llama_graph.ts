@@ -1,4 +1,4 @@
-import type { DenseModel } from '../../../src/model/config/model_config.js';
+import type { DenseModel } from './dense_model.js';
 import { GraphBuilder, type OnnxModel, type Value } from './graph.js';
 
 /** A matrix [rows, columns], row-major, or a vector. */

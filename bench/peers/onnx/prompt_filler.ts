@@ -6,7 +6,8 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { throwIfAborted, unsupportedError } from '../../../src/base/errors.js';
 import type { TensorReader } from '../../../src/loader/index.js';
-import { attentionOf, type DenseModel, denseModel, type ModelConfig } from '../../../src/model/config/model_config.js';
+import { attentionOf, type ModelConfig } from '../../../src/model/config/model_config.js';
+import { type DenseModel, denseModel } from './dense_model.js';
 import type { KvType } from '../../../src/model/layers/attention/cache.js';
 import { activationStride } from '../../../src/model/layers/roles.js';
 import { ropeTable } from '../../../src/model/layers/attention/rope_table.js';

@@ -65,7 +65,7 @@ export function rankBytes(
  * No placement of a layer is faster: what ranks can do at once, each head counted where it costs least; without copies, the head that
  * takes longest where that is fastest.
  */
-export function fastestLayer({ loads, costs, ranks, requests, copies }: Layer): number {
+function fastestLayer({ loads, costs, ranks, requests, copies }: Layer): number {
   const { secondsPerEntry: entry, secondsPerHead: head } = costs;
   const all = range(0, ranks);
   const alone = loads.map((load) => Math.min(...all.map((rank) => head[rank]! + load * requests * entry[rank]!)));

@@ -23,7 +23,7 @@ export const blockMessages = (
   );
 
 /** Regions in order, cut into messages between two of them. */
-export function messagesOf(regions: readonly Region[]): Region[][] {
+function messagesOf(regions: readonly Region[]): Region[][] {
   const messages: Region[][] = [];
   let room = 0;
   for (const region of regions) {

@@ -3,7 +3,7 @@ import { readText, type Source } from '../../loader/index.js';
 import type { Model, SelfTestResult } from '../contracts/api.js';
 
 /** The file of a model's folder that says what the model must answer. */
-export const SELF_TEST_FILE = 'self_test.json';
+const SELF_TEST_FILE = 'self_test.json';
 
 /** A prompt, and the tokens that greedy decoding must follow it with, both as ids. */
 export interface SelfTestCase {

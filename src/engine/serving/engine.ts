@@ -172,7 +172,7 @@ interface InFlight {
 export type Placing = typeof placing;
 
 /** What an engine over these ranks needs beside. */
-export const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise<Placing | undefined> =>
+const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise<Placing | undefined> =>
   runner.owners.ranges(0).length > 1 ? (await import('./placing.js')).placing : undefined;
 
 /** What of an engine's options follows from the plan of its ranks. Balance between ranks is for plans that have a choice. */

@@ -5,7 +5,7 @@ import type { HubListing } from './hub_api.js';
 import { type HubName, hubText } from './hub_name.js';
 
 /** Which of a repository's files is taken unasked: the first of these that there is. All of them are types that this runtime reads. */
-export const PREFERRED_QUANTS = [
+const PREFERRED_QUANTS = [
   'Q4_K_M',
   'Q4_0',
   'Q4_K_S',

@@ -21,7 +21,7 @@ const inPage = (): boolean =>
  * downloaded there first (`options.whole`), otherwise and in pages they are read by ranges.
  * @param elsewhere what else the name could have meant and wasn't, for messages: "a folder of that name"
  */
-export async function openHub(
+async function openHub(
   given: string | HubName,
   options: OpenOptions,
   signal?: AbortSignal,

@@ -15,7 +15,7 @@ import { didYouMean, usageError } from '../../base/errors.js';
  */
 export type KvPolicy = 'snap' | 'ada' | 'static';
 
-export const KV_POLICIES: readonly KvPolicy[] = ['snap', 'ada', 'static'];
+const KV_POLICIES: readonly KvPolicy[] = ['snap', 'ada', 'static'];
 
 /** How the KV cache of a prompt is compressed, head by head. */
 export interface CompressionOptions {

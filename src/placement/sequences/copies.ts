@@ -45,7 +45,7 @@ export function laneHolders(holders: readonly Holder[]): number[] {
 }
 
 /** Sequences of a copied head that one copy may come to hold, of `slots`. */
-export const copySlots = (share: number, slots: number): number => Math.min(slots, Math.ceil(share * slots - 1e-9));
+const copySlots = (share: number, slots: number): number => Math.min(slots, Math.ceil(share * slots - 1e-9));
 
 /** Whole chunks of room that a rank needs for a head: of `slots` sequences of up to `tokens` tokens. */
 export function chunkRoom(

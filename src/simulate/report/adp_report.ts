@@ -13,7 +13,7 @@ import { chart, type Mark, type Point } from './chart.js';
 import { runCharts, runSection, scaleOf } from './run_section.js';
 import { STYLE } from './style.js';
 
-export const ROW_TITLES: Readonly<Record<RowName, string>> = {
+const ROW_TITLES: Readonly<Record<RowName, string>> = {
   baseline: 'Baseline',
   context_wait: 'Context wait (timeout_iters)',
   full: 'Full (and batching_wait_iters)',

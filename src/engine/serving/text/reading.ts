@@ -21,7 +21,7 @@ export { checkTools };
 const TAIL = 16;
 
 /** The text that a prompt ends with, special tokens included. */
-export const endOf = (tokenizer: Tokenizer, prompt: readonly number[]): string =>
+const endOf = (tokenizer: Tokenizer, prompt: readonly number[]): string =>
   tokenizer.decode(prompt.slice(-TAIL), { skipSpecial: false });
 
 /**

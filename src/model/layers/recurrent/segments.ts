@@ -11,7 +11,7 @@ import { type HeldSegments, holdSegments, type LayerSlice } from '../../shape.js
  * How ranks cut a recurrent mixer: its output's contraction in as many segments as attention has kv heads, as even as whole heads of
  * keys (with their value heads) or 8 channels allow.
  */
-export const recurrentSegments = (config: RecurrentConfig): { readonly modelInFeatures: number } & Segments =>
+const recurrentSegments = (config: RecurrentConfig): { readonly modelInFeatures: number } & Segments =>
   config.kind === 'conv'
     ? { modelInFeatures: config.width, total: config.segments, align: 8 }
     : {
@@ -37,7 +37,7 @@ export function heldHeads(
 }
 
 /** Numbers of a sequence's state in a layer, of some segments. */
-export function stateLength(config: RecurrentConfig, held: HeldSegments): number {
+function stateLength(config: RecurrentConfig, held: HeldSegments): number {
   const kept = config.taps - 1;
   if (config.kind === 'conv') return kept * (held.end - held.start);
   const { keys, values } = heldHeads(config, held);
