@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../src/app/shared/example.js';
 import { rankTraffic } from '../pages/shared/figures.js';
-import { parseRanks } from '../src/app/shared/rank_options.js';
+import { parseRanks } from '../src/engine/contracts/options/read_texts.js';
 import { formatBytes } from '../src/base/math.js';
 import { modelName } from '../src/engine/files/model_name.js';
 import type { GenerateResult, ModelInfo } from '../src/index.js';

@@ -1,8 +1,8 @@
 import type { AdapterRequest } from './gpu/index.js';
-import type { CatalogModel, Source } from './loader/index.js';
+import type { Source } from './loader/index.js';
 import type { AdaptersMeasure } from './engine/measure/basics.js';
 import type { PlanModelOptions, PlanReport } from './engine/faces/plan_model.js';
-import type { LoadOptions, Model } from './engine/contracts/api.js';
+import type { CatalogModel, LoadOptions, Model } from './engine/contracts/api.js';
 import { type JoinPlaces, load as loadModel } from './engine/faces/load.js';
 import type { ServeOptions, ServingModel } from './engine/serving/api.js';
 

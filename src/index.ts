@@ -11,4 +11,4 @@ export { load, measureAdapters, models, planModel, serve } from './entry.js';
 export type { DownloadSize, PlanModelOptions, PlanReport } from './engine/faces/plan_model.js';
 export type { PromptSource } from './engine/serving/prompt_tokens.js';
 export type * from './engine/serving/api.js';
-export { type CachedModel, type CatalogModel, deleteCached, listCached, type Source } from './loader/index.js';
+export { type CachedModel, deleteCached, listCached, type Source } from './loader/index.js';

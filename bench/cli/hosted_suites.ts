@@ -5,7 +5,8 @@ import type { PlainLoadOptions } from '../suites/answers.js';
 import { usageError } from '../../src/base/errors.js';
 import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { Terminal } from '../../src/cli/command.js';
-import { degreeOptionsOf, profileOption } from '../../src/cli/model_options.js';
+import { LOAD_ROWS } from '../../src/engine/contracts/options/load_rows.js';
+import { loadValues, profileOption } from '../../src/cli/model_options.js';
 import { degreesOf } from '../../src/engine/planning/degrees.js';
 import { type Degrees, planOfDegrees } from '../../src/placement/index.js';
 import type { Options } from '../../src/cli/options.js';
@@ -90,7 +91,7 @@ async function suiteRequest(
       adapter,
       ...(weights !== undefined && { weights }),
       ...(kv !== undefined && { kv }),
-      ...askedPlans(options, 'tp,sp,pp', integerList(options, 'ranks', 2) ?? [2]),
+      ...(await askedPlans(options, 'tp,sp,pp', integerList(options, 'ranks', 2) ?? [2])),
       promptTokens: onePromptLength(options, suite, 1024),
       batch: options.integer('batch', 1, 256) ?? 8,
       maxTokens: maxTokens ?? 32,
@@ -115,7 +116,7 @@ async function suiteRequest(
   if (suite === 'throughput') {
     const weights = oneWeights(options, suite);
     const kv = options.oneOf('kv', ['f32', 'f16', 'q8']);
-    const asked = askedPlans(options, 'tp,token', integerList(options, 'ranks', 2) ?? [2]);
+    const asked = await askedPlans(options, 'tp,token', integerList(options, 'ranks', 2) ?? [2]);
     const [ranks, ...others] = asked.ranks;
     if (others.length > 0) throw usageError(`--ranks ${options.text('ranks')}: --suite ${suite} takes one number`);
     return {
@@ -181,13 +182,16 @@ async function suiteRequest(
   return suite === 'decode' ? { suite, ...answers, maxTokens: maxTokens ?? 32 } : { suite, ...answers };
 }
 
+const { tensor, token, sequence, pipeline, data } = LOAD_ROWS;
+const DEGREE_ROWS = { tensor, token, sequence, pipeline, data };
+
 /** The plans that are compared with one rank: a list, or the one that degrees name. */
-function askedPlans(
+async function askedPlans(
   options: Options,
   usual: string,
   ranks: readonly number[],
-): { readonly plans: readonly string[]; readonly ranks: readonly number[]; readonly degrees?: Degrees } {
-  const degrees = degreesOf(degreeOptionsOf(options));
+): Promise<{ readonly plans: readonly string[]; readonly ranks: readonly number[]; readonly degrees?: Degrees }> {
+  const degrees = degreesOf(await loadValues(options, DEGREE_ROWS));
   const list = options.text('plan');
   if (!degrees) return { plans: (list ?? usual).split(',').map((plan) => plan.trim()), ranks };
   const { policy, worldSize } = planOfDegrees(degrees, list, options.has('ranks') ? ranks[0] : undefined);

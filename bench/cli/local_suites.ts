@@ -12,10 +12,14 @@ import {
   weightsList,
 } from './bench_options.js';
 import type { SuiteResult } from './hosted_suites.js';
-import { kvOptions } from '../../src/cli/model_options.js';
+import { LOAD_ROWS } from '../../src/engine/contracts/options/load_rows.js';
+import { loadValues } from '../../src/cli/model_options.js';
 import { isScaleModel, SCALE_MODELS } from './models/scale_names.js';
 
 const SCALE_WEIGHTS = ['f16', 'q8', 'q4'];
+
+const { kvBudget, kvPolicy, kvWindow, kvKernel, kvAlpha, kvProfile } = LOAD_ROWS;
+const KV_ROWS = { kvBudget, kvPolicy, kvWindow, kvKernel, kvAlpha, kvProfile };
 
 // Suites are imported when asked for: one's dependencies must not be there for another, nor count in its memory.
 
@@ -52,7 +56,7 @@ export async function runCompression(options: Options, terminal: Terminal): Prom
   });
   const model = options.text('model') ?? embeddedModel();
   const request = await requestFor(options, terminal, model, oneWeights(options, 'compression'), undefined, []);
-  const document = await runCompressionSuite({ request, questions, kv: await kvOptions(options) }, terminal);
+  const document = await runCompressionSuite({ request, questions, kv: await loadValues(options, KV_ROWS) }, terminal);
   return { document, table: compressionTable(document.results) };
 }
 

@@ -315,7 +315,7 @@ test('what goes wrong is explained, with what to do', async ({ page }) => {
   await page.goto(`${site.url}wrong.html`);
   await expect(problem).toContainText('The chat is set up wrongly');
   await problem.getByText('What was reported').click();
-  await expect(problem).toContainText("weights 'q5': use auto, f32, f16, q8, q4.");
+  await expect(problem).toContainText('weights="q5": expected auto, f32, f16, q8, q4.');
   await checkAccessibility(page);
 
   // Another model, by its attribute; it isn't there.

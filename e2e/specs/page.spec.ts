@@ -25,7 +25,7 @@ test('the page answers questions about the story', async ({ page }) => {
 });
 
 test('an answer can be stopped, and the next one is whole', async ({ page }) => {
-  await page.goto('/ranks.html?model=models/tiny-gqa&max_tokens=2000');
+  await page.goto('/ranks.html?model=models/tiny-gqa&max-tokens=2000');
   await ready(page);
   await page.getByLabel('Question', { exact: true }).fill('tell me a story about a fox');
   await page.getByRole('button', { name: 'Send' }).click();

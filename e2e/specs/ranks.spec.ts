@@ -99,7 +99,7 @@ test('the page says whether two are better than one, why, and what was measured 
 });
 
 test('chunks light up on the ranks that hold them, while they are written', async ({ page }) => {
-  await page.goto('/ranks.html?ranks=2&plan=sp&virtual=1&context=1024&max_tokens=8');
+  await page.goto('/ranks.html?ranks=2&plan=sp&virtual=1&context=1024&max-tokens=8');
   await ready(page);
   const seen = page.evaluate(
     () =>
@@ -236,7 +236,7 @@ test('heads arranged in one step: measured at load, the answer of one rank, copi
   const { prompt } = storyQuestion(180, 5);
   const at = prompt.lastIndexOf(' . ') + 2;
   const answerOf = async (query: string): Promise<string> => {
-    await page.goto(`/ranks.html?context=512&max_tokens=8&kv-budget=0.2&${query}`);
+    await page.goto(`/ranks.html?context=512&max-tokens=8&kv-budget=0.2&${query}`);
     await ready(page);
     await ask(page, prompt.slice(0, at), prompt.slice(at).trim());
     return (await page.locator('#answer').textContent())!;
@@ -307,7 +307,7 @@ test('a plan file: heads by load, a layer at a time, copies joined', async ({ pa
   await page.route('**/plan.json', (route) =>
     route.fulfill({ body: JSON.stringify(file), contentType: 'application/json' }),
   );
-  await page.goto('/ranks.html?plan=plan.json&virtual=1&context=512&max_tokens=4');
+  await page.goto('/ranks.html?plan=plan.json&virtual=1&context=512&max-tokens=4');
   await ready(page);
   await expect(page.locator('#plan')).toHaveText('Plan arranged on 2 ranks, all on one device.');
   const own = page.locator('#arrangement-own');

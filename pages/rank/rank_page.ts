@@ -5,7 +5,7 @@
 import '../shared/site_nav.js';
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import type { RankState } from '../../src/cluster/ranks/rank_host.js';
-import { parseMemory } from '../../src/app/shared/rank_options.js';
+import { parseMemory } from '../../src/engine/contracts/options/read_texts.js';
 import { listBrowserAdapters } from '../../src/app/shared/adapter_list.js';
 import { element, make, pair } from '../../src/app/shared/dom.js';
 import { foreignCluster } from '../shared/foreign_model.js';

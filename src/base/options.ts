@@ -6,14 +6,37 @@ export type OptionRule = (value: unknown) => string | undefined;
 /** Every option that there is, with what it may be; `true`: whatever its type says, or what is checked elsewhere. */
 export type OptionsSchema<Options> = { readonly [Name in keyof Required<Options>]: OptionRule | true };
 
+/** Numbers that an option may be. */
+export interface NumberRange {
+  readonly integer?: true;
+  readonly low?: number;
+  /** Instead of `low`, which is allowed itself. */
+  readonly above?: number;
+  readonly high?: number;
+}
+
+/** 'a number above 0 and at most 1'. */
+export function rangeText({ integer, low, above, high }: NumberRange): string {
+  const what = integer ? 'an integer' : 'a number';
+  if (above !== undefined) return `${what} above ${above}${high === undefined ? '' : ` and at most ${high}`}`;
+  if (low === undefined) return what;
+  return high === undefined ? `${what} of at least ${low}` : `${what} from ${low} to ${high}`;
+}
+
+export const isWithin = (value: unknown, { integer, low, above, high }: NumberRange): value is number =>
+  (integer ? Number.isSafeInteger(value) : Number.isFinite(value)) &&
+  !((value as number) < (low ?? -Infinity)) &&
+  !((value as number) <= (above ?? -Infinity)) &&
+  !((value as number) > (high ?? Infinity));
+
+export const within =
+  (range: NumberRange): OptionRule =>
+  (value) =>
+    isWithin(value, range) ? undefined : `${String(value)}: expected ${rangeText(range)}`;
+
 /** A whole number from `low` to `high`; without `high`, as large as numbers are exact. */
-export const wholeNumber =
-  (low: number, high = Number.MAX_SAFE_INTEGER): OptionRule =>
-  (value) => {
-    if (Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high) return undefined;
-    const range = high === Number.MAX_SAFE_INTEGER ? `of at least ${low}` : `from ${low} to ${high}`;
-    return `${String(value)}: expected an integer ${range}`;
-  };
+export const wholeNumber = (low: number, high?: number): OptionRule =>
+  within({ integer: true, low, ...(high !== undefined && { high }) });
 
 export const oneOf =
   (allowed: readonly string[]): OptionRule =>
@@ -40,3 +63,7 @@ export function checkOptions<Options extends object>(
     if (wrong !== undefined) throw usageError(`${name} ${wrong}`);
   }
 }
+
+/** Without what isn't given: entries that are undefined, or null, which clients send for what they leave out. */
+export const defined = <T extends object>(values: T): { [Name in keyof T]?: NonNullable<T[Name]> } =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value != null)) as never;

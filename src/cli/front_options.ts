@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { parseMemory } from '../app/shared/rank_options.js';
+import { parseMemory } from '../engine/contracts/options/read_texts.js';
 import { SplitkvError, usageError } from '../base/errors.js';
 import type { FrontOptions, RequestRecord } from '../server/front.js';
 import { isLoopback } from '../server/http/hosts.js';

@@ -1,116 +1,46 @@
 import type { PlainLoadOptions } from '../app/host_protocol.js';
 import type { ProgressPart } from '../app/shared/progress.js';
-import { parseMemory, parseRanks } from '../app/shared/rank_options.js';
 import { usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
+import { LOAD_ROWS, MAX_RANKS } from '../engine/contracts/options/load_rows.js';
+import type { OptionRow, OptionTable } from '../engine/contracts/options/row.js';
 import type { AttentionDpOptions, NetworkOptions, PrefillOptions } from '../index.js';
 import { parseProfile, type Profile } from '../arrangement/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
 import type { HostRequest, ModelHost } from './hosts/model_host.js';
 import { clusterOptions, readCluster } from './cluster/cluster_options.js';
+import { readRows, specsOf } from './option_rows.js';
 import { defined, inGroup, type Options, type OptionSpecs, readGiven } from './options.js';
 
-/** Which Hub is asked, and as whom. */
-export const hubOptions = inGroup('Model', {
-  hub: { value: 'URL', help: 'the Hub; default HF_ENDPOINT, or https://huggingface.co' },
-  'hub-token': {
-    value: 'TOKEN',
-    help: 'for gated and private models of the Hub; better in HF_TOKEN, or by `hf auth login`, as others see a command line',
-  },
-  token: { value: 'TOKEN', help: 'the same; a number is a degree of parallelism where a model is loaded' },
-} as const satisfies OptionSpecs);
+/** Options of a load. */
+const rows = specsOf(LOAD_ROWS);
 
-/** Degrees of parallelism, which name a plan and its ranks. */
-const degreeOptions = {
-  tensor: {
-    value: 'M',
-    help: 'in place of --plan and --ranks, degrees of parallelism, whose product is the number of ranks (1 where left out); beside --plan how it is cut. Ranks with different heads and columns (tp)',
-  },
-  token: {
-    value: 'N',
-    help: 'ranks that sequences are shared out to for each rank with weights, itself among them (token); a text is an access token, as --hub-token',
-  },
-  sequence: { value: 'S', help: 'ranks that split the chunks of each sequence (sp)' },
-  pipeline: { value: 'P', help: 'stages of layers (pp)' },
-  data: { value: 'D', help: 'ranks, or groups of ranks, with requests of their own (adp)' },
-} as const satisfies OptionSpecs;
+/** Which Hub is asked, and as whom. */
+export const hubOptions = {
+  hub: rows['hub']!,
+  'hub-token': rows['hub-token']!,
+  token: { ...rows['hub-token']!, help: 'as --hub-token; a number is a degree of parallelism where a model is loaded' },
+};
+
+/** Options that predictions of plans have. */
+export const plannedOptions: OptionSpecs = specsOf(
+  Object.fromEntries(Object.entries<OptionRow>(LOAD_ROWS).filter(([, { isOfRunsOnly }]) => !isOfRunsOnly)),
+);
 
 /** Options of every command that loads a model. */
-export const modelOptions = {
+export const modelOptions: OptionSpecs = {
   ...inGroup('Model', {
     model: {
       value: 'MODEL',
       help: 'a model folder (config.json, tokenizer.json, *.safetensors) or a .gguf file, its URL, or a model of the Hugging Face Hub: ORG/NAME[@REVISION][/FILE.gguf], ORG/NAME:Q4_K_M, or a name that `splitkv models` lists; it is downloaded first',
     },
   } as const satisfies OptionSpecs),
-  // Here a token is a degree, too.
-  hub: hubOptions.hub,
-  'hub-token': hubOptions['hub-token'],
-  ...inGroup('Model', {
-    weights: { value: 'TYPE', help: 'f32, f16, q8, q4; default: as stored' },
-    context: { value: 'N', help: "tokens the KV cache holds; default: the model's maximum, at most 4096" },
-  } as const satisfies OptionSpecs),
-  ...inGroup('KV cache', {
-    kv: { value: 'TYPE', help: 'KV cache: f32, f16 or q8 (bytes); default: auto, f16 on GPUs and f32 on the CPU' },
-    'kv-budget': {
-      value: 'B',
-      help: "part of a prompt's KV cache that is kept, above 0 and at most 1, such as 0.2; default: all of it",
-    },
-    'kv-policy': {
-      value: 'POLICY',
-      help: "how much of it each kv head keeps: ada (default) by its share of the layer's attention, snap all alike, static by --kv-profile; none keeps everything",
-    },
-    'kv-window': { value: 'N', help: 'the last tokens of a prompt, which choose what is kept; 1 to 256, default 32' },
-    'kv-kernel': { value: 'N', help: 'neighbouring entries chosen alike: an odd number, default 7' },
-    'kv-alpha': { value: 'A', help: 'ada: the part of the budget that every head gets, 0 to 1, default 0.2' },
-    'kv-profile': {
-      value: 'FILE',
-      help: 'what heads kept in a measurement (`splitkv profile --out FILE`; its file or URL): static keeps by it, --plan arranged arranges by it',
-    },
-    'prefix-caching': {
-      help: 'with --kv-budget: prompts are kept whole, too, in room for one context besides; what others begin with like them is not computed again. Without a budget it is done unasked',
-    },
-  } as const satisfies OptionSpecs),
+  ...rows,
   ...inGroup('Where and how it runs', {
     host: { value: 'HOST', help: 'node (default: WebGPU by Dawn) or chrome' },
-    adapter: {
-      value: 'NAME',
-      help: "part of an adapter's name (--host node; see `splitkv adapters`); default: a GPU, else the fastest software adapter",
-    },
-    variants: {
-      value: 'WHICH',
-      help: 'which variants of kernels run: hardware (as on GPUs), software (as on CPU adapters), auto (default: what the adapter is)',
-    },
-    precision: {
-      value: 'HOW',
-      help: 'how prompts are multiplied on GPUs: exact (default), or fast (in f16 or bytes, by matrix units where there are)',
-    },
-    'no-tune': { help: "doesn't time a GPU's kernels at load to choose among plans of equal bits" },
-    'prefill-chunk': {
-      value: 'N',
-      help: 'prompt tokens computed in one go; default 512 (pipelines 256); never changes the result',
-    },
-    'steps-in-flight': {
-      value: 'N',
-      help: 'decode steps submitted ahead, 1 to 8; default 4, and 8 where they are short; never changes the result',
-    },
   } as const satisfies OptionSpecs),
   ...inGroup('Several GPUs', {
-    ranks: {
-      value: 'N',
-      help: 'GPU devices that run the model: how many (default 1), or an adapter each: "high-performance,low-power", or names (Node)',
-    },
-    plan: {
-      value: 'PLAN',
-      help: 'auto (default), tp, sp, tp+sp, pp, ep, token, adp, products such as "pp x tp", arranged or "pp x arranged" (heads by what each keeps; see --kv-budget), or a FILE.json: a plan, or what arrange --out wrote',
-    },
-    copies: {
-      value: 'C',
-      help: '--plan arranged: copies of heads beyond the first, at most so many a layer; default: as many as it takes where whole heads would leave ranks idle',
-    },
-    ...degreeOptions,
-    'virtual-ranks': { help: 'all ranks on one device: tries a plan without more GPUs' },
     mixed: {
       help: '--cluster: ranks with other adapters or drivers are taken, too; answers are then near, not the same bits',
     },
@@ -118,8 +48,6 @@ export const modelOptions = {
       value: 'SECONDS',
       help: '--cluster: how long a rank that is gone may take to come back, before others take its share; default 10',
     },
-    workers: { help: 'each rank in a worker of its own: a worker_thread (Node), a Web Worker (Chrome)' },
-    memory: { value: 'SIZE', help: 'GPU memory a rank may take, such as 500MB or 2GB; "1GB,500MB" gives each its own' },
     'attention-dp-mode': {
       value: 'MODE',
       help: 'with plan adp, its products, or token: which rank a request goes to: cost (default; by measured times) or trtllm',
@@ -192,18 +120,6 @@ export function networkOptions(options: Options): NetworkOptions {
 /** An access token of the Hub is no number. */
 const DEGREE = /^\d+$/;
 
-/** The degrees among options. */
-export function degreeOptionsOf(options: Options): Pick<PlainLoadOptions, keyof typeof degreeOptions> {
-  const token = options.text('token');
-  return {
-    tensor: options.integer('tensor', 1),
-    token: token !== undefined && DEGREE.test(token) ? options.integer('token', 1) : undefined,
-    sequence: options.integer('sequence', 1),
-    pipeline: options.integer('pipeline', 1),
-    data: options.integer('data', 1),
-  };
-}
-
 /** Files on this disk need no Hub, and a page can't read the environment. */
 async function networkFor(
   model: string,
@@ -222,6 +138,17 @@ export async function openHost(request: ModelRequest): Promise<ModelHost> {
   return (await import('./hosts/node_host.js')).openNodeHost(request);
 }
 
+/** What the options of these rows were given. */
+export const loadValues = (options: Options, table: OptionTable = LOAD_ROWS): Promise<PlainLoadOptions> =>
+  readRows<PlainLoadOptions>(table, options, {
+    plan: (own) => planOption(options.text(own)),
+    kvProfile: (own) => profileOption(options.text(own)),
+    token: (own) => (DEGREE.test(options.text(own)!) ? options.integer(own, 1, MAX_RANKS) : undefined),
+    // Of the network, which a page has otherwise than Node.
+    hub: () => undefined,
+    hubToken: () => undefined,
+  });
+
 async function loadOptions(options: Options): Promise<PlainLoadOptions> {
   const cluster = await readCluster(options);
   return defined({
@@ -230,24 +157,7 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
       ...(options.has('mixed') && { mixed: true }),
       ...defined({ patience: options.integer('rank-patience', 0) }),
     },
-    weights: options.oneOf('weights', ['f32', 'f16', 'q8', 'q4']),
-    kv: options.oneOf('kv', ['auto', 'f32', 'f16', 'q8']),
-    ...(await kvOptions(options)),
-    prefixCaching: options.has('prefix-caching') || undefined,
-    contextLength: options.integer('context', 1),
-    prefillChunk: options.integer('prefill-chunk', 1),
-    stepsInFlight: options.integer('steps-in-flight', 1, 8),
-    adapter: options.text('adapter'),
-    variants: options.oneOf('variants', ['auto', 'hardware', 'software']),
-    tune: options.has('no-tune') ? false : undefined,
-    precision: options.oneOf('precision', ['exact', 'fast']),
-    ranks: readText(options, 'ranks', parseRanks),
-    plan: await planOption(options.text('plan')),
-    ...degreeOptionsOf(options),
-    copies: options.integer('copies', 0),
-    virtualRanks: options.has('virtual-ranks') || undefined,
-    workers: options.has('workers') || undefined,
-    memory: readText(options, 'memory', parseMemory),
+    ...(await loadValues(options)),
     attentionDpConfig: attentionDpOption(options),
     prefill: prefillOption(options),
   });
@@ -292,23 +202,6 @@ function prefillOption(options: Options): PrefillOptions[] | undefined {
     const adapter = adapters.length > 1 ? adapters[worker] : adapters[0];
     return { kind, ...(adapter !== undefined && { adapter }) };
   });
-}
-
-/** How prompts are compressed. */
-export const kvOptions = async (options: Options): Promise<PlainLoadOptions> =>
-  defined({
-    kvBudget: options.number('kv-budget', 'a number above 0 and at most 1', (b) => b > 0 && b <= 1),
-    kvPolicy: options.oneOf('kv-policy', ['none', 'snap', 'ada', 'static']),
-    kvWindow: options.integer('kv-window', 1, 256),
-    kvKernel: options.integer('kv-kernel', 1, 255),
-    kvAlpha: options.number('kv-alpha', 'a number from 0 to 1', (a) => a >= 0 && a <= 1),
-    kvProfile: await profileOption(options.text('kv-profile')),
-  });
-
-/** What a reader makes of an option's text; undefined where it wasn't given. */
-function readText<T>(options: Options, name: string, parse: (text: string, given: string) => T): T | undefined {
-  const text = options.text(name);
-  return text === undefined ? undefined : parse(text, `--${name} ${text}`);
 }
 
 /** A policy's name, or a plan file's content. */

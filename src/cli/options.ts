@@ -1,5 +1,8 @@
 import { parseArgs } from 'node:util';
 import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
+import { isWithin, type NumberRange, rangeText } from '../base/options.js';
+
+export { defined } from '../base/options.js';
 
 export interface OptionSpec {
   /** What the value is, for the help text; undefined for a switch. */
@@ -14,6 +17,14 @@ export type OptionSpecs = Readonly<Record<string, OptionSpec>>;
 /** Options under one heading of the help. */
 export const inGroup = <T extends OptionSpecs>(group: string, specs: T): T =>
   Object.fromEntries(Object.entries(specs).map(([name, spec]) => [name, { ...spec, group }])) as T;
+
+/** Some of another command's options. */
+export const only = (specs: OptionSpecs, ...names: readonly string[]): OptionSpecs =>
+  Object.fromEntries(names.map((name) => [name, specs[name]!]));
+
+/** Another command's options but these. */
+export const without = (specs: OptionSpecs, ...names: readonly string[]): OptionSpecs =>
+  Object.fromEntries(Object.entries(specs).filter(([name]) => !names.includes(name)));
 
 /** The options a user gave, read by type. Every method throws `usage` with the value, what was expected and what to do. */
 export class Options {
@@ -44,14 +55,16 @@ export class Options {
     throw usageError(`--${name} ${value}: expected ${choices.join(', ')}.${didYouMean(value, choices)}`);
   }
 
-  integer(name: string, low: number, high = Number.MAX_SAFE_INTEGER): number | undefined {
-    const range =
-      high === Number.MAX_SAFE_INTEGER ? `an integer of at least ${low}` : `an integer from ${low} to ${high}`;
-    return this.#number(name, range, (n) => Number.isSafeInteger(n) && n >= low && n <= high);
+  number(name: string, expected: string, accept: (value: number) => boolean): number | undefined {
+    return this.#number(name, expected, (value) => Number.isFinite(value) && accept(value));
   }
 
-  number(name: string, expected: string, accept: (value: number) => boolean): number | undefined {
-    return this.#number(name, expected, (n) => Number.isFinite(n) && accept(n));
+  integer(name: string, low: number, high?: number): number | undefined {
+    return this.within(name, { integer: true, low, ...(high !== undefined && { high }) });
+  }
+
+  within(name: string, range: NumberRange): number | undefined {
+    return this.#number(name, rangeText(range), (value) => isWithin(value, range));
   }
 
   #number(name: string, expected: string, accept: (value: number) => boolean): number | undefined {
@@ -152,9 +165,3 @@ export async function readGiven(option: string, path: string): Promise<string> {
     );
   }
 }
-
-type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
-
-/** Without the keys whose value is undefined. */
-export const defined = <T extends object>(values: T): Defined<T> =>
-  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Defined<T>;

@@ -37,7 +37,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
       [...generate, '--token', 'hf_a', '--hub-token', 'hf_b'],
       '--token and --hub-token are two access tokens',
     ],
-    ['a degree of none', [...generate, '--tensor', '0'], '--tensor 0: expected an integer of at least 1'],
+    ['a degree of none', [...generate, '--tensor', '0'], '--tensor 0: expected an integer from 1 to 64'],
     ['a stray word', [...generate, 'y'], "unexpected argument 'y'"],
     ['words beyond those that a command has', ['generate', scratch, 'x', 'y'], "unexpected argument 'y'"],
     ['a word and the option that it is', ['generate', scratch, 'x', '--tokens', '1'], '--prompt and --tokens are two'],
@@ -82,7 +82,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'unknown weights',
       [...generate, '--weights', 'q5'],
-      "--weights q5: expected f32, f16, q8, q4. Did you mean 'q8'?",
+      "--weights q5: expected auto, f32, f16, q8, q4. Did you mean 'q8'?",
     ],
     [
       'an unknown host',

@@ -1,18 +1,13 @@
 import { SplitkvError } from '../../base/errors.js';
 import { formatBytes, grouped } from '../../base/math.js';
+import { camel } from '../../base/names.js';
 import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } from '../../index.js';
 import { hubForm } from '../../loader/hub/hub_form.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
+import { ATTRIBUTE_ROWS } from './chat_rows.js';
 import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
-import {
-  adoptProperties,
-  type ClusterAccess,
-  type Highlight,
-  type MathHook,
-  propertyName,
-  withProperties,
-} from './properties.js';
+import { adoptProperties, type ClusterAccess, type Highlight, type MathHook, withProperties } from './properties.js';
 import { type PageTools, toolsOf } from './page_tools.js';
 import {
   type Answer,
@@ -23,48 +18,20 @@ import {
   type ShownMessage,
 } from './session.js';
 import { mergeKept, readKept, sameTurns, TurnNames, type Kept } from './kept.js';
-import { type Attribute, ATTRIBUTES, DEFAULT_MAX_TOKENS, everyAdapter, misspelt, readSettings } from './settings.js';
+import { type Attribute, ATTRIBUTES, everyAdapter, misspelt, readSettings } from './settings.js';
 import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
 import { clusterText, planText, previewOf, ranksText } from './view/preview.js';
 import { NO_PACE, ProgressMeter, progressText } from './view/progress_meter.js';
 
 const BUSY: readonly ChatState[] = ['looking', 'loading', 'answering'];
-/** Attributes that only change what is shown. */
-const LOOKS: readonly string[] = [
-  'label',
-  'placeholder',
-  'suggestions',
-  'settings',
-  'picker',
-  'keep',
-  'plain',
-] satisfies Attribute[];
-/** Attributes that a loaded model needn't be loaded again for. */
-const MANNERS: readonly string[] = [
-  'autostart',
-  'no-self-test',
-  'max-tokens',
-  'temperature',
-  'top-p',
-  'top-k',
-  'min-p',
-  'repetition-penalty',
-  'frequency-penalty',
-  'presence-penalty',
-  'seed',
-  'system',
-  'thinking',
-  'about',
-] satisfies Attribute[];
-
 const HELP = 'https://github.com/splitkv/splitkv/blob/main/docs/chat.md#when-something-goes-wrong';
 
 /** Pages that are also rendered on a server import the element there, too: it then does nothing. */
 const Base = withProperties((globalThis as Partial<typeof globalThis>).HTMLElement ?? (class {} as typeof HTMLElement));
 /** What may have been set before the element was defined. */
 const SETTABLE = [
-  ...Object.keys(ATTRIBUTES).map(propertyName),
+  ...Object.keys(ATTRIBUTES).map(camel),
   'files',
   'strings',
   'messages',
@@ -404,9 +371,10 @@ export class SplitkvChat extends Base {
       this.#hasKept = false;
       if (now !== null) this.#restore({ messages: [] });
     }
+    const changes = ATTRIBUTE_ROWS.get(name)?.[1].changes;
     if (name === 'keep') this.#keep();
-    else if (LOOKS.includes(name)) this.#showLooks();
-    else if (MANNERS.includes(name) && this.state !== 'failed') this.#adjust();
+    else if (changes === 'looks') this.#showLooks();
+    else if (changes === 'answers' && this.state !== 'failed') this.#adjust();
     else this.#openSoon();
   }
 
@@ -663,18 +631,14 @@ export class SplitkvChat extends Base {
   #usual(name: Attribute): string | undefined {
     const info = this.engine?.info;
     if (!info) return undefined;
-    const { temperature = 0, topP = 1, topK = 0, minP = 0, repetitionPenalty = 1 } = info.sampling;
-    const values: Partial<Record<Attribute, number | string | undefined>> = {
-      temperature,
-      'top-p': topP,
-      'top-k': topK,
-      'min-p': minP,
-      'repetition-penalty': repetitionPenalty,
-      'max-tokens': DEFAULT_MAX_TOKENS,
-      context: info.contextLength,
+    const [option, { default: preset }] = ATTRIBUTE_ROWS.get(name)!;
+    const own: Readonly<Record<string, number | string | undefined>> = {
+      ...(info.sampling as Readonly<Record<string, number>>),
+      contextLength: info.contextLength,
       weights: info.weights,
     };
-    return values[name] === undefined ? undefined : String(values[name]);
+    const value = own[option] ?? preset;
+    return value === undefined ? undefined : String(value);
   }
 
   #saveFile(kind: 'markdown' | 'json'): void {

@@ -1,5 +1,5 @@
 import type { ErrorCode, GenerateResult, LoadProgress, Model, PlanReport } from '../../index.js';
-import type { ChatProperties } from './properties.js';
+import type { ChatProperties } from './chat_properties.js';
 import type { ChatState } from './session.js';
 
 /** The events of `<splitkv-chat>`, by name. */

@@ -2,8 +2,12 @@
 // installed its part means nothing, which TypeScript would call an error.
 import type { SplitkvChat } from './element.js';
 import type { SplitkvChatEventMap } from './events.js';
-import type { CamelCase, ChatAttributes, ChatPropertyValues } from './properties.js';
+import type { ChatAttributes, ChatPropertyValues } from './properties.js';
 
+/** 'splitkv-answer' → 'splitkvAnswer'. */
+type CamelCase<Name extends string> = Name extends `${infer Head}-${infer Tail}`
+  ? `${Head}${Capitalize<CamelCase<Tail>>}`
+  : Name;
 type TemplateProps = ChatAttributes & ChatPropertyValues;
 type TemplateEvents<Prefix extends string> = {
   [Name in keyof SplitkvChatEventMap as `${Prefix}${Name}`]?: (event: SplitkvChatEventMap[Name]) => void;

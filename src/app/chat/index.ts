@@ -8,7 +8,8 @@ import { SplitkvChat } from './element.js';
 
 export { SplitkvChat } from './element.js';
 export type { ChatElement, SplitkvChatEventMap } from './events.js';
-export type { ChatAttributes, ChatProperties, ChatPropertyValues } from './properties.js';
+export type { ChatProperties } from './chat_properties.js';
+export type { ChatAttributes, ChatPropertyValues } from './properties.js';
 export type { MadeCall, PageTool, PageTools } from './page_tools.js';
 export type { Answer, ChatState, ShownMessage, ToolStep } from './session.js';
 export { ATTRIBUTES, type Attribute } from './settings.js';

@@ -1,10 +1,9 @@
 import type { ErrorCode } from '../../base/errors.js';
+import type { Snake } from '../../base/names.js';
+import type { RecommendedSampling } from '../../index.js';
+import { ATTRIBUTE_ROWS } from './chat_rows.js';
 
-/**
- * Every text of the element, by name; `{x}` stands for what is filled in. A page gives its own by `element.strings`: the ones it
- * leaves out stay as here.
- */
-export const STRINGS = {
+const TEXTS = {
   state_empty: 'No model',
   state_looking: 'Looking at the model and the GPU…',
   state_asking: 'Not loaded yet',
@@ -136,13 +135,6 @@ export const STRINGS = {
   apply: 'Apply',
   reset: 'Reset',
   close: 'Close',
-  set_temperature: 'Temperature',
-  set_top_p: 'Top p',
-  set_top_k: 'Top k',
-  set_min_p: 'Min p',
-  set_repetition_penalty: 'Repetition penalty',
-  set_max_tokens: 'Longest answer, tokens',
-  set_context: 'Context, tokens',
   set_weights: 'Weights',
   set_thinking: 'Thinking',
   on: 'on',
@@ -234,10 +226,25 @@ export const STRINGS = {
   advice_offline: 'This browser keeps no whole copy of it. Connect, and try again.',
 } as const satisfies Record<string, string> & Record<`${'title' | 'advice'}_${ErrorCode}`, string>;
 
-export type StringName = keyof typeof STRINGS;
+/** Numbers of the settings. */
+type Labelled = Snake<keyof RecommendedSampling | 'maxTokens' | 'context'>;
+export type StringName = keyof typeof TEXTS | `set_${Labelled}`;
 /** Every text of the element. */
 export type ChatStrings = Readonly<Record<StringName, string>>;
 
 /** A text with its blanks filled in. */
 export const fill = (text: string, values: Readonly<Record<string, string | number>>): string =>
   text.replace(/\{(\w+)\}/g, (blank, name: string) => (name in values ? String(values[name]) : blank));
+
+/**
+ * Every text of the element, by name; `{x}` stands for what is filled in. A page gives its own by `element.strings`: the ones it
+ * leaves out stay as here.
+ */
+export const STRINGS: ChatStrings = {
+  ...TEXTS,
+  ...(Object.fromEntries(
+    [...ATTRIBUTE_ROWS].flatMap(([own, [, { sheet }]]) =>
+      sheet ? [[`set_${own.replaceAll('-', '_')}`, sheet.label]] : [],
+    ),
+  ) as Readonly<Record<`set_${Labelled}`, string>>),
+};

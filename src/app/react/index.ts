@@ -8,7 +8,8 @@ import {
   type SplitkvChat as SplitkvChatElement,
   type SplitkvChatEventMap,
 } from '../chat/index.js';
-import { attributeText, propertyName } from '../chat/properties.js';
+import { camel } from '../../base/names.js';
+import { attributeText } from '../chat/properties.js';
 
 /** Called with the element's event: what it tells is its `detail`. */
 type Listener<Name extends keyof SplitkvChatEventMap> = ((event: SplitkvChatEventMap[Name]) => void) | undefined;
@@ -85,7 +86,7 @@ export const SplitkvChat: ForwardRefExoticComponent<SplitkvChatProps & RefAttrib
     // As attributes, which React 18 and a server's markup need.
     const attributes = (Object.keys(ATTRIBUTES) as Attribute[]).map((name) => [
       name,
-      attributeText(name, (props as Record<string, unknown>)[propertyName(name)]),
+      attributeText(name, (props as Record<string, unknown>)[camel(name)]),
     ]);
     return createElement('splitkv-chat', {
       ...Object.fromEntries(attributes),

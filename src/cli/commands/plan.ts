@@ -13,20 +13,15 @@ import {
 import { EXPORT_TARGETS, exportPlan, exportScript, type ExportTarget } from '../../placement/export/export_plan.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 import { degreesOf, namedByDegrees } from '../../engine/planning/degrees.js';
-import { modelOptions, type ModelRequest, modelRequest, networkOptions } from '../model_options.js';
-import { defined, type Options, type OptionSpecs } from '../options.js';
-
-const { model, hub, weights, kv, context, host, adapter, ranks, memory, tensor, token, sequence, pipeline, data } =
-  modelOptions;
-const compression = {
-  'kv-budget': modelOptions['kv-budget'],
-  'kv-policy': modelOptions['kv-policy'],
-  'kv-window': modelOptions['kv-window'],
-  'kv-kernel': modelOptions['kv-kernel'],
-  'kv-alpha': modelOptions['kv-alpha'],
-  'kv-profile': modelOptions['kv-profile'],
-  'prefix-caching': modelOptions['prefix-caching'],
-};
+import {
+  hubOptions,
+  modelOptions,
+  type ModelRequest,
+  modelRequest,
+  networkOptions,
+  plannedOptions,
+} from '../model_options.js';
+import { defined, only, type Options, type OptionSpecs } from '../options.js';
 
 export const command: Command = {
   summary:
@@ -42,35 +37,25 @@ export const command: Command = {
   ],
   usage: 'plan MODEL [--ranks N] [options]',
   options: {
-    model,
-    hub,
-    'hub-token': modelOptions['hub-token'],
-    ranks: { ...ranks, help: 'GPU devices there may be: how many (default 2), or an adapter each, as for generate' },
+    ...only(modelOptions, 'model', 'host'),
+    hub: hubOptions.hub,
+    'hub-token': hubOptions['hub-token'],
+    ...plannedOptions,
+    ranks: {
+      ...modelOptions['ranks']!,
+      help: 'GPU devices there may be: how many (default 2), or an adapter each, as for generate',
+    },
     plan: {
-      ...modelOptions.plan,
+      ...modelOptions['plan']!,
       help: 'auto (default): of all plans; a policy: what is predicted of it; with --export also a FILE.json',
     },
     tensor: {
-      ...tensor,
+      ...modelOptions['tensor']!,
       help: 'degrees of parallelism: the plan that they name is the pick, on as many ranks as their product. Ranks with different heads and columns (tp)',
     },
-    token,
-    sequence,
-    pipeline,
-    data,
-    weights,
-    kv,
-    ...compression,
-    copies: modelOptions.copies,
-    context,
-    'prefill-chunk': modelOptions['prefill-chunk'],
-    memory,
     'prompt-tokens': { value: 'N', help: 'the request to plan for; default: half the context, at most 1024' },
     'max-tokens': { value: 'N', help: 'tokens that follow the prompt; default 128' },
     batch: { value: 'N', help: 'sequences decoded side by side; default 1' },
-    host,
-    adapter,
-    'virtual-ranks': modelOptions['virtual-ranks'],
     fresh: { help: 'measure again what was measured before' },
     export: {
       value: 'ENGINE',
@@ -82,7 +67,7 @@ export const command: Command = {
   async run(options, terminal) {
     const request = await modelRequest(options, terminal, false);
     const { plan, ranks } = await namedByDegrees(request.options);
-    const { plan: given, stepsInFlight: _, ...loadOptions } = request.options;
+    const { plan: given, ...loadOptions } = request.options;
     const target = options.oneOf('export', EXPORT_TARGETS);
     const out = options.text('out');
     if (target !== undefined && plan !== undefined && plan !== 'auto') {

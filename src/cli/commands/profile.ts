@@ -4,13 +4,13 @@ import { type MeasuredProfile, measureProfile } from '../../engine/measure/measu
 import { storyQuestion } from '../../engine/measure/story.js';
 import type { Command } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
+import { without } from '../options.js';
 import { heatMapHtml } from '../profile/heat_map.js';
 import { readPrompts } from '../profile/read_prompts.js';
 import { profileTable } from '../profile/table.js';
 
 const DEFAULT_SAMPLES = 32;
 const DEFAULT_TOKENS = 1024;
-const { 'kv-profile': _profile, 'kv-budget': kvBudget, 'kv-policy': _policy, ...ownModelOptions } = modelOptions;
 
 export const command: Command = {
   summary:
@@ -19,7 +19,10 @@ export const command: Command = {
   words: ['model'],
   usage: 'profile MODEL --kv-budget B [options]',
   options: {
-    'kv-budget': { ...kvBudget, help: 'part of a prompt that is kept, above 0 and below 1, such as 0.2' },
+    'kv-budget': {
+      ...modelOptions['kv-budget'],
+      help: 'part of a prompt that is kept, above 0 and below 1, such as 0.2',
+    },
     policy: { value: 'POLICY', help: 'ada (default) or snap, which keeps as much of every head' },
     samples: { value: 'N', help: `how many samples; default ${DEFAULT_SAMPLES}, of --prompts all` },
     prompts: {
@@ -33,7 +36,7 @@ export const command: Command = {
     seed: { value: 'S', help: 'of the stories; default 0' },
     out: { value: 'FILE', help: 'write the profile there, as JSON' },
     html: { value: 'FILE', help: 'write a heat map there' },
-    ...ownModelOptions,
+    ...without(modelOptions, 'kv-profile', 'kv-budget', 'kv-policy'),
   },
   async run(options, terminal) {
     const request = await modelRequest(options, terminal);

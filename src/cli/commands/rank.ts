@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { pathToFileURL } from 'node:url';
-import { parseMemory } from '../../app/shared/rank_options.js';
+import { parseMemory } from '../../engine/contracts/options/read_texts.js';
 import { usageError } from '../../base/errors.js';
 import { namedAdapter } from '../../engine/planning/rank_adapters.js';
 import { clusterOptions, readCluster } from '../cluster/cluster_options.js';

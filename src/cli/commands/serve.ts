@@ -14,9 +14,7 @@ import type { Command, Terminal } from '../command.js';
 import { endingOf, frontOptions, frontSpecs, interrupted, isTerminated, messageOf, size } from '../front_options.js';
 import { modelOptions, modelRequest } from '../model_options.js';
 import { version } from '../version.js';
-import { defined, type Options } from '../options.js';
-
-const { host: _host, 'steps-in-flight': _steps, ...ownModelOptions } = modelOptions;
+import { defined, type Options, without } from '../options.js';
 
 export const command: Command = {
   summary: 'Serves a model by the OpenAI API over HTTP, many requests at once. Runs in Node, until Ctrl-C or SIGTERM.',
@@ -56,7 +54,7 @@ export const command: Command = {
     'exit-on-failure': {
       help: 'end with code 1 when the GPU is lost for good, so that a supervisor starts the server again; default: go on and say 503',
     },
-    ...ownModelOptions,
+    ...without(modelOptions, 'host', 'steps-in-flight'),
     context: { value: 'N', help: "tokens of a request, prompt and answer; default: the model's maximum, at most 4096" },
   },
   async run(options, terminal) {

@@ -23,7 +23,7 @@ import type { Trace } from '../../simulate/trace.js';
 import { measureAdp } from '../adp/measure_adp.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 import { hubOptions, modelOptions, modelRequest } from '../model_options.js';
-import type { Options } from '../options.js';
+import { only, type Options, type OptionSpecs } from '../options.js';
 import { describeMeasured, describePareto, describeStudy } from './adp_text.js';
 
 const { maxTokensPerIteration, concurrency } = PUBLISHED_SETTINGS;
@@ -35,15 +35,10 @@ function presets(name: keyof typeof SMALL_SETTINGS): string {
 }
 
 /** Where the trace really runs. */
-const runOptions = {
-  model: modelOptions.model,
+const runOptions: OptionSpecs = {
   ...hubOptions,
-  weights: modelOptions.weights,
-  kv: modelOptions.kv,
-  adapter: modelOptions.adapter,
-  'virtual-ranks': modelOptions['virtual-ranks'],
-  workers: modelOptions.workers,
-} as const;
+  ...only(modelOptions, 'model', 'weights', 'kv', 'adapter', 'virtual-ranks', 'workers'),
+};
 
 export const command: Command = {
   summary:

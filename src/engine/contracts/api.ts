@@ -3,18 +3,19 @@
  * offers. Types only. rank.ts is what a rank can do, prefill_worker.ts what computes prompts elsewhere.
  */
 
+import type { Snake } from '../../base/names.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import type { AdapterDescription, Variants } from '../../gpu/index.js';
+import type { AdapterDescription } from '../../gpu/index.js';
 import type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../../chat_formats/tools.js';
 import type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
-import type { ClusterRanksOptions } from './cluster_options.js';
-import type { NetworkOptions } from '../../loader/index.js';
+import type { CatalogModel as ListedModel } from '../../loader/index.js';
 import type { KvPolicy } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
-import type { Profile } from '../../arrangement/index.js';
-import type { Degrees, ModelShape, Plan, PlanFile } from '../../placement/index.js';
+import type { ModelShape, Plan } from '../../placement/index.js';
+import type { RecommendedSampling, SamplingOptions } from './option_types.js';
 import type { PrefillKind } from './prefill_worker.js';
 
+export type { LoadOptions, RecommendedSampling, SamplingOptions } from './option_types.js';
 export type { KvPolicy } from '../../model/compression/options.js';
 export type { KvType } from '../../model/layers/attention/cache.js';
 export type { Profile } from '../../arrangement/index.js';
@@ -25,6 +26,9 @@ export type { Variants } from '../../gpu/index.js';
 export type { NetworkOptions } from '../../loader/index.js';
 export type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
 export type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../../chat_formats/tools.js';
+
+/** A model that runs here, by a name of its own: `load(name)`. */
+export type CatalogModel = ListedModel<RecommendedSampling>;
 
 export interface LoadProgress {
   /**
@@ -65,188 +69,12 @@ export interface AttentionDpOptions {
   readonly batching_wait_iters?: number;
 }
 
-export interface LoadOptions extends Omit<NetworkOptions, 'token'>, Omit<Degrees, 'token'> {
-  /**
-   * How matrices are kept on the GPU. 'auto' (default) keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file Q4_0
-   * in q4, other quantised types in q8.
-   */
-  readonly weights?: WeightType | 'auto';
-  /**
-   * How the KV cache keeps its numbers: 'f32', 'f16', or 'q8', bytes with a scale for each 32 of them, half of f16's memory and a
-   * little. 'auto' (default): 'f16' where all ranks run on GPUs, 'f32' on adapters that run on the CPU. f16 and q8 clamp what they
-   * can't hold. Bits differ between the types.
-   */
-  readonly kv?: KvType | 'auto';
-  /** Part of a prompt's cache that is kept, above 0 and at most 1: each kv head evicts the entries that it attends to least. Default: all of it. */
-  readonly kvBudget?: number;
-  /**
-   * How many entries each head keeps: 'ada' (default with a kvBudget) by its share of the layer's best scores, 'snap' all alike, 'static'
-   * in proportion to a kvProfile; 'none' evicts nothing.
-   */
-  readonly kvPolicy?: 'none' | KvPolicy;
-  /** The last tokens of a prompt, whose queries score the entries and which are always kept: 1 to 256, default 32. */
-  readonly kvWindow?: number;
-  /** Neighbouring entries that score as the best of them: an odd number, default 7. */
-  readonly kvKernel?: number;
-  /** 'ada': the part of the budget that every head gets whatever its scores, 0 to 1 in steps of 0.001; default 0.2. */
-  readonly kvAlpha?: number;
-  /**
-   * What each head kept in a measurement, as `splitkv profile` writes it: itself, its URL, or (Node) its file. kvPolicy 'static' keeps by
-   * it, and plan 'arranged' arranges heads by it.
-   */
-  readonly kvProfile?: Profile | string | URL;
-  /** Tokens the KV cache holds for a sequence; default: the model's maximum, at most 4096. */
-  readonly contextLength?: number;
-  /** Prompt tokens computed in one go; default 512, and 256 where stages of layers work side by side. Never changes a bit of the result. */
-  readonly prefillChunk?: number;
-  /**
-   * Decode steps submitted ahead of the host's reading, 1 to 8; default 4, and 8 where a step takes less than 4 ms. Never changes the
-   * result.
-   */
-  readonly stepsInFlight?: number;
-  /**
-   * GPU devices that run the model together: how many, or an adapter for each ('high-performance', 'low-power'; in Node, part of
-   * its name); default 1. The logits are the same bits whatever their number, on adapters of one kind. With plan 'auto' it is how
-   * many there may be: fewer, even one, where more don't pay.
-   */
-  readonly ranks?: number | readonly string[];
-  /**
-   * Who holds what: 'auto' (default; measures the adapters, once, and takes the plan that answers soonest), a policy ('tp', 'sp', 'tp+sp', 'pp', 'ep', 'token', 'adp' and products such as 'pp x tp' or 'token x sp'), a plan, or an arrangement that `splitkv arrange --out` wrote. 'arranged' puts heads on ranks by what each keeps of a prompt: by
-   * `kvProfile`, or measured on samples by the first such load, and kept; 'pp x arranged' does so within stages of layers (`pipeline`).
-   */
-  readonly plan?: string | PlanFile;
-  /**
-   * Plan 'arranged' (or 'pp x arranged'): copies of heads beyond the first, at most so many a layer; 0: none. Default: as many as it takes where whole heads
-   * would leave ranks idle.
-   */
-  readonly copies?: number;
-  /**
-   * Degrees name a plan and its ranks in place of `plan` and `ranks`: `{ tensor: 2, token: 3 }` is `tp x token` on 6. Those left out are
-   * 1, and their product is the number of ranks. Beside a policy's name they say how it is cut. Weight groups, which have different
-   * heads and columns.
-   */
-  readonly tensor?: number | undefined;
-  /**
-   * A number: of the degrees, the ranks that sequences are shared out to for each root, itself among them. A text: an access token of the Hub, as `hubToken`.
-   */
-  readonly token?: number | string | undefined;
-  /** Of the degrees: ranks that split the chunks of each sequence. */
-  readonly sequence?: number | undefined;
-  /** Of the degrees: stages of layers. */
-  readonly pipeline?: number | undefined;
-  /** Of the degrees: groups of ranks with requests of their own. */
-  readonly data?: number | undefined;
-  /**
-   * An access token of the Hub, for gated and private models: sent to the Hub alone. In Node by default that of HF_TOKEN or of the
-   * file where `hf auth login` keeps it. In a page whoever opens it can read the token.
-   */
-  readonly hubToken?: string | undefined;
-  /** All ranks on one device: a plan can be tried without more GPUs. */
-  readonly virtualRanks?: boolean;
-  /**
-   * Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node. The page stays free for other work; `load`
-   * then takes URLs, paths and files, not a Source.
-   */
-  readonly workers?: boolean;
-  /**
-   * The ranks run on other machines, which joined this cluster (`splitkv rank`): `ranks` are their names, or how many. A model in a folder
-   * must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv push`), under the name `cluster:NAME`. With plan 'auto' each rank's adapter and each pair's link are measured.
-   */
-  readonly cluster?: ClusterRanksOptions;
-  /** Bytes of GPU memory that each rank may take, one number for all or one each. A plan that needs more is refused. */
-  readonly memory?: number | readonly number[];
-  /**
-   * Whole contexts that the KV cache has room for; default: as many as a pipeline has stages, otherwise 1. Generations that run at once share
-   * it; those that find no room wait.
-   */
-  readonly requests?: number;
-  /**
-   * Prompts that begin alike share the beginning's cache, and a conversation's turns theirs; default: where the plan allows it, and not
-   * with `kvBudget`. There `true` keeps prompts whole as well, in room for one context on each rank (or group) that keeps sequences, and copies from
-   * them what others begin with.
-   */
-  readonly prefixCaching?: boolean;
-  /**
-   * Which rank, or group of ranks, a request goes to and when its prompt runs, with plans that keep each request on one ('adp', 'adp x
-   * tp', 'token', ...); the names are TensorRT-LLM's. Default with such a plan: mode cost with balance; with 'token', filled by what
-   * ranks keep (docs/adp.md).
-   */
-  readonly attentionDpConfig?: AttentionDpOptions;
-  /**
-   * Prompts are computed on a device of their own, with whole weights, and their keys and values handed over to the ranks. A list:
-   * several such workers of one kind, each with a device of its own; a prompt goes to the one with least to do, and where one fails the
-   * others compute its prompts. Default: the ranks compute prompts themselves.
-   */
-  readonly prefill?: PrefillOptions | readonly PrefillOptions[];
-  /** Default 'high-performance'. */
-  readonly powerPreference?: 'high-performance' | 'low-power';
-  /** Part of an adapter's name; Node only. */
-  readonly adapter?: string;
-  /**
-   * Kernels have variants for GPUs ('hardware') and for adapters that run on the CPU ('software'); 'auto' (default) takes those for
-   * what the adapter is. Bits differ between the two. On a CPU, those for GPUs are several times slower: for tests.
-   */
-  readonly variants?: 'auto' | Variants;
-  /**
-   * On a GPU, `load` runs a few plans of each kernel, which compute the same bits, for half a second at most, and keeps what is quickest
-   * on this adapter for the next time; false: it doesn't, and takes what they are by themselves. Default true.
-   */
-  readonly tune?: boolean;
-  /**
-   * 'fast': on GPUs prompts are multiplied by matrix units in f16, in bytes, or in f16, by what all ranks have in common; sums stay f32. Texts
-   * may differ a little from those of 'exact', the default, and are as much the same over plans, batches and chunks.
-   */
-  readonly precision?: 'exact' | 'fast';
-  /**
-   * Keep what is downloaded; default true. In browsers: in the private file system (OPFS). In Node: models of the Hub, whole, in the
-   * cache that its tools share (HF_HUB_CACHE), those of another `hub` in a folder of its own; without it they are read by ranges each time.
-   */
-  readonly cache?: boolean;
-  /**
-   * SHA-256 of files by their names in the folder, in 64 hex digits or as `sha256-` and base64: {'model.safetensors': '9f86d0...'}.
-   * A file named here is read once as a whole and checked before anything of it is used; another is an `io` error. What the browser
-   * keeps and was checked before isn't read again. Files that aren't named aren't checked.
-   */
-  readonly integrity?: Readonly<Record<string, string>>;
-  readonly onProgress?: (progress: LoadProgress) => void;
-  readonly onWarning?: (message: string) => void;
-  readonly signal?: AbortSignal;
-}
-
 export interface PrefillOptions {
   /** 'splitkv': our own kernels; texts and logits are the same bits as without. */
   readonly kind: PrefillKind;
   /** A power preference, or in Node part of an adapter's name; default: the first rank's adapter. */
   readonly adapter?: string;
 }
-
-export interface SamplingOptions {
-  /** 0 = greedy (default). */
-  readonly temperature?: number;
-  /** 0 = off (default). */
-  readonly topK?: number;
-  /** 1 = off (default). */
-  readonly topP?: number;
-  /** Tokens less likely than this times the likeliest one, after temperature, are dropped; 0 = off (default). */
-  readonly minP?: number;
-  /** Of tokens of the prompt and generated ones: positive logits are divided by this, negative ones multiplied; 1 = off (default). */
-  readonly repetitionPenalty?: number;
-  /** Subtracted from a token's logit for each time it was generated, -2 to 2; 0 = off (default). */
-  readonly frequencyPenalty?: number;
-  /** Subtracted from the logit of each token that was generated, -2 to 2; 0 = off (default). */
-  readonly presencePenalty?: number;
-  /** Added to the logits of tokens, by their ids: -100 bans one, 100 nearly forces it. */
-  readonly logitBias?: Readonly<Record<number, number>> | ReadonlyMap<number, number>;
-  /** Tokens that end the text as the model's own end-of-sequence tokens do, also where those are ignored. */
-  readonly stopTokenIds?: readonly number[];
-  /** No token that ends the text is sampled before this many tokens were, and no stop text is looked for in these; default 0. */
-  readonly minTokens?: number;
-  /** Non-negative safe integer; the same seed gives the same text. Default: a random one, reported in the result. */
-  readonly seed?: number;
-}
-
-/** What a model's makers recommend. */
-export type RecommendedSampling = Pick<SamplingOptions, 'temperature' | 'topK' | 'topP' | 'minP' | 'repetitionPenalty'>;
 
 export interface GenerateOptions extends SamplingOptions, TextForm, ChatOptions {
   /** Default 256. */
@@ -588,7 +416,12 @@ export interface LogitsResult {
   readonly rows: readonly Float32Array[];
 }
 
-export interface ChatCompletionRequest {
+/** `SamplingOptions` by their names in JSON. */
+export type SamplingFields = {
+  readonly [Name in keyof SamplingOptions as Snake<Name>]?: SamplingOptions[Name] | null;
+};
+
+export interface ChatCompletionRequest extends SamplingFields {
   /** Accepted and ignored: a loaded model is the one that answers. */
   readonly model?: string;
   readonly messages: readonly ChatMessage[];
@@ -596,18 +429,7 @@ export interface ChatCompletionRequest {
   readonly special?: 'text' | 'token';
   readonly stream?: boolean;
   readonly max_tokens?: number;
-  readonly temperature?: number;
-  readonly top_p?: number;
-  readonly top_k?: number;
-  readonly seed?: number;
   readonly stop?: string | readonly string[] | null;
-  readonly min_p?: number;
-  readonly repetition_penalty?: number;
-  readonly frequency_penalty?: number;
-  readonly presence_penalty?: number;
-  readonly logit_bias?: Readonly<Record<string, number>> | null;
-  readonly stop_token_ids?: readonly number[];
-  readonly min_tokens?: number;
   /** The answer is JSON: any object, or of a schema. */
   readonly response_format?: ResponseFormat | null;
   /** As in `TextForm`, as the two below. */

@@ -1,62 +1,18 @@
 import { usageError } from '../../base/errors.js';
-import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import { checkOptions, defined, type OptionsSchema } from '../../base/options.js';
 import { type NetworkOptions, parseIntegrity } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
-import { KV_TYPES } from '../../model/layers/attention/cache.js';
-import { checkTogether, MAX_STEPS_IN_FLIGHT } from '../../placement/index.js';
+import { checkTogether } from '../../placement/index.js';
 import { parseAttentionDpConfig } from '../scheduler/adp/config.js';
 import type { LoadOptions } from './api.js';
 import { checkPrefill } from './check_prefill.js';
+import { LOAD_ROWS } from './options/load_rows.js';
+import { schemaOf } from './options/row.js';
 
 /** Tokens of a context, where the options say nothing and the model has as many positions. */
 export const DEFAULT_CONTEXT = 4096;
 
-/** Ranks that a plan may have. */
-export const MAX_RANKS = 64;
-
-export const loadSchema: OptionsSchema<LoadOptions> = {
-  weights: oneOf(['auto', 'f32', 'f16', 'q8', 'q4']),
-  kv: oneOf(['auto', ...KV_TYPES]),
-  kvBudget: true,
-  kvPolicy: true,
-  kvWindow: true,
-  kvKernel: true,
-  kvAlpha: true,
-  kvProfile: true,
-  copies: wholeNumber(0, 1023),
-  contextLength: wholeNumber(1, 2 ** 20),
-  prefillChunk: wholeNumber(1, 4096),
-  stepsInFlight: wholeNumber(1, MAX_STEPS_IN_FLIGHT),
-  ranks: true,
-  plan: true,
-  tensor: wholeNumber(1, MAX_RANKS),
-  token: (value) => (typeof value === 'number' ? wholeNumber(1, MAX_RANKS)(value) : undefined),
-  sequence: wholeNumber(1, MAX_RANKS),
-  pipeline: wholeNumber(1, MAX_RANKS),
-  data: wholeNumber(1, MAX_RANKS),
-  virtualRanks: true,
-  workers: true,
-  cluster: true,
-  memory: true,
-  requests: wholeNumber(1, 64),
-  prefixCaching: true,
-  attentionDpConfig: true,
-  prefill: true,
-  powerPreference: oneOf(['high-performance', 'low-power']),
-  adapter: true,
-  variants: oneOf(['auto', 'hardware', 'software']),
-  tune: true,
-  precision: oneOf(['exact', 'fast']),
-  cache: true,
-  integrity: true,
-  hub: true,
-  hubToken: true,
-  headers: true,
-  fetch: true,
-  onProgress: true,
-  onWarning: true,
-  signal: true,
-};
+export const loadSchema: OptionsSchema<LoadOptions> = schemaOf(LOAD_ROWS);
 
 /**
  * Checks what is known of the options before the model is.
@@ -79,12 +35,7 @@ export function networkOf({
   headers,
   fetch: given,
 }: Pick<LoadOptions, keyof NetworkOptions | 'hubToken'>): NetworkOptions {
-  return {
-    ...(hub !== undefined && { hub }),
-    ...(hubToken !== undefined && { token: hubToken }),
-    ...(headers && { headers }),
-    ...(given && { fetch: given }),
-  };
+  return defined({ hub, token: hubToken, headers, fetch: given });
 }
 
 /** Tokens that a sequence may have. @throws SplitkvError `usage` beyond the model's positions */

@@ -1,4 +1,6 @@
 import { didYouMean, usageError } from '../../base/errors.js';
+import { snake } from '../../base/names.js';
+import { defined } from '../../base/options.js';
 import { chatToolCall } from '../../chat_formats/tools.js';
 import type {
   ChatCompletion,
@@ -10,37 +12,30 @@ import type {
   GenerateOptions,
   Generation,
   Prompt,
+  SamplingOptions,
 } from '../contracts/api.js';
+import { SAMPLING_ROWS } from '../contracts/options/sampling_rows.js';
 
-const REQUEST_KEYS: readonly string[] = [
-  'model',
-  'messages',
-  'special',
-  'stream',
-  'max_tokens',
-  'temperature',
-  'top_p',
-  'top_k',
-  'seed',
+/** Options of `generate` that a request has, by their names in JSON. */
+const OPTIONS = [
+  ...(Object.keys(SAMPLING_ROWS) as (keyof SamplingOptions)[]),
+  'maxTokens',
   'stop',
-  'min_p',
-  'repetition_penalty',
-  'frequency_penalty',
-  'presence_penalty',
-  'logit_bias',
-  'stop_token_ids',
-  'min_tokens',
-  'response_format',
+  'responseFormat',
   'grammar',
   'regex',
   'choice',
   'tools',
-  'tool_choice',
-  'parallel_tool_calls',
-  'chat_template_kwargs',
-  'enable_thinking',
-  'separate_reasoning',
-] satisfies (keyof ChatCompletionRequest)[];
+  'toolChoice',
+  'parallelToolCalls',
+  'chatTemplateKwargs',
+  'enableThinking',
+  'separateReasoning',
+] as const satisfies (keyof GenerateOptions)[];
+const REQUEST_KEYS: readonly string[] = [
+  ...(['model', 'messages', 'special', 'stream'] satisfies (keyof ChatCompletionRequest)[]),
+  ...(OPTIONS.map(snake) satisfies (keyof ChatCompletionRequest)[]),
+];
 
 /** The OpenAI shape over `generate`. */
 export function chatCompletions(
@@ -65,34 +60,10 @@ export function chatCompletions(
     }
     const generation = generate(
       { messages: request.messages, ...defined({ special: request.special }) },
-      {
-        ...defined({
-          maxTokens: request.max_tokens,
-          temperature: request.temperature,
-          topP: request.top_p,
-          topK: request.top_k,
-          seed: request.seed,
-          stop: request.stop,
-          minP: request.min_p,
-          repetitionPenalty: request.repetition_penalty,
-          frequencyPenalty: request.frequency_penalty,
-          presencePenalty: request.presence_penalty,
-          logitBias: request.logit_bias,
-          stopTokenIds: request.stop_token_ids,
-          minTokens: request.min_tokens,
-          responseFormat: request.response_format,
-          grammar: request.grammar,
-          regex: request.regex,
-          choice: request.choice,
-          tools: request.tools,
-          toolChoice: request.tool_choice,
-          parallelToolCalls: request.parallel_tool_calls,
-          chatTemplateKwargs: request.chat_template_kwargs,
-          enableThinking: request.enable_thinking,
-          separateReasoning: request.separate_reasoning,
-          signal: options.signal,
-        }),
-      },
+      defined({
+        ...Object.fromEntries(OPTIONS.map((name) => [name, request[snake(name)]])),
+        signal: options.signal,
+      }),
     );
     const head = {
       id: `chatcmpl-${Date.now().toString(36)}-${count++}`,
@@ -153,9 +124,4 @@ export function chatCompletions(
   }
 
   return { create: create as ChatCompletions['create'] };
-}
-
-/** The object without its undefined and null entries: OpenAI clients send null for what they leave out. */
-function defined<T extends object>(value: T): { [K in keyof T]?: NonNullable<T[K]> } {
-  return Object.fromEntries(Object.entries(value).filter(([, entry]) => entry != null)) as never;
 }

@@ -11,8 +11,8 @@ import type {
   SavedConversation,
   ToolCall,
 } from '../contracts/api.js';
+import { DEFAULT_MAX_TOKENS } from '../contracts/options/sampling_rows.js';
 import type { PromptRows } from './generate.js';
-import { DEFAULT_MAX_TOKENS } from '../serving/text/answer.js';
 import { checkTools, shownTools } from '../../chat_formats/tools.js';
 import { needTokenizer, type PromptReader, specialAsTokens, templateVariables } from '../serving/prompt_tokens.js';
 

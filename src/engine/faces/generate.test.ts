@@ -147,7 +147,7 @@ describe('token loop', () => {
   });
 
   test.each<[GenerateOptions, string]>([
-    [{ minP: 1.5 }, 'min_p 1.5: use a number from 0 (off) to 1'],
+    [{ minP: 1.5 }, 'min_p 1.5: use a number from 0 to 1, or leave it out (0)'],
     [{ minP: Number.NaN }, 'min_p NaN'],
     [{ frequencyPenalty: 2.1 }, 'frequency_penalty 2.1: use a number from -2 to 2'],
     [{ presencePenalty: -3 }, 'presence_penalty -3'],

@@ -1,3 +1,4 @@
+import { DEFAULT_MAX_TOKENS } from '../contracts/options/sampling_rows.js';
 import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
 import type {
   AttentionStats,
@@ -13,7 +14,7 @@ import { needTokenizer, type PromptReader } from '../serving/prompt_tokens.js';
 import type { RankCounts } from '../contracts/rank.js';
 import { checkSampling, randomSeed } from '../ranks/sampling/sampling.js';
 import { engineSampling, stopTexts } from '../ranks/sampling/sampling_options.js';
-import { Answer, DEFAULT_MAX_TOKENS } from '../serving/text/answer.js';
+import { Answer } from '../serving/text/answer.js';
 import type { Constraint, Engine, EngineEnd, EngineHandle, EngineRequest, NextTokens } from '../serving/engine.js';
 import { checkForm, type TextForms } from '../serving/text/forms.js';
 import { checkTools, frameOf, readerOf } from '../serving/text/reading.js';

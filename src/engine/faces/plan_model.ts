@@ -30,39 +30,8 @@ import { rankAdapters, rankCount } from '../planning/rank_adapters.js';
 import { loadSeats } from '../planning/seats.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 
-export interface PlanModelOptions extends Pick<
-  LoadOptions,
-  | 'weights'
-  | 'kv'
-  | 'kvBudget'
-  | 'kvPolicy'
-  | 'kvWindow'
-  | 'kvKernel'
-  | 'kvAlpha'
-  | 'kvProfile'
-  | 'copies'
-  | 'contextLength'
-  | 'prefillChunk'
-  | 'ranks'
-  | 'tensor'
-  | 'sequence'
-  | 'pipeline'
-  | 'data'
-  | 'virtualRanks'
-  | 'memory'
-  | 'prefixCaching'
-  | 'powerPreference'
-  | 'adapter'
-  | 'variants'
-  | 'precision'
-  | 'integrity'
-  | 'signal'
-  | 'hub'
-  | 'token'
-  | 'hubToken'
-  | 'headers'
-  | 'fetch'
-> {
+/** What `load` takes may be handed on whole. */
+export interface PlanModelOptions extends Omit<LoadOptions, 'plan' | 'onProgress'> {
   /** A policy to be picked, on all ranks, instead of the planner's choice: as `load` with the same option. Default 'auto'. */
   readonly plan?: string;
   /** Tokens of the prompt that plans are compared at; default: half the context, at most 1024. */
@@ -115,7 +84,6 @@ export interface DownloadSize {
   readonly complete: boolean;
 }
 
-/** What `load` takes may be handed on whole. */
 const schema: OptionsSchema<LoadOptions & PlanModelOptions> = {
   ...loadSchema,
   promptTokens: true,

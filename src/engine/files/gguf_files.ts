@@ -5,7 +5,7 @@ import { ggufTensorIndex } from '../../model/gguf/tensors.js';
 import { ggufTokenizerFiles, type TokenizerFiles } from '../../tokenizer/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 import type { ModelFiles } from './model_files.js';
-import { recommendedSampling } from './recommended_sampling.js';
+import { ggufSampling, recommendedSampling } from './recommended_sampling.js';
 
 /** What a GGUF file's metadata says of the model in it. */
 export async function openGgufFiles(
@@ -27,7 +27,7 @@ export async function openGgufFiles(
   const config = await ggufConfig(source, gguf, generation, signal);
   return {
     config,
-    sampling: recommendedSampling(samplingNames(metadata), onWarning, what),
+    sampling: recommendedSampling(ggufSampling(metadata), onWarning, what),
     tokenizerFiles: async () => {
       if (tokenizer instanceof SplitkvError) throw tokenizer;
       return tokenizer;
@@ -35,18 +35,6 @@ export async function openGgufFiles(
     reader: async () => new TensorReader(source, ggufTensorIndex(gguf, await ggufArchitecture(gguf), config)),
   };
 }
-
-/** What llama.cpp keeps of a generation_config.json, under its names there. */
-const samplingNames = (metadata: GgufFile['metadata']): Record<string, unknown> =>
-  Object.fromEntries(
-    Object.entries({
-      temperature: 'temp',
-      top_k: 'top_k',
-      top_p: 'top_p',
-      min_p: 'min_p',
-      repetition_penalty: 'penalty_repeat',
-    }).map(([name, key]) => [name, metadata.get(`general.sampling.${key}`)]),
-  );
 
 /** The ids that the file names itself, where its tokenizer isn't read. */
 function namedIds(metadata: GgufFile['metadata']): Record<string, unknown> {

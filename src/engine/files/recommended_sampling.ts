@@ -1,16 +1,20 @@
 import { isObject, show } from '../../base/json.js';
+import { snake } from '../../base/names.js';
+import { isWithin, rangeText } from '../../base/options.js';
 import type { LoadOptions, RecommendedSampling } from '../contracts/api.js';
+import type { OptionRow } from '../contracts/options/row.js';
+import { SAMPLING_ROWS } from '../contracts/options/sampling_rows.js';
 
-type Rule = readonly [option: keyof RecommendedSampling, expected: string, accepts: (value: number) => boolean];
+/** What may be recommended, with its name in generation_config.json. */
+const RECOMMENDED = Object.entries<OptionRow>(SAMPLING_ROWS)
+  .filter(([, { recommended }]) => recommended !== undefined)
+  .map(([option, row]) => [option as keyof RecommendedSampling, snake(option), row] as const);
 
-/** By their names in generation_config.json. */
-const RULES: Readonly<Record<string, Rule>> = {
-  temperature: ['temperature', 'a number of at least 0', (value) => value >= 0],
-  top_k: ['topK', 'an integer of at least 0', (value) => Number.isSafeInteger(value) && value >= 0],
-  top_p: ['topP', 'a number above 0 and at most 1', (value) => value > 0 && value <= 1],
-  min_p: ['minP', 'a number from 0 to 1', (value) => value >= 0 && value <= 1],
-  repetition_penalty: ['repetitionPenalty', 'a number above 0', (value) => value > 0],
-};
+/** The same in a GGUF file's metadata, under the names of generation_config.json. */
+export const ggufSampling = (metadata: ReadonlyMap<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(
+    RECOMMENDED.map(([, name, { recommended }]) => [name, metadata.get(`general.sampling.${recommended}`)]),
+  );
 
 /**
  * What a generation_config.json says of sampling. Values that can't be are left out, with a warning; `do_sample: false` leaves out all
@@ -24,11 +28,11 @@ export function recommendedSampling(
   if (!isObject(config)) return {};
   const draws = config['do_sample'];
   const sampling: { -readonly [Name in keyof RecommendedSampling]: number } = draws === true ? { temperature: 1 } : {};
-  for (const [name, [option, expected, accepts]] of Object.entries(RULES)) {
+  for (const [option, name, row] of RECOMMENDED) {
     const value = config[name];
     if (value == null || (draws === false && option !== 'repetitionPenalty')) continue;
-    if (typeof value === 'number' && Number.isFinite(value) && accepts(value)) sampling[option] = value;
-    else onWarning?.(`${file}: ${name} is ${show(value)}; expected ${expected}. It is ignored`);
+    if (isWithin(value, row.range!)) sampling[option] = value;
+    else onWarning?.(`${file}: ${name} is ${show(value)}; expected ${rangeText(row.range!)}. It is ignored`);
   }
   return sampling;
 }

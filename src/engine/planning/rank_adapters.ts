@@ -2,7 +2,7 @@ import { usageError } from '../../base/errors.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { adapterFastPaths, type AdapterRequest, adapterVariants } from '../../gpu/index.js';
 import type { LoadOptions } from '../contracts/api.js';
-import { MAX_RANKS } from '../contracts/load_options.js';
+import { MAX_RANKS } from '../contracts/options/load_rows.js';
 
 export type { AdapterRequest } from '../../gpu/index.js';
 

@@ -3,7 +3,7 @@ import catalog from '../../../models/catalog.json?raw';
 import type { HubName } from './hub_name.js';
 
 /** A model that runs here, by a name of its own: `load(name)`. */
-export interface CatalogModel {
+export interface CatalogModel<Sampling = Readonly<Record<string, number>>> {
   /** 'smollm2-360m-instruct'. */
   readonly name: string;
   /** Its repository on the Hugging Face Hub. */
@@ -26,12 +26,7 @@ export interface CatalogModel {
   /** Tokens that the model was made for; `load` takes at most 4096 unless `contextLength` says more. */
   readonly contextLength: number;
   /** What its makers recommend; empty: they say nothing. */
-  readonly sampling: {
-    readonly temperature?: number;
-    readonly topP?: number;
-    readonly topK?: number;
-    readonly repetitionPenalty?: number;
-  };
+  readonly sampling: Sampling;
   /** SHA-256 of files, where it is known: `LoadOptions.integrity`. */
   readonly integrity?: Readonly<Record<string, string>>;
   /** What of this was written down from memory or computed, and not compared with the repository. */

@@ -1,5 +1,9 @@
 import type * as z from 'zod/mini';
-import type { ChatOptions, CompletionOptions, Prompt, TextForm } from '../../index.js';
+import { snake } from '../../base/names.js';
+import { defined } from '../../base/options.js';
+import type { OptionRow } from '../../engine/contracts/options/row.js';
+import { SAMPLING_ROWS } from '../../engine/contracts/options/sampling_rows.js';
+import type { ChatOptions, CompletionOptions, Prompt, SamplingOptions, TextForm } from '../../index.js';
 import { badRequest } from '../api_error.js';
 import { type commonFields, given, type IgnoredField } from './fields.js';
 
@@ -35,17 +39,7 @@ export function callOf(
   const { form, field: formField } = formOf(fields);
   const options = {
     n: fields.n,
-    temperature: fields.temperature,
-    topP: fields.top_p,
-    topK: given(fields.top_k),
-    minP: fields.min_p,
-    repetitionPenalty: fields.repetition_penalty,
-    frequencyPenalty: fields.frequency_penalty,
-    presencePenalty: fields.presence_penalty,
-    logitBias: fields.logit_bias,
-    stopTokenIds: fields.stop_token_ids,
-    minTokens: fields.min_tokens,
-    seed: given(fields.seed),
+    ...samplingOf(fields),
     stop: fields.stop,
     ignoreEos: fields.ignore_eos,
     priority: fields.priority,
@@ -63,12 +57,21 @@ export function callOf(
     prompts,
     promptField: own.promptField,
     ...(formField !== undefined && { formField }),
-    options: Object.fromEntries(Object.entries(options).filter(([, value]) => value != null)),
+    options: defined(options) as Omit<CompletionOptions, 'signal'>,
     stream: fields.stream ?? false,
     includeUsage: fields.stream_options?.include_usage ?? false,
     ignored: own.ignored,
   };
 }
+
+/** What the fields say of sampling: -1 is nothing where it asks for none. */
+const samplingOf = (fields: Common): SamplingOptions =>
+  Object.fromEntries(
+    (Object.entries(SAMPLING_ROWS) as [keyof SamplingOptions, OptionRow][]).map(([name, { hasNone }]) => {
+      const value = fields[snake(name)];
+      return [name, hasNone ? given(value as number) : value];
+    }),
+  );
 
 /** What the answer is to be, and which field says it: as OpenAI does, or vLLM, or llama.cpp. @throws ApiError 400 for several */
 function formOf(fields: Common): { readonly form: Partial<TextForm>; readonly field?: string } {

@@ -2,20 +2,23 @@ import * as z from 'zod/mini';
 import { didYouMean } from '../../base/errors.js';
 import { isObject, jsonText, shortened, show } from '../../base/json.js';
 import { grouped } from '../../base/math.js';
+import { snake } from '../../base/names.js';
+import { isWithin, type NumberRange, rangeText } from '../../base/options.js';
+import type { OptionRow } from '../../engine/contracts/options/row.js';
+import { SAMPLING_ROWS } from '../../engine/contracts/options/sampling_rows.js';
+import type { SamplingFields } from '../../index.js';
 import { ApiError, badRequest } from '../api_error.js';
 import { type Api, NESTED, sortOf } from './field_table.js';
 
 /** Each schema's error says what is expected in its place. Clients send null for what they leave out. */
 
-const integer = (low: number, high = Number.MAX_SAFE_INTEGER) => {
-  const expected =
-    high === Number.MAX_SAFE_INTEGER
-      ? `an integer of at least ${low} and below 2^53`
-      : `an integer from ${low} to ${high}`;
-  return z.int(expected).check(z.minimum(low, expected), z.maximum(high, expected));
+const integer = (low: number, high?: number) => {
+  const range = { integer: true, low, ...(high !== undefined && { high }) } as const;
+  const expected = high === undefined ? `${rangeText(range)} and below 2^53` : rangeText(range);
+  return z.int(expected).check(z.refine((value) => isWithin(value, range), expected));
 };
-const number = (expected: string, accept: (value: number) => boolean) =>
-  z.number(expected).check(z.refine((value) => Number.isFinite(value) && accept(value), expected));
+const number = (range: NumberRange, expected = rangeText(range)) =>
+  z.number(expected).check(z.refine((value) => isWithin(value, range), expected));
 
 /** As `integer`; -1 asks for none, as with llama.cpp and vLLM. */
 const integerOrNone = (low: number) => {
@@ -35,8 +38,6 @@ const STOP = `a text, or a list of at most ${MAX_STOPS} texts, none of them empt
 const ONE_STOP = 'a text of at least one character';
 const stopText = z.string(ONE_STOP).check(z.minLength(1, ONE_STOP));
 
-const PENALTY = 'a number from -2 to 2';
-const penalty = z.nullish(number(PENALTY, (value) => value >= -2 && value <= 2));
 const BIASES = 'an object of biases by token id, such as {"50256": -100}';
 const STOP_IDS = 'a list of token ids';
 
@@ -62,7 +63,22 @@ export const mostTokens = z.nullish(integerOrNone(0));
 
 export const optionalInteger = (low: number, high?: number) => z.nullish(integer(low, high));
 
-/** Fields that both kinds of completion have. Those after `logit_bias` aren't OpenAI's. */
+/** Of sampling what is no number. */
+const OTHERS: Readonly<Record<string, z.ZodMiniType>> = { logitBias: biases, stopTokenIds: stopIds };
+
+function samplingField(name: string, { range, most, hasNone }: OptionRow): z.ZodMiniType {
+  if (!range) return OTHERS[name] ?? z.unknown();
+  if (hasNone) return integerOrNone(range.low ?? 0);
+  if (range.integer) return integer(range.low ?? 0, range.high);
+  return number(most === undefined ? range : { ...range, high: most });
+}
+
+type SamplingSchemas = { readonly [Name in keyof SamplingFields]-?: z.ZodMiniType<SamplingFields[Name]> };
+const samplingFields = Object.fromEntries(
+  Object.entries(SAMPLING_ROWS).map(([name, row]) => [snake(name), z.nullish(samplingField(name, row))]),
+) as unknown as SamplingSchemas;
+
+/** Fields that both kinds of completion have. */
 export const commonFields = {
   model: z.nullish(z.string("the model's name")),
   stream: flag,
@@ -71,20 +87,10 @@ export const commonFields = {
   ),
   n: optionalInteger(1, 128),
   max_tokens: mostTokens,
-  temperature: z.nullish(number('a number from 0 to 2', (value) => value >= 0 && value <= 2)),
-  top_p: z.nullish(number('a number above 0 and at most 1', (value) => value > 0 && value <= 1)),
-  seed: z.nullish(integerOrNone(0)),
   stop: z.nullish(z.union([stopText, z.array(stopText).check(z.maxLength(MAX_STOPS, STOP))], STOP)),
-  frequency_penalty: penalty,
-  presence_penalty: penalty,
-  logit_bias: z.nullish(biases),
-  top_k: z.nullish(integerOrNone(0)),
-  min_p: z.nullish(number('a number from 0 to 1', (value) => value >= 0 && value <= 1)),
-  stop_token_ids: z.nullish(stopIds),
-  min_tokens: optionalInteger(0),
-  repetition_penalty: z.nullish(number('a number above 0', (value) => value > 0)),
+  ...samplingFields,
   priority: optionalInteger(-100, 100),
-  ttft_deadline_s: z.nullish(number('seconds, a number of at least 0', (value) => value >= 0)),
+  ttft_deadline_s: z.nullish(number({ low: 0 }, 'seconds, a number of at least 0')),
   ignore_eos: flag,
   // What the answer is to be: the schema, grammar or expression is read by who holds answers to it.
   response_format: z.nullish(z.looseObject({ type: z.string(FORMAT) }, FORMAT)),

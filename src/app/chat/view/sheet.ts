@@ -1,19 +1,17 @@
 import { make } from '../../shared/dom.js';
+import { LOAD_ROWS } from '../../../engine/contracts/options/load_rows.js';
+import { rowsAt } from '../../../engine/contracts/options/row.js';
+import { SAMPLING_ROWS } from '../../../engine/contracts/options/sampling_rows.js';
+import { CHAT_ROWS } from '../chat_rows.js';
 import type { Attribute } from '../settings.js';
 import type { StringName } from '../strings.js';
 import { openDialog } from './dialog.js';
 
-/** What a person may change, and how. */
-const FIELDS = [
-  ['temperature', 'set_temperature', { min: 0, max: 2, step: 0.05 }],
-  ['top-p', 'set_top_p', { min: 0, max: 1, step: 0.01 }],
-  ['top-k', 'set_top_k', { min: 0, max: 1000, step: 1 }],
-  ['min-p', 'set_min_p', { min: 0, max: 1, step: 0.01 }],
-  ['repetition-penalty', 'set_repetition_penalty', { min: 0.1, max: 2, step: 0.05 }],
-  ['max-tokens', 'set_max_tokens', { min: 1, max: 1_000_000, step: 1 }],
-  ['context', 'set_context', { min: 1, max: 10_000_000, step: 1 }],
-] as const satisfies readonly (readonly [Attribute, StringName, object])[];
-const WEIGHTS = ['f32', 'f16', 'q8', 'q4'];
+/** Numbers that a person may change, by their attributes. */
+const FIELDS = [SAMPLING_ROWS, CHAT_ROWS, LOAD_ROWS].flatMap((table) =>
+  rowsAt(table, 'attribute').flatMap(([own, , { sheet }]) => (sheet ? [[own as Attribute, sheet] as const] : [])),
+);
+const WEIGHTS = LOAD_ROWS.weights.choices.filter((type) => type !== 'auto');
 
 export interface SheetHost {
   text(name: StringName): string;
@@ -40,15 +38,14 @@ export function openSheet(frame: HTMLElement, host: SheetHost): void {
     inputs.set(name, input);
     return make('label', 'setting', make('span', '', text(label)), input);
   };
-  const numbers = FIELDS.map(([name, label, limits]) => {
+  const numbers = FIELDS.map(([name, { min = 0, max }]) => {
     const input = make('input', '');
     input.type = 'number';
-    Object.assign(input, limits);
-    // A page may have given a value between the steps.
-    input.step = 'any';
+    // A page may have given a value between usual steps.
+    Object.assign(input, { min, max, step: 'any' });
     input.inputMode = 'decimal';
     input.placeholder = host.usual(name) ?? text('settings_default');
-    return labelled(name, label, input);
+    return labelled(name, `set_${name.replaceAll('-', '_')}` as StringName, input);
   });
   const option = (value: string, label: string): HTMLOptionElement => {
     const node = make('option', '', label);

@@ -41,8 +41,9 @@ export function checkSampling(
   options: SamplingOptions & { readonly seed: number; readonly maxTokens?: number },
   vocabSize?: number,
 ): void {
-  writeSamplingParams(new DataView(new ArrayBuffer(SAMPLING_PARAMS_BYTES)), 0, values(options));
   checkControls(options, vocabSize);
+  // What rounds to nothing on the GPU.
+  writeSamplingParams(new DataView(new ArrayBuffer(SAMPLING_PARAMS_BYTES)), 0, values(options));
 }
 
 const values = (options: SamplingOptions & { readonly seed: number; readonly counter?: number }) => ({

@@ -1,31 +1,22 @@
 import { LEAST_TEMPERATURE } from '../../../../shaders/sampling/params.js';
 import { usageError } from '../../../base/errors.js';
-import type { OptionsSchema } from '../../../base/options.js';
+import { show } from '../../../base/json.js';
+import { snake } from '../../../base/names.js';
+import { defined, isWithin, type OptionsSchema, rangeText } from '../../../base/options.js';
 import type { SamplingOptions } from '../../contracts/api.js';
+import type { OptionRow } from '../../contracts/options/row.js';
+import { SAMPLING_ROWS } from '../../contracts/options/sampling_rows.js';
 import type { AllowedTokens } from '../../contracts/rank.js';
 
 /** For options that say how to sample among others; `checkSampling` checks their values. */
-export const samplingSchema: OptionsSchema<SamplingOptions> = {
-  temperature: true,
-  topK: true,
-  topP: true,
-  minP: true,
-  repetitionPenalty: true,
-  frequencyPenalty: true,
-  presencePenalty: true,
-  logitBias: true,
-  stopTokenIds: true,
-  minTokens: true,
-  seed: true,
-};
+export const samplingSchema = Object.fromEntries(
+  Object.keys(SAMPLING_ROWS).map((name) => [name, true]),
+) as OptionsSchema<SamplingOptions>;
 
 /** Of a request's options those that sampling needs, and nothing that can't go to a worker. */
 export const samplingOf = <T extends SamplingOptions>(options: T): Pick<T, keyof SamplingOptions> =>
-  Object.fromEntries(
-    Object.keys(samplingSchema).flatMap((name) => {
-      const value = options[name as keyof SamplingOptions];
-      return value === undefined ? [] : [[name, value]];
-    }),
+  defined(
+    Object.fromEntries(Object.keys(SAMPLING_ROWS).map((name) => [name, options[name as keyof SamplingOptions]])),
   ) as Pick<T, keyof SamplingOptions>;
 
 /** The tokens that `minTokens` holds back: those that end the text, the model's own also where they are ignored, as in vLLM. */
@@ -77,16 +68,12 @@ export const dropsUnlikely = (options: SamplingOptions): boolean => (options.min
  * @throws SplitkvError `usage` for a value out of range
  */
 export function checkControls(options: SamplingOptions & { readonly maxTokens?: number }, vocabSize = 2 ** 31): void {
-  const { minP = 0, frequencyPenalty = 0, presencePenalty = 0, minTokens = 0, maxTokens } = options;
-  if (!(minP >= 0 && minP <= 1)) throw usageError(`min_p ${minP}: use a number from 0 (off) to 1, such as 0.05`);
-  for (const [name, penalty] of [
-    ['frequency_penalty', frequencyPenalty],
-    ['presence_penalty', presencePenalty],
-  ] as const) {
-    if (!(penalty >= -2 && penalty <= 2)) throw usageError(`${name} ${penalty}: use a number from -2 to 2; 0 is off`);
+  for (const [name, { range, default: preset }] of Object.entries<OptionRow>(SAMPLING_ROWS)) {
+    const value = options[name as keyof SamplingOptions];
+    if (value === undefined || !range || isWithin(value, range)) continue;
+    throw usageError(`${snake(name)} ${show(value)}: use ${rangeText(range)}, or leave it out (${preset})`);
   }
-  if (!(Number.isSafeInteger(minTokens) && minTokens >= 0 && minTokens < 2 ** 32))
-    throw usageError(`min_tokens ${minTokens}: use 0 (off) or a positive integer`);
+  const { minTokens = 0, maxTokens } = options;
   if (maxTokens !== undefined && minTokens > maxTokens)
     throw usageError(`min_tokens ${minTokens}: more than the ${maxTokens} of max_tokens; use at most that`);
   checkIds(options, vocabSize);

@@ -5,9 +5,6 @@ import type { CompletionEvent, TokenLogprobs } from '../api.js';
 import type { EngineEnd } from '../engine.js';
 import { tokenChance, tokenLogprobs } from './logprobs.js';
 
-/** Of an answer, where nobody says how many there may be. */
-export const DEFAULT_MAX_TOKENS = 256;
-
 const DETAILS: Readonly<Record<EngineEnd, GenerateResult['finish_detail']>> = {
   eos: 'eos',
   stop_token: 'stop_token',

@@ -3,13 +3,14 @@
  * n answers share a prompt. RunningCompletion (here) is what `complete` gives back. Read answer.ts next.
  */
 
+import { DEFAULT_MAX_TOKENS } from '../../contracts/options/sampling_rows.js';
 import { abortedError, usageError } from '../../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../../base/options.js';
 import type { AnswerFrame } from '../../../grammar/answer_frame.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../../ranks/sampling/sampling.js';
 import { engineSampling, samplingSchema, stopTexts } from '../../ranks/sampling/sampling_options.js';
-import { Answer, DEFAULT_MAX_TOKENS } from './answer.js';
+import { Answer } from './answer.js';
 import { chatSchema, checkTools, frameOf, readerOf } from './reading.js';
 import { checkForm, formSchema, type TextForms, wantsForm } from './forms.js';
 import type { Completion, CompletionEvent, CompletionOptions } from '../api.js';

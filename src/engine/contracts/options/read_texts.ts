@@ -1,7 +1,7 @@
-import { usageError } from '../../base/errors.js';
-import type { AttentionDpOptions } from '../../index.js';
+import { usageError } from '../../../base/errors.js';
+import type { AttentionDpOptions } from '../api.js';
 
-/** Readers of what people type for ranks and their memory, on the command line or in the page's address. */
+/** Readers of what people type for ranks and their memory. */
 
 /**
  * A number of ranks, or an adapter for each with commas between.
