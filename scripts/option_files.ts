@@ -38,14 +38,14 @@ const sentence = (text: string): string => text[0]!.toUpperCase() + text.slice(1
 
 /** All that is to be said of an option to users of the library. */
 function documentation(row: OptionRow): string {
-  const { help, more, range, type, default: preset } = row;
+  const { help, more, range, type, isOn, default: preset = isSwitch(row) ? isOn === true : undefined } = row;
   const what = range && type === undefined ? [sentence(expectedText(row))] : [];
   const otherwise = preset === undefined ? [] : [`Default: ${preset}.`];
   return [sentence(help), ...what, ...(more === undefined ? [] : [more]), ...otherwise].join(' ');
 }
 
 /** A comment before a member, wrapped as the rest of the source. */
-function comment(text: string, columns = 112): string {
+function comment(text: string, columns = 115): string {
   if (text.length <= columns) return `/** ${text} */`;
   const lines = [''];
   for (const word of text.split(' ')) {
@@ -92,6 +92,9 @@ function wideType({ type }: OptionRow): string | undefined {
   return /^\w+Options$/.test(type) ? `string | ${type}` : undefined;
 }
 
+/** A sentence that fits on a line, or its first clause; docs/ has the whole. */
+const inShort = (text: string): string => (text.length <= 100 ? text : text.split(/[;:(]/)[0]!.trim());
+
 /** src/app/chat/chat_properties.ts */
 export function chatProperties(table: OptionTable = ELEMENT_ROWS): string {
   const properties = rowsAt(table, 'attribute').map(([own, , row]) => ({ name: camel(own), row }));
@@ -122,7 +125,7 @@ type TextList = number | string | readonly (number | string)[];
 export interface ChatProperties {
 ${properties
   .map(({ name, row }) => {
-    const text = helpText(row, table, 'attribute');
+    const text = inShort(helpText(row, table, 'attribute'));
     const said =
       row.type === 'ClusterRanksOptions'
         ? `${text}; a text is the attribute, an object may have a token, which markup never shows`
@@ -162,7 +165,8 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
 const linked = (text: string, { page: at }: OptionRow): string => (at === undefined ? text : `${text}: [more](${at})`);
 /** What stands in a table's last column: default and range are columns of their own. */
 const said = (row: OptionRow): string => linked(cell(row.help), row);
-const presetOf = ({ default: preset }: OptionRow): string => (preset === undefined ? '' : cell(String(preset)));
+const presetOf = (row: OptionRow): string =>
+  row.default === undefined ? (isSwitch(row) ? (row.isOn ? 'on' : 'off') : '') : cell(String(row.default));
 const rangeOf = (row: OptionRow): string =>
   row.type !== undefined && row.type !== 'boolean' ? code(row.type) : cell(expectedText(row));
 

@@ -108,8 +108,8 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   expect(chat.toSorted()).toEqual([
     'splitkv-adapter_list.js',
     'splitkv-chat.js',
+    'splitkv-chat_rows.js',
     'splitkv-dom.js',
-    'splitkv-rank_options.js',
     'splitkv-react.js',
     'splitkv-strings.js',
   ]);

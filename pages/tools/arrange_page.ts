@@ -1,4 +1,5 @@
 /** Head arrangement on a page: a profile of per-head loads, arranged over ranks in any mode. */
+import { defined } from '../../src/base/options.js';
 import '../shared/site_nav.js';
 import {
   type ArrangementProblem,
@@ -29,9 +30,7 @@ const form: RunForm = new RunForm(async (signal) => {
     ranks: form.number('ranks')!,
     ...(form.text('mode') !== DEFAULT_MODE && { mode: form.text('mode') as Mode }),
     objective: form.text('objective') as Objective,
-    ...(copies !== undefined && { copies }),
-    ...(memory !== undefined && { memory }),
-    ...(batch !== undefined && { batch }),
+    ...defined({ copies, memory, batch }),
   };
   const started = performance.now();
   const worker = new Worker(new URL('./arrange_worker.ts', import.meta.url), { type: 'module' });

@@ -5,7 +5,7 @@ import { defined, type Options, type OptionSpec, type OptionSpecs } from './opti
 export const specsOf = (table: OptionTable): OptionSpecs =>
   Object.fromEntries(
     rowsAt(table, 'cli').map(([own, , row]): [string, OptionSpec] => {
-      const { value = 'N', group } = row;
+      const { value = row.range ? 'N' : row.choices ? 'WHICH' : 'TEXT', group } = row;
       const spec = { help: helpText(row, table, 'cli'), ...(group !== undefined && { group }) };
       return [own, isSwitch(row) ? spec : { value, ...spec }];
     }),

@@ -1,3 +1,4 @@
+import { defined } from '../base/options.js';
 import { readFile } from 'node:fs/promises';
 import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
 import type { GenerateOptions } from '../index.js';
@@ -35,11 +36,7 @@ export async function readTurns(path: string): Promise<Turns> {
   return {
     ...(system !== undefined && { system }),
     turns: turns as string[],
-    options: {
-      ...(maxTokens !== undefined && { maxTokens: maxTokens as number }),
-      ...(temperature !== undefined && { temperature: temperature as number }),
-      ...(seed !== undefined && { seed: seed as number }),
-    },
+    options: defined({ maxTokens, temperature, seed }) as Turns['options'],
   };
 }
 

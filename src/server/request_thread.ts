@@ -1,3 +1,4 @@
+import { defined } from '../base/options.js';
 import type { Worker } from 'node:worker_threads';
 import type { PromptSource } from '../index.js';
 import { ApiError, badRequest } from './api_error.js';
@@ -67,8 +68,7 @@ export class RequestThread {
     if ('call' in reply) return reply.call as Calls[Kind];
     const { status, message, code, param, cause } = reply.refused;
     throw new ApiError(status, message, {
-      ...(code !== undefined && { code }),
-      ...(param !== undefined && { param }),
+      ...defined({ code, param }),
       ...(cause !== undefined && { cause: new Error(cause) }),
     });
   }

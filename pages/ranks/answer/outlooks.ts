@@ -174,17 +174,11 @@ function othersOptions({ options, running, ranks, report }: Subject): LoadOption
   const { plan: _, ranks: __, copies: ___, kvProfile: ____, virtualRanks, memory, ...rest } = options;
   if (running.ranks > 1) {
     const first = typeof memory === 'object' ? memory[0] : memory;
-    return { ...rest, ranks: 1, ...(first !== undefined && { memory: first }) };
+    return { ...rest, ranks: 1, memory: first };
   }
   const count = typeof ranks === 'number' ? ranks : ranks.length;
   const plan = fastestPlan(report?.candidates ?? [], count) ?? 'tp';
-  return {
-    ...rest,
-    ranks,
-    plan,
-    ...(virtualRanks !== undefined && { virtualRanks }),
-    ...(memory !== undefined && { memory }),
-  };
+  return { ...rest, ranks, plan, virtualRanks, memory };
 }
 
 /** Undefined where the browser refuses it. */

@@ -1,3 +1,4 @@
+import { defined } from '../../base/options.js';
 import type { LanguageModelV4CallOptions, LanguageModelV4Message, SharedV4Warning } from '@ai-sdk/provider';
 import type { ChatMessage, GenerateOptions, ModelInfo, ToolCall } from '../../index.js';
 
@@ -144,6 +145,3 @@ function outputText(output: Output): string {
 function refused(type: string): never {
   throw new TypeError(`a part of type '${type}' in the prompt: this model reads text`);
 }
-
-const defined = <T extends object>(value: T): { [K in keyof T]?: NonNullable<T[K]> } =>
-  Object.fromEntries(Object.entries(value).filter(([, entry]) => entry !== undefined)) as never;

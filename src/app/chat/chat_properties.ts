@@ -12,10 +12,7 @@ type TextList = number | string | readonly (number | string)[];
  * undefined take it away. Frameworks set properties where an element has them.
  */
 export interface ChatProperties {
-  /**
-   * URL of a model folder or .gguf file, relative to the page; or a model of the Hugging Face Hub:
-   * hf:ORG/NAME[@REVISION][/FILE.gguf], ORG/NAME where the page has no such folder, or a name of the catalog.
-   */
+  /** URL of a model folder or .gguf file, relative to the page. */
   get model(): string | undefined;
   set model(value: string | URL | Gone);
   /** Tells clusters of one server apart; default main. */
@@ -48,10 +45,7 @@ export interface ChatProperties {
   /** People may choose another model, and delete those that this browser keeps; default off. */
   get picker(): boolean;
   set picker(value: boolean | '' | Gone);
-  /**
-   * A name: the conversation is kept in this browser by it, and is there after a reload; tabs with one name show
-   * each other what was said.
-   */
+  /** A name. */
   get keep(): string | undefined;
   set keep(value: string | Gone);
   /** Answers are shown as they were written, without Markdown; default off. */
@@ -66,83 +60,46 @@ export interface ChatProperties {
   /** How matrices are kept on the GPU; default auto, as they are stored. */
   get weights(): string | undefined;
   set weights(value: string | Gone);
-  /** Tokens that the KV cache holds for a sequence, prompt and answer; default the model's maximum, at most 4096. */
+  /** Tokens that the KV cache holds for a sequence, prompt and answer. */
   get context(): number | undefined;
   set context(value: number | string | Gone);
-  /** The Hub that names such as ORG/NAME mean; default https://huggingface.co, in Node what HF_ENDPOINT says. */
+  /** The Hub that names such as ORG/NAME mean. */
   get hub(): string | undefined;
   set hub(value: string | URL | Gone);
-  /**
-   * How the KV cache keeps its numbers; default auto, f16 where all ranks run on GPUs and f32 on adapters that run
-   * on the CPU.
-   */
+  /** How the KV cache keeps its numbers. */
   get kv(): string | undefined;
   set kv(value: string | Gone);
-  /**
-   * Part of a prompt's KV cache that is kept, such as 0.2: each kv head evicts the entries that it attends to
-   * least; default all of it.
-   */
+  /** Part of a prompt's KV cache that is kept, such as 0.2. */
   get kvBudget(): number | undefined;
   set kvBudget(value: number | string | Gone);
-  /**
-   * What each head kept in a measurement, as `splitkv profile` writes it: its URL, or in Node its file; `kvPolicy`
-   * static keeps by it, and plan arranged arranges heads by it; default plan arranged measures it at the first
-   * load, and keeps it.
-   */
+  /** What each head kept in a measurement, as `splitkv profile` writes it. */
   get kvProfile(): string | undefined;
   set kvProfile(value: string | URL | Gone);
-  /**
-   * Prompts that begin alike share the beginning's cache, and a conversation's turns theirs; with kv-budget prompts
-   * are then kept whole as well, in room for one context more; default where the plan allows it, and not with
-   * kv-budget.
-   */
+  /** Prompts that begin alike share the beginning's cache, and a conversation's turns theirs. */
   get prefixCaching(): boolean;
   set prefixCaching(value: boolean | '' | Gone);
-  /**
-   * Which variants of kernels run: hardware as on GPUs, software as on adapters that run on the CPU, auto as the
-   * adapter is; default auto.
-   */
+  /** Which variants of kernels run. */
   get variants(): string | undefined;
   set variants(value: string | Gone);
-  /**
-   * How prompts are multiplied on GPUs: exact, or fast by matrix units in f16, in bytes, or in f16, by what all
-   * ranks have in common; default exact.
-   */
+  /** How prompts are multiplied on GPUs. */
   get precision(): string | undefined;
   set precision(value: string | Gone);
   /** Turns off the timing of a GPU's kernels at load, for half a second at most, to choose among plans of equal bits. */
   get noTune(): boolean;
   set noTune(value: boolean | '' | Gone);
-  /**
-   * GPU devices that run the model together: how many, or an adapter for each, such as "high-performance,low-power"
-   * (in Node part of its name); default 1.
-   */
+  /** GPU devices that run the model together. */
   get ranks(): string | undefined;
   set ranks(value: TextList | Gone);
-  /**
-   * Who holds what: auto, a policy (tp, sp, tp+sp, pp, ep, token, adp), a product such as "pp x tp", arranged or
-   * "pp x arranged" (heads by what each keeps of a prompt), or a plan or arrangement in a file, FILE.json; default
-   * auto.
-   */
+  /** Who holds what. */
   get plan(): string | undefined;
   set plan(value: string | Gone);
-  /**
-   * Plan arranged: copies of heads beyond the first, at most so many a layer; 0 is none; default as many as it
-   * takes where whole heads would leave ranks idle.
-   */
+  /** Plan arranged. */
   get copies(): number | undefined;
   set copies(value: number | string | Gone);
-  /**
-   * Degrees of parallelism name a plan and its ranks in place of plan and ranks: their product is the number of
-   * ranks (1 where left out), and beside plan they say how it is cut; this one is of ranks with different heads and
-   * columns (tp).
-   */
+  /** Degrees of parallelism name a plan and its ranks in place of plan and ranks. */
   get tensor(): number | undefined;
   set tensor(value: number | string | Gone);
-  /**
-   * Of the degrees: ranks that sequences are shared out to for each rank with weights, itself among them (token); a
-   * text is an access token of the Hub, as `hubToken`.
-   */
+  /** Of the degrees. */
   get token(): number | string | undefined;
   set token(value: number | string | Gone);
   /** Of the degrees: ranks that split the chunks of each sequence (sp). */
@@ -154,10 +111,10 @@ export interface ChatProperties {
   /** Of the degrees: ranks, or groups of ranks, with requests of their own (adp). */
   get data(): number | undefined;
   set data(value: number | string | Gone);
-  /** All ranks on one device: tries a plan without more GPUs; default false. */
+  /** All ranks on one device: tries a plan without more GPUs; default off. */
   get virtual(): boolean;
   set virtual(value: boolean | '' | Gone);
-  /** Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node; default false. */
+  /** Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node; default off. */
   get workers(): boolean;
   set workers(value: boolean | '' | Gone);
   /**
@@ -169,11 +126,7 @@ export interface ChatProperties {
   /** GPU memory that each rank may take, such as 500MB or 2GB; "1GB,500MB" gives each its own. */
   get memory(): string | undefined;
   set memory(value: TextList | Gone);
-  /**
-   * Which rank, or group of ranks, a request goes to and when its prompt runs, where a plan keeps each request on
-   * one (adp, its products, token), in JSON, such as {"enable_balance": false}; default mode cost with balance;
-   * with token, filled by what ranks keep.
-   */
+  /** Which rank, or group of ranks, a request goes to and when its prompt runs, where a plan keeps each request on one. */
   get attentionDpConfig(): string | undefined;
   set attentionDpConfig(value: string | AttentionDpOptions | Gone);
   /** How evenly tokens are drawn; 0 takes the likeliest one; default 0. */
@@ -185,13 +138,10 @@ export interface ChatProperties {
   /** The likeliest tokens that hold this probability together are drawn from; 1 is all of them; default 1. */
   get topP(): number | undefined;
   set topP(value: number | string | Gone);
-  /** Tokens less likely than this times the likeliest one, after temperature, are left out; 0 is none; default 0. */
+  /** Tokens less likely than this times the likeliest one, after temperature, are left out. */
   get minP(): number | undefined;
   set minP(value: number | string | Gone);
-  /**
-   * Of tokens of the prompt and generated ones, positive logits are divided by it and negative ones multiplied;
-   * above 1 makes repeats less likely; default 1.
-   */
+  /** Of tokens of the prompt and generated ones, positive logits are divided by it and negative ones multiplied. */
   get repetitionPenalty(): number | undefined;
   set repetitionPenalty(value: number | string | Gone);
   /** Subtracted from a token's logit for each time it was generated; default 0. */

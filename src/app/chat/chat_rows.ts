@@ -8,7 +8,7 @@ interface ChatRow extends OptionRow {
   readonly changes?: 'looks' | 'answers';
 }
 
-const flag = { default: 'off', type: 'boolean' } as const;
+const flag = { type: 'boolean' } as const;
 const text = { type: 'string' } as const;
 
 /** What the element has beside the options of a load and of sampling. */
@@ -22,7 +22,6 @@ export const CHAT_ROWS = {
   autostart: { help: 'downloads without asking first', ...flag, changes: 'answers' },
   selfTest: {
     help: 'the check of a few tokens before the first question',
-    default: 'on',
     type: 'boolean',
     isOn: true,
     changes: 'answers',

@@ -40,7 +40,7 @@ export type ChatPropertyValues = {
 const rowOf = (name: Attribute): OptionRow => ATTRIBUTE_ROWS.get(name)![1];
 const isNumber = ({ range, type }: OptionRow): boolean => range !== undefined && type === undefined;
 
-/** The attribute's text for a value; undefined: no attribute. In markup an empty text turns a switch on, and is no number. */
+/** Of a property's value the attribute's text, for frameworks; undefined: no attribute. In markup an empty text turns a switch on, and is no number. */
 export function attributeText(name: Attribute, value: unknown): string | undefined {
   const row = rowOf(name);
   if (isSwitch(row)) return value === '' || Boolean(value) ? '' : undefined;

@@ -1,7 +1,8 @@
+import { defined } from '../../base/options.js';
 import { isLoss, SplitkvError } from '../../base/errors.js';
 import { networkOf } from '../../engine/contracts/load_options.js';
 import { load } from '../../engine/faces/load.js';
-import { degreesOf, namedByDegrees } from '../../engine/planning/degrees.js';
+import { namedByDegrees } from '../../engine/planning/degrees.js';
 import { planModel } from '../../entry.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
@@ -393,26 +394,10 @@ export class ChatSession {
   }
 
   #plan(options: LoadOptions, signal: AbortSignal): Promise<PlanReport> {
-    const { weights, kv, kvBudget, kvProfile, variants, precision, contextLength } = options;
-    const { ranks, plan, copies, virtualRanks, memory, integrity } = options;
-    const { token: hubToken, ...network } = networkOf(options);
+    const { plan, onProgress: _, ...load } = options;
     return planModel(this.#where!, {
-      ...(weights !== undefined && { weights }),
-      ...(kv !== undefined && { kv }),
-      ...(kvBudget !== undefined && { kvBudget }),
-      ...(kvProfile !== undefined && { kvProfile }),
-      ...(copies !== undefined && { copies }),
-      ...(variants !== undefined && { variants }),
-      ...(precision !== undefined && { precision }),
-      ...(contextLength !== undefined && { contextLength }),
-      ...(ranks !== undefined && { ranks }),
+      ...load,
       ...(typeof plan === 'string' && { plan }),
-      ...(virtualRanks !== undefined && { virtualRanks }),
-      ...(memory !== undefined && { memory }),
-      ...(integrity !== undefined && { integrity }),
-      ...degreesOf(options),
-      ...network,
-      ...(hubToken !== undefined && { hubToken }),
       tryMemory: true,
       signal,
       onProgress: (what) => this.events.measuring(what),
@@ -589,11 +574,7 @@ export class ChatSession {
     const whenFull = this.forget ? 'forget' : 'error';
     const key = JSON.stringify([system, about, whenFull]);
     if (this.#talk?.key !== key) {
-      const settings = {
-        ...(system !== undefined && { system }),
-        ...(about !== undefined && { about }),
-        whenFull,
-      } as const;
+      const settings = { ...defined({ system, about }), whenFull } as const;
       const told = this.#toldBy(model.conversation(settings).save(), this.#talk?.own.save() ?? this.#saved);
       const { system: _, ...restore } = told;
       const own = model.conversation({ ...settings, restore });

@@ -4,12 +4,12 @@ import type { CSSProperties, ForwardRefExoticComponent, RefAttributes } from 're
 import {
   type Attribute,
   ATTRIBUTES,
+  attributeText,
   type ChatPropertyValues,
   type SplitkvChat as SplitkvChatElement,
   type SplitkvChatEventMap,
 } from '../chat/index.js';
 import { camel } from '../../base/names.js';
-import { attributeText } from '../chat/properties.js';
 
 /** Called with the element's event: what it tells is its `detail`. */
 type Listener<Name extends keyof SplitkvChatEventMap> = ((event: SplitkvChatEventMap[Name]) => void) | undefined;

@@ -220,8 +220,7 @@ function ready({ name, url, replica }: Place, { info }: ServingModel): string {
 
 function document({ name, url, replica }: Place, { info }: ServingModel): object {
   return {
-    ...(url !== undefined && { url }),
-    ...(replica !== undefined && { replica }),
+    ...defined({ url, replica }),
     model: name,
     context: info.contextLength,
     slots: info.slots,

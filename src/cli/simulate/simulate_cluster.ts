@@ -1,3 +1,4 @@
+import { defined } from '../../base/options.js';
 import { readFile } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
 import { didYouMean, formatError, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
@@ -223,8 +224,7 @@ function conversationOptions(options: Options): typeof DEFAULT_CONVERSATIONS {
     answerTokens: positive(options, 'answer-tokens'),
     thinkSeconds: options.number('think-seconds', AT_LEAST_0, (n) => n >= 0),
   };
-  const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
-  return { ...DEFAULT_CONVERSATIONS, ...set };
+  return { ...DEFAULT_CONVERSATIONS, ...defined(given) };
 }
 
 async function readTrace(options: Options, most: number): Promise<PrefixTrace | undefined> {

@@ -8,8 +8,8 @@ import type { ClusterRanksOptions } from './cluster_options.js';
 /** What `load` takes. */
 export interface LoadOptions {
   /**
-   * How matrices are kept on the GPU. auto keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file
-   * Q4_0 in q4, other quantised types in q8. Default: auto, as they are stored.
+   * How matrices are kept on the GPU. auto keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file Q4_0
+   * in q4, other quantised types in q8. Default: auto, as they are stored.
    */
   readonly weights?: 'auto' | 'f32' | 'f16' | 'q8' | 'q4' | undefined;
   /**
@@ -30,25 +30,25 @@ export interface LoadOptions {
   readonly fetch?: typeof fetch | undefined;
   /**
    * The keeping of downloads. In browsers: in the private file system (OPFS). In Node: models of the Hub, whole, in
-   * the cache that its tools share (HF_HUB_CACHE), those of another `hub` in a folder of its own; without it they
-   * are read by ranges each time. Default: true.
+   * the cache that its tools share (HF_HUB_CACHE), those of another `hub` in a folder of its own; without it they are
+   * read by ranges each time. Default: true.
    */
   readonly cache?: boolean | undefined;
   /**
-   * SHA-256 of files by their names in the folder, in 64 hex digits or as `sha256-` and base64. A file named here
-   * is read once as a whole and checked before anything of it is used; another is an `io` error. What the browser
-   * keeps and was checked before isn't read again. Files that aren't named aren't checked.
+   * SHA-256 of files by their names in the folder, in 64 hex digits or as `sha256-` and base64. A file named here is
+   * read once as a whole and checked before anything of it is used; another is an `io` error. What the browser keeps
+   * and was checked before isn't read again. Files that aren't named aren't checked.
    */
   readonly integrity?: Readonly<Record<string, string>> | undefined;
   /**
    * How the KV cache keeps its numbers. q8 is bytes with a scale for each 32 of them, half of f16's memory and a
-   * little. f16 and q8 clamp numbers that they can't hold. Bits differ between the types. Default: auto, f16 where
-   * all ranks run on GPUs and f32 on adapters that run on the CPU.
+   * little. f16 and q8 clamp numbers that they can't hold. Bits differ between the types. Default: auto, f16 where all
+   * ranks run on GPUs and f32 on adapters that run on the CPU.
    */
   readonly kv?: 'auto' | 'f32' | 'f16' | 'q8' | undefined;
   /**
-   * Part of a prompt's KV cache that is kept, such as 0.2: each kv head evicts the entries that it attends to
-   * least. A number above 0 and at most 1. Default: all of it.
+   * Part of a prompt's KV cache that is kept, such as 0.2: each kv head evicts the entries that it attends to least. A
+   * number above 0 and at most 1. Default: all of it.
    */
   readonly kvBudget?: number | undefined;
   /**
@@ -57,15 +57,15 @@ export interface LoadOptions {
    */
   readonly kvPolicy?: 'none' | 'snap' | 'ada' | 'static' | undefined;
   /**
-   * The last tokens of a prompt, whose queries score the entries and which are always kept. An integer from 1 to
-   * 256. Default: 32.
+   * The last tokens of a prompt, whose queries score the entries and which are always kept. An integer from 1 to 256.
+   * Default: 32.
    */
   readonly kvWindow?: number | undefined;
   /** Neighbouring entries that score as the best of them: an odd number. An integer from 1 to 255. Default: 7. */
   readonly kvKernel?: number | undefined;
   /**
-   * With policy ada, the part of the budget that every head gets whatever its scores, in steps of 0.001. A number
-   * from 0 to 1. Default: 0.2.
+   * With policy ada, the part of the budget that every head gets whatever its scores, in steps of 0.001. A number from
+   * 0 to 1. Default: 0.2.
    */
   readonly kvAlpha?: number | undefined;
   /**
@@ -75,9 +75,9 @@ export interface LoadOptions {
    */
   readonly kvProfile?: Profile | string | URL | undefined;
   /**
-   * Prompts that begin alike share the beginning's cache, and a conversation's turns theirs; with `kvBudget`
-   * prompts are then kept whole as well, in room for one context more. The room is on each rank (or group of ranks)
-   * that keeps sequences. Default: where the plan allows it, and not with `kvBudget`.
+   * Prompts that begin alike share the beginning's cache, and a conversation's turns theirs; with `kvBudget` prompts
+   * are then kept whole as well, in room for one context more. The room is on each rank (or group of ranks) that keeps
+   * sequences. Default: where the plan allows it, and not with `kvBudget`.
    */
   readonly prefixCaching?: boolean | undefined;
   /** Part of an adapter's name; Node only. Default: a GPU, otherwise the fastest software adapter. */
@@ -91,9 +91,9 @@ export interface LoadOptions {
    */
   readonly variants?: 'auto' | 'hardware' | 'software' | undefined;
   /**
-   * How prompts are multiplied on GPUs: exact, or fast by matrix units in f16, in bytes, or in f16, by what all
-   * ranks have in common. Sums stay f32. Texts may differ a little between the two; those of fast are as much the
-   * same over plans, batches and chunks. Default: exact.
+   * How prompts are multiplied on GPUs: exact, or fast by matrix units in f16, in bytes, or in f16, by what all ranks
+   * have in common. Sums stay f32. Texts may differ a little between the two; those of fast are as much the same over
+   * plans, batches and chunks. Default: exact.
    */
   readonly precision?: 'exact' | 'fast' | undefined;
   /**
@@ -102,13 +102,13 @@ export interface LoadOptions {
    */
   readonly tune?: boolean | undefined;
   /**
-   * Prompt tokens computed in one go; never changes a bit of the result. An integer from 1 to 4096. Default: 512,
-   * and 256 where stages of layers work side by side.
+   * Prompt tokens computed in one go; never changes a bit of the result. An integer from 1 to 4096. Default: 512, and
+   * 256 where stages of layers work side by side.
    */
   readonly prefillChunk?: number | undefined;
   /**
-   * Decode steps submitted ahead of the host's reading; never changes the result. An integer from 1 to 8. Default:
-   * 4, and 8 where a step takes less than 4 ms.
+   * Decode steps submitted ahead of the host's reading; never changes the result. An integer from 1 to 8. Default: 4,
+   * and 8 where a step takes less than 4 ms.
    */
   readonly stepsInFlight?: number | undefined;
   /**
@@ -118,21 +118,21 @@ export interface LoadOptions {
    */
   readonly ranks?: number | readonly string[] | undefined;
   /**
-   * Who holds what: auto, a policy (tp, sp, tp+sp, pp, ep, token, adp), a product such as "pp x tp", arranged or
-   * "pp x arranged" (heads by what each keeps of a prompt), or a plan or arrangement in a file, FILE.json. auto
-   * measures the adapters, once, and takes the plan that answers soonest. arranged arranges by `kvProfile`, or by a
-   * measurement of the first such load, which is kept. In the library a plan is the object. Default: auto.
+   * Who holds what: auto, a policy (tp, sp, tp+sp, pp, ep, token, adp), a product such as "pp x tp", arranged or "pp x
+   * arranged" (heads by what each keeps of a prompt), or a plan or arrangement in a file, FILE.json. auto measures the
+   * adapters, once, and takes the plan that answers soonest. arranged arranges by `kvProfile`, or by a measurement of
+   * the first such load, which is kept. In the library a plan is the object. Default: auto.
    */
   readonly plan?: string | PlanFile | undefined;
   /**
-   * `plan` arranged: copies of heads beyond the first, at most so many a layer; 0 is none. An integer from 0 to
-   * 1023. Default: as many as it takes where whole heads would leave ranks idle.
+   * `plan` arranged: copies of heads beyond the first, at most so many a layer; 0 is none. An integer from 0 to 1023.
+   * Default: as many as it takes where whole heads would leave ranks idle.
    */
   readonly copies?: number | undefined;
   /**
    * Degrees of parallelism name a plan and its ranks in place of `plan` and `ranks`: their product is the number of
-   * ranks (1 where left out), and beside `plan` they say how it is cut; this one is of ranks with different heads
-   * and columns (tp). An integer from 1 to 64.
+   * ranks (1 where left out), and beside `plan` they say how it is cut; this one is of ranks with different heads and
+   * columns (tp). An integer from 1 to 64.
    */
   readonly tensor?: number | undefined;
   /**
@@ -149,14 +149,14 @@ export interface LoadOptions {
   /** All ranks on one device: tries a plan without more GPUs. Default: false. */
   readonly virtualRanks?: boolean | undefined;
   /**
-   * Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node. The page stays free for
-   * other work; `load` then takes URLs, paths and files, not a Source. Default: false.
+   * Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node. The page stays free for other
+   * work; `load` then takes URLs, paths and files, not a Source. Default: false.
    */
   readonly workers?: boolean | undefined;
   /**
-   * A cluster whose ranks on other machines run the model: `ranks` are their names, or how many. A model in a
-   * folder must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv push`), under
-   * the name `cluster:NAME`. With plan auto each rank's adapter and each pair's link are measured.
+   * A cluster whose ranks on other machines run the model: `ranks` are their names, or how many. A model in a folder
+   * must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv push`), under the name
+   * `cluster:NAME`. With plan auto each rank's adapter and each pair's link are measured.
    */
   readonly cluster?: ClusterRanksOptions | undefined;
   /**
@@ -165,14 +165,14 @@ export interface LoadOptions {
    */
   readonly memory?: number | readonly number[] | undefined;
   /**
-   * Whole contexts that the KV cache has room for: generations that run at once share it, and those that find no
-   * room wait. An integer from 1 to 64. Default: as many as a pipeline has stages, otherwise 1.
+   * Whole contexts that the KV cache has room for: generations that run at once share it, and those that find no room
+   * wait. An integer from 1 to 64. Default: as many as a pipeline has stages, otherwise 1.
    */
   readonly requests?: number | undefined;
   /**
-   * Which rank, or group of ranks, a request goes to and when its prompt runs, where a plan keeps each request on
-   * one (adp, its products, token), in JSON, such as {"enable_balance": false}. The names are TensorRT-LLM's.
-   * Default: mode cost with balance; with token, filled by what ranks keep.
+   * Which rank, or group of ranks, a request goes to and when its prompt runs, where a plan keeps each request on one
+   * (adp, its products, token), in JSON, such as {"enable_balance": false}. The names are TensorRT-LLM's. Default:
+   * mode cost with balance; with token, filled by what ranks keep.
    */
   readonly attentionDpConfig?: AttentionDpOptions | undefined;
   /**
@@ -196,18 +196,18 @@ export interface SamplingOptions {
   /** How many of the likeliest tokens to draw from; 0 is all of them. An integer of at least 0. Default: 0. */
   readonly topK?: number | undefined;
   /**
-   * The likeliest tokens that hold this probability together are drawn from; 1 is all of them. A number above 0 and
-   * at most 1. Default: 1.
+   * The likeliest tokens that hold this probability together are drawn from; 1 is all of them. A number above 0 and at
+   * most 1. Default: 1.
    */
   readonly topP?: number | undefined;
   /**
-   * Tokens less likely than this times the likeliest one, after temperature, are left out; 0 is none. A number from
-   * 0 to 1. Default: 0.
+   * Tokens less likely than this times the likeliest one, after temperature, are left out; 0 is none. A number from 0
+   * to 1. Default: 0.
    */
   readonly minP?: number | undefined;
   /**
-   * Of tokens of the prompt and generated ones, positive logits are divided by it and negative ones multiplied;
-   * above 1 makes repeats less likely. A number above 0. Default: 1.
+   * Of tokens of the prompt and generated ones, positive logits are divided by it and negative ones multiplied; above
+   * 1 makes repeats less likely. A number above 0. Default: 1.
    */
   readonly repetitionPenalty?: number | undefined;
   /** Subtracted from a token's logit for each time it was generated. A number from -2 to 2. Default: 0. */
@@ -219,8 +219,8 @@ export interface SamplingOptions {
   /** Ids of tokens that end the text as the model's own end-of-sequence tokens do, also where those are ignored. */
   readonly stopTokenIds?: readonly number[] | undefined;
   /**
-   * No token that ends the text is sampled before this many tokens were, and no stop text is looked for in these.
-   * An integer from 0 to 4294967295. Default: 0.
+   * No token that ends the text is sampled before this many tokens were, and no stop text is looked for in these. An
+   * integer from 0 to 4294967295. Default: 0.
    */
   readonly minTokens?: number | undefined;
   /** The same seed gives the same text. An integer of at least 0. Default: a random one, reported in the result. */

@@ -1,3 +1,4 @@
+import { defined } from '../../base/options.js';
 import { usageError } from '../../base/errors.js';
 import { type CompressionOptions, compressionOptions } from '../../model/compression/options.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
@@ -49,10 +50,7 @@ export async function kvCompression(
     {
       policy: kvPolicy,
       budget: kvBudget,
-      ...(kvWindow !== undefined && { window: kvWindow }),
-      ...(kvKernel !== undefined && { poolWidth: kvKernel }),
-      ...(kvAlpha !== undefined && { floor: kvAlpha }),
-      ...(loads && { loads }),
+      ...defined({ window: kvWindow, poolWidth: kvKernel, floor: kvAlpha, loads }),
     },
     { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },
   );

@@ -3,6 +3,7 @@
  * tokens, iteration_runner.ts runs an iteration, `text` makes tokens answers. Read iteration_runner.ts next.
  */
 
+import { defined } from '../../base/options.js';
 import { isLoss, SplitkvError, usageError } from '../../base/errors.js';
 import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
@@ -470,9 +471,7 @@ export class Engine {
       // What a prefill worker hands over has no logits.
       ...(promptRows && { computedHere: true }),
       ...(constraint && { stepwise: true }),
-      ...(priority !== undefined && { priority }),
-      ...(client !== undefined && { client }),
-      ...(firstTokenDeadline !== undefined && { firstTokenDeadline }),
+      ...defined({ priority, client, firstTokenDeadline }),
     });
     this.#wake?.();
   }

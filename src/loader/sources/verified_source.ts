@@ -1,3 +1,4 @@
+import { defined } from '../../base/options.js';
 import { SplitkvError } from '../../base/errors.js';
 import { parseIntegrity } from './integrity.js';
 import { missingFile, type OnProgress, type Source, withAbort } from '../source.js';
@@ -70,8 +71,7 @@ export async function verifiedSource(
 
   const { list, flush, hashes, damage } = source;
   return {
-    ...(source.url !== undefined && { url: source.url }),
-    ...(source.gguf !== undefined && { gguf: source.gguf }),
+    ...defined({ url: source.url, gguf: source.gguf }),
     name: source.name,
     size: (file, own) => source.size(file, own),
     version: (file, own) => source.version(file, own),

@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import { isObject, shortened } from '../../base/json.js';
 import { grouped } from '../../base/math.js';
+import { defined } from '../../base/options.js';
 import { checkTools } from '../../chat_formats/tools.js';
 import type { ChatMessage, ChatOptions, Prompt, Tool, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
@@ -139,7 +140,7 @@ export function chatOptionsOf(fields: z.infer<z.ZodMiniObject<typeof chatFields>
     chatTemplateKwargs: effort == null || effort === 'none' ? variables : { reasoning_effort: effort, ...variables },
     separateReasoning: separate,
   };
-  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value != null)) as ChatOptions;
+  const given = defined(options) as ChatOptions;
   try {
     checkTools(given);
   } catch (error) {

@@ -8,13 +8,12 @@ import { inGroup, type OptionRow, readOption } from './row.js';
 export const MAX_RANKS = 64;
 const rank = { integer: true, low: 1, high: MAX_RANKS } as const;
 
-const model = inGroup('Model', {
+const model = inGroup('Model', 'models.md', {
   weights: {
     help: 'how matrices are kept on the GPU',
     more: 'auto keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file Q4_0 in q4, other quantised types in q8.',
     choices: ['auto', 'f32', 'f16', 'q8', 'q4'],
     default: 'auto, as they are stored',
-    value: 'TYPE',
   },
   contextLength: {
     help: 'tokens that the KV cache holds for a sequence, prompt and answer',
@@ -28,9 +27,7 @@ const model = inGroup('Model', {
     help: 'the Hub that names such as ORG/NAME mean',
     default: 'https://huggingface.co, in Node what HF_ENDPOINT says',
     type: 'string | URL',
-    value: 'URL',
     at: ['cli', 'attribute'],
-    page: 'models.md',
     isOfRunsOnly: true,
   },
   hubToken: {
@@ -41,85 +38,70 @@ const model = inGroup('Model', {
     value: 'TOKEN',
     at: ['cli'],
     isSecret: true,
-    page: 'models.md',
     isOfRunsOnly: true,
   },
   headers: {
     help: "headers of every request for the model's files, wherever they are",
     type: 'Readonly<Record<string, string>>',
     at: [],
-    page: 'models.md',
   },
   fetch: {
     help: 'the function that makes the requests; not with `workers`',
     default: 'the global fetch',
     type: 'typeof fetch',
     at: [],
-    page: 'models.md',
   },
   cache: {
     help: 'the keeping of downloads',
     more: 'In browsers: in the private file system (OPFS). In Node: models of the Hub, whole, in the cache that its tools share (HF_HUB_CACHE), those of another `hub` in a folder of its own; without it they are read by ranges each time.',
-    default: 'true',
     type: 'boolean',
     isOn: true,
     at: [],
-    page: 'models.md',
   },
   integrity: {
     help: 'SHA-256 of files by their names in the folder, in 64 hex digits or as `sha256-` and base64',
     more: "A file named here is read once as a whole and checked before anything of it is used; another is an `io` error. What the browser keeps and was checked before isn't read again. Files that aren't named aren't checked.",
     type: 'Readonly<Record<string, string>>',
     at: [],
-    page: 'models.md',
   },
 });
 
-const cache = inGroup('KV cache', {
+const cache = inGroup('KV cache', 'kv_compression.md', {
   kv: {
     help: 'how the KV cache keeps its numbers',
     more: "q8 is bytes with a scale for each 32 of them, half of f16's memory and a little. f16 and q8 clamp numbers that they can't hold. Bits differ between the types.",
     choices: ['auto', 'f32', 'f16', 'q8'],
     default: 'auto, f16 where all ranks run on GPUs and f32 on adapters that run on the CPU',
-    value: 'TYPE',
     page: 'library.md#the-caches-type',
   },
   kvBudget: {
     help: "part of a prompt's KV cache that is kept, such as 0.2: each kv head evicts the entries that it attends to least",
     default: 'all of it',
     range: { above: 0, high: 1 },
-    value: 'B',
-    page: 'kv_compression.md',
   },
   kvPolicy: {
     help: "how many entries each head keeps: ada by its share of the layer's best scores, snap all alike, static in proportion to a `kvProfile`; none evicts nothing",
     default: 'ada with a `kvBudget`',
     choices: ['none', 'snap', 'ada', 'static'],
-    value: 'POLICY',
     at: ['cli'],
-    page: 'kv_compression.md',
   },
   kvWindow: {
     help: 'the last tokens of a prompt, whose queries score the entries and which are always kept',
     default: 32,
     range: { integer: true, low: 1, high: 256 },
     at: ['cli'],
-    page: 'kv_compression.md',
   },
   kvKernel: {
     help: 'neighbouring entries that score as the best of them: an odd number',
     default: 7,
     range: { integer: true, low: 1, high: 255 },
     at: ['cli'],
-    page: 'kv_compression.md',
   },
   kvAlpha: {
     help: 'with policy ada, the part of the budget that every head gets whatever its scores, in steps of 0.001',
     default: 0.2,
     range: { low: 0, high: 1 },
-    value: 'A',
     at: ['cli'],
-    page: 'kv_compression.md',
   },
   kvProfile: {
     help: 'what each head kept in a measurement, as `splitkv profile` writes it: its URL, or in Node its file; `kvPolicy` static keeps by it, and `plan` arranged arranges heads by it',
@@ -133,16 +115,14 @@ const cache = inGroup('KV cache', {
     more: 'The room is on each rank (or group of ranks) that keeps sequences.',
     default: 'where the plan allows it, and not with `kvBudget`',
     type: 'boolean',
-    page: 'kv_compression.md',
   },
 });
 
-const runs = inGroup('Where and how it runs', {
+const runs = inGroup('Where and how it runs', undefined, {
   adapter: {
     help: "part of an adapter's name; Node only",
     default: 'a GPU, otherwise the fastest software adapter',
     type: 'string',
-    value: 'NAME',
     at: ['cli'],
   },
   powerPreference: {
@@ -156,20 +136,17 @@ const runs = inGroup('Where and how it runs', {
     more: 'Bits differ between the two. On a CPU, those for GPUs are several times slower: for tests.',
     default: 'auto',
     choices: ['auto', 'hardware', 'software'],
-    value: 'WHICH',
   },
   precision: {
     help: 'how prompts are multiplied on GPUs: exact, or fast by matrix units in f16, in bytes, or in f16, by what all ranks have in common',
     more: 'Sums stay f32. Texts may differ a little between the two; those of fast are as much the same over plans, batches and chunks.',
     default: 'exact',
     choices: ['exact', 'fast'],
-    value: 'HOW',
     page: 'library.md#how-prompts-are-multiplied',
   },
   tune: {
     help: "the timing of a GPU's kernels at load, for half a second at most, to choose among plans of equal bits",
     more: 'What is quickest on this adapter is kept for the next time.',
-    default: 'true',
     type: 'boolean',
     isOn: true,
     page: 'library.md#which-plan-of-a-kernel-is-quickest',
@@ -190,14 +167,14 @@ const runs = inGroup('Where and how it runs', {
   },
 });
 
-const several = inGroup('Several GPUs', {
+const several = inGroup('Several GPUs', 'ranks.md', {
   ranks: {
     help: 'GPU devices that run the model together: how many, or an adapter for each, such as "high-performance,low-power" (in Node part of its name)',
     more: 'The logits are the same bits whatever their number, on adapters of one kind. With `plan` auto it is how many there may be: fewer, even one, where more do not pay.',
     default: 1,
     type: 'number | readonly string[]',
     read: parseRanks,
-    page: 'ranks.md',
+    value: 'N',
   },
   plan: {
     help: 'who holds what: auto, a policy (tp, sp, tp+sp, pp, ep, token, adp), a product such as "pp x tp", arranged or "pp x arranged" (heads by what each keeps of a prompt), or a plan or arrangement in a file, FILE.json',
@@ -205,20 +182,16 @@ const several = inGroup('Several GPUs', {
     default: 'auto',
     type: 'string | PlanFile',
     value: 'PLAN',
-    page: 'ranks.md',
   },
   copies: {
     help: '`plan` arranged: copies of heads beyond the first, at most so many a layer; 0 is none',
     default: 'as many as it takes where whole heads would leave ranks idle',
     range: { integer: true, low: 0, high: 1023 },
-    value: 'C',
     page: 'arrangement.md',
   },
   tensor: {
     help: 'degrees of parallelism name a plan and its ranks in place of `plan` and `ranks`: their product is the number of ranks (1 where left out), and beside `plan` they say how it is cut; this one is of ranks with different heads and columns (tp)',
     range: rank,
-    value: 'M',
-    page: 'ranks.md#degrees',
   },
   token: {
     help: 'of the degrees: ranks that sequences are shared out to for each rank with weights, itself among them (token); a text is an access token of the Hub, as `hubToken`',
@@ -227,36 +200,27 @@ const several = inGroup('Several GPUs', {
     rule: (value) => (typeof value === 'number' ? wholeNumber(1, MAX_RANKS)(value) : undefined),
     // The text may be somebody's secret.
     read: (text) => readOption({ help: '', range: rank }, text, 'token'),
-    page: 'ranks.md#degrees',
   },
   sequence: {
     help: 'of the degrees: ranks that split the chunks of each sequence (sp)',
     range: rank,
-    value: 'S',
-    page: 'ranks.md#degrees',
   },
-  pipeline: { help: 'of the degrees: stages of layers (pp)', range: rank, value: 'P', page: 'ranks.md#degrees' },
+  pipeline: { help: 'of the degrees: stages of layers (pp)', range: rank },
   data: {
     help: 'of the degrees: ranks, or groups of ranks, with requests of their own (adp)',
     range: rank,
-    value: 'D',
-    page: 'ranks.md#degrees',
   },
   virtualRanks: {
     help: 'all ranks on one device: tries a plan without more GPUs',
-    default: 'false',
     type: 'boolean',
     attribute: 'virtual',
-    page: 'ranks.md',
   },
   workers: {
     help: 'each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node',
     more: 'The page stays free for other work; `load` then takes URLs, paths and files, not a Source.',
-    default: 'false',
     type: 'boolean',
     at: ['cli', 'attribute'],
     isOfRunsOnly: true,
-    page: 'ranks.md',
   },
   cluster: {
     help: 'a cluster whose ranks on other machines run the model: `ranks` are their names, or how many',
@@ -271,7 +235,6 @@ const several = inGroup('Several GPUs', {
     type: 'number | readonly number[]',
     read: parseMemory,
     value: 'SIZE',
-    page: 'ranks.md',
   },
   requests: {
     help: 'whole contexts that the KV cache has room for: generations that run at once share it, and those that find no room wait',

@@ -65,9 +65,11 @@ export interface OptionRow {
 }
 export type OptionTable = Readonly<Record<string, OptionRow>>;
 
-/** Rows under one heading of the command line's help. */
-export const inGroup = <Table extends OptionTable>(group: string, table: Table): Table =>
-  Object.fromEntries(Object.entries(table).map(([name, row]) => [name, { ...row, group }])) as Table;
+/** Rows under one heading of the command line's help, and of one page of docs/ where they name no other. */
+export const inGroup = <Table extends OptionTable>(group: string, page: string | undefined, table: Table): Table =>
+  Object.fromEntries(
+    Object.entries(table).map(([name, row]) => [name, { ...(page !== undefined && { page }), ...row, group }]),
+  ) as Table;
 
 const isAt = ({ at, isSecret }: OptionRow, face: Face): boolean =>
   (at?.includes(face) ?? true) && !(isSecret && face !== 'cli');
@@ -93,7 +95,7 @@ export const isSwitch = ({ type }: OptionRow): boolean => type === 'boolean';
 
 /** What a row says to people, as a face spells other options; the library's own spelling without one. */
 export function helpText(row: OptionRow, table: OptionTable, face?: Face): string {
-  const { help, default: preset, isOn } = row;
+  const { help, default: preset = isSwitch(row) ? 'off' : undefined, isOn } = row;
   const turnsOff = isOn && face !== 'page' && face !== undefined;
   const text = turnsOff ? `turns off ${help}` : preset === undefined ? help : `${help}; default ${preset}`;
   if (face === undefined) return text;

@@ -5,7 +5,7 @@
 
 import { DEFAULT_MAX_TOKENS } from '../../contracts/options/sampling_rows.js';
 import { abortedError, usageError } from '../../../base/errors.js';
-import { checkOptions, type OptionsSchema, wholeNumber } from '../../../base/options.js';
+import { defined, checkOptions, type OptionsSchema, wholeNumber } from '../../../base/options.js';
 import type { AnswerFrame } from '../../../grammar/answer_frame.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../../ranks/sampling/sampling.js';
@@ -163,8 +163,7 @@ export class RunningCompletion implements Completion {
         prompt,
         maxTokens,
         seed: answerSeed(this.seed, answer),
-        ...(priority !== undefined && { priority }),
-        ...(client !== undefined && { client }),
+        ...defined({ priority, client }),
         ...(options.logprobs !== undefined && { logits: true }),
         ...(echo && answer === 0 && this.#echoesLogits && { promptRows: { all: true, onRow: echo.onRow } }),
       },
