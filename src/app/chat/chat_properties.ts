@@ -132,12 +132,12 @@ export interface ChatProperties {
   /** How evenly tokens are drawn; 0 takes the likeliest one; default 0. */
   get temperature(): number | undefined;
   set temperature(value: number | string | Gone);
-  /** How many of the likeliest tokens to draw from; 0 is all of them; default 0. */
-  get topK(): number | undefined;
-  set topK(value: number | string | Gone);
   /** The likeliest tokens that hold this probability together are drawn from; 1 is all of them; default 1. */
   get topP(): number | undefined;
   set topP(value: number | string | Gone);
+  /** How many of the likeliest tokens to draw from; 0 is all of them; default 0. */
+  get topK(): number | undefined;
+  set topK(value: number | string | Gone);
   /** Tokens less likely than this times the likeliest one, after temperature, are left out. */
   get minP(): number | undefined;
   set minP(value: number | string | Gone);

@@ -193,13 +193,13 @@ export interface LoadOptions {
 export interface SamplingOptions {
   /** How evenly tokens are drawn; 0 takes the likeliest one. A number of at least 0. Default: 0. */
   readonly temperature?: number | undefined;
-  /** How many of the likeliest tokens to draw from; 0 is all of them. An integer of at least 0. Default: 0. */
-  readonly topK?: number | undefined;
   /**
    * The likeliest tokens that hold this probability together are drawn from; 1 is all of them. A number above 0 and at
    * most 1. Default: 1.
    */
   readonly topP?: number | undefined;
+  /** How many of the likeliest tokens to draw from; 0 is all of them. An integer of at least 0. Default: 0. */
+  readonly topK?: number | undefined;
   /**
    * Tokens less likely than this times the likeliest one, after temperature, are left out; 0 is none. A number from 0
    * to 1. Default: 0.
@@ -228,4 +228,4 @@ export interface SamplingOptions {
 }
 
 /** What a model's makers may recommend. */
-export type RecommendedSampling = Pick<SamplingOptions, 'temperature' | 'topK' | 'topP' | 'minP' | 'repetitionPenalty'>;
+export type RecommendedSampling = Pick<SamplingOptions, 'temperature' | 'topP' | 'topK' | 'minP' | 'repetitionPenalty'>;

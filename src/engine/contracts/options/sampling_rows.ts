@@ -19,6 +19,15 @@ export const SAMPLING_ROWS = {
     recommended: 'temp',
     sheet: { label: 'Temperature', max: 2 },
   },
+  topP: {
+    help: 'the likeliest tokens that hold this probability together are drawn from; 1 is all of them',
+    default: 1,
+    range: { above: 0, high: 1 },
+    value: 'P',
+    at: both,
+    recommended: 'top_p',
+    sheet: { label: 'Top p', max: 1 },
+  },
   topK: {
     help: 'how many of the likeliest tokens to draw from; 0 is all of them',
     default: 0,
@@ -28,15 +37,6 @@ export const SAMPLING_ROWS = {
     at: both,
     recommended: 'top_k',
     sheet: { label: 'Top k', max: 1000 },
-  },
-  topP: {
-    help: 'the likeliest tokens that hold this probability together are drawn from; 1 is all of them',
-    default: 1,
-    range: { above: 0, high: 1 },
-    value: 'P',
-    at: both,
-    recommended: 'top_p',
-    sheet: { label: 'Top p', max: 1 },
   },
   minP: {
     help: 'tokens less likely than this times the likeliest one, after temperature, are left out; 0 is none',
