@@ -29,7 +29,7 @@ export interface State {
 }
 
 /** Nodes looked at for one answer's step, or its mask: more than anything usual by far. */
-const MAX_STEPS = 2_000_000;
+const MAX_STEPS = 4_000_000;
 /** What is kept of states, in units of about 8 bytes, until all of it is forgotten. */
 const MAX_KEPT = 1_500_000;
 
@@ -199,22 +199,22 @@ export class Matcher {
     return frames;
   }
 
+  /** Both are in order of nodes, then of what is around. */
   #union(a: Frames, b: Frames): Frames {
     if (a === b) return a;
-    const backs = [...a.backs];
-    const outer = [...a.outer];
-    for (let i = 0; i < b.backs.length; i++) {
-      let at = 0;
-      while (at < backs.length && (backs[at] !== b.backs[i] || outer[at] !== b.outer[i])) at++;
-      if (at < backs.length) continue;
-      backs.push(b.backs[i]!);
-      outer.push(b.outer[i]!);
-    }
-    this.#left -= a.backs.length * b.backs.length;
+    const backs: number[] = [];
+    const outer: Frames[] = [];
+    this.#left -= a.backs.length + b.backs.length;
     if (this.#left < 0) throw tooMuch();
+    for (let i = 0, j = 0; i < a.backs.length || j < b.backs.length;) {
+      let order = i === a.backs.length ? 1 : j === b.backs.length ? -1 : a.backs[i]! - b.backs[j]!;
+      if (order === 0) order = a.outer[i]!.id - b.outer[j]!.id;
+      backs.push(order <= 0 ? a.backs[i]! : b.backs[j]!);
+      outer.push(order <= 0 ? a.outer[i]! : b.outer[j]!);
+      if (order <= 0) i++;
+      if (order >= 0) j++;
+    }
     if (backs.length === a.backs.length) return a;
-    const order = backs.map((_, at) => at).sort((x, y) => backs[x]! - backs[y]! || outer[x]!.id - outer[y]!.id);
-    const [sorted, around] = [order.map((at) => backs[at]!), order.map((at) => outer[at]!)];
-    return sorted.length === 1 && sorted[0] === OUT ? this.#bottom : this.#frame(sorted, around);
+    return backs.length === b.backs.length ? b : this.#frame(backs, outer);
   }
 }
