@@ -1,7 +1,7 @@
 import { SplitkvError, usageError } from '../base/errors.js';
 import type { AnswerFrame } from './answer_frame.js';
 import { symbolsOf, type Vocabulary } from './masks.js';
-import type { Matcher, State } from './matcher.js';
+import { type Matcher, MAX_FOLLOWED, type State } from './matcher.js';
 import type { TextForm } from './text_form.js';
 
 /**
@@ -38,10 +38,10 @@ export class FormPlace {
     this.#state = this.matcher.start;
   }
 
-  /** @throws SplitkvError `internal` for a token that isn't allowed */
+  /** @throws SplitkvError `internal` for a token that isn't allowed, `usage` where too many ways of reading the text go on */
   accept(token: number): void {
     let state: State | null | undefined = this.#state;
-    this.matcher.begin();
+    this.matcher.begin(MAX_FOLLOWED);
     const symbols = symbolsOf(this.vocabulary, token);
     if (this.vocabulary.endIds.includes(token)) state = state?.accepts ? undefined : null;
     else if (symbols.length === 0) state = null;

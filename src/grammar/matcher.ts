@@ -28,8 +28,10 @@ export interface State {
   told?: NextTokens | undefined;
 }
 
-/** Nodes looked at for one answer's step, or its mask: more than anything usual by far. */
+/** Nodes looked at for a mask: more than anything usual by far. */
 const MAX_STEPS = 4_000_000;
+/** Nodes looked at to follow a token: where answers are generated, which all others wait for. */
+export const MAX_FOLLOWED = 200_000;
 /** What is kept of states, in units of about 8 bytes, until all of it is forgotten. */
 const MAX_KEPT = 1_500_000;
 
@@ -61,9 +63,9 @@ export class Matcher {
     return this.#start;
   }
 
-  /** A new step of an answer begins: it may take as long as any. */
-  begin(): void {
-    this.#left = MAX_STEPS;
+  /** A new step of an answer begins: it may take as long as any. @param most nodes looked at */
+  begin(most = MAX_STEPS): void {
+    this.#left = most;
     if (this.#kept < this.mayKeep) return;
     this.#kept = 0;
     this.#frames.clear();
@@ -179,6 +181,7 @@ export class Matcher {
 
   #state(nodes: readonly number[], frames: readonly Frames[], accepts: boolean): State {
     let key = accepts ? '+' : '-';
+    this.#left -= nodes.length;
     for (let i = 0; i < nodes.length; i++) key += `${nodes[i]!}:${frames[i]!.id},`;
     let state = this.#states.get(key);
     if (!state) {
@@ -190,6 +193,7 @@ export class Matcher {
 
   #frame(backs: readonly number[], outer: readonly Frames[]): Frames {
     let key = '';
+    this.#left -= backs.length;
     for (let i = 0; i < backs.length; i++) key += `${backs[i]!}:${outer[i]!.id},`;
     let frames = this.#frames.get(key);
     if (!frames) {

@@ -40,5 +40,5 @@ test("a step's bytes are counted with it, whenever somebody asks", async () => {
     expect(steps).toEqual([step, step]);
   }
   expect(askedAmid).toBeGreaterThan(0);
-  await group.dispose();
+  group.dispose();
 });

@@ -106,7 +106,7 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
       tensorLength: all * headDim,
       first: first * headDim,
       length: (end - first) * headDim,
-      ...pairs,
+      ...(pairs && { order: pairs }),
     }));
   return {
     kind: 'gqa',
