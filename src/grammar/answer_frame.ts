@@ -7,7 +7,7 @@ import { usageError } from '../base/errors.js';
 import { ANY_TEXT, type Automaton, begin, both, except } from './automaton.js';
 import { characters } from './code_points.js';
 import { textsOf } from './expressions.js';
-import { type Notation, SchemaWriter } from './json_schema.js';
+import { type Notation, SchemaWriter } from './schema/json_schema.js';
 import { all, any, type Expression, markOf, NEVER, NOTHING, oneOf, optional, repeat, text } from './notation.js';
 import type { Network } from './network.js';
 import { Rules } from './rules.js';

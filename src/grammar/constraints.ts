@@ -1,3 +1,9 @@
+/**
+ * Room: texts of a given form: JSON of a schema (schema/), regular expressions, grammars, and masks of the tokens that
+ * may come next. Rules become nodes (network.ts), which matcher.ts follows and masks.ts asks for tokens. Here they
+ * are together. Read network.ts next.
+ */
+
 import { usageError } from '../base/errors.js';
 import { type AnswerFrame, framed } from './answer_frame.js';
 import { FormPlace, nameOf } from './form_place.js';

@@ -2,7 +2,7 @@ import { didYouMean, usageError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
 import { begin } from './automaton.js';
 import { textsOf } from './expressions.js';
-import { schemaGrammar } from './json_schema.js';
+import { schemaGrammar } from './schema/json_schema.js';
 import { ownGrammar } from './own_grammar.js';
 import { anyOf, type Expression, oneOf, text } from './notation.js';
 import { Rules } from './rules.js';

@@ -1,11 +1,10 @@
 /**
- * Room: texts of a given form: JSON of a schema, regular expressions, grammars, and masks of the tokens that may come
- * next. json_schema.ts makes rules of a schema, network.ts nodes of those, which matcher.ts follows and
- * masks.ts asks for tokens. constraints.ts has them together. Read that next.
+ * Room: rules of a JSON schema. json_schema.ts (here) reads the schema and writes its objects, lists and texts;
+ * schema_forms.ts normalises what schemas say together, numbers.ts has ranges and multiples. Read that next.
  */
 
-import { usageError } from '../base/errors.js';
-import { isObject } from '../base/json.js';
+import { usageError } from '../../base/errors.js';
+import { isObject } from '../../base/json.js';
 import {
   ANY_TEXT,
   type Automaton,
@@ -17,15 +16,15 @@ import {
   ofLength,
   spend,
   stepsLeft,
-} from './automaton.js';
-import { characters } from './code_points.js';
-import { textsOf } from './expressions.js';
+} from '../automaton.js';
+import { characters } from '../code_points.js';
+import { textsOf } from '../expressions.js';
 import { ANY_INTEGER, ANY_NUMBER, type Bound, integersBetween, multiplesOf, numbersBetween } from './numbers.js';
-import { all, any, anyOf, type Expression, NEVER, NOTHING, oneOf, optional, repeat, text } from './notation.js';
-import { inJson, JSON_ESCAPE, JSON_PLAIN, Rules } from './rules.js';
+import { all, any, anyOf, type Expression, NEVER, NOTHING, oneOf, optional, repeat, text } from '../notation.js';
+import { inJson, JSON_ESCAPE, JSON_PLAIN, Rules } from '../rules.js';
 import { canonical, type Form, numberOf, SchemaForms, schemaOf, typesOf } from './schema_forms.js';
 import { STRING_FORMATS } from './string_formats.js';
-import type { FormGrammar } from './text_form.js';
+import type { FormGrammar } from '../text_form.js';
 
 const MAX_SCHEMA_LETTERS = 256 * 1024;
 const MAX_DEPTH = 200;

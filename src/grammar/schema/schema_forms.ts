@@ -1,5 +1,5 @@
-import { usageError } from '../base/errors.js';
-import { isObject, show } from '../base/json.js';
+import { usageError } from '../../base/errors.js';
+import { isObject, show } from '../../base/json.js';
 
 /** A schema without references and combinations: every keyword holds. Patterns and formats may be several. */
 export type Form = Readonly<Record<string, unknown>>;

@@ -1,4 +1,4 @@
-import { all, any, type Expression, NEVER, NOTHING, oneOf, optional, repeat, text } from './notation.js';
+import { all, any, type Expression, NEVER, NOTHING, oneOf, optional, repeat, text } from '../notation.js';
 
 /** Digits before the point, and behind it, that a number has at most: JSON.stringify writes no more. */
 const [WHOLE_DIGITS, FRACTION_DIGITS] = [21, 24];

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { Random } from '../base/random.js';
-import { drawn } from '../gpu/testing/draw.js';
-import type { AnswerFrame } from './answer_frame.js';
-import { TestForms } from './testing/accepts.js';
+import { Random } from '../../base/random.js';
+import { drawn } from '../../gpu/testing/draw.js';
+import type { AnswerFrame } from '../answer_frame.js';
+import { TestForms } from '../testing/accepts.js';
 
 const forms = new TestForms(Array.from('0123456789').flatMap((digit) => [`${digit}0`, `-${digit}`, `9${digit}`, `1${digit}`, `.${digit}`, `00${digit}`])); // prettier-ignore
 
