@@ -323,8 +323,8 @@ const rows: readonly Row[] = [
   refused(
     'a byte now and then',
     (_, response) => trickle(response, 60),
-    /^io: .* failed 2 times.*only \d bytes came for 0.3 s/,
-    300,
+    /^io: .* failed 2 times.*only \d+ bytes came for 1 s/,
+    1000,
   ),
   [
     'no room for all of it: whole, with a warning, and what fits is kept',
