@@ -7,6 +7,7 @@ import { createRequire, register } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { root } from './setup.mjs';
+import { ENTRIES } from './entries.mjs';
 
 const requireFrom = createRequire(createRequire(import.meta.url).resolve('dts-bundle-generator'));
 const typescript = pathToFileURL(requireFrom.resolve('typescript')).href;
@@ -16,16 +17,6 @@ register(
       ? { url: '${typescript}', format: 'commonjs', shortCircuit: true } : next(name, context);`,
   )}`,
 );
-
-/** Its entries by what one writes to import them. */
-const ENTRIES = {
-  splitkv: 'src/index.ts',
-  'splitkv/planning': 'src/planning/index.ts',
-  'splitkv/chat': 'src/app/chat/index.ts',
-  'splitkv/react': 'src/app/react/index.ts',
-  'splitkv/ai-sdk': 'src/app/ai_sdk/index.ts',
-  'splitkv/prompt-api': 'src/app/prompt_api/index.ts',
-};
 
 /**
  * @param out the folder, made anew

@@ -5,17 +5,10 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { transformWithOxc } from 'vite';
 import { expect, test } from 'vitest';
+import { ENTRIES as REFERENCE_ENTRIES } from '../scripts/entries.mjs';
 import * as splitkv from './index.js';
 
-const ENTRIES = {
-  splitkv: 'src/index.ts',
-  'splitkv/planning': 'src/planning/index.ts',
-  'splitkv/chat': 'src/app/chat/index.ts',
-  'splitkv/react': 'src/app/react/index.ts',
-  'splitkv/ai-sdk': 'src/app/ai_sdk/index.ts',
-  'splitkv/prompt-api': 'src/app/prompt_api/index.ts',
-  'splitkv/offline': 'src/app/offline/index.ts',
-};
+const ENTRIES = { ...REFERENCE_ENTRIES, 'splitkv/offline': 'src/app/offline/index.ts' };
 
 interface Example {
   readonly name: string;

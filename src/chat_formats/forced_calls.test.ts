@@ -58,7 +58,6 @@ async function walk(constraints: Constraints, form: TextForm, frame: AnswerFrame
     const { allowed } = next!;
     const ids = Array.from({ length: size - 1 }, (_, id) => id + 1).filter((id) => isAllowed(allowed, id));
     if (isAllowed(allowed, 0) && (ids.length === 0 || random.integer(2) === 0)) {
-      answer.dispose();
       return new TextDecoder('utf-8', { fatal: true }).decode(Uint8Array.from(bytes));
     }
     const letter = (id: number): string => new TextDecoder().decode(bytesOf(id));
@@ -71,7 +70,6 @@ async function walk(constraints: Constraints, form: TextForm, frame: AnswerFrame
     bytes.push(...(mark === undefined ? bytesOf(id)! : new TextEncoder().encode(marks[mark])));
     next = answer.next();
   }
-  answer.dispose();
   return undefined;
 }
 

@@ -112,6 +112,4 @@ export class FormConstraint {
     const { state } = this.#place;
     return state && this.form.next(state);
   }
-
-  dispose(): void {}
 }

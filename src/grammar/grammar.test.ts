@@ -36,7 +36,6 @@ async function walk(form: TextForm, seed: number): Promise<string | undefined> {
     const { allowed } = next!;
     const ids = Array.from({ length: TOKENS.length - 1 }, (_, id) => id + 1).filter((id) => isAllowed(allowed, id));
     if (isAllowed(allowed, END) && (ids.length === 0 || steps > 150 || random.integer(3) === 0)) {
-      answer.dispose();
       return new TextDecoder('utf-8', { fatal: true }).decode(Uint8Array.from(bytes));
     }
     // Rarely what makes it long; after a while whatever ends strings, lists and objects.
@@ -53,7 +52,6 @@ async function walk(form: TextForm, seed: number): Promise<string | undefined> {
     bytes.push(...TOKENS[id]!);
     next = answer.next();
   }
-  answer.dispose();
   return undefined;
 }
 
@@ -78,7 +76,6 @@ async function accepts(form: TextForm, text: string, seed = 1): Promise<boolean>
     }
     return isAllowed(allowed, END);
   } finally {
-    answer.dispose();
   }
 }
 
@@ -516,7 +513,6 @@ describe('other forms', () => {
     expect(answer.next()).toBeUndefined();
     answer.reset();
     expect(answer.next()).toEqual(answer.first);
-    answer.dispose();
   });
 });
 

@@ -157,11 +157,15 @@ class Builder {
 
   /** A node from which an expression leads to another: one for all that need it. */
   #before(of: Expression, to: number): number {
+    return this.#leading(to, of, (node) => this.#add(of, node, to));
+  }
+
+  #leading(to: number, key: Expression | string, make: (node: number) => void): number {
     const known = (this.#befores[to] ??= new Map<Expression | string, number>());
-    let node = known.get(of);
+    let node = known.get(key);
     if (node === undefined) {
-      known.set(of, (node = this.#node()));
-      this.#add(of, node, to);
+      known.set(key, (node = this.#node()));
+      make(node);
     }
     return node;
   }
@@ -191,14 +195,8 @@ class Builder {
     for (const run of runs) {
       let target = to;
       for (let at = run.length - 1; at > 0; at--) {
-        const known = (this.#befores[target] ??= new Map<Expression | string, number>());
-        const key = run[at]!.join();
-        let node = known.get(key);
-        if (node === undefined) {
-          known.set(key, (node = this.#node()));
-          this.#edges[node]!.push([...run[at]!, target]);
-        }
-        target = node;
+        const [range, next] = [run[at]!, target];
+        target = this.#leading(next, range.join(), (node) => this.#edges[node]!.push([...range, next]));
       }
       this.#edges[from]!.push([...run[0]!, target]);
     }

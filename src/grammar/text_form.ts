@@ -52,11 +52,6 @@ export interface FormGrammar {
   readonly none: string;
 }
 
-/** Whether options limit what the text may be. */
-export const hasForm = (options: TextForm): boolean =>
-  NAMES.some((name) => options[name] != null) &&
-  !(options.responseFormat?.type === 'text' && givenOf(options).length === 1);
-
 const givenOf = (options: TextForm): (keyof TextForm)[] => NAMES.filter((name) => options[name] != null);
 
 /** @throws SplitkvError `usage` for what is no form, for several, and for parts that can't be held to: they are named */

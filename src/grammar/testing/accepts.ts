@@ -52,7 +52,6 @@ export class TestForms {
       }
       results.push(isOf ?? isAllowed(allowed, 0));
     }
-    answer.dispose();
     return results;
   }
 }

@@ -54,7 +54,6 @@ export class FormServer {
       return {};
     }
     if ('drop' in ask) {
-      this.#answers.get(ask.drop)?.dispose();
       this.#answers.delete(ask.drop);
       return {};
     }
