@@ -127,7 +127,10 @@ test('ranks that cannot be are explained, and the form asks for others', async (
     ],
     ['ranks=2&plan=pq', "plan 'pq': use single, tp, sp"],
     ['ranks=two,', 'ranks=two, in the address: expected a number of ranks'],
-    ['virtual=maybe', 'virtual=maybe in the address: expected 1 (all ranks on one device) or 0'],
+    [
+      'virtual=maybe',
+      'virtual=maybe in the address: expected 1 (all ranks on one device: tries a plan without more GPUs) or 0',
+    ],
     ['rank=2', "unknown parameter 'rank' in the address. Did you mean 'ranks'?"],
   ] as const) {
     await page.goto(`/ranks.html?${query}`);

@@ -1,9 +1,8 @@
 import { defined } from '../../base/options.js';
 import { isLoss, SplitkvError } from '../../base/errors.js';
 import { networkOf } from '../../engine/contracts/load_options.js';
-import { load } from '../../engine/faces/load.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
-import { planModel } from '../../entry.js';
+import { load, planModel } from '../../entry.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
   ChatMessage,

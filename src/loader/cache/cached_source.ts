@@ -644,6 +644,8 @@ const notAsStored = (piece: number): string =>
 
 function reason(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  if (error.name === 'QuotaExceededError') return "the browser's storage for this site is full";
+  // Chrome closes the pipe of a write that goes over the quota; where the write sees that first, it says no more than this.
+  const full = error.name === 'QuotaExceededError' || /\bdata pipe\b/.test(error.message);
+  if (full) return "the browser's storage for this site is full";
   return error.message || error.name;
 }
