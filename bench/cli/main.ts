@@ -1,6 +1,10 @@
-/** The command line as a checkout has it: with the benches, which the package says are run here. */
+/** The command line as a checkout has it: with what the package leaves out. */
 import { addCommand, run, runOn } from '../../src/cli/main.js';
 
-addCommand('bench', () => import('./command.js'));
+addCommand('bench', { load: () => import('./command.js') });
+addCommand('simulate cluster', {
+  summary: 'run gateways and replicas on a clock',
+  load: () => import('../cluster/command.js'),
+});
 
 export { run, runOn };

@@ -42,7 +42,6 @@ const COMMANDS: Record<string, Entry> = {
     profile: ['measure what kv heads keep of compressed prompts', () => import('./commands/profile.js')],
     arrange: ['arrange kv heads over ranks by load', () => import('./commands/arrange.js')],
     'simulate adp': ['run the scheduler on a clock', () => import('./simulate/simulate_adp.js')],
-    'simulate cluster': ['run gateways and replicas on a clock', () => import('./simulate/simulate_cluster.js')],
   }),
 };
 
@@ -55,9 +54,9 @@ function ofGroup(
   );
 }
 
-/** Loads the command of a name from elsewhere: a checkout has benches (bench/cli/main.ts). */
-export function addCommand(name: string, load: Entry['load']): void {
-  COMMANDS[name] = { ...COMMANDS[name]!, load };
+/** Adds a command, or takes the place of one: a checkout has benches and a simulation more (bench/cli/main.ts). */
+export function addCommand(name: string, entry: Partial<Entry> & Pick<Entry, 'load'>): void {
+  COMMANDS[name] = { group: 'Studies', summary: '', ...COMMANDS[name], ...entry };
 }
 
 const EXIT_FAILURE = 1;

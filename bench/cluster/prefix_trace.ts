@@ -1,7 +1,7 @@
-import { formatError } from '../../base/errors.js';
-import { isObject, parseJson, show } from '../../base/json.js';
-import { mixed } from '../../cluster/routing/prefix_hashes.js';
-import { traceNumbers } from '../trace_numbers.js';
+import { formatError } from '../../src/base/errors.js';
+import { isObject, parseJson, show } from '../../src/base/json.js';
+import { mixed } from '../../src/cluster/routing/prefix_hashes.js';
+import { traceNumbers } from '../../src/simulate/trace_numbers.js';
 import { type Arrival, type PrefixRequest, type PrefixSource, reusable } from './prefix_source.js';
 
 /** A recorded trace. */

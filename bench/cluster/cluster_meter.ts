@@ -1,4 +1,4 @@
-import { quantile } from '../../base/stats.js';
+import { quantile } from '../../src/base/stats.js';
 import type { Job, SimulatedReplica } from './simulated_replica.js';
 
 /** Of the requests that came after the first tenth of them, when caches have filled, and of the time in which they came. */

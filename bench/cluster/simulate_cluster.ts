@@ -5,8 +5,8 @@
  */
 
 import FlatQueue from 'flatqueue';
-import { Random } from '../../base/random.js';
-import type { ReplicaState } from '../../cluster/routing/choose_replica.js';
+import { Random } from '../../src/base/random.js';
+import type { ReplicaState } from '../../src/cluster/routing/choose_replica.js';
 import { ClusterMeter, type ClusterFigures } from './cluster_meter.js';
 import type { Arrival, PrefixSource } from './prefix_source.js';
 import { makeRouter, type PolicyName, type Router, usesPrefixes } from './routers.js';
