@@ -5,6 +5,7 @@ import { defineConfig } from 'vitest/config';
 const PURE = [
   'scripts/**/*.test.ts',
   'src/{arrangement,base,chat_formats,grammar,loader,placement,simulate,tokenizer}/**/*.test.ts',
+  'bench/{cluster,simulate}/**/*.test.ts',
   'src/engine/scheduler/**/*.test.ts',
   'src/model/{config,gguf}/**/*.test.ts',
   'src/server/http/**/*.test.ts',

@@ -75,7 +75,7 @@ test('the package, installed: small, without pages and maps, in order, and its c
     expect(run('--version').stdout).toBe(`${version}\n`);
     expect(run('bench', '--suite', 'decode')).toMatchObject({
       status: 2,
-      stderr: expect.stringMatching(/^splitkv: benches run in a checkout: git clone .*\n$/),
+      stderr: expect.stringMatching(/^splitkv: benches and simulations run in a checkout: git clone .*\n$/),
     });
     const { question, answer } = QUESTIONS[2];
     for (const host of ['node', 'chrome']) {

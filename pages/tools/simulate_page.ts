@@ -1,6 +1,6 @@
 /** The simulator on a page: the scheduler's policies on a clock, with any numbers. */
 import '../shared/site_nav.js';
-import { adpReport } from '../../src/simulate/report/adp_report.js';
+import { adpReport } from '../../bench/simulate/report/adp_report.js';
 import { element } from '../../src/app/shared/dom.js';
 import { RunForm } from '../shared/run_form.js';
 import type { SimulateRequest, SimulateResult } from './simulate_worker.js';

@@ -15,6 +15,8 @@ interface Entry extends CommandEntry {
   readonly load: () => Promise<{ command: Command }>;
 }
 
+const inCheckout: Entry['load'] = () => import('./commands/checkout_only.js');
+
 const COMMANDS: Record<string, Entry> = {
   ...ofGroup('Use a model', {
     chat: ['hold a conversation', () => import('./commands/chat.js')],
@@ -30,7 +32,7 @@ const COMMANDS: Record<string, Entry> = {
     doctor: ['whether this machine is ready, and what it would use', () => import('./commands/doctor.js')],
     adapters: ['the WebGPU adapters, and how fast they are', () => import('./commands/adapters.js')],
     plan: ['predict what every plan would do, and pick one', () => import('./commands/plan.js')],
-    bench: ['measure speed and memory, in a checkout', () => import('./commands/bench_published.js')],
+    bench: ['measure speed and memory, in a checkout', inCheckout],
   }),
   ...ofGroup('More machines', {
     rank: ['a GPU of this machine joins a cluster', () => import('./commands/rank.js')],
@@ -41,7 +43,8 @@ const COMMANDS: Record<string, Entry> = {
   ...ofGroup('Studies', {
     profile: ['measure what kv heads keep of compressed prompts', () => import('./commands/profile.js')],
     arrange: ['arrange kv heads over ranks by load', () => import('./commands/arrange.js')],
-    'simulate adp': ['run the scheduler on a clock', () => import('./simulate/simulate_adp.js')],
+    'simulate adp': ['run the scheduler on a clock, in a checkout', inCheckout],
+    'simulate cluster': ['run gateways and replicas on a clock, in a checkout', inCheckout],
   }),
 };
 
@@ -54,9 +57,9 @@ function ofGroup(
   );
 }
 
-/** Adds a command, or takes the place of one: a checkout has benches and a simulation more (bench/cli/main.ts). */
-export function addCommand(name: string, entry: Partial<Entry> & Pick<Entry, 'load'>): void {
-  COMMANDS[name] = { group: 'Studies', summary: '', ...COMMANDS[name], ...entry };
+/** Loads the command of a name from elsewhere: a checkout has benches and simulations (bench/cli/main.ts). */
+export function addCommand(name: string, load: Entry['load']): void {
+  COMMANDS[name] = { ...COMMANDS[name]!, load };
 }
 
 const EXIT_FAILURE = 1;

@@ -1,4 +1,3 @@
-import { LinearFit } from '../engine/scheduler/adp/linear_fit.js';
 import type { Iteration } from '../engine/scheduler/index.js';
 
 /** How long an iteration takes. */
@@ -24,17 +23,7 @@ export const linearTime = ({ baseSeconds, secondsPerToken, counts = 'most' }: Li
       ),
 });
 
-function countedTokens(tokens: readonly number[], counts: 'most' | 'all'): number {
+/** Of an iteration, by what each rank has. */
+export function countedTokens(tokens: readonly number[], counts: 'most' | 'all'): number {
   return counts === 'all' ? tokens.reduce((sum, own) => sum + own, 0) : Math.max(1, ...tokens);
-}
-
-/** The line through measured iterations. */
-export function fitTime(
-  log: readonly { readonly tokens: readonly number[]; readonly seconds: number }[],
-  counts: 'most' | 'all',
-): LinearTime {
-  const fit = new LinearFit(Infinity, 'proportional');
-  for (const { tokens, seconds } of log) fit.add(countedTokens(tokens, counts), seconds);
-  const { intercept, slope } = fit.line;
-  return { baseSeconds: intercept, secondsPerToken: slope, counts };
 }

@@ -1,6 +1,6 @@
 /**
  * Room: the scheduler on a clock: traces in, throughput and balance out, beside published runs. The scheduler is the
- * real one. Read adp_study.ts next; docs/adp.md explains.
+ * real one. Read synthetic_trace.ts next; docs/adp.md explains.
  */
 
 import { BalanceMeter, type BalanceSummary } from '../engine/scheduler/adp/metrics.js';

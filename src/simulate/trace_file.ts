@@ -1,7 +1,6 @@
 import { didYouMean, formatError } from '../base/errors.js';
 import { isObject, parseJson, show } from '../base/json.js';
 import type { Trace, TraceRequest } from './trace.js';
-import { traceNumbers } from './trace_numbers.js';
 
 const FIELDS = ['input_tokens', 'output_tokens', 'arrival_s', 'priority', 'ttft_deadline_s'] as const;
 type Field = (typeof FIELDS)[number];
@@ -79,5 +78,19 @@ function readRequest(row: Row, where: string): TraceRequest {
         ? 0
         : number('priority', 'an integer from -100 to 100', (p) => Number.isSafeInteger(p) && Math.abs(p) <= 100),
     ttftDeadlineSeconds: row.ttft_deadline_s === undefined ? undefined : seconds('ttft_deadline_s'),
+  };
+}
+
+/** Reads numbers of a trace's row. `where` names the row; all throw SplitkvError `format`. */
+export function traceNumbers<Field extends string>(row: Readonly<Partial<Record<Field, unknown>>>, where: string) {
+  const number = (field: Field, expected: string, accept: (value: number) => boolean): number => {
+    const value = row[field];
+    if (typeof value === 'number' && accept(value)) return value;
+    throw formatError(`${where}: ${field} is ${value === undefined ? 'missing' : show(value)}: expected ${expected}`);
+  };
+  return {
+    number,
+    tokens: (field: Field): number =>
+      number(field, 'an integer of at least 1', (value) => Number.isSafeInteger(value) && value >= 1),
   };
 }

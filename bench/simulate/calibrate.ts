@@ -1,5 +1,5 @@
-import type { LinearTime } from './iteration_time.js';
-import type { LoggedIteration } from './simulate.js';
+import type { LinearTime } from '../../src/simulate/iteration_time.js';
+import type { LoggedIteration } from '../../src/simulate/simulate.js';
 
 export interface CalibrationTarget {
   readonly tps: number;

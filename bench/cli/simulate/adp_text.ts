@@ -2,7 +2,7 @@ import type { AdpRow } from '../../simulate/adp_row.js';
 import type { AdpStudy } from '../../simulate/adp_study.js';
 import type { Pareto } from '../../simulate/pareto.js';
 import { PUBLISHED_NOTES } from '../../simulate/published_checks.js';
-import type { MeasuredStudy } from '../adp/measure_adp.js';
+import type { MeasuredStudy } from './measure_adp.js';
 
 /** The table of a study, the published rows beside it where they are of the same run. */
 export function describeStudy({ rows, published, checks }: AdpStudy): string {

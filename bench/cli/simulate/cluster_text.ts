@@ -1,4 +1,4 @@
-import type { ClusterRow, ClusterStudyOptions } from './cluster_study.js';
+import type { ClusterRow, ClusterStudyOptions } from '../../cluster/cluster_study.js';
 
 /** The table of a study, and what it was of. */
 export function describeCluster(

@@ -1,29 +1,23 @@
 /**
- * Room: what `splitkv simulate ...` runs on a clock, a file for each subject and one for its table. The simulations are
- * in src/simulate.
+ * Room: `splitkv simulate ...` of a checkout, a file for each subject and one for its table. The simulations are in
+ * ../../simulate and ../../cluster; measure_adp.ts really runs a trace on a model, by replay.ts.
  */
 
 import { readFile, writeFile } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
-import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { SplitkvError, throwIfAborted, usageError } from '../../../src/base/errors.js';
 import { type AdpStudyOptions, runPolicy, studyAdp } from '../../simulate/adp_study.js';
 import { calibrate } from '../../simulate/calibrate.js';
 import { defaultLoads, paretoOfLoads } from '../../simulate/pareto.js';
-import {
-  LENGTHS,
-  PUBLISHED_ROWS,
-  PUBLISHED_SETTINGS,
-  PUBLISHED_TIME,
-  SMALL_SETTINGS,
-} from '../../simulate/published_run.js';
+import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME, SMALL_SETTINGS } from '../../simulate/published_run.js';
 import { adpReport } from '../../simulate/report/adp_report.js';
-import { syntheticTrace } from '../../simulate/synthetic_trace.js';
-import { parseTrace } from '../../simulate/trace_file.js';
-import type { Trace } from '../../simulate/trace.js';
-import { measureAdp } from '../adp/measure_adp.js';
-import { type Command, commonOptions, type Terminal } from '../command.js';
-import { hubOptions, modelOptions, modelRequest } from '../model_options.js';
-import { only, type Options, type OptionSpecs } from '../options.js';
+import { LENGTHS, syntheticTrace } from '../../../src/simulate/synthetic_trace.js';
+import { parseTrace } from '../../../src/simulate/trace_file.js';
+import type { Trace } from '../../../src/simulate/trace.js';
+import { measureAdp } from './measure_adp.js';
+import { type Command, commonOptions, type Terminal } from '../../../src/cli/command.js';
+import { hubOptions, modelOptions, modelRequest } from '../../../src/cli/model_options.js';
+import { only, type Options, type OptionSpecs } from '../../../src/cli/options.js';
 import { describeMeasured, describePareto, describeStudy } from './adp_text.js';
 
 const { maxTokensPerIteration, concurrency } = PUBLISHED_SETTINGS;

@@ -6,6 +6,6 @@ export const command: Command = refuse();
 
 function refuse(): never {
   throw usageError(
-    'benches run in a checkout: git clone https://github.com/splitkv/splitkv && cd splitkv && npm run bench',
+    'benches and simulations run in a checkout: git clone https://github.com/splitkv/splitkv && cd splitkv && npm run bench',
   );
 }

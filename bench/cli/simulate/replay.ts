@@ -1,13 +1,13 @@
-import { abortedError, SplitkvError } from '../../base/errors.js';
-import { Random } from '../../base/random.js';
-import type { ModelRanks } from '../../engine/ranks/rank_group.js';
-import { BalanceMeter } from '../../engine/scheduler/index.js';
-import { Engine, type EngineOptions } from '../../engine/serving/engine.js';
-import { placing } from '../../engine/serving/placing.js';
-import type { IterationRecord } from '../../engine/serving/rank_balance.js';
-import { Clients } from '../../simulate/clients.js';
-import type { SimulationResult } from '../../simulate/simulate.js';
-import type { Trace } from '../../simulate/trace.js';
+import { abortedError, SplitkvError } from '../../../src/base/errors.js';
+import { Random } from '../../../src/base/random.js';
+import type { ModelRanks } from '../../../src/engine/ranks/rank_group.js';
+import { BalanceMeter } from '../../../src/engine/scheduler/index.js';
+import { Engine, type EngineOptions } from '../../../src/engine/serving/engine.js';
+import { placing } from '../../../src/engine/serving/placing.js';
+import type { IterationRecord } from '../../../src/engine/serving/rank_balance.js';
+import { Clients } from '../../../src/simulate/clients.js';
+import type { SimulationResult } from '../../../src/simulate/simulate.js';
+import type { Trace } from '../../../src/simulate/trace.js';
 
 export interface ReplayOptions {
   /** Requests that clients have open at once. */

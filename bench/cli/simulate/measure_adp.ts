@@ -1,21 +1,17 @@
-/**
- * Room: `splitkv simulate adp --model`: a trace really run on a model, then simulated with what was measured.
- * replay.ts runs it.
- */
-
 import { arch, cpus, loadavg, release, type } from 'node:os';
-import { throwIfAborted, usageError } from '../../base/errors.js';
-import { openModel } from '../../engine/faces/load.js';
+import { throwIfAborted, usageError } from '../../../src/base/errors.js';
+import { openModel } from '../../../src/engine/faces/load.js';
 import { checkTrace, parametersOf } from '../../simulate/adp_parameters.js';
-import { median } from '../../base/stats.js';
+import { median } from '../../../src/base/stats.js';
 import { type AdpRow, makeRow, type RowName } from '../../simulate/adp_row.js';
 import { type AdpStudyOptions, policiesOf, runPolicy } from '../../simulate/adp_study.js';
-import { fitTime, type LinearTime } from '../../simulate/iteration_time.js';
-import { schedulerOf } from '../../simulate/scheduler_options.js';
-import type { Trace } from '../../simulate/trace.js';
-import type { ModelRequest } from '../model_options.js';
+import { LinearFit } from '../../../src/engine/scheduler/adp/linear_fit.js';
+import { countedTokens, type LinearTime } from '../../../src/simulate/iteration_time.js';
+import { schedulerOf } from '../../../src/simulate/scheduler_options.js';
+import type { Trace } from '../../../src/simulate/trace.js';
+import type { ModelRequest } from '../../../src/cli/model_options.js';
 import { type Replay, replay } from './replay.js';
-import { version } from '../version.js';
+import { version } from '../../../src/cli/version.js';
 
 export interface MeasuredStudy {
   /** Medians over runs; of speedups, those over the baseline of the same turn. */
@@ -123,6 +119,14 @@ export async function measureAdp(
     await opened.prefiller?.dispose();
     await group.dispose();
   }
+}
+
+/** The line through measured iterations. */
+function fitTime(log: Replay['log'], counts: 'most' | 'all'): LinearTime {
+  const fit = new LinearFit(Infinity, 'proportional');
+  for (const { tokens, seconds } of log) fit.add(countedTokens(tokens, counts), seconds);
+  const { intercept, slope } = fit.line;
+  return { baseSeconds: intercept, secondsPerToken: slope, counts };
 }
 
 /** Of each figure, the median. */

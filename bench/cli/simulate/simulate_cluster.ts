@@ -1,17 +1,17 @@
-import { defined } from '../../src/base/options.js';
+import { defined } from '../../../src/base/options.js';
 import { readFile } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
-import { didYouMean, formatError, SplitkvError, throwIfAborted, usageError } from '../../src/base/errors.js';
-import { BOUND } from '../../src/cluster/routing/choose_replica.js';
-import { type ClusterStudyOptions, studyCluster } from './cluster_study.js';
-import { Conversations, DEFAULT_CONVERSATIONS, meanPrompt } from './conversations.js';
-import type { PrefixSource } from './prefix_source.js';
-import { parsePrefixTrace, type PrefixTrace, recordedRate, Replay } from './prefix_trace.js';
-import { POLICIES, type PolicyName } from './routers.js';
-import { assumedBatchTps, DEFAULT_SPEED, type ServiceSpeed } from './service_time.js';
-import { type Command, commonOptions } from '../../src/cli/command.js';
-import type { Options } from '../../src/cli/options.js';
-import { inGroup } from '../../src/cli/options.js';
+import { didYouMean, formatError, SplitkvError, throwIfAborted, usageError } from '../../../src/base/errors.js';
+import { BOUND } from '../../../src/cluster/routing/choose_replica.js';
+import { type ClusterStudyOptions, studyCluster } from '../../cluster/cluster_study.js';
+import { Conversations, DEFAULT_CONVERSATIONS, meanPrompt } from '../../cluster/conversations.js';
+import type { PrefixSource } from '../../cluster/prefix_source.js';
+import { parsePrefixTrace, type PrefixTrace, recordedRate, Replay } from '../../cluster/prefix_trace.js';
+import { POLICIES, type PolicyName } from '../../cluster/routers.js';
+import { assumedBatchTps, DEFAULT_SPEED, type ServiceSpeed } from '../../cluster/service_time.js';
+import { type Command, commonOptions } from '../../../src/cli/command.js';
+import type { Options } from '../../../src/cli/options.js';
+import { inGroup } from '../../../src/cli/options.js';
 import { describeCluster } from './cluster_text.js';
 
 const DEFAULTS = {

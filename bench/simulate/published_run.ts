@@ -43,16 +43,6 @@ export const PUBLISHED_ROWS: readonly PublishedRow[] = [
   { name: 'full', tps: 34140, balance: 0.877, sol_tps: 37912, speedup: 1.33 },
 ];
 
-/**
- * The length distributions, whose means are published and whose shapes are not: lognormal with these sigmas, cut at these
- * multiples of the mean. Outputs are fitted on two facts of the published baseline, its iterations and when its last context runs;
- * inputs have the same sigma, as nothing published depends on it. docs/adp.md says what is left open.
- */
-export const LENGTHS = {
-  input: { sigma: 0.5, cut: 5.1 },
-  output: { sigma: 0.5, cut: 5.8 },
-} as const;
-
 /** Seconds of an iteration: base + perToken * (tokens of the rank that has most). Fitted on the published baseline's TPS and SOL TPS. */
 export const PUBLISHED_TIME = { baseSeconds: 0.0263, secondsPerToken: 99e-6 } as const;
 

@@ -1,8 +1,8 @@
-import { usageError } from '../base/errors.js';
+import { usageError } from '../../src/base/errors.js';
 import type { AdpStudyOptions } from './adp_study.js';
 import { PUBLISHED_SETTINGS } from './published_run.js';
-import { BLOCK_TOKENS } from './scheduler_options.js';
-import { meanInput, meanOutput } from './trace.js';
+import { BLOCK_TOKENS } from '../../src/simulate/scheduler_options.js';
+import { meanInput, meanOutput } from '../../src/simulate/trace.js';
 
 /** @throws SplitkvError `usage` for a request that could never run. */
 export function checkTrace({ trace, maxTokensPerIteration, chunkedPrefill, kvTokens }: AdpStudyOptions): void {

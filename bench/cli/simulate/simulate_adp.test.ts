@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { AdpRow } from '../../simulate/adp_row.js';
 import type { Pareto } from '../../simulate/pareto.js';
-import { runHere } from '../testing/run_here.js';
+import { runHere } from '../../../src/cli/testing/run_here.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-simulate-'));
 afterAll(() => rmSync(scratch, { recursive: true }));

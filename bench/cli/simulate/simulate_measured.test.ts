@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { testAdapters } from '../../gpu/testing/adapters.js';
-import { isTurn } from '../../gpu/testing/draw.js';
-import { runCli } from '../testing/run_cli.js';
+import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { isTurn } from '../../../src/gpu/testing/draw.js';
+import { runCli } from '../../../src/cli/testing/run_cli.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const model = ['simulate', 'adp', '--model', 'models/tiny-mla', '--virtual-ranks', '--adapter', adapter];

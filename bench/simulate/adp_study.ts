@@ -1,10 +1,15 @@
+/**
+ * Room: studies of attention data parallelism on the clock of src/simulate: policies side by side, and beside the run that
+ * NVIDIA published (published_run.ts). docs/adp.md explains.
+ */
+
 import { checkTrace, isPublishedRun, parametersOf } from './adp_parameters.js';
 import { type AdpRow, makeRow, type RowName } from './adp_row.js';
-import { type LinearTime, linearTime } from './iteration_time.js';
+import { type LinearTime, linearTime } from '../../src/simulate/iteration_time.js';
 import { type PublishedCheck, publishedChecks } from './published_checks.js';
-import { type Room, schedulerOf } from './scheduler_options.js';
+import { type Room, schedulerOf } from '../../src/simulate/scheduler_options.js';
 import { PUBLISHED_ROWS, type PublishedRow } from './published_run.js';
-import { type LoggedIteration, simulate, type SimulationResult } from './simulate.js';
+import { type LoggedIteration, simulate, type SimulationResult } from '../../src/simulate/simulate.js';
 
 export interface AdpStudyOptions extends Room {
   /** Requests that clients have open at once. */

@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { ClusterRow } from './cluster_study.js';
-import { runHere } from '../../src/cli/testing/run_here.js';
+import type { ClusterRow } from '../../cluster/cluster_study.js';
+import { runHere } from '../../../src/cli/testing/run_here.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-simulate-cluster-'));
 afterAll(() => rmSync(scratch, { recursive: true }));

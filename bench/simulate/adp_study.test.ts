@@ -1,17 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { Random } from '../base/random.js';
-import { balanceRatio } from '../engine/scheduler/index.js';
-import { drawn, sweepsAll } from '../gpu/testing/draw.js';
+import { Random } from '../../src/base/random.js';
+import { balanceRatio } from '../../src/engine/scheduler/index.js';
+import { drawn, sweepsAll } from '../../src/gpu/testing/draw.js';
 import { isPublishedRun } from './adp_parameters.js';
 import { type AdpStudyOptions, runPolicy, studyAdp } from './adp_study.js';
 import { calibrate } from './calibrate.js';
-import { linearTime } from './iteration_time.js';
+import { linearTime } from '../../src/simulate/iteration_time.js';
 import { defaultLoads, paretoFront, paretoOfLoads } from './pareto.js';
-import { LENGTHS, PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME } from './published_run.js';
-import { simulate } from './simulate.js';
-import { syntheticTrace } from './synthetic_trace.js';
-import type { Trace } from './trace.js';
-import { isTurn } from '../gpu/testing/draw.js';
+import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME } from './published_run.js';
+import { simulate } from '../../src/simulate/simulate.js';
+import { LENGTHS, syntheticTrace } from '../../src/simulate/synthetic_trace.js';
+import type { Trace } from '../../src/simulate/trace.js';
+import { isTurn } from '../../src/gpu/testing/draw.js';
 
 const request = (inputTokens: number, outputTokens: number, arrivalSeconds = 0): Trace[number] => ({
   inputTokens,
