@@ -16,7 +16,7 @@ import {
   valueUnit,
 } from '../cache/kv_cache.js';
 import { kvScale, readKvVector, type UnitAt, writeKvVector } from '../cache/kv_vector.js';
-import { blockShape, HEAD_TABLE_LEAD, headTable, type TableLayout } from '../cache/head_tables.js';
+import { blockShape, HEAD_TABLE_LEAD, headTable, tableLead, type TableLayout } from '../cache/head_tables.js';
 import { type QueryPieces, widestPiece } from './query_pieces.js';
 import { ownInputs, type Sharing } from './share_fixture.js';
 import { type Attended, queryElements } from './window.js';
@@ -137,7 +137,7 @@ export function attentionCase(shape: Shape, rowInfo: readonly RowInfo[]): Attent
     ...shape,
     rows: rows.length,
     maxChunks,
-    tableStride: (maxChunks * CHUNK_TOKENS) / shape.block + (shape.perHead ? HEAD_TABLE_LEAD : 0),
+    tableStride: (maxChunks * CHUNK_TOKENS) / shape.block + tableLead(shape),
     qStride: alignUp(queryElements(shape, widestPiece(shape), shape.heads / shape.kvHeads), 32),
     scale: shape.headDim ** -0.5,
     rowInfo: rows,
@@ -211,7 +211,7 @@ export function q8Faults(cache: HostArray, at: UnitAt, want: ArrayLike<number>):
  */
 export function attentionInputs(problem: AttentionCase, random: Random): HostArrays {
   const { rowInfo, headDim, block } = problem;
-  const tableStride = problem.tableStride - (problem.perHead ? HEAD_TABLE_LEAD : 0);
+  const tableStride = problem.tableStride - tableLead(problem);
   const shape = cacheShape(problem);
   const { kvHeads } = shape;
   const lengths: number[] = [];
@@ -316,7 +316,7 @@ export const rowInfoArray = (rowInfo: readonly RowInfo[]): Uint32Array =>
 /** Physical blocks of entries that a row's head attends to. */
 function blocksOf(problem: AttentionCase, inputs: HostArrays, row: number, head: number, entries: readonly number[]) {
   const first = headTable(problem, problem.rowInfo[row]![1], cacheHeadOf(problem, head));
-  const table = first + (problem.perHead ? HEAD_TABLE_LEAD : 0);
+  const table = first + tableLead(problem);
   return entries.map((entry) => inputs['block_table']![table + Math.floor(entry / problem.block)]!);
 }
 

@@ -1,5 +1,5 @@
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { HEAD_TABLE_LEAD, type TableLayout } from '../cache/head_tables.js';
+import { headTable, tableLead, type TableLayout } from '../cache/head_tables.js';
 import { type CacheHeads, CHUNK_TOKENS, MERGE_LANES, NO_BLOCK } from '../cache/kv_cache.js';
 import type { RowInfo } from './fixture.js';
 import { type PartialLayout, type Share, WHOLE } from './share.js';
@@ -66,9 +66,9 @@ export function ownInputs(
   inputs: HostArrays,
   blockWords: Readonly<Record<string, number>>,
 ): HostArrays {
-  const { rowInfo, block, tableStride, perHead = false, kvHeads = 1, cacheKvHeads = kvHeads } = problem;
-  const lead = perHead ? HEAD_TABLE_LEAD : 0;
-  const slotWords = tableStride * (perHead ? cacheKvHeads : 1);
+  const { rowInfo, block, tableStride, kvHeads = 1 } = problem;
+  const lead = tableLead(problem);
+  const slotWords = headTable({ ...problem, kvHeads }, 1, 0);
   const table = (inputs['block_table'] as Uint32Array).slice();
   const caches: Record<string, HostArray> = {};
   for (const name of Object.keys(blockWords)) caches[name] = inputs[name]!.slice();

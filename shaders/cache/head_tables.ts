@@ -31,6 +31,9 @@ export const blockShape = <Shape extends KvShape>(problem: Shape & CacheHeads & 
   kvHeads: problem.perHead ? 1 : (problem.cacheKvHeads ?? problem.kvHeads),
 });
 
+/** Words before the blocks in a table. */
+export const tableLead = ({ perHead = false }: TableLayout): number => (perHead ? HEAD_TABLE_LEAD : 0);
+
 /** First word of a head's table (of a slot's, where heads have none of their own). */
 export const headTable = (
   {

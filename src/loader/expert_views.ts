@@ -100,9 +100,9 @@ export function blocksView(
   scales: TensorEntry,
   { first, step, rows }: Every & { readonly rows: number },
 ): TensorEntry {
-  const rowBlocks = scales.shape.at(-1)!;
-  const rowBytes = rowBlocks * (BLOCK_BYTES + 1);
-  const columns = rowBlocks * BLOCK;
+  const blocksInRow = scales.shape.at(-1)!;
+  const rowBytes = blocksInRow * (BLOCK_BYTES + 1);
+  const columns = blocksInRow * BLOCK;
   return {
     name,
     file: blocks.file,
@@ -124,8 +124,8 @@ export function blocksView(
           const read = ({ file, start }: TensorEntry, each: number): Promise<Uint8Array> =>
             source.read(file, start + from * each, start + end * each, signal);
           const [codes, exponents] = await Promise.all([
-            read(blocks, rowBlocks * BLOCK_BYTES),
-            read(scales, rowBlocks),
+            read(blocks, blocksInRow * BLOCK_BYTES),
+            read(scales, blocksInRow),
           ]);
           return {
             bytes,
@@ -133,7 +133,7 @@ export function blocksView(
               let to = 0;
               for (let row = 0; row < count; row++) {
                 for (let column = columnStart; column < columnEnd;) {
-                  const block = row * step * rowBlocks + Math.floor(column / BLOCK);
+                  const block = row * step * blocksInRow + Math.floor(column / BLOCK);
                   const scale = mxfp4Scale(exponents[block]!);
                   const last = Math.min(columnEnd, (Math.floor(column / BLOCK) + 1) * BLOCK);
                   for (; column < last; column++) {

@@ -6,7 +6,7 @@
 
 import { type Segments, segmentRange, segmentStart } from '../../shaders/linear/segments.js';
 import { usageError } from '../base/errors.js';
-import type { ModelShape, Plan, RankShare, VocabShare } from '../placement/plan.js';
+import { type ModelShape, type Plan, planName, type RankShare, type VocabShare } from '../placement/plan.js';
 import {
   attentionOf,
   cachesLatent,
@@ -157,7 +157,7 @@ export function wholeSlice(config: ModelConfig): RankSlice {
  */
 export function rankSlice(plan: Plan, rank: number, config: ModelConfig): RankSlice {
   if (!Number.isInteger(rank) || rank < 0 || rank >= plan.worldSize) {
-    throw usageError(`rank ${rank} is not in the plan '${plan.policy}', whose ranks are 0 to ${plan.worldSize - 1}`);
+    throw usageError(`rank ${rank} is not in the ${planName(plan)}, whose ranks are 0 to ${plan.worldSize - 1}`);
   }
   const layers = plan.stages.flatMap(({ layers: [first, end], shares }) => {
     const share = shares.find((candidate) => candidate.rank === rank);

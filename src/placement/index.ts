@@ -36,6 +36,7 @@ export {
   type ModelShape,
   pipelineDepth,
   type Plan,
+  planName,
   type RankShare,
   type Stage,
   type StageKind,

@@ -4,7 +4,7 @@ import { chunkRoom } from './sequences/copies.js';
 import { KV_BLOCK } from '../base/kv_units.js';
 import { sum } from '../base/lists.js';
 import { CHUNK_TOKENS, localChunks } from './owner.js';
-import { isKvOnly, type Plan, type RankShare, type VocabShare } from './plan.js';
+import { isKvOnly, type Plan, planName, type RankShare, type VocabShare } from './plan.js';
 import { Owners } from './owners.js';
 import { CachePools, keptWindow, type KeptWindow, type PoolKind, windowBlocks } from './pools.js';
 import { sequenceRanges } from './sequences/sequence_ranges.js';
@@ -55,7 +55,7 @@ export interface RankMemory {
 
 /** What every rank of a (checked) plan needs, in order of ranks. */
 export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions): RankMemory[] {
-  const { ranks, stages: views } = planTopology(plan);
+  const { ranks, stages: views, places: sharded } = planTopology(plan);
   const { contextLength, prefillChunk = Infinity, compressed = false, seats } = options;
   const window = keptWindow(
     plan,
@@ -68,10 +68,11 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
     owners && !compressed && plan.sharing === undefined
       ? new CachePools(owners, contextLength, seats.kvBlocks, window, seats.windows)
       : undefined;
-  return ranks.map(({ rank, stages }) => {
+  return ranks.map(({ rank, stages, ownPlace }) => {
     let weightBytes = vocabularyBytes(plan, sizes, rank);
     let kvBytes = 0;
     let stateBytes = 0;
+    const rowPlaces = ownPlace === undefined ? (sharded?.length ?? 1) : 1;
     for (const own of stages) {
       if (!own) continue;
       const [first, end] = own.stage.layers;
@@ -88,11 +89,10 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
         weightBytes += layerBytes(layer, own.share);
         kvBytes += (kept + tokensOf(layer)) * layer.kvToken;
       }
-      const places = own.stage.kind === 'token' ? own.weights.length : 1;
-      const runs = own.stage.kind === 'adp' ? owners?.keptSlots(rank) : owners?.total;
-      const states = Math.max(1, runs ?? Math.ceil(rowSequences(own, options.slots)));
+      const runs = ownPlace === undefined ? options.slots : sequencesOn(own, options.slots);
+      const states = Math.max(1, owners ? owners.rowSlotsOf(rank).length : Math.ceil(runs));
       stateBytes +=
-        (states + (sizes.keptStates ?? 0) * places) * sum(layers.map((layer) => layerState(layer, own.share)));
+        (states + (sizes.keptStates ?? 0) * rowPlaces) * sum(layers.map((layer) => layerState(layer, own.share)));
     }
     weightBytes = options.weightBytes?.[rank] ?? weightBytes;
     const activationBytes = options.activationBytes?.[rank] ?? 0;
@@ -156,10 +156,6 @@ function sequencesOn(own: StageTopology, slots: number): number {
   return end - first;
 }
 
-/** Sequences whose rows the rank runs. */
-const rowSequences = (own: StageTopology, slots: number): number =>
-  own.stage.kind === 'adp' ? sequencesOn(own, slots) : slots;
-
 function vocabularyBytes(plan: Plan, sizes: ModelSizes, rank: number): number {
   const embedding = rowsOf(plan.embedding, rank);
   const head = rowsOf(plan.head, rank);
@@ -199,7 +195,7 @@ export function checkMemory(
       ? `a context of ${context} tokens fits; a narrower --kv, narrower --weights or more ranks leave room for more`
       : 'use narrower --weights, or a plan that cuts the weights over more ranks';
   throw limitError(
-    `plan '${plan.policy}': rank ${memory.rank} needs ${formatBytes(memory.totalBytes)} ` +
+    `${planName(plan)}: rank ${memory.rank} needs ${formatBytes(memory.totalBytes)} ` +
       `(weights ${formatBytes(memory.weightBytes)}, cache ${formatBytes(memory.kvBytes)}, ` +
       `activations ${formatBytes(memory.activationBytes)}), but has ${formatBytes(budget)}: ${advice}`,
   );

@@ -94,6 +94,29 @@ export class Owners {
     return place === undefined ? [0, this.slots] : this.ranges(batch)[place]!;
   }
 
+  /** Whether a rank runs a slot's rows: all ranks with weights do, unless places run their own. */
+  runs(rank: number, slot: number): boolean {
+    const { ownPlace } = this.topology.ranks[rank]!;
+    return ownPlace === undefined || ownPlace === this.placeOf(slot);
+  }
+
+  /** Slots [first, end) of a batch whose rows a rank runs. */
+  rowSlots(rank: number, batch: number): RowRange {
+    const { ownPlace } = this.topology.ranks[rank]!;
+    return ownPlace === undefined ? [0, this.slots] : this.ranges(batch)[ownPlace]!;
+  }
+
+  /** Those of all batches, one by one. */
+  rowSlotsOf(rank: number): number[] {
+    return range(0, this.total).filter((slot) => this.runs(rank, slot));
+  }
+
+  /** Places whose rows a rank runs. */
+  rowPlaces(rank: number): number[] {
+    const { ownPlace } = this.topology.ranks[rank]!;
+    return ownPlace === undefined ? range(0, this.ranges(0).length) : [ownPlace];
+  }
+
   /** Slots that a rank keeps, of all batches. */
   keptSlots(rank: number): number {
     return sum(range(0, this.batches).map((batch) => lengthOf(this.slotsOf(rank, batch))));

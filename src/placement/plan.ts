@@ -122,6 +122,9 @@ export interface Plan {
   readonly head: readonly VocabShare[];
 }
 
+/** As messages begin. */
+export const planName = ({ policy }: Pick<Plan, 'policy'>): string => `plan '${policy}'`;
+
 /**
  * Stages, by index, whose layers work on one step after the other: a run ends before a stage that shares no rank with the one before.
  * Arranged plans have many stages on the same ranks.

@@ -117,11 +117,17 @@ export interface HeadBundle {
   readonly home: number;
 }
 
+/** A place that says how lanes come home: all are alike, but for those of roots that keep no sequence. */
+export function usualPlace({ places, group, place, split }: StageTopology): number {
+  const own = places[group]!;
+  return own[place]!.length === split ? place : own.findIndex(({ length }) => length === split);
+}
+
 /** The bundles of a rank's own heads, for the rows of a row group. `whole`: copies of heads have whole sequences for now. */
 export function bundlesOf({ sharing }: Plan, stage: StageTopology, group: number, whole = false): HeadBundle[] {
   const { share, places } = stage;
   const { heads, rank } = share;
-  if (stage.kind === 'arranged' && sharing === 'lanes' && share.copies && !whole) {
+  if (stage.sharers === undefined && sharing === 'lanes' && share.copies && !whole) {
     return heads.map((head) => {
       const holders = holdersOf(stage.stage, head);
       const lanes = holders.length === 1 ? range(0, MERGE_LANES).map(() => rank) : laneHolders(holders);
@@ -325,7 +331,10 @@ export function headRoutes(topology: PlanTopology, plan: Plan, role: RowRole, gr
   const senders = last.filter((rank) => topology.ranks[rank]!.runs[role].includes(group));
   return crossing(
     plan.head
-      .filter(({ rank, rows: [first, end] }) => end > first && (!topology.ownRows || senders.includes(rank)))
+      .filter(
+        ({ rank, rows: [first, end] }) =>
+          end > first && (topology.ranks[rank]!.ownPlace === undefined || senders.includes(rank)),
+      )
       .map(({ rank: to }): Route => ({
         from: senders.includes(to) ? to : senders[last.indexOf(to) % senders.length]!,
         to,

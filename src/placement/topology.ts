@@ -1,6 +1,6 @@
 import { usageError } from '../base/errors.js';
 import { range, sameList, sum } from '../base/lists.js';
-import { isKvOnly, type Plan, type RankShare, type Stage, type StageKind } from './plan.js';
+import { isKvOnly, type Plan, planName, type RankShare, type Stage, type StageKind } from './plan.js';
 import { dataPlaces, type Place, placeWeights, sequencePlaces } from './sequences/sequence_ranges.js';
 
 /**
@@ -28,6 +28,10 @@ export interface StageView {
   readonly weights: readonly number[];
   /** Number of ranks that a sequence's chunks are split over. In a token plan a root without sequences is a place of another size. */
   readonly split: number;
+  /** The same, of ranks that split every sequence alike; undefined where ranks hold heads freely: copies may share a head's lanes. */
+  readonly sharers: number | undefined;
+  /** Queries, keys and values travel normalised and rotated: to ranks that have no weights to do it with. */
+  readonly sendsReady: boolean;
   /** A rank attends for the heads of all weight groups. */
   readonly attendsForAll: boolean;
   /** Where ranks run rows of their own: the ranks of each place, in the order of the plan. Otherwise all ranks with weights. */
@@ -54,6 +58,8 @@ export interface StageTopology extends StageView {
   readonly sequence: { readonly ranks: number; readonly index: number };
   /** The rank with weights for which it attends: itself, or its root; the first root where it attends for all. */
   readonly holder: RankShare;
+  /** It keeps the cache of some sequences: not a root that leaves all of them to others. */
+  readonly keepsSome: boolean;
   /** True for a root whose own sequences aren't the first rows of a step: its queries need a second buffer. */
   readonly apart: boolean;
   /** The rank of each weight group that the holder adds segments up with. */
@@ -84,6 +90,10 @@ export interface PlanTopology {
   readonly ranks: readonly RankTopology[];
   /** Number of row groups. */
   readonly rowGroups: Readonly<Record<RowRole, number>>;
+  /** Of these, those whose rows lie side by side, each with room of its own: prompt rows that are split over replicas. */
+  readonly rowPieces: Readonly<Record<RowRole, number>>;
+  /** Ranks that run rows of their own in one step, so that all rows are so many times a rank's: places, or 1. */
+  readonly together: number;
   /** Every place runs the rows of its own sequences, and samples them. */
   readonly ownRows: boolean;
   /** Places that sequences are sharded over, with their shares; undefined where all ranks keep all. */
@@ -146,6 +156,8 @@ function stageView(stage: Stage, index: number): StageView {
     places,
     weights: places[0]!.length === 1 ? [1] : placeWeights(places[0]!),
     split,
+    sharers: kind === 'arranged' ? undefined : split,
+    sendsReady: kind === 'token',
     attendsForAll,
     placeRanks,
     cutsMlp: holders.some(({ mlp }) => !sameList(mlp, first.mlp)),
@@ -179,6 +191,7 @@ function stageTopology(view: StageView, rank: number, rowGroups: PlanTopology['r
     place,
     sequence: { ranks: members.length, index: members.indexOf(share) },
     holder,
+    keepsSome: view.kind !== 'token' || view.weights[place]! > 0,
     apart: view.kind === 'token' && holder === share && place > 0,
     peers: view.groups.map((ranks) => ranks[replica]!),
     runs: { prompt: runsOf('prompt'), generated: runsOf('generated') },
@@ -218,7 +231,15 @@ export function planTopology(plan: Plan): PlanTopology {
       runs: runs ?? { prompt: [], generated: [] },
     };
   });
-  const topology = { stages: views, ranks, rowGroups, ownRows, places: sharding?.weights };
+  const topology = {
+    stages: views,
+    ranks,
+    rowGroups,
+    rowPieces: places === undefined ? rowGroups : { prompt: 1, generated: 1 },
+    together: ownRows ? places! : 1,
+    ownRows,
+    places: sharding?.weights,
+  };
   known.set(plan, topology);
   return topology;
 }
@@ -227,7 +248,7 @@ export function planTopology(plan: Plan): PlanTopology {
 export function rankTopology(plan: Plan, rank: number): RankTopology {
   const topology = planTopology(plan).ranks[rank];
   if (!topology?.stages.some(Boolean)) {
-    throw usageError(`the plan '${plan.policy}' gives rank ${rank} no layers: leave the rank out`);
+    throw usageError(`the ${planName(plan)} gives rank ${rank} no layers: leave the rank out`);
   }
   return topology;
 }

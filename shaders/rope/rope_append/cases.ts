@@ -3,7 +3,7 @@ import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { type Eviction, type Idle, rowEntries, type RowInfo, rowInfoArray, withIdle } from '../../attention/fixture.js';
 import { type QueryPieces, widestPiece } from '../../attention/query_pieces.js';
-import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
+import { blockShape, headTable, tableLead } from '../../cache/head_tables.js';
 import { type CacheHeads, kvCacheBytes, kvVectorBytes, NO_BLOCK } from '../../cache/kv_cache.js';
 import { ropeAppend, type RopeAppendProblem } from './index.js';
 import { ropeAppendReference } from './reference.js';
@@ -39,7 +39,7 @@ function ropeCase(
       ...shape,
       rows: all.length,
       eps: 1e-6,
-      tableStride: ceilDiv(longest, shape.block) + 1 + (shape.perHead ? HEAD_TABLE_LEAD : 0),
+      tableStride: ceilDiv(longest, shape.block) + 1 + tableLead(shape),
       qkvStride: alignUp((widest + (2 * widest * shape.kvHeads) / shape.heads) * shape.headDim, 32),
       rowInfo: all,
     },
@@ -378,7 +378,7 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
       const entry = rowEntries(problem, info, head) - 1;
       if (problem.perHead) blockTable[table] = info[0] - entry;
       if (elsewhere.includes(info[1])) continue;
-      const at = table + (problem.perHead ? HEAD_TABLE_LEAD : 0) + Math.floor(entry / block);
+      const at = table + tableLead(problem) + Math.floor(entry / block);
       blockTable[at] = blocks - 1 - at;
     }
   }

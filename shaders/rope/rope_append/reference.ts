@@ -1,6 +1,6 @@
 import type { Expected, HostArray, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { halfBits, rowEntries } from '../../attention/fixture.js';
-import { blockShape, HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
+import { blockShape, headTable, tableLead } from '../../cache/head_tables.js';
 import { keyUnit, NO_BLOCK, valueUnit } from '../../cache/kv_cache.js';
 import type { RopeCase } from './cases.js';
 
@@ -79,7 +79,7 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       if (keys === 'kept' && isKey) qkv.set(rotated(x, inputs['k_norm']!, keyRow(position)), at);
       const head = firstKvHead + ((vector - heads) % kvHeads);
       const entry = rowEntries(problem, info, head) - 1;
-      const table = headTable(problem, slot, head) + (problem.perHead ? HEAD_TABLE_LEAD : 0);
+      const table = headTable(problem, slot, head) + tableLead(problem);
       const physical = inputs['block_table']![table + Math.floor(entry / block)]!;
       if (physical === NO_BLOCK || kvType === 'q8') continue;
       const stored = problem.perHead ? 0 : head;

@@ -15,7 +15,7 @@ import { WorkerRank } from '../../engine/workers/worker_rank.js';
 import { formatBytes } from '../../base/math.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ClusterRanksOptions } from '../../engine/contracts/cluster_options.js';
-import type { LinkMeasure, MachineMeasure } from '../../placement/index.js';
+import { type LinkMeasure, type MachineMeasure, planName } from '../../placement/index.js';
 import type { StartWorker } from '../../engine/workers/worker_handle.js';
 import type { WorkerCommand } from '../../engine/workers/worker_protocol.js';
 import { type Cluster, connectCluster } from '../connect.js';
@@ -156,7 +156,7 @@ export class ClusterRanks implements ModelPlaces {
       const gone = before.filter(({ name }) => !names.includes(name)).map(({ name }) => name);
       const now = this.#cards.map(({ name }) => name);
       this.options.onWarning?.(
-        `${gone.join(', ')} ${gone.length === 1 ? 'is' : 'are'} gone: plan '${chosen.plan.policy}' on ${now.join(', ')} goes on in its place`,
+        `${gone.join(', ')} ${gone.length === 1 ? 'is' : 'are'} gone: ${planName(chosen.plan)} on ${now.join(', ')} goes on in its place`,
       );
       return chosen;
     } catch (error) {

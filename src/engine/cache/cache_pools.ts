@@ -1,6 +1,10 @@
 import { layerWindows, type ModelConfig } from '../../model/config/model_config.js';
-import { CachePools, keptWindow, type Owners } from '../../placement/index.js';
+import { CachePools, keptWindow, type Owners, type Plan } from '../../placement/index.js';
 import type { RunnerOptions } from '../contracts/rank.js';
+
+/** Whether heads have blocks and tables of their own, as they keep different entries: prompts are compressed, or heads are copied. */
+export const hasHeadTables = ({ sharing }: Plan, { compression }: RunnerOptions): boolean =>
+  compression !== undefined || sharing !== undefined;
 
 /** The pools of a model's cache: alike for every rank and for who hands their blocks out. */
 export function cachePools(

@@ -13,12 +13,12 @@ export interface CutOptions {
   /** The rank keeps the sequence, as far as whole sequences are sharded over ranks. */
   readonly keeps: boolean;
   /** The rank's heads have blocks of their own: prompts are compressed, or heads are copied. */
-  readonly perHead: boolean;
+  readonly byHead: boolean;
 }
 
 /** Cuts a handover for one rank: its layers and its kv heads; nothing of a sequence that another rank keeps. */
 export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOptions): KvPiece {
-  const { numLayers, firstBlock, keeps, perHead } = options;
+  const { numLayers, firstBlock, keeps, byHead } = options;
   const perLayer = kv.buffers.length / numLayers;
   const parts: Uint8Array[] = [];
   const entries = new Map<number, readonly number[]>();
@@ -27,9 +27,9 @@ export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOpt
     if (!share || !keeps) continue;
     for (const layer of range(...layers)) {
       const own = share.kvHeads.map((head) => kv.entries?.[layer]![head] ?? kv.tokens);
-      if (perHead) entries.set(layer, own);
+      if (byHead) entries.set(layer, own);
       for (const buffer of range(layer * perLayer, (layer + 1) * perLayer)) {
-        parts.push(...(perHead ? headParts : blockParts)(kv, { layer, buffer, share, ...options }));
+        parts.push(...(byHead ? headParts : blockParts)(kv, { layer, buffer, share, ...options }));
       }
     }
   }
@@ -40,7 +40,7 @@ export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOpt
     firstBlock,
     bytes: parts.length > 0 ? joinBytes(parts) : undefined,
     lastRow: samples ? kv.lastRow : undefined,
-    ...(perHead && keeps && { entries }),
+    ...(byHead && keeps && { entries }),
   };
 }
 

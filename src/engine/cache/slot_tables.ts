@@ -1,4 +1,5 @@
 import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
+import { range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
@@ -92,20 +93,11 @@ export class SlotTables {
       states: this.#states,
       windowed: this.#windows && { numBlocks: this.#windows.pool.numBlocks, blockTable: this.#windows.table },
       ...(pages && {
-        perHead: {
-          compression: options.compression,
-          compressor: parts!.StageCompression,
-          owners: world.plan.sharing && owners,
-          tables: pages.tables,
-          headBlocks: pages.headBlocks,
-        },
+        headTables: pages,
+        compression: options.compression && { options: options.compression, compressor: parts!.StageCompression },
+        copyOwners: world.plan.sharing && owners,
       }),
     };
-  }
-
-  /** Places of sequences whose rows this rank runs: each keeps states of its own. */
-  get #statePlaces(): number {
-    return this.world.all.ownRows ? 1 : this.owners.ranges(0).length;
   }
 
   /** Of a slot whose rows this rank runs: its state's number. */
@@ -113,24 +105,22 @@ export class SlotTables {
     return this.#stateOf[slot]!;
   }
 
-  /** This rank's number of a kept state of a slot's place. */
+  /** This rank's number of a kept state of a slot's place: each place whose rows it runs has states of its own. */
   keptState(slot: number, place: number): number {
-    const before = this.world.all.ownRows ? 0 : this.owners.placeOf(slot);
+    const before = this.owners.rowPlaces(this.world.rank).indexOf(this.owners.placeOf(slot));
     return before * (this.options.keptStates ?? 0) + place;
   }
 
   /** The states of the slots whose rows this rank runs, in order of the slots. */
   #allocateStates(): CacheOptions['states'] {
     const { device, world, owners } = this;
-    const { slots, batches = 1 } = this.options;
-    const all = Array.from({ length: slots * batches }, (_, slot) => slot);
-    const runs = world.all.ownRows ? all.filter((slot) => owners.keeps(world.rank, slot)) : all;
-    const places = device.createBuffer('state_places', all.length * 4);
-    this.#stateOf = all.map((slot) => Math.max(0, runs.indexOf(slot)));
+    const runs = owners.rowSlotsOf(world.rank);
+    const places = device.createBuffer('state_places', owners.total * 4);
+    this.#stateOf = range(0, owners.total).map((slot) => Math.max(0, runs.indexOf(slot)));
     device.write(places, 0, Uint32Array.from(this.#stateOf));
     // A rank without slots of its own has a row that is never active.
     const { keptStates = 0 } = this.options;
-    return { count: Math.max(1, runs.length), places, kept: keptStates * this.#statePlaces };
+    return { count: Math.max(1, runs.length), places, kept: keptStates * owners.rowPlaces(world.rank).length };
   }
 
   /** Whether this rank keeps a slot's sequences, or a part of each. */

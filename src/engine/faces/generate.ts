@@ -15,7 +15,15 @@ import type { RankCounts } from '../contracts/rank.js';
 import { checkSampling, randomSeed } from '../ranks/sampling/sampling.js';
 import { engineSampling, stopTexts } from '../ranks/sampling/sampling_options.js';
 import { Answer } from '../serving/text/answer.js';
-import type { Constraint, Engine, EngineEnd, EngineHandle, EngineRequest, NextTokens } from '../serving/engine.js';
+import {
+  type Constraint,
+  type Engine,
+  type EngineEnd,
+  type EngineHandle,
+  type EngineRequest,
+  endOf,
+  type NextTokens,
+} from '../serving/engine.js';
 import { checkForm, type TextForms } from '../serving/text/forms.js';
 import { checkTools, frameOf, readerOf } from '../serving/text/reading.js';
 import { type ToolCall, withDelta } from '../../chat_formats/tools.js';
@@ -160,15 +168,9 @@ export async function generate(
     else if (whole && !constraint) finish('eos');
     else {
       const handle = run();
-      const abort = (): void => handle.abort();
-      signal.addEventListener('abort', abort, { once: true });
-      try {
-        const end = await handle.ended;
-        cachedTokens = handle.cachedTokens;
-        finish(end);
-      } finally {
-        signal.removeEventListener('abort', abort);
-      }
+      const end = await endOf(handle, signal);
+      cachedTokens = handle.cachedTokens;
+      finish(end);
     }
   } catch (error) {
     if (!(error instanceof SplitkvError && error.code === 'aborted')) throw error;

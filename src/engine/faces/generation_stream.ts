@@ -1,5 +1,5 @@
-import { usageError } from '../../base/errors.js';
 import type { GenerateResult, Generation, GenerationDelta } from '../contracts/api.js';
+import { EventQueue } from '../serving/text/event_queue.js';
 
 /**
  * A generation that runs whether or not anyone iterates it. Leaving the iteration early aborts the run; `result` then
@@ -7,24 +7,19 @@ import type { GenerateResult, Generation, GenerationDelta } from '../contracts/a
  */
 export class GenerationStream implements Generation {
   readonly result: Promise<GenerateResult>;
-  readonly #pieces: GenerationDelta[] = [];
+  readonly #deltas = new EventQueue<GenerationDelta>(
+    'this generation is being iterated already; await its result, or generate again',
+  );
   readonly #leave = new AbortController();
-  #wake: (() => void) | undefined;
-  #ended = false;
-  #iterated = false;
 
   /** `run` gets a function that emits what is new, and a signal for an iteration that was left early. */
   constructor(run: (emit: (delta: GenerationDelta) => void, left: AbortSignal) => Promise<GenerateResult>) {
-    this.result = run((delta) => {
-      this.#pieces.push(delta);
-      this.#wake?.();
-    }, this.#leave.signal);
-    const end = (): void => {
-      this.#ended = true;
-      this.#wake?.();
-    };
+    this.result = run((delta) => this.#deltas.push(delta), this.#leave.signal);
     // Also marks the rejection as handled: who only iterates sees the error there.
-    this.result.then(end, end);
+    this.result.then(
+      () => this.#deltas.end(),
+      (reason: unknown) => this.#deltas.end({ reason }),
+    );
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string, void, undefined> {
@@ -32,20 +27,10 @@ export class GenerationStream implements Generation {
   }
 
   async *deltas(): AsyncGenerator<GenerationDelta, void, undefined> {
-    if (this.#iterated)
-      throw usageError('this generation is being iterated already; await its result, or generate again');
-    this.#iterated = true;
+    const deltas = this.#deltas.read();
     let finished = false;
     try {
-      for (;;) {
-        while (this.#pieces.length > 0) yield this.#pieces.shift()!;
-        if (this.#ended) break;
-        await new Promise<void>((resolve) => {
-          this.#wake = resolve;
-        });
-        this.#wake = undefined;
-      }
-      await this.result;
+      yield* deltas;
       finished = true;
     } finally {
       if (!finished) this.#leave.abort(new Error('the iteration was left'));

@@ -1,4 +1,4 @@
-import { abortedError, isLoss, throwIfAborted, usageError } from '../../base/errors.js';
+import { isLoss, throwIfAborted, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
@@ -37,7 +37,8 @@ import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import type { Runner } from '../ranks/runner.js';
 import { samplingSchema } from '../ranks/sampling/sampling_options.js';
-import { Engine, type EngineRequest, mayShare, optionsOfPlan } from '../serving/engine.js';
+import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
+import { planName } from '../../placement/index.js';
 import { formSchema, TextForms } from '../serving/text/forms.js';
 import { chatSchema } from '../serving/text/reading.js';
 
@@ -104,7 +105,7 @@ export class LoadedModel implements Model {
     const { slots, batches = 1 } = runner.options;
     return new Engine(this.#group, {
       slots: slots * batches,
-      tokensPerIteration: runner.promptRows * runner.rowBlocks + slots * batches,
+      tokensPerIteration: runner.promptTokens + slots * batches,
       iterationsInFlight: this.how.stepsInFlight,
       ...ofPlan,
       prefixCaching: this.how.prefixCaching ?? mayShare(this.#group, this.#prefiller),
@@ -128,10 +129,9 @@ export class LoadedModel implements Model {
   /** Runs what `rows` gives, once the model is known to be usable. */
   #generation(rows: () => GeneratedPrompt, options: GenerateOptions): Generation {
     return new GenerationStream(async (emit, left) => {
-      const signals = [left, this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
       await this.#ready();
       const host = { engine: this.#engine, reader: this.#reader, eosIds: this.#eosIds, forms: this.#forms };
-      const done = await generate(host, rows(), options, AbortSignal.any(signals), emit);
+      const done = await generate(host, rows(), options, this.#orDisposed(left, options.signal), emit);
       const { speed, compressed, attention, cachedTokens, ...result } = done;
       this.#speed = speed;
       if (attention) this.#warnOfIdle(attention);
@@ -223,28 +223,24 @@ export class LoadedModel implements Model {
     return { positions, rows };
   }
 
-  /** Computes a prompt and samples nothing. @throws SplitkvError `aborted` */
-  async #compute(what: string, signal: AbortSignal | undefined, request: Partial<EngineRequest>): Promise<void> {
-    const signals = AbortSignal.any([this.#disposal.signal, ...(signal ? [signal] : [])]);
+  /** As `Engine.compute`, once the model is known to be usable. */
+  async #compute(what: string, signal: AbortSignal | undefined, request: PromptRequest): Promise<void> {
+    const signals = this.#orDisposed(signal);
     throwIfAborted(signals, what);
     await this.#ready();
-    const plain = { prompt: [], maxTokens: 0, seed: 0, eosIds: [], onToken: () => true };
-    const { ended, abort } = this.#engine.submit({ ...plain, ...request });
-    signals.addEventListener('abort', abort, { once: true });
-    try {
-      if ((await ended) === 'aborted') throw abortedError(what, signals);
-    } finally {
-      signals.removeEventListener('abort', abort);
-    }
+    await this.#engine.compute(what, request, signals);
+  }
+
+  #orDisposed(...signals: readonly (AbortSignal | undefined)[]): AbortSignal {
+    return AbortSignal.any([this.#disposal.signal, ...signals.filter((signal) => signal !== undefined)]);
   }
 
   async embed(texts: string | readonly Prompt[], options: EmbedOptions = {}): Promise<EmbedResult> {
     await this.#ready();
-    const signals = [this.#disposal.signal, ...(options.signal ? [options.signal] : [])];
     const { embed } = await import('../serving/embed.js');
     return embed({ engine: this.#engine, reader: this.#reader }, texts, {
       ...options,
-      signal: AbortSignal.any(signals),
+      signal: this.#orDisposed(options.signal),
     });
   }
 
@@ -320,7 +316,7 @@ export class LoadedModel implements Model {
     this.#toldOfIdle = true;
     const instead = plan.stages.some(({ kind }) => kind === 'token') ? 'token x sp' : 'tp';
     this.how.onWarning?.(
-      `plan '${plan.policy}': ${idle} of ${keepers.length} ranks that keep caches had none to attend to, as a request is on one of ` +
+      `${planName(plan)}: ${idle} of ${keepers.length} ranks that keep caches had none to attend to, as a request is on one of ` +
         `them: send several at once, or use plan '${instead}', which splits each`,
     );
   }

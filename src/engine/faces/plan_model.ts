@@ -1,13 +1,10 @@
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
-import { checkOptions, type OptionsSchema } from '../../base/options.js';
-import { modelShape } from '../../model/shape.js';
+import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { listCached, type Source } from '../../loader/index.js';
 import {
   explainPick,
   formatPlanTable,
-  isArranged,
   type MachineMeasure,
-  makePlan,
   type ModelShape,
   pickPlan,
   type Plan,
@@ -22,10 +19,11 @@ import { bytesOf, memoryBudgets } from '../planning/budgets.js';
 import { checkLoadOptions, loadSchema, networkOf } from '../contracts/load_options.js';
 import { openFiles } from '../files/open_files.js';
 import { type DescribedModel, describeModel } from './describe_model.js';
+import { planOfName } from '../planning/choose_plan.js';
 import { usualRequest } from '../planning/pick_plan.js';
 import { microBatchesOf } from '../planning/micro_batches.js';
-import { degreesOf, namedByDegrees } from '../planning/degrees.js';
-import { type PlanRanks, type PlanSubject, runnerOf } from '../planning/plan_subject.js';
+import { namedByDegrees } from '../planning/degrees.js';
+import { type PlanSubject, runnerOf } from '../planning/plan_subject.js';
 import { rankAdapters, rankCount } from '../planning/rank_adapters.js';
 import { loadSeats } from '../planning/seats.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
@@ -86,9 +84,9 @@ export interface DownloadSize {
 
 const schema: OptionsSchema<LoadOptions & PlanModelOptions> = {
   ...loadSchema,
-  promptTokens: true,
-  newTokens: true,
-  batch: true,
+  promptTokens: wholeNumber(1),
+  newTokens: wholeNumber(1),
+  batch: wholeNumber(1, 256),
   fresh: true,
   tryMemory: true,
 };
@@ -119,7 +117,6 @@ export async function planModel(
   } = options;
   const policy = plan === 'auto' ? undefined : plan;
   checkLoadOptions(loadOptions);
-  const degrees = degreesOf(options);
   const { signal } = options;
   throwIfAborted(signal, 'planning');
   const asked: LoadOptions = { ...loadOptions, ...(plan !== undefined && { plan }) };
@@ -151,8 +148,8 @@ export async function planModel(
     virtual,
     signal,
   };
-  // Refused before anything is measured.
-  const named = policy === undefined ? undefined : await namedPlan(policy, asked, subject, ranks, degrees);
+  // Refused before anything is measured. What heads keep isn't: that takes the weights.
+  const named = policy === undefined ? undefined : (await planOfName(policy, asked, subject, ranks)).plan;
   const outlook = await planOutlook({
     subject,
     ...ranks,
@@ -192,19 +189,6 @@ function pickOrReason(candidates: readonly PlanCandidate[]): Pick<PlanReport, 'p
   }
 }
 
-/** The plan of a name, on all ranks. What heads keep isn't measured: that takes the weights. @throws SplitkvError `usage` */
-async function namedPlan(
-  policy: string,
-  options: LoadOptions,
-  subject: PlanSubject,
-  ranks: PlanRanks,
-  degrees: ReturnType<typeof degreesOf>,
-): Promise<Plan> {
-  if (!isArranged(policy)) return makePlan(policy, ranks.adapters.length, modelShape(subject.config), degrees);
-  return (await (await import('../planning/heads/arrange_model.js')).arrangeModel(policy, options, subject, ranks))
-    .plan;
-}
-
 /** What is predicted of a plan, whether or not the planner looks at it for such requests. */
 async function namedOrReason(
   plan: Plan,
@@ -239,26 +223,13 @@ async function downloadSize(
 /** The request that plans are compared at. @throws SplitkvError `usage` for one that the context has no room for */
 function requestOf(
   contextLength: number,
-  { promptTokens, newTokens, batch }: Pick<PlanModelOptions, 'promptTokens' | 'newTokens' | 'batch'>,
+  { promptTokens, newTokens, batch = 1 }: Pick<PlanModelOptions, 'promptTokens' | 'newTokens' | 'batch'>,
 ): { readonly promptLength: number; readonly newTokens: number; readonly batch: number } {
-  const promptLength = within('promptTokens', promptTokens, contextLength);
-  const usual = usualRequest(contextLength, promptLength);
-  const request = {
-    promptLength: usual.promptLength,
-    newTokens: within('newTokens', newTokens, contextLength) ?? usual.newTokens,
-    batch: within('batch', batch, 256) ?? 1,
-  };
+  const request = { ...usualRequest(contextLength, promptTokens), ...defined({ newTokens }), batch };
   if (request.promptLength + request.newTokens > contextLength + 1) {
     throw usageError(
       `a prompt of ${request.promptLength} tokens and ${request.newTokens} new ones exceed the context of ${contextLength}: ask for fewer, or a longer context`,
     );
   }
   return request;
-}
-
-function within(name: string, value: number | undefined, high: number): number | undefined {
-  if (value !== undefined && (!Number.isInteger(value) || value < 1 || value > high)) {
-    throw usageError(`${name} ${value}: expected an integer from 1 to ${high}`);
-  }
-  return value;
 }

@@ -11,6 +11,7 @@ import { checkBudgets, memoryBudgets } from './budgets.js';
 import { degreesOf } from './degrees.js';
 import { type PlanRanks, type PlanSubject, type ProfileOf, runnerOf, subjectFeatures } from './plan_subject.js';
 import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
+import type { ReadPlan } from './read_plan.js';
 
 /** What the planner said of the plan that it picked. */
 export interface PickedPlan {
@@ -57,10 +58,7 @@ export async function choosePlan(
   if (options.copies !== undefined && !isArranged(asked)) {
     throw usageError("copies is for plan 'arranged': leave it out, or give that plan");
   }
-  if (isArranged(asked)) {
-    const { arrangeModel } = await import('./heads/arrange_model.js');
-    ({ plan, note, why } = await arrangeModel(asked, options, subject, await ranksOf(ranks, options), profileOf));
-  } else if (typeof asked !== 'string') {
+  if (typeof asked !== 'string') {
     // Most pages name a policy.
     ({ plan, note } = (await import('./read_plan.js')).readPlan(asked, shape, subject));
     if (options.ranks !== undefined && plan.worldSize !== ranks) {
@@ -69,7 +67,8 @@ export async function choosePlan(
       );
     }
   } else {
-    plan = makePlan(asked === 'auto' ? 'single' : asked, ranks, shape, degreesOf(options));
+    const name = asked === 'auto' ? 'single' : asked;
+    ({ plan, note, why } = await planOfName(name, options, subject, await ranksOf(ranks, options), profileOf));
     if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
       const { weighSequences } = await import('./weigh_sequences.js');
       plan = await weighSequences(plan, await ranksOf(plan.worldSize, options), subject);
@@ -81,6 +80,24 @@ export async function choosePlan(
   const { adapters, budgets } = await ranksOf(plan.worldSize, options);
   await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);
   return { plan, adapters, budgets, ...(why !== undefined && { why }), ...(note !== undefined && { note }) };
+}
+
+/**
+ * The plan of a name, on all ranks: of a policy of the table, or of heads arranged by what they keep.
+ * @param profileOf as `choosePlan`'s
+ * @throws SplitkvError `usage` for a name that is none, or a model that it doesn't go with
+ */
+export async function planOfName(
+  name: string,
+  options: LoadOptions,
+  subject: PlanSubject,
+  ranks: PlanRanks,
+  profileOf?: ProfileOf,
+): Promise<ReadPlan> {
+  if (!isArranged(name)) {
+    return { plan: makePlan(name, ranks.adapters.length, modelShape(subject.config), degreesOf(options)) };
+  }
+  return (await import('./heads/arrange_model.js')).arrangeModel(name, options, subject, ranks, profileOf);
 }
 
 const ranksOf = async (worldSize: number, options: LoadOptions): Promise<PlanRanks> => ({

@@ -7,7 +7,6 @@ import type { ModelRanks } from '../ranks/rank_group.js';
 import { Engine } from '../serving/engine.js';
 import type { HandedKv } from '../contracts/handed_kv.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
-import { abortedError } from '../../base/errors.js';
 
 /** A prefill worker of our own kernels: what it hands over is bit for bit what the ranks would have computed. */
 export class SplitkvPrefill implements PrefillWorker {
@@ -35,26 +34,12 @@ export class SplitkvPrefill implements PrefillWorker {
   }
 
   async prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
-    if (signal?.aborted) throw abortedError('prefill', signal);
     let handed: HandedKv | undefined;
-    const { ended, abort } = this.#engine.submit({
-      prompt,
-      maxTokens: 0,
-      seed: 0,
-      eosIds: [],
-      onPrompt: async (slot) => {
-        handed = await this.#read(slot, prompt.length);
-      },
-      onToken: () => true,
-    });
-    signal?.addEventListener('abort', abort, { once: true });
-    try {
-      await ended;
-    } finally {
-      signal?.removeEventListener('abort', abort);
-    }
-    if (!handed) throw abortedError('prefill', signal);
-    return handed;
+    const onPrompt = async (slot: number): Promise<void> => {
+      handed = await this.#read(slot, prompt.length);
+    };
+    await this.#engine.compute('prefill', { prompt, onPrompt }, signal);
+    return handed!;
   }
 
   async #read(slot: number, tokens: number): Promise<HandedKv> {

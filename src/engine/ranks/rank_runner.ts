@@ -11,7 +11,7 @@ import { layerWindows, type ModelConfig, segmentKvHeads } from '../../model/conf
 import type { DeviceModel } from '../../model/device_model.js';
 import type { CacheBuffer, Forward } from '../../model/forward/forward.js';
 import { chunksOf } from '../../model/layers/roles.js';
-import { rowBlocks, type RowBuffers } from '../../model/layers/rows.js';
+import type { RowBuffers } from '../../model/layers/rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/head.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
 import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
@@ -19,6 +19,7 @@ import type { AttentionTimes } from './attention_times.js';
 import { Batch } from './batch.js';
 import { CallQueue } from './call_queue.js';
 import type { KeptPromptBlocks } from '../cache/kept_prompt_blocks.js';
+import { hasHeadTables } from '../cache/cache_pools.js';
 import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
 import { blockMessages, exchangePieces } from '../cache/kv_move.js';
 import { readBlocks, readHeadBlocks, writeBlocks, writeHeadBlocks } from '../cache/cache_blocks.js';
@@ -95,8 +96,7 @@ export class RankRunner implements Rank {
     this.#submits = new Submits(device);
     const { slots, batches = 1, contextLength } = options;
     const { topology } = world;
-    const { ownRows } = world.all;
-    const together = ownRows ? world.all.rowGroups.prompt : 1;
+    const { together, rowPieces } = world.all;
     const { compression } = options;
     this.#tables = new SlotTables(device, world, config, options, parts);
     const { owners } = this.#tables;
@@ -110,7 +110,7 @@ export class RankRunner implements Rank {
         : undefined;
     const wanted = Math.min(options.prefillChunk, contextLength);
     // Blocks of split rows are whole chunks where a prompt is long enough.
-    const blocks = rowBlocks(world, 'prompt');
+    const blocks = rowPieces.prompt;
     const chunk = blocks === 1 ? wanted : Math.min(Math.max(wanted, CHUNK_TOKENS), contextLength);
     const promptRows = forward.promptRows(chunk);
     const rows = alignUp(promptRows, blocks === 1 ? PREFILL_TILE_ROWS : 64);
@@ -133,7 +133,7 @@ export class RankRunner implements Rank {
       if (heads || isRoot) recordGatherLogits(recorder, world, this.#logitsRows!, forward);
     });
     this.#batches = Array.from({ length: batches }, (_, index) => {
-      const [first, end] = ownRows ? owners.slotsOf(world.rank, index) : [0, slots];
+      const [first, end] = owners.rowSlots(world.rank, index);
       // A rank without slots of its own has a row that is never active.
       const own = { rows: Math.max(1, end - first), allRows: slots, firstSlot: index * slots + first };
       return new Batch(device, world, forward, config.vocabSize, own);
@@ -162,8 +162,7 @@ export class RankRunner implements Rank {
     model: DeviceModel,
     options: RunnerOptions,
   ): Promise<RankRunner> {
-    const perHead = options.compression !== undefined || world.plan.sharing !== undefined;
-    const parts = perHead ? await import('../cache/compression_parts.js') : undefined;
+    const parts = hasHeadTables(world.plan, options) ? await import('../cache/compression_parts.js') : undefined;
     const before = device.usage.bytes;
     const runner = await device.recorded(
       `preparing rank ${world.rank}`,
@@ -204,7 +203,7 @@ export class RankRunner implements Rank {
 
   /** Where a slot's row is; undefined where another rank alone runs it. */
   #batchOf(slot: number): { readonly batch: Batch; readonly row: number } | undefined {
-    if (this.world.all.ownRows && !this.#tables.keeps(slot)) return undefined;
+    if (!this.#tables.owners.runs(this.world.rank, slot)) return undefined;
     const batch = this.#batches[Math.floor(slot / this.options.slots)]!;
     return { batch, row: slot - batch.own.firstSlot };
   }
@@ -323,7 +322,7 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => {
       const { device, world } = this;
       const end = start + tokens.length;
-      const ran = new RowBlocks(rowBlocks(world, 'prompt'), this.#tables.chunkOffset(slot), start, end);
+      const ran = new RowBlocks(world.all.rowPieces.prompt, this.#tables.chunkOffset(slot), start, end);
       this.#ran = { role: 'prompt', rows: ran, x: this.#prompt.x };
       this.#writePrompt(ran, tokens, slot);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
@@ -545,8 +544,8 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => {
       const { device } = this;
       this.#again ??= await device.recorded('preparing recomputation', () => {
-        const ranks = this.world.all.ownRows ? this.world.all.rowGroups.generated : 1;
-        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, RECOMPUTED_ROWS * ranks);
+        const { together } = this.world.all;
+        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, RECOMPUTED_ROWS * together);
         return {
           rows,
           program: this.#record('recompute', 'generated', (recorder) => this.#forward.recordLayers(recorder, rows)),

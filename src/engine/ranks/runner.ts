@@ -8,7 +8,8 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import { type CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
-import { cachePools } from '../cache/cache_pools.js';
+import { cachePools, hasHeadTables } from '../cache/cache_pools.js';
+import { stepEnd } from '../cache/row_blocks.js';
 import { pieceFor } from '../cache/kv_pieces.js';
 import type { HandedKv } from '../contracts/handed_kv.js';
 import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions } from '../contracts/rank.js';
@@ -27,10 +28,8 @@ export class Runner {
   readonly owners: Owners;
   /** Whose blocks sequences take. */
   readonly caches: CachePools;
-  /** Prompt rows that a step may have, of each row block. */
+  /** Prompt rows that a step may have on a rank. */
   readonly promptRows: number;
-  /** Blocks that prompt rows are split into, for as many ranks. */
-  readonly rowBlocks: number;
   readonly #root: number;
   /** Ranks of which one holds a token: those that split a sequence, or that sequences are dealt out to. */
   readonly #holders: number;
@@ -46,12 +45,21 @@ export class Runner {
     this.owners = new Owners(plan, slots, batches);
     this.caches = cachePools(this.owners, config, options);
     const { topology } = this.owners;
-    this.rowBlocks = topology.places ? 1 : topology.rowGroups.prompt;
     this.#root = topology.ranks[0]!.root;
     this.split = this.owners.split;
     const dealing = topology.stages.find(({ kind }) => kind === 'token');
     this.#holders = dealing ? dealing.places[0]!.flat().length : this.split * this.owners.ranges(0).length;
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
+  }
+
+  /** Of a prompt, that a step may have: some ranks run rows of their own. */
+  get promptTokens(): number {
+    return this.promptRows * this.owners.topology.rowPieces.prompt;
+  }
+
+  /** The end of a step that begins at `start` of a sequence: no rank gets more rows than there is room for. */
+  chunkEnd(offset: number, start: number, end: number): number {
+    return stepEnd(this.owners.topology.rowPieces.prompt, offset, start, end, this.promptRows);
   }
 
   /** Whether copies of heads share whole sequences, which `balanceCopies` shares out anew. */
@@ -200,7 +208,7 @@ export class Runner {
     const cut = {
       ...modelShape(this.config),
       firstBlock,
-      perHead: options.compression !== undefined || plan.sharing !== undefined,
+      byHead: hasHeadTables(plan, options),
     };
     const answers = await this.#each((rank, index) =>
       rank.takeOver(slot, pieceFor(plan, index, kv, { ...cut, keeps: owners.keeps(index, slot) })),

@@ -1,5 +1,5 @@
 import { abortedError, usageError } from '../../base/errors.js';
-import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import { checkOptions, defined, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { NormConfig } from '../../model/config/model_config.js';
 import type { EmbedOptions, EmbedResult, Prompt } from '../contracts/api.js';
 import { type PromptReader, promptTokens } from './prompt_tokens.js';
@@ -58,25 +58,12 @@ export async function embed(
       next++;
       addNormed(sum, row, norm, normConfig);
     };
-    const plain = {
-      prompt,
-      maxTokens: 0,
-      seed: 0,
-      eosIds: [],
-      onToken: () => true,
-      ...(client !== undefined && { client }),
-    };
-    const { ended, abort } = engine.submit({
-      ...plain,
-      promptRows: { what: 'states', all: pooling === 'mean', onRow },
-    });
-    over.addEventListener('abort', abort, { once: true });
+    const promptRows = { what: 'states', all: pooling === 'mean', onRow } as const;
     count?.(1);
     try {
-      if ((await ended) === 'aborted') throw abortedError('embed', signal);
+      await engine.compute('embed', { prompt, promptRows, ...defined({ client }) }, over);
     } finally {
       count?.(-1);
-      over.removeEventListener('abort', abort);
     }
     embeddings[index] = ofLengthOne(sum.subarray(0, dimensions));
   };

@@ -4,7 +4,7 @@
  */
 
 import { defined } from '../../base/options.js';
-import { isLoss, SplitkvError, usageError } from '../../base/errors.js';
+import { abortedError, isLoss, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
@@ -15,7 +15,6 @@ import { promptEviction } from '../../model/compression/eviction.js';
 import { hasState } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
-import { stepEnd } from '../cache/row_blocks.js';
 import type { EndReason, Iteration, RequestSpec, ScheduledSequence, SchedulerOptions } from '../scheduler/index.js';
 import { Scheduler } from '../scheduler/scheduler.js';
 import { type IterationOutcome, IterationRunner, type WantedRows } from './iteration_runner.js';
@@ -86,6 +85,19 @@ export interface EngineHandle {
   readonly ended: Promise<EngineEnd>;
   /** Frees what it holds at once; `ended` then resolves with 'aborted'. */
   abort(): void;
+}
+
+/** One that only computes a prompt. */
+export type PromptRequest = Pick<EngineRequest, 'prompt' | 'continuation' | 'promptRows' | 'onPrompt' | 'client'>;
+
+/** Why a request ended; the signal aborts it. */
+export async function endOf({ ended, abort }: EngineHandle, signal: AbortSignal | undefined): Promise<EngineEnd> {
+  signal?.addEventListener('abort', abort, { once: true });
+  try {
+    return await ended;
+  } finally {
+    signal?.removeEventListener('abort', abort);
+  }
 }
 
 export interface EngineOptions extends Pick<
@@ -348,9 +360,9 @@ export class Engine {
       blockTokens: KV_BLOCK,
       contextLength: runner.contextLength,
       maxTokensPerIteration: Math.max(tokensPerIteration, ...pools.map(({ length }) => length + window)),
-      maxChunkTokens: runner.promptRows * runner.rowBlocks,
-      ...(runner.rowBlocks > 1 && {
-        chunkEnd: (offset, start, end) => stepEnd(runner.rowBlocks, offset, start, end, runner.promptRows),
+      maxChunkTokens: runner.promptTokens,
+      ...(runner.promptTokens > runner.promptRows && {
+        chunkEnd: (offset, start, end) => runner.chunkEnd(offset, start, end),
       }),
       // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
       sharedRows: pools.length > 1 && !runner.owners.rowRanks && rest.attentionDpConfig === undefined,
@@ -453,6 +465,17 @@ export class Engine {
         return running.cachedTokens;
       },
     };
+  }
+
+  /**
+   * Computes a prompt, and its continuation, and samples nothing.
+   * @param what is done, for messages
+   * @throws as `submit`; SplitkvError `aborted`
+   */
+  async compute(what: string, request: PromptRequest, signal: AbortSignal | undefined): Promise<void> {
+    throwIfAborted(signal, what);
+    const handle = this.submit({ maxTokens: 0, seed: 0, eosIds: [], onToken: () => true, ...request });
+    if ((await endOf(handle, signal)) === 'aborted') throw abortedError(what, signal);
   }
 
   #submit(id: string, running: Running): void {

@@ -10,7 +10,7 @@ import {
   type SharedSequence,
   windowBlocks,
 } from '../../placement/index.js';
-import { stepEnd } from '../cache/row_blocks.js';
+import { hasHeadTables } from '../cache/cache_pools.js';
 import type { HandedKv } from '../contracts/handed_kv.js';
 import { type DrawOptions, LOGITS_ROWS } from '../contracts/rank.js';
 import { Runner } from '../ranks/runner.js';
@@ -195,9 +195,9 @@ export class SlotDriver extends Runner {
     if (this.#windows[place]?.fits(windowed) === false)
       throw new SplitkvError('internal', 'no room for another window');
     this.#windows[place]?.admit(windowed, windowed.windows);
-    const perHead = this.options.compression !== undefined || this.plan.sharing !== undefined;
+    const byHead = hasHeadTables(this.plan, this.options);
     await this.all((rank) =>
-      perHead ? rank.reserve(slot, tokens, chunkOffset) : rank.setBlocks(slot, blocks, chunkOffset),
+      byHead ? rank.reserve(slot, tokens, chunkOffset) : rank.setBlocks(slot, blocks, chunkOffset),
     );
   }
 
@@ -247,7 +247,7 @@ export class SlotDriver extends Runner {
 
   #stepEnd(slot: number, start: number, end: number): number {
     const { compression } = this.options;
-    const reached = stepEnd(this.rowBlocks, this.#slots[slot]!.chunkOffset, start, end, this.promptRows);
+    const reached = this.chunkEnd(this.#slots[slot]!.chunkOffset, start, end);
     return compression && isCompressed(compression, end) ? endBeforeWindow(reached, end, compression.window) : reached;
   }
 

@@ -25,11 +25,11 @@ export class StageCompression {
     const { share, holder } = topology;
     this.world = world;
     this.topology = topology;
-    this.#owners = cache.perHead!.owners;
+    this.#owners = cache.copyOwners;
     const modelHeads = holder.heads;
     this.layers = layers;
     this.kvHeads = share.kvHeads;
-    this.#compression = new PromptCompression(device, cache.perHead!.compression!, {
+    this.#compression = new PromptCompression(device, cache.compression!.options, {
       numLayers: config.layers.length,
       numKvHeads: kvHeads,
       layers: this.layers,

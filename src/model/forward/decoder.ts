@@ -21,7 +21,6 @@ import {
   attendedRowInfo,
   recordAttendedRows,
   recordStageRows,
-  rowBlocks,
   type RowBuffers,
   type StageRows,
 } from '../layers/rows.js';
@@ -185,7 +184,7 @@ export class Decoder implements Forward {
   allocateRows(role: Role, rows: number, allRows = rows, like?: RowBuffers): DecoderRows {
     const { config, device, world, hiddenStride } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
-    const blocks = rowBlocks(world, role);
+    const blocks = world.all.rowPieces[role];
     const fuses =
       fusesNorm(device, config.norm, role, rows, config.hiddenSize) &&
       !config.layers.some(({ norms }) => norms === 'shared') &&

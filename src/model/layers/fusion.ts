@@ -55,7 +55,7 @@ export function fusedGqa(
   rows: StageRows,
   attention: SpreadAttention,
 ): FusedGqa {
-  const lone = isLone(attention, rows) && !cache.perHead;
+  const lone = isLone(attention, rows) && !cache.headTables;
   return {
     appends: lone && canAppend(headDim) && fuses(device, attentionAppend),
     merges([output, ...others]) {

@@ -10,7 +10,7 @@ export interface RowBuffers {
   readonly role: Role;
   readonly rows: number;
   /**
-   * u32 [blocks][rows]: token ids. Prompt rows have a block for each replica that rows are split over (`rowBlocks`),
+   * u32 [blocks][rows]: token ids. Prompt rows have a block for each replica that rows are split over (`PlanTopology.rowPieces`),
    * this rank's own among them; generated rows one.
    */
   readonly tokens: Buffer;
@@ -32,19 +32,16 @@ export interface StageRows extends RowBuffers {
   readonly scratch: Scratch;
 }
 
-/** Row groups whose rows lie side by side, each with room of its own: prompt rows that are split over replicas. */
-export const rowBlocks = ({ all }: World, role: Role): number => (all.places ? 1 : all.rowGroups[role]);
-
 /** The block of the rows that this rank runs. */
 export const ownBlock = (world: World, role: Role): number =>
-  rowBlocks(world, role) === 1 ? 0 : world.topology.runs[role][0]!;
+  world.all.rowPieces[role] === 1 ? 0 : world.topology.runs[role][0]!;
 
 /** This rank's own rows of `rowInfo`. */
 export function ownRowInfo(
   world: World,
   { role, rowInfo, rows }: Pick<RowBuffers, 'role' | 'rowInfo' | 'rows'>,
 ): Tensor {
-  if (rowBlocks(world, role) === 1) return rowInfo;
+  if (world.all.rowPieces[role] === 1) return rowInfo;
   return { buffer: rowInfo, offset: ownBlock(world, role) * rows * 8, size: rows * 8 };
 }
 

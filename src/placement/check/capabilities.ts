@@ -1,7 +1,7 @@
 import { unsupportedError, usageError } from '../../base/errors.js';
 import { sameList } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
-import { isKvOnly, type ModelShape, type Plan } from '../plan.js';
+import { isKvOnly, type ModelShape, type Plan, planName } from '../plan.js';
 import { sequencePlaces } from '../sequences/sequence_ranges.js';
 
 /**
@@ -220,7 +220,7 @@ export function checkTogether(features: Iterable<Feature>, plan?: Plan): void {
   const exclusion = exclusionOf(features, plan);
   if (!exclusion) return;
   const error = exclusion.of.some((feature) => MODEL.includes(feature)) ? unsupportedError : usageError;
-  throw error(`${plan ? `plan '${plan.policy}': ` : ''}${explain(exclusion)}`);
+  throw error(`${plan ? `${planName(plan)}: ` : ''}${explain(exclusion)}`);
 }
 
 export const modelFeatures = ({

@@ -12,7 +12,7 @@ import { checkVocabulary } from './check_vocabulary.js';
 import { checkDataWeights, checkWeights } from './check_weights.js';
 import { count, range, sameList, showList } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
-import { isKvOnly, type ModelShape, type Plan, type Stage } from '../plan.js';
+import { isKvOnly, type ModelShape, type Plan, planName, type Stage } from '../plan.js';
 import type { Refuse } from './refuse.js';
 import { dataPlaces, type Place, placeWeights, sequencePlaces } from '../sequences/sequence_ranges.js';
 import { planTopology } from '../topology.js';
@@ -40,7 +40,7 @@ import { checkKind } from '../plan/stage_kind.js';
  * @throws SplitkvError `usage` with the first fault and what to do about it.
  */
 export function checkPlan(plan: Plan, shape: ModelShape): void {
-  const refuse = (what: string): SplitkvError => usageError(`plan '${plan.policy}': ${what}`);
+  const refuse = (what: string): SplitkvError => usageError(`${planName(plan)}: ${what}`);
   checkRanks(plan, refuse);
   checkLayers(plan, shape, refuse);
   for (const stage of plan.stages) checkKind(stage, (what) => refuse(`${layersName(stage)}: ${what}`));

@@ -65,13 +65,12 @@ export const mlpKind = ({ expert, mlpSegments }: LayerSizes): MlpKind => {
  * @param mlp 'experts': routed ones alone; 'shared experts': those beside an MLP that runs for each row
  */
 export function layerExchanges(stage: StageStep, work: ModelWork, mlp: MlpKind): PredictedExchange[] {
-  const { topology, plan, index, role, kind, split, gathersMlp, gathersExperts, spreadsExperts } = stage;
+  const { topology, plan, index, role, sharers, gathersMlp, gathersExperts, spreadsExperts } = stage;
   const spread = mlp !== 'gated' && spreadsExperts;
   const gathersPairs = mlp !== 'gated' && gathersExperts;
   const segments = gathersMlp ? gatheredSegmentRoutes(topology, index) : segmentRoutes(topology, index, role, 'mlp');
   const exchange = (label: string, routes: readonly Route[]): PredictedExchange =>
     exchangeOf(label, routes, stage, work);
-  const lanes = split > 1 || (kind === 'arranged' && plan.sharing === 'lanes');
   const squares = segmentRoutes(topology, index, role, 'heads').map(({ cargo, ...ends }): Route => ({
     ...ends,
     cargo: cargo.kind === 'segments' ? { ...cargo, squares: true } : cargo,
@@ -80,7 +79,7 @@ export function layerExchanges(stage: StageStep, work: ModelWork, mlp: MlpKind):
     exchange('qk_norm', work.widths.squares === undefined ? [] : squares),
     exchange('queries', queryRoutes(topology, index, role)),
     exchange(
-      kind === 'arranged' ? 'copies' : lanes ? 'partials' : 'attended',
+      sharers === undefined ? 'copies' : sharers > 1 ? 'partials' : 'attended',
       attentionRoutes(topology, plan, index, role),
     ),
     exchange('o_proj', segmentRoutes(topology, index, role, 'heads')),

@@ -18,8 +18,6 @@ export interface StageStep extends StageView {
   readonly offsets: readonly number[] | undefined;
   /** Ranks with weights and those that only attend wait for each other, and may work on other sequences meanwhile. */
   readonly takesTurns: boolean;
-  /** Every place runs the rows of its own sequences. */
-  readonly runsOwnRows: boolean;
   /** Rows that a rank runs, the most of any. */
   readonly rows: number;
   /** Rows that a rank runs. */
@@ -38,11 +36,10 @@ export function stageSteps(plan: Plan, step: StepRows): StageStep[] {
   const groupRows = places
     ? step.sharded(places)
     : rowGroups[step.role] > 1
-      ? step.ownRows(rowGroups[step.role])
+      ? step.splitRows(rowGroups[step.role])
       : [step.rows];
   return topology.stages.map((view): StageStep => {
     const attended = step.attended(view.split);
-    const runsOwnRows = view.kind === 'adp';
     const partOf = ({ rank }: RankShare) => topology.ranks[rank]!.stages[view.index]!;
     const rowsIn = (groups: readonly number[]): number => sum(groups.map((group) => groupRows[group]!));
     const rowsOf = (share: RankShare): number => rowsIn(partOf(share).runs[step.role]);
@@ -55,7 +52,6 @@ export function stageSteps(plan: Plan, step: StepRows): StageStep[] {
       chunks: step.chunks,
       offsets: step.offsets,
       takesTurns: view.stage.shares.some(isKvOnly),
-      runsOwnRows,
       rows: Math.max(...view.holders.map(rowsOf)),
       rowsOf,
       mlpRowsOf: (share) => (view.gathersMlp ? step.rows : rowsOf(share)),

@@ -67,7 +67,6 @@ export function stageTimes(
       for (const part of layerParts(stage, layer, sizes, pairsOf, dispatches)) spend(stage.stage.shares, part);
     }
     if (index === stages.length - 1) {
-      const { runsOwnRows } = stage;
       const { ranks } = stage.topology;
       spend(
         plan.head.filter(({ rank }) => ranks[rank]!.root === rank),
@@ -76,7 +75,7 @@ export function stageTimes(
       // Where places run rows of their own, each samples those of its sequences.
       const sampled = (rank: number): number => {
         const share = stage.holders.find((holder) => holder.rank === rank)!;
-        return runsOwnRows ? Math.round((samples * stage.rowsOf(share)) / step.rows) : samples;
+        return ranks[rank]!.ownPlace === undefined ? samples : Math.round((samples * stage.rowsOf(share)) / step.rows);
       };
       spend(plan.head, ({ rank, rows: [start, stop] }, adapter) =>
         linearSeconds(adapter.head, (stop - start) * work.sizes.headRow, sampled(rank)),
@@ -160,14 +159,14 @@ function expertPairs(
   rows: number,
 ): (share: RankShare) => { readonly pairs: number; readonly read: number } {
   const { numExperts } = work.shape;
-  const { spreadsExperts, gathersExperts, runsOwnRows } = stage;
+  const { spreadsExperts, gathersExperts } = stage;
   const largest = new Map<Place, number>();
   return (share) => {
     const { experts } = share;
-    const meets = spreadsExperts && (gathersExperts || !runsOwnRows);
-    const own = meets ? rows : stage.rowsOf(share);
+    if (experts.length === 0) return { pairs: 0, read: 0 };
+    const own = gathersExperts ? rows : stage.rowsOf(share);
     const all = own * work.expertsPerToken;
-    const sharing = meets ? stage.holders : matesOf(stage, share);
+    const sharing = gathersExperts ? stage.holders : matesOf(stage, share);
     if (spreadsExperts && !largest.has(sharing)) {
       const parts = sharing.map((rank) => rank.experts.length / numExperts);
       largest.set(sharing, expectedLargest(all, parts) / Math.max(...parts));

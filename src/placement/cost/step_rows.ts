@@ -14,7 +14,7 @@ export function generatedRows(slots: number, length: number, entries?: readonly 
     rows: slots,
     // The first sequence to come.
     ...(slots === 1 && { offsets: [0] }),
-    ownRows: (split) => range(0, split).map(() => slots),
+    splitRows: (split) => range(0, split).map(() => slots),
     sharded: (weights) => sequenceRanges(weights, slots).map(([first, end]) => end - first),
     attended: (split) => {
       if (slots === 1 || length === 0) return range(0, split).map((index) => localTokens(length, split, index, 0));
@@ -34,7 +34,7 @@ export function promptRows(first: number, rows: number, prompts = 1): StepRows {
     role: 'prompt',
     rows: prompts * rows,
     ...(prompts === 1 && { offsets: [0] }),
-    ownRows: (split) => ownRows(first, first + rows, split),
+    splitRows: (split) => splitRows(first, first + rows, split),
     // Nothing else is placed: each goes to the rank that is to have the most sequences, of equals the later one (`sequenceRanges`).
     sharded: (weights) => {
       const order = [...weights.keys()].toSorted((a, b) => weights[b]! - weights[a]! || b - a);
@@ -50,7 +50,7 @@ export function promptRows(first: number, rows: number, prompts = 1): StepRows {
 }
 
 /** Rows at positions [first, end) that each of `split` ranks runs where it runs its own chunks' rows. */
-const ownRows = (first: number, end: number, split: number): number[] =>
+const splitRows = (first: number, end: number, split: number): number[] =>
   range(0, split).map((index) => localTokens(end, split, index, 0) - localTokens(first, split, index, 0));
 
 /** The steps of a prompt, or of several at once: as long as none of the ranks that split its rows gets more than `chunkRows`. */
@@ -60,7 +60,7 @@ export function promptSteps(length: number, chunkRows: number, rowSplit: number,
   const steps: StepRows[] = [];
   for (let first = 0; first < length;) {
     let end = Math.min(first + most, length);
-    while (end < length && Math.max(...ownRows(first, end + 1, rowSplit)) <= most) end++;
+    while (end < length && Math.max(...splitRows(first, end + 1, rowSplit)) <= most) end++;
     steps.push(promptRows(first, end - first, prompts));
     first = end;
   }

@@ -57,8 +57,8 @@ export function promptTime(
   chunkRows: number,
   prompts = 1,
 ): StepTime {
-  const [{ rowSplit, runsOwnRows, placeRanks }] = stageSteps(plan, promptRows(0, 1)) as [StageStep];
-  const atOnce = runsOwnRows ? Math.min(prompts, placeRanks.length) : 1;
+  const [{ rowSplit, placeRanks }] = stageSteps(plan, promptRows(0, 1)) as [StageStep];
+  const atOnce = Math.min(prompts, placeRanks.length);
   const timesOf = (count: number, busy: number): StageTime[][] => {
     const steps = promptSteps(promptLength, chunkRows, rowSplit, count);
     return steps.map((step, i) => {

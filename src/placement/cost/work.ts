@@ -19,7 +19,7 @@ export interface StepRows {
   readonly role: 'generated' | 'prompt';
   readonly rows: number;
   /** Rows of each of `split` replicas that prompt rows are split over by the owner of their chunk. */
-  readonly ownRows: (split: number) => readonly number[];
+  readonly splitRows: (split: number) => readonly number[];
   /** Rows of each of some ranks that whole sequences are sharded over, in proportion to these weights. */
   readonly sharded: (weights: readonly number[]) => readonly number[];
   /** Sum over rows of the cached tokens each attends to, of the chunks that each of `split` ranks owns. */

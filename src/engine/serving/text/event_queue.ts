@@ -8,6 +8,9 @@ export class EventQueue<T> {
   #failure: { readonly reason: unknown } | undefined;
   #read = false;
 
+  /** @param isTaken what a second reader is told */
+  constructor(private readonly isTaken = 'these answers are being iterated already; ask for them again') {}
+
   push(value: T): void {
     this.#values.push(value);
     this.#wake?.();
@@ -22,9 +25,13 @@ export class EventQueue<T> {
   }
 
   /** @throws SplitkvError `usage` when it is read already */
-  async *read(): AsyncGenerator<T, void, undefined> {
-    if (this.#read) throw usageError('these answers are being iterated already; ask for them again');
+  read(): AsyncGenerator<T, void, undefined> {
+    if (this.#read) throw usageError(this.isTaken);
     this.#read = true;
+    return this.#drain();
+  }
+
+  async *#drain(): AsyncGenerator<T, void, undefined> {
     for (;;) {
       while (this.#values.length > 0) yield this.#values.shift()!;
       if (this.#ended) break;

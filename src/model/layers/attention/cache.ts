@@ -28,17 +28,18 @@ export interface CacheOptions {
   readonly states: { readonly count: number; readonly places: Buffer; readonly kept: number };
   /** Of layers with windows, where they keep fewer blocks; `blockTable` as above, NO_BLOCK also where a block is before the window. */
   readonly windowed?: Pick<CacheOptions, 'numBlocks' | 'blockTable'> | undefined;
-  /** Where every kv head has tables and blocks of its own: prompts are compressed head by head, or heads are copied. */
-  readonly perHead?: PerHeadCache;
+  /** Where prompts are compressed head by head. The class is handed over, so that programs that never compress needn't load it. */
+  readonly compression?:
+    | { readonly options: CompressionOptions; readonly compressor: typeof StageCompression }
+    | undefined;
+  /** Where heads are copied: who holds what of them. */
+  readonly copyOwners?: Owners | undefined;
+  /** In both cases: heads keep different entries. A block of `numBlocks` is then one of each kv head. */
+  readonly headTables?: HeadTables;
 }
 
-/** A cache whose heads keep different entries. A block of `CacheOptions.numBlocks` is then one of each kv head. */
-export interface PerHeadCache {
-  readonly compression?: CompressionOptions | undefined;
-  /** What compresses: the class is handed over, so that programs that never compress needn't load it. */
-  readonly compressor: typeof StageCompression;
-  /** Where heads are copied: who holds what of them. */
-  readonly owners?: Owners | undefined;
+/** Every kv head has tables and blocks of its own. */
+export interface HeadTables {
   /** By the model's layer, u32 [slots][the rank's kv heads][tableStride] (shaders/lib/kv_table.wgsl); instead of the one block table. */
   readonly tables: ReadonlyMap<number, Buffer>;
   /** By the model's layer: blocks of all the rank's kv heads together. */

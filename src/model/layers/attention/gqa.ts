@@ -49,7 +49,7 @@ export class GqaLayers implements AttentionLayers {
   constructor(readonly alike: AlikeLayers<GqaConfig, GqaWeights>) {
     const { stage, config, layers, weights } = alike;
     const { cache, topology, ropes } = stage;
-    const { perHead } = cache;
+    const { compression } = cache;
     const { holder } = topology;
     this.stage = stage;
     this.config = config;
@@ -69,12 +69,12 @@ export class GqaLayers implements AttentionLayers {
       queryStrideOf: (segments) => this.#qkvStrideOf(segments),
       dim: config.headDim,
       outStride: activationStride(this.heads * config.headDim),
-      uneven: perHead?.compression !== undefined,
+      uneven: this.whole,
       ...this.attended,
       contextLength: cache.contextLength,
     };
     this.compression =
-      perHead?.compression && this.heads > 0 ? new perHead.compressor(stage, config, layers, this.heads) : undefined;
+      compression && this.heads > 0 ? new compression.compressor(stage, config, layers, this.heads) : undefined;
     const rows = { role: 'prompt', rows: 1, whole: this.whole } as const;
     this.widestRow = Math.max(
       this.heads > 0 ? spreadLayout(stage.world, topology, this.shape, rows).largest : 0,
@@ -85,18 +85,18 @@ export class GqaLayers implements AttentionLayers {
 
   /** A prompt that is compressed is whole on every copy until it ends. */
   get whole(): boolean {
-    return this.stage.cache.perHead?.compression !== undefined;
+    return this.stage.cache.compression !== undefined;
   }
 
   #allocateCache(layer: number): LayerCache {
     const { device, topology, cache } = this.stage;
-    const { type: kvType, block, perHead } = cache;
+    const { type: kvType, block, headTables } = cache;
     const { numBlocks } = this.blocks;
     const { headDim } = this.config;
     const { share } = topology;
     const kvHeads = share.kvHeads.length * this.segmentHeads;
     const of = { kvHeads: 1, headDim, kvType, block };
-    const bytes = kvHeads === 0 ? 0 : kvCacheBytes(of, perHead?.headBlocks.get(layer) ?? numBlocks * kvHeads);
+    const bytes = kvHeads === 0 ? 0 : kvCacheBytes(of, headTables?.headBlocks.get(layer) ?? numBlocks * kvHeads);
     const allocate = (what: string): Buffer =>
       device.createBuffer(`layers.${layer}.${what}_cache (${block * numBlocks} tokens)`, bytes);
     return {
@@ -221,7 +221,7 @@ class GqaProgram implements AttentionProgram {
       kvType: cache.type,
       block: cache.block,
       tableStride: cache.tableStride,
-      perHead: cache.perHead !== undefined,
+      perHead: cache.headTables !== undefined,
       queryPieces: input.pieces,
     };
     return {
@@ -316,7 +316,7 @@ class GqaProgram implements AttentionProgram {
   /** What a merge must know of a per-head cache. */
   #tables(layer: number): MergeTables | undefined {
     const { topology, cache } = this.of.stage;
-    if (!cache.perHead) return undefined;
+    if (!cache.headTables) return undefined;
     const { share, holder } = topology;
     const perHead = {
       kvHeads: holder.heads.length,
@@ -325,13 +325,12 @@ class GqaProgram implements AttentionProgram {
       tableStride: cache.tableStride,
       block: cache.block,
     };
-    return { perHead, blockTable: this.#blockTable(layer) };
+    return { problem: { perHead }, blockTable: this.#blockTable(layer) };
   }
 
   /** A layer's block table: heads of a compressed cache have one each. */
   #blockTable(layer: number): Buffer {
-    const { perHead } = this.of.stage.cache;
-    return perHead ? perHead.tables.get(layer)! : this.of.blocks.blockTable;
+    return this.of.stage.cache.headTables?.tables.get(layer) ?? this.of.blocks.blockTable;
   }
 
   /** After attention of the rows that end a prompt. */

@@ -3,7 +3,7 @@
  * states or outputs come back. gqa.ts and mla.ts are the two kinds, with their kernels. Read gqa.ts next.
  */
 
-import { attentionMerge, type HeadTables } from '../../../../shaders/attention/attention_merge/index.js';
+import { attentionMerge, type AttentionMergeProblem } from '../../../../shaders/attention/attention_merge/index.js';
 import { laneSources } from '../../../../shaders/attention/attention_merge/lane_sources.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
 import type { Region } from '../../../distributed/communicator.js';
@@ -26,7 +26,7 @@ import { type AttentionShape, type SpreadLayout, spreadLayout } from './spread_l
 
 /** Tells a merge how many entries each head has; of a per-head cache. */
 export interface MergeTables {
-  readonly perHead: HeadTables;
+  readonly problem: Pick<AttentionMergeProblem, 'perHead'>;
   readonly blockTable: Tensor;
 }
 
@@ -109,7 +109,7 @@ export class SpreadAttention {
     const runs = stage.holder === stage.share;
     const attends = stage.attends[role];
     const queries = floats('queries', layout.queries);
-    this.sendsReady = stage.kind === 'token';
+    this.sendsReady = stage.sendsReady;
     this.share = stage.sequence;
     this.partials = partials;
     this.layout = own ? { bundleHeads: layout.bundleHeads } : 'row';
@@ -141,7 +141,7 @@ export class SpreadAttention {
       const table = laneSources(layout.sources, {
         rows,
         bundleHeads: layout.bundleHeads,
-        ...(this.#sharers !== undefined && { slots: this.#sharers }),
+        ...(stage.sharers !== undefined && { slots: stage.sharers }),
       });
       this.#sources = device.createBuffer(`${role} lane sources`, table.byteLength);
       device.write(this.#sources, 0, table);
@@ -202,11 +202,6 @@ export class SpreadAttention {
     return this.#role === 'generated' && slidingWindow !== undefined ? { slidingWindow } : {};
   }
 
-  /** Ranks that split every sequence; undefined where copies of heads share lanes. */
-  get #sharers(): number | undefined {
-    return this.#stage.kind === 'arranged' ? undefined : this.#stage.split;
-  }
-
   /** What attention writes. */
   get target(): { readonly partial_o: Buffer; readonly partial_ml: Buffer } {
     return { partial_o: this.#written.o, partial_ml: this.#written.ml };
@@ -220,7 +215,7 @@ export class SpreadAttention {
     else {
       this.world.exchangeRoutes(
         recorder,
-        this.#stage.kind === 'arranged' ? 'copies' : 'partials',
+        this.#stage.sharers === undefined ? 'copies' : 'partials',
         routes,
         (route, side, step) => this.#laneRegions(route, side, step),
       );
@@ -246,7 +241,7 @@ export class SpreadAttention {
         bundleHeads: layout.bundleHeads,
         share: this.share,
         ...this.#window,
-        ...(tables && { perHead: tables.perHead }),
+        ...tables?.problem,
       },
       {
         ...this.target,
@@ -302,18 +297,18 @@ export class SpreadAttention {
   #recordHome(recorder: RankRecorder, out: Buffer | undefined, tables: MergeTables | undefined): void {
     const { shape } = this;
     const states = this.#home!;
-    const { heads } = this.#stage.share;
+    const { sharers, share } = this.#stage;
     recorder.dispatch(
       attentionMerge,
       {
         mode: 'home',
         rows: this.#rows,
-        heads: shape.headsOf(heads),
+        heads: shape.headsOf(share.heads),
         headDim: shape.dim,
         bundleHeads: this.#layout.bundleHeads,
-        ...(this.#sharers !== undefined && { sharers: this.#sharers }),
+        ...(sharers !== undefined && { sharers }),
         outStride: shape.outStride,
-        ...(tables && { perHead: tables.perHead }),
+        ...tables?.problem,
       },
       {
         partial_o: states.o,
@@ -346,7 +341,7 @@ export class SpreadAttention {
         outStride: shape.outStride,
         ...(input.pieces.length > 1 && { outPieces: input.pieces }),
         ...this.#window,
-        ...(tables && { perHead: tables.perHead }),
+        ...tables?.problem,
       },
       {
         ...this.target,

@@ -9,9 +9,9 @@ import {
   type LaneSlots,
   laneRoom,
   type StageTopology,
+  usualPlace,
 } from '../../../placement/index.js';
 import { chunksOf, queryStride, type Role } from '../roles.js';
-import { rowBlocks } from '../rows.js';
 import type { World } from '../world.js';
 import { stateCount, type StateLayout } from './lane_states.js';
 import { gcd } from '../../../base/math.js';
@@ -84,12 +84,6 @@ export interface SpreadLayout {
   readonly largest: number;
 }
 
-/** A place of a token plan that says how lanes come home: all are alike, but for those of roots that keep no sequence. */
-function usualPlace({ places, group, place, split }: StageTopology): number {
-  const own = places[group]!;
-  return own[place]!.length === split ? place : own.findIndex(({ length }) => length === split);
-}
-
 const keeperOn = (rank: number, { keepers }: HeadBundle): HeadBundle['keepers'][number] | undefined =>
   keepers.find((keeper) => keeper.rank === rank);
 
@@ -102,9 +96,8 @@ export function spreadLayout(
   const { plan, rank } = world;
   const { role, rows, whole } = spread;
   const runs = stage.holder === stage.share;
-  const rowPieces = rowBlocks(world, role);
-  const group = stage.kind === 'token' ? usualPlace(stage) : (stage.runs[role][0] ?? 0);
-  const bundles = runs ? bundlesOf(plan, stage, group, whole) : [];
+  const rowPieces = world.all.rowPieces[role];
+  const bundles = runs ? bundlesOf(plan, stage, usualPlace(stage), whole) : [];
   const byLanes = bundles.some(({ keepers }) => keepers.length > 1);
   const crossing = byLanes ? bundles : [];
   const attended = attendedHere(stage, shape, rows, rowPieces);
@@ -179,14 +172,13 @@ function writtenHere(
 ): Written {
   const chunks = chunksOf(contextLength);
   const lanes = Math.min(MERGE_LANES, chunks);
-  const holes = stage.kind === 'arranged' && crossing.length > 0;
+  const holes = stage.sharers === undefined && crossing.length > 0;
   const ownLanes = holes
     ? Math.max(...crossing.map((bundle) => laneRoom(keeperOn(rank, bundle)!.lanes, lanes)))
     : localLanes(chunks, stage.sequence);
   const partials = role === 'prompt' ? ownLanes : localChunks(chunks, stage.sequence);
   const bundleHeads = holes ? heads / segments.length : pieces.reduce(gcd);
-  const keeps = stage.kind !== 'token' || stage.weights[stage.place]! > 0;
-  const attendedRows = keeps ? rowPieces * rows : 1;
+  const attendedRows = stage.keepsSome ? rowPieces * rows : 1;
   const room: Written['room'] = (of, lanesOf, base, rowsOf = rows) => ({
     base,
     bundles: headsOf(of) / bundleHeads,
@@ -200,7 +192,7 @@ function writtenHere(
     partials,
     bundleHeads,
     layout,
-    inPlace: layout !== undefined && rowPieces === 1 && keeps && !stage.apart,
+    inPlace: layout !== undefined && rowPieces === 1 && stage.keepsSome && !stage.apart,
     chunkStates: layout && role === 'prompt' ? undefined : attendedRows * heads * partials,
     room,
   };

@@ -2,7 +2,7 @@ import { embedding } from '../../../../shaders/embedding/embedding/index.js';
 import type { Buffer, Device, RowsOf, Tensor } from '../../../gpu/index.js';
 import { embeddingRoutes, vocabHolders } from '../../../placement/index.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './parts.js';
-import { ownBlock, rowBlocks, type RowBuffers } from '../rows.js';
+import { ownBlock, type RowBuffers } from '../rows.js';
 import type { VocabMatrix } from '../../weights/weight_loader.js';
 import type { RankRecorder, World } from '../world.js';
 
@@ -39,7 +39,7 @@ export class VocabParallelEmbedding {
   }
 
   get #blocks(): number {
-    return rowBlocks(this.world, this.buffers.role);
+    return this.world.all.rowPieces[this.buffers.role];
   }
 
   get #routes() {

@@ -154,7 +154,7 @@ export class RowParallelLinear {
     if (gathered) {
       return { routes: gatheredSegmentRoutes(world.all, index), regions: gathered.segmentsHome(this.#own!, parts) };
     }
-    const owners = cut === 'heads' ? cache.perHead?.owners : undefined;
+    const owners = cut === 'heads' ? cache.copyOwners : undefined;
     return {
       routes: segmentRoutes(world.all, index, role, cut),
       regions: owners ? headRegions(index, parts, owners) : segmentRegions(world, role, parts),

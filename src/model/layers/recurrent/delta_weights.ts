@@ -53,7 +53,7 @@ export function deltaSpecs(context: LayerContext, config: DeltaConfig, names: De
   const channels = [ofKeys(0), ofKeys(allKeys), ofValues(2 * allKeys)];
   const all = 2 * allKeys + allValues;
   const heads: Span = [values[0], values[1]];
-  const perHead = (what: string, tensor: string, more: Partial<VectorPart> = {}): VectorSpec => ({
+  const ofHeads = (what: string, tensor: string, more: Partial<VectorPart> = {}): VectorSpec => ({
     name: partName(context, what),
     parts: [{ tensor, tensorLength: valueHeads, first: heads[0], length: heads[1] - heads[0], ...more }],
   });
@@ -85,8 +85,8 @@ export function deltaSpecs(context: LayerContext, config: DeltaConfig, names: De
         length: (end - first) * taps,
       })),
     },
-    rates: perHead('delta_rates', names.rates, { as: config.rates === 'log' ? 'exp' : 'negated' }),
-    dtBias: perHead('delta_dt_bias', names.dtBias),
+    rates: ofHeads('delta_rates', names.rates, { as: config.rates === 'log' ? 'exp' : 'negated' }),
+    dtBias: ofHeads('delta_dt_bias', names.dtBias),
     norm: wholeVector(partName(context, 'delta_norm'), `${names.norm}.weight`, valueDim),
     output: {
       name: partName(context, 'delta_out'),
