@@ -27,3 +27,40 @@ export function spreadEvenly(n: number, parts: number): [first: number, end: num
   const start = (part: number): number => part * base + Math.min(part, longer);
   return range(0, parts).map((part) => [start(part), start(part + 1)]);
 }
+
+/** The list of a key, which is made where there is none. */
+export function listIn<K, V>(lists: Map<K, V[]>, key: K): V[] {
+  let list = lists.get(key);
+  if (!list) lists.set(key, (list = []));
+  return list;
+}
+
+/**
+ * The cycles of a graph: nodes that lead back to themselves, all that lead to one another together (Tarjan, 1972).
+ * @param nexts where each node leads
+ */
+export function cyclesOf(nexts: readonly (readonly number[])[]): number[][] {
+  const cycles: number[][] = [];
+  const open: number[] = [];
+  /** By node: its place in `open`, and the first place that it leads back to; Infinity: nothing leads there any more. */
+  const [places, firsts]: [number[], number[]] = [[], []];
+  const waiting = [...nexts.keys()].reverse();
+  for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
+    if (node >= 0) {
+      if (places[node] !== undefined) continue;
+      places[node] = firsts[node] = open.push(node) - 1;
+      waiting.push(~node);
+      for (const next of nexts[node]!) waiting.push(next);
+      continue;
+    }
+    // All behind it has been met.
+    const done = ~node;
+    const place = places[done]!;
+    firsts[done] = nexts[done]!.reduce((first, next) => Math.min(first, firsts[next]!), place);
+    if (firsts[done] < place) continue;
+    const cycle = open.splice(place);
+    for (const one of cycle) firsts[one] = Infinity;
+    if (cycle.length > 1 || nexts[done]!.includes(done)) cycles.push(cycle);
+  }
+  return cycles;
+}

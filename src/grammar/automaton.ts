@@ -1,4 +1,5 @@
 import { usageError } from '../base/errors.js';
+import { listIn } from '../base/lists.js';
 import { ALL, type CodePoints, codePoints } from './code_points.js';
 
 /**
@@ -102,11 +103,7 @@ export class Fragments {
       for (const node of members[state]!) {
         for (const [of, target] of edges[node]!) {
           spend(of.length);
-          for (const one of of) {
-            const list = targets.get(one);
-            if (list) list.push(target);
-            else targets.set(one, [target]);
-          }
+          for (const one of of) listIn(targets, one).push(target);
         }
       }
       // Classes that lead to the same nodes are looked up once.
@@ -225,10 +222,7 @@ function trimmed(states: readonly ClassState[], classes: Classes): Automaton {
   for (const [edge, tail] of tails.entries()) {
     const number = numbers.get(blocks[tail]!)!;
     if (first.get(number) !== tail) continue;
-    const target = numbers.get(blocks[heads[edge]!]!)!;
-    const list = result[number]!.get(target);
-    if (list) list.push(labels[edge]!);
-    else result[number]!.set(target, [labels[edge]!]);
+    listIn(result[number]!, numbers.get(blocks[heads[edge]!]!)!).push(labels[edge]!);
   }
   return {
     states: result.map((edges, number) => ({
@@ -238,95 +232,45 @@ function trimmed(states: readonly ClassState[], classes: Classes): Automaton {
   };
 }
 
-/** Sets that are split by marking some of each: the smaller part gets a new number. */
-class Partition {
-  count = 1;
-  readonly items: Int32Array;
-  readonly #places: Int32Array;
-  readonly setOf: Int32Array;
-  readonly first: Int32Array;
-  readonly past: Int32Array;
-  readonly #marked: Int32Array;
-  readonly #touched: number[] = [];
-
-  constructor(size: number) {
-    this.items = Int32Array.from({ length: size }, (_, at) => at);
-    this.#places = this.items.slice();
-    this.setOf = new Int32Array(size);
-    [this.first, this.past, this.#marked] = [
-      new Int32Array(size + 1),
-      new Int32Array(size + 1),
-      new Int32Array(size + 1),
-    ];
-    this.past[0] = size;
-  }
-
-  mark(item: number): void {
-    const set = this.setOf[item]!;
-    const [at, to] = [this.#places[item]!, this.first[set]! + this.#marked[set]!];
-    if (at < to) return;
-    const other = this.items[to]!;
-    [this.items[at], this.items[to]] = [other, item];
-    [this.#places[other], this.#places[item]] = [at, to];
-    if (this.#marked[set]!++ === 0) this.#touched.push(set);
-  }
-
-  split(): void {
-    for (let set = this.#touched.pop(); set !== undefined; set = this.#touched.pop()) {
-      const middle = this.first[set]! + this.#marked[set]!;
-      this.#marked[set] = 0;
-      if (middle === this.past[set]) continue;
-      const fresh = this.count++;
-      if (middle - this.first[set]! <= this.past[set]! - middle) {
-        this.first[fresh] = this.first[set]!;
-        this.past[fresh] = this.first[set] = middle;
-      } else {
-        this.past[fresh] = this.past[set]!;
-        this.first[fresh] = this.past[set] = middle;
-      }
-      for (let at = this.first[fresh]; at < this.past[fresh]; at++) this.setOf[this.items[at]!] = fresh;
-    }
-  }
-}
-
 /**
- * States that nothing tells apart have the same number (Valmari and Lehtinen, 2008: time grows as edges times the logarithm of states).
- * Edges without a target count as told apart, so every state must lead to an accepting one.
+ * States that nothing tells apart have the same number (Hopcroft, 1971: time grows as edges times the logarithm of states). Edges without a
+ * target count as told apart, so every state must lead to an accepting one.
  */
 function alike(
   accepts: readonly boolean[],
   tails: readonly number[],
   labels: readonly number[],
   heads: readonly number[],
-): Int32Array {
-  const states = new Partition(accepts.length);
-  for (const [state, does] of accepts.entries()) if (does) states.mark(state);
-  states.split();
-  const edges = new Partition(tails.length);
-  const byLabel = new Map<number, number[]>();
+): readonly number[] {
   const into = accepts.map((): number[] => []);
-  for (const [edge, label] of labels.entries()) {
-    const list = byLabel.get(label);
-    if (list) list.push(edge);
-    else byLabel.set(label, [edge]);
-    into[heads[edge]!]!.push(edge);
-  }
-  for (const list of byLabel.values()) {
-    list.forEach((edge) => edges.mark(edge));
-    edges.split();
-  }
-  if (tails.length === 0) return states.setOf;
-  // The first set of states never tells edges apart by itself: what isn't in the others is in it.
-  for (let [set, done] = [0, 1]; set < edges.count; set++) {
-    for (let at = edges.first[set]!; at < edges.past[set]!; at++) states.mark(tails[edges.items[at]!]!);
-    states.split();
-    for (; done < states.count; done++) {
-      for (let at = states.first[done]!; at < states.past[done]!; at++)
-        for (const edge of into[states.items[at]!]!) edges.mark(edge);
-      edges.split();
+  for (const [edge, head] of heads.entries()) into[head]!.push(edge);
+  const numbers: number[] = accepts.map((does) => (does ? 0 : 1));
+  const blocks = [true, false].map(
+    (which) => new Set(accepts.flatMap((does, state) => (does === which ? [state] : []))),
+  );
+  // By which others are still to be split: of two parts of one by which they were, the smaller alone.
+  const waiting = new Set([0, 1]);
+  for (const by of waiting) {
+    waiting.delete(by);
+    const sources = new Map<number, number[]>();
+    for (const state of blocks[by]!) for (const edge of into[state]!) listIn(sources, labels[edge]!).push(tails[edge]!);
+    for (const states of sources.values()) {
+      const met = new Map<number, number[]>();
+      for (const state of states) listIn(met, numbers[state]!).push(state);
+      for (const [number, part] of met) {
+        const block = blocks[number]!;
+        if (part.length === block.size) continue;
+        const isPart = new Set(part);
+        const smaller = 2 * part.length <= block.size ? part : [...block].filter((state) => !isPart.has(state));
+        waiting.add(blocks.push(new Set(smaller)) - 1);
+        for (const state of smaller) {
+          block.delete(state);
+          numbers[state] = blocks.length - 1;
+        }
+      }
     }
   }
-  return states.setOf;
+  return numbers;
 }
 
 /** Every text. */

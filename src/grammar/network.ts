@@ -1,4 +1,5 @@
 import { usageError } from '../base/errors.js';
+import { cyclesOf } from '../base/lists.js';
 import { spend } from './automaton.js';
 import type { CodePoints } from './code_points.js';
 import { all, any, type Expression, NOTHING, repeat } from './notation.js';
@@ -344,7 +345,10 @@ class Builder {
    */
   #unwind(): void {
     const before = this.#rules.map((rule) => ({ ...rule }));
-    for (const cycle of this.#cycles()) {
+    const cycles = cyclesOf(before.map(({ firstCalls }) => firstCalls.map(([rule]) => rule)));
+    if (cycles.flat().length > MAX_CYCLE)
+      throw usageError(`the grammar has more than ${MAX_CYCLE} rules that begin with themselves`);
+    for (const cycle of cycles) {
       const isIn = new Set(cycle);
       const nodes = this.#owner.flatMap((owner, node) => (isIn.has(owner) ? [node] : []));
       for (const number of cycle) {
@@ -369,50 +373,6 @@ class Builder {
         }
       }
     }
-  }
-
-  /** Rules that begin with one another. */
-  #cycles(): number[][] {
-    const left = new Set(this.#rules.keys());
-    // Who begins with nothing that is left is in none, and who nothing left begins with.
-    const trim = (next: (rule: number) => readonly number[], before: (rule: number) => readonly number[]): void => {
-      const counts = new Map([...left].map((rule) => [rule, next(rule).filter((other) => left.has(other)).length]));
-      const waiting = [...left].filter((rule) => counts.get(rule) === 0);
-      for (let rule = waiting.pop(); rule !== undefined; rule = waiting.pop()) {
-        left.delete(rule);
-        for (const other of before(rule)) {
-          if (!left.has(other)) continue;
-          counts.set(other, counts.get(other)! - 1);
-          if (counts.get(other) === 0) waiting.push(other);
-        }
-      }
-    };
-    const called = this.#rules.map(({ firstCalls }) => [...new Set(firstCalls.map(([rule]) => rule))]);
-    const callers: number[][] = this.#rules.map(() => []);
-    for (const [rule, others] of called.entries()) for (const other of others) callers[other]!.push(rule);
-    trim((rule) => called[rule]!, (rule) => callers[rule]!); // prettier-ignore
-    trim((rule) => callers[rule]!, (rule) => called[rule]!); // prettier-ignore
-    if (left.size > MAX_CYCLE)
-      throw usageError(`the grammar has more than ${MAX_CYCLE} rules that begin with themselves`);
-    const reached = new Map([...left].map((rule) => {
-      const seen = new Set<number>();
-      const waiting = [...called[rule]!];
-      for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-        if (seen.has(next) || !left.has(next)) continue;
-        seen.add(next);
-        waiting.push(...called[next]!);
-      }
-      return [rule, seen];
-    })); // prettier-ignore
-    const cycles: number[][] = [];
-    const done = new Set<number>();
-    for (const rule of left) {
-      if (done.has(rule) || !reached.get(rule)!.has(rule)) continue;
-      const cycle = [...left].filter((other) => reached.get(rule)!.has(other) && reached.get(other)!.has(rule));
-      for (const one of cycle) done.add(one);
-      cycles.push(cycle);
-    }
-    return cycles;
   }
 
   /** Rules, each before those that it begins with. */

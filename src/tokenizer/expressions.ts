@@ -1,5 +1,7 @@
 /** Finds regular expressions of a tokenizer.json that can keep a text waiting for ever: their engine tries every way to match. */
 
+import { cyclesOf } from '../base/lists.js';
+
 /** Characters of every kind: those that two atoms both take say what they have in common. */
 const SAMPLES = [
   ...Array.from({ length: 128 }, (_, code) => String.fromCharCode(code)),
@@ -240,41 +242,25 @@ class Checker {
     return this.#atoms.map((atom) => sets.get(atom)!);
   }
 
-  /** A loop that takes a word in two ways takes it n times in 2^n ways. */
+  /** A loop that takes a word in two ways takes it n times in 2^n ways: two atoms that it is at by turns are then at one and the same. */
   #checkLoops(takes: readonly ReadonlySet<number>[]): void {
-    const count = this.#atoms.length;
-    const [forward, back] = [this.#next, this.#atoms.map((): number[] => [])];
-    for (const [atom, next] of forward.entries()) for (const other of next) back[other]!.push(atom);
-    const meet = takes.map((one) => takes.map((other) => [...one].some((kind) => other.has(kind))));
-    const reach = (start: number, edges: readonly (readonly number[])[]): Set<number> => {
-      const found = new Set<number>();
-      const left = [start * count + start];
-      for (let pair; (pair = left.pop()) !== undefined;) {
-        const [a, b] = [Math.floor(pair / count), pair % count];
-        this.#spend(edges[a]!.length * edges[b]!.length);
-        for (const x of new Set(edges[a]))
-          for (const y of new Set(edges[b])) {
-            const other = x * count + y;
-            if (!meet[x]![y] || found.has(other) || this.#ends.has(x) || this.#ends.has(y)) continue;
-            found.add(other);
-            left.push(other);
-          }
-      }
-      return found;
-    };
-    for (let atom = 0; atom < count; atom++) {
-      if (this.#ends.has(atom)) continue;
-      const from = reach(atom, forward);
-      if (!from.has(atom * count + atom)) continue;
-      const to = reach(atom, back);
-      for (const pair of from) {
-        const [a, b] = [Math.floor(pair / count), pair % count];
-        if (!to.has(pair)) continue;
-        const twice =
-          a === b &&
-          this.#next[a]!.some((x, i, all) => all.indexOf(x) < i && from.has(x * count + x) && to.has(x * count + x));
-        if (a !== b || twice) throw new Refused('it repeats what may be taken in several ways');
-      }
+    for (const loop of this.#loops()) {
+      const size = loop.length;
+      const places = new Map(loop.map((atom, place) => [atom, place]));
+      const nexts = loop.map((atom) =>
+        this.#next[atom]!.flatMap((next) => (takes[next]!.size > 0 ? (places.get(next) ?? []) : [])),
+      );
+      const pairs = Array.from({ length: size * size }, (_, pair) => {
+        const [ones, others] = [nexts[Math.floor(pair / size)]!, nexts[pair % size]!];
+        this.#spend(1 + 10 * ones.length * others.length);
+        return ones.flatMap((one) =>
+          others.filter((other) => meet(takes[loop[one]!]!, takes[loop[other]!]!)).map((other) => one * size + other),
+        );
+      });
+      const isOne = (pair: number): boolean => pair % (size + 1) === 0;
+      const twice = nexts.some((next) => new Set(next).size < next.length);
+      if (twice || cyclesOf(pairs).some((cycle) => cycle.some(isOne) && !cycle.every(isOne)))
+        throw new Refused('it repeats what may be taken in several ways');
     }
   }
 
@@ -343,25 +329,8 @@ class Checker {
 
   /** Atoms that may come again behind themselves before anything has matched, by those that may come behind one another. */
   #loops(): number[][] {
-    const behind = this.#atoms.map((_, atom) => {
-      const found = new Set<number>();
-      const left = this.#ends.has(atom) ? [] : [atom];
-      for (let one; (one = left.pop()) !== undefined;) {
-        this.#spend(this.#next[one]!.length);
-        for (const other of this.#next[one]!) {
-          if (found.has(other) || this.#ends.has(other)) continue;
-          found.add(other);
-          left.push(other);
-        }
-      }
-      return found;
-    });
-    const loops: number[][] = [];
-    for (const [atom, found] of behind.entries()) {
-      if (!found.has(atom) || loops.some((loop) => loop.includes(atom))) continue;
-      loops.push([...found].filter((other) => behind[other]!.has(atom)));
-    }
-    return loops;
+    const goesOn = (atom: number): boolean => !this.#ends.has(atom);
+    return cyclesOf(this.#next.map((next, atom) => (goesOn(atom) ? next.filter(goesOn) : [])));
   }
 
   runs(): RegExp[] {
@@ -377,6 +346,9 @@ class Checker {
     return /\(\?[msx]*i/.test(this.#source);
   }
 }
+
+const meet = (one: ReadonlySet<number>, other: ReadonlySet<number>): boolean =>
+  [...one].some((kind) => other.has(kind));
 
 /** What tells whether an atom takes a character; undefined where that isn't known: then it may take any. */
 function patternOf(atom: string, insensitive: boolean): RegExp | undefined {
