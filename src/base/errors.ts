@@ -56,6 +56,30 @@ export function throwIfAborted(signal: AbortSignal | undefined, what: string): v
   if (signal?.aborted) throw abortedError(what, signal);
 }
 
+/**
+ * `work`, or a rejection as soon as the signal fires (the work itself may go on unseen).
+ * @param error what was aborted, as a text, or what is thrown in place of `aborted`
+ */
+export async function withAbort<T>(
+  work: Promise<T>,
+  signal: AbortSignal | undefined,
+  error: string | ((signal: AbortSignal) => unknown),
+): Promise<T> {
+  if (!signal) return work;
+  let onAbort: (() => void) | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(typeof error === 'string' ? abortedError(error, signal) : error(signal));
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+  });
+  try {
+    return await Promise.race([aborted, work]);
+  } finally {
+    signal.removeEventListener('abort', onAbort!);
+    work.catch(() => {}); // its late failure has nobody left to hear it
+  }
+}
+
 /** No name that anything here has is as long: what is longer is near none of them. */
 const MAX_NAME = 100;
 

@@ -51,7 +51,7 @@ const isAllowed = (allowed: Uint32Array, id: number): boolean => ((allowed[id >>
 async function walk(constraints: Constraints, form: TextForm, frame: AnswerFrame, seed: number) {
   const { size, bytesOf, marks = [], markOf } = constraints.vocabulary;
   const random = new Random(seed);
-  const answer = (await constraints.compile(form, frame))!.start();
+  const answer = constraints.compile(form, frame)!.start();
   const bytes: number[] = [];
   let next: ReturnType<typeof answer.next> = answer.first;
   for (let steps = 0; steps < 1500; steps++) {
@@ -145,13 +145,10 @@ describe('calls that must be made', () => {
     for (const { function: of } of withDelta([], toolCalls)) JSON.parse(of.arguments);
   });
 
-  test('a schema that can’t be held to is refused by the name of its tool', async () => {
+  test('a schema that can’t be held to is refused by the name of its tool', () => {
     const constraints = new Constraints({ size: 2, bytesOf: () => undefined, endIds: [0] });
     const odd: Tool = { type: 'function', function: { name: 'odd', parameters: { type: 'object', properties: { a: { type: 'array', uniqueItems: true } } } } }; // prettier-ignore
     const calls = { tools: [odd], needed: true, several: true };
-    await expect(constraints.compile({}, { format: 'hermes', calls })).rejects.toMatchObject({
-      code: 'usage',
-      message: expect.stringMatching(/tools \(odd\).*uniqueItems/) as string,
-    });
+    expect(() => constraints.compile({}, { format: 'hermes', calls })).toThrow(/tools \(odd\).*uniqueItems/);
   });
 });

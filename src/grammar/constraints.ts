@@ -41,11 +41,7 @@ export class Constraints {
    * @param name the form's and the frame's, which nothing else has
    * @throws SplitkvError `usage` for what is no form, and for parts that can't be held to; `unsupported` where no token can begin a text of it
    */
-  async compile(
-    options: TextForm,
-    frame?: AnswerFrame,
-    name = nameOf(options, frame),
-  ): Promise<CompiledForm | undefined> {
+  compile(options: TextForm, frame?: AnswerFrame, name = nameOf(options, frame)): CompiledForm | undefined {
     let compiled = this.#compiled.get(name);
     if (!compiled) {
       const network = networkOfForm(options, frame, this.vocabulary.marks);
@@ -88,28 +84,17 @@ export class CompiledForm {
 }
 
 /** What may follow the tokens of one answer so far. */
-export class FormConstraint {
-  readonly #place: FormPlace;
-
+export class FormConstraint extends FormPlace {
   constructor(private readonly form: CompiledForm) {
-    this.#place = new FormPlace(form.matcher, form.vocabulary);
+    super(form.matcher, form.vocabulary);
   }
 
   get first(): NextTokens {
     return this.form.first;
   }
 
-  reset(): void {
-    this.#place.reset();
-  }
-
-  accept(token: number): void {
-    this.#place.accept(token);
-  }
-
   /** @throws SplitkvError `unsupported` where the model has no token that the text could go on with */
   next(): NextTokens | undefined {
-    const { state } = this.#place;
-    return state && this.form.next(state);
+    return this.state && this.form.next(this.state);
   }
 }

@@ -1,4 +1,4 @@
-import { abortedError, formatError, SplitkvError, usageError } from '../base/errors.js';
+import { formatError, SplitkvError, usageError } from '../base/errors.js';
 import { parsePythonJson } from '../base/json.js';
 import { formatBytes, grouped } from '../base/math.js';
 import { jsonSize } from './json_keys.js';
@@ -154,20 +154,3 @@ export const beyondFile = (source: string, file: string, start: number, end: num
     'io',
     `${file} of ${source}: bytes ${start} to ${end} were asked for but it has ${size}; is the file truncated?`,
   );
-
-/** `work`, or a rejection with `aborted` as soon as the signal fires (the work itself may go on unseen). */
-export async function withAbort<T>(work: Promise<T>, signal: AbortSignal | undefined, what: string): Promise<T> {
-  if (!signal) return work;
-  let onAbort: (() => void) | undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(abortedError(what, signal));
-    if (signal.aborted) onAbort();
-    else signal.addEventListener('abort', onAbort, { once: true });
-  });
-  try {
-    return await Promise.race([aborted, work]);
-  } finally {
-    signal.removeEventListener('abort', onAbort!);
-    work.catch(() => {}); // its late failure has nobody left to hear it
-  }
-}

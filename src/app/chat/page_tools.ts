@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { SplitkvError, usageError, withAbort } from '../../base/errors.js';
 import type { ChatMessage, Tool, ToolCall } from '../../index.js';
 
 /** A tool of the page: what it is for, its arguments, and what it does. */
@@ -46,18 +46,12 @@ export async function runCall(tools: PageTools, call: ToolCall, signal: AbortSig
   } catch {
     return made('The arguments are not JSON.', true);
   }
-  let stop = (): void => {};
-  const aborted = new Promise<never>((_, reject) => (stop = () => reject(stopped)));
-  aborted.catch(() => {});
-  signal.addEventListener('abort', stop);
   try {
-    const value = await Promise.race([(async () => tool.run(args, { signal }))(), aborted]);
+    const value = await withAbort((async () => tool.run(args, { signal }))(), signal, () => stopped);
     return made(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
   } catch (error) {
     if (signal.aborted) throw stopped;
     return made(error instanceof Error ? error.message : String(error), true);
-  } finally {
-    signal.removeEventListener('abort', stop);
   }
 }
 

@@ -3,6 +3,7 @@
  * 'splitkv/prompt-api'`. The class is here, what messages mean is in messages.ts, its types in types.ts. Holds no
  * engine: who loads the model says how.
  */
+import { withAbort } from '../../base/errors.js';
 import type {
   Conversation,
   GenerateOptions,
@@ -418,17 +419,5 @@ function progressEvent(loaded: number): Event {
 }
 
 /** @throws the signal's reason as soon as it fires */
-async function orAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return work;
-  signal.throwIfAborted();
-  let leave: (() => void) | undefined;
-  const left = new Promise<never>((_, reject) => {
-    leave = (): void => reject(signal.reason as Error);
-    signal.addEventListener('abort', leave, { once: true });
-  });
-  try {
-    return await Promise.race([work, left]);
-  } finally {
-    signal.removeEventListener('abort', leave!);
-  }
-}
+const orAborted = <T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> =>
+  withAbort(work, signal, ({ reason }) => reason as unknown);

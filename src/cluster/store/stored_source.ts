@@ -1,7 +1,7 @@
-import { throwIfAborted } from '../../base/errors.js';
+import { throwIfAborted, withAbort } from '../../base/errors.js';
 import { range } from '../../base/lists.js';
 import type { Source } from '../../loader/index.js';
-import { beyondFile, checkRange, missingFile, withAbort } from '../../loader/source.js';
+import { beyondFile, checkRange, missingFile } from '../../loader/source.js';
 import { type Bucket, inParallel } from './bucket.js';
 import { type Manifest, readPiece, type StoredFile } from './manifest.js';
 

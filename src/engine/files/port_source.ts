@@ -1,7 +1,7 @@
-import { SplitkvError } from '../../base/errors.js';
+import { SplitkvError, withAbort } from '../../base/errors.js';
 import { decodeReason, encodeReason, type Port, type PortReason } from '../../distributed/ports/port.js';
 import type { Source } from '../../loader/index.js';
-import { beyondFile, checkRange, missingFile, withAbort } from '../../loader/source.js';
+import { beyondFile, checkRange, missingFile } from '../../loader/source.js';
 
 /** Files that another thread reads for a worker, as data. */
 export interface PortFiles {

@@ -1,3 +1,4 @@
+import { expect } from 'vitest';
 import { Random } from '../../base/random.js';
 import type { AnswerFrame } from '../answer_frame.js';
 import { Constraints } from '../constraints.js';
@@ -5,6 +6,10 @@ import type { TextForm } from '../text_form.js';
 
 const encoder = new TextEncoder();
 const isAllowed = (allowed: Uint32Array, id: number): boolean => ((allowed[id >>> 5]! >>> (id & 31)) & 1) === 1;
+
+/** A usage error that says this. */
+export const usage = (message: string): unknown =>
+  expect.objectContaining({ code: 'usage', message: expect.stringContaining(message) as string });
 
 /** Forms over tokens: a token that ends texts, all bytes, and these pieces. */
 export class TestForms {
@@ -27,7 +32,7 @@ export class TestForms {
   /** Which of the texts the form allows, each cut into tokens at random: by the masks, and by what is taken. */
   async accepted(form: TextForm, texts: readonly string[], seed: number, frame?: AnswerFrame): Promise<boolean[]> {
     const random = new Random(seed);
-    const compiled = (await this.constraints.compile(form, frame))!;
+    const compiled = this.constraints.compile(form, frame)!;
     const answer = compiled.start();
     const results: boolean[] = [];
     for (const text of texts) {

@@ -60,8 +60,8 @@ export class FormThread {
   }
 
   /** Begins where it hasn't. @throws what keeps it from it */
-  async open(): Promise<void> {
-    await this.#opened();
+  open(): Promise<FormPort> {
+    return (this.#port ??= this.#open());
   }
 
   /**
@@ -69,7 +69,7 @@ export class FormThread {
    * @throws SplitkvError what it says is wrong, `usage` where it takes too long, and ThreadLost
    */
   async ask(make: () => FormAsk, seconds: number): Promise<Told> {
-    const port = await this.#opened();
+    const port = await this.open();
     const ask = make();
     const told = await this.#send(port, ask, seconds);
     if ('form' in ask) this.forms.add(ask.form);
@@ -100,10 +100,6 @@ export class FormThread {
     for (const [at, { reject }] of this.#waiting.splice(0).entries()) reject(at === 0 ? first : others);
   }
 
-  #opened(): Promise<FormPort> {
-    return (this.#port ??= this.#open());
-  }
-
   async #open(): Promise<FormPort> {
     const open = await this.vocabulary();
     const { epoch } = this;
@@ -122,22 +118,13 @@ export class FormThread {
   }
 
   #send(port: FormPort, ask: FormAsk, seconds: number): Promise<Told> {
-    return new Promise((resolve, reject) => {
+    const told = new Promise<Told>((resolve, reject) => {
       port.hold(true);
-      this.#waiting.push({
-        seconds,
-        resolve: (told) => {
-          if (this.#waiting.length === 0) port.hold(false);
-          resolve(told);
-        },
-        reject: (error) => {
-          if (this.#waiting.length === 0) port.hold(false);
-          reject(error);
-        },
-      });
+      this.#waiting.push({ seconds, resolve, reject });
       if (this.#waiting.length === 1) this.#watch();
       port.post(ask);
     });
+    return told.finally(() => this.#waiting.length === 0 && port.hold(false));
   }
 
   /** The first that waits is what the thread works on. */

@@ -3,7 +3,7 @@
  * come next in answers, and ends those that take too long; serve_forms.ts runs in them. Read form_thread.ts next.
  */
 
-import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
+import { SplitkvError, usageError, withAbort } from '../../base/errors.js';
 import { Kept } from '../../base/kept.js';
 import type { AnswerFrame } from '../answer_frame.js';
 import { FormPlace, nameOf } from '../form_place.js';
@@ -68,7 +68,7 @@ export class FormThreads {
       // Whoever ended a thread has waited for the next one: it is begun outside of the turn only for the first.
       await this.#forTrials().open();
       const work = (): Promise<void> => this.#inTurn(() => this.#tryOut(name), signal);
-      await unlessAborted(turn ? turn(work) : work(), signal);
+      await withAbort(turn ? turn(work) : work(), signal, 'a text of a given form');
     }
     const known = this.#known.get(name)!;
     if ('refused' in known) throw known.refused;
@@ -154,10 +154,9 @@ export class Form {
 }
 
 /** What may follow the tokens of one answer so far. What was asked once for a form is known. */
-export class FormAnswer {
+export class FormAnswer extends FormPlace {
   readonly #number: number;
   readonly #thread: FormThread;
-  readonly #place: FormPlace;
   #tokens: number[] = [];
   /** Of them, those that the thread has. */
   #sent = 0;
@@ -168,30 +167,29 @@ export class FormAnswer {
     threads: FormThreads,
     private readonly form: Form,
   ) {
+    super(form.matcher, form.vocabulary);
     this.#number = threads.newAnswer();
     this.#thread = threads.place(form.name, this.#number);
-    this.#place = new FormPlace(form.matcher, form.vocabulary);
   }
 
   get first(): NextTokens {
     return this.form.first;
   }
 
-  reset(): void {
+  override reset(): void {
+    super.reset();
     this.#tokens = [];
     this.#anew = true;
-    this.#place.reset();
   }
 
-  /** @throws SplitkvError `internal` for a token that isn't allowed, `usage` where what it leads to is too much */
-  accept(token: number): void {
-    this.#place.accept(token);
+  override accept(token: number): void {
+    super.accept(token);
     this.#tokens.push(token);
   }
 
   /** @throws SplitkvError `unsupported` where the model has no token that the text could go on with; `usage` where it takes too long */
   next(): NextTokens | undefined | Promise<NextTokens | undefined> {
-    const { state } = this.#place;
+    const { state } = this;
     return state && (state.told ?? this.#ask(state));
   }
 
@@ -225,22 +223,5 @@ async function again<T>(ask: () => Promise<T>): Promise<T> {
     } catch (error) {
       if (!(error instanceof ThreadLost) || lost === MAX_LOST) throw error;
     }
-  }
-}
-
-/** @throws SplitkvError `aborted`, at once when the signal fires */
-async function unlessAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
-  if (!signal) return work;
-  let onAbort: (() => void) | undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(abortedError('a text of a given form', signal));
-    if (signal.aborted) onAbort();
-    else signal.addEventListener('abort', onAbort, { once: true });
-  });
-  try {
-    await Promise.race([work, aborted]);
-  } finally {
-    signal.removeEventListener('abort', onAbort!);
-    work.catch(() => {});
   }
 }

@@ -3,5 +3,5 @@ import { type FormAsk, FormServer } from './serve_forms.js';
 
 const server = new FormServer();
 const port = globalThis as unknown as Pick<Worker, 'postMessage' | 'onmessage'>;
-port.onmessage = ({ data }) => void server.tell(data as FormAsk).then((told) => port.postMessage(told));
+port.onmessage = ({ data }) => port.postMessage(server.tell(data as FormAsk));
 port.postMessage('ready');

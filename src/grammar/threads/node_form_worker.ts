@@ -4,5 +4,5 @@ import { type FormAsk, FormServer } from './serve_forms.js';
 
 const server = new FormServer();
 const port = parentPort as MessagePort;
-port.on('message', (ask: FormAsk) => void server.tell(ask).then((told) => port.postMessage(told)));
+port.on('message', (ask: FormAsk) => port.postMessage(server.tell(ask)));
 port.postMessage('ready');

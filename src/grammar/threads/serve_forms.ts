@@ -30,25 +30,17 @@ export interface Told {
 export class FormServer {
   #constraints: Constraints | undefined;
   readonly #answers = new Map<number, FormConstraint>();
-  #last: Promise<unknown> = Promise.resolve();
 
-  /** In the order of the calls. */
-  tell(ask: FormAsk): Promise<FormTold> {
-    const told = this.#last.then(() => this.#tell(ask));
-    this.#last = told;
-    return told;
-  }
-
-  async #tell(ask: FormAsk): Promise<FormTold> {
+  tell(ask: FormAsk): FormTold {
     try {
-      return await this.#next(ask);
+      return this.#next(ask);
     } catch (error) {
       const { code, message } = asSplitkvError(error);
       return { wrong: { code, message } };
     }
   }
 
-  async #next(ask: FormAsk): Promise<Told> {
+  #next(ask: FormAsk): Told {
     if ('open' in ask) {
       this.#constraints = new Constraints(unpacked(ask.open));
       return {};
@@ -58,21 +50,19 @@ export class FormServer {
       return {};
     }
     if (!('answer' in ask)) {
-      const { first, network } = await this.#compiled(ask.form);
+      const { first, network } = this.#compiled(ask.form);
       return { next: first, network };
     }
     let answer = this.#answers.get(ask.answer);
-    if (!answer) {
-      answer = (await this.#compiled(ask.form)).start();
-      this.#answers.set(ask.answer, answer);
-    } else if (ask.anew) answer.reset();
+    if (!answer) this.#answers.set(ask.answer, (answer = this.#compiled(ask.form).start()));
+    else if (ask.anew) answer.reset();
     for (const token of ask.tokens) answer.accept(token);
     return { next: answer.next() };
   }
 
-  async #compiled(text: string) {
+  #compiled(text: string) {
     const [form, frame] = JSON.parse(text) as [TextForm, AnswerFrame | null];
-    return (await this.#constraints!.compile(form, frame ?? undefined, text))!;
+    return this.#constraints!.compile(form, frame ?? undefined, text)!;
   }
 }
 

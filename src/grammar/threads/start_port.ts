@@ -1,4 +1,3 @@
-import type { SplitkvError } from '../../base/errors.js';
 import { startFile, startText } from './form_script.js';
 import { type FormPort, lostThread, type PortEvents, type StartPort } from './form_thread.js';
 import type { FormTold } from './serve_forms.js';
@@ -64,7 +63,7 @@ export async function startHere(events: PortEvents): Promise<FormPort> {
   const { FormServer } = await import('./serve_forms.js');
   const server = new FormServer();
   return {
-    post: (ask) => void server.tell(ask).then(events.told, (error: SplitkvError) => events.ended(error)),
+    post: (ask) => queueMicrotask(() => events.told(server.tell(ask))),
     hold: () => {},
     end: () => {},
   };

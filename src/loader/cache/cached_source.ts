@@ -3,7 +3,7 @@
  * versions by what the server tells. Read cached_file.ts next, then docs/decisions.md on pieces and digests.
  */
 
-import { SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { CachedFile, type FileVersion, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
 import { findModelFolder, openModelFolder } from './cache_list.js';
@@ -11,15 +11,7 @@ import type { CrossOriginStorage } from './cross_origin_storage.js';
 import { holdLock, type Locks, type Release, tryLock } from './file_lock.js';
 import { type CacheDirectory, openCacheFolder } from './opfs.js';
 import { fingerprint, randomBlocks } from './sample.js';
-import {
-  beyondFile,
-  checkFileName,
-  checkRange,
-  missingFile,
-  type OnProgress,
-  type Source,
-  withAbort,
-} from '../source.js';
+import { beyondFile, checkFileName, checkRange, missingFile, type OnProgress, type Source } from '../source.js';
 import type { WholeHash } from '../sources/whole_hash.js';
 
 export interface CacheOptions {

@@ -1,5 +1,5 @@
-import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
-import { beyondFile, checkFileName, checkRange, missingFile, type Source, withAbort } from '../source.js';
+import { SplitkvError, throwIfAborted, usageError, withAbort } from '../../base/errors.js';
+import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
 
 /**
  * Files a person chose (`<input webkitdirectory>`, `<input multiple>`, drag and drop), as a model folder: the one that holds

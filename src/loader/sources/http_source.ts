@@ -3,11 +3,11 @@
  * Source (../source.ts); verified_source.ts checks what another one gives. Read local_source.ts next.
  */
 
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { SplitkvError, usageError, withAbort } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { type Answer, type HttpOptions, isOffline, type Part, request } from './http_request.js';
 import { parseSha256 } from './integrity.js';
-import { beyondFile, checkFileName, checkRange, missingFile, type Source, withAbort } from '../source.js';
+import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
 
 /** What one look at a file tells: most headers and every small file come whole with it. */
 const PROBE_BYTES = 64 * 1024;

@@ -1,6 +1,6 @@
-import { SplitkvError } from '../../base/errors.js';
+import { SplitkvError, withAbort } from '../../base/errors.js';
 import { FileListSource, fileListSource } from './file_list_source.js';
-import { checkFileName, type Source, withAbort } from '../source.js';
+import { checkFileName, type Source } from '../source.js';
 
 /** The GGUF file at a `blob:` URL. @throws SplitkvError `io` when there is no such blob, `aborted` */
 export async function blobSource(url: URL, signal?: AbortSignal): Promise<Source> {

@@ -1,7 +1,7 @@
 import { defined } from '../../base/options.js';
-import { SplitkvError } from '../../base/errors.js';
+import { SplitkvError, withAbort } from '../../base/errors.js';
 import { parseIntegrity } from './integrity.js';
-import { missingFile, type OnProgress, type Source, withAbort } from '../source.js';
+import { missingFile, type OnProgress, type Source } from '../source.js';
 import { hashFile } from './whole_hash.js';
 
 export interface VerifyOptions {
