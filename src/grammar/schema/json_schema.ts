@@ -130,9 +130,7 @@ export class SchemaWriter {
   }
 
   #listed(form: Form): Expression {
-    const { enum: values, ...rest } = form;
-    const fits = (values as unknown[]).filter((value) => allows(rest, value));
-    return anyOf(fits.map((value) => this.#constant(value)));
+    return anyOf(listedBy(form).map((value) => this.#constant(value)));
   }
 
   #constant(value: unknown): Expression {
@@ -175,30 +173,23 @@ export class SchemaWriter {
     const { raw } = this.notation;
     if (raw) return this.#quoted(textsOfForm(form), raw);
     if (form['patterns'] !== undefined || form['formats'] !== undefined) {
-      const [patterns, formats, least, most] = ['patterns', 'formats', 'minLength', 'maxLength'].map(
-        (key) => form[key],
-      );
       const texts = stringsOf(form);
-      const key = canonical(['texts', patterns, formats, least, most]);
-      if (texts)
-        return all(
-          text('"'),
-          this.rules.rule(key, () => this.rules.texts(texts, inJson)),
-          text('"'),
-        );
+      const said = ['patterns', 'formats', 'minLength', 'maxLength'].map((key) => form[key]);
+      const key = canonical(['texts', ...said]);
+      if (texts) return inQuotes(this.rules.rule(key, () => this.rules.texts(texts, inJson)));
     }
-    const [least, most] = [numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity];
+    const [least, most] = rangeOf(form, 'Length');
     const unit = this.rules.rule('character', () => any(JSON_PLAIN, JSON_ESCAPE));
     const free: Expression = this.rules.rule('characters', () => {
       const rest = this.rules.rule('characters', () => NEVER);
       return any(all(JSON_PLAIN, rest), all(JSON_ESCAPE, rest), NOTHING);
     });
-    if (most === Infinity) return all(text('"'), repeat(unit, least, least), free, text('"'));
-    return all(text('"'), repeat(unit, least, most), text('"'));
+    if (most === Infinity) return inQuotes(all(repeat(unit, least, least), free));
+    return inQuotes(repeat(unit, least, most));
   }
 
   #array(form: Form): Expression {
-    const [least, most] = [numberOf(form, 'minItems') ?? 0, numberOf(form, 'maxItems') ?? Infinity];
+    const [least, most] = rangeOf(form, 'Items');
     if (form['contains'] !== undefined) throw usageError('schema: contains is not done: use prefixItems or items');
     if (form['uniqueItems'] === true && most > 1)
       throw usageError('schema: uniqueItems is not done: an array has no memory of its items');
@@ -223,17 +214,25 @@ export class SchemaWriter {
   }
 
   #object(form: Form): Expression {
-    const properties = (form['properties'] ?? {}) as Readonly<Record<string, unknown>>;
-    const required = (form['required'] ?? []) as readonly string[];
-    const [least, most] = [numberOf(form, 'minProperties') ?? 0, numberOf(form, 'maxProperties') ?? Infinity];
-    const others = this.#others(form, properties, required);
-    const names = [...new Set([...Object.keys(properties), ...required])];
-    const wanted = new Set(required);
+    const { names, wanted } = namesOf(form);
+    const others = this.#others(form, names);
     const members = names.map((name) => ({
       needed: wanted.has(name),
-      member: this.#member(this.#key(name), this.#named(name, form, properties)),
+      member: this.#member(this.#key(name), this.value(this.#schemaOf(name, form))),
     }));
     const key = `${this.name} members ${this.#number(form)}`;
+    return this.#around('{', this.#inOrder(key, form, members, this.#comma, others), '}');
+  }
+
+  /** Members, of which those may be left out that aren't needed, and others behind them. */
+  #inOrder(
+    key: string,
+    form: Form,
+    members: readonly { readonly needed: boolean; readonly member: Expression }[],
+    between: Expression,
+    others?: Expression,
+  ): Expression {
+    const [least, most] = rangeOf(form, 'Properties');
     // Counts matter up to where neither bound does any more.
     const counted = least > 0 || most !== Infinity ? (most === Infinity ? least : most + 1) : 1;
     if (counted > MAX_COUNTED)
@@ -241,7 +240,7 @@ export class SchemaWriter {
     const behind = (at: number, count: number): Expression => {
       if (count > most) return NEVER;
       return this.rules.rule(`${key} ${at} ${count}`, () => {
-        const comma = count === 0 ? NOTHING : this.#comma;
+        const comma = count === 0 ? NOTHING : between;
         const next = Math.min(count + 1, counted);
         if (at < members.length) {
           const { needed, member } = members[at]!;
@@ -259,12 +258,12 @@ export class SchemaWriter {
       });
     };
     // From the last one on, with every count that it may have before it: each then finds what follows it.
-    let needed = wanted.size;
+    let needed = members.filter((member) => member.needed).length;
     for (let at = members.length; at >= 0; at--) {
       if (at < members.length && members[at]!.needed) needed--;
       for (let count = Math.min(at, counted); count >= Math.min(needed, counted); count--) behind(at, count);
     }
-    return this.#around('{', behind(0, 0), '}');
+    return behind(0, 0);
   }
 
   /** A text without quotes in it. */
@@ -284,22 +283,15 @@ export class SchemaWriter {
   members(schema: unknown, write: (name: string, schema: unknown) => Expression, between: Expression): Expression {
     const forms = this.#forms.of(schemaOf(schema)).filter((form) => typesOf(form).includes('object'));
     const options = forms.map((form, at) => {
-      const properties = (form['properties'] ?? {}) as Readonly<Record<string, unknown>>;
-      const required = (form['required'] ?? []) as readonly string[];
+      const { names, wanted } = namesOf(form);
       const unknown = ['enum', 'minProperties', 'maxProperties'].find((keyword) => form[keyword] !== undefined);
       if (unknown !== undefined)
         throw usageError(`schema: ${unknown} of the arguments is not done in this model's calls`);
-      const names = [...new Set([...Object.keys(properties), ...required])];
-      const behind = (index: number, first: boolean): Expression =>
-        this.rules.rule(`${this.name} argument ${at} ${index} ${first}`, () => {
-          if (index === names.length) return NOTHING;
-          const name = names[index]!;
-          const of = this.#schemaOf(name, form, properties);
-          const given =
-            of === false ? NEVER : all(first ? NOTHING : between, write(name, of), behind(index + 1, false));
-          return required.includes(name) ? given : any(given, behind(index + 1, first));
-        });
-      return behind(0, true);
+      const members = names.map((name) => {
+        const of = this.#schemaOf(name, form);
+        return { needed: wanted.has(name), member: of === false ? NEVER : write(name, of) };
+      });
+      return this.#inOrder(`${this.name} argument ${at}`, form, members, between);
     });
     return any(...options);
   }
@@ -307,11 +299,8 @@ export class SchemaWriter {
   /** A text as it is, where the schema allows texts; other values as JSON. */
   plain(schema: unknown, texts: Automaton): Expression {
     const options = this.#forms.of(schemaOf(schema)).flatMap((form): Expression[] => {
-      if (form['enum'] !== undefined) {
-        const rest = { ...form, enum: undefined };
-        const fits = (form['enum'] as unknown[]).filter((value) => allows(rest, value));
-        return fits.map((value) => text(typeof value === 'string' ? value : JSON.stringify(value)));
-      }
+      if (form['enum'] !== undefined)
+        return listedBy(form).map((value) => text(typeof value === 'string' ? value : JSON.stringify(value)));
       const types = typesOf(form);
       const others = types.filter((type) => type !== 'string');
       const own = types.includes('string') ? [this.rules.texts(both(textsOfForm(form), texts), oneOf)] : [];
@@ -322,55 +311,45 @@ export class SchemaWriter {
   }
 
   /** The schema of a property: also by patterns of names; false: there may be none. */
-  #schemaOf(name: string, form: Form, properties: Readonly<Record<string, unknown>>): unknown {
-    if (form['propertyNames'] !== undefined && !this.#forms.of(form['propertyNames']).some((of) => allows(of, name)))
-      return false;
+  #schemaOf(name: string, form: Form): unknown {
+    const mayBe = (of: Form): boolean => allows(of, name) && (of['enum'] === undefined || listedBy(of).includes(name));
+    if (form['propertyNames'] !== undefined && !this.#forms.of(form['propertyNames']).some(mayBe)) return false;
+    const properties = propertiesOf(form);
     const own = Object.hasOwn(properties, name) ? [properties[name]] : [];
-    const patterns = patternsOf(form)
-      .filter(([pattern]) => includes(textsWith(pattern), name))
-      .map(([, value]) => value);
-    const schemas = [...own, ...patterns];
-    if (schemas.length === 0) return this.#rest(form);
-    return schemas.length === 1 ? schemas[0] : { allOf: schemas };
+    const patterns = patternsOf(form).flatMap(([pattern, value]) =>
+      includes(textsWith(pattern), name) ? [value] : [],
+    );
+    return this.#together(form, [...own, ...patterns]);
   }
 
-  /** What a property's value is. */
-  #named(name: string, form: Form, properties: Readonly<Record<string, unknown>>): Expression {
-    return this.value(this.#schemaOf(name, form, properties));
-  }
-
-  #rest(form: Form): unknown {
+  /** What a property is of which these are said; of none what is said of others. */
+  #together(form: Form, schemas: readonly unknown[]): unknown {
+    if (schemas.length > 0) return schemas.length === 1 ? schemas[0] : { allOf: schemas };
     const { strict } = this.options;
-    const closed = strict === 'listed' ? Object.keys(form['properties'] ?? {}).length > 0 : strict;
+    const closed = strict === 'listed' ? Object.keys(propertiesOf(form)).length > 0 : strict;
     return form['additionalProperties'] ?? !closed;
   }
 
   /** A member of another name than those of `properties`; undefined where there is none. */
-  #others(
-    form: Form,
-    properties: Readonly<Record<string, unknown>>,
-    required: readonly string[],
-  ): Expression | undefined {
+  #others(form: Form, listedNames: readonly string[]): Expression | undefined {
     if (this.notation.raw) return undefined;
     const patterns = patternsOf(form);
-    const rest = this.#rest(form);
-    if (rest === false && patterns.length === 0) return undefined;
+    if (patterns.length === 0 && this.#together(form, []) === false) return undefined;
     if (patterns.length > 4) throw usageError('schema: more than four patternProperties are not done');
-    const listedNames = [...new Set([...Object.keys(properties), ...required])];
     const base = this.#names(form);
     const unnamed = listedNames.length > 0 ? both(base, except(listed(listedNames))) : base;
     const languages = patterns.map(([pattern]) => textsWith(pattern));
     const options: Expression[] = [];
     for (let subset = 0; subset < 2 ** patterns.length; subset++) {
       const matched = patterns.filter((_, at) => (subset >> at) & 1).map(([, value]) => value);
-      const value = matched.length === 0 ? rest : matched.length === 1 ? matched[0] : { allOf: matched };
+      const value = this.#together(form, matched);
       if (value === false) continue;
       const names = languages.reduce(
         (of, language, at) => both(of, (subset >> at) & 1 ? language : except(language)),
         unnamed,
       );
       if (isEmpty(names)) continue;
-      options.push(this.#member(all(text('"'), this.rules.texts(names, inJson), text('"')), this.value(value)));
+      options.push(this.#member(inQuotes(this.rules.texts(names, inJson)), this.value(value)));
     }
     return options.length > 0 ? any(...options) : undefined;
   }
@@ -378,18 +357,27 @@ export class SchemaWriter {
   #names(form: Form): Automaton {
     if (form['propertyNames'] === undefined) return ANY_TEXT;
     const forms = this.#forms.of(form['propertyNames']).filter((of) => typesOf(of).includes('string'));
-    const rest = new Map(forms.map((of) => [of, { ...of, enum: undefined }]));
     const texts = forms.map((of) =>
-      of['enum'] === undefined
-        ? (stringsOf(of) ?? ofLength(numberOf(of, 'minLength') ?? 0, numberOf(of, 'maxLength') ?? Infinity))
-        : listed(
-            (of['enum'] as unknown[]).filter(
-              (value): value is string => typeof value === 'string' && allows(rest.get(of)!, value),
-            ),
-          ),
+      of['enum'] === undefined ? textsOfForm(of) : listed(listedBy(of).filter((value) => typeof value === 'string')),
     );
     return texts.length === 0 ? listed([]) : except(texts.map(except).reduce(both));
   }
+}
+
+const inQuotes = (part: Expression): Expression => all(text('"'), part, text('"'));
+
+/** The least and the most that a form counts. */
+const rangeOf = (form: Form, what: 'Items' | 'Length' | 'Properties'): [least: number, most: number] => [
+  numberOf(form, `min${what}`) ?? 0,
+  numberOf(form, `max${what}`) ?? Infinity,
+];
+
+const propertiesOf = (form: Form): Readonly<Record<string, unknown>> => (form['properties'] ?? {}) as Form;
+
+/** Names of an object's properties that a form speaks of, in order, and those that must be there. */
+function namesOf(form: Form): { readonly names: readonly string[]; readonly wanted: ReadonlySet<string> } {
+  const wanted = new Set((form['required'] ?? []) as readonly string[]);
+  return { names: [...new Set([...Object.keys(propertiesOf(form)), ...wanted])], wanted };
 }
 
 function patternsOf(form: Form): (readonly [pattern: string, schema: unknown])[] {
@@ -397,8 +385,7 @@ function patternsOf(form: Form): (readonly [pattern: string, schema: unknown])[]
 }
 
 /** All strings of a form. */
-const textsOfForm = (form: Form): Automaton =>
-  stringsOf(form) ?? ofLength(numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity);
+const textsOfForm = (form: Form): Automaton => stringsOf(form) ?? ofLength(...rangeOf(form, 'Length'));
 
 /** What was read last, and the steps that it took: a schema often says the same in many places. */
 const read = new Map<string, { readonly texts: Automaton; readonly steps: number }>();
@@ -428,7 +415,7 @@ function stringsOf(form: Form): Automaton | undefined {
   const patterns = (form['patterns'] ?? []) as readonly string[];
   const formats = ((form['formats'] ?? []) as readonly string[]).flatMap((name) => STRING_FORMATS.get(name) ?? []);
   if (patterns.length + formats.length === 0) return undefined;
-  const [least, most] = [numberOf(form, 'minLength') ?? 0, numberOf(form, 'maxLength') ?? Infinity];
+  const [least, most] = rangeOf(form, 'Length');
   const parts = [...patterns.map((pattern) => textsWith(pattern)), ...formats.map((format) => textsWith(format, true))];
   if (least > 0 || most !== Infinity) parts.push(ofLength(least, most));
   const texts = parts.reduce(both);
@@ -488,7 +475,10 @@ function number(
   return low || high ? numbersBetween(low, high) : ANY_NUMBER;
 }
 
-/** Whether a form without `enum` allows a value that its enum lists. */
+/** Values that a form lists, without those that its other keywords forbid. */
+const listedBy = (form: Form): unknown[] => (form['enum'] as unknown[]).filter((value) => allows(form, value));
+
+/** Whether a form allows a value, whatever it lists. */
 function allows(form: Form, value: unknown): boolean {
   const type = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
   const types = typesOf(form);
@@ -505,7 +495,8 @@ function allows(form: Form, value: unknown): boolean {
   }
   if (typeof value === 'string') {
     const length = Array.from(value).length;
-    if (length < (numberOf(form, 'minLength') ?? 0) || length > (numberOf(form, 'maxLength') ?? Infinity)) return false;
+    const [least, most] = rangeOf(form, 'Length');
+    if (length < least || length > most) return false;
     const texts = stringsOf(form);
     return texts === undefined || includes(texts, value);
   }

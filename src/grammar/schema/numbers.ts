@@ -42,23 +42,19 @@ interface Decimal {
   readonly exclusive: boolean;
 }
 
-/** Numbers without an exponent from `low` to `high`. */
-export function numbersBetween(low: Bound | undefined, high: Bound | undefined): Expression {
+/** Numbers without an exponent from `low` to `high`. @param fractions false: integers alone */
+export function numbersBetween(low: Bound | undefined, high: Bound | undefined, fractions = true): Expression {
   const from = low && low.value > -1e21 ? low : undefined;
   const to = high && high.value < 1e21 ? high : undefined;
   if ((from && from.value >= 1e21) || (to && to.value <= -1e21)) return NEVER;
   const negated = (bound: Bound | undefined): Bound | undefined => bound && { ...bound, value: -bound.value };
-  return any(positive(from, to, true), all(MINUS, positive(negated(to), negated(from), true)));
+  return any(positive(from, to, fractions), all(MINUS, positive(negated(to), negated(from), fractions)));
 }
 
 /** Integers from `low` to `high`, both included. */
 export function integersBetween(low: number, high: number): Expression {
-  const bound = (value: number): Bound | undefined =>
-    Number.isFinite(value) && Math.abs(value) < 1e21 ? { value, exclusive: false } : undefined;
-  if (low > high || low >= 1e21 || high <= -1e21) return NEVER;
-  const [from, to] = [bound(low), bound(high)];
-  const minus = (value: Bound | undefined): Bound | undefined => value && { ...value, value: -value.value };
-  return any(positive(from, to, false), all(MINUS, positive(minus(to), minus(from), false)));
+  if (low > high) return NEVER;
+  return numbersBetween({ value: low, exclusive: false }, { value: high, exclusive: false }, false);
 }
 
 /** Of the numbers from 0 on, without a sign. */
