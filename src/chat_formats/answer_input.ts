@@ -46,12 +46,16 @@ export class AnswerInput {
   }
 
   /** Takes blanks. */
-  *blanks(): Steps<string> {
-    let all = '';
-    for (;;) {
-      const next = yield* this.peek(1);
-      if (!/\s/.test(next)) return all;
-      all += this.take(1);
+  blanks(): Steps<string> {
+    return this.word(/\s/);
+  }
+
+  /** Takes a bracket that comes next, and what is within, commas and blanks between. @returns whether all of it, up to `close`, was there */
+  *items(close: string, one: () => Steps<boolean>): Steps<boolean> {
+    for (this.take(1); ;) {
+      yield* this.blanks();
+      if (yield* this.literal(close)) return true;
+      if (!(yield* this.literal(',')) && !(yield* one())) return false;
     }
   }
 
@@ -66,6 +70,14 @@ export class AnswerInput {
       if (!literal.startsWith(there) || this.#ended) return false;
       yield;
     }
+  }
+
+  /** Takes a sign between two things, with the blanks around it. */
+  *between(sign: string): Steps<boolean> {
+    yield* this.blanks();
+    const there = yield* this.literal(sign);
+    yield* this.blanks();
+    return there;
   }
 
   /** Takes the characters that `accept` allows. */

@@ -251,7 +251,7 @@ describe('answers as models write them', () => {
     });
     for (const [name, format] of Object.entries(formats)) {
       const several = name === 'harmony' ? calls.slice(0, 1) : calls;
-      const { calls: found } = read(format, format.calls.write(several));
+      const { calls: found } = read(format, format.write(several));
       expect(
         found.map(([called, json]) => [called, JSON.parse(json) as object]),
         name,

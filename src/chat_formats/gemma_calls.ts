@@ -1,67 +1,40 @@
 import { isObject } from '../base/json.js';
-import type { AnswerInput, Steps } from './answer_input.js';
-import type { AnswerOut } from './answer_reader.js';
+import type { AnswerInput, Steps, Take } from './answer_input.js';
+import type { FUNCTION_GEMMA, GEMMA } from './call_shapes.js';
+import { readMarkedCalls } from './json_calls.js';
+import { jsonOfWord } from './json_text.js';
 import { argumentsOf, type ToolCall } from './tools.js';
 
-/** What is around a call, and on both sides of a text in it. */
-export interface GemmaMarks {
-  readonly open: string;
-  readonly close: string;
-  readonly quote: string;
-}
-
-export const GEMMA: GemmaMarks = { open: '<|tool_call>', close: '<tool_call|>', quote: '<|"|>' };
-export const FUNCTION_GEMMA: GemmaMarks = {
-  open: '<start_function_call>',
-  close: '<end_function_call>',
-  quote: '<escape>',
-};
-
 /** FunctionGemma's and Gemma 4's: `<|tool_call>call:name{key:<|"|>text<|"|>,other:1}<tool_call|>`. */
-export const readGemmaCalls = ({ open, close, quote }: GemmaMarks) =>
-  function* (input: AnswerInput, out: AnswerOut): Steps {
-    while ((yield* input.until([open], out.text)) !== undefined) {
-      input.keep();
-      yield* input.blanks();
-      yield* input.literal('call');
-      yield* input.literal(':');
-      yield* input.blanks();
-      const name = yield* input.word(/[\w.-]/);
-      const begins = name !== '' && (yield* input.peek(1)) === '{';
-      const text = input.kept();
-      if (!begins) {
-        out.text(open + text);
-        continue;
-      }
-      out.call(name);
-      const value = yield* object(input, quote, out.arguments);
-      if (value !== undefined && out.full) return;
-      yield* input.blanks();
-      if (yield* input.literal(close)) yield* input.blanks();
-    }
-  };
+export const readGemmaCalls = ({ open, close, quote }: typeof GEMMA | typeof FUNCTION_GEMMA) =>
+  readMarkedCalls(open, close, function* (input, out) {
+    yield* input.literal('call');
+    yield* input.literal(':');
+    yield* input.blanks();
+    const name = yield* input.word(/[\w.-]/);
+    if (name === '' || (yield* input.peek(1)) !== '{') return false;
+    out.call(name);
+    yield* object(input, quote, out.arguments);
+    return true;
+  });
 
-/** {key:value,...} as JSON. @param take gets it a member at a time; otherwise it is returned */
-function* object(input: AnswerInput, quote: string, take?: (text: string) => void): Steps<string | undefined> {
+/** {key:value,...} as JSON. @param take gets it a member at a time */
+function* object(input: AnswerInput, quote: string, take: Take = () => {}): Steps<string | undefined> {
   let whole = '';
   const add = (text: string): void => {
     whole += text;
-    take?.(text);
+    take(text);
   };
-  input.take(1);
   add('{');
-  for (let count = 0; ;) {
-    yield* input.blanks();
-    if (yield* input.literal('}')) break;
-    if (yield* input.literal(',')) continue;
+  const isWhole = yield* input.items('}', function* () {
     const key = yield* keyOf(input, quote);
-    yield* input.blanks();
-    if (key === undefined || !(yield* input.literal(':'))) return undefined;
-    yield* input.blanks();
+    if (key === undefined || !(yield* input.between(':'))) return false;
     const of = yield* value(input, quote);
-    if (of === undefined) return undefined;
-    add(`${count++ > 0 ? ', ' : ''}${JSON.stringify(key)}: ${of}`);
-  }
+    if (of === undefined) return false;
+    add(`${whole === '{' ? '' : ', '}${JSON.stringify(key)}: ${of}`);
+    return true;
+  });
+  if (!isWhole) return undefined;
   add('}');
   return whole;
 }
@@ -86,40 +59,26 @@ function* value(input: AnswerInput, quote: string): Steps<string | undefined> {
   if (next === '{') return yield* object(input, quote);
   if (next !== '[') {
     const word = (yield* input.word(/[^,{}[\]]/)).trim();
-    if (word === '' || (yield* input.peek(1)) === '') return undefined;
-    try {
-      return JSON.stringify(JSON.parse(word));
-    } catch {
-      return JSON.stringify(word);
-    }
+    return word === '' || (yield* input.peek(1)) === '' ? undefined : jsonOfWord(word);
   }
-  input.take(1);
   const items: string[] = [];
-  for (;;) {
-    yield* input.blanks();
-    if (yield* input.literal(']')) return `[${items.join(', ')}]`;
-    if (yield* input.literal(',')) continue;
+  const isWhole = yield* input.items(']', function* () {
     const of = yield* value(input, quote);
-    if (of === undefined) return undefined;
-    items.push(of);
-  }
+    if (of !== undefined) items.push(of);
+    return of !== undefined;
+  });
+  return isWhole ? `[${items.join(', ')}]` : undefined;
 }
 
-export const writeGemmaCalls =
-  ({ open, close, quote }: GemmaMarks) =>
-  (calls: readonly ToolCall[]): string => {
-    const written = (of: unknown): string =>
-      typeof of === 'string'
-        ? quote + of + quote
-        : Array.isArray(of)
-          ? `[${of.map(written).join(',')}]`
-          : isObject(of)
-            ? `{${Object.entries(of).map(([key, inner]) => `${key}:${written(inner)}`).join(',')}}` // prettier-ignore
-            : JSON.stringify(of);
-    return calls
-      .map(
-        ({ function: { name, arguments: text } }) =>
-          `${open}call:${name}${written(argumentsOf(text) ?? { arguments: text })}${close}`,
-      )
-      .join('');
+export const gemmaArguments =
+  (quote: string) =>
+  ({ function: { arguments: text } }: ToolCall): string => {
+    const written = (of: unknown): string => {
+      if (typeof of === 'string') return quote + of + quote;
+      if (Array.isArray(of)) return `[${of.map(written).join(',')}]`;
+      if (!isObject(of)) return JSON.stringify(of);
+      const members = Object.entries(of).map(([key, inner]) => `${key}:${written(inner)}`);
+      return `{${members.join(',')}}`;
+    };
+    return written(argumentsOf(text) ?? { arguments: text });
   };

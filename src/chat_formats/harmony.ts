@@ -1,15 +1,7 @@
 import type { AnswerInput, Steps, Take } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
+import { HARMONY } from './call_shapes.js';
 
-export const HARMONY = {
-  start: '<|start|>',
-  channel: '<|channel|>',
-  message: '<|message|>',
-  constrain: '<|constrain|>',
-  end: '<|end|>',
-  return: '<|return|>',
-  call: '<|call|>',
-} as const;
 const MARKS = Object.values(HARMONY);
 
 /**

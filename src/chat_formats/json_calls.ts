@@ -1,8 +1,8 @@
 import type { AnswerInput, Steps, Take } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
+import { LFM } from './call_shapes.js';
 import { jsonString, jsonValue, parsed } from './json_text.js';
-import { readPythonCall, readPythonCalls } from './python_calls.js';
-import { argumentsText, type ToolCall } from './tools.js';
+import { readPythonCall } from './python_calls.js';
 import { readXmlCall } from './xml_calls.js';
 
 const ARGUMENTS = ['arguments', 'parameters'];
@@ -13,40 +13,31 @@ const ARGUMENTS = ['arguments', 'parameters'];
  * @returns false for what is no call: it was taken, and is in `input.kept()` where `keep` was called before
  */
 function* readJsonCall(input: AnswerInput, out: AnswerOut, bare: boolean): Steps<boolean> {
-  if (!(yield* input.literal('{'))) return false;
+  if ((yield* input.peek(1)) !== '{') return false;
   let name: string | undefined;
   let begun = false;
   let early = '';
-  for (;;) {
-    yield* input.blanks();
-    if (yield* input.literal('}')) break;
-    if (yield* input.literal(',')) continue;
+  const member = function* (): Steps<boolean> {
     const key = yield* jsonString(input);
-    yield* input.blanks();
-    if (key === undefined || !(yield* input.literal(':'))) return begun;
-    yield* input.blanks();
+    if (key === undefined || !(yield* input.between(':'))) return false;
     if (key === 'name' && name === undefined) {
       name = yield* jsonString(input);
-      if (name === undefined || name === '' || (bare && !out.tool(name))) return false;
-    } else if (ARGUMENTS.includes(key) && !begun) {
-      const first = yield* input.peek(1);
-      if (bare && !'{"n'.includes(first)) return false;
-      if (name === undefined) yield* readArguments(input, (piece) => (early += piece));
-      else {
-        out.call(name);
-        begun = true;
-        yield* readArguments(input, out.arguments);
-      }
-    } else {
-      if (bare && name === undefined && key !== 'type' && key !== 'id') return false;
-      if (!(yield* jsonValue(input, () => {}))) return begun;
+      return Boolean(name) && (!bare || out.tool(name!) !== undefined);
     }
-  }
-  if (name === undefined) return false;
-  if (!begun) {
-    out.call(name);
-    out.arguments(early === '' ? '{}' : early);
-  }
+    if (ARGUMENTS.includes(key) && !begun) {
+      if (bare && !'{"n'.includes(yield* input.peek(1))) return false;
+      begun = name !== undefined;
+      if (begun) out.call(name!);
+      yield* readArguments(input, begun ? out.arguments : (piece) => (early += piece));
+      return true;
+    }
+    if (bare && name === undefined && key !== 'type' && key !== 'id') return false;
+    return yield* jsonValue(input, () => {});
+  };
+  const whole = yield* input.items('}', member);
+  if (begun || !whole || name === undefined) return begun;
+  out.call(name);
+  out.arguments(early === '' ? '{}' : early);
   return true;
 }
 
@@ -62,50 +53,60 @@ export function* readArguments(input: AnswerInput, take: Take): Steps {
   } else yield* jsonValue(input, take);
 }
 
+type ReadCall = (input: AnswerInput, out: AnswerOut) => Steps<boolean>;
+
 /** A list of calls, from its bracket on. @returns whether there were any */
-function* readJsonCalls(input: AnswerInput, out: AnswerOut, bare: boolean): Steps<boolean> {
-  if (!(yield* input.literal('['))) return false;
-  for (let count = 0; !out.full;) {
-    yield* input.blanks();
-    if (yield* input.literal(']')) return count > 0;
-    if (yield* input.literal(',')) continue;
-    if (!(yield* readJsonCall(input, out, bare))) return count > 0;
-    count++;
-  }
-  return true;
+function* readList(input: AnswerInput, out: AnswerOut, one: ReadCall): Steps<boolean> {
+  const before = out.calls;
+  yield* input.items(']', function* () {
+    return (yield* one(input, out)) && !out.full;
+  });
+  return out.calls > before;
 }
 
-/** Calls between marks: `<tool_call>{...}</tool_call>`, of one or a list, or as XML within (Qwen3-Coder). */
-export const readMarkedCalls = (open: string, close: string | undefined) =>
+/** A JSON call, or a list of them. */
+function* readJson(input: AnswerInput, out: AnswerOut): Steps<boolean> {
+  const call: ReadCall = () => readJsonCall(input, out, false);
+  return (yield* input.peek(1)) === '[' ? yield* readList(input, out, call) : yield* call(input, out);
+}
+
+/**
+ * Calls between marks.
+ * @param close may be left out
+ * @param read false for what is no call, which is text
+ */
+export const readMarkedCalls = (open: string, close: string | undefined, read: ReadCall) =>
   function* (input: AnswerInput, out: AnswerOut): Steps {
     while ((yield* input.until([open], out.text)) !== undefined) {
       input.keep();
       yield* input.blanks();
-      const next = yield* input.peek(1);
-      const read =
-        next === '{'
-          ? yield* readJsonCall(input, out, false)
-          : next === '['
-            ? yield* readJsonCalls(input, out, false)
-            : next === '<'
-              ? yield* readXmlCall(input, out)
-              : false;
+      const isCall = yield* read(input, out);
       const text = input.kept();
-      if (!read) out.text(open + text);
+      if (!isCall) out.text(open + text);
       if (out.full) return;
-      if (!read || close === undefined) continue;
+      if (!isCall || close === undefined) continue;
       yield* input.blanks();
-      yield* input.literal(close);
+      if (yield* input.literal(close)) yield* input.blanks();
     }
   };
+
+/** `<tool_call>{...}</tool_call>`, of one or a list, or as XML within (Qwen3-Coder). */
+export const readTaggedCalls = (open: string, close?: string) =>
+  readMarkedCalls(open, close, function* (input, out) {
+    return (yield* input.peek(1)) === '<' ? yield* readXmlCall(input, out) : yield* readJson(input, out);
+  });
+
+/** LFM2's: `<|tool_call_start|>[name(argument="...", ...), ...]<|tool_call_end|>`. */
+export const readLfmCalls = readMarkedCalls(LFM.open, LFM.close, function* (input, out) {
+  return (yield* input.peek(1)) === '[' && (yield* readList(input, out, readPythonCall));
+});
 
 /** Mistral's: `[TOOL_CALLS] [{...}]`, or `[TOOL_CALLS]name[ARGS]{...}` for each. */
 export function* readMistralCalls(input: AnswerInput, out: AnswerOut): Steps {
   while ((yield* input.until(['[TOOL_CALLS]'], out.text)) !== undefined) {
     yield* input.blanks();
     const next = yield* input.peek(1);
-    if (next === '[') yield* readJsonCalls(input, out, false);
-    else if (next === '{') yield* readJsonCall(input, out, false);
+    if ('[{'.includes(next)) yield* readJson(input, out);
     else {
       const name = (yield* input.word(/[\w.-]/)).trim();
       yield* input.blanks();
@@ -145,7 +146,7 @@ export function* readBareCalls(input: AnswerInput, out: AnswerOut): Steps {
         ? yield* readJsonCall(input, out, true)
         : next === '['
           ? yield* readBareList(input, out)
-          : tagged && count === 0 && (yield* readPythonCall(input, out));
+          : tagged && count === 0 && (yield* readPythonCall(input, out, true));
     if (!read) break;
     count++;
     if (out.full) return;
@@ -164,20 +165,13 @@ export function* readBareCalls(input: AnswerInput, out: AnswerOut): Steps {
   yield* input.blanks();
   input.keep();
   const read =
-    (yield* input.peek(1)) === '{' ? yield* readJsonCall(input, out, true) : yield* readPythonCall(input, out);
+    (yield* input.peek(1)) === '{' ? yield* readJsonCall(input, out, true) : yield* readPythonCall(input, out, true);
   const rest = input.kept();
   if (!read) out.text(rest);
   if (!out.full) yield* input.rest(out.text);
 }
 
 function* readBareList(input: AnswerInput, out: AnswerOut): Steps<boolean> {
-  const start = yield* input.peek(2);
-  if (/^\[[\s{]/.test(start)) return yield* readJsonCalls(input, out, true);
-  return yield* readPythonCalls(input, out, true);
+  const isJson = /^\[[\s{]/.test(yield* input.peek(2));
+  return yield* readList(input, out, () => (isJson ? readJsonCall : readPythonCall)(input, out, true));
 }
-
-/** {"name": ..., "arguments": {...}} */
-export const jsonCall =
-  (key: string) =>
-  (call: ToolCall): string =>
-    `{"name": ${JSON.stringify(call.function.name)}, "${key}": ${argumentsText(call)}}`;

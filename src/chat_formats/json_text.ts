@@ -53,3 +53,9 @@ export function parsed(text: string): unknown {
     return undefined;
   }
 }
+
+/** A word as JSON: a text where it is no JSON itself. */
+export function jsonOfWord(word: string): string {
+  const value = parsed(word);
+  return JSON.stringify(value === undefined ? word : value);
+}

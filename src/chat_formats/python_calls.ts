@@ -1,57 +1,29 @@
 import type { AnswerInput, Steps } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
+import { jsonOfWord } from './json_text.js';
 import { argumentsOf, type ToolCall } from './tools.js';
 
-const START = '<|tool_call_start|>';
-const END = '<|tool_call_end|>';
-
-/** LFM2's: `<|tool_call_start|>[name(argument="...", ...), ...]<|tool_call_end|>`. */
-export function* readLfmCalls(input: AnswerInput, out: AnswerOut): Steps {
-  while ((yield* input.until([START], out.text)) !== undefined) {
-    input.keep();
-    yield* input.blanks();
-    const read = yield* readPythonCalls(input, out, false);
-    const text = input.kept();
-    if (!read) out.text(text);
-    if (out.full) return;
-    yield* input.blanks();
-    if (yield* input.literal(END)) yield* input.blanks();
-  }
-}
-
-/** A list of calls as Python writes them. @param bare calls are those of tools that there are alone */
-export function* readPythonCalls(input: AnswerInput, out: AnswerOut, bare: boolean): Steps<boolean> {
-  if (!(yield* input.literal('['))) return false;
-  for (let count = 0; !out.full;) {
-    yield* input.blanks();
-    if (yield* input.literal(']')) return count > 0;
-    if (yield* input.literal(',')) continue;
-    if (!(yield* readPythonCall(input, out, bare))) return count > 0;
-    count++;
-  }
-  return true;
-}
-
-/** name(argument=value, ...). Of Llama's built-in tools, `name.call(...)`, the name alone counts. */
-export function* readPythonCall(input: AnswerInput, out: AnswerOut, bare = true): Steps<boolean> {
+/**
+ * name(argument=value, ...). Of Llama's built-in tools, `name.call(...)`, the name alone counts.
+ * @param bare it is a call only of a tool that there is
+ */
+export function* readPythonCall(input: AnswerInput, out: AnswerOut, bare = false): Steps<boolean> {
   const written = yield* input.word(/[\w.-]/);
   const name = out.tool(written) ? written : written.replace(/\.call$/, '');
-  if (name === '' || (bare && !out.tool(name)) || !(yield* input.literal('('))) return false;
+  if (name === '' || (bare && !out.tool(name)) || (yield* input.peek(1)) !== '(') return false;
   out.call(name);
   out.arguments('{');
-  for (let count = 0; ; count++) {
-    yield* input.blanks();
-    if (yield* input.literal(')')) break;
-    if (yield* input.literal(',')) yield* input.blanks();
+  let between = '';
+  const whole = yield* input.items(')', function* () {
     const key = yield* input.word(/\w/);
-    yield* input.blanks();
-    if (key === '' || !(yield* input.literal('='))) return true;
-    yield* input.blanks();
+    if (key === '' || !(yield* input.between('='))) return false;
     const value = yield* pythonValue(input);
-    if (value === undefined) return true;
-    out.arguments(`${count > 0 ? ', ' : ''}${JSON.stringify(key)}: ${value}`);
-  }
-  out.arguments('}');
+    if (value === undefined) return false;
+    out.arguments(`${between}${JSON.stringify(key)}: ${value}`);
+    between = ', ';
+    return true;
+  });
+  if (whole) out.arguments('}');
   return true;
 }
 
@@ -65,34 +37,23 @@ function* pythonValue(input: AnswerInput): Steps<string | undefined> {
   if (next === '{') return yield* pythonItems(input, '}');
   const word = yield* input.word(/[-+.\w]/);
   if (word === '' || (yield* input.peek(1)) === '') return undefined;
-  const known = WORDS[word] ?? word;
-  try {
-    return JSON.stringify(JSON.parse(known));
-  } catch {
-    return JSON.stringify(word);
-  }
+  return jsonOfWord(WORDS[word] ?? word);
 }
 
 function* pythonItems(input: AnswerInput, close: string): Steps<string | undefined> {
-  input.take(1);
   const items: string[] = [];
-  for (;;) {
-    yield* input.blanks();
-    if (yield* input.literal(close)) break;
-    if (yield* input.literal(',')) continue;
+  const whole = yield* input.items(close, function* () {
     const value = yield* pythonValue(input);
-    if (value === undefined) return undefined;
+    if (value === undefined) return false;
     if (close !== '}') {
       items.push(value);
-      continue;
+      return true;
     }
-    yield* input.blanks();
-    if (!(yield* input.literal(':'))) return undefined;
-    yield* input.blanks();
-    const of = yield* pythonValue(input);
-    if (of === undefined) return undefined;
+    const of = (yield* input.between(':')) ? yield* pythonValue(input) : undefined;
     items.push(`${value.startsWith('"') ? value : JSON.stringify(value)}: ${of}`);
-  }
+    return of !== undefined;
+  });
+  if (!whole) return undefined;
   return close === '}' ? `{${items.join(', ')}}` : `[${items.join(', ')}]`;
 }
 
@@ -146,11 +107,11 @@ function inPython(value: unknown): string {
   return JSON.stringify(value);
 }
 
-export function writePythonCalls(calls: readonly ToolCall[]): string {
-  const written = calls.map(({ function: { name, arguments: text } }) => {
-    const values = argumentsOf(text);
-    const written = values && Object.entries(values).map(([key, value]) => `${key}=${inPython(value)}`);
-    return `${name}(${written?.join(', ') ?? text})`;
-  });
-  return `${START}[${written.join(', ')}]${END}`;
+/** As Python's: key=value, ... */
+export function pythonArguments({ function: { arguments: text } }: ToolCall): string {
+  const values = argumentsOf(text);
+  if (!values) return text;
+  return Object.entries(values)
+    .map(([key, value]) => `${key}=${inPython(value)}`)
+    .join(', ');
 }

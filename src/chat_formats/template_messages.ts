@@ -93,7 +93,7 @@ export class TemplateMessages {
   }
 
   #instructions(tools: readonly Tool[]): string {
-    const example = this.format.calls.write([
+    const example = this.format.write([
       { id: '', type: 'function', function: { name: 'NAME', arguments: '{"ARGUMENT": "VALUE"}' } },
     ]);
     return (
@@ -147,7 +147,7 @@ export class TemplateMessages {
   ): TemplateMessage {
     const { tool_calls: _, ...rest } = message;
     const text = typeof rest.content === 'string' ? rest.content : '';
-    const byHand = { ...rest, content: `${text}${text === '' ? '' : '\n'}${this.format.calls.write(calls)}` };
+    const byHand = { ...rest, content: `${text}${text === '' ? '' : '\n'}${this.format.write(calls)}` };
     if (!wishes.calls || (text !== '' && !wishes.callsBesideText)) return byHand as TemplateMessage;
     const { object, text: takesText, content } = wishes.calls;
     // What is no object is told as it was written, or within one: a template may want results to have calls.

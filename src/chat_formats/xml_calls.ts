@@ -73,13 +73,12 @@ function inJson(text: string, types: readonly unknown[]): string {
 }
 const WORDS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
 
-export const writeXmlCall = ({ function: { name, arguments: text } }: ToolCall): string => {
+/** A parameter for each, and a line's end. */
+export function xmlArguments({ function: { arguments: text } }: ToolCall): string {
   const values = argumentsOf(text);
-  const written =
-    values &&
-    Object.entries(values).map(
-      ([key, value]) =>
-        `${PARAMETER}${key}>\n${typeof value === 'string' ? value : JSON.stringify(value)}\n${END_PARAMETER}\n`,
-    );
-  return `${FUNCTION}${name}>\n${written?.join('') ?? `${text}\n`}${END_FUNCTION}`;
-};
+  if (!values) return `${text}\n`;
+  const inXml = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value));
+  return Object.entries(values)
+    .map(([key, value]) => `${PARAMETER}${key}>\n${inXml(value)}\n${END_PARAMETER}\n`)
+    .join('');
+}

@@ -1,7 +1,5 @@
-import type { CallFormatName, Thinking } from '../chat_formats/chat_format.js';
-import { FUNCTION_GEMMA, GEMMA } from '../chat_formats/gemma_calls.js';
-import { DEEPSEEK } from '../chat_formats/deepseek_calls.js';
-import { HARMONY } from '../chat_formats/harmony.js';
+import { type CallFormatName, HARMONY, shapeOf } from '../chat_formats/call_shapes.js';
+import type { Thinking } from '../chat_formats/chat_format.js';
 import type { Tool } from '../chat_formats/tools.js';
 import { usageError } from '../base/errors.js';
 import { ANY_TEXT, type Automaton, begin, both, except } from './automaton.js';
@@ -103,63 +101,27 @@ class FrameWriter {
 
   /** Any text that is no call, with calls behind it where the format has such. */
   #freely(called: Expression): Expression {
-    if (this.frame.format !== 'json') return all(this.#free(without(OPENINGS[this.frame.format])), optional(called));
-    return this.#free(both(textsOf('^\\s*[^\\s{[`][\\s\\S]*$', false), without('<|python_tag|>')));
+    const rest = without(shapeOf(this.frame.format).marks[0]!);
+    if (this.frame.format !== 'json') return all(this.#free(rest), optional(called));
+    return this.#free(both(textsOf('^\\s*[^\\s{[`][\\s\\S]*$', false), rest));
   }
 
   #calls(tools: readonly Tool[], several: boolean): Expression {
-    const each = (write: (tool: Tool) => Expression): Expression => any(...tools.map((tool) => write(tool)));
-    const list = (call: Expression, between: string): Expression =>
-      several ? all(call, repeat(all(this.#text(between), call), 0, INF)) : call;
-    const named = (key: string) => (tool: Tool) =>
-      all(this.#text(`{"name": "${tool.function.name}", "${key}": `), this.#json(tool), this.#text('}'));
-    const around = (open: string, inner: Expression, close: string): Expression =>
-      all(this.#text(open), inner, this.#text(close));
-    const { format } = this.frame;
-    switch (format) {
-      case 'hermes':
-        return list(around('<tool_call>\n', each(named('arguments')), '\n</tool_call>'), '\n');
-      case 'qwen_xml': {
-        const call = each((tool) => around(`<function=${tool.function.name}>\n`, this.#xml(tool), '</function>'));
-        return list(around('<tool_call>\n', call, '\n</tool_call>'), '\n');
-      }
-      case 'mistral':
-        return list(
-          each((tool) => all(this.#text(`[TOOL_CALLS]${tool.function.name}[ARGS]`), this.#json(tool))),
-          '',
-        );
-      case 'mistral_list':
-        return around('[TOOL_CALLS][', list(each(named('arguments')), ', '), ']');
-      case 'granite':
-        return around('<|tool_call|>[', list(each(named('arguments')), ', '), ']');
-      case 'phi':
-        return around('<|tool_call|>[', list(each(named('arguments')), ', '), ']<|/tool_call|>');
-      case 'lfm2': {
-        const call = each((tool) => around(`${tool.function.name}(`, this.#python(tool), ')'));
-        return around('<|tool_call_start|>[', list(call, ', '), ']<|tool_call_end|>');
-      }
-      case 'gemma':
-      case 'functiongemma': {
-        const { open, close, quote } = format === 'gemma' ? GEMMA : FUNCTION_GEMMA;
-        return list(
-          each((tool) => around(`${open}call:${tool.function.name}`, this.#gemma(tool, quote), close)),
-          '',
-        );
-      }
-      case 'deepseek':
-      case 'deepseek_fenced': {
-        const fenced = format === 'deepseek_fenced';
-        const { begin, separator, end } = DEEPSEEK;
-        const call = each((tool) => {
-          const { name } = tool.function;
-          const head = fenced ? `function${separator}${name}\n\`\`\`json\n` : name + separator;
-          return around(begin + head, this.#json(tool), (fenced ? '\n```' : '') + end);
-        });
-        return around(DEEPSEEK.open, list(call, fenced ? '\n' : ''), DEEPSEEK.close);
-      }
-      default:
-        return list(each(named('parameters')), '; ');
-    }
+    const { around: [open, close] = ['', ''], call, between } = shapeOf(this.frame.format);
+    const one = any(
+      ...tools.map((tool) => {
+        const [before, behind] = call(tool.function.name);
+        return all(this.#text(before), this.#arguments(tool), this.#text(behind));
+      }),
+    );
+    const more = several ? repeat(all(this.#text(between), one), 0, INF) : NOTHING;
+    return all(this.#text(open), one, more, this.#text(close));
+  }
+
+  #arguments(tool: Tool): Expression {
+    const { arguments: how } = shapeOf(this.frame.format);
+    if (typeof how !== 'string') return this.#gemma(tool, how.quote);
+    return how === 'python' ? this.#python(tool) : how === 'xml' ? this.#xml(tool) : this.#json(tool);
   }
 
   #of<T>({ function: { name } }: Tool, make: () => T): T {
@@ -210,19 +172,3 @@ class FrameWriter {
 /** Tools without a schema take no arguments. */
 const schemaOf = (parameters: Tool['function']['parameters']): Readonly<Record<string, unknown>> =>
   parameters ? { type: 'object', ...parameters } : { type: 'object', properties: {}, additionalProperties: false };
-
-/** What calls begin with: free texts have none of it. */
-const OPENINGS: Readonly<Record<Exclude<CallFormatName, 'json'>, string>> = {
-  harmony: HARMONY.channel,
-  deepseek: DEEPSEEK.open,
-  deepseek_fenced: DEEPSEEK.open,
-  mistral: '[TOOL_CALLS]',
-  mistral_list: '[TOOL_CALLS]',
-  lfm2: '<|tool_call_start|>',
-  gemma: GEMMA.open,
-  functiongemma: FUNCTION_GEMMA.open,
-  qwen_xml: '<tool_call>',
-  hermes: '<tool_call>',
-  phi: '<|tool_call|>',
-  granite: '<|tool_call|>',
-};

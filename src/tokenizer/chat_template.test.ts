@@ -174,7 +174,7 @@ describe('past calls whose arguments are no JSON of an object are told as they w
     ['', '{"name": "clock", "parameters": {"a":}'],
   ])('format of %s', (template, written) => {
     const call = { id: 'call_1', type: 'function' as const, function: { name: 'clock', arguments: '{"a":' } };
-    expect(new ChatFormat(template, () => false).calls.write([call])).toContain(written);
+    expect(new ChatFormat(template, () => false).write([call])).toContain(written);
   });
 });
 
