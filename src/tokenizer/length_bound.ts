@@ -1,4 +1,5 @@
 import { isObject } from '../base/json.js';
+import { stepsOf } from './check_tokenizer.js';
 import { byteCharacters } from './token_bytes.js';
 
 /**
@@ -26,8 +27,8 @@ export class LengthBound {
   constructor(json: Json, config: Json, normalize: (text: string) => string) {
     const added = Array.isArray(json.added_tokens) ? json.added_tokens.filter(isObject) : [];
     const steps = [
-      ofNormalizer(json.normalizer),
-      ofPreTokenizer(json.pre_tokenizer),
+      ...stepsOf(json.normalizer, 'normalizer').map(ofStep),
+      ...stepsOf(json.pre_tokenizer, 'pre_tokenizer').map(ofStep),
       ofModel(json.model, endsInBytes(json.pre_tokenizer)),
       ...added.map(({ lstrip, rstrip }) => plain(lstrip || rstrip ? 'word' : 'all')),
       plain(config.remove_space === true || config.do_lowercase_and_remove_accent === true ? 'word' : 'all'),
@@ -53,67 +54,33 @@ interface Step {
 const plain = (surviving: Surviving): Step => ({ surviving, rewrites: false });
 const nothing: Step = { surviving: 'none', rewrites: true };
 
-function several(steps: unknown, of: (config: unknown) => Step): Step {
-  if (!Array.isArray(steps)) return nothing;
-  const all = steps.map(of);
-  return {
-    surviving: ORDER[Math.max(0, ...all.map(({ surviving }) => ORDER.indexOf(surviving)))]!,
-    rewrites: all.some(({ rewrites }) => rewrites),
-  };
+/** What comes through the steps that are known; others aren't trusted. */
+const KNOWN: Readonly<Record<string, Surviving>> = {
+  ...each('all', 'Sequence', 'Prepend', 'Lowercase', 'ByteLevel', 'Digits', 'Punctuation', 'FixedLength'),
+  ...each('low', 'NFC', 'NFD', 'NFKC', 'NFKD'),
+  ...each('word', 'Strip', 'StripAccents', 'BertNormalizer', 'Precompiled'),
+  ...each('word', 'Whitespace', 'WhitespaceSplit', 'BertPreTokenizer'),
+};
+
+function each(surviving: Surviving, ...types: readonly string[]): Record<string, Surviving> {
+  return Object.fromEntries(types.map((type) => [type, surviving]));
 }
 
-function ofNormalizer(config: unknown): Step {
-  if (config == null) return plain('all');
-  if (!isObject(config)) return nothing;
-  switch (config.type) {
-    case 'Sequence':
-      return several(config.normalizers, ofNormalizer);
-    case 'NFC':
-    case 'NFD':
-    case 'NFKC':
-    case 'NFKD':
-      return plain('low');
-    case 'Prepend':
-    case 'Lowercase':
-      return plain('all');
-    case 'Strip':
-    case 'StripAccents':
-    case 'BertNormalizer':
-    case 'Precompiled':
-      return plain('word');
+/** @param step of a normalizer or a pre-tokenizer */
+function ofStep(step: Json): Step {
+  const { type, pattern, invert } = step;
+  switch (type) {
     case 'Replace':
-      return ofReplace(config);
-    default:
-      return nothing;
-  }
-}
-
-function ofPreTokenizer(config: unknown): Step {
-  if (config == null) return plain('all');
-  if (!isObject(config)) return nothing;
-  switch (config.type) {
-    case 'Sequence':
-      return several(config.pretokenizers, ofPreTokenizer);
-    case 'ByteLevel':
-    case 'Digits':
-    case 'Punctuation':
-    case 'FixedLength':
-      return plain('all');
+      return ofReplace(step);
     case 'Metaspace':
-      return plain(config.replacement === '' ? 'word' : 'all');
-    case 'WhitespaceSplit':
-    case 'Whitespace':
-    case 'BertPreTokenizer':
-      return plain('word');
-    case 'Split': {
-      const pattern = isObject(config.pattern) ? config.pattern : {};
-      if (config.invert || (typeof pattern.String !== 'string' && typeof pattern.Regex !== 'string')) return nothing;
-      return String(config.behavior).toLowerCase() === 'removed' ? plain(withoutWords(pattern)) : plain('all');
+      return plain(step.replacement === '' ? 'word' : 'all');
+    case 'Split':
+      if (!isObject(pattern) || invert || typeof (pattern.String ?? pattern.Regex) !== 'string') return nothing;
+      return plain(String(step.behavior).toLowerCase() === 'removed' ? withoutWords(pattern) : 'all');
+    default: {
+      const known = Object.hasOwn(KNOWN, String(type)) ? KNOWN[String(type)] : undefined;
+      return known ? plain(known) : nothing;
     }
-    case 'Replace':
-      return ofReplace(config);
-    default:
-      return nothing;
   }
 }
 
