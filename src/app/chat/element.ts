@@ -94,7 +94,7 @@ export class SplitkvChat extends Base {
     },
     notice: (text) => {
       if (this.state === 'answering' || this.state === 'recovering') this.#notice = text;
-      else this.#parts.addNote(text);
+      else this.#parts.log.addNote(text);
     },
     // After what else there was to know, such as which rank took its place.
     recovered: () => (this.#notice = `${this.#notice} ${this.#text('gpu_is_back')}`.trim()),

@@ -13,16 +13,13 @@ export interface SplitkvChatEventMap {
   'splitkv-error': CustomEvent<{ readonly code: ErrorCode; readonly message: string }>;
 }
 
+type EventMap = HTMLElementEventMap & SplitkvChatEventMap;
+
 /** An element with these events and a property for each attribute. */
 export interface ChatElement extends HTMLElement, ChatProperties {
-  addEventListener<K extends keyof SplitkvChatEventMap>(
+  addEventListener<K extends keyof EventMap>(
     type: K,
-    listener: (this: ChatElement, event: SplitkvChatEventMap[K]) => unknown,
-    options?: boolean | AddEventListenerOptions,
-  ): void;
-  addEventListener<K extends keyof HTMLElementEventMap>(
-    type: K,
-    listener: (this: ChatElement, event: HTMLElementEventMap[K]) => unknown,
+    listener: (this: ChatElement, event: EventMap[K]) => unknown,
     options?: boolean | AddEventListenerOptions,
   ): void;
   addEventListener(
@@ -30,14 +27,9 @@ export interface ChatElement extends HTMLElement, ChatProperties {
     listener: EventListenerOrEventListenerObject,
     options?: boolean | AddEventListenerOptions,
   ): void;
-  removeEventListener<K extends keyof SplitkvChatEventMap>(
+  removeEventListener<K extends keyof EventMap>(
     type: K,
-    listener: (this: ChatElement, event: SplitkvChatEventMap[K]) => unknown,
-    options?: boolean | EventListenerOptions,
-  ): void;
-  removeEventListener<K extends keyof HTMLElementEventMap>(
-    type: K,
-    listener: (this: ChatElement, event: HTMLElementEventMap[K]) => unknown,
+    listener: (this: ChatElement, event: EventMap[K]) => unknown,
     options?: boolean | EventListenerOptions,
   ): void;
   removeEventListener(

@@ -11,22 +11,6 @@ import {
 } from '../chat/index.js';
 import { camel } from '../../base/names.js';
 
-/** Called with the element's event: what it tells is its `detail`. */
-type Listener<Name extends keyof SplitkvChatEventMap> = ((event: SplitkvChatEventMap[Name]) => void) | undefined;
-
-export interface SplitkvChatProps extends ChatPropertyValues {
-  readonly onState?: Listener<'splitkv-state'>;
-  readonly onPreview?: Listener<'splitkv-preview'>;
-  readonly onProgress?: Listener<'splitkv-progress'>;
-  readonly onReady?: Listener<'splitkv-ready'>;
-  readonly onPiece?: Listener<'splitkv-piece'>;
-  readonly onAnswer?: Listener<'splitkv-answer'>;
-  readonly onError?: Listener<'splitkv-error'>;
-  readonly className?: string | undefined;
-  readonly id?: string | undefined;
-  readonly style?: CSSProperties | undefined;
-}
-
 const LISTENERS = {
   onState: 'splitkv-state',
   onPreview: 'splitkv-preview',
@@ -35,7 +19,20 @@ const LISTENERS = {
   onPiece: 'splitkv-piece',
   onAnswer: 'splitkv-answer',
   onError: 'splitkv-error',
-} as const satisfies Partial<Record<keyof SplitkvChatProps, keyof SplitkvChatEventMap>>;
+} as const satisfies Readonly<Record<string, keyof SplitkvChatEventMap>>;
+
+/** Called with the element's events: what one tells is its `detail`. */
+type Listeners = {
+  readonly [Name in keyof typeof LISTENERS]?:
+    | ((event: SplitkvChatEventMap[(typeof LISTENERS)[Name]]) => void)
+    | undefined;
+};
+
+export interface SplitkvChatProps extends ChatPropertyValues, Listeners {
+  readonly className?: string | undefined;
+  readonly id?: string | undefined;
+  readonly style?: CSSProperties | undefined;
+}
 
 /**
  * A chat with a model that runs in the page: `<SplitkvChat model="/models/small/" onAnswer={({ detail }) => save(detail.text)} />`. Its

@@ -1,7 +1,7 @@
 import { formatBytes } from '../../base/math.js';
 import { type CachedModel, deleteCached, listCached } from '../../index.js';
 import { type ChatStrings, fill, STRINGS } from '../chat/strings.js';
-import { make } from './dom.js';
+import { make, makeButton } from './dom.js';
 
 /** The list of models that this browser keeps, each with a button that deletes it. */
 export class KeptModels {
@@ -47,10 +47,8 @@ export class KeptModels {
   }
 
   #button(label: string, name: string, press: () => Promise<void>): HTMLButtonElement {
-    const button = make('button', 'quiet', label);
-    button.type = 'button';
+    const button = makeButton('quiet', label, press);
     button.ariaLabel = name;
-    button.addEventListener('click', () => void press());
     return button;
   }
 

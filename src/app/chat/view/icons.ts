@@ -1,3 +1,5 @@
+import { makeButton } from '../../shared/dom.js';
+
 const SVG = 'http://www.w3.org/2000/svg';
 
 /** Paths on a grid of 24, drawn as lines. */
@@ -15,6 +17,9 @@ const PATHS = {
 } as const;
 
 export type IconName = keyof typeof PATHS;
+
+export const iconButton = (name: IconName, press: () => unknown, className = ''): HTMLButtonElement =>
+  makeButton(`icon-button ${className}`.trimEnd(), icon(name), press);
 
 /** A small drawing in the colour of the text. */
 export function icon(name: IconName): SVGElement {

@@ -1,6 +1,6 @@
-import { make } from '../../shared/dom.js';
+import { make, makeButton, name } from '../../shared/dom.js';
 import type { StringName } from '../strings.js';
-import { icon, type IconName } from './icons.js';
+import { type IconName, iconButton } from './icons.js';
 import type { CodeParts, MarkdownView } from './markdown.js';
 
 /** What a log needs from its chat. */
@@ -74,14 +74,10 @@ export class Log {
     whole.append(actions);
     if (answer) {
       const again = this.#button('again', 'regenerate', () => this.host.regenerate(index));
-      answer.more.addEventListener('click', () => {
-        if (this.#idle) this.host.continue();
-      });
-      answer.actions.append(
-        answer.more,
-        this.#copy(() => answer.text),
-        again,
-      );
+      const more = makeButton('quiet more', this.host.text('go_on'), () => this.#idle && this.host.continue());
+      more.dataset['needsIdle'] = '';
+      const copies = this.#copy(() => answer.text);
+      answer.actions.append(more, copies, again);
       whole.append(...answer.nodes);
     }
     this.#turns.push(turn);
@@ -118,22 +114,16 @@ export class Log {
     return this.#markdown;
   }
 
-  #button(name: IconName, label: StringName, press: () => void): HTMLButtonElement {
-    const button = make('button', 'icon-button', icon(name));
-    button.type = 'button';
-    button.ariaLabel = button.title = this.host.text(label);
+  #button(drawing: IconName, label: StringName, press: () => void): HTMLButtonElement {
+    const button = iconButton(drawing, () => this.#idle && press());
+    name(button, this.host.text(label));
     button.dataset['needsIdle'] = '';
-    button.addEventListener('click', () => {
-      if (this.#idle) press();
-    });
     return button;
   }
 
   #copy(text: () => string): HTMLButtonElement {
-    const button = make('button', 'icon-button', icon('copy'));
-    button.type = 'button';
-    button.ariaLabel = button.title = this.host.text('copy');
-    button.addEventListener('click', () => void copy(text(), button, this.host));
+    const button = iconButton('copy', () => copy(text(), button, this.host));
+    name(button, this.host.text('copy'));
     return button;
   }
 
@@ -145,16 +135,12 @@ export class Log {
     field.value = turn.asked;
     field.ariaLabel = this.host.text('edit');
     const form = make('form', 'edit', field);
-    const send = make('button', '', this.host.text('resend'));
-    send.type = 'submit';
-    const cancel = make('button', 'quiet', this.host.text('cancel'));
-    cancel.type = 'button';
-    form.append(make('div', 'actions', send, cancel));
     const close = (): void => {
       form.replaceWith(turn.question);
       turn.whole.classList.remove('editing');
     };
-    cancel.addEventListener('click', close);
+    const cancel = makeButton('quiet', this.host.text('cancel'), close);
+    form.append(make('div', 'actions', make('button', '', this.host.text('resend')), cancel));
     field.addEventListener('keydown', (event) => {
       if (event.key === 'Escape') {
         event.stopPropagation();
@@ -185,8 +171,6 @@ export class AnswerView {
   readonly #thoughtText = make('p', '');
   readonly #calls = make('div', 'calls');
   readonly actions = make('div', 'actions under');
-  /** Goes on with it, where it was cut. */
-  readonly more = make('button', 'quiet more');
   #view: MarkdownView | undefined;
   #text = '';
   #ended = false;
@@ -205,10 +189,7 @@ export class AnswerView {
     this.#thought.append(this.#thoughtTitle, this.#thoughtText);
     this.#thought.part.add('thought');
     this.#thoughtText.dir = 'auto';
-    this.#thought.hidden = this.#calls.hidden = this.actions.hidden = this.more.hidden = true;
-    this.more.type = 'button';
-    this.more.textContent = host.text('go_on');
-    this.more.dataset['needsIdle'] = '';
+    this.#thought.hidden = this.#calls.hidden = this.actions.hidden = true;
     parser?.then(
       ({ MarkdownView }) => {
         this.#view = new MarkdownView(this.#article, codeParts(host));
@@ -272,7 +253,7 @@ export class AnswerView {
     this.#ended = false;
     this.#article.ariaBusy = 'true';
     this.#note.remove();
-    this.actions.hidden = this.more.hidden = true;
+    this.actions.hidden = true;
   }
 
   /**
@@ -288,7 +269,7 @@ export class AnswerView {
     this.#article.ariaBusy = 'false';
     this.#note.textContent = note;
     if (note !== '') this.actions.before(this.#note);
-    this.more.hidden = !cut;
+    this.actions.classList.toggle('cut', cut);
     this.actions.hidden = this.text === '' && !cut;
   }
 
@@ -321,9 +302,7 @@ function asJson(text: string, ended: boolean): string | undefined {
 function codeParts(host: LogHost): CodeParts {
   return {
     head: (language, text) => {
-      const button = make('button', 'quiet', host.text('copy'));
-      button.type = 'button';
-      button.addEventListener('click', () => void copy(text, button, host));
+      const button = makeButton('quiet', host.text('copy'), () => copy(text, button, host));
       return make('figcaption', '', make('span', '', language || host.text('code')), button);
     },
     highlight: (text, language) => host.highlight(text, language),
@@ -340,10 +319,10 @@ async function copy(text: string, button: HTMLButtonElement, host: LogHost): Pro
   } catch {
     return; // a frame that may not
   }
-  const say = (name: StringName): void => {
-    if (button.classList.contains('icon-button')) button.ariaLabel = button.title = host.text(name);
-    else button.textContent = host.text(name);
-    button.classList.toggle('done', name === 'copied');
+  const say = (what: StringName): void => {
+    if (button.classList.contains('icon-button')) name(button, host.text(what));
+    else button.textContent = host.text(what);
+    button.classList.toggle('done', what === 'copied');
   };
   say('copied');
   setTimeout(() => say('copy'), COPIED_MS);

@@ -3,9 +3,9 @@
  * download, style. Nothing here knows of models. Read log.ts next.
  */
 
-import { make, pair } from '../../shared/dom.js';
+import { hidden, make, makeButton, name, pair } from '../../shared/dom.js';
 import type { Explanation, Remedy } from '../explain.js';
-import { icon, type IconName } from './icons.js';
+import { icon, iconButton } from './icons.js';
 import { type AnswerView, Log, type LogHost } from './log.js';
 import type { Preview } from './preview.js';
 import { STYLE } from './style.js';
@@ -41,24 +41,24 @@ export interface ShownAnswer {
 export class ChatParts {
   readonly name = make('h2', 'name');
   readonly status = make('p', 'status');
-  readonly #details: HTMLButtonElement;
-  readonly #facts = make('div', 'facts');
-  readonly #settings: HTMLButtonElement;
-  readonly #models: HTMLButtonElement;
-  readonly #clear: HTMLButtonElement;
-  readonly #stop: HTMLButtonElement;
-  readonly #send: HTMLButtonElement;
-  readonly #down: HTMLButtonElement;
+  readonly #details = hidden(iconButton('details', () => this.#showFacts(this.#facts.hidden !== false)));
+  readonly #facts = hidden(make('div', 'facts'));
+  readonly #settings = hidden(iconButton('settings', () => this.on.openSettings()));
+  readonly #models = hidden(iconButton('models', () => this.on.openPicker()));
+  readonly #clear = hidden(iconButton('new', () => this.#startAnew()));
+  readonly #stop = hidden(iconButton('stop', () => this.on.stop(), 'main'));
+  readonly #send = make('button', 'icon-button main', icon('send'));
+  readonly #down = hidden(iconButton('down', () => this.#toTheEnd(), 'down'));
   readonly field = make('textarea', '');
-  readonly #about = make('details', 'panel about');
-  readonly #empty = make('section', 'panel choose');
-  readonly #welcome = make('div', 'welcome');
-  readonly #skeleton = make('div', 'skeleton', make('span', ''), make('span', ''), make('span', ''));
-  readonly #preview = make('section', 'panel');
-  readonly #loading = make('section', 'panel');
+  readonly #about = hidden(make('details', 'panel about'));
+  readonly #empty = hidden(make('section', 'panel choose'));
+  readonly #welcome = hidden(make('div', 'welcome'));
+  readonly #skeleton = hidden(make('div', 'skeleton', make('span', ''), make('span', ''), make('span', '')));
+  readonly #preview = hidden(make('section', 'panel'));
   readonly #progress = make('progress', '');
   readonly #progressText = make('p', 'note');
-  readonly #problem = make('section', 'panel problem');
+  readonly #loading = hidden(make('section', 'panel', this.#progress, this.#progressText));
+  readonly #problem = hidden(make('section', 'panel problem'));
   readonly #suggestions = make('div', 'suggestions');
   readonly log: Log;
   readonly #body = make('div', 'body');
@@ -75,13 +75,6 @@ export class ChatParts {
     private readonly on: PartsHost,
   ) {
     this.log = new Log(on);
-    this.#details = this.#iconButton('details');
-    this.#settings = this.#iconButton('settings');
-    this.#models = this.#iconButton('models');
-    this.#clear = this.#iconButton('new');
-    this.#send = this.#iconButton('send');
-    this.#stop = this.#iconButton('stop');
-    this.#down = this.#iconButton('down');
     this.status.role = 'status';
     this.#problem.role = 'alert';
     this.#suggestions.role = 'group';
@@ -102,7 +95,6 @@ export class ChatParts {
     this.field.rows = 1;
     this.field.enterKeyHint = 'send';
     this.#label.htmlFor = this.field.id;
-    this.#loading.append(this.#progress, this.#progressText);
     const inner = make(
       'div',
       'measure',
@@ -117,56 +109,34 @@ export class ChatParts {
       this.#problem,
     );
     this.#body.append(inner);
-    this.#send.type = 'submit';
-    this.#send.classList.add('main');
-    this.#stop.classList.add('main');
     const composer = make('div', 'composer', this.#label, this.field, this.#send, this.#stop);
     const form = make('form', 'ask', composer);
     const header = make('header', '', this.name, this.status, this.#details, this.#models, this.#settings, this.#clear);
     this.#facts.id = 'facts';
     this.#details.setAttribute('aria-controls', 'facts');
-    this.#down.classList.add('down');
     this.#chat.append(header, this.#facts, this.#body, this.#down, form);
     // Pages whose policy forbids <style> elements allow this.
     const style = new CSSStyleSheet();
     style.replaceSync(STYLE);
     root.adoptedStyleSheets = [style];
     root.append(this.frame);
-    for (const part of [
-      this.#about,
-      this.#empty,
-      this.#welcome,
-      this.#skeleton,
-      this.#preview,
-      this.#loading,
-      this.#problem,
-      this.#stop,
-      this.#clear,
-      this.#facts,
-      this.#details,
-      this.#settings,
-      this.#models,
-      this.#down,
-    ]) {
-      part.hidden = true;
-    }
     this.#listen(form);
     this.showTexts();
   }
 
-  #iconButton(name: IconName): HTMLButtonElement {
-    const button = make('button', 'icon-button', icon(name));
-    button.type = 'button';
-    return button;
+  #startAnew(): void {
+    this.on.clear();
+    this.field.focus(); // the button has gone
+  }
+
+  #toTheEnd(): void {
+    this.#scroll();
+    this.field.focus();
   }
 
   /** Names everything by the chat's texts. */
   showTexts(): void {
     const { text } = this.on;
-    const name = (node: HTMLElement, as: string): void => {
-      node.ariaLabel = as;
-      if (node instanceof HTMLButtonElement) node.title = as;
-    };
     name(this.log.node, text('conversation'));
     name(this.#suggestions, text('questions'));
     name(this.#preview, text('before_download'));
@@ -198,16 +168,13 @@ export class ChatParts {
       });
       return make('label', 'button quiet', label, input);
     };
-    const choose = make('button', '', text('choose_model'));
-    choose.type = 'button';
-    choose.addEventListener('click', () => this.on.openPicker());
     this.#empty.replaceChildren(
       make('p', 'title', text('no_model')),
       make('p', '', text('no_model_advice')),
       make(
         'div',
         'actions',
-        choose,
+        makeButton('', text('choose_model'), () => this.on.openPicker()),
         pick(text('open_file'), (input) => Object.assign(input, { accept: '.gguf', multiple: true })),
         pick(text('open_folder'), (input) => Object.assign(input, { webkitdirectory: true })),
       ),
@@ -236,18 +203,6 @@ export class ChatParts {
       else if (!this.#stop.hidden) this.on.stop();
       else return;
       event.preventDefault();
-    });
-    this.#stop.addEventListener('click', () => this.on.stop());
-    this.#clear.addEventListener('click', () => {
-      this.on.clear();
-      this.field.focus(); // the button has gone
-    });
-    this.#details.addEventListener('click', () => this.#showFacts(this.#facts.hidden !== false));
-    this.#settings.addEventListener('click', () => this.on.openSettings());
-    this.#models.addEventListener('click', () => this.on.openPicker());
-    this.#down.addEventListener('click', () => {
-      this.#scroll();
-      this.field.focus();
     });
     let top = 0;
     const scrolled = (): void => {
@@ -302,28 +257,21 @@ export class ChatParts {
     if (looks.about !== undefined) this.#about.append(make('p', '', looks.about));
     this.#suggestions.replaceChildren(
       ...looks.suggestions.map((text) => {
-        const button = make('button', 'quiet', text);
-        button.type = 'button';
+        const button = makeButton('quiet', text, () => this.#send.ariaDisabled !== 'true' && this.on.send(text));
         button.dir = 'auto';
-        button.addEventListener('click', () => {
-          if (this.#send.ariaDisabled !== 'true') this.on.send(text);
-        });
         return button;
       }),
     );
     this.#showBeginning();
   }
 
-  /** What is known of the loaded model; undefined: none is loaded. */
-  /** @param privacy where what is typed goes */
+  /** What is known of the loaded model; undefined: none is loaded. @param privacy where what is typed goes */
   showFacts(facts: readonly (readonly [term: string, text: string])[] | undefined, privacy = ''): void {
     this.#details.hidden = facts === undefined;
     if (!facts) this.#showFacts(false);
     this.#facts.replaceChildren(facts ? list(facts) : '');
-    const name = this.name.textContent ?? '';
-    this.#welcome.replaceChildren(
-      ...(facts ? [make('p', 'title', this.on.text('welcome', { name })), make('p', '', privacy)] : []),
-    );
+    const welcome = this.on.text('welcome', { name: this.name.textContent ?? '' });
+    this.#welcome.replaceChildren(...(facts ? [make('p', 'title', welcome), make('p', '', privacy)] : []));
     this.#ready = facts !== undefined;
     this.#showBeginning();
   }
@@ -358,16 +306,12 @@ export class ChatParts {
     this.#preview.hidden = preview === undefined;
     if (!preview) return this.#preview.replaceChildren();
     const { problem, remedies } = preview;
-    const start = make('button', problem === undefined ? '' : 'quiet', preview.start ?? '');
-    start.type = 'button';
+    const start = makeButton(problem === undefined ? '' : 'quiet', preview.start ?? '', () => this.on.start());
     start.hidden = preview.start === undefined;
-    start.addEventListener('click', () => this.on.start());
     this.#preview.replaceChildren(
       make('p', 'title', this.on.text(problem === undefined ? 'ready_to_load' : 'wont_fit')),
       list(preview.facts),
-      ...(problem === undefined
-        ? []
-        : [make('details', '', make('summary', '', this.on.text('reported')), make('p', '', problem))]),
+      ...(problem === undefined ? [] : [this.#reported(problem)]),
       make('div', 'actions', ...this.#remedies(remedies), start),
     );
   }
@@ -385,7 +329,7 @@ export class ChatParts {
     this.#problem.hidden = explanation === undefined;
     if (!explanation) return this.#problem.replaceChildren();
     const { title, advice, detail, address, isOpen = false, neutral = false, remedies } = explanation;
-    const reported = make('details', '', make('summary', '', this.on.text('reported')), make('p', '', detail));
+    const reported = this.#reported(detail);
     reported.open = isOpen;
     this.#problem.role = neutral ? 'group' : 'alert';
     this.#problem.classList.toggle('problem', !neutral);
@@ -399,17 +343,14 @@ export class ChatParts {
     this.#scroll();
   }
 
-  #remedies(remedies: readonly Remedy[]): HTMLButtonElement[] {
-    return remedies.map((remedy, index) => {
-      const button = make('button', index === 0 ? '' : 'quiet', remedy.label);
-      button.type = 'button';
-      button.addEventListener('click', () => this.on.remedy(remedy));
-      return button;
-    });
+  #reported(text: string): HTMLDetailsElement {
+    return make('details', '', make('summary', '', this.on.text('reported')), make('p', '', text));
   }
 
-  addNote(text: string): void {
-    this.log.addNote(text);
+  #remedies(remedies: readonly Remedy[]): HTMLButtonElement[] {
+    return remedies.map((remedy, index) =>
+      makeButton(index === 0 ? '' : 'quiet', remedy.label, () => this.on.remedy(remedy)),
+    );
   }
 
   /** A question, and the answer that is to come. */

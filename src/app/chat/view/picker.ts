@@ -1,6 +1,6 @@
 import { formatBytes } from '../../../base/math.js';
 import type { CatalogFit } from '../../../engine/planning/catalog_fit.js';
-import { make } from '../../shared/dom.js';
+import { make, makeButton } from '../../shared/dom.js';
 import { KeptModels } from '../../shared/kept_models.js';
 import { type ChatStrings, fill } from '../strings.js';
 import { openDialog } from './dialog.js';
@@ -39,21 +39,19 @@ export function openPicker(frame: HTMLElement, host: PickerHost): void {
   keptStatus.tabIndex = -1;
   const keptList = make('ul', 'kept');
   keptList.role = 'list';
-  const dialog = openDialog(frame, strings.choose_model, [
+  const dialog: HTMLDialogElement = openDialog(frame, strings.choose_model, [
     status,
     list,
     other,
     make('h3', 'title', strings.kept_title),
     keptStatus,
     keptList,
-    make('div', 'actions', closing(strings.close)),
+    make(
+      'div',
+      'actions',
+      makeButton('quiet', strings.close, () => dialog.close()),
+    ),
   ]);
-  function closing(label: string): HTMLButtonElement {
-    const button = make('button', 'quiet', label);
-    button.type = 'button';
-    button.addEventListener('click', () => dialog.close());
-    return button;
-  }
   const choose = (...chosen: Parameters<PickerHost['choose']>): void => {
     dialog.close();
     host.choose(...chosen);
@@ -117,10 +115,11 @@ function row(fit: CatalogFit, standing: Standing, strings: ChatStrings, choose: 
     make('span', 'model-facts', facts.join(' · ')),
   ];
   if (standing === 'large') return make('li', '', make('div', 'model', ...content));
-  const button = make('button', 'model', ...content);
-  button.type = 'button';
-  button.addEventListener('click', () => choose(model.name, narrow ? weights : undefined));
-  return make('li', '', button);
+  return make(
+    'li',
+    '',
+    makeButton('model', content, () => choose(model.name, narrow ? weights : undefined)),
+  );
 }
 
 /** "135 M", "1.2 B" */

@@ -1,4 +1,4 @@
-import { make } from '../../shared/dom.js';
+import { make, makeButton } from '../../shared/dom.js';
 import { LOAD_ROWS } from '../../../engine/contracts/options/load_rows.js';
 import { rowsAt } from '../../../engine/contracts/options/row.js';
 import { SAMPLING_ROWS } from '../../../engine/contracts/options/sampling_rows.js';
@@ -58,12 +58,7 @@ export function openSheet(frame: HTMLElement, host: SheetHost): void {
   thinking.append(option('on', text('on')), option('off', text('off')));
   const system = make('textarea', '');
   system.rows = 3;
-  const button = (label: StringName, kind: string, press?: () => void): HTMLButtonElement => {
-    const node = make('button', kind, text(label));
-    node.type = press ? 'button' : 'submit';
-    if (press) node.addEventListener('click', press);
-    return node;
-  };
+  const button = (label: StringName, press: () => void): HTMLButtonElement => makeButton('quiet', text(label), press);
   const form = make(
     'form',
     '',
@@ -79,17 +74,17 @@ export function openSheet(frame: HTMLElement, host: SheetHost): void {
     make(
       'div',
       'actions',
-      button('apply', ''),
-      button('reset', 'quiet', () => {
+      make('button', '', text('apply')),
+      button('reset', () => {
         for (const input of inputs.values()) input.value = '';
       }),
-      button('close', 'quiet', () => dialog.close()),
+      button('close', () => dialog.close()),
     ),
     make(
       'div',
       'actions',
-      button('export_markdown', 'quiet', () => host.export('markdown')),
-      button('export_json', 'quiet', () => host.export('json')),
+      button('export_markdown', () => host.export('markdown')),
+      button('export_json', () => host.export('json')),
     ),
   );
   form.addEventListener('submit', (event) => {

@@ -125,7 +125,7 @@ th { background: var(--chat-field); }
 .under { margin: 0; gap: 0; margin-inline-start: -0.4rem; }
 .under.of-question { align-self: flex-end; margin-inline: 0; }
 .under .more { padding: 0.2rem 0.8rem; border-radius: 2rem; margin-inline: 0.4rem 0.3rem; font-size: 0.9rem; }
-.turn:has(~ .turn) .more { display: none; }
+.turn:has(~ .turn) .more, .under:not(.cut) .more { display: none; }
 .under .icon-button { inline-size: 2rem; block-size: 2rem; opacity: 0.75; }
 .under .icon-button:is(:hover, :focus-visible, .done) { opacity: 1; }
 .editing .of-question { display: none; }
