@@ -46,6 +46,9 @@ export const configError = (message: string): SplitkvError => new SplitkvError('
 export const unsupportedError = (message: string): SplitkvError => new SplitkvError('unsupported', message);
 export const limitError = (message: string): SplitkvError => new SplitkvError('limit', message);
 
+/** What an error says, or whatever was thrown instead of one. */
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
 /** An error for an AbortSignal that fired; keeps the signal's own reason as its cause. */
 export function abortedError(what: string, signal?: AbortSignal): SplitkvError {
   return new SplitkvError('aborted', `${what} was aborted`, { cause: signal?.reason });

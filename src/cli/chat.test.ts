@@ -95,7 +95,7 @@ describe('chat', () => {
 
   test.each([
     ['no file', join(scratch, 'none.json'), "can't be read"],
-    ['no JSON', file('a.json', 'nothing'), "isn't JSON"],
+    ['no JSON', file('a.json', 'nothing'), 'not valid JSON'],
     ['no turns', file('b.json', { turns: [] }), '"turns": expected a list of texts'],
     ['another key', file('c.json', { turns: ['a'], max_token: 3 }), "Did you mean 'max_tokens'"],
     ['a wrong limit', file('d.json', { turns: ['a'], max_tokens: 0 }), '"max_tokens"'],
@@ -124,5 +124,5 @@ test('generate --prompts answers many at once, each as alone', async () => {
   const alone = await runCli(['generate', ...model, '--prompt', prompts[2] as string, '--json', ...sampling]);
   expect((JSON.parse(alone.stdout) as { tokens: number[] }).tokens).toEqual(results[2]!.tokens);
   const wrong = await runHere(['generate', '--model', 'nowhere', '--prompts', file('wrong.json', ['a', 3])]);
-  expect(wrong.stderr).toContain('expected a list of prompts');
+  expect(wrong.stderr).toContain('entry 2: 3 is no prompt');
 });

@@ -45,3 +45,12 @@ export const commonOptions = inGroup(LAST, {
   verbose: { help: 'say what happens on stderr, and print the stack of an error' },
   help: { help: 'this text' },
 } as const satisfies OptionSpecs);
+
+/** By SIGTERM rather than by Ctrl-C. */
+export const isTerminated = ({ reason }: AbortSignal): boolean =>
+  reason instanceof Error && reason.message === TERMINATED;
+
+export function interrupted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { parseMemory } from '../engine/contracts/options/read_texts.js';
-import { SplitkvError, usageError } from '../base/errors.js';
+import { messageOf, SplitkvError, usageError } from '../base/errors.js';
 import type { FrontOptions, RequestRecord } from '../server/front.js';
 import { isLoopback } from '../server/http/hosts.js';
-import { type Terminal, TERMINATED } from './command.js';
+import { isTerminated, type Terminal } from './command.js';
 import { defined, type Options, type OptionSpecs } from './options.js';
 
 const DEFAULT_PORT = 8000;
@@ -85,7 +85,7 @@ export async function frontOptions(
     ...defined({
       allowedHosts: options.texts('allowed-host').length > 0 ? options.texts('allowed-host') : undefined,
       maxPerClient: options.integer('max-per-client', 1),
-      keepAliveMs: milliseconds(seconds(options, 'keep-alive')),
+      keepAliveMs: milliseconds(options, 'keep-alive'),
       maxBodyBytes: size(options, 'max-body'),
       maxBodiesBytes: size(options, 'max-bodies'),
       maxConnections: options.integer('max-connections', 1),
@@ -100,14 +100,45 @@ export async function frontOptions(
   };
 }
 
-/** Seconds between SIGTERM and the last request taken, and those that requests under way get after it. */
+/** What ends after requests that are under way. */
+interface Ending {
+  /** Goes on, no longer ready, for so long. */
+  readonly drain: (ms: number) => Promise<unknown>;
+  readonly live: () => number;
+  readonly close: (graceMs: number) => Promise<unknown>;
+}
+
+/**
+ * An end that clients notice little of. Whoever presses Ctrl-C waits for it; whoever sends SIGTERM may have a balancer that must notice
+ * first.
+ */
+export async function endGently(
+  { drain: drainSeconds, grace }: ReturnType<typeof endingOf>,
+  terminal: Terminal,
+  { drain, live, close }: Ending,
+): Promise<void> {
+  if (isTerminated(terminal.signal) && drainSeconds > 0) {
+    terminal.note(`splitkv: no longer ready; requests are taken for another ${drainSeconds} s`);
+    await drain(drainSeconds * 1000);
+  }
+  if (live() > 0) terminal.note(`splitkv: ending; ${live()} requests get ${grace} s to finish`);
+  await close(grace * 1000);
+}
+
+/** Seconds between SIGTERM and the last request taken, and those that requests under way get after it. @throws SplitkvError `usage` */
 export const endingOf = (options: Options): { readonly drain: number; readonly grace: number } => ({
   drain: seconds(options, 'drain-delay') ?? DEFAULT_DRAIN_SECONDS,
   grace: seconds(options, 'grace') ?? DEFAULT_GRACE_SECONDS,
 });
 
-export const seconds = (options: Options, name: string): number | undefined =>
+const seconds = (options: Options, name: string): number | undefined =>
   options.number(name, 'seconds of at least 0', (value) => value >= 0);
+
+/** Of an option in seconds. @throws SplitkvError `usage` */
+export function milliseconds(options: Options, name: string): number | undefined {
+  const value = seconds(options, name);
+  return value === undefined ? undefined : value * 1000;
+}
 
 /**
  * Keys that let clients in: of --api-key, --api-key-file and SPLITKV_API_KEY; and those of them whose requests may have a priority.
@@ -153,9 +184,6 @@ async function keyFile(file: string): Promise<string> {
   }
 }
 
-const milliseconds = (value: number | undefined): number | undefined =>
-  value === undefined ? undefined : value * 1000;
-
 function checkedOrigin(text: string): string {
   if (text === '*') return text;
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -174,16 +202,5 @@ export function size(options: Options, name: string): number | undefined {
   throw usageError(`--${name} ${text}: expected one size above 0, such as 500MB`);
 }
 
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
 const requestLine = ({ id, trace, method, path, status, outcome, seconds }: RequestRecord): string =>
   `${method} ${path.slice(0, 200)} ${status} ${outcome} ${seconds.toFixed(3)} s ${id}${trace === undefined ? '' : ` ${trace}`}`;
-
-/** By SIGTERM rather than by Ctrl-C. */
-export const isTerminated = ({ reason }: AbortSignal): boolean =>
-  reason instanceof Error && reason.message === TERMINATED;
-
-export function interrupted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
-}

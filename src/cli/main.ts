@@ -3,7 +3,7 @@
  * each, `hosts` are Node and Chrome. Read command.ts next, then commands/generate.ts.
  */
 
-import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
+import { didYouMean, messageOf, SplitkvError, usageError } from '../base/errors.js';
 import { type Command, type Terminal, TERMINATED } from './command.js';
 import { parseOptions } from './options.js';
 import { type CommandEntry, commandHelp, mainHelp } from './terminal/help.js';
@@ -177,7 +177,7 @@ async function told(argv: readonly string[], terminal: Terminal, body: () => Pro
 }
 
 function report(error: unknown, verbose: boolean, terminal: Terminal): number {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   const known = error instanceof SplitkvError;
   const { err: style } = terminal.style ?? { err: plain };
   if (known && error.code === 'aborted') {

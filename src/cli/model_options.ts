@@ -1,7 +1,5 @@
 import type { PlainLoadOptions } from '../app/host_protocol.js';
-import type { ProgressPart } from '../app/shared/progress.js';
 import { usageError } from '../base/errors.js';
-import { parseJson } from '../base/json.js';
 import { LOAD_ROWS, MAX_RANKS } from '../engine/contracts/options/load_rows.js';
 import type { OptionRow, OptionTable } from '../engine/contracts/options/row.js';
 import type { AttentionDpOptions, NetworkOptions, PrefillOptions } from '../index.js';
@@ -10,8 +8,16 @@ import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
 import type { HostRequest, ModelHost } from './hosts/model_host.js';
 import { clusterOptions, readCluster } from './cluster/cluster_options.js';
-import { readRows, specsOf } from './option_rows.js';
-import { defined, inGroup, type Options, type OptionSpecs, readGiven } from './options.js';
+import {
+  defined,
+  inGroup,
+  type Options,
+  type OptionSpecs,
+  readGiven,
+  readGivenJson,
+  readRows,
+  specsOf,
+} from './options.js';
 
 /** Options of a load. */
 const rows = specsOf(LOAD_ROWS);
@@ -86,19 +92,13 @@ export async function modelRequest(
   pull = true,
   remote = true,
 ): Promise<ModelRequest> {
-  const verbose = options.has('verbose');
   const host = options.oneOf('host', ['node', 'chrome']) ?? 'node';
   if (host === 'chrome' && options.has('adapter')) {
     throw usageError("--adapter needs --host node: browsers can't choose an adapter by name; use --ranks low-power");
   }
   const given = options.required('model', 'name a model folder, or a model of the Hub, e.g. --model models/tiny-gqa');
   const network = networkOptions(options);
-  const telling = {
-    signal: terminal.signal,
-    onProgress: (line: string, part?: ProgressPart) =>
-      verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line, part),
-    onWarning: (message: string) => terminal.note(`splitkv: warning: ${message}`),
-  };
+  const telling = tellingOf(options, terminal);
   const { cluster, ...own } = await loadOptions(options);
   const load: PlainLoadOptions = remote && cluster ? { ...own, cluster } : own;
   const { modelPath } = await import('./model_path.js');
@@ -106,6 +106,17 @@ export async function modelRequest(
   const model = await modelPath(given, { network, pull: pull && !load.cluster, ...telling });
   return { host, model, options: { ...load, ...(await networkFor(model, host, network)) }, ...telling };
 }
+
+/** How a download or a load says how far it is, and when it stops. */
+export const tellingOf = (
+  options: Options,
+  terminal: Terminal,
+): Pick<HostRequest, 'signal' | 'onProgress' | 'onWarning'> => ({
+  signal: terminal.signal,
+  onProgress: (line, part) =>
+    options.has('verbose') ? terminal.note(`splitkv: ${line}`) : terminal.progress(line, part),
+  onWarning: (message) => terminal.note(`splitkv: warning: ${message}`),
+});
 
 export function networkOptions(options: Options): NetworkOptions {
   const token = options.text('token');
@@ -207,7 +218,7 @@ function prefillOption(options: Options): PrefillOptions[] | undefined {
 /** A policy's name, or a plan file's content. */
 async function planOption(text: string | undefined): Promise<string | PlanFile | undefined> {
   if (text === undefined || !text.endsWith('.json')) return text;
-  return parsePlanFile(parseJson(await readGiven('plan', text), text), text);
+  return parsePlanFile(await readGivenJson('plan', text), text);
 }
 
 /** What a profile's file holds, or its URL. */

@@ -1,8 +1,10 @@
 import { parseArgs } from 'node:util';
 import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
-import { isWithin, type NumberRange, rangeText } from '../base/options.js';
+import { parseJson } from '../base/json.js';
+import { defined, isWithin, type NumberRange, rangeText } from '../base/options.js';
+import { helpText, isSwitch, type OptionRow, type OptionTable, rowsAt } from '../engine/contracts/options/row.js';
 
-export { defined } from '../base/options.js';
+export { defined };
 
 export interface OptionSpec {
   /** What the value is, for the help text; undefined for a switch. */
@@ -153,15 +155,66 @@ function unknownOption(command: string, given: string, names: readonly string[])
   return usageError(`${command}: unknown option ${shown}.${hint}`);
 }
 
-/** A file that an option names, as text. @throws SplitkvError `io` */
-export async function readGiven(option: string, path: string): Promise<string> {
+/** What the command line has of a table, for its help. */
+export const specsOf = (table: OptionTable): OptionSpecs =>
+  Object.fromEntries(
+    rowsAt(table, 'cli').map(([own, , row]): [string, OptionSpec] => {
+      const { value = row.range ? 'N' : row.choices ? 'WHICH' : 'TEXT', group } = row;
+      const spec = { help: helpText(row, table, 'cli'), ...(group !== undefined && { group }) };
+      return [own, isSwitch(row) ? spec : { value, ...spec }];
+    }),
+  );
+
+/**
+ * What the options of a table were given.
+ * @param readers of those that the command line reads in a way of its own, by their names
+ * @throws SplitkvError `usage`
+ */
+export async function readRows<Values extends object>(
+  table: OptionTable,
+  options: Options,
+  readers: { readonly [Name in keyof Values]?: (own: string) => unknown } = {},
+): Promise<Values> {
+  const values: Record<string, unknown> = {};
+  for (const [own, name, row] of rowsAt(table, 'cli')) {
+    const reader = readers[name as keyof Values];
+    if (options.has(own)) values[name] = reader ? await reader(own) : valueOf(options, own, row);
+  }
+  return defined(values) as Values;
+}
+
+function valueOf(options: Options, own: string, row: OptionRow): unknown {
+  const { range, choices, read } = row;
+  if (isSwitch(row)) return !row.isOn;
+  if (read) return read(options.text(own)!, `--${own} ${options.text(own)}`);
+  if (choices) return options.oneOf(own, choices);
+  return range ? options.within(own, range) : options.text(own);
+}
+
+/**
+ * A file that an option names, as text.
+ * @param mark what stands before the file's name on the command line
+ * @throws SplitkvError `io`
+ */
+export async function readGiven(option: string, path: string, mark = ''): Promise<string> {
   const { readFile } = await import('node:fs/promises');
   try {
     return await readFile(path, 'utf8');
-  } catch (error) {
-    throw new SplitkvError(
-      'io',
-      `--${option} ${path}: can't be read (${error instanceof Error ? error.message : String(error)})`,
-    );
+  } catch (cause) {
+    throw new SplitkvError('io', `--${option} ${mark}${path}: can't be read: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** The same as JSON. @throws SplitkvError `io`, `format` */
+export const readGivenJson = async (option: string, path: string, mark = ''): Promise<unknown> =>
+  parseJson(await readGiven(option, path, mark), `--${option} ${mark}${path}`);
+
+/** Writes the file that an option names. @throws SplitkvError `io` */
+export async function writeGiven(option: string, path: string, text: string): Promise<void> {
+  const { writeFile } = await import('node:fs/promises');
+  try {
+    await writeFile(path, text);
+  } catch (cause) {
+    throw new SplitkvError('io', `--${option} ${path}: can't be written: ${(cause as Error).message}`, { cause });
   }
 }

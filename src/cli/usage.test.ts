@@ -147,7 +147,7 @@ describe('failure: exit code 1, one line on stderr, nothing on stdout', () => {
       '--model /no/such: no such folder',
     ],
     ['a missing token file', [...logits, '--tokens', '@/no/such.json'], "--tokens @/no/such.json: can't be read"],
-    ['a broken token file', [...logits, '--tokens', `@${file('broken.json', '[1,')}`], 'not JSON'],
+    ['a broken token file', [...logits, '--tokens', `@${file('broken.json', '[1,')}`], 'not valid JSON'],
   ])('%s', async (_what, args, message) => {
     const { code, stdout, stderr } = await runHere([...args, '--json']);
     expect(stderr).toContain(message);

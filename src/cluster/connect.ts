@@ -5,7 +5,7 @@
  */
 
 import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
-import { abortedError, limitError, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import { abortedError, limitError, messageOf, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
 import { checkOptions, type OptionsSchema } from '../base/options.js';
 import type { ClusterOptions } from '../engine/contracts/cluster_options.js';
 import { checkName, subjectOf } from './names.js';
@@ -209,8 +209,6 @@ const PAGE_ADVICE =
   "Is its WebSocket open, and reachable from here? A page of https needs wss://, and the page's Content-Security-Policy must allow the address (connect-src)";
 
 const isPage = (): boolean => globalThis.process?.versions?.node === undefined;
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 function connectError(error: unknown, where: string): SplitkvError {
   if (error instanceof SplitkvError) return error;

@@ -3,6 +3,7 @@
  * (find_nats_server.js), and the models that a cluster keeps (push.ts).
  */
 
+import { hostname } from 'node:os';
 import type { ClusterOptions } from '../../cluster/connect.js';
 import { usageError } from '../../base/errors.js';
 import { defined, inGroup, type Options, type OptionSpecs, readGiven } from '../options.js';
@@ -50,3 +51,17 @@ export async function readCluster(options: Options): Promise<ClusterOptions | un
     ...(Object.keys(tls).length > 0 && { tls }),
   };
 }
+
+/** The same where there must be one. @throws SplitkvError `usage`, `io` */
+export async function neededCluster(options: Options, command: string): Promise<ClusterOptions> {
+  const cluster = await readCluster(options);
+  if (cluster) return cluster;
+  throw usageError(`${command}: which cluster? --cluster nats://HOST:4222 (\`splitkv cluster\` starts its server)`);
+}
+
+/** This machine's name, as far as it can be one in a cluster: at most so many letters. */
+export const machineName = (most: number, otherwise: string): string =>
+  hostname()
+    .replace(/[^\w-]+/g, '-')
+    .replace(/^[-_]+/, '')
+    .slice(0, most) || otherwise;

@@ -2,9 +2,9 @@ import { usageError } from '../../base/errors.js';
 import { alignedTable } from '../../base/aligned_table.js';
 import { formatBytes } from '../../base/math.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
-import { hubOptions, networkOptions } from '../model_options.js';
+import { hubOptions, networkOptions, tellingOf } from '../model_options.js';
 import { inGroup, type Options, type OptionSpecs } from '../options.js';
-import { clusterOptions, readCluster } from './cluster_options.js';
+import { clusterOptions, neededCluster } from './cluster_options.js';
 import type { Cluster } from '../../cluster/connect.js';
 
 export const command: Command = {
@@ -32,9 +32,7 @@ export const command: Command = {
     ...commonOptions,
   },
   async run(options, terminal) {
-    const where = await readCluster(options);
-    if (!where)
-      throw usageError('push: which cluster? --cluster nats://HOST:4222 (`splitkv cluster` starts its server)');
+    const where = await neededCluster(options, 'push');
     const given = ['MODEL', 'list', 'remove'].filter((name) => options.has(name));
     if (given.length !== 1) throw usageError('push: name a model to push, or give --list, or --remove NAME');
     if (options.has('name') && given[0] !== 'MODEL') throw usageError('--name is of a model that is pushed');
@@ -56,14 +54,11 @@ const waiting = (terminal: Terminal) => (): void =>
 
 async function push(cluster: Cluster, options: Options, terminal: Terminal): Promise<void> {
   const { signal } = terminal;
-  const verbose = options.has('verbose');
   const { modelPath } = await import('../model_path.js');
   const path = await modelPath(options.text('MODEL')!, {
     network: networkOptions(options),
     pull: true,
-    signal,
-    onProgress: (line, part) => (verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line, part)),
-    onWarning: (message) => terminal.note(`splitkv: warning: ${message}`),
+    ...tellingOf(options, terminal),
   });
   const { openSource } = await import('../../loader/index.js');
   const { pushModel } = await import('../../cluster/store/push.js');

@@ -4,6 +4,7 @@ import { formatBytes } from '../../base/math.js';
 import { nodeAdapterNames, nodeGpu, requestNodeAdapter } from '../../gpu/node.js';
 import { type AdapterBasics, type AdaptersMeasure, MATVEC_SIZE, measureAdapters } from '../../index.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
+import { plain, type Style } from '../terminal/style.js';
 
 export const command: Command = {
   summary: 'The WebGPU adapters of this machine: features, limits, and how fast they are.',
@@ -26,7 +27,11 @@ export const command: Command = {
       await terminal.write(`${JSON.stringify({ host, ...documentOf(listing) })}\n`);
       return 0;
     }
-    for (const adapter of listing.adapters) await terminal.write(describe(adapter, basicsOf(listing, adapter)));
+    const { out: style } = terminal.style ?? { out: plain };
+    for (const adapter of listing.adapters) {
+      const basics = basicsOf(listing, adapter);
+      await terminal.write(adapterText(adapter, style, basics && { speed: speed(basics) }));
+    }
     await terminal.write(describeExchanges(listing));
     return 0;
   },
@@ -50,9 +55,8 @@ async function nodeListing(quick: boolean, { signal, progress }: Terminal): Prom
 }
 
 async function chromeListing(quick: boolean, { signal, progress }: Terminal): Promise<Listing> {
-  const { listChromeAdapters, measureChromeAdapters } = await import('../hosts/chrome_host.js');
-  if (quick) return { adapters: await listChromeAdapters(signal), measure: undefined };
-  return measureChromeAdapters(signal, progress);
+  const { chromeAdapters } = await import('../hosts/chrome_host.js');
+  return chromeAdapters(signal, progress, !quick);
 }
 
 /** Every adapter that Dawn finds. */
@@ -101,18 +105,24 @@ function documentOf(listing: Listing): object {
 const MATVEC_FLOPS = 2 * MATVEC_SIZE ** 2;
 const MATVEC_BYTES = 2 * MATVEC_SIZE ** 2;
 
-function describe(entry: AdapterEntry, basics: AdapterBasics | undefined): string {
-  const { name, request, vendor, architecture, software, same_as: sameAs, features, limits } = entry;
-  const byName = name === request ? '' : ` (${request})`;
-  if (sameAs !== undefined) return `${name}${byName}\n  the same GPU as ${sameAs}: it is no second rank\n`;
-  const kind = `${vendor} ${architecture}`.trim() || 'unknown vendor';
+/** @param more lines of a name and what is said of it */
+export function adapterText(entry: AdapterEntry, style: Style, more: Readonly<Record<string, string>> = {}): string {
+  const { name, request, vendor, architecture, software, same_as: sameAs, description, features, limits } = entry;
+  const head =
+    style('bold', name) + (entry.default === true ? `  ${style('green', 'taken unless another is asked for')}` : '');
+  if (sameAs !== undefined) return `${head}\n  the same GPU as ${sameAs}: it is no second rank\n`;
+  const has = (feature: string): string => (features.includes(feature) ? 'yes' : 'no');
+  const limit = (key: string): number => limits[key] ?? 0;
   return [
-    `${name}${byName}${entry.default === true ? ', taken unless another is asked for' : ''}`,
-    `  ${kind}, ${software ? 'software (runs on the CPU)' : 'hardware'}`,
-    `  f16 arithmetic ${features.includes('shader-f16') ? 'yes' : 'no'}, subgroups ${features.includes('subgroups') ? 'yes' : 'no'}`,
-    `  largest buffer ${formatBytes(limits['maxBufferSize'] ?? 0)}, binding ${formatBytes(limits['maxStorageBufferBindingSize'] ?? 0)}`,
-    `  workgroup ${limits['maxComputeInvocationsPerWorkgroup']} invocations, ${formatBytes(limits['maxComputeWorkgroupStorageSize'] ?? 0)}`,
-    ...(basics ? [`  ${speed(basics)}`] : []),
+    head,
+    `  kind        ${`${vendor} ${architecture}`.trim() || 'unknown vendor'}, ${software ? 'runs on the CPU' : 'a GPU'}`,
+    `  driver      ${description || 'not told'}`,
+    `  features    f16 ${has('shader-f16')}, subgroups ${has('subgroups')}, timestamps ${has('timestamp-query')}`,
+    `  kernels     variants ${software ? 'software' : 'hardware'}, KV cache ${software ? 'f32' : 'f16'} by default`,
+    `  limits      buffer ${formatBytes(limit('maxBufferSize'))}, binding ${formatBytes(limit('maxStorageBufferBindingSize'))}, ` +
+      `workgroup ${limit('maxComputeInvocationsPerWorkgroup')} invocations and ${formatBytes(limit('maxComputeWorkgroupStorageSize'))}`,
+    ...Object.entries(more).map(([key, text]) => `  ${key.padEnd(12)}${text}`),
+    ...(request === name ? [] : [`  asked for as  ${request}`]),
     '',
   ].join('\n');
 }

@@ -1,19 +1,17 @@
-import { readFile, writeFile } from 'node:fs/promises';
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { usageError } from '../../base/errors.js';
 import {
   arrange,
   type Arrangement,
   type ArrangementProblem,
   MODES,
   OBJECTIVES,
-  type ArrangementFile,
   parseProfile,
   toArrangementFile,
 } from '../../arrangement/index.js';
 import { COPY_SHARING } from '../../placement/index.js';
 import { describeArrangement } from '../arrangement_text.js';
 import { type Command, commonOptions } from '../command.js';
-import { defined, type Options } from '../options.js';
+import { defined, type Options, readGiven, writeGiven } from '../options.js';
 
 export const command: Command = {
   summary:
@@ -55,22 +53,18 @@ export const command: Command = {
   async run(options, terminal) {
     const file = options.required('profile', 'name a file that `splitkv profile` wrote');
     const limits = readLimits(options);
-    const profile = parseProfile(await readText(file), file);
+    const profile = parseProfile(await readGiven('profile', file), file);
     const problem: ArrangementProblem = { loads: profile.layers, ...limits };
     const start = performance.now();
     const found = arrange(problem);
     const seconds = (performance.now() - start) / 1000;
     const out = options.text('out');
     const sharing = options.oneOf('sharing', COPY_SHARING);
-    if (out !== undefined)
-      await writeOut(
-        out,
-        toArrangementFile(profile.model, problem.ranks, found, {
-          sharing,
-          loads: profile.layers,
-          pipeline: problem.pipeline,
-        }),
-      );
+    if (out !== undefined) {
+      const how = { sharing, loads: profile.layers, pipeline: problem.pipeline };
+      const arrangement = toArrangementFile(profile.model, problem.ranks, found, how);
+      await writeGiven('out', out, `${JSON.stringify(arrangement)}\n`);
+    }
     if (options.has('json')) await terminal.write(`${JSON.stringify(jsonDocument(found, seconds))}\n`);
     else await terminal.write(describeArrangement(profile, problem, found, seconds, sharing));
     if (out !== undefined && !options.has('json')) await terminal.write(`\nwritten to ${out}\n`);
@@ -98,20 +92,4 @@ function readLimits(options: Options): Omit<ArrangementProblem, 'loads'> {
       batch: options.integer('batch', 1),
     }),
   };
-}
-
-async function readText(path: string): Promise<string> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (error) {
-    throw new SplitkvError('io', `--profile ${path}: can't be read: ${(error as Error).message}`, { cause: error });
-  }
-}
-
-async function writeOut(path: string, file: ArrangementFile): Promise<void> {
-  try {
-    await writeFile(path, `${JSON.stringify(file)}\n`);
-  } catch (error) {
-    throw new SplitkvError('io', `--out ${path}: can't be written: ${(error as Error).message}`, { cause: error });
-  }
 }

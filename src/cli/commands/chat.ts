@@ -1,13 +1,12 @@
 import { createInterface } from 'node:readline';
-import { usageError } from '../../base/errors.js';
+import { messageOf, usageError } from '../../base/errors.js';
 import type { ConversationOptions, GenerateOptions, SavedConversation } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import type { ModelHost } from '../hosts/model_host.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
-import { chatSpecs, readChat, readSpecial, specialSpecs } from '../form_options.js';
-import { readSampling, samplingSpecs } from '../sampling_options.js';
-import { readTurns, type Turns } from '../turns_file.js';
+import { chatSpecs, readChat, readSampling, readSpecial, samplingSpecs, specialSpecs } from '../answer_options.js';
+import { readTurns, type Turns } from '../prompt_files.js';
 import { summary } from './generate.js';
 
 export const command: Command = {
@@ -153,7 +152,7 @@ async function converse(
       if (options.has('verbose')) terminal.note(summary(result));
     } catch (error) {
       if (terminal.signal.aborted) throw error;
-      terminal.note(`splitkv: ${error instanceof Error ? error.message : String(error)}`);
+      terminal.note(`splitkv: ${messageOf(error)}`);
     }
     answering = undefined;
     if (terminal.signal.aborted) break;

@@ -1,6 +1,6 @@
 import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
 import { findNatsServer } from '../cluster/find_nats_server.js';
-import { type Command, commonOptions } from '../command.js';
+import { type Command, commonOptions, interrupted } from '../command.js';
 import { defined, inGroup, type OptionSpecs, readGiven } from '../options.js';
 
 export const command: Command = {
@@ -44,11 +44,7 @@ export const command: Command = {
       ? JSON.stringify({ url, websocket_url: webSocketUrl })
       : `${url}\npages: ${webSocketUrl}${pages}\nA rank joins by: splitkv rank --cluster ${url} (Ctrl-C ends the server)`;
     await terminal.write(`${text}\n`);
-    const interrupted = new Promise<undefined>((resolve) => {
-      if (terminal.signal.aborted) resolve(undefined);
-      terminal.signal.addEventListener('abort', () => resolve(undefined), { once: true });
-    });
-    const said = await Promise.race([server.ended, interrupted]);
+    const said = await Promise.race([server.ended, interrupted(terminal.signal)]);
     await server.stop();
     if (said !== undefined) throw new SplitkvError('io', `nats-server ended: ${said.split('\n').at(-1)}`);
     return 0;

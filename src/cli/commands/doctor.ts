@@ -1,10 +1,8 @@
-import type { AdapterEntry } from '../../app/shared/adapter_list.js';
-import { formatBytes } from '../../base/math.js';
 import { type Command, commonOptions } from '../command.js';
 import { machineFacts } from '../doctor/facts.js';
 import { choiceOf, type Finding, findings } from '../doctor/findings.js';
 import { plain, type Style } from '../terminal/style.js';
-import { nodeAdapters } from './adapters.js';
+import { adapterText, nodeAdapters } from './adapters.js';
 
 export const command: Command = {
   summary:
@@ -24,7 +22,7 @@ export const command: Command = {
         [
           ...found.map((finding) => line(finding, style)),
           '',
-          ...facts.adapters.map((each) => adapter(each, style)),
+          ...facts.adapters.map((each) => adapterText(each, style)),
           '',
         ].join('\n'),
       );
@@ -70,23 +68,3 @@ function line({ level, topic, text, fix }: Finding, style: Style): string {
 }
 
 const TOPIC = 14;
-
-function adapter(entry: AdapterEntry, style: Style): string {
-  const { name, request, vendor, architecture, software, same_as: sameAs, description, features, limits } = entry;
-  const head =
-    style('bold', name) + (entry.default === true ? `  ${style('green', 'taken unless another is asked for')}` : '');
-  if (sameAs !== undefined) return `${head}\n  the same GPU as ${sameAs}: it is no second rank\n`;
-  const has = (feature: string): string => (features.includes(feature) ? 'yes' : 'no');
-  const limit = (key: string): number => limits[key] ?? 0;
-  return [
-    head,
-    `  kind        ${`${vendor} ${architecture}`.trim() || 'unknown vendor'}, ${software ? 'runs on the CPU' : 'a GPU'}`,
-    `  driver      ${description || 'not told'}`,
-    `  features    f16 ${has('shader-f16')}, subgroups ${has('subgroups')}, timestamps ${has('timestamp-query')}`,
-    `  kernels     variants ${software ? 'software' : 'hardware'}, KV cache ${software ? 'f32' : 'f16'} by default`,
-    `  limits      buffer ${formatBytes(limit('maxBufferSize'))}, binding ${formatBytes(limit('maxStorageBufferBindingSize'))}, ` +
-      `workgroup ${limit('maxComputeInvocationsPerWorkgroup')} invocations and ${formatBytes(limit('maxComputeWorkgroupStorageSize'))}`,
-    ...(request === name ? [] : [`  asked for as  ${request}`]),
-    '',
-  ].join('\n');
-}

@@ -1,7 +1,6 @@
-import { usageError } from '../../base/errors.js';
-import { clusterOptions, readCluster } from '../cluster/cluster_options.js';
-import { type Command, commonOptions } from '../command.js';
-import { endingOf, frontOptions, frontSpecs, interrupted, isTerminated, seconds } from '../front_options.js';
+import { clusterOptions, neededCluster } from '../cluster/cluster_options.js';
+import { type Command, commonOptions, interrupted } from '../command.js';
+import { endGently, endingOf, frontOptions, frontSpecs, milliseconds } from '../front_options.js';
 import { defined } from '../options.js';
 import { version } from '../version.js';
 
@@ -25,13 +24,9 @@ export const command: Command = {
   },
   async run(options, terminal) {
     const front = await frontOptions(options, terminal);
-    const where = await readCluster(options);
-    if (!where) throw usageError('--cluster is missing: name its NATS server, --cluster nats://HOST:4222');
-    const { drain, grace } = endingOf(options);
-    const times = {
-      patienceMs: milliseconds(seconds(options, 'patience')),
-      hangMs: milliseconds(seconds(options, 'hang-after')),
-    };
+    const where = await neededCluster(options, 'gateway');
+    const ending = endingOf(options);
+    const times = { patienceMs: milliseconds(options, 'patience'), hangMs: milliseconds(options, 'hang-after') };
     const { signal } = terminal;
     const { connectCluster } = await import('../../cluster/connect.js');
     const { Gateway } = await import('../../server/gateway/gateway.js');
@@ -54,12 +49,11 @@ export const command: Command = {
             : `Gateway of cluster ${cluster.name} at ${url}/v1. Ctrl-C ends.\n`,
         );
         await interrupted(signal);
-        if (isTerminated(signal) && drain > 0) {
-          terminal.note(`splitkv: no longer ready; requests are taken for another ${drain} s`);
-          await gateway.drain(drain * 1000);
-        }
-        if (gateway.live > 0) terminal.note(`splitkv: ending; ${gateway.live} requests get ${grace} s to finish`);
-        await gateway.close(grace * 1000);
+        await endGently(ending, terminal, {
+          drain: (ms) => gateway.drain(ms),
+          live: () => gateway.live,
+          close: (graceMs) => gateway.close(graceMs),
+        });
       } finally {
         await gateway.close();
       }
@@ -69,6 +63,3 @@ export const command: Command = {
     return 0;
   },
 };
-
-const milliseconds = (value: number | undefined): number | undefined =>
-  value === undefined ? undefined : value * 1000;

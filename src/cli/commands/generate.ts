@@ -12,10 +12,17 @@ import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import { defined, type Options } from '../options.js';
-import { chatSpecs, formSpecs, readChat, readForm, readSpecial, specialSpecs } from '../form_options.js';
-import { readSampling, samplingSpecs } from '../sampling_options.js';
-import { readPrompts } from '../turns_file.js';
-import { readTokenLists } from '../token_ids.js';
+import {
+  chatSpecs,
+  formSpecs,
+  readChat,
+  readForm,
+  readSampling,
+  readSpecial,
+  samplingSpecs,
+  specialSpecs,
+} from '../answer_options.js';
+import { readPrompts, readTokenLists } from '../prompt_files.js';
 
 export const command: Command = {
   summary: 'Continues a prompt. Where the model has a chat template the prompt is sent as a user message.',
@@ -36,7 +43,7 @@ export const command: Command = {
     },
     prompts: {
       value: 'FILE.json',
-      help: 'a list of prompts, each a text or token ids, answered at once',
+      help: 'prompts, answered at once: a JSON list or JSON lines of texts, token ids, or objects with a prompt',
     },
     'max-tokens': { value: 'N', help: 'default 256' },
     ...samplingSpecs,

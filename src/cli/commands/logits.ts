@@ -2,7 +2,7 @@ import { usageError } from '../../base/errors.js';
 import type { Command, Terminal } from '../command.js';
 import { LogitsDescriber, type LogitsDescription, writeLogitsDocument } from '../logits_document.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
-import { readTokenLists, TOKENS_HINT } from '../token_ids.js';
+import { readTokenLists, TOKENS_HINT } from '../prompt_files.js';
 
 export const command: Command = {
   summary: 'Next-token logits after token ids: of the last position, or of every one.',

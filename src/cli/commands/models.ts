@@ -1,4 +1,5 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
+import { alignedTable } from '../../base/aligned_table.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import { type CatalogModel, MODELS } from '../../loader/hub/catalog.js';
 import { deleteLocalModel, listLocalModels, type LocalModel } from '../../loader/hub/node_hub_cache.js';
@@ -86,10 +87,7 @@ function describe(local: readonly Kept[]): string {
       complete ? gguf.join(', ') || 'complete' : 'not complete: pull it again',
     ]);
     const none = '  nothing yet; `splitkv pull NAME` downloads one';
-    return [
-      `${at === 0 ? 'on this disk' : 'of another Hub'}, in ${cache}:`,
-      ...(rows.length > 0 ? columns(rows) : [none]),
-    ];
+    return [`${at === 0 ? 'on this disk' : 'of another Hub'}, in ${cache}:`, rows.length > 0 ? columns(rows) : none];
   });
   const catalog = MODELS.map((model) => [
     model.name,
@@ -105,7 +103,7 @@ function describe(local: readonly Kept[]): string {
     ...stored,
     '',
     'the catalog (f16, q8, q4: GPU memory of the weights):',
-    ...columns([heads, ...catalog]),
+    columns([heads, ...catalog]),
     '',
   ].join('\n');
 }
@@ -113,7 +111,8 @@ function describe(local: readonly Kept[]): string {
 const billions = ({ parameters }: CatalogModel): string =>
   parameters < 1e9 ? `${Math.round(parameters / 1e6)} M` : `${(parameters / 1e9).toFixed(1)} B`;
 
-function columns(rows: readonly (readonly string[])[]): string[] {
-  const widths = rows[0]!.map((_, at) => Math.max(...rows.map((row) => row[at]!.length)));
-  return rows.map((row) => `  ${row.map((cell, at) => cell.padEnd(widths[at]!)).join('  ')}`.trimEnd());
-}
+const columns = (rows: readonly (readonly string[])[]): string =>
+  alignedTable(
+    rows.map(([name, ...rest]) => [`  ${name}`, ...rest]),
+    Infinity,
+  ).trimEnd();

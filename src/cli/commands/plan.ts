@@ -1,6 +1,5 @@
-import { writeFile } from 'node:fs/promises';
 import type { PlainPlanOptions } from '../../app/host_protocol.js';
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { usageError } from '../../base/errors.js';
 import type { ModelShape, Plan, PlanReport } from '../../index.js';
 import {
   arrangedPlan,
@@ -21,7 +20,7 @@ import {
   networkOptions,
   plannedOptions,
 } from '../model_options.js';
-import { defined, only, type Options, type OptionSpecs } from '../options.js';
+import { defined, only, type Options, type OptionSpecs, writeGiven } from '../options.js';
 
 export const command: Command = {
   summary:
@@ -112,13 +111,13 @@ async function makeReport(request: ModelRequest, options: PlainPlanOptions): Pro
   return planModel(request.model, { ...options, signal, onProgress });
 }
 
-async function writePlan(path: string, plan: object): Promise<void> {
-  try {
-    await writeFile(path, `${JSON.stringify(plan, null, 2)}\n`);
-  } catch (error) {
-    throw new SplitkvError('io', `--out ${path}: can't be written: ${(error as Error).message}`, { cause: error });
-  }
-}
+const writePlan = (path: string, plan: object): Promise<void> =>
+  writeGiven(
+    'out',
+    path,
+    `${JSON.stringify(plan, null, 2)}
+`,
+  );
 
 function describe(report: PlanReport): string {
   const { name, weights: type, kv: kvType, contextLength, promptTokens, newTokens, batch, machine } = report;

@@ -1,12 +1,11 @@
-import { writeFile } from 'node:fs/promises';
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { usageError } from '../../base/errors.js';
 import { type MeasuredProfile, measureProfile } from '../../engine/measure/measure_profile.js';
 import { storyQuestion } from '../../engine/measure/story.js';
 import type { Command } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
-import { without } from '../options.js';
+import { without, writeGiven } from '../options.js';
 import { heatMapHtml } from '../profile/heat_map.js';
-import { readPrompts } from '../profile/read_prompts.js';
+import { readPrompts } from '../prompt_files.js';
 import { profileTable } from '../profile/table.js';
 
 const DEFAULT_SAMPLES = 32;
@@ -67,20 +66,10 @@ export const command: Command = {
     }
     const json = `${JSON.stringify(profile)}\n`;
     const [out, html] = [options.text('out'), options.text('html')];
-    if (out !== undefined) await write('out', out, json);
-    if (html !== undefined) await write('html', html, heatMapHtml(profile));
+    if (out !== undefined) await writeGiven('out', out, json);
+    if (html !== undefined) await writeGiven('html', html, heatMapHtml(profile));
     await terminal.write(options.has('json') ? json : profileTable(profile));
     for (const path of [out, html]) if (path !== undefined) terminal.note(`written to ${path}`);
     return 0;
   },
 };
-
-async function write(option: string, path: string, text: string): Promise<void> {
-  try {
-    await writeFile(path, text);
-  } catch (error) {
-    throw new SplitkvError('io', `--${option} ${path}: can't be written: ${(error as Error).message}`, {
-      cause: error,
-    });
-  }
-}

@@ -3,7 +3,7 @@ import { formatBytes } from '../../base/math.js';
 import { catalogHint } from '../../loader/hub/catalog.js';
 import { type Command, commonOptions } from '../command.js';
 import { hubNameOf, pull } from '../model_path.js';
-import { hubOptions, networkOptions } from '../model_options.js';
+import { hubOptions, networkOptions, tellingOf } from '../model_options.js';
 
 export const command: Command = {
   summary:
@@ -24,13 +24,7 @@ export const command: Command = {
         `pull ${given}: expected ORG/NAME, or a name of the catalog (\`splitkv models\`).${catalogHint(given)}`,
       );
     }
-    const verbose = options.has('verbose');
-    const pulled = await pull(name, {
-      network,
-      signal: terminal.signal,
-      onProgress: (line, part) => (verbose ? terminal.note(`splitkv: ${line}`) : terminal.progress(line, part)),
-      onWarning: (message) => terminal.note(`splitkv: warning: ${message}`),
-    });
+    const pulled = await pull(name, { network, ...tellingOf(options, terminal) });
     const { repo, commit, folder, gguf, files, bytes, downloadedBytes } = pulled;
     if (options.has('json')) {
       const document = {

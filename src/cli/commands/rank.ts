@@ -1,10 +1,9 @@
-import { hostname } from 'node:os';
 import { pathToFileURL } from 'node:url';
 import { parseMemory } from '../../engine/contracts/options/read_texts.js';
 import { usageError } from '../../base/errors.js';
 import { namedAdapter } from '../../engine/planning/rank_adapters.js';
-import { clusterOptions, readCluster } from '../cluster/cluster_options.js';
-import { type Command, commonOptions } from '../command.js';
+import { clusterOptions, machineName, neededCluster } from '../cluster/cluster_options.js';
+import { type Command, commonOptions, interrupted } from '../command.js';
 import { defined, inGroup, type OptionSpecs } from '../options.js';
 
 export const command: Command = {
@@ -30,9 +29,7 @@ export const command: Command = {
     ...commonOptions,
   },
   async run(options, terminal) {
-    const cluster = await readCluster(options);
-    if (!cluster)
-      throw usageError('rank: which cluster? --cluster nats://HOST:4222 (`splitkv cluster` starts its server)');
+    const cluster = await neededCluster(options, 'rank');
     const models = options.text('models');
     const size = options.text('memory');
     const memory = size === undefined ? undefined : parseMemory(size, `--memory ${size}`);
@@ -41,7 +38,7 @@ export const command: Command = {
     const { hostRank } = await import('../../cluster/ranks/rank_host.js');
     const host = await hostRank({
       cluster: { ...cluster, signal: terminal.signal },
-      name: options.text('name') ?? ownName(),
+      name: options.text('name') ?? machineName(63, 'rank'),
       adapter: adapter === undefined ? {} : namedAdapter(adapter),
       ...defined({ models: models === undefined ? undefined : pathToFileURL(models).href, memory }),
       note: (line) => terminal.note(`splitkv: ${line}`),
@@ -53,18 +50,8 @@ export const command: Command = {
         ? `${JSON.stringify(card)}\n`
         : `rank ${name} (${found.name}) waits in cluster ${card.cluster}; Ctrl-C ends it\n`,
     );
-    await new Promise<void>((resolve) => {
-      if (terminal.signal.aborted) resolve();
-      terminal.signal.addEventListener('abort', () => resolve(), { once: true });
-    });
+    await interrupted(terminal.signal);
     await host.close();
     return 0;
   },
 };
-
-/** This machine's name, as far as it can be a rank's. */
-const ownName = (): string =>
-  hostname()
-    .replace(/[^A-Za-z0-9_-]/g, '-')
-    .replace(/^[-_]+/, '')
-    .slice(0, 63) || 'rank';

@@ -1,5 +1,5 @@
 import { progressLine } from '../../app/shared/progress.js';
-import { usageError } from '../../base/errors.js';
+import { messageOf, usageError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
 import type { ClusterOptions } from '../../cluster/connect.js';
 import { checkName } from '../../cluster/names.js';
@@ -8,10 +8,9 @@ import type { ServingModel } from '../../index.js';
 import type { Source } from '../../loader/index.js';
 import { ApiServer, type ServerOptions } from '../../server/api_server.js';
 import type { Joined } from '../../server/replicas/join.js';
-import { hostname } from 'node:os';
-import { readCluster } from '../cluster/cluster_options.js';
-import type { Command, Terminal } from '../command.js';
-import { endingOf, frontOptions, frontSpecs, interrupted, isTerminated, messageOf, size } from '../front_options.js';
+import { machineName, readCluster } from '../cluster/cluster_options.js';
+import { type Command, interrupted, type Terminal } from '../command.js';
+import { endGently, endingOf, frontOptions, frontSpecs, size } from '../front_options.js';
 import { modelOptions, modelRequest } from '../model_options.js';
 import { version } from '../version.js';
 import { defined, type Options, without } from '../options.js';
@@ -65,7 +64,7 @@ export const command: Command = {
       strict: options.has('strict'),
     };
     const place = await replicaPlace(options);
-    const { drain, grace } = endingOf(options);
+    const ending = endingOf(options);
     if (options.has('prefix-caching') && options.has('no-prefix-caching')) {
       throw usageError('--prefix-caching and --no-prefix-caching: leave one of them out');
     }
@@ -117,14 +116,11 @@ export const command: Command = {
         return 1;
       }
       joined?.replica.drain();
-      // Whoever presses Ctrl-C waits for it; whoever sends SIGTERM may have a balancer that must notice first.
-      if (isTerminated(signal) && drain > 0) {
-        terminal.note(`splitkv: no longer ready; requests are taken for another ${drain} s`);
-        await (server?.drain(drain * 1000) ?? new Promise((done) => setTimeout(done, drain * 1000)));
-      }
-      const live = (server?.live ?? 0) + (joined?.replica.live ?? 0);
-      if (live > 0) terminal.note(`splitkv: ending; ${live} requests get ${grace} s to finish`);
-      await Promise.all([joined?.close(grace * 1000), server?.close(grace * 1000)]);
+      await endGently(ending, terminal, {
+        drain: (ms) => server?.drain(ms) ?? new Promise((done) => setTimeout(done, ms)),
+        live: () => (server?.live ?? 0) + (joined?.replica.live ?? 0),
+        close: (graceMs) => Promise.all([joined?.close(graceMs), server?.close(graceMs)]),
+      });
     } finally {
       await joined?.close(0);
       await server?.close();
@@ -146,12 +142,7 @@ async function replicaPlace(options: Options): Promise<ReplicaPlace | undefined>
   const needed = ['replica', 'remote-ranks'].find((option) => options.has(option));
   if (!cluster && needed) throw usageError(`--${needed}: name the cluster, --cluster nats://HOST:4222`);
   if (!cluster || (options.has('remote-ranks') && name === undefined)) return undefined;
-  const machine =
-    hostname()
-      .replace(/[^\w-]+/g, '-')
-      .replace(/^[-_]+/, '')
-      .slice(0, 50) || 'replica';
-  return { name: checkName(name ?? `${machine}-${process.pid}`, '--replica'), cluster };
+  return { name: checkName(name ?? `${machineName(50, 'replica')}-${process.pid}`, '--replica'), cluster };
 }
 
 /** Loads a model; one that the cluster's server keeps, on ranks of this machine, by a connection of its own. */

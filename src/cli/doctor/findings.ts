@@ -73,63 +73,52 @@ export function choiceOf(
   };
 }
 
+const finding =
+  (level: Finding['level']) =>
+  (topic: string, text: string, fix?: string): Finding => ({ level, topic, text, ...(fix !== undefined && { fix }) });
+const ok = finding('ok');
+const warn = finding('warn');
+const bad = finding('bad');
+
 /** In the order in which people care. */
 export function findings(facts: MachineFacts): Finding[] {
   const { splitkv, node, platform, arch, memory } = facts;
   return [
-    { level: 'ok', topic: 'splitkv', text: `${splitkv}, Node ${node}, ${platform} ${arch}` },
-    { level: 'ok', topic: 'memory', text: `${formatBytes(memory.free)} of ${formatBytes(memory.total)} free` },
+    ok('splitkv', `${splitkv}, Node ${node}, ${platform} ${arch}`),
+    ok('memory', `${formatBytes(memory.free)} of ${formatBytes(memory.total)} free`),
     ...adapterFindings(facts),
     ...ranksFinding(facts),
-    ...chromeFindings(facts),
+    chromeFinding(facts),
     ...hubFindings(facts),
   ];
 }
 
-function adapterFindings(facts: MachineFacts): Finding[] {
-  const { dawn, adapters, platform, gpuFiles, closedFiles } = facts;
+function adapterFindings({ dawn, adapters, platform, gpuFiles, closedFiles }: MachineFacts): Finding[] {
   const topic = 'GPU';
   if (dawn !== undefined) {
-    return [{ level: 'bad', topic, text: `Node has no WebGPU: ${dawn}`, fix: 'npm install --ignore-scripts webgpu' }];
+    return [bad(topic, `Node has no WebGPU: ${dawn}`, 'npm install --ignore-scripts webgpu')];
   }
   const choice = choiceOf(adapters);
   if (!choice) {
-    return [
-      {
-        level: 'bad',
-        topic,
-        text: 'Dawn finds no adapter, not even one that runs on the CPU',
-        fix:
-          platform === 'linux'
-            ? 'sudo apt install mesa-vulkan-drivers   (Fedora: sudo dnf install mesa-vulkan-drivers)'
-            : "update the GPU's driver",
-      },
-    ];
+    const fix =
+      platform === 'linux'
+        ? 'sudo apt install mesa-vulkan-drivers   (Fedora: sudo dnf install mesa-vulkan-drivers)'
+        : "update the GPU's driver";
+    return [bad(topic, 'Dawn finds no adapter, not even one that runs on the CPU', fix)];
   }
-  const isSlow = adapters.every(({ software }) => software);
-  const found: Finding[] = [{ level: isSlow ? 'warn' : 'ok', topic, text: `${choice.name} is taken: ${choice.why}` }];
-  if (!isSlow) return found;
+  const taken = `${choice.name} is taken: ${choice.why}`;
+  if (adapters.some(({ software }) => !software)) return [ok(topic, taken)];
+  const found = [warn(topic, taken)];
   if (closedFiles.length > 0) {
-    found.push({
-      level: 'warn',
-      topic,
-      text: `this user may not open ${closedFiles.join(', ')}`,
-      fix: 'sudo usermod -aG render,video "$USER"   (then log in again)',
-    });
+    const fix = 'sudo usermod -aG render,video "$USER"   (then log in again)';
+    found.push(warn(topic, `this user may not open ${closedFiles.join(', ')}`, fix));
   } else if (gpuFiles.some((file) => file.includes('nvidia'))) {
-    found.push({
-      level: 'warn',
-      topic,
-      text: "an NVIDIA GPU is there, but Vulkan doesn't show it: its driver's Vulkan part is missing",
-      fix: 'sudo apt install libnvidia-gl-DRIVER_VERSION   (in a container: NVIDIA_DRIVER_CAPABILITIES=all)',
-    });
+    const text = "an NVIDIA GPU is there, but Vulkan doesn't show it: its driver's Vulkan part is missing";
+    const fix = 'sudo apt install libnvidia-gl-DRIVER_VERSION   (in a container: NVIDIA_DRIVER_CAPABILITIES=all)';
+    found.push(warn(topic, text, fix));
   } else if (gpuFiles.length > 0) {
-    found.push({
-      level: 'warn',
-      topic,
-      text: `there may be a GPU (${gpuFiles.join(', ')}), but Vulkan doesn't show it`,
-      fix: 'sudo apt install mesa-vulkan-drivers   (then look at `vulkaninfo --summary`)',
-    });
+    const text = `there may be a GPU (${gpuFiles.join(', ')}), but Vulkan doesn't show it`;
+    found.push(warn(topic, text, 'sudo apt install mesa-vulkan-drivers   (then look at `vulkaninfo --summary`)'));
   }
   return found;
 }
@@ -140,41 +129,22 @@ function ranksFinding({ adapters, dawn }: MachineFacts): Finding[] {
   const topic = 'several GPUs';
   if (gpus.length > 1) {
     const names = gpus.map(({ name }) => shortName(name)).join(',');
-    return [
-      {
-        level: 'ok',
-        topic,
-        text: `${gpus.length} GPUs; what both together would do with a model:`,
-        fix: `splitkv plan MODEL --ranks "${names}"`,
-      },
-    ];
+    const text = `${gpus.length} GPUs; what both together would do with a model:`;
+    return [ok(topic, text, `splitkv plan MODEL --ranks "${names}"`)];
   }
-  return [
-    {
-      level: 'ok',
-      topic,
-      text: `${gpus.length === 1 ? 'one GPU' : 'no GPU'}: a plan over several is tried on one device by --virtual-ranks, which is no faster`,
-    },
-  ];
+  const how = 'a plan over several is tried on one device by --virtual-ranks, which is no faster';
+  return [ok(topic, `${gpus.length === 1 ? 'one GPU' : 'no GPU'}: ${how}`)];
 }
 
-function chromeFindings({ chrome, playwright }: MachineFacts): Finding[] {
+function chromeFinding({ chrome, playwright }: MachineFacts): Finding {
   const topic = 'Chrome';
-  if (chrome.problem !== undefined) return [{ level: 'warn', topic, text: chrome.problem, fix: 'unset CHROME_PATH' }];
-  if (!playwright) {
-    return [{ level: 'warn', topic, text: '--host chrome needs playwright-core', fix: 'npm install playwright-core' }];
-  }
+  if (chrome.problem !== undefined) return warn(topic, chrome.problem, 'unset CHROME_PATH');
+  if (!playwright) return warn(topic, '--host chrome needs playwright-core', 'npm install playwright-core');
   if (chrome.path === undefined) {
-    return [
-      {
-        level: 'warn',
-        topic,
-        text: 'no Chrome or Chromium was found for --host chrome',
-        fix: 'npx playwright install chromium',
-      },
-    ];
+    const text = 'no Chrome or Chromium was found for --host chrome';
+    return warn(topic, text, 'npx playwright install chromium');
   }
-  return [{ level: 'ok', topic, text: `${chrome.path}, for --host chrome`, fix: 'splitkv adapters --host chrome' }];
+  return ok(topic, `${chrome.path}, for --host chrome`, 'splitkv adapters --host chrome');
 }
 
 /** Under this a model of the catalog may not fit. */
@@ -183,23 +153,13 @@ const LITTLE_DISK = 5e9;
 function hubFindings({ hub }: MachineFacts): Finding[] {
   const { cache, models, freeBytes, signedIn, offline } = hub;
   const room = freeBytes === undefined ? '' : `, ${formatBytes(freeBytes)} free`;
-  const little = freeBytes !== undefined && freeBytes < LITTLE_DISK;
-  return [
-    {
-      level: little ? 'warn' : 'ok',
-      topic: 'models',
-      text: `${models === 0 ? 'none yet' : models} in ${cache}${room}`,
-      fix: models === 0 ? 'splitkv pull smollm2-360m-instruct' : 'splitkv models',
-    },
-    {
-      level: offline ? 'warn' : 'ok',
-      topic: 'Hub',
-      text: offline
-        ? 'HF_HUB_OFFLINE is set: nothing is downloaded'
-        : signedIn
-          ? 'a token is there, for gated models'
-          : 'no token; only gated and private models need one',
-      ...(offline ? { fix: 'unset HF_HUB_OFFLINE' } : !signedIn && { fix: 'hf auth login   (or HF_TOKEN)' }),
-    },
-  ];
+  const isLittle = freeBytes !== undefined && freeBytes < LITTLE_DISK;
+  const kept = (isLittle ? warn : ok)(
+    'models',
+    `${models === 0 ? 'none yet' : models} in ${cache}${room}`,
+    models === 0 ? 'splitkv pull smollm2-360m-instruct' : 'splitkv models',
+  );
+  if (offline) return [kept, warn('Hub', 'HF_HUB_OFFLINE is set: nothing is downloaded', 'unset HF_HUB_OFFLINE')];
+  if (signedIn) return [kept, ok('Hub', 'a token is there, for gated models')];
+  return [kept, ok('Hub', 'no token; only gated and private models need one', 'hf auth login   (or HF_TOKEN)')];
 }

@@ -1,7 +1,7 @@
 import type { Browser, Page } from 'playwright-core';
 import type { AdapterEntry } from '../../app/shared/adapter_list.js';
-import type { HostEvent, Outcome, PlainPlanOptions } from '../../app/host_protocol.js';
-import { abortedError, SplitkvError, throwIfAborted } from '../../base/errors.js';
+import type { HostEvent, HostPage, Outcome, PlainPlanOptions } from '../../app/host_protocol.js';
+import { abortedError, messageOf, SplitkvError, throwIfAborted } from '../../base/errors.js';
 import type { AdaptersMeasure, ModelInfo, PlanReport } from '../../index.js';
 import { launchChrome, orAborted } from './chrome.js';
 import { lacksSandbox } from './find_chrome.js';
@@ -12,6 +12,9 @@ const START_TIMEOUT_MS = 60_000;
 /** The page says every second that it lives; loading may keep it busy for a while. */
 const SILENCE_TIMEOUT_MS = 120_000;
 
+type Asked = Omit<HostPage, 'abort' | 'close'>;
+type Answer<Name extends keyof Asked> = Awaited<ReturnType<Asked[Name]>> extends Outcome<infer T> ? T : never;
+
 /** A page of headless Chrome with the library, and a model served to it. */
 export interface Session {
   /** Ends what is running in the page. */
@@ -20,6 +23,8 @@ export interface Session {
   readonly browser: Browser;
   /** Runs one call in the page; whatever happens to the page meanwhile becomes an error. */
   call<T>(body: (page: Page) => Promise<Outcome<T>>): Promise<T>;
+  /** One of the page's own calls. */
+  ask<Name extends keyof Asked>(name: Name, ...given: Parameters<Asked[Name]>): Promise<Answer<Name>>;
   onEvent: (event: HostEvent) => void;
   close(): Promise<void>;
 }
@@ -43,8 +48,7 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
   try {
     await request.onBrowser?.(session.browser);
     // The browser's profile is thrown away with it, so keeping the weights in it would be for nothing.
-    const load = [session.modelUrl, { ...request.options, cache: false }] as const;
-    info = await session.call((page) => page.evaluate(([url, options]) => window.splitkvHost.open(url, options), load));
+    info = await session.ask('open', session.modelUrl, { ...request.options, cache: false });
   } catch (error) {
     await session.close();
     throw error;
@@ -53,28 +57,15 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
     info,
     async generate(prompt, feed, { signal: _, ...options }, take) {
       onText = take;
-      return session.call((page) =>
-        page.evaluate(([text, how, rest]) => window.splitkvHost.generate(text, how, rest), [
-          prompt,
-          feed,
-          options,
-        ] as const),
-      );
+      return session.ask('generate', prompt, feed, options);
     },
-    generateMany: (prompts, feed, { signal: _, ...options }) =>
-      session.call((page) =>
-        page.evaluate(([all, how, rest]) => window.splitkvHost.generateMany(all, how, rest), [
-          prompts,
-          feed,
-          options,
-        ] as const),
-      ),
+    generateMany: (prompts, feed, { signal: _, ...options }) => session.ask('generateMany', prompts, feed, options),
     async turn(asked, stop, take) {
       onText = take;
       const abort = (): void => session.abort();
       stop.addEventListener('abort', abort, { once: true });
       try {
-        return await session.call((page) => page.evaluate((given) => window.splitkvHost.turn(given), asked));
+        return await session.ask('turn', asked);
       } finally {
         stop.removeEventListener('abort', abort);
       }
@@ -85,72 +76,51 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
         arrived++;
         take(position, row);
       };
-      const count = await session.call((page) =>
-        page.evaluate(([ids, every, prompt]) => window.splitkvHost.logits(ids, every, prompt), [
-          tokens,
-          all ?? false,
-          promptLength,
-        ] as const),
-      );
+      const count = await session.ask('logits', tokens, all ?? false, promptLength);
       if (arrived !== count) {
         throw new SplitkvError('internal', `the page computed ${count} rows of logits, ${arrived} arrived`);
       }
     },
-    kept: (prompt) => session.call((page) => page.evaluate((given) => window.splitkvHost.kept(given), prompt)),
-    stats: () => session.call((page) => page.evaluate(() => window.splitkvHost.stats())),
+    kept: (prompt) => session.ask('kept', prompt),
+    stats: () => session.ask('stats'),
     close: () => session.close(),
   };
 }
 
-/** The adapters that Chrome gives for its two power preferences. */
-export async function listChromeAdapters(signal: AbortSignal): Promise<AdapterEntry[]> {
-  const session = await openSession('.', signal, () => {});
-  try {
-    return await session.call((page) => page.evaluate(() => window.splitkvHost.adapters()));
-  } finally {
-    await session.close();
-  }
-}
-
-/** The same, and what those that are different GPUs measured. */
-export async function measureChromeAdapters(
-  signal: AbortSignal,
-  onProgress: (line: string) => void,
-): Promise<{ readonly adapters: AdapterEntry[]; readonly measure: AdaptersMeasure }> {
-  const session = await openSession('.', signal, () => {});
-  session.onEvent = (event) => {
-    if (event.kind === 'progress') onProgress(event.line);
-  };
-  try {
-    const adapters = await session.call((page) => page.evaluate(() => window.splitkvHost.adapters()));
-    const preferences = adapters
-      .filter(({ same_as: same }) => same === undefined)
-      .map(({ request }) => request as GPUPowerPreference);
-    const measure = await session.call((page) =>
-      page.evaluate((list) => window.splitkvHost.measure(list), preferences),
-    );
-    return { adapters, measure };
-  } finally {
-    await session.close();
-  }
-}
-
-/** `planModel` in a page of headless Chrome. */
-export async function planInChrome(
-  { model, signal, onProgress, onWarning }: Omit<HostRequest, 'options'>,
-  options: PlainPlanOptions,
-): Promise<PlanReport> {
+/** What some work in a page without a model gives; the page is closed after it. */
+async function inPage<T>(
+  model: string,
+  { signal, onProgress, onWarning }: Pick<HostRequest, 'signal' | 'onProgress' | 'onWarning'>,
+  work: (session: Session) => Promise<T>,
+): Promise<T> {
   const session = await openSession(model, signal, onWarning);
   session.onEvent = (event) => {
     if (event.kind === 'progress') onProgress(event.line);
   };
   try {
-    const request = [session.modelUrl, options] as const;
-    return await session.call((page) => page.evaluate(([url, rest]) => window.splitkvHost.plan(url, rest), request));
+    return await work(session);
   } finally {
     await session.close();
   }
 }
+
+/** The adapters that Chrome gives for its two power preferences, and where `measures` says so what those that are different GPUs measured. */
+export const chromeAdapters = (
+  signal: AbortSignal,
+  onProgress: (line: string) => void,
+  measures: boolean,
+): Promise<{ readonly adapters: AdapterEntry[]; readonly measure: AdaptersMeasure | undefined }> =>
+  inPage('.', { signal, onProgress, onWarning: () => {} }, async (session) => {
+    const adapters = await session.ask('adapters');
+    const preferences = adapters
+      .filter(({ same_as: same }) => same === undefined)
+      .map(({ request }) => request as GPUPowerPreference);
+    return { adapters, measure: measures ? await session.ask('measure', preferences) : undefined };
+  });
+
+/** `planModel` in a page of headless Chrome. */
+export const planInChrome = (request: Omit<HostRequest, 'options'>, options: PlainPlanOptions): Promise<PlanReport> =>
+  inPage(request.model, request, (session) => session.ask('plan', session.modelUrl, options));
 
 /**
  * @param shared a server that serves the model, too; it stays
@@ -235,6 +205,14 @@ async function openPage(
       if (outcome.code === 'aborted') throw abortedError('the run', signal);
       throw Object.assign(new SplitkvError(outcome.code, outcome.message), outcome.stack && { stack: outcome.stack });
     },
+    ask: (name, ...given) =>
+      session.call((page) =>
+        page.evaluate(
+          ([asked, values]) =>
+            (window.splitkvHost[asked] as (...values: unknown[]) => Promise<Outcome<never>>)(...values),
+          [name, given as unknown[]] as const,
+        ),
+      ),
     async close() {
       closing = true;
       clearTimeout(silence);
@@ -265,7 +243,7 @@ async function openPage(
 /** Gives the page's own end a moment to be told, otherwise wraps what evaluate said. */
 async function died(error: unknown, death: Promise<never>): Promise<never> {
   await Promise.race([death, new Promise((resolve) => setTimeout(resolve, 500))]);
-  const [line] = (error instanceof Error ? error.message : String(error)).split('\n');
+  const [line] = messageOf(error).split('\n');
   throw new SplitkvError('internal', `the page in Chrome failed: ${line}`, { cause: error });
 }
 

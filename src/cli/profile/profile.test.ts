@@ -6,7 +6,7 @@ import { arrange, parseProfile } from '../../arrangement/index.js';
 import { runCli } from '../testing/run_cli.js';
 import { heatMapHtml } from './heat_map.js';
 import { measureProfile } from '../../engine/measure/measure_profile.js';
-import { readPrompts } from './read_prompts.js';
+import { readPrompts } from '../prompt_files.js';
 import { storyQuestion } from '../../engine/measure/story.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-profile-'));

@@ -3,6 +3,7 @@
  * (here); frames.ts is what goes over the wire, port_bridge.ts joins a link to a MessagePort of a rank's worker.
  */
 
+import { messageOf } from '../../base/errors.js';
 import type { Subscription } from '@nats-io/nats-core';
 import { decode, encode } from 'cborg/extended';
 import type { LinkAddress } from '../../engine/workers/worker_handle.js';
@@ -211,5 +212,3 @@ export class NatsLink {
 
 const lost = (had: number, sent: number): string =>
   `of its pieces ${had} came, and it sent ${sent}: some were lost on the way`;
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,6 +1,6 @@
 import { type KV, Kvm } from '@nats-io/kv';
 import { JetStreamApiError, jetstreamManager, StorageType } from '@nats-io/jetstream';
-import { limitError, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { limitError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { Cluster } from '../connect.js';
 
 /** A value of the bucket, and the number that it has there: a later one is larger. */
@@ -122,8 +122,6 @@ const isApiError = (error: unknown, codes: readonly number[]): boolean =>
     : error instanceof JetStreamApiError && codes.includes(error.code);
 
 const nameOf = (error: unknown): string => (error instanceof Error ? error.name : '');
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
 /** Nobody answered in time, or nobody could. */
 const isPassing = (error: unknown): boolean =>
   /Timeout|NoResponders|RequestError|Disconnect/.test(nameOf(error)) ||

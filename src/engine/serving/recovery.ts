@@ -1,4 +1,4 @@
-import { abortedError, SplitkvError } from '../../base/errors.js';
+import { abortedError, messageOf, SplitkvError } from '../../base/errors.js';
 
 /** Times that a rebuild is tried, and the wait before the second one; each further wait is four times as long. */
 const ATTEMPTS = 5;
@@ -122,5 +122,3 @@ export class Recovery {
     );
   }
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

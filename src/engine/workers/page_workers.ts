@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../base/errors.js';
+import { messageOf, SplitkvError } from '../../base/errors.js';
 import { startFile, startText } from './rank_script.js';
 import type { WorkerEvents, WorkerHandle } from './worker_handle.js';
 import type { WorkerCommand, WorkerReport } from './worker_protocol.js';
@@ -74,5 +74,3 @@ export function startPageWorker(events: WorkerEvents): WorkerHandle {
 
 const advice = (directive: string): string =>
   `Allow workers in the page's Content-Security-Policy (${directive}, trusted types), or leave 'workers' out`;
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../base/errors.js';
+import { messageOf, SplitkvError } from '../../base/errors.js';
 import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
 import type { StartWorker, WorkerHandle } from './worker_handle.js';
 import type { RankAnswers, RankRequest, WorkerReport } from './worker_protocol.js';
@@ -149,5 +149,3 @@ async function within(ms: number, work: Promise<unknown>): Promise<void> {
   await Promise.race([work.catch(() => {}), late]);
   clearTimeout(timer);
 }
-
-const messageOf = (reason: unknown): string => (reason instanceof Error ? reason.message : String(reason));

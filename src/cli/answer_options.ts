@@ -1,7 +1,50 @@
 import { usageError } from '../base/errors.js';
+import { isObject, parseJson } from '../base/json.js';
 import { checkTools } from '../chat_formats/tools.js';
-import type { ChatOptions, TextForm, Tool, ToolChoice } from '../index.js';
-import { inGroup, type Options, type OptionSpecs, readGiven } from './options.js';
+import { SAMPLING_ROWS } from '../engine/contracts/options/sampling_rows.js';
+import type { ChatOptions, SamplingOptions, TextForm, Tool, ToolChoice } from '../index.js';
+import { inGroup, type Options, type OptionSpecs, readGiven, readGivenJson, readRows, specsOf } from './options.js';
+
+/** How an answer is sampled. */
+export const samplingSpecs: OptionSpecs = inGroup('Sampling', specsOf(SAMPLING_ROWS));
+
+/** What samplingSpecs were given. @throws SplitkvError `usage`, `io` */
+export const readSampling = (options: Options): Promise<SamplingOptions> =>
+  readRows<SamplingOptions>(SAMPLING_ROWS, options, {
+    logitBias: (own) => readBias(options.text(own)),
+    stopTokenIds: (own) => options.text(own)!.split(',').map(stopId),
+  });
+
+function stopId(text: string): number {
+  if (/^\s*\d+\s*$/.test(text)) return Number(text);
+  throw usageError(`--stop-token-ids: '${text}' is no token id; give ids with commas, such as 2,32000`);
+}
+
+/** A record, as it may have to go to a page. */
+async function readBias(given: string | undefined): Promise<Readonly<Record<number, number>> | undefined> {
+  if (given === undefined) return undefined;
+  const pairs = given.startsWith('@')
+    ? await readPairs(given)
+    : given.split(',').map((pair) => pair.split(':').map((text) => text.trim()));
+  const biases: Record<number, number> = {};
+  for (const [id = '', bias = '', ...rest] of pairs) {
+    const value = bias === '' ? Number.NaN : Number(bias);
+    if (!/^\d+$/.test(id) || !Number.isFinite(value) || rest.length > 0) {
+      const pair = [id, bias, ...rest].join(':');
+      throw usageError(`--logit-bias: '${pair}' is no token id and bias; give them such as 50256:-100,11:2.5`);
+    }
+    biases[Number(id)] = value;
+  }
+  return biases;
+}
+
+async function readPairs(given: string): Promise<string[][]> {
+  const parsed = await readGivenJson('logit-bias', given.slice(1), '@');
+  if (!isObject(parsed)) {
+    throw usageError(`--logit-bias ${given}: expected an object of biases by token id, such as {"50256": -100}`);
+  }
+  return Object.entries(parsed).map(([id, bias]) => [id, typeof bias === 'number' ? String(bias) : '']);
+}
 
 /** What the answer is to be. */
 export const formSpecs: OptionSpecs = inGroup('Form of the answer', {
@@ -37,7 +80,7 @@ export function readSpecial(options: Options): { readonly special?: 'text' | 'to
   return special === undefined ? {} : { special };
 }
 
-/** What chatSpecs were given. @throws SplitkvError `usage`, `io` */
+/** What chatSpecs were given. @throws SplitkvError `usage`, `io`, `format` */
 export async function readChat(options: Options): Promise<ChatOptions> {
   const [tools, choice, variables] = [
     options.text('tools'),
@@ -46,47 +89,33 @@ export async function readChat(options: Options): Promise<ChatOptions> {
   ];
   const choices: readonly (string | undefined)[] = ['auto', 'none', 'required', undefined];
   const given = {
-    ...(tools !== undefined && { tools: readJson('tools', await readGiven('tools', tools)) as readonly Tool[] }),
+    ...(tools !== undefined && { tools: (await readGivenJson('tools', tools)) as readonly Tool[] }),
     ...(choice !== undefined && {
       toolChoice: (choices.includes(choice) ? choice : { type: 'function', function: { name: choice } }) as ToolChoice,
     }),
     ...(options.has('no-parallel-tools') && { parallelToolCalls: false }),
     ...(options.has('no-thinking') && { enableThinking: false }),
     ...(variables !== undefined && {
-      chatTemplateKwargs: readJson('template-kwargs', variables) as Record<string, unknown>,
+      chatTemplateKwargs: parseJson(variables, '--template-kwargs') as Record<string, unknown>,
     }),
   };
   checkTools(given);
   return given;
 }
 
-function readJson(option: string, text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw usageError(`--${option}: it is no JSON: ${(error as Error).message}`);
-  }
-}
-
-/** What formSpecs were given. @throws SplitkvError `usage`, `io` */
+/** What formSpecs were given. @throws SplitkvError `usage`, `io`, `format` */
 export async function readForm(options: Options): Promise<TextForm> {
   const [schema, grammar, regex] = [options.text('json-schema'), options.text('grammar'), options.text('regex')];
   const choice = options.texts('choice');
   return {
     ...(schema !== undefined && {
-      responseFormat: { type: 'json_schema', json_schema: { schema: await readSchema(schema) } },
+      responseFormat: {
+        type: 'json_schema',
+        json_schema: { schema: (await readGivenJson('json-schema', schema)) as Record<string, unknown> },
+      },
     }),
     ...(grammar !== undefined && { grammar: await readGiven('grammar', grammar) }),
     ...(regex !== undefined && { regex }),
     ...(choice.length > 0 && { choice }),
   };
-}
-
-async function readSchema(path: string): Promise<boolean | Record<string, unknown>> {
-  const text = await readGiven('json-schema', path);
-  try {
-    return JSON.parse(text) as Record<string, unknown>;
-  } catch (error) {
-    throw usageError(`--json-schema ${path}: ${(error as Error).message}`);
-  }
 }
