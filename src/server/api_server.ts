@@ -11,8 +11,7 @@ import { IGNORED_HEADER } from './http/access.js';
 import { answerRequest, stopped } from './requests/answer_request.js';
 import { ApiError, badRequest, toApiError } from './api_error.js';
 import type { AnswerWriter } from './requests/answer_shape.js';
-import { chatShape } from './requests/chat_shape.js';
-import { ChoiceWriter } from './requests/choice_writer.js';
+import { chatShape, ChoiceWriter, textShape } from './requests/choice_writer.js';
 import type { CompletionCall } from './requests/completion_call.js';
 import { withOneSystem } from './requests/text_parts.js';
 import { MessageWriter } from './messages/message_writer.js';
@@ -29,7 +28,6 @@ import { type FrontOptions, HttpFront } from './front.js';
 import { RequestReader, SHORT_BODY } from './request_reader.js';
 import type { Route } from './routes.js';
 import { modelTexts } from './model_metrics.js';
-import { textShape } from './requests/text_shape.js';
 
 export interface ServerOptions extends FrontOptions {
   /** What clients call the model; default: its folder's or file's name. */
@@ -71,13 +69,16 @@ export class ApiServer {
   readonly responses = new ResponseStore(STORED_BYTES);
   #model: ServingModel | undefined;
   #reader: RequestReader | undefined;
-  readonly #created = Math.floor(Date.now() / 1000);
 
   private constructor(given: ServerOptions) {
     this.#options = { ...DEFAULTS, ...given };
     this.#front = new HttpFront(given, {
       answer: (exchange, route) => this.#answer(exchange, route),
       status: () => this.#status(),
+      models: () => {
+        this.#openModel();
+        return [this.modelName];
+      },
       metrics: () => ({
         unread: this.#reader?.waiting ?? 0,
         ...(this.#model && { info: this.#model.info, texts: modelTexts(this.#model) }),
@@ -138,7 +139,6 @@ export class ApiServer {
 
   async #answer(exchange: Exchange, route: Route): Promise<void> {
     const model = this.#openModel();
-    if (route.name === '/v1/models' || route.name === '/v1/models/{model}') return this.#models(exchange, route);
     if (route.name === '/tokenize') return this.#tokenize(exchange, model);
     if (route.name === '/detokenize') return this.#detokenize(exchange, model);
     if (route.name === '/v1/embeddings') return this.#embed(exchange, model);
@@ -160,22 +160,6 @@ export class ApiServer {
       throw new ApiError(503, 'the model is still loading', { code: 'loading', headers: { 'Retry-After': '2' } });
     }
     return this.#model;
-  }
-
-  #models(exchange: Exchange, { model: asked }: Route): void {
-    const id = this.modelName;
-    const entry = { id, object: 'model', created: this.#created, owned_by: 'splitkv' };
-    if (asked === undefined) return exchange.sendJson(200, { object: 'list', data: [entry] });
-    this.#checkModel(asked);
-    exchange.sendJson(200, entry);
-  }
-
-  #checkModel(asked: string | undefined): void {
-    if (asked === undefined || asked === this.modelName) return;
-    throw new ApiError(404, `there is no model '${asked.slice(0, 200)}' here; the model is '${this.modelName}'`, {
-      code: 'model_not_found',
-      param: 'model',
-    });
   }
 
   async #tokenize(exchange: Exchange, model: ServingModel): Promise<void> {
@@ -308,7 +292,7 @@ export class ApiServer {
         if (generates && body.length > SHORT_BODY) this.#checkQueue(model, 1);
         const call = await this.#reader!.read(kind, body, client, signal);
         this.#tellIgnored(response, call.ignored);
-        this.#checkModel(call.model);
+        this.#front.checkModel(call.model);
         return call;
       });
     } catch (error) {

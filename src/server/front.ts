@@ -74,6 +74,8 @@ export interface FrontService {
   answer(exchange: Exchange, route: Route): Promise<void>;
   /** 'ok', or why requests had better go elsewhere. */
   status(): string;
+  /** What clients may call its models. @throws ApiError 503 while there is none */
+  models(): readonly string[];
   metrics(): OwnMetrics;
 }
 
@@ -105,6 +107,7 @@ export class HttpFront {
   readonly metrics: ServerMetrics;
   readonly #server: Server;
   readonly #options: FrontOptions & typeof DEFAULTS;
+  readonly #created = Math.floor(Date.now() / 1000);
   readonly #live = new Set<Exchange>();
   readonly #bodies: BodyRooms;
   readonly #connections: Connections;
@@ -196,6 +199,17 @@ export class HttpFront {
   /** Requests under way. */
   get live(): number {
     return this.#live.size;
+  }
+
+  /** @throws ApiError 404 where there is no model of this name */
+  checkModel(asked: string | undefined): void {
+    const models = this.service.models();
+    if (asked === undefined || models.includes(asked)) return;
+    const known = models.length === 1 ? `the model is '${models[0]}'` : `models are ${models.join(', ')}`;
+    throw new ApiError(404, `there is no model '${asked.slice(0, 200)}' here; ${known}`, {
+      code: 'model_not_found',
+      param: 'model',
+    });
   }
 
   /** @throws ApiError 503 once it closes */
@@ -355,7 +369,18 @@ export class HttpFront {
       const text = this.metrics.text(load, this.service.metrics());
       return exchange.send(200, 'text/plain; version=0.0.4; charset=utf-8', text);
     }
+    if (route.name === '/v1/models' || route.name === '/v1/models/{model}') return this.#models(exchange, route);
     await this.service.answer(exchange, route);
+  }
+
+  #models(exchange: Exchange, { model: asked }: Route): void {
+    this.checkOpen();
+    const entry = (id: string): object => ({ id, object: 'model', created: this.#created, owned_by: 'splitkv' });
+    this.checkModel(asked);
+    exchange.sendJson(
+      200,
+      asked === undefined ? { object: 'list', data: this.service.models().map(entry) } : entry(asked),
+    );
   }
 
   #health(exchange: Exchange): void {

@@ -4,15 +4,14 @@ type Labels = Readonly<Record<string, string>>;
 export type Sample = readonly [labels: Labels, value: number];
 
 /** One metric in Prometheus's text format, version 0.0.4. */
-export function metricText(
-  name: string,
-  type: 'counter' | 'gauge',
-  help: string,
-  samples: number | readonly Sample[],
-): string {
-  const list: readonly Sample[] = typeof samples === 'number' ? [[{}, samples]] : samples;
-  return head(name, type, help) + list.map(([labels, value]) => `${name}${labelText(labels)} ${value}\n`).join('');
-}
+const metric =
+  (type: 'counter' | 'gauge') =>
+  (name: string, help: string, samples: number | readonly Sample[]): string => {
+    const list: readonly Sample[] = typeof samples === 'number' ? [[{}, samples]] : samples;
+    return head(name, type, help) + list.map(([labels, value]) => `${name}${labelText(labels)} ${value}\n`).join('');
+  };
+export const counter = metric('counter');
+export const gauge = metric('gauge');
 
 /** A histogram in the same format, or several with labels. */
 export function histogramText(

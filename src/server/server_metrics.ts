@@ -2,7 +2,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { ServingInfo } from '../index.js';
 import type { Outcome } from './http/exchange.js';
 import { Histogram } from '../engine/serving/histogram.js';
-import { histogramText, metricText, type Sample } from './prometheus.js';
+import { counter, gauge, histogramText, type Sample } from './prometheus.js';
 
 /** What the server is busy with. */
 interface Load {
@@ -75,15 +75,15 @@ export class ServerMetrics {
     const seconds = [...this.#seconds].map(([route, { counts }]) => [{ route }, counts] as const);
     const ended = 'HTTP requests that ended, by route, outcome and status (0: nothing was sent).';
     return [
-      metricText('splitkv_build_info', 'gauge', 'Always 1; the labels say what runs.', [[this.#build(info), 1]]),
-      metricText('splitkv_requests_total', 'counter', ended, requests),
+      gauge('splitkv_build_info', 'Always 1; the labels say what runs.', [[this.#build(info), 1]]),
+      counter('splitkv_requests_total', ended, requests),
       histogramText('splitkv_request_seconds', 'From a request to the end of its answer, by route.', seconds),
-      metricText('splitkv_requests_live', 'gauge', 'HTTP requests under way.', live),
-      metricText('splitkv_request_body_bytes', 'gauge', 'Bytes of request bodies that are held.', bodyBytes),
-      metricText('splitkv_requests_unread', 'gauge', 'Large requests that wait to be parsed and tokenized.', unread),
+      gauge('splitkv_requests_live', 'HTTP requests under way.', live),
+      gauge('splitkv_request_body_bytes', 'Bytes of request bodies that are held.', bodyBytes),
+      gauge('splitkv_requests_unread', 'Large requests that wait to be parsed and tokenized.', unread),
       ...texts,
-      metricText('process_resident_memory_bytes', 'gauge', 'Resident memory of the server.', memory.rss),
-      metricText('nodejs_heap_size_used_bytes', 'gauge', 'JavaScript heap in use.', memory.heapUsed),
+      gauge('process_resident_memory_bytes', 'Resident memory of the server.', memory.rss),
+      gauge('nodejs_heap_size_used_bytes', 'JavaScript heap in use.', memory.heapUsed),
       ...this.#process(),
     ].join('');
   }
@@ -115,12 +115,11 @@ export class ServerMetrics {
     ] as const;
     this.#lag.reset();
     return [
-      metricText('process_cpu_seconds_total', 'counter', 'Processor time of the server.', (user + system) / 1e6),
-      metricText('process_start_time_seconds', 'gauge', 'When it was started, in seconds since 1970.', started),
+      counter('process_cpu_seconds_total', 'Processor time of the server.', (user + system) / 1e6),
+      gauge('process_start_time_seconds', 'When it was started, in seconds since 1970.', started),
       ...gauges.map(([name, seconds]) =>
-        metricText(
+        gauge(
           `nodejs_eventloop_lag_${name}_seconds`,
-          'gauge',
           'How late the event loop was, since this was last asked.',
           seconds,
         ),

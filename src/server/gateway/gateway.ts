@@ -8,6 +8,7 @@ import type { Cluster } from '../../cluster/connect.js';
 import { ApiError } from '../api_error.js';
 import { type FrontOptions, HttpFront } from '../front.js';
 import type { Exchange } from '../http/exchange.js';
+import { headersOf } from '../replicas/messages.js';
 import { newInstance } from '../replicas/replica.js';
 import type { Route } from '../routes.js';
 import type { AskedRequest } from './gateway_call.js';
@@ -42,7 +43,6 @@ export class Gateway {
   readonly #replicas: ReplicaSet;
   readonly #clients: GatewayClients;
   readonly #metrics = new GatewayMetrics();
-  readonly #created = Math.floor(Date.now() / 1000);
 
   private constructor(given: GatewayOptions) {
     const options = { ...DEFAULTS, ...given };
@@ -59,6 +59,7 @@ export class Gateway {
     this.#front = new HttpFront(options, {
       answer: (exchange, route) => this.#answer(exchange, route),
       status: () => this.#status(),
+      models: () => this.#replicas.models,
       metrics: () => ({ unread: 0, texts: this.#metrics.texts(this.#replicas, this.#clients.others) }),
     });
   }
@@ -107,7 +108,6 @@ export class Gateway {
 
   async #answer(exchange: Exchange, route: Route): Promise<void> {
     this.#front.checkOpen();
-    if (route.name === '/v1/models' || route.name === '/v1/models/{model}') return this.#tellModels(exchange, route);
     const { request } = exchange;
     if (request.method !== 'POST') {
       return this.#relay(exchange, this.#front.access.clientOf(request), factsOfPath(request.url ?? ''));
@@ -127,16 +127,10 @@ export class Gateway {
   async #relay(exchange: Exchange, client: string, facts: RequestFacts): Promise<void> {
     const { request } = exchange;
     const { restartStream, patienceMs, heartbeatMs } = this.#options;
-    const headers = Object.fromEntries(
-      TOLD.flatMap((name) => {
-        const value = request.headers[name];
-        return typeof value === 'string' ? [[name, value]] : [];
-      }),
-    );
     const asked: AskedRequest = {
       method: request.method as AskedRequest['method'],
       path: request.url ?? '/',
-      headers,
+      headers: headersOf(request.headers, TOLD),
       client: hashOfClient(client),
       prefix: facts.prefix,
       body: facts.body,
@@ -165,26 +159,8 @@ export class Gateway {
     if (named === undefined) {
       throw new ApiError(400, `model is missing; models are ${models.join(', ')}`, { param: 'model' });
     }
-    this.#checkModel(named);
+    this.#front.checkModel(named);
     return named;
-  }
-
-  #checkModel(asked: string): void {
-    const { models } = this.#replicas;
-    if (models.includes(asked)) return;
-    throw new ApiError(404, `there is no model '${asked.slice(0, 200)}' here; models are ${models.join(', ')}`, {
-      code: 'model_not_found',
-      param: 'model',
-    });
-  }
-
-  #tellModels(exchange: Exchange, { model: asked }: Route): void {
-    const entry = (id: string): object => ({ id, object: 'model', created: this.#created, owned_by: 'splitkv' });
-    if (asked === undefined) {
-      return exchange.sendJson(200, { object: 'list', data: this.#replicas.models.map(entry) });
-    }
-    this.#checkModel(asked);
-    exchange.sendJson(200, entry(asked));
   }
 
   /** Answers that all replicas may have, running and waiting. */

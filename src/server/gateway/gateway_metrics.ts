@@ -1,4 +1,4 @@
-import { metricText, type Sample } from '../prometheus.js';
+import { counter, gauge, type Sample } from '../prometheus.js';
 import type { Beat } from '../replicas/messages.js';
 import type { RelayEvent } from './relay.js';
 import { type Member, type ReplicaSet, takes } from './replica_set.js';
@@ -23,37 +23,35 @@ export class GatewayMetrics {
     const { members } = replicas;
     const by = (value: (member: Member) => number): Sample[] =>
       members.map((member): Sample => [{ replica: member.beat.name, model: member.beat.model }, value(member)]);
-    const gauge = (name: string, help: string, value: (beat: Beat) => number): string =>
-      metricText(
+    const told = (name: string, help: string, value: (beat: Beat) => number): string =>
+      gauge(
         `splitkv_replica_${name}`,
-        'gauge',
         help,
         by(({ beat }) => value(beat)),
       );
-    const counter = (name: string, help: string, value: (member: Member) => number): string =>
-      metricText(`splitkv_replica_${name}_total`, 'counter', help, by(value));
+    const total = (name: string, help: string, value: (member: Member) => number): string =>
+      counter(`splitkv_replica_${name}_total`, help, by(value));
     return [
-      metricText('splitkv_gateways', 'gauge', 'Gateways of the cluster, this one included.', others + 1),
-      metricText('splitkv_replicas', 'gauge', 'Replicas that are there.', members.length),
-      metricText('splitkv_replicas_ready', 'gauge', 'Of those, such as take requests.', replicas.ready.length),
-      gauge('running', 'Answers being generated.', ({ running }) => running),
-      gauge('waiting', 'Answers that wait for a slot or for KV blocks.', ({ waiting }) => waiting),
-      gauge('slots', 'Answers that may be generated side by side.', ({ slots }) => slots),
-      gauge('places', 'Answers that may run and wait.', ({ room }) => room),
-      gauge('draining', '1 while it ends what it has and takes nothing new.', ({ draining }) => Number(draining)),
-      metricText(
+      gauge('splitkv_gateways', 'Gateways of the cluster, this one included.', others + 1),
+      gauge('splitkv_replicas', 'Replicas that are there.', members.length),
+      gauge('splitkv_replicas_ready', 'Of those, such as take requests.', replicas.ready.length),
+      told('running', 'Answers being generated.', ({ running }) => running),
+      told('waiting', 'Answers that wait for a slot or for KV blocks.', ({ waiting }) => waiting),
+      told('slots', 'Answers that may be generated side by side.', ({ slots }) => slots),
+      told('places', 'Answers that may run and wait.', ({ room }) => room),
+      told('draining', '1 while it ends what it has and takes nothing new.', ({ draining }) => Number(draining)),
+      gauge(
         'splitkv_replica_ready',
-        'gauge',
         '1 while it takes requests.',
         by((member) => Number(takes(member))),
       ),
-      gauge('lag_seconds', 'For how long it has computed without a word.', ({ lag }) => lag / 1000),
-      counter('prompt_tokens', 'Prompt tokens of accepted requests.', ({ beat }) => beat.promptTokens),
-      counter('cached_prompt_tokens', 'Prompt tokens that the prefix cache held.', ({ beat }) => beat.cachedTokens),
-      counter('generated_tokens', 'Tokens generated.', ({ beat }) => beat.generatedTokens),
-      counter('requests', 'Requests that this gateway sent there.', ({ asked }) => asked),
+      told('lag_seconds', 'For how long it has computed without a word.', ({ lag }) => lag / 1000),
+      total('prompt_tokens', 'Prompt tokens of accepted requests.', ({ beat }) => beat.promptTokens),
+      total('cached_prompt_tokens', 'Prompt tokens that the prefix cache held.', ({ beat }) => beat.cachedTokens),
+      total('generated_tokens', 'Tokens generated.', ({ beat }) => beat.generatedTokens),
+      total('requests', 'Requests that this gateway sent there.', ({ asked }) => asked),
       ...Object.entries(this.#events).map(([event, count]) =>
-        metricText(`splitkv_gateway_${event}_total`, 'counter', HELP[event as RelayEvent], count),
+        counter(`splitkv_gateway_${event}_total`, HELP[event as RelayEvent], count),
       ),
     ];
   }

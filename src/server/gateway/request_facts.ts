@@ -2,6 +2,7 @@ import { createHash, randomInt } from 'node:crypto';
 import { isObject } from '../../base/json.js';
 import { prefixHashes } from '../../cluster/routing/prefix_hashes.js';
 import { badRequest } from '../api_error.js';
+import { parseBody } from '../requests/read_call.js';
 import type { RouteName } from '../routes.js';
 
 /** What a gateway must know of a request to send it somewhere, and to go on with it somewhere else. */
@@ -50,8 +51,8 @@ export const factsOfPath = (path: string): RequestFacts => ({
  * @throws ApiError 400 for what is no JSON object, or an impossible session
  */
 export function factsOf(route: RouteName, body: Uint8Array, session: string | undefined): RequestFacts {
-  const text = textOf(body);
-  const fields = parsed(text);
+  const fields = parseBody(body);
+  if (!isObject(fields)) throw badRequest('the body is no JSON object; expected one');
   const { model } = fields;
   const named = SESSIONS.map((name) => fields[name]).find((value) => value != null);
   const prompts = PROMPTS[route];
@@ -65,7 +66,8 @@ export function factsOf(route: RouteName, body: Uint8Array, session: string | un
       priority: fields['priority'],
       prefix: prefixHashes(JSON.stringify([model ?? null, ...prompts.map((name) => fields[name] ?? null)])),
     }),
-    body: prompts && (fields['seed'] == null || fields['seed'] === -1) ? withSeed(text) : body,
+    body:
+      prompts && (fields['seed'] == null || fields['seed'] === -1) ? withSeed(new TextDecoder().decode(body)) : body,
   };
 }
 
@@ -73,25 +75,6 @@ export function factsOf(route: RouteName, body: Uint8Array, session: string | un
 export const hashOfClient = (client: string): string => createHash('sha256').update(client).digest('hex').slice(0, 32);
 
 const instanceOf = (id: unknown): string | undefined => (typeof id === 'string' ? RESPONSE.exec(id)?.[1] : undefined);
-
-function textOf(body: Uint8Array): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(body);
-  } catch {
-    throw badRequest('the body is not valid JSON: it is not UTF-8');
-  }
-}
-
-function parsed(text: string): Record<string, unknown> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw badRequest(`the body is not valid JSON: ${(error as Error).message}`);
-  }
-  if (!isObject(value)) throw badRequest('the body is no JSON object; expected one');
-  return value;
-}
 
 function checkedSession(session: unknown): string | undefined {
   if (session === undefined) return undefined;

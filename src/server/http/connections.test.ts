@@ -17,6 +17,7 @@ async function start(options: FrontOptions): Promise<string> {
   front = new HttpFront(options, {
     answer: ({ signal }) => new Promise((resolve) => signal.addEventListener('abort', () => resolve())),
     status: () => 'ok',
+    models: () => [],
     metrics: () => ({ unread: 0 }),
   });
   await front.listen();

@@ -6,7 +6,6 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ApiError } from '../api_error.js';
-import { traceOf } from './trace.js';
 
 /** How a request ended: for the metrics, and for whoever has to stop work on it. */
 export type Outcome =
@@ -139,4 +138,17 @@ export function outcomeOf({ status, details }: ApiError): Outcome {
   if (status === 429) return 'queue_full';
   if (details.code === 'shutting_down') return 'shut_down';
   return status >= 500 ? 'failed' : 'refused';
+}
+
+const ZEROS = /^0+$/;
+
+/**
+ * The trace's id, 32 hexadecimal digits, of a `traceparent` header (W3C Trace Context: version, trace, span, flags). Undefined for one that
+ * is none, which is passed over as the specification says.
+ */
+function traceOf(header: string | string[] | undefined): string | undefined {
+  const [, version, trace, span, more] =
+    /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-[\da-f]{2}(-.*)?$/.exec(String(header)) ?? [];
+  if (trace === undefined || version === 'ff' || ZEROS.test(trace) || ZEROS.test(span!)) return undefined;
+  return version === '00' && more !== undefined ? undefined : trace;
 }

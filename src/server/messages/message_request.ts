@@ -17,7 +17,7 @@ import {
   optionalInteger,
   parseFields,
 } from '../requests/fields.js';
-import { textOfParts } from '../requests/text_parts.js';
+import { textAt, textOfParts } from '../requests/text_parts.js';
 import type { TokenizeCall } from '../requests/tokenize_request.js';
 
 const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
@@ -218,12 +218,7 @@ function turnOf(role: 'user' | 'assistant' | 'system', content: unknown, name: s
   for (const [index, block] of content.entries()) {
     const at = `${name}[${index}]`;
     const { type, ...rest } = (isObject(block) ? block : {}) as Record<string, unknown>;
-    const text = (key: string): string => {
-      const value = rest[key];
-      if (typeof value !== 'string')
-        throw badRequest(`${at}.${key} is ${show(value)}; expected a text`, `${at}.${key}`);
-      return value;
-    };
+    const text = (key: string): string => textAt(rest, key, at);
     if (type === 'tool_use' && role === 'assistant') {
       const called = { name: text('name'), arguments: textOfInput(rest['input']) };
       calls.push({ id: text('id'), type: 'function', function: called });

@@ -152,3 +152,7 @@ export const readGatewayBeat = (data: Uint8Array): GatewayBeat => decode("a gate
 
 /** Whether it is the NATS server's own word that nobody listens there. */
 export const isNobody = (data: Uint8Array, status: number | undefined): boolean => data.length === 0 && status === 503;
+
+/** Of headers, those of some names that have one value. */
+export const headersOf = (all: Readonly<Record<string, unknown>>, names: readonly string[]): Record<string, string> =>
+  Object.fromEntries(names.flatMap((name) => (typeof all[name] === 'string' ? [[name, all[name]]] : [])));

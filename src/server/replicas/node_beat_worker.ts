@@ -1,4 +1,5 @@
 /** What runs in the worker_thread of a replica's heartbeats. */
+import { messageOf } from '../../base/errors.js';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { type Cluster, connectCluster } from '../../cluster/connect.js';
 import type { BeatsCluster, ThreadSaid, Told } from './beats.js';
@@ -10,9 +11,7 @@ const FILTER_EACH = 10;
 const port = parentPort as MessagePort;
 const say = (what: ThreadSaid): void => port.postMessage(what);
 
-connectCluster(workerData as BeatsCluster).then(beatOn, (error: unknown) =>
-  say({ error: error instanceof Error ? error.message : String(error) }),
-);
+connectCluster(workerData as BeatsCluster).then(beatOn, (error: unknown) => say({ error: messageOf(error) }));
 
 function beatOn(cluster: Cluster): void {
   let told: Told | undefined;

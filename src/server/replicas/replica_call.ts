@@ -1,6 +1,7 @@
+import { messageOf } from '../../base/errors.js';
 import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { ALIVE_MS, pieceBytes, type ToGateway, type ToReplica } from './messages.js';
+import { ALIVE_MS, headersOf, pieceBytes, type ToGateway, type ToReplica } from './messages.js';
 
 /** Where a call gets its answer, and where it goes. */
 export interface CallPlace {
@@ -88,12 +89,7 @@ export class ReplicaCall {
 
   async #answer(response: IncomingMessage): Promise<void> {
     const { id } = this.ask;
-    const headers = Object.fromEntries(
-      TOLD.flatMap((name) => {
-        const value = response.headers[name];
-        return typeof value === 'string' ? [[name, value]] : [];
-      }),
-    );
+    const headers = headersOf(response.headers, TOLD);
     this.#send({ kind: 'head', id, seq: this.#seq, status: response.statusCode ?? 500, headers });
     const most = pieceBytes(this.place.maxPayload);
     for await (const chunk of response as AsyncIterable<Buffer>) {
@@ -124,5 +120,3 @@ export class ReplicaCall {
     this.place.onEnd();
   }
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,4 +1,4 @@
-import type { Completion, CompletionEvent, ToolCall, ToolCallDelta } from '../../index.js';
+import type { Completion, CompletionEvent, TokenLogprobs, TokenChance, ToolCall } from '../../index.js';
 import type { ApiError } from '../api_error.js';
 
 /** One answer, whole. */
@@ -29,26 +29,8 @@ export interface AnswerWriter {
   broken(error: ApiError): readonly object[];
 }
 
-/** How one of the two APIs of choices writes answers. */
-export interface AnswerShape {
-  readonly idPrefix: string;
-  readonly object: string;
-  readonly chunkObject: string;
-  /** What a stream says first of each answer. */
-  readonly opening?: object;
-  /** `choices` entry of a whole answer, without its index and finish_reason. */
-  readonly whole: (answer: WholeAnswer) => object;
-  /** ... of a piece; undefined logprobs: not asked for. */
-  readonly piece: (text: string, logprobs: CompletionEvent['logprobs'] | undefined) => object;
-  /** ... of a piece of what is thought; left out where only answers are told. */
-  readonly thought?: (reasoning: string) => object;
-  /** ... of what is new of calls; left out where none are told. */
-  readonly calls?: (calls: readonly ToolCallDelta[]) => object;
-  /** ... of the end of a stream. */
-  readonly closing: object;
-}
+/** Tokens with their chances, as OpenAI's newer APIs tell them. */
+export const chancesOf = (logprobs: readonly TokenLogprobs[]): object[] =>
+  logprobs.map((token) => ({ ...chance(token), top_logprobs: token.top.map(chance) }));
 
-export type ApiFinish = 'stop' | 'length' | 'tool_calls';
-
-export const finishReason = (finish: WholeAnswer['finish'], called: boolean): ApiFinish =>
-  finish === 'max_tokens' || finish === 'context_full' ? 'length' : called ? 'tool_calls' : 'stop';
+const chance = ({ text, logprob, bytes }: TokenChance): object => ({ token: text, logprob, bytes });

@@ -1,7 +1,32 @@
-import type { Completion, CompletionEvent } from '../../index.js';
+import { chatToolCall } from '../../chat_formats/tools.js';
+import type { Completion, CompletionEvent, TokenLogprobs, ToolCallDelta } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import { type AnswerShape, type AnswerWriter, type ApiFinish, finishReason, type WholeAnswer } from './answer_shape.js';
+import { type AnswerWriter, chancesOf, type WholeAnswer } from './answer_shape.js';
 import type { CompletionCall } from './completion_call.js';
+
+/** How one of the two APIs of choices writes answers. */
+interface AnswerShape {
+  readonly idPrefix: string;
+  readonly object: string;
+  readonly chunkObject: string;
+  /** What a stream says first of each answer. */
+  readonly opening?: object;
+  /** `choices` entry of a whole answer, without its index and finish_reason. */
+  readonly whole: (answer: WholeAnswer) => object;
+  /** ... of a piece; undefined logprobs: not asked for. */
+  readonly piece: (text: string, logprobs: CompletionEvent['logprobs'] | undefined) => object;
+  /** ... of a piece of what is thought; left out where only answers are told. */
+  readonly thought?: (reasoning: string) => object;
+  /** ... of what is new of calls; left out where none are told. */
+  readonly calls?: (calls: readonly ToolCallDelta[]) => object;
+  /** ... of the end of a stream. */
+  readonly closing: object;
+}
+
+type ApiFinish = 'stop' | 'length' | 'tool_calls';
+
+const finishReason = (finish: WholeAnswer['finish'], called: boolean): ApiFinish =>
+  finish === 'max_tokens' || finish === 'context_full' ? 'length' : called ? 'tool_calls' : 'stop';
 
 /** Writes answers as choices: chat's, or those of texts. */
 export class ChoiceWriter implements AnswerWriter {
@@ -82,3 +107,57 @@ const usageOf = ({ promptTokens, cachedTokens, completionTokens, reasoningTokens
   completion_tokens_details: { reasoning_tokens: reasoningTokens },
   total_tokens: promptTokens + completionTokens,
 });
+
+export const chatShape: AnswerShape = {
+  idPrefix: 'chatcmpl-',
+  object: 'chat.completion',
+  chunkObject: 'chat.completion.chunk',
+  opening: { delta: { role: 'assistant', content: '', refusal: null }, logprobs: null },
+  whole: ({ text, reasoning, toolCalls, logprobs }) => ({
+    message: {
+      role: 'assistant',
+      content: text === '' && toolCalls.length > 0 ? null : text,
+      // As DeepSeek's API and vLLM name it.
+      ...(reasoning !== '' && { reasoning_content: reasoning }),
+      ...(toolCalls.length > 0 && { tool_calls: toolCalls }),
+      refusal: null,
+    },
+    logprobs: chatLogprobs(logprobs),
+  }),
+  piece: (text, logprobs) => ({ delta: { content: text }, logprobs: chatLogprobs(logprobs) }),
+  thought: (reasoning) => ({ delta: { reasoning_content: reasoning }, logprobs: null }),
+  calls: (calls) => ({ delta: { tool_calls: calls.map(chatToolCall) }, logprobs: null }),
+  closing: { delta: {}, logprobs: null },
+};
+
+const chatLogprobs = (logprobs: CompletionEvent['logprobs'] | undefined): object | null =>
+  logprobs ? { content: chancesOf(logprobs), refusal: null } : null;
+
+export const textShape: AnswerShape = {
+  idPrefix: 'cmpl-',
+  object: 'text_completion',
+  chunkObject: 'text_completion',
+  whole: ({ text, logprobs }) => ({ text, logprobs: textLogprobs(logprobs) }),
+  piece: (text, logprobs) => ({ text, logprobs: textLogprobs(logprobs) }),
+  closing: { text: '', logprobs: null },
+};
+
+/** The older form: a list each. Offsets count from the beginning of the answer. */
+function textLogprobs(logprobs: CompletionEvent['logprobs'] | undefined): object | null {
+  if (!logprobs) return null;
+  return {
+    tokens: logprobs.map(({ text }) => text),
+    token_logprobs: logprobs.map(({ logprob }) => (Number.isNaN(logprob) ? null : logprob)),
+    top_logprobs: logprobs.map(topOf),
+    text_offset: logprobs.map(({ offset }) => offset),
+  };
+}
+
+/** By text; of tokens that look alike the likeliest. The token itself is always there. */
+function topOf(token: TokenLogprobs): Record<string, number> | null {
+  // The first token of an echoed prompt, which nothing predicts.
+  if (Number.isNaN(token.logprob)) return null;
+  const byText = new Map<string, number>();
+  for (const { text, logprob } of [...token.top, token]) if (!byText.has(text)) byText.set(text, logprob);
+  return Object.fromEntries(byText);
+}

@@ -80,7 +80,7 @@ const READERS: { readonly [Kind in CallKind]: CallReader<Calls[Kind]> } = {
 
 /** A request's body as a call. @throws ApiError 400 */
 export function readCall<Kind extends CallKind>(kind: Kind, body: Uint8Array, contextLength: number): Calls[Kind] {
-  return READERS[kind].parse(parseJson(body), contextLength);
+  return READERS[kind].parse(parseBody(body), contextLength);
 }
 
 /** The same with its prompts as token ids, or its token ids as text. @throws ApiError 400 */
@@ -96,7 +96,8 @@ export function readTokenCall<Kind extends CallKind>(kind: Kind, body: Uint8Arra
 /** Lists and objects in each other: what has more can't be sent between threads, and no field has as many. */
 const MAX_DEPTH = 500;
 
-function parseJson(body: Uint8Array): unknown {
+/** @throws ApiError 400 for what is no JSON */
+export function parseBody(body: Uint8Array): unknown {
   if (depthOf(body) > MAX_DEPTH) {
     throw badRequest(`the body is nested more than ${MAX_DEPTH} deep; no field takes lists and objects as deep`);
   }

@@ -41,7 +41,7 @@ export function textOfParts(
   const texts: string[] = [];
   for (const [index, part] of content.entries()) {
     const at = `${name}[${index}]`;
-    const { type, text } = (isObject(part) ? part : {}) as { readonly type?: unknown; readonly text?: unknown };
+    const { type } = (isObject(part) ? part : {}) as { readonly type?: unknown };
     if (typeof type === 'string' && left.includes(type)) continue;
     if (typeof type !== 'string' || !types.includes(type)) {
       const media = MEDIA.find(([part]) => typeof type === 'string' && type.includes(part))?.[1];
@@ -52,10 +52,16 @@ export function textOfParts(
       const what = typeof type === 'string' ? `of type '${shortened(type)}', ${why}` : show(part);
       throw badRequest(`${at} is ${what}; expected ${expected}`, at);
     }
-    if (typeof text !== 'string') throw badRequest(`${at}.text is ${show(text)}; expected a text`, `${at}.text`);
-    texts.push(text);
+    texts.push(textAt(part as Record<string, unknown>, 'text', at));
   }
   return texts.join(between);
+}
+
+/** A text of an item. @param name the item's place in the body @throws ApiError 400 */
+export function textAt(item: Readonly<Record<string, unknown>>, key: string, name: string): string {
+  const value = item[key];
+  if (typeof value === 'string') return value;
+  throw badRequest(`${name}.${key} is ${show(value)}; expected a text`, `${name}.${key}`);
 }
 
 /** System messages at the beginning become one: many templates take one alone. */

@@ -10,29 +10,18 @@ import { badRequest } from '../api_error.js';
 import { chatFields, chatOptionsOf, checkMessages } from '../requests/chat_request.js';
 import { callOf, type CompletionCall } from '../requests/completion_call.js';
 import { commonFields, flag, given, type IgnoredField, optionalInteger, parseFields } from '../requests/fields.js';
-import { textOfParts, withOneSystem } from '../requests/text_parts.js';
+import { textAt, textOfParts, withOneSystem } from '../requests/text_parts.js';
 
-/** What a response tells of its request, and what is kept with it. */
+/** What is kept with a response. */
 export interface ResponseRequest {
   readonly instructions: string | null;
   readonly previous: string | undefined;
   readonly store: boolean;
-  readonly metadata: Readonly<Record<string, string>>;
-  readonly maxOutputTokens: number | null;
-  readonly temperature: number;
-  readonly topP: number;
-  readonly topLogprobs: number;
-  /** As it was asked for. */
-  readonly format: object;
-  readonly user: string | null;
-  /** As they were asked for. */
-  readonly tools: readonly object[];
-  readonly toolChoice: unknown;
-  readonly parallelToolCalls: boolean;
-  readonly effort: string | null;
   /** The input as items, and as messages. */
   readonly items: readonly object[];
   readonly messages: readonly ChatMessage[];
+  /** What the response tells of its request, in the API's own names. */
+  readonly told: object;
 }
 
 /** A request to /v1/responses, checked. Its prompt is without what a previous response was asked and answered. */
@@ -138,19 +127,27 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
       instructions,
       previous: fields.previous_response_id ?? undefined,
       store: fields.store ?? true,
-      metadata: fields.metadata ?? {},
-      maxOutputTokens: most ?? null,
-      temperature: fields.temperature ?? 0,
-      topP: fields.top_p ?? 1,
-      topLogprobs: top ?? 0,
-      format,
-      user: fields.user ?? null,
-      tools: fields.tools ?? [],
-      toolChoice: fields.tool_choice ?? 'auto',
-      parallelToolCalls: fields.parallel_tool_calls ?? true,
-      effort,
       items: items as readonly object[],
       messages,
+      told: {
+        background: false,
+        instructions,
+        max_output_tokens: most ?? null,
+        metadata: fields.metadata ?? {},
+        parallel_tool_calls: fields.parallel_tool_calls ?? true,
+        previous_response_id: fields.previous_response_id ?? null,
+        reasoning: { effort, summary: null },
+        service_tier: 'default',
+        store: fields.store ?? true,
+        temperature: fields.temperature ?? 0,
+        text: { format },
+        tool_choice: fields.tool_choice ?? 'auto',
+        tools: fields.tools ?? [],
+        top_logprobs: top ?? 0,
+        top_p: fields.top_p ?? 1,
+        truncation: 'disabled',
+        user: fields.user ?? null,
+      },
     },
   };
 }
@@ -188,12 +185,7 @@ function withItem(before: ChatMessage[], item: unknown, name: string): ChatMessa
     throw badRequest(`${name} is ${show(item)}; expected an item such as {"role": "user", "content": "..."}`, name);
   }
   const { type = 'message', role, content } = item as Record<string, unknown>;
-  const text = (key: string): string => {
-    const value = item[key];
-    if (typeof value !== 'string')
-      throw badRequest(`${name}.${key} is ${show(value)}; expected a text`, `${name}.${key}`);
-    return value;
-  };
+  const text = (key: string): string => textAt(item, key, name);
   const types = ['input_text', 'output_text', 'text'];
   if (type === 'reasoning') return before;
   if (type === 'function_call') {

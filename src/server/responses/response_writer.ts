@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import type { ChatMessage, Completion, CompletionEvent, TokenChance, ToolCall } from '../../index.js';
+import type { ChatMessage, Completion, CompletionEvent, ToolCall } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import type { AnswerWriter, WholeAnswer } from '../requests/answer_shape.js';
+import { type AnswerWriter, chancesOf, type WholeAnswer } from '../requests/answer_shape.js';
 import type { ResponseCall } from './response_request.js';
 
 type Logprobs = CompletionEvent['logprobs'];
@@ -123,34 +123,17 @@ export class ResponseWriter implements AnswerWriter {
 
   /** The response as it is so far. */
   #body<Status extends 'in_progress' | 'completed' | 'incomplete' | 'failed'>(status: Status) {
-    const { response } = this.call;
     return {
       id: this.id,
       object: 'response',
       created_at: this.#created,
       status,
-      background: false,
       error: null,
       incomplete_details: null,
       usage: null,
-      instructions: response.instructions,
-      max_output_tokens: response.maxOutputTokens,
-      metadata: response.metadata,
       model: this.modelName,
       output: [...this.#output],
-      parallel_tool_calls: response.parallelToolCalls,
-      previous_response_id: response.previous ?? null,
-      reasoning: { effort: response.effort, summary: null },
-      service_tier: 'default',
-      store: response.store,
-      temperature: response.temperature,
-      text: { format: response.format },
-      tool_choice: response.toolChoice,
-      tools: response.tools,
-      top_logprobs: response.topLogprobs,
-      top_p: response.topP,
-      truncation: 'disabled',
-      user: response.user,
+      ...this.call.response.told,
     };
   }
 
@@ -218,8 +201,6 @@ export class ResponseWriter implements AnswerWriter {
 
   #chances(kind: OpenItem['kind'], logprobs: Logprobs): { readonly logprobs?: object[] } {
     if (kind !== 'message') return {};
-    return { logprobs: logprobs.map((token) => ({ ...chance(token), top_logprobs: token.top.map(chance) })) };
+    return { logprobs: chancesOf(logprobs) };
   }
 }
-
-const chance = ({ text, logprob, bytes }: TokenChance): object => ({ token: text, logprob, bytes });
