@@ -5,7 +5,6 @@ import { drawn, sweepsAll } from '../../src/gpu/testing/draw.js';
 import { isPublishedRun } from './adp_parameters.js';
 import { type AdpStudyOptions, runPolicy, studyAdp } from './adp_study.js';
 import { calibrate } from './calibrate.js';
-import { linearTime } from '../../src/simulate/iteration_time.js';
 import { defaultLoads, paretoFront, paretoOfLoads } from './pareto.js';
 import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME } from './published_run.js';
 import { simulate } from '../../src/simulate/simulate.js';
@@ -61,7 +60,7 @@ function study(
 test('a small run on the clock, by hand', () => {
   const result = simulate([request(10, 3), request(4, 1, 0.02), request(5, 2, 1)], {
     concurrency: 8,
-    time: linearTime({ baseSeconds: 0.01, secondsPerToken: 0.001 }),
+    time: { baseSeconds: 0.01, secondsPerToken: 0.001 },
     scheduler: { ranks: [{ numBlocks: 8, slots: 4 }], contextLength: 64, maxTokensPerIteration: 32 },
   });
   // 10 rows; the second has come meanwhile? At 0.02: yes. 1 + 4 rows; 1 row; idle until 1; 5 rows; 1 row.
@@ -76,7 +75,7 @@ test('a small run on the clock, by hand', () => {
 test('a rank without work joins in with a padding row', () => {
   const { log } = simulate([request(10, 2)], {
     concurrency: 1,
-    time: linearTime(PUBLISHED_TIME),
+    time: PUBLISHED_TIME,
     scheduler: {
       ranks: Array.from({ length: 2 }, () => ({ numBlocks: 8, slots: 4 })),
       contextLength: 64,
@@ -274,7 +273,7 @@ test.each([
     const run = (enableBalance: boolean) =>
       simulate(trace, {
         concurrency: N * M,
-        time: linearTime(time),
+        time: time,
         scheduler: {
           ranks: Array.from({ length: N }, () => ({ numBlocks: 4 * M + context, slots: M })),
           contextLength: context + 400,

@@ -5,11 +5,10 @@
 
 import { checkTrace, isPublishedRun, parametersOf } from './adp_parameters.js';
 import { type AdpRow, makeRow, type RowName } from './adp_row.js';
-import { type LinearTime, linearTime } from '../../src/simulate/iteration_time.js';
 import { type PublishedCheck, publishedChecks } from './published_checks.js';
 import { type Room, schedulerOf } from '../../src/simulate/scheduler_options.js';
 import { PUBLISHED_ROWS, type PublishedRow } from './published_run.js';
-import { type LoggedIteration, simulate, type SimulationResult } from '../../src/simulate/simulate.js';
+import { type LinearTime, type LoggedIteration, simulate, type SimulationResult } from '../../src/simulate/simulate.js';
 
 export interface AdpStudyOptions extends Room {
   /** Requests that clients have open at once. */
@@ -77,7 +76,7 @@ export function policiesOf({
 export function runPolicy(options: AdpStudyOptions, policy: Policy): SimulationResult {
   return simulate(options.trace, {
     concurrency: options.concurrency,
-    time: linearTime(options.time),
+    time: options.time,
     scheduler: { ...schedulerOf(options), attentionDpConfig: policy },
   });
 }

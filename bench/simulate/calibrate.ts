@@ -1,5 +1,4 @@
-import type { LinearTime } from '../../src/simulate/iteration_time.js';
-import type { LoggedIteration } from '../../src/simulate/simulate.js';
+import type { LinearTime, LoggedIteration } from '../../src/simulate/simulate.js';
 
 export interface CalibrationTarget {
   readonly tps: number;

@@ -8,7 +8,7 @@ import { element, make } from '../../src/app/shared/dom.js';
 export async function fetchPlanFile(url: string): Promise<PlanFile> {
   const response = await fetch(url);
   if (!response.ok) throw new SplitkvError('io', `plan ${url}: ${response.status} ${response.statusText}`);
-  const { parsePlanFile } = await import('../../src/placement/plan/plan_file.js');
+  const { parsePlanFile } = await import('../../src/placement/plan/parse_plan.js');
   return parsePlanFile(await response.text(), url);
 }
 

@@ -2,9 +2,8 @@ import fc from 'fast-check';
 import { Random } from '../base/random.js';
 import { describe, expect, test } from 'vitest';
 import { arrange } from './arrange.js';
-import { busiestTotal, makespan } from './measures.js';
 import { staticPlacement } from './static.js';
-import { rankCopies } from './task.js';
+import { busiestTotal, makespan, rankCopies } from './task.js';
 import { lognormalLoads } from './testing/loads.js';
 import { type Arrangement, type ArrangementProblem, MODES, OBJECTIVES } from './types.js';
 

@@ -2,14 +2,12 @@ import { usageError } from '../base/errors.js';
 import { range, spreadEvenly, sum } from '../base/lists.js';
 import type { Steps } from './solvers/assign.js';
 import { checkProblem } from './check_problem.js';
-import { solveEach } from './layers.js';
-import { busiestTotal, makespan, utilisation } from './measures.js';
 import { withinMemory } from './memory.js';
 import { equalSharesBound } from './solvers/pieces.js';
 import { intoBytes, leastLatency, rankBytes, rankSeconds } from './latency/latency.js';
-import { SOLVERS } from './solvers/solvers.js';
+import { solveEach, SOLVERS } from './solvers/solvers.js';
 import { staticPlacement } from './static.js';
-import { evenPeak, layerTask, rankCopies, type Task, TIE } from './task.js';
+import { busiestTotal, evenPeak, layerTask, makespan, rankCopies, type Task, TIE, utilisation } from './task.js';
 import { balanceTotal } from './total.js';
 import type { Arrangement, ArrangementProblem, HeadCosts, ModeProblem, Placement } from './types.js';
 

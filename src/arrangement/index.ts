@@ -5,10 +5,9 @@
 
 export { arrange, copyLimit } from './arrange.js';
 export { type ArrangementFile, parseArrangementFile, toArrangementFile } from './arrangement_file.js';
-export { busiestTotal, makespan, utilisation } from './measures.js';
 export { parseProfile, type Profile } from './profile.js';
 export { staticPlacement } from './static.js';
-export { rankCopies, rankLoads } from './task.js';
+export { busiestTotal, makespan, rankCopies, rankLoads, utilisation } from './task.js';
 export {
   type Arrangement,
   type ArrangementProblem,

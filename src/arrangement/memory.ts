@@ -1,9 +1,8 @@
 import { sum } from '../base/lists.js';
 import type { Steps } from './solvers/assign.js';
 import { type Choice, chooseCopies } from './solvers/copy_choice.js';
-import { solveEach } from './layers.js';
 import { evenNames, rename } from './rank_names.js';
-import type { Solver } from './solvers/solvers.js';
+import { solveEach, type Solver } from './solvers/solvers.js';
 import { type Answer, mostCopies, rankCopies, rankLoads, type Task } from './task.js';
 import type { LayerPlacement } from './types.js';
 

@@ -1,5 +1,5 @@
 import { sum } from '../base/lists.js';
-import type { LayerPlacement } from './types.js';
+import type { LayerPlacement, Placement } from './types.js';
 
 /** Loads nearer than this, relative, count as equal: the order of additions must not decide a search. */
 export const TIE = 1e-9;
@@ -74,3 +74,17 @@ export function better(a: Answer, b: Answer | undefined): Answer {
 
 /** No placement, whatever its shares, has a lower peak: the mean of all ranks, and what the busiest has already. */
 export const evenPeak = ({ loads, base }: Task): number => Math.max((sum(base) + sum(loads)) / base.length, ...base);
+
+type Loads = readonly (readonly number[])[];
+
+/** The busiest rank's load of each layer, added up: every layer ends in a reduction, so ranks wait for the busiest in each. */
+export const makespan = (loads: Loads, placement: Placement, ranks: number): number =>
+  sum(placement.map((heads, layer) => Math.max(...rankLoads(loads[layer]!, heads, ranks))));
+
+/** The load over all layers of the rank where it is highest: what the objective `total` makes small. */
+export const busiestTotal = (loads: Loads, placement: Placement, ranks: number): number =>
+  Math.max(...rankLoads(loads.flat(), placement.flat(), ranks));
+
+/** The share of their time that ranks work when all wait for a rank that takes `longest`; 1 when there is nothing to do. */
+export const utilisation = (loads: Loads, ranks: number, longest: number): number =>
+  longest > 0 ? sum(loads.flat()) / (ranks * longest) : 1;

@@ -1,8 +1,7 @@
 import { sum } from '../base/lists.js';
 import type { Steps } from './solvers/assign.js';
-import { busiestTotal } from './measures.js';
 import type { Solver } from './solvers/solvers.js';
-import { rankCopies, rankLoads, type Task, TIE } from './task.js';
+import { busiestTotal, rankCopies, rankLoads, type Task, TIE } from './task.js';
 import type { LayerPlacement, Placement } from './types.js';
 
 /** Up to so many heads of all layers together, modes that search to the end do so for all layers at once. */

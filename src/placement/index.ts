@@ -28,9 +28,9 @@ export { type AskedPlan, type Degrees, planOfDegrees } from './make/degrees.js';
 export { makePlan, type PlanOptions, stageCounts } from './make/make_plan.js';
 export { checkMemory, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
 export { CHUNK_TOKENS, chunkOwner, localChunks, MERGE_LANES } from './owner.js';
-export { parsePlan } from './plan/parse_plan.js';
-export { isArrangement, parsePlanFile, type PlanFile } from './plan/plan_file.js';
+export { isArrangement, parsePlan, parsePlanFile, type PlanFile } from './plan/parse_plan.js';
 export {
+  defaultPromptChunk,
   type HeadCopy,
   isKvOnly,
   type ModelShape,
@@ -42,7 +42,6 @@ export {
   type StageKind,
   type VocabShare,
 } from './plan.js';
-export { defaultPromptChunk } from './make/prompt_chunk.js';
 export { roomByPlace, rootShareOf, sequenceWeights, withSequenceWeights } from './sequences/sequence_weights.js';
 export { explainPick, formatPlanTable } from './plan/plan_table.js';
 export {

@@ -141,3 +141,9 @@ export function pipelineRuns({ stages }: Pick<Plan, 'stages'>): number[][] {
 
 /** Runs of layers that work on different steps at once. */
 export const pipelineDepth = (plan: Pick<Plan, 'stages'>): number => pipelineRuns(plan).length;
+
+/**
+ * Prompt tokens that a step computes unless told otherwise. A pipeline's stages work side by side on the steps of a prompt, so it
+ * takes more and smaller ones.
+ */
+export const defaultPromptChunk = (plan: Plan): number => (pipelineDepth(plan) > 1 ? 256 : 512);

@@ -10,9 +10,8 @@ import type { ModelWork } from './cost/work.js';
 import { range } from '../base/lists.js';
 import { makePlan, type PlanOptions } from './make/make_plan.js';
 import { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
-import { type Plan, pipelineDepth } from './plan.js';
+import { defaultPromptChunk, type Plan, pipelineDepth } from './plan.js';
 import { parsePolicy, POLICIES } from './make/policy.js';
-import { defaultPromptChunk } from './make/prompt_chunk.js';
 
 /** What plans are compared at: requests of so many tokens, and room for whole contexts. */
 export interface Workload extends Omit<

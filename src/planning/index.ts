@@ -36,8 +36,7 @@ export type {
   VocabShare,
 } from '../placement/index.js';
 export type { LoggedIteration } from '../simulate/simulate.js';
-export { parseTrace } from '../simulate/trace_file.js';
-export type { TraceRequest } from '../simulate/trace.js';
+export { parseTrace, type TraceRequest } from '../simulate/trace.js';
 export { arrange, arrangedPlan } from './arrange.js';
 export { modelShape, type ShapeOptions } from './model_shape.js';
 export { checkPlan, describePlan, exportPlan, makePlan } from './plan.js';

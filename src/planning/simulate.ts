@@ -4,7 +4,6 @@ import { checkOptions, type OptionRule, type OptionsSchema, wholeNumber } from '
 import { quantile } from '../base/stats.js';
 import { solTps } from '../engine/scheduler/index.js';
 import type { AttentionDpOptions } from '../engine/contracts/api.js';
-import { linearTime } from '../simulate/iteration_time.js';
 import { BLOCK_TOKENS, type Room, schedulerOf } from '../simulate/scheduler_options.js';
 import { type LoggedIteration, simulate as run } from '../simulate/simulate.js';
 import { syntheticTrace as makeTrace } from '../simulate/synthetic_trace.js';
@@ -139,8 +138,6 @@ export function simulate(
     maxBatch: slots,
     maxTokensPerIteration: options.tokensPerIteration ?? slots + longest,
     concurrency: options.concurrency ?? Math.ceil(1.25 * slots * ranks),
-    timeoutIters: 0,
-    batchingWaitIters: 0,
     chunkedPrefill,
     kvTokens,
     time,
@@ -148,7 +145,7 @@ export function simulate(
   checkRoom(study);
   const result = run(requests, {
     concurrency: study.concurrency,
-    time: linearTime(time),
+    time,
     scheduler: { ...schedulerOf(study), attentionDpConfig },
   });
   const { balance, outputTokens, seconds, preemptions, log } = result;

@@ -3,18 +3,30 @@
  * real one. Read synthetic_trace.ts next; docs/adp.md explains.
  */
 
+import { sum } from '../base/lists.js';
 import { BalanceMeter, type BalanceSummary } from '../engine/scheduler/adp/metrics.js';
 import type { Iteration, SchedulerOptions } from '../engine/scheduler/index.js';
 import { contextPolicy, Scheduler } from '../engine/scheduler/index.js';
 import { Clients } from './clients.js';
-import type { IterationTime } from './iteration_time.js';
 import type { Trace } from './trace.js';
+
+/** Seconds of an iteration: base + perToken * (tokens that count); a token costs the same in any phase. */
+export interface LinearTime {
+  readonly baseSeconds: number;
+  readonly secondsPerToken: number;
+  /** Tokens that count: of the rank that has most (default; ranks wait for the slowest), or of all, where ranks share a device. */
+  readonly counts?: 'most' | 'all';
+}
+
+/** Of an iteration, by what each rank has. */
+export const countedTokens = (tokens: readonly number[], counts: LinearTime['counts']): number =>
+  counts === 'all' ? sum(tokens) : Math.max(1, ...tokens);
 
 export interface SimulationOptions {
   readonly scheduler: SchedulerOptions;
   /** Requests that clients have open at once. */
   readonly concurrency: number;
-  readonly time: IterationTime;
+  readonly time: LinearTime;
 }
 
 /** One iteration as the log keeps it. */
@@ -38,6 +50,7 @@ export interface SimulationResult {
 
 /** Runs the scheduler on a clock that the time model moves: what would be computed is not. */
 export function simulate(trace: Trace, options: SimulationOptions): SimulationResult {
+  const { baseSeconds, secondsPerToken, counts } = options.time;
   const scheduler = new Scheduler(options.scheduler, contextPolicy);
   const clients = new Clients(trace, options.concurrency);
   const sentAt = new Float64Array(trace.length);
@@ -60,7 +73,11 @@ export function simulate(trace: Trace, options: SimulationOptions): SimulationRe
       continue;
     }
     const tokens = tokensOf(iteration);
-    const seconds = options.time.seconds(iteration);
+    const counted = countedTokens(
+      iteration.ranks.map((rank) => rank.tokens),
+      counts,
+    );
+    const seconds = baseSeconds + secondsPerToken * counted;
     clock += seconds;
     let contextTokens = 0;
     for (const rank of iteration.ranks) {

@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { Clients } from './clients.js';
 import { syntheticTrace } from './synthetic_trace.js';
-import { parseTrace } from './trace_file.js';
-import { meanInput, meanOutput } from './trace.js';
+import { meanInput, meanOutput, parseTrace } from './trace.js';
 
 describe('synthetic trace', () => {
   const options = { requests: 4000, meanInput: 803.1, meanOutput: 3653.8, seed: 3, maxInput: 4166 };

@@ -3,21 +3,19 @@
  * ../../simulate and ../../cluster; measure_adp.ts really runs a trace on a model, by replay.ts.
  */
 
-import { readFile, writeFile } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
-import { SplitkvError, throwIfAborted, usageError } from '../../../src/base/errors.js';
+import { throwIfAborted, usageError } from '../../../src/base/errors.js';
 import { type AdpStudyOptions, runPolicy, studyAdp } from '../../simulate/adp_study.js';
 import { calibrate } from '../../simulate/calibrate.js';
 import { defaultLoads, paretoOfLoads } from '../../simulate/pareto.js';
 import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME, SMALL_SETTINGS } from '../../simulate/published_run.js';
 import { adpReport } from '../../simulate/report/adp_report.js';
 import { LENGTHS, syntheticTrace } from '../../../src/simulate/synthetic_trace.js';
-import { parseTrace } from '../../../src/simulate/trace_file.js';
-import type { Trace } from '../../../src/simulate/trace.js';
+import { parseTrace, type Trace } from '../../../src/simulate/trace.js';
 import { measureAdp } from './measure_adp.js';
 import { type Command, commonOptions, type Terminal } from '../../../src/cli/command.js';
 import { hubOptions, modelOptions, modelRequest } from '../../../src/cli/model_options.js';
-import { only, type Options, type OptionSpecs } from '../../../src/cli/options.js';
+import { only, type Options, type OptionSpecs, readGiven, writeGiven } from '../../../src/cli/options.js';
 import { describeMeasured, describePareto, describeStudy } from './adp_text.js';
 
 const { maxTokensPerIteration, concurrency } = PUBLISHED_SETTINGS;
@@ -102,7 +100,7 @@ export const command: Command = {
     };
     const result = await studyAdp(study, progress);
     const pareto = loads && (await paretoOfLoads(study, loads, progress, result.rows));
-    if (out !== undefined) await writeReport(out, adpReport({ study: result, ...(pareto && { pareto }) }));
+    if (out !== undefined) await writeGiven('out', out, adpReport({ study: result, ...(pareto && { pareto }) }));
     const { rows, published, checks, parameters } = result;
     const seed = options.has('trace') ? {} : { seed: options.integer('seed', 0) ?? 1 };
     if (options.has('json')) {
@@ -215,12 +213,7 @@ async function readTrace(options: Options, maxInput: number, preset: Presets): P
   }
   const extra = SYNTHETIC.find((name) => options.has(name));
   if (extra !== undefined) throw usageError(`--${extra} is for a synthetic trace: leave it out, or --trace`);
-  let text: string;
-  try {
-    text = await readFile(file, 'utf8');
-  } catch (cause) {
-    throw new SplitkvError('io', `--trace ${file}: can't be read: ${(cause as Error).message}`, { cause });
-  }
+  const text = await readGiven('trace', file);
   return parseTrace(text, file);
 }
 
@@ -237,12 +230,4 @@ async function calibrated(study: AdpStudyOptions, terminal: Terminal): Promise<A
     `fitted: --iteration-seconds ${time.baseSeconds.toPrecision(4)} --token-seconds ${time.secondsPerToken.toPrecision(4)}`,
   );
   return { ...study, time };
-}
-
-async function writeReport(file: string, html: string): Promise<void> {
-  try {
-    await writeFile(file, html);
-  } catch (cause) {
-    throw new SplitkvError('io', `--out ${file}: can't be written: ${(cause as Error).message}`, { cause });
-  }
 }

@@ -1,7 +1,6 @@
 import { defined } from '../../../src/base/options.js';
-import { readFile } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
-import { didYouMean, formatError, SplitkvError, throwIfAborted, usageError } from '../../../src/base/errors.js';
+import { didYouMean, formatError, throwIfAborted, usageError } from '../../../src/base/errors.js';
 import { BOUND } from '../../../src/cluster/routing/choose_replica.js';
 import { type ClusterStudyOptions, studyCluster } from '../../cluster/cluster_study.js';
 import { Conversations, DEFAULT_CONVERSATIONS, meanPrompt } from '../../cluster/conversations.js';
@@ -10,8 +9,7 @@ import { parsePrefixTrace, type PrefixTrace, recordedRate, Replay } from '../../
 import { POLICIES, type PolicyName } from '../../cluster/routers.js';
 import { assumedBatchTps, DEFAULT_SPEED, type ServiceSpeed } from '../../cluster/service_time.js';
 import { type Command, commonOptions } from '../../../src/cli/command.js';
-import type { Options } from '../../../src/cli/options.js';
-import { inGroup } from '../../../src/cli/options.js';
+import { inGroup, type Options, readGiven } from '../../../src/cli/options.js';
 import { describeCluster } from './cluster_text.js';
 
 const DEFAULTS = {
@@ -230,12 +228,7 @@ function conversationOptions(options: Options): typeof DEFAULT_CONVERSATIONS {
 async function readTrace(options: Options, most: number): Promise<PrefixTrace | undefined> {
   const file = options.text('trace');
   if (file === undefined) return undefined;
-  let text: string;
-  try {
-    text = await readFile(file, 'utf8');
-  } catch (cause) {
-    throw new SplitkvError('io', `--trace ${file}: can't be read: ${(cause as Error).message}`, { cause });
-  }
+  const text = await readGiven('trace', file);
   const trace = parsePrefixTrace(text, file, most);
   if (trace.requests.length >= FEWEST_REQUESTS) return trace;
   throw formatError(`--trace ${file} has ${trace.requests.length} requests: expected at least ${FEWEST_REQUESTS}`);

@@ -241,6 +241,7 @@ export function intoBytes(
     let best: { readonly layer: number; readonly heads: LayerPlacement; readonly price: number } | undefined;
     for (const [layer, heads] of placement.entries()) {
       const before = peakOf(rankSeconds(loads[layer]!, heads, costs, batch));
+      const held = rankBytes([loads[layer]!], [heads], costs, batch);
       for (const [head, copies] of heads.entries()) {
         const mine = copies.find(({ rank }) => rank === fullest);
         if (!mine) continue;
@@ -253,13 +254,9 @@ export function intoBytes(
             head,
             moved.toSorted((a, b) => a.rank - b.rank),
           );
-          const needed =
-            rankBytes([loads[layer]!], [changed], costs, batch)[rank]! -
-            rankBytes([loads[layer]!], [heads], costs, batch)[rank]!;
-          if (over[rank]! + needed > 0) continue;
-          const freed =
-            rankBytes([loads[layer]!], [heads], costs, batch)[fullest]! -
-            rankBytes([loads[layer]!], [changed], costs, batch)[fullest]!;
+          const bytes = rankBytes([loads[layer]!], [changed], costs, batch);
+          if (over[rank]! + bytes[rank]! - held[rank]! > 0) continue;
+          const freed = held[fullest]! - bytes[fullest]!;
           const price = (peakOf(rankSeconds(loads[layer]!, changed, costs, batch)) - before) / Math.max(freed, 1);
           if (freed > 0 && (!best || price < best.price)) best = { layer, heads: changed, price };
         }

@@ -1,5 +1,6 @@
 import { sum } from '../../base/lists.js';
 import type { RankGroup } from './groups.js';
+import { rename } from '../rank_names.js';
 import { rankCopies, type Task, TIE } from '../task.js';
 import type { HeadShare, LayerPlacement } from '../types.js';
 
@@ -56,8 +57,7 @@ export function intoRoom(task: Task, heads: LayerPlacement): LayerPlacement | un
   const roomiest = [...copies.keys()].sort((a, b) => task.room[b]! - task.room[a]! || a - b);
   if (fullest.some((rank, i) => copies[rank]! > task.room[roomiest[i]!]!)) return undefined;
   if (copies.every((n, rank) => n <= task.room[rank]!)) return heads;
-  const name = new Map(fullest.map((rank, i) => [rank, roomiest[i]!]));
-  return heads.map((list) =>
-    list.map(({ rank, share }) => ({ rank: name.get(rank)!, share })).sort((a, b) => a.rank - b.rank),
-  );
+  const names = new Array<number>(ranks);
+  for (const [i, rank] of fullest.entries()) names[rank] = roomiest[i]!;
+  return rename(heads, names);
 }

@@ -4,7 +4,7 @@
  */
 
 import { arrange } from '../arrange.js';
-import { utilisation } from '../measures.js';
+import { utilisation } from '../task.js';
 import { rankLoads } from '../task.js';
 import type { ArrangementProblem } from '../types.js';
 import { lognormalLoads } from './loads.js';

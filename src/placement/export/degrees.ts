@@ -1,5 +1,5 @@
 import { sameList } from '../../base/lists.js';
-import { hasGap, isKvOnly, type ModelShape, type Plan, type RankShare, type Stage } from '../plan.js';
+import { hasGap, isKvOnly, type ModelShape, pipelineRuns, type Plan, type RankShare, type Stage } from '../plan.js';
 
 /** A plan in the degrees that other engines take, as far as it has such. Of a pipeline's stage, where stages are alike. */
 export interface PlanDegrees {
@@ -33,7 +33,7 @@ type StageDegrees = Omit<PlanDegrees, 'pipeline' | 'layers' | 'mixed'>;
 
 /** Reads who holds what, not the policy's name: plans of any maker have degrees. */
 export function planDegrees(plan: Plan, shape: ModelShape): PlanDegrees {
-  const runs = pipelineRuns(plan);
+  const runs = pipelineRuns(plan).map((run) => run.map((at) => plan.stages[at]!));
   const degrees = runs.map((stages) => runDegrees(stages, shape));
   const [widest] = degrees.toSorted((a, b) => b.ranks - a.ranks) as [StageDegrees];
   const form = ({ copiedHeads: _, ...rest }: StageDegrees): string => JSON.stringify(rest);
@@ -44,18 +44,6 @@ export function planDegrees(plan: Plan, shape: ModelShape): PlanDegrees {
     layers: runs.map((stages) => stages.at(-1)!.layers[1] - stages[0]!.layers[0]),
     mixed: degrees.some((other) => form(other) !== form(widest)),
   };
-}
-
-/** Neighbouring stages that share a rank belong to one stage of the pipeline: as `pipelineDepth` counts. */
-function pipelineRuns({ stages }: Plan): Stage[][] {
-  const runs: Stage[][] = [];
-  for (const stage of stages) {
-    const before = runs.at(-1);
-    const shared = before?.at(-1)!.shares.some(({ rank }) => stage.shares.some((share) => share.rank === rank));
-    if (before && shared) before.push(stage);
-    else runs.push([stage]);
-  }
-  return runs;
 }
 
 function runDegrees(stages: readonly Stage[], { numExperts }: ModelShape): StageDegrees {

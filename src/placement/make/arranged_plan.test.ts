@@ -6,7 +6,7 @@ import { CopyOwners } from '../sequences/copies.js';
 import { checkPlan } from '../check/check_plan.js';
 import { type ModelShape, pipelineDepth, type Plan, type RankShare } from '../plan.js';
 import { parsePlan } from '../plan/parse_plan.js';
-import { parsePlanFile } from '../plan/plan_file.js';
+import { parsePlanFile } from '../plan/parse_plan.js';
 import { makePlan } from './make_plan.js';
 import { randomArrangement } from '../testing/arrangements.js';
 import { gqaShape, mlaShape } from '../testing/shapes.js';

@@ -6,6 +6,7 @@
 import * as z from 'zod/mini';
 import { didYouMean, usageError } from '../../base/errors.js';
 import { parseJson, show } from '../../base/json.js';
+import { type ArrangementFile, parseArrangementFile } from '../../arrangement/index.js';
 import { COPY_SHARING } from '../../arrangement/types.js';
 import { type Plan, STAGE_KINDS } from '../plan.js';
 import { kindOf } from './stage_kind.js';
@@ -109,4 +110,20 @@ function keysAt(path: readonly PropertyKey[]): string[] {
   if (path[0] !== 'stages') return Object.keys(vocabShare.shape);
   if (path.includes('copies')) return Object.keys(copy.shape);
   return Object.keys(path.includes('shares') ? share.shape : stage.shape);
+}
+
+/** What a plan's file may hold: a plan, or an arrangement of heads, which a model's shape makes a plan of (`arrangedPlan`). */
+export type PlanFile = Plan | ArrangementFile;
+
+export const isArrangement = (file: PlanFile): file is ArrangementFile => 'placement' in file;
+
+/**
+ * Reads a plan or an arrangement, from JSON text or from what JSON.parse gave.
+ * @throws as `parsePlan` or `parseArrangementFile`
+ */
+export function parsePlanFile(json: unknown, name = 'plan'): PlanFile {
+  const value = typeof json === 'string' ? parseJson(json, name) : json;
+  const { policy, stages, placement } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  const arranged = placement !== undefined || (policy === 'arranged' && stages === undefined);
+  return arranged ? parseArrangementFile(value, name) : parsePlan(value, name);
 }

@@ -1,8 +1,9 @@
+import { alignedTable } from '../../base/aligned_table.js';
 import { formatBytes } from '../../base/math.js';
 import { count } from '../../base/lists.js';
 import type { PlanCandidate, PlanPrediction } from '../planner.js';
 
-const HEADINGS = ['plan', 'ranks', 'tokens/s', 'first token', 'request', 'memory per rank', 'exchanges', 'waiting'];
+const HEADINGS = ['  plan', 'ranks', 'tokens/s', 'first token', 'request', 'memory per rank', 'exchanges', 'waiting'];
 
 /**
  * The planner's table for people: predicted speed, time to the first token and of a whole request, the largest rank's memory,
@@ -10,13 +11,13 @@ const HEADINGS = ['plan', 'ranks', 'tokens/s', 'first token', 'request', 'memory
  */
 export function formatPlanTable(candidates: readonly PlanCandidate[], pick?: PlanCandidate): string {
   const runs = candidates.filter((candidate) => candidate.plan !== undefined && candidate.refused === undefined);
-  const rows = [HEADINGS, ...runs.map((candidate) => cells(candidate as PlanCandidate & PlanPrediction))];
-  const widths = HEADINGS.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  const lines = rows.map((row, i) => {
-    const mark = i > 0 && runs[i - 1] === pick ? '*' : ' ';
-    const text = row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!)));
-    return `${mark} ${text.join('  ')}`;
+  const rows = runs.map((candidate) => {
+    const [name, ...rest] = cells(candidate as PlanCandidate & PlanPrediction);
+    return [`${candidate === pick ? '*' : ' '} ${name}`, ...rest];
   });
+  const lines = alignedTable([HEADINGS, ...rows], 1)
+    .trimEnd()
+    .split('\n');
   for (const candidate of worthTelling(candidates)) lines.push(`- ${refusedLine(candidate)}`);
   return lines.join('\n');
 }
