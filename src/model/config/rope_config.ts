@@ -64,25 +64,25 @@ export interface RopeConfig {
  *
  * @param width of the part of a head that is rotated where the factor is 1
  * @param types the stretches this architecture has, besides none.
+ * @param otherwise `partial_rotary_factor` where the file doesn't say
  */
 export function parseRope(
   config: ConfigReader,
   width: number,
   types: readonly RopeStretch['type'][] = ['linear', 'llama3'],
   interleaved = false,
+  otherwise = 1,
 ): RopeConfig {
   const parameters = config.optionalObject('rope_parameters');
   const scaling = config.optionalObject('rope_scaling');
   const theta = parameters?.optionalPositive('rope_theta') ?? config.optionalPositive('rope_theta') ?? 10000;
   const part =
-    config.optionalPositive('partial_rotary_factor') ?? parameters?.optionalPositive('partial_rotary_factor') ?? 1;
+    config.optionalPositive('partial_rotary_factor') ??
+    parameters?.optionalPositive('partial_rotary_factor') ??
+    otherwise;
+  const dims = part === 1 ? width : Math.floor(width * part);
   const rope = parameters ?? scaling;
-  return {
-    theta,
-    scaling: rope === undefined ? null : parseScaling(config, rope, types),
-    dims: part === 1 ? width : Math.floor(width * part),
-    interleaved,
-  };
+  return { theta, scaling: rope === undefined ? null : parseScaling(config, rope, types, dims), dims, interleaved };
 }
 
 /** Llama 4's, in the keys of transformers' Ministral 3. */
@@ -108,7 +108,7 @@ export function parseLayerRope(
 ): RopeConfig | undefined {
   const own = config.optionalObject('rope_parameters')?.optionalObject(type);
   if (!own) return undefined;
-  const scaling = parseScaling(config, own, types);
+  const scaling = parseScaling(config, own, types, width);
   return { theta: own.optionalPositive('rope_theta') ?? theta, scaling, dims: width, interleaved: false };
 }
 
@@ -128,7 +128,12 @@ export function latentScale(width: number, scaling: RopeScaling): number {
   return (mscale * mscale) / Math.sqrt(width);
 }
 
-function parseScaling(config: ConfigReader, rope: ConfigReader, types: readonly RopeStretch['type'][]): RopeScaling {
+function parseScaling(
+  config: ConfigReader,
+  rope: ConfigReader,
+  types: readonly RopeStretch['type'][],
+  dims: number,
+): RopeScaling {
   for (const key of ['full_attention', 'sliding_attention']) {
     if (isObject(rope.raw(key)))
       throw rope.unsupported(key, rope.raw(key), 'all layers must share one rotary embedding');
@@ -150,7 +155,7 @@ function parseScaling(config: ConfigReader, rope: ConfigReader, types: readonly 
     case 'yarn':
       return parseYarn(rope);
     case 'longrope':
-      return parseLongRope(config, rope);
+      return parseLongRope(config, rope, dims);
     default: {
       const names = ['default', ...types].map((name) => `'${name}'`);
       throw rope.unsupported(key, type, `this model can have ${names.slice(0, -1).join(', ')} and ${names.at(-1)}`);
@@ -199,27 +204,35 @@ function parseYarn(rope: ConfigReader): RopeScaling {
 
 /**
  * The attention factor is sqrt(1 + ln(scale) / ln(original)), with scale = `factor` or max_position_embeddings over the original
- * length, and 1 where nothing is stretched; `attention_factor` replaces it. (The lists' length is the architecture's to check.)
+ * length, and 1 where nothing is stretched; `attention_factor` replaces it.
  */
-function parseLongRope(config: ConfigReader, rope: ConfigReader): RopeScaling {
+function parseLongRope(config: ConfigReader, rope: ConfigReader, dims: number): RopeScaling {
   const originalMaxPositions = rope.integer('original_max_position_embeddings', { min: 2, max: 2 ** 30 });
   const scale =
     rope.optionalPositive('factor') ?? config.integer('max_position_embeddings', positions) / originalMaxPositions;
+  return longRope(rope, dims, scale, originalMaxPositions);
+}
+
+/**
+ * LongRoPE of `dims` elements of a head, by the lists that `rope` has.
+ * @param scale the context over the trained one
+ */
+export function longRope(rope: ConfigReader, dims: number, scale: number, originalMaxPositions: number): RopeScaling {
+  const list = (key: string): number[] => {
+    const given = rope.raw(key) ?? rope.missing(key);
+    const known = Array.isArray(given) && given.length === dims / 2;
+    if (!known || !given.every((value) => typeof value === 'number' && value > 0 && value < Infinity))
+      throw rope.invalid(key, given, `${dims / 2} positive numbers (${dims} elements of a head are rotated)`);
+    return given;
+  };
   const stretch = scale <= 1 ? 1 : Math.sqrt(1 + Math.log(scale) / Math.log(originalMaxPositions));
   return {
     type: 'longrope',
-    shortFactor: factorList(rope, 'short_factor'),
-    longFactor: factorList(rope, 'long_factor'),
+    shortFactor: list('short_factor'),
+    longFactor: list('long_factor'),
     originalMaxPositions,
     attentionFactor: rope.optionalPositive('attention_factor') ?? stretch,
   };
-}
-
-function factorList(rope: ConfigReader, key: string): number[] {
-  const list = rope.raw(key) ?? rope.missing(key);
-  if (!Array.isArray(list) || !list.every((value) => typeof value === 'number' && value > 0 && value < Infinity))
-    throw rope.invalid(key, list, 'a list of positive numbers');
-  return list;
 }
 
 function optionalNonNegative(rope: ConfigReader, key: string): number | undefined {

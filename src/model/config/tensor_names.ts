@@ -124,6 +124,20 @@ export const llamaNames = {
   gated: gatedNames('model.layers.{layer}.mlp'),
 } as const satisfies TensorNames;
 
+/**
+ * Most checkpoints' names of experts, their router and the shared ones, beneath the MLP.
+ * @param router the last part of its name
+ */
+export function expertNames(router = 'gate', shared = 'shared_experts'): ExpertNames {
+  const mlp = 'model.layers.{layer}.mlp.';
+  return {
+    ...gatedNames(`${mlp}experts.{expert}`),
+    router: `${mlp}${router}`,
+    correctionBias: `${mlp}${router}.e_score_correction_bias`,
+    shared: gatedNames(`${mlp}${shared}`),
+  };
+}
+
 /** gate_proj, up_proj and down_proj under a prefix. */
 export function gatedNames(prefix: string): GatedMlpNames {
   return { gate: `${prefix}.gate_proj`, up: `${prefix}.up_proj`, down: `${prefix}.down_proj` };

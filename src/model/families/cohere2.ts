@@ -1,18 +1,17 @@
-import type { GgufFile } from '../../loader/index.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
 import {
   countRange,
+  fullEvery,
   ggufHeads,
+  ggufLayerTypes,
   neutralKeys,
-  parseActivation,
-  parseHeads,
+  parseGated,
+  parseGqa,
   parseLayerTypes,
   refuseForeign,
   sizeRange,
-  ggufLayerTypes,
 } from './common_keys.js';
 import { defineFamily } from './family.js';
 
@@ -42,52 +41,33 @@ export const cohere2 = defineFamily({
       ['rotary_pct', 1, 'the whole head is rotated'],
       ['position_embedding_type', 'rope_gptj', 'heads are rotated in pairs'],
     ]);
-    const shape = parseHeads(config, hiddenSize);
-    const { headDim } = shape;
-    const biased = config.boolean('attention_bias', false);
+    const attention = parseGqa(config, hiddenSize);
     const window = config.integer('sliding_window', sizeRange);
     const pattern =
       config.optionalInteger('sliding_window_pattern', countRange) ??
       config.optionalInteger('_sliding_window_pattern', countRange) ??
       4;
-    const rope = parseRope(config, headDim, ['linear'], true);
-    const types = parseLayerTypes(config, numLayers, (layer) =>
-      (layer + 1) % pattern === 0 ? 'full_attention' : 'sliding_attention',
-    );
-    const mlp = {
-      kind: 'gated',
-      width: config.integer('intermediate_size', sizeRange),
-      activation: parseActivation(config),
-      bias: false,
-    } as const;
+    const rope = parseRope(config, attention.headDim, ['linear'], true);
+    const mlp = parseGated(config);
     return {
       norm: { kind: 'layer', eps: config.optionalPositive('layer_norm_eps') ?? 1e-5 },
       logitScale: config.positive('logit_scale'),
-      layers: types.map((type): LayerConfig => ({
-        attention: {
-          kind: 'gqa',
-          ...shape,
-          bias: { q: biased, k: biased, v: biased, o: biased },
-          qkNorm: false,
-          scale: headDim ** -0.5,
-          ...(type === 'sliding_attention' ? { rope, window } : { rope: null }),
-        },
+      layers: parseLayerTypes(config, numLayers, fullEvery(pattern)).map((type): LayerConfig => ({
+        attention: { ...attention, ...(type === 'sliding_attention' ? { rope, window } : { rope: null }) },
         mlp,
         norms: 'shared',
       })),
       tensors: tensors as TensorNames,
     };
   },
-  gguf: { keys: ggufKeys },
+  gguf: {
+    keys: (metadata) => ({
+      ...ggufHeads(metadata),
+      model_type: 'cohere2',
+      layer_norm_eps: metadata.positive('attention.layer_norm_epsilon'),
+      logit_scale: metadata.positive('logit_scale'),
+      sliding_window: metadata.integer('attention.sliding_window', sizeRange),
+      ...ggufLayerTypes(metadata, 4),
+    }),
+  },
 });
-
-function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
-  return {
-    ...ggufHeads(metadata),
-    model_type: 'cohere2',
-    layer_norm_eps: metadata.positive('attention.layer_norm_epsilon'),
-    logit_scale: metadata.positive('logit_scale'),
-    sliding_window: metadata.integer('attention.sliding_window', sizeRange),
-    ...ggufLayerTypes(metadata, 4),
-  };
-}

@@ -1,4 +1,4 @@
-import type { Activation, TorchDtype } from '../config/model_config.js';
+import type { Activation, ExpertsConfig, GatedMlpConfig, GqaConfig, TorchDtype } from '../config/model_config.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerType } from '../config/rope_config.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
@@ -65,30 +65,81 @@ export function parseGelu(config: ConfigReader): Activation {
   return 'gelu_tanh';
 }
 
-/** Of grouped-query attention; a head's width is hidden_size / num_attention_heads where `head_dim` doesn't say. */
-export function parseHeads(config: ConfigReader, hiddenSize: number) {
+/**
+ * Grouped-query attention, all but its rotary embedding; a head's width is hidden_size / num_attention_heads where `head_dim` doesn't
+ * say. Families replace what they have otherwise.
+ * @param biased whether q, k, v and o have a bias
+ */
+export function parseGqa(
+  config: ConfigReader,
+  hiddenSize: number,
+  biased = config.boolean('attention_bias', false),
+): Omit<GqaConfig, 'rope'> {
   const heads = config.integer('num_attention_heads', countRange);
   const kvHeads = config.optionalInteger('num_key_value_heads', { min: 1, max: heads }) ?? heads;
+  if (heads % kvHeads !== 0)
+    throw config.invalid('num_key_value_heads', kvHeads, `a divisor of num_attention_heads (${heads})`);
   const headDim = config.optionalInteger('head_dim', sizeRange) ?? hiddenSize / heads;
-  for (const [key, value, whole] of [
-    ['num_key_value_heads', kvHeads, heads / kvHeads],
-    ['hidden_size', hiddenSize, headDim],
-  ] as const) {
-    if (!Number.isInteger(whole)) throw config.invalid(key, value, `whole parts by num_attention_heads (${heads})`);
-  }
-  return { heads, kvHeads, headDim };
+  if (!Number.isInteger(headDim))
+    throw config.invalid('hidden_size', hiddenSize, `a multiple of num_attention_heads (${heads}), or a head_dim`);
+  const bias = { q: biased, k: biased, v: biased, o: biased };
+  return { kind: 'gqa', heads, kvHeads, headDim, bias, qkNorm: false, scale: headDim ** -0.5 };
 }
 
-/** The same of GGUF metadata, in the words of config.json. */
-export function ggufHeads(metadata: GgufMetadata) {
+/** down(activation(gate x) * up x), without biases. */
+export const parseGated = (
+  config: ConfigReader,
+  activation: Activation = parseActivation(config),
+  key = 'intermediate_size',
+): GatedMlpConfig => ({ kind: 'gated', width: config.integer(key, sizeRange), activation, bias: false });
+
+/**
+ * Experts that are chosen by softmax over all, without shared ones.
+ * @param keys of their number, how many a token has, and the width of one
+ */
+export function parseExperts(
+  config: ConfigReader,
+  [all, chosen, width] = ['num_experts', 'num_experts_per_tok', 'moe_intermediate_size'],
+): ExpertsConfig {
+  const numExperts = config.integer(all!, { min: 1, max: 1024 });
+  return {
+    kind: 'experts',
+    numExperts,
+    expertsPerToken: config.integer(chosen!, { min: 1, max: numExperts }),
+    width: config.integer(width!, sizeRange),
+    sharedWidth: 0,
+    activation: parseActivation(config),
+    numGroups: 1,
+    topkGroups: 1,
+    scoring: 'softmax',
+    method: 'greedy',
+    normTopkProb: config.boolean('norm_topk_prob', false),
+    routedScalingFactor: 1,
+    correctionBias: false,
+  };
+}
+
+/**
+ * Heads by GGUF metadata, in the words of config.json.
+ * @param headDim where the file doesn't say
+ */
+export function ggufHeads(metadata: GgufMetadata, headDim?: number) {
   const heads = metadata.integer('attention.head_count', countRange);
   return {
     num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
     head_dim:
       metadata.optionalInteger('attention.key_length', sizeRange) ??
+      headDim ??
       metadata.integer('embedding_length', sizeRange) / heads,
   };
 }
+
+/** The same of experts. */
+export const ggufExperts = (metadata: GgufMetadata) => ({
+  num_experts: metadata.integer('expert_count', countRange),
+  num_experts_per_tok: metadata.integer('expert_used_count', countRange),
+  moe_intermediate_size: metadata.integer('expert_feed_forward_length', sizeRange),
+});
 
 /**
  * Which layers have a window by GGUF metadata, in the words of config.json: a list, or every how many'th layer has none.
@@ -98,11 +149,18 @@ export function ggufLayerTypes(metadata: GgufMetadata, otherwise: number): { lay
   const key = 'attention.sliding_window_pattern';
   const listed = metadata.raw(key);
   const every = Array.isArray(listed) ? 1 : (metadata.optionalInteger(key, countRange) ?? otherwise);
-  const slides = Array.isArray(listed)
-    ? listed.map(Boolean)
-    : Array.from({ length: metadata.integer('block_count', countRange) }, (_, layer) => (layer + 1) % every !== 0);
-  return { layer_types: slides.map((slide) => (slide ? 'sliding_attention' : 'full_attention')) };
+  return {
+    layer_types: Array.isArray(listed)
+      ? listed.map((slides) => (slides ? 'sliding_attention' : 'full_attention'))
+      : Array.from({ length: metadata.integer('block_count', countRange) }, (_, layer) => fullEvery(every)(layer)),
+  };
 }
+
+/** Every so many'th layer sees all positions, the others have a window. */
+export const fullEvery =
+  (every: number) =>
+  (layer: number): LayerType =>
+    (layer + 1) % every === 0 ? 'full_attention' : 'sliding_attention';
 
 /**
  * Each layer's type, by `layer_types`.

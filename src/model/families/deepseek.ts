@@ -2,21 +2,22 @@ import type { GgufFile } from '../../loader/index.js';
 import type { ExpertsConfig, LayerConfig, MlaConfig } from '../config/model_config.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import { latentScale, parseRope, type RopeScaling } from '../config/rope_config.js';
-import { gatedNames, llamaNames } from '../config/tensor_names.js';
-import { countRange, neutralKeys, parseActivation, refuseForeign, sizeRange } from './common_keys.js';
+import { latentScale, parseRope } from '../config/rope_config.js';
+import { expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
+import {
+  countRange,
+  ggufExperts,
+  neutralKeys,
+  parseActivation,
+  parseGated,
+  refuseForeign,
+  sizeRange,
+} from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 
 const attention = 'model.layers.{layer}.self_attn.';
-const mlp = 'model.layers.{layer}.mlp.';
-const { embedding, norm, head, inputNorm, postNorm, gated } = llamaNames;
-const tensors = {
-  embedding,
-  norm,
-  head,
-  inputNorm,
-  postNorm,
-  gated,
+const tensors: TensorNames = {
+  ...llamaNames,
   mla: {
     q: `${attention}q_proj`,
     qDown: `${attention}q_a_proj`,
@@ -27,12 +28,7 @@ const tensors = {
     kvUp: `${attention}kv_b_proj`,
     o: `${attention}o_proj`,
   },
-  experts: {
-    ...gatedNames(`${mlp}experts.{expert}`),
-    router: `${mlp}gate`,
-    correctionBias: `${mlp}gate.e_score_correction_bias`,
-    shared: gatedNames(`${mlp}shared_experts`),
-  },
+  experts: expertNames(),
 };
 
 /**
@@ -45,10 +41,8 @@ export const deepseek = defineFamily({
     const minicpm = architecture === 'minicpm3';
     refuseForeign(config, neutral);
     const latent = parseAttention(config, common);
-    const activation = parseActivation(config);
-    const width = config.integer('intermediate_size', sizeRange);
-    const dense = { kind: 'gated', width, activation, bias: false } as const;
-    const experts = minicpm ? undefined : parseExperts(architecture, config);
+    const dense = parseGated(config);
+    const experts = minicpm ? undefined : parseRouted(architecture, config);
     const hasExperts = experts ? parseExpertLayers(config) : () => false;
     return {
       ...(minicpm && {
@@ -85,7 +79,6 @@ function parseAttention(config: ConfigReader, { architecture, hiddenSize }: Comm
   // Pairs are the rule; transformers' DeepSeek-V3 may have halves, MiniCPM3 has.
   const interleaved = architecture === 'deepseek_v3' ? config.boolean('rope_interleave', true) : !minicpm;
   const rope = parseRope(config, qkRopeHeadDim, minicpm ? ['linear', 'longrope'] : ['linear', 'yarn'], interleaved);
-  checkLongRope(config, rope.scaling, qkRopeHeadDim);
   const width = qkNopeHeadDim + qkRopeHeadDim;
   // Redundant keys must not contradict the others. head_dim is the rotary part to some, the whole to others: not needed.
   config.raw('head_dim');
@@ -125,17 +118,6 @@ function minicpmScales(config: ConfigReader, { hiddenSize, numLayers }: CommonCo
   };
 }
 
-function checkLongRope(config: ConfigReader, scaling: RopeScaling, dims: number): void {
-  if (scaling?.type !== 'longrope') return;
-  for (const [key, list] of [
-    ['short_factor', scaling.shortFactor],
-    ['long_factor', scaling.longFactor],
-  ] as const) {
-    if (list.length !== dims / 2)
-      throw config.invalid(`rope_scaling.${key}`, list, `${dims / 2} numbers (qk_rope_head_dim ${dims} / 2)`);
-  }
-}
-
 /** Which layers have experts, by the rule of DeepSeek's own code. */
 function parseExpertLayers(config: ConfigReader): (layer: number) => boolean {
   // More than there are layers means that all are dense, as in a model cut to its first layers.
@@ -149,7 +131,7 @@ function parseExpertLayers(config: ConfigReader): (layer: number) => boolean {
  * weights are scaled too (its first code left that out, and transformers ignores norm_topk_prob; published checkpoints don't
  * normalise). DeepSeek-V3 follows transformers.
  */
-function parseExperts(architecture: string, config: ConfigReader): ExpertsConfig | undefined {
+function parseRouted(architecture: string, config: ConfigReader): ExpertsConfig | undefined {
   const v3 = architecture === 'deepseek_v3';
   const numExperts = config.optionalInteger('n_routed_experts', { min: 1, max: 1024 });
   if (numExperts === undefined) {
@@ -216,7 +198,7 @@ function parseGroups(config: ConfigReader, numExperts: number, expertsPerToken: 
 }
 
 /** Older files have the heads' own widths in key_length and value_length, newer ones those of attention over the latent. */
-function ggufKeys(gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+function ggufKeys(metadata: GgufMetadata, gguf: GgufFile): Record<string, unknown> {
   const rope = metadata.integer('rope.dimension_count', sizeRange);
   const width = (name: string): number =>
     metadata.optionalInteger(`attention.${name}_mla`, sizeRange) ?? metadata.integer(`attention.${name}`, sizeRange);
@@ -230,14 +212,14 @@ function ggufKeys(gguf: GgufFile, metadata: GgufMetadata): Record<string, unknow
   // What llama.cpp knows by itself of the one MiniCPM3 there is.
   if (metadata.arch === 'minicpm3')
     return { ...common, model_type: 'minicpm3', scale_emb: 12, scale_depth: 1.4, dim_model_base: 256 };
-  return { ...common, ...ggufExperts(metadata) };
+  return { ...common, ...ggufRouted(metadata) };
 }
 
 const SOFTMAX = 1;
 const SIGMOID = 2;
 
 /** Sigmoid routing is what tells V3 from V2; files from before there was a choice don't say. */
-function ggufExperts(metadata: GgufMetadata): Record<string, unknown> {
+function ggufRouted(metadata: GgufMetadata): Record<string, unknown> {
   const count = { min: 0, max: 4096 };
   const gating = metadata.optionalInteger('expert_gating_func', count) || SOFTMAX;
   if (gating !== SOFTMAX && gating !== SIGMOID)
@@ -249,9 +231,8 @@ function ggufExperts(metadata: GgufMetadata): Record<string, unknown> {
   const groups = metadata.optionalInteger('expert_group_count', count) || 1;
   return {
     ...model,
+    ...ggufExperts(metadata),
     n_routed_experts: numExperts,
-    num_experts_per_tok: metadata.integer('expert_used_count', countRange),
-    moe_intermediate_size: metadata.integer('expert_feed_forward_length', sizeRange),
     n_shared_experts: metadata.optionalInteger('expert_shared_count', count) ?? 0,
     first_k_dense_replace: metadata.optionalInteger('leading_dense_block_count', count) ?? 0,
     norm_topk_prob: metadata.boolean('expert_weights_norm', false),

@@ -35,7 +35,7 @@ export interface Family {
 
 export interface FamilyGguf {
   /** Keys of config.json, `model_type` among them, beside those that every architecture's metadata says alike (gguf/config.ts). */
-  keys(gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown>;
+  keys(metadata: GgufMetadata, gguf: GgufFile): Record<string, unknown>;
   /** Architectures whose rows of q and k llama.cpp keeps in neighbouring pairs (2i, 2i + 1), where the checkpoint has halves. */
   readonly pairedRows?: readonly string[];
   /** What llama.cpp calls tensors here that it calls otherwise elsewhere, by what TensorNames calls them; where the file has them. */

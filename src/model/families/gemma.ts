@@ -1,4 +1,3 @@
-import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
@@ -6,14 +5,18 @@ import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
 import {
   countRange,
+  fullEvery,
+  ggufHeads,
+  ggufLayerTypes,
   neutralKeys,
+  parseGated,
   parseGelu,
+  parseGqa,
   parseLayerTypes,
   refuseForeign,
   sizeRange,
-  ggufLayerTypes,
 } from './common_keys.js';
-import { type CommonConfig, defineFamily } from './family.js';
+import { defineFamily } from './family.js';
 
 const tensors: TensorNames = {
   ...llamaNames,
@@ -68,47 +71,31 @@ export const gemma = defineFamily({
   },
   config(config, common) {
     refuseForeign(config, neutral);
-    const heads = config.integer('num_attention_heads', countRange);
-    const kvHeads = config.integer('num_key_value_heads', { min: 1, max: heads });
-    if (heads % kvHeads !== 0)
-      throw config.invalid('num_key_value_heads', kvHeads, `a divisor of num_attention_heads (${heads})`);
-    const headDim = config.integer('head_dim', sizeRange);
     const scale = config.positive('query_pre_attn_scalar') ** -0.5;
-    const biased = config.boolean('attention_bias', false);
     const gemma2 = common.architecture === 'gemma2';
-    const ropes = gemma2 ? parseOneRope(config, headDim) : parseRopes(config, headDim);
+    const heads = parseGqa(config, common.hiddenSize);
+    const attention = { ...heads, scale, qkNorm: gemma2 ? (false as const) : ('head' as const) };
+    const ropes = gemma2 ? parseOneRope(config, heads.headDim) : parseRopes(config, heads.headDim);
     const softcap = config.optionalPositive('attn_logit_softcapping');
     const logitCap = config.optionalPositive('final_logit_softcapping');
     const window = config.optionalInteger('sliding_window', sizeRange);
-    const mlp = {
-      kind: 'gated',
-      width: config.integer('intermediate_size', sizeRange),
-      activation: parseGelu(config),
-      bias: false,
-    } as const;
+    const mlp = parseGated(config, parseGelu(config));
+    // Where layer_types don't say.
+    const every = gemma2 ? 2 : (config.optionalInteger('sliding_window_pattern', countRange) ?? 6);
     return {
       norm: { ...common.norm, offset: 1 },
       embeddingScale: Math.sqrt(common.hiddenSize),
       ...(logitCap !== undefined && { logitCap }),
-      layers: parseTypes(config, common).map((type): LayerConfig => {
-        const slides = type === 'sliding_attention';
-        return {
-          attention: {
-            kind: 'gqa',
-            heads,
-            kvHeads,
-            headDim,
-            bias: { q: biased, k: biased, v: biased, o: biased },
-            qkNorm: gemma2 ? false : 'head',
-            rope: ropes[type],
-            scale,
-            ...(softcap !== undefined && { softcap }),
-            ...(slides && window !== undefined && { window }),
-          },
-          mlp,
-          norms: 'both',
-        };
-      }),
+      layers: parseLayerTypes(config, common.numLayers, fullEvery(every)).map((type): LayerConfig => ({
+        attention: {
+          ...attention,
+          rope: ropes[type],
+          ...(softcap !== undefined && { softcap }),
+          ...(type === 'sliding_attention' && window !== undefined && { window }),
+        },
+        mlp,
+        norms: 'both',
+      })),
       tensors,
     };
   },
@@ -137,27 +124,15 @@ function parseOneRope(config: ConfigReader, headDim: number): Readonly<Record<La
   return { full_attention: rope, sliding_attention: rope };
 }
 
-/** Every sliding_window_pattern'th layer has no window, where layer_types don't say; of Gemma 2 every second. */
-function parseTypes(config: ConfigReader, { numLayers, architecture }: CommonConfig): LayerType[] {
-  const pattern = architecture === 'gemma2' ? 2 : (config.optionalInteger('sliding_window_pattern', countRange) ?? 6);
-  return parseLayerTypes(config, numLayers, (layer) =>
-    (layer + 1) % pattern === 0 ? 'full_attention' : 'sliding_attention',
-  );
-}
-
 /** llama.cpp guesses what scores are divided by from the number of layers: 62 are Gemma 3 27B, 46 Gemma 2 27B. */
-function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const heads = metadata.integer('attention.head_count', countRange);
   const hiddenSize = metadata.integer('embedding_length', sizeRange);
-  const headDim = metadata.optionalInteger('attention.key_length', sizeRange) ?? 256;
+  const shape = ggufHeads(metadata, 256);
   const gemma2 = metadata.arch === 'gemma2';
   const largest = metadata.integer('block_count', countRange) === (gemma2 ? 46 : 62);
   const window = metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 });
-  const common = {
-    num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
-    head_dim: headDim,
-    query_pre_attn_scalar: largest ? hiddenSize / heads : headDim,
-  };
+  const common = { ...shape, query_pre_attn_scalar: largest ? hiddenSize / heads : shape.head_dim };
   if (gemma2) {
     return {
       ...common,

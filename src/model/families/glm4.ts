@@ -1,17 +1,8 @@
-import type { GgufFile } from '../../loader/index.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import {
-  countRange,
-  ggufHeads,
-  neutralKeys,
-  parseActivation,
-  parseHeads,
-  refuseForeign,
-  sizeRange,
-} from './common_keys.js';
+import { countRange, ggufHeads, neutralKeys, parseGated, parseGqa, refuseForeign } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const tensors: TensorNames = {
@@ -34,28 +25,14 @@ export const glm4 = defineFamily({
   },
   config(config, { hiddenSize, numLayers }) {
     refuseForeign(config, neutralKeys);
-    const shape = parseHeads(config, hiddenSize);
-    const { headDim } = shape;
-    const biased = config.boolean('attention_bias', false);
-    const part =
-      config.optionalPositive('partial_rotary_factor') ??
-      config.optionalObject('rope_parameters')?.optionalPositive('partial_rotary_factor') ??
-      0.5;
+    const attention = parseGqa(config, hiddenSize);
     const layer: LayerConfig = {
       attention: {
-        kind: 'gqa',
-        ...shape,
-        bias: { q: biased, k: biased, v: biased, o: false },
-        qkNorm: false,
-        rope: { ...parseRope(config, headDim, ['linear', 'yarn'], true), dims: Math.floor(headDim * part) },
-        scale: headDim ** -0.5,
+        ...attention,
+        bias: { ...attention.bias, o: false },
+        rope: parseRope(config, attention.headDim, ['linear', 'yarn'], true, 0.5),
       },
-      mlp: {
-        kind: 'gated',
-        width: config.integer('intermediate_size', sizeRange),
-        activation: parseActivation(config),
-        bias: false,
-      },
+      mlp: parseGated(config),
       norms: 'both',
     };
     return { layers: Array.from({ length: numLayers }, () => layer), tensors };
@@ -64,7 +41,7 @@ export const glm4 = defineFamily({
 });
 
 /** Rows of models of text and images are in halves, turned by positions on several axes. */
-function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const sections = metadata.raw('rope.dimension_sections');
   if (Array.isArray(sections) && sections.some((section) => section !== 0))
     throw metadata.unsupported('rope.dimension_sections', sections, 'glm4 runs for text alone');

@@ -1,9 +1,7 @@
-import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
-import { parseActivation, refuseForeign, sizeRange } from './common_keys.js';
+import { parseGated, refuseForeign } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 import { ggufKeys, neutral, parseAttention, parseBias } from './llama.js';
 
@@ -45,9 +43,7 @@ export const granite = defineFamily({
         scale: config.optionalPositive('attention_multiplier') ?? 1,
       },
       mlp: {
-        kind: 'gated',
-        width: config.integer(hybrid ? 'shared_intermediate_size' : 'intermediate_size', sizeRange),
-        activation: parseActivation(config),
+        ...parseGated(config, undefined, hybrid ? 'shared_intermediate_size' : undefined),
         bias: parseBias(config, 'mlp_bias', architecture, !hybrid),
       },
     };
@@ -60,8 +56,8 @@ export const granite = defineFamily({
     };
   },
   gguf: {
-    keys: (gguf: GgufFile, metadata: GgufMetadata) => ({
-      ...ggufKeys(gguf, metadata),
+    keys: (metadata) => ({
+      ...ggufKeys(metadata),
       embedding_multiplier: metadata.optionalPositive('embedding_scale') ?? 1,
       attention_multiplier: metadata.optionalPositive('attention.scale') ?? 1,
       residual_multiplier: metadata.optionalPositive('residual_scale') ?? 1,

@@ -1,10 +1,18 @@
-import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader } from '../config/config_reader.js';
-import type { AttentionConfig, ExpertsConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
+import type { AttentionConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import type { GatedMlpNames, TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import { countRange, neutralKeys, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
+import {
+  countRange,
+  ggufExperts,
+  neutralKeys,
+  parseExperts,
+  parseGqa,
+  parseLayerTypes,
+  refuseForeign,
+  sizeRange,
+} from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const at = 'model.layers.{layer}.';
@@ -65,29 +73,14 @@ export const lfm2 = defineFamily({
   },
   config(config, { architecture, hiddenSize, numLayers, tieWordEmbeddings }) {
     refuseForeign(config, neutral);
-    const heads = config.integer('num_attention_heads', countRange);
-    const kvHeads = config.integer('num_key_value_heads', { min: 1, max: heads });
-    if (heads % kvHeads !== 0)
-      throw config.invalid('num_key_value_heads', kvHeads, `a divisor of num_attention_heads (${heads})`);
-    const headDim = config.optionalInteger('head_dim', sizeRange) ?? hiddenSize / heads;
-    if (!Number.isInteger(headDim))
-      throw config.invalid('hidden_size', hiddenSize, `a multiple of num_attention_heads (${heads}), or a head_dim`);
-    const rope = parseRope(config, headDim, ['linear', 'llama3']);
+    const heads = parseGqa(config, hiddenSize, false);
+    const rope = parseRope(config, heads.headDim, ['linear', 'llama3']);
     const theta =
       config.optionalPositive('theta') ??
       (config.has('rope_theta') || config.has('rope_parameters') ? rope.theta : 1e6);
-    const attention: AttentionConfig = {
-      kind: 'gqa',
-      heads,
-      kvHeads,
-      headDim,
-      bias: { q: false, k: false, v: false, o: false },
-      qkNorm: 'head',
-      rope: { ...rope, theta },
-      scale: headDim ** -0.5,
-    };
+    const attention: AttentionConfig = { ...heads, qkNorm: 'head', rope: { ...rope, theta } };
     const taps = config.integer('conv_L_cache', { min: 2, max: 64 });
-    const conv: AttentionConfig = { kind: 'conv', width: hiddenSize, taps, segments: kvHeads };
+    const conv: AttentionConfig = { kind: 'conv', width: hiddenSize, taps, segments: heads.kvHeads };
     const mlp = parseMlps(config, architecture);
     return {
       norm: { kind: 'rms', eps: config.optionalPositive('norm_eps') ?? 1e-5 },
@@ -129,7 +122,13 @@ function parseMlps(config: ConfigReader, architecture: string): (layer: number) 
   }
   const dense = gated(config.integer('intermediate_size', sizeRange));
   const numDense = config.integer('num_dense_layers', { min: 0, max: countRange.max });
-  const experts = parseExperts(config);
+  const experts: MlpConfig = {
+    ...parseExperts(config),
+    scoring: 'sigmoid',
+    normTopkProb: config.boolean('norm_topk_prob', true),
+    routedScalingFactor: config.optionalPositive('routed_scaling_factor') ?? 1,
+    correctionBias: config.boolean('use_expert_bias', true),
+  };
   return (layer) => (layer < numDense ? dense : experts);
 }
 
@@ -142,27 +141,8 @@ function parseWidth(config: ConfigReader): number {
   return step * Math.ceil(Math.floor(multiplier * Math.floor((2 * stated) / 3)) / step);
 }
 
-function parseExperts(config: ConfigReader): ExpertsConfig {
-  const numExperts = config.integer('num_experts', { min: 1, max: 1024 });
-  return {
-    kind: 'experts',
-    numExperts,
-    expertsPerToken: config.integer('num_experts_per_tok', { min: 1, max: numExperts }),
-    width: config.integer('moe_intermediate_size', sizeRange),
-    sharedWidth: 0,
-    activation: 'silu',
-    numGroups: 1,
-    topkGroups: 1,
-    scoring: 'sigmoid',
-    method: 'greedy',
-    normTopkProb: config.boolean('norm_topk_prob', true),
-    routedScalingFactor: config.optionalPositive('routed_scaling_factor') ?? 1,
-    correctionBias: config.boolean('use_expert_bias', true),
-  };
-}
-
 /** `head_count_kv` has a 0 for each layer with a convolution; widths are the tensors'. */
-function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const counts = metadata.raw('attention.head_count_kv');
   const list = Array.isArray(counts) ? (counts as number[]) : [];
   const kvHeads = list.find((count) => count > 0) ?? metadata.integer('attention.head_count_kv', countRange);
@@ -183,9 +163,7 @@ function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unkno
   return {
     ...keys,
     num_dense_layers: metadata.optionalInteger('leading_dense_block_count', { min: 0, max: countRange.max }) ?? 0,
-    num_experts: metadata.integer('expert_count', countRange),
-    num_experts_per_tok: metadata.integer('expert_used_count', countRange),
-    moe_intermediate_size: metadata.integer('expert_feed_forward_length', sizeRange),
+    ...ggufExperts(metadata),
     norm_topk_prob: true,
     use_expert_bias: true,
   };

@@ -1,4 +1,3 @@
-import type { GgufFile } from '../../loader/index.js';
 import type { GqaConfig, LayerConfig } from '../config/model_config.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
@@ -6,9 +5,11 @@ import { parseRope, parseTemperature } from '../config/rope_config.js';
 import { llamaNames } from '../config/tensor_names.js';
 import {
   countRange,
+  ggufHeads,
   type NeutralKey,
   neutralKeys,
-  parseActivation,
+  parseGated,
+  parseGqa,
   parseLayerTypes,
   refuseForeign,
   sizeRange,
@@ -63,12 +64,7 @@ export const llama = defineFamily({
     const attention = parseAttention(config, common);
     const rotates = trait.skipsRope ? parseRotatedLayers(config, common) : () => true;
     const windows = parseWindows(config, common, rotates);
-    const mlp = {
-      kind: 'gated',
-      width: config.integer('intermediate_size', sizeRange),
-      activation: parseActivation(config),
-      bias: parseBias(config, 'mlp_bias', common.architecture, trait.mlpBias),
-    } as const;
+    const mlp = { ...parseGated(config), bias: parseBias(config, 'mlp_bias', common.architecture, trait.mlpBias) };
     return {
       layers: windows.map((window, layer): LayerConfig => {
         const rope = rotates(layer) ? attention.rope : null;
@@ -122,28 +118,19 @@ export const neutral: readonly NeutralKey[] = [
 /** Of every layer, without a window. */
 export function parseAttention(config: ConfigReader, { architecture, hiddenSize }: CommonConfig): GqaConfig {
   const trait = traits[architecture]!;
-  const heads = config.integer('num_attention_heads', countRange);
-  const kvHeads = parseKvHeads(config, trait, heads);
-  const headDim = parseHeadDim(config, trait, hiddenSize, heads);
+  for (const key of trait.required) if (config.raw(key) === undefined) return config.missing(key);
   const flag = parseBias(config, 'attention_bias', architecture, trait.attentionBias !== 'none');
   const qkv = flag || trait.attentionBias === 'qkv';
+  const attention = parseGqa(config, hiddenSize, qkv);
+  const types = trait.yarn ? (['yarn'] as const) : undefined;
   return {
-    kind: 'gqa',
-    heads,
-    kvHeads,
-    headDim,
-    bias: { q: qkv, k: qkv, v: qkv, o: flag && trait.attentionBias === 'flag' },
+    ...attention,
+    bias: { ...attention.bias, o: flag && trait.attentionBias === 'flag' },
     qkNorm: trait.qkNorm,
     rope: {
-      ...parseRope(
-        config,
-        headDim,
-        trait.yarn ? ['yarn'] : ['linear', 'llama3'],
-        config.boolean('rope_interleaved', false),
-      ),
+      ...parseRope(config, attention.headDim, types, config.boolean('rope_interleaved', false)),
       ...(trait.yarn && parseTemperature(config)),
     },
-    scale: headDim ** -0.5,
   };
 }
 
@@ -164,26 +151,6 @@ export function parseBias(config: ConfigReader, key: string, architecture: strin
     throw config.unsupported(key, true, `${architecture} models have no bias in the ${where} (llama has)`);
   }
   return bias;
-}
-
-function parseKvHeads(config: ConfigReader, { required }: Trait, heads: number): number {
-  const given = config.optionalInteger('num_key_value_heads', { min: 1, max: heads });
-  if (given === undefined && required.includes('num_key_value_heads')) return config.missing('num_key_value_heads');
-  const kvHeads = given ?? heads;
-  if (heads % kvHeads !== 0) {
-    throw config.invalid('num_key_value_heads', kvHeads, `a divisor of num_attention_heads (${heads})`);
-  }
-  return kvHeads;
-}
-
-function parseHeadDim(config: ConfigReader, { required }: Trait, hiddenSize: number, heads: number): number {
-  const given = config.optionalInteger('head_dim', sizeRange);
-  if (given === undefined && required.includes('head_dim')) return config.missing('head_dim');
-  const headDim = given ?? hiddenSize / heads;
-  if (!Number.isInteger(headDim)) {
-    throw config.invalid('hidden_size', hiddenSize, `a multiple of num_attention_heads (${heads}), or a head_dim`);
-  }
-  return headDim;
 }
 
 /**
@@ -212,22 +179,17 @@ function parseWindows(
   return types.map((type) => (type === 'sliding_attention' ? window : undefined));
 }
 
-export function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+export function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const { arch } = metadata;
   const experts = metadata.optionalInteger('expert_count', { min: 0, max: 4096 }) ?? 0;
   if (experts > 0) throw metadata.unsupported('expert_count', experts, `${arch} runs without experts`);
-  const heads = metadata.integer('attention.head_count', countRange);
-  const keyLength = metadata.optionalInteger('attention.key_length', sizeRange);
-  const headDim = keyLength ?? metadata.integer('embedding_length', sizeRange) / heads;
+  const heads = ggufHeads(metadata);
+  const headDim = heads.head_dim;
   for (const name of ['attention.value_length', 'rope.dimension_count']) {
     const width = metadata.optionalInteger(name, { min: 0, max: sizeRange.max }) ?? headDim;
     if (width !== headDim) throw metadata.unsupported(name, width, `it must be the width of a head (${headDim})`);
   }
-  return {
-    ...(arch === 'mistral3' ? ggufMistral(metadata) : { model_type: arch }),
-    num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
-    head_dim: headDim,
-  };
+  return { ...(arch === 'mistral3' ? ggufMistral(metadata) : { model_type: arch }), ...heads };
 }
 
 /** Mistral's models of text and images: Ministral 3 where queries have a temperature. The stretch is read elsewhere. */

@@ -1,18 +1,18 @@
-import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
 import {
+  fullEvery,
   ggufHeads,
+  ggufLayerTypes,
   neutralKeys,
-  parseActivation,
-  parseHeads,
+  parseGated,
+  parseGqa,
   parseLayerTypes,
   refuseForeign,
   sizeRange,
-  ggufLayerTypes,
 } from './common_keys.js';
 import { defineFamily } from './family.js';
 
@@ -31,32 +31,20 @@ export const olmo2 = defineFamily({
   },
   config(config, { architecture, hiddenSize, numLayers }) {
     refuseForeign(config, neutralKeys);
-    const shape = parseHeads(config, hiddenSize);
-    const { headDim } = shape;
-    const biased = config.boolean('attention_bias', false);
-    const ropes = parseRopes(config, headDim);
+    const attention = parseGqa(config, hiddenSize);
+    const ropes = parseRopes(config, attention.headDim);
     const windowed = architecture === 'olmo3';
     const window = windowed ? config.integer('sliding_window', sizeRange) : undefined;
-    const types = parseLayerTypes(config, numLayers, (layer) =>
-      windowed && (layer + 1) % 4 !== 0 ? 'sliding_attention' : 'full_attention',
-    );
+    const types = parseLayerTypes(config, numLayers, fullEvery(windowed ? 4 : 1));
     if (!windowed && types.includes('sliding_attention'))
       throw config.unsupported('layer_types', 'sliding_attention', 'olmo2 models have full_attention (olmo3 has both)');
-    const mlp = {
-      kind: 'gated',
-      width: config.integer('intermediate_size', sizeRange),
-      activation: parseActivation(config),
-      bias: false,
-    } as const;
+    const mlp = parseGated(config);
     return {
       layers: types.map((type): LayerConfig => ({
         attention: {
-          kind: 'gqa',
-          ...shape,
-          bias: { q: biased, k: biased, v: biased, o: biased },
+          ...attention,
           qkNorm: 'whole',
           rope: ropes[type],
-          scale: headDim ** -0.5,
           ...(type === 'sliding_attention' && window !== undefined && { window }),
         },
         mlp,
@@ -77,7 +65,7 @@ function parseRopes(config: ConfigReader, headDim: number): Readonly<Record<Laye
 }
 
 /** llama.cpp knows both by one name; windows tell them apart. */
-function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const window = metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 }) ?? 0;
   if (window === 0) return { ...ggufHeads(metadata), model_type: 'olmo2' };
   return {

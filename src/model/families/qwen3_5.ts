@@ -1,15 +1,24 @@
-import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { AttentionConfig, DeltaConfig, ExpertsConfig, LayerConfig } from '../config/model_config.js';
-import { parseRope, type RopeConfig } from '../config/rope_config.js';
-import { type DeltaNames, gatedNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
+import { parseRope } from '../config/rope_config.js';
+import { type DeltaNames, expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import { countRange, neutralKeys, parseActivation, parseLayerTypes, refuseForeign, sizeRange } from './common_keys.js';
+import {
+  countRange,
+  ggufExperts,
+  ggufHeads,
+  neutralKeys,
+  parseExperts,
+  parseGated,
+  parseGqa,
+  parseLayerTypes,
+  refuseForeign,
+  sizeRange,
+} from './common_keys.js';
 import { defineFamily } from './family.js';
-import { parseDenseLayers, parseSoftmaxExperts } from './qwen3_moe.js';
+import { parseDenseLayers } from './qwen3_moe.js';
 
 const mixer = 'model.layers.{layer}.linear_attn.';
-const mlp = 'model.layers.{layer}.mlp.';
 const delta: DeltaNames = {
   qkv: `${mixer}in_proj_qkv`,
   z: `${mixer}in_proj_z`,
@@ -24,13 +33,7 @@ const delta: DeltaNames = {
 const tensors: TensorNames = {
   ...llamaNames,
   delta,
-  experts: {
-    ...gatedNames(`${mlp}experts.{expert}`),
-    router: `${mlp}gate`,
-    correctionBias: `${mlp}gate.e_score_correction_bias`,
-    shared: gatedNames(`${mlp}shared_expert`),
-    sharedGate: `${mlp}shared_expert_gate`,
-  },
+  experts: { ...expertNames('gate', 'shared_expert'), sharedGate: 'model.layers.{layer}.mlp.shared_expert_gate' },
 };
 const nextTensors: TensorNames = {
   ...tensors,
@@ -88,40 +91,21 @@ export const qwen35 = defineFamily({
       norm_topk_prob: true,
     },
   },
-  config(config, { architecture, numLayers, norm }) {
+  config(config, { architecture, hiddenSize, numLayers, norm }) {
     const next = architecture === 'qwen3_next';
     const moe = architecture !== 'qwen3_5_text';
     refuseForeign(config, neutral);
     if (!moe) refuseForeign(config, [['num_experts', 0, 'a mixture of experts is another architecture']]);
-    const heads = config.integer('num_attention_heads', countRange);
-    const kvHeads = config.integer('num_key_value_heads', { min: 1, max: heads });
-    if (heads % kvHeads !== 0)
-      throw config.invalid('num_key_value_heads', kvHeads, `a divisor of num_attention_heads (${heads})`);
-    const headDim = config.integer('head_dim', sizeRange);
-    const biased = config.boolean('attention_bias', false);
-    if (biased) throw config.unsupported('attention_bias', true, 'projections have no bias');
-    const attention: AttentionConfig = {
-      kind: 'gqa',
-      heads,
-      kvHeads,
-      headDim,
-      bias: { q: false, k: false, v: false, o: false },
-      qkNorm: 'head',
-      rope: parsePartialRope(config, headDim),
-      scale: headDim ** -0.5,
-      gated: true,
-    };
-    const linear = parseDelta(config, kvHeads);
-    const experts = moe ? parseExperts(config, next) : undefined;
+    const heads = parseGqa(config, hiddenSize, false);
+    // Of three axes of positions, which are one and the same in text.
+    const rope = parseRope(config, heads.headDim, [], false, 0.25);
+    const attention: AttentionConfig = { ...heads, qkNorm: 'head', rope, gated: true };
+    const linear = parseDelta(config, heads.kvHeads);
+    const experts = moe ? parseSharedExperts(config, next) : undefined;
     const isDense = next ? parseDenseLayers(config) : () => !moe;
     const layers = parseTypes(config, numLayers).map((type, layer): LayerConfig => ({
       attention: type === 'linear_attention' ? linear : attention,
-      mlp: (isDense(layer) ? undefined : experts) ?? {
-        kind: 'gated',
-        width: config.integer('intermediate_size', sizeRange),
-        activation: parseActivation(config),
-        bias: false,
-      },
+      mlp: (isDense(layer) ? undefined : experts) ?? parseGated(config),
     }));
     return { norm: { ...norm, offset: 1 }, layers, tensors: next ? nextTensors : tensors };
   },
@@ -129,6 +113,7 @@ export const qwen35 = defineFamily({
 });
 
 const neutral = [
+  ['attention_bias', false, 'projections have no bias'],
   ...neutralKeys.filter(([key]) => key !== 'attn_output_gate'),
   ['attn_output_gate', true, "attention's output is gated"],
   ['output_gate_type', 'swish', "linear attention's output is gated by silu"],
@@ -136,24 +121,15 @@ const neutral = [
 ] as const;
 
 /** Weights are always divided by their sum, but in Qwen3-Next, whose files say. */
-function parseExperts(config: ConfigReader, next: boolean): ExpertsConfig {
+function parseSharedExperts(config: ConfigReader, next: boolean): ExpertsConfig {
   if (!next)
     refuseForeign(config, [['norm_topk_prob', true, 'the weights of the chosen experts are divided by their sum']]);
   return {
-    ...parseSoftmaxExperts(config),
+    ...parseExperts(config),
     sharedWidth: config.integer('shared_expert_intermediate_size', sizeRange),
     sharedGate: true,
     normTopkProb: config.boolean('norm_topk_prob', true),
   };
-}
-
-/** A quarter of each head, where the file doesn't say. Of three axes of positions, which are one and the same in text. */
-function parsePartialRope(config: ConfigReader, headDim: number): RopeConfig {
-  const part =
-    config.optionalObject('rope_parameters')?.optionalPositive('partial_rotary_factor') ??
-    config.optionalPositive('partial_rotary_factor') ??
-    0.25;
-  return { ...parseRope(config, headDim, []), dims: Math.floor(headDim * part) };
 }
 
 function parseDelta(config: ConfigReader, segments: number): DeltaConfig {
@@ -188,7 +164,7 @@ function parseTypes(config: ConfigReader, numLayers: number): LayerType[] {
 const modelTypes: Readonly<Record<string, string>> = { qwen35moe: 'qwen3_5_moe_text', qwen3next: 'qwen3_next' };
 
 /** Layers that predict further tokens come last; the list of those with a state has them, too. */
-function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
+function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const headDim = metadata.integer('attention.key_length', sizeRange);
   const valueHeads = metadata.integer('ssm.time_step_rank', countRange);
   const recurrent = metadata.raw('attention.recurrent_layers');
@@ -196,8 +172,7 @@ function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unkno
   const moe = metadata.arch in modelTypes;
   return {
     model_type: modelTypes[metadata.arch] ?? 'qwen3_5_text',
-    num_key_value_heads: metadata.integer('attention.head_count_kv', countRange),
-    head_dim: headDim,
+    ...ggufHeads(metadata),
     partial_rotary_factor: metadata.integer('rope.dimension_count', sizeRange) / headDim,
     linear_conv_kernel_dim: metadata.integer('ssm.conv_kernel', countRange),
     linear_key_head_dim: metadata.integer('ssm.state_size', sizeRange),
@@ -212,9 +187,7 @@ function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unkno
         }
       : { full_attention_interval: metadata.optionalInteger('full_attention_interval', countRange) ?? 4 }),
     ...(moe && {
-      num_experts: metadata.integer('expert_count', countRange),
-      num_experts_per_tok: metadata.integer('expert_used_count', countRange),
-      moe_intermediate_size: metadata.integer('expert_feed_forward_length', sizeRange),
+      ...ggufExperts(metadata),
       shared_expert_intermediate_size:
         metadata.optionalInteger('expert_shared_feed_forward_length', sizeRange) ??
         metadata.integer('feed_forward_length', sizeRange),

@@ -1,8 +1,7 @@
-import type { GgufFile } from '../../loader/index.js';
+import type { LayerConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
-import { ggufHeads, neutralKeys, parseGelu, parseHeads, refuseForeign, sizeRange } from './common_keys.js';
+import { ggufHeads, neutralKeys, parseGelu, parseGqa, refuseForeign, sizeRange } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const { gated: _gated, ...names } = llamaNames;
@@ -26,41 +25,31 @@ export const starcoder2 = defineFamily({
       ['norm_type', 'layer_norm', 'norms take the mean off'],
       ['mlp_type', 'default', 'the MLP has no gate'],
     ]);
-    const shape = parseHeads(config, hiddenSize);
     const biased = config.boolean('use_bias', true);
+    const attention = parseGqa(config, hiddenSize, biased);
     const window = config.optionalInteger('sliding_window', sizeRange);
-    const layer = {
+    const width = config.integer('intermediate_size', sizeRange);
+    const layer: LayerConfig = {
       attention: {
-        kind: 'gqa',
-        ...shape,
-        bias: { q: biased, k: biased, v: biased, o: biased },
-        qkNorm: false,
-        rope: parseRope(config, shape.headDim, ['linear']),
-        scale: shape.headDim ** -0.5,
+        ...attention,
+        rope: parseRope(config, attention.headDim, ['linear']),
         ...(window !== undefined && { window }),
       },
-      mlp: {
-        kind: 'plain',
-        width: config.integer('intermediate_size', sizeRange),
-        activation: parseGelu(config),
-        bias: biased,
-      },
-    } as const;
+      mlp: { kind: 'plain', width, activation: parseGelu(config), bias: biased },
+    };
     return {
       norm: { kind: 'layer', eps: config.optionalPositive('norm_epsilon') ?? 1e-5, bias: true },
       layers: Array.from({ length: numLayers }, () => layer),
       tensors,
     };
   },
-  gguf: { keys: ggufKeys },
+  gguf: {
+    keys: (metadata) => ({
+      ...ggufHeads(metadata),
+      model_type: 'starcoder2',
+      norm_epsilon: metadata.positive('attention.layer_norm_epsilon'),
+      // llama.cpp has no window, and its files don't say the one that every published model was trained with.
+      sliding_window: 4096,
+    }),
+  },
 });
-
-/** llama.cpp has no window, and its files don't say the one that every published model was trained with. */
-function ggufKeys(_gguf: GgufFile, metadata: GgufMetadata): Record<string, unknown> {
-  return {
-    ...ggufHeads(metadata),
-    model_type: 'starcoder2',
-    norm_epsilon: metadata.positive('attention.layer_norm_epsilon'),
-    sliding_window: 4096,
-  };
-}

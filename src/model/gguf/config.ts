@@ -71,7 +71,7 @@ export async function ggufConfig(
       metadata.positive('attention.layer_norm_rms_epsilon'),
     rope_theta: metadata.optionalPositive('rope.freq_base') ?? 10000,
     tie_word_embeddings: !gguf.tensors.has('output.weight'),
-    ...family.keys(gguf, metadata),
+    ...family.keys(metadata, gguf),
   };
   refuseVariants(metadata, keys.max_position_embeddings);
   const config = await readModelConfig(keys, generation, gguf.what);

@@ -5,7 +5,7 @@
 
 import type { LayerConfig, MlpConfig } from '../../config/model_config.js';
 import { parseRope } from '../../config/rope_config.js';
-import { gatedNames, llamaNames } from '../../config/tensor_names.js';
+import { expertNames, llamaNames } from '../../config/tensor_names.js';
 import { countRange, parseActivation, sizeRange } from '../common_keys.js';
 import { defineFamily } from '../family.js';
 
@@ -58,12 +58,7 @@ export const mixed = defineFamily({
       }),
       tensors: {
         ...llamaNames,
-        experts: {
-          ...gatedNames('model.layers.{layer}.mlp.experts.{expert}'),
-          router: 'model.layers.{layer}.mlp.gate',
-          correctionBias: 'model.layers.{layer}.mlp.gate.e_score_correction_bias',
-          shared: gatedNames('model.layers.{layer}.mlp.shared_experts'),
-        },
+        experts: expertNames(),
       },
     };
   },
