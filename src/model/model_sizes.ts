@@ -1,4 +1,5 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
+import { sum } from '../base/lists.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
 import {
   isRecurrent,
@@ -11,12 +12,11 @@ import { keptStates, stateSegments } from './layers/recurrent/segments.js';
 import type { KvType } from './layers/attention/cache.js';
 import { kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
-import { listNorm } from './layers/norm.js';
 import { attentionKinds, mlpKinds } from './layers/weight_kinds.js';
 import { type HalfMap, type LayerMap, modelMap } from './weights/model_map.js';
 import { mlpSegments, modelShape } from './shape.js';
 import { specBytes } from './weights/weight_bytes.js';
-import type { VocabSpec } from './weights/weight_map.js';
+import { specsIn, type VocabSpec } from './weights/weight_map.js';
 
 /**
  * Bytes of a model as placement adds them up. A layer's cut matrices are shared out by heads and by columns, so all segments
@@ -24,7 +24,8 @@ import type { VocabSpec } from './weights/weight_map.js';
  * (`weightBytes` is exact).
  */
 export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType): ModelSizes {
-  const bytes: Bytes = (...specs) => specs.reduce((sum, spec) => sum + (spec ? specBytes(spec, type) : 0), 0);
+  const bytes: Bytes = (...parts) =>
+    sum(parts.flatMap((part) => [...specsIn(part)]).map((spec) => specBytes(spec, type)));
   const heads = modelShape(config).segmentHeads;
   const map = modelMap(config);
   const windows = layerWindows(config);
@@ -44,7 +45,7 @@ export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType
     embeddingRow: row(map.embedding!),
     headRow: row(map.head!),
     tied: config.tieWordEmbeddings,
-    finalNorm: bytes(...listNorm(map.norm)),
+    finalNorm: bytes(map.norm),
     keptStates: keptStates(config),
   };
 }
@@ -55,10 +56,11 @@ function layerSizes(
   heads: readonly number[],
   bytes: Bytes,
 ): Omit<LayerSizes, 'kvToken' | 'window'> {
-  const norms = ({ before, behind }: HalfMap<unknown>): number => bytes(...listNorm(before), ...listNorm(behind));
-  const attends = attentionKinds[attention.specs.kind].bytes(attention.specs, bytes);
-  const columns = mlp.specs.kind === 'experts' ? mlp.specs.config.sharedWidth : mlp.specs.downSegments.modelInFeatures;
-  const held = mlpKinds[mlp.specs.kind].bytes(mlp.specs, bytes);
+  const norms = ({ before, behind }: HalfMap<unknown>): number => bytes(before, behind);
+  const attends = attentionKinds[attention.weights.kind].bytes(attention.weights, bytes);
+  const columns =
+    mlp.weights.kind === 'experts' ? mlp.weights.config.sharedWidth : mlp.weights.downSegments.modelInFeatures;
+  const held = mlpKinds[mlp.weights.kind].bytes(mlp.weights, bytes);
   const state = stateSegments(layer.attention);
   return {
     ...(state && { stateSegments: state }),

@@ -71,7 +71,7 @@ async function oursOf(
 
 function q4Matrix(device: Device, values: Float32Array, size: number): Matrix {
   const part = { tensor: '', tensorRows: size, firstRow: 0, rows: size };
-  const matrix = allocateMatrix(device, { name: 'matrix', inFeatures: size, parts: [part] }, 'q4', { whole: true });
+  const matrix = allocateMatrix(device, { name: 'matrix', inFeatures: size, parts: [part], whole: true }, 'q4');
   const { weight, scale } = packTiles('q4', values, size, size);
   const [shard] = matrix.shards;
   device.write(shard!.weight, 0, weight);

@@ -4,11 +4,12 @@ import type { TensorReader } from '../../../src/loader/index.js';
 import type { DenseModel } from './dense_model.js';
 import type { GqaSpecs } from '../../../src/model/layers/attention/gqa_weights.js';
 import type { DenseMlpSpecs } from '../../../src/model/layers/mlp/dense_weights.js';
-import { type LayerMap, mapSpecs, modelMap } from '../../../src/model/weights/model_map.js';
+import { type LayerMap, modelMap } from '../../../src/model/weights/model_map.js';
 import {
   expectedTensors,
   type MatrixSpec,
   matrixType,
+  specsIn,
   type VectorSpec,
 } from '../../../src/model/weights/weight_map.js';
 import type { WeightProgress } from '../../../src/model/weights/weight_loader.js';
@@ -34,7 +35,7 @@ export async function buildLlamaGraph(
   const map = modelMap(model.config);
   const { embedding } = map;
   // The head stays with the ranks.
-  const tensors = expectedTensors(mapSpecs({ ...map, norm: undefined, head: embedding }));
+  const tensors = expectedTensors(specsIn({ ...map, norm: undefined, head: embedding }));
   for (const [name, { shape }] of tensors) reader.expectTensor(name, shape);
   const totalBytes = [...tensors.keys()].reduce((sum, name) => sum + reader.byteLength(name), 0);
   let loadedBytes = 0;
@@ -70,8 +71,8 @@ export async function buildLlamaGraph(
     return { data, dims: [data.length] } as never;
   };
   const layer = async ({ attention, mlp }: LayerMap) => {
-    const { qkv, qkvBias, qNorm, kNorm, o, oBias } = attention.specs as GqaSpecs;
-    const { gateUp, gateUpBias, down, downBias } = mlp.specs as DenseMlpSpecs;
+    const { qkv, qkvBias, qNorm, kNorm, o, oBias } = attention.weights as GqaSpecs;
+    const { gateUp, gateUpBias, down, downBias } = mlp.weights as DenseMlpSpecs;
     return {
       inputNorm: await vector(attention.before!.weight),
       qkv: await matrix(qkv!),

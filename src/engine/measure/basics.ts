@@ -93,13 +93,14 @@ async function matvec(device: Device): Promise<number> {
     name: 'probe matrix',
     inFeatures: size,
     parts: [{ tensor: '', tensorRows: size, firstRow: 0, rows: size }],
+    whole: true,
   };
   const random = new Random(1);
   const x = random.normals(size);
   // The rows of one tile are looked at; the others stay zero.
   const rows = random.normals(32 * size, 1 / Math.sqrt(size));
   const { program, out } = await device.checked('preparing to measure', () => {
-    const matrix = allocateMatrix(device, spec, 'f16', { whole: true });
+    const matrix = allocateMatrix(device, spec, 'f16');
     device.write(matrix.shards[0]!.weight, 0, packTiles('f16', rows, 32, size).weight);
     const input = device.createBuffer('probe x', size * 4);
     device.write(input, 0, x);

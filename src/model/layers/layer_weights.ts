@@ -1,6 +1,6 @@
 import type { NormConfig } from '../config/model_config.js';
 import type { LayerSlice } from '../shape.js';
-import type { Spec, VectorSpec } from '../weights/weight_map.js';
+import type { VectorSpec } from '../weights/weight_map.js';
 import { wholeVector } from '../weights/weight_map.js';
 
 /** What a layer's parts are told of the layer when they say which tensors they load. */
@@ -11,8 +11,8 @@ export interface LayerContext {
   readonly slice: LayerSlice;
 }
 
-/** Bytes of some specs; undefined ones have none. */
-export type Bytes = (...specs: readonly (Spec | undefined)[]) => number;
+/** Bytes of all specs in some parts of a map. */
+export type Bytes = (...parts: readonly unknown[]) => number;
 
 /** Bytes that ranks cut by heads or by columns, and bytes that each of them holds. */
 export interface CutBytes {

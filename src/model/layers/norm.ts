@@ -2,23 +2,18 @@ import { layerNorm } from '../../../shaders/norm/layer_norm/index.js';
 import { rmsNorm } from '../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { NormConfig } from '../config/model_config.js';
-import type { WeightLoader } from '../weights/weight_loader.js';
-import { type Spec, type VectorSpec, wholeVector } from '../weights/weight_map.js';
+import { type Loaded, type VectorSpec, wholeVector } from '../weights/weight_map.js';
 import type { RankRecorder } from './world.js';
 
 /** Which tensors a norm is made of. */
 export interface NormSpec {
   readonly config: NormConfig;
   readonly weight: VectorSpec;
-  readonly bias: VectorSpec | undefined;
+  readonly bias?: VectorSpec | undefined;
 }
 
 /** A norm on a device. */
-export interface Norm {
-  readonly config: NormConfig;
-  readonly weight: Buffer;
-  readonly bias?: Buffer | undefined;
-}
+export type Norm = Loaded<NormSpec>;
 
 /** @param what names its buffers; @param name of its tensors, without `.weight` */
 export const normSpec = (config: NormConfig, what: string, name: string, length: number): NormSpec => ({
@@ -26,17 +21,6 @@ export const normSpec = (config: NormConfig, what: string, name: string, length:
   weight: wholeVector(what, `${name}.weight`, length, config.offset),
   bias: config.bias ? wholeVector(`${what}_bias`, `${name}.bias`, length) : undefined,
 });
-
-export const listNorm = (norm: NormSpec | undefined): (Spec | undefined)[] => [norm?.weight, norm?.bias];
-
-export async function loadNorm<S extends NormSpec | undefined>(
-  loader: WeightLoader,
-  spec: S,
-): Promise<S extends NormSpec ? Norm : undefined> {
-  if (!spec) return undefined as never;
-  const { config } = spec;
-  return { config, weight: await loader.vector(spec.weight), bias: await loader.vector(spec.bias) } as never;
-}
 
 /** Rows of x normalised into out, or added to it. */
 export function recordNorm(

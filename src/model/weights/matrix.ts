@@ -36,24 +36,17 @@ export interface Matrix<Type extends PackedType = WeightType> {
 
 /**
  * Allocates the buffers of a matrix, in as many shards as one binding's limit asks for. Contents are zero until `fillMatrix`.
- * A shard is a multiple of `granule` tiles (an expert's, say; by default 2, so that a shard's bias starts at a multiple of 256
- * bytes, as bindings must).
  * @throws SplitkvError `limit` when not even one granule fits, or when `whole` is asked for and the matrix doesn't fit one binding.
  */
-export function allocateMatrix<Type extends PackedType>(
-  device: Device,
-  spec: MatrixSpec,
-  type: Type,
-  options: { readonly whole?: boolean; readonly granule?: number } = {},
-): Matrix<Type> {
+export function allocateMatrix<Type extends PackedType>(device: Device, spec: MatrixSpec, type: Type): Matrix<Type> {
+  const { whole = false, granule = 2 } = spec;
   const outFeatures = matrixRows(spec);
   const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
   const limit = Math.min(maxStorageBufferBindingSize, maxBufferSize);
   const { tileWeightBytes, tileScaleBytes, tiles } = packedLayout(type, outFeatures, spanLength(packedColumns(spec)));
-  const granule = options.granule ?? 2;
   const tilesThatFit = Math.floor(limit / Math.max(tileWeightBytes, tileScaleBytes) / granule) * granule;
   const tilesPerShard = Math.min(tiles, tilesThatFit);
-  if (tilesPerShard === 0 || (options.whole && tilesPerShard < tiles)) {
+  if (tilesPerShard === 0 || (whole && tilesPerShard < tiles)) {
     throw limitError(
       `${spec.name}: ${grouped(tiles * tileWeightBytes)} bytes of ${type} weights exceed this adapter's ` +
         `maxStorageBufferBindingSize of ${grouped(limit)} (${device.name}); use --weights q8 or q4, or another adapter`,

@@ -1,16 +1,16 @@
 import { SplitkvError } from '../../base/errors.js';
 import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
 import { type LayerContext, partName } from '../layers/layer_weights.js';
-import { listNorm, type NormSpec, normSpec } from '../layers/norm.js';
+import { type NormSpec, normSpec } from '../layers/norm.js';
 import { attentionKinds, type AttentionSpecs, mlpKinds, type MlpSpecs } from '../layers/weight_kinds.js';
 import { holdsWeights, type RankSlice, wholeSlice } from '../shape.js';
 import { numbered, type TensorNames } from '../config/tensor_names.js';
-import { type Spec, type VocabSpec, vocabMaps } from './weight_map.js';
+import { type VocabSpec, vocabMaps } from './weight_map.js';
 
 /** Which tensors make a rank's slice of a layer's half: attention or MLP, and the norms before and behind it. */
 export interface HalfMap<Specs> {
   readonly before: NormSpec | undefined;
-  readonly specs: Specs;
+  readonly weights: Specs;
   readonly behind: NormSpec | undefined;
 }
 
@@ -35,8 +35,9 @@ export interface ModelMap {
 
 export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(config)): ModelMap {
   const { hiddenSize, norm, tensors } = config;
+  const { embedding, head } = vocabMaps(config, slice);
   return {
-    ...vocabMaps(config, slice),
+    embedding,
     layers: slice.layers.filter(holdsWeights).map((held): LayerMap => {
       const { index } = held;
       const context = { hiddenSize, norm, slice: held };
@@ -49,17 +50,18 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
         index,
         attention: {
           before: of(before, 'input_norm', names.inputNorm),
-          specs: attentionSpecs(context, attention, names),
+          weights: attentionSpecs(context, attention, names),
           behind: of(behind, 'attention_out_norm', names.attentionOutNorm),
         },
         mlp: {
           before: of(before && norms !== 'shared', 'post_norm', names.postNorm),
-          specs: mlpSpecs(context, mlp, names),
+          weights: mlpSpecs(context, mlp, names),
           behind: of(behind, 'mlp_out_norm', names.mlpOutNorm),
         },
       };
     }),
     norm: slice.headRows && normSpec(norm, 'norm', tensors.norm, hiddenSize),
+    head,
   };
 }
 
@@ -77,20 +79,3 @@ function mlpSpecs(context: LayerContext, mlp: MlpConfig, names: TensorNames): Ml
 
 const unnamed = (kind: string): SplitkvError =>
   new SplitkvError('internal', `the model's family names no tensors of its ${kind} layers`);
-
-/** Everything that the map loads, once. */
-export function mapSpecs({ embedding, layers, norm, head }: ModelMap): Spec[] {
-  return [
-    embedding?.matrix,
-    ...layers.flatMap(({ attention, mlp }) => [
-      ...listNorm(attention.before),
-      ...attentionKinds[attention.specs.kind].list(attention.specs),
-      ...listNorm(mlp.before),
-      ...mlpKinds[mlp.specs.kind].list(mlp.specs),
-      ...listNorm(attention.behind),
-      ...listNorm(mlp.behind),
-    ]),
-    ...listNorm(norm),
-    head === embedding ? undefined : head?.matrix,
-  ].filter((spec) => spec !== undefined);
-}

@@ -1,6 +1,6 @@
 import { packedLayout, type WeightType } from '../../../shaders/linear/pack.js';
 import type { ModelConfig } from '../config/model_config.js';
-import { mapSpecs, modelMap } from './model_map.js';
+import { modelMap } from './model_map.js';
 import { type RankSlice, spanLength, wholeSlice } from '../shape.js';
 import {
   expectedTensors,
@@ -9,12 +9,14 @@ import {
   matrixType,
   packedColumns,
   type Spec,
+  specsIn,
   vectorLength,
 } from './weight_map.js';
 
 /** Everything that a rank loads, once. */
-export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(config)): Spec[] =>
-  mapSpecs(modelMap(config, slice));
+export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(config)): Spec[] => [
+  ...specsIn(modelMap(config, slice)),
+];
 
 /** Bytes that a matrix or vector takes on the GPU, with the padding of tiles and blocks. */
 export function specBytes(spec: Spec, type: WeightType): number {

@@ -1,18 +1,23 @@
-import { type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
+import { isQuantised, type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
 import { alignUp } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { allocateMatrix, fillMatrix, type FillOptions, type Matrix, reorderRows } from './matrix.js';
 import {
+  type Absorbed,
+  type AbsorbedSpec,
   allRows,
   expectedTensors,
+  isMatrixSpec,
+  isSpec,
+  type Loaded,
+  type MatrixPart,
   type MatrixSpec,
   matrixType,
   type PackedAs,
-  type Spec,
+  specsIn,
   vectorLength,
   type VectorSpec,
-  type VocabSpec,
 } from './weight_map.js';
 
 const elementAs = {
@@ -35,20 +40,17 @@ export interface LoadWeightsOptions {
   readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
 }
 
-/** Rows of the vocabulary: of the embedding table or the output head. */
-export interface VocabMatrix {
-  readonly matrix: Matrix;
-  /** The vocabulary's number of the matrix's row 0. */
-  readonly firstRow: number;
-}
+/** The type of the two halves of latent attention's kv_b_proj: under q8 and q4 both stay f16. */
+export const absorbType = (type: WeightType): WeightType => (isQuantised(type) ? 'f16' : type);
 
 /**
  * Puts a model's tensors on a device. Every tensor's presence and shape is checked on construction, so a wrong checkpoint fails
  * before bytes are read or buffers made.
  */
-export class WeightLoader {
+export class WeightLoader<Parts extends object> {
   /** Numbers read from all the tensors. */
   readonly parameters: number;
+  readonly #loaded = new WeakMap<object, unknown>();
   readonly #before: number;
   readonly #fill: FillOptions;
 
@@ -57,10 +59,10 @@ export class WeightLoader {
     readonly device: Device,
     readonly reader: TensorReader,
     readonly type: WeightType,
-    specs: Iterable<Spec>,
+    readonly map: Parts,
     { signal, onProgress }: LoadWeightsOptions,
   ) {
-    const tensors = expectedTensors(specs);
+    const tensors = expectedTensors(specsIn(map));
     let totalBytes = 0;
     let parameters = 0;
     for (const [name, { shape, numbers }] of tensors) {
@@ -88,42 +90,74 @@ export class WeightLoader {
     return this.device.usage.bytes - this.#before;
   }
 
-  /** A packed matrix, streamed; undefined for one that isn't there. `whole` and `granule`: see `allocateMatrix`. */
-  async matrix<S extends MatrixSpec | undefined>(
-    spec: S,
-    options: { readonly whole?: boolean; readonly granule?: number } = {},
-  ): Promise<S extends MatrixSpec ? Matrix : undefined> {
-    if (!spec) return undefined as never;
+  /** The map with buffers in place of specs, in its order; what stands there twice is loaded once. */
+  load(): Promise<Loaded<Parts>> {
+    return this.#load(this.map) as Promise<Loaded<Parts>>;
+  }
+
+  async #load(part: unknown): Promise<unknown> {
+    if (typeof part !== 'object' || part === null) return part;
+    const known = this.#loaded.get(part);
+    if (known !== undefined) return known;
+    const made = await (isSpec(part) ? this.#made(part) : this.#each(part));
+    this.#loaded.set(part, made);
+    return made;
+  }
+
+  async #each(parts: object): Promise<object> {
+    const made: [string, unknown][] = [];
+    for (const [key, part] of Object.entries(parts)) made.push([key, await this.#load(part)]);
+    return Array.isArray(parts) ? made.map(([, each]) => each) : Object.fromEntries(made);
+  }
+
+  #made(spec: MatrixSpec | VectorSpec): Promise<object> {
+    if (!isMatrixSpec(spec)) return this.#vector(spec);
+    return spec.packedAs ? this.#absorbed(spec as AbsorbedSpec) : this.#matrix(spec);
+  }
+
+  /** A packed matrix, streamed. */
+  async #matrix(spec: MatrixSpec): Promise<Matrix<PackedType>> {
     const { device } = this;
     const allocated = await device.checked(`loading ${spec.name}`, () =>
-      allocateMatrix(device, spec, matrixType(spec, this.type), options),
+      allocateMatrix(device, spec, matrixType(spec, this.type)),
     );
     await fillMatrix(device, allocated, spec, this.reader, this.#fill);
-    return allocated as never;
+    return allocated;
   }
 
-  /** The same of experts, which may be kept as they are stored. */
-  async experts(
-    spec: MatrixSpec | undefined,
-    options: { readonly granule: number },
-  ): Promise<Matrix<PackedType> | undefined> {
-    return this.matrix(spec, options);
+  /**
+   * Cut into W_UK and W_UV a head, W_UK transposed: q_nope . (W_UK c) = (W_UK^T q_nope) . c, so keys needn't be expanded. A head's
+   * rows are those of W_UK and then of W_UV.
+   */
+  async #absorbed({ inFeatures: rank, packedAs, parts }: AbsorbedSpec): Promise<Absorbed> {
+    const [half, other] = packedAs;
+    const type = absorbType(this.type);
+    const [absorb, valueUp] = [await this.#packer(half, type), await this.#packer(other, type)];
+    const [{ tensor, firstRow, rows }] = parts as readonly [MatrixPart];
+    const [heads, nope] = [half.rows / rank, half.columns];
+    if (!this.reader.isBlank) {
+      for (let row = firstRow; row < firstRow + rows; row += rows / heads) {
+        const stored = await this.#rows(tensor!, row, row + rows / heads);
+        const transposed = new Float32Array(rank * nope);
+        for (let n = 0; n < nope; n++) for (let r = 0; r < rank; r++) transposed[r * nope + n] = stored[n * rank + r]!;
+        await absorb.append(transposed);
+        const values = new Float32Array((other.rows / heads) * rank);
+        values.set(stored.subarray(nope * rank));
+        await valueUp.append(values);
+      }
+    }
+    return { absorb: absorb.matrix, valueUp: valueUp.matrix };
   }
 
-  async vocab(spec: VocabSpec | undefined): Promise<VocabMatrix | undefined> {
-    return spec && { matrix: await this.matrix(spec.matrix), firstRow: spec.firstRow };
-  }
-
-  /** An f32 vector (norm weight, bias); undefined for one the model doesn't have. */
-  async vector<S extends VectorSpec | undefined>(spec: S): Promise<S extends VectorSpec ? Buffer : undefined> {
-    if (!spec) return undefined as never;
+  /** An f32 vector: a norm's weight, a bias. */
+  async #vector(spec: VectorSpec): Promise<Buffer> {
     const values = new Float32Array(vectorLength(spec));
     let at = 0;
     for (const part of spec.parts) {
       if (part.tensor !== undefined) {
         const columns = part.shape?.at(-1) ?? 1;
         const [first, end] = [part.first / columns, (part.first + part.length) / columns];
-        const stored = await this.rows(part.tensor, first, end);
+        const stored = await this.#rows(part.tensor, first, end);
         const { plus = 0, as } = part;
         const whole =
           plus === 0 && as === undefined ? stored : stored.map((value) => elementAs[as ?? 'itself'](value) + plus);
@@ -133,11 +167,11 @@ export class WeightLoader {
     }
     const buffer = this.device.createBuffer(spec.name, values.byteLength);
     this.device.write(buffer, 0, values);
-    return buffer as never;
+    return buffer;
   }
 
   /** Rows of a tensor on the host, for matrices that aren't stacks of rows. */
-  async rows(tensor: string, first: number, end: number): Promise<Float32Array> {
+  async #rows(tensor: string, first: number, end: number): Promise<Float32Array> {
     const data = await this.reader.readRows(tensor, first, end, { signal: this.#fill.signal });
     this.#fill.onBytes(data.length * this.#elementBytes(tensor), tensor);
     return data;
@@ -147,13 +181,13 @@ export class WeightLoader {
    * A packed matrix [outFeatures, inFeatures] made from rows on the host, appended in multiples of 32 (the last may be fewer).
    * For matrices that aren't stacks of checkpoint rows.
    */
-  async packer(
+  async #packer(
     { name, rows: outFeatures, columns: inFeatures }: PackedAs,
     type: WeightType,
   ): Promise<{ readonly matrix: Matrix; append(rows: Float32Array): Promise<void> }> {
     const { device } = this;
-    const spec = { name, inFeatures, parts: [allRows(name, outFeatures)] };
-    const matrix = await device.checked(`loading ${name}`, () => allocateMatrix(device, spec, type, { whole: true }));
+    const spec = { name, inFeatures, parts: [allRows(name, outFeatures)], whole: true };
+    const matrix = await device.checked(`loading ${name}`, () => allocateMatrix(device, spec, type));
     const { weight, scale } = matrix.shards[0]!;
     let at = 0;
     let scaleAt = 0;

@@ -5,8 +5,10 @@
 import { isQuantised, type PackedType, type WeightType } from '../../../shaders/linear/pack.js';
 import { weightColumns } from '../../../shaders/linear/segments.js';
 import { alignUp } from '../../base/math.js';
+import type { Buffer } from '../../gpu/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { type HeldSegments, type Span, spanLength } from '../shape.js';
+import type { Matrix } from './matrix.js';
 
 /**
  * Rows [firstRow, firstRow + rows) of a 2-D tensor of `tensorRows` rows, or `rows` rows of zeros without one; `padTo` adds zero rows up to
@@ -41,9 +43,44 @@ export interface MatrixSpec {
   readonly parts: readonly MatrixPart[];
   /** 'f32', 'mxfp4': whatever the type of the other weights. 'unquantised': f16 where that is q8 or q4. */
   readonly precision?: 'f32' | 'unquantised' | 'mxfp4';
+  /** True: it must fit one binding, as what is read together can't lie in different ones. */
+  readonly whole?: boolean;
+  /** Tiles of 32 rows of which a shard is a multiple; default 2, so that a shard's bias starts at a multiple of 256 bytes. */
+  readonly granule?: number;
   /** The matrices made of it, where it isn't packed as stored. */
   readonly packedAs?: readonly PackedAs[];
 }
+
+/** Experts, which may be kept as they are stored; shards hold whole ones. */
+export interface ExpertsSpec extends MatrixSpec {
+  readonly granule: number;
+}
+
+/** Latent attention's kv_b_proj, heads * (nope + v) rows of the latent's width, which loading cuts into two matrices a head. */
+export interface AbsorbedSpec extends MatrixSpec {
+  readonly packedAs: readonly [absorb: PackedAs, valueUp: PackedAs];
+}
+
+/** The same on a device. */
+export interface Absorbed {
+  /** W_UK^T, a group a query head: [latent, nope]. */
+  readonly absorb: Matrix;
+  /** W_UV, a group a query head: [v, latent], padded to 32 rows. */
+  readonly valueUp: Matrix;
+}
+
+/** A part of a model's map with what its specs become on a device in their place. */
+export type Loaded<T> = T extends ExpertsSpec
+  ? Matrix<PackedType>
+  : T extends AbsorbedSpec
+    ? Absorbed
+    : T extends MatrixSpec
+      ? Matrix
+      : T extends VectorSpec
+        ? Buffer
+        : T extends object
+          ? { readonly [Key in keyof T]: Loaded<T[Key]> }
+          : T;
 
 /** Elements [first, first + length) of a vector tensor, or `length` zeros without one; `padTo` and `order` as in MatrixPart. */
 export interface VectorPart {
@@ -140,6 +177,15 @@ export function matrixType({ precision }: MatrixSpec, type: WeightType): PackedT
 
 export type Spec = MatrixSpec | VectorSpec;
 export const isMatrixSpec = (spec: Spec): spec is MatrixSpec => 'inFeatures' in spec;
+export const isSpec = (part: object): part is Spec => 'parts' in part && 'name' in part;
+
+/** The specs in a part of a model's map, in its order, each once. */
+export function specsIn(part: unknown, found = new Set<Spec>()): Set<Spec> {
+  if (typeof part !== 'object' || part === null) return found;
+  if (isSpec(part)) return found.add(part);
+  for (const each of Object.values(part)) specsIn(each, found);
+  return found;
+}
 
 /** Every checkpoint tensor that the specs read: the shape it must have, and how many of its numbers are read. */
 export function expectedTensors(

@@ -184,6 +184,7 @@ function flat(weights: object, prefix = ''): Record<string, Matrix | Buffer> {
         const { before, weights: own } = value as HalfWeights<object>;
         return [[name === 'attention' ? 'inputNorm' : 'postNorm', before!.weight], ...Object.entries(flat(own))];
       }
+      if (name === 'kvUp' && value) return Object.entries(flat(value));
       return name === 'shared' && value ? Object.entries(flat(value, 'shared.')) : [];
     }),
   );

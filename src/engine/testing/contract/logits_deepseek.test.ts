@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { roundWeights } from '../../../../shaders/linear/round_weights.js';
 import { adaptersInTurn, testAdapters } from '../../../gpu/testing/adapters.js';
 import { attentionOf } from '../../../model/config/model_config.js';
-import { absorbType } from '../../../model/layers/attention/mla_weights.js';
+import { absorbType } from '../../../model/weights/weight_loader.js';
 import { makeRandomModel, type RandomModelOptions } from '../../../model/testing/random_model.js';
 import { clearlyRoutedTokens, referenceLogits, type WeightMap } from '../../../model/testing/reference/reference.js';
 import type { WeightType } from '../../contracts/api.js';

@@ -1,14 +1,11 @@
-import type { Buffer } from '../../../gpu/index.js';
 import type { GqaConfig } from '../../config/model_config.js';
-import type { Matrix } from '../../weights/matrix.js';
 import { type HeldSegments, holdSegments, type Span, spanLength, totalLength } from '../../shape.js';
 import type { GqaNames } from '../../config/tensor_names.js';
-import type { WeightLoader } from '../../weights/weight_loader.js';
 import {
   allRows,
+  type Loaded,
   type MatrixSpec,
   someRows,
-  type Spec,
   type VectorPart,
   type VectorSpec,
   zeroRows,
@@ -20,6 +17,7 @@ import { pairsInHalves } from './rope_table.js';
 /** Which tensors make a rank's slice of grouped-query attention. Undefined: the model has none, or the rank none of it. */
 export interface GqaSpecs {
   readonly kind: 'gqa';
+  /** Query heads and kv heads, by the model's numbers, whose rows qkv has; both empty without qkv and o. */
   readonly queryHeads: readonly Span[];
   readonly kvHeads: readonly Span[];
   /**
@@ -32,27 +30,14 @@ export interface GqaSpecs {
   readonly kNorm: VectorSpec | undefined;
   /** Of a norm over all heads at once: of the rank's q, then of its k. */
   readonly wholeNorm: VectorSpec | undefined;
-  /** A matrix of o's columns for each run of heads; none without heads. */
+  /** o's columns, a matrix for each run of neighbouring heads, with the segments of the contraction that it is. */
   readonly o: readonly { readonly matrix: MatrixSpec; readonly segments: HeldSegments }[];
+  /** For whoever adds up all segments. */
   readonly oBias: VectorSpec | undefined;
 }
 
 /** The same on a device. */
-export interface GqaWeights {
-  readonly kind: 'gqa';
-  /** Query heads and kv heads, by the model's numbers, whose rows qkv has; both empty without qkv and o. */
-  readonly queryHeads: readonly Span[];
-  readonly kvHeads: readonly Span[];
-  readonly qkv: Matrix | undefined;
-  readonly qkvBias: Buffer | undefined;
-  readonly qNorm: Buffer | undefined;
-  readonly kNorm: Buffer | undefined;
-  readonly wholeNorm: Buffer | undefined;
-  /** o's columns, a matrix for each run of neighbouring heads, with the segments of the contraction that it is. */
-  readonly o: readonly { readonly matrix: Matrix; readonly segments: HeldSegments }[];
-  /** For whoever adds up all segments. */
-  readonly oBias: Buffer | undefined;
-}
+export type GqaWeights = Loaded<GqaSpecs>;
 
 /** Rows of some heads in a tensor of `all`, in another order within each head where that is given. */
 interface HeadRows {
@@ -168,34 +153,7 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   };
 }
 
-export const listGqa = ({ qkv, qkvBias, qNorm, kNorm, wholeNorm, o, oBias }: GqaSpecs): (Spec | undefined)[] => [
-  qkv,
-  qkvBias,
-  qNorm,
-  kNorm,
-  wholeNorm,
-  ...o.map(({ matrix }) => matrix),
-  oBias,
-];
-
 export const gqaBytes = ({ qkv, qkvBias, qNorm, kNorm, wholeNorm, o, oBias }: GqaSpecs, bytes: Bytes): CutBytes => ({
-  cut: bytes(qkv, qkvBias, wholeNorm, ...o.map(({ matrix }) => matrix)),
+  cut: bytes(qkv, qkvBias, wholeNorm, o),
   shared: bytes(qNorm, kNorm, oBias),
 });
-
-export async function loadGqa(loader: WeightLoader, specs: GqaSpecs): Promise<GqaWeights> {
-  const o: GqaWeights['o'][number][] = [];
-  for (const { matrix, segments } of specs.o) o.push({ matrix: await loader.matrix(matrix), segments });
-  return {
-    kind: 'gqa',
-    queryHeads: specs.queryHeads,
-    kvHeads: specs.kvHeads,
-    qkv: await loader.matrix(specs.qkv),
-    qkvBias: await loader.vector(specs.qkvBias),
-    qNorm: await loader.vector(specs.qNorm),
-    kNorm: await loader.vector(specs.kNorm),
-    wholeNorm: await loader.vector(specs.wholeNorm),
-    o,
-    oBias: await loader.vector(specs.oBias),
-  };
-}

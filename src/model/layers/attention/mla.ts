@@ -298,7 +298,7 @@ class MlaProgram implements AttentionProgram {
       block_table: cache.blockTable,
       latent_cache: this.#cacheOf(layer),
     };
-    const absorb = weights.absorb!;
+    const { absorb } = weights.kvUp!;
     const [{ weight }] = absorb.shards as [Matrix['shards'][0]];
     if (this.#fused.appends) {
       recorder.dispatch(mlaAbsorbAppend, { ...token, type: absorb.type }, { ...tensors, weight, out: qAbsorbed });
@@ -335,7 +335,7 @@ class MlaProgram implements AttentionProgram {
     const { kvLoraRank, vHeadDim } = config;
     const { rows } = this.rows;
     const stride = activationStride(attendedWidth);
-    const up = weights.valueUp!;
+    const { valueUp: up } = weights.kvUp!;
     const [{ weight }] = up.shards as [Matrix['shards'][0]];
     const each = { inFeatures: kvLoraRank, outFeatures: vHeadDim, outStride: stride, outGroupStride: vHeadDim };
     const { target, partials, input: attends } = this.#attention;

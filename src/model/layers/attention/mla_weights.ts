@@ -1,17 +1,13 @@
-import { isQuantised, type WeightType } from '../../../../shaders/linear/pack.js';
-import { ceilDiv } from '../../../base/math.js';
-import type { Buffer } from '../../../gpu/index.js';
 import type { MlaConfig } from '../../config/model_config.js';
-import type { Matrix } from '../../weights/matrix.js';
 import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
 import type { MlaNames } from '../../config/tensor_names.js';
-import type { WeightLoader } from '../../weights/weight_loader.js';
 import {
+  type AbsorbedSpec,
   allRows,
+  type Loaded,
   type MatrixPart,
   type MatrixSpec,
   someRows,
-  type Spec,
   type VectorSpec,
 } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
@@ -24,46 +20,30 @@ const PAD = 32;
 /** Which tensors make a rank's slice of latent attention. Undefined: the model has none, or the rank none of it. */
 export interface MlaSpecs {
   readonly kind: 'mla';
+  /** By the model's numbers; may be empty where the rank holds attention segments, which MLA has 8 of whatever its heads. */
   readonly queryHeads: Span;
-  /** q's rows of the heads or all of its bottleneck's (padded to 32 rows), then all of the latent's and of the rotary key's. */
+  /**
+   * With any attention segment: q's rows of the heads, where it has some, or all of its bottleneck's (padded to 32 rows), then all of the
+   * latent's and of the rotary key's.
+   */
   readonly project: MatrixSpec | undefined;
-  /** The row of `project` where the latent starts. */
+  /** The row of `project`, and the element of a projected row, where the latent and the rotary key start. */
   readonly latentOffset: number;
   readonly projectBias: VectorSpec | undefined;
   readonly qNorm: VectorSpec | undefined;
   readonly qUp: MatrixSpec | undefined;
   readonly latentNorm: VectorSpec | undefined;
-  /** As stored: heads * (nope + v) rows of kvLoraRank; absorbed into a matrix a head when it is loaded. */
-  readonly kvUp: MatrixSpec | undefined;
+  readonly kvUp: AbsorbedSpec | undefined;
   readonly o: MatrixSpec | undefined;
+  /** The segments of o's contraction that it holds, also where they are none (count 0) or have no heads. */
   readonly oSegments: HeldSegments;
+  /** For whoever adds up all segments. */
   readonly oBias: VectorSpec | undefined;
   readonly config: MlaConfig;
 }
 
 /** The same on a device. */
-export interface MlaWeights {
-  readonly kind: 'mla';
-  /** By the model's numbers; may be empty where the rank holds attention segments, which MLA has 8 of whatever its heads. */
-  readonly queryHeads: Span;
-  /** With any attention segment: q of its heads (or the whole bottleneck) where it has heads, then the latent. */
-  readonly project: Matrix | undefined;
-  /** Element of a projected row where the latent and the rotary key start. */
-  readonly latentOffset: number;
-  readonly projectBias: Buffer | undefined;
-  readonly qNorm: Buffer | undefined;
-  readonly qUp: Matrix | undefined;
-  readonly latentNorm: Buffer | undefined;
-  /** W_UK^T, a group a query head: [kvLoraRank, nope]. */
-  readonly absorb: Matrix | undefined;
-  /** W_UV, a group a query head: [v, kvLoraRank], padded to 32 rows. */
-  readonly valueUp: Matrix | undefined;
-  readonly o: Matrix | undefined;
-  /** The segments of o's contraction that it holds, also where they are none (count 0) or have no heads. */
-  readonly oSegments: HeldSegments;
-  /** For whoever adds up all segments. */
-  readonly oBias: Buffer | undefined;
-}
+export type MlaWeights = Loaded<MlaSpecs>;
 
 /** Heads of a latent cache are never arranged freely. */
 const onlyRun = (runs: readonly Span[]): Span => runs[0] ?? [0, 0];
@@ -167,17 +147,6 @@ export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNam
 const rotaryOrder = ({ rope, qkRopeHeadDim }: MlaConfig, plain: number): number[] | undefined =>
   rope.interleaved ? pairsInHalves(plain + qkRopeHeadDim, plain, qkRopeHeadDim) : undefined;
 
-export const listMla = (specs: MlaSpecs): (Spec | undefined)[] => [
-  specs.project,
-  specs.projectBias,
-  specs.qNorm,
-  specs.qUp,
-  specs.latentNorm,
-  specs.kvUp,
-  specs.o,
-  specs.oBias,
-];
-
 export function mlaBytes(specs: MlaSpecs, bytes: Bytes): CutBytes {
   const { project, projectBias, qNorm, qUp, latentNorm, kvUp, o, oBias, config } = specs;
   // Without a bottleneck the first projection's q rows are cut by head, and only the latent's are shared.
@@ -191,53 +160,3 @@ export function mlaBytes(specs: MlaSpecs, bytes: Bytes): CutBytes {
 
 const lastPart = <S extends MatrixSpec | VectorSpec>(spec: S | undefined): S | undefined =>
   spec && { ...spec, parts: spec.parts.slice(-1) };
-
-/** The type of kvUp's two halves: under q8 and q4 both stay f16. */
-export const absorbType = (type: WeightType): WeightType => (isQuantised(type) ? 'f16' : type);
-
-export async function loadMla(loader: WeightLoader, specs: MlaSpecs): Promise<MlaWeights> {
-  return {
-    kind: 'mla',
-    queryHeads: specs.queryHeads,
-    project: await loader.matrix(specs.project),
-    latentOffset: specs.latentOffset,
-    projectBias: await loader.vector(specs.projectBias),
-    qNorm: await loader.vector(specs.qNorm),
-    qUp: await loader.matrix(specs.qUp),
-    latentNorm: await loader.vector(specs.latentNorm),
-    ...(await absorbed(loader, specs.config, specs.kvUp)),
-    o: await loader.matrix(specs.o),
-    oSegments: specs.oSegments,
-    oBias: await loader.vector(specs.oBias),
-  };
-}
-
-/**
- * kvUp cut into W_UK and W_UV a head, W_UK transposed: q_nope . (W_UK c) = (W_UK^T q_nope) . c, so keys needn't be expanded.
- */
-async function absorbed(
-  loader: WeightLoader,
-  { qkNopeHeadDim: nope, vHeadDim, kvLoraRank: rank }: MlaConfig,
-  kvUp: MatrixSpec | undefined,
-): Promise<Pick<MlaWeights, 'absorb' | 'valueUp'>> {
-  if (!kvUp) return { absorb: undefined, valueUp: undefined };
-  const padded = ceilDiv(vHeadDim, 32) * 32;
-  const type = absorbType(loader.type);
-  const [absorb, valueUp] = [
-    await loader.packer(kvUp.packedAs![0]!, type),
-    await loader.packer(kvUp.packedAs![1]!, type),
-  ];
-  const { tensor, firstRow, rows } = kvUp.parts[0]!;
-  const headRows = nope + vHeadDim;
-  if (loader.reader.isBlank) return { absorb: absorb.matrix, valueUp: valueUp.matrix };
-  for (let row = firstRow; row < firstRow + rows; row += headRows) {
-    const stored = await loader.rows(tensor!, row, row + headRows);
-    const transposed = new Float32Array(rank * nope);
-    for (let n = 0; n < nope; n++) for (let r = 0; r < rank; r++) transposed[r * nope + n] = stored[n * rank + r]!;
-    await absorb.append(transposed);
-    const values = new Float32Array(padded * rank);
-    values.set(stored.subarray(nope * rank));
-    await valueUp.append(values);
-  }
-  return { absorb: absorb.matrix, valueUp: valueUp.matrix };
-}

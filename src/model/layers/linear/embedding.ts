@@ -3,7 +3,7 @@ import type { Buffer, Device, RowsOf, Tensor } from '../../../gpu/index.js';
 import { embeddingRoutes, vocabHolders } from '../../../placement/index.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './parts.js';
 import { ownBlock, type RowBuffers } from '../rows.js';
-import type { VocabMatrix } from '../../weights/weight_loader.js';
+import type { Loaded, VocabSpec } from '../../weights/weight_map.js';
 import type { RankRecorder, World } from '../world.js';
 
 /** The embedding of a step's tokens on the first stage's ranks; ranks may hold different rows of the table. */
@@ -15,7 +15,7 @@ export class VocabParallelEmbedding {
     readonly device: Device,
     readonly world: World,
     readonly config: { readonly vocabSize: number; readonly hiddenSize: number },
-    readonly table: VocabMatrix | undefined,
+    readonly table: Loaded<VocabSpec> | undefined,
     readonly buffers: RowBuffers,
     readonly hiddenStride: number,
   ) {
@@ -89,7 +89,7 @@ export class VocabParallelEmbedding {
 
   #recordTable(
     recorder: RankRecorder,
-    { matrix, firstRow }: VocabMatrix,
+    { matrix, firstRow }: Loaded<VocabSpec>,
     io: {
       readonly tokens: Tensor;
       readonly out: Buffer;

@@ -1,11 +1,8 @@
-import type { Buffer } from '../../../gpu/index.js';
 import type { DenseMlpConfig } from '../../config/model_config.js';
-import type { Matrix } from '../../weights/matrix.js';
 import { DOWN_SEGMENTS } from '../roles.js';
 import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
 import type { GatedMlpNames, PlainMlpNames } from '../../config/tensor_names.js';
-import type { WeightLoader } from '../../weights/weight_loader.js';
-import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weights/weight_map.js';
+import { allRows, type Loaded, type MatrixSpec, someRows, type VectorSpec } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
 
 /** Gate and up tiles must not share a 32-row tile: the fused SwiGLU reads tile t of each. */
@@ -14,25 +11,20 @@ export const GATE_UP_PAD = 32;
 /** Which tensors make a rank's slice of a dense MLP. Undefined: the model has none, or the rank none of it. */
 export interface DenseMlpSpecs {
   readonly kind: 'gated' | 'plain';
-  /** Gate rows, then up rows, each padded to 32; of a plain MLP the up rows alone. */
+  /**
+   * Gate rows, then up rows, each padded to 32; of a plain MLP the up rows alone: [downSegments.start, downSegments.end) of the
+   * intermediate size.
+   */
   readonly gateUp: MatrixSpec | undefined;
   readonly gateUpBias: VectorSpec | undefined;
   readonly down: MatrixSpec | undefined;
   readonly downSegments: HeldSegments;
+  /** For whoever adds up all segments. */
   readonly downBias: VectorSpec | undefined;
 }
 
 /** The same on a device. */
-export interface DenseMlpWeights {
-  readonly kind: 'gated' | 'plain';
-  /** Gate and up rows (of a plain MLP up rows) [downSegments.start, downSegments.end) of the intermediate size. */
-  readonly gateUp: Matrix | undefined;
-  readonly gateUpBias: Buffer | undefined;
-  readonly down: Matrix | undefined;
-  readonly downSegments: HeldSegments;
-  /** For whoever adds up all segments. */
-  readonly downBias: Buffer | undefined;
-}
+export type DenseMlpWeights = Loaded<DenseMlpSpecs>;
 
 /** @param part before the names of its matrices, where the layer has another dense MLP */
 export function denseMlpSpecs(
@@ -58,6 +50,8 @@ export function denseMlpSpecs(
       ? {
           name: partName(context, `${part}gate_up`),
           inFeatures: hiddenSize,
+          // Gate and up tiles are read together.
+          whole: true,
           parts: halves.map(({ tensor, all, rows }) => ({
             ...someRows(`${tensor}.weight`, all, rows),
             ...pad,
@@ -90,26 +84,7 @@ export function denseMlpSpecs(
   };
 }
 
-export const listDenseMlp = ({ gateUp, gateUpBias, down, downBias }: DenseMlpSpecs): (Spec | undefined)[] => [
-  gateUp,
-  gateUpBias,
-  down,
-  downBias,
-];
-
 export const denseMlpBytes = ({ gateUp, gateUpBias, down, downBias }: DenseMlpSpecs, bytes: Bytes): CutBytes => ({
   cut: bytes(gateUp, gateUpBias, down),
   shared: bytes(downBias),
 });
-
-export async function loadDenseMlp(loader: WeightLoader, specs: DenseMlpSpecs): Promise<DenseMlpWeights> {
-  return {
-    kind: specs.kind,
-    // Gate and up tiles are read together, so they can't lie in different bindings.
-    gateUp: await loader.matrix(specs.gateUp, { whole: true }),
-    gateUpBias: await loader.vector(specs.gateUpBias),
-    down: await loader.matrix(specs.down),
-    downSegments: specs.downSegments,
-    downBias: await loader.vector(specs.downBias),
-  };
-}

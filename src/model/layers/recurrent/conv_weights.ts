@@ -1,10 +1,7 @@
-import type { Buffer } from '../../../gpu/index.js';
 import type { ConvConfig } from '../../config/model_config.js';
 import type { ConvNames } from '../../config/tensor_names.js';
 import type { HeldSegments } from '../../shape.js';
-import type { Matrix } from '../../weights/matrix.js';
-import type { WeightLoader } from '../../weights/weight_loader.js';
-import { allRows, type MatrixSpec, someRows, type Spec, type VectorSpec } from '../../weights/weight_map.js';
+import { allRows, type Loaded, type MatrixSpec, someRows, type VectorSpec } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer_weights.js';
 import { heldSegments } from './segments.js';
 
@@ -21,13 +18,7 @@ export interface ConvSpecs {
 }
 
 /** The same on a device. */
-export interface ConvWeights {
-  readonly kind: 'conv';
-  readonly held: HeldSegments;
-  readonly input: Matrix | undefined;
-  readonly taps: Buffer | undefined;
-  readonly output: Matrix | undefined;
-}
+export type ConvWeights = Loaded<ConvSpecs>;
 
 export function convSpecs(context: LayerContext, config: ConvConfig, names: ConvNames): ConvSpecs {
   const { hiddenSize, slice } = context;
@@ -66,19 +57,4 @@ export function convSpecs(context: LayerContext, config: ConvConfig, names: Conv
   };
 }
 
-export const listConv = ({ input, taps, output }: ConvSpecs): (Spec | undefined)[] => [input, taps, output];
-
-export const convBytes = ({ input, taps, output }: ConvSpecs, bytes: Bytes): CutBytes => ({
-  cut: bytes(input, taps, output),
-  shared: 0,
-});
-
-export async function loadConv(loader: WeightLoader, { held, input, taps, output }: ConvSpecs): Promise<ConvWeights> {
-  return {
-    kind: 'conv',
-    held,
-    input: await loader.matrix(input),
-    taps: await loader.vector(taps),
-    output: await loader.matrix(output),
-  };
-}
+export const convBytes = (specs: ConvSpecs, bytes: Bytes): CutBytes => ({ cut: bytes(specs), shared: 0 });

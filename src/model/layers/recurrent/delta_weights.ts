@@ -1,15 +1,12 @@
-import type { Buffer } from '../../../gpu/index.js';
 import type { DeltaConfig } from '../../config/model_config.js';
 import type { DeltaNames } from '../../config/tensor_names.js';
 import type { HeldSegments, Span } from '../../shape.js';
-import type { Matrix } from '../../weights/matrix.js';
-import type { WeightLoader } from '../../weights/weight_loader.js';
 import {
   allRows,
+  type Loaded,
   type MatrixPart,
   type MatrixSpec,
   someRows,
-  type Spec,
   type VectorPart,
   type VectorSpec,
   wholeVector,
@@ -18,24 +15,24 @@ import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer
 import { heldHeads, heldSegments } from './segments.js';
 
 /** What a rank has of linear attention: of its key heads with their value heads. Undefined: it has none. */
-interface DeltaParts<M, V> {
+export interface DeltaSpecs {
   readonly kind: 'delta';
   /** Elements of the value heads. */
   readonly held: HeldSegments;
   /** Rows of q, of k, of v, of z, of b and of a. */
-  readonly input: M | undefined;
+  readonly input: MatrixSpec | undefined;
   /** [q, k and v][taps]. */
-  readonly taps: V | undefined;
+  readonly taps: VectorSpec | undefined;
   /** By value head, above 0. */
-  readonly rates: V | undefined;
-  readonly dtBias: V | undefined;
+  readonly rates: VectorSpec | undefined;
+  readonly dtBias: VectorSpec | undefined;
   /** Of each value head; never 1 + w. */
-  readonly norm: V | undefined;
-  readonly output: M | undefined;
+  readonly norm: VectorSpec | undefined;
+  readonly output: MatrixSpec | undefined;
 }
 
-export type DeltaSpecs = DeltaParts<MatrixSpec, VectorSpec>;
-export type DeltaWeights = DeltaParts<Matrix, Buffer>;
+/** The same on a device. */
+export type DeltaWeights = Loaded<DeltaSpecs>;
 
 export function deltaSpecs(context: LayerContext, config: DeltaConfig, names: DeltaNames): DeltaSpecs {
   const { hiddenSize, slice } = context;
@@ -124,29 +121,7 @@ function fusedGates(tensor: string, { keyHeads, valueHeads }: DeltaConfig, [firs
   return { ...someRows(tensor, 2 * valueHeads, [2 * first, 2 * end]), order };
 }
 
-export const listDelta = ({ input, taps, rates, dtBias, norm, output }: DeltaSpecs): (Spec | undefined)[] => [
-  input,
-  taps,
-  rates,
-  dtBias,
-  norm,
-  output,
-];
-
 export const deltaBytes = ({ norm, ...cut }: DeltaSpecs, bytes: Bytes): CutBytes => ({
-  cut: bytes(...listDelta({ ...cut, norm: undefined })),
+  cut: bytes(cut),
   shared: bytes(norm),
 });
-
-export async function loadDelta(loader: WeightLoader, specs: DeltaSpecs): Promise<DeltaWeights> {
-  return {
-    kind: 'delta',
-    held: specs.held,
-    input: await loader.matrix(specs.input),
-    taps: await loader.vector(specs.taps),
-    rates: await loader.vector(specs.rates),
-    dtBias: await loader.vector(specs.dtBias),
-    norm: await loader.vector(specs.norm),
-    output: await loader.matrix(specs.output),
-  };
-}
