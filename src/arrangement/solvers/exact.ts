@@ -3,7 +3,6 @@ import { assign, type Steps } from './assign.js';
 import { bins, fairCopy, placeCut } from './fair_copy.js';
 import { cutHeads, headShares, largestPiece, type Piece } from './pieces.js';
 import { piecesBound } from './pieces_bound.js';
-import { refine } from './refine.js';
 import { answer, type Answer, better, evenPeak, mostCopies, type Task, TIE } from '../task.js';
 
 /** What listing a cut and placing it by the heuristic cost, in search steps a piece: about the time they take. */
@@ -25,7 +24,7 @@ interface Cut {
  * lowest bound first, each searched by branch and bound. The bound is the peak where every cut was searched to the end.
  */
 export function exact(task: Task, steps: Steps): Answer {
-  let best = refine(task, fairCopy(task), steps);
+  let best = fairCopy(task);
   const floor = best.bound;
   const isOptimal = (): boolean => best.peak <= floor * (1 + TIE);
   if (isOptimal() || (best.peak <= floor * (1 + NEAR) && listSteps(task) > steps.left / 2)) return best;
@@ -38,7 +37,6 @@ export function exact(task: Task, steps: Steps): Answer {
     if (found) best = better(best, found);
     if (isOptimal()) return best;
   }
-  best = refine(task, best, steps);
   let open = Infinity; // the lowest bound of a cut that wasn't searched to the end
   for (const { pieces, bound } of cuts) {
     if (bound >= best.peak * (1 - TIE)) break; // and so are all after it
@@ -48,7 +46,6 @@ export function exact(task: Task, steps: Steps): Answer {
     const found = assign(bins(task), pieces, best.peak, Math.max(floor, bound), own);
     steps.left += own.left;
     if (found.ranks) best = answer(task, headShares(task.loads.length, pieces, found.ranks), floor);
-    if (found.ranks && !found.complete) best = refine(task, best, steps);
     if (!found.complete) open = Math.min(open, bound);
     if (isOptimal()) return best;
   }

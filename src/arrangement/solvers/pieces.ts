@@ -1,7 +1,7 @@
 import { sum } from '../../base/lists.js';
 import { piecesBound, wholeLoadsBound } from './pieces_bound.js';
 import { evenPeak, mostCopies, type Task } from '../task.js';
-import type { HeadShare, LayerPlacement } from '../types.js';
+import type { HeadShare } from '../types.js';
 
 /** A part of a head's requests that one rank is to serve. */
 export interface Piece {
@@ -34,22 +34,6 @@ export function cutHeads(task: Task, copies: readonly number[]): Piece[] {
     )
     .sort(([a], [b]) => b!.size - a!.size || a!.head - b!.head)
     .flat();
-}
-
-/** The pieces of a placement in the order of `cutHeads`, and the rank of each: `headShares` turned round. */
-export function placedPieces(
-  loads: readonly number[],
-  heads: LayerPlacement,
-): { readonly pieces: Piece[]; readonly ranks: number[] } {
-  const placed = heads
-    .map((copies, head) =>
-      copies
-        .map(({ rank, share }) => ({ rank, piece: { head, share, size: loads[head]! * share } }))
-        .sort((a, b) => b.piece.share - a.piece.share || a.rank - b.rank),
-    )
-    .sort(([a], [b]) => b!.piece.size - a!.piece.size || a!.piece.head - b!.piece.head)
-    .flat();
-  return { pieces: placed.map(({ piece }) => piece), ranks: placed.map(({ rank }) => rank) };
 }
 
 /** The shares that placing piece i on rank ranks[i] gives. */
