@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { usageError } from '../base/errors.js';
 import { sum } from '../base/lists.js';
-import { parseForm } from './form.js';
+import { parseForm } from '../base/form.js';
 import { type Arrangement, COPY_SHARING, type CopySharing, type Mode, MODES, type Placement } from './types.js';
 
 /** An arrangement as a file: what `splitkv arrange --out` writes. */

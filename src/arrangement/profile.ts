@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { usageError } from '../base/errors.js';
-import { parseForm } from './form.js';
+import { parseForm } from '../base/form.js';
 
 /** What a compressed cache holds of each head, measured on sample texts (`splitkv profile`): the load of arranging. */
 export interface Profile {

@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { parseForm } from '../arrangement/form.js';
+import { parseForm } from '../base/form.js';
 import type { ModelShape } from '../placement/index.js';
 
 const atLeast = (least: number) => {

@@ -4,8 +4,8 @@
  */
 
 import * as z from 'zod/mini';
-import { didYouMean, usageError } from '../../base/errors.js';
-import { parseJson, show } from '../../base/json.js';
+import { parseForm } from '../../base/form.js';
+import { parseJson } from '../../base/json.js';
 import { type ArrangementFile, parseArrangementFile } from '../../arrangement/index.js';
 import { COPY_SHARING } from '../../arrangement/types.js';
 import { type Plan, STAGE_KINDS } from '../plan.js';
@@ -74,35 +74,13 @@ const schema = z.strictObject(
  * @throws SplitkvError `usage` with the path of the first fault and what to write there; `format` for text that isn't JSON.
  */
 export function parsePlan(json: unknown, name = 'plan'): Plan {
-  const value = typeof json === 'string' ? parseJson(json, name) : json;
-  const parsed = schema.safeParse(value);
-  if (parsed.success) return withKinds(parsed.data);
-  const { issues } = parsed.error;
-  // A misspelt key is also a missing one; the name that is there says more.
-  const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0]!;
-  if (issue.code === 'unrecognized_keys') {
-    const key = issue.keys[0]!;
-    const known = keysAt(issue.path);
-    const hint = didYouMean(key, known) || ` Its keys are ${known.join(', ')}.`;
-    throw usageError(`${pathName(name, issue.path)}: unknown key '${key}'.${hint}`);
-  }
-  const found = valueAt(value, issue.path);
-  const what = found === undefined ? 'is missing' : `is ${show(found)}`;
-  throw usageError(`${pathName(name, issue.path)} ${what}; write ${issue.message}`);
+  return withKinds(parseForm(schema, json, name, keysAt));
 }
 
 const withKinds = (plan: z.infer<typeof schema>): Plan => ({
   ...plan,
   stages: plan.stages.map((stage) => ({ ...stage, kind: stage.kind ?? kindOf(stage.shares) })),
 });
-
-/** ['stages', 0, 'layers'] -> "plan.stages[0].layers". */
-const pathName = (name: string, path: readonly PropertyKey[]): string =>
-  path.reduce<string>((text, key) => text + (typeof key === 'number' ? `[${key}]` : `.${String(key)}`), name);
-
-function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
-  return path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | null | undefined)?.[key], value);
-}
 
 /** The keys of a plan's object at this path. */
 function keysAt(path: readonly PropertyKey[]): string[] {

@@ -1,16 +1,21 @@
 import type * as z from 'zod/mini';
-import { didYouMean, nearestName, usageError } from '../base/errors.js';
-import { parseJson, show } from '../base/json.js';
+import { didYouMean, nearestName, usageError } from './errors.js';
+import { parseJson, show } from './json.js';
 
 /**
  * Checks the form of a file that people may have written.
  *
  * @param json JSON text, or what JSON.parse gave
  * @param name how messages call it: the file
- * @param keys the names that the schema knows at its top
+ * @param keys the names that the schema knows: at its top, or at any path
  * @throws SplitkvError `usage` with the path of the first fault and what to write there; `format` for text that isn't JSON
  */
-export function parseForm<T>(schema: z.ZodMiniType<T>, json: unknown, name: string, keys: readonly string[]): T {
+export function parseForm<T>(
+  schema: z.ZodMiniType<T>,
+  json: unknown,
+  name: string,
+  keys: readonly string[] | ((path: readonly PropertyKey[]) => readonly string[]),
+): T {
   const value = typeof json === 'string' ? parseJson(json, name) : json;
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
@@ -19,7 +24,8 @@ export function parseForm<T>(schema: z.ZodMiniType<T>, json: unknown, name: stri
   const unknown = issues.find(({ code }) => code === 'unrecognized_keys');
   if (unknown?.code === 'unrecognized_keys') {
     const key = unknown.keys[0]!;
-    const hint = unknown.path.length > 0 ? '' : didYouMean(key, keys) || ` Its keys are ${keys.join(', ')}.`;
+    const known = typeof keys === 'function' ? keys(unknown.path) : unknown.path.length > 0 ? [] : keys;
+    const hint = known.length === 0 ? '' : didYouMean(key, known) || ` Its keys are ${known.join(', ')}.`;
     throw usageError(`${pathName(name, unknown.path)}: unknown key '${key}'.${hint}`);
   }
   const issue = issues[0]!;
