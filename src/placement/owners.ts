@@ -3,7 +3,7 @@ import { range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, chunkOwner, localTokens } from './owner.js';
 import type { Plan } from './plan.js';
 import { type RowRange, sequenceRanges } from './sequences/sequence_ranges.js';
-import { shardsSequences, type PlanTopology, planTopology, type RowRole, type StageTopology } from './topology.js';
+import { shardsSequences, type PlanTopology, planTopology, type StageTopology } from './topology.js';
 
 /** One 256-token chunk of a sequence's cache, of one kv head, in the layers of a stage. */
 export interface CachePiece {
@@ -148,37 +148,12 @@ export class Owners {
 
   // ── Rows
 
-  /** The row group of rows of a slot: of generated rows, and of prompt rows in a chunk. */
-  rowGroup(role: RowRole, slot: number, chunk: number): number {
-    if (this.topology.places) return this.placeOf(slot);
-    const groups = this.topology.rowGroups[role];
-    return groups === 1 ? 0 : chunkOwner(chunk, groups, this.offset(slot));
-  }
-
-  /** Ranks that run a row group in a stage, with all of a weight group's replicas. */
-  runners(stage: number, role: RowRole, group: number): number[] {
-    return this.topology.stages[stage]!.holders.map(({ rank }) => rank).filter((rank) =>
-      this.topology.ranks[rank]!.runs[role].includes(group),
-    );
-  }
-
   /** Generated rows by row group, of a step of a batch's first `rows` slots. */
   decodeRows(batch: number, rows: number): number[] {
     return this.ranges(batch).map(([first, end]) => Math.max(0, Math.min(end, rows) - first));
   }
 
   // ── The cache
-
-  /** The rank that holds a piece of the cache; undefined where the plan has no such piece. */
-  owner(piece: CachePiece): number | undefined {
-    return this.holders(piece.stage, piece.kvHead).find((rank) => this.holds(rank, piece));
-  }
-
-  /** Ranks that hold anything of a kv head's cache, in any slot. */
-  holders(stage: number, kvHead: number): number[] {
-    const { shares } = this.plan.stages[stage]!;
-    return shares.filter(({ kvHeads }) => kvHeads.includes(kvHead)).map(({ rank }) => rank);
-  }
 
   /** Whether a rank holds a piece of the cache. */
   holds(rank: number, { stage, kvHead, slot, chunk }: CachePiece): boolean {

@@ -106,7 +106,7 @@ export const command: Command = {
       );
       server?.open(model);
       if (place) joined = await join(place, own, model, terminal);
-      const facts = factsOf(own, model, server?.url, place?.name);
+      const facts = { name: own.modelName ?? model.info.name, url: server?.url, replica: place?.name };
       await terminal.write(options.has('json') ? `${JSON.stringify(document(facts, model))}\n` : ready(facts, model));
       await interrupted(over);
       // Who has requests here is told; there is nothing to wait for.
@@ -190,13 +190,6 @@ interface Place {
   readonly url: string | undefined;
   readonly replica: string | undefined;
 }
-
-const factsOf = (
-  { modelName }: ServerOptions,
-  { info }: ServingModel,
-  url: string | undefined,
-  replica: string | undefined,
-): Place => ({ name: modelName ?? info.name, url, replica });
 
 /** One line for people. */
 function ready({ name, url, replica }: Place, { info }: ServingModel): string {

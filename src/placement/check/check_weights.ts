@@ -1,5 +1,5 @@
 import { count, range, sameList, showList, sum } from '../../base/lists.js';
-import { type ModelShape, type RankShare, type Stage } from '../plan.js';
+import { hasGap, type ModelShape, type RankShare, type Stage } from '../plan.js';
 import { dataPlaces, type Place } from '../sequences/sequence_ranges.js';
 import { checkList, type Refuse } from './refuse.js';
 
@@ -139,9 +139,7 @@ export function checkExperts(shares: readonly RankShare[], numExperts: number, r
 }
 
 function checkRun(list: readonly number[], name: string, refuse: Refuse): void {
-  if (list.length > 0 && list.at(-1)! - list[0]! !== list.length - 1) {
-    throw refuse(`${name} ${showList(list)} have a gap; for now a rank holds neighbours`);
-  }
+  if (hasGap(list)) throw refuse(`${name} ${showList(list)} have a gap; for now a rank holds neighbours`);
 }
 
 /** Groups of ranks with the same list, in order of appearance. */
