@@ -5,7 +5,7 @@ import { checkTrace, parametersOf } from '../../simulate/adp_parameters.js';
 import { median } from '../../../src/base/stats.js';
 import { type AdpRow, makeRow, type RowName } from '../../simulate/adp_row.js';
 import { type AdpStudyOptions, policiesOf, runPolicy } from '../../simulate/adp_study.js';
-import { LinearFit } from '../../../src/engine/scheduler/adp/linear_fit.js';
+import { LinearFit } from '../../../src/engine/scheduler/adp/fits.js';
 import { countedTokens, type LinearTime } from '../../../src/simulate/simulate.js';
 import { schedulerOf } from '../../../src/simulate/scheduler_options.js';
 import type { Trace } from '../../../src/simulate/trace.js';

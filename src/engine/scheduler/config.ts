@@ -1,5 +1,5 @@
 import { usageError } from '../../base/errors.js';
-import { checkOptions as checkGiven, type OptionsSchema } from '../../base/options.js';
+import { checkOptions as checkGiven, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { CHUNK_TOKENS } from '../../base/kv_units.js';
 import { ceilDiv, grouped } from '../../base/math.js';
 import { chunkOwner } from '../../placement/owner.js';
@@ -108,86 +108,63 @@ export interface SchedulerConfig extends Required<
   readonly attentionDp: AttentionDpConfig;
 }
 
+const COUNT = wholeNumber(1);
 const schema: OptionsSchema<SchedulerOptions> = {
   ranks: true,
-  blockTokens: true,
-  chunkTokens: true,
-  contextLength: true,
-  maxTokensPerIteration: true,
-  maxChunkTokens: true,
+  blockTokens: COUNT,
+  chunkTokens: COUNT,
+  contextLength: COUNT,
+  maxTokensPerIteration: COUNT,
+  maxChunkTokens: COUNT,
   chunkEnd: true,
-  maxPrefillSequences: true,
+  maxPrefillSequences: COUNT,
   chunkedPrefill: true,
   prefixCaching: true,
   keptStates: true,
   keptBlocks: true,
   watermark: true,
-  agingIterations: true,
+  agingIterations: COUNT,
   sharedRows: true,
-  rowsPerMicroBatch: true,
+  rowsPerMicroBatch: COUNT,
   shiftsSlots: true,
   handover: true,
   eviction: true,
   attentionDpConfig: true,
 };
 
+const DEFAULTS = {
+  blockTokens: 64,
+  chunkTokens: CHUNK_TOKENS,
+  maxPrefillSequences: Number.MAX_SAFE_INTEGER,
+  chunkedPrefill: true,
+  prefixCaching: false,
+  watermark: 0.01,
+  agingIterations: 50,
+  sharedRows: false,
+  rowsPerMicroBatch: 1,
+  shiftsSlots: true,
+  handover: false,
+} as const satisfies Partial<SchedulerOptions>;
+
 /** @throws SplitkvError `usage` naming the option, its value and what was expected. */
 export function checkOptions(options: SchedulerOptions): SchedulerConfig {
   checkGiven('scheduler', options, schema);
-  const {
-    ranks,
-    blockTokens = 64,
-    chunkTokens = CHUNK_TOKENS,
-    contextLength,
-    maxTokensPerIteration,
-    maxChunkTokens = maxTokensPerIteration,
-    chunkEnd,
-    maxPrefillSequences = Number.MAX_SAFE_INTEGER,
-    chunkedPrefill = true,
-    prefixCaching = false,
-    keptStates,
-    keptBlocks,
-    watermark = 0.01,
-    agingIterations = 50,
-    sharedRows = false,
-    rowsPerMicroBatch = 1,
-    shiftsSlots = true,
-    handover = false,
-    eviction,
-    attentionDpConfig,
-  } = options;
+  const { attentionDpConfig, ...given } = options;
+  const { ranks, maxTokensPerIteration } = given;
   if (!Array.isArray(ranks) || ranks.length === 0) throw usageError('scheduler: ranks is empty: give at least one');
-  const counts = {
-    blockTokens,
-    chunkTokens,
-    contextLength,
-    maxTokensPerIteration,
-    maxChunkTokens,
-    maxPrefillSequences,
-    agingIterations,
-    rowsPerMicroBatch,
-  };
-  for (const [name, value] of Object.entries(counts)) atLeastOne(name, value);
-  checkRanks(ranks, { sharedRows, chunkedPrefill, maxTokensPerIteration });
+  const config = {
+    ...DEFAULTS,
+    maxChunkTokens: maxTokensPerIteration,
+    ...(defined(given) as SchedulerOptions),
+    attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
+  } as SchedulerConfig;
+  checkRanks(ranks, config);
   checkMicroBatches(ranks);
+  const { watermark } = config;
   if (!(watermark >= 0 && watermark < 1)) {
     throw usageError(`scheduler: watermark ${watermark}: expected a number from 0 to below 1`);
   }
-  return {
-    ranks,
-    ...counts,
-    chunkedPrefill,
-    prefixCaching,
-    keptStates,
-    keptBlocks,
-    watermark,
-    sharedRows,
-    shiftsSlots,
-    handover,
-    eviction,
-    chunkEnd,
-    attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
-  };
+  return config;
 }
 
 function checkRanks(

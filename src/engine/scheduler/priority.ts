@@ -1,4 +1,4 @@
-import { LinearFit } from './adp/linear_fit.js';
+import { LinearFit } from './adp/fits.js';
 import type { Sequence } from './sequence.js';
 
 /**

@@ -10,7 +10,7 @@ import { SplitkvPrefill } from '../prefill/splitkv_prefill.js';
 import type { DrawOptions } from '../contracts/rank.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { RankRunner } from '../ranks/rank_runner.js';
-import { LinearFit } from '../scheduler/adp/linear_fit.js';
+import { LinearFit } from '../scheduler/adp/fits.js';
 import { openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineRequest } from './engine.js';
 import type { EngineSetup } from '../testing/open_runner.js';

@@ -17,7 +17,7 @@ const KEYS = ['mode', 'enable_balance', 'timeout_iters', 'batching_wait_iters'];
 
 /**
  * Reads `attention_dp_config: { mode, enable_balance, timeout_iters, batching_wait_iters }`. Defaults: cost, true with cost (with trtllm false, as there), 50, 10.
- * The cost mode reads the two numbers as how long it may make a request wait that could run: their sum at most, see patience.ts,
+ * The cost mode reads the two numbers as how long it may make a request wait that could run: their sum at most, see cost_policy.ts,
  * and once more where it is left behind when others run.
  * @throws SplitkvError `usage`
  */

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { contextPolicy, Scheduler, type SchedulerOptions } from '../index.js';
-import { ArrivalRate } from './arrival_rate.js';
-import { LinearFit } from './linear_fit.js';
+import { ArrivalRate, LinearFit } from './fits.js';
 
 describe('fits', () => {
   test('a line is found, and follows a change', () => {

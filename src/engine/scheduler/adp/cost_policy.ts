@@ -4,14 +4,15 @@ import type { RankState } from '../rank_state.js';
 import type { ContextPolicy, Situation } from '../routing.js';
 import type { Sequence } from '../sequence.js';
 import type { WaitingQueue } from '../waiting_queue.js';
-import { ArrivalRate } from './arrival_rate.js';
-import { CostLedger } from './cost_ledger.js';
+import type { AttentionDpConfig } from './config.js';
+import { ArrivalRate, DecayingMean } from './fits.js';
 import { IterationTimes } from './iteration_times.js';
-import { patience } from './patience.js';
 import { placeContexts, type Placement } from './placement.js';
 
 /** What a request's wait for its first token costs beyond its idle slot, in idle slots. */
 const FIRST_TOKEN_PRICE = 4;
+/** Runs of contexts that their mean cost is taken over, about. */
+const RUNS = 20;
 /** Requests that might yet come, looked ahead for company. */
 const LOOKAHEAD = 48;
 
@@ -28,14 +29,15 @@ const LOOKAHEAD = 48;
  * cost:      what a context row has cost on average under this very rule, wait included; no more than one costs that runs at once
  *            alone, otherwise waits that were too long would make the next ones look worthwhile.
  *
- * They also run at once when no rank generates, when times aren't known yet, when one has waited long enough (patience.ts), and
+ * They also run at once when no rank generates, when times aren't known yet, when one has waited long enough (`patience`), and
  * when one would miss its deadline. Of those that could run, the ones that would keep one rank busy long after the others stay
  * behind, and wait anew: once, then they run.
  */
 export class CostPolicy implements ContextPolicy {
   readonly #times = new IterationTimes();
   readonly #arrivals = new ArrivalRate();
-  readonly #costs = new CostLedger();
+  /** Seconds a row of the contexts so far: what they added to iterations, and what was lost while they waited. */
+  readonly #costs = new DecayingMean(RUNS);
   /** Rows of the contexts run last. */
   readonly #recent: number[] = [];
   #started = 0;
@@ -129,7 +131,7 @@ export class CostPolicy implements ContextPolicy {
 
   /** Seconds that a context row is expected to cost; undefined before the first was accounted for. */
   #rowCost(situation: Situation): number | undefined {
-    const { perRow } = this.#costs;
+    const { mean: perRow } = this.#costs;
     if (perRow === undefined) return undefined;
     const rows = this.#recent.reduce((sum, each) => sum + each, 0) / this.#recent.length;
     const alone = this.#times.rowSeconds.context + this.#times.contextOverhead(mostRows(situation)) / rows;
@@ -173,6 +175,22 @@ export class CostPolicy implements ContextPolicy {
     roomiest.bind(oldest);
     this.#leftWaiting--;
   }
+}
+
+/**
+ * Iterations that a request which could run is made to wait for company at most.
+ *
+ * While others queue for slots, `timeout_iters + batching_wait_iters`: their first tokens come the sooner the more is generated,
+ * and the wait of a few is little beside the queue. Otherwise the wait is all there is between a request and its first token,
+ * and waiting for each rank to get one takes `ranks * (1 + 1/2 + ... + 1/ranks) / arrivals` iterations on average (collecting
+ * coupons): that, if less than `timeout_iters`, and `batching_wait_iters` more.
+ */
+function patience(config: AttentionDpConfig, ranks: number, arrivals: number, queueing: boolean): number {
+  const { timeoutIters, batchingWaitIters } = config;
+  if (queueing) return timeoutIters + batchingWaitIters;
+  let draws = 0;
+  for (let rank = 1; rank <= ranks; rank++) draws += ranks / rank;
+  return Math.min(timeoutIters, draws / arrivals) + batchingWaitIters;
 }
 
 /** Those that stay behind when contexts run wait anew, once. */

@@ -1,5 +1,5 @@
 import type { Iteration } from '../iteration.js';
-import { LinearFit } from './linear_fit.js';
+import { LinearFit } from './fits.js';
 
 /** Observations before a fit is believed. */
 const ENOUGH = 4;

@@ -1,3 +1,24 @@
+/** A mean of observations, the older ones counting less and less. */
+export class DecayingMean {
+  #sum = 0;
+  #weight = 0;
+
+  /** @param memory observations that count, about */
+  constructor(private readonly memory: number) {}
+
+  /** `weight`: of the observation, whose mean is then `total / weight`. */
+  add(total: number, weight = 1): void {
+    const keep = 1 - 1 / this.memory;
+    this.#sum = this.#sum * keep + total;
+    this.#weight = this.#weight * keep + weight;
+  }
+
+  /** Undefined before the first. */
+  get mean(): number | undefined {
+    return this.#weight > 0 ? this.#sum / this.#weight : undefined;
+  }
+}
+
 /** A straight line through observations, the older ones counting less and less. */
 export class LinearFit {
   #weight = 0;
@@ -41,5 +62,27 @@ export class LinearFit {
       if (intercept >= 0) return { intercept, slope };
     } else if (this.flat === 'constant') return { intercept: Math.max(0, meanY), slope: 0 };
     return { intercept: 0, slope: this.#xx === 0 ? 0 : Math.max(0, this.#xy / this.#xx) };
+  }
+}
+
+const MEMORY = 256;
+/** A gap this many times the mean says that the mean is out of date. */
+const LONG_GAP = 4;
+
+/** Requests that become able to run, an iteration. */
+export class ArrivalRate {
+  readonly #arrived = new DecayingMean(MEMORY);
+  #sinceLast = 0;
+
+  /** @param arrived in the iteration that has passed */
+  add(arrived: number): void {
+    this.#arrived.add(arrived);
+    this.#sinceLast = arrived > 0 ? 0 : this.#sinceLast + 1;
+  }
+
+  /** 0 when none is expected. */
+  get perIteration(): number {
+    const { mean = 0 } = this.#arrived;
+    return this.#sinceLast === 0 ? mean : Math.min(mean, LONG_GAP / this.#sinceLast);
   }
 }
