@@ -62,7 +62,9 @@ const NAMES = [
   ...MODELS.flatMap((model) => [`decode ${model}`, `first token ${model}`]),
   ...CLIENTS.map((clients) => `serve ${clients}`),
 ];
-const names = NAMES.filter((name) => !values.only || values.only.some((text) => name.includes(text)));
+/** A whole name means that one alone: 'serve 1' isn't 'serve 16'. */
+const isMeant = (name) => (text) => name === text || (!NAMES.includes(text) && name.includes(text));
+const names = NAMES.filter((name) => !values.only || values.only.some(isMeant(name)));
 if (names.length === 0) usage(`--only ${values.only.join(', ')}: there are ${NAMES.join(', ')}`);
 
 const git = (...args) => spawnSync('git', ['-C', root, ...args], { encoding: 'utf8' });

@@ -47,8 +47,8 @@ export const NOTHING_CACHED: PrefixMatch = {
   tokens: 0,
   offset: undefined,
 };
-/** Children looked at for a common beginning; the newest are the likeliest. */
-const PARTIAL_CANDIDATES = 16;
+/** Children looked at for a common beginning, the newest first. Most differ within a few tokens. */
+const PARTIAL_CANDIDATES = 512;
 
 /**
  * Which block holds which tokens, by content: a block is found under the block before it by a hash of its tokens, and compared
@@ -167,8 +167,9 @@ export class PrefixCache {
   #partial(node: Node, sequence: Sequence, start: number, limit: number): PrefixMatch['partial'] {
     const most = Math.min(limit, start + this.blockTokens) - start;
     let best: PrefixMatch['partial'];
-    const children = [...node.children.values()].slice(-PARTIAL_CANDIDATES);
+    const children = [...node.children.values()].slice(-PARTIAL_CANDIDATES).toReversed();
     for (const { block, tokens, roles, window } of children) {
+      if (best?.tokens === most) break;
       // A window of one sees nothing of it.
       if (window === undefined && (this.window ?? 1) > 1) continue;
       const length = Math.min(most, tokens.length);
