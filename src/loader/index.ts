@@ -6,12 +6,10 @@
 export { cachedSource, deleteCached, listCached } from './cache/cache.js';
 export type { CachedModel } from './cache/cache_list.js';
 export { isBlockType } from './dtype.js';
-export { blocksView, transposedView, vectorView } from './expert_views.js';
 export { fileListSource } from './sources/file_list_source.js';
 export { entryOf, type GgufFile, openGguf } from './gguf/file.js';
 export { findGguf, isGgufName } from './gguf/file_source.js';
 export type { GgufTensor } from './gguf/header.js';
-export { absorbedView, columnsView, orderedView, rowsView } from './gguf/views.js';
 export type { CatalogModel } from './hub/catalog.js';
 export type { NetworkOptions } from './hub/hub_options.js';
 export { parseIntegrity } from './sources/integrity.js';
@@ -27,3 +25,4 @@ export {
 export type { RowPiece } from './stream_rows.js';
 export { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 export { matrixShape, TensorReader } from './tensor_reader.js';
+export { absorbedView, blocksView, columnsView, orderedView, rowsView, transposedView, vectorView } from './views.js';

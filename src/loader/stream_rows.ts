@@ -1,5 +1,6 @@
 import { throwIfAborted } from '../base/errors.js';
 import type { RawPiece, RowSlice } from './slices.js';
+import type { StreamRowsOptions } from './tensor_reader.js';
 
 /** Rows [firstRow, firstRow + rows) of a tensor, counted in the tensor; `data` is [rows, columns] row-major. */
 export interface RowPiece {
@@ -8,14 +9,9 @@ export interface RowPiece {
   readonly data: Float32Array<ArrayBuffer>;
 }
 
-interface StreamOptions {
-  readonly rowStart: number;
-  readonly rowEnd: number;
-  readonly tileRows: number;
-  readonly pieceBytes: number;
-  readonly signal: AbortSignal | undefined;
-  readonly onBytes: ((bytes: number) => void) | undefined;
-}
+type StreamOptions = Pick<StreamRowsOptions, 'signal' | 'onBytes'> & {
+  readonly [Name in 'rowStart' | 'rowEnd' | 'tileRows' | 'pieceBytes']: number;
+};
 
 /** In memory at once: this piece as f32, the bytes of the next one, and while it is converted nothing more. */
 export async function* streamPieces(slice: RowSlice, options: StreamOptions): AsyncGenerator<RowPiece, void, void> {

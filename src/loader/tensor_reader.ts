@@ -103,14 +103,7 @@ export class TensorReader {
     if (!Number.isSafeInteger(tileRows) || tileRows < 1)
       throw usageError(`tileRows ${tileRows}; expected a positive integer`);
     if (!(pieceBytes > 0)) throw usageError(`pieceBytes ${pieceBytes}; expected a positive number`);
-    return streamPieces(slice, {
-      rowStart,
-      rowEnd,
-      tileRows,
-      pieceBytes,
-      signal: options.signal,
-      onBytes: options.onBytes,
-    });
+    return streamPieces(slice, { ...options, rowStart, rowEnd, tileRows, pieceBytes });
   }
 
   #slice(name: string, rowStart: number, rowEnd: number, columns: readonly [number, number] | undefined): RowSlice {
