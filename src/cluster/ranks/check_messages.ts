@@ -1,158 +1,127 @@
 import { formatError, usageError } from '../../base/errors.js';
-import { type PortReason } from '../../distributed/ports/port.js';
+import { type Check, fields, isFlag, isNumber, isText, kindOf, oneOf, optional } from '../../base/checks.js';
+import type { PortReason } from '../../distributed/ports/port.js';
 import type { ModelPlace } from '../../engine/workers/model_place.js';
 import { endpointOf } from '../../loader/hub/hub_options.js';
 import { hubText, isCommit, parseHubName } from '../../loader/hub/hub_name.js';
 import { RankRunner } from '../../engine/ranks/rank_runner.js';
-import type { RankRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
+import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
 import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';
 import { isLinkAddress } from '../links/nats_link.js';
 import { isReason } from '../links/port_bridge.js';
-import type { LinkAddress } from '../../engine/workers/worker_handle.js';
-
-type Fields = Readonly<Record<string, unknown>>;
-const fieldsOf = (value: unknown): Fields => (typeof value === 'object' && value !== null ? (value as Fields) : {});
 
 /** Calls that end a rank or take what no message holds. */
 const NOT_CALLED = ['constructor', 'abort', 'dispose'];
 /** What a rank can be called: the methods of `Rank`, which RankRunner is. */
-const isCall = (name: unknown): boolean =>
+const isCall: Check = (name) =>
   typeof name === 'string' &&
   !NOT_CALLED.includes(name) &&
   Object.hasOwn(RankRunner.prototype, name) &&
   typeof Object.getOwnPropertyDescriptor(RankRunner.prototype, name)?.value === 'function';
+
+const isId: Check = (id) => Number.isSafeInteger(id) && (id as number) >= 0;
+const isPeers: Check = (peers) =>
+  peers instanceof Map && peers.size < 64 && [...peers].every(([rank, at]) => isId(rank) && isLinkAddress(at));
+const isShortText: Check = (text) => isText(text) && (text as string).length < 4096;
+
+const isSlice = fields({
+  place: fields({
+    kind: oneOf('url'),
+    href: isShortText,
+    network: fields({ hub: optional(isShortText), commit: optional(isShortText) }),
+  }),
+  plan: fields({ worldSize: isId, stages: Array.isArray }),
+  rank: isId,
+  runner: fields({}),
+  type: isText,
+  digest: isText,
+});
+
+const requests: Readonly<Record<RankRequest['type'], Check>> = {
+  // Which adapter it is, is the rank's own matter.
+  open: fields({ adapter: fields({ variants: optional(oneOf('hardware', 'software')) }) }),
+  load: fields({
+    slice: (slice) => isSlice(slice) && (slice as SliceRequest).rank < (slice as SliceRequest).plan.worldSize,
+  }),
+  connect: fields({ ports: isPeers }),
+  measure: fields({
+    subject: fields({ config: fields({}), type: isText, kvType: isText, contextLength: isId, batched: isFlag }),
+  }),
+  exchanges: fields({
+    ports: (ports) => isPeers(ports) && (ports as ReadonlyMap<unknown, unknown>).size === 1,
+    rank: oneOf(0, 1),
+  }),
+  call: fields({ method: isCall, args: Array.isArray }),
+  ping: fields({}),
+  dispose: fields({}),
+};
+
+const commands: Readonly<Record<WorkerCommand['type'], Check>> = {
+  abort: fields({ reason: isReason }),
+  request: fields({ id: isId, request: kindOf(requests) }),
+};
+
+const reports: Readonly<Record<WorkerReport['type'], Check>> = {
+  answer: fields({ id: isId }),
+  failure: fields({ id: isId, reason: isReason }),
+  progress: fields({
+    progress: fields({
+      loadedBytes: isNumber,
+      totalBytes: isNumber,
+      tensorsLoaded: isNumber,
+      tensorsTotal: isNumber,
+    }),
+  }),
+  warning: fields({ message: isText }),
+  lost: fields({ reason: isReason }),
+  broken: fields({ reason: isReason }),
+};
 
 /**
  * A command that came over the network to a rank, as far as a rank's worker doesn't check it by itself.
  * @throws SplitkvError `format`
  */
 export function checkCommand(value: unknown): WorkerCommand {
-  const { type, id, request, reason } = fieldsOf(value);
-  if (type === 'abort' && isReason(reason)) return { type, reason };
-  if (type === 'request' && isId(id) && isRequest(fieldsOf(request))) return value as WorkerCommand;
-  throw formatError('a command that no coordinator gives');
+  if (!kindOf(commands)(value)) throw formatError('a command that no coordinator gives');
+  const command = value as WorkerCommand;
+  return command.type === 'abort' ? { type: 'abort', reason: command.reason } : command;
 }
-
-const isId = (id: unknown): boolean => Number.isSafeInteger(id) && (id as number) >= 0;
-
-function isRequest(request: Fields): boolean {
-  const { type } = request;
-  switch (type as RankRequest['type']) {
-    case 'open':
-      return isAdapterRequest(fieldsOf(request['adapter']));
-    case 'load':
-      return isSlice(fieldsOf(request['slice']));
-    case 'connect':
-      return isPeers(request['ports']);
-    case 'measure':
-      return isProbe(fieldsOf(request['subject']));
-    case 'exchanges':
-      return (
-        isPeers(request['ports']) && request['ports'].size === 1 && (request['rank'] === 0 || request['rank'] === 1)
-      );
-    case 'call':
-      return isCall(request['method']) && Array.isArray(request['args']);
-    case 'ping':
-    case 'dispose':
-      return true;
-    default:
-      return false;
-  }
-}
-
-const isProbe = ({ config, type, kvType, contextLength, batched }: Fields): boolean =>
-  fieldsOf(config) === config &&
-  typeof type === 'string' &&
-  typeof kvType === 'string' &&
-  isId(contextLength) &&
-  typeof batched === 'boolean';
-
-const isAdapterRequest = ({ variants }: Fields): boolean =>
-  variants === undefined || variants === 'hardware' || variants === 'software';
-
-function isSlice({ place, plan, rank, runner, type, digest }: Fields): boolean {
-  const { worldSize, stages } = fieldsOf(plan);
-  const isRank = isId(rank) && isId(worldSize) && (rank as number) < (worldSize as number);
-  return (
-    isPlace(fieldsOf(place)) &&
-    isRank &&
-    Array.isArray(stages) &&
-    fieldsOf(runner) === runner &&
-    typeof type === 'string' &&
-    typeof digest === 'string'
-  );
-}
-
-const isPlace = ({ kind, href, network }: Fields): boolean => {
-  const { hub, commit } = fieldsOf(network);
-  const isText = (value: unknown): boolean => typeof value === 'string' && value.length < 4096;
-  return (
-    kind === 'url' &&
-    isText(href) &&
-    fieldsOf(network) === network &&
-    [hub, commit].every((value) => value === undefined || isText(value))
-  );
-};
-
-function isPeers(peers: unknown): peers is ReadonlyMap<number, LinkAddress> {
-  return peers instanceof Map && peers.size < 64 && [...peers].every(([rank, at]) => isId(rank) && isLinkAddress(at));
-}
-
-/** What may be asked of a rank's device; which adapter it is, is the rank's own matter. */
-const REPORTS: readonly WorkerReport['type'][] = ['answer', 'failure', 'progress', 'warning', 'lost', 'broken'];
 
 /**
  * A report that came from a rank of another machine.
  * @throws SplitkvError `format`
  */
 export function checkReport(value: unknown): WorkerReport {
-  const { type, id, reason, message, progress } = fieldsOf(value);
-  const isKnown = REPORTS.includes(type as WorkerReport['type']);
-  const isWhole =
-    type === 'answer'
-      ? isId(id)
-      : type === 'failure'
-        ? isId(id) && isReason(reason)
-        : type === 'warning'
-          ? typeof message === 'string'
-          : type === 'progress'
-            ? isProgress(fieldsOf(progress))
-            : isReason(reason);
-  if (!isKnown || !isWhole) throw formatError('a report that no rank gives');
-  return value as WorkerReport;
+  if (kindOf(reports)(value)) return value as WorkerReport;
+  throw formatError('a report that no rank gives');
 }
 
-const isProgress = (progress: Fields): boolean =>
-  (['loadedBytes', 'totalBytes', 'tensorsLoaded', 'tensorsTotal'] as const).every((key) =>
-    Number.isFinite(progress[key]),
-  );
-
-const isPositive = (value: unknown): boolean => Number.isFinite(value) && (value as number) > 0;
+const areNumbers: Check = (value) =>
+  typeof value === 'object' ? Object.values(value ?? {}).every(areNumbers) : isNumber(value);
+const isPositive: Check = (value) => isNumber(value) && (value as number) > 0;
+const isLayer = fields({ generated: fields({ layerSeconds: isNumber }), prompt: fields({ layerSeconds: isNumber }) });
+const isMeasure = fields({
+  name: isText,
+  dense: optional((layer) => isLayer(layer) && areNumbers(layer)),
+  expert: optional((layer) => isLayer(layer) && areNumbers(layer)),
+  head: fields({ secondsPerByte: isNumber, secondsPerByteRow: isNumber }),
+  dispatchSeconds: isNumber,
+  submitSeconds: isNumber,
+  waitSeconds: isNumber,
+});
 
 /** @throws SplitkvError `format` for what is no measure of an adapter */
 export function checkMeasure(value: AdapterMeasure): AdapterMeasure {
-  const { name, dense, expert, head, ...times } = value;
-  const isNumbers = (fields: unknown): boolean =>
-    Object.values(fieldsOf(fields)).every((each) =>
-      typeof each === 'object' ? isNumbers(each) : Number.isFinite(each),
-    );
-  const isLayer = (layer: unknown): boolean =>
-    layer === undefined ||
-    (['generated', 'prompt'].every((role) => Number.isFinite(fieldsOf(fieldsOf(layer)[role])['layerSeconds'])) &&
-      isNumbers(layer));
-  const isHead =
-    Number.isFinite(fieldsOf(head)['secondsPerByte']) && Number.isFinite(fieldsOf(head)['secondsPerByteRow']);
-  const hasTimes = (['dispatchSeconds', 'submitSeconds', 'waitSeconds'] as const).every((key) =>
-    Number.isFinite(times[key]),
-  );
-  if (typeof name === 'string' && isLayer(dense) && isLayer(expert) && isHead && hasTimes) return value;
+  if (isMeasure(value)) return value;
   throw formatError('a rank measured what no adapter does');
 }
 
 /** @throws SplitkvError `format` for what is no measure of a link */
-export function checkLink({ latencySeconds, bytesPerSecond }: LinkMeasure): LinkMeasure {
-  if (isPositive(latencySeconds) && isPositive(bytesPerSecond)) return { latencySeconds, bytesPerSecond };
-  throw formatError('a rank measured what no link does');
+export function checkLink(value: LinkMeasure): LinkMeasure {
+  if (!fields({ latencySeconds: isPositive, bytesPerSecond: isPositive })(value))
+    throw formatError('a rank measured what no link does');
+  const { latencySeconds, bytesPerSecond } = value;
+  return { latencySeconds, bytesPerSecond };
 }
 
 /** Folders of models have such names: no way leads out of the folder that they are in. */

@@ -1,5 +1,6 @@
 import type { AdapterDescription } from '../../gpu/index.js';
-import { formatError, SplitkvError } from '../../base/errors.js';
+import { formatError, messageOf, SplitkvError } from '../../base/errors.js';
+import { type Check, fields, isFlag, isText, oneOf, optional } from '../../base/checks.js';
 import { decode, encode } from 'cborg/extended';
 import type { Cluster } from '../connect.js';
 import { isName } from '../names.js';
@@ -24,24 +25,31 @@ export const adapterKind = ({ adapter }: RankCard): string =>
     .filter((text, at, all) => text !== '' && all.indexOf(text) === at)
     .join(', ');
 
+const MAX_TEXT = 1000;
+const isShortText: Check = (text) => isText(text) && (text as string).length <= MAX_TEXT;
+const isCard = fields({
+  name: isName,
+  id: isName,
+  version: isShortText,
+  adapter: fields({
+    name: isShortText,
+    vendor: isShortText,
+    architecture: isShortText,
+    device: isShortText,
+    description: isShortText,
+    software: isFlag,
+    variants: oneOf('hardware', 'software'),
+  }),
+  memory: optional((bytes) => Number.isSafeInteger(bytes) && (bytes as number) > 0),
+  busy: isFlag,
+});
+
 /** @throws SplitkvError `format` */
 export function readCard(data: Uint8Array): RankCard {
   const card = readObject(data);
-  const { name, id, version, adapter, memory, busy } = card;
-  const texts = (adapter ?? {}) as Readonly<Record<string, unknown>>;
-  const isAdapter =
-    ['name', 'vendor', 'architecture', 'device', 'description'].every((key) => isText(texts[key])) &&
-    typeof texts['software'] === 'boolean' &&
-    (texts['variants'] === 'hardware' || texts['variants'] === 'software');
-  const isMemory = memory === undefined || (Number.isSafeInteger(memory) && (memory as number) > 0);
-  if (!isName(name) || !isName(id) || !isText(version) || !isAdapter || !isMemory || typeof busy !== 'boolean') {
-    throw formatError("a rank's card that is none");
-  }
+  if (!isCard(card)) throw formatError("a rank's card that is none");
   return card as unknown as RankCard;
 }
-
-const MAX_TEXT = 1000;
-const isText = (value: unknown): boolean => typeof value === 'string' && value.length <= MAX_TEXT;
 
 /** A message of one object. @throws SplitkvError `format` */
 export function readObject(data: Uint8Array): Readonly<Record<string, unknown>> {
@@ -49,7 +57,7 @@ export function readObject(data: Uint8Array): Readonly<Record<string, unknown>> 
   try {
     value = decode(new Uint8Array(data));
   } catch (error) {
-    throw formatError(`a message that can't be read: ${error instanceof Error ? error.message : String(error)}`, error);
+    throw formatError(`a message that can't be read: ${messageOf(error)}`, error);
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw formatError('a message that is no object');
