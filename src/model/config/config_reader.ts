@@ -25,8 +25,16 @@ export class ConfigReader {
   readonly #asked = new Set<string>();
   #defaults: Readonly<Record<string, unknown>> = {};
 
-  /** @param source JSON text, or the object it holds. @param file the name used in messages, e.g. `config.json`. */
-  constructor(source: unknown, file: string) {
+  /**
+   * @param source JSON text, or the object it holds.
+   * @param file the name used in messages, e.g. `config.json`.
+   * @param prefix what stands before each key.
+   */
+  constructor(
+    source: unknown,
+    file: string,
+    readonly prefix = '',
+  ) {
     const value = typeof source === 'string' ? parseJson(source, file, parsePythonJson) : source;
     if (!isObject(value)) throw formatError(`${file}: expected a JSON object, got ${show(value)}`);
     this.file = file;
@@ -35,8 +43,9 @@ export class ConfigReader {
 
   /** The value as it stands, or undefined where the key is absent or null. */
   raw(key: string): unknown {
-    this.#asked.add(key);
-    return Object.hasOwn(this.#values, key) ? (this.#values[key] ?? undefined) : this.#defaults[key];
+    const name = this.prefix + key;
+    this.#asked.add(name);
+    return Object.hasOwn(this.#values, name) ? (this.#values[name] ?? undefined) : this.#defaults[key];
   }
 
   /** What absent keys stand for; null still counts as absent. */
@@ -46,12 +55,12 @@ export class ConfigReader {
 
   /** True when the key is written, be it null. */
   has(key: string): boolean {
-    return Object.hasOwn(this.#values, key);
+    return Object.hasOwn(this.#values, this.prefix + key);
   }
 
   /** True when somebody looked at the key. */
   asked(key: string): boolean {
-    return this.#asked.has(key);
+    return this.#asked.has(this.prefix + key);
   }
 
   integer(key: string, range: IntegerRange): number {
@@ -111,19 +120,20 @@ export class ConfigReader {
     const value = this.raw(key);
     if (value === undefined) return undefined;
     if (!isObject(value)) throw this.invalid(key, value, 'an object');
-    return new ConfigReader(value, `${this.file}: ${key}`);
+    return new ConfigReader(value, `${this.file}: ${this.prefix}${key}`);
   }
 
   missing(key: string): never {
-    throw configError(`${this.file}: the key '${key}' is missing.${didYouMean(key, this.#keysLeft())}`);
+    const name = this.prefix + key;
+    throw configError(`${this.file}: the key '${name}' is missing.${didYouMean(name, this.#keysLeft())}`);
   }
 
   invalid(key: string, value: unknown, expected: string): SplitkvError {
-    return configError(`${this.file}: ${key} is ${show(value)}; expected ${expected}`);
+    return configError(`${this.file}: ${this.prefix}${key} is ${show(value)}; expected ${expected}`);
   }
 
   unsupported(key: string, value: unknown, supported: string): SplitkvError {
-    return unsupportedError(`${this.file}: ${key} ${show(value)} is not supported; ${supported}`);
+    return unsupportedError(`${this.file}: ${this.prefix}${key} ${show(value)} is not supported; ${supported}`);
   }
 
   /**

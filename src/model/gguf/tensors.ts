@@ -219,10 +219,10 @@ function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, n
   const bias = gguf.tensors.get(`${block}exp_probs_b.bias`);
   if (bias) add(bias, experts.correctionBias);
   for (const [name, parts] of Object.entries(stacks)) {
-    const stack = gguf.tensors.get(`${block}${name}.weight`);
-    if (stack) unstack(gguf, add, stack, mlp.numExperts, experts, parts);
-    const biases = gguf.tensors.get(`${block}${name}.bias`);
-    if (biases) unstackBiases(gguf, add, biases, mlp.numExperts, experts, parts);
+    for (const end of ['weight', 'bias']) {
+      const stack = gguf.tensors.get(`${block}${name}.${end}`);
+      if (stack) unstack(gguf, add, stack, mlp.numExperts, experts, parts);
+    }
   }
 }
 
@@ -238,30 +238,8 @@ const stacks: Readonly<Record<string, readonly ('gate' | 'up' | 'down')[]>> = {
 const asRow = (entry: TensorEntry): TensorEntry =>
   entry.shape.length === 1 ? { ...entry, shape: [1, ...entry.shape] } : entry;
 
+/** A stack's tensors of each expert: [experts, rows, columns], or of biases [experts, length]. */
 function unstack(
-  { what }: GgufFile,
-  add: Add,
-  stack: GgufTensor,
-  count: number,
-  names: ExpertNames,
-  parts: readonly ('gate' | 'up' | 'down')[],
-): void {
-  const { shape } = stack;
-  if (shape.length !== 3 || shape[0] !== count) {
-    throw formatError(
-      `${what}: tensor '${stack.name}' has shape [${shape.join(', ')}]; expected [experts, rows, columns] for ${count} experts`,
-    );
-  }
-  const rows = shape[1]! / parts.length;
-  for (let expert = 0; expert < count; expert++) {
-    for (const [index, part] of parts.entries()) {
-      const name = `${names[part].replace('{expert}', `${expert}`)}.weight`;
-      add(stack, name, (entry) => rowsView(entry, name, (expert * parts.length + index) * rows, rows));
-    }
-  }
-}
-
-function unstackBiases(
   gguf: GgufFile,
   add: Add,
   stack: GgufTensor,
@@ -269,13 +247,21 @@ function unstackBiases(
   names: ExpertNames,
   parts: readonly ('gate' | 'up' | 'down')[],
 ): void {
-  expectShape(gguf, stack, [count, stack.shape.at(-1)!]);
-  const length = stack.shape.at(-1)! / parts.length;
+  const isBias = stack.name.endsWith('.bias');
+  const { shape } = stack;
+  if (shape.length !== (isBias ? 2 : 3) || shape[0] !== count) {
+    throw formatError(
+      `${gguf.what}: tensor '${stack.name}' has shape [${shape.join(', ')}]; expected [experts, ${isBias ? 'length' : 'rows, columns'}] for ${count} experts`,
+    );
+  }
+  const length = shape[1]! / parts.length;
   for (let expert = 0; expert < count; expert++) {
     for (const [index, part] of parts.entries()) {
-      const name = `${names[part].replace('{expert}', `${expert}`)}.bias`;
+      const name = `${names[part].replace('{expert}', `${expert}`)}.${isBias ? 'bias' : 'weight'}`;
       const first = (expert * parts.length + index) * length;
-      add(stack, name, (entry) => vectorView(entry, name, { first, step: 1, length }));
+      add(stack, name, (entry) =>
+        isBias ? vectorView(entry, name, { first, step: 1, length }) : rowsView(entry, name, first, length),
+      );
     }
   }
 }
