@@ -2,7 +2,7 @@
 
 import { listCached } from '../../src/loader/cache/cache_list.js';
 import { cachedSource } from '../../src/loader/cache/cached_source.js';
-import { toHex } from '../../src/loader/sources/integrity.js';
+import { toHex } from '../../src/base/math.js';
 import { httpSource } from '../../src/loader/sources/http_source.js';
 import type { Source } from '../../src/loader/source.js';
 

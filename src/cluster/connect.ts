@@ -5,8 +5,9 @@
  */
 
 import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
-import { abortedError, limitError, messageOf, SplitkvError, throwIfAborted, usageError } from '../base/errors.js';
+import { limitError, messageOf, SplitkvError, throwIfAborted, usageError, withAbort } from '../base/errors.js';
 import { checkOptions, type OptionsSchema } from '../base/options.js';
+import { pause } from '../base/waits.js';
 import type { ClusterOptions } from '../engine/contracts/cluster_options.js';
 import { checkName, subjectOf } from './names.js';
 
@@ -89,8 +90,7 @@ export async function connectCluster(options: ClusterOptions): Promise<Cluster> 
     close: async () => {
       if (connection.isClosed()) return;
       // A server that went away takes nothing more.
-      const late = new Promise<void>((resolve) => void setTimeout(resolve, 1000));
-      await Promise.race([connection.drain().catch(() => {}), late]);
+      await Promise.race([connection.drain().catch(() => {}), pause(1000)]);
       await connection.close();
     },
   };
@@ -98,21 +98,14 @@ export async function connectCluster(options: ClusterOptions): Promise<Cluster> 
 
 /** A connection that came after the caller had left is closed. */
 async function answered(made: Promise<NatsConnection>, signal: AbortSignal | undefined): Promise<NatsConnection> {
-  let stop = (): void => {};
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(abortedError('connecting to the cluster', signal));
-    signal?.addEventListener('abort', stop, { once: true });
-  });
   try {
-    return await Promise.race([made, aborted]);
+    return await withAbort(made, signal, 'connecting to the cluster');
   } catch (error) {
     void made.then(
       (connection) => connection.close(),
       () => {},
     );
     throw error;
-  } finally {
-    signal?.removeEventListener('abort', stop);
   }
 }
 

@@ -1,4 +1,4 @@
-import { SplitkvError } from '../base/errors.js';
+import { messageOf, SplitkvError } from '../base/errors.js';
 import { saysCpu } from './cpu_adapter.js';
 import { Device, type FastPath, type Variants } from './device.js';
 
@@ -88,7 +88,7 @@ export async function openDevice(request: AdapterRequest = {}): Promise<Device> 
   } catch (error) {
     if (error instanceof SplitkvError) throw error;
     adapter = null;
-    reason = error instanceof Error ? error.message : String(error);
+    reason = messageOf(error);
   }
   if (!adapter) {
     throw new SplitkvError(

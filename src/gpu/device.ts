@@ -1,5 +1,6 @@
 import { SplitkvError, limitError } from '../base/errors.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
+import { inTime, pause } from '../base/waits.js';
 import type { Access, CompiledPipeline, PipelineSource } from './kernel.js';
 import { saysCpu } from './cpu_adapter.js';
 import { Choices } from './choices.js';
@@ -13,16 +14,7 @@ export type FastPath = 'f16' | 'dot4' | `matrix ${number}x${number}x${number}`;
 
 /** What kernels may base a decision on: features and limits, never a browser's name. Plain data. */
 export interface DeviceTraits {
-  readonly limits: {
-    readonly maxStorageBufferBindingSize: number;
-    readonly maxBufferSize: number;
-    readonly maxComputeWorkgroupStorageSize: number;
-    readonly maxComputeInvocationsPerWorkgroup: number;
-    readonly maxComputeWorkgroupsPerDimension: number;
-    readonly maxStorageBuffersPerShaderStage: number;
-    readonly minUniformBufferOffsetAlignment: number;
-    readonly minStorageBufferOffsetAlignment: number;
-  };
+  readonly limits: Readonly<Record<(typeof PLANNED_LIMITS)[number], number>>;
   /** The shader-f16 feature is enabled. */
   readonly f16: boolean;
   /** Plan for an adapter that runs on the CPU: workgroup barriers are dear and lanes are few. */
@@ -81,14 +73,21 @@ export class Buffer {
   }
 }
 
-const LIMITS = [
+/** Asked for as high as the adapter has them, and known to plans. */
+const RAISED_LIMITS = [
   'maxStorageBufferBindingSize',
   'maxBufferSize',
   'maxComputeWorkgroupStorageSize',
   'maxComputeInvocationsPerWorkgroup',
-  'maxComputeWorkgroupSizeX',
   'maxStorageBuffersPerShaderStage',
 ] as const;
+const PLANNED_LIMITS = [
+  ...RAISED_LIMITS,
+  'maxComputeWorkgroupsPerDimension',
+  'minUniformBufferOffsetAlignment',
+  'minStorageBufferOffsetAlignment',
+] as const;
+const ASKED_LIMITS = [...RAISED_LIMITS, 'maxComputeWorkgroupSizeX'] as const;
 
 const STRICT_MATH = 'shader-module-compilation-options';
 /** Nothing to wait for takes no longer where browsers tell at once. */
@@ -116,24 +115,6 @@ const keyOf = ({ name, code }: PipelineSource): string => `${name}\n${code}`;
 const FEATURES: readonly string[] = ['shader-f16', 'timestamp-query', STRICT_MATH];
 /** Asked for where prompts are multiplied by matrix units. */
 const MATRIX_FEATURES: readonly string[] = ['subgroups', 'chromium-experimental-subgroup-matrix'];
-
-/** The device, or an error where a driver that hangs says nothing. */
-async function inTime(asked: Promise<GPUDevice>): Promise<GPUDevice> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer in ${OPEN_MS / 1000} s`)), OPEN_MS);
-  });
-  try {
-    return await Promise.race([asked, late]);
-  } finally {
-    clearTimeout(timer);
-    // One that comes later is nobody's.
-    void asked.then(
-      () => {},
-      () => {},
-    );
-  }
-}
 
 /** One GPUDevice with its adapter's description, a pipeline cache, and a count of what it holds. */
 export class Device {
@@ -182,16 +163,7 @@ export class Device {
       ...(fast && { fast: fast.paths }),
     };
     this.traits = {
-      limits: {
-        maxStorageBufferBindingSize: limits.maxStorageBufferBindingSize,
-        maxBufferSize: limits.maxBufferSize,
-        maxComputeWorkgroupStorageSize: limits.maxComputeWorkgroupStorageSize,
-        maxComputeInvocationsPerWorkgroup: limits.maxComputeInvocationsPerWorkgroup,
-        maxComputeWorkgroupsPerDimension: limits.maxComputeWorkgroupsPerDimension,
-        maxStorageBuffersPerShaderStage: limits.maxStorageBuffersPerShaderStage,
-        minUniformBufferOffsetAlignment: limits.minUniformBufferOffsetAlignment,
-        minStorageBufferOffsetAlignment: limits.minStorageBufferOffsetAlignment,
-      },
+      limits: Object.fromEntries(PLANNED_LIMITS.map((name) => [name, limits[name]])) as DeviceTraits['limits'],
       f16: gpu.features.has('shader-f16'),
       software: this.adapter.variants === 'software',
       unroll: !software,
@@ -211,17 +183,18 @@ export class Device {
   static async open(adapter: GPUAdapter, variants?: Variants, fast?: DeviceTraits['fast']): Promise<Device> {
     const wanted = fast?.paths.some((path) => path.startsWith('matrix')) ? [...FEATURES, ...MATRIX_FEATURES] : FEATURES;
     const features = wanted.filter((feature) => adapter.features.has(feature)) as GPUFeatureName[];
-    const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]]));
+    const requiredLimits = Object.fromEntries(ASKED_LIMITS.map((name) => [name, adapter.limits[name]]));
     let device: GPUDevice;
     try {
-      device = await inTime(adapter.requestDevice({ label: 'splitkv', requiredFeatures: features, requiredLimits }));
+      device = await inTime(
+        adapter.requestDevice({ label: 'splitkv', requiredFeatures: features, requiredLimits }),
+        OPEN_MS,
+      );
     } catch (error) {
       throw new SplitkvError(
         'no_webgpu',
         `the adapter refused a device: ${String(error)}. Reload, or choose another adapter`,
-        {
-          cause: error,
-        },
+        { cause: error },
       );
     }
     const says = saysCpu(adapter);
@@ -321,7 +294,7 @@ export class Device {
     } catch (error) {
       if (this.isLost) throw this.#lostError();
       // A map that fails because of a loss can reject before `lost` settles: give it one turn to say so.
-      await this.orLost(new Promise((resolve) => setTimeout(resolve, 50)));
+      await this.orLost(pause(50));
       throw error;
     } finally {
       clearInterval(nudges);
@@ -423,7 +396,7 @@ export class Device {
       await this.wait(created);
     } catch (error) {
       // Nothing is destroyed while a driver still compiles, unless it never ends.
-      await Promise.race([created, new Promise((resolve) => setTimeout(resolve, LOST_COMPILE_MS))]);
+      await Promise.race([created, pause(LOST_COMPILE_MS)]);
       throw error;
     }
     const failed = [...compiling].filter(({ pipeline }) => !pipeline);

@@ -1,4 +1,4 @@
-import { formatError, type SplitkvError } from '../base/errors.js';
+import { formatError, messageOf, type SplitkvError } from '../base/errors.js';
 import { show } from '../base/json.js';
 import { grouped } from '../base/math.js';
 import { DTYPE_BYTES, isDtype } from './dtype.js';
@@ -96,10 +96,7 @@ function parseObject(header: Uint8Array, what: string): Record<string, unknown> 
     text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(header);
     value = JSON.parse(text);
   } catch (error) {
-    throw formatError(
-      `${what}: the header is not JSON (${error instanceof Error ? error.message : String(error)})`,
-      error,
-    );
+    throw formatError(`${what}: the header is not JSON (${messageOf(error)})`, error);
   }
   const twice = duplicateKey(text);
   if (twice !== undefined) throw formatError(`${what}: the header names ${show(twice)} twice`);

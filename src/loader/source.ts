@@ -1,4 +1,4 @@
-import { formatError, SplitkvError, usageError } from '../base/errors.js';
+import { formatError, messageOf, SplitkvError, usageError } from '../base/errors.js';
 import { parsePythonJson } from '../base/json.js';
 import { formatBytes, grouped } from '../base/math.js';
 import { jsonSize } from './json_keys.js';
@@ -122,10 +122,7 @@ export function parseJson(text: string, what: string): unknown {
     return parsePythonJson(text);
   } catch (error) {
     const start = text.trimStart().startsWith('<') ? ' It looks like HTML: is the URL that of the raw file?' : '';
-    throw formatError(
-      `${what} is not JSON (${error instanceof Error ? error.message : String(error)}).${start}`,
-      error,
-    );
+    throw formatError(`${what} is not JSON (${messageOf(error)}).${start}`, error);
   }
 }
 

@@ -4,7 +4,7 @@
  */
 
 import { encode } from 'cborg/extended';
-import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { LoadOptions } from '../../engine/contracts/api.js';
 import type { ModelPlaces } from '../../engine/faces/load.js';
 import type { ChosenPlan } from '../../engine/planning/choose_plan.js';
@@ -13,14 +13,14 @@ import type { Source } from '../../loader/index.js';
 import type { ProbeSubject } from '../../engine/measure/probe.js';
 import { WorkerRank } from '../../engine/workers/worker_rank.js';
 import { formatBytes } from '../../base/math.js';
+import { pause } from '../../base/waits.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ClusterRanksOptions } from '../../engine/contracts/cluster_options.js';
 import { type LinkMeasure, type MachineMeasure, planName } from '../../placement/index.js';
-import type { StartWorker } from '../../engine/workers/worker_handle.js';
+import type { LinkAddress, StartWorker } from '../../engine/workers/worker_handle.js';
 import type { WorkerCommand } from '../../engine/workers/worker_protocol.js';
 import { type Cluster, connectCluster } from '../connect.js';
 import { NatsLink, newLink } from '../links/nats_link.js';
-import type { LinkAddress } from '../../engine/workers/worker_handle.js';
 import { VERSION } from '../version.js';
 import { checkLink, checkMeasure, checkReport } from './check_messages.js';
 import { adapterKind, callRoll, type RankCard, readObject } from './rank_card.js';
@@ -89,7 +89,7 @@ export class ClusterRanks implements ModelPlaces {
           return new ClusterRanks(cluster, chosen, settled(given, chosen), { mixed, patience });
         }
         if (performance.now() > until) throw usageError(missing(cards, ranks));
-        await new Promise((resolve) => setTimeout(resolve, ROLL_AGAIN_MS));
+        await pause(ROLL_AGAIN_MS);
       }
     } catch (error) {
       await cluster.close();
@@ -113,7 +113,7 @@ export class ClusterRanks implements ModelPlaces {
       open = open.filter((rank) => !this.#claims.has(rank));
       if (open.length === 0) return;
       if (performance.now() > until) break;
-      await new Promise((resolve) => setTimeout(resolve, ROLL_AGAIN_MS));
+      await pause(ROLL_AGAIN_MS);
     }
     for (const rank of ranks) this.#release(rank);
     throw new SplitkvError(
@@ -162,7 +162,7 @@ export class ClusterRanks implements ModelPlaces {
     } catch (error) {
       this.#cards = before;
       throwIfAborted(signal, 'recovering');
-      const why = error instanceof Error ? error.message : String(error);
+      const why = messageOf(error);
       throw new SplitkvError(
         'peer_lost',
         `${lost.message}. On what is left (${names.join(', ')}) it can't go on: ${why}`,
@@ -193,7 +193,7 @@ export class ClusterRanks implements ModelPlaces {
       const free = cards.filter(({ busy }) => !busy);
       // Those that there were end what they had.
       if (cards.every(({ name, busy }) => !busy || !names.includes(name)) || performance.now() > until) return free;
-      await new Promise((resolve) => setTimeout(resolve, ROLL_AGAIN_MS));
+      await pause(ROLL_AGAIN_MS);
     }
   }
 
@@ -244,7 +244,7 @@ export class ClusterRanks implements ModelPlaces {
       const { ok, why } = readObject(data);
       return ok === true ? undefined : typeof why === 'string' ? why.slice(0, 500) : 'it refuses';
     } catch (error) {
-      return `it doesn't answer (${error instanceof Error ? error.message : String(error)})`;
+      return `it doesn't answer (${messageOf(error)})`;
     }
   }
 

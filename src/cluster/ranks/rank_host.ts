@@ -1,16 +1,19 @@
 import { encode } from 'cborg/extended';
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { messageOf, SplitkvError, usageError } from '../../base/errors.js';
 import { modelName } from '../../engine/files/model_name.js';
 import { serveFiles } from '../../engine/files/port_source.js';
-import type { Port } from '../../distributed/ports/port.js';
-import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
-import { rankWorkerStarter, type StartWorker, type WorkerHandle } from '../../engine/workers/worker_handle.js';
+import { decodeReason, encodeReason, type Port } from '../../distributed/ports/port.js';
+import {
+  type LinkAddress,
+  rankWorkerStarter,
+  type StartWorker,
+  type WorkerHandle,
+} from '../../engine/workers/worker_handle.js';
 import type { RankFacts } from '../../engine/contracts/rank.js';
 import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
 import { type AdapterRequest, openDevice } from '../../gpu/index.js';
 import { type Cluster, type ClusterOptions, connectCluster } from '../connect.js';
 import { isLinkAddress, NatsLink } from '../links/nats_link.js';
-import type { LinkAddress } from '../../engine/workers/worker_handle.js';
 import { bridgePort } from '../links/port_bridge.js';
 import { isStored } from '../../engine/contracts/cluster_options.js';
 import { checkName } from '../names.js';
@@ -173,7 +176,7 @@ class Host implements RankHost {
       });
       return { ok: true };
     } catch (error) {
-      return { ok: false, why: error instanceof Error ? error.message : String(error) };
+      return { ok: false, why: messageOf(error) };
     }
   }
 

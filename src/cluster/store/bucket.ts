@@ -1,6 +1,7 @@
 import { type KV, Kvm } from '@nats-io/kv';
 import { JetStreamApiError, jetstreamManager, StorageType } from '@nats-io/jetstream';
 import { limitError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { pause } from '../../base/waits.js';
 import type { Cluster } from '../connect.js';
 
 /** A value of the bucket, and the number that it has there: a later one is larger. */
@@ -97,7 +98,7 @@ export class Bucket {
       } catch (error) {
         if (tries === TRIES || !isPassing(error)) throw storeError(error, this.cluster);
       }
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      await pause(PAUSE_MS);
     }
   }
 }

@@ -1,4 +1,5 @@
 import { SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { pause } from '../../base/waits.js';
 import type { Bucket } from './bucket.js';
 
 const KEY = 'lock';
@@ -65,6 +66,6 @@ async function take(
       const taken = await bucket.put(KEY, own, signal, there);
       if (taken !== undefined) return taken;
     } else if (tries === 0) onWait?.();
-    await new Promise((resolve) => setTimeout(resolve, BEAT_MS));
+    await pause(BEAT_MS);
   }
 }

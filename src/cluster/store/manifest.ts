@@ -1,5 +1,6 @@
 import { formatError, SplitkvError } from '../../base/errors.js';
 import { parseJson } from '../../base/json.js';
+import { sha256 } from '../../base/math.js';
 import type { Bucket } from './bucket.js';
 
 /** A file, and the pieces that it was cut into: SHA-256 of each, which is its key, too. */
@@ -34,11 +35,6 @@ export interface Head {
 
 export const headKey = (name: string): string => `model.${name}`;
 export const pieceKey = (digest: string): string => `piece.${digest}`;
-
-export async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
-  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-  return [...hash].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-}
 
 /** @throws SplitkvError `format` for what is no head */
 export async function readHead(bucket: Bucket, name: string, signal?: AbortSignal): Promise<Head | undefined> {

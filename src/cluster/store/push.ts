@@ -1,5 +1,6 @@
 import { throwIfAborted, usageError } from '../../base/errors.js';
 import { range } from '../../base/lists.js';
+import { sha256 } from '../../base/math.js';
 import { openModelFiles } from '../../engine/files/model_files.js';
 import { modelName } from '../../engine/files/model_name.js';
 import type { Source } from '../../loader/index.js';
@@ -7,16 +8,7 @@ import { MODEL_TEXTS } from '../../loader/tensor_index.js';
 import type { Cluster } from '../connect.js';
 import { Bucket, inParallel } from './bucket.js';
 import { alone } from './lock.js';
-import {
-  type Head,
-  headKey,
-  type Manifest,
-  pieceKey,
-  readHead,
-  readManifest,
-  sha256,
-  type StoredFile,
-} from './manifest.js';
+import { type Head, headKey, type Manifest, pieceKey, readHead, readManifest, type StoredFile } from './manifest.js';
 import { checkModelName, listStored } from './model_store.js';
 
 /** What one message carries. */

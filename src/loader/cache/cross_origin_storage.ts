@@ -1,3 +1,4 @@
+import { inTime } from '../../base/waits.js';
 import type { CacheFileHandle } from './opfs.js';
 
 interface FileHash {
@@ -21,7 +22,10 @@ const ANSWER_MS = 10_000;
 /** The file of this hash that this site or another one left; undefined where there is none, or it may not be read. */
 export async function readShared(storage: CrossOriginStorage, sha256: string, size: number): Promise<Blob | undefined> {
   try {
-    const blob = await inTime(handleOf(storage, sha256, false).then((handle) => handle.getFile()));
+    const blob = await inTime(
+      handleOf(storage, sha256, false).then((handle) => handle.getFile()),
+      ANSWER_MS,
+    );
     return blob.size === size ? blob : undefined;
   } catch {
     return undefined;
@@ -38,7 +42,7 @@ export async function writeShared(
   sha256: string,
   pieces: AsyncIterable<Uint8Array<ArrayBuffer>>,
 ): Promise<void> {
-  const handle = await inTime(handleOf(storage, sha256, true));
+  const handle = await inTime(handleOf(storage, sha256, true), ANSWER_MS);
   const writable = await handle.createWritable();
   try {
     for await (const piece of pieces) await writable.write(piece);
@@ -59,17 +63,4 @@ async function handleOf(storage: CrossOriginStorage, value: string, create: bool
     ? storage.requestFileHandles!([hash], { create })
     : storage.requestFileHandles!([hash]));
   return handle!;
-}
-
-async function inTime<T>(asked: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('no answer')), ANSWER_MS);
-  });
-  try {
-    return await Promise.race([asked, late]);
-  } finally {
-    clearTimeout(timer);
-    asked.catch(() => {});
-  }
 }

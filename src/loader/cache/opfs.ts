@@ -1,3 +1,5 @@
+import { sha256 } from '../../base/math.js';
+
 /**
  * The part of the origin private file system that the cache uses: FileSystemDirectoryHandle fits it, and so does the
  * in-memory one of the tests. Only the asynchronous interface, which works on the main thread and in workers.
@@ -90,9 +92,5 @@ export const isNotFound = (error: unknown): boolean => error instanceof Error &&
 
 /** `digits` hexadecimal digits of the SHA-256 of a text or of bytes: any of them makes a file name of it. */
 export async function hashName(data: string | Uint8Array<ArrayBuffer>, digits = 32): Promise<string> {
-  const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
-  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0'))
-    .join('')
-    .slice(0, digits);
+  return (await sha256(typeof data === 'string' ? new TextEncoder().encode(data) : data)).slice(0, digits);
 }

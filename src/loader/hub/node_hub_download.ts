@@ -3,7 +3,8 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
-import { abortedError, SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { setTimeout as pause } from 'node:timers/promises';
+import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import type { OpenOptions } from '../open_source.js';
 import { checkFileName, type Source } from '../source.js';
@@ -211,7 +212,7 @@ async function locked<T>(
     }
     if (!told) waiting();
     told = true;
-    await pause(LOCK_WAIT_MS, signal);
+    await pause(LOCK_WAIT_MS, undefined, signal && { signal }).catch(() => {}); // aborted: told above
   }
   held.add(path);
   try {
@@ -233,18 +234,4 @@ async function isStale(path: string): Promise<boolean> {
   } catch (error) {
     return !(error instanceof Error && 'code' in error && error.code === 'EPERM');
   }
-}
-
-function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener(
-      'abort',
-      () => {
-        clearTimeout(timer);
-        reject(abortedError('downloading', signal));
-      },
-      { once: true },
-    );
-  });
 }

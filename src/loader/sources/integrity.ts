@@ -1,4 +1,5 @@
 import { usageError } from '../../base/errors.js';
+import { toHex } from '../../base/math.js';
 import { checkFileName } from '../source.js';
 
 /** A SHA-256 as 64 hex digits or as `sha256-` and base64 (Subresource Integrity), in hex; undefined when it is neither. */
@@ -9,9 +10,6 @@ export function parseSha256(text: string): string | undefined {
   const bytes = atob(base64.replaceAll('-', '+').replaceAll('_', '/'));
   return toHex(Uint8Array.from(bytes, (letter) => letter.charCodeAt(0)));
 }
-
-export const toHex = (bytes: Uint8Array): string =>
-  Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 
 /** @throws SplitkvError `usage` for what is no map of files to SHA-256 */
 export function parseIntegrity(integrity: unknown): ReadonlyMap<string, string> {

@@ -1,7 +1,7 @@
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { abortedError, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { abortedError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { ggufSource, isGgufName } from '../gguf/file_source.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
 
@@ -92,13 +92,9 @@ class DirectorySource implements Source {
   }
 
   #failed(file: string, error: unknown): SplitkvError {
-    return new SplitkvError(
-      'io',
-      `${file} of ${this.name} can't be read: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        cause: error,
-      },
-    );
+    return new SplitkvError('io', `${file} of ${this.name} can't be read: ${messageOf(error)}`, {
+      cause: error,
+    });
   }
 }
 

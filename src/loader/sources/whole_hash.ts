@@ -1,6 +1,6 @@
 import { sha256 } from '@noble/hashes/sha2.js';
 import { throwIfAborted } from '../../base/errors.js';
-import { toHex } from './integrity.js';
+import { toHex } from '../../base/math.js';
 import type { Source } from '../source.js';
 
 /** Bytes hashed in one go: the thread is free again in between. */
