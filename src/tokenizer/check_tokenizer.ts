@@ -175,7 +175,7 @@ function checkTree(texts: readonly unknown[], what: string): void {
 }
 
 /** The steps of a part of a tokenizer, those in sequences too. */
-export function stepsOf(config: unknown, key: string): Json[] {
+function stepsOf(config: unknown, key: string): Json[] {
   const steps: Json[] = [];
   for (const left = [{ config, depth: 1 }]; left.length > 0;) {
     const { config: step, depth } = left.pop()!;

@@ -1,5 +1,4 @@
 import { isObject } from '../base/json.js';
-import { stepsOf } from './check_tokenizer.js';
 import { byteCharacters } from './token_bytes.js';
 
 /**
@@ -26,10 +25,12 @@ export class LengthBound {
    */
   constructor(json: Json, config: Json, normalize: (text: string) => string) {
     const added = Array.isArray(json.added_tokens) ? json.added_tokens.filter(isObject) : [];
+    const cuts = stepsOf(json.pre_tokenizer);
+    const last = cuts.at(-1);
     const steps = [
-      ...stepsOf(json.normalizer, 'normalizer').map(ofStep),
-      ...stepsOf(json.pre_tokenizer, 'pre_tokenizer').map(ofStep),
-      ofModel(json.model, endsInBytes(json.pre_tokenizer)),
+      ...stepsOf(json.normalizer).map(ofStep),
+      ...cuts.map(ofStep),
+      ofModel(json.model, isObject(last) && last.type === 'ByteLevel'),
       ...added.map(({ lstrip, rstrip }) => plain(lstrip || rstrip ? 'word' : 'all')),
       plain(config.remove_space === true || config.do_lowercase_and_remove_accent === true ? 'word' : 'all'),
     ];
@@ -56,7 +57,7 @@ const nothing: Step = { surviving: 'none', rewrites: true };
 
 /** What comes through the steps that are known; others aren't trusted. */
 const KNOWN: Readonly<Record<string, Surviving>> = {
-  ...each('all', 'Sequence', 'Prepend', 'Lowercase', 'ByteLevel', 'Digits', 'Punctuation', 'FixedLength'),
+  ...each('all', 'Prepend', 'Lowercase', 'ByteLevel', 'Digits', 'Punctuation', 'FixedLength'),
   ...each('low', 'NFC', 'NFD', 'NFKC', 'NFKD'),
   ...each('word', 'Strip', 'StripAccents', 'BertNormalizer', 'Precompiled'),
   ...each('word', 'Whitespace', 'WhitespaceSplit', 'BertPreTokenizer'),
@@ -66,8 +67,16 @@ function each(surviving: Surviving, ...types: readonly string[]): Record<string,
   return Object.fromEntries(types.map((type) => [type, surviving]));
 }
 
-/** @param step of a normalizer or a pre-tokenizer */
-function ofStep(step: Json): Step {
+/** The steps of a normalizer or a pre-tokenizer, of sequences theirs. */
+function stepsOf(config: unknown): unknown[] {
+  if (config == null) return [];
+  const inner =
+    isObject(config) && config.type === 'Sequence' ? (config.normalizers ?? config.pretokenizers) : undefined;
+  return Array.isArray(inner) ? inner.flatMap(stepsOf) : [config];
+}
+
+function ofStep(step: unknown): Step {
+  if (!isObject(step)) return nothing;
   const { type, pattern, invert } = step;
   switch (type) {
     case 'Replace':
@@ -103,17 +112,10 @@ function ofReplace({ pattern, content = '' }: Json): Step {
   return { surviving: content.length >= from.length ? 'all' : surviving, rewrites };
 }
 
-/** Whether the model sees bytes as letters. */
-function endsInBytes(config: unknown): boolean {
-  if (!isObject(config)) return false;
-  if (config.type === 'Sequence' && Array.isArray(config.pretokenizers))
-    return endsInBytes(config.pretokenizers.at(-1));
-  return config.type === 'ByteLevel';
-}
-
 const WORD_CHARACTERS = Array.from('0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ');
 const BYTE_TOKENS = Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
 
+/** @param bytes it sees bytes as letters */
 function ofModel(model: unknown, bytes: boolean): Step {
   if (!isObject(model)) return nothing;
   if (model.type === 'Unigram' && Array.isArray(model.vocab)) {
