@@ -1,4 +1,4 @@
-/** What is kept by a name up to so many bytes: what was used last stays. */
+/** What is kept by a name up to so many bytes, or of whatever else its sizes are: what was used last stays. */
 export class Kept<T> {
   readonly #kept = new Map<string, { readonly value: T; readonly bytes: number }>();
   #bytes = 0;

@@ -83,7 +83,7 @@ class FrameWriter {
         this.#text(`${channel}commentary to=functions.${tool.function.name} `),
         optional(this.#text(constrain)),
         this.#text(`json${message}`),
-        this.#json(tool),
+        this.#arguments(tool),
       ),
     );
     return all(repeat(thought, 0, 4), any(...called, ...(calls?.needed ? [] : [said])));
@@ -118,57 +118,37 @@ class FrameWriter {
     return all(this.#text(open), one, more, this.#text(close));
   }
 
-  #arguments(tool: Tool): Expression {
+  /** @throws SplitkvError `usage` with the tool's name */
+  #arguments({ function: { name, parameters, strict } }: Tool): Expression {
     const { arguments: how } = shapeOf(this.frame.format);
-    if (typeof how !== 'string') return this.#gemma(tool, how.quote);
-    return how === 'python' ? this.#python(tool) : how === 'xml' ? this.#xml(tool) : this.#json(tool);
-  }
-
-  #of<T>({ function: { name } }: Tool, make: () => T): T {
+    const notation: Notation =
+      how === 'python'
+        ? { words: { true: 'True', false: 'False', null: 'None' } }
+        : typeof how === 'string' ? {} : { raw: { quote: this.#text(how.quote), texts: without(how.quote) } }; // prettier-ignore
+    // Tools without a schema take no arguments.
+    const schema = parameters
+      ? { type: 'object', ...parameters }
+      : { type: 'object', properties: {}, additionalProperties: false };
     try {
-      return make();
+      const writer = new SchemaWriter(schema, { strict: strict === true || 'listed' }, this.rules, name, notation);
+      if (how === 'python') return writer.members(schema, inPython(writer), text(', '));
+      return how === 'xml' ? writer.members(schema, inXml(writer), NOTHING) : writer.value(schema);
     } catch (error) {
       throw usageError(`tools (${name}): ${(error as Error).message}`);
     }
   }
-
-  #writer({ function: { name, parameters, strict } }: Tool, notation?: Notation): SchemaWriter {
-    return new SchemaWriter(schemaOf(parameters), { strict: strict === true || 'listed' }, this.rules, name, notation);
-  }
-
-  #json(tool: Tool): Expression {
-    return this.#of(tool, () => this.#writer(tool).value(schemaOf(tool.function.parameters)));
-  }
-
-  #python(tool: Tool): Expression {
-    return this.#of(tool, () => {
-      const writer = this.#writer(tool, { words: { true: 'True', false: 'False', null: 'None' } });
-      const write = (name: string, schema: unknown): Expression => {
-        if (!/^\w+$/.test(name)) throw usageError(`schema: the argument ${JSON.stringify(name)} is no name in Python`);
-        return all(text(`${name}=`), writer.value(schema));
-      };
-      return writer.members(schemaOf(tool.function.parameters), write, text(', '));
-    });
-  }
-
-  #xml(tool: Tool): Expression {
-    const values = without('</parameter>', '</function>');
-    return this.#of(tool, () => {
-      const writer = this.#writer(tool);
-      const write = (name: string, schema: unknown): Expression =>
-        all(text(`<parameter=${name}>\n`), writer.plain(schema, values), text('\n</parameter>\n'));
-      return writer.members(schemaOf(tool.function.parameters), write, NOTHING);
-    });
-  }
-
-  #gemma(tool: Tool, quote: string): Expression {
-    return this.#of(tool, () => {
-      const raw = { quote: this.#text(quote), texts: without(quote) };
-      return this.#writer(tool, { raw }).value(schemaOf(tool.function.parameters));
-    });
-  }
 }
 
-/** Tools without a schema take no arguments. */
-const schemaOf = (parameters: Tool['function']['parameters']): Readonly<Record<string, unknown>> =>
-  parameters ? { type: 'object', ...parameters } : { type: 'object', properties: {}, additionalProperties: false };
+type WriteMember = (name: string, schema: unknown) => Expression;
+
+const inPython =
+  (writer: SchemaWriter): WriteMember =>
+  (name, schema) => {
+    if (!/^\w+$/.test(name)) throw usageError(`schema: the argument ${JSON.stringify(name)} is no name in Python`);
+    return all(text(`${name}=`), writer.value(schema));
+  };
+
+function inXml(writer: SchemaWriter): WriteMember {
+  const values = without('</parameter>', '</function>');
+  return (name, schema) => all(text(`<parameter=${name}>\n`), writer.plain(schema, values), text('\n</parameter>\n'));
+}

@@ -5,6 +5,7 @@
  */
 
 import { usageError } from '../base/errors.js';
+import { Kept } from '../base/kept.js';
 import { type AnswerFrame, framed } from './answer_frame.js';
 import { FormPlace, nameOf } from './form_place.js';
 import { type NextTokens, TokenTree, type Vocabulary } from './masks.js';
@@ -12,15 +13,11 @@ import { Matcher, type State } from './matcher.js';
 import type { Network } from './network.js';
 import { grammarOf, type TextForm } from './text_form.js';
 
-/** Compiled forms that are kept: what was used last is last. */
+/** Compiled forms that are kept. */
 const KEPT = 32;
 
 /** A form as a network. @throws SplitkvError `usage` for what is no form, and for parts that can't be held to */
-export function networkOfForm(
-  options: TextForm,
-  frame?: AnswerFrame,
-  marks: readonly string[] = [],
-): Network | undefined {
+function networkOf(options: TextForm, frame?: AnswerFrame, marks: readonly string[] = []): Network | undefined {
   const form = grammarOf(options);
   const network = form?.rules.network(form.root);
   if (form && !network) throw usageError(form.none);
@@ -29,7 +26,7 @@ export function networkOfForm(
 
 /** Forms over the tokens of one model. */
 export class Constraints {
-  readonly #compiled = new Map<string, CompiledForm>();
+  readonly #compiled = new Kept<CompiledForm>(KEPT);
   readonly #tree: TokenTree;
 
   constructor(readonly vocabulary: Vocabulary) {
@@ -42,15 +39,12 @@ export class Constraints {
    * @throws SplitkvError `usage` for what is no form, and for parts that can't be held to; `unsupported` where no token can begin a text of it
    */
   compile(options: TextForm, frame?: AnswerFrame, name = nameOf(options, frame)): CompiledForm | undefined {
-    let compiled = this.#compiled.get(name);
-    if (!compiled) {
-      const network = networkOfForm(options, frame, this.vocabulary.marks);
-      if (!network) return undefined;
-      compiled = new CompiledForm(network, this.vocabulary, this.#tree);
-      if (this.#compiled.size >= KEPT) this.#compiled.delete(this.#compiled.keys().next().value!);
-    }
-    this.#compiled.delete(name);
-    this.#compiled.set(name, compiled);
+    const known = this.#compiled.get(name);
+    if (known) return known;
+    const network = networkOf(options, frame, this.vocabulary.marks);
+    if (!network) return undefined;
+    const compiled = new CompiledForm(network, this.vocabulary, this.#tree);
+    this.#compiled.set(name, compiled, 1);
     return compiled;
   }
 }

@@ -260,15 +260,15 @@ class Builder {
     return made;
   }
 
-  /** Leaves out what no text comes of; whether anything is left. */
-  #prune(): boolean {
+  /** Nodes from which their rule's end can be reached: 1. @param texts false: by the empty text alone */
+  #ending(texts: boolean): Uint8Array {
     const count = this.#edges.length;
     const into: number[][] = Array.from({ length: count }, () => []);
     /** Calls that return to a node, and those of a rule. */
     const callsInto: [caller: number, rule: number][][] = Array.from({ length: count }, () => []);
     const callers: [caller: number, back: number][][] = this.#rules.map(() => []);
     for (let node = 0; node < count; node++) {
-      for (const [, , target] of this.#edges[node]!) into[target]!.push(node);
+      if (texts) for (const [, , target] of this.#edges[node]!) into[target]!.push(node);
       for (const target of this.#joins[node]!) into[target]!.push(node);
       for (const [rule, back] of this.#calls[node]!) {
         callsInto[back]!.push([node, rule]);
@@ -290,7 +290,13 @@ class Builder {
       const rule = starts.get(node);
       if (rule !== undefined) for (const [caller, back] of callers[rule]!) if (alive[back]) reach(caller);
     }
-    for (let node = 0; node < count; node++) {
+    return alive;
+  }
+
+  /** Leaves out what no text comes of; whether anything is left. */
+  #prune(): boolean {
+    const alive = this.#ending(true);
+    for (let node = 0; node < alive.length; node++) {
       this.#edges[node] = this.#edges[node]!.filter(([, , target]) => alive[target]);
       this.#joins[node] = this.#joins[node]!.filter((target) => alive[target]);
       this.#calls[node] = this.#calls[node]!.filter(([rule, back]) => alive[back] && alive[this.#rules[rule]!.start]);
@@ -300,30 +306,8 @@ class Builder {
 
   /** Rules that the empty text is of: calls of them are joins as well. */
   #findEmpty(): void {
-    const waiting = this.#rules.map((): Call[] => []);
-    const seen = new Set<number>();
-    const walk = (rule: number, from: number): void => {
-      const nodes = [from];
-      for (let node = nodes.pop(); node !== undefined; node = nodes.pop()) {
-        if (seen.has(node)) continue;
-        seen.add(node);
-        nodes.push(...this.#joins[node]!);
-        for (const [called, back] of this.#calls[node]!) {
-          if (this.#rules[called]!.isEmpty) nodes.push(back);
-          else waiting[called]!.push([rule, back]);
-        }
-      }
-      if (!seen.has(this.#rules[rule]!.end) || this.#rules[rule]!.isEmpty) return;
-      this.#rules[rule]!.isEmpty = true;
-      found.push(rule);
-    };
-    const found: number[] = [];
-    for (const [number, { start }] of this.#rules.entries()) {
-      walk(number, start);
-      for (let next = found.pop(); next !== undefined; next = found.pop()) {
-        for (const [rule, back] of waiting[next]!) walk(rule, back);
-      }
-    }
+    const ending = this.#ending(false);
+    for (const rule of this.#rules) rule.isEmpty = ending[rule.start] === 1;
     for (const [node, calls] of this.#calls.entries())
       for (const [rule, back] of calls) if (this.#rules[rule]!.isEmpty) this.#joins[node]!.push(back);
   }

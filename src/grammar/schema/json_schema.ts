@@ -5,6 +5,7 @@
 
 import { usageError } from '../../base/errors.js';
 import { isObject } from '../../base/json.js';
+import { Kept } from '../../base/kept.js';
 import {
   ANY_TEXT,
   type Automaton,
@@ -388,7 +389,7 @@ function patternsOf(form: Form): (readonly [pattern: string, schema: unknown])[]
 const textsOfForm = (form: Form): Automaton => stringsOf(form) ?? ofLength(...rangeOf(form, 'Length'));
 
 /** What was read last, and the steps that it took: a schema often says the same in many places. */
-const read = new Map<string, { readonly texts: Automaton; readonly steps: number }>();
+const read = new Kept<{ readonly texts: Automaton; readonly steps: number }>(64);
 
 /** Texts with a match of a pattern anywhere; `whole`: that match it from end to end. */
 function textsWith(pattern: string, whole = false): Automaton {
@@ -401,8 +402,7 @@ function textsWith(pattern: string, whole = false): Automaton {
   }
   const before = stepsLeft();
   const texts = textsOf(pattern, whole);
-  if (read.size >= 64) read.delete(read.keys().next().value!);
-  read.set(key, { texts, steps: before - stepsLeft() });
+  read.set(key, { texts, steps: before - stepsLeft() }, 1);
   return texts;
 }
 
