@@ -127,7 +127,6 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   );
   expect(more.toSorted()).toEqual([
     'splitkv-catalog_fit.js',
-    'splitkv-cluster_preview.js',
     'splitkv-dialog.js',
     'splitkv-dropped.js',
     'splitkv-markdown.js',

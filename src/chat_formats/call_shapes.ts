@@ -56,7 +56,7 @@ const list = (open: string, close = ''): CallShape => ({
   arguments: 'json',
 });
 
-export const CALL_SHAPES = {
+const CALL_SHAPES = {
   harmony: {
     marks: Object.values(HARMONY),
     call: (name) => [

@@ -1,5 +1,6 @@
 import { usageError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
+import { parsed } from './json_text.js';
 
 /** A function that the model may call, as OpenAI's API says it. */
 export interface Tool {
@@ -155,12 +156,8 @@ export function shortId(id: string): string {
 
 /** A call's arguments as an object; undefined where they are none: small models write such, and it is part of what was said. */
 export function argumentsOf(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = text.trim() === '' ? {} : JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = text.trim() === '' ? {} : parsed(text);
+  return isObject(value) ? value : undefined;
 }
 
 /** As JSON, or as they were written. */

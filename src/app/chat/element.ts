@@ -21,7 +21,7 @@ import { mergeKept, readKept, sameTurns, TurnNames, type Kept } from './kept.js'
 import { type Attribute, ATTRIBUTES, everyAdapter, misspelt, readSettings } from './settings.js';
 import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
-import { clusterText, planText, previewOf, ranksText } from './view/preview.js';
+import { clusterPreview, clusterText, planText, previewOf, ranksText } from './view/preview.js';
 import { NO_PACE, ProgressMeter, progressText } from './view/progress_meter.js';
 
 const BUSY: readonly ChatState[] = ['looking', 'loading', 'answering'];
@@ -71,11 +71,7 @@ export class SplitkvChat extends Base {
       this.#parts.showPreview({ ...preview, remedies: [...preview.remedies, ...another] });
       this.#tell('splitkv-preview', report);
     },
-    asks: async (options, signal) => {
-      const { clusterPreview } = await import('./view/cluster_preview.js');
-      if (!signal.aborted)
-        this.#parts.showPreview(clusterPreview(options, clusterText(options.cluster!), this.#strings));
-    },
+    asks: (options) => this.#parts.showPreview(clusterPreview(options, this.#strings)),
     measuring: (what) => (this.#parts.status.textContent = `${what}…`),
     progress: (progress) => this.#showLoading(progress),
     loaded: (model) => {

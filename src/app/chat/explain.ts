@@ -57,48 +57,43 @@ export function explain(
   const detail = error instanceof Error ? error.message : String(error);
   const again: Remedy = { label: strings.try_again, action: 'retry' };
   const anew: Remedy = { label: strings.download_again, action: 'download' };
-  if (error instanceof SelfTestFailure) {
-    return {
-      title: strings.title_wrong_gpu,
-      advice: strings.advice_wrong_gpu,
-      detail,
-      remedies: [again, { label: strings.use_anyway, action: 'ignore' }],
-    };
-  }
-  if (isMissingPart(error)) {
-    return { title: strings.title_missing_part, advice: strings.advice_missing_part, detail, remedies: [again] };
-  }
-  if (code === 'no_webgpu' && globalThis.isSecureContext === false) {
-    return { title: strings.title_insecure, advice: strings.advice_insecure, detail, remedies: [] };
-  }
-  const cluster = load.cluster && CLUSTER.find(([of, message]) => of === code && message.test(detail))?.[2];
-  if (cluster) {
-    return {
-      title: cluster === 'lost' ? strings.title_peer_lost : strings[`title_cluster_${cluster}`],
-      advice: strings[`advice_cluster_${cluster}`],
-      detail,
-      remedies: [cluster === 'lost' ? { label: strings.bring_back, action: 'recover' } : again],
-    };
-  }
-  if (code === 'io' && /\bis damaged\b/.test(detail)) {
-    return {
-      title: strings.title_damaged,
-      advice: strings.advice_damaged,
-      detail,
-      remedies: [downloaded ? anew : again],
-    };
-  }
-  return {
-    title: strings[`title_${code}`],
-    advice: strings[`advice_${code}`],
+  const told = (what: Told, ...remedies: readonly Remedy[]): Explanation => ({
+    title: strings[`title_${what}`],
+    advice: strings[`advice_${what}`],
     detail,
+    remedies,
+  });
+  if (error instanceof SelfTestFailure) {
+    return told('wrong_gpu', again, { label: strings.use_anyway, action: 'ignore' });
+  }
+  if (isMissingPart(error)) return told('missing_part', again);
+  if (code === 'no_webgpu' && globalThis.isSecureContext === false) return told('insecure');
+  const cluster = load.cluster && CLUSTER.find(([of, message]) => of === code && message.test(detail))?.[2];
+  if (cluster === 'lost') {
+    return {
+      ...told(code, ...remediesOf(code, strings, { load, smaller, canForget })),
+      advice: strings.advice_cluster_lost,
+    };
+  }
+  if (cluster) return told(`cluster_${cluster}`, again);
+  if (code === 'io' && /\bis damaged\b/.test(detail)) return told('damaged', downloaded ? anew : again);
+  const remedies = code === 'format' && downloaded ? [anew] : remediesOf(code, strings, { load, smaller, canForget });
+  return {
+    ...told(code, ...remedies),
     neutral: code === 'aborted',
     isOpen: code === 'usage',
-    remedies: code === 'format' && downloaded ? [anew] : remediesOf(code, strings, { load, smaller, canForget }),
     ...(code === 'io' && downloaded && explainIo(detail, strings)),
   };
 }
 
+/** What there is a title and an advice for. */
+type Told =
+  | ErrorCode
+  | 'wrong_gpu'
+  | 'missing_part'
+  | 'insecure'
+  | 'damaged'
+  | `cluster_${'away' | 'account' | 'ranks'}`;
 type Reason = 'gated' | 'token' | 'often' | 'name' | 'page' | 'gone' | 'refused' | 'ranges' | 'broke' | 'cors';
 
 /** What the server did, as far as the message tells. */

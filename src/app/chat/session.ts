@@ -42,8 +42,8 @@ export interface SessionEvents {
   state(state: ChatState): void;
   /** @param smaller options with which it was checked to fit, where it doesn't fit as asked */
   preview(report: PlanReport, smaller: readonly LoadOptions[]): void;
-  /** Whether to load on a cluster's ranks: nothing of them is known before. @param signal ends the question */
-  asks(options: LoadOptions, signal: AbortSignal): Promise<void>;
+  /** Whether to load on a cluster's ranks: nothing of them is known before. */
+  asks(options: LoadOptions): void;
   /** What is being measured, for people. */
   measuring(what: string): void;
   progress(progress: LoadProgress): void;
@@ -374,8 +374,7 @@ export class ChatSession {
   /** Whether it can start without asking: all is here, and it fits. */
   async #look(signal: AbortSignal): Promise<boolean> {
     if (this.#options.cluster) {
-      await this.events.asks(this.#options, signal);
-      if (signal.aborted) return false;
+      this.events.asks(this.#options);
       if (this.#settings!.autostart) return true; // since it was opened
       this.#become('asking');
       return false;

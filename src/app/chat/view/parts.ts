@@ -5,6 +5,7 @@
 
 import { hidden, make, makeButton, name, pair } from '../../shared/dom.js';
 import type { Explanation, Remedy } from '../explain.js';
+import type { ShownMessage } from '../session.js';
 import { icon, iconButton } from './icons.js';
 import { type AnswerView, Log, type LogHost } from './log.js';
 import type { Preview } from './preview.js';
@@ -22,19 +23,6 @@ export interface PartsHost extends LogHost {
   chosen(files: readonly File[]): void;
   /** What was dropped on the chat. */
   dropped(entries: readonly (FileSystemEntry | File)[]): void;
-}
-
-/** An answer of before. */
-export interface ShownAnswer {
-  readonly content: string;
-  readonly reasoning?: string;
-  readonly cut?: boolean;
-  readonly steps?: readonly {
-    readonly calls: readonly {
-      readonly call: { readonly function: { readonly name: string } };
-      readonly failed: boolean;
-    }[];
-  }[];
 }
 
 /** The nodes of a chat in its shadow tree. */
@@ -361,7 +349,7 @@ export class ChatParts {
   }
 
   /** A question and an answer of before. */
-  show(asked: string, answer: ShownAnswer | undefined): void {
+  show(asked: string, answer: ShownMessage | undefined): void {
     const view = this.log.add(asked, answer !== undefined);
     if (answer?.reasoning) view?.finishThought(answer.reasoning);
     for (const { call, failed } of answer?.steps?.flatMap(({ calls }) => calls) ?? []) {

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import type { PlanReport } from '../../../index.js';
 import { STRINGS } from '../strings.js';
-import { clusterPreview } from './cluster_preview.js';
-import { clusterText, previewOf, ranksText } from './preview.js';
+import { clusterPreview, previewOf, ranksText } from './preview.js';
 
 const MIB = 2 ** 20;
 const pick = { policy: 'sp', worldSize: 2, tokensPerSecond: 41.6, memory: [{ totalBytes: MIB }, { totalBytes: MIB }] };
@@ -66,13 +65,13 @@ test('says why it does not fit', () => {
 
 test('names the ranks of a cluster, before and once it is loaded', () => {
   const cluster = { servers: ['wss://a.example', 'ws://b.example:4223'], token: 'secret' };
-  const named = clusterPreview({ ranks: ['gpu-a', 'gpu-b'], plan: 'pp' }, clusterText(cluster), STRINGS);
+  const named = clusterPreview({ ranks: ['gpu-a', 'gpu-b'], plan: 'pp', cluster }, STRINGS);
   expect(named).toMatchObject({ start: 'Start', problem: undefined });
   expect(Object.fromEntries(named.facts)).toEqual({
     'Runs on': 'gpu-a, gpu-b of the cluster main (a.example, b.example:4223)',
     Plan: 'pp',
   });
-  const counted = clusterPreview({ ranks: 2 }, clusterText({ ...cluster, name: 'lab' }), STRINGS);
+  const counted = clusterPreview({ ranks: 2, cluster: { ...cluster, name: 'lab' } }, STRINGS);
   expect(Object.fromEntries(counted.facts)).toEqual({
     'Runs on': '2 free ranks of the cluster lab (a.example, b.example:4223)',
     Plan: 'auto',

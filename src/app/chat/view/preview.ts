@@ -62,6 +62,17 @@ export function previewOf(
   };
 }
 
+/** Of a model that a cluster's ranks run: what it takes is seen there. */
+export function clusterPreview({ ranks = 1, plan = 'auto', cluster }: LoadOptions, strings: ChatStrings): Preview {
+  const names = typeof ranks === 'number' ? fill(strings.ranks_any, { ranks }) : ranks.join(', ');
+  const where = fill(strings.ranks_of, { ranks: names, cluster: clusterText(cluster!) });
+  const facts = [
+    [strings.fact_adapter, where],
+    [strings.fact_plan, typeof plan === 'string' ? plan : plan.policy],
+  ] as const;
+  return { facts, problem: undefined, start: strings.start, remedies: [] };
+}
+
 /** A cluster's name and machines. */
 export function clusterText({ name = 'main', servers }: NonNullable<LoadOptions['cluster']>): string {
   const hosts = [servers].flat().map((server) => (URL.canParse(server) ? new URL(server).host : server));

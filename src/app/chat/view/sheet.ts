@@ -13,6 +13,8 @@ const FIELDS = [SAMPLING_ROWS, CHAT_ROWS, LOAD_ROWS].flatMap((table) =>
 );
 const WEIGHTS = LOAD_ROWS.weights.choices.filter((type) => type !== 'auto');
 
+type Field = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
+
 export interface SheetHost {
   text(name: StringName): string;
   /** What an attribute is now; null: not given. */
@@ -28,12 +30,8 @@ export interface SheetHost {
 /** The settings, as a dialog. They are the element's attributes, so that a page sees what a person chose. */
 export function openSheet(frame: HTMLElement, host: SheetHost): void {
   const { text } = host;
-  const inputs = new Map<Attribute, HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>();
-  const labelled = <T extends HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>(
-    name: Attribute,
-    label: StringName,
-    input: T,
-  ): HTMLElement => {
+  const inputs = new Map<Attribute, Field>();
+  const labelled = (name: Attribute, label: StringName, input: Field): HTMLElement => {
     input.value = host.read(name) ?? '';
     inputs.set(name, input);
     return make('label', 'setting', make('span', '', text(label)), input);
