@@ -1,5 +1,6 @@
 import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { SplitkvError } from '../../base/errors.js';
+import type { Region } from '../../distributed/communicator.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { Forward } from '../../model/forward/forward.js';
 
@@ -14,11 +15,20 @@ export interface LayerBlocks {
 /** Bytes that are mapped at once, about. */
 const STAGING_BYTES = 2 ** 26;
 
-interface Copied {
-  readonly buffer: Buffer;
-  readonly offset: number;
-  readonly size: number;
+/** A layer's buffers whose heads have blocks of their own, and bytes of a block in each: K and V have half of one each. */
+export function headBuffers(
+  forward: Pick<Forward, 'layerCache'>,
+  layer: number,
+): { readonly buffer: Buffer; readonly blockBytes: number }[] {
+  const { buffers, headBlockBytes } = forward.layerCache(layer);
+  return buffers.map((buffer) => ({ buffer, blockBytes: headBlockBytes! / 2 }));
 }
+
+/** Where blocks lie. */
+export const blockRegions = (
+  { buffer, blockBytes: size }: { readonly buffer: Buffer; readonly blockBytes: number },
+  blocks: readonly number[],
+): Region[] => blocks.map((block) => ({ buffer, offset: block * size, size }));
 
 /**
  * Reads a sequence's KV blocks off the GPU.
@@ -32,7 +42,7 @@ export const readBlocks = (
 ): Promise<Uint8Array<ArrayBuffer>> =>
   readCopied(
     device,
-    buffers.flatMap(({ buffer, blockBytes: size }) => table.map((block) => ({ buffer, offset: block * size, size }))),
+    buffers.flatMap((of) => blockRegions(of, table)),
   );
 
 /** As `readBlocks`, where heads have blocks of their own, all of them on this rank: [cache buffer][kv head][block]. */
@@ -43,15 +53,10 @@ export const readHeadBlocks = (
 ): Promise<Uint8Array<ArrayBuffer>> =>
   readCopied(
     device,
-    layers.flatMap(({ layer, heads }) => {
-      const { buffers, headBlockBytes } = forward.layerCache(layer);
-      // K and V have half of a block each.
-      const size = headBlockBytes! / 2;
-      return buffers.flatMap((buffer) => heads.flat().map((block) => ({ buffer, offset: block * size, size })));
-    }),
+    layers.flatMap(({ layer, heads }) => headBuffers(forward, layer).flatMap((of) => blockRegions(of, heads.flat()))),
   );
 
-async function readCopied(device: Device, copies: readonly Copied[]): Promise<Uint8Array<ArrayBuffer>> {
+async function readCopied(device: Device, copies: readonly Region[]): Promise<Uint8Array<ArrayBuffer>> {
   const all = new Uint8Array(copies.reduce((sum, { size }) => sum + size, 0));
   const largest = Math.max(...copies.map(({ size }) => size));
   const staging = device.createBuffer(
@@ -125,9 +130,7 @@ export function writeHeadBlocks(
 ): void {
   let at = 0;
   for (const { layer, heads } of layers) {
-    const { buffers, headBlockBytes } = forward.layerCache(layer);
-    const size = headBlockBytes! / 2;
-    for (const buffer of buffers) {
+    for (const { buffer, blockBytes: size } of headBuffers(forward, layer)) {
       for (const [head, blocks] of heads.entries()) {
         for (let block = 0; block * KV_BLOCK < entries.get(layer)![head]!; block++, at += size) {
           const physical = blocks[block];

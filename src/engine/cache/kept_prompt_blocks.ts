@@ -2,6 +2,7 @@ import { range, sum } from '../../base/lists.js';
 import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { Forward } from '../../model/forward/forward.js';
+import { headBuffers } from './cache_blocks.js';
 import type { HeadPages } from './head_pages.js';
 
 /** A layer's K or V beside its cache: block k of kv head h begins at (h * count + k) * blockBytes. */
@@ -31,15 +32,12 @@ export class KeptPromptBlocks {
     forward: Pick<Forward, 'layerCache'>,
     readonly count: number,
   ) {
-    this.#buffers = [...pages.kvHeads].flatMap(([layer, { length: heads }]) => {
-      const { buffers, headBlockBytes } = forward.layerCache(layer);
-      // K and V have half of a block each.
-      const blockBytes = headBlockBytes! / 2;
-      return buffers.map((own) => {
+    this.#buffers = [...pages.kvHeads].flatMap(([layer, { length: heads }]) =>
+      headBuffers(forward, layer).map(({ buffer: own, blockBytes }) => {
         const kept = device.createBuffer(`layers.${layer}.kept_prompts`, heads * count * blockBytes);
         return { layer, own, kept, blockBytes };
-      });
-    });
+      }),
+    );
   }
 
   get bytes(): number {

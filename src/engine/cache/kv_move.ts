@@ -2,6 +2,7 @@ import type { Region, Transfer } from '../../distributed/communicator.js';
 import type { Device } from '../../gpu/index.js';
 import type { CacheBuffer, Forward } from '../../model/forward/forward.js';
 import type { World } from '../../model/layers/world.js';
+import { blockRegions, headBuffers } from './cache_blocks.js';
 import type { MovedBlocks, PeerMoves } from './head_pages.js';
 
 /** Bytes of one message, about: what an exchange stages at once. */
@@ -14,13 +15,7 @@ const MESSAGE_BYTES = 2 ** 24;
 export const blockMessages = (
   buffers: readonly CacheBuffer[],
   blocksOf: (buffer: CacheBuffer) => readonly number[],
-): Region[][] =>
-  messagesOf(
-    buffers.flatMap((cache) => {
-      const { buffer, blockBytes: size } = cache;
-      return blocksOf(cache).map((block) => ({ buffer, offset: block * size, size }));
-    }),
-  );
+): Region[][] => messagesOf(buffers.flatMap((cache) => blockRegions(cache, blocksOf(cache))));
 
 /** Regions in order, cut into messages between two of them. */
 function messagesOf(regions: readonly Region[]): Region[][] {
@@ -46,12 +41,7 @@ export async function exchangePieces(
 ): Promise<void> {
   const messages = (pieces: readonly MovedBlocks[]): Region[][] =>
     messagesOf(
-      pieces.flatMap(({ layer, blocks }) => {
-        const { buffers, headBlockBytes } = forward.layerCache(layer);
-        // K and V have half of a block each.
-        const size = headBlockBytes! / 2;
-        return buffers.flatMap((buffer) => blocks.map((at) => ({ buffer, offset: at * size, size })));
-      }),
+      pieces.flatMap(({ layer, blocks }) => headBuffers(forward, layer).flatMap((of) => blockRegions(of, blocks))),
     );
   const lists = peers.map(({ peer, sends, receives }) => ({
     peer,

@@ -13,7 +13,6 @@ import type { KvPolicy } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { ModelShape, Plan } from '../../placement/index.js';
 import type { RecommendedSampling, SamplingOptions } from './option_types.js';
-import type { PrefillKind } from './prefill_worker.js';
 
 export type { LoadOptions, RecommendedSampling, SamplingOptions } from './option_types.js';
 export type { KvPolicy } from '../../model/compression/options.js';
@@ -21,7 +20,6 @@ export type { KvType } from '../../model/layers/attention/cache.js';
 export type { Profile } from '../../arrangement/index.js';
 export type { ModelShape, Plan } from '../../placement/index.js';
 export type { WeightType } from '../../../shaders/linear/pack.js';
-export type { PrefillKind } from './prefill_worker.js';
 export type { Variants } from '../../gpu/index.js';
 export type { NetworkOptions } from '../../loader/index.js';
 export type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
@@ -71,7 +69,7 @@ export interface AttentionDpOptions {
 
 export interface PrefillOptions {
   /** 'splitkv': our own kernels; texts and logits are the same bits as without. */
-  readonly kind: PrefillKind;
+  readonly kind: 'splitkv';
   /** A power preference, or in Node part of an adapter's name; default: the first rank's adapter. */
   readonly adapter?: string;
 }
@@ -365,7 +363,7 @@ export interface ModelInfo {
   }[];
   /** The devices that compute prompts, where they have some: `weightBytes` of all together. */
   readonly prefill?: {
-    readonly kind: PrefillKind;
+    readonly kind: 'splitkv';
     readonly adapter: string;
     readonly weightBytes: number;
     readonly workers: number;

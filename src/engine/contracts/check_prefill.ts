@@ -1,7 +1,6 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema } from '../../base/options.js';
 import type { PrefillOptions } from './api.js';
-import { PREFILL_KINDS } from './prefill_worker.js';
 
 const schema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true };
 
@@ -19,14 +18,12 @@ export const prefillList = (options: PrefillOptions | readonly PrefillOptions[])
 
 function checkWorker(options: PrefillOptions): void {
   if (typeof options !== 'object' || options === null) {
-    throw usageError(`prefill ${JSON.stringify(options)}: expected { kind: '${PREFILL_KINDS.join("' or '")}' }`);
+    throw usageError(`prefill ${JSON.stringify(options)}: expected { kind: 'splitkv' }`);
   }
   checkOptions('prefill', options, schema);
   const { kind, adapter } = options;
-  if (!PREFILL_KINDS.includes(kind)) {
-    throw usageError(
-      `prefill kind '${String(kind)}': use ${PREFILL_KINDS.join(' or ')}.${didYouMean(String(kind), PREFILL_KINDS)}`,
-    );
+  if (kind !== 'splitkv') {
+    throw usageError(`prefill kind '${String(kind)}': use splitkv.${didYouMean(String(kind), ['splitkv'])}`);
   }
   if (adapter !== undefined && typeof adapter !== 'string') {
     throw usageError(`prefill adapter ${JSON.stringify(adapter)}: expected a name, or high-performance or low-power`);

@@ -1,12 +1,9 @@
 import type { HandedKv } from './handed_kv.js';
 
-/** How a prefill worker computes: by our own kernels. */
-export type PrefillKind = 'splitkv';
-export const PREFILL_KINDS: readonly PrefillKind[] = ['splitkv'];
-
 /** Disaggregated prefill: prompts are computed on a device of their own, and handed over to the ranks that generate. */
 export interface PrefillWorker {
-  readonly kind: PrefillKind;
+  /** How it computes: by our own kernels. */
+  readonly kind: 'splitkv';
   /** Prompts that it computes side by side: workers that are usable. */
   readonly atOnce: number;
   /** Where it computes, for people. */

@@ -1,6 +1,6 @@
 import { rmsNorm } from '../../../shaders/norm/rms_norm/index.js';
 import { type Device, type Program, Recorder } from '../../gpu/index.js';
-import { timeProgram } from './timing.js';
+import { submitPass, timeProgram } from './timing.js';
 
 /** What an adapter takes besides the work. */
 export interface Overheads {
@@ -50,13 +50,7 @@ export async function measureOverheads(device: Device): Promise<Overheads> {
 /** Seconds of that many submissions in a row, until the last has ended. */
 async function submitTimes(device: Device, program: Program, submits: number): Promise<number> {
   const started = performance.now();
-  for (let i = 0; i < submits; i++) {
-    const encoder = device.gpu.createCommandEncoder();
-    const pass = encoder.beginComputePass();
-    program.encode(pass, STEP);
-    pass.end();
-    device.gpu.queue.submit([encoder.finish()]);
-  }
+  for (let i = 0; i < submits; i++) submitPass(device, (pass) => program.encode(pass, STEP));
   await device.wait(device.gpu.queue.onSubmittedWorkDone());
   return (performance.now() - started) / 1000;
 }

@@ -13,7 +13,7 @@ import { World } from '../../model/layers/world.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import { type ProbeLayers, probePlan } from './probe_layers.js';
 import { syntheticWeights } from './synthetic_weights.js';
-import { type Timed, timeProgram, type TimingOptions } from './timing.js';
+import { submitPass, type Timed, timeProgram, type TimingOptions } from './timing.js';
 
 /** What is measured of a model. */
 export interface ProbeSubject {
@@ -173,11 +173,7 @@ export class Probe {
   }
 
   async #output({ device, program, step }: Timed, x: Buffer, rows: number): Promise<Float32Array> {
-    const encoder = device.gpu.createCommandEncoder();
-    const pass = encoder.beginComputePass();
-    program.encode(pass, step);
-    pass.end();
-    device.gpu.queue.submit([encoder.finish()]);
+    submitPass(device, (pass) => program.encode(pass, step));
     return new Float32Array(await device.read(x, 0, rows * this.forward.hiddenStride * 4));
   }
 

@@ -17,6 +17,15 @@ export interface TimingOptions {
 
 const MAX_REPEATS = 512;
 
+/** Submits a pass by itself. */
+export function submitPass({ gpu }: Device, encode: (pass: GPUComputePassEncoder) => void): void {
+  const encoder = gpu.createCommandEncoder();
+  const pass = encoder.beginComputePass();
+  encode(pass);
+  pass.end();
+  gpu.queue.submit([encoder.finish()]);
+}
+
 /** Seconds of one run, with many of them submitted at once: the least of some rounds, as whatever else goes on only adds to it. */
 export async function timeProgram(timed: Timed, options: TimingOptions = {}): Promise<number> {
   return timeAtOnce([timed], options);
@@ -45,11 +54,9 @@ export async function timeAtOnce(all: readonly Timed[], options: TimingOptions =
 async function runAll(all: readonly Timed[], repeats: number): Promise<number> {
   const started = performance.now();
   for (const { device, program, step } of all) {
-    const encoder = device.gpu.createCommandEncoder();
-    const pass = encoder.beginComputePass();
-    for (let i = 0; i < repeats; i++) program.encode(pass, step);
-    pass.end();
-    device.gpu.queue.submit([encoder.finish()]);
+    submitPass(device, (pass) => {
+      for (let i = 0; i < repeats; i++) program.encode(pass, step);
+    });
   }
   await Promise.all(all.map(({ device }) => device.wait(device.gpu.queue.onSubmittedWorkDone())));
   return (performance.now() - started) / 1000;

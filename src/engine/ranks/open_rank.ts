@@ -1,4 +1,5 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
+import { sum } from '../../base/lists.js';
 import type { Device, PipelineSource } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
@@ -18,6 +19,29 @@ export interface RankProgress extends WeightProgress {
   readonly kernelsTotal?: number;
   /** As of `LoadProgress`. */
   readonly waiting?: string | undefined;
+}
+
+/** Progress of several ranks together; those that have said nothing yet are taken to need as much as the others. */
+export function progressOf(
+  ranks: number,
+  onProgress: ((progress: RankProgress) => void) | undefined,
+): (index: number, progress: RankProgress) => void {
+  const latest = new Map<number, RankProgress>();
+  return (index, progress) => {
+    latest.set(index, progress);
+    const all = (of: (each: RankProgress) => number): number => sum([...latest.values()].map(of));
+    const estimate = (of: (each: RankProgress) => number): number => Math.round((all(of) * ranks) / latest.size);
+    onProgress?.({
+      tensor: progress.tensor,
+      waiting: progress.waiting,
+      loadedBytes: all(({ loadedBytes }) => loadedBytes),
+      totalBytes: estimate(({ totalBytes }) => totalBytes),
+      tensorsLoaded: all(({ tensorsLoaded }) => tensorsLoaded),
+      tensorsTotal: estimate(({ tensorsTotal }) => tensorsTotal),
+      kernelsCompiled: all(({ kernelsCompiled }) => kernelsCompiled ?? 0),
+      kernelsTotal: all(({ kernelsTotal }) => kernelsTotal ?? 0),
+    });
+  };
 }
 
 export interface RankRequest {

@@ -6,7 +6,7 @@ import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { World } from '../../model/layers/world.js';
 import type { Plan } from '../../placement/index.js';
-import { openRank, type RankProgress, type RankRequest } from './open_rank.js';
+import { openRank, progressOf, type RankProgress, type RankRequest } from './open_rank.js';
 import type { RankRunner } from './rank_runner.js';
 import { Runner, type RunnerOptions } from './runner.js';
 
@@ -79,9 +79,7 @@ export class RankGroup implements ModelRanks {
       let parameters = 0;
       const mixed = areMixed(devices);
       for (const [rank, device] of devices.entries()) {
-        const again = (): Promise<Device> => open({ ...adapters[virtual ? 0 : rank]!, instance: virtual ? 0 : rank });
-        const world = new World(plan, rank, mixed);
-        const loaded = await openRank(device, world, { ...options, again }, progress(rank));
+        const loaded = await openOn(options, rank, device, mixed, (own) => progress(rank, own));
         parameters = Math.max(parameters, loaded.parameters);
         ranks.push(loaded.runner);
       }
@@ -124,7 +122,7 @@ export class RankGroup implements ModelRanks {
 
   async recover(signal?: AbortSignal): Promise<void> {
     const { options } = this;
-    const { plan, adapters, virtual, open = openDevice } = options;
+    const { adapters, virtual, open = openDevice } = options;
     for (const rank of this.#ranks) rank.abort(new Error('the ranks are being rebuilt'));
     await Promise.all(this.#ranks.filter(({ device }) => !device.isLost).map((rank) => rank.reset()));
     const opened: Device[] = [];
@@ -147,9 +145,9 @@ export class RankGroup implements ModelRanks {
           ranks.push(kept);
           continue;
         }
-        const world = new World(plan, rank, mixed);
-        const again = (): Promise<Device> => open({ ...adapters[virtual ? 0 : rank]!, instance: virtual ? 0 : rank });
-        ranks.push((await openRank(device, world, { ...options, signal, again }, progress(at++))).runner);
+        const index = at++;
+        const loaded = await openOn({ ...options, signal }, rank, device, mixed, (own) => progress(index, own));
+        ranks.push(loaded.runner);
       }
       for (const { device, world } of this.#ranks) {
         world.communicator?.dispose();
@@ -170,26 +168,16 @@ export class RankGroup implements ModelRanks {
 
 const areMixed = (devices: readonly Device[]): boolean => devices.some(({ name }) => name !== devices[0]!.name);
 
-/** Progress over ranks that load one after another; what the later ones read is taken to be what the present one does. */
-function progressOf(
-  ranks: number,
-  onProgress: ((progress: RankProgress) => void) | undefined,
-): (index: number) => ((progress: RankProgress) => void) | undefined {
-  const latest: RankProgress[] = [];
-  return (index) =>
-    onProgress &&
-    ((progress) => {
-      latest[index] = progress;
-      const before = latest.slice(0, index);
-      const bytes = before.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
-      const tensors = before.reduce((sum, { tensorsTotal }) => sum + tensorsTotal, 0);
-      const left = ranks - index;
-      onProgress({
-        ...progress,
-        loadedBytes: bytes + progress.loadedBytes,
-        totalBytes: bytes + progress.totalBytes * left,
-        tensorsLoaded: tensors + progress.tensorsLoaded,
-        tensorsTotal: tensors + progress.tensorsTotal * left,
-      });
-    });
+/** Loads a rank's slice on its device. */
+function openOn(
+  options: GroupOptions,
+  rank: number,
+  device: Device,
+  mixed: boolean,
+  onProgress: (progress: RankProgress) => void,
+): ReturnType<typeof openRank> {
+  const { plan, adapters, virtual, open = openDevice } = options;
+  const instance = virtual ? 0 : rank;
+  const again = (): Promise<Device> => open({ ...adapters[instance]!, instance });
+  return openRank(device, new World(plan, rank, mixed), { ...options, again }, onProgress);
 }

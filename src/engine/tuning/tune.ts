@@ -7,6 +7,7 @@ import { throwIfAborted } from '../../base/errors.js';
 import type { TuningStats } from '../contracts/api.js';
 import type { Buffer, Choice, Device, PipelineSource, Tensor } from '../../gpu/index.js';
 import { type Encode, openStopwatch, type Stopwatch } from './stopwatch.js';
+import { submitPass } from '../measure/timing.js';
 import { isMeasured, measured, type MeasureStore } from '../measure/stores/store.js';
 
 export interface TuneOptions {
@@ -196,11 +197,7 @@ function clear(device: Device, ranges: readonly Range[]): void {
 async function outputsOf(device: Device, choice: Choice, run: Encode): Promise<Uint32Array[]> {
   const ranges = outputRanges(choice, choice.uses.slice(0, 1));
   clear(device, ranges);
-  const encoder = device.gpu.createCommandEncoder({ label: 'tuning' });
-  const pass = encoder.beginComputePass();
-  run(pass);
-  pass.end();
-  device.gpu.queue.submit([encoder.finish()]);
+  submitPass(device, run);
   const outputs: Uint32Array[] = [];
   for (const { buffer, offset, size } of ranges) outputs.push(new Uint32Array(await device.read(buffer, offset, size)));
   return outputs;

@@ -2,7 +2,7 @@ import type { WeightType } from '../../../shaders/linear/pack.js';
 import { abortedError, SplitkvError, throwIfAborted } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
-import type { RankProgress } from '../ranks/open_rank.js';
+import { progressOf, type RankProgress } from '../ranks/open_rank.js';
 import type { Plan } from '../../placement/index.js';
 import type { ModelPlace } from './model_place.js';
 import type { ModelRanks, NamedAdapter } from '../ranks/rank_group.js';
@@ -162,10 +162,10 @@ export class WorkerGroup implements ModelRanks {
   async #load(made: readonly WorkerRank[], all: readonly WorkerRank[]): Promise<void> {
     const { place, cache, integrity, digest, oneByOne, type, plan, runner, onProgress } = this.options;
     const mixed = all.some(({ adapter }) => adapter.name !== all[0]!.adapter.name);
-    const progress = onProgress && progressOf(made.length, onProgress);
+    const progress = progressOf(made.length, onProgress);
     const load = (rank: WorkerRank, index: number): Promise<void> =>
       rank.load({ place, cache, integrity, digest, type, plan, rank: rank.rank, mixed, runner }, (report) =>
-        progress?.(index, report),
+        progress(index, report),
       );
     if (!oneByOne) await Promise.all(made.map(load));
     else for (const [index, rank] of made.entries()) await load(rank, index);
@@ -191,28 +191,4 @@ async function orAborted(work: Promise<void>, signal: AbortSignal | undefined): 
     signal?.removeEventListener('abort', stop);
     work.catch(() => {});
   }
-}
-
-/** Progress of ranks that load side by side; those that have said nothing yet are taken to need as much as the others. */
-function progressOf(
-  ranks: number,
-  onProgress: (progress: RankProgress) => void,
-): (index: number, progress: RankProgress) => void {
-  const latest = new Map<number, RankProgress>();
-  return (index, progress) => {
-    latest.set(index, progress);
-    const sum = (of: (each: RankProgress) => number): number =>
-      [...latest.values()].reduce((total, each) => total + of(each), 0);
-    const estimate = (of: (each: RankProgress) => number): number => Math.round((sum(of) * ranks) / latest.size);
-    onProgress({
-      tensor: progress.tensor,
-      waiting: progress.waiting,
-      loadedBytes: sum(({ loadedBytes }) => loadedBytes),
-      totalBytes: estimate(({ totalBytes }) => totalBytes),
-      tensorsLoaded: sum(({ tensorsLoaded }) => tensorsLoaded),
-      tensorsTotal: estimate(({ tensorsTotal }) => tensorsTotal),
-      kernelsCompiled: sum(({ kernelsCompiled }) => kernelsCompiled ?? 0),
-      kernelsTotal: sum(({ kernelsTotal }) => kernelsTotal ?? 0),
-    });
-  };
 }

@@ -1,3 +1,4 @@
+import { submitPass } from '../../measure/timing.js';
 import { alignUp } from '../../../base/math.js';
 import { Random } from '../../../base/random.js';
 import { type Device, Recorder } from '../../../gpu/index.js';
@@ -42,13 +43,11 @@ export async function sampledTokens(device: Device, vocabSize: number): Promise<
     sampler.start(0, request, prompt, prompt.length - 1, true);
     device.write(rowInfo, 0, Uint32Array.of(prompt.length - 1, 0));
     device.write(sampler.logits, 0, new Random(request.seed).normals(logitsStride, 3));
-    await device.checked('comparing sampling', () => {
-      const encoder = device.gpu.createCommandEncoder();
-      const pass = encoder.beginComputePass();
-      for (let step = 0; step < STEPS; step++) program.encode(pass, { rows: [1], chunks: 1 } as RankStep);
-      pass.end();
-      device.gpu.queue.submit([encoder.finish()]);
-    });
+    await device.checked('comparing sampling', () =>
+      submitPass(device, (pass) => {
+        for (let step = 0; step < STEPS; step++) program.encode(pass, { rows: [1], chunks: 1 } as RankStep);
+      }),
+    );
     sampled.push(...new Uint32Array(await device.read(sampler.nextIds().ids)));
   }
   return sampled;
