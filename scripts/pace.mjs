@@ -25,6 +25,8 @@ const OUTPUT_TOKENS = 150;
 /** So many behind the first one: whoever streams has more than one step under way. */
 const FIRST_TOKENS = 8;
 const TURNS = 4;
+/** Turns' least requests that a server answers before it is timed. */
+const WARM_UPS = 8;
 /** Kinds of requests, of different lengths. */
 const KINDS = 24;
 /** Ticks a second of /proc, on every Linux that Node runs on. */
@@ -343,9 +345,12 @@ async function measureServers(model) {
     same('serve', ...texts);
     for (const clients of wanted) {
       const least = Math.max(KINDS / 4, 2 * clients);
+      // JavaScript is compiled while it runs: a server's first requests are slower than its later ones.
+      for (const side of sides) await runClients(side, clients, kinds, WARM_UPS * least);
       const started = performance.now();
       await runClients(sides[0], clients, kinds, least);
       const each = (performance.now() - started) / 1000;
+      await runClients(sides[1], clients, kinds, least);
       const count = Math.max(1, Math.round(seconds / each)) * least;
       // A turn's requests are the same on both sides, and the next one's others.
       const froms = sides.map(() => 0);
