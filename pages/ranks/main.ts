@@ -5,10 +5,11 @@
 
 /** The demo page. parameters.ts lists what its address may say. */
 import '../shared/site_nav.js';
+import { describeChoice } from './adapter_choice.js';
 import { fetchPlanFile, listenForArrangements } from './arrangement_file.js';
 import { isLoss } from '../../src/base/errors.js';
 import { load, type Model, SplitkvError } from '../../src/index.js';
-import { type AdapterEntry, describeChoice, listBrowserAdapters } from '../../src/app/shared/adapter_list.js';
+import { type AdapterEntry, listBrowserAdapters } from '../../src/app/shared/adapter_list.js';
 import { Outlooks } from './answer/outlooks.js';
 import { whatToAdd } from './answer/verdict.js';
 import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../../src/app/shared/example.js';

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { type AdapterEntry, describeChoice, markSame } from './adapter_list.js';
+import { type AdapterEntry, markSame } from '../../src/app/shared/adapter_list.js';
+import { describeChoice } from './adapter_choice.js';
 
 const entry = (request: string, changes: Partial<AdapterEntry> = {}): AdapterEntry => ({
   name: 'acme one',
