@@ -25,7 +25,7 @@ const OUTPUT_TOKENS = 150;
 /** So many behind the first one: whoever streams has more than one step under way. */
 const FIRST_TOKENS = 8;
 const TURNS = 4;
-/** Turns' least requests that a server answers before it is timed. */
+/** JavaScript is compiled while it runs: generations before any is timed, and a turn's least requests of a server. */
 const WARM_UPS = 8;
 /** Kinds of requests, of different lengths. */
 const KINDS = 24;
@@ -312,6 +312,9 @@ async function measureLibrary(model) {
     const found = [];
     for (const side of sides) found.push((await run(side, OUTPUT_TOKENS, prompts))[0]);
     same(model, found[0].tokens, found[1].tokens);
+    const warming = freshPrompts(WARM_UPS, vocabSize, drawn);
+    drawn += WARM_UPS;
+    for (const side of sides) await run(side, OUTPUT_TOKENS, warming);
     for (const name of wanted) {
       const isFirst = name.startsWith('first');
       const tokens = isFirst ? FIRST_TOKENS : OUTPUT_TOKENS;
@@ -345,7 +348,6 @@ async function measureServers(model) {
     same('serve', ...texts);
     for (const clients of wanted) {
       const least = Math.max(KINDS / 4, 2 * clients);
-      // JavaScript is compiled while it runs: a server's first requests are slower than its later ones.
       for (const side of sides) await runClients(side, clients, kinds, WARM_UPS * least);
       const started = performance.now();
       await runClients(sides[0], clients, kinds, least);
