@@ -94,7 +94,7 @@ export interface ExpertNames extends GatedMlpNames {
   readonly shared: GatedMlpNames;
   /** One row, where they have a gate. */
   readonly sharedGate?: string;
-  /** True: in stacks of all experts, gate and up alternate, and plain numbers lie input by input (weights/alternating_experts.ts). */
+  /** True: in stacks of all experts, gate and up alternate, and plain numbers lie input by input (weights/stored_names.ts). */
   readonly alternating?: true;
 }
 

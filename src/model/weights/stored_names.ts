@@ -1,7 +1,14 @@
-import { rowsView, type TensorEntry, type TensorIndex } from '../../loader/index.js';
-import type { ModelConfig } from '../config/model_config.js';
-import { numbered } from '../config/tensor_names.js';
-import { unstackAlternating } from './alternating_experts.js';
+import {
+  blocksView,
+  matrixShape,
+  rowsView,
+  type TensorEntry,
+  type TensorIndex,
+  transposedView,
+  vectorView,
+} from '../../loader/index.js';
+import type { ExpertsConfig, ModelConfig } from '../config/model_config.js';
+import { type ExpertNames, numbered } from '../config/tensor_names.js';
 
 /** What a checkpoint of text and images puts before the names of its language model's tensors, and what stands there without. */
 const WRAPPED = [
@@ -25,27 +32,67 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
   for (const [layer, { mlp }] of config.layers.entries()) {
     const names = numbered(config.tensors, layer).experts;
     if (mlp.kind !== 'experts' || !names) continue;
-    if (names.alternating) {
-      unstackAlternating(tensors, names, mlp, config.hiddenSize);
-      continue;
-    }
-    const stack = (name: string): TensorEntry | undefined =>
-      tensors.get(names.gate.replace('{expert}.gate_proj', name));
-    const both = stack('gate_up_proj');
-    const down = stack('down_proj');
-    for (let expert = 0; expert < mlp.numExperts; expert++) {
-      const own = numbered(names, layer, expert);
-      const add = (part: string, entry: TensorEntry | undefined, first: number, rows: number): void => {
-        const name = `${part}.weight`;
-        if (entry) tensors.set(name, rowsView(entry, name, first, rows));
-      };
-      const { width } = mlp;
-      add(own.gate, both, 2 * expert * width, width);
-      add(own.up, both, (2 * expert + 1) * width, width);
-      add(own.down, down, expert * config.hiddenSize, config.hiddenSize);
-    }
-    for (const name of ['gate_up_proj', 'down_proj']) tensors.delete(names.gate.replace('{expert}.gate_proj', name));
+    unstack(tensors, names, mlp, config.hiddenSize);
   }
   const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
   return { ...index, tensors, totalBytes };
+}
+
+/**
+ * A layer's stacks of experts as tensors of each expert, in place of the stacks.
+ *
+ *   experts.gate_up_proj [experts, 2 width, hidden] and experts.down_proj [experts, hidden, width], gate first
+ *
+ * Where they alternate (gpt-oss), gate i is row 2i, up i row 2i + 1:
+ *
+ *   experts.gate_up_proj [experts, hidden, 2 width], experts.down_proj [experts, width, hidden]: input by input
+ *   or, in MXFP4, `_blocks` [experts, rows, columns / 32, 16] and `_scales` [experts, rows, columns / 32]: output by output
+ *   experts.gate_up_proj_bias [experts, 2 width], experts.down_proj_bias [experts, hidden]
+ *
+ * @param names of the layer, with {expert} for an expert's number
+ */
+function unstack(
+  tensors: Map<string, TensorEntry>,
+  names: ExpertNames,
+  { numExperts, width }: ExpertsConfig,
+  hiddenSize: number,
+): void {
+  for (const [stack, parts, rows, columns] of [
+    ['gate_up_proj', ['gate', 'up'], 2 * width, hiddenSize],
+    ['down_proj', ['down'], hiddenSize, width],
+  ] as const) {
+    const step = parts.length;
+    const length = rows / step;
+    const stored = ['', '_blocks', '_scales', '_bias'].map((end) =>
+      names.gate.replace('{expert}.gate_proj', `${stack}${end}`),
+    );
+    const [plain, blocks, scales, bias] = stored.map((name) => tensors.get(name));
+    for (let expert = 0; expert < numExperts; expert++) {
+      for (const [index, part] of parts.entries()) {
+        const name = names[part].replace('{expert}', `${expert}`);
+        const put = (end: string, view: (name: string) => TensorEntry): void => {
+          tensors.set(`${name}.${end}`, view(`${name}.${end}`));
+        };
+        const first = expert * rows + index;
+        if (!names.alternating) {
+          if (plain) put('weight', (own) => rowsView(plain, own, expert * rows + index * length, length));
+          continue;
+        }
+        if (plain && fits(plain, numExperts * columns, rows))
+          put('weight', (own) =>
+            transposedView(rowsView(plain, own, expert * columns, columns), { first: index, step }),
+          );
+        if (blocks && scales && fits(scales, numExperts * rows, columns / 32))
+          put('weight', (own) => blocksView(own, blocks, scales, { first, step, rows: length }));
+        if (bias && fits(bias, numExperts, rows)) put('bias', (own) => vectorView(bias, own, { first, step, length }));
+      }
+    }
+    for (const name of names.alternating ? stored : stored.slice(0, 1)) tensors.delete(name);
+  }
+}
+
+/** Others are refused by what they lack. */
+function fits(entry: TensorEntry, rows: number, columns: number): boolean {
+  const shape = matrixShape(entry);
+  return shape.rows === rows && shape.columns === columns;
 }
