@@ -365,6 +365,33 @@ describe('rows', () => {
     },
   );
 
+  test.each([
+    [0, 1],
+    [8, 1],
+    [100, 1],
+    [1, 0.01],
+  ])('long prompts of one: others go on at half their pace (an iteration of %d and %d a row)', (fixed, row) => {
+    const pace = (greedy: boolean): number => {
+      const run = new Run({ maxTokensPerIteration: 2048 }, { fixed, row });
+      if (greedy) run.many(40, 'a', 7000, 1);
+      let [spent, answers] = [0, 0];
+      for (const client of 'pqrs') run.submit(client, 3, 16);
+      // What rows cost is learned in the first ones.
+      while (run.iterations < 1000) {
+        const iteration = run.step()!;
+        if (run.iterations === 100) [spent, answers] = [0, 0];
+        spent += fixed + row * iteration.ranks[0]!.tokens;
+        const over = run.ended.splice(0).filter((id) => !id.startsWith('a'));
+        answers += over.length;
+        for (const [client] of over) run.submit(client!, 3, 16);
+      }
+      // And the greedy one's prompts go on.
+      if (greedy) expect(run.scheduler.numWaiting).toBeLessThan(40);
+      return answers / spent;
+    };
+    expect(pace(true) / pace(false)).toBeGreaterThanOrEqual(0.5);
+  });
+
   test('what rows cost is learned where there have always been as many, after a slow beginning', () => {
     const run = new Run({}, { fixed: 2, row: 1 });
     // The first iterations take long: kernels are compiled.

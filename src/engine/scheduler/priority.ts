@@ -1,4 +1,4 @@
-import { LinearFit } from './adp/fits.js';
+import { DecayingMean, LinearFit } from './adp/fits.js';
 import type { Sequence } from './sequence.js';
 
 /**
@@ -21,9 +21,18 @@ export interface Client {
   since: number;
   /** When a chunk of a prompt of its was planned last. */
   computed: number;
+  /** While others have rows, its prompts rest up to this iteration. */
+  promptsRest: number;
 }
 
-export const newClient = (name = ''): Client => ({ name, unfinished: 0, running: 0, since: 0, computed: 0 });
+export const newClient = (name = ''): Client => ({
+  name,
+  unfinished: 0,
+  running: 0,
+  since: 0,
+  computed: 0,
+  promptsRest: 0,
+});
 
 /** A slot that was given up, and isn't at once given to whoever would have to give it back if it were asked for again. */
 interface KeptSlot {
@@ -41,6 +50,14 @@ const FIT_ENOUGH = 4;
 const SPELL_ITERATIONS = 16;
 /** In one of so many iterations nobody rests, and in two all that may: what more rows take, and fewer, is known only from such. */
 const TRIED_ITERATIONS = 64;
+/** Decode rows of one client beside others may cost together this share of what an iteration costs in any case. */
+const FREE_SHARE = 0.5;
+/** With several clients an iteration's prompts take as long as so many iterations of its decode rows alone... */
+const CHUNK_ITERATIONS = 4;
+/** ...and their client's next ones rest so many times as long while others have rows. */
+const PROMPT_REST = 2;
+/** Rows of such prompts: at least, and while nothing is known of what they cost. */
+const CHUNK_ROWS = { least: 16, unknown: 128 };
 
 /** The clients of one scheduler, and what each has. */
 export class Clients {
@@ -48,6 +65,14 @@ export class Clients {
   readonly #times = new LinearFit(FIT_MEMORY, 'proportional');
   #kept: KeptSlot[] = [];
   #moment = 0;
+  /** What a row of a prompt costs, in seconds. */
+  readonly #promptRows = new DecayingMean(FIT_MEMORY);
+  /** Those with rows in the planned iteration. */
+  #active = new Set<Client>();
+  /** The last iteration with several clients. */
+  #severalAt = -Infinity;
+  /** Such an iteration's seconds without prompts; 0 while that isn't known. */
+  #decodeSeconds = 0;
   /** Iterations that were planned. */
   iteration = 0;
 
@@ -105,16 +130,67 @@ export class Clients {
     return free > this.#kept.filter((slot) => running > slot.running).length;
   }
 
-  /** An iteration of decode rows alone took so long. */
-  observe(rows: number, seconds: number): void {
-    this.#times.add(rows, seconds);
+  /**
+   * An iteration took so long.
+   * @param rows decode rows of the rank with most
+   * @param promptRows rows of prompts, likewise
+   */
+  observe(rows: number, promptRows: number, seconds: number): void {
+    if (promptRows === 0) this.#times.add(rows, seconds);
+    else this.#promptRows.add(Math.max(0, seconds - this.#secondsOf(rows)), promptRows);
   }
 
-  /** Rows that cost together what an iteration costs in any case; 0 while nothing is known. */
+  /** Of an iteration of so many decode rows; 0 while nothing is known. */
+  #secondsOf(rows: number): number {
+    const { intercept, slope } = this.#times.line;
+    return intercept + slope * rows;
+  }
+
+  /** Decode rows of the next iteration, by rank. Its prompts are planned next. */
+  planned(decodes: readonly (readonly Sequence[])[]): void {
+    if (this.several) this.#severalAt = this.iteration;
+    this.#active = new Set(decodes.flat().map(({ client }) => client));
+    this.#decodeSeconds =
+      this.#times.weight < FIT_ENOUGH ? 0 : this.#secondsOf(Math.max(1, ...decodes.map(({ length }) => length)));
+  }
+
+  /** Rows of prompts that the planned iteration may have where there are several clients, or were until just now. */
+  get promptRows(): number {
+    if (this.iteration >= this.#severalAt + KEPT_ITERATIONS) return Infinity;
+    const { mean } = this.#promptRows;
+    if (mean === undefined || this.#decodeSeconds === 0) return CHUNK_ROWS.unknown;
+    return Math.max(CHUNK_ROWS.least, Math.floor((CHUNK_ITERATIONS * this.#decodeSeconds) / mean));
+  }
+
+  /** Whether a client's prompts rest in the planned iteration: it has had its part of the time, and others have rows. */
+  promptsRest(client: Client): boolean {
+    return this.hadItsPart(client) && this.#active.size > Number(this.#active.has(client));
+  }
+
+  /** The lowest one's prompts are next. */
+  promptTurn(client: Client): number {
+    return client.computed + (this.hadItsPart(client) ? 2 ** 50 : 0);
+  }
+
+  hadItsPart({ promptsRest }: Client): boolean {
+    return promptsRest >= this.iteration + 1;
+  }
+
+  /** So many rows of a client's prompt are planned. */
+  computes(client: Client, rows: number): void {
+    client.computed = this.now();
+    this.#active.add(client);
+    const { mean } = this.#promptRows;
+    const isKnown = mean !== undefined && this.#decodeSeconds > 0;
+    const iterations = isKnown ? (rows * mean) / this.#decodeSeconds : rows / CHUNK_ROWS.unknown;
+    client.promptsRest = Math.max(client.promptsRest, this.iteration) + PROMPT_REST * iterations;
+  }
+
+  /** Rows that cost together a share of what an iteration costs in any case; 0 while nothing is known. */
   get #freeRows(): number {
     if (this.#times.weight < FIT_ENOUGH) return 0;
     const { intercept, slope } = this.#times.line;
-    return slope > 0 ? Math.floor(intercept / slope) : Infinity;
+    return slope > 0 ? Math.floor((FREE_SHARE * intercept) / slope) : Infinity;
   }
 
   /**

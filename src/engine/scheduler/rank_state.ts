@@ -375,33 +375,41 @@ export class RankState {
 
   /**
    * Adds prefill chunks within the budget of rows: of the client first whose prompts were computed longest ago, and of each its running
-   * ones first, then waiting ones, in order; none overtakes another of its client.
+   * ones first, then waiting ones, in order; none overtakes another of its client. Beside other clients' rows it's few.
    */
   planPrefills(work: WorkList, rows = this.config.maxTokensPerIteration - work.decodes.length): void {
     let budget = rows;
+    const { clients } = this;
+    let few = clients.promptRows;
     let places = this.config.maxPrefillSequences;
     const begun = this.#contexts();
     for (let next = 0; ;) {
       // Of a client whose turn comes before that of those that have begun; or none of these is left.
       const head = work.crowded ? undefined : this.#nextPending();
       const sequence = begun[next];
-      if (sequence && !(head && head.client.computed < sequence.client.computed && this.#startsNow(head, places))) {
+      if (sequence && clients.promptsRest(sequence.client)) {
+        next++;
+        continue;
+      }
+      const isNext = head && sequence && clients.promptTurn(head.client) < clients.promptTurn(sequence.client);
+      if (sequence && !(isNext && this.#startsNow(head, places))) {
         const most = this.#rowsInFlight(sequence, budget);
-        const rows = places > 0 ? this.#chunkRows(sequence, sequence.computed, most) : 0;
+        const rows = places > 0 && few > 0 ? this.#chunkRows(sequence, sequence.computed, most, few) : 0;
         if (rows === 0) return;
         this.#addChunk(sequence, rows, work);
         budget -= rows;
+        few -= rows;
         places--;
         next++;
         continue;
       }
-      if (!head || !this.#startsNow(head, places)) return;
+      if (!head || few <= 0 || !this.#startsNow(head, places)) return;
       const match = this.#match(head);
       const known = this.#knownTokens(head, match.tokens);
       const demand = this.demand(head, match);
       head.offset = demand.offset;
       head.keepsAt = this.prompts?.edgesOf(head, match) ?? this.#statesToKeep(head, match);
-      const rows = known === head.target ? 0 : this.#chunkRows(head, known, this.#firstRows(budget));
+      const rows = known === head.target ? 0 : this.#chunkRows(head, known, this.#firstRows(budget), few);
       if ((rows === 0 && known < head.target) || !this.#mayAdmit(head, demand)) {
         if (!sequence) return;
         // It goes on waiting, and they go on.
@@ -412,6 +420,7 @@ export class RankState {
       if (rows === 0) continue;
       this.#addChunk(head, rows, work);
       budget -= rows;
+      few -= rows;
       places--;
     }
   }
@@ -429,9 +438,10 @@ export class RankState {
     return places > 0 && this.#slots.numFree > 0 && outstanding === 0;
   }
 
-  /** As `chunkRows`, up to where its state is to be kept. */
-  #chunkRows(sequence: Sequence, computed: number, budget: number): number {
-    const rows = chunkRows(this.config, sequence, computed, budget);
+  /** As `chunkRows`, up to where its state is to be kept. @param few rows to keep to where a chunk can be so short */
+  #chunkRows(sequence: Sequence, computed: number, budget: number, few: number): number {
+    const most = chunkRows(this.config, sequence, computed, budget);
+    const rows = (few < most && chunkRows(this.config, sequence, computed, few)) || most;
     if (!this.config.chunkedPrefill) return rows;
     const edge = sequence.keepsAt.find((end) => end > computed);
     return edge === undefined ? rows : Math.min(rows, edge - computed);
@@ -460,10 +470,13 @@ export class RankState {
 
   /** The first that may run: where prompts come from elsewhere, the first whose prompt is there. */
   #nextPending(): Sequence | undefined {
-    const next = this.config.handover
-      ? nextInTurn(this.pending.firsts(({ handed, computedHere }) => handed || computedHere))
-      : this.pending.first;
-    return next && this.clients.mayTake(next.client, this.numFreeSlots) ? next : undefined;
+    const { clients, config, pending } = this;
+    const firsts = pending.firsts(
+      ({ client, handed, computedHere }) =>
+        (!config.handover || handed || computedHere) && !clients.promptsRest(client),
+    );
+    const next = nextInTurn(firsts.filter(({ client }) => !clients.hadItsPart(client))) ?? nextInTurn(firsts);
+    return next && clients.mayTake(next.client, this.numFreeSlots) ? next : undefined;
   }
 
   /** Tokens that a waiting sequence would have in the cache as soon as it is admitted. */
@@ -530,7 +543,7 @@ export class RankState {
     const samples = !sequence.prefillOnly && sequence.sampled === 0 && start + count === sequence.promptLength;
     work.prefills.push({ sequence, start, count, role, samples });
     work.contextTokens += count;
-    sequence.client.computed = this.clients.now();
+    this.clients.computes(sequence.client, count);
     this.#advanceWindows(sequence, start + count, work);
     sequence.computed += count;
     if (samples) this.#sampleFirst(sequence);

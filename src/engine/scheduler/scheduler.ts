@@ -121,6 +121,7 @@ export class Scheduler {
     this.#policy.move?.(ranks, work);
     if (this.config.shiftsSlots) shiftSlots(ranks, work, this.config.rowsPerMicroBatch);
     for (const [index, rank] of ranks.entries()) rank.planDecodes(work[index]!);
+    this.#clients.planned(work.map(({ decodes }) => decodes));
     const situation = { iteration: this.#iteration, now, ranks, work };
     if (this.#policy.opens(this.#waiting, situation)) {
       if (this.config.sharedRows) this.#planShared(work);
@@ -201,9 +202,9 @@ export class Scheduler {
     const finished = this.#finishAll(complete, ended);
     if (seconds !== undefined) {
       this.#policy.observe(iteration, seconds);
-      if (iteration.ranks.every(({ contextTokens }) => contextTokens === 0)) {
-        this.#clients.observe(Math.max(...iteration.ranks.map(({ decodes }) => decodes.length)), seconds);
-      }
+      const most = (rows: readonly number[]): number => Math.max(...rows);
+      const decodes = most(iteration.ranks.map((rank) => rank.decodes.length));
+      this.#clients.observe(decodes, most(iteration.ranks.map((rank) => rank.contextTokens)), seconds);
     }
     return finished;
   }
