@@ -1,9 +1,10 @@
 import { usageError } from '../base/errors.js';
+import { range } from '../base/lists.js';
 import type { Device } from '../gpu/index.js';
 import type { Communicator } from './communicator.js';
 import { DeviceHub } from './device_hub.js';
-import { createMemoryTransports } from './memory_transport.js';
 import { RankCommunicator } from './rank_communicator.js';
+import { Inbox, peerLost, type Transport, type TransportEvents } from './transport.js';
 
 export interface GroupOptions {
   /** Milliseconds that an exchange may take; its error then names rank, peers and exchange. Defaults to two minutes. */
@@ -18,14 +19,14 @@ const DEFAULT_TIMEOUT_MS = 120_000;
  */
 export function createGroup(devices: readonly Device[], options: GroupOptions = {}): Communicator[] {
   const timeoutMs = checkTimeout(options.timeoutMs);
-  const transports = createMemoryTransports(devices.length);
+  const ends: MemoryTransport[] = [];
+  for (const rank of devices.keys()) ends.push(new MemoryTransport(rank, ends));
   const hubs = new Map<Device, DeviceHub>();
   return devices.map((device, rank) => {
-    const localPeers = new Set<number>();
-    for (const [peer, other] of devices.entries()) if (peer !== rank && other === device) localPeers.add(peer);
+    const localPeers = new Set(range(0, devices.length).filter((peer) => peer !== rank && devices[peer] === device));
     let hub = hubs.get(device);
     if (!hub) hubs.set(device, (hub = new DeviceHub()));
-    return new RankCommunicator({ device, transport: transports[rank]!, hub, localPeers, timeoutMs });
+    return new RankCommunicator(device, ends[rank]!, timeoutMs, hub, localPeers);
   });
 }
 
@@ -36,4 +37,59 @@ export function checkTimeout(timeoutMs: number = DEFAULT_TIMEOUT_MS): number {
     throw usageError(`timeoutMs ${timeoutMs}: expected milliseconds above 0 and below 2^31`);
   }
   return timeoutMs;
+}
+
+/** Of a rank in this process. A message that its receiver waits for is handed over without a copy. */
+class MemoryTransport implements Transport {
+  readonly #inboxes = new Map<number, Inbox>();
+  #events: TransportEvents | undefined;
+  #closed = false;
+
+  constructor(
+    readonly rank: number,
+    readonly ends: readonly MemoryTransport[],
+  ) {}
+
+  get worldSize(): number {
+    return this.ends.length;
+  }
+
+  listen(events: TransportEvents): void {
+    this.#events = events;
+  }
+
+  send(to: number, bytes: Uint8Array, channel: number): void {
+    const peer = this.ends[to]!;
+    if (peer.#closed) throw peerLost(this.rank, to);
+    const inbox = peer.#inboxOf(this.rank);
+    inbox.deliver(inbox.isAwaited(channel) ? bytes : bytes.slice(), channel);
+  }
+
+  receive(from: number, channel: number, take: (bytes: Uint8Array) => void): Promise<void> {
+    return this.#inboxOf(from).receive(channel, take);
+  }
+
+  abort(reason: unknown): void {
+    for (const peer of this.#peers()) peer.#events?.aborted(reason);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const peer of this.#peers()) {
+      this.#inboxOf(peer.rank).close(peerLost(this.rank, peer.rank));
+      peer.#inboxOf(this.rank).close(peerLost(peer.rank, this.rank));
+      peer.#events?.closed(this.rank);
+    }
+  }
+
+  #peers(): MemoryTransport[] {
+    return this.ends.filter((end) => end !== this && !end.#closed);
+  }
+
+  #inboxOf(from: number): Inbox {
+    let inbox = this.#inboxes.get(from);
+    if (!inbox) this.#inboxes.set(from, (inbox = new Inbox()));
+    return inbox;
+  }
 }

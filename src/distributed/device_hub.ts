@@ -1,9 +1,9 @@
-import type { BufferPool } from './buffer_pool.js';
+import { listIn } from '../base/lists.js';
+import { type BufferPool, encodeCopies } from './copies.js';
 import { type Message, sizeMismatch } from './exchange_plan.js';
-import { encodeCopies } from './region_copy.js';
 
 /** A rank's messages of one exchange with ranks on its device. */
-export interface LocalMessages {
+interface LocalMessages {
   readonly rank: number;
   readonly channel: number;
   readonly sends: readonly Message[];
@@ -38,25 +38,16 @@ export class DeviceHub {
     const { rank, channel, sends, receives } = messages;
     const posting: Posting = { ...messages, open: sends.length + receives.length };
     const finished: Posting[] = posting.open === 0 ? [posting] : [];
-    const copied = (half: Posting): void => {
-      if (--half.open === 0) finished.push(half);
+    const meet = (message: Message, sender: number, receiver: number): void => {
+      const other = this.#match(`${sender}>${receiver} ${channel}`, { message, posting });
+      if (!other) return;
+      const [from, to] = sender === rank ? [message, other.message] : [other.message, message];
+      if (from.size !== to.size) throw sizeMismatch(to.label, from.size, sender, to.size, receiver);
+      encodeCopies(encoder, from.regions, to.regions, scratch);
+      for (const half of [posting, other.posting]) if (--half.open === 0) finished.push(half);
     };
-    for (const send of sends) {
-      const other = this.#match(`${rank}>${send.peer} ${channel}`, { message: send, posting });
-      if (!other) continue;
-      checkSizes(send, rank, other.message, send.peer);
-      encodeCopies(encoder, send.regions, other.message.regions, scratch);
-      copied(posting);
-      copied(other.posting);
-    }
-    for (const receive of receives) {
-      const other = this.#match(`${receive.peer}>${rank} ${channel}`, { message: receive, posting });
-      if (!other) continue;
-      checkSizes(other.message, receive.peer, receive, rank);
-      encodeCopies(encoder, other.message.regions, receive.regions, scratch);
-      copied(posting);
-      copied(other.posting);
-    }
+    for (const send of sends) meet(send, rank, send.peer);
+    for (const receive of receives) meet(receive, receive.peer, rank);
     return () => {
       for (const { done } of finished) done();
     };
@@ -76,23 +67,16 @@ export class DeviceHub {
   /** Forgets what a rank posted: nobody copies from or to its buffers any more. */
   withdraw(rank: number): void {
     for (const [pair, halves] of this.#halves) {
-      this.#halves.set(
-        pair,
-        halves.filter(({ posting }) => posting.rank !== rank),
-      );
+      const left = halves.filter(({ posting }) => posting.rank !== rank);
+      this.#halves.set(pair, left);
     }
   }
 
   /** The oldest waiting half of the other side; otherwise this half waits. */
   #match(pair: string, half: Half): Half | undefined {
-    let waiting = this.#halves.get(pair);
-    if (!waiting) this.#halves.set(pair, (waiting = []));
-    if (waiting.length > 0 && waiting[0]!.posting.rank !== half.posting.rank) return waiting.shift();
+    const waiting = listIn(this.#halves, pair);
+    if (waiting[0] && waiting[0].posting.rank !== half.posting.rank) return waiting.shift();
     waiting.push(half);
     return undefined;
   }
-}
-
-function checkSizes(from: Message, sender: number, to: Message, receiver: number): void {
-  if (from.size !== to.size) throw sizeMismatch(to.label, from.size, sender, to.size, receiver);
 }

@@ -5,7 +5,7 @@ import { testAdapters } from '../gpu/testing/adapters.js';
 import { allGather, broadcast, receive, scatter } from './testing/collectives.js';
 import type { Communicator } from './communicator.js';
 import { createGroup } from './create_group.js';
-import { createPortCommunicator } from './ports/create_port_communicator.js';
+import { createPortCommunicator } from './ports/port_transport.js';
 import { Reduction } from './testing/reduction.js';
 import { part, TestRank } from './testing/test_rank.js';
 

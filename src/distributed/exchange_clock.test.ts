@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { CommStats } from './communicator.js';
-import { ExchangeClock } from './exchange_clock.js';
+import { ExchangeClock } from './rank_communicator.js';
 
 beforeEach(() => vi.useFakeTimers({ toFake: ['performance'] }));
 afterEach(() => vi.useRealTimers());

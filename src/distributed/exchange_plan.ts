@@ -1,19 +1,15 @@
 import { SplitkvError, usageError } from '../base/errors.js';
-import type { Device } from '../gpu/index.js';
+import { sum } from '../base/lists.js';
 import type { Exchange, Region, Transfer } from './communicator.js';
+import type { RankCommunicator } from './rank_communicator.js';
+
+type Links = Pick<RankCommunicator, 'rank' | 'worldSize' | 'device' | 'localPeers'>;
 
 /** A transfer that carries bytes. */
 export interface Message {
   readonly label: string;
   readonly peer: number;
   readonly regions: readonly Region[];
-  readonly size: number;
-}
-
-/** Where an outgoing message lies in the staging buffer; messages with the same regions share their bytes. */
-export interface StagedMessage {
-  readonly peer: number;
-  readonly offset: number;
   readonly size: number;
 }
 
@@ -29,7 +25,8 @@ export interface ExchangePlan {
   /** Through the host: `staged[i]` starts at its offset of one staging buffer. */
   readonly staged: readonly (Omit<Message, 'peer'> & { readonly offset: number })[];
   readonly stagedBytes: number;
-  readonly remoteSends: readonly StagedMessage[];
+  /** Where each lies in the staging buffer; messages with the same regions share their bytes. */
+  readonly remoteSends: readonly { readonly peer: number; readonly offset: number; readonly size: number }[];
   readonly remoteReceives: readonly Message[];
   /** To and from other ranks. */
   readonly messages: number;
@@ -37,23 +34,16 @@ export interface ExchangePlan {
   readonly bytesReceived: number;
 }
 
-export interface RankLinks {
-  readonly rank: number;
-  readonly worldSize: number;
-  readonly device: Device;
-  /** The peer shares this rank's device. */
-  isLocal(peer: number): boolean;
-}
-
 /** @throws SplitkvError `internal` for a peer or region that can't be, naming the exchange. */
-export function planExchange(exchange: Exchange, links: RankLinks): ExchangePlan {
+export function planExchange(exchange: Exchange, links: Links): ExchangePlan {
   const { label, channel = 0 } = exchange;
-  const sends = exchange.sends.map((transfer) => checkTransfer(label, 'send', transfer, links)).filter(carriesBytes);
-  const receives = exchange.receives
-    .map((transfer) => checkTransfer(label, 'receive', transfer, links))
-    .filter(carriesBytes);
-  const toSelf = sends.filter(({ peer }) => peer === links.rank);
-  const fromSelf = receives.filter(({ peer }) => peer === links.rank);
+  const isOwn = ({ peer }: Message): boolean => peer === links.rank;
+  const isLocal = ({ peer }: Message): boolean => links.localPeers.has(peer);
+  const isRemote = (message: Message): boolean => !isOwn(message) && !isLocal(message);
+  const messages = (verb: 'send' | 'receive'): Message[] =>
+    exchange[`${verb}s`].map((each) => checkTransfer(label, verb, each, links)).filter(({ size }) => size > 0);
+  const [sends, receives] = [messages('send'), messages('receive')];
+  const [toSelf, fromSelf] = [sends.filter(isOwn), receives.filter(isOwn)];
   if (toSelf.length !== fromSelf.length) {
     throw new SplitkvError(
       'internal',
@@ -66,10 +56,9 @@ export function planExchange(exchange: Exchange, links: RankLinks): ExchangePlan
     return { from, to };
   });
 
-  const remote = ({ peer }: Message): boolean => peer !== links.rank && !links.isLocal(peer);
   const staged: (Message & { offset: number })[] = [];
   let stagedBytes = 0;
-  const remoteSends = sends.filter(remote).map((message) => {
+  const remoteSends = sends.filter(isRemote).map((message) => {
     let place = staged.find((other) => sameRegions(other.regions, message.regions));
     if (!place) {
       place = { ...message, offset: stagedBytes };
@@ -78,21 +67,20 @@ export function planExchange(exchange: Exchange, links: RankLinks): ExchangePlan
     }
     return { peer: message.peer, offset: place.offset, size: message.size };
   });
-  const toOthers = sends.filter(({ peer }) => peer !== links.rank);
-  const fromOthers = receives.filter(({ peer }) => peer !== links.rank);
+  const bytesOf = (all: readonly Message[]): number => sum(all.filter((one) => !isOwn(one)).map(({ size }) => size));
   return {
     label,
     channel,
     own,
-    localSends: toOthers.filter(({ peer }) => links.isLocal(peer)),
-    localReceives: fromOthers.filter(({ peer }) => links.isLocal(peer)),
+    localSends: sends.filter(isLocal),
+    localReceives: receives.filter(isLocal),
     staged,
     stagedBytes,
     remoteSends,
-    remoteReceives: fromOthers.filter(remote),
-    messages: toOthers.length,
-    bytesSent: totalSize(toOthers),
-    bytesReceived: totalSize(fromOthers),
+    remoteReceives: receives.filter(isRemote),
+    messages: sends.length - own.length,
+    bytesSent: bytesOf(sends),
+    bytesReceived: bytesOf(receives),
   };
 }
 
@@ -108,7 +96,7 @@ function checkTransfer(
   label: string,
   verb: 'send' | 'receive',
   { peer, regions }: Transfer,
-  { rank, worldSize, device }: RankLinks,
+  { rank, worldSize, device }: Links,
 ): Message {
   const where = `${label}: rank ${rank} ${verb}s ${verb === 'send' ? 'to' : 'from'} rank ${peer}`;
   if (!Number.isInteger(peer) || peer < 0 || peer >= worldSize) {
@@ -130,17 +118,8 @@ function checkTransfer(
   return { label, peer, regions: regions.filter((region) => region.size > 0), size };
 }
 
-const carriesBytes = ({ size }: Message): boolean => size > 0;
-
-const totalSize = (messages: readonly Message[]): number => messages.reduce((sum, { size }) => sum + size, 0);
-
 function sameRegions(a: readonly Region[], b: readonly Region[]): boolean {
-  if (a === b) return true;
-  return (
-    a.length === b.length &&
-    a.every((region, i) => {
-      const other = b[i]!;
-      return region.buffer === other.buffer && region.offset === other.offset && region.size === other.size;
-    })
-  );
+  const isAt = (i: number, { buffer, offset, size }: Region): boolean =>
+    b[i]?.buffer === buffer && b[i].offset === offset && b[i].size === size;
+  return a === b || (a.length === b.length && a.every((region, i) => isAt(i, region)));
 }

@@ -4,5 +4,5 @@
  */
 
 export { createGroup } from './create_group.js';
-export { createPortCommunicator } from './ports/create_port_communicator.js';
+export { createPortCommunicator } from './ports/port_transport.js';
 export { createPorts, type Port } from './ports/port.js';

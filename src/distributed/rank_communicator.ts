@@ -1,33 +1,15 @@
 import { SplitkvError, usageError } from '../base/errors.js';
 import type { Buffer, Device } from '../gpu/index.js';
-import { BufferPool } from './buffer_pool.js';
 import type { CommStats, Communicator, Exchange } from './communicator.js';
+import { BufferPool, encodeCopies, uploadRegions } from './copies.js';
 import type { DeviceHub } from './device_hub.js';
 import { type ExchangePlan, type Message, planExchange, sizeMismatch } from './exchange_plan.js';
-import { peerLost } from './inbox.js';
-import { ExchangeClock } from './exchange_clock.js';
-import { encodeCopies } from './region_copy.js';
-import type { Transport } from './transport.js';
-import { uploadRegions } from './upload.js';
-
-export interface RankOptions {
-  readonly device: Device;
-  readonly transport: Transport;
-  /** Where ranks on this rank's device meet, and which those are. */
-  readonly hub: DeviceHub | undefined;
-  readonly localPeers: ReadonlySet<number>;
-  readonly timeoutMs: number;
-}
+import { peerLost, type Transport } from './transport.js';
 
 /** One rank's exchanges: GPU copies to ranks on its device, the host and a transport to all others. */
 export class RankCommunicator implements Communicator {
   readonly stats: CommStats = { exchanges: 0, messages: 0, bytesSent: 0, bytesReceived: 0, moveMs: 0, waitMs: 0 };
-  readonly #clock: ExchangeClock;
-  readonly device: Device;
-  readonly #transport: Transport;
-  readonly #hub: DeviceHub | undefined;
-  readonly #localPeers: ReadonlySet<number>;
-  readonly #timeoutMs: number;
+  readonly #clock = new ExchangeClock(this.stats, () => this.device.waitMs);
   readonly #staging: BufferPool;
   readonly #scratch: BufferPool;
   readonly #plans = new WeakMap<Exchange, ExchangePlan>();
@@ -41,30 +23,35 @@ export class RankCommunicator implements Communicator {
   #failure: { readonly reason: unknown } | undefined;
   #disposed = false;
 
-  constructor(options: RankOptions) {
-    this.device = options.device;
-    this.#transport = options.transport;
-    this.#hub = options.hub;
-    this.#localPeers = options.localPeers;
-    this.#timeoutMs = options.timeoutMs;
-    this.#clock = new ExchangeClock(this.stats, () => this.device.waitMs);
-    this.#staging = new BufferPool(options.device, `rank ${this.rank} staging`, 'staging');
-    this.#scratch = new BufferPool(options.device, `rank ${this.rank} scratch`, 'storage');
-    this.#transport.listen({
+  /**
+   * @param timeoutMs that an exchange may take
+   * @param hub where ranks on this rank's device meet
+   * @param localPeers those ranks
+   */
+  constructor(
+    readonly device: Device,
+    private readonly transport: Transport,
+    private readonly timeoutMs: number,
+    private readonly hub?: DeviceHub,
+    readonly localPeers: ReadonlySet<number> = new Set(),
+  ) {
+    this.#staging = new BufferPool(device, `rank ${this.rank} staging`, 'staging');
+    this.#scratch = new BufferPool(device, `rank ${this.rank} scratch`, 'storage');
+    this.transport.listen({
       aborted: (reason) => this.#fail(reason),
       closed: (peer) => {
         this.#closedPeers.add(peer);
-        if (this.#hub?.awaitedBy(this.rank).includes(peer)) this.#rejectAll(peerLost(this.rank, peer));
+        if (this.hub?.awaitedBy(this.rank).includes(peer)) this.#rejectAll(peerLost(this.rank, peer));
       },
     });
   }
 
   get rank(): number {
-    return this.#transport.rank;
+    return this.transport.rank;
   }
 
   get worldSize(): number {
-    return this.#transport.worldSize;
+    return this.transport.worldSize;
   }
 
   async exchange(encoder: GPUCommandEncoder, exchange: Exchange): Promise<void> {
@@ -104,14 +91,14 @@ export class RankCommunicator implements Communicator {
   abort(reason: unknown): void {
     if (this.#failure) return;
     this.#fail(reason);
-    this.#transport.abort(reason);
+    this.transport.abort(reason);
   }
 
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
     this.#fail(usageError(`rank ${this.rank}'s communicator was disposed; load the model again`));
-    this.#transport.close();
+    this.transport.close();
     this.#staging.dispose();
     this.#scratch.dispose();
   }
@@ -119,7 +106,7 @@ export class RankCommunicator implements Communicator {
   #fail(reason: unknown): void {
     if (this.#failure) return;
     this.#failure = { reason };
-    this.#hub?.withdraw(this.rank);
+    this.hub?.withdraw(this.rank);
     this.#rejectAll(reason);
   }
 
@@ -129,15 +116,7 @@ export class RankCommunicator implements Communicator {
 
   #planOf(exchange: Exchange): ExchangePlan {
     let plan = this.#plans.get(exchange);
-    if (!plan) {
-      plan = planExchange(exchange, {
-        rank: this.rank,
-        worldSize: this.worldSize,
-        device: this.device,
-        isLocal: (peer) => this.#localPeers.has(peer),
-      });
-      this.#plans.set(exchange, plan);
-    }
+    if (!plan) this.#plans.set(exchange, (plan = planExchange(exchange, this)));
     return plan;
   }
 
@@ -164,17 +143,17 @@ export class RankCommunicator implements Communicator {
 
   #postLocal(encoder: GPUCommandEncoder, plan: ExchangePlan, work: Promise<void>[]): (() => void) | undefined {
     const { channel, localSends: sends, localReceives: receives } = plan;
-    if (!this.#hub || sends.length + receives.length === 0) return undefined;
+    if (!this.hub || sends.length + receives.length === 0) return undefined;
     const gone = [...sends, ...receives].find(({ peer }) => this.#closedPeers.has(peer));
     if (gone) throw peerLost(this.rank, gone.peer);
     let done = (): void => {};
     work.push(new Promise((resolve) => (done = resolve)));
-    return this.#hub.post(encoder, { rank: this.rank, channel, sends, receives, done }, this.#scratch);
+    return this.hub.post(encoder, { rank: this.rank, channel, sends, receives, done }, this.#scratch);
   }
 
   async #receive(message: Message, channel: number, awaited: Set<Message>): Promise<void> {
     try {
-      await this.#transport.receive(message.peer, channel, (bytes) => {
+      await this.transport.receive(message.peer, channel, (bytes) => {
         if (bytes.byteLength !== message.size) {
           throw sizeMismatch(message.label, bytes.byteLength, message.peer, message.size, this.rank);
         }
@@ -193,7 +172,7 @@ export class RankCommunicator implements Communicator {
       const bytes = new Uint8Array(staging.gpu.getMappedRange(0, stagedBytes));
       if (this.#failure) return;
       for (const { peer, offset, size } of remoteSends) {
-        this.#transport.send(peer, bytes.subarray(offset, offset + size), channel);
+        this.transport.send(peer, bytes.subarray(offset, offset + size), channel);
       }
     } finally {
       staging.gpu.unmap();
@@ -210,7 +189,7 @@ export class RankCommunicator implements Communicator {
       await new Promise<unknown>((resolve, reject) => {
         giveUp = reject;
         this.#rejects.add(reject);
-        timer = setTimeout(() => reject(this.#late(plan, awaited)), this.#timeoutMs);
+        timer = setTimeout(() => reject(this.#late(plan, awaited)), this.timeoutMs);
         this.device.orLost(work).then(resolve, reject);
       });
     } finally {
@@ -220,13 +199,65 @@ export class RankCommunicator implements Communicator {
   }
 
   #late({ label, channel }: ExchangePlan, awaited: ReadonlySet<Message>): SplitkvError {
-    const local = this.#hub?.awaitedBy(this.rank, channel) ?? [];
+    const local = this.hub?.awaitedBy(this.rank, channel) ?? [];
     const peers = new Set([...local, ...[...awaited].map(({ peer }) => peer)]);
-    const limit = `${this.#timeoutMs / 1000} s`;
+    const limit = `${this.timeoutMs / 1000} s`;
     const what =
       peers.size > 0
         ? `rank ${this.rank} waited ${limit} for rank ${[...peers].sort((a, b) => a - b).join(', ')}`
         : `the GPU of rank ${this.rank} didn't finish its work within ${limit}`;
     return new SplitkvError('peer_lost', `${label}: ${what}; a rank hangs or is far slower than the others`);
+  }
+}
+
+/** What a rank is at in an exchange: its GPU still makes what is to be sent, bytes move, or others are waited for. */
+type Phase = 'work' | 'move' | 'wait';
+
+/** Adds up what a rank's exchanges do with its time, by the clock of its thread. */
+export class ExchangeClock {
+  /** By channel, when its phase began. */
+  readonly #running = new Map<number, { readonly phase: Phase; readonly since: number }>();
+  readonly #count: Record<Phase, number> = { work: 0, move: 0, wait: 0 };
+  #last = 0;
+
+  /** @param readMs what reading a few bytes from a GPU that has nothing else to do takes, which the end of its work can't be told from */
+  constructor(
+    private readonly stats: CommStats,
+    private readonly readMs: () => number,
+  ) {}
+
+  /** The exchange on a channel is at something else now; undefined: it has ended. */
+  enter(channel: number, phase: Phase | undefined): void {
+    const now = performance.now();
+    if (this.#count.work === 0) {
+      if (this.#count.move > 0) this.stats.moveMs += now - this.#last;
+      else if (this.#count.wait > 0) this.stats.waitMs += now - this.#last;
+    }
+    this.#last = now;
+    const before = this.#running.get(channel);
+    if (before) {
+      this.#count[before.phase]--;
+      // The last part of the work was reading it out, unless another exchange's work went on meanwhile.
+      if (before.phase === 'work' && this.#count.work === 0)
+        this.stats.moveMs += Math.min(now - before.since, this.readMs());
+    }
+    if (phase === undefined) {
+      this.#running.delete(channel);
+      return;
+    }
+    this.#count[phase]++;
+    this.#running.set(channel, { phase, since: now });
+  }
+
+  /** Moves bytes that have come meanwhile. */
+  moving(channel: number, body: () => void): void {
+    const before = this.#running.get(channel)?.phase;
+    if (before !== 'wait') return body();
+    this.enter(channel, 'move');
+    try {
+      body();
+    } finally {
+      this.enter(channel, before);
+    }
   }
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { decodeReason, encodeReason } from './port.js';
-import { SharedSlots } from '../shared_slots.js';
+import { SharedSlots } from './port_transport.js';
 import { words } from '../testing/test_rank.js';
 
 const cross = (reason: unknown): unknown => decodeReason(structuredClone(encodeReason(reason)));

@@ -1,24 +1,53 @@
+/**
+ * Room: ranks in workers: messages by MessagePort from worker to worker, and how the end of a peer is noticed. Read
+ * port.ts next.
+ */
+
 import { usageError } from '../../base/errors.js';
-import { Inboxes, peerLost } from '../inbox.js';
+import type { Device } from '../../gpu/index.js';
 import { decodeReason, encodeReason, type Port, type PortMessage } from './port.js';
-import { Presence } from './presence.js';
-import { canShareMemory, SharedSlots } from '../shared_slots.js';
-import type { Transport, TransportEvents } from '../transport.js';
+import type { Communicator } from '../communicator.js';
+import { checkTimeout } from '../create_group.js';
+import { RankCommunicator } from '../rank_communicator.js';
+import { Inbox, peerLost, type Transport, type TransportEvents } from '../transport.js';
+
+/** Time for messages that were sent before the end to arrive. */
+const GRACE_MS = 200;
+const SLOTS = 8;
+/** Larger messages are transferred: their copy would cost more than a transfer. */
+const SLOT_BYTES = 64 * 1024;
 
 interface PeerLink {
   readonly port: Port;
-  readonly inboxes: Inboxes;
+  readonly inbox: Inbox;
   /** Shared memory for messages to the peer, and for messages from it. */
   out: SharedSlots | undefined;
   in: SharedSlots | undefined;
 }
 
-export interface PortTransportOptions {
+interface PortCommunicatorOptions {
   readonly rank: number;
   readonly worldSize: number;
+  /** Opened in this worker: a device can't be sent to one. */
+  readonly device: Device;
+  /** A port to each peer: `createPorts(worldSize)[rank]`. */
   readonly ports: ReadonlyMap<number, Port>;
-  /** Small messages go by shared memory where that is possible. */
-  readonly sharedMemory: boolean;
+  /** Milliseconds that an exchange may take. Defaults to two minutes. */
+  readonly timeoutMs?: number;
+  /** Small messages go by memory shared with the peers, where pages may (cross-origin isolation) and in Node. Defaults to false. */
+  readonly sharedMemory?: boolean;
+}
+
+/**
+ * The communicator of a rank that runs in a worker of its own.
+ * @throws SplitkvError `usage` for a rank or a port that is missing.
+ */
+export function createPortCommunicator(options: PortCommunicatorOptions): Communicator {
+  const { rank, worldSize, device, timeoutMs } = options;
+  if (!(Number.isInteger(rank) && rank >= 0 && rank < worldSize)) {
+    throw usageError(`rank ${rank}: expected a whole number from 0 to ${worldSize - 1}`);
+  }
+  return new RankCommunicator(device, new PortTransport(options), checkTimeout(timeoutMs));
 }
 
 /** A rank in a worker of its own: a port to each peer, tensors as transferred ArrayBuffers or in shared memory. */
@@ -32,7 +61,7 @@ export class PortTransport implements Transport {
   #closed = false;
 
   /** @throws SplitkvError `usage` when a peer has no port. */
-  constructor({ rank, worldSize, ports, sharedMemory }: PortTransportOptions) {
+  constructor({ rank, worldSize, ports, sharedMemory = false }: PortCommunicatorOptions) {
     this.rank = rank;
     this.worldSize = worldSize;
     this.#share = sharedMemory && canShareMemory();
@@ -40,7 +69,7 @@ export class PortTransport implements Transport {
       if (peer === rank) continue;
       const port = ports.get(peer);
       if (!port) throw usageError(`rank ${rank} of ${worldSize} has no port to rank ${peer}; see createPorts`);
-      this.#links.set(peer, { port, inboxes: new Inboxes(), out: undefined, in: undefined });
+      this.#links.set(peer, { port, inbox: new Inbox(), out: undefined, in: undefined });
     }
   }
 
@@ -58,7 +87,7 @@ export class PortTransport implements Transport {
 
   send(to: number, bytes: Uint8Array, channel: number): void {
     const link = this.#links.get(to)!;
-    if (link.inboxes.closed) throw link.inboxes.closed;
+    if (link.inbox.closed) throw link.inbox.closed;
     const slot = this.#share ? this.#slotsTo(link).put(bytes) : undefined;
     if (slot !== undefined) {
       post(link, { type: 'slot', channel, slot, size: bytes.byteLength });
@@ -70,7 +99,7 @@ export class PortTransport implements Transport {
   }
 
   receive(from: number, channel: number, take: (bytes: Uint8Array) => void): Promise<void> {
-    return this.#links.get(from)!.inboxes.on(channel).receive(take);
+    return this.#links.get(from)!.inbox.receive(channel, take);
   }
 
   abort(reason: unknown): void {
@@ -82,15 +111,15 @@ export class PortTransport implements Transport {
     this.#closed = true;
     this.#tell({ type: 'close' });
     this.#presence.close();
-    for (const [peer, { port, inboxes }] of this.#links) {
-      inboxes.close(peerLost(this.rank, peer));
+    for (const [peer, { port, inbox }] of this.#links) {
+      inbox.close(peerLost(this.rank, peer));
       port.onmessage = null;
       port.close();
     }
   }
 
   #tell(message: PortMessage): void {
-    for (const link of this.#links.values()) if (!link.inboxes.closed) post(link, message);
+    for (const link of this.#links.values()) if (!link.inbox.closed) post(link, message);
   }
 
   #slotsTo(link: PeerLink): SharedSlots {
@@ -126,9 +155,9 @@ export class PortTransport implements Transport {
     }
   }
 
-  #peerGone(peer: number, { inboxes }: PeerLink): void {
-    if (this.#closed || inboxes.closed) return;
-    inboxes.close(peerLost(this.rank, peer));
+  #peerGone(peer: number, { inbox }: PeerLink): void {
+    if (this.#closed || inbox.closed) return;
+    inbox.close(peerLost(this.rank, peer));
     this.#events?.closed(peer);
   }
 }
@@ -137,10 +166,85 @@ function post({ port }: PeerLink, message: PortMessage, transfer: Transferable[]
   port.postMessage(message, transfer);
 }
 
-function deliver({ inboxes }: PeerLink, channel: number, bytes: Uint8Array): void {
+function deliver({ inbox }: PeerLink, channel: number, bytes: Uint8Array): void {
   try {
-    inboxes.on(channel).deliver(bytes);
+    inbox.deliver(bytes, channel);
   } catch {
     // The receive that refused it rejects, and its rank aborts.
+  }
+}
+
+/**
+ * Whether peers' workers are alive, by Web Locks: a worker's locks are released however it ends, which its ports don't tell
+ * in every browser. Does nothing where there are none (Node's ports tell by themselves).
+ */
+export class Presence {
+  readonly #locks = (globalThis.navigator as Partial<Navigator> | undefined)?.locks;
+  readonly #closed = new AbortController();
+
+  /** Holds a lock until `close`, and announces its name as soon as it is held. */
+  hold(announce: (lock: string) => void): void {
+    const lock = `splitkv ${crypto.randomUUID()}`;
+    this.#request(lock, () => {
+      announce(lock);
+      return new Promise((resolve) => this.#closed.signal.addEventListener('abort', () => resolve(undefined)));
+    });
+  }
+
+  /** Calls `gone` when the holder of a lock is no more. */
+  watch(lock: string, gone: () => void): void {
+    this.#request(lock, () => void setTimeout(gone, GRACE_MS));
+  }
+
+  close(): void {
+    this.#closed.abort();
+  }
+
+  #request(lock: string, granted: () => unknown): void {
+    this.#locks?.request(lock, { signal: this.#closed.signal }, granted).catch(() => {
+      // Closed before it was granted, or not allowed on this page: time limits remain.
+    });
+  }
+}
+
+/** Whether this page or process may share memory with its workers. */
+const canShareMemory = (): boolean =>
+  typeof SharedArrayBuffer !== 'undefined' && globalThis.crossOriginIsolated !== false;
+
+/**
+ * Small messages of one sender to one receiver in shared memory: slots that the sender fills and the receiver frees. Nobody
+ * waits: without a free slot the sender transfers its message instead.
+ */
+export class SharedSlots {
+  readonly #taken: Int32Array;
+
+  constructor(
+    readonly buffer: SharedArrayBuffer = new SharedArrayBuffer(
+      SLOTS * Int32Array.BYTES_PER_ELEMENT + SLOTS * SLOT_BYTES,
+    ),
+  ) {
+    this.#taken = new Int32Array(buffer, 0, SLOTS);
+  }
+
+  /** Copies a message into a free slot; undefined where it doesn't fit or all are taken. */
+  put(bytes: Uint8Array): number | undefined {
+    if (bytes.byteLength > SLOT_BYTES) return undefined;
+    for (let slot = 0; slot < SLOTS; slot++) {
+      if (Atomics.load(this.#taken, slot) !== 0) continue;
+      this.#bytesOf(slot, bytes.byteLength).set(bytes);
+      Atomics.store(this.#taken, slot, 1);
+      return slot;
+    }
+    return undefined;
+  }
+
+  /** Copies a message out into `into`, and frees its slot. */
+  take(slot: number, into: Uint8Array): void {
+    into.set(this.#bytesOf(slot, into.byteLength));
+    Atomics.store(this.#taken, slot, 0);
+  }
+
+  #bytesOf(slot: number, size: number): Uint8Array {
+    return new Uint8Array(this.buffer, SLOTS * Int32Array.BYTES_PER_ELEMENT + slot * SLOT_BYTES, size);
   }
 }

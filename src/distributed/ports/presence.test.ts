@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import { Presence } from './presence.js';
+import { Presence } from './port_transport.js';
 
 afterEach(() => vi.unstubAllGlobals());
 

@@ -1,7 +1,7 @@
 import { parentPort } from 'node:worker_threads';
 import { type Device, openDevice } from '../../gpu/index.js';
 import type { Communicator } from '../communicator.js';
-import { createPortCommunicator } from '../ports/create_port_communicator.js';
+import { createPortCommunicator } from '../ports/port_transport.js';
 import { type ProgramArgs, type ProgramName, runProgram } from './programs.js';
 import type { WorkerAnswer, WorkerCommand } from './worker_messages.js';
 
