@@ -72,10 +72,11 @@ async function run(argv: readonly string[], terminal: Terminal): Promise<number>
     let result: GenerateResult;
     let begun = false;
     try {
-      result = await host.generate(prompt, {}, { signal: terminal.signal }, (piece) => {
+      const onText = (piece: string): void => {
         void terminal.write(begun ? piece : piece.trimStart());
         begun ||= piece.trim() !== '';
-      });
+      };
+      result = await host.generate({ signal: terminal.signal, onText }, prompt, {}, {});
     } finally {
       await host.close();
     }

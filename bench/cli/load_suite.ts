@@ -80,12 +80,8 @@ export async function runLoadSuite(
     const { info } = host;
     const prompt = randomPrompt(promptTokens, info.vocabSize);
     const generate = async (count: number): Promise<GenerateResult> => {
-      const generated = await host.generate(
-        prompt,
-        { raw: true },
-        { maxTokens: count, ignoreEos: true, cachePrompt: false, signal },
-        () => {},
-      );
+      const how = { maxTokens: count, ignoreEos: true, cachePrompt: false };
+      const generated = await host.generate({ signal }, prompt, { raw: true }, how);
       throwIfAborted(signal, 'bench');
       return generated;
     };

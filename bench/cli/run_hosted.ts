@@ -1,16 +1,17 @@
 import type { Browser } from 'playwright-core';
 import type { SuiteDocument } from '../document.js';
 import type { SuiteRequest, SuiteRun } from '../run_suite.js';
-import type { HostPage, Outcome } from '../../src/app/host_protocol.js';
 import { openSession } from '../../src/cli/hosts/chrome_host.js';
 import type { Terminal } from '../../src/cli/command.js';
 import { type PageServer, startPageServer } from '../../src/cli/page_server.js';
 import { readEnvironment } from './environment.js';
 
 /** The page that the command line runs in, as a checkout serves it (pages/host.ts). */
-export interface BenchHost extends HostPage {
-  bench(request: SuiteRequest): Promise<Outcome<SuiteRun>>;
+export interface BenchCalls {
+  bench(hearing: { readonly signal: AbortSignal }, request: SuiteRequest): Promise<SuiteRun>;
 }
+
+type BenchAsk = (name: 'bench', ...call: Parameters<BenchCalls['bench']>) => Promise<SuiteRun>;
 
 export interface BenchPlace {
   readonly host: 'node' | 'chrome';
@@ -64,16 +65,10 @@ async function runInPage(
   terminal: Terminal,
   onWarning: (message: string) => void,
 ): Promise<{ readonly run: SuiteRun; readonly chrome: string }> {
-  const session = await openSession('', terminal.signal, onWarning, server, browser);
-  session.onEvent = (event) => {
-    if (event.kind === 'progress') terminal.progress(event.line);
-    else if (event.kind === 'warning') onWarning(event.message);
-  };
+  const { signal, progress } = terminal;
+  const session = await openSession('', { signal, onProgress: (line) => progress(line), onWarning }, server, browser);
   try {
-    const inPage = atUrl(request, session.modelUrl);
-    const run = await session.call((page) =>
-      page.evaluate((asked) => (window.splitkvHost as BenchHost).bench(asked), inPage),
-    );
+    const run = await (session.ask as BenchAsk)('bench', { signal }, atUrl(request, session.modelUrl));
     return { run, chrome: session.browser.version() };
   } finally {
     await session.close();

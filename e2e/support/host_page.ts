@@ -19,17 +19,19 @@ export class HostPage {
   }
 
   async load(model: string, options: PlainLoadOptions): Promise<void> {
-    value(await this.page.evaluate(() => window.splitkvHost.close()));
-    value(await this.page.evaluate(([url, rest]) => window.splitkvHost.open(url, rest), [model, options] as const));
+    value(await this.page.evaluate(() => window.splitkvHost.ask('close', [])));
+    const given = [model, options] as const;
+    value(await this.page.evaluate(([url, rest]) => window.splitkvHost.ask('open', [url, rest]), given));
   }
 
   /** SHA-256 over the f32 logits of every position, and how many there were. */
   async logitsDigest(tokens: readonly number[]): Promise<{ readonly rows: number; readonly sha256: string }> {
     this.#rows = [];
-    const rows = value(await this.page.evaluate((ids) => window.splitkvHost.logits(ids, true), tokens));
+    const asked = (ids: readonly number[]) => window.splitkvHost.ask('logits', [ids, { all: true }]);
+    const rows = value(await this.page.evaluate(asked, tokens));
     const hash = createHash('sha256');
     for (const row of this.#rows) hash.update(row);
-    return { rows, sha256: hash.digest('hex') };
+    return { rows: rows as number, sha256: hash.digest('hex') };
   }
 }
 

@@ -3,12 +3,13 @@
  * `rank` the page that joins a cluster, `shared` what they have in common. This file is the page that `--host chrome` drives; read chat/element.ts next.
  */
 
-/** The page that `splitkv ... --host chrome` runs models in: the library behind the few calls of `HostPage`. */
-import { load, type LoadProgress, measureAdapters, type Model, planModel, SplitkvError } from '../index.js';
-import { answerAll, asPrompt, chatTurn } from './shared/chat_turn.js';
-import { progressLine, progressPart } from './shared/progress.js';
+/** The page that `splitkv ... --host chrome` runs models in: the library behind the calls of `HostPage`. */
+import { defined } from '../base/options.js';
+import { load, measureAdapters, type Model, planModel, SplitkvError } from '../index.js';
+import { type Hearing, type ModelCalls, modelCalls } from './shared/model_calls.js';
+import { progressLines } from './shared/progress.js';
 import { listBrowserAdapters } from './shared/adapter_list.js';
-import type { HostEvent, HostPage, Outcome } from './host_protocol.js';
+import type { HostCalls, HostEvent, HostPage } from './host_protocol.js';
 
 declare global {
   interface Window {
@@ -23,83 +24,55 @@ let running = new AbortController();
 
 const emit = (event: HostEvent): Promise<void> => window.splitkvEvent(event);
 
-/** A call of the command line's: what came of it, as data. The next call ends by a signal of its own. */
-export async function attempt<T>(body: (signal: AbortSignal) => Promise<T>): Promise<Outcome<T>> {
-  running = new AbortController();
-  try {
-    return { ok: true, value: await body(running.signal) };
-  } catch (error) {
-    const { message, stack } = error instanceof Error ? error : new Error(String(error));
-    const code = error instanceof SplitkvError ? error.code : 'internal';
-    return { ok: false, code, message, ...(stack !== undefined && { stack }) };
-  }
-}
-
 export const onProgress = (line: string): void => void emit({ kind: 'progress', line });
 export const onWarning = (message: string): void => void emit({ kind: 'warning', message });
 
-function loaded(): Model {
-  if (!model) throw new SplitkvError('internal', 'no model is loaded in the page');
-  return model;
-}
+/** The page's own calls. In a checkout benches are more of them. */
+export const calls: Omit<HostCalls, keyof ModelCalls> = {
+  async open({ signal }, url, options) {
+    const tell = progressLines((line, part) => void emit({ kind: 'progress', line, ...(part && { part }) }));
+    const told = { ...defined({ signal }), onProgress: tell, onWarning };
+    model = await load(new URL(url, document.baseURI), { ...options, ...told });
+    return model.info;
+  },
+  adapters: listBrowserAdapters,
+  measure: ({ signal }, preferences) =>
+    measureAdapters(
+      preferences.map((powerPreference) => ({ powerPreference })),
+      { ...defined({ signal }), onProgress },
+    ),
+  plan: ({ signal }, url, options) =>
+    planModel(new URL(url, document.baseURI), { ...options, ...defined({ signal }), onProgress }),
+  async close() {
+    await model?.dispose();
+    model = undefined;
+  },
+};
 
+/** Each call ends by a signal of its own; what came of it is data. */
 window.splitkvHost = {
-  open: (url, options) =>
-    attempt(async (signal) => {
-      let last = '';
-      const onProgress = (progress: LoadProgress): void => {
-        const line = progressLine(progress);
-        const part = progressPart(progress);
-        if (line !== last) void emit({ kind: 'progress', line, ...(part && { part }) });
-        last = line;
-      };
-      model = await load(new URL(url, document.baseURI), { ...options, signal, onProgress, onWarning });
-      return model.info;
-    }),
-  generate: (prompt, feed, options) =>
-    attempt(async (signal) => {
-      const current = loaded();
-      const generation = current.generate(asPrompt(current, prompt, feed), { ...options, signal });
-      const sent: Promise<void>[] = [];
-      for await (const piece of generation) sent.push(emit({ kind: 'text', piece }));
+  async ask(name, given) {
+    running = new AbortController();
+    const sent: Promise<void>[] = [];
+    const hearing: Hearing = {
+      signal: running.signal,
+      onText: (piece) => void sent.push(emit({ kind: 'text', piece })),
+      onRow: (position, row) => void sent.push(emit({ kind: 'row', position, base64: toBase64(row) })),
+    };
+    try {
+      const all = { ...calls, ...(model && modelCalls(model)) } as Partial<HostCalls>;
+      const call = all[name] as ((hearing: Hearing, ...given: unknown[]) => Promise<unknown>) | undefined;
+      if (!call) throw new SplitkvError('internal', 'no model is loaded in the page');
+      const value = await call(hearing, ...given);
       await Promise.all(sent);
-      return generation.result;
-    }),
-  generateMany: (prompts, feed, options) =>
-    attempt((signal) => answerAll(loaded(), prompts, feed, { ...options, signal })),
-  turn: (request) =>
-    attempt(async (signal) => {
-      const sent: Promise<void>[] = [];
-      const done = await chatTurn(loaded(), request, signal, (piece) => void sent.push(emit({ kind: 'text', piece })));
-      await Promise.all(sent);
-      return done;
-    }),
-  logits: (tokens, all, promptLength) =>
-    attempt(async (signal) => {
-      const sent: Promise<void>[] = [];
-      const onRow = (position: number, row: Float32Array): void =>
-        void sent.push(emit({ kind: 'row', position, base64: toBase64(row) }));
-      await loaded().logits(tokens, { all, signal, onRow, ...(promptLength !== undefined && { promptLength }) });
-      await Promise.all(sent);
-      return sent.length;
-    }),
-  kept: (prompt) => attempt((signal) => loaded().kept(prompt, { signal })),
-  stats: () => attempt(() => Promise.resolve(loaded().stats())),
-  adapters: () => attempt(listBrowserAdapters),
-  measure: (preferences) =>
-    attempt((signal) => {
-      const requests = preferences.map((powerPreference) => ({ powerPreference }));
-      return measureAdapters(requests, { signal, onProgress });
-    }),
-  plan: (url, options) =>
-    attempt((signal) => planModel(new URL(url, document.baseURI), { ...options, signal, onProgress })),
+      return { ok: true, value };
+    } catch (error) {
+      const { message, stack } = error instanceof Error ? error : new Error(String(error));
+      const code = error instanceof SplitkvError ? error.code : 'internal';
+      return { ok: false, code, message, ...(stack !== undefined && { stack }) };
+    }
+  },
   abort: () => running.abort(new Error('interrupted')),
-  close: () =>
-    attempt(async () => {
-      await model?.dispose();
-      model = undefined;
-      return null;
-    }),
 };
 
 function toBase64(row: Float32Array): string {

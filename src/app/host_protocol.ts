@@ -1,18 +1,7 @@
-import type {
-  AdaptersMeasure,
-  ErrorCode,
-  GenerateOptions,
-  GenerateResult,
-  KeptEntries,
-  LoadOptions,
-  ModelInfo,
-  PlanModelOptions,
-  PlanReport,
-  RunStats,
-} from '../index.js';
-import type { ProgressPart } from './shared/progress.js';
-import type { TextFeed, TurnRequest, TurnResult } from './shared/chat_turn.js';
+import type { AdaptersMeasure, ErrorCode, LoadOptions, ModelInfo, PlanModelOptions, PlanReport } from '../index.js';
 import type { AdapterEntry } from './shared/adapter_list.js';
+import type { Hearing, ModelCalls } from './shared/model_calls.js';
+import type { ProgressPart } from './shared/progress.js';
 
 /** What of a load can be told to another process. */
 export type PlainLoadOptions = Omit<LoadOptions, 'onProgress' | 'onWarning' | 'signal' | 'fetch'>;
@@ -36,29 +25,24 @@ export type Outcome<T> =
   | { readonly ok: true; readonly value: T }
   | { readonly ok: false; readonly code: ErrorCode; readonly message: string; readonly stack?: string };
 
-export interface HostPage {
-  open(url: string, options: PlainLoadOptions): Promise<Outcome<ModelInfo>>;
-  /** @param prompt a text, or token ids */
-  generate(
-    prompt: string | readonly number[],
-    feed: TextFeed,
-    options: Omit<GenerateOptions, 'signal'>,
-  ): Promise<Outcome<GenerateResult>>;
-  generateMany(
-    prompts: readonly (string | readonly number[])[],
-    feed: TextFeed,
-    options: Omit<GenerateOptions, 'signal'>,
-  ): Promise<Outcome<GenerateResult[]>>;
-  turn(request: TurnRequest): Promise<Outcome<TurnResult>>;
-  /** Rows come as events; the value is their number. */
-  logits(tokens: readonly number[], all: boolean, promptLength?: number): Promise<Outcome<number>>;
-  kept(prompt: string | readonly number[]): Promise<Outcome<KeptEntries>>;
-  stats(): Promise<Outcome<RunStats>>;
-  adapters(): Promise<Outcome<AdapterEntry[]>>;
+/** What the page does. Those of the model need one that is open. */
+export interface HostCalls extends ModelCalls {
+  open(hearing: Hearing, url: string, options: PlainLoadOptions): Promise<ModelInfo>;
+  adapters(): Promise<AdapterEntry[]>;
   /** @param preferences of the adapters to measure */
-  measure(preferences: readonly GPUPowerPreference[]): Promise<Outcome<AdaptersMeasure>>;
-  plan(url: string, options: PlainPlanOptions): Promise<Outcome<PlanReport>>;
+  measure(hearing: Hearing, preferences: readonly GPUPowerPreference[]): Promise<AdaptersMeasure>;
+  plan(hearing: Hearing, url: string, options: PlainPlanOptions): Promise<PlanReport>;
+  close(): Promise<void>;
+}
+
+/** What a call is given beside its hearing. */
+export type Given<Name extends keyof HostCalls> = HostCalls[Name] extends (hearing: never, ...given: infer G) => unknown
+  ? G
+  : never;
+
+export interface HostPage {
+  /** Texts and rows that a call tells of have come, as events, when it ends. */
+  ask(name: keyof HostCalls, given: readonly unknown[]): Promise<Outcome<unknown>>;
   /** Ends what is running with 'aborted'. */
   abort(): void;
-  close(): Promise<Outcome<null>>;
 }

@@ -6,7 +6,7 @@ import type { AttentionDpOptions, NetworkOptions, PrefillOptions } from '../inde
 import { parseProfile, type Profile } from '../arrangement/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
-import type { HostRequest, ModelHost } from './hosts/model_host.js';
+import type { HostRequest, ModelHost, Telling } from './hosts/node_host.js';
 import { clusterOptions, readCluster } from './cluster/cluster_options.js';
 import {
   defined,
@@ -108,10 +108,7 @@ export async function modelRequest(
 }
 
 /** How a download or a load says how far it is, and when it stops. */
-export const tellingOf = (
-  options: Options,
-  terminal: Terminal,
-): Pick<HostRequest, 'signal' | 'onProgress' | 'onWarning'> => ({
+export const tellingOf = (options: Options, terminal: Terminal): Telling => ({
   signal: terminal.signal,
   onProgress: (line, part) =>
     options.has('verbose') ? terminal.note(`splitkv: ${line}`) : terminal.progress(line, part),

@@ -1,10 +1,10 @@
-import type { ProgressPart } from '../app/shared/progress.js';
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SplitkvError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
 import { isStored } from '../engine/contracts/cluster_options.js';
 import type { NetworkOptions } from '../index.js';
+import type { Telling } from './hosts/node_host.js';
 import { findGguf, isGgufName } from '../loader/index.js';
 import { catalogHint, catalogHubName, catalogModel } from '../loader/hub/catalog.js';
 import { hubForm } from '../loader/hub/hub_form.js';
@@ -12,13 +12,10 @@ import { type HubName, hubNameOfUrl, hubText, parseHubName } from '../loader/hub
 import { type PulledModel, pullModel } from '../loader/hub/node_hub.js';
 import { nodeAccess } from '../loader/hub/node_hub_settings.js';
 
-export interface PathRequest {
+export interface PathRequest extends Telling {
   readonly network: NetworkOptions;
   /** Models of the Hub are downloaded; otherwise they stay names, `hf:...`. */
   readonly pull: boolean;
-  readonly signal: AbortSignal;
-  readonly onProgress: (line: string, part?: ProgressPart) => void;
-  readonly onWarning: (message: string) => void;
 }
 
 /**

@@ -80,8 +80,9 @@ export async function runCompressionSuite(
         const counts = { right: 0, bytes_before: 0, bytes_after: 0 };
         for (const [index, { prompt, answer }] of asked.entries()) {
           terminal.progress(`${context} tokens, ${policy} ${budget}: question ${index + 1} of ${asked.length}`);
-          const options = { maxTokens: MAX_ANSWER, stop: ' .', signal: terminal.signal };
-          const { text, finish_detail: end, stats } = await host.generate(prompt, { raw: true }, options, () => {});
+          const { signal } = terminal;
+          const options = { maxTokens: MAX_ANSWER, stop: ' .' };
+          const { text, finish_detail: end, stats } = await host.generate({ signal }, prompt, { raw: true }, options);
           if (end === 'stop_string' && `${text} .` === answer) counts.right++;
           counts.bytes_before += stats.kv_compression?.bytes_before ?? 0;
           counts.bytes_after += stats.kv_compression?.bytes_after ?? 0;
@@ -111,7 +112,9 @@ async function profileAt(
   });
   try {
     const samples = Array.from({ length: PROFILE_SAMPLES }, (_, i) => storyQuestion(context, 1 + i).prompt);
-    return await measureProfile(host, samples, { onProgress: (line) => terminal.progress(line) });
+    const { info, kept } = host;
+    const measured = { info, kept: (sample: string | readonly number[]) => kept({ signal: terminal.signal }, sample) };
+    return await measureProfile(measured, samples, { onProgress: (line) => terminal.progress(line) });
   } finally {
     await host.close();
   }

@@ -6,7 +6,7 @@ import { helpText, isSwitch, readOption } from '../../engine/contracts/options/r
 import { SAMPLING_ROWS } from '../../engine/contracts/options/sampling_rows.js';
 import { checkSampling } from '../../engine/ranks/sampling/sampling.js';
 import type { GenerateOptions, LoadOptions, SamplingOptions } from '../../index.js';
-import { listBrowserAdapters } from '../shared/adapter_list.js';
+import { differentGpus, listBrowserAdapters } from '../shared/adapter_list.js';
 import type { ChatProperties } from './chat_properties.js';
 import { ATTRIBUTE_ROWS, CHAT_ROWS, ELEMENT_ROWS } from './chat_rows.js';
 
@@ -70,8 +70,7 @@ function readCluster(servers: string | undefined, name: string | undefined): Loa
 
 /** The ranks of `ranks="auto"`: one on each different GPU. @throws SplitkvError `no_webgpu` */
 export async function everyAdapter(): Promise<number | readonly string[]> {
-  const entries = await listBrowserAdapters();
-  const different = entries.filter(({ same_as: same }) => same === undefined);
+  const different = differentGpus(await listBrowserAdapters());
   return different.length > 1 ? different.map(({ request }) => request) : 1;
 }
 

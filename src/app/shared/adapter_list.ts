@@ -62,4 +62,8 @@ export function markSame(entries: readonly AdapterEntry[]): AdapterEntry[] {
   });
 }
 
+/** Of adapters those that are no other one again. */
+export const differentGpus = (entries: readonly AdapterEntry[]): AdapterEntry[] =>
+  entries.filter(({ same_as: same }) => same === undefined);
+
 const identity = ({ request: _, ...entry }: AdapterEntry): string => JSON.stringify(entry);

@@ -23,7 +23,7 @@ export interface ProgressPart {
 }
 
 /** The same in numbers, where there are any. */
-export function progressPart(progress: LoadProgress): ProgressPart | undefined {
+function progressPart(progress: LoadProgress): ProgressPart | undefined {
   const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal } = progress;
   if (phase === 'kernels')
     return { what: 'compiling kernels', done: kernelsCompiled, total: kernelsTotal, bytes: false };
@@ -33,5 +33,15 @@ export function progressPart(progress: LoadProgress): ProgressPart | undefined {
     done: loadedBytes,
     total: totalBytes,
     bytes: true,
+  };
+}
+
+/** Takes a load's progress, and says what is new of it. */
+export function progressLines(say: (line: string, part?: ProgressPart) => void): (progress: LoadProgress) => void {
+  let last = '';
+  return (progress) => {
+    const line = progressLine(progress);
+    if (line !== last) say(line, progressPart(progress));
+    last = line;
   };
 }

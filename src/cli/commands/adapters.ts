@@ -1,4 +1,4 @@
-import { type AdapterEntry, describeAdapter } from '../../app/shared/adapter_list.js';
+import { type AdapterEntry, describeAdapter, differentGpus } from '../../app/shared/adapter_list.js';
 import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { nodeAdapterNames, nodeGpu, requestNodeAdapter } from '../../gpu/node.js';
@@ -43,10 +43,8 @@ interface Listing {
   readonly measure: AdaptersMeasure | undefined;
 }
 
-const different = ({ adapters }: Listing): AdapterEntry[] => adapters.filter(({ same_as: same }) => same === undefined);
-
 const basicsOf = (listing: Listing, adapter: AdapterEntry): AdapterBasics | undefined =>
-  listing.measure?.adapters[different(listing).indexOf(adapter)];
+  listing.measure?.adapters[differentGpus(listing.adapters).indexOf(adapter)];
 
 async function nodeListing(quick: boolean, { signal, progress }: Terminal): Promise<Listing> {
   const adapters = await nodeAdapters();
@@ -77,7 +75,7 @@ export async function nodeAdapters(): Promise<AdapterEntry[]> {
 
 /** Names are stable: other tools read them. */
 function documentOf(listing: Listing): object {
-  const names = different(listing).map(({ request }) => request);
+  const names = differentGpus(listing.adapters).map(({ request }) => request);
   const adapters = listing.adapters.map((adapter) => {
     const basics = basicsOf(listing, adapter);
     if (!basics) return adapter;
@@ -136,7 +134,7 @@ function speed({ copyBytesPerSecond, matvecSeconds, dispatchSeconds, submitSecon
 }
 
 function describeExchanges(listing: Listing): string {
-  const names = different(listing).map(({ name }) => name);
+  const names = differentGpus(listing.adapters).map(({ name }) => name);
   const lines = (listing.measure?.exchanges ?? []).map(({ a, b, latencySeconds, bytesPerSecond }) => {
     const where = a === b ? `two devices on ${names[a]}` : `${names[a]} and ${names[b]}`;
     return `  ${where}: ${micros(latencySeconds)}, ${billions(bytesPerSecond)} GB/s each way\n`;

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline';
 import { messageOf, usageError } from '../../base/errors.js';
 import type { ConversationOptions, GenerateOptions, SavedConversation } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
-import type { ModelHost } from '../hosts/model_host.js';
+import type { ModelHost } from '../hosts/node_host.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import type { Options } from '../options.js';
 import { chatSpecs, readChat, readSampling, readSpecial, samplingSpecs, specialSpecs } from '../answer_options.js';
@@ -79,17 +79,9 @@ async function askAll(
   let saved: SavedConversation | undefined;
   for (const content of turns) {
     if (!json) await terminal.write(`> ${content}\n`);
-    const {
-      result,
-      sha256,
-      saved: now,
-    } = await host.turn(
-      { talk: { ...talk, ...(saved && { restore: saved }) }, content, options: how },
-      terminal.signal,
-      (piece) => {
-        if (!json) void terminal.write(piece);
-      },
-    );
+    const onText = (piece: string): void => void (json || terminal.write(piece));
+    const asked = { talk: { ...talk, ...(saved && { restore: saved }) }, content, options: how };
+    const { result, sha256, saved: now } = await host.turn({ signal: terminal.signal, onText }, asked);
     saved = now;
     const { text, tokens, prompt_tokens, finish_reason, stats } = result;
     told.push({
@@ -146,7 +138,8 @@ async function converse(
     const signal = AbortSignal.any([terminal.signal, answering.signal]);
     try {
       const asked = { talk: { ...talk, ...(saved && { restore: saved }) }, content, options: how };
-      const { result, saved: now } = await host.turn(asked, signal, (piece) => void terminal.write(piece));
+      const onText = (piece: string): void => void terminal.write(piece);
+      const { result, saved: now } = await host.turn({ signal, onText }, asked);
       saved = now;
       await terminal.write('\n');
       if (options.has('verbose')) terminal.note(summary(result));

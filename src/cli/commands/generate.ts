@@ -7,7 +7,7 @@ import { text as readAll } from 'node:stream/consumers';
 import { usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { isArranged } from '../../placement/index.js';
-import type { TextFeed } from '../../app/shared/chat_turn.js';
+import type { TextFeed } from '../../app/shared/model_calls.js';
 import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
@@ -55,7 +55,8 @@ export const command: Command = {
     ...modelOptions,
   },
   async run(options, terminal) {
-    const generateOptions: GenerateOptions = { ...(await readOptions(options)), signal: terminal.signal };
+    const generateOptions = await readOptions(options);
+    const { signal } = terminal;
     const json = options.has('json');
     const feed = readFeed(options);
     const path = options.text('prompts');
@@ -71,9 +72,8 @@ export const command: Command = {
     const host = await openHost(request);
     let result: GenerateResult;
     try {
-      result = await host.generate(prompt, feed, generateOptions, (piece) => {
-        if (!json) void terminal.write(piece);
-      });
+      const onText = (piece: string): void => void (json || terminal.write(piece));
+      result = await host.generate({ signal, onText }, prompt, feed, generateOptions);
     } finally {
       await host.close();
     }
@@ -109,7 +109,7 @@ async function generateMany(
 ): Promise<number> {
   const host = await openHost(await modelRequest(options, terminal));
   try {
-    const all = await host.generateMany(prompts, feed, generateOptions);
+    const all = await host.generateMany({ signal: terminal.signal }, prompts, feed, generateOptions);
     // Of the moment when most of them ran.
     const busiest = all
       .flatMap(({ stats }) => stats.attention ?? [])

@@ -2,6 +2,7 @@ import { usageError } from '../../base/errors.js';
 import type { Command, Terminal } from '../command.js';
 import { LogitsDescriber, type LogitsDescription, writeLogitsDocument } from '../logits_document.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
+import { defined } from '../options.js';
 import { readTokenLists, TOKENS_HINT } from '../prompt_files.js';
 
 export const command: Command = {
@@ -33,12 +34,9 @@ export const command: Command = {
       for (const [index, tokens] of lists.entries()) {
         terminal.progress(`logits of list ${index + 1} of ${lists.length}, ${tokens.length} tokens`);
         const describer = new LogitsDescriber(output, top);
-        await host.logits(tokens, {
-          all: options.has('all'),
-          ...(promptLength !== undefined && { promptLength }),
-          signal: terminal.signal,
-          onRow: (position, row) => describer.add(position, row),
-        });
+        const onRow = (position: number, row: Float32Array): void => describer.add(position, row);
+        const what = { all: options.has('all'), ...defined({ promptLength }) };
+        await host.logits({ signal: terminal.signal, onRow }, tokens, what);
         results.push(describer.describe());
       }
       const stats = await host.stats();

@@ -60,7 +60,12 @@ export const command: Command = {
       const samples =
         given ??
         Array.from({ length: count ?? DEFAULT_SAMPLES }, (_, at) => storyQuestion(tokens, seed * 100_003 + at).prompt);
-      profile = await measureProfile(host, samples, { onProgress: (line) => terminal.progress(line) });
+      const { info, kept } = host;
+      const measured = {
+        info,
+        kept: (sample: string | readonly number[]) => kept({ signal: terminal.signal }, sample),
+      };
+      profile = await measureProfile(measured, samples, { onProgress: (line) => terminal.progress(line) });
     } finally {
       await host.close();
     }

@@ -3,7 +3,7 @@
  * that prints both is doctor.ts in ../commands.
  */
 
-import type { AdapterEntry } from '../../app/shared/adapter_list.js';
+import { type AdapterEntry, differentGpus } from '../../app/shared/adapter_list.js';
 import { formatBytes } from '../../base/math.js';
 
 /** What a machine has. Plain data. */
@@ -47,16 +47,13 @@ export interface Finding {
 /** The part of an adapter's name that `--adapter` needs. */
 const shortName = (name: string): string => name.replace(/ ?\(.*$/s, '').trim();
 
-const different = (adapters: readonly AdapterEntry[]): readonly AdapterEntry[] =>
-  adapters.filter(({ same_as: same }) => same === undefined);
-
 /** What `load` and the commands would take where nothing is said, and why. */
 export function choiceOf(
   adapters: readonly AdapterEntry[],
 ): { readonly name: string; readonly why: string } | undefined {
   const taken = adapters.find((adapter) => adapter.default === true);
   if (!taken) return undefined;
-  const others = different(adapters).filter((adapter) => adapter !== taken);
+  const others = differentGpus(adapters).filter((adapter) => adapter !== taken);
   const gpus = others.filter(({ software }) => !software);
   const { name, software } = taken;
   if (software) {
@@ -125,7 +122,7 @@ function adapterFindings({ dawn, adapters, platform, gpuFiles, closedFiles }: Ma
 
 function ranksFinding({ adapters, dawn }: MachineFacts): Finding[] {
   if (dawn !== undefined || adapters.length === 0) return [];
-  const gpus = different(adapters).filter(({ software }) => !software);
+  const gpus = differentGpus(adapters).filter(({ software }) => !software);
   const topic = 'several GPUs';
   if (gpus.length > 1) {
     const names = gpus.map(({ name }) => shortName(name)).join(',');

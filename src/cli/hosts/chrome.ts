@@ -1,5 +1,5 @@
 import type { Browser, Page } from 'playwright-core';
-import { abortedError, SplitkvError } from '../../base/errors.js';
+import { SplitkvError, withAbort } from '../../base/errors.js';
 import { chromeFlags, findChrome, mayHaveGpu } from './find_chrome.js';
 
 export type ChromeAdapter = 'hardware' | 'software';
@@ -46,7 +46,7 @@ export async function launchChrome(signal?: AbortSignal): Promise<Chrome> {
       handleSIGHUP: false,
     });
     try {
-      return await orAborted(launching, signal, 'starting Chrome');
+      return await withAbort(launching, signal, 'starting Chrome');
     } catch (cause) {
       if (signal?.aborted) {
         void launching.then((browser) => browser.close()).catch(() => {});
@@ -86,21 +86,5 @@ async function offersGpu(browser: Browser): Promise<boolean> {
     return false;
   } finally {
     await page.close();
-  }
-}
-
-/** `work`, or `aborted` as soon as the signal fires: what Playwright has begun can't be called off. */
-export async function orAborted<T>(work: Promise<T>, signal: AbortSignal | undefined, what: string): Promise<T> {
-  if (!signal) return work;
-  let abort = (): void => {};
-  const aborted = new Promise<never>((_, reject) => {
-    abort = () => reject(abortedError(what, signal));
-    if (signal.aborted) abort();
-    else signal.addEventListener('abort', abort);
-  });
-  try {
-    return await Promise.race([work, aborted]);
-  } finally {
-    signal.removeEventListener('abort', abort);
   }
 }

@@ -1,31 +1,28 @@
-import type { Browser, Page } from 'playwright-core';
-import type { AdapterEntry } from '../../app/shared/adapter_list.js';
-import type { HostEvent, HostPage, Outcome, PlainPlanOptions } from '../../app/host_protocol.js';
-import { abortedError, messageOf, SplitkvError, throwIfAborted } from '../../base/errors.js';
-import type { AdaptersMeasure, ModelInfo, PlanReport } from '../../index.js';
-import { launchChrome, orAborted } from './chrome.js';
+import type { Browser } from 'playwright-core';
+import { type AdapterEntry, differentGpus } from '../../app/shared/adapter_list.js';
+import type { Given, HostCalls, HostEvent, PlainPlanOptions } from '../../app/host_protocol.js';
+import type { Hearing } from '../../app/shared/model_calls.js';
+import { abortedError, messageOf, SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
+import type { AdaptersMeasure, PlanReport } from '../../index.js';
+import { launchChrome } from './chrome.js';
 import { lacksSandbox } from './find_chrome.js';
-import type { HostRequest, ModelHost } from './model_host.js';
+import type { HostRequest, ModelHost, Telling } from './node_host.js';
 import { type PageServer, startPageServer } from '../page_server.js';
 
 const START_TIMEOUT_MS = 60_000;
 /** The page says every second that it lives; loading may keep it busy for a while. */
 const SILENCE_TIMEOUT_MS = 120_000;
 
-type Asked = Omit<HostPage, 'abort' | 'close'>;
-type Answer<Name extends keyof Asked> = Awaited<ReturnType<Asked[Name]>> extends Outcome<infer T> ? T : never;
-
 /** A page of headless Chrome with the library, and a model served to it. */
 export interface Session {
-  /** Ends what is running in the page. */
-  abort(): void;
   readonly modelUrl: string;
   readonly browser: Browser;
-  /** Runs one call in the page; whatever happens to the page meanwhile becomes an error. */
-  call<T>(body: (page: Page) => Promise<Outcome<T>>): Promise<T>;
-  /** One of the page's own calls. */
-  ask<Name extends keyof Asked>(name: Name, ...given: Parameters<Asked[Name]>): Promise<Answer<Name>>;
-  onEvent: (event: HostEvent) => void;
+  /** One of the page's calls; whatever happens to the page meanwhile becomes an error. */
+  ask<Name extends keyof HostCalls>(
+    name: Name,
+    hearing: Hearing,
+    ...given: Given<Name>
+  ): Promise<Awaited<ReturnType<HostCalls[Name]>>>;
   close(): Promise<void>;
 }
 
@@ -34,69 +31,30 @@ export interface Session {
  * @param server one that serves the page and the model already; it stays open
  */
 export async function openChromeHost(request: HostRequest, server?: PageServer): Promise<ModelHost> {
-  const session = await openSession(request.model, request.signal, request.onWarning, server);
-  let onText: (piece: string) => void = () => {};
-  let onRow: (position: number, row: Float32Array) => void = () => {};
-  session.onEvent = (event) => {
-    if (event.kind === 'progress') request.onProgress(event.line, event.part);
-    else if (event.kind === 'warning') request.onWarning(event.message);
-    else if (event.kind === 'text') onText(event.piece);
-    else if (event.kind === 'row') onRow(event.position, fromBase64(event.base64));
-  };
-
-  let info: ModelInfo;
+  const { ask, browser, modelUrl, close } = await openSession(request.model, request, server);
   try {
-    await request.onBrowser?.(session.browser);
+    await request.onBrowser?.(browser);
     // The browser's profile is thrown away with it, so keeping the weights in it would be for nothing.
-    info = await session.ask('open', session.modelUrl, { ...request.options, cache: false });
+    const info = await ask('open', {}, modelUrl, { ...request.options, cache: false });
+    return {
+      info,
+      generate: (...call) => ask('generate', ...call),
+      generateMany: (...call) => ask('generateMany', ...call),
+      turn: (...call) => ask('turn', ...call),
+      logits: (...call) => ask('logits', ...call),
+      kept: (...call) => ask('kept', ...call),
+      stats: () => ask('stats', {}),
+      close,
+    };
   } catch (error) {
-    await session.close();
+    await close();
     throw error;
   }
-  return {
-    info,
-    async generate(prompt, feed, { signal: _, ...options }, take) {
-      onText = take;
-      return session.ask('generate', prompt, feed, options);
-    },
-    generateMany: (prompts, feed, { signal: _, ...options }) => session.ask('generateMany', prompts, feed, options),
-    async turn(asked, stop, take) {
-      onText = take;
-      const abort = (): void => session.abort();
-      stop.addEventListener('abort', abort, { once: true });
-      try {
-        return await session.ask('turn', asked);
-      } finally {
-        stop.removeEventListener('abort', abort);
-      }
-    },
-    async logits(tokens, { all, promptLength, onRow: take }) {
-      let arrived = 0;
-      onRow = (position, row) => {
-        arrived++;
-        take(position, row);
-      };
-      const count = await session.ask('logits', tokens, all ?? false, promptLength);
-      if (arrived !== count) {
-        throw new SplitkvError('internal', `the page computed ${count} rows of logits, ${arrived} arrived`);
-      }
-    },
-    kept: (prompt) => session.ask('kept', prompt),
-    stats: () => session.ask('stats'),
-    close: () => session.close(),
-  };
 }
 
 /** What some work in a page without a model gives; the page is closed after it. */
-async function inPage<T>(
-  model: string,
-  { signal, onProgress, onWarning }: Pick<HostRequest, 'signal' | 'onProgress' | 'onWarning'>,
-  work: (session: Session) => Promise<T>,
-): Promise<T> {
-  const session = await openSession(model, signal, onWarning);
-  session.onEvent = (event) => {
-    if (event.kind === 'progress') onProgress(event.line);
-  };
+async function inPage<T>(model: string, telling: Telling, work: (session: Session) => Promise<T>): Promise<T> {
+  const session = await openSession(model, telling);
   try {
     return await work(session);
   } finally {
@@ -110,17 +68,15 @@ export const chromeAdapters = (
   onProgress: (line: string) => void,
   measures: boolean,
 ): Promise<{ readonly adapters: AdapterEntry[]; readonly measure: AdaptersMeasure | undefined }> =>
-  inPage('.', { signal, onProgress, onWarning: () => {} }, async (session) => {
-    const adapters = await session.ask('adapters');
-    const preferences = adapters
-      .filter(({ same_as: same }) => same === undefined)
-      .map(({ request }) => request as GPUPowerPreference);
-    return { adapters, measure: measures ? await session.ask('measure', preferences) : undefined };
+  inPage('.', { signal, onProgress, onWarning: () => {} }, async ({ ask }) => {
+    const adapters = await ask('adapters', {});
+    const preferences = differentGpus(adapters).map(({ request }) => request as GPUPowerPreference);
+    return { adapters, measure: measures ? await ask('measure', {}, preferences) : undefined };
   });
 
 /** `planModel` in a page of headless Chrome. */
 export const planInChrome = (request: Omit<HostRequest, 'options'>, options: PlainPlanOptions): Promise<PlanReport> =>
-  inPage(request.model, request, (session) => session.ask('plan', session.modelUrl, options));
+  inPage(request.model, request, ({ ask, modelUrl }) => ask('plan', {}, modelUrl, options));
 
 /**
  * @param shared a server that serves the model, too; it stays
@@ -128,11 +84,11 @@ export const planInChrome = (request: Omit<HostRequest, 'options'>, options: Pla
  */
 export async function openSession(
   model: string,
-  signal: AbortSignal,
-  onWarning: (message: string) => void,
+  telling: Telling,
   shared?: PageServer,
   browser?: Browser,
 ): Promise<Session> {
+  const { signal, onWarning } = telling;
   throwIfAborted(signal, 'starting Chrome');
   if (lacksSandbox() && /^(https?:|hf:)/.test(model)) {
     onWarning(`Chrome has no sandbox as root, and ${model} is a model of another site: use another user's account`);
@@ -144,12 +100,8 @@ export async function openSession(
     if (!shared) await server.close();
   };
   try {
-    if (!browser) own = (await launchChrome(signal)).browser;
-    return await orAborted(
-      openPage(browser ?? own!, server, close, signal, onWarning),
-      signal,
-      'opening the page in Chrome',
-    );
+    const used = browser ?? (own = (await launchChrome(signal)).browser);
+    return await withAbort(openPage(used, server, close, telling), signal, 'opening the page in Chrome');
   } catch (error) {
     await close();
     throw error;
@@ -160,8 +112,7 @@ async function openPage(
   browser: Browser,
   server: PageServer,
   closeAll: () => Promise<void>,
-  signal: AbortSignal,
-  onWarning: (message: string) => void,
+  { signal, onProgress, onWarning }: Telling,
 ): Promise<Session> {
   const page = await browser.newPage();
   let closing = false;
@@ -192,33 +143,34 @@ async function openPage(
 
   const abort = (): void => void page.evaluate(() => window.splitkvHost?.abort()).catch(() => {});
   signal.addEventListener('abort', abort);
+  let heardBy: Hearing = {};
   const session: Session = {
     modelUrl: server.modelUrl,
     browser,
-    onEvent: () => {},
-    abort,
-    async call(body) {
+    async ask(name, hearing, ...given) {
       throwIfAborted(signal, 'the run');
-      // An error of evaluate itself (a crash, say) is told by `death`, which knows why; it follows at once.
-      const outcome = await Promise.race([body(page).catch((error: unknown) => died(error, death)), death]);
-      if (outcome.ok) return outcome.value;
-      if (outcome.code === 'aborted') throw abortedError('the run', signal);
-      throw Object.assign(new SplitkvError(outcome.code, outcome.message), outcome.stack && { stack: outcome.stack });
+      heardBy = hearing;
+      hearing.signal?.addEventListener('abort', abort);
+      try {
+        const asked = page.evaluate(([called, values]) => window.splitkvHost.ask(called, values), [
+          name,
+          given,
+        ] as const);
+        // An error of evaluate itself (a crash, say) is told by `death`, which knows why; it follows at once.
+        const outcome = await Promise.race([asked.catch((error: unknown) => died(error, death)), death]);
+        if (outcome.ok) return outcome.value as never;
+        if (outcome.code === 'aborted') throw abortedError('the run', signal);
+        throw Object.assign(new SplitkvError(outcome.code, outcome.message), outcome.stack && { stack: outcome.stack });
+      } finally {
+        hearing.signal?.removeEventListener('abort', abort);
+      }
     },
-    ask: (name, ...given) =>
-      session.call((page) =>
-        page.evaluate(
-          ([asked, values]) =>
-            (window.splitkvHost[asked] as (...values: unknown[]) => Promise<Outcome<never>>)(...values),
-          [name, given as unknown[]] as const,
-        ),
-      ),
     async close() {
       closing = true;
       clearTimeout(silence);
       signal.removeEventListener('abort', abort);
       // Lets the page free its GPU memory in order, unless it no longer answers.
-      const freed = page.evaluate(() => window.splitkvHost.close()).catch(() => {});
+      const freed = page.evaluate(() => window.splitkvHost.ask('close', [])).catch(() => {});
       await Promise.race([freed, new Promise((resolve) => setTimeout(resolve, 3000).unref())]);
       await page.close().catch(() => {});
       await closeAll();
@@ -226,7 +178,10 @@ async function openPage(
   };
   await page.exposeFunction('splitkvEvent', (event: HostEvent) => {
     heard();
-    session.onEvent(event);
+    if (event.kind === 'progress') onProgress(event.line, event.part);
+    else if (event.kind === 'warning') onWarning(event.message);
+    else if (event.kind === 'text') heardBy.onText?.(event.piece);
+    else if (event.kind === 'row') heardBy.onRow?.(event.position, fromBase64(event.base64));
   });
   await Promise.race([
     death,

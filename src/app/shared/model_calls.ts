@@ -1,0 +1,103 @@
+import { defined } from '../../base/options.js';
+import type {
+  ConversationOptions,
+  GenerateOptions,
+  GenerateResult,
+  LogitsOptions,
+  Model,
+  Prompt,
+  SavedConversation,
+} from '../../index.js';
+
+/** What ends a call, and who hears of it while it runs. */
+export interface Hearing {
+  readonly signal?: AbortSignal;
+  readonly onText?: (piece: string) => void;
+  /** A row of f32 logits. */
+  readonly onRow?: (position: number, row: Float32Array) => void;
+}
+
+/** How a text is fed. */
+export interface TextFeed {
+  /** As it is, without the model's chat template. */
+  readonly raw?: boolean;
+  /** As in `Prompt`. */
+  readonly special?: 'text' | 'token';
+}
+
+type AnswerOptions = Omit<GenerateOptions, 'signal' | 'onFirstLogits'>;
+/** A text, or token ids. */
+type Fed = string | readonly number[];
+
+/** A turn of a conversation. */
+export interface TurnRequest {
+  /** What the conversation was before is in `restore`: its keys and values are found in the model's cache. */
+  readonly talk: Pick<ConversationOptions, 'system' | 'restore' | 'whenFull' | 'special'>;
+  readonly content: string;
+  readonly options: AnswerOptions;
+}
+
+/**
+ * What commands ask of a model, in this process or in a page of Chrome: beside `Hearing`, what is given and what comes back is plain
+ * data.
+ */
+export const modelCalls = (model: Model) => ({
+  async generate({ signal, onText }: Hearing, prompt: Fed, feed: TextFeed, options: AnswerOptions) {
+    const generation = model.generate(asPrompt(model, prompt, feed), { ...options, ...defined({ signal }) });
+    for await (const piece of generation) onText?.(piece);
+    return generation.result;
+  },
+  /** Answers several prompts side by side; results in the order of the prompts. */
+  async generateMany({ signal }: Hearing, prompts: readonly Fed[], feed: TextFeed, options: AnswerOptions) {
+    const asked = prompts.map((prompt) => asPrompt(model, prompt, feed));
+    const results: GenerateResult[] = [];
+    for await (const { index, ...result } of model.generateMany(asked, { ...options, ...defined({ signal }) })) {
+      results[index] = result;
+    }
+    return results;
+  },
+  /**
+   * @returns with the conversation of after the turn, and the SHA-256, in hex, of the f32 logits that its first token was drawn from;
+   *   empty where none was
+   */
+  async turn({ signal, onText }: Hearing, { talk, content, options }: TurnRequest) {
+    const conversation = model.conversation(talk);
+    let logits: Float32Array | undefined;
+    const own = { ...defined({ signal }), onFirstLogits: (row: Float32Array) => (logits = row) };
+    const generation = conversation.send(content, { ...options, ...own });
+    for await (const piece of generation) onText?.(piece);
+    const result = await generation.result;
+    const saved: SavedConversation = conversation.save();
+    return { result, sha256: logits ? await sha256(logits) : '', saved };
+  },
+  /** Rows go to `onRow` alone. @returns their number */
+  async logits(
+    { signal, onRow }: Hearing,
+    tokens: readonly number[],
+    options: Pick<LogitsOptions, 'all' | 'promptLength'>,
+  ) {
+    let rows = 0;
+    const take = (position: number, row: Float32Array): void => {
+      rows++;
+      onRow?.(position, row);
+    };
+    await model.logits(tokens, { ...options, ...defined({ signal }), onRow: take });
+    return rows;
+  },
+  /** What compression keeps of a prompt, fed as it is. */
+  kept: ({ signal }: Hearing, prompt: Fed) => model.kept(prompt, defined({ signal })),
+  stats: async () => model.stats(),
+});
+
+export type ModelCalls = ReturnType<typeof modelCalls>;
+
+async function sha256(row: Float32Array): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-256', new Uint8Array(row.slice().buffer));
+  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** A text as a message, where the model has a chat template. */
+const asPrompt = (model: Model, prompt: Fed, { raw = false, special }: TextFeed): Prompt =>
+  typeof prompt === 'string' && model.info.hasChatTemplate && !raw
+    ? { messages: [{ role: 'user', content: prompt }], ...(special && { special }) }
+    : prompt;
