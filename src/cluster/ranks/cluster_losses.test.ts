@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
-import { drawn, drawSeed } from '../../gpu/testing/draw.js';
+import { drawn, drawSeed, isTurn, sweepsAll } from '../../gpu/testing/draw.js';
 import { readModelConfig } from '../../model/families/registry.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan } from '../../placement/index.js';
@@ -37,7 +37,10 @@ async function answersOf(model: ServingModel, onToken: (count: number) => void =
   );
 }
 
-test.skipIf(!natsServer)(
+/** Processes that are killed, and such that come back no more, in turns. */
+const killed = isTurn(2, 'losses of a cluster');
+
+test.skipIf(!natsServer || !(killed || sweepsAll || LOSSES > 3))(
   'rank processes and the server are killed while requests run: every text is as without',
   { timeout: 120_000 + LOSSES * 60_000 },
   async () => {
@@ -100,7 +103,7 @@ const plans = [
   { name: 'of a file', plan: makePlan('tp', 3, modelShape(await readModelConfig(config))), onTwo: /./ },
 ];
 
-test.skipIf(!natsServer).for(drawn(plans, 1, 'ranks that are killed for good'))(
+test.skipIf(!natsServer || (killed && !sweepsAll)).for(drawn(plans, 1, 'ranks that are killed for good'))(
   'ranks are killed for good, and nobody takes their place: others take all shares of plan $name, and every text is as before',
   { timeout: 240_000 },
   async ({ plan, onTwo }) => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
 import { load, type LoadOptions, type Model } from '../../index.js';
 import type { NatsServer } from '../node_nats_server.js';
 import { natsServer, startNats } from '../testing/nats_server.js';
@@ -49,7 +50,7 @@ describe.skipIf(!natsServer)('ranks of other processes', () => {
     const expected = await digestOf(one);
     const { tokens } = await one.generate(PROMPT, { maxTokens: 20, seed: 1 }).result;
     await one.dispose();
-    for (const plan of ['tp', 'pp', 'token', 'auto']) {
+    for (const plan of drawn(['tp', 'pp', 'token', 'auto'] as const, 2, 'plans of a cluster')) {
       const model = await load(MODEL, options({ ranks: plan === 'tp' ? ['b', 'a'] : 2, plan }));
       expect(await digestOf(model), plan).toBe(expected);
       const answer = await model.generate(PROMPT, { maxTokens: 20, seed: 1 }).result;

@@ -139,7 +139,7 @@ describe('token parallelism in the serving engine', () => {
     },
   );
 
-  test.runIf(isTurn(3, 'budgets of token plans'))(
+  test.runIf(isTurn(4, 'budgets of token plans'))(
     'memory budgets: a token plan holds what its ranks have room for, and serves it at once',
     { timeout: 300_000 },
     async () => {
