@@ -4,18 +4,14 @@ import { type CacheDirectory, cacheNames, hashName, readCacheFile, removeCacheEn
 /** Bytes of a piece; the last one of a file is shorter. */
 export const PIECE_BYTES = 4 * 1024 * 1024;
 
-/** What tells one version of a file from another. */
-export interface FileVersion {
+/** One version of one file, as file.json says it, and what tells it from another. */
+export interface FileManifest {
+  readonly file: string;
   readonly size: number;
-  /** The server's validator, or a fingerprint of the content where it sends none. */
+  /** The server's validator, or the SHA-256 where it sends that alone. */
   readonly version: string;
   /** Of the whole file, in hex, where the server tells it. */
   readonly sha256?: string | undefined;
-}
-
-/** One version of one file, as file.json says it. */
-export interface FileManifest extends FileVersion {
-  readonly file: string;
 }
 
 const MANIFEST = 'file.json';
@@ -300,7 +296,7 @@ async function forgetMissing(model: CacheDirectory, file: string): Promise<void>
 }
 
 /** Digests are the stronger sign: a validator may change where the content doesn't. */
-const isSame = (a: FileVersion, b: FileVersion): boolean =>
+const isSame = (a: FileManifest, b: FileManifest): boolean =>
   a.size === b.size &&
   (a.sha256 !== undefined && b.sha256 !== undefined ? a.sha256 === b.sha256 : a.version === b.version);
 

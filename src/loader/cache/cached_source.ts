@@ -4,13 +4,13 @@
  */
 
 import { SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
+import { spreadEvenly } from '../../base/lists.js';
 import { formatBytes } from '../../base/math.js';
-import { CachedFile, type FileVersion, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
+import { CachedFile, type FileManifest, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
 import { findModelFolder, openModelFolder } from './cache_list.js';
 import type { CrossOriginStorage } from './cross_origin_storage.js';
 import { holdLock, type Locks, type Release, tryLock } from './file_lock.js';
 import { type CacheDirectory, openCacheFolder } from './opfs.js';
-import { fingerprint, randomBlocks } from './sample.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type OnProgress, type Source } from '../source.js';
 import type { WholeHash } from '../sources/whole_hash.js';
 
@@ -33,17 +33,16 @@ export interface CacheOptions {
 const FETCH_PIECES = 4;
 /** Bytes read but not stored yet; beyond, reading waits for the disk. */
 const UNSTORED_BYTES = 32 * 1024 * 1024;
-/** Blocks that are compared with the server's: before a file without a validator is filled up, and when a copy is in doubt. */
-const COMPARED_BEFORE_FILLING = 16;
-const COMPARED_IN_DOUBT = 64;
+/** Blocks that are compared with the server's when a copy is in doubt, and bytes of each. */
+const [COMPARED_BLOCKS, BLOCK_BYTES] = [64, 16 * 1024];
 /** Smaller files aren't looked for in the storage that sites share: browsers limit how many a page may look for. */
 const SHARED_BYTES = 1024 * 1024;
 
 /**
  * Wraps a source that comes over the network: what is read of it is stored in the browser (origin private file system) and
  * found there by the next load, each piece checked against the SHA-256 it was stored with. A file is fetched again when it has
- * changed: by its size and, the strongest that the server sends, its SHA-256, its validator (etag, date), otherwise a fingerprint of
- * blocks all over it. The old version goes when the new one is whole. A file whose SHA-256 the server tells, and which another site left
+ * changed: by its size and, the strongest that the server sends, its SHA-256 or its validator (etag, date). A file without either isn't
+ * stored. The old version goes when the new one is whole. A file whose SHA-256 the server tells, and which another site left
  * in the browser's Cross-Origin Storage, is read there instead; one that was downloaded is left there. When the server can't be reached, or no longer has a file,
  * the cached copy stands in. Sources without a `url` are returned as they are, and so is any where nothing can be stored
  * (onWarning tells why; Node has no such storage and says nothing).
@@ -66,18 +65,15 @@ export async function cachedSource(source: Source, options: CacheOptions = {}): 
   }
 }
 
-interface OpenFile extends FileVersion {
-  readonly file: string;
+interface OpenFile extends Omit<FileManifest, 'version'> {
+  /** Undefined where nothing would tell of a change: then it isn't stored. */
+  readonly version: string | undefined;
   /** Undefined when nothing can be stored. */
   readonly cached: CachedFile | undefined;
   /** Pieces that are being fetched or stored. */
   readonly pending: Map<number, Promise<Uint8Array<ArrayBuffer>>>;
   /** Why the server could not be asked or no longer has it: then only what is cached can be read. */
   readonly offline: unknown;
-  /** `version` is a fingerprint: the server sends no validator that would tell of a change between two requests. */
-  readonly sampled: boolean;
-  /** Something came from the server since it was last settled. */
-  fetched: boolean;
   /** Of what is stored; only where there is a `sha256` to compare it with. */
   hash: WholeHash | undefined;
   /** The file in the storage that sites share, once it was looked for; 'none': there it isn't. */
@@ -194,7 +190,7 @@ class CachedSource implements Source {
     }
     if (offline !== undefined) return undefined;
     try {
-      const at = await this.#differs(cached, COMPARED_IN_DOUBT, signal);
+      const at = await this.#differs(cached, signal);
       return at === undefined ? undefined : `from byte ${at} on the server has others`;
     } catch (error) {
       if (error instanceof SplitkvError && error.code === 'io') return undefined; // it can't be asked, or has another version now
@@ -203,11 +199,11 @@ class CachedSource implements Source {
   }
 
   /** Compares blocks of what is cached with the server's: where the first that isn't the same begins. */
-  async #differs(cached: CachedFile, count: number, signal: AbortSignal | undefined): Promise<number | undefined> {
+  async #differs(cached: CachedFile, signal: AbortSignal | undefined): Promise<number | undefined> {
     const { file, size } = cached.manifest;
     const there = Array.from({ length: cached.pieces }, (_, piece) => piece).filter((piece) => cached.has(piece));
     const bytes = there.reduce((sum, piece) => sum + cached.pieceLength(piece), 0);
-    for (const [start, end] of randomBlocks(bytes, count)) {
+    for (const [start, end] of randomBlocks(bytes)) {
       // Counted over what is there; only the last piece of a file is shorter than the others.
       const piece = there[Math.floor(start / PIECE_BYTES)]!;
       const offset = start % PIECE_BYTES;
@@ -383,7 +379,6 @@ class CachedSource implements Source {
       for (const release of held) release();
       throw error;
     }
-    open.fetched = true;
     for (const [i, release] of held.entries()) this.#store(open, first + i, part(bytes, i), release);
     this.#options.onProgress?.({
       phase: 'download',
@@ -419,26 +414,15 @@ class CachedSource implements Source {
    * @param sha256 what all of it was found to hash to
    */
   async #settle(open: StoredFile, sha256?: string): Promise<void> {
-    const { cached, file, size, version } = open;
+    const { cached, file } = open;
     if (open.offline !== undefined || !this.#storing) return;
-    if (open.sampled && open.fetched) {
-      const now = await fingerprint(this.#source, file, size, this.#options.signal).catch(() => undefined);
-      if (now === undefined) return; // a later load will see
-      if (now !== version) {
-        await this.#drop(open);
-        throw new SplitkvError(
-          'io',
-          `${file} of ${this.name} has changed while it was being read; load the model again`,
-        );
-      }
-    }
-    open.fetched = false;
     try {
       if (cached.whole && (sha256 === undefined || cached.whole.sha256 === sha256)) return void this.#offer(open);
       if (!(await cached.allThere())) return;
       const found = sha256 ?? (await this.#wholeHash(open));
       if (found !== undefined && open.sha256 !== undefined && found !== open.sha256) {
-        await this.#drop(open);
+        this.#files.delete(file);
+        await cached.remove();
         throw new SplitkvError(
           'io',
           `the downloaded copy of ${file} of ${this.name} is damaged: its SHA-256 is ${found}; the server says ${open.sha256}. ` +
@@ -468,11 +452,6 @@ class CachedSource implements Source {
     return hash.digest();
   }
 
-  async #drop({ cached, file }: StoredFile): Promise<void> {
-    this.#files.delete(file);
-    await cached.remove();
-  }
-
   async #need(file: string, signal: AbortSignal | undefined): Promise<OpenFile> {
     const open = await this.#open(file, signal);
     if (!open) throw missingFile(this.name, file, this.absence(file));
@@ -497,7 +476,7 @@ class CachedSource implements Source {
   }
 
   async #openOnline(file: string, signal: AbortSignal | undefined): Promise<OpenFile | undefined> {
-    let found: (FileVersion & { readonly sampled: boolean }) | undefined;
+    let found: Pick<OpenFile, 'size' | 'version' | 'sha256'> | undefined;
     try {
       found = await this.#ask(file, signal);
     } catch (error) {
@@ -515,44 +494,33 @@ class CachedSource implements Source {
     }
     if (!found) return this.#openAbsent(file);
     let cached: CachedFile | undefined;
+    const { version } = found;
     try {
-      cached = await this.#openCached({ file, ...found }, found.sampled, signal);
+      if (version !== undefined)
+        cached = await (this.#storing ? CachedFile.open : CachedFile.find)(this.#folder, { file, ...found, version });
     } catch (error) {
       throwIfAborted(signal, `reading ${file}`);
       this.#stopStoring(error);
     }
+    if (version === undefined && this.#storing) {
+      const unknown = 'its server sends no ETag, Last-Modified or SHA-256, by which a change could be seen';
+      this.#tellOnce(`${this.name} is not cached, and will be downloaded again next time: ${unknown}`);
+    }
     const checks = found.sha256 !== undefined && cached && !cached.whole && this.#storing;
     const hash = checks ? new (await import('../sources/whole_hash.js')).WholeHash() : undefined;
-    return { file, ...found, cached, pending: new Map(), offline: undefined, fetched: false, hash, shared: undefined };
+    return { file, ...found, cached, pending: new Map(), offline: undefined, hash, shared: undefined };
   }
 
   async #ask(
     file: string,
     signal: AbortSignal | undefined,
-  ): Promise<(FileVersion & { readonly sampled: boolean }) | undefined> {
+  ): Promise<Pick<OpenFile, 'size' | 'version' | 'sha256'> | undefined> {
     const size = await this.#source.size(file, signal);
     if (size === undefined) return undefined;
     const sha256 = await this.#source.sha256?.(file, signal);
-    const validator =
-      (await this.#source.version(file, signal)) ?? (sha256 === undefined ? undefined : `sha256 ${sha256}`);
-    const version = validator ?? (await fingerprint(this.#source, file, size, signal));
-    return { size, version, ...(sha256 !== undefined && { sha256 }), sampled: validator === undefined };
-  }
-
-  async #openCached(
-    manifest: FileVersion & { readonly file: string },
-    sampled: boolean,
-    signal: AbortSignal | undefined,
-  ): Promise<CachedFile | undefined> {
-    const { file, size, version, sha256 } = manifest;
-    const wanted = { file, size, version, ...(sha256 !== undefined && { sha256 }) };
-    if (!this.#storing) return CachedFile.find(this.#folder, wanted);
-    const cached = await CachedFile.open(this.#folder, wanted);
-    // A fingerprint alone mustn't decide that the rest belongs to the beginning.
-    if (!sampled || cached.bytes === 0 || cached.complete) return cached;
-    if ((await this.#differs(cached, COMPARED_BEFORE_FILLING, signal)) === undefined) return cached;
-    await cached.remove();
-    return CachedFile.open(this.#folder, wanted);
+    const version = await this.#source.version(file, signal);
+    if (sha256 === undefined) return { size, version };
+    return { size, version: version ?? `sha256 ${sha256}`, sha256 };
   }
 
   /** A file that the server says it doesn't have. One that was cached stays: what servers say is often wrong. */
@@ -625,11 +593,18 @@ const offlineFile = (cached: CachedFile, offline: unknown): OpenFile => ({
   cached,
   pending: new Map(),
   offline,
-  sampled: false,
-  fetched: false,
   hash: undefined,
   shared: undefined,
 });
+
+/** Short ranges of a file at random, spread evenly over [0, size); fewer that are all of it where it is small. */
+function randomBlocks(size: number): (readonly [start: number, end: number])[] {
+  const blocks = Math.min(COMPARED_BLOCKS, Math.ceil(size / BLOCK_BYTES));
+  return spreadEvenly(size, blocks).map(([low, high]) => {
+    const start = low + Math.floor(Math.random() * Math.max(0, high - low - BLOCK_BYTES + 1));
+    return [start, Math.min(high, start + BLOCK_BYTES)];
+  });
+}
 
 const notAsStored = (piece: number): string =>
   `the bytes from ${piece * PIECE_BYTES} on are not those that were stored`;
