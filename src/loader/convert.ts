@@ -1,6 +1,5 @@
 import { DTYPE_BYTES, type FloatDtype, isBlockType, type ReadableType } from './dtype.js';
-import { blockConverter } from './gguf/dequantise.js';
-import { halfTable } from './half_table.js';
+import { blockConverter, halfTable } from './gguf/dequantise.js';
 
 /** Writes elements [from, to) of a source as f32 to out[at], out[at + 1], ... */
 export type Convert = (from: number, to: number, out: Float32Array, at: number) => void;

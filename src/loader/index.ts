@@ -7,8 +7,7 @@ export { cachedSource, deleteCached, listCached } from './cache/cache.js';
 export type { CachedModel } from './cache/cache_list.js';
 export { isBlockType } from './dtype.js';
 export { fileListSource } from './sources/file_list_source.js';
-export { entryOf, type GgufFile, openGguf } from './gguf/file.js';
-export { findGguf, isGgufName } from './gguf/file_source.js';
+export { entryOf, findGguf, type GgufFile, isGgufName, openGguf } from './gguf/file.js';
 export type { GgufTensor } from './gguf/header.js';
 export type { CatalogModel } from './hub/catalog.js';
 export type { NetworkOptions } from './hub/hub_options.js';
@@ -22,7 +21,6 @@ export {
   TOKENIZER_CONFIG_LIMITS,
   TOKENIZER_LIMITS,
 } from './source.js';
-export type { RowPiece } from './stream_rows.js';
 export { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
-export { matrixShape, TensorReader } from './tensor_reader.js';
+export { matrixShape, type RowPiece, TensorReader } from './tensor_reader.js';
 export { absorbedView, blocksView, columnsView, orderedView, rowsView, transposedView, vectorView } from './views.js';

@@ -1,6 +1,6 @@
 import { SplitkvError, usageError } from '../base/errors.js';
-import { fileListSource } from './sources/file_list_source.js';
-import { findGguf, ggufSource, isGgufName } from './gguf/file_source.js';
+import { blobSource, fileListSource, packagedSource } from './sources/file_list_source.js';
+import { findGguf, ggufSource, isGgufName } from './gguf/file.js';
 import type { HttpOptions } from './sources/http_request.js';
 import { HUB, httpOptionsOf, hubForm } from './hub/hub_form.js';
 import type { NetworkOptions } from './hub/hub_options.js';
@@ -78,10 +78,8 @@ async function sourceOf(
     if (named) return named;
   }
   if (url && /^https?:$/.test(url.protocol)) return overHttp(url, http);
-  if (url && LOCAL.test(url.protocol)) {
-    const { blobSource, PackagedSource } = await import('./sources/local_source.js');
-    return url.protocol === 'blob:' ? blobSource(url, signal) : urlSource(url, (folder) => new PackagedSource(folder));
-  }
+  if (url?.protocol === 'blob:') return blobSource(url, signal);
+  if (url && EXTENSION.test(url.protocol)) return urlSource(url, packagedSource);
   if (!isNode()) throw usageError(`${String(where)}: expected an http, https, extension or blob URL, or files`);
   if (url && url.protocol !== 'file:')
     throw usageError(`${url.href}: expected a path, or a URL with http, https or file`);
@@ -89,8 +87,8 @@ async function sourceOf(
   return directorySource(url ?? (where as string));
 }
 
-/** URLs of what the browser itself holds: blobs, and files of an extension's package. */
-const LOCAL = /^(blob|[a-z]+(-[a-z]+)*-extension):$/;
+/** URLs of files of an extension's package. */
+const EXTENSION = /^[a-z]+(-[a-z]+)*-extension:$/;
 
 /** A page whose models are files that somebody chose doesn't download what fetches others. */
 async function overHttp(url: URL, http: HttpOptions): Promise<Source> {

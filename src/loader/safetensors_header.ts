@@ -1,5 +1,5 @@
 import { formatError, messageOf, type SplitkvError } from '../base/errors.js';
-import { show } from '../base/json.js';
+import { isObject, show } from '../base/json.js';
 import { grouped } from '../base/math.js';
 import { DTYPE_BYTES, isDtype } from './dtype.js';
 import { duplicateKey, jsonSize } from './json_keys.js';
@@ -104,7 +104,7 @@ function parseObject(header: Uint8Array, what: string): Record<string, unknown> 
 }
 
 function readMetadata(value: unknown, metadata: Map<string, string>, what: string): void {
-  if (!isRecord(value)) throw formatError(`${what}: __metadata__ is ${show(value)}; expected an object of strings`);
+  if (!isObject(value)) throw formatError(`${what}: __metadata__ is ${show(value)}; expected an object of strings`);
   for (const [key, text] of Object.entries(value)) {
     if (typeof text !== 'string')
       throw formatError(`${what}: __metadata__ gives ${show(text)} for ${show(key)}; expected a string`);
@@ -120,7 +120,7 @@ function readEntry(
 ): TensorEntry {
   const bad = (key: string, got: unknown, expected: string): SplitkvError =>
     formatError(`${what}: tensor ${show(name)}: ${key} is ${show(got)}; expected ${expected}`);
-  if (!isRecord(value)) throw bad('its entry', value, 'an object with dtype, shape and data_offsets');
+  if (!isObject(value)) throw bad('its entry', value, 'an object with dtype, shape and data_offsets');
   const { dtype, shape, data_offsets: offsets } = value;
   if (!isDtype(dtype)) throw bad('dtype', dtype, `one of ${Object.keys(DTYPE_BYTES).join(', ')}`);
   if (!isCounts(shape)) throw bad('shape', shape, 'a list of non-negative integers');
@@ -174,9 +174,6 @@ function checkCover(entries: TensorEntry[], what: string, dataStart: number, fil
     throw formatError(`${what} goes on for ${grouped(fileBytes - at)} bytes after ${before}; expected it to end there`);
   }
 }
-
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const isCounts = (value: unknown): value is number[] =>
   Array.isArray(value) && value.every((count) => Number.isSafeInteger(count) && (count as number) >= 0);

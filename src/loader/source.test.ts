@@ -3,9 +3,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { fileListSource } from './sources/file_list_source.js';
+import { fileListSource, packagedSource } from './sources/file_list_source.js';
 import { httpSource } from './sources/http_source.js';
-import { PackagedSource } from './sources/local_source.js';
 import { directorySource } from './sources/node_files.js';
 import { openSource } from './open_source.js';
 import { startServer, type TestServer } from './testing/http_server.js';
@@ -42,7 +41,7 @@ testSource('memory', async () => new MemorySource({ ...suiteFiles }));
 testSource('directory', async () => directorySource(folder));
 testSource('chosen files', async () => fileListSource(chosenFolder('my model/')));
 testSource('http', async () => httpSource(server.url));
-testSource('package of an extension', async () => new PackagedSource(new URL(server.url)));
+testSource('package of an extension', async () => packagedSource(new URL(server.url)));
 
 describe('openSource', () => {
   it('takes the URL of a blob, which is a GGUF file', async () => {

@@ -39,6 +39,15 @@ export interface Source {
   damage?(signal?: AbortSignal): Promise<string | undefined>;
 }
 
+/** The source with some of it in place of its own. */
+export const around = (source: Source, own: Partial<Source>): Source =>
+  new Proxy(source, {
+    get(target, name) {
+      const value: unknown = Object.hasOwn(own, name) ? own[name as keyof Source] : Reflect.get(target, name, target);
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+    },
+  });
+
 /** How far a load has come. Bytes are bytes of the checkpoint, not of what they turn into. */
 export interface LoadProgress {
   /** 'download': into the browser's cache; 'weights': tensors being read. */

@@ -1,6 +1,5 @@
 import type { Convert } from '../convert.js';
 import { BLOCK_TYPES, type BlockType } from '../dtype.js';
-import { halfValues } from '../half_table.js';
 
 /** Writes the elements of the block at `bytes[at]` to out[to], out[to + 1], ... */
 type DecodeBlock = (bytes: Uint8Array, at: number, out: Float32Array, to: number, half: Float32Array) => void;
@@ -200,3 +199,28 @@ const scaleOf = (bytes: Uint8Array, at: number, j: number): number =>
 /** The 6-bit minimum of group `j`, likewise from byte 4 on. */
 const minimumOf = (bytes: Uint8Array, at: number, j: number): number =>
   j < 4 ? bytes[at + 4 + j]! & 63 : (bytes[at + 4 + j]! >> 4) | ((bytes[at + j]! >> 6) << 4);
+
+let table: Uint32Array<ArrayBuffer> | undefined;
+
+/** The f32 bits of every f16: 256 KiB, which stays in cache and beats shifting by a factor of two. */
+export function halfTable(): Uint32Array<ArrayBuffer> {
+  if (table) return table;
+  table = new Uint32Array(65536);
+  const value = new Float32Array(1);
+  const bits = new Uint32Array(value.buffer);
+  for (let half = 0; half < 65536; half++) {
+    const sign = (half & 0x8000) << 16;
+    const exponent = (half >> 10) & 31;
+    const fraction = half & 0x3ff;
+    if (exponent === 31) table[half] = sign | 0x7f800000 | (fraction << 13);
+    else if (exponent > 0) table[half] = sign | ((exponent + 112) << 23) | (fraction << 13);
+    else {
+      value[0] = fraction * 2 ** -24; // subnormal halves are normal floats
+      table[half] = sign | bits[0]!;
+    }
+  }
+  return table;
+}
+
+/** As numbers. */
+export const halfValues = (): Float32Array<ArrayBuffer> => new Float32Array(halfTable().buffer);

@@ -9,8 +9,7 @@ import { openSource } from '../open_source.js';
 import { startServer, type TestServer } from '../testing/http_server.js';
 import { MemoryFolder } from '../testing/memory_folder.js';
 import { MemorySource } from '../testing/memory_source.js';
-import { entryOf, openGguf, partNames } from './file.js';
-import { findGguf } from './file_source.js';
+import { findGguf, entryOf, openGguf, partNames } from './file.js';
 
 const tensor = (name: string): GgufTensor => ({ name, shape: [4], data: Float32Array.of(1, 2, 3, 4) });
 const u16 = (value: number): GgufValue => ({ type: 'u16', value });

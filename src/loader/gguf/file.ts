@@ -3,13 +3,13 @@
  * header.ts next, then dequantise.ts.
  */
 
-import { formatError, unsupportedError } from '../../base/errors.js';
+import { formatError, unsupportedError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
+import { range } from '../../base/lists.js';
 import { BLOCK_TYPES } from '../dtype.js';
-import type { Source } from '../source.js';
+import { around, type Source } from '../source.js';
 import type { TensorEntry } from '../tensor_index.js';
-import { type GgufHeader, type GgufTensor, readGgufHeader } from './header.js';
-import type { GgufValue } from './header_value.js';
+import { type GgufHeader, type GgufTensor, type GgufValue, readGgufHeader } from './header.js';
 
 /** A model in a GGUF file, or in the parts of a split one. */
 export interface GgufFile {
@@ -26,13 +26,11 @@ export interface GgufFile {
 const PART_NAME = /^(.*-)(\d{5})-of-(\d{5})(\.gguf)$/i;
 
 /** The file names of all parts of a split model, given one of them; the name alone where it isn't such a part. */
-export function partNames(file: string): readonly string[] {
+export function partNames(file: string): readonly [string, ...string[]] {
   const [, stem, , total, suffix] = PART_NAME.exec(file) ?? [];
   if (total === undefined || Number(total) === 0) return [file];
-  return Array.from(
-    { length: Number(total) },
-    (_, part) => `${stem}${String(part + 1).padStart(5, '0')}-of-${total}${suffix}`,
-  );
+  const nameOf = (part: number): string => `${stem}${String(part).padStart(5, '0')}-of-${total}${suffix}`;
+  return [nameOf(1), ...range(2, Number(total) + 1).map(nameOf)];
 }
 
 /**
@@ -42,8 +40,8 @@ export function partNames(file: string): readonly string[] {
 export async function openGguf(source: Source, file: string, signal?: AbortSignal): Promise<GgufFile> {
   const asked = await readGgufHeader(source, file, signal);
   const parts = asked.metadata.get('split.count') ?? 0;
-  const names = parts === 0 || parts === 1 ? [file] : partNames(file);
-  const what = `${names[0]!} of ${source.name}`;
+  const names = parts === 0 || parts === 1 ? ([file] as const) : partNames(file);
+  const what = `${names[0]} of ${source.name}`;
   if (names.length > 1 ? parts !== names.length : parts !== 0 && parts !== 1) {
     throw formatError(
       `${file} of ${source.name} says it is one of ${show(parts)} parts (split.count); expected that in its name, as in ` +
@@ -69,7 +67,7 @@ export async function openGguf(source: Source, file: string, signal?: AbortSigna
   if (names.length > 1 && total !== undefined && total !== tensors.size)
     throw formatError(`${what}: split.tensors.count is ${show(total)}, but the parts hold ${tensors.size} tensors`);
   return {
-    file: names[0]!,
+    file: names[0],
     what,
     metadata: headers[0]!.metadata,
     tensors,
@@ -93,4 +91,26 @@ export function entryOf(tensor: GgufTensor): TensorEntry {
     `tensor '${name}' in ${file} is ${tensor.typeName}; expected F32, F16, BF16, ${Object.keys(BLOCK_TYPES).join(', ')}. ` +
       'Take a file of another type, such as Q4_K_M or Q8_0',
   );
+}
+
+export const isGgufName = (file: string): boolean => /\.gguf$/i.test(file);
+
+/** The source with `file` of it as its model. What is cached of it is filed under the file's own URL. */
+export function ggufSource(folder: Source, gguf: string): Source {
+  if (folder.url === undefined) return around(folder, { gguf });
+  const url = `${folder.url.replace(/\/?$/, '/')}${gguf.split('/').map(encodeURIComponent).join('/')}`;
+  return around(folder, { gguf, url });
+}
+
+/** The GGUF models among files, by their first parts: parts of a split one count as one, projectors of images are no models. */
+export function ggufModels(files: Iterable<string>): string[] {
+  const models = [...files].filter((file) => isGgufName(file) && !/(^|\/)mmproj[^/]*$/i.test(file));
+  return [...new Set(models.map((file) => partNames(file)[0]))].sort();
+}
+
+/** The GGUF model among the files of a folder, or undefined where there is none. Throws `usage` where there are several. */
+export function findGguf(files: readonly string[], folder: string): string | undefined {
+  const models = ggufModels(files);
+  if (models.length <= 1) return models[0];
+  throw usageError(`${folder} holds ${models.length} GGUF models (${models.join(', ')}); give the file that is meant`);
 }

@@ -1,6 +1,6 @@
 import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
-import { partNames } from '../gguf/file.js';
+import { ggufModels } from '../gguf/file.js';
 import type { HubListing } from './hub_api.js';
 import { type HubName, hubText } from './hub_name.js';
 
@@ -28,12 +28,6 @@ const PREFERRED_QUANTS = [
   'Q3_K_S',
 ] as const;
 
-/** The GGUF models of a repository: parts of a split one count as one; projectors of images are no models. */
-const modelsOf = (files: Iterable<string>): string[] => {
-  const models = [...files].filter((file) => /\.gguf$/i.test(file) && !/^mmproj/i.test(file.split('/').at(-1)!));
-  return [...new Set(models.map((file) => partNames(file)[0]!))].sort();
-};
-
 /** 'Q4_K_M' of 'model-q4_k_m.gguf' or 'Q4_K_M/model-00001-of-00002.gguf'. */
 function quantOf(file: string): string | undefined {
   const stem = file.replace(/(-\d{5}-of-\d{5})?\.gguf$/i, '');
@@ -48,7 +42,7 @@ function quantOf(file: string): string | undefined {
  */
 export function chooseGguf(name: HubName, { files }: HubListing): string | undefined {
   const { repo, file, quant } = name;
-  const models = modelsOf(files.keys());
+  const models = ggufModels(files.keys());
   const choices = (): string =>
     models.map((model) => `${model}${sizeText(files.get(model)?.size)}`).join(', ') || 'no .gguf file at all';
   if (file !== undefined) {

@@ -4,7 +4,7 @@
  */
 
 import { SplitkvError } from '../../base/errors.js';
-import { ggufSource } from '../gguf/file_source.js';
+import { ggufSource } from '../gguf/file.js';
 import { httpSource } from '../sources/http_source.js';
 import type { Source } from '../source.js';
 import { missingFile } from '../source.js';
@@ -20,7 +20,7 @@ import { type HubName, hubText, resolveUrl } from './hub_name.js';
 export function hubSource(access: HubAccess, name: HubName, listing: HubListing | undefined): Source {
   const gguf = listing ? modelFile(name, listing) : name.file;
   const folder = new HubSource(access, name, listing);
-  const source = gguf === undefined ? folder : { ...ggufSource(folder, gguf), list: () => folder.list() };
+  const source = gguf === undefined ? folder : ggufSource(folder, gguf);
   const commit = listing?.commit;
   return Object.assign(source, {
     at: { where: `hf:${hubText({ ...name, quant: undefined, file: gguf })}`, ...(commit !== undefined && { commit }) },

@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SplitkvError } from '../../base/errors.js';
-import { partNames } from '../gguf/file.js';
-import { ggufSource } from '../gguf/file_source.js';
+import { ggufSource, partNames } from '../gguf/file.js';
 import { directorySource } from '../sources/node_files.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';

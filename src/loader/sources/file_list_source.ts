@@ -16,67 +16,92 @@ export function fileListSource(files: readonly File[]): Source {
     if (!path.startsWith(folder)) continue;
     const name = path.slice(folder.length);
     if (byName.has(name))
-      throw usageError(
-        `${path} is there twice among the ${files.length} files; expected the files of one model folder`,
-      );
+      throw usageError(`${path} is there twice among the ${files.length} files; expected those of one model folder`);
     byName.set(name, files[at]!);
   }
-  return new FileListSource(folder === '' ? 'the chosen files' : folder.slice(0, -1), byName);
+  const name = folder === '' ? 'the chosen files' : folder.slice(0, -1);
+  return new FilesSource(name, (file) => byName.get(file), [...byName.keys()]);
 }
 
 const depth = (path: string): number => path.split('/').length;
 
-/** Files by their names in a model folder. */
-export class FileListSource implements Source {
-  readonly name: string;
-  readonly #files: ReadonlyMap<string, File>;
+/** The GGUF file at a `blob:` URL. @throws SplitkvError `io` when there is no such blob, `aborted` */
+export async function blobSource(url: URL, signal?: AbortSignal): Promise<Source> {
+  const blob = await withAbort(fetchBlob(url.href), signal, `reading ${url.href}`);
+  if (blob) return fileListSource([new File([blob], 'model.gguf')]);
+  throw new SplitkvError('io', `${url.href}: no such blob; was its URL made by this page, and not revoked since?`);
+}
 
-  constructor(name: string, files: ReadonlyMap<string, File>) {
-    this.name = name;
-    this.#files = files;
-  }
+/**
+ * A folder of an extension's package (`chrome-extension:`, `moz-extension:`). Its files aren't cached: they are on this machine. Nor are
+ * they read by range requests, which browsers answer there in different ways: a response becomes a Blob, which the browser keeps on its
+ * disk when it is large, and slices of it are read.
+ */
+export function packagedSource(folder: URL): Source {
+  const files = new Map<string, Promise<File | undefined>>();
+  return new FilesSource(folder.href, (file) => {
+    let opened = files.get(file);
+    if (!opened) {
+      const url = new URL(file.split('/').map(encodeURIComponent).join('/'), folder.href.replace(/\/?$/, '/'));
+      opened = fetchBlob(url.href).then((blob) => blob && new File([blob], file, { lastModified: 0 }));
+      files.set(file, opened);
+    }
+    return opened;
+  });
+}
+
+/** Undefined where there is nothing: such a fetch has no status, it fails. */
+const fetchBlob = (href: string): Promise<Blob | undefined> =>
+  fetch(href).then(
+    (response) => (response.ok ? response.blob() : undefined),
+    () => undefined,
+  );
+
+/** Files by their names in a model folder. */
+class FilesSource implements Source {
+  constructor(
+    readonly name: string,
+    private readonly find: (file: string) => File | undefined | Promise<File | undefined>,
+    private readonly names: readonly string[] = [],
+  ) {}
 
   async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
-    checkFileName(file);
-    throwIfAborted(signal, `reading ${file}`);
-    return this.#files.get(file)?.size;
+    return (await this.#find(file, signal))?.size;
   }
 
   async list(): Promise<readonly string[]> {
-    return [...this.#files.keys()];
+    return this.names;
   }
 
   async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
-    throwIfAborted(signal, `reading ${file}`);
-    const found = this.#find(file);
-    return `${found.size}-${found.lastModified}`;
+    const { size, lastModified } = await this.#need(file, signal);
+    return `${size}-${lastModified}`;
   }
 
   async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    checkFileName(file);
     checkRange(file, start, end);
-    throwIfAborted(signal, `reading ${file}`);
-    const found = this.#find(file);
+    const found = await this.#need(file, signal);
     if (end > found.size) throw beyondFile(this.name, file, start, end, found.size);
     try {
       const buffer = await withAbort(found.slice(start, end).arrayBuffer(), signal, `reading ${file}`);
       if (buffer.byteLength !== end - start) throw beyondFile(this.name, file, start, end, start + buffer.byteLength);
       return new Uint8Array(buffer);
-    } catch (error) {
-      if (error instanceof SplitkvError) throw error;
+    } catch (cause) {
+      if (cause instanceof SplitkvError) throw cause;
       // Browsers refuse a file that changed since it was chosen.
-      throw new SplitkvError(
-        'io',
-        `${file} of ${this.name} can't be read (${String(error)}); if it has changed, choose the folder again`,
-        {
-          cause: error,
-        },
-      );
+      const why = `${file} of ${this.name} can't be read (${String(cause)}); if it has changed, choose the folder again`;
+      throw new SplitkvError('io', why, { cause });
     }
   }
 
-  #find(file: string): File {
-    const found = this.#files.get(file);
+  async #find(file: string, signal: AbortSignal | undefined): Promise<File | undefined> {
+    checkFileName(file);
+    throwIfAborted(signal, `reading ${file}`);
+    return withAbort(Promise.resolve(this.find(file)), signal, `reading ${file}`);
+  }
+
+  async #need(file: string, signal: AbortSignal | undefined): Promise<File> {
+    const found = await this.#find(file, signal);
     if (!found) throw missingFile(this.name, file);
     return found;
   }

@@ -1,6 +1,6 @@
 /**
  * Room: the places that a model's bytes come from: a server (here), a folder, files that somebody chose. Each is a
- * Source (../source.ts); verified_source.ts checks what another one gives. Read local_source.ts next.
+ * Source (../source.ts); verified_source.ts checks what another one gives. Read file_list_source.ts next.
  */
 
 import { SplitkvError, usageError, withAbort } from '../../base/errors.js';

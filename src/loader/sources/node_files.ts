@@ -2,7 +2,7 @@ import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { abortedError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
-import { ggufSource, isGgufName } from '../gguf/file_source.js';
+import { ggufSource, isGgufName } from '../gguf/file.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
 
 /** Bytes between two looks at the abort signal. */

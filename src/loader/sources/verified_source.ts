@@ -1,7 +1,6 @@
-import { defined } from '../../base/options.js';
 import { SplitkvError, withAbort } from '../../base/errors.js';
 import { parseIntegrity } from './integrity.js';
-import { missingFile, type OnProgress, type Source } from '../source.js';
+import { around, missingFile, type OnProgress, type Source } from '../source.js';
 import { hashFile } from './whole_hash.js';
 
 export interface VerifyOptions {
@@ -69,21 +68,10 @@ export async function verifiedSource(
     return underway;
   };
 
-  const { list, flush, hashes, damage } = source;
-  return {
-    ...defined({ url: source.url, gguf: source.gguf }),
-    name: source.name,
-    size: (file, own) => source.size(file, own),
-    version: (file, own) => source.version(file, own),
-    sha256: async (file, own) => source.sha256?.(file, own),
-    absence: (file) => source.absence?.(file),
+  return around(source, {
     async read(file, start, end, own) {
       await withAbort(checked(file), own, `reading ${file}`);
       return source.read(file, start, end, own);
     },
-    ...(list && { list: () => list.call(source) }),
-    ...(flush && { flush: () => flush.call(source) }),
-    ...(hashes && { hashes: (...args) => hashes.apply(source, args) }),
-    ...(damage && { damage: (own) => damage.call(source, own) }),
-  };
+  });
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isObject } from '../../../base/json.js';
 import { Random } from '../../../base/random.js';
-import { ggufSource } from '../../../loader/gguf/file_source.js';
+import { ggufSource } from '../../../loader/gguf/file.js';
 import type { Source } from '../../../loader/index.js';
 import { MemorySource } from '../../../loader/testing/memory_source.js';
 import { type GgufValue, writeGguf } from '../../../model/testing/gguf/file.js';
