@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { expect, test } from '@playwright/test';
 import type { BenchDocument } from '../../bench/document.js';
 import type { DecodeResult } from '../../bench/suites/decode.js';
-import { swiftshaderIcd } from '../../src/gpu/node_swiftshader.js';
+import { swiftshaderIcd } from '../../src/gpu/node.js';
 
 const SYSTEM_ICDS = '/usr/share/vulkan/icd.d';
 

@@ -1,4 +1,4 @@
-import { messageOf, SplitkvError } from '../base/errors.js';
+import { messageOf, SplitkvError, usageError } from '../base/errors.js';
 import { saysCpu } from './cpu_adapter.js';
 import { Device, type FastPath, type Variants } from './device.js';
 
@@ -34,46 +34,40 @@ export function noWebGpu(): SplitkvError {
   );
 }
 
-/** By `navigator.gpu` in a browser, which chooses, and by Dawn (npm package `webgpu`) in Node. */
+/** `navigator.gpu` in a browser, Dawn (npm package `webgpu`) in Node. */
+const gpuOf = async (request: AdapterRequest): Promise<GPU | undefined> =>
+  isNode
+    ? (await import('./node.js')).nodeGpuOf(request)
+    : (globalThis.navigator as Partial<Navigator> | undefined)?.gpu;
+
 async function requestAdapter(request: AdapterRequest): Promise<GPUAdapter | null> {
   if (isNode) return (await import('./node.js')).requestNodeAdapter(request);
   const { adapterName, powerPreference = 'high-performance' } = request;
-  const gpu = (globalThis.navigator as Navigator | undefined)?.gpu;
+  const gpu = await gpuOf(request);
   if (!gpu) throw noWebGpu();
   if (adapterName !== undefined) {
-    throw new SplitkvError(
-      'usage',
-      `adapter '${adapterName}': browsers can't choose an adapter by name; use a power preference`,
-    );
+    throw usageError(`adapter '${adapterName}': browsers can't choose an adapter by name; use a power preference`);
   }
   return gpu.requestAdapter({ powerPreference });
 }
 
-/** What WGSL may use without asking. */
-async function languageFeatures(request: AdapterRequest): Promise<WGSLLanguageFeatures | undefined> {
-  if (isNode) return (await (await import('./node.js')).nodeGpuOf(request)).wgslLanguageFeatures;
-  return (globalThis.navigator as Navigator | undefined)?.gpu?.wgslLanguageFeatures;
+async function fastPathsHere(adapter: GPUAdapter, request: AdapterRequest): Promise<FastPath[]> {
+  const { fastPathsOf } = await import('./fast_paths.js');
+  return fastPathsOf(adapter, (await gpuOf(request))?.wgslLanguageFeatures);
 }
 
 /** How an adapter can multiply prompts with precision 'fast', the best way first. Where there is no adapter: none, and opening one says why. */
 export async function adapterFastPaths(request: AdapterRequest = {}): Promise<readonly FastPath[]> {
   const asked = { ...request, fast: [] };
   const adapter = await requestAdapter(asked).catch(() => null);
-  if (!adapter) return [];
-  const { fastPathsOf } = await import('./fast_paths.js');
-  return fastPathsOf(adapter, await languageFeatures(asked));
+  return adapter ? fastPathsHere(adapter, asked) : [];
 }
 
 /** Which variants of kernels `openDevice` would plan. Where there is no adapter: 'software', and opening one says why. */
 export async function adapterVariants(request: AdapterRequest = {}): Promise<Variants> {
   if (request.variants) return request.variants;
   const adapter = await requestAdapter(request).catch(() => null);
-  const onCpu = adapter ? saysCpu(adapter) : true;
-  if (onCpu !== undefined) return onCpu ? 'software' : 'hardware';
-  const device = await openDevice(request); // which measures
-  const { variants } = device.adapter;
-  device.dispose();
-  return variants;
+  return !adapter || saysCpu(adapter) ? 'software' : 'hardware';
 }
 
 /**
@@ -98,8 +92,7 @@ export async function openDevice(request: AdapterRequest = {}): Promise<Device> 
     );
   }
   if (!request.fast) return Device.open(adapter, request.variants);
-  const { fastPathsOf } = await import('./fast_paths.js');
-  const has = fastPathsOf(adapter, await languageFeatures(request));
+  const has = await fastPathsHere(adapter, request);
   const { subgroupMaxSize: subgroup = 0 } = adapter.info as Partial<GPUAdapterInfo>;
   return Device.open(adapter, request.variants, {
     paths: has.filter((path) => request.fast!.includes(path)),

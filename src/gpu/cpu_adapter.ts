@@ -7,9 +7,21 @@ interface OlderAdapter {
   readonly isFallbackAdapter?: boolean;
 }
 
-/** Whether an adapter runs on the CPU, by its name or as it says itself; undefined where neither tells. */
-export function saysCpu(adapter: Pick<GPUAdapter, 'info'>): boolean | undefined {
+/** Whether an adapter runs on the CPU, by its name or as it says itself; one that says nothing counts as a GPU. */
+export function saysCpu(adapter: Pick<GPUAdapter, 'info'>): boolean {
   const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info as Partial<GPUAdapterInfo>;
   if (CPU_NAMES.test([vendor, architecture, device, description].join(' '))) return true;
-  return isFallbackAdapter ?? (adapter as OlderAdapter).isFallbackAdapter;
+  return isFallbackAdapter ?? (adapter as OlderAdapter).isFallbackAdapter ?? false;
 }
+
+/**
+ * Told when GPU work of a software adapter is awaited, so that the wait leaves the CPU to the work. Calls come in pairs. Browsers have no
+ * pacer: their GPU process doesn't poll.
+ */
+export interface Pacer {
+  begin(): void;
+  end(): void;
+}
+
+/** Node's is in node.ts. */
+export const pacing: { pacer?: Pacer } = {};

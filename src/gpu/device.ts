@@ -2,9 +2,8 @@ import { SplitkvError, limitError } from '../base/errors.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
 import { inTime, pause } from '../base/waits.js';
 import type { Access, CompiledPipeline, PipelineSource } from './kernel.js';
-import { saysCpu } from './cpu_adapter.js';
+import { pacing, saysCpu } from './cpu_adapter.js';
 import { Choices } from './choices.js';
-import { currentPacer } from './pacing.js';
 
 /**
  * How prompts may be multiplied with precision 'fast': products of numbers rounded to f16, products of bytes by packed_4x8_integer_dot_product,
@@ -197,11 +196,7 @@ export class Device {
         { cause: error },
       );
     }
-    const says = saysCpu(adapter);
-    if (says !== undefined) return new Device(device, adapter, says, variants, fast);
-    const { measuresAsCpu } = await import('./cpu_probe.js');
-    const onCpu = await measuresAsCpu(new Device(device, adapter, false, variants, undefined));
-    return new Device(device, adapter, onCpu, variants, fast);
+    return new Device(device, adapter, saysCpu(adapter), variants, fast);
   }
 
   /** Name for people: the most telling of the adapter's fields. */
@@ -286,7 +281,7 @@ export class Device {
    */
   async wait<T>(work: Promise<T>): Promise<T> {
     this.#beginWait();
-    const pacer = this.adapter.software ? currentPacer() : undefined;
+    const pacer = this.adapter.software ? pacing.pacer : undefined;
     pacer?.begin();
     const nudges = this.#nudges ? setInterval(() => this.gpu.queue.submit([]), NUDGE_MS) : undefined;
     try {

@@ -32,7 +32,7 @@ export interface KernelPlan<P extends ParamTypes> {
   readonly fast?: FastPath;
 }
 
-export interface KernelSpec<B extends Bindings, P extends ParamTypes, Problem> {
+export interface Kernel<B extends Bindings = Bindings, P extends ParamTypes = ParamTypes, Problem = never> {
   /** Folder = WGSL file = pipeline label = timing name, snake_case. */
   readonly name: string;
   /** Storage bindings in @binding order (group 0). A uniform `params` follows them as the last binding. */
@@ -52,15 +52,9 @@ export interface KernelSpec<B extends Bindings, P extends ParamTypes, Problem> {
   };
 }
 
-export type Kernel<B extends Bindings = Bindings, P extends ParamTypes = ParamTypes, Problem = never> = KernelSpec<
-  B,
-  P,
-  Problem
->;
-
 /** Declares a kernel. The declaration is checked against its WGSL by `testKernel` (wgsl_reflect). */
 export function defineKernel<const B extends Bindings, const P extends ParamTypes, Problem>(
-  spec: KernelSpec<B, P, Problem>,
+  spec: Kernel<B, P, Problem>,
 ): Kernel<B, P, Problem> {
   return Object.freeze({ ...spec });
 }
@@ -133,7 +127,7 @@ export interface CompiledPipeline {
 /** The compiled pipeline of a plan on a device; cached by the device. Compilation errors name the kernel. */
 export function getPipeline<P extends ParamTypes>(
   device: Device,
-  kernel: Pick<KernelSpec<Bindings, P, never>, 'name' | 'bindings'>,
+  kernel: Pick<Kernel<Bindings, P, never>, 'name' | 'bindings'>,
   plan: KernelPlan<P>,
 ): CompiledPipeline {
   const { name } = kernel;

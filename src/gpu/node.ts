@@ -1,12 +1,17 @@
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { SplitkvError } from '../base/errors.js';
 import type { AdapterRequest } from './adapters.js';
-import { saysCpu } from './cpu_adapter.js';
-import { NodePacer } from './node_pacing.js';
-import { swiftshaderIcd } from './node_swiftshader.js';
-import { usePacer } from './pacing.js';
+import { type Pacer, pacing, saysCpu } from './cpu_adapter.js';
 
 const entries = new Map<string, GPU>();
-const pacer = new NodePacer();
+
+/** Turns without a sleep, so that a short wait ends as soon as its work does. */
+const FREE_TURNS = 20;
+const SLEEP_MS = 0.2;
+const ICD = 'vk_swiftshader_icd.json';
+const INSTALLED = ['/usr/lib/chromium', '/opt/google/chrome', '/usr/lib/chromium-browser'];
 
 /**
  * Dawn's WebGPU in this Node process; `adapterName` is part of an adapter's name, e.g. 'SwiftShader' or 'llvmpipe'. The devices of an
@@ -33,7 +38,7 @@ export async function nodeGpu(adapterName: string | undefined, instance = 0, exp
       );
     }
     Object.assign(globalThis, dawn.globals);
-    usePacer(pacer);
+    pacing.pacer ??= new NodePacer();
     gpu = dawn.create([
       ...(adapterName === undefined ? [] : [`adapter=${adapterName}`]),
       ...(experimental ? ['enable-dawn-features=allow_unsafe_apis'] : []),
@@ -68,7 +73,7 @@ async function fastestAdapter(): Promise<string | undefined> {
   const ranked: (readonly [name: string, rank: number])[] = [];
   for (const name of await nodeAdapterNames()) {
     const adapter = await (await nodeGpu(name)).requestAdapter();
-    if (adapter) ranked.push([name, rankOf(name, saysCpu(adapter) ?? false)]);
+    if (adapter) ranked.push([name, rankOf(name, saysCpu(adapter))]);
   }
   return ranked.sort(([, a], [, b]) => a - b)[0]?.[0];
 }
@@ -91,4 +96,69 @@ export async function nodeAdapterNames(): Promise<readonly string[]> {
   }
   const found = [...listing.matchAll(/backend: '([^']*)', name: '([^']*)'/g)];
   return found.filter(([, backend]) => backend !== 'null').map(([, , name]) => name!);
+}
+
+/**
+ * Dawn polls once each event-loop turn while GPU work is pending, and so burns a core that a software adapter needs. While a
+ * wait is pending this sleeps a little in each turn.
+ */
+export class NodePacer implements Pacer {
+  readonly #cell = new Int32Array(new SharedArrayBuffer(4));
+  #waits = 0;
+  #turns = 0;
+  #scheduled = false;
+
+  begin(): void {
+    this.#waits++;
+    this.#turns = 0;
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    setImmediate(this.#turn);
+  }
+
+  end(): void {
+    this.#waits--;
+  }
+
+  readonly #turn = (): void => {
+    if (this.#waits === 0) {
+      this.#scheduled = false;
+      return;
+    }
+    if (++this.#turns > FREE_TURNS) Atomics.wait(this.#cell, 0, 0, SLEEP_MS);
+    setImmediate(this.#turn);
+  };
+}
+
+/**
+ * Chromium's software Vulkan driver: beside the browser that CHROME_PATH names, where systems install one, or in Playwright's
+ * cache. Linux only: elsewhere Dawn doesn't use Vulkan.
+ * @param installed folders of browsers that the system installed
+ * @returns the path of its ICD file
+ */
+export function swiftshaderIcd(installed: readonly string[] = INSTALLED): string | undefined {
+  if (process.platform !== 'linux') return undefined;
+  const chosen = process.env['CHROME_PATH'];
+  const beside = chosen && existsSync(chosen) ? [dirname(realpathSync(chosen))] : [];
+  return [...beside, ...installed, ...playwrightFolders()]
+    .map((folder) => join(folder, ICD))
+    .find((path) => existsSync(path));
+}
+
+/** Folders of the browsers that Playwright downloaded, newest revision first. */
+function playwrightFolders(): string[] {
+  const chosen = process.env['PLAYWRIGHT_BROWSERS_PATH'];
+  const cache =
+    chosen && chosen !== '0'
+      ? chosen
+      : join(process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'ms-playwright');
+  if (!existsSync(cache)) return [];
+  const revision = (name: string): number => Number(/\d+$/.exec(name)?.[0] ?? 0);
+  return readdirSync(cache, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && entry.name.startsWith('chromium'))
+    .map(({ name }) => name)
+    .sort((a, b) => revision(b) - revision(a))
+    .flatMap((name) => readdirSync(join(cache, name), { withFileTypes: true }))
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => join(entry.parentPath, entry.name));
 }

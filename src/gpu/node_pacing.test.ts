@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import { NodePacer } from './node_pacing.js';
+import { NodePacer } from './node.js';
 
 afterEach(() => vi.restoreAllMocks());
 

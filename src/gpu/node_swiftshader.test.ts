@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
-import { swiftshaderIcd } from './node_swiftshader.js';
+import { swiftshaderIcd } from './node.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-swiftshader-'));
 afterAll(() => rmSync(scratch, { recursive: true }));

@@ -32,7 +32,7 @@ export function describeAdapter(adapter: GPUAdapter, request: string): AdapterEn
     architecture,
     device,
     description,
-    software: saysCpu(adapter) ?? false,
+    software: saysCpu(adapter),
     request,
     features: [...adapter.features].sort(),
     limits,

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { swiftshaderIcd } from '../node_swiftshader.js';
+import { swiftshaderIcd } from '../node.js';
 
 // Both software drivers where they are installed, beside whatever the machine has: tests run on every adapter present.
 const system = '/usr/share/vulkan/icd.d';
