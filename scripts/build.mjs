@@ -98,7 +98,7 @@ const [{ output: alone }] = await buildParts({
         // What the command line and the server's thread need without an engine. Of placement: what a page's first download has anyway.
         { name: 'base', test: /\/src\/base\/(math|json|stats)\.ts$/ },
         // What the simulator runs without an engine.
-        { name: 'scheduler', test: /\/src\/engine\/scheduler\/(\w+|groups\/\w+|kv\/state_pool|adp\/config)\.ts$/ },
+        { name: 'scheduler', test: /\/src\/engine\/scheduler\/(\w+|groups\/\w+|adp\/config)\.ts$/ },
         // What a prompt is asked before there is a tokenizer.
         { name: 'tools', test: /\/src\/chat_formats\/tools\.ts$/ },
         {

@@ -6,6 +6,6 @@
 export { contextPolicy } from './adp/policy.js';
 export { BalanceMeter, balanceRatio, solTps } from './adp/metrics.js';
 export type { RankLimits, SchedulerOptions } from './config.js';
-export type { Iteration, PrefillChunk, RankWork } from './iteration.js';
+export type { Iteration, PrefillChunk, WorkList } from './iteration.js';
 export { Scheduler } from './scheduler.js';
 export type { EndReason, RequestSpec, ScheduledSequence } from './sequence.js';

@@ -1,5 +1,5 @@
 import type { BlockRun } from '../../placement/pools.js';
-import type { ScheduledSequence } from './sequence.js';
+import type { Sequence } from './sequence.js';
 
 /**
  * Consecutive tokens [start, start + count) of one sequence to compute into its cache.
@@ -7,7 +7,7 @@ import type { ScheduledSequence } from './sequence.js';
  * the kernels of generated rows again, to get the same bits; all of them at once if the runner can.
  */
 export interface PrefillChunk {
-  readonly sequence: ScheduledSequence;
+  readonly sequence: Sequence;
   readonly start: number;
   readonly count: number;
   readonly role: 'prompt' | 'generated';
@@ -20,7 +20,7 @@ export interface PrefillChunk {
  * every layer, before anything else of the iteration.
  */
 export interface SequenceMove {
-  readonly sequence: ScheduledSequence;
+  readonly sequence: Sequence;
   readonly from: {
     readonly rank: number;
     readonly slot: number;
@@ -37,7 +37,7 @@ export interface SequenceMove {
  * `start` on. They take no rows.
  */
 export interface Handover {
-  readonly sequence: ScheduledSequence;
+  readonly sequence: Sequence;
   readonly start: number;
   /** Whether the prompt's last row gives the first generated token. */
   readonly samples: boolean;
@@ -54,46 +54,51 @@ export interface BlockCopy {
 
 /** The state of a sequence's recurrent layers, and a kept one of the rank. */
 export interface StateCopy {
-  readonly sequence: ScheduledSequence;
+  readonly sequence: Sequence;
   readonly place: number;
 }
 
 /** Blocks of a sequence, from its `first` on, and those of the rank that whole prompts are kept in. */
 export interface PromptCopy {
-  readonly sequence: ScheduledSequence;
+  readonly sequence: Sequence;
   readonly first: number;
   readonly blocks: readonly number[];
 }
 
 /** One rank's part of an iteration. In order: moves of all ranks, copies, block tables, handovers, prefill chunks and decode rows in any order. */
-export interface RankWork {
-  readonly moves: readonly SequenceMove[];
+export class WorkList {
+  readonly moves: SequenceMove[] = [];
   /** In this order: a later copy may overwrite what an earlier one reads. */
-  readonly copies: readonly BlockCopy[];
+  readonly copies: BlockCopy[] = [];
   /** Sequences whose `blocks` or `slot` changed: their rows of the block table are to be written. */
-  readonly tables: readonly ScheduledSequence[];
-  readonly handed: readonly Handover[];
+  readonly tables: Sequence[] = [];
+  readonly handed: Handover[] = [];
   /** Sequences that begin with a kept state: before anything of the iteration is computed. */
-  readonly restored: readonly StateCopy[];
+  readonly restored: StateCopy[] = [];
   /** States to be kept after the iteration's prefill chunks and decode rows. */
-  readonly kept: readonly StateCopy[];
+  readonly kept: StateCopy[] = [];
   /** As `restored` and `kept`, of prompts that are compressed when they end. */
-  readonly restoredPrompts: readonly PromptCopy[];
-  readonly keptPrompts: readonly PromptCopy[];
-  readonly prefills: readonly PrefillChunk[];
+  readonly restoredPrompts: PromptCopy[] = [];
+  readonly keptPrompts: PromptCopy[] = [];
+  readonly prefills: PrefillChunk[] = [];
   /** One row each: the last token sampled goes in, at position `computed` - 1, and the next one is sampled. */
-  readonly decodes: readonly ScheduledSequence[];
+  readonly decodes: Sequence[] = [];
   /** Sent back to wait; their slots and blocks may be others' in this very iteration. */
-  readonly preempted: readonly ScheduledSequence[];
+  readonly preempted: Sequence[] = [];
   /** Rows of prefill chunks. */
-  readonly contextTokens: number;
+  contextTokens = 0;
+  /** While it is put together: blocks have just run out. */
+  crowded = false;
+
   /** Rows of all kinds: what the balance ratio counts. */
-  readonly tokens: number;
+  get tokens(): number {
+    return this.contextTokens + this.decodes.length;
+  }
 }
 
 export interface Iteration {
   readonly number: number;
-  readonly ranks: readonly RankWork[];
+  readonly ranks: readonly WorkList[];
 }
 
 /** What an iteration gave. Every rank must be told the same. */

@@ -1,43 +1,25 @@
+import { sum } from '../../base/lists.js';
 import { chunkOwner, leastLoadedOffset } from '../../placement/owner.js';
-import { type BlockDemand, mayAdmit } from './admission.js';
-import { BlockPool } from './block_pool.js';
-import { chunkRows } from './chunking.js';
+import { BlockPool, StatePool, WindowBlocks } from './block_pool.js';
 import { blocksFor, laneBlocks, laneOf, type RankLimits, type SchedulerConfig } from './config.js';
-import type { BlockCopy, Handover, PrefillChunk, PromptCopy, SequenceMove, StateCopy } from './iteration.js';
-import { chooseGroup, type GroupLoad } from './groups/micro_batches.js';
-import { victimOf } from './preemption.js';
-import { byTurns, Clients, nextInTurn } from './priority.js';
-import { NOTHING_CACHED, PrefixCache, type PrefixMatch } from './prefix_cache.js';
-import { type Sequence, type ScheduledSequence } from './sequence.js';
-import { KeptPrompts } from './kv/kept_prompts.js';
-import { StatePool } from './kv/state_pool.js';
-import { SlotGroups } from './groups/slot_groups.js';
+import { chooseGroup, type GroupLoad, SlotGroups } from './groups/micro_batches.js';
+import type { WorkList } from './iteration.js';
+import { KeptPrompts, NOTHING_CACHED, PrefixCache, type PrefixMatch } from './prefix_cache.js';
+import { byTurns, Clients, nextInTurn, victimOf } from './priority.js';
+import type { Sequence } from './sequence.js';
 import { insertInOrder, removeFrom, WaitingQueue } from './waiting_queue.js';
-import { WindowBlocks } from './window_blocks.js';
 
 /** Tokens at a prompt's end that the next turn of a conversation may have otherwise: where an answer begins. */
 const TURN_TOKENS = 8;
 
-/** A rank's work of one iteration while it is being put together. */
-export class WorkList {
-  readonly moves: SequenceMove[] = [];
-  readonly copies: BlockCopy[] = [];
-  readonly tables: ScheduledSequence[] = [];
-  readonly handed: Handover[] = [];
-  readonly restored: StateCopy[] = [];
-  readonly kept: StateCopy[] = [];
-  readonly restoredPrompts: PromptCopy[] = [];
-  readonly keptPrompts: PromptCopy[] = [];
-  readonly prefills: PrefillChunk[] = [];
-  readonly decodes: Sequence[] = [];
-  readonly preempted: Sequence[] = [];
-  contextTokens = 0;
-  /** Blocks have just run out. */
-  crowded = false;
-
-  get tokens(): number {
-    return this.contextTokens + this.decodes.length;
-  }
+/** Blocks that a waiting sequence would take, by lane of the pool. */
+interface BlockDemand {
+  /** The sequence's offset: of the beginning that is cached, or the best one. */
+  readonly offset: number;
+  /** Blocks to allocate. */
+  readonly fresh: readonly number[];
+  /** Kept blocks that the prefix cache gives back to use. */
+  readonly revived: readonly number[];
 }
 
 /** One rank: its blocks, slots, running sequences, and those bound to it that wait. */
@@ -186,10 +168,16 @@ export class RankState {
     return this.#mayAdmit(sequence, { offset, fresh: all, revived }, this.running.length + admitted);
   }
 
-  #mayAdmit(sequence: Sequence, demand: BlockDemand, running = this.running.length): boolean {
-    const watermarkBlocks = this.#watermarkBlocks;
+  /**
+   * Admission: a sequence gets the blocks of all its known tokens at once, and must leave the watermark free, so that the running
+   * ones can grow for a while before one is preempted. One that was preempted must also leave each of them a block, otherwise it would
+   * come back only to be sent away again. On an idle rank neither counts: something must run.
+   */
+  #mayAdmit(sequence: Sequence, { fresh, revived }: BlockDemand, running = this.running.length): boolean {
     if (this.windows?.fits(sequence) === false) return false;
-    return mayAdmit(this.pool, demand, { running, watermarkBlocks, preempted: sequence.preemptions > 0 });
+    const headroom = running === 0 ? 0 : this.#watermarkBlocks + (sequence.preemptions > 0 ? running : 0);
+    const rest = fresh.map((count, lane) => this.pool.freeIn(lane) - revived[lane]! - count);
+    return rest.every((left) => left >= 0) && sum(rest) >= headroom;
   }
 
   /** Tokens of a waiting sequence that this rank's cache holds. */
@@ -275,22 +263,17 @@ export class RankState {
   hasRunnableContext(work: WorkList): boolean {
     const budget = this.config.maxTokensPerIteration - work.decodes.length;
     const first = this.running.find(hasContext);
-    if (first) return chunkRows(this.config, first, first.computed, this.#rowsInFlight(first, budget)) > 0;
+    if (first) return this.#rowsWithin(this.#rowsNow(first, budget), first, first.computed) > 0;
     const head = this.#nextPending();
     if (!head || this.#slots.numFree === 0 || head.outstanding > 0 || work.crowded) return false;
     if (!this.wouldAdmit(head)) return false;
     const known = this.#knownTokens(head, this.cachedTokens(head));
-    return known === head.target || chunkRows(this.config, head, known, this.#firstRows(budget)) > 0;
+    return known === head.target || this.#rowsWithin(this.#rowsNow(head, budget), head, known) > 0;
   }
 
-  /** Of a budget, rows that a running sequence may have now. */
-  #rowsInFlight(sequence: Sequence, budget: number): number {
+  /** Of a budget, rows that a sequence may have now. */
+  #rowsNow(sequence: Sequence, budget: number): number {
     return this.windows ? Math.min(budget, this.windows.room(sequence)) : budget;
-  }
-
-  /** As `#rowsInFlight`, of a sequence that has none in flight. */
-  #firstRows(budget: number): number {
-    return Math.min(budget, this.windows?.limits.step ?? budget);
   }
 
   /** Adds a row for every sequence that decodes. Blocks run out: the last in order make room. */
@@ -328,7 +311,7 @@ export class RankState {
   /** Whether a sequence may have a row of this iteration. @param resting those whose client has had its turn */
   #mayDecode(sequence: Sequence, resting: ReadonlySet<Sequence> | undefined): boolean {
     if (sequence.held || sequence.status !== 'decode' || sequence.sampled >= sequence.maxTokens) return false;
-    if (sequence.leavingFor >= 0 || sequence.shiftsTo >= 0 || this.#rowsInFlight(sequence, 1) === 0) return false;
+    if (sequence.leavingFor >= 0 || sequence.shiftsTo >= 0 || this.#rowsNow(sequence, 1) === 0) return false;
     if (resting?.has(sequence)) {
       sequence.resting = !sequence.stepwise;
       return false;
@@ -393,7 +376,7 @@ export class RankState {
       }
       const isNext = head && sequence && clients.promptTurn(head.client) < clients.promptTurn(sequence.client);
       if (sequence && !(isNext && this.#startsNow(head, places))) {
-        const most = this.#rowsInFlight(sequence, budget);
+        const most = this.#rowsNow(sequence, budget);
         const rows = places > 0 && few > 0 ? this.#chunkRows(sequence, sequence.computed, most, few) : 0;
         if (rows === 0) return;
         this.#addChunk(sequence, rows, work);
@@ -409,7 +392,7 @@ export class RankState {
       const demand = this.demand(head, match);
       head.offset = demand.offset;
       head.keepsAt = this.prompts?.edgesOf(head, match) ?? this.#statesToKeep(head, match);
-      const rows = known === head.target ? 0 : this.#chunkRows(head, known, this.#firstRows(budget), few);
+      const rows = known === head.target ? 0 : this.#chunkRows(head, known, this.#rowsNow(head, budget), few);
       if ((rows === 0 && known < head.target) || !this.#mayAdmit(head, demand)) {
         if (!sequence) return;
         // It goes on waiting, and they go on.
@@ -438,10 +421,28 @@ export class RankState {
     return places > 0 && this.#slots.numFree > 0 && outstanding === 0;
   }
 
-  /** As `chunkRows`, up to where its state is to be kept. @param few rows to keep to where a chunk can be so short */
-  #chunkRows(sequence: Sequence, computed: number, budget: number, few: number): number {
-    const most = chunkRows(this.config, sequence, computed, budget);
-    const rows = (few < most && chunkRows(this.config, sequence, computed, few)) || most;
+  /**
+   * Rows of a sequence's next prefill chunk, from `computed` on; 0 when it doesn't fit the budget. A chunk never mixes prompt and
+   * generated rows. Without chunked prefill a prompt runs whole or not at all; generated rows to recompute may always be cut, since
+   * together with the prompt they may be more than any budget.
+   */
+  #rowsWithin(budget: number, sequence: Sequence, computed: number): number {
+    const { chunkedPrefill, maxChunkTokens, chunkEnd, eviction } = this.config;
+    const inPrompt = sequence.roleAt(computed) === 'prompt';
+    const remaining = sequence.runEnd(computed) - computed;
+    if (inPrompt && !chunkedPrefill) return remaining <= budget ? remaining : 0;
+    let rows = Math.min(remaining, budget, maxChunkTokens);
+    if (!inPrompt) return rows;
+    if (rows > 0 && chunkEnd) rows = chunkEnd(sequence.offset, computed, computed + rows) - computed;
+    if (rows === remaining) return rows;
+    // The last chunk of a prompt that is compressed has its whole window.
+    return Math.min(rows, remaining - (eviction?.windowOf(sequence.promptLength) ?? 0));
+  }
+
+  /** As `#rowsWithin`, up to where its state is to be kept. @param few rows to keep to where a chunk can be so short */
+  #chunkRows(sequence: Sequence, computed: number, budget: number, few = Infinity): number {
+    const most = this.#rowsWithin(budget, sequence, computed);
+    const rows = (few < most && this.#rowsWithin(few, sequence, computed)) || most;
     if (!this.config.chunkedPrefill) return rows;
     const edge = sequence.keepsAt.find((end) => end > computed);
     return edge === undefined ? rows : Math.min(rows, edge - computed);

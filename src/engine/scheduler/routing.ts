@@ -1,5 +1,5 @@
-import type { Iteration } from './iteration.js';
-import type { RankState, WorkList } from './rank_state.js';
+import type { Iteration, WorkList } from './iteration.js';
+import type { RankState } from './rank_state.js';
 import type { WaitingQueue } from './waiting_queue.js';
 
 /** What a policy is asked with, once an iteration, after the decode rows are planned. */
@@ -19,13 +19,13 @@ export interface Situation {
  */
 export interface ContextPolicy {
   /** Binds requests of the common queue to ranks; runs before anything of the iteration is planned. */
-  route(waiting: WaitingQueue, ranks: readonly RankState[]): void;
-  /** Whether contexts run in this iteration. May bind more requests, to run at once. */
-  opens(waiting: WaitingQueue, situation: Situation): boolean;
+  route?(waiting: WaitingQueue, ranks: readonly RankState[]): void;
+  /** Whether contexts run in this iteration; default: whenever they fit. May bind more requests, to run at once. */
+  opens?(waiting: WaitingQueue, situation: Situation): boolean;
   /** Moves running sequences from rank to rank; runs before anything of the iteration is planned. */
   move?(ranks: readonly RankState[], work: readonly WorkList[]): void;
   /** Told of every iteration that took a known time. */
-  observe(iteration: Iteration, seconds: number): void;
+  observe?(iteration: Iteration, seconds: number): void;
 }
 
 /** One pool: every request belongs to it, and contexts run whenever they fit. */
@@ -33,10 +33,4 @@ export class OnePool implements ContextPolicy {
   route(waiting: WaitingQueue, [rank]: readonly RankState[]): void {
     for (const sequence of waiting.takeAll()) rank!.bind(sequence);
   }
-
-  opens(): boolean {
-    return true;
-  }
-
-  observe(): void {}
 }

@@ -1,16 +1,12 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
-import type { Handover, Iteration, IterationResults, PrefillChunk } from './iteration.js';
-import { victimFor } from './preemption.js';
-import { Clients, inOrder, nextInTurn } from './priority.js';
-import { RankState, WorkList } from './rank_state.js';
+import { type Iteration, type IterationResults, WorkList } from './iteration.js';
+import { Clients, inOrder, nextInTurn, victimFor } from './priority.js';
+import { RankState } from './rank_state.js';
 import { type ContextPolicy, OnePool } from './routing.js';
-import { shiftSlots } from './groups/shift_slots.js';
+import { shiftSlots } from './groups/micro_batches.js';
 import { checkSpec, type EndReason, type RequestSpec, type ScheduledSequence, Sequence } from './sequence.js';
 import { WaitingQueue } from './waiting_queue.js';
-
-type Chunk = PrefillChunk & { readonly sequence: Sequence };
-type Taken = Handover & { readonly sequence: Sequence };
 
 /**
  * Continuous batching, without a GPU and without a clock: what the next iteration runs follows from the calls made so far and
@@ -117,13 +113,13 @@ export class Scheduler {
     const { ranks } = this;
     const work = ranks.map(() => new WorkList());
     if (this.#clients.several && this.numWaiting > 0) this.#shareOut(work);
-    this.#policy.route(this.#waiting, ranks);
+    this.#policy.route?.(this.#waiting, ranks);
     this.#policy.move?.(ranks, work);
     if (this.config.shiftsSlots) shiftSlots(ranks, work, this.config.rowsPerMicroBatch);
     for (const [index, rank] of ranks.entries()) rank.planDecodes(work[index]!);
     this.#clients.planned(work.map(({ decodes }) => decodes));
     const situation = { iteration: this.#iteration, now, ranks, work };
-    if (this.#policy.opens(this.#waiting, situation)) {
+    if (this.#policy.opens?.(this.#waiting, situation) ?? true) {
       if (this.config.sharedRows) this.#planShared(work);
       else for (const [index, rank] of ranks.entries()) rank.planPrefills(work[index]!);
     }
@@ -188,20 +184,20 @@ export class Scheduler {
     for (const [index, { handed, prefills, decodes }] of iteration.ranks.entries()) {
       const rank = this.ranks[index]!;
       const rankIds = ids?.[index];
-      for (const { sequence, samples } of handed as readonly Taken[]) {
+      for (const { sequence, samples } of handed) {
         if (this.#advance(sequence, rank, sequence.promptLength, samples, rankIds)) complete.push(sequence);
       }
-      for (const { sequence, start, count, samples } of prefills as readonly Chunk[]) {
+      for (const { sequence, start, count, samples } of prefills) {
         if (this.#advance(sequence, rank, start + count, samples, rankIds)) complete.push(sequence);
       }
-      for (const sequence of decodes as readonly Sequence[]) {
+      for (const sequence of decodes) {
         if (this.#advance(sequence, rank, sequence.confirmed + 1, true, rankIds)) complete.push(sequence);
       }
     }
     complete.push(...this.#goOn(goOn));
     const finished = this.#finishAll(complete, ended);
     if (seconds !== undefined) {
-      this.#policy.observe(iteration, seconds);
+      this.#policy.observe?.(iteration, seconds);
       const most = (rows: readonly number[]): number => Math.max(...rows);
       const decodes = most(iteration.ranks.map((rank) => rank.decodes.length));
       this.#clients.observe(decodes, most(iteration.ranks.map((rank) => rank.contextTokens)), seconds);

@@ -45,40 +45,26 @@ export type SequenceStatus = 'waiting' | 'prefill' | 'decode' | 'finished';
 /** `length`: maxTokens reached; `context_full`: cut short by the context or the KV pool; `ended`: as the caller said. */
 export type EndReason = 'length' | 'context_full' | 'ended' | 'aborted';
 
-/** A request as the scheduler sees it. Read only outside the scheduler. */
-export interface ScheduledSequence {
-  readonly id: string;
-  readonly status: SequenceStatus;
-  readonly endReason: EndReason | undefined;
-  readonly prompt: ArrayLike<number>;
-  /** Ids received so far. */
-  readonly generated: readonly number[];
-  readonly maxTokens: number;
-  /** The rank whose KV pool it lives in; -1 while unbound. */
-  readonly rank: number;
-  /** Row of the rank's decode step, from admission on. */
-  readonly slot: number;
-  /** Physical KV block of tokens [i * block, (i + 1) * block). */
-  readonly blocks: readonly number[];
-  /** Blocks in layers with windows, where those have a pool of their own; replaced as a whole. */
-  readonly windows: BlockRun;
-  /** Rotates which lane of the pool holds which chunk (`RankLimits.lanes`). */
-  readonly offset: number;
-  /** Tokens that `blocks` have room for, those included that compression evicted. */
-  readonly capacity: number;
-  /** Tokens whose KV is written by the iterations scheduled so far. A decode row just scheduled has position computed - 1. */
-  readonly computed: number;
-  /** Tokens sampled by the iterations scheduled so far; `generated` follows behind. */
-  readonly sampled: number;
-  /** Tokens taken from the prefix cache at the last admission. */
-  readonly cachedTokens: number;
-  readonly stepwise: boolean;
-  /** It decodes, and has no row now for other clients' sake; when it has one again all that it sampled is known. Not of stepwise ones. */
-  readonly resting: boolean;
-  readonly preemptions: number;
-  /** Token at a position: of the prompt, or generated and received. */
-  tokenAt(position: number): number;
-}
+/** A request, as the scheduler shows it to others. */
+export type ScheduledSequence = Readonly<
+  Pick<
+    Sequence,
+    | (
+        | 'id'
+        | 'status'
+        | 'endReason'
+        | 'prompt'
+        | 'generated'
+        | 'maxTokens'
+        | 'rank'
+        | 'slot'
+        | 'blocks'
+        | 'windows'
+        | 'offset'
+      )
+    | ('capacity' | 'computed' | 'sampled' | 'cachedTokens' | 'stepwise' | 'resting' | 'preemptions' | 'tokenAt')
+  >
+>;
 
 const SPEC_KEYS = [
   'id',
@@ -95,7 +81,8 @@ const SPEC_KEYS = [
 ];
 const MAX_PRIORITY = 100;
 
-export class Sequence implements ScheduledSequence {
+/** A request as the scheduler sees it. */
+export class Sequence {
   readonly id: string;
   readonly prompt: ArrayLike<number>;
   readonly promptLength: number;
@@ -115,20 +102,29 @@ export class Sequence implements ScheduledSequence {
   readonly priority: number;
   /** Place among its client's: smaller is sooner. Never changes. */
   readonly order: number;
+  /** Ids received so far. */
   readonly generated: number[];
   status: SequenceStatus = 'waiting';
   endReason: EndReason | undefined;
+  /** The rank whose KV pool it lives in; -1 while unbound. */
   rank = -1;
+  /** Row of the rank's decode step, from admission on. */
   slot = -1;
+  /** Physical KV block of tokens [i * block, (i + 1) * block). */
   blocks: number[] = [];
+  /** Blocks in layers with windows, where those have a pool of their own; replaced as a whole. */
   windows: BlockRun = { first: 0, blocks: [] };
+  /** Rotates which lane of the pool holds which chunk (`RankLimits.lanes`). */
   offset = 0;
+  /** Tokens that `blocks` have room for, those included that compression evicted. */
   capacity = 0;
   /** Tokens of the prompt that compression evicted. */
   evicted = 0;
   /** Those that it evicts, as far as that was told. */
   toEvict: number | undefined;
+  /** Tokens whose KV is written by the iterations scheduled so far. A decode row just scheduled has position computed - 1. */
   computed = 0;
+  /** Tokens sampled by the iterations scheduled so far; `generated` follows behind. */
   sampled: number;
   received: number;
   /** Iterations in flight with a row of this sequence. */
@@ -139,10 +135,12 @@ export class Sequence implements ScheduledSequence {
   confirmed = 0;
   /** Earlier tokens were computed elsewhere: no row here sees them in layers with windows, but those of the window before. */
   windowsFrom = 0;
+  /** Tokens taken from the prefix cache at the last admission. */
   cachedTokens = 0;
   preemptions = 0;
   /** Tokens that it had sampled when it was admitted last. */
   sampledBefore = 0;
+  /** It decodes, and has no row now for other clients' sake; when it has one again all that it sampled is known. Not of stepwise ones. */
   resting = false;
   /** When its last decode row was planned: of two moments only the order counts. */
   rowAt = 0;
@@ -227,6 +225,7 @@ export class Sequence implements ScheduledSequence {
     return Math.min(this.target, this.promptLength);
   }
 
+  /** Token at a position: of the prompt, or generated and received. */
   tokenAt(position: number): number {
     const token = position < this.promptLength ? this.prompt[position] : this.generated[position - this.promptLength];
     if (token === undefined) {

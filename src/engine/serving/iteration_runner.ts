@@ -3,7 +3,7 @@ import type { HandedKv } from '../contracts/handed_kv.js';
 import type { DrawOptions } from '../contracts/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import type { Runner } from '../ranks/runner.js';
-import type { PrefillChunk, RankWork, ScheduledSequence } from '../scheduler/index.js';
+import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
 import { LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../contracts/rank.js';
 import { roundsOf, type SlotTokens } from '../ranks/row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
@@ -69,7 +69,7 @@ export class IterationRunner {
    * Runs one iteration's work.
    * @param works of each KV pool
    */
-  async run(works: readonly RankWork[]): Promise<IterationOutcome> {
+  async run(works: readonly WorkList[]): Promise<IterationOutcome> {
     const calls: Promise<unknown>[] = [];
     const evicted = new Map<string, number>();
     const call: Call = (of) => {
@@ -102,7 +102,7 @@ export class IterationRunner {
   }
 
   /** Frees and pauses rows whose sequences ended, were sent back, or are elsewhere now. */
-  #clear(works: readonly RankWork[], decodes: ReadonlySet<string>, call: Call): void {
+  #clear(works: readonly WorkList[], decodes: ReadonlySet<string>, call: Call): void {
     for (const [slot, row] of this.#rows) {
       const { status, rank, slot: now, stepwise, resting } = row.sequence;
       if (resting && status === 'decode' && this.slots.of(rank, now) === slot) {
@@ -120,7 +120,7 @@ export class IterationRunner {
   }
 
   /** Moves sequences' caches from pool to pool. */
-  #move(works: readonly RankWork[], call: Call): void {
+  #move(works: readonly WorkList[], call: Call): void {
     for (const [pool, { moves }] of works.entries()) {
       for (const { sequence, from, to, toWindows } of moves) {
         const source = { slot: this.slots.of(from.rank, from.slot), blocks: from.blocks, windows: from.windows };
@@ -131,7 +131,7 @@ export class IterationRunner {
   }
 
   /** Gives sequences of a pool their blocks, and what is in them already: kept states and prompts, what another device computed. */
-  #setUp(work: RankWork, pool: number, call: Call, evicted: Map<string, number>): void {
+  #setUp(work: WorkList, pool: number, call: Call, evicted: Map<string, number>): void {
     const { runner, slots } = this;
     const any = slots.of(pool, 0);
     if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(any, work.copies)));
@@ -149,7 +149,7 @@ export class IterationRunner {
   }
 
   /** Rows that decode again, after a pause or in a slot of their own. */
-  #wake(works: readonly RankWork[], call: Call): void {
+  #wake(works: readonly WorkList[], call: Call): void {
     for (const [pool, work] of works.entries()) {
       for (const sequence of work.decodes) {
         const slot = this.slots.of(pool, sequence.slot);

@@ -14,9 +14,8 @@ import { hasHeadTables } from '../cache/cache_pools.js';
 import type { HandedKv } from '../contracts/handed_kv.js';
 import { type DrawOptions, LOGITS_ROWS } from '../contracts/rank.js';
 import { Runner } from '../ranks/runner.js';
-import { BlockPool } from '../scheduler/block_pool.js';
+import { BlockPool, type Windowed, WindowBlocks } from '../scheduler/block_pool.js';
 import { laneOf } from '../scheduler/config.js';
-import { type Windowed, WindowBlocks } from '../scheduler/window_blocks.js';
 
 interface Slot {
   active: boolean;

@@ -5,8 +5,7 @@ import type { ContextPolicy, Situation } from '../routing.js';
 import type { Sequence } from '../sequence.js';
 import type { WaitingQueue } from '../waiting_queue.js';
 import type { AttentionDpConfig } from './config.js';
-import { ArrivalRate, DecayingMean } from './fits.js';
-import { IterationTimes } from './iteration_times.js';
+import { ArrivalRate, DecayingMean, LinearFit } from './fits.js';
 import { placeContexts, type Placement } from './placement.js';
 
 /** What a request's wait for its first token costs beyond its idle slot, in idle slots. */
@@ -15,6 +14,9 @@ const FIRST_TOKEN_PRICE = 4;
 const RUNS = 20;
 /** Requests that might yet come, looked ahead for company. */
 const LOOKAHEAD = 48;
+/** Observations before a fit is believed. */
+const ENOUGH = 4;
+const MEMORY = 512;
 
 /**
  * Our own balancer. Requests stay in one queue until contexts run; then the oldest are spread over the ranks (placement.ts). They
@@ -48,9 +50,6 @@ export class CostPolicy implements ContextPolicy {
   #held = 0;
 
   constructor(private readonly config: SchedulerConfig) {}
-
-  /** Nothing is bound before it runs. */
-  route(): void {}
 
   observe(iteration: Iteration, seconds: number): void {
     this.#times.add(iteration, seconds);
@@ -211,3 +210,49 @@ const mostRows = ({ work }: Situation): number => Math.max(...work.map(({ decode
 
 /** Seconds lost for a second of one request's wait. */
 const holdingCost = (situation: Situation): number => (1 + FIRST_TOKEN_PRICE) / Math.max(1, running(situation));
+
+/**
+ * What iterations take, fitted as they run; the slowest rank is taken to be the one with most rows:
+ *
+ *     without contexts   a + b * (decode rows of the slowest rank)
+ *     with contexts      c + d * (context rows of the slowest rank)
+ *
+ * c takes in the decode rows, whose number changes little between one context and the next.
+ */
+class IterationTimes {
+  readonly #generation = new LinearFit(MEMORY, 'constant');
+  readonly #context = new LinearFit(MEMORY, 'proportional');
+
+  /** Whether waiting can be weighed against running. */
+  get known(): boolean {
+    return this.#context.weight >= ENOUGH;
+  }
+
+  add({ ranks }: Iteration, seconds: number): void {
+    if (ranks.every(({ contextTokens }) => contextTokens === 0)) {
+      this.#generation.add(Math.max(...ranks.map(({ decodes }) => decodes.length)), seconds);
+      return;
+    }
+    const slowest = ranks.reduce((most, rank) => (rank.tokens > most.tokens ? rank : most));
+    this.#context.add(slowest.contextTokens, seconds);
+  }
+
+  /** An iteration of decode rows only. */
+  generationSeconds(rows: number): number {
+    const known = this.#generation.weight >= ENOUGH;
+    const { intercept, slope } = known ? this.#generation.line : this.#context.line;
+    return known ? intercept + slope * rows : intercept;
+  }
+
+  /** What running contexts at all adds to an iteration of so many decode rows. */
+  contextOverhead(rows: number): number {
+    return Math.max(0, this.#context.line.intercept - this.generationSeconds(rows));
+  }
+
+  /** Seconds a row; in proportion only while nothing is known. A decode row counts as a context row until its own is known. */
+  get rowSeconds(): { readonly generation: number; readonly context: number } {
+    if (!this.known) return { generation: 1, context: 1 };
+    const context = this.#context.line.slope;
+    return { generation: this.#generation.line.slope || context, context };
+  }
+}

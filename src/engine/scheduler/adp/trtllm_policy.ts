@@ -1,4 +1,5 @@
 import type { SchedulerConfig } from '../config.js';
+import type { WorkList } from '../iteration.js';
 import type { RankState } from '../rank_state.js';
 import type { ContextPolicy, Situation } from '../routing.js';
 import type { WaitingQueue } from '../waiting_queue.js';
@@ -19,18 +20,13 @@ export class TrtllmPolicy implements ContextPolicy {
 
   opens(_waiting: WaitingQueue, { ranks, work }: Situation): boolean {
     if (!this.#gate) return true;
-    const offers = ranks.map((rank, index) => {
-      const generations = work[index]!.decodes.length;
-      return {
-        generations,
-        slots: rank.slots,
-        hasContext: rank.hasRunnableContext(work[index]!),
-      };
+    const offerOf = (rank: RankState, own: WorkList): RankOffer => ({
+      generations: own.decodes.length,
+      slots: rank.slots,
+      hasContext: rank.hasRunnableContext(own),
     });
-    return this.#gate.opens(offers);
+    return this.#gate.opens(ranks.map((rank, index) => offerOf(rank, work[index]!)));
   }
-
-  observe(): void {}
 }
 
 /**

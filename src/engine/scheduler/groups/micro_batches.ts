@@ -1,7 +1,6 @@
-/**
- * Room: slots in groups whose steps run side by side: how many groups, which one a sequence joins, and when it
- * changes. Pure. docs/token.md explains.
- */
+import type { WorkList } from '../iteration.js';
+import type { RankState } from '../rank_state.js';
+import type { Sequence } from '../sequence.js';
 
 /**
  * Micro-batches: groups of sequences whose steps run side by side, so that a rank which waits for others in one group's step works on
@@ -46,7 +45,6 @@ export const groupsWorth = (sequences: number, rowsEach: number, groups: number)
  * Where a new sequence goes: of the micro-batches that so many sequences are worth, the one with the smallest part of the rows and of
  * the rank's attention, which count alike; where these are full another one. Undefined when the rank has no free slot.
  */
-
 export function chooseGroup(groups: readonly GroupLoad[], tokens: number, rowsEach: number): number | undefined {
   const rows = groups.reduce((sum, group) => sum + group.rows, 1);
   const attended = groups.reduce((sum, group) => sum + group.attended, tokens);
@@ -140,4 +138,72 @@ function stepTimes(
     );
     return (count + sign) / all + Math.max(...attended) / busiest;
   });
+}
+
+/**
+ * Begins a shift between micro-batches where one helps; runs it as soon as nothing of its sequence is in flight. One at a time.
+ * @param work of each rank, in which no rows are planned yet
+ */
+export function shiftSlots(ranks: readonly RankState[], work: readonly WorkList[], rowsEach: number): void {
+  if (ranks[0]!.groupRows.length === 1) return;
+  const shifting = ranks.flatMap((rank) => rank.running.find(({ shiftsTo }) => shiftsTo >= 0) ?? [])[0];
+  const sequence = shifting ?? begin(ranks, rowsEach);
+  if (!sequence || sequence.outstanding > 0) return;
+  ranks[sequence.rank]!.shift(sequence, work[sequence.rank]!);
+}
+
+function begin(ranks: readonly RankState[], rowsEach: number): Sequence | undefined {
+  const shiftable = ranks.flatMap((rank) =>
+    rank.running.flatMap((sequence) => {
+      const remaining = sequence.maxTokens - sequence.sampled;
+      if (sequence.status !== 'decode' || remaining <= 0 || sequence.leavingFor >= 0) return [];
+      return { sequence, rank: rank.index, group: rank.groupOf(sequence), tokens: sequence.computed, remaining };
+    }),
+  );
+  const loads = ranks.map((rank) => rank.groupLoads);
+  const shift = chooseShift(loads, shiftable, rowsEach);
+  if (!shift) return undefined;
+  const { sequence } = shift.sequence;
+  sequence.shiftsTo = shift.to;
+  return sequence;
+}
+
+/** A rank's free slots, by the micro-batch that each is of. */
+export class SlotGroups {
+  /** By micro-batch; the last is given out next. */
+  readonly #free: readonly number[][];
+  /** By slot. */
+  readonly #groupOf: readonly number[];
+
+  /** `sizes`: slots of each micro-batch; its slots follow those of the one before. */
+  constructor(sizes: readonly number[]) {
+    this.#groupOf = sizes.flatMap((size, group) => new Array<number>(size).fill(group));
+    this.#free = sizes.map(() => []);
+    for (let slot = this.#groupOf.length - 1; slot >= 0; slot--) this.give(slot);
+  }
+
+  get count(): number {
+    return this.#free.length;
+  }
+
+  get numFree(): number {
+    return this.#free.reduce((sum, { length }) => sum + length, 0);
+  }
+
+  freeIn(group: number): number {
+    return this.#free[group]!.length;
+  }
+
+  groupOf(slot: number): number {
+    return this.#groupOf[slot]!;
+  }
+
+  /** A slot of a micro-batch that has a free one. */
+  take(group: number): number {
+    return this.#free[group]!.pop()!;
+  }
+
+  give(slot: number): void {
+    this.#free[this.#groupOf[slot]!]!.push(slot);
+  }
 }

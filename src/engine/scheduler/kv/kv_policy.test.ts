@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { chooseMove, type Movable, type PoolLoad } from './choose_move.js';
-import { placeSequence } from './place_sequence.js';
+import { chooseMove, type Movable, placeSequence, type PoolLoad } from './kv_policy.js';
 
 const BLOCK = 16;
 
