@@ -1,4 +1,4 @@
-import { HUB, hubForm } from '../../src/loader/hub/hub_form.js';
+import { HUB, hubForm } from '../../src/loader/hub/hub_options.js';
 import { make } from '../../src/app/shared/dom.js';
 
 /** The model that was allowed in this tab: typed here, or asked about. */

@@ -136,7 +136,7 @@ async function networkFor(
 ): Promise<Pick<PlainLoadOptions, 'hub' | 'hubToken'>> {
   if (!model.startsWith('hf:')) return {};
   if (host === 'node') return defined({ hub: network.hub, hubToken: network.token });
-  const { endpoint, token } = await (await import('../loader/hub/node_hub_settings.js')).nodeAccess(network);
+  const { endpoint, token } = await (await import('../loader/hub/node_hub_cache.js')).nodeAccess(network);
   return defined({ hub: endpoint, hubToken: token });
 }
 

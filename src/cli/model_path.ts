@@ -7,10 +7,10 @@ import type { NetworkOptions } from '../index.js';
 import type { Telling } from './hosts/node_host.js';
 import { findGguf, isGgufName } from '../loader/index.js';
 import { catalogHint, catalogHubName, catalogModel } from '../loader/hub/catalog.js';
-import { hubForm } from '../loader/hub/hub_form.js';
+import { hubForm } from '../loader/hub/hub_options.js';
 import { type HubName, hubNameOfUrl, hubText, parseHubName } from '../loader/hub/hub_name.js';
 import { type PulledModel, pullModel } from '../loader/hub/node_hub.js';
-import { nodeAccess } from '../loader/hub/node_hub_settings.js';
+import { nodeAccess } from '../loader/hub/node_hub_cache.js';
 
 export interface PathRequest extends Telling {
   readonly network: NetworkOptions;

@@ -2,8 +2,7 @@ import { SplitkvError, usageError } from '../base/errors.js';
 import { blobSource, fileListSource, packagedSource } from './sources/file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file.js';
 import type { HttpOptions } from './sources/http_request.js';
-import { HUB, httpOptionsOf, hubForm } from './hub/hub_form.js';
-import type { NetworkOptions } from './hub/hub_options.js';
+import { checkNetwork, HUB, httpOptionsOf, hubForm, type NetworkOptions } from './hub/hub_options.js';
 import { type LoadProgress, missingFile, type Source } from './source.js';
 
 export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes' | 'onWait'> {
@@ -19,7 +18,7 @@ export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'
 /**
  * A model folder or a GGUF file: in Node a path or an http(s) or file URL; in browsers a URL (a relative one is resolved against
  * the page; of an extension's package or a blob, too) or files somebody chose; anywhere a Source, or a model of the Hugging Face Hub
- * or of the catalog by its name (hub/hub_form.ts); a folder or file of that name wins. Throws `io` unless it is a GGUF
+ * or of the catalog by its name (hub/hub_options.ts); a folder or file of that name wins. Throws `io` unless it is a GGUF
  * file, or a folder that holds a config.json or one GGUF model (a URL has to name the file: servers don't list folders). A server that can't be reached is no error yet:
  * cachedSource may have a copy, and the first read without one says what failed.
  * @param through wraps the source before it is asked for anything, as cachedSource does
@@ -30,9 +29,7 @@ export async function openSource(
   options: OpenOptions = {},
   through: (source: Source) => Promise<Source> = async (source) => source,
 ): Promise<Source> {
-  if (options.hub ?? options.token ?? options.headers ?? options.fetch) {
-    (await import('./hub/hub_options.js')).checkNetwork(options);
-  }
+  checkNetwork(options);
   const found = await sourceOf(where, options, signal);
   const wrapped = await through(found);
   const source = found.at === undefined || wrapped === found ? wrapped : Object.assign(wrapped, { at: found.at });

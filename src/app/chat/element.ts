@@ -2,7 +2,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import { camel } from '../../base/names.js';
 import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } from '../../index.js';
-import { hubForm } from '../../loader/hub/hub_form.js';
+import { hubForm } from '../../loader/hub/hub_options.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
 import { ATTRIBUTE_ROWS } from './chat_rows.js';
 import type { SplitkvChatEventMap } from './events.js';

@@ -2,8 +2,7 @@ import { SplitkvError, usageError } from '../../base/errors.js';
 import { alignedTable } from '../../base/aligned_table.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import { type CatalogModel, MODELS } from '../../loader/hub/catalog.js';
-import { deleteLocalModel, listLocalModels, type LocalModel } from '../../loader/hub/node_hub_cache.js';
-import { allCaches } from '../../loader/hub/node_hub_settings.js';
+import { allCaches, deleteLocalModel, listLocalModels, type LocalModel } from '../../loader/hub/node_hub_cache.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 import { hubNameOf } from '../model_path.js';
 

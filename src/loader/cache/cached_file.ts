@@ -17,7 +17,6 @@ export interface FileManifest {
 const MANIFEST = 'file.json';
 /** There once the file was whole and had passed its checks: a `Whole`. */
 const WHOLE = 'whole.json';
-/** Version 0.1 of splitkv had layout 1, without a number and without digests. */
 const LAYOUT = 2;
 const DIGEST_BYTES = 32;
 
@@ -87,7 +86,7 @@ export class CachedFile {
     return (await CachedFile.versions(model, manifest.file)).find((cached) => isSame(cached.manifest, manifest));
   }
 
-  /** The versions of a file, or of every file in a model's folder. Those of splitkv 0.1, whose pieces have no digests, are removed. */
+  /** The versions of a file, or of every file in a model's folder. */
   static async versions(model: CacheDirectory, file?: string): Promise<CachedFile[]> {
     const prefix = file === undefined ? undefined : await filePrefix(file);
     const versions: CachedFile[] = [];
@@ -95,13 +94,10 @@ export class CachedFile {
       if (!name.includes('.') || name.endsWith(MISSING) || name.endsWith('.json')) continue;
       if (prefix !== undefined && !name.startsWith(prefix)) continue;
       const cached = await readVersion(model, name);
-      if (cached === 'old') await removeCacheEntry(model, name).catch(() => {});
-      else if (cached) {
-        const { manifest, directory } = cached;
-        const opened = new CachedFile(manifest, name, model, directory);
-        await opened.#look();
-        versions.push(opened);
-      }
+      if (!cached) continue;
+      const opened = new CachedFile(cached.manifest, name, model, cached.directory);
+      await opened.#look();
+      versions.push(opened);
     }
     return versions;
   }
@@ -309,11 +305,11 @@ async function digestOf(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<Arra
   return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
 }
 
-/** Undefined where there is no manifest, perhaps not yet, or one that makes no sense; 'old': of the layout of splitkv 0.1. */
+/** Undefined where there is no manifest, perhaps not yet, or one that makes no sense. */
 async function readVersion(
   model: CacheDirectory,
   name: string,
-): Promise<{ readonly manifest: FileManifest; readonly directory: CacheDirectory } | 'old' | undefined> {
+): Promise<{ readonly manifest: FileManifest; readonly directory: CacheDirectory } | undefined> {
   let directory: CacheDirectory;
   let text: string | undefined;
   try {
@@ -324,7 +320,6 @@ async function readVersion(
   }
   const { file, size, version, sha256, pieceBytes, layout } = parseObject(text) ?? {};
   if (typeof file !== 'string' || typeof version !== 'string' || !Number.isSafeInteger(size)) return undefined;
-  if (layout === undefined) return 'old';
   if (layout !== LAYOUT || pieceBytes !== PIECE_BYTES) return undefined;
   return {
     directory,

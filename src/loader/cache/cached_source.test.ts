@@ -471,16 +471,6 @@ describe('damage', () => {
     expect(requested().length).toBeLessThan(8);
   });
 
-  it('what the cache of version 0.1 left is removed and downloaded again', async () => {
-    await fill();
-    const [manifest, piece] = [path('file.json'), path('1')];
-    await folder.put(manifest, JSON.stringify({ file: FILE, size: SIZE, version: '"one"', pieceBytes: PIECE_BYTES }));
-    await folder.put(piece, weights.slice(PIECE_BYTES, 2 * PIECE_BYTES));
-    expect((await listCached(folder)).map(({ bytes }) => bytes)).toEqual([0]);
-    expect(folder.paths().filter((name) => /\/\d+$/.test(name))).toEqual([]);
-    expect(same(await (await visit()).read(FILE, 0, SIZE), weights)).toBe(true);
-  });
-
   it('an unreadable entry is listed as such and can be deleted', async () => {
     await fill();
     await folder.put(

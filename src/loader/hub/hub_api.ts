@@ -1,5 +1,5 @@
 import { SplitkvError } from '../../base/errors.js';
-import { type HttpOptions, request, retryAfter } from '../sources/http_request.js';
+import { type Answer, type HttpOptions, request, retryAfter } from '../sources/http_request.js';
 import { parseJson } from '../source.js';
 import type { HubName } from './hub_name.js';
 
@@ -45,36 +45,20 @@ export async function listRepository(
   signal?: AbortSignal,
 ): Promise<HubListing | undefined> {
   const url = `${access.endpoint}/api/models/${name.repo}/revision/${encodeURIComponent(name.revision)}`;
-  let refused = false;
-  const http = hubHttp(access, name);
+  const use = async (answer: Answer): Promise<HubListing | undefined> => {
+    if (answer.status !== 200) return undefined;
+    const body = await answer.bodyUpTo(MAX_LISTING_BYTES);
+    return body && listingOf(new TextDecoder().decode(body), url);
+  };
   try {
-    return await request(
-      url,
-      '?blobs=true',
-      () => ({}),
-      {
-        ...http,
-        refusal: (...answer) => {
-          const error = http.refusal!(...answer);
-          refused = error !== undefined && !(error instanceof HubUnreachable);
-          return error;
-        },
-      },
-      signal,
-      async (answer) => {
-        if (answer.status !== 200) return undefined;
-        const body = await answer.bodyUpTo(MAX_LISTING_BYTES);
-        return body && listingOf(new TextDecoder().decode(body), url);
-      },
-    );
+    return await request(url, '?blobs=true', () => ({}), hubHttp(access, name), signal, use);
   } catch (error) {
-    const ours = error instanceof SplitkvError && error.code === 'io' && !refused && !(error instanceof HubUnreachable);
-    throw ours ? new HubUnreachable(unreachable(access.endpoint, error.message), { cause: error }) : error;
+    if (!(error instanceof SplitkvError) || error.code !== 'io' || error instanceof HubRefusal) throw error;
+    const why = `the Hub ${access.endpoint} can't be reached: ${error.message}`;
+    const hint = 'Check the connection, or name a mirror (option hub, --hub, HF_ENDPOINT)';
+    throw new HubUnreachable(`${why}. ${hint}`, { cause: error });
   }
 }
-
-const unreachable = (endpoint: string, why: string): string =>
-  `the Hub ${endpoint} can't be reached: ${why}. Check the connection, or name a mirror (option hub, --hub, HF_ENDPOINT)`;
 
 function listingOf(text: string, url: string): HubListing | undefined {
   if (text.trimStart().startsWith('<')) return undefined; // a page: this server knows no API
@@ -97,12 +81,14 @@ function listingOf(text: string, url: string): HubListing | undefined {
   return { commit: typeof commit === 'string' && /^[0-9a-f]{40}$/.test(commit) ? commit : undefined, files };
 }
 
-/** The Hub doesn't answer, or not now: what is stored of it may stand in. */
-export class HubUnreachable extends SplitkvError {
+/** What the Hub said why it gives nothing. */
+class HubRefusal extends SplitkvError {
   constructor(message: string, options?: ErrorOptions) {
     super('io', message, options);
   }
 }
+/** The Hub doesn't answer, or not now: what is stored of it may stand in. */
+export class HubUnreachable extends HubRefusal {}
 
 /** What the Hub means by an answer of status 400 or more; undefined for a file that isn't there, and for what isn't the Hub's. */
 function refusalOf(
@@ -114,7 +100,7 @@ function refusalOf(
 ): SplitkvError | undefined {
   const code = headers.get('x-error-code');
   const said = headers.get('x-error-message');
-  const io = (message: string): SplitkvError => new SplitkvError('io', message);
+  const io = (message: string): SplitkvError => new HubRefusal(message);
   const giveToken = 'give a token (option token, --token, HF_TOKEN, or `hf auth login`)';
   const page = `${endpoint}/${repo}`;
   if (code === 'GatedRepo') {

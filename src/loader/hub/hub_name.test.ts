@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { hubForm } from './hub_form.js';
+import { hubForm } from './hub_options.js';
 import { hubNameOfUrl, hubText, parseHubName, resolveUrl } from './hub_name.js';
 
 describe('what a name looks like', () => {

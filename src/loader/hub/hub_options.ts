@@ -1,4 +1,24 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { usageError } from '../../base/errors.js';
+import { defined } from '../../base/options.js';
+import type { HttpOptions } from '../sources/http_request.js';
+
+/**
+ * What a model's name looks like: 'hub' is the Hub's for certain (`hf:...`); 'pinned' is by its form (`ORG/NAME@REVISION`,
+ * `ORG/NAME:Q4_K_M`); 'either' may also be a folder or file (`ORG/NAME`, `ORG/NAME/FILE.gguf`); a 'word' may be one of the
+ * catalog. Undefined: a path or URL. A final slash, a leading '.', '/' or '~' and a scheme always mean a path or URL.
+ */
+export function hubForm(where: string): 'hub' | 'pinned' | 'either' | 'word' | undefined {
+  if (/^hf:/i.test(where)) return 'hub';
+  if (/^\w[\w.-]*$/.test(where)) return /\.gguf$/i.test(where) ? undefined : 'word';
+  const match = /^\w[\w.-]*\/(\w[\w.-]*)([@:][^\s?#\\]+)?((?:\/[^\s/?#\\]+)+\.gguf)?$/i.exec(where);
+  if (!match || where.endsWith('/')) return undefined;
+  const [, name, pin, file] = match;
+  if (pin !== undefined) return 'pinned';
+  return file === undefined && /\.gguf$/i.test(name!) ? undefined : 'either';
+}
+
+/** The Hub, unless another endpoint is named. */
+export const HUB = 'https://huggingface.co';
 
 /** How a model that comes over the network is asked for. */
 export interface NetworkOptions {
@@ -14,6 +34,12 @@ export interface NetworkOptions {
   /** What makes the requests; default: the global fetch. Not with `workers`. */
   readonly fetch?: typeof fetch | undefined;
 }
+
+/** What goes with every request, the Hub's or not. */
+export const httpOptionsOf = (options: NetworkOptions & Pick<HttpOptions, 'onBytes' | 'onWait'>): HttpOptions => {
+  const { headers, fetch: given, onBytes, onWait } = options;
+  return defined({ headers, fetch: given, onBytes, onWait });
+};
 
 /** @throws SplitkvError `usage` */
 export function checkNetwork({ hub, token, headers, fetch: given }: NetworkOptions): void {
@@ -40,5 +66,5 @@ export function endpointOf(hub: string | URL, from: string): string {
 /** @throws SplitkvError `usage`, without the token: it is a secret */
 export function checkToken(token: string, from: string): string {
   if (typeof token === 'string' && /^[\x21-\x7e]+$/.test(token)) return token;
-  throw new SplitkvError('usage', `${from}: expected an access token of the Hub (hf_...), without blanks`);
+  throw usageError(`${from}: expected an access token of the Hub (hf_...), without blanks`);
 }

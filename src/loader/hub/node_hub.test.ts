@@ -8,8 +8,7 @@ import { readText, type Source } from '../source.js';
 import { type HubServer, startHub } from '../testing/hub_server.js';
 import { parseHubName } from './hub_name.js';
 import { type PulledModel, pullModel } from './node_hub.js';
-import { deleteLocalModel, listLocalModels } from './node_hub_cache.js';
-import { allCaches, cacheOf, hubCacheFolder, nodeAccess } from './node_hub_settings.js';
+import { allCaches, cacheOf, deleteLocalModel, hubCacheFolder, listLocalModels, nodeAccess } from './node_hub_cache.js';
 
 const weights = Uint8Array.from({ length: 300_000 }, (_, i) => (i * 7) % 251);
 const files = {

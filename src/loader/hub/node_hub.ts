@@ -5,13 +5,11 @@ import { ggufSource, partNames } from '../gguf/file.js';
 import { directorySource } from '../sources/node_files.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
-import { chooseGguf } from './gguf_choice.js';
 import { type HubAccess, type HubListing, HubUnreachable, listRepository } from './hub_api.js';
 import { type HubName, hubText } from './hub_name.js';
-import { hubSource, modelFile } from './hub_source.js';
-import { hasWeights, RepositoryCache, shardsOf } from './node_hub_cache.js';
+import { chooseGguf, hubSource, modelFile } from './hub_source.js';
+import { allCaches, cacheOf, hasWeights, isOffline, nodeAccess, RepositoryCache, shardsOf } from './node_hub_cache.js';
 import { type Download, download } from './node_hub_download.js';
-import { allCaches, cacheOf, isOffline, nodeAccess } from './node_hub_settings.js';
 
 /** Of a folder of safetensors: what is read beside the weights. */
 const SMALL_FILES = [
@@ -43,17 +41,11 @@ export async function openNodeHub(
   signal: AbortSignal | undefined,
 ): Promise<Source> {
   if (options.whole) return onDisk(await pullModel(name, options, signal));
-  const access = await nodeAccess(options);
-  const repository = new RepositoryCache(cacheOf(access.endpoint), name.repo);
-  const listing = isOffline() ? undefined : await reachable(access, name, options, signal);
-  if (listing === undefined || listing === 'unreachable') {
-    const kept = await keptModel(repository, name);
-    if (kept) return onDisk(kept);
-    if (listing === undefined && !isOffline()) return hubSource(access, name, undefined);
-    throw await notKept(name, repository, access);
-  }
-  const { commit } = listing;
-  const kept = commit === undefined ? undefined : await keptModel(repository, { ...name, revision: commit });
+  const asked = await ask(name, options, signal);
+  if ('folder' in asked) return onDisk(asked);
+  const { access, repository, listing } = asked;
+  const revision = listing ? listing.commit : name.revision;
+  const kept = revision === undefined ? undefined : await keptModel(repository, { ...name, revision });
   return kept ? onDisk(kept) : hubSource(access, name, listing);
 }
 
@@ -63,21 +55,28 @@ async function onDisk({ folder, gguf }: PulledModel): Promise<Source> {
   return Object.assign(gguf === undefined ? source : ggufSource(source, gguf), { at });
 }
 
-/** The listing; 'unreachable' where there is a copy to use instead. @throws as listRepository where there is none */
-async function reachable(
-  access: HubAccess,
-  name: HubName,
-  { onWarning }: OpenOptions,
-  signal: AbortSignal | undefined,
-): Promise<HubListing | 'unreachable' | undefined> {
+interface Asked {
+  readonly access: HubAccess;
+  readonly repository: RepositoryCache;
+  /** Undefined where the server has none. */
+  readonly listing: HubListing | undefined;
+}
+
+/** What the Hub says; where it isn't asked, or doesn't answer, the copy on this disk. @throws as listRepository where there is none */
+async function ask(name: HubName, options: OpenOptions, signal: AbortSignal | undefined): Promise<Asked | PulledModel> {
+  const access = await nodeAccess(options);
+  const repository = new RepositoryCache(cacheOf(access.endpoint), name.repo);
   try {
-    return await listRepository(access, name, signal);
+    if (!isOffline()) return { access, repository, listing: await listRepository(access, name, signal) };
   } catch (error) {
-    if (!(error instanceof HubUnreachable)) throw error;
-    if (!(await keptModel(new RepositoryCache(cacheOf(access.endpoint), name.repo), name))) throw error;
-    onWarning?.(`${hubText(name)}: the copy on this disk is used, because ${error.message}`);
-    return 'unreachable';
+    const kept = error instanceof HubUnreachable ? await keptModel(repository, name) : undefined;
+    if (!kept) throw error;
+    options.onWarning?.(`${hubText(name)}: the copy on this disk is used, because ${(error as Error).message}`);
+    return kept;
   }
+  const kept = await keptModel(repository, name);
+  if (!kept) throw await notKept(name, repository, access);
+  return kept;
 }
 
 /**
@@ -89,14 +88,9 @@ export async function pullModel(
   options: OpenOptions,
   signal: AbortSignal | undefined,
 ): Promise<PulledModel> {
-  const access = await nodeAccess(options);
-  const repository = new RepositoryCache(cacheOf(access.endpoint), name.repo);
-  const listing = isOffline() ? 'unreachable' : await reachable(access, name, options, signal);
-  if (listing === 'unreachable') {
-    const kept = await keptModel(repository, name);
-    if (kept) return kept;
-    throw await notKept(name, repository, access);
-  }
+  const asked = await ask(name, options, signal);
+  if ('folder' in asked) return asked;
+  const { access, repository, listing } = asked;
   if (listing?.commit === undefined) {
     throw new SplitkvError(
       'io',
@@ -106,14 +100,7 @@ export async function pullModel(
   const { commit } = listing;
   const pinned = { ...listing, commit };
   const gguf = modelFile(name, pinned);
-  const work: Download = {
-    access,
-    name,
-    listing: pinned,
-    repository,
-    onProgress: options.onProgress,
-    onWarning: options.onWarning,
-  };
+  const work: Download = { access, name, listing: pinned, repository, options };
   let files: string[];
   let downloadedBytes = 0;
   if (gguf !== undefined) {

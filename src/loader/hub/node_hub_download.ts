@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { type FileHandle, mkdir, open, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { mkdir, open, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -23,8 +23,7 @@ export interface Download {
   readonly name: HubName;
   readonly listing: HubListing & { readonly commit: string };
   readonly repository: RepositoryCache;
-  readonly onProgress: OpenOptions['onProgress'];
-  readonly onWarning: OpenOptions['onWarning'];
+  readonly options: Pick<OpenOptions, 'onProgress' | 'onWarning'>;
 }
 
 interface Wanted {
@@ -44,7 +43,7 @@ export async function download(
   files: readonly string[],
   signal: AbortSignal | undefined,
 ): Promise<number> {
-  const { access, name, listing, repository } = work;
+  const { access, name, listing, repository, options } = work;
   const { commit } = listing;
   const there = await repository.files(commit);
   const source = new HubSource(access, name, listing);
@@ -63,9 +62,10 @@ export async function download(
   let came = 0;
   for (const { file, size, id } of wanted) {
     const before = loaded;
-    const report = (bytes: number): void => work.onProgress?.({ file, loadedBytes: before + bytes, totalBytes: total });
+    const report = (bytes: number): void =>
+      options.onProgress?.({ file, loadedBytes: before + bytes, totalBytes: total });
     const waiting = (): void =>
-      work.onWarning?.(`${file} of ${name.repo} is being downloaded by another process: waiting for it`);
+      options.onWarning?.(`${file} of ${name.repo} is being downloaded by another process: waiting for it`);
     came += await locked(repository.lock(id), signal, waiting, () =>
       fetchBlob(source, { file, size, id }, repository, report, signal),
     );
@@ -135,7 +135,22 @@ async function fetchBlob(
     for await (const bytes of createReadStream(part, { end: start - 1 })) hash.update(bytes as Uint8Array);
   const handle = await open(part, start === 0 ? 'w' : 'r+');
   try {
-    await fetchPieces(source, file, start, size, handle, hash, report, signal);
+    const piece = (at: number): Promise<Uint8Array<ArrayBuffer>> | undefined => {
+      if (at >= size) return undefined;
+      const bytes = source.read(file, at, Math.min(size, at + PIECE_BYTES), signal);
+      bytes.catch(() => {}); // heard when it is its turn
+      return bytes;
+    };
+    let coming = piece(start);
+    report(start);
+    for (let at = start; coming;) {
+      const bytes = await coming;
+      coming = piece(at + bytes.byteLength);
+      hash?.update(bytes);
+      await handle.write(bytes, 0, bytes.byteLength, at);
+      at += bytes.byteLength;
+      report(at);
+    }
     await handle.sync();
   } finally {
     await handle.close();
@@ -156,34 +171,6 @@ async function fetchBlob(
 function hashOf(id: string, size: number): Hash | undefined {
   if (/^[0-9a-f]{64}$/.test(id)) return createHash('sha256');
   return /^[0-9a-f]{40}$/.test(id) ? createHash('sha1').update(`blob ${size}\0`) : undefined;
-}
-
-async function fetchPieces(
-  source: Source,
-  file: string,
-  start: number,
-  size: number,
-  handle: FileHandle,
-  hash: Hash | undefined,
-  report: (bytes: number) => void,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const piece = (at: number): Promise<Uint8Array<ArrayBuffer>> | undefined => {
-    if (at >= size) return undefined;
-    const bytes = source.read(file, at, Math.min(size, at + PIECE_BYTES), signal);
-    bytes.catch(() => {}); // heard when it is its turn
-    return bytes;
-  };
-  let coming = piece(start);
-  report(start);
-  for (let at = start; coming;) {
-    const bytes = await coming;
-    coming = piece(at + bytes.byteLength);
-    hash?.update(bytes);
-    await handle.write(bytes, 0, bytes.byteLength, at);
-    at += bytes.byteLength;
-    report(at);
-  }
 }
 
 /** Locks of this process. */

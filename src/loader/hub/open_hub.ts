@@ -5,11 +5,9 @@ import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
 import { catalogHint, catalogHubName, catalogModel } from './catalog.js';
 import { type HubAccess, HubUnreachable, listRepository } from './hub_api.js';
-import { chooseGguf } from './gguf_choice.js';
-import { HUB, type hubForm, httpOptionsOf } from './hub_form.js';
 import { type HubName, hubNameOfUrl, parseHubName, resolveUrl } from './hub_name.js';
-import { checkToken, endpointOf } from './hub_options.js';
-import { hubSource } from './hub_source.js';
+import { checkToken, endpointOf, HUB, type hubForm, httpOptionsOf } from './hub_options.js';
+import { chooseGguf, hubSource } from './hub_source.js';
 
 const inPage = (): boolean =>
   globalThis.document !== undefined ||

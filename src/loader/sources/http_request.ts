@@ -39,22 +39,15 @@ export interface Part {
   done: number;
 }
 
-/** A failure that another try may mend. `waitMs` is what the server asked for; `answered`: it was the server's word. */
-class Transient extends Error {
+/** What the server said: how long to wait, and what to throw once no more tries are left. */
+interface Word {
   readonly waitMs: number | undefined;
-  readonly answered: boolean;
-  /** What to throw once no more tries are left. */
   readonly refusal: SplitkvError | undefined;
+}
 
-  constructor(
-    message: string,
-    options?: ErrorOptions & { answered?: boolean; waitMs?: number | undefined; refusal?: SplitkvError | undefined },
-  ) {
-    super(message, options);
-    this.answered = options?.answered ?? false;
-    this.waitMs = options?.waitMs;
-    this.refusal = options?.refusal;
-  }
+/** A failure that another try may mend. */
+class Transient extends Error {
+  readonly word?: Word;
 }
 
 /** A response whose status is not one to retry, and a way to read its body that notices when it stalls. */
@@ -93,14 +86,15 @@ export async function request<T>(
     } catch (error) {
       if (signal?.aborted) throw abortedError(`GET ${url}`, signal);
       if (!(error instanceof Transient)) throw error;
-      const askedMs = error.waitMs ?? 0;
+      const { word } = error;
+      const askedMs = word?.waitMs ?? 0;
       if (part?.done !== before) {
         attempt = 1;
         since = performance.now();
       }
-      const patient = !error.answered && patienceMs > 0 && (isOffline() || performance.now() - since < patienceMs);
+      const patient = !word && patienceMs > 0 && (isOffline() || performance.now() - since < patienceMs);
       if (!patient && (attempt >= attempts || askedMs > maxRetryAfterMs)) {
-        if (error.refusal) throw error.refusal;
+        if (word?.refusal) throw word.refusal;
         const times = attempt === 1 ? '' : ` ${attempt} times; the last time`;
         const asked =
           askedMs > maxRetryAfterMs ? `; it asks to wait ${Math.ceil(askedMs / 1000)} s, try again then` : '';
@@ -110,7 +104,7 @@ export async function request<T>(
       }
       const backoff = Math.min(LONGEST_BACKOFF_MS, backoffMs * 2 ** (attempt - 1)) * (0.75 + Math.random() / 2);
       options.onWait?.(`${error.message}: trying again`);
-      await pause(error.waitMs ?? backoff, signal, url);
+      await pause(word?.waitMs ?? backoff, signal, url);
       options.onWait?.(undefined);
     }
   }
@@ -178,8 +172,8 @@ async function once<T>(
     const { status } = response;
     const refusal = status >= 400 ? options.refusal?.(url, status, response.headers) : undefined;
     if (status === 408 || status === 429 || (status >= 500 && status !== 501)) {
-      const waitMs = retryAfter(response.headers);
-      throw new Transient(`HTTP ${status} ${response.statusText}`.trimEnd(), { answered: true, waitMs, refusal });
+      const word: Word = { waitMs: retryAfter(response.headers), refusal };
+      throw Object.assign(new Transient(`HTTP ${status} ${response.statusText}`.trimEnd()), { word });
     }
     if (refusal) throw refusal;
     return await use({
