@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../src/base/random.js';
-import { mixed } from '../../src/cluster/routing/prefix_hashes.js';
+import { mixed } from '../../src/cluster/routing/prefixes.js';
 import type { ClusterFigures } from './cluster_meter.js';
 import { studyCluster } from './cluster_study.js';
 import { Conversations, DEFAULT_CONVERSATIONS, meanPrompt } from './conversations.js';

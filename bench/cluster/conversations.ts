@@ -1,5 +1,5 @@
 import { Random } from '../../src/base/random.js';
-import { mixed } from '../../src/cluster/routing/prefix_hashes.js';
+import { mixed } from '../../src/cluster/routing/prefixes.js';
 import { type Arrival, type PrefixRequest, type PrefixSource, reusable } from './prefix_source.js';
 
 /** Conversations below system prompts. All lengths in tokens, means; the defaults are assumptions. */

@@ -1,6 +1,6 @@
 import { formatError } from '../../src/base/errors.js';
 import { isObject, parseJson, show } from '../../src/base/json.js';
-import { mixed } from '../../src/cluster/routing/prefix_hashes.js';
+import { mixed } from '../../src/cluster/routing/prefixes.js';
 import { traceNumbers } from '../../src/simulate/trace.js';
 import { type Arrival, type PrefixRequest, type PrefixSource, reusable } from './prefix_source.js';
 

@@ -1,7 +1,6 @@
 import { Random } from '../../src/base/random.js';
 import { sum } from '../../src/base/lists.js';
-import type { ReplicaState, RoutedRequest } from '../../src/cluster/routing/choose_replica.js';
-import { ReplicaTable } from '../../src/cluster/routing/replica_table.js';
+import { type ReplicaState, ReplicaTable, type RoutedRequest } from '../../src/cluster/routing/choose_replica.js';
 import type { PrefixRequest } from './prefix_source.js';
 
 export const POLICIES = ['random', 'round_robin', 'least_loaded', 'two_choices', 'prefix', 'session'] as const;

@@ -1,5 +1,5 @@
 import FlatQueue from 'flatqueue';
-import { PrefixRecord } from '../../src/cluster/routing/prefix_record.js';
+import { PrefixRecord } from '../../src/cluster/routing/prefixes.js';
 import { type PrefixRequest, reusable } from './prefix_source.js';
 import type { StepTime } from './service_time.js';
 

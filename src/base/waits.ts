@@ -1,5 +1,10 @@
 export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
+/** Until something is so, or the time is over. */
+export async function until(isSo: () => boolean, ms: number): Promise<void> {
+  for (const end = performance.now() + ms; !isSo() && performance.now() < end;) await pause(10);
+}
+
 /** `work`, or a rejection where it takes longer (the work itself may go on unseen). */
 export async function inTime<T>(work: Promise<T>, ms: number): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { parseMemory } from '../engine/contracts/options/read_texts.js';
 import { messageOf, SplitkvError, usageError } from '../base/errors.js';
 import type { FrontOptions, RequestRecord } from '../server/front.js';
-import { isLoopback } from '../server/http/hosts.js';
+import { isLoopback } from '../server/http/access.js';
 import { isTerminated, type Terminal } from './command.js';
 import { defined, type Options, type OptionSpecs } from './options.js';
 

@@ -11,7 +11,7 @@ import { shardsOf } from '../loader/hub/node_hub_cache.js';
 import { isGgufName } from '../loader/index.js';
 import { MODEL_TEXTS, SHARD_INDEX, SINGLE_FILE } from '../loader/tensor_index.js';
 import { ApiError } from '../server/api_error.js';
-import { hostCheck } from '../server/http/hosts.js';
+import { hostCheck } from '../server/http/access.js';
 import { type Handler, type ServedFiles, serveFiles } from '../server/http/static_files.js';
 
 export interface PageServer {

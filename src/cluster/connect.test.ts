@@ -5,10 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nkeys } from '@nats-io/nats-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { isName, subjectOf } from './names.js';
+import { isName, subjectOf, VERSION } from './names.js';
 import { connectCluster } from './connect.js';
 import type { NatsServer } from './node_nats_server.js';
-import { VERSION } from './version.js';
 import { natsServer, startNats } from './testing/nats_server.js';
 
 test('names and subjects', () => {

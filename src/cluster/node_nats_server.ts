@@ -107,7 +107,9 @@ async function untilReady(
   scratch: string,
 ): Promise<Pick<NatsServer, 'url' | 'webSocketUrl'>> {
   const until = performance.now() + START_MS;
-  while (!said().includes('Server is ready')) {
+  for (;;) {
+    const ports = said().includes('Server is ready') ? readPorts(scratch) : undefined;
+    if (ports) return ports;
     if (child.exitCode !== null || child.signalCode !== null || performance.now() > until) {
       const lines = said().trim().split('\n');
       const why = lines.find((line) => line.includes('[FTL]')) ?? lines.at(-1);
@@ -115,20 +117,15 @@ async function untilReady(
     }
     await pause(10);
   }
-  for (;;) {
-    const ports = readdirSync(scratch).find((name) => name.endsWith('.ports'));
-    const found = ports === undefined ? undefined : readPorts(join(scratch, ports));
-    if (found) return found;
-    if (performance.now() > until) throw new SplitkvError('io', "nats-server doesn't say its ports");
-    await pause(10);
-  }
 }
 
-/** What the server wrote, once it is whole. */
-function readPorts(file: string): Pick<NatsServer, 'url' | 'webSocketUrl'> | undefined {
+/** What the server wrote into a folder of its own, once it is whole. */
+function readPorts(folder: string): Pick<NatsServer, 'url' | 'webSocketUrl'> | undefined {
+  const file = readdirSync(folder).find((name) => name.endsWith('.ports'));
   try {
-    const { nats, websocket } = JSON.parse(readFileSync(file, 'utf8')) as Record<'nats' | 'websocket', string[]>;
-    return { url: nats[0]!, webSocketUrl: websocket[0]! };
+    const { nats, websocket } = JSON.parse(readFileSync(join(folder, file ?? ''), 'utf8')) as Record<string, string[]>;
+    const [[url], [webSocketUrl]] = [nats ?? [], websocket ?? []];
+    return url !== undefined && webSocketUrl !== undefined ? { url, webSocketUrl } : undefined;
   } catch {
     return undefined;
   }

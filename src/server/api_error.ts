@@ -6,6 +6,8 @@ export interface ApiErrorDetails {
   /** The field at fault. */
   readonly param?: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** Seconds after which it is worth another try. */
+  readonly retryAfter?: number;
   /** The rest of the request isn't read: the connection ends with the answer. */
   readonly ends?: boolean;
   /** What the client isn't told, and whoever runs the server should know. */
@@ -27,6 +29,10 @@ export class ApiError extends Error {
     super(message.length > MOST ? `${message.slice(0, MOST - 200)}...${message.slice(-200)}` : message, {
       cause: details.cause,
     });
+  }
+
+  get code(): string | undefined {
+    return this.details.code;
   }
 
   get body(): object {

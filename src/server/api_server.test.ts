@@ -592,11 +592,11 @@ describe('access', () => {
 
   test('only this machine, unless told otherwise', async () => {
     expect(await start()).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
-    await expect(ApiServer.listen({ port: Number(new URL(server!.url).port) })).rejects.toMatchObject({
+    await expect(new ApiServer({ port: Number(new URL(server!.url).port) }).listen()).rejects.toMatchObject({
       code: 'io',
       message: expect.stringContaining('is in use on 127.0.0.1') as string,
     });
-    await expect(ApiServer.listen({ host: '203.0.113.1' })).rejects.toThrow("can't listen on 203.0.113.1:0");
+    await expect(new ApiServer({ host: '203.0.113.1' }).listen()).rejects.toThrow("can't listen on 203.0.113.1:0");
   });
 });
 
@@ -662,7 +662,7 @@ describe('load', () => {
 
 describe('state', () => {
   test('while the model loads: 503, and health says so', async () => {
-    server = await ApiServer.listen();
+    server = await new ApiServer().listen();
     const health = await fetch(`${server.url}/health`);
     expect([health.status, await health.json()]).toEqual([503, { status: 'loading' }]);
     expect((await fetch(`${server!.url}/readyz`)).status).toBe(503);

@@ -3,14 +3,13 @@
  * has connections and bodies, `requests` what they mean. docs/serving.md lists what it promises. Read routes.ts next.
  */
 
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import type { Duplex } from 'node:stream';
-import type { ServingModel } from '../index.js';
+import type { ServingInfo, ServingModel } from '../index.js';
 import { IGNORED_HEADER } from './http/access.js';
 import { answerRequest, stopped } from './requests/answer_request.js';
 import { ApiError, badRequest, toApiError } from './api_error.js';
-import type { AnswerWriter } from './requests/answer_shape.js';
+import type { AnswerWriter } from './requests/answer_request.js';
 import { chatShape, ChoiceWriter, textShape } from './requests/choice_writer.js';
 import type { CompletionCall } from './requests/completion_call.js';
 import { withOneSystem } from './requests/text_parts.js';
@@ -20,14 +19,13 @@ import { itemList, ResponseStore } from './responses/response_store.js';
 import { ResponseWriter } from './responses/response_writer.js';
 import { ClientPlaces } from './http/client_places.js';
 import type { IgnoredField } from './requests/fields.js';
-import { fingerprintOf } from './fingerprint.js';
 import { embeddingAnswer } from './requests/embedding_request.js';
 import type { CallKind, Calls } from './requests/read_call.js';
 import type { Exchange } from './http/exchange.js';
 import { type FrontOptions, HttpFront } from './front.js';
 import { RequestReader, SHORT_BODY } from './request_reader.js';
 import type { Route } from './routes.js';
-import { modelTexts } from './model_metrics.js';
+import { modelMetrics, type OwnMetrics } from './server_metrics.js';
 
 export interface ServerOptions extends FrontOptions {
   /** What clients call the model; default: its folder's or file's name. */
@@ -40,13 +38,11 @@ export interface ServerOptions extends FrontOptions {
   readonly maxPerClient?: number;
   /** Time to read, check and tokenize a request once it is there; default 10 s. */
   readonly readMs?: number;
-  /** Silence in a stream after which a comment is sent; default 15 s. */
-  readonly heartbeatMs?: number;
   /** Part of responses' ids, by which a gateway finds who keeps them. */
   readonly place?: string;
 }
 
-const DEFAULTS = { strict: false, maxQueue: 128, readMs: 10_000, heartbeatMs: 15_000 };
+const DEFAULTS = { strict: false, maxQueue: 128, readMs: 10_000 };
 /** What asks for answers, by its route. */
 const KINDS = {
   '/v1/chat/completions': 'chat',
@@ -61,8 +57,7 @@ const STORED_BYTES = 2 ** 26;
 /** Ignored fields that are named. */
 const MAX_NAMES = 16;
 /** The OpenAI API over HTTP, for one model. */
-export class ApiServer {
-  readonly #front: HttpFront;
+export class ApiServer extends HttpFront {
   readonly #options: ServerOptions & typeof DEFAULTS;
   readonly #places = new ClientPlaces();
   /** What it keeps for clients. */
@@ -70,74 +65,45 @@ export class ApiServer {
   #model: ServingModel | undefined;
   #reader: RequestReader | undefined;
 
-  private constructor(given: ServerOptions) {
+  /** Until a model is opened, requests get 503. */
+  constructor(given: ServerOptions = {}) {
+    super(given);
     this.#options = { ...DEFAULTS, ...given };
-    this.#front = new HttpFront(given, {
-      answer: (exchange, route) => this.#answer(exchange, route),
-      status: () => this.#status(),
-      models: () => {
-        this.#openModel();
-        return [this.modelName];
-      },
-      metrics: () => ({
-        unread: this.#reader?.waiting ?? 0,
-        ...(this.#model && { info: this.#model.info, texts: modelTexts(this.#model) }),
-      }),
-    });
-  }
-
-  /**
-   * Listens. Until a model is opened, requests get 503.
-   * @throws SplitkvError `io` for an address that can't be listened on
-   */
-  static async listen(options: ServerOptions = {}): Promise<ApiServer> {
-    const server = new ApiServer(options);
-    await server.#front.listen();
-    return server;
-  }
-
-  /** Listens nowhere: requests come by `connect`. */
-  static unlistened(options: ServerOptions = {}): ApiServer {
-    return new ApiServer(options);
   }
 
   /** Answers with this model from now on. */
   open(model: ServingModel): void {
     this.#model = model;
-    this.#reader = new RequestReader(model, { maxMs: this.#options.readMs });
-  }
-
-  /** Ends without a slash; the API is at /v1. Empty where nothing is listened to. */
-  get url(): string {
-    return this.#front.url;
-  }
-
-  /** Requests under way. */
-  get live(): number {
-    return this.#front.live;
+    this.#reader = new RequestReader(model, this.#options.readMs);
   }
 
   get modelName(): string {
     return this.#options.modelName ?? this.#model?.info.name ?? '';
   }
 
-  /** @see HttpFront.connect */
-  connect(client: string): Duplex {
-    return this.#front.connect(client);
+  /**
+   * OpenAI's `system_fingerprint`: of equal ones, a request with the same seed gets the same text, bit for bit, for the same model
+   * files. What only says how the work is shared (plan, ranks, slots, micro-batches) takes no part.
+   */
+  get fingerprint(): string {
+    const { name, architecture, parameters, shape, weights, kv, adapter }: Partial<ServingInfo> =
+      this.#model?.info ?? {};
+    const parts = [this.version, name, architecture, parameters, shape, weights, kv, adapter];
+    return `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
   }
 
-  /** @see HttpFront.drain */
-  drain(ms: number): Promise<void> {
-    return this.#front.drain(ms);
+  /** Answers that may run and wait. */
+  get places(): number {
+    return (this.#model?.info.slots ?? 0) + this.#options.maxQueue;
   }
 
-  /** As `HttpFront.close`. The model stays open. */
-  async close(graceMs = 0): Promise<void> {
-    await this.#front.close(graceMs);
+  /** The model stays open. */
+  override async close(graceMs = 0): Promise<void> {
+    await super.close(graceMs);
     await this.#reader?.close();
   }
 
-  async #answer(exchange: Exchange, route: Route): Promise<void> {
+  protected async answer(exchange: Exchange, route: Route): Promise<void> {
     const model = this.#openModel();
     if (route.name === '/tokenize') return this.#tokenize(exchange, model);
     if (route.name === '/detokenize') return this.#detokenize(exchange, model);
@@ -147,17 +113,27 @@ export class ApiServer {
     await this.#complete(exchange, model, KINDS[route.name as keyof typeof KINDS]);
   }
 
-  #status(): string {
+  protected status(): string {
     if (!this.#model) return 'loading';
     if (this.#model.failure !== undefined) return 'failed';
     return this.#model.metrics.recovering ? 'recovering' : 'ok';
   }
 
+  protected modelNames(): readonly string[] {
+    this.#openModel();
+    return [this.modelName];
+  }
+
+  protected ownMetrics(): OwnMetrics {
+    const model = this.#model;
+    return { unread: this.#reader?.waiting ?? 0, ...(model && { info: model.info, metrics: modelMetrics(model) }) };
+  }
+
   /** @throws ApiError 503 while there is none */
   #openModel(): ServingModel {
-    this.#front.checkOpen();
+    this.checkOpen();
     if (!this.#model) {
-      throw new ApiError(503, 'the model is still loading', { code: 'loading', headers: { 'Retry-After': '2' } });
+      throw new ApiError(503, 'the model is still loading', { code: 'loading', retryAfter: 2 });
     }
     return this.#model;
   }
@@ -178,28 +154,28 @@ export class ApiServer {
     const { prompts, promptField, options, base64 } = await this.#read(exchange, model, 'embeddings');
     this.#openModel();
     // So many are computed side by side; the others of the request wait for them.
-    const wanted = Math.min(prompts.length, model.info.slots, this.#perClient(model));
-    const client = this.#front.access.clientOf(exchange.request);
+    const wanted = Math.min(prompts.length, model.info.slots, this.#perClient);
+    const { client, signal } = exchange;
     await this.#inPlaces(exchange, model, wanted, promptField, async () => {
       try {
-        const result = await model.embed(prompts, { ...options, client, signal: exchange.signal });
+        const result = await model.embed(prompts, { ...options, client, signal });
         exchange.sendJson(200, embeddingAnswer(this.modelName, base64, result));
       } catch (error) {
-        throw exchange.signal.aborted ? stopped() : toApiError(error, promptField);
+        throw signal.aborted ? stopped() : toApiError(error, promptField);
       }
     });
   }
 
   /** Does what takes so many places of the queue. @throws ApiError 429, 400 */
   #inPlaces(
-    { request }: Exchange,
+    { client }: Exchange,
     model: ServingModel,
     wanted: number,
     param: string,
     work: () => Promise<void>,
   ): Promise<void> {
     this.#checkQueue(model, wanted, param);
-    return this.#places.run(this.#front.access.clientOf(request), wanted, this.#perClient(model), param, work);
+    return this.#places.run(client, wanted, this.#perClient, param, work);
   }
 
   async #countTokens(exchange: Exchange, model: ServingModel): Promise<void> {
@@ -209,8 +185,7 @@ export class ApiServer {
 
   /** A response that this client was told before, or what was asked for it. */
   #storedResponse(exchange: Exchange, { name, id = '' }: Route): void {
-    const { request } = exchange;
-    const client = this.#front.access.clientOf(request);
+    const { request, client } = exchange;
     const { body, items } = this.responses.get(client, id);
     if (request.method === 'DELETE') {
       this.responses.delete(client, id);
@@ -220,42 +195,33 @@ export class ApiServer {
   }
 
   async #complete(exchange: Exchange, model: ServingModel, kind: AnsweringKind): Promise<void> {
-    const { heartbeatMs, onError } = this.#options;
     const asked = await this.#read(exchange, model, kind);
     // It may have begun to end while the body came.
     this.#openModel();
-    this.#front.access.checkPriority(exchange.request, asked.options.priority);
+    this.access.checkPriority(exchange.request, asked.options.priority);
     const call = 'response' in asked ? this.#goingOn(exchange, asked) : asked;
     const { prompts, promptField, options } = call;
     const wanted = prompts.length * (options.n ?? 1);
-    const param = prompts.length > this.#placesOf(model) ? promptField : 'n';
-    const client = this.#front.access.clientOf(exchange.request);
+    const param = prompts.length > this.places ? promptField : 'n';
     await this.#inPlaces(exchange, model, wanted, param, () =>
-      answerRequest(exchange, model, client, call, this.#writerOf(exchange, model, kind, call), {
-        maxBufferedBytes: this.#front.maxBufferedBytes,
-        heartbeatMs,
-        wait: this.#reader!.formWait(this.#front.access.clientOf(exchange.request), exchange.signal),
-        onError: (error) => onError?.(error, exchange),
+      answerRequest(exchange, model, call, this.#writerOf(exchange, kind, call), {
+        wait: this.#reader!.formWait(exchange.client, exchange.signal),
+        onError: (error) => this.#options.onError?.(error, exchange),
       }),
     );
   }
 
   /** With what was said before it. @throws ApiError 400 for a previous response that isn't there */
-  #goingOn({ request }: Exchange, call: ResponseCall): ResponseCall {
+  #goingOn({ client }: Exchange, call: ResponseCall): ResponseCall {
     const { previous, instructions, messages } = call.response;
     if (previous === undefined) return call;
-    const before = this.responses.get(this.#front.access.clientOf(request), previous, 'previous_response_id').messages;
+    const before = this.responses.get(client, previous, 'previous_response_id').messages;
     const all = [...before, ...messages];
     const told = instructions === null ? all : [{ role: 'system' as const, content: instructions }, ...all];
     return { ...call, prompts: [{ messages: withOneSystem(told) }], response: { ...call.response, messages: all } };
   }
 
-  #writerOf(
-    { request }: Exchange,
-    model: ServingModel,
-    kind: AnsweringKind,
-    call: CompletionCall | ResponseCall,
-  ): AnswerWriter {
+  #writerOf({ client }: Exchange, kind: AnsweringKind, call: CompletionCall | ResponseCall): AnswerWriter {
     const { modelName } = this;
     if (kind === 'messages') return new MessageWriter(modelName);
     if ('response' in call) {
@@ -264,8 +230,7 @@ export class ApiServer {
         call,
         modelName,
         (body, answer) => {
-          if (!store) return;
-          this.responses.add(this.#front.access.clientOf(request), { body, items, messages: [...messages, answer] });
+          if (store) this.responses.add(client, { body, items, messages: [...messages, answer] });
         },
         this.#options.place,
       );
@@ -275,14 +240,14 @@ export class ApiServer {
       id: `${shape.idPrefix}${randomUUID()}`,
       created: Math.floor(Date.now() / 1000),
       model: modelName,
-      system_fingerprint: fingerprintOf(this.#front.version, model.info),
+      system_fingerprint: this.fingerprint,
     });
   }
 
   async #read<Kind extends CallKind>(exchange: Exchange, model: ServingModel, kind: Kind): Promise<Calls[Kind]> {
-    const { response, signal } = exchange;
+    const { response, signal, client } = exchange;
     try {
-      return await this.#front.withBody(exchange, async (body, client) => {
+      return await this.withBody(exchange, async (body) => {
         if (CHATS.includes(kind) && !model.info.hasChatTemplate) {
           const field = kind === 'responses' ? 'input' : 'messages';
           throw badRequest('this model has no chat template; send a prompt to /v1/completions', field);
@@ -292,7 +257,7 @@ export class ApiServer {
         if (generates && body.length > SHORT_BODY) this.#checkQueue(model, 1);
         const call = await this.#reader!.read(kind, body, client, signal);
         this.#tellIgnored(response, call.ignored);
-        this.#front.checkModel(call.model);
+        this.checkModel(call.model);
         return call;
       });
     } catch (error) {
@@ -308,12 +273,8 @@ export class ApiServer {
     response.setHeader(IGNORED_HEADER, names.join(', '));
   }
 
-  #perClient(model: ServingModel): number {
-    return this.#options.maxPerClient ?? Math.max(1, Math.floor(this.#placesOf(model) / 2));
-  }
-
-  #placesOf({ info: { slots } }: ServingModel): number {
-    return slots + this.#options.maxQueue;
+  get #perClient(): number {
+    return this.#options.maxPerClient ?? Math.max(1, Math.floor(this.places / 2));
   }
 
   /** @throws ApiError 429 when the queue is full, 400 for more answers than it could ever take */
@@ -322,16 +283,16 @@ export class ApiServer {
       metrics,
       info: { slots },
     } = model;
-    const places = this.#placesOf(model);
+    const { places } = this;
     if (wanted > places) {
       throw badRequest(`${wanted} answers in one request: this server takes at most ${places} at once`, param);
     }
     const { unfinished } = metrics;
     if (unfinished + wanted <= places) return;
-    const seconds = this.#front.metrics.retryAfter(unfinished - slots + wanted, slots);
+    const seconds = this.metrics.retryAfter(unfinished - slots + wanted, slots);
     throw new ApiError(429, `the queue is full (${unfinished} answers under way); try again in ${seconds} s`, {
       code: 'queue_full',
-      headers: { 'Retry-After': String(seconds) },
+      retryAfter: seconds,
     });
   }
 }

@@ -36,7 +36,7 @@ test.skipIf(!nginx)(
   { timeout: 60_000 + 20_000 * RESTARTS, retry: RESTARTS > 2 ? 0 : 2 },
   async () => {
     const ports = [await freePort(), await freePort()] as const;
-    const listen = (port: number): Promise<ApiServer> => ApiServer.listen({ port, maxPerClient: 1000 });
+    const listen = (port: number): Promise<ApiServer> => new ApiServer({ port, maxPerClient: 1000 }).listen();
     const servers = await Promise.all(ports.map(listen));
     for (const server of servers) server.open(model);
     const proxy = await startNginx(nginx!, ports);

@@ -31,7 +31,7 @@ const errors: unknown[] = [];
 let server: ApiServer;
 async function start(model: ServingModel): Promise<string> {
   errors.length = 0;
-  server = await ApiServer.listen({ onError: (error) => errors.push(error) });
+  server = await new ApiServer({ onError: (error) => errors.push(error) }).listen();
   server.open(model);
   return server.url;
 }

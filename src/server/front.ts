@@ -2,12 +2,11 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
 import { SplitkvError } from '../base/errors.js';
+import { pause, until } from '../base/waits.js';
 import { ApiError, toApiError } from './api_error.js';
-import { Access } from './http/access.js';
-import { answerBrokenRequest } from './http/broken_request.js';
+import { Access, hostCheck } from './http/access.js';
 import { addressOf, Connections } from './http/connections.js';
-import { Exchange, type Outcome } from './http/exchange.js';
-import { hostCheck } from './http/hosts.js';
+import { answerBrokenRequest, Exchange, type Outcome } from './http/exchange.js';
 import { BodyRooms, readBody } from './http/read_body.js';
 import { messageError } from './messages/message_writer.js';
 import { checkMethod, findRoute, isProbe, needsKey, type Route } from './routes.js';
@@ -43,6 +42,8 @@ export interface FrontOptions {
   readonly maxConnectionsPerAddress?: number;
   /** Bytes that may wait for a client that reads slowly; default 1 MiB. */
   readonly maxBufferedBytes?: number;
+  /** Silence in a stream after which a comment is sent; default 15 s. */
+  readonly heartbeatMs?: number;
   /** Time for a request's headers (default 10 s), for all of it (60 s), and for a client to take any of a finished answer (30 s). */
   readonly headersMs?: number;
   readonly requestMs?: number;
@@ -67,23 +68,15 @@ export interface RequestRecord {
   readonly seconds: number;
 }
 
-/** What answers behind a front. */
-export interface FrontService {
-  /** Answers a request that may be asked, of a route that isn't the front's own. @throws what it is refused with */
-  answer(exchange: Exchange, route: Route): Promise<void>;
-  /** 'ok', or why requests had better go elsewhere. */
-  status(): string;
-  /** What clients may call its models. @throws ApiError 503 while there is none */
-  models(): readonly string[];
-  metrics(): OwnMetrics;
-}
-
+/** Bytes of a request's body. */
+export const DEFAULT_BODY = 2 ** 20;
 const DEFAULTS = {
   host: '127.0.0.1',
   version: 'unknown',
   port: 0,
-  maxBodyBytes: 2 ** 20,
+  maxBodyBytes: DEFAULT_BODY,
   maxBufferedBytes: 2 ** 20,
+  heartbeatMs: 15_000,
   maxConnections: 1024,
   headersMs: 10_000,
   requestMs: 60_000,
@@ -100,10 +93,10 @@ const REFUSAL_REST_MS = 1000;
 /** Time for requests on new connections to be read. */
 const UNREAD_MS = 250;
 
-/** Connections, keys, limits, /health and its like, and an end that tells clients: what every server here has before its service. */
-export class HttpFront {
-  readonly access: Access;
-  readonly metrics: ServerMetrics;
+/** Connections, keys, limits, /health and its like, and an end that tells clients: what every server here has before it answers. */
+export abstract class HttpFront {
+  protected readonly access: Access;
+  protected readonly metrics: ServerMetrics;
   readonly #server: Server;
   readonly #options: FrontOptions & typeof DEFAULTS;
   readonly #created = Math.floor(Date.now() / 1000);
@@ -119,12 +112,9 @@ export class HttpFront {
   #url = '';
   #leaving = false;
   #closing: Promise<void> | undefined;
-  #idle: (() => void) | undefined;
 
-  constructor(
-    given: FrontOptions,
-    private readonly service: FrontService,
-  ) {
+  /** It listens nowhere: requests come by `connect`, or once `listen` is called. */
+  constructor(given: FrontOptions) {
     const options = { ...DEFAULTS, ...given };
     this.#options = options;
     this.metrics = new ServerMetrics(options.version);
@@ -152,16 +142,28 @@ export class HttpFront {
     });
   }
 
-  /** @throws SplitkvError `io` for an address that can't be listened on */
-  async listen(): Promise<void> {
+  /** Answers a request that may be asked, of a route that isn't the front's own. @throws what it is refused with */
+  protected abstract answer(exchange: Exchange, route: Route): Promise<void>;
+  /** 'ok', or why requests had better go elsewhere. */
+  protected abstract status(): string;
+  /** What clients may call its models. @throws ApiError 503 while there is none */
+  protected abstract modelNames(): readonly string[];
+  protected abstract ownMetrics(): OwnMetrics;
+
+  /** @throws SplitkvError `io` for an address that can't be listened on; it is closed, then */
+  async listen(): Promise<this> {
     const { host, port: wanted } = this.#options;
     const server = this.#server;
     await new Promise<void>((done, failed) => {
       server.once('error', (error: NodeJS.ErrnoException) => failed(listenError(error, host, wanted)));
       server.listen(wanted, host, done);
+    }).catch(async (error: unknown) => {
+      await this.close();
+      throw error;
     });
     const { address, family, port } = server.address() as AddressInfo;
     this.#url = `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+    return this;
   }
 
   /**
@@ -191,18 +193,14 @@ export class HttpFront {
     return this.#options.version;
   }
 
-  get maxBufferedBytes(): number {
-    return this.#options.maxBufferedBytes;
-  }
-
   /** Requests under way. */
   get live(): number {
     return this.#live.size;
   }
 
   /** @throws ApiError 404 where there is no model of this name */
-  checkModel(asked: string | undefined): void {
-    const models = this.service.models();
+  protected checkModel(asked: string | undefined): void {
+    const models = this.modelNames();
     if (asked === undefined || models.includes(asked)) return;
     const known = models.length === 1 ? `the model is '${models[0]}'` : `models are ${models.join(', ')}`;
     throw new ApiError(404, `there is no model '${asked.slice(0, 200)}' here; ${known}`, {
@@ -212,7 +210,7 @@ export class HttpFront {
   }
 
   /** @throws ApiError 503 once it closes */
-  checkOpen(): void {
+  protected checkOpen(): void {
     if (this.#closing) throw new ApiError(503, 'the server is shutting down', { code: 'shutting_down' });
   }
 
@@ -220,14 +218,13 @@ export class HttpFront {
    * What is made of a request's body, which counts as held until then.
    * @throws ApiError as `readBody`, and what `use` throws
    */
-  async withBody<T>(
-    { request, response }: Exchange,
-    use: (body: Uint8Array<ArrayBuffer>, client: string) => Promise<T>,
+  protected async withBody<T>(
+    { request, response, client }: Exchange,
+    use: (body: Uint8Array<ArrayBuffer>) => Promise<T>,
   ): Promise<T> {
-    const client = this.access.clientOf(request);
     const room = this.#bodies.open(client);
     try {
-      return await use(await readBody(request, response, this.#options.maxBodyBytes, room), client);
+      return await use(await readBody(request, response, this.#options.maxBodyBytes, room));
     } finally {
       room.close();
     }
@@ -239,7 +236,7 @@ export class HttpFront {
    */
   async drain(ms: number): Promise<void> {
     this.#leaving = true;
-    await new Promise((resolve) => setTimeout(resolve, ms));
+    await pause(ms);
   }
 
   /** Takes no more requests, waits up to `graceMs` for those under way, and ends the rest. Resolves when no connection is left. */
@@ -249,14 +246,15 @@ export class HttpFront {
 
   async #close(graceMs: number): Promise<void> {
     this.#leaving = true;
+    const isIdle = (): boolean => this.#live.size === 0;
     await this.#acceptWaiting();
     // Where it didn't listen there is nothing to wait for.
     const closed = new Promise<void>((done) => this.#server.close(() => done()));
-    await this.#untilIdle(graceMs);
+    await until(isIdle, graceMs);
     for (const exchange of this.#live) exchange.stop('shut_down');
-    await this.#untilIdle(FAREWELL_MS);
+    await until(isIdle, FAREWELL_MS);
     // Requests that came before the end may not have been read yet: they are told, too.
-    if (graceMs > 0) await Promise.race([closed, new Promise((done) => setTimeout(done, UNREAD_MS))]);
+    if (graceMs > 0) await Promise.race([closed, pause(UNREAD_MS)]);
     this.#server.closeAllConnections();
     for (const socket of this.#connected) socket.destroy();
     await closed;
@@ -276,29 +274,13 @@ export class HttpFront {
     this.#server.off('connection', count);
   }
 
-  /** Until no request is under way, or the time is over. */
-  #untilIdle(ms: number): Promise<void> {
-    if (this.#live.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#idle = undefined;
-        resolve();
-      };
-      const timer = setTimeout(done, ms);
-      this.#idle = done;
-    });
-  }
-
   #take(request: IncomingMessage, response: ServerResponse): void {
-    const exchange = new Exchange(request, response, this.#options.stallMs);
+    const exchange = new Exchange(request, response, this.#options, this.access.clientOf(request));
     this.#live.add(exchange);
     this.#connections.count(request.socket, 1);
     const closed = new Promise<void>((resolve) => response.once('close', resolve));
-    const answered = this.#answer(exchange).catch(async (error: unknown) => {
-      if (this.#isRestless(exchange, toApiError(error))) {
-        await new Promise((resolve) => setTimeout(resolve, REFUSAL_REST_MS));
-      }
+    const answered = this.#route(exchange).catch(async (error: unknown) => {
+      if (this.#isRestless(exchange, toApiError(error))) await pause(REFUSAL_REST_MS);
       this.#tellError(exchange, error);
     });
     void Promise.all([answered, closed]).then(() => this.#record(exchange));
@@ -321,17 +303,16 @@ export class HttpFront {
       outcome,
       seconds,
     });
-    if (this.#live.size === 0) this.#idle?.();
   }
 
   /** Whether a refusal is one of very many of its client. */
-  #isRestless({ request }: Exchange, { status, details }: ApiError): boolean {
+  #isRestless({ request, client: name }: Exchange, { status, details }: ApiError): boolean {
     if (status >= 500 || details.ends === true || this.#leaving) return false;
     const second = Math.floor(performance.now() / 1000);
     if (second !== this.#second) this.#refusals.clear();
     this.#second = second;
     // Wrong keys may be others each time.
-    const client = status === 401 ? addressOf(request.socket.remoteAddress ?? '') : this.access.clientOf(request);
+    const client = status === 401 ? addressOf(request.socket.remoteAddress ?? '') : name;
     const count = (this.#refusals.get(client) ?? 0) + 1;
     this.#refusals.set(client, count);
     return count > PROMPT_REFUSALS;
@@ -345,7 +326,7 @@ export class HttpFront {
     exchange.sendError(told, exchange.route?.startsWith('/v1/messages') ? messageError(told) : undefined);
   }
 
-  async #answer(exchange: Exchange): Promise<void> {
+  async #route(exchange: Exchange): Promise<void> {
     const { request, response } = exchange;
     if (this.#leaving) response.setHeader('Connection', 'close');
     this.#checkHost(request);
@@ -365,25 +346,22 @@ export class HttpFront {
     if (route.name === '/version') return exchange.sendJson(200, { version: this.#options.version });
     if (route.name === '/metrics') {
       const load = { live: this.#live.size, bodyBytes: this.#bodies.bytes };
-      const text = this.metrics.text(load, this.service.metrics());
+      const text = this.metrics.text(load, this.ownMetrics());
       return exchange.send(200, 'text/plain; version=0.0.4; charset=utf-8', text);
     }
     if (route.name === '/v1/models' || route.name === '/v1/models/{model}') return this.#models(exchange, route);
-    await this.service.answer(exchange, route);
+    await this.answer(exchange, route);
   }
 
   #models(exchange: Exchange, { model: asked }: Route): void {
     this.checkOpen();
     const entry = (id: string): object => ({ id, object: 'model', created: this.#created, owned_by: 'splitkv' });
     this.checkModel(asked);
-    exchange.sendJson(
-      200,
-      asked === undefined ? { object: 'list', data: this.service.models().map(entry) } : entry(asked),
-    );
+    exchange.sendJson(200, asked === undefined ? { object: 'list', data: this.modelNames().map(entry) } : entry(asked));
   }
 
   #health(exchange: Exchange): void {
-    const status = this.#leaving ? 'shutting down' : this.service.status();
+    const status = this.#leaving ? 'shutting down' : this.status();
     exchange.sendJson(status === 'ok' ? 200 : 503, { status });
   }
 }
@@ -391,7 +369,7 @@ export class HttpFront {
 const tooManyConnections = (): ApiError =>
   new ApiError(503, 'too many connections are open and busy; close some, or try again in a second', {
     code: 'too_many_connections',
-    headers: { 'Retry-After': '1' },
+    retryAfter: 1,
     ends: true,
   });
 

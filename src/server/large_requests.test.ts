@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { serve, type ServingModel } from '../index.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import type { ApiServer, ServerOptions } from './api_server.js';
-import { RequestThread } from './request_thread.js';
+import { RequestThread } from './request_reader.js';
 import { RawConnection } from './testing/raw_connection.js';
 import { openTestModel, startTestServer } from './testing/test_server.js';
 import { until } from './testing/until.js';

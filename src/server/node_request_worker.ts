@@ -3,7 +3,7 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { type PromptReader, promptReader, type PromptSource } from '../engine/serving/prompt_tokens.js';
 import { toApiError } from './api_error.js';
 import { readTokenCall } from './requests/read_call.js';
-import type { ThreadReply, ThreadRequest } from './request_thread.js';
+import type { ThreadReply, ThreadRequest } from './request_reader.js';
 
 const port = parentPort as MessagePort;
 const reading = promptReader(workerData as PromptSource);

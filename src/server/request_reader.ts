@@ -1,7 +1,10 @@
+import type { Worker } from 'node:worker_threads';
+import { defined } from '../base/options.js';
 import type { FormWait, PromptSource, ServingModel } from '../index.js';
-import { type CallKind, type Calls, readCall } from './requests/read_call.js';
-import { RequestThread } from './request_thread.js';
+import { ApiError, badRequest } from './api_error.js';
 import { TurnsByClient } from './http/turns_by_client.js';
+import { type CallKind, type Calls, readCall } from './requests/read_call.js';
+import { startThread } from './threads.js';
 
 /** Bodies up to this size are read at once, in a few milliseconds. */
 export const SHORT_BODY = 4096;
@@ -15,11 +18,6 @@ const THREADS = [
   { upTo: Infinity, rest: 20, restMs: 250 },
 ];
 const MAX_WAITING = 256;
-
-export interface ReaderOptions {
-  /** Time to read one request. */
-  readonly maxMs: number;
-}
 
 /** Forms that nobody has seen, which run in a thread of their own: as many waiting, and as long rests. */
 const FORMS = { maxWaiting: MAX_WAITING, rest: 10, maxRestMs: 100_000, what: 'forms of answers' };
@@ -35,9 +33,10 @@ export class RequestReader {
   readonly #lanes: readonly Lane[];
   readonly #forms = new TurnsByClient(FORMS);
 
+  /** @param maxMs time to read one request */
   constructor(
     private readonly model: ServingModel,
-    { maxMs }: ReaderOptions,
+    maxMs: number,
   ) {
     const source = (): PromptSource => model.promptSource;
     this.#lanes = THREADS.map(({ upTo, rest, restMs }) => ({
@@ -77,4 +76,116 @@ export class RequestReader {
   async close(): Promise<void> {
     await Promise.all(this.#lanes.map(({ thread }) => thread.close()));
   }
+}
+
+/** What the thread is asked, and what it says. */
+export interface ThreadRequest {
+  readonly body: Uint8Array;
+  readonly kind: CallKind;
+}
+export type ThreadReply =
+  | { readonly call: Calls[CallKind] }
+  | {
+      readonly refused: {
+        readonly status: number;
+        readonly message: string;
+        readonly code?: string | undefined;
+        readonly param?: string | undefined;
+        /** What the client isn't told. */
+        readonly cause?: string | undefined;
+      };
+    };
+
+/** A thread that reads requests: parses, checks and tokenizes them, one at a time. */
+export class RequestThread {
+  #worker: Promise<Worker> | undefined;
+  #closed = false;
+
+  constructor(
+    private readonly source: () => PromptSource,
+    private readonly maxMs: number,
+  ) {}
+
+  /** Starts it where it doesn't run. @throws ApiError 500 where that fails */
+  async start(): Promise<void> {
+    await this.#running();
+  }
+
+  /**
+   * The call that a body asks for, with prompts as token ids. The body's bytes go with it.
+   * @throws ApiError 400 for what is wrong with it, and where it takes longer than `maxMs`; 500 where the thread breaks
+   */
+  async read<Kind extends CallKind>(
+    request: ThreadRequest & { readonly body: Uint8Array<ArrayBuffer>; readonly kind: Kind },
+  ): Promise<Calls[Kind]> {
+    const worker = await this.#running();
+    let timer: NodeJS.Timeout | undefined;
+    const tooLong = new Promise<never>((_, reject) => {
+      const message = `reading this request takes longer than ${this.maxMs / 1000} s; send less text`;
+      timer = setTimeout(() => reject(badRequest(message)), this.maxMs);
+    });
+    let reply: ThreadReply;
+    try {
+      worker.postMessage(request, [request.body.buffer]);
+      reply = await Promise.race([nextMessage<ThreadReply>(worker), tooLong]);
+    } catch (error) {
+      // What it is busy with doesn't end by itself.
+      this.#worker = undefined;
+      await worker.terminate();
+      // Whoever ended it waits for the next one, and their rest counts that.
+      if (!this.#closed) await this.#running().catch(() => {});
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+    if ('call' in reply) return reply.call as Calls[Kind];
+    const { status, message, code, param, cause } = reply.refused;
+    throw new ApiError(status, message, {
+      ...defined({ code, param }),
+      ...(cause !== undefined && { cause: new Error(cause) }),
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const worker = await this.#worker?.catch(() => undefined);
+    await worker?.terminate();
+  }
+
+  #running(): Promise<Worker> {
+    if (!this.#worker) {
+      const started = startWorker(this.source());
+      started.catch(() => {
+        if (this.#worker === started) this.#worker = undefined;
+      });
+      this.#worker = started;
+    }
+    return this.#worker;
+  }
+}
+
+async function startWorker(source: PromptSource): Promise<Worker> {
+  const worker = startThread('node_request_worker', 'splitkv requests', source);
+  // Between two requests there is nobody to tell: the next one finds it gone.
+  worker.on('error', () => {});
+  await nextMessage<'ready'>(worker);
+  // It ends with the process.
+  worker.unref();
+  return worker;
+}
+
+/** What the thread says next. @throws ApiError 500 where it ends instead */
+function nextMessage<T>(worker: Worker): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const settle = (end: () => void): void => {
+      worker.off('message', answered).off('messageerror', broke).off('error', broke).off('exit', ended);
+      end();
+    };
+    const answered = (message: T): void => settle(() => resolve(message));
+    const broke = (cause: unknown): void =>
+      settle(() => reject(new ApiError(500, 'this request could not be read', { cause })));
+    const ended = (code: number): void => broke(new Error(`the thread that reads requests ended with code ${code}`));
+    worker.on('message', answered).on('messageerror', broke).on('error', broke).on('exit', ended);
+    if (worker.threadId < 0) ended(0);
+  });
 }

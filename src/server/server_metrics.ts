@@ -1,8 +1,12 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import type { ServingInfo } from '../index.js';
+import type { HistogramCounts, RankBalance, ServingInfo, ServingModel } from '../index.js';
 import type { Outcome } from './http/exchange.js';
 import { Histogram } from '../engine/serving/histogram.js';
-import { counter, gauge, histogramText, type Sample } from './prometheus.js';
+
+type Labels = Readonly<Record<string, string>>;
+export type Sample = readonly [labels: Labels, value: number | HistogramCounts];
+/** One for Prometheus: a counter where its name ends in _total, otherwise a gauge where `type` says nothing else. */
+export type Metric = readonly [name: string, help: string, samples: Sample[1] | readonly Sample[], type?: 'histogram'];
 
 /** What the server is busy with. */
 interface Load {
@@ -17,8 +21,7 @@ export interface OwnMetrics {
   /** Large requests that wait to be read. */
   readonly unread: number;
   readonly info?: ServingInfo;
-  /** In Prometheus's format. */
-  readonly texts?: readonly string[];
+  readonly metrics?: readonly Metric[];
 }
 
 /** Bounds of whole requests, in seconds. */
@@ -69,26 +72,28 @@ export class ServerMetrics {
     return Math.min(60, Math.max(1, Math.ceil((this.#answerSeconds * waiting) / slots)));
   }
 
-  text({ live, bodyBytes }: Load, { unread, info, texts = [] }: OwnMetrics): string {
+  /** In Prometheus's text format, version 0.0.4. */
+  text({ live, bodyBytes }: Load, { unread, info, metrics = [] }: OwnMetrics): string {
     const memory = process.memoryUsage();
     const requests = [...this.#requests.values()].map(({ labels, count }): Sample => [labels, count]);
-    const seconds = [...this.#seconds].map(([route, { counts }]) => [{ route }, counts] as const);
+    const seconds = [...this.#seconds].map(([route, { counts }]): Sample => [{ route }, counts]);
     const ended = 'HTTP requests that ended, by route, outcome and status (0: nothing was sent).';
-    return [
-      gauge('splitkv_build_info', 'Always 1; the labels say what runs.', [[this.#build(info), 1]]),
-      counter('splitkv_requests_total', ended, requests),
-      histogramText('splitkv_request_seconds', 'From a request to the end of its answer, by route.', seconds),
-      gauge('splitkv_requests_live', 'HTTP requests under way.', live),
-      gauge('splitkv_request_body_bytes', 'Bytes of request bodies that are held.', bodyBytes),
-      gauge('splitkv_requests_unread', 'Large requests that wait to be parsed and tokenized.', unread),
-      ...texts,
-      gauge('process_resident_memory_bytes', 'Resident memory of the server.', memory.rss),
-      gauge('nodejs_heap_size_used_bytes', 'JavaScript heap in use.', memory.heapUsed),
+    const all: readonly Metric[] = [
+      ['splitkv_build_info', 'Always 1; the labels say what runs.', [[this.#build(info), 1]]],
+      ['splitkv_requests_total', ended, requests],
+      ['splitkv_request_seconds', 'From a request to the end of its answer, by route.', seconds, 'histogram'],
+      ['splitkv_requests_live', 'HTTP requests under way.', live],
+      ['splitkv_request_body_bytes', 'Bytes of request bodies that are held.', bodyBytes],
+      ['splitkv_requests_unread', 'Large requests that wait to be parsed and tokenized.', unread],
+      ...metrics,
+      ['process_resident_memory_bytes', 'Resident memory of the server.', memory.rss],
+      ['nodejs_heap_size_used_bytes', 'JavaScript heap in use.', memory.heapUsed],
       ...this.#process(),
-    ].join('');
+    ];
+    return all.map(textOf).join('');
   }
 
-  #build(info: ServingInfo | undefined): Sample[0] {
+  #build(info: ServingInfo | undefined): Labels {
     const { name = '', weights = '', kv = '', plan, adapter } = info ?? {};
     return {
       version: this.version,
@@ -102,28 +107,102 @@ export class ServerMetrics {
   }
 
   /** Start, processor time, and how long the event loop kept others waiting since it was last asked. */
-  #process(): string[] {
+  #process(): Metric[] {
     const { user, system } = process.cpuUsage();
     const started = Date.now() / 1000 - process.uptime();
     // What is measured is from one look to the next.
-    const lag = (ns: number): number => Math.max(0, ns / 1e9 - LAG_MS / 1000) || 0;
-    const gauges = [
-      ['mean', lag(this.#lag.mean)],
-      ['p50', lag(this.#lag.percentile(50))],
-      ['p99', lag(this.#lag.percentile(99))],
-      ['max', lag(this.#lag.max)],
-    ] as const;
+    const lag = (name: string, ns: number): Metric => [
+      `nodejs_eventloop_lag_${name}_seconds`,
+      'How late the event loop was, since this was last asked.',
+      Math.max(0, ns / 1e9 - LAG_MS / 1000) || 0,
+    ];
+    const { mean, max } = this.#lag;
+    const [p50, p99] = [this.#lag.percentile(50), this.#lag.percentile(99)];
     this.#lag.reset();
     return [
-      counter('process_cpu_seconds_total', 'Processor time of the server.', (user + system) / 1e6),
-      gauge('process_start_time_seconds', 'When it was started, in seconds since 1970.', started),
-      ...gauges.map(([name, seconds]) =>
-        gauge(
-          `nodejs_eventloop_lag_${name}_seconds`,
-          'How late the event loop was, since this was last asked.',
-          seconds,
-        ),
-      ),
+      ['process_cpu_seconds_total', 'Processor time of the server.', (user + system) / 1e6],
+      ['process_start_time_seconds', 'When it was started, in seconds since 1970.', started],
+      lag('mean', mean),
+      lag('p50', p50),
+      lag('p99', p99),
+      lag('max', max),
     ];
   }
+}
+
+function textOf([name, help, samples, given]: Metric): string {
+  const type = given ?? (name.endsWith('_total') ? 'counter' : 'gauge');
+  const list: readonly Sample[] = Array.isArray(samples) ? samples : [[{}, samples as Sample[1]]];
+  const lines = list.map(([labels, value]) => {
+    const own = labelText(labels);
+    if (typeof value === 'number') return `${name}${own} ${value}\n`;
+    const { bounds, counts, count, sum } = value;
+    const bucket = (le: string, upTo: number): string => `${name}_bucket${labelText({ ...labels, le })} ${upTo}\n`;
+    const buckets = bounds.map((bound, index) => bucket(String(bound), counts[index] ?? 0)).join('');
+    return `${buckets}${bucket('+Inf', count)}${name}_sum${own} ${sum}\n${name}_count${own} ${count}\n`;
+  });
+  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`;
+}
+
+function labelText(labels: Labels): string {
+  const pairs = Object.entries(labels).map(
+    ([key, value]) => `${key}="${value.replace(/[\\"]/g, '\\$&').replaceAll('\n', '\\n')}"`,
+  );
+  return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
+}
+
+/** What a model tells Prometheus. */
+export function modelMetrics({ metrics, info }: ServingModel): Metric[] {
+  const { unfinished, running, kvBlocks, kvBlocksFree } = metrics;
+  const byOutcome = Object.entries(metrics.requestsTotal).map(([outcome, count]): Sample => [{ outcome }, count]);
+  return [
+    ['splitkv_sequences_total', 'Answers that ended, by how.', byOutcome],
+    ['splitkv_sequences_running', 'Answers being generated.', running],
+    ['splitkv_sequences_waiting', 'Answers that wait for a slot or for KV blocks.', unfinished - running],
+    ['splitkv_slots', 'Answers that may be generated side by side.', info.slots],
+    ['splitkv_prompt_tokens_total', 'Prompt tokens of accepted requests.', metrics.promptTokensTotal],
+    ['splitkv_cached_prompt_tokens_total', 'Prompt tokens that the prefix cache held.', metrics.cachedTokensTotal],
+    ['splitkv_generated_tokens_total', 'Tokens generated.', metrics.generatedTokensTotal],
+    ['splitkv_kv_blocks', 'KV blocks of 64 tokens.', kvBlocks],
+    ['splitkv_kv_blocks_used', 'KV blocks that requests hold.', kvBlocks - kvBlocksFree],
+    ['splitkv_iterations_total', 'Iterations of the engine.', metrics.iterationsTotal],
+    ['splitkv_moves_total', 'Requests whose KV blocks were moved to another rank.', metrics.movesTotal],
+    [
+      'splitkv_copy_moves_total',
+      'Parts of requests (one head in some layers) that went to another copy of the head.',
+      metrics.copyMovesTotal,
+    ],
+    [
+      'splitkv_preemptions_total',
+      'Requests sent back to the queue because KV blocks ran out.',
+      metrics.preemptionsTotal,
+    ],
+    ['splitkv_recoveries_total', 'Times that lost ranks were rebuilt.', metrics.recoveriesTotal],
+    [
+      'splitkv_recovering',
+      '1 while lost ranks are tried to be rebuilt again, after a try failed.',
+      Number(metrics.recovering),
+    ],
+    ...(metrics.balance ? balanceMetrics(metrics.balance) : []),
+    ['splitkv_queue_seconds', 'That answers waited for a slot and for KV blocks.', metrics.queued, 'histogram'],
+    ['splitkv_time_to_first_token_seconds', 'From the request to its first token.', metrics.firstToken, 'histogram'],
+    ['splitkv_time_per_output_token_seconds', 'Between two tokens of an answer.', metrics.nextToken, 'histogram'],
+  ];
+}
+
+/** The measures of docs/adp.md, where each request is on one of several ranks. */
+function balanceMetrics(measures: RankBalance): Metric[] {
+  const { last, tokensTotal, balance, weighedBalance, secondsTotal, solSecondsTotal, solTps } = measures;
+  const byRank = (values: readonly number[]): Sample[] =>
+    values.map((value, rank): Sample => [{ rank: String(rank) }, value]);
+  return [
+    ['splitkv_rank_tokens_total', 'Rows of each rank, one at least in an iteration.', byRank(tokensTotal)],
+    ['splitkv_rank_tokens', 'Rows of each rank in the latest iteration.', byRank(last?.tokens ?? [])],
+    ['splitkv_balance_ratio', 'Average over most rows of a rank, in the latest iteration.', last?.balance ?? 1],
+    ['splitkv_mean_balance_ratio', 'Its mean over all iterations.', balance],
+    ['splitkv_weighed_balance_ratio', 'Its mean with iterations weighed by their largest rank.', weighedBalance],
+    ['splitkv_iteration_seconds_total', 'What iterations took.', secondsTotal],
+    ['splitkv_sol_seconds_total', 'What they would have taken at perfect balance.', solSecondsTotal],
+    ['splitkv_sol_tokens_per_second', 'Tokens generated a second at perfect balance.', solTps],
+  ];
 }

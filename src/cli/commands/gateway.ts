@@ -14,9 +14,6 @@ export const command: Command = {
   usage: 'gateway --cluster nats://HOST:4222 [--port P] [options]',
   options: {
     ...frontSpecs,
-    'restart-stream': {
-      help: 'where a replica goes away and another one would not say the same, begin the stream again; default: an error',
-    },
     patience: { value: 'SECONDS', help: 'that a request whose replica went away waits for another one; default 15' },
     'hang-after': { value: 'SECONDS', help: 'of work without a word a replica is taken for hung; default 30' },
     ...clusterOptions,
@@ -32,14 +29,13 @@ export const command: Command = {
     const { Gateway } = await import('../../server/gateway/gateway.js');
     const cluster = await connectCluster({ ...where, signal });
     try {
-      const gateway = await Gateway.listen({
+      const gateway = await new Gateway({
         ...front,
         ...defined(times),
         cluster,
         version: await version(),
-        restartStream: options.has('restart-stream'),
         onNote: (line) => terminal.note(`splitkv: ${line}`),
-      });
+      }).listen();
       try {
         const { url } = gateway;
         const facts = { url, cluster: cluster.name };

@@ -7,7 +7,7 @@ import { isStored } from '../../engine/contracts/cluster_options.js';
 import type { ServingModel } from '../../index.js';
 import type { Source } from '../../loader/index.js';
 import { ApiServer, type ServerOptions } from '../../server/api_server.js';
-import type { Joined } from '../../server/replicas/join.js';
+import type { Replica } from '../../server/replicas/replica.js';
 import { machineName, readCluster } from '../cluster/cluster_options.js';
 import { type Command, interrupted, type Terminal } from '../command.js';
 import { endGently, endingOf, frontOptions, frontSpecs, size } from '../front_options.js';
@@ -84,14 +84,14 @@ export const command: Command = {
     } = await modelRequest(options, terminal, true, options.has('remote-ranks'));
     // A port in use is told before the engine is read. A replica is asked by gateways, and listens where it is told to.
     const listens = !place || options.has('port');
-    const server = listens ? await ApiServer.listen(own) : undefined;
+    const server = listens ? await new ApiServer(own).listen() : undefined;
     const failed = new AbortController();
     failed.signal.addEventListener('abort', () => {
       terminal.note(`splitkv: the model failed for good: ${messageOf(failed.signal.reason)}`);
     });
     const over = options.has('exit-on-failure') ? AbortSignal.any([signal, failed.signal]) : signal;
     let model: ServingModel | undefined;
-    let joined: Joined | undefined;
+    let joined: Replica | undefined;
     try {
       const { serve } = await import('../../index.js');
       model = await withFiles(where, load.cluster ? undefined : place, signal, (files) =>
@@ -115,10 +115,10 @@ export const command: Command = {
         await server?.close();
         return 1;
       }
-      joined?.replica.drain();
+      joined?.drain();
       await endGently(ending, terminal, {
         drain: (ms) => server?.drain(ms) ?? new Promise((done) => setTimeout(done, ms)),
-        live: () => (server?.live ?? 0) + (joined?.replica.live ?? 0),
+        live: () => (server?.live ?? 0) + (joined?.live ?? 0),
         close: (graceMs) => Promise.all([joined?.close(graceMs), server?.close(graceMs)]),
       });
     } finally {
@@ -169,9 +169,8 @@ async function join(
   { apiKeys: _keys, priorityKeys: _priority, ...own }: ServerOptions,
   model: ServingModel,
   terminal: Terminal,
-): Promise<Joined> {
-  const { joinCluster } = await import('../../server/replicas/join.js');
-  return joinCluster({
+): Promise<Replica> {
+  return (await import('../../server/replicas/replica.js')).Replica.join({
     cluster: { ...cluster, signal: terminal.signal },
     name,
     model,

@@ -21,7 +21,7 @@ import type { LinkAddress, StartWorker } from '../../engine/workers/worker_handl
 import type { WorkerCommand } from '../../engine/workers/worker_protocol.js';
 import { type Cluster, connectCluster } from '../connect.js';
 import { NatsLink, newLink } from '../links/nats_link.js';
-import { VERSION } from '../version.js';
+import { VERSION } from '../names.js';
 import { checkLink, checkMeasure, checkReport } from './check_messages.js';
 import { adapterKind, callRoll, type RankCard, readObject } from './rank_card.js';
 

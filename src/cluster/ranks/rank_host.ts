@@ -16,8 +16,7 @@ import { type Cluster, type ClusterOptions, connectCluster } from '../connect.js
 import { isLinkAddress, NatsLink } from '../links/nats_link.js';
 import { bridgePort } from '../links/port_bridge.js';
 import { isStored } from '../../engine/contracts/cluster_options.js';
-import { checkName } from '../names.js';
-import { VERSION } from '../version.js';
+import { checkName, VERSION } from '../names.js';
 import { brokenReport, checkCommand, placeHere } from './check_messages.js';
 import { callRoll, type RankCard, readObject } from './rank_card.js';
 

@@ -1,11 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
-import { BOUND, chooseReplica, type ReplicaView, type RoutedRequest } from './choose_replica.js';
-import { MOST_BLOCKS_TOLD, MOST_BYTES, PrefixFilter } from './prefix_filter.js';
-import { BLOCK_CHARACTERS, hashOfText, mixed, prefixHashes } from './prefix_hashes.js';
-import { PrefixRecord } from './prefix_record.js';
-import { ReplicaTable } from './replica_table.js';
+import { BOUND, chooseReplica, ReplicaTable, type ReplicaView, type RoutedRequest } from './choose_replica.js';
+import {
+  BLOCK_CHARACTERS,
+  hashOfText,
+  mixed,
+  MOST_BLOCKS_TOLD,
+  MOST_BYTES,
+  PrefixFilter,
+  prefixHashes,
+  PrefixRecord,
+} from './prefixes.js';
 
 const view = (name: string, given: Partial<ReplicaView> = {}): ReplicaView => ({
   name,

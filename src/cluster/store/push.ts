@@ -1,13 +1,13 @@
-import { throwIfAborted, usageError } from '../../base/errors.js';
+import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { range } from '../../base/lists.js';
 import { sha256 } from '../../base/math.js';
+import { pause } from '../../base/waits.js';
 import { openModelFiles } from '../../engine/files/model_files.js';
 import { modelName } from '../../engine/files/model_name.js';
 import type { Source } from '../../loader/index.js';
 import { MODEL_TEXTS } from '../../loader/tensor_index.js';
 import type { Cluster } from '../connect.js';
 import { Bucket, inParallel } from './bucket.js';
-import { alone } from './lock.js';
 import { type Head, headKey, type Manifest, pieceKey, readHead, readManifest, type StoredFile } from './manifest.js';
 import { checkModelName, listStored } from './model_store.js';
 
@@ -145,4 +145,72 @@ async function filesOf(source: Source, signal: AbortSignal | undefined): Promise
     if (bytes !== undefined) files.push({ file, bytes });
   }
   return files;
+}
+
+const LOCK = 'lock';
+const BEAT_MS = 2000;
+/** Beats that whoever has it may miss. */
+const MISSED = 5;
+
+/** That nobody else changes the store. @throws SplitkvError `io` where somebody took the lock in between */
+type StillAlone = () => Promise<void>;
+
+/**
+ * Changes the store alone: what others push or remove at the same time can't take pieces away that are counted on. Whoever ended
+ * without giving the lock back is told by its beats, by the clock of whoever waits.
+ * @param onWait told once, where another one has it
+ */
+async function alone<T>(
+  bucket: Bucket,
+  { signal, onWait }: { readonly signal?: AbortSignal | undefined; readonly onWait?: (() => void) | undefined },
+  work: (stillAlone: StillAlone) => Promise<T>,
+): Promise<T> {
+  const own = new TextEncoder().encode(crypto.randomUUID());
+  let revision = await take(bucket, own, signal, onWait);
+  let lost: SplitkvError | undefined;
+  let beat: Promise<void> = Promise.resolve();
+  const stillAlone = (): Promise<void> =>
+    (beat = beat.then(async () => {
+      if (!lost) {
+        const next = await bucket.put(LOCK, own, signal, revision);
+        if (next === undefined) {
+          lost = new SplitkvError(
+            'io',
+            "this process was away for so long that another one changes the cluster's store: push again",
+          );
+        } else revision = next;
+      }
+      if (lost) throw lost;
+    }));
+  // What fails is thrown to whoever asks next.
+  const timer = setInterval(() => void stillAlone().catch(() => (beat = Promise.resolve())), BEAT_MS);
+  try {
+    return await work(stillAlone);
+  } finally {
+    clearInterval(timer);
+    await beat.catch(() => {});
+    if (!lost) await bucket.remove([LOCK]).catch(() => {});
+  }
+}
+
+/** Resolves with the lock's number. */
+async function take(
+  bucket: Bucket,
+  own: Uint8Array,
+  signal: AbortSignal | undefined,
+  onWait: (() => void) | undefined,
+): Promise<number> {
+  let seen: number | undefined;
+  let missed = 0;
+  for (let tries = 0; ; tries++) {
+    throwIfAborted(signal, "waiting for the cluster's store");
+    const there = (await bucket.get(LOCK, signal))?.revision ?? 0;
+    missed = there === seen ? missed + 1 : 0;
+    seen = there;
+    if (there === 0 || missed > MISSED) {
+      const taken = await bucket.put(LOCK, own, signal, there);
+      if (taken !== undefined) return taken;
+    } else if (tries === 0) onWait?.();
+    await pause(BEAT_MS);
+  }
 }

@@ -4,129 +4,113 @@
  * ../replicas.
  */
 
-import type { Cluster } from '../../cluster/connect.js';
 import { ApiError } from '../api_error.js';
 import { type FrontOptions, HttpFront } from '../front.js';
 import type { Exchange } from '../http/exchange.js';
 import { headersOf } from '../replicas/messages.js';
 import { newInstance } from '../replicas/replica.js';
 import type { Route } from '../routes.js';
+import type { Metric, OwnMetrics } from '../server_metrics.js';
 import type { AskedRequest } from './gateway_call.js';
 import { GatewayClients } from './gateway_clients.js';
-import { GatewayMetrics } from './gateway_metrics.js';
-import { Relay } from './relay.js';
-import { ReplicaSet } from './replica_set.js';
+import { Relay, type RelayEvent } from './relay.js';
+import { type Member, ReplicaSet, type ReplicaSetOptions, takes } from './replica_set.js';
 import { factsOf, factsOfPath, hashOfClient, type RequestFacts } from './request_facts.js';
 
-export interface GatewayOptions extends FrontOptions {
-  readonly cluster: Cluster;
+export interface GatewayOptions extends FrontOptions, Omit<ReplicaSetOptions, 'instance'> {
   /** Answers that one client may have under way, over all gateways; default: half of the replicas' places. */
   readonly maxPerClient?: number;
-  /** As RelayOptions; defaults no, 15 s and 15 s. */
-  readonly restartStream?: boolean;
+  /** Time that a request which was begun waits for a replica to come; default 15 s. */
   readonly patienceMs?: number;
-  readonly heartbeatMs?: number;
-  /** As ReplicaSetOptions. */
-  readonly hangMs?: number;
-  readonly onNote?: (line: string) => void;
 }
 
-const DEFAULTS = { restartStream: false, patienceMs: 15_000, heartbeatMs: 15_000 };
+const PATIENCE_MS = 15_000;
 /** Headers of a request that replicas are told. */
 const TOLD = ['content-type', 'traceparent'];
 export const SESSION_HEADER = 'x-splitkv-session';
 
-/** The API over HTTP, for all models that a cluster's replicas have. */
-export class Gateway {
-  readonly #front: HttpFront;
-  readonly #options: GatewayOptions & typeof DEFAULTS;
-  readonly #replicas: ReplicaSet;
+/** What becomes of requests that a replica left. */
+const EVENTS: Readonly<Record<RelayEvent, string>> = {
+  moved: 'Requests that were asked of another replica again.',
+  resumed: 'Streams that went on with another replica.',
+  differed: 'Streams that another replica could not go on with: it said something else.',
+};
+
+/** The API over HTTP, for all models that a cluster's replicas have. The cluster's connection stays open. */
+export class Gateway extends HttpFront {
+  readonly replicas: ReplicaSet;
   readonly #clients: GatewayClients;
-  readonly #metrics = new GatewayMetrics();
+  readonly #events: Record<RelayEvent, number> = { moved: 0, resumed: 0, differed: 0 };
 
-  private constructor(given: GatewayOptions) {
-    const options = { ...DEFAULTS, ...given };
-    this.#options = options;
-    const { cluster, hangMs, onNote } = options;
+  constructor(private readonly given: GatewayOptions) {
+    super(given);
     const instance = newInstance();
-    this.#replicas = new ReplicaSet({
-      cluster,
-      instance,
-      ...(hangMs !== undefined && { hangMs }),
-      ...(onNote && { onNote }),
-    });
-    this.#clients = new GatewayClients(cluster, instance);
-    this.#front = new HttpFront(options, {
-      answer: (exchange, route) => this.#answer(exchange, route),
-      status: () => this.#status(),
-      models: () => this.#replicas.models,
-      metrics: () => ({ unread: 0, texts: this.#metrics.texts(this.#replicas, this.#clients.others) }),
-    });
+    this.replicas = new ReplicaSet({ ...given, instance });
+    this.#clients = new GatewayClients(given.cluster, instance);
   }
 
-  /** @throws SplitkvError `io` for an address that can't be listened on */
-  static async listen(options: GatewayOptions): Promise<Gateway> {
-    const gateway = new Gateway(options);
-    try {
-      await gateway.#front.listen();
-    } catch (error) {
-      await gateway.close();
-      throw error;
-    }
-    return gateway;
-  }
-
-  get url(): string {
-    return this.#front.url;
-  }
-
-  /** Requests under way. */
-  get live(): number {
-    return this.#front.live;
-  }
-
-  get replicas(): ReplicaSet {
-    return this.#replicas;
-  }
-
-  /** @see HttpFront.drain */
-  drain(ms: number): Promise<void> {
-    return this.#front.drain(ms);
-  }
-
-  /** As `HttpFront.close`. The cluster's connection stays open. */
-  async close(graceMs = 0): Promise<void> {
-    await this.#front.close(graceMs);
-    this.#replicas.close();
+  override async close(graceMs = 0): Promise<void> {
+    await super.close(graceMs);
+    this.replicas.close();
     this.#clients.close();
   }
 
-  #status(): string {
-    if (!this.#replicas.connected) return 'no NATS server';
-    return this.#replicas.ready.length > 0 ? 'ok' : 'no replica';
+  protected status(): string {
+    if (!this.replicas.connected) return 'no NATS server';
+    return this.replicas.ready.length > 0 ? 'ok' : 'no replica';
   }
 
-  async #answer(exchange: Exchange, route: Route): Promise<void> {
-    this.#front.checkOpen();
-    const { request } = exchange;
-    if (request.method !== 'POST') {
-      return this.#relay(exchange, this.#front.access.clientOf(request), factsOfPath(request.url ?? ''));
+  protected modelNames(): readonly string[] {
+    return this.replicas.models;
+  }
+
+  protected ownMetrics(): OwnMetrics {
+    const { members, ready } = this.replicas;
+    const by = (name: string, help: string, value: (member: Member) => number): Metric => [
+      `splitkv_replica_${name}`,
+      help,
+      members.map((member) => [{ replica: member.beat.name, model: member.beat.model }, value(member)]),
+    ];
+    const metrics: Metric[] = [
+      ['splitkv_gateways', 'Gateways of the cluster, this one included.', this.#clients.others + 1],
+      ['splitkv_replicas', 'Replicas that are there.', members.length],
+      ['splitkv_replicas_ready', 'Of those, such as take requests.', ready.length],
+      by('running', 'Answers being generated.', ({ beat }) => beat.running),
+      by('waiting', 'Answers that wait for a slot or for KV blocks.', ({ beat }) => beat.waiting),
+      by('slots', 'Answers that may be generated side by side.', ({ beat }) => beat.slots),
+      by('places', 'Answers that may run and wait.', ({ beat }) => beat.room),
+      by('draining', '1 while it ends what it has and takes nothing new.', ({ beat }) => Number(beat.draining)),
+      by('ready', '1 while it takes requests.', (member) => Number(takes(member))),
+      by('lag_seconds', 'For how long it has computed without a word.', ({ beat }) => beat.lag / 1000),
+      by('prompt_tokens_total', 'Prompt tokens of accepted requests.', ({ beat }) => beat.promptTokens),
+      by('cached_prompt_tokens_total', 'Prompt tokens that the prefix cache held.', ({ beat }) => beat.cachedTokens),
+      by('generated_tokens_total', 'Tokens generated.', ({ beat }) => beat.generatedTokens),
+      by('requests_total', 'Requests that this gateway sent there.', ({ asked }) => asked),
+    ];
+    for (const [event, help] of Object.entries(EVENTS)) {
+      metrics.push([`splitkv_gateway_${event}_total`, help, this.#events[event as RelayEvent]]);
     }
+    return { unread: 0, metrics };
+  }
+
+  protected async answer(exchange: Exchange, route: Route): Promise<void> {
+    this.checkOpen();
+    const { request, client } = exchange;
+    if (request.method !== 'POST') return this.#relay(exchange, factsOfPath(request.url ?? ''));
     // Held until it is answered: another replica may need it.
-    await this.#front.withBody(exchange, async (body, client) => {
+    await this.withBody(exchange, async (body) => {
       const session = request.headers[SESSION_HEADER];
       const facts = factsOf(route.name, body, typeof session === 'string' ? session : undefined);
-      this.#front.access.checkPriority(request, facts.priority);
-      if (facts.answers === 0) return this.#relay(exchange, client, facts);
+      this.access.checkPriority(request, facts.priority);
+      if (facts.answers === 0) return this.#relay(exchange, facts);
       const { places } = this.#clients;
-      const most = this.#options.maxPerClient ?? Math.max(1, Math.floor(this.#places / 2));
-      await places.run(hashOfClient(client), facts.answers, most, 'n', () => this.#relay(exchange, client, facts));
+      const most = this.given.maxPerClient ?? Math.max(1, Math.floor(this.#places / 2));
+      await places.run(hashOfClient(client), facts.answers, most, 'n', () => this.#relay(exchange, facts));
     });
   }
 
-  async #relay(exchange: Exchange, client: string, facts: RequestFacts): Promise<void> {
-    const { request } = exchange;
-    const { restartStream, patienceMs, heartbeatMs } = this.#options;
+  async #relay(exchange: Exchange, facts: RequestFacts): Promise<void> {
+    const { request, client } = exchange;
     const asked: AskedRequest = {
       method: request.method as AskedRequest['method'],
       path: request.url ?? '/',
@@ -135,46 +119,43 @@ export class Gateway {
       prefix: facts.prefix,
       body: facts.body,
     };
-    await new Relay(this.#replicas, exchange, this.#modelOf(facts), facts, asked, {
-      restartStream,
-      patienceMs,
-      heartbeatMs,
-      maxBufferedBytes: this.#front.maxBufferedBytes,
-      onEvent: (event) => this.#metrics.count(event),
+    await new Relay(this.replicas, exchange, this.#modelOf(facts), facts, asked, {
+      patienceMs: this.given.patienceMs ?? PATIENCE_MS,
+      onEvent: (event) => this.#events[event]++,
       retryAfter: () => this.#retryAfter(),
     }).run();
   }
 
   /** @throws ApiError 400 where it must be named, 404 where nobody has it, 503 where nobody is there */
   #modelOf({ model, instance }: RequestFacts): string {
-    const { models } = this.#replicas;
+    const { models } = this.replicas;
     if (models.length === 0) {
       throw new ApiError(503, 'no replica is there yet; try again', {
         code: 'no_replica',
-        headers: { 'Retry-After': '2' },
+        retryAfter: 2,
       });
     }
-    const keeper = instance === undefined ? undefined : this.#replicas.ofInstance(instance);
+    const keeper = instance === undefined ? undefined : this.replicas.ofInstance(instance);
     const named = model ?? keeper?.beat.model ?? (models.length === 1 ? models[0] : undefined);
     if (named === undefined) {
       throw new ApiError(400, `model is missing; models are ${models.join(', ')}`, { param: 'model' });
     }
-    this.#front.checkModel(named);
+    this.checkModel(named);
     return named;
   }
 
   /** Answers that all replicas may have, running and waiting. */
   get #places(): number {
-    return this.#replicas.ready.reduce((sum, { beat }) => sum + beat.room, 0);
+    return this.replicas.ready.reduce((sum, { beat }) => sum + beat.room, 0);
   }
 
   #retryAfter(): number {
     let waiting = 0;
     let slots = 0;
-    for (const { beat } of this.#replicas.ready) {
+    for (const { beat } of this.replicas.ready) {
       waiting += beat.waiting;
       slots += beat.slots;
     }
-    return this.#front.metrics.retryAfter(waiting + 1, Math.max(1, slots));
+    return this.metrics.retryAfter(waiting + 1, Math.max(1, slots));
   }
 }

@@ -11,11 +11,7 @@ export interface AnswerHead {
 }
 
 /** What is asked of a replica. */
-export interface AskedRequest {
-  readonly method: 'GET' | 'HEAD' | 'POST' | 'DELETE';
-  readonly path: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly client: string;
+export interface AskedRequest extends Omit<Extract<ToReplica, { kind: 'ask' }>, 'kind' | 'id' | 'bytes' | 'prefix'> {
   readonly prefix: Uint32Array;
   readonly body: Uint8Array;
 }
@@ -51,13 +47,13 @@ export class GatewayCall {
     this.#head.catch(() => {});
   }
 
-  start({ method, path, headers, client, prefix, body }: AskedRequest): void {
+  start({ prefix, body, ...request }: AskedRequest): void {
     const { id, place } = this;
     const most = pieceBytes(place.maxPayload);
     const told = prefix.subarray(0, MAX_HASHES);
     const hashes = Buffer.alloc(told.length * 4);
     for (const [at, hash] of told.entries()) hashes.writeUInt32LE(hash, at * 4);
-    const ask = { kind: 'ask', id, method, path, headers, client, bytes: body.length } as const;
+    const ask = { ...request, kind: 'ask', id, bytes: body.length } as const;
     place.send({ ...ask, prefix: hashes.toString('base64') }, body.subarray(0, most));
     for (let at = most, seq = 0; at < body.length; at += most, seq++) {
       place.send({ kind: 'body', id, seq }, body.subarray(at, at + most));

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { NatsLink, newLink } from '../../cluster/links/nats_link.js';
-import type { Joined } from '../replicas/join.js';
+import { encode } from '../replicas/messages.js';
+import type { Replica } from '../replicas/replica.js';
 import { until } from '../testing/until.js';
 import type { Gateway } from './gateway.js';
 import { natsServer, TestCluster, there } from '../testing/test_cluster.js';
@@ -8,7 +9,8 @@ import { natsServer, TestCluster, there } from '../testing/test_cluster.js';
 const tests = new TestCluster();
 const gatewayOf = (): Promise<Gateway> => tests.gateway({ apiKeys: ['one', 'two'] });
 
-interface Member extends Joined {
+interface Member {
+  readonly close: Replica['close'];
   readonly notes: string[];
   readonly strange: unknown[];
 }
@@ -24,7 +26,7 @@ async function join(name: string): Promise<Member> {
       onStrange: (error) => strange.push(error),
     },
   );
-  return { ...joined, notes, strange };
+  return { close: (graceMs) => joined.close(graceMs), notes, strange };
 }
 
 interface Told {
@@ -114,17 +116,18 @@ describe.skipIf(!natsServer)('responses that a replica keeps', () => {
     const subject = tests.cluster.subject('replica', instance, 'heir', 'deadbeef');
     const wrong = [
       '',
-      'x',
-      '[]',
       '{}',
-      '{"from":"deadbeef","model":"stand-in"}',
-      '{"from":1,"model":"stand-in","link":{}}',
+      'x\n',
+      '[]\n',
+      '{}\n',
+      '{"from":"deadbeef","model":"stand-in"}\n',
+      '{"from":1,"model":"stand-in","link":{}}\n',
     ];
     for (const text of wrong) tests.cluster.connection.publish(subject, text);
     await until(() => heir.strange.length === wrong.length);
     const hand = async (values: readonly unknown[]): Promise<unknown> => {
       const [near, far] = newLink();
-      const asked = JSON.stringify({ from: 'deadbeef', model: 'stand-in', link: far });
+      const asked = encode({ from: 'deadbeef', model: 'stand-in', link: far });
       const answer = await tests.cluster.connection.request(subject, asked, { timeout: 5000 });
       expect(answer.string()).toBe('yes');
       return new Promise((resolve) => {
@@ -150,7 +153,7 @@ describe.skipIf(!natsServer)('responses that a replica keeps', () => {
     ];
     const refused = await Promise.all(none.map((value) => hand([value])));
     for (const [at, said] of refused.entries()) expect(said, JSON.stringify(none[at])).toMatch(/left|nothing came/);
-    const other = JSON.stringify({ from: 'deadbeef', model: 'another', link: newLink()[0] });
+    const other = encode({ from: 'deadbeef', model: 'another', link: newLink()[0] });
     expect((await tests.cluster.connection.request(subject, other, { timeout: 5000 })).string()).toBe('no');
     expect(await hand([response({}), { kind: 'end', keeps: ['deadbeef'] }])).toBe('kept');
     await until(() => gateway.replicas.ofInstance('deadbeef') !== undefined);

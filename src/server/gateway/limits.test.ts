@@ -1,6 +1,6 @@
 import OpenAI from 'openai';
 import { describe, expect, test } from 'vitest';
-import { prefixHashes } from '../../cluster/routing/prefix_hashes.js';
+import { prefixHashes } from '../../cluster/routing/prefixes.js';
 import { until } from '../testing/until.js';
 import type { Gateway } from './gateway.js';
 import { SESSION_HEADER } from './gateway.js';
@@ -100,10 +100,10 @@ describe.skipIf(!natsServer)('a gateway', () => {
     await there(gateway, 'a');
     const long = post(gateway.url, { prompt: 'x', max_tokens: 100, seed: 1, stream: true });
     const short = post(gateway.url, { prompt: 'y', max_tokens: 15 });
-    await until(() => first.replica.live === 2);
+    await until(() => first.live === 2);
     await tests.join('b');
     await there(gateway, 'a', 'b');
-    first.replica.drain();
+    first.drain();
     await there(gateway, 'b');
     const before = gateway.replicas.member('b')!.asked;
     expect((await post(gateway.url, { prompt: 'z' })).status).toBe(200);

@@ -1,29 +1,26 @@
 import { ApiError } from '../api_error.js';
 import { IGNORED_HEADER } from '../http/access.js';
-import { EventStream, type EventStreamOptions } from '../http/event_stream.js';
-import { type Exchange, type Outcome, outcomeOf } from '../http/exchange.js';
+import { EventStream, type Exchange, outcomeOf } from '../http/exchange.js';
 import { messageError } from '../messages/message_writer.js';
 import { MAX_BYTES } from '../replicas/messages.js';
 import { stopped } from '../requests/answer_request.js';
+import { responseError } from '../responses/response_writer.js';
 import { type AnswerHead, type AskedRequest, type GatewayCall, ReplicaGoneError } from './gateway_call.js';
-import { DiffersError, StreamReplay } from './replay.js';
+import { breaks, DiffersError, endsWell, SseReader, StreamReplay } from './replay.js';
 import type { Member, ReplicaSet } from './replica_set.js';
 import type { RequestFacts } from './request_facts.js';
-import { breaks, endsWell, SseReader } from './sse.js';
 
-export interface RelayOptions extends EventStreamOptions {
-  /** Where another replica says something else than what was sent: send what it says from its beginning, instead of an error. */
-  readonly restartStream: boolean;
+export interface RelayOptions {
   /** Time that a request which was begun waits for a replica to come. */
   readonly patienceMs: number;
   /** Hears what happened to requests that a replica left. */
-  readonly onEvent: (event: RelayEvent) => void;
+  readonly onEvent: (event: RelayEvent) => unknown;
   /** Seconds after which a full cluster may have room. */
   readonly retryAfter: () => number;
 }
 
-/** moved: asked again elsewhere. resumed: a stream went on elsewhere. differed: it couldn't. restarted: it began anew. */
-export type RelayEvent = 'moved' | 'resumed' | 'differed' | 'restarted';
+/** moved: asked again elsewhere. resumed: a stream went on elsewhere. differed: it couldn't. */
+export type RelayEvent = 'moved' | 'resumed' | 'differed';
 
 /** Replicas that a request is given to, one after the other. */
 const MAX_ASKED = 16;
@@ -71,18 +68,15 @@ export class Relay {
     try {
       await this.#untilAnswered();
     } catch (error) {
-      if (!this.#stream) throw error;
-      if (!(error instanceof ApiError)) throw error;
-      this.#stream.sendText(brokenEvent(this.exchange.route ?? '', error, this.#replay.sent));
+      if (!this.#stream || !(error instanceof ApiError)) throw error;
+      this.#stream.send(brokenEvent(this.exchange.route, error, this.#replay.sent));
       this.#stream.end(outcomeOf(error));
     }
   }
 
   async #untilAnswered(): Promise<void> {
-    let again: Member | undefined;
     for (let asked = 0; asked < MAX_ASKED; asked++) {
-      const member = again ?? (await this.#pick(asked > 0));
-      again = undefined;
+      const member = await this.#pick(asked > 0);
       if (asked > 0) this.#tell('moved');
       try {
         await this.#ask(member);
@@ -90,8 +84,9 @@ export class Relay {
       } catch (error) {
         if (this.exchange.signal.aborted) throw stopped();
         if (error instanceof DiffersError) {
-          again = this.#differs(error, member);
-          continue;
+          this.#tell('differed');
+          const message = `the replica that answered went away, and ${error.message}; ask again`;
+          throw new ApiError(502, message, { code: 'replica_differs' });
         }
         if (!(error instanceof ReplicaGoneError)) throw error;
         if (this.#isWhole) return this.#stream!.end('completed');
@@ -100,28 +95,13 @@ export class Relay {
     }
     throw new ApiError(503, `${MAX_ASKED} replicas went away while they answered; try again`, {
       code: 'replicas_lost',
-      headers: { 'Retry-After': '2' },
+      retryAfter: 2,
     });
   }
 
   /** A replica may be reached again when the NATS server is, but not for ever. */
   #addFailure({ beat: { instance } }: Member): void {
     if (!this.#full.has(instance)) this.#failures.set(instance, (this.#failures.get(instance) ?? 0) + 1);
-  }
-
-  /** Who is asked once more, for a stream that begins anew. @throws ApiError where it isn't to */
-  #differs({ message }: DiffersError, member: Member): Member {
-    this.#tell('differed');
-    if (!this.options.restartStream) {
-      throw new ApiError(502, `the replica that answered went away, and ${message}; ask again`, {
-        code: 'replica_differs',
-      });
-    }
-    this.#tell('restarted');
-    this.#replay.forget();
-    this.#kind = member.beat.fingerprint;
-    this.#stream!.sendText(': the answer begins again\n\n');
-    return member;
   }
 
   /** @throws ApiError 429, 503, or what the last one was refused with */
@@ -152,8 +132,7 @@ export class Relay {
 
   #accepts({ beat }: Member): boolean {
     if ((this.#failures.get(beat.instance) ?? 0) >= MAX_FAILURES || this.#full.has(beat.instance)) return false;
-    const mayDiffer = this.#kind === undefined || this.options.restartStream;
-    return beat.model === this.model && (mayDiffer || beat.fingerprint === this.#kind);
+    return beat.model === this.model && (this.#kind ?? beat.fingerprint) === beat.fingerprint;
   }
 
   #nobody(isFull: boolean): ApiError {
@@ -161,13 +140,13 @@ export class Relay {
       const seconds = this.options.retryAfter();
       return new ApiError(429, `all replicas are full; try again in ${seconds} s`, {
         code: 'queue_full',
-        headers: { 'Retry-After': String(seconds) },
+        retryAfter: seconds,
       });
     }
     const others = this.#kind === undefined ? '' : ' of the kind that began the answer';
     return new ApiError(503, `no replica${others} is ready for '${this.model.slice(0, 200)}'; try again`, {
       code: 'no_replica',
-      headers: { 'Retry-After': '2' },
+      retryAfter: 2,
     });
   }
 
@@ -208,7 +187,7 @@ export class Relay {
       });
     }
     this.#setHeaders(headers);
-    this.exchange.send(status, headers['content-type'] ?? 'application/json', text, outcomeOfStatus(status));
+    this.exchange.send(status, headers['content-type'] ?? 'application/json', text, outcomeOf(head));
   }
 
   /** Whether another replica is to be asked instead. */
@@ -228,7 +207,7 @@ export class Relay {
     const { exchange } = this;
     const isFirst = this.#stream === undefined;
     if (isFirst) this.#setHeaders(headers);
-    const stream = (this.#stream ??= new EventStream(exchange, this.options));
+    const stream = (this.#stream ??= new EventStream(exchange));
     this.#kind ??= member.beat.fingerprint;
     let hasResumed = isFirst;
     if (!isFirst) this.#replay.restart();
@@ -267,17 +246,8 @@ export class Relay {
   }
 }
 
-function outcomeOfStatus(status: number): Outcome {
-  if (status < 400) return 'completed';
-  if (status === 429) return 'queue_full';
-  return status >= 500 ? 'failed' : 'refused';
-}
-
 /** An error within a stream, as its API says it. */
-function brokenEvent(route: string, error: ApiError, sequence_number: number): string {
-  if (route === '/v1/messages') return `event: error\ndata: ${JSON.stringify(messageError(error))}\n\n`;
-  if (route !== '/v1/responses') return `data: ${JSON.stringify(error.body)}\n\n`;
-  const { code = null, param = null } = error.details;
-  const event = { type: 'error', sequence_number, code, message: error.message, param };
-  return `event: error\ndata: ${JSON.stringify(event)}\n\n`;
+function brokenEvent(route: string | undefined, error: ApiError, sequence: number): object {
+  if (route === '/v1/messages') return messageError(error);
+  return route === '/v1/responses' ? responseError(error, sequence) : error.body;
 }

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { DiffersError, StreamReplay } from './replay.js';
-import { breaks, endsWell, SseReader } from './sse.js';
+import { breaks, DiffersError, endsWell, SseReader, StreamReplay } from './replay.js';
 
 const streamOf = (id: string, created: number, words: readonly string[], call: string): string =>
   [

@@ -1,6 +1,70 @@
 import { createHash, type Hash } from 'node:crypto';
+import { formatError } from '../../base/errors.js';
 import { isObject } from '../../base/json.js';
-import type { SseEvent } from './sse.js';
+
+/** An event of a stream, or a comment. */
+export interface SseEvent {
+  /** As it came, with the empty line behind it. */
+  readonly text: string;
+  readonly name: string | undefined;
+  /** Undefined: a comment. */
+  readonly data: string | undefined;
+  /** The data where it is JSON. */
+  readonly value: unknown;
+}
+
+/** No answer's event is larger; what is, is no answer's. */
+const MAX_EVENT = 2 ** 26;
+
+/** Cuts a stream of bytes, as this project's servers write it, into events. */
+export class SseReader {
+  readonly #decoder = new TextDecoder();
+  #rest = '';
+
+  /** The events that are whole by now. @throws SplitkvError `format` for one that doesn't end */
+  push(bytes: Uint8Array): SseEvent[] {
+    this.#rest += this.#decoder.decode(bytes, { stream: true });
+    const blocks = this.#rest.split('\n\n');
+    this.#rest = blocks.pop()!;
+    if (this.#rest.length > MAX_EVENT) throw formatError(`an event of more than ${MAX_EVENT} characters`);
+    return blocks.map(eventOf);
+  }
+}
+
+function eventOf(block: string): SseEvent {
+  const text = `${block}\n\n`;
+  let name: string | undefined;
+  const data: string[] = [];
+  for (const line of block.split('\n')) {
+    if (line.startsWith('event: ')) name = line.slice(7);
+    if (line.startsWith('data: ')) data.push(line.slice(6));
+  }
+  if (data.length === 0) return { text, name, data: undefined, value: undefined };
+  const joined = data.join('\n');
+  return { text, name, data: joined, value: valueOf(joined) };
+}
+
+function valueOf(data: string): unknown {
+  try {
+    return JSON.parse(data);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether a stream ends well with this event, in any of the APIs. */
+export function endsWell({ data, value }: SseEvent): boolean {
+  if (data === '[DONE]') return true;
+  const type = isObject(value) ? value['type'] : undefined;
+  return type === 'message_stop' || type === 'response.completed' || type === 'response.incomplete';
+}
+
+/** Whether it says that the answer broke. */
+export function breaks({ value }: SseEvent): boolean {
+  if (!isObject(value)) return false;
+  const { type, error } = value;
+  return type === 'error' || type === 'response.failed' || (type === undefined && isObject(error));
+}
 
 /** What another replica says isn't what was said before. */
 export class DiffersError extends Error {
@@ -15,13 +79,6 @@ interface Lane {
   readonly ids: string[];
 }
 
-/** What the replica that goes on has said of it so far. */
-interface Again {
-  count: number;
-  readonly digest: Hash;
-  readonly ids: string[];
-}
-
 /** Fields that are another each time: names that were drawn, times, and what a cache held. */
 const isId = (key: string): boolean => key === 'id' || key.endsWith('_id');
 const TIMES = ['created', 'created_at', 'completed_at'];
@@ -33,8 +90,8 @@ const CACHED = ['cached_tokens', 'cache_read_input_tokens', 'input_tokens'];
  */
 export class StreamReplay {
   readonly #lanes = new Map<string, Lane>();
-  /** Undefined while the first one speaks. */
-  #again: Map<string, Again> | undefined;
+  /** What the replica that goes on has said so far; undefined while the first one speaks. */
+  #again: Map<string, Lane> | undefined;
   readonly #times = new Map<string, unknown>();
   /** The answer's own name, which all its events may have, and what others call it. */
   #id: string | undefined;
@@ -50,14 +107,6 @@ export class StreamReplay {
   /** Another one begins from the first event. */
   restart(): void {
     this.#again = new Map();
-  }
-
-  /** Whoever speaks is believed from its first event on: what was sent before is forgotten. */
-  forget(): void {
-    this.#lanes.clear();
-    this.#times.clear();
-    this.#id = undefined;
-    this.#again = undefined;
   }
 
   /**

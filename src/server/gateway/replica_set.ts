@@ -1,13 +1,11 @@
 import type { Msg, Subscription } from '@nats-io/nats-core';
 import type { Cluster } from '../../cluster/connect.js';
-import type { Choice, RoutedRequest } from '../../cluster/routing/choose_replica.js';
-import type { PrefixFilter } from '../../cluster/routing/prefix_filter.js';
-import { ReplicaTable } from '../../cluster/routing/replica_table.js';
+import { type Choice, ReplicaTable, type RoutedRequest } from '../../cluster/routing/choose_replica.js';
+import type { PrefixFilter } from '../../cluster/routing/prefixes.js';
 import {
   BEAT_MS,
   type Beat,
   encode,
-  INSTANCE,
   isNobody,
   PROTOCOL,
   readBeat,
@@ -34,9 +32,8 @@ export interface Member {
   probedAt: number;
   prefixes: PrefixFilter | undefined;
   readonly calls: Map<number, GatewayCall>;
-  /** Requests that were sent there, and those of them that it broke off. */
+  /** Requests that were sent there. */
   asked: number;
-  lost: number;
 }
 
 const LOOK_MS = BEAT_MS / 2;
@@ -53,8 +50,6 @@ export class ReplicaSet {
   readonly #options: ReplicaSetOptions;
   /** By name. */
   readonly #members = new Map<string, Member>();
-  /** By instance: whose messages come. */
-  readonly #byInstance = new Map<string, Member>();
   /** By model. */
   readonly #tables = new Map<string, ReplicaTable>();
   readonly #subscriptions: Subscription[];
@@ -106,7 +101,11 @@ export class ReplicaSet {
 
   /** Who has what an instance kept: another one, where that has handed it over. */
   ofInstance(instance: string): Member | undefined {
-    return this.members.find(({ beat }) => beat.keeps?.includes(instance)) ?? this.#byInstance.get(instance);
+    return this.members.find(({ beat }) => beat.keeps?.includes(instance)) ?? this.#named(instance);
+  }
+
+  #named(instance: string): Member | undefined {
+    return this.members.find(({ beat }) => beat.instance === instance);
   }
 
   /** Who takes a request for a model. @param accept leaves the others out */
@@ -188,23 +187,14 @@ export class ReplicaSet {
       this.#lose(known, 'another process has its name');
     }
     if (beat.left) {
-      const leaving = this.#byInstance.get(beat.instance);
+      const leaving = this.#named(beat.instance);
       if (leaving) this.#lose(leaving, 'it left');
       return;
     }
     let member = this.#members.get(beat.name);
     if (!member) {
-      member = {
-        beat,
-        heardAt: 0,
-        probedAt: 0,
-        prefixes: undefined,
-        calls: new Map(),
-        asked: 0,
-        lost: 0,
-      };
+      member = { beat, heardAt: 0, probedAt: 0, prefixes: undefined, calls: new Map(), asked: 0 };
       this.#members.set(beat.name, member);
-      this.#byInstance.set(beat.instance, member);
       this.#note(`replica ${beat.name} is there: ${beat.model}, ${beat.slots} slots, ${beat.adapter}`);
     }
     member.beat = beat;
@@ -224,8 +214,7 @@ export class ReplicaSet {
 
   #hear(error: Error | null, { data, subject, headers }: Msg): void {
     if (error) return;
-    const instance = subject.split('.').at(-1)!;
-    const member = INSTANCE.test(instance) ? this.#byInstance.get(instance) : undefined;
+    const member = this.#named(subject.split('.').at(-1) ?? '');
     if (!member) return;
     try {
       if (isNobody(data, headers?.code)) return this.#lose(member, 'its process is gone');
@@ -271,15 +260,11 @@ export class ReplicaSet {
   }
 
   #lose(member: Member, why: string): void {
-    const { name, instance, model } = member.beat;
+    const { name, model } = member.beat;
     if (this.#members.get(name) === member) this.#members.delete(name);
-    this.#byInstance.delete(instance);
     this.#tableOf(model).leave(name);
     this.#note(`replica ${name}: ${why}; ${member.calls.size} requests were there`);
-    for (const call of member.calls.values()) {
-      member.lost++;
-      call.fail(why);
-    }
+    for (const call of member.calls.values()) call.fail(why);
   }
 
   async #watchConnection(): Promise<void> {

@@ -1,6 +1,6 @@
 import { createHash, randomInt } from 'node:crypto';
 import { isObject } from '../../base/json.js';
-import { prefixHashes } from '../../cluster/routing/prefix_hashes.js';
+import { prefixHashes } from '../../cluster/routing/prefixes.js';
 import { badRequest } from '../api_error.js';
 import { parseBody } from '../requests/read_call.js';
 import type { RouteName } from '../routes.js';

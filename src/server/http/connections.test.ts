@@ -1,8 +1,10 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { HttpFront, type FrontOptions } from '../front.js';
+import type { OwnMetrics } from '../server_metrics.js';
 import { RawConnection } from '../testing/raw_connection.js';
 import { until } from '../testing/until.js';
 import { addressOf } from './connections.js';
+import type { Exchange } from './exchange.js';
 
 let front: HttpFront | undefined;
 const open: RawConnection[] = [];
@@ -13,14 +15,16 @@ afterEach(async () => {
 });
 
 /** A server whose answers to prompts never end. */
+class EndlessServer extends HttpFront {
+  protected answer = ({ signal }: Exchange): Promise<void> =>
+    new Promise((resolve) => signal.addEventListener('abort', () => resolve()));
+  protected status = (): string => 'ok';
+  protected modelNames = (): readonly string[] => [];
+  protected ownMetrics = (): OwnMetrics => ({ unread: 0 });
+}
+
 async function start(options: FrontOptions): Promise<string> {
-  front = new HttpFront(options, {
-    answer: ({ signal }) => new Promise((resolve) => signal.addEventListener('abort', () => resolve())),
-    status: () => 'ok',
-    models: () => [],
-    metrics: () => ({ unread: 0 }),
-  });
-  await front.listen();
+  front = await new EndlessServer(options).listen();
   return front.url;
 }
 

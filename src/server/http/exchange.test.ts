@@ -1,8 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
-import { EventStream } from './event_stream.js';
-import { Exchange } from './exchange.js';
+import { EventStream, Exchange, type ExchangeOptions } from './exchange.js';
 import { RawConnection } from '../testing/raw_connection.js';
 import { until } from '../testing/until.js';
 
@@ -12,7 +11,10 @@ afterEach(async () => {
 });
 
 /** A connection that has asked, and the exchange on the server's side. */
-async function open(stallMs: number): Promise<{
+async function open(
+  stallMs: number,
+  stream: Partial<ExchangeOptions> = {},
+): Promise<{
   client: RawConnection;
   exchange: Exchange;
   closed: Promise<unknown>;
@@ -26,7 +28,9 @@ async function open(stallMs: number): Promise<{
       server.closeAllConnections();
     });
   const asked = new Promise<Exchange>((resolve) =>
-    server.once('request', (request, response) => resolve(new Exchange(request, response, stallMs))),
+    server.once('request', (request, response) =>
+      resolve(new Exchange(request, response, { stallMs, maxBufferedBytes: 1000, heartbeatMs: 10, ...stream }, '')),
+    ),
   );
   const client = await RawConnection.open(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
   client.send('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
@@ -62,9 +66,9 @@ test('a slow reader that reads is waited for', async () => {
 });
 
 test('a stream that nobody reads ends when its buffer is full, and the work on it stops', async () => {
-  const { client, exchange, closed } = await open(60_000);
+  const { client, exchange, closed } = await open(60_000, { maxBufferedBytes: 100_000, heartbeatMs: 10 });
   client.pause();
-  const stream = new EventStream(exchange, { maxBufferedBytes: 100_000, heartbeatMs: 10 });
+  const stream = new EventStream(exchange);
   const event = { text: 'x'.repeat(10_000) };
   while (!exchange.signal.aborted) {
     stream.send(event);
@@ -81,9 +85,9 @@ test('a stream that nobody reads ends when its buffer is full, and the work on i
 
 test('a stream: events, comments in silence, a mark at the end, and no timer after it', async () => {
   const timers = (): number => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
-  const { client, exchange, closed } = await open(60_000);
+  const { client, exchange, closed } = await open(60_000, { maxBufferedBytes: 1000, heartbeatMs: 10 });
   const before = timers();
-  const stream = new EventStream(exchange, { maxBufferedBytes: 1000, heartbeatMs: 10 });
+  const stream = new EventStream(exchange);
   expect(timers()).toBeGreaterThan(before);
   await until(() => client.received.includes(': waiting\n\n'));
   stream.send({ a: 1 });
@@ -99,8 +103,8 @@ test('a stream: events, comments in silence, a mark at the end, and no timer aft
 });
 
 test('a client that is gone', async () => {
-  const { client, exchange, closed } = await open(60_000);
-  const stream = new EventStream(exchange, { maxBufferedBytes: 1000, heartbeatMs: 60_000 });
+  const { client, exchange, closed } = await open(60_000, { maxBufferedBytes: 1000, heartbeatMs: 60_000 });
+  const stream = new EventStream(exchange);
   client.vanish();
   await closed;
   expect(exchange.outcome).toBe('vanished');

@@ -1,11 +1,12 @@
 /**
- * Room: HTTP without a framework: one request and its answer (here), reading bodies with limits, event streams,
- * clients in turn, static files. Knows nothing of models.
+ * Room: HTTP without a framework: one request and its answer or a stream of events (here), reading bodies
+ * with limits, clients in turn, static files. Knows nothing of models.
  */
 
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { ApiError } from '../api_error.js';
+import type { Socket } from 'node:net';
+import { ApiError } from '../api_error.js';
 
 /** How a request ended: for the metrics, and for whoever has to stop work on it. */
 export type Outcome =
@@ -24,6 +25,15 @@ const LINGER_BYTES = 4 * 2 ** 20;
 /** Of a refused request's body that are read and dropped, so that the connection can go on. */
 const DROPPED_BYTES = 65_536;
 
+export interface ExchangeOptions {
+  /** Time for a client to take any of a finished answer. */
+  readonly stallMs: number;
+  /** Bytes of a stream that may wait for a slow reader. */
+  readonly maxBufferedBytes: number;
+  /** Silence in a stream after which a comment is sent, so that neither end takes the other for dead. */
+  readonly heartbeatMs: number;
+}
+
 /** One request and the answer to it, up to its end. */
 export class Exchange {
   readonly id = `req_${randomUUID()}`;
@@ -40,7 +50,9 @@ export class Exchange {
   constructor(
     readonly request: IncomingMessage,
     readonly response: ServerResponse,
-    private readonly stallMs: number,
+    readonly options: ExchangeOptions,
+    /** Who asks, as `Access.clientOf` says. */
+    readonly client: string,
   ) {
     this.signal = this.#abort.signal;
     response.setHeader('x-request-id', this.id);
@@ -69,7 +81,7 @@ export class Exchange {
   end(outcome: Outcome, text?: string): void {
     const { response } = this;
     if (response.destroyed) return;
-    response.setTimeout(this.stallMs, () => {
+    response.setTimeout(this.options.stallMs, () => {
       this.stop('too_slow');
       response.destroy();
     });
@@ -127,16 +139,62 @@ export class Exchange {
 
   /** @param body what the API says of it; default: as OpenAI says it */
   sendError(error: ApiError, body = error.body): void {
-    for (const [name, value] of Object.entries(error.details.headers ?? {})) this.response.setHeader(name, value);
     const { status, details } = error;
+    for (const [name, value] of Object.entries(details.headers ?? {})) this.response.setHeader(name, value);
+    if (details.retryAfter !== undefined) this.response.setHeader('Retry-After', String(details.retryAfter));
     const ends = details.ends || this.#hasMuchToCome;
     this.send(status, JSON_TYPE, JSON.stringify(body), outcomeOf(error), ends);
   }
 }
 
-export function outcomeOf({ status, details }: ApiError): Outcome {
+/** An answer as server-sent events. What the client doesn't read waits in a bounded buffer; beyond it the request is ended. */
+export class EventStream {
+  readonly #heartbeat: NodeJS.Timeout;
+
+  constructor(private readonly exchange: Exchange) {
+    const { response, options } = exchange;
+    response.writeHead(200, {
+      'Content-Type': 'text/event-stream; charset=utf-8',
+      'Cache-Control': 'no-cache',
+      'X-Accel-Buffering': 'no', // proxies pass events on as they come
+    });
+    response.flushHeaders();
+    this.#heartbeat = setInterval(() => this.#write(': waiting\n\n'), options.heartbeatMs);
+    response.once('close', () => clearInterval(this.#heartbeat));
+  }
+
+  /** An event's type, where it has one, is its name, too. */
+  send(event: object): void {
+    const name = 'type' in event ? `event: ${String(event.type)}\n` : '';
+    this.sendText(`${name}data: ${JSON.stringify(event)}\n\n`);
+  }
+
+  /** Events as they are to be sent, or comments. */
+  sendText(text: string): void {
+    this.#heartbeat.refresh();
+    this.#write(text);
+  }
+
+  /** Ends the stream as clients expect it; an answer that was cut off ends without the mark of a whole one, where the API has one. */
+  end(outcome: Outcome, mark?: string): void {
+    clearInterval(this.#heartbeat);
+    this.exchange.end(outcome, outcome === 'completed' && mark !== undefined ? `data: ${mark}\n\n` : undefined);
+  }
+
+  #write(text: string): void {
+    const { response, options } = this.exchange;
+    if (response.destroyed || response.writableEnded) return;
+    response.write(text);
+    if (response.writableLength <= options.maxBufferedBytes) return;
+    this.exchange.stop('too_slow');
+    response.destroy();
+  }
+}
+
+export function outcomeOf({ status, code }: { readonly status: number; readonly code?: string | undefined }): Outcome {
+  if (status < 400) return 'completed';
   if (status === 429) return 'queue_full';
-  if (details.code === 'shutting_down') return 'shut_down';
+  if (code === 'shutting_down') return 'shut_down';
   return status >= 500 ? 'failed' : 'refused';
 }
 
@@ -151,4 +209,30 @@ function traceOf(header: string | string[] | undefined): string | undefined {
     /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-[\da-f]{2}(-.*)?$/.exec(String(header)) ?? [];
   if (trace === undefined || version === 'ff' || ZEROS.test(trace) || ZEROS.test(span!)) return undefined;
   return version === '00' && more !== undefined ? undefined : trace;
+}
+
+/**
+ * What isn't HTTP, or came too slowly, is told so where nothing was sent yet; then the connection is closed. The status of a request that
+ * nobody else has heard of; undefined where the answer to one is under way, or nobody is there.
+ */
+export function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket): number | undefined {
+  // Node keeps the answer in progress there.
+  const { _httpMessage: answer } = socket as { _httpMessage?: ServerResponse | null };
+  const { status, body } = errorOf(error.code);
+  const isTold = socket.writable && !answer?.headersSent;
+  if (isTold) {
+    const text = JSON.stringify(body);
+    socket.write(
+      `HTTP/1.1 ${status} Error\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(text)}\r\n` +
+        `Connection: close\r\n\r\n${text}`,
+    );
+  }
+  socket.destroySoon();
+  return isTold && !answer ? status : undefined;
+}
+
+function errorOf(code: string | undefined): ApiError {
+  if (code === 'HPE_HEADER_OVERFLOW') return new ApiError(431, 'the headers are too large');
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new ApiError(408, 'the request took too long to arrive');
+  return new ApiError(400, 'this is not a valid HTTP request');
 }

@@ -76,7 +76,7 @@ export class BodyRooms {
         throw new ApiError(
           429,
           `too many large requests at once: their bodies have more than ${formatBytes(this.maxBytes)}; try again in a second`,
-          { code: 'busy', headers: { 'Retry-After': '1' }, ends: true },
+          { code: 'busy', retryAfter: 1, ends: true },
         );
       },
       close: () => add(-held),

@@ -1,14 +1,8 @@
-import { randomUUID } from 'node:crypto';
 import { isObject } from '../../base/json.js';
-import type { Completion, CompletionEvent } from '../../index.js';
+import type { Completion } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import type { AnswerWriter, WholeAnswer } from '../requests/answer_shape.js';
-
-/** A part of the answer. */
-type Block =
-  | { readonly type: 'thinking'; thinking: string; readonly signature: '' }
-  | { readonly type: 'text'; text: string }
-  | { readonly type: 'tool_use'; readonly id: string; readonly name: string; input: object };
+import type { WholeAnswer } from '../requests/answer_request.js';
+import { idOf, type Part, PartWriter } from '../requests/part_writer.js';
 
 const STOP_REASONS: Readonly<Record<WholeAnswer['finish'], string>> = {
   eos: 'end_turn',
@@ -19,104 +13,67 @@ const STOP_REASONS: Readonly<Record<WholeAnswer['finish'], string>> = {
   aborted: 'end_turn', // never told
 };
 
-/** Writes an answer as a message: blocks of thinking and of text, whole or in events. */
-export class MessageWriter implements AnswerWriter {
-  readonly isNamed = true;
-  readonly #id = `msg_${randomUUID().replaceAll('-', '')}`;
-  readonly #blocks: Block[] = [];
-  /** Of the call that is being written, as they come. */
-  #arguments = '';
-  #reason: string | null = null;
-  #stop: string | null = null;
+/** What an event says is new of a part. */
+const DELTAS = {
+  reasoning: (thinking: string): object => ({ type: 'thinking_delta', thinking }),
+  text: (text: string): object => ({ type: 'text_delta', text }),
+  call: (partial_json: string): object => ({ type: 'input_json_delta', partial_json }),
+};
 
-  constructor(private readonly modelName: string) {}
+/** Writes an answer as a message: blocks of thinking, of text and of uses of tools, whole or in events. */
+export class MessageWriter extends PartWriter {
+  readonly #id = idOf('msg');
 
-  whole([answer]: readonly WholeAnswer[], completion: Completion): object {
-    const { text, reasoning, toolCalls, finish, stop } = answer!;
-    const calls = toolCalls.map(({ id, function: of }, index) => ({ index, id, ...of }));
-    const event = { index: 0, text, reasoning, toolCalls: calls, logprobs: [], finish };
-    this.chunks({ ...event, ...(stop !== undefined && { stop }) });
-    return this.#message(this.#blocks, completion);
+  constructor(private readonly modelName: string) {
+    super(false);
   }
 
   opening(completion: Completion): object[] {
-    return [{ type: 'message_start', message: this.#message([], completion) }];
-  }
-
-  chunks({ text, reasoning = '', toolCalls = [], finish, stop }: CompletionEvent): object[] {
-    const events: object[] = [];
-    if (reasoning !== '') {
-      const block = this.#open('thinking', events);
-      if (block.type === 'thinking') block.thinking += reasoning;
-      events.push(this.#delta({ type: 'thinking_delta', thinking: reasoning }));
-    }
-    if (text !== '') {
-      const block = this.#open('text', events);
-      if (block.type === 'text') block.text += text;
-      events.push(this.#delta({ type: 'text_delta', text }));
-    }
-    for (const { id, name = '', arguments: partial_json } of toolCalls) {
-      if (id !== undefined) this.#begin({ type: 'tool_use', id, name, input: {} }, events);
-      if (partial_json === '') continue;
-      this.#arguments += partial_json;
-      events.push(this.#delta({ type: 'input_json_delta', partial_json }));
-    }
-    if (finish) {
-      const isCut = finish === 'max_tokens' || finish === 'context_full';
-      const called = this.#blocks.some(({ type }) => type === 'tool_use');
-      this.#reason = called && !isCut ? 'tool_use' : STOP_REASONS[finish];
-      this.#stop = stop ?? null;
-      if (this.#blocks.length > 0) events.push(this.#closed());
-    }
-    return events;
+    return [{ type: 'message_start', message: this.done(completion) }];
   }
 
   closing(completion: Completion): object[] {
-    const delta = { stop_reason: this.#reason, stop_sequence: this.#stop };
-    return [{ type: 'message_delta', delta, usage: usageOf(completion) }, { type: 'message_stop' }];
+    return [{ type: 'message_delta', delta: this.#end, usage: usageOf(completion) }, { type: 'message_stop' }];
   }
 
   broken(error: ApiError): object[] {
     return [messageError(error)];
   }
 
-  #message(content: readonly Block[], completion: Completion): object {
+  protected done(completion: Completion): object {
     return {
       id: this.#id,
       type: 'message',
       role: 'assistant',
       model: this.modelName,
-      content,
-      stop_reason: this.#reason,
-      stop_sequence: this.#stop,
+      content: this.parts.map(blockOf),
+      ...this.#end,
       usage: usageOf(completion),
     };
   }
 
-  /** The last block, which is of this type from now on. */
-  #open(type: 'text' | 'thinking', events: object[]): Block {
-    const last = this.#blocks.at(-1);
-    if (last?.type === type) return last;
-    return this.#begin(type === 'text' ? { type, text: '' } : { type, thinking: '', signature: '' }, events);
+  protected began(part: Part): object[] {
+    return [{ type: 'content_block_start', index: part.index, content_block: blockOf(part) }];
   }
 
-  #begin(block: Block, events: object[]): Block {
-    if (this.#blocks.length > 0) events.push(this.#closed());
-    this.#blocks.push(block);
-    events.push({ type: 'content_block_start', index: this.#blocks.length - 1, content_block: { ...block } });
-    return block;
+  protected added({ kind, index }: Part, delta: string): object[] {
+    return [{ type: 'content_block_delta', index, delta: DELTAS[kind](delta) }];
   }
 
-  #delta(delta: object): object {
-    return { type: 'content_block_delta', index: this.#blocks.length - 1, delta };
+  protected ended({ index }: Part): object[] {
+    return [{ type: 'content_block_stop', index }];
   }
 
-  #closed(): object {
-    const last = this.#blocks.at(-1);
-    if (last?.type === 'tool_use') last.input = inputOf(this.#arguments);
-    this.#arguments = '';
-    return { type: 'content_block_stop', index: this.#blocks.length - 1 };
+  get #end(): object {
+    const called = this.parts.some(({ kind }) => kind === 'call') && !this.isCut;
+    const stop_reason = called ? 'tool_use' : this.finish && STOP_REASONS[this.finish];
+    return { stop_reason: stop_reason ?? null, stop_sequence: this.stop ?? null };
   }
+}
+
+function blockOf({ kind, text, call }: Part): object {
+  if (call) return { type: 'tool_use', ...call, input: inputOf(text) };
+  return kind === 'text' ? { type: 'text', text } : { type: 'thinking', thinking: text, signature: '' };
 }
 
 /** Of a call that was cut, nothing. */

@@ -1,8 +1,9 @@
 import type { Worker } from 'node:worker_threads';
-import type { ClusterOptions } from '../../cluster/connect.js';
-import type { PrefixFilter } from '../../cluster/routing/prefix_filter.js';
+import { pause } from '../../base/waits.js';
+import type { Cluster, ClusterOptions } from '../../cluster/connect.js';
+import type { PrefixFilter } from '../../cluster/routing/prefixes.js';
 import { startThread } from '../threads.js';
-import type { Beat } from './messages.js';
+import { BEAT_MS, type Beat, readBeat } from './messages.js';
 
 /** What the thread is started with, and told. */
 export type BeatsCluster = Omit<ClusterOptions, 'signal'>;
@@ -58,4 +59,23 @@ export class Beats {
   async stop(): Promise<void> {
     await this.worker.terminate();
   }
+}
+
+/** What replicas of a name, or all of them, say within the time that each takes to say it: the last beat of each instance. */
+export async function heardBeats(cluster: Cluster, name = '*'): Promise<readonly Beat[]> {
+  const found = new Map<string, Beat>();
+  const subscription = cluster.connection.subscribe(cluster.subject('beat', name), {
+    callback: (error, message) => {
+      if (error) return;
+      try {
+        const { beat } = readBeat(message.data);
+        found.set(beat.instance, beat);
+      } catch {
+        // No beat.
+      }
+    },
+  });
+  await pause(BEAT_MS * 1.5);
+  subscription.unsubscribe();
+  return [...found.values()];
 }

@@ -4,7 +4,8 @@ import type { Cluster } from '../../cluster/connect.js';
 import { isLinkAddress, NatsLink, newLink } from '../../cluster/links/nats_link.js';
 import type { LinkAddress } from '../../engine/workers/worker_handle.js';
 import type { KeptResponse, ResponseStore } from '../responses/response_store.js';
-import { BEAT_MS, type Beat, INSTANCE, MAX_KEEPS, PROTOCOL, readBeat } from './messages.js';
+import { heardBeats } from './beats.js';
+import { type Beat, decode, encode, INSTANCE, MAX_KEEPS, PROTOCOL } from './messages.js';
 
 /** Replicas that an heir is looked for among, and what one may take to answer. */
 const MOST_ASKED = 4;
@@ -40,7 +41,11 @@ const told = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('response'), kept }),
   z.object({ kind: z.literal('end'), keeps: instances }),
 ]);
-const request = z.object({ from: z.string().check(z.regex(INSTANCE)), model: z.string(), link: z.unknown() });
+const request = z.object({
+  from: z.string().check(z.regex(INSTANCE)),
+  model: z.string(),
+  link: z.custom<LinkAddress>(isLinkAddress),
+});
 
 /** What of a replica takes part in a handover. */
 export interface Keeper {
@@ -64,22 +69,8 @@ export async function handOver(keeper: Keeper): Promise<string | undefined> {
   return undefined;
 }
 
-/** Replicas of the model that stay, those with least to do first: all say a beat in that time. */
+/** Replicas of the model that stay, those with least to do first. */
 async function heirs({ cluster, instance, model }: Keeper): Promise<readonly Beat[]> {
-  const found = new Map<string, Beat>();
-  const subscription = cluster.connection.subscribe(cluster.subject('beat', '*'), {
-    callback: (error, { data }) => {
-      if (error) return;
-      try {
-        const { beat } = readBeat(data);
-        found.set(beat.instance, beat);
-      } catch {
-        // No beat.
-      }
-    },
-  });
-  await new Promise((resolve) => setTimeout(resolve, BEAT_MS * 1.5));
-  subscription.unsubscribe();
   const takes = (beat: Beat): boolean =>
     beat.protocol === PROTOCOL &&
     beat.instance !== instance &&
@@ -88,7 +79,7 @@ async function heirs({ cluster, instance, model }: Keeper): Promise<readonly Bea
     !beat.draining &&
     !beat.left;
   const load = ({ running, waiting, slots }: Beat): number => (running + waiting) / slots;
-  return [...found.values()].filter(takes).toSorted((a, b) => load(a) - load(b));
+  return (await heardBeats(cluster)).filter(takes).toSorted((a, b) => load(a) - load(b));
 }
 
 /** Whether another replica has all of it now. */
@@ -97,7 +88,7 @@ async function give({ cluster, instance, model, responses, keeps }: Keeper, heir
   const asked = { from: instance, model, link: far };
   try {
     const subject = cluster.subject('replica', heir.instance, 'heir', instance);
-    const answer = await cluster.connection.request(subject, JSON.stringify(asked), { timeout: ASK_MS });
+    const answer = await cluster.connection.request(subject, encode(asked), { timeout: ASK_MS });
     if (answer.string() !== 'yes') return false;
   } catch {
     return false;
@@ -131,9 +122,9 @@ export function takeOver(
   data: Uint8Array,
   took: (keeps: readonly string[]) => void,
 ): 'yes' | 'no' {
-  const { model: theirs, link: address } = readRequest(data);
-  if (theirs !== model) return 'no';
-  const link = new NatsLink(cluster, address, {
+  const { head } = decode("a handover's request", request, data);
+  if (head.model !== model) return 'no';
+  const link = new NatsLink(cluster, head.link, {
     message: (value) => {
       const message = told.safeParse(value);
       if (!message.success) throw formatError('a response of another replica that is none');
@@ -148,16 +139,4 @@ export function takeOver(
     ended: () => {},
   });
   return 'yes';
-}
-
-function readRequest(data: Uint8Array): { readonly model: string; readonly link: LinkAddress } {
-  let value: unknown;
-  try {
-    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(data));
-  } catch (cause) {
-    throw formatError("a handover's request that is no JSON", cause);
-  }
-  const parsed = request.safeParse(value);
-  if (!parsed.success || !isLinkAddress(parsed.data.link)) throw formatError("a handover's request that is none");
-  return { model: parsed.data.model, link: parsed.data.link };
 }

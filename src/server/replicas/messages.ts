@@ -7,7 +7,7 @@
 import * as z from 'zod/mini';
 import { formatError } from '../../base/errors.js';
 import { isName } from '../../cluster/names.js';
-import { PrefixFilter } from '../../cluster/routing/prefix_filter.js';
+import { PrefixFilter } from '../../cluster/routing/prefixes.js';
 
 /** Replicas and gateways of other protocols don't understand each other. */
 export const PROTOCOL = 1;
@@ -111,7 +111,7 @@ const encoder = new TextEncoder();
 const NONE = new Uint8Array();
 
 /** A head as a line of JSON, and bytes behind it. */
-export function encode(head: ToReplica | ToGateway | Beat | GatewayBeat, bytes: Uint8Array = NONE): Uint8Array {
+export function encode(head: object, bytes: Uint8Array = NONE): Uint8Array {
   const line = encoder.encode(`${JSON.stringify(head)}\n`);
   if (bytes.length === 0) return line;
   const all = new Uint8Array(line.length + bytes.length);
@@ -126,7 +126,8 @@ export const pieceBytes = (maxPayload: number): number => Math.min(262_144, Math
 type Schema<Head> = { safeParse(value: unknown): { success: true; data: Head } | { success: false } };
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
-function decode<Head>(what: string, schema: Schema<Head>, data: Uint8Array): Message<Head> {
+/** @throws SplitkvError `format` */
+export function decode<Head>(what: string, schema: Schema<Head>, data: Uint8Array): Message<Head> {
   const end = data.subarray(0, MAX_HEAD).indexOf(NEWLINE);
   if (end < 0) throw formatError(`${what}: it has no head`);
   let value: unknown;
@@ -140,7 +141,7 @@ function decode<Head>(what: string, schema: Schema<Head>, data: Uint8Array): Mes
   return { head: parsed.data, bytes: data.subarray(end + 1) };
 }
 
-/** @throws SplitkvError `format`, as those below */
+/** As `decode`, as are those below. */
 export function readBeat(data: Uint8Array): { readonly beat: Beat; readonly prefixes: PrefixFilter | undefined } {
   const { head, bytes } = decode("a replica's beat", beatSchema, data);
   return { beat: head, prefixes: bytes.length === 0 ? undefined : PrefixFilter.fromBytes(bytes) };

@@ -1,13 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import type { Msg, Subscription } from '@nats-io/nats-core';
 import { usageError } from '../../base/errors.js';
-import type { Cluster } from '../../cluster/connect.js';
-import { isName } from '../../cluster/names.js';
-import { PrefixRecord } from '../../cluster/routing/prefix_record.js';
+import { pause, until } from '../../base/waits.js';
+import { type Cluster, type ClusterOptions, connectCluster } from '../../cluster/connect.js';
+import { checkName } from '../../cluster/names.js';
+import { PrefixRecord } from '../../cluster/routing/prefixes.js';
 import type { ServingModel } from '../../index.js';
-import type { ApiServer } from '../api_server.js';
-import { fingerprintOf } from '../fingerprint.js';
-import type { Beats, Told } from './beats.js';
+import { ApiServer, type ServerOptions } from '../api_server.js';
+import { DEFAULT_BODY } from '../front.js';
+import { Beats, heardBeats, type Told } from './beats.js';
 import {
   ALIVE_MS,
   BEAT_MS,
@@ -16,7 +17,6 @@ import {
   isNobody,
   MAX_KEEPS,
   PROTOCOL,
-  readBeat,
   readToReplica,
   type ToReplica,
 } from './messages.js';
@@ -24,17 +24,12 @@ import { handOver, takeOver } from './handover.js';
 import { ReplicaCall } from './replica_call.js';
 
 export interface ReplicaOptions {
-  readonly cluster: Cluster;
-  readonly beats: Beats;
-  /** Of its own in the cluster. */
+  readonly cluster: ClusterOptions;
+  /** Of its own in the cluster: 1 to 63 letters, digits, - and _. */
   readonly name: string;
-  readonly instance: string;
-  /** Takes the requests; it knows the gateway's clients by what the gateway says. */
-  readonly server: ApiServer;
   readonly model: ServingModel;
-  readonly version: string;
-  /** Answers that may wait. */
-  readonly maxQueue: number;
+  /** What clients call the model, its limits and its version; who may ask is the gateways' business. */
+  readonly server: Omit<ServerOptions, 'apiKeys' | 'priorityKeys' | 'port'>;
   /** Hears of messages that are none. */
   readonly onStrange?: (error: unknown) => void;
   /** Hears what becomes of what it keeps: a line for the log. */
@@ -49,9 +44,13 @@ const MAX_CALLS = 4096;
 /** What a process calls itself each time it starts: 8 hexadecimal digits. */
 export const newInstance = (): string => randomBytes(4).toString('hex');
 
-/** A server that takes requests from gateways by NATS: it says how it is, and answers what comes. */
+/** A gateway may add a field to a body. */
+const ADDED = 1024;
+/** Gateways count clients' answers, and check who may have a priority; here one is as good as another. */
+const MANY = 2 ** 30;
+
+/** A model's server that takes requests from gateways by NATS: it says how it is, and answers what comes. */
 export class Replica {
-  readonly #options: ReplicaOptions;
   /** By gateway and number. */
   readonly #calls = new Map<string, ReplicaCall>();
   readonly #record: PrefixRecord;
@@ -63,12 +62,16 @@ export class Replica {
   #toldPrefixes = false;
   #draining = false;
   #closed = false;
-  #idle: (() => void) | undefined;
 
-  private constructor(options: ReplicaOptions) {
-    this.#options = options;
-    const { cluster, instance, model } = options;
-    this.#record = new PrefixRecord(model.info.prefixCaching ? model.info.kvBlocks : 0);
+  private constructor(
+    private readonly options: ReplicaOptions,
+    private readonly instance: string,
+    private readonly cluster: Cluster,
+    private readonly server: ApiServer,
+    private readonly beats: Beats,
+  ) {
+    const { info } = options.model;
+    this.#record = new PrefixRecord(info.prefixCaching ? info.kvBlocks : 0);
     this.#subscription = cluster.connection.subscribe(cluster.subject('replica', instance, '>'), {
       callback: (error, message) => this.#take(error, message),
     });
@@ -81,13 +84,44 @@ export class Replica {
     this.#tell();
   }
 
-  /** @throws SplitkvError `usage` where another replica of this name is there */
+  /**
+   * Makes a model a replica of a cluster.
+   * @throws SplitkvError as `connectCluster`; `usage` for a name that is none, or where another replica of this name is there
+   */
   static async join(options: ReplicaOptions): Promise<Replica> {
-    await checkAlone(options);
-    const replica = new Replica(options);
-    // From here on gateways may know it.
-    await options.cluster.connection.flush();
-    return replica;
+    const { cluster: where, model, server: given } = options;
+    const name = checkName(options.name, 'replica');
+    const instance = newInstance();
+    const cluster = await connectCluster(where);
+    const server = new ApiServer({
+      ...given,
+      maxPerClient: MANY,
+      priorityKeys: 'all',
+      maxBodyBytes: (given.maxBodyBytes ?? DEFAULT_BODY) + ADDED,
+      allowedHosts: ['*'],
+      place: instance,
+    });
+    server.open(model);
+    let beats: Beats | undefined;
+    try {
+      const { signal: _, ...own } = where;
+      beats = await Beats.start(own);
+      const others = await heardBeats(cluster, name);
+      if (others.some((beat) => beat.instance !== instance && !beat.left)) {
+        throw usageError(
+          `--name ${name}: a replica of this name is in cluster ${cluster.name} already; choose another name`,
+        );
+      }
+      const replica = new Replica(options, instance, cluster, server, beats);
+      // From here on gateways may know it.
+      await cluster.connection.flush();
+      return replica;
+    } catch (error) {
+      await beats?.stop();
+      await server.close();
+      await cluster.close();
+      throw error;
+    }
   }
 
   /** Requests under way. */
@@ -101,67 +135,66 @@ export class Replica {
     this.#tell();
   }
 
-  /** Takes nothing more, waits up to `graceMs` for what is under way, and leaves the rest to other replicas. */
+  /** Takes nothing more, waits up to `graceMs` for what is under way, leaves the rest to other replicas, and then the cluster. */
   async close(graceMs: number): Promise<void> {
-    if (this.#closed) return;
+    if (!this.#closed) await this.#leave(graceMs);
+    await this.server.close();
+    await this.cluster.close();
+  }
+
+  /** Its connections break, as when its process is killed: nobody is told anything. */
+  async vanish(): Promise<void> {
+    await Promise.all([this.cluster.connection.close(), this.beats.stop()]);
+    await this.server.close();
+  }
+
+  async #leave(graceMs: number): Promise<void> {
     this.#closed = true;
-    this.#draining = true;
-    this.#tell();
-    await this.#untilIdle(graceMs);
+    this.drain();
+    await until(() => this.#calls.size === 0, graceMs);
     for (const call of this.#calls.values()) call.giveUp('it shuts down');
     await this.#handOver();
     this.#stop();
-    await this.#options.cluster.connection.flush().catch(() => {});
+    await this.cluster.connection.flush().catch(() => {});
     this.#subscription.unsubscribe();
-    await this.#options.beats.leave(this.#beat());
+    await this.beats.leave(this.#beat());
   }
 
   /** What it keeps for clients goes to another replica, which gateways then hear of. */
   async #handOver(): Promise<void> {
-    const { cluster, instance, server, onNote } = this.#options;
-    const { modelName: model, responses } = server;
+    const { cluster, instance } = this;
+    const { modelName: model, responses } = this.server;
     if (cluster.connection.isClosed()) return;
     const { size } = responses;
     const heir = await handOver({ cluster, instance, model, responses, keeps: this.#keeps });
     if (size === 0) return;
-    onNote?.(
+    this.options.onNote?.(
       heir === undefined
         ? `${size} kept responses go with it: no replica takes them`
         : `${heir} has its ${size} kept responses`,
     );
     // Whoever asks for one meanwhile is told by the heir's next beat where it is.
-    if (heir !== undefined) await new Promise((resolve) => setTimeout(resolve, BEAT_MS));
+    if (heir !== undefined) await pause(BEAT_MS);
   }
 
   #stop(): void {
     for (const timer of this.#timers) clearInterval(timer);
   }
 
-  #untilIdle(ms: number): Promise<void> {
-    if (this.#calls.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      this.#idle = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-  }
-
   #tell(): void {
-    const { model, beats, cluster } = this.#options;
     // It broke off for good.
-    if (cluster.connection.isClosed()) return this.#stop();
-    const { recoveriesTotal } = model.metrics;
+    if (this.cluster.connection.isClosed()) return this.#stop();
+    const { recoveriesTotal } = this.options.model.metrics;
     if (recoveriesTotal !== this.#recoveries) this.#record.clear();
     this.#recoveries = recoveriesTotal;
     const news = this.#toldPrefixes ? undefined : this.#record.filter();
     this.#toldPrefixes = true;
-    beats.tell(this.#beat(), news);
+    this.beats.tell(this.#beat(), news);
   }
 
   #beat(): Told['beat'] {
-    const { name, instance, server, model, version, maxQueue } = this.#options;
+    const { instance, server } = this;
+    const { name, model } = this.options;
     const { info, metrics, failure } = model;
     const { running, unfinished } = metrics;
     return {
@@ -169,12 +202,12 @@ export class Replica {
       name,
       instance,
       model: server.modelName,
-      version,
-      fingerprint: fingerprintOf(version, info),
+      version: server.version,
+      fingerprint: server.fingerprint,
       adapter: info.adapter?.name ?? '',
       status: failure !== undefined ? 'failed' : metrics.recovering ? 'recovering' : 'ok',
       slots: info.slots,
-      room: info.slots + maxQueue,
+      room: server.places,
       running,
       waiting: Math.max(0, unfinished - running),
       draining: this.#draining,
@@ -198,12 +231,12 @@ export class Replica {
       const { head, bytes } = readToReplica(message.data);
       this.#hear(gateway, head, bytes);
     } catch (fault) {
-      this.#options.onStrange?.(fault);
+      this.options.onStrange?.(fault);
     }
   }
 
   #takeOver(data: Uint8Array): 'yes' | 'no' {
-    const { cluster, server } = this.#options;
+    const { cluster, server } = this;
     if (this.#draining) return 'no';
     return takeOver({ cluster, model: server.modelName, responses: server.responses }, data, (keeps) => {
       this.#keeps = [...new Set([...keeps, ...this.#keeps])].slice(0, MAX_KEEPS);
@@ -223,7 +256,7 @@ export class Replica {
     }
     // A message that came twice.
     if (this.#calls.has(key)) return;
-    const { cluster, server, instance } = this.#options;
+    const { cluster, server, instance } = this;
     const call = new ReplicaCall(head, {
       connect: (client) => server.connect(client),
       maxPayload: cluster.maxPayload,
@@ -235,10 +268,7 @@ export class Replica {
           reply: cluster.subject('replica', instance, 'lost', gateway),
         });
       },
-      onEnd: () => {
-        this.#calls.delete(key);
-        if (this.#calls.size === 0) this.#idle?.();
-      },
+      onEnd: () => this.#calls.delete(key),
     });
     if (this.#closed || this.#calls.size >= MAX_CALLS) return call.giveUp('it takes nothing more');
     this.#calls.set(key, call);
@@ -258,24 +288,4 @@ export class Replica {
   #dropGateway(gateway: string): void {
     for (const [key, call] of this.#calls) if (key.startsWith(`${gateway} `)) call.cancel();
   }
-}
-
-/** For as long as another one's beat may take. */
-async function checkAlone({ cluster, name, instance }: ReplicaOptions): Promise<void> {
-  if (!isName(name)) throw usageError(`--name ${name.slice(0, 80)}: expected 1 to 63 letters, digits, - and _`);
-  let other: string | undefined;
-  const subscription = cluster.connection.subscribe(cluster.subject('beat', name), {
-    callback: (_error, message) => {
-      try {
-        const { beat } = readBeat(message.data);
-        if (beat.instance !== instance && !beat.left) other = beat.instance;
-      } catch {
-        // No beat.
-      }
-    },
-  });
-  await new Promise((resolve) => setTimeout(resolve, BEAT_MS * 1.5));
-  subscription.unsubscribe();
-  if (other === undefined) return;
-  throw usageError(`--name ${name}: a replica of this name is in cluster ${cluster.name} already; choose another name`);
 }

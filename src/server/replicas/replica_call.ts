@@ -12,7 +12,7 @@ export interface CallPlace {
   readonly flush: () => Promise<void>;
   readonly maxPayload: number;
   /** Once, however it ends. */
-  readonly onEnd: () => void;
+  readonly onEnd: () => unknown;
 }
 
 /** Headers of answers that clients are told. */

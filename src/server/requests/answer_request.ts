@@ -1,12 +1,51 @@
-import { type Completion, type CompletionEvent, type FormWait, type ServingModel, SplitkvError } from '../../index.js';
+import {
+  type Completion,
+  type CompletionEvent,
+  type FormWait,
+  type ServingModel,
+  SplitkvError,
+  type TokenChance,
+  type TokenLogprobs,
+  type ToolCall,
+} from '../../index.js';
 import { ApiError, badRequest, toApiError } from '../api_error.js';
 import { withDelta } from '../../chat_formats/tools.js';
-import type { AnswerWriter, WholeAnswer } from './answer_shape.js';
 import type { CompletionCall } from './completion_call.js';
-import { EventStream, type EventStreamOptions } from '../http/event_stream.js';
-import { type Exchange, outcomeOf } from '../http/exchange.js';
+import { EventStream, type Exchange, outcomeOf } from '../http/exchange.js';
 
-export interface AnswerOptions extends EventStreamOptions {
+/** One answer, whole. */
+export interface WholeAnswer {
+  readonly text: string;
+  /** What the model thought before; may be empty. */
+  readonly reasoning: string;
+  /** Of tools; may be empty. */
+  readonly toolCalls: readonly ToolCall[];
+  readonly logprobs: CompletionEvent['logprobs'] | undefined;
+  readonly finish: NonNullable<CompletionEvent['finish']>;
+  /** The stop text that ended it, if one did. */
+  readonly stop: string | undefined;
+}
+
+/** What one of the APIs says of the answers to a request. */
+export interface AnswerWriter {
+  /** What ends a stream of whole answers, behind its events. */
+  readonly mark?: string;
+  /** All of it at once. */
+  whole(answers: readonly WholeAnswer[], completion: Completion): object;
+  /** A stream's events: before anything is there, of what comes, at the end, and instead of that where it breaks. */
+  opening(completion: Completion): readonly object[];
+  chunks(event: CompletionEvent): readonly object[];
+  closing(completion: Completion): readonly object[];
+  broken(error: ApiError): readonly object[];
+}
+
+/** Tokens with their chances, as OpenAI's newer APIs tell them. */
+export const chancesOf = (logprobs: readonly TokenLogprobs[]): object[] =>
+  logprobs.map((token) => ({ ...chance(token), top_logprobs: token.top.map(chance) }));
+
+const chance = ({ text, logprob, bytes }: TokenChance): object => ({ token: text, logprob, bytes });
+
+export interface AnswerOptions {
   /** Hears of errors that clients aren't told. */
   readonly onError: (error: unknown) => void;
   /** How forms of answers wait until they are ready. */
@@ -17,21 +56,20 @@ export interface AnswerOptions extends EventStreamOptions {
 export async function answerRequest(
   exchange: Exchange,
   model: ServingModel,
-  client: string,
   call: CompletionCall,
   writer: AnswerWriter,
   options: AnswerOptions,
 ): Promise<void> {
-  const completion = await ask(exchange, model, client, call, options.wait);
+  const completion = await ask(exchange, model, call, options.wait);
   if (!call.stream) {
     const answers = await collect(completion, call);
     if (exchange.signal.aborted || answers.some(({ finish }) => finish === 'aborted')) throw stopped();
     exchange.sendJson(200, writer.whole(answers, completion));
     return;
   }
-  const stream = new EventStream(exchange, options);
+  const stream = new EventStream(exchange);
   const send = (events: readonly object[]): void => {
-    for (const event of events) stream.send(event, writer.isNamed ? (event as { type: string }).type : undefined);
+    for (const event of events) stream.send(event);
   };
   try {
     send(writer.opening(completion));
@@ -56,24 +94,23 @@ export const stopped = (): ApiError =>
   new ApiError(503, 'the server shut down before the answer was complete', { code: 'shutting_down' });
 
 async function ask(
-  exchange: Exchange,
+  { signal, client }: Exchange,
   model: ServingModel,
-  client: string,
   { prompts, promptField, options, formField }: CompletionCall,
   wait: FormWait,
 ): Promise<Completion> {
   try {
     await model.prepare(options, prompts, wait);
   } catch (error) {
-    if (exchange.signal.aborted) throw stopped();
+    if (signal.aborted) throw stopped();
     if (!(error instanceof SplitkvError && error.code === 'usage')) throw toApiError(error);
     const field = /^tool(s|_choice)\b/.exec(error.message)?.[0];
     throw badRequest(error.message, field ?? formField);
   }
   try {
-    return model.completeAll(prompts, { ...options, client, signal: exchange.signal });
+    return model.completeAll(prompts, { ...options, client, signal });
   } catch (error) {
-    throw exchange.signal.aborted ? stopped() : toApiError(error, promptField);
+    throw signal.aborted ? stopped() : toApiError(error, promptField);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * Room: what a request's body means: its shape, checked by zod, and the call of the model that follows from it (here; in
- * threads, too: request_thread.ts). answer_request.ts answers calls of every API; `AnswerWriter` is what an API says of
+ * threads, too: request_reader.ts). answer_request.ts answers calls of every API; `AnswerWriter` is what an API says of
  * answers. Those with choices are here, others in ../responses and ../messages.
  */
 

@@ -3,7 +3,7 @@ import type { Completion, CompletionEvent } from '../../index.js';
 import { ApiError } from '../api_error.js';
 import { parseMessageRequest } from '../messages/message_request.js';
 import { MessageWriter } from '../messages/message_writer.js';
-import type { AnswerWriter } from '../requests/answer_shape.js';
+import type { AnswerWriter } from '../requests/answer_request.js';
 import { parseResponseRequest } from './response_request.js';
 import { ResponseStore } from './response_store.js';
 import { ResponseWriter } from './response_writer.js';

@@ -1,5 +1,5 @@
 import { Random } from '../../base/random.js';
-import { hashOfText } from '../../cluster/routing/prefix_hashes.js';
+import { hashOfText } from '../../cluster/routing/prefixes.js';
 import type { Completion, CompletionEvent, CompletionOptions, Prompt, ServingModel } from '../../index.js';
 
 export interface StandInOptions {

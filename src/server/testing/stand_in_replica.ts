@@ -1,5 +1,5 @@
 /** A replica with a stand-in for a model, as a process of its own that can be killed: `ReplicaProcess`. */
-import { joinCluster } from '../replicas/join.js';
+import { Replica } from '../replicas/replica.js';
 import { standInModel, type StandInOptions } from './stand_in_model.js';
 
 export interface ReplicaArguments extends StandInOptions {
@@ -8,14 +8,14 @@ export interface ReplicaArguments extends StandInOptions {
 }
 
 const given = JSON.parse(process.argv[2]!) as ReplicaArguments;
-const joined = await joinCluster({
+const joined = await Replica.join({
   cluster: { servers: given.servers },
   name: given.replica,
   model: standInModel(given),
   server: { version: 'test' },
 });
 process.on('SIGTERM', () => {
-  joined.replica.drain();
+  joined.drain();
   setTimeout(() => void joined.close(10_000).then(() => process.exit(0)), 500);
 });
 console.log('ready');

@@ -3,7 +3,7 @@ import { type Cluster, connectCluster } from '../../cluster/connect.js';
 import type { NatsServer } from '../../cluster/node_nats_server.js';
 import { natsServer, startNats } from '../../cluster/testing/nats_server.js';
 import { Gateway, type GatewayOptions } from '../gateway/gateway.js';
-import { type Joined, joinCluster } from '../replicas/join.js';
+import { Replica } from '../replicas/replica.js';
 import { standInModel, type StandInOptions } from './stand_in_model.js';
 import { until } from './until.js';
 
@@ -44,7 +44,12 @@ export class TestCluster {
   }
 
   async gateway(options: Partial<GatewayOptions> = {}): Promise<Gateway> {
-    const gateway = await Gateway.listen({ cluster: this.cluster, maxPerClient: 1e6, version: 'test', ...options });
+    const gateway = await new Gateway({
+      cluster: this.cluster,
+      maxPerClient: 1e6,
+      version: 'test',
+      ...options,
+    }).listen();
     this.closes(() => gateway.close());
     return gateway;
   }
@@ -53,9 +58,9 @@ export class TestCluster {
   async join(
     name: string,
     options: StandInOptions = {},
-    more: Partial<Omit<Parameters<typeof joinCluster>[0], 'cluster' | 'name' | 'model'>> = {},
-  ): Promise<Joined> {
-    const joined = await joinCluster({
+    more: Partial<Omit<Parameters<typeof Replica.join>[0], 'cluster' | 'name' | 'model'>> = {},
+  ): Promise<Replica> {
+    const joined = await Replica.join({
       cluster: { servers: this.url },
       name,
       model: standInModel(options),

@@ -19,7 +19,7 @@ export async function openTestModel(options: ServeOptions = {}): Promise<Serving
 
 /** A server for the model. It is called `tiny`. Tests are one client. */
 export async function startTestServer(model: ServingModel, options: ServerOptions = {}): Promise<ApiServer> {
-  const server = await ApiServer.listen({ modelName: 'tiny', maxPerClient: 1e6, ...options });
+  const server = await new ApiServer({ modelName: 'tiny', maxPerClient: 1e6, ...options }).listen();
   server.open(model);
   return server;
 }

@@ -1,2 +1,0 @@
-/** The package's version, for machines to compare; a test keeps it equal to package.json's. */
-export const VERSION = '0.1.0';
