@@ -7,7 +7,7 @@ import { modelSizes } from './model_sizes.js';
 import { modelShape, rankSlice } from './shape.js';
 import { makeRandomModel } from './testing/random_model.js';
 import { weightBytes, weightSpecs } from './weights/weight_bytes.js';
-import { isMatrixSpec, matrixRows } from './weights/weight_map.js';
+import { isMatrixSpec, specRows } from './weights/weight_map.js';
 
 const configOf = (config: Record<string, unknown>): ModelConfig => makeRandomModel({ config }).config;
 const models: Record<string, Record<string, unknown>> = {
@@ -76,7 +76,7 @@ describe('modelSizes', () => {
       exact.forEach((bytes, rank) => {
         const most = weightSpecs(config, rankSlice(plan, rank, config))
           .filter(isMatrixSpec)
-          .reduce((sum, spec) => sum + 4 * 32 * (alignUp(matrixRows(spec), 32) + alignUp(spec.inFeatures, 32)), 0);
+          .reduce((sum, spec) => sum + 4 * 32 * (alignUp(specRows(spec), 32) + alignUp(spec.inFeatures, 32)), 0);
         expect(Math.abs(planned[rank]! - bytes), `${policy}, rank ${rank}`).toBeLessThan(most);
       });
     }

@@ -66,7 +66,7 @@ export async function buildLlamaGraph(
   ): Promise<S extends VectorSpec ? GraphTensor : undefined> => {
     if (!spec) return undefined as never;
     const pieces: Float32Array[] = [];
-    for (const { tensor, length } of spec.parts) pieces.push(await rows(tensor!, length));
+    for (const { tensor, rows: count } of spec.parts) pieces.push(await rows(tensor!, count));
     const data = Float32Array.from(pieces.flatMap((piece) => [...piece]));
     return { data, dims: [data.length] } as never;
   };

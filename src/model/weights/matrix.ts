@@ -4,14 +4,7 @@ import { ceilDiv, grouped } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { spanLength } from '../shape.js';
-import {
-  activationWidth,
-  type MatrixPart,
-  matrixRows,
-  type MatrixSpec,
-  packedColumns,
-  paddedRows,
-} from './weight_map.js';
+import { activationWidth, type MatrixSpec, packedColumns, paddedRows, type Part, specRows } from './weight_map.js';
 
 /** Rows of a packed weight come in tiles of 32 (shaders/linear/pack.ts). */
 const TILE = 32;
@@ -40,7 +33,7 @@ export interface Matrix<Type extends PackedType = WeightType> {
  */
 export function allocateMatrix<Type extends PackedType>(device: Device, spec: MatrixSpec, type: Type): Matrix<Type> {
   const { whole = false, granule = 2 } = spec;
-  const outFeatures = matrixRows(spec);
+  const outFeatures = specRows(spec);
   const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
   const limit = Math.min(maxStorageBufferBindingSize, maxBufferSize);
   const { tileWeightBytes, tileScaleBytes, tiles } = packedLayout(type, outFeatures, spanLength(packedColumns(spec)));
@@ -151,7 +144,7 @@ export async function fillMatrix(
 /** Rows of each group of `order.length` rows in that order. */
 export function reorderRows(
   data: Float32Array,
-  order: NonNullable<MatrixPart['order']>,
+  order: NonNullable<Part['order']>,
   rows: number,
   width: number,
 ): Float32Array {

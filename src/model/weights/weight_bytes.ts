@@ -5,7 +5,7 @@ import { type RankSlice, spanLength, wholeSlice } from '../shape.js';
 import {
   expectedTensors,
   isMatrixSpec,
-  matrixRows,
+  specRows,
   matrixType,
   packedColumns,
   type Spec,
@@ -21,7 +21,7 @@ export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(c
 /** Bytes that a matrix or vector takes on the GPU, with the padding of tiles and blocks. */
 export function specBytes(spec: Spec, type: WeightType): number {
   if (!isMatrixSpec(spec)) return vectorLength(spec) * 4;
-  const stored = { rows: matrixRows(spec), columns: spanLength(packedColumns(spec)) };
+  const stored = { rows: specRows(spec), columns: spanLength(packedColumns(spec)) };
   return (spec.packedAs ?? [stored]).reduce((sum, { rows, columns }) => {
     const { weightBytes: weights, scaleBytes } = packedLayout(matrixType(spec, type), rows, columns);
     return sum + weights + scaleBytes;

@@ -1,5 +1,4 @@
 import { isQuantised, type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
-import { alignUp } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { allocateMatrix, fillMatrix, type FillOptions, type Matrix, reorderRows } from './matrix.js';
@@ -11,10 +10,11 @@ import {
   isMatrixSpec,
   isSpec,
   type Loaded,
-  type MatrixPart,
   type MatrixSpec,
   matrixType,
   type PackedAs,
+  paddedRows,
+  type Part,
   specsIn,
   vectorLength,
   type VectorSpec,
@@ -133,7 +133,7 @@ export class WeightLoader<Parts extends object> {
     const [half, other] = packedAs;
     const type = absorbType(this.type);
     const [absorb, valueUp] = [await this.#packer(half, type), await this.#packer(other, type)];
-    const [{ tensor, firstRow, rows }] = parts as readonly [MatrixPart];
+    const [{ tensor, firstRow, rows }] = parts as readonly [Part];
     const [heads, nope] = [half.rows / rank, half.columns];
     if (!this.reader.isBlank) {
       for (let row = firstRow; row < firstRow + rows; row += rows / heads) {
@@ -152,18 +152,16 @@ export class WeightLoader<Parts extends object> {
   /** An f32 vector: a norm's weight, a bias. */
   async #vector(spec: VectorSpec): Promise<Buffer> {
     const values = new Float32Array(vectorLength(spec));
+    const { columns = 1, plus = 0, as = 'itself' } = spec;
     let at = 0;
     for (const part of spec.parts) {
-      if (part.tensor !== undefined) {
-        const columns = part.shape?.at(-1) ?? 1;
-        const [first, end] = [part.first / columns, (part.first + part.length) / columns];
-        const stored = await this.#rows(part.tensor, first, end);
-        const { plus = 0, as } = part;
-        const whole =
-          plus === 0 && as === undefined ? stored : stored.map((value) => elementAs[as ?? 'itself'](value) + plus);
-        values.set(part.order ? reorderRows(whole, part.order, part.length, 1) : whole, at);
+      const { tensor, firstRow, rows, order } = part;
+      if (tensor !== undefined) {
+        const stored = await this.#rows(tensor, firstRow, firstRow + rows);
+        const whole = spec.plus || spec.as ? stored.map((value) => elementAs[as](value) + plus) : stored;
+        values.set(order ? reorderRows(whole, order, rows, columns) : whole, at);
       }
-      at += alignUp(part.length, part.padTo ?? 1);
+      at += paddedRows(part) * columns;
     }
     const buffer = this.device.createBuffer(spec.name, values.byteLength);
     this.device.write(buffer, 0, values);

@@ -4,6 +4,7 @@
  */
 import { isQuantised, type PackedType, type WeightType } from '../../../shaders/linear/pack.js';
 import { weightColumns } from '../../../shaders/linear/segments.js';
+import { sum } from '../../base/lists.js';
 import { alignUp } from '../../base/math.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { ModelConfig } from '../config/model_config.js';
@@ -11,11 +12,11 @@ import { type HeldSegments, type Span, spanLength } from '../shape.js';
 import type { Matrix } from './matrix.js';
 
 /**
- * Rows [firstRow, firstRow + rows) of a 2-D tensor of `tensorRows` rows, or `rows` rows of zeros without one; `padTo` adds zero rows up to
- * a multiple.
+ * Rows [firstRow, firstRow + rows) of a tensor of `tensorRows` rows (a vector's are its elements), or `rows` rows of zeros without one;
+ * `padTo` adds zero rows up to a multiple.
  */
-export interface MatrixPart {
-  readonly tensor?: string;
+export interface Part {
+  readonly tensor?: string | undefined;
   readonly tensorRows: number;
   readonly firstRow: number;
   readonly rows: number;
@@ -24,7 +25,7 @@ export interface MatrixPart {
    * Row i of every group of `order.length` rows, from firstRow on, comes from row order[i] of that group; rows is a multiple of the
    * length.
    */
-  readonly order?: readonly number[];
+  readonly order?: readonly number[] | undefined;
 }
 
 /** A matrix that isn't packed as it is stored. */
@@ -40,7 +41,7 @@ export interface MatrixSpec {
   readonly inFeatures: number;
   /** Of a contraction that plans split: only these segments' columns are read and packed. All columns without. */
   readonly segments?: HeldSegments;
-  readonly parts: readonly MatrixPart[];
+  readonly parts: readonly Part[];
   /** 'f32', 'mxfp4': whatever the type of the other weights. 'unquantised': f16 where that is q8 or q4. */
   readonly precision?: 'f32' | 'unquantised' | 'mxfp4';
   /** True: it must fit one binding, as what is read together can't lie in different ones. */
@@ -82,25 +83,15 @@ export type Loaded<T> = T extends ExpertsSpec
           ? { readonly [Key in keyof T]: Loaded<T[Key]> }
           : T;
 
-/** Elements [first, first + length) of a vector tensor, or `length` zeros without one; `padTo` and `order` as in MatrixPart. */
-export interface VectorPart {
-  readonly tensor?: string;
-  /** Added to each element; default 0. */
-  readonly plus?: number;
-  /** What each element becomes; default: itself. */
-  readonly as?: 'exp' | 'negated';
-  readonly tensorLength: number;
-  /** Of a tensor with more axes than one; `first` and `length` are then whole rows of its last. */
-  readonly shape?: readonly number[];
-  readonly first: number;
-  readonly length: number;
-  readonly padTo?: number;
-  readonly order?: readonly number[];
-}
-
 export interface VectorSpec {
   readonly name: string;
-  readonly parts: readonly VectorPart[];
+  readonly parts: readonly Part[];
+  /** Of tensors [rows, 1, columns], whose rows lie one behind the other; default: of [rows]. */
+  readonly columns?: number;
+  /** Added to each element; default 0. */
+  readonly plus?: number | undefined;
+  /** What each element becomes; default: itself. */
+  readonly as?: 'exp' | 'negated';
 }
 
 /** A matrix over rows [firstRow, ...) of the vocabulary. */
@@ -109,19 +100,22 @@ export interface VocabSpec {
   readonly firstRow: number;
 }
 
-export const someRows = (tensor: string, tensorRows: number, rows: Span): MatrixPart => ({
+export const someRows = (tensor: string, tensorRows: number, [first, end]: Span, more?: Partial<Part>): Part => ({
   tensor,
   tensorRows,
-  firstRow: rows[0],
-  rows: spanLength(rows),
+  firstRow: first,
+  rows: end - first,
+  ...more,
 });
-export const zeroRows = (rows: number): MatrixPart => ({ tensorRows: 0, firstRow: 0, rows });
-export const allRows = (tensor: string, rows: number): MatrixPart => someRows(tensor, rows, [0, rows]);
+export const allRows = (tensor: string, rows: number, more?: Partial<Part>): Part =>
+  someRows(tensor, rows, [0, rows], more);
+export const zeroRows = (rows: number, more?: Partial<Part>): Part => ({ tensorRows: 0, firstRow: 0, rows, ...more });
 
 /** A vector that every rank of a layer holds whole. */
-export const wholeVector = (name: string, tensor: string, length: number, plus = 0): VectorSpec => ({
+export const wholeVector = (name: string, tensor: string, length: number, plus?: number): VectorSpec => ({
   name,
-  parts: [{ tensor, tensorLength: length, first: 0, length, ...(plus !== 0 && { plus }) }],
+  parts: [allRows(tensor, length)],
+  plus,
 });
 
 /** The embedding table's and the output head's rows: the same object where a tied model's rank holds the same rows of both. */
@@ -155,19 +149,12 @@ export const activationWidth = ({ inFeatures, segments }: MatrixSpec): number =>
   segments ? segments.end - segments.start : inFeatures;
 
 /** Rows of a part, with its padding. */
-export const paddedRows = (part: { readonly rows: number; readonly padTo?: number }): number =>
-  alignUp(part.rows, part.padTo ?? 1);
+export const paddedRows = ({ rows, padTo = 1 }: Part): number => alignUp(rows, padTo);
 
-export const matrixRows = (spec: MatrixSpec): number => spec.parts.reduce((sum, part) => sum + paddedRows(part), 0);
-
-const paddedLength = (part: VectorPart): number => alignUp(part.length, part.padTo ?? 1);
+export const specRows = ({ parts }: Spec): number => sum(parts.map(paddedRows));
 
 /** Elements of a vector on the GPU. */
-export const vectorLength = ({ parts }: VectorSpec): number =>
-  alignUp(
-    parts.reduce((sum, part) => sum + paddedLength(part), 0),
-    32,
-  );
+export const vectorLength = (spec: VectorSpec): number => alignUp(specRows(spec) * (spec.columns ?? 1), 32);
 
 /** How a matrix is stored where the model's weights are `type`. */
 export function matrixType({ precision }: MatrixSpec, type: WeightType): PackedType {
@@ -192,18 +179,14 @@ export function expectedTensors(
   specs: Iterable<Spec>,
 ): Map<string, { readonly shape: readonly number[]; readonly numbers: number }> {
   const tensors = new Map<string, { shape: readonly number[]; numbers: number }>();
-  const read = (tensor: string, shape: readonly number[], numbers: number): void => {
-    const before = tensors.get(tensor)?.numbers ?? 0;
-    tensors.set(tensor, { shape, numbers: before + numbers });
-  };
   for (const spec of specs) {
-    if (isMatrixSpec(spec)) {
-      const columns = spanLength(packedColumns(spec));
-      for (const { tensor, tensorRows, rows } of spec.parts)
-        if (tensor !== undefined) read(tensor, [tensorRows, spec.inFeatures], rows * columns);
-    } else {
-      for (const { tensor, shape, tensorLength, length } of spec.parts)
-        if (tensor !== undefined) read(tensor, shape ?? [tensorLength], length);
+    const isMatrix = isMatrixSpec(spec);
+    const columns = isMatrix ? spanLength(packedColumns(spec)) : (spec.columns ?? 1);
+    const axes = isMatrix ? [spec.inFeatures] : spec.columns === undefined ? [] : [1, spec.columns];
+    for (const { tensor, tensorRows, rows } of spec.parts) {
+      if (tensor === undefined) continue;
+      const before = tensors.get(tensor)?.numbers ?? 0;
+      tensors.set(tensor, { shape: [tensorRows, ...axes], numbers: before + rows * columns });
     }
   }
   return tensors;

@@ -1,16 +1,26 @@
+import { range } from '../../../base/lists.js';
 import type { GqaConfig } from '../../config/model_config.js';
-import { type HeldSegments, holdSegments, type Span, spanLength, totalLength } from '../../shape.js';
+import { type HeldSegments, holdSegments, type Span } from '../../shape.js';
 import type { GqaNames } from '../../config/tensor_names.js';
 import {
   allRows,
   type Loaded,
   type MatrixSpec,
+  type Part,
   someRows,
-  type VectorPart,
   type VectorSpec,
   zeroRows,
 } from '../../weights/weight_map.js';
-import { type Bytes, type CutBytes, type LayerContext, layerVector, partName, partNorm } from '../layer_weights.js';
+import {
+  biasSpec,
+  type Bytes,
+  type CutBytes,
+  type LayerContext,
+  layerVector,
+  matrixSpec,
+  partNorm,
+  vectorSpec,
+} from '../layer_weights.js';
 import { attentionSegments } from './segments.js';
 import { pairsInHalves } from './rope_table.js';
 
@@ -39,114 +49,58 @@ export interface GqaSpecs {
 /** The same on a device. */
 export type GqaWeights = Loaded<GqaSpecs>;
 
-/** Rows of some heads in a tensor of `all`, in another order within each head where that is given. */
-interface HeadRows {
-  readonly tensor: string;
-  readonly all: number;
-  readonly rows: [number, number];
-  readonly order?: readonly number[] | undefined;
-}
-
 export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNames): GqaSpecs {
   const { hiddenSize, slice } = context;
-  const { heads, queryHeads, kvHeads } = slice;
-  const { bias, headDim, rope, qkNorm, sinks = false } = config;
+  const { heads: runs, queryHeads, kvHeads } = slice;
+  const { bias, heads, headDim, rope, qkNorm, sinks = false, gated = false } = config;
+  const attends = queryHeads.length > 0;
   const { modelInFeatures, ...contraction } = attentionSegments(config);
-  const fused = names.qkv === undefined ? undefined : { tensor: names.qkv, all: config.heads + 2 * config.kvHeads };
-  const pairs = rope?.interleaved ? pairsInHalves(headDim, 0, rope.dims) : undefined;
-  /** Rows of some heads; `before`: heads before them in one matrix of all. */
-  const headRows = (tensor: string, all: number, runs: readonly Span[], before: number) =>
-    runs.map(([first, end]): HeadRows => ({
-      tensor: fused?.tensor ?? tensor,
-      all: (fused?.all ?? all) * headDim,
-      rows: (fused ? [before + first, before + end] : [first, end]).map((head) => head * headDim) as [number, number],
-      order: before < config.heads + config.kvHeads ? pairs : undefined,
-    }));
+  const order = rope?.interleaved ? pairsInHalves(headDim, 0, rope.dims) : undefined;
+  /** Rows of some heads of a tensor of `all`. */
+  const rowsOf = (tensor: string, all: number, [first, end]: Span, more?: Partial<Part>): Part =>
+    someRows(tensor, all * headDim, [first * headDim, end * headDim], more);
+  /** The same of q, k or v, which has `before` heads before it in one matrix of all. */
+  const headRows = (tensor: string, all: number, own: readonly Span[], before: number): Part[] =>
+    own.map(([first, end]) => {
+      const more = { order: before < heads + config.kvHeads ? order : undefined };
+      return names.qkv === undefined
+        ? rowsOf(tensor, all, [first, end], more)
+        : rowsOf(names.qkv, heads + 2 * config.kvHeads, [before + first, before + end], more);
+    });
   /** Of q rows with the gate's behind each head's: half 0 or 1 of each head. */
-  const halfRows = (half: number) =>
+  const halfRows = (half: number): Part[] =>
     queryHeads.flatMap(([first, end]) =>
-      Array.from({ length: end - first }, (_, at): HeadRows => {
-        const row = (2 * (first + at) + half) * headDim;
-        return { tensor: names.q, all: 2 * config.heads * headDim, rows: [row, row + headDim] };
-      }),
+      range(2 * first, 2 * end).flatMap((at) => (at % 2 === half ? [rowsOf(names.q, 2 * heads, [at, at + 1])] : [])),
     );
   const qkv = [
-    ...(config.gated ? halfRows(0) : headRows(names.q, config.heads, queryHeads, 0)),
-    ...headRows(names.k, config.kvHeads, kvHeads, config.heads),
-    ...headRows(names.v, config.kvHeads, kvHeads, config.heads + config.kvHeads),
-    ...(config.gated ? halfRows(1) : []),
+    ...(gated ? halfRows(0) : headRows(names.q, heads, queryHeads, 0)),
+    ...headRows(names.k, config.kvHeads, kvHeads, heads),
+    ...headRows(names.v, config.kvHeads, kvHeads, heads + config.kvHeads),
+    ...(gated ? halfRows(1) : []),
   ];
-  const attends = totalLength(queryHeads) > 0;
-  const sinkParts = queryHeads.map(([first, end]): VectorPart => ({
-    tensor: names.sinks!,
-    tensorLength: config.heads,
-    first,
-    length: end - first,
-  }));
+  const zeros = (parts: readonly Part[]): Part[] => parts.map(({ rows }) => zeroRows(rows));
+  const sinkParts = sinks ? queryHeads.map((own) => someRows(names.sinks!, heads, own)) : [];
+  const qkvBias = bias.q ? biasSpec(context, 'qkv_bias', qkv).parts : zeros(qkv);
   const headNorm = (what: string, name: string | undefined): VectorSpec | undefined =>
     attends && qkNorm === 'head' ? partNorm(context, what, name!, headDim) : undefined;
-  const wholeParts = (name: string | undefined, all: number, runs: readonly Span[]): VectorPart[] =>
-    runs.map(([first, end]) => ({
-      tensor: `${name}.weight`,
-      tensorLength: all * headDim,
-      first: first * headDim,
-      length: (end - first) * headDim,
-      ...(pairs && { order: pairs }),
-    }));
+  const normRows = (name: string | undefined, all: number, own: readonly Span[]): Part[] =>
+    own.map((span) => rowsOf(`${name}.weight`, all, span, { order }));
+  const wholeRows = [...normRows(names.qNorm, heads, queryHeads), ...normRows(names.kNorm, config.kvHeads, kvHeads)];
   return {
     kind: 'gqa',
     queryHeads,
     kvHeads,
-    qkv: attends
-      ? {
-          name: partName(context, 'qkv'),
-          inFeatures: hiddenSize,
-          parts: [
-            ...qkv.map(({ tensor, all, rows, order }) => ({
-              ...someRows(`${tensor}.weight`, all, rows),
-              ...(order && { order }),
-            })),
-            ...(sinks ? [zeroRows(totalLength(queryHeads))] : []),
-          ],
-        }
-      : undefined,
-    qkvBias:
-      attends && (bias.q || sinks)
-        ? {
-            name: partName(context, 'qkv_bias'),
-            parts: [
-              ...qkv.map(({ tensor, all, rows, order }): VectorPart => {
-                const length = spanLength(rows);
-                return bias.q
-                  ? { tensor: `${tensor}.bias`, tensorLength: all, first: rows[0], length, ...(order && { order }) }
-                  : { tensorLength: length, first: 0, length };
-              }),
-              ...(sinks ? sinkParts : []),
-            ],
-          }
-        : undefined,
+    qkv: attends ? matrixSpec(context, 'qkv', hiddenSize, [...qkv, ...zeros(sinkParts)]) : undefined,
+    qkvBias: attends && (bias.q || sinks) ? vectorSpec(context, 'qkv_bias', [...qkvBias, ...sinkParts]) : undefined,
     qNorm: headNorm('q_norm', names.qNorm),
     kNorm: headNorm('k_norm', names.kNorm),
-    wholeNorm:
-      attends && qkNorm === 'whole'
-        ? {
-            name: partName(context, 'qk_norm'),
-            parts: [
-              ...wholeParts(names.qNorm, config.heads, queryHeads),
-              ...wholeParts(names.kNorm, config.kvHeads, kvHeads),
-            ],
-          }
-        : undefined,
-    o: heads.map((run) => {
+    wholeNorm: attends && qkNorm === 'whole' ? vectorSpec(context, 'qk_norm', wholeRows) : undefined,
+    o: runs.map((run) => {
       const segments = holdSegments(modelInFeatures, contraction, run);
+      const name = runs.length === 1 ? 'o' : `o.${run[0]}`;
       return {
         segments,
-        matrix: {
-          name: partName(context, heads.length === 1 ? 'o' : `o.${run[0]}`),
-          inFeatures: modelInFeatures,
-          segments,
-          parts: [allRows(`${names.o}.weight`, hiddenSize)],
-        },
+        matrix: matrixSpec(context, name, modelInFeatures, [allRows(names.o, hiddenSize)], { segments }),
       };
     }),
     oBias: bias.o ? layerVector(context, 'o_bias', `${names.o}.bias`, hiddenSize) : undefined,

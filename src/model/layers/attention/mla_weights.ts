@@ -1,3 +1,5 @@
+import { sum } from '../../../base/lists.js';
+import { alignUp } from '../../../base/math.js';
 import type { MlaConfig } from '../../config/model_config.js';
 import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
 import type { MlaNames } from '../../config/tensor_names.js';
@@ -5,12 +7,23 @@ import {
   type AbsorbedSpec,
   allRows,
   type Loaded,
-  type MatrixPart,
   type MatrixSpec,
+  type PackedAs,
+  paddedRows,
+  type Part,
   someRows,
   type VectorSpec,
+  zeroRows,
 } from '../../weights/weight_map.js';
-import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
+import {
+  biasSpec,
+  type Bytes,
+  type CutBytes,
+  type LayerContext,
+  layerVector,
+  matrixSpec,
+  partName,
+} from '../layer_weights.js';
 import { attentionSegments } from './segments.js';
 import { pairsInHalves } from './rope_table.js';
 
@@ -61,81 +74,43 @@ export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNam
   const kvOrder = rotaryOrder(config, kvLoraRank);
   const qWidth = qkNopeHeadDim + qkRopeHeadDim;
   const kvWidth = qkNopeHeadDim + vHeadDim;
-  const q = (tensor: string): MatrixPart => ({
-    ...someRows(`${tensor}.weight`, config.heads * qWidth, headRows(qWidth)),
-    ...(qOrder && { order: qOrder }),
-  });
+  const q = (tensor: string, more?: Partial<Part>): Part =>
+    someRows(tensor, config.heads * qWidth, headRows(qWidth), { order: qOrder, ...more });
   // Segments without heads still need the latent: the rank writes it into its cache.
-  const qParts: MatrixPart[] =
+  const qParts =
     count === 0
       ? []
-      : [{ ...(qLoraRank === null ? q(names.q) : allRows(`${names.qDown}.weight`, qLoraRank)), padTo: PAD }];
-  const kvDown = { rows: kvLoraRank + qkRopeHeadDim, ...(kvOrder && { order: kvOrder }) };
+      : [qLoraRank === null ? q(names.q, { padTo: PAD }) : allRows(names.qDown, qLoraRank, { padTo: PAD })];
+  const kvDown = allRows(names.kvDown, kvLoraRank + qkRopeHeadDim, { order: kvOrder });
+  // Without a bottleneck q has no bias, but its rows keep their place.
+  const qBias = qLoraRank === null ? qParts.map(({ rows }) => zeroRows(rows, { padTo: PAD })) : qParts;
   const latent = spanLength(heads) > 0;
   const bottleneck = count > 0 && qLoraRank !== null;
+  const half = (what: string, rows: number, columns: number): PackedAs => ({
+    name: partName(context, `kv_up ${what}`),
+    rows: count * rows,
+    columns,
+  });
   return {
     kind: 'mla',
     queryHeads,
-    project: latent
-      ? {
-          name: partName(context, 'project'),
-          inFeatures: hiddenSize,
-          parts: [...qParts, { ...allRows(`${names.kvDown}.weight`, kvDown.rows), ...kvDown }],
-        }
-      : undefined,
-    latentOffset: qParts.reduce((sum, { rows }) => sum + Math.ceil(rows / PAD) * PAD, 0),
-    projectBias:
-      latent && config.bias
-        ? {
-            name: partName(context, 'project_bias'),
-            parts: [
-              ...qParts.map(({ rows }) => ({
-                // Without a bottleneck q has no bias, but its rows keep their place.
-                ...(qLoraRank !== null && { tensor: `${names.qDown}.bias` }),
-                tensorLength: rows,
-                first: 0,
-                length: rows,
-                padTo: PAD,
-              })),
-              {
-                tensor: `${names.kvDown}.bias`,
-                tensorLength: kvDown.rows,
-                first: 0,
-                length: kvDown.rows,
-                ...(kvOrder && { order: kvOrder }),
-              },
-            ],
-          }
-        : undefined,
+    project: latent ? matrixSpec(context, 'project', hiddenSize, [...qParts, kvDown]) : undefined,
+    latentOffset: sum(qParts.map(paddedRows)),
+    projectBias: latent && config.bias ? biasSpec(context, 'project_bias', [...qBias, kvDown]) : undefined,
     qNorm: bottleneck ? layerVector(context, 'q_norm', `${names.qNorm}.weight`, qLoraRank) : undefined,
-    qUp: bottleneck ? { name: partName(context, 'q_up'), inFeatures: qLoraRank, parts: [q(names.qUp)] } : undefined,
+    qUp: bottleneck ? matrixSpec(context, 'q_up', qLoraRank, [q(names.qUp)]) : undefined,
     latentNorm: latent ? layerVector(context, 'latent_norm', `${names.kvNorm}.weight`, kvLoraRank) : undefined,
     kvUp:
       count > 0
-        ? {
-            name: partName(context, 'kv_up'),
-            inFeatures: kvLoraRank,
-            parts: [someRows(`${names.kvUp}.weight`, config.heads * kvWidth, headRows(kvWidth))],
+        ? matrixSpec(context, 'kv_up', kvLoraRank, [someRows(names.kvUp, config.heads * kvWidth, headRows(kvWidth))], {
             // Blocks along the rows of a transposed half would round other groups of weights than the checkpoint's rows have.
-            precision: 'unquantised' as const,
-            packedAs: [
-              { name: partName(context, 'kv_up absorbed'), rows: count * kvLoraRank, columns: qkNopeHeadDim },
-              {
-                name: partName(context, 'kv_up values'),
-                rows: count * Math.ceil(vHeadDim / PAD) * PAD,
-                columns: kvLoraRank,
-              },
-            ],
-          }
+            precision: 'unquantised',
+            packedAs: [half('absorbed', kvLoraRank, qkNopeHeadDim), half('values', alignUp(vHeadDim, PAD), kvLoraRank)],
+          })
         : undefined,
     o:
       count > 0
-        ? {
-            name: partName(context, 'o'),
-            inFeatures: modelInFeatures,
-            segments: oSegments,
-            parts: [allRows(`${names.o}.weight`, hiddenSize)],
-          }
+        ? matrixSpec(context, 'o', modelInFeatures, [allRows(names.o, hiddenSize)], { segments: oSegments })
         : undefined,
     oSegments,
     oBias: config.bias ? layerVector(context, 'o_bias', `${names.o}.bias`, hiddenSize) : undefined,

@@ -3,7 +3,7 @@ import { DOWN_SEGMENTS } from '../roles.js';
 import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
 import type { GatedMlpNames, PlainMlpNames } from '../../config/tensor_names.js';
 import { allRows, type Loaded, type MatrixSpec, someRows, type VectorSpec } from '../../weights/weight_map.js';
-import { type Bytes, type CutBytes, type LayerContext, layerVector, partName } from '../layer_weights.js';
+import { biasSpec, type Bytes, type CutBytes, type LayerContext, layerVector, matrixSpec } from '../layer_weights.js';
 
 /** Gate and up tiles must not share a 32-row tile: the fused SwiGLU reads tile t of each. */
 export const GATE_UP_PAD = 32;
@@ -38,46 +38,19 @@ export function denseMlpSpecs(
   const hidden: Span = [downSegments.start, downSegments.end];
   const held = spanLength(hidden) > 0;
   const { gate, gateUp } = { gate: undefined, gateUp: undefined, ...names };
-  const pad = gate === undefined ? {} : { padTo: GATE_UP_PAD };
+  const pad = gate === undefined ? undefined : { padTo: GATE_UP_PAD };
   const halves = [...(gate === undefined ? [] : [gate]), names.up].map((tensor, half) =>
     gateUp === undefined
-      ? { tensor, all: width, rows: hidden }
-      : { tensor: gateUp, all: 2 * width, rows: [half * width + hidden[0], half * width + hidden[1]] as Span },
+      ? someRows(tensor, width, hidden, pad)
+      : someRows(gateUp, 2 * width, [half * width + hidden[0], half * width + hidden[1]], pad),
   );
   return {
     kind,
-    gateUp: held
-      ? {
-          name: partName(context, `${part}gate_up`),
-          inFeatures: hiddenSize,
-          // Gate and up tiles are read together.
-          whole: true,
-          parts: halves.map(({ tensor, all, rows }) => ({
-            ...someRows(`${tensor}.weight`, all, rows),
-            ...pad,
-          })),
-        }
-      : undefined,
-    gateUpBias:
-      held && bias
-        ? {
-            name: partName(context, `${part}gate_up_bias`),
-            parts: halves.map(({ tensor, all, rows }) => ({
-              tensor: `${tensor}.bias`,
-              tensorLength: all,
-              first: rows[0],
-              length: spanLength(rows),
-              ...pad,
-            })),
-          }
-        : undefined,
+    // Gate and up tiles are read together.
+    gateUp: held ? matrixSpec(context, `${part}gate_up`, hiddenSize, halves, { whole: true }) : undefined,
+    gateUpBias: held && bias ? biasSpec(context, `${part}gate_up_bias`, halves) : undefined,
     down: held
-      ? {
-          name: partName(context, `${part}down`),
-          inFeatures: width,
-          segments: downSegments,
-          parts: [allRows(`${names.down}.weight`, hiddenSize)],
-        }
+      ? matrixSpec(context, `${part}down`, width, [allRows(names.down, hiddenSize)], { segments: downSegments })
       : undefined,
     downSegments,
     downBias: bias ? layerVector(context, `${part}down_bias`, `${names.down}.bias`, hiddenSize) : undefined,

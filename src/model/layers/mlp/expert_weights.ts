@@ -1,4 +1,5 @@
-import { ceilDiv } from '../../../base/math.js';
+import { range } from '../../../base/lists.js';
+import { alignUp, ceilDiv } from '../../../base/math.js';
 import type { ExpertsConfig } from '../../config/model_config.js';
 import type { Span } from '../../shape.js';
 import { type ExpertNames, numbered } from '../../config/tensor_names.js';
@@ -7,10 +8,11 @@ import {
   type ExpertsSpec,
   type Loaded,
   type MatrixSpec,
+  type Part,
   type VectorSpec,
   wholeVector,
 } from '../../weights/weight_map.js';
-import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer_weights.js';
+import { biasSpec, type Bytes, type CutBytes, type LayerContext, matrixSpec, partName } from '../layer_weights.js';
 import { denseMlpBytes, type DenseMlpSpecs, denseMlpSpecs, GATE_UP_PAD } from './dense_weights.js';
 
 /** Which tensors make a rank's slice of a mixture of experts. Undefined: the model has none, or the rank none of it. */
@@ -41,75 +43,39 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
   const { hiddenSize, slice } = context;
   const { numExperts, width, sharedWidth, sharedGate, bias = false, packed: precision } = config;
   const [first, end] = slice.experts;
-  const each = Array.from({ length: end - first }, (_, expert) => numbered(names, slice.index, first + expert));
-  const biasOf = (what: string, tensors: readonly string[], tensorLength: number): VectorSpec | undefined =>
-    bias && tensors.length > 0
-      ? {
-          name: partName(context, what),
-          parts: tensors.map((tensor) => ({
-            tensor: `${tensor}.bias`,
-            tensorLength,
-            first: 0,
-            length: tensorLength,
-            padTo: GATE_UP_PAD,
-          })),
-        }
+  const each = range(first, end).map((expert) => numbered(names, slice.index, expert));
+  const routed = allRows(names.router, numExperts);
+  const rowsOf = (tensor: string, rows: number): Part => allRows(tensor, rows, { padTo: GATE_UP_PAD });
+  const gateUp = each.flatMap(({ gate, up }) => [rowsOf(gate, width), rowsOf(up, width)]);
+  const downs = each.map(({ down }) => rowsOf(down, hiddenSize));
+  const experts = (what: string, inFeatures: number, parts: readonly Part[], rows: number): ExpertsSpec | undefined =>
+    parts.length > 0
+      ? matrixSpec(context, what, inFeatures, parts, {
+          granule: ceilDiv(rows, GATE_UP_PAD),
+          ...(precision && { precision }),
+        })
       : undefined;
+  const biasOf = (what: string, parts: readonly Part[]): VectorSpec | undefined =>
+    bias && parts.length > 0 ? biasSpec(context, what, parts) : undefined;
   return {
     kind: 'experts',
-    router: {
-      name: partName(context, 'router'),
-      inFeatures: hiddenSize,
-      parts: [allRows(`${names.router}.weight`, numExperts)],
-      precision: 'f32',
-    },
+    router: matrixSpec(context, 'router', hiddenSize, [routed], { precision: 'f32' }),
     correctionBias: config.correctionBias
       ? wholeVector(partName(context, 'correction_bias'), names.correctionBias, numExperts)
       : undefined,
     experts: slice.experts,
-    expertsGateUp:
-      each.length > 0
-        ? {
-            name: partName(context, 'experts_gate_up'),
-            inFeatures: hiddenSize,
-            granule: 2 * ceilDiv(width, GATE_UP_PAD),
-            ...(precision && { precision }),
-            parts: each.flatMap(({ gate, up }) =>
-              [gate, up].map((half) => ({ ...allRows(`${half}.weight`, width), padTo: GATE_UP_PAD })),
-            ),
-          }
-        : undefined,
-    expertsDown:
-      each.length > 0
-        ? {
-            name: partName(context, 'experts_down'),
-            inFeatures: width,
-            granule: ceilDiv(hiddenSize, GATE_UP_PAD),
-            ...(precision && { precision }),
-            parts: each.map(({ down }) => ({ ...allRows(`${down}.weight`, hiddenSize), padTo: GATE_UP_PAD })),
-          }
-        : undefined,
-    routerBias: biasOf('router_bias', [names.router], numExperts),
-    gateUpBias: biasOf(
-      'experts_gate_up_bias',
-      each.flatMap(({ gate, up }) => [gate, up]),
-      width,
-    ),
-    downBias: biasOf(
-      'experts_down_bias',
-      each.map(({ down }) => down),
-      hiddenSize,
-    ),
+    expertsGateUp: experts('experts_gate_up', hiddenSize, gateUp, 2 * alignUp(width, GATE_UP_PAD)),
+    expertsDown: experts('experts_down', width, downs, hiddenSize),
+    routerBias: biasOf('router_bias', [routed]),
+    gateUpBias: biasOf('experts_gate_up_bias', gateUp),
+    downBias: biasOf('experts_down_bias', downs),
     shared:
       sharedWidth > 0
         ? denseMlpSpecs(context, { kind: 'gated', width: sharedWidth, bias: false }, names.shared, 'shared_')
         : undefined,
-    sharedGate: sharedGate && {
-      name: partName(context, 'shared_gate'),
-      inFeatures: hiddenSize,
-      parts: [allRows(`${names.sharedGate}.weight`, 1)],
-      precision: 'f32',
-    },
+    sharedGate: sharedGate
+      ? matrixSpec(context, 'shared_gate', hiddenSize, [allRows(names.sharedGate!, 1)], { precision: 'f32' })
+      : undefined,
     config,
   };
 }

@@ -2,7 +2,7 @@ import type { ConvConfig } from '../../config/model_config.js';
 import type { ConvNames } from '../../config/tensor_names.js';
 import type { HeldSegments } from '../../shape.js';
 import { allRows, type Loaded, type MatrixSpec, someRows, type VectorSpec } from '../../weights/weight_map.js';
-import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer_weights.js';
+import { type Bytes, type CutBytes, type LayerContext, matrixSpec, vectorSpec } from '../layer_weights.js';
 import { heldSegments } from './segments.js';
 
 /** Which tensors make a rank's slice of a gated short convolution: of its channels. Undefined: it has none. */
@@ -29,31 +29,14 @@ export function convSpecs(context: LayerContext, config: ConvConfig, names: Conv
   return {
     kind: 'conv',
     held,
-    input: {
-      name: partName(context, 'conv_in'),
-      inFeatures: hiddenSize,
-      parts: [0, 1, 2].map((part) =>
-        someRows(`${names.input}.weight`, 3 * width, [part * width + start, part * width + end]),
-      ),
-    },
-    taps: {
-      name: partName(context, 'conv_taps'),
-      parts: [
-        {
-          tensor: `${names.taps}.weight`,
-          tensorLength: width * taps,
-          shape: [width, 1, taps],
-          first: start * taps,
-          length: (end - start) * taps,
-        },
-      ],
-    },
-    output: {
-      name: partName(context, 'conv_out'),
-      inFeatures: width,
-      segments: held,
-      parts: [allRows(`${names.output}.weight`, hiddenSize)],
-    },
+    input: matrixSpec(
+      context,
+      'conv_in',
+      hiddenSize,
+      [0, 1, 2].map((part) => someRows(names.input, 3 * width, [part * width + start, part * width + end])),
+    ),
+    taps: vectorSpec(context, 'conv_taps', [someRows(`${names.taps}.weight`, width, [start, end])], { columns: taps }),
+    output: matrixSpec(context, 'conv_out', width, [allRows(names.output, hiddenSize)], { segments: held }),
   };
 }
 

@@ -1,17 +1,17 @@
+import { range } from '../../../base/lists.js';
 import type { DeltaConfig } from '../../config/model_config.js';
 import type { DeltaNames } from '../../config/tensor_names.js';
 import type { HeldSegments, Span } from '../../shape.js';
 import {
   allRows,
   type Loaded,
-  type MatrixPart,
   type MatrixSpec,
+  type Part,
   someRows,
-  type VectorPart,
   type VectorSpec,
   wholeVector,
 } from '../../weights/weight_map.js';
-import { type Bytes, type CutBytes, type LayerContext, partName } from '../layer_weights.js';
+import { type Bytes, type CutBytes, type LayerContext, matrixSpec, partName, vectorSpec } from '../layer_weights.js';
 import { heldHeads, heldSegments } from './segments.js';
 
 /** What a rank has of linear attention: of its key heads with their value heads. Undefined: it has none. */
@@ -49,75 +49,47 @@ export function deltaSpecs(context: LayerContext, config: DeltaConfig, names: De
   // Channels of q, k and v.
   const channels = [ofKeys(0), ofKeys(allKeys), ofValues(2 * allKeys)];
   const all = 2 * allKeys + allValues;
-  const heads: Span = [values[0], values[1]];
-  const ofHeads = (what: string, tensor: string, more: Partial<VectorPart> = {}): VectorSpec => ({
-    name: partName(context, what),
-    parts: [{ tensor, tensorLength: valueHeads, first: heads[0], length: heads[1] - heads[0], ...more }],
-  });
+  const ofHeads = (what: string, tensor: string, more?: Partial<VectorSpec>): VectorSpec =>
+    vectorSpec(context, what, [someRows(tensor, valueHeads, values)], more);
+  const input = [
+    ...(names.qkvz === undefined
+      ? [...channels.map((rows) => someRows(names.qkv, all, rows)), someRows(names.z, allValues, ofValues(0))]
+      : fusedHeads(names.qkvz, config, keys)),
+    ...(names.ba === undefined
+      ? [names.b, names.a].map((name) => someRows(name, valueHeads, values))
+      : [fusedGates(names.ba, config, values)]),
+  ];
+  const channelTaps = channels.map((rows) => someRows(`${names.taps}.weight`, all, rows));
   return {
     kind: 'delta',
     held,
-    input: {
-      name: partName(context, 'delta_in'),
-      inFeatures: hiddenSize,
-      parts: [
-        ...(names.qkvz === undefined
-          ? [
-              ...channels.map((rows) => someRows(`${names.qkv}.weight`, all, rows)),
-              someRows(`${names.z}.weight`, allValues, ofValues(0)),
-            ]
-          : fusedHeads(`${names.qkvz}.weight`, config, keys)),
-        ...(names.ba === undefined
-          ? [names.b, names.a].map((name) => someRows(`${name}.weight`, valueHeads, heads))
-          : [fusedGates(`${names.ba}.weight`, config, heads)]),
-      ],
-    },
-    taps: {
-      name: partName(context, 'delta_taps'),
-      parts: channels.map(([first, end]) => ({
-        tensor: `${names.taps}.weight`,
-        tensorLength: all * taps,
-        shape: [all, 1, taps],
-        first: first * taps,
-        length: (end - first) * taps,
-      })),
-    },
+    input: matrixSpec(context, 'delta_in', hiddenSize, input),
+    taps: vectorSpec(context, 'delta_taps', channelTaps, { columns: taps }),
     rates: ofHeads('delta_rates', names.rates, { as: config.rates === 'log' ? 'exp' : 'negated' }),
     dtBias: ofHeads('delta_dt_bias', names.dtBias),
     norm: wholeVector(partName(context, 'delta_norm'), `${names.norm}.weight`, valueDim),
-    output: {
-      name: partName(context, 'delta_out'),
-      inFeatures: allValues,
-      segments: held,
-      parts: [allRows(`${names.output}.weight`, hiddenSize)],
-    },
+    output: matrixSpec(context, 'delta_out', allValues, [allRows(names.output, hiddenSize)], { segments: held }),
   };
 }
 
 /** Of all rows of each key head in one: those of q, then of k, of v and of z, of key heads [first, end). */
-function fusedHeads(tensor: string, config: DeltaConfig, [first, end]: Span): MatrixPart[] {
+function fusedHeads(tensor: string, config: DeltaConfig, [first, end]: Span): Part[] {
   const { keyHeads, valueHeads, keyDim, valueDim } = config;
   const values = (valueHeads / keyHeads) * valueDim;
   const each = 2 * (keyDim + values);
-  const parts = [
-    [0, keyDim],
-    [keyDim, 2 * keyDim],
-    [2 * keyDim, 2 * keyDim + values],
-    [2 * keyDim + values, each],
-  ] as const;
-  return parts.flatMap(([from, to]) =>
-    Array.from({ length: end - first }, (_, i) => {
-      const head = (first + i) * each;
-      return someRows(tensor, keyHeads * each, [head + from, head + to]);
-    }),
+  const bounds = [0, keyDim, 2 * keyDim, 2 * keyDim + values];
+  return bounds.flatMap((from, part) =>
+    range(first, end).map((head) =>
+      someRows(tensor, keyHeads * each, [head * each + from, head * each + (bounds[part + 1] ?? each)]),
+    ),
   );
 }
 
 /** Of each key head's b and a in one: all b, then all a, of value heads [first, end). */
-function fusedGates(tensor: string, { keyHeads, valueHeads }: DeltaConfig, [first, end]: Span): MatrixPart {
+function fusedGates(tensor: string, { keyHeads, valueHeads }: DeltaConfig, [first, end]: Span): Part {
   const ratio = valueHeads / keyHeads;
   const row = (head: number, which: number): number => (head - (head % ratio)) * 2 + which * ratio + (head % ratio);
-  const order = [0, 1].flatMap((which) => Array.from({ length: end - first }, (_, head) => row(head, which)));
+  const order = [0, 1].flatMap((which) => range(0, end - first).map((head) => row(head, which)));
   return { ...someRows(tensor, 2 * valueHeads, [2 * first, 2 * end]), order };
 }
 
