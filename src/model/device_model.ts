@@ -4,12 +4,13 @@ import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import type { ModelConfig } from './config/model_config.js';
 import { Decoder } from './forward/decoder.js';
-import type { Forward } from './forward/forward.js';
-import { layerKinds } from './forward/layer_kinds.js';
 import type { CacheOptions } from './layers/attention/cache.js';
 import { loadModelWeights } from './weights/model_weights.js';
 import { rankSlice } from './shape.js';
 import type { LoadWeightsOptions } from './weights/weight_loader.js';
+import { GqaLayers } from './layers/attention/gqa.js';
+import type { LayerKinds } from './layers/layer.js';
+import { DenseLayers } from './layers/mlp/dense.js';
 import type { World } from './layers/world.js';
 
 /** A model's weights on a device, and the program that runs them. */
@@ -19,7 +20,7 @@ export interface DeviceModel {
   readonly bytes: number;
   /** Numbers in the checkpoint tensors that were read. */
   readonly parameters: number;
-  createForward(cache: CacheOptions): Forward;
+  createForward(cache: CacheOptions): Decoder;
 }
 
 /** Loads a rank's weights of any supported model. @throws as `loadModelWeights`. */
@@ -36,4 +37,27 @@ export async function loadWeights(
   const kinds = await layerKinds(config);
   if (device.traits.fast) await loadFast();
   return { ...weights, createForward: (cache) => new Decoder(device, config, weights, cache, world, kinds) };
+}
+
+/** The kinds that a model has. Those that few models have are parts of their own, which the others needn't download. */
+async function layerKinds({ layers }: Pick<ModelConfig, 'layers'>): Promise<LayerKinds> {
+  const has = (kind: string): boolean =>
+    layers.some(({ attention, mlp }) => attention.kind === kind || mlp.kind === kind);
+  const mla = has('mla') ? await import('./layers/attention/mla.js') : undefined;
+  const conv = has('conv') ? await import('./layers/recurrent/conv.js') : undefined;
+  const delta = has('delta') ? await import('./layers/recurrent/delta.js') : undefined;
+  const experts = has('experts') ? await import('./layers/mlp/experts.js') : undefined;
+  return {
+    attention: {
+      gqa: (alike) => new GqaLayers(alike),
+      ...(mla && { mla: (alike) => new mla.MlaLayers(alike) }),
+      ...(conv && { conv: (alike) => new conv.ConvLayers(alike) }),
+      ...(delta && { delta: (alike) => new delta.DeltaLayers(alike) }),
+    },
+    mlp: {
+      gated: (alike) => new DenseLayers(alike),
+      plain: (alike) => new DenseLayers(alike),
+      ...(experts && { experts: (alike) => new experts.ExpertLayers(alike) }),
+    },
+  };
 }

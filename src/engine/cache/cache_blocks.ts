@@ -2,9 +2,9 @@ import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { SplitkvError } from '../../base/errors.js';
 import type { Region } from '../../distributed/communicator.js';
 import type { Buffer, Device } from '../../gpu/index.js';
-import type { Forward } from '../../model/forward/forward.js';
+import type { Decoder } from '../../model/forward/decoder.js';
 
-type CacheBuffers = Forward['cacheBuffers'];
+type CacheBuffers = Decoder['cacheBuffers'];
 
 /** Blocks of a layer's kv heads, each by place: NO_BLOCK where another rank holds it. */
 export interface LayerBlocks {
@@ -17,7 +17,7 @@ const STAGING_BYTES = 2 ** 26;
 
 /** A layer's buffers whose heads have blocks of their own, and bytes of a block in each: K and V have half of one each. */
 export function headBuffers(
-  forward: Pick<Forward, 'layerCache'>,
+  forward: Pick<Decoder, 'layerCache'>,
   layer: number,
 ): { readonly buffer: Buffer; readonly blockBytes: number }[] {
   const { buffers, headBlockBytes } = forward.layerCache(layer);
@@ -48,7 +48,7 @@ export const readBlocks = (
 /** As `readBlocks`, where heads have blocks of their own, all of them on this rank: [cache buffer][kv head][block]. */
 export const readHeadBlocks = (
   device: Device,
-  forward: Pick<Forward, 'layerCache'>,
+  forward: Pick<Decoder, 'layerCache'>,
   layers: readonly LayerBlocks[],
 ): Promise<Uint8Array<ArrayBuffer>> =>
   readCopied(
@@ -123,7 +123,7 @@ export function writeBlocks(
  */
 export function writeHeadBlocks(
   device: Device,
-  forward: Pick<Forward, 'layerCache'>,
+  forward: Pick<Decoder, 'layerCache'>,
   layers: readonly LayerBlocks[],
   entries: ReadonlyMap<number, readonly number[]>,
   bytes: Uint8Array,

@@ -6,7 +6,7 @@
 import type { Buffer, Device } from '../../gpu/index.js';
 import { range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
-import { countedEntries } from '../../model/compression/eviction.js';
+import { countedEntries } from '../../model/compression/budgets.js';
 import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../../model/compression/head_blocks.js';
 import {
   CHUNK_TOKENS,

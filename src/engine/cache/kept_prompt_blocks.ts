@@ -1,7 +1,7 @@
 import { range, sum } from '../../base/lists.js';
 import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import type { Buffer, Device } from '../../gpu/index.js';
-import type { Forward } from '../../model/forward/forward.js';
+import type { Decoder } from '../../model/forward/decoder.js';
 import { headBuffers } from './cache_blocks.js';
 import type { HeadPages } from './head_pages.js';
 
@@ -29,7 +29,7 @@ export class KeptPromptBlocks {
   constructor(
     readonly device: Device,
     readonly pages: HeadPages,
-    forward: Pick<Forward, 'layerCache'>,
+    forward: Pick<Decoder, 'layerCache'>,
     readonly count: number,
   ) {
     this.#buffers = [...pages.kvHeads].flatMap(([layer, { length: heads }]) =>

@@ -1,6 +1,6 @@
 import type { Region, Transfer } from '../../distributed/communicator.js';
 import type { Device } from '../../gpu/index.js';
-import type { CacheBuffer, Forward } from '../../model/forward/forward.js';
+import type { CacheBuffer, Decoder } from '../../model/forward/decoder.js';
 import type { World } from '../../model/layers/world.js';
 import { blockRegions, headBuffers } from './cache_blocks.js';
 import type { MovedBlocks, PeerMoves } from './head_pages.js';
@@ -36,7 +36,7 @@ function messagesOf(regions: readonly Region[]): Region[][] {
 export async function exchangePieces(
   world: World,
   device: Device,
-  forward: Pick<Forward, 'layerCache'>,
+  forward: Pick<Decoder, 'layerCache'>,
   peers: readonly PeerMoves[],
 ): Promise<void> {
   const messages = (pieces: readonly MovedBlocks[]): Region[][] =>

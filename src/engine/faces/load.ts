@@ -7,7 +7,7 @@
 import { type SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import { listCached, type Source } from '../../loader/index.js';
-import { checkWindowFits } from '../../model/compression/window.js';
+import { checkWindowFits } from '../../model/compression/budgets.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from '../contracts/api.js';
 import { prefillList } from '../contracts/check_prefill.js';

@@ -4,8 +4,7 @@ import { ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, type ProgramStep } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { loadWeights } from '../../model/device_model.js';
-import type { Forward } from '../../model/forward/forward.js';
-import type { RowBuffers } from '../../model/layers/rows.js';
+import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { chunksOf } from '../../model/layers/roles.js';
 import { rankSlice } from '../../model/shape.js';
@@ -28,7 +27,7 @@ export interface ProbeSubject {
 
 /** Rows that were recorded, and how to place them in a sequence. */
 interface ProbeRows {
-  readonly buffers: RowBuffers;
+  readonly buffers: DecoderRows;
   readonly program: Program;
 }
 
@@ -51,10 +50,10 @@ export class Probe {
     readonly device: Device,
     readonly layers: ProbeLayers,
     readonly contextLength: number,
-    readonly forward: Forward,
+    readonly forward: Decoder,
     readonly batched: boolean,
   ) {
-    const record = (buffers: RowBuffers): ProbeRows => {
+    const record = (buffers: DecoderRows): ProbeRows => {
       const recorder = new Recorder(device, `probe ${buffers.role}`);
       forward.recordLayers(recorder, buffers);
       const tokens = Uint32Array.from({ length: buffers.rows }, (_, row) => (row * 37) % VOCABULARY);
@@ -140,7 +139,7 @@ export class Probe {
     return { device: this.device, program, step };
   }
 
-  #place({ rowInfo, rows: most }: RowBuffers, rows: number, positionOf: (row: number) => number): void {
+  #place({ rowInfo, rows: most }: DecoderRows, rows: number, positionOf: (row: number) => number): void {
     const info = new Uint32Array(most * 2).fill(0xffffffff);
     for (let row = 0; row < rows; row++) {
       info[row * 2] = positionOf(row);

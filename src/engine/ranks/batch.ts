@@ -1,7 +1,6 @@
 import { INACTIVE } from '../../base/kv_units.js';
 import type { Buffer, Device, Program } from '../../gpu/index.js';
-import type { Forward } from '../../model/forward/forward.js';
-import type { RowBuffers } from '../../model/layers/rows.js';
+import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/head.js';
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
 import { MAX_STEPS_IN_FLIGHT, tokenRoutes } from '../../placement/index.js';
@@ -17,7 +16,7 @@ const RING = 2 * MAX_STEPS_IN_FLIGHT;
 
 /** Programs of a decode step of some rows: the first `buffers.rows` of the batch. */
 interface StepPrograms {
-  readonly buffers: RowBuffers;
+  readonly buffers: DecoderRows;
   /** One decode step up to the last layer's rows; recorded when first needed. */
   layers: Program<RankStep> | undefined;
   /** From rows to sampled ids; recorded when a mode is first needed, without controls or with. */
@@ -26,7 +25,7 @@ interface StepPrograms {
 
 /** Slots that are decoded side by side on a rank: their rows, and on ranks that hold rows of the head their sampling. */
 export class Batch {
-  readonly #rows: RowBuffers;
+  readonly #rows: DecoderRows;
   /** Rows whose first token is to be sampled, on ranks that hold rows of the head. */
   readonly headX: Buffer | undefined;
   /** On ranks that hold rows of the head, of which the root is one. */
@@ -50,7 +49,7 @@ export class Batch {
   constructor(
     readonly device: Device,
     readonly world: World,
-    readonly forward: Forward,
+    readonly forward: Decoder,
     readonly vocabSize: number,
     readonly own: { readonly rows: number; readonly allRows: number; readonly firstSlot: number },
   ) {

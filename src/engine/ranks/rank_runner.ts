@@ -6,12 +6,11 @@ import { alignUp, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
-import type { StageCompression } from '../../model/compression/stage_compression.js';
+import type { StageCompression } from '../../model/compression/prompt_compression.js';
 import { layerWindows, type ModelConfig, segmentKvHeads } from '../../model/config/model_config.js';
 import type { DeviceModel } from '../../model/device_model.js';
-import type { CacheBuffer, Forward } from '../../model/forward/forward.js';
+import type { CacheBuffer, Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
-import type { RowBuffers } from '../../model/layers/rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/head.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
 import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
@@ -56,9 +55,9 @@ export class RankRunner implements Rank {
   readonly #tables: SlotTables;
   /** By slot: tokens run so far. */
   readonly #lengths: number[];
-  readonly #forward: Forward;
+  readonly #forward: Decoder;
   readonly #batches: readonly Batch[];
-  readonly #prompt: RowBuffers;
+  readonly #prompt: DecoderRows;
   readonly #prefill: Program<RankStep>;
   /** The step that ends a prompt which is compressed. */
   readonly #compressing: Program<RankStep> | undefined;
@@ -71,7 +70,7 @@ export class RankRunner implements Rank {
   /** Where whole prompts are kept beside compressed ones. */
   readonly #keptPrompts: KeptPromptBlocks | undefined;
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
-  #again: { readonly rows: RowBuffers; readonly program: Program<RankStep> } | undefined;
+  #again: { readonly rows: DecoderRows; readonly program: Program<RankStep> } | undefined;
   readonly #queue = new CallQueue();
   readonly #submits: Submits;
   /** Steps under way, since when their number is what it is, how long it was above 0; and decode steps so far. */

@@ -11,7 +11,7 @@ import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
 import { checkTogether, type Feature, misfit, modelFeatures, type Plan, windowBlocks } from '../../placement/index.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
-import { promptEviction } from '../../model/compression/eviction.js';
+import { promptEviction } from '../../model/compression/budgets.js';
 import { hasState } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';

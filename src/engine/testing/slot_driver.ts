@@ -1,7 +1,6 @@
 import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import { CHUNK_TOKENS, KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
-import { isCompressed } from '../../model/compression/budgets.js';
-import { endBeforeWindow } from '../../model/compression/window.js';
+import { endBeforeWindow, isCompressed } from '../../model/compression/budgets.js';
 import {
   chunkOwner,
   leastLoadedOffset,

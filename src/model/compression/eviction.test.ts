@@ -4,8 +4,7 @@ import { Random } from '../../base/random.js';
 import { ceilDiv } from '../../base/math.js';
 import { makePlan } from '../../placement/index.js';
 import { gqaShape } from '../../placement/testing/shapes.js';
-import { baseEntries, givenBudgets, isCompressed } from './budgets.js';
-import { countedEntries, promptEviction } from './eviction.js';
+import { baseEntries, countedEntries, givenBudgets, isCompressed, promptEviction } from './budgets.js';
 import { compressionOptions, type KvPolicy } from './options.js';
 
 const BLOCK = 64;

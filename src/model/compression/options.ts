@@ -1,6 +1,6 @@
 /**
  * Room: a prompt's cache compressed head by head: which entries each kv head keeps, and moving them to the front of
- * its blocks. docs/kv_compression.md explains. Read prompt_compression.ts next, then stage_compression.ts.
+ * its blocks. docs/kv_compression.md explains. Read prompt_compression.ts next.
  */
 
 import { MAX_WINDOW } from '../../../shaders/compress/problem.js';

@@ -1,4 +1,5 @@
 import { adaBudgets } from '../../../shaders/compress/ada_budgets/index.js';
+import { CHUNK_TOKENS } from '../../../shaders/cache/kv_cache.js';
 import { COMPRESS_INFO_WORDS, compressInfo } from '../../../shaders/compress/compress_info.js';
 import { kvCompact } from '../../../shaders/compress/kv_compact/index.js';
 import { snapPool } from '../../../shaders/compress/snap_pool/index.js';
@@ -7,9 +8,12 @@ import { snapSelect } from '../../../shaders/compress/snap_select/index.js';
 import { SplitkvError } from '../../base/errors.js';
 import { alignUp } from '../../base/math.js';
 import type { Buffer, Device, RowsOf, Tensor } from '../../gpu/index.js';
+import { type Owners, scoreRoutes } from '../../placement/index.js';
+import type { GqaConfig } from '../config/model_config.js';
 import type { KvType } from '../layers/attention/cache.js';
+import type { StageContext } from '../layers/layer.js';
 import type { Scratch } from '../layers/scratch.js';
-import type { RankRecorder } from '../layers/world.js';
+import type { RankRecorder, RankStep, RegionsOf, World } from '../layers/world.js';
 import { baseEntries, givenBudgets } from './budgets.js';
 import type { CompressedModel, CompressionOptions } from './options.js';
 
@@ -127,17 +131,18 @@ export class PromptCompression {
   }
 
   /**
-   * Adds the compression of one of this rank's layers, the `at`-th. `shareScores` lets every rank of the layer have all heads' scores;
+   * Adds the compression of a layer of the model, after its attention. `shareScores` lets every rank of the layer have all heads' scores;
    * 'ada' needs it where ranks split the heads.
    */
   record(
     recorder: RankRecorder,
-    at: number,
+    layer: number,
     tensors: LayerTensors,
     shareScores?: (recorder: RankRecorder, scores: SharedScores) => void,
   ): void {
     const { options, shape } = this;
     const { numKvHeads, modelHeads } = shape;
+    const at = shape.layers.indexOf(layer);
     const { rowsOf } = tensors;
     const kvHeads = modelHeads.length;
     const selection = { scoreStride: this.#stride, window: options.window };
@@ -245,3 +250,76 @@ export class PromptCompression {
     }
   }
 }
+
+/** The compression of a stage's layers on a rank, with the exchange of scores where ranks split the heads. */
+export class StageCompression extends PromptCompression {
+  /** Of the model. */
+  readonly layers: readonly number[];
+  readonly kvHeads: readonly number[];
+  readonly #world: World;
+  readonly #stage: number;
+  readonly #owners: Owners | undefined;
+
+  /** `heads`: query heads of this rank's weights, or of its root's. */
+  constructor(
+    { device, world, config, cache, topology: { index, share, holder }, scratch }: StageContext,
+    { kvHeads, headDim }: GqaConfig,
+    layers: readonly number[],
+    heads: number,
+  ) {
+    super(device, cache.compression!.options, {
+      numLayers: config.layers.length,
+      numKvHeads: kvHeads,
+      layers,
+      heads,
+      modelHeads: holder.heads,
+      cacheKvHeads: share.kvHeads.length,
+      firstKvHead: share.kvHeads.indexOf(holder.heads[0]!),
+      headDim,
+      kvType: cache.type,
+      block: cache.block,
+      tableStride: cache.tableStride,
+      contextLength: cache.contextLength,
+      scratch,
+    });
+    this.layers = layers;
+    this.kvHeads = share.kvHeads;
+    this.#world = world;
+    this.#stage = index;
+    this.#owners = cache.copyOwners;
+  }
+
+  override record(recorder: RankRecorder, layer: number, tensors: LayerTensors): void {
+    const routes = scoreRoutes(this.#world.all, this.#stage);
+    super.record(recorder, layer, tensors, (to, scores) =>
+      this.#world.exchangeRoutes(
+        to,
+        'scores',
+        routes,
+        scoreRegions(scores, (head, from, step) => this.#scores(head, from, step)),
+      ),
+    );
+  }
+
+  /** Whether a rank scores a head of the step's prompt: of a copied one, the rank that keeps the sequence. */
+  #scores(head: number, rank: number, { slots }: RankStep): boolean {
+    return this.#owners === undefined || this.#owners.home(this.#stage, head, slots?.first ?? 0) === rank;
+  }
+}
+
+/**
+ * Where scores of heads lie that are exchanged (`scoreRoutes`): as far as the step's sequence goes.
+ * @param scores whether a rank scores a head of the step's prompt
+ */
+export const scoreRegions =
+  (
+    { buffer, stride }: Pick<SharedScores, 'buffer' | 'stride'>,
+    scores: (head: number, rank: number, step: RankStep) => boolean,
+  ): RegionsOf =>
+  ({ from, cargo }, _side, step) => {
+    if (cargo.kind !== 'scores') return [];
+    const size = Math.min(stride, step.chunks * CHUNK_TOKENS) * 4;
+    return cargo.heads
+      .filter((head) => scores(head, from, step))
+      .map((head) => ({ buffer, offset: head * stride * 4, size }));
+  };

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import type { Buffer } from '../../gpu/index.js';
 import { makePlan, planTopology, scoreRoutes } from '../../placement/index.js';
 import { gqaShape } from '../../placement/testing/shapes.js';
-import { scoreRegions } from './share_scores.js';
-import { checkWindowFits, endBeforeWindow } from './window.js';
+import { scoreRegions } from './prompt_compression.js';
+import { checkWindowFits, endBeforeWindow } from './budgets.js';
 
 describe('the window of a prompt', () => {
   test('lies in the last step as a whole, and every step has rows', () => {

@@ -1,7 +1,13 @@
+/**
+ * Room: a model's forward program on one rank: recorded once, replayed each step. device_model.ts loads it and says where the kinds of
+ * layers come from (../layers/).
+ */
+
+import { SplitkvError } from '../../base/errors.js';
 import type { Buffer, Device } from '../../gpu/index.js';
-import type { StageCompression } from '../compression/stage_compression.js';
+import type { StageCompression } from '../compression/prompt_compression.js';
 import { type LayerConfig, likeness, type ModelConfig } from '../config/model_config.js';
-import type { CacheOptions, LayerCache } from '../layers/attention/cache.js';
+import type { CacheOptions, LayerCache, LayerState } from '../layers/attention/cache.js';
 import { RopeTables } from '../layers/attention/rope_table.js';
 import type {
   AlikeLayers,
@@ -29,8 +35,6 @@ import { type Norm, recordNorm } from '../layers/norm.js';
 import type { RankRecorder, World } from '../layers/world.js';
 import type { AttentionWeights, MlpWeights } from '../layers/weight_kinds.js';
 import type { LayerWeights, ModelWeights } from '../weights/model_weights.js';
-import type { Forward } from './forward.js';
-import { makeAttention, makeMlp } from './layer_kinds.js';
 
 /** A layer of the model on this rank. */
 interface DecoderLayer {
@@ -57,26 +61,41 @@ interface StagePrograms {
   readonly mlp: ReadonlyMap<MlpLayers, MlpProgram>;
 }
 
-interface DecoderRows extends RowBuffers {
+/** Of `Decoder.allocateRows`. */
+export interface DecoderRows extends RowBuffers {
   readonly embedding: VocabParallelEmbedding;
   /** By stage of the plan. */
   readonly stages: ReadonlyMap<number, StagePrograms>;
+}
+
+/** Block b begins at b * blockBytes. */
+export interface CacheBuffer {
+  readonly buffer: Buffer;
+  readonly blockBytes: number;
+  /** Blocks are those of layers with windows, which have numbers of their own. */
+  readonly isWindowed: boolean;
 }
 
 /**
  * The forward program of every model on one rank: embedding; of each layer x += attention(norm(x)), x += mlp(norm(x)); head. What a
  * layer is, its config says (`LayerKinds`); what ranks do for each other, the layers know. Layers that are alike share buffers.
  */
-export class Decoder implements Forward {
+export class Decoder {
   readonly hiddenStride: number;
   readonly logitsStride: number;
+  /** Of the paged cache, and of all states. */
   readonly cacheBytes: number;
+  /** Of the states alone, kept ones included. */
   readonly stateBytes: number;
-  readonly states: Forward['states'];
+  readonly states: readonly LayerState[];
   readonly cacheBytesPerToken: number;
-  readonly cacheBuffers: Forward['cacheBuffers'];
+  /** Every cache buffer, in the order of layers. */
+  readonly cacheBuffers: readonly CacheBuffer[];
+  /** Of a per-head cache: what compresses the prompts of each of the rank's stages. */
   readonly compressions: readonly StageCompression[];
+  /** Rows of the output head that this rank holds. */
   readonly headRows: number;
+  /** Weights of the norm before the head; undefined where no rows of it are. */
   readonly finalNorm: Norm | undefined;
   readonly #stages: readonly DecoderStage[];
 
@@ -129,9 +148,11 @@ export class Decoder implements Forward {
     const [first, end] = context.topology.stage.layers;
     const indices = Array.from({ length: end - first }, (_, at) => first + at);
     const weights = new Map(this.weights.layers.map((layer) => [layer.index, layer]));
-    const attention = this.#alike(context, indices, 'attention', (of) => makeAttention(this.kinds, of));
+    const attention = this.#alike(context, indices, 'attention', (of) =>
+      make<AttentionLayers>(this.kinds.attention, of),
+    );
     const held = indices.filter((index) => weights.has(index));
-    const mlp = this.#alike(context, held, 'mlp', (of) => makeMlp(this.kinds, of));
+    const mlp = this.#alike(context, held, 'mlp', (of) => make<MlpLayers>(this.kinds.mlp, of));
     const layers = indices.map((index): DecoderLayer => {
       const { made, layers: alike } = attention.get(index)!;
       const own = weights.get(index);
@@ -171,16 +192,22 @@ export class Decoder implements Forward {
     return made;
   }
 
+  /** The cache of a layer of the model that this rank holds some of. */
   layerCache(layer: number): LayerCache {
     return this.#stages.flatMap(({ layers }) => layers).find(({ index }) => index === layer)!.cache;
   }
 
+  /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
   promptRows(wanted: number): number {
     const parts = this.#stages.flatMap(({ attentions, mlps }) => [...attentions, ...mlps]);
     const widest = Math.max(this.hiddenStride, ...parts.map(({ widestRow }) => widestRow));
     return fitRows(this.device, wanted, widest * 4);
   }
 
+  /**
+   * `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; otherwise as `rows`. `like`: more
+   * rows, whose tokens and residual stream these are the first ones of.
+   */
   allocateRows(role: Role, rows: number, allRows = rows, like?: RowBuffers): DecoderRows {
     const { config, device, world, hiddenStride } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
@@ -220,6 +247,10 @@ export class Decoder implements Forward {
     };
   }
 
+  /**
+   * This rank's part of embedding and layers, with the exchanges between, for rows that `allocateRows` of this program made.
+   * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention.
+   */
   recordLayers(recorder: RankRecorder, buffers: DecoderRows, compresses = false): void {
     buffers.embedding.record(recorder, this.config.embeddingScale);
     const own = new Map(this.#stages.map((stage) => [stage.context.topology.index, stage]));
@@ -251,6 +282,11 @@ export class Decoder implements Forward {
     return { attention: { ...attention, before: undefined, input: normed! }, mlp: { ...mlp, input: normed! } };
   }
 
+  /**
+   * Final norm and this rank's rows of the output head for `rows` rows of `x`; logits are f32 [rows][logitsStride], each at its
+   * token's place. Rows whose logits are wanted run the generated rows' kernels, whatever their role was before. Nothing where
+   * the rank holds no rows of the head.
+   */
   recordHead(recorder: RankRecorder, x: Buffer, normed: Buffer | undefined, rows: number, logits: Buffer): void {
     const { head, norm } = this.weights;
     if (!head) return;
@@ -265,4 +301,15 @@ export class Decoder implements Forward {
       outCap: this.config.logitCap,
     });
   }
+}
+
+/** Layers of the kind that their config says. */
+function make<Made>(
+  makers: LayerKinds['attention'] | LayerKinds['mlp'],
+  layers: AlikeLayers<LayerConfig['attention' | 'mlp'], AttentionWeights | MlpWeights>,
+): Made {
+  const { kind } = layers.config;
+  const maker = (makers as Readonly<Record<string, ((of: typeof layers) => Made) | undefined>>)[kind];
+  if (!maker) throw new SplitkvError('internal', `no program for ${kind} layers`);
+  return maker(layers);
 }

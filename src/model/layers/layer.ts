@@ -11,7 +11,7 @@
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { StageTopology } from '../../placement/index.js';
 import type { HalfWeights } from '../weights/model_weights.js';
-import type { StageCompression } from '../compression/stage_compression.js';
+import type { StageCompression } from '../compression/prompt_compression.js';
 import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
 import type { DenseMlpWeights } from './mlp/dense_weights.js';
 import type { ExpertWeights } from './mlp/expert_weights.js';

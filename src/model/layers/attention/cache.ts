@@ -3,7 +3,7 @@ import { latentCacheBytes } from '../../../../shaders/cache/latent_cache.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { Owners } from '../../../placement/index.js';
 import type { CompressionOptions } from '../../compression/options.js';
-import type { StageCompression } from '../../compression/stage_compression.js';
+import type { StageCompression } from '../../compression/prompt_compression.js';
 import type { PagedAttention } from '../../config/model_config.js';
 
 export { KV_TYPES, type KvType } from '../../../../shaders/cache/kv_cache.js';

@@ -7,7 +7,7 @@ import { kvCacheBytes } from '../../../../shaders/cache/kv_cache.js';
 import { ropeAppend } from '../../../../shaders/rope/rope_append/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { RankShare } from '../../../placement/index.js';
-import type { StageCompression } from '../../compression/stage_compression.js';
+import type { StageCompression } from '../../compression/prompt_compression.js';
 import { type GqaConfig, segmentKvHeads } from '../../config/model_config.js';
 import { type FusedGqa, fusedGqa, recordMerge } from '../fusion.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
