@@ -8,10 +8,10 @@ import {
 } from '../../base/errors.js';
 import { isObject, parseJson, parsePythonJson, show } from '../../base/json.js';
 
-/** Bounds of an integer, both inclusive. */
+/** Bounds of an integer, both inclusive; a size's where left out. */
 export interface IntegerRange {
-  min: number;
-  max: number;
+  readonly min?: number;
+  readonly max?: number;
 }
 
 /**
@@ -63,11 +63,11 @@ export class ConfigReader {
     return this.#asked.has(this.prefix + key);
   }
 
-  integer(key: string, range: IntegerRange): number {
+  integer(key: string, range?: IntegerRange): number {
     return this.optionalInteger(key, range) ?? this.missing(key);
   }
 
-  optionalInteger(key: string, { min, max }: IntegerRange): number | undefined {
+  optionalInteger(key: string, { min = 1, max = 2 ** 20 }: IntegerRange = {}): number | undefined {
     const value = this.raw(key);
     if (value === undefined) return undefined;
     if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {

@@ -32,7 +32,7 @@ export interface ModelConfig {
   readonly residualScale: number;
   readonly logitScale: number;
   /** Logits z become logitCap * tanh(z / logitCap). */
-  readonly logitCap?: number;
+  readonly logitCap?: number | undefined;
   /** Tokens that end generation; may be empty. */
   readonly eosTokenIds: readonly number[];
   readonly bosTokenId: number | null;
@@ -93,9 +93,9 @@ export interface GqaConfig {
   /** Scores are q.k times this. */
   readonly scale: number;
   /** A query at position p sees the keys at p - window + 1 to p; default: all before it. */
-  readonly window?: number;
+  readonly window?: number | undefined;
   /** Scores s become softcap * tanh(s / softcap). */
-  readonly softcap?: number;
+  readonly softcap?: number | undefined;
   /** True: each query head has a further logit in its softmax, with no value. */
   readonly sinks?: boolean;
   /** True: the output is multiplied by the sigmoid of a gate, whose rows lie behind each head's rows of q. */

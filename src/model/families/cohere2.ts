@@ -6,12 +6,9 @@ import {
   fullEvery,
   ggufHeads,
   ggufLayerTypes,
-  neutralKeys,
   parseGated,
   parseGqa,
   parseLayerTypes,
-  refuseForeign,
-  sizeRange,
 } from './common_keys.js';
 import { defineFamily } from './family.js';
 
@@ -32,17 +29,16 @@ export const cohere2 = defineFamily({
       eos_token_id: 255001,
     },
   },
+  neutral: [
+    ['use_qk_norm', false, 'q and k are not normalised'],
+    ['use_parallel_block', true, 'attention and MLP stand side by side'],
+    ['use_gated_activation', true, 'the MLP has a gate'],
+    ['rotary_pct', 1, 'the whole head is rotated'],
+    ['position_embedding_type', 'rope_gptj', 'heads are rotated in pairs'],
+  ],
   config(config, { hiddenSize, numLayers }) {
-    refuseForeign(config, [
-      ...neutralKeys.filter(([key]) => key !== 'logit_scale'),
-      ['use_qk_norm', false, 'q and k are not normalised'],
-      ['use_parallel_block', true, 'attention and MLP stand side by side'],
-      ['use_gated_activation', true, 'the MLP has a gate'],
-      ['rotary_pct', 1, 'the whole head is rotated'],
-      ['position_embedding_type', 'rope_gptj', 'heads are rotated in pairs'],
-    ]);
     const attention = parseGqa(config, hiddenSize);
-    const window = config.integer('sliding_window', sizeRange);
+    const window = config.integer('sliding_window');
     const pattern =
       config.optionalInteger('sliding_window_pattern', countRange) ??
       config.optionalInteger('_sliding_window_pattern', countRange) ??
@@ -66,7 +62,7 @@ export const cohere2 = defineFamily({
       model_type: 'cohere2',
       layer_norm_eps: metadata.positive('attention.layer_norm_epsilon'),
       logit_scale: metadata.positive('logit_scale'),
-      sliding_window: metadata.integer('attention.sliding_window', sizeRange),
+      sliding_window: metadata.integer('attention.sliding_window'),
       ...ggufLayerTypes(metadata, 4),
     }),
   },

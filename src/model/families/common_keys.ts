@@ -5,7 +5,6 @@ import type { GgufMetadata } from '../gguf/metadata.js';
 
 /** Keys that mean the same to every family. */
 
-export const sizeRange = { min: 1, max: 1 << 20 };
 export const countRange = { min: 1, max: 4096 };
 
 /** What a config.json says of special tokens; generation_config.json wins. */
@@ -79,7 +78,7 @@ export function parseGqa(
   const kvHeads = config.optionalInteger('num_key_value_heads', { min: 1, max: heads }) ?? heads;
   if (heads % kvHeads !== 0)
     throw config.invalid('num_key_value_heads', kvHeads, `a divisor of num_attention_heads (${heads})`);
-  const headDim = config.optionalInteger('head_dim', sizeRange) ?? hiddenSize / heads;
+  const headDim = config.optionalInteger('head_dim') ?? hiddenSize / heads;
   if (!Number.isInteger(headDim))
     throw config.invalid('hidden_size', hiddenSize, `a multiple of num_attention_heads (${heads}), or a head_dim`);
   const bias = { q: biased, k: biased, v: biased, o: biased };
@@ -91,7 +90,7 @@ export const parseGated = (
   config: ConfigReader,
   activation: Activation = parseActivation(config),
   key = 'intermediate_size',
-): GatedMlpConfig => ({ kind: 'gated', width: config.integer(key, sizeRange), activation, bias: false });
+): GatedMlpConfig => ({ kind: 'gated', width: config.integer(key), activation, bias: false });
 
 /**
  * Experts that are chosen by softmax over all, without shared ones.
@@ -106,7 +105,7 @@ export function parseExperts(
     kind: 'experts',
     numExperts,
     expertsPerToken: config.integer(chosen!, { min: 1, max: numExperts }),
-    width: config.integer(width!, sizeRange),
+    width: config.integer(width!),
     sharedWidth: 0,
     activation: parseActivation(config),
     numGroups: 1,
@@ -128,9 +127,7 @@ export function ggufHeads(metadata: GgufMetadata, headDim?: number) {
   return {
     num_key_value_heads: metadata.optionalInteger('attention.head_count_kv', countRange) ?? heads,
     head_dim:
-      metadata.optionalInteger('attention.key_length', sizeRange) ??
-      headDim ??
-      metadata.integer('embedding_length', sizeRange) / heads,
+      metadata.optionalInteger('attention.key_length') ?? headDim ?? metadata.integer('embedding_length') / heads,
   };
 }
 
@@ -138,7 +135,7 @@ export function ggufHeads(metadata: GgufMetadata, headDim?: number) {
 export const ggufExperts = (metadata: GgufMetadata) => ({
   num_experts: metadata.integer('expert_count', countRange),
   num_experts_per_tok: metadata.integer('expert_used_count', countRange),
-  moe_intermediate_size: metadata.integer('expert_feed_forward_length', sizeRange),
+  moe_intermediate_size: metadata.integer('expert_feed_forward_length'),
 });
 
 /**
@@ -186,7 +183,7 @@ export function parseLayerTypes<Type extends string = LayerType>(
 /** A key by which related models change the computation, with the value that changes nothing. */
 export type NeutralKey = readonly [key: string, value: unknown, what: string];
 
-/** Those of every architecture. */
+/** Those of every architecture that doesn't read them. */
 export const neutralKeys: readonly NeutralKey[] = [
   ['clip_qkv', undefined, 'q, k and v are not clipped'],
   ['attn_logit_softcapping', undefined, 'attention scores are not capped'],

@@ -4,15 +4,7 @@ import type { ConfigReader } from '../config/config_reader.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
 import { latentScale, parseRope } from '../config/rope_config.js';
 import { expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
-import {
-  countRange,
-  ggufExperts,
-  neutralKeys,
-  parseActivation,
-  parseGated,
-  refuseForeign,
-  sizeRange,
-} from './common_keys.js';
+import { countRange, ggufExperts, parseExperts, parseGated } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 
 const attention = 'model.layers.{layer}.self_attn.';
@@ -36,10 +28,14 @@ const tensors: TensorNames = {
  * (num_nextn_predict_layers) come after num_hidden_layers and are ignored, as in transformers.
  */
 export const deepseek = defineFamily({
+  neutral: [
+    ['mlp_bias', false, 'there is no bias in the MLP'],
+    ['sliding_window', undefined, 'attention sees all positions'],
+    ['index_topk', undefined, 'attention is not sparse'],
+  ],
   config(config, common) {
     const { architecture, numLayers } = common;
     const minicpm = architecture === 'minicpm3';
-    refuseForeign(config, neutral);
     const latent = parseAttention(config, common);
     const dense = parseGated(config);
     const experts = minicpm ? undefined : parseRouted(architecture, config);
@@ -59,13 +55,6 @@ export const deepseek = defineFamily({
   gguf: { keys: ggufKeys, yarnScalesSoftmax: ['deepseek2'] },
 });
 
-const neutral = [
-  ...neutralKeys,
-  ['mlp_bias', false, 'there is no bias in the MLP'],
-  ['sliding_window', undefined, 'attention sees all positions'],
-  ['index_topk', undefined, 'attention is not sparse'],
-] as const;
-
 function parseAttention(config: ConfigReader, { architecture, hiddenSize }: CommonConfig): MlaConfig {
   const minicpm = architecture === 'minicpm3';
   const heads = config.integer('num_attention_heads', countRange);
@@ -74,23 +63,23 @@ function parseAttention(config: ConfigReader, { architecture, hiddenSize }: Comm
     const expected = `num_attention_heads (${heads}): with latent attention every head has its own keys and values`;
     throw config.invalid('num_key_value_heads', kvHeads, expected);
   }
-  const qkNopeHeadDim = config.integer('qk_nope_head_dim', sizeRange);
-  const qkRopeHeadDim = config.integer('qk_rope_head_dim', sizeRange);
+  const qkNopeHeadDim = config.integer('qk_nope_head_dim');
+  const qkRopeHeadDim = config.integer('qk_rope_head_dim');
   // Pairs are the rule; transformers' DeepSeek-V3 may have halves, MiniCPM3 has.
   const interleaved = architecture === 'deepseek_v3' ? config.boolean('rope_interleave', true) : !minicpm;
   const rope = parseRope(config, qkRopeHeadDim, minicpm ? ['linear', 'longrope'] : ['linear', 'yarn'], interleaved);
   const width = qkNopeHeadDim + qkRopeHeadDim;
   // Redundant keys must not contradict the others. head_dim is the rotary part to some, the whole to others: not needed.
   config.raw('head_dim');
-  const stated = config.optionalInteger('qk_head_dim', sizeRange) ?? width;
+  const stated = config.optionalInteger('qk_head_dim') ?? width;
   if (stated !== width) throw config.invalid('qk_head_dim', stated, `qk_nope_head_dim + qk_rope_head_dim (${width})`);
   // null must be written: where the key is absent, transformers takes a class default that is rarely what the weights have.
   if (!config.has('q_lora_rank')) return config.missing('q_lora_rank');
   return {
     kind: 'mla',
     heads,
-    qLoraRank: config.optionalInteger('q_lora_rank', sizeRange) ?? null,
-    kvLoraRank: config.integer('kv_lora_rank', sizeRange),
+    qLoraRank: config.optionalInteger('q_lora_rank') ?? null,
+    kvLoraRank: config.integer('kv_lora_rank'),
     qkNopeHeadDim,
     qkRopeHeadDim,
     vHeadDim: parseValueWidth(config, minicpm && qkNopeHeadDim === hiddenSize / heads ? qkNopeHeadDim : undefined),
@@ -107,7 +96,7 @@ function parseAttention(config: ConfigReader, { architecture, hiddenSize }: Comm
  * @param agreed where both are the same
  */
 const parseValueWidth = (config: ConfigReader, agreed: number | undefined): number =>
-  config.optionalInteger('v_head_dim', sizeRange) ?? agreed ?? config.missing('v_head_dim');
+  config.optionalInteger('v_head_dim') ?? agreed ?? config.missing('v_head_dim');
 
 /** transformers and MiniCPM's own code disagree on the defaults of two of the three keys: they must be present. */
 function minicpmScales(config: ConfigReader, { hiddenSize, numLayers }: CommonConfig) {
@@ -137,21 +126,16 @@ function parseRouted(architecture: string, config: ConfigReader): ExpertsConfig 
   if (numExperts === undefined) {
     return config.has('n_routed_experts') ? undefined : config.missing('n_routed_experts');
   }
-  const expertsPerToken = config.integer('num_experts_per_tok', { min: 1, max: numExperts });
-  const width = config.integer('moe_intermediate_size', sizeRange);
+  const experts = parseExperts(config, ['n_routed_experts', 'num_experts_per_tok', 'moe_intermediate_size']);
   // null means none; absent means a class default that is rarely what the weights have.
   if (!config.has('n_shared_experts')) return config.missing('n_shared_experts');
   const numShared = config.optionalInteger('n_shared_experts', { min: 0, max: 64 }) ?? 0;
   return {
-    kind: 'experts',
-    numExperts,
-    expertsPerToken,
-    width,
-    sharedWidth: numShared * width,
-    activation: parseActivation(config),
-    ...parseMethod(architecture, config, numExperts, expertsPerToken),
+    ...experts,
+    sharedWidth: numShared * experts.width,
+    ...parseMethod(architecture, config, experts),
     // DeepSeek-V2 leaves a single weight as it is.
-    normTopkProb: config.boolean('norm_topk_prob', v3) && (v3 || expertsPerToken > 1),
+    normTopkProb: config.boolean('norm_topk_prob', v3) && (v3 || experts.expertsPerToken > 1),
     routedScalingFactor: config.optionalPositive('routed_scaling_factor') ?? (v3 ? 2.5 : 1),
   };
 }
@@ -159,8 +143,7 @@ function parseRouted(architecture: string, config: ConfigReader): ExpertsConfig 
 function parseMethod(
   architecture: string,
   config: ConfigReader,
-  numExperts: number,
-  expertsPerToken: number,
+  experts: ExpertsConfig,
 ): Pick<ExpertsConfig, 'scoring' | 'method' | 'correctionBias' | 'numGroups' | 'topkGroups'> {
   const v3 = architecture === 'deepseek_v3';
   const scoring = v3 ? 'sigmoid' : 'softmax';
@@ -169,17 +152,17 @@ function parseMethod(
   const method = config.optionalString('topk_method') ?? (v3 ? 'noaux_tc' : 'greedy');
   if (v3) {
     if (method !== 'noaux_tc') throw config.unsupported('topk_method', method, "deepseek_v3 has 'noaux_tc'");
-    return { scoring, method, correctionBias: true, ...parseGroups(config, numExperts, expertsPerToken, 2) };
+    return { scoring, method, correctionBias: true, ...parseGroups(config, experts, 2) };
   }
   if (method === 'greedy') return { scoring, method, correctionBias: false, numGroups: 1, topkGroups: 1 };
   if (method === 'group_limited_greedy') {
-    return { scoring, method, correctionBias: false, ...parseGroups(config, numExperts, expertsPerToken, 1) };
+    return { scoring, method, correctionBias: false, ...parseGroups(config, experts, 1) };
   }
   throw config.unsupported('topk_method', method, "deepseek_v2 has 'greedy' and 'group_limited_greedy'");
 }
 
 /** @param ranked how many experts of a group its score is made of. */
-function parseGroups(config: ConfigReader, numExperts: number, expertsPerToken: number, ranked: number) {
+function parseGroups(config: ConfigReader, { numExperts, expertsPerToken }: ExpertsConfig, ranked: number) {
   const numGroups = config.integer('n_group', { min: 1, max: numExperts });
   const topkGroups = config.integer('topk_group', { min: 1, max: numGroups });
   const groupSize = numExperts / numGroups;
@@ -199,12 +182,12 @@ function parseGroups(config: ConfigReader, numExperts: number, expertsPerToken: 
 
 /** Older files have the heads' own widths in key_length and value_length, newer ones those of attention over the latent. */
 function ggufKeys(metadata: GgufMetadata, gguf: GgufFile): Record<string, unknown> {
-  const rope = metadata.integer('rope.dimension_count', sizeRange);
+  const rope = metadata.integer('rope.dimension_count');
   const width = (name: string): number =>
-    metadata.optionalInteger(`attention.${name}_mla`, sizeRange) ?? metadata.integer(`attention.${name}`, sizeRange);
+    metadata.optionalInteger(`attention.${name}_mla`) ?? metadata.integer(`attention.${name}`);
   const common = {
-    q_lora_rank: gguf.tensors.has('blk.0.attn_q.weight') ? null : metadata.integer('attention.q_lora_rank', sizeRange),
-    kv_lora_rank: metadata.integer('attention.kv_lora_rank', sizeRange),
+    q_lora_rank: gguf.tensors.has('blk.0.attn_q.weight') ? null : metadata.integer('attention.q_lora_rank'),
+    kv_lora_rank: metadata.integer('attention.kv_lora_rank'),
     qk_rope_head_dim: rope,
     qk_nope_head_dim: width('key_length') - rope,
     v_head_dim: width('value_length'),

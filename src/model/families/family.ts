@@ -7,7 +7,7 @@ import type { GgufFile } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import { countRange, parseDtype, parseTokenIds, refuseQuantized, sizeRange } from './common_keys.js';
+import { countRange, type NeutralKey, parseDtype, parseTokenIds, refuseQuantized } from './common_keys.js';
 
 /** What config.json says in the same words in every family. */
 export type CommonConfig = Omit<ModelConfig, 'layers' | 'tensors'> & { readonly numLayers: number };
@@ -19,6 +19,8 @@ export type CommonConfig = Omit<ModelConfig, 'layers' | 'tensors'> & { readonly 
 export interface Family {
   /** By model_type, what transformers takes for keys that a config.json leaves out. */
   readonly defaults?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  /** Keys by which relatives of the family change the computation, beside `neutralKeys`, of which a family may read some itself. */
+  readonly neutral?: readonly NeutralKey[];
   /** Methods of `quantization_config` whose files the family reads; default: none. */
   readonly packings?: readonly string[];
   /**
@@ -62,7 +64,7 @@ export function parseCommon(
   const vocabSize = config.integer('vocab_size', { min: 1, max: 1 << 24 });
   return {
     architecture,
-    hiddenSize: config.integer('hidden_size', sizeRange),
+    hiddenSize: config.integer('hidden_size'),
     numLayers: config.integer('num_hidden_layers', countRange),
     vocabSize,
     maxPositions: config.integer('max_position_embeddings', { min: 1, max: 2 ** 30 }),

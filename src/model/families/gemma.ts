@@ -8,13 +8,10 @@ import {
   fullEvery,
   ggufHeads,
   ggufLayerTypes,
-  neutralKeys,
   parseGated,
   parseGelu,
   parseGqa,
   parseLayerTypes,
-  refuseForeign,
-  sizeRange,
 } from './common_keys.js';
 import { defineFamily } from './family.js';
 
@@ -26,6 +23,21 @@ const tensors: TensorNames = {
   mlpOutNorm: 'model.layers.{layer}.post_feedforward_layernorm',
 };
 
+const defaults = {
+  hidden_size: 2304,
+  intermediate_size: 9216,
+  num_hidden_layers: 26,
+  num_attention_heads: 8,
+  num_key_value_heads: 4,
+  head_dim: 256,
+  rms_norm_eps: 1e-6,
+  query_pre_attn_scalar: 256,
+  sliding_window: 4096,
+  tie_word_embeddings: true,
+  eos_token_id: 1,
+  bos_token_id: 2,
+};
+
 /**
  * Gemma 2 and Gemma 3 (text): layers with a window and, every so often, one without; in Gemma 3 each has its rotary embedding. Norms
  * before and after each half, all of them with 1 + w; GELU; embeddings times sqrt(hidden_size). Gemma 2 caps scores and logits,
@@ -34,64 +46,38 @@ const tensors: TensorNames = {
 export const gemma = defineFamily({
   // Files leave out what equals transformers' defaults.
   defaults: {
-    gemma3_text: {
-      vocab_size: 262208,
-      hidden_size: 2304,
-      intermediate_size: 9216,
-      num_hidden_layers: 26,
-      num_attention_heads: 8,
-      num_key_value_heads: 4,
-      head_dim: 256,
-      max_position_embeddings: 131072,
-      rms_norm_eps: 1e-6,
-      query_pre_attn_scalar: 256,
-      sliding_window: 4096,
-      tie_word_embeddings: true,
-      eos_token_id: 1,
-      bos_token_id: 2,
-    },
+    gemma3_text: { ...defaults, vocab_size: 262208, max_position_embeddings: 131072 },
     gemma2: {
+      ...defaults,
       vocab_size: 256000,
-      hidden_size: 2304,
-      intermediate_size: 9216,
-      num_hidden_layers: 26,
-      num_attention_heads: 8,
-      num_key_value_heads: 4,
-      head_dim: 256,
       max_position_embeddings: 8192,
-      rms_norm_eps: 1e-6,
-      query_pre_attn_scalar: 256,
-      sliding_window: 4096,
       attn_logit_softcapping: 50,
       final_logit_softcapping: 30,
-      tie_word_embeddings: true,
-      eos_token_id: 1,
-      bos_token_id: 2,
     },
   },
+  neutral: [['use_bidirectional_attention', false, 'a token sees none after it']],
   config(config, common) {
-    refuseForeign(config, neutral);
     const scale = config.positive('query_pre_attn_scalar') ** -0.5;
     const gemma2 = common.architecture === 'gemma2';
     const heads = parseGqa(config, common.hiddenSize);
     const attention = { ...heads, scale, qkNorm: gemma2 ? (false as const) : ('head' as const) };
-    const ropes = gemma2 ? parseOneRope(config, heads.headDim) : parseRopes(config, heads.headDim);
+    const ropes = parseRopes(config, heads.headDim, gemma2);
     const softcap = config.optionalPositive('attn_logit_softcapping');
     const logitCap = config.optionalPositive('final_logit_softcapping');
-    const window = config.optionalInteger('sliding_window', sizeRange);
+    const window = config.optionalInteger('sliding_window');
     const mlp = parseGated(config, parseGelu(config));
     // Where layer_types don't say.
     const every = gemma2 ? 2 : (config.optionalInteger('sliding_window_pattern', countRange) ?? 6);
     return {
       norm: { ...common.norm, offset: 1 },
       embeddingScale: Math.sqrt(common.hiddenSize),
-      ...(logitCap !== undefined && { logitCap }),
+      logitCap,
       layers: parseLayerTypes(config, common.numLayers, fullEvery(every)).map((type): LayerConfig => ({
         attention: {
           ...attention,
           rope: ropes[type],
-          ...(softcap !== undefined && { softcap }),
-          ...(type === 'sliding_attention' && window !== undefined && { window }),
+          softcap,
+          window: type === 'sliding_attention' ? window : undefined,
         },
         mlp,
         norms: 'both',
@@ -102,13 +88,12 @@ export const gemma = defineFamily({
   gguf: { keys: ggufKeys, plainWindows: ['gemma3'] },
 });
 
-const neutral = [
-  ...neutralKeys.filter(([key]) => !key.endsWith('softcapping')),
-  ['use_bidirectional_attention', false, 'a token sees none after it'],
-] as const;
-
-/** Layers with a window have a base of their own, and are never stretched. */
-function parseRopes(config: ConfigReader, headDim: number): Readonly<Record<LayerType, RopeConfig>> {
+/** In Gemma 3 layers with a window have a base of their own, and are never stretched. */
+function parseRopes(config: ConfigReader, headDim: number, alike: boolean): Readonly<Record<LayerType, RopeConfig>> {
+  if (alike) {
+    const rope = parseRope(config, headDim, ['linear']);
+    return { full_attention: rope, sliding_attention: rope };
+  }
   const full = parseLayerRope(config, 'full_attention', headDim, 1e6, ['linear']);
   const sliding = parseLayerRope(config, 'sliding_attention', headDim, 1e4, ['linear']);
   const [theta, local] = ['rope_theta', 'rope_local_base_freq'].map((key) => config.optionalPositive(key));
@@ -118,16 +103,10 @@ function parseRopes(config: ConfigReader, headDim: number): Readonly<Record<Laye
   };
 }
 
-/** The same in all layers. */
-function parseOneRope(config: ConfigReader, headDim: number): Readonly<Record<LayerType, RopeConfig>> {
-  const rope = parseRope(config, headDim, ['linear']);
-  return { full_attention: rope, sliding_attention: rope };
-}
-
 /** llama.cpp guesses what scores are divided by from the number of layers: 62 are Gemma 3 27B, 46 Gemma 2 27B. */
 function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const heads = metadata.integer('attention.head_count', countRange);
-  const hiddenSize = metadata.integer('embedding_length', sizeRange);
+  const hiddenSize = metadata.integer('embedding_length');
   const shape = ggufHeads(metadata, 256);
   const gemma2 = metadata.arch === 'gemma2';
   const largest = metadata.integer('block_count', countRange) === (gemma2 ? 46 : 62);

@@ -2,7 +2,7 @@ import type { LayerConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import { countRange, ggufHeads, neutralKeys, parseGated, parseGqa, refuseForeign } from './common_keys.js';
+import { countRange, ggufHeads, parseGated, parseGqa } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const tensors: TensorNames = {
@@ -24,7 +24,6 @@ export const glm4 = defineFamily({
     },
   },
   config(config, { hiddenSize, numLayers }) {
-    refuseForeign(config, neutralKeys);
     const attention = parseGqa(config, hiddenSize);
     const layer: LayerConfig = {
       attention: {

@@ -1,16 +1,7 @@
 import type { GqaConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import { expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
-import {
-  ggufExperts,
-  ggufHeads,
-  neutralKeys,
-  parseExperts,
-  parseGqa,
-  parseLayerTypes,
-  refuseForeign,
-  sizeRange,
-} from './common_keys.js';
+import { ggufExperts, ggufHeads, parseExperts, parseGqa, parseLayerTypes } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const tensors: TensorNames = {
@@ -53,7 +44,6 @@ export const gptOss = defineFamily({
   },
   packings: ['mxfp4'],
   config(config, common) {
-    refuseForeign(config, neutralKeys);
     const heads = parseGqa(config, common.hiddenSize, config.boolean('attention_bias', true));
     const attention: GqaConfig = { ...heads, rope: parseRope(config, heads.headDim, ['yarn', 'linear']), sinks: true };
     const chosen =
@@ -69,15 +59,15 @@ export const gptOss = defineFamily({
       // The softmax over the chosen experts' logits is that over all, divided by its sum over the chosen.
       normTopkProb: true,
     };
-    const window = config.optionalInteger('sliding_window', sizeRange);
+    const window = config.optionalInteger('sliding_window');
     const types = parseLayerTypes(config, common.numLayers, (layer) =>
       layer % 2 === 0 ? 'sliding_attention' : 'full_attention',
     );
     return {
-      layers: types.map((type): LayerConfig => {
-        const slides = type === 'sliding_attention' && window !== undefined;
-        return { attention: slides ? { ...attention, window } : attention, mlp: experts };
-      }),
+      layers: types.map((type): LayerConfig => ({
+        attention: type === 'sliding_attention' ? { ...attention, window } : attention,
+        mlp: experts,
+      })),
       tensors,
     };
   },
@@ -91,7 +81,7 @@ export const gptOss = defineFamily({
         num_local_experts: num_experts,
         num_experts_per_tok,
         intermediate_size: moe_intermediate_size,
-        sliding_window: metadata.optionalInteger('attention.sliding_window', sizeRange) ?? null,
+        sliding_window: metadata.optionalInteger('attention.sliding_window') ?? null,
         rope_scaling: null,
         eos_token_id: null,
       };

@@ -1,18 +1,9 @@
 import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
-import { parseGated, refuseForeign } from './common_keys.js';
+import { parseGated } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
-import { ggufKeys, neutral, parseAttention, parseBias } from './llama.js';
-
-const multipliers: readonly string[] = [
-  'embedding_multiplier',
-  'attention_multiplier',
-  'residual_multiplier',
-  'logits_scaling',
-];
-
-const foreign = neutral.filter(([key]) => !multipliers.includes(key));
+import { ggufKeys, llamaNeutral, parseAttention, parseBias } from './llama.js';
 
 const sharedNames: TensorNames = {
   ...llamaNames,
@@ -29,9 +20,9 @@ const sharedNames: TensorNames = {
  */
 export const granite = defineFamily({
   defaults: { granitemoehybrid: { num_local_experts: 8, shared_intermediate_size: 1024 } },
+  neutral: llamaNeutral,
   config(config, common) {
     const { architecture, numLayers } = common;
-    refuseForeign(config, foreign);
     const hybrid = architecture === 'granitemoehybrid';
     if (hybrid) refuseMamba(config, common);
     const { rope, ...attention } = parseAttention(config, common);

@@ -3,16 +3,7 @@ import type { AttentionConfig, LayerConfig, MlpConfig } from '../config/model_co
 import { parseRope } from '../config/rope_config.js';
 import type { GatedMlpNames, TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import {
-  countRange,
-  ggufExperts,
-  neutralKeys,
-  parseExperts,
-  parseGqa,
-  parseLayerTypes,
-  refuseForeign,
-  sizeRange,
-} from './common_keys.js';
+import { countRange, ggufExperts, parseExperts, parseGqa, parseLayerTypes } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const at = 'model.layers.{layer}.';
@@ -71,8 +62,11 @@ export const lfm2 = defineFamily({
       num_experts_per_tok: 4,
     },
   },
+  neutral: [
+    ['conv_bias', false, 'convolutions and their projections have no bias'],
+    ['sliding_window', undefined, 'attention sees all tokens'],
+  ],
   config(config, { architecture, hiddenSize, numLayers, tieWordEmbeddings }) {
-    refuseForeign(config, neutral);
     const heads = parseGqa(config, hiddenSize, false);
     const rope = parseRope(config, heads.headDim, ['linear', 'llama3']);
     const theta =
@@ -95,12 +89,6 @@ export const lfm2 = defineFamily({
   gguf: { keys: ggufKeys, parts: { norm: 'token_embd_norm' } },
 });
 
-const neutral = [
-  ...neutralKeys,
-  ['conv_bias', false, 'convolutions and their projections have no bias'],
-  ['sliding_window', undefined, 'attention sees all tokens'],
-] as const;
-
 type LayerType = 'conv' | 'full_attention';
 
 function parseTypes(config: ConfigReader, numLayers: number): LayerType[] {
@@ -120,7 +108,7 @@ function parseMlps(config: ConfigReader, architecture: string): (layer: number) 
     const dense = gated(parseWidth(config));
     return () => dense;
   }
-  const dense = gated(config.integer('intermediate_size', sizeRange));
+  const dense = gated(config.integer('intermediate_size'));
   const numDense = config.integer('num_dense_layers', { min: 0, max: countRange.max });
   const experts: MlpConfig = {
     ...parseExperts(config),
@@ -134,10 +122,10 @@ function parseMlps(config: ConfigReader, architecture: string): (layer: number) 
 
 /** The width of an MLP isn't the number in the config: two thirds of it, rounded up. */
 function parseWidth(config: ConfigReader): number {
-  const stated = config.optionalInteger('block_ff_dim', sizeRange) ?? config.integer('intermediate_size', sizeRange);
+  const stated = config.optionalInteger('block_ff_dim') ?? config.integer('intermediate_size');
   if (!config.boolean('block_auto_adjust_ff_dim', true)) return stated;
   const multiplier = config.optionalPositive('block_ffn_dim_multiplier') ?? 1;
-  const step = config.optionalInteger('block_multiple_of', sizeRange) ?? 256;
+  const step = config.optionalInteger('block_multiple_of') ?? 256;
   return step * Math.ceil(Math.floor(multiplier * Math.floor((2 * stated) / 3)) / step);
 }
 
@@ -151,7 +139,7 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const keys = {
     model_type: metadata.arch === 'lfm2moe' ? 'lfm2_moe' : 'lfm2',
     num_key_value_heads: kvHeads,
-    head_dim: metadata.optionalInteger('attention.key_length', sizeRange) ?? null,
+    head_dim: metadata.optionalInteger('attention.key_length') ?? null,
     norm_eps: metadata.positive('attention.layer_norm_rms_epsilon'),
     conv_L_cache: metadata.integer('shortconv.l_cache', countRange),
     block_auto_adjust_ff_dim: false,

@@ -3,18 +3,15 @@ import type { ConfigReader } from '../config/config_reader.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
 import { parseRope, parseTemperature } from '../config/rope_config.js';
 import { llamaNames } from '../config/tensor_names.js';
-import {
-  countRange,
-  ggufHeads,
-  type NeutralKey,
-  neutralKeys,
-  parseGated,
-  parseGqa,
-  parseLayerTypes,
-  refuseForeign,
-  sizeRange,
-} from './common_keys.js';
+import { countRange, ggufHeads, type NeutralKey, parseGated, parseGqa, parseLayerTypes } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
+
+/** Keys of relatives of this family that would change the computation. */
+export const llamaNeutral: readonly NeutralKey[] = [
+  ['num_experts', 0, 'a mixture of experts is another architecture'],
+  ['num_local_experts', 0, 'a mixture of experts is another architecture'],
+  ['partial_rotary_factor', 1, 'the whole head is rotated'],
+];
 
 /**
  * Llama, Mistral, Ministral 3, Qwen2, Qwen3 and SmolLM3: RMSNorm, rotary grouped-query attention, SwiGLU. Where they differ, it is by what
@@ -58,9 +55,9 @@ export const llama = defineFamily({
       eos_token_id: 2,
     },
   },
+  neutral: llamaNeutral,
   config(config, common) {
     const trait = traits[common.architecture]!;
-    refuseForeign(config, neutral);
     const attention = parseAttention(config, common);
     const rotates = trait.skipsRope ? parseRotatedLayers(config, common) : () => true;
     const windows = parseWindows(config, common, rotates);
@@ -68,7 +65,7 @@ export const llama = defineFamily({
     return {
       layers: windows.map((window, layer): LayerConfig => {
         const rope = rotates(layer) ? attention.rope : null;
-        return { attention: { ...attention, rope, ...(window !== undefined && { window }) }, mlp };
+        return { attention: { ...attention, rope, window }, mlp };
       }),
       tensors: llamaNames,
     };
@@ -106,14 +103,6 @@ const traits: Readonly<Record<string, Trait>> = {
   granitemoehybrid: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: false },
   qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
 };
-
-/** Keys of relatives of this family that would change the computation. */
-export const neutral: readonly NeutralKey[] = [
-  ...neutralKeys,
-  ['num_experts', 0, 'a mixture of experts is another architecture'],
-  ['num_local_experts', 0, 'a mixture of experts is another architecture'],
-  ['partial_rotary_factor', 1, 'the whole head is rotated'],
-];
 
 /** Of every layer, without a window. */
 export function parseAttention(config: ConfigReader, { architecture, hiddenSize }: CommonConfig): GqaConfig {
@@ -186,7 +175,7 @@ export function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const heads = ggufHeads(metadata);
   const headDim = heads.head_dim;
   for (const name of ['attention.value_length', 'rope.dimension_count']) {
-    const width = metadata.optionalInteger(name, { min: 0, max: sizeRange.max }) ?? headDim;
+    const width = metadata.optionalInteger(name, { min: 0, max: 2 ** 20 }) ?? headDim;
     if (width !== headDim) throw metadata.unsupported(name, width, `it must be the width of a head (${headDim})`);
   }
   return { ...(arch === 'mistral3' ? ggufMistral(metadata) : { model_type: arch }), ...heads };

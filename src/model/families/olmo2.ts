@@ -3,17 +3,7 @@ import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
-import {
-  fullEvery,
-  ggufHeads,
-  ggufLayerTypes,
-  neutralKeys,
-  parseGated,
-  parseGqa,
-  parseLayerTypes,
-  refuseForeign,
-  sizeRange,
-} from './common_keys.js';
+import { fullEvery, ggufHeads, ggufLayerTypes, parseGated, parseGqa, parseLayerTypes } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const { inputNorm: _before, postNorm: attentionOutNorm, ...names } = llamaNames;
@@ -30,11 +20,10 @@ export const olmo2 = defineFamily({
     olmo3: { rms_norm_eps: 1e-5, max_position_embeddings: 2048, sliding_window: 4096 },
   },
   config(config, { architecture, hiddenSize, numLayers }) {
-    refuseForeign(config, neutralKeys);
     const attention = parseGqa(config, hiddenSize);
     const ropes = parseRopes(config, attention.headDim);
     const windowed = architecture === 'olmo3';
-    const window = windowed ? config.integer('sliding_window', sizeRange) : undefined;
+    const window = windowed ? config.integer('sliding_window') : undefined;
     const types = parseLayerTypes(config, numLayers, fullEvery(windowed ? 4 : 1));
     if (!windowed && types.includes('sliding_attention'))
       throw config.unsupported('layer_types', 'sliding_attention', 'olmo2 models have full_attention (olmo3 has both)');
@@ -45,7 +34,7 @@ export const olmo2 = defineFamily({
           ...attention,
           qkNorm: 'whole',
           rope: ropes[type],
-          ...(type === 'sliding_attention' && window !== undefined && { window }),
+          window: type === 'sliding_attention' ? window : undefined,
         },
         mlp,
         norms: 'behind',

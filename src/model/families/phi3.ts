@@ -2,7 +2,7 @@ import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { longRope, parseRope, type RopeConfig } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
-import { ggufHeads, neutralKeys, parseGated, parseGqa, refuseForeign, sizeRange } from './common_keys.js';
+import { ggufHeads, parseGated, parseGqa } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const tensors: TensorNames = {
@@ -20,15 +20,10 @@ const positions = { min: 2, max: 2 ** 30 };
 export const phi3 = defineFamily({
   defaults: { phi3: { rms_norm_eps: 1e-5, max_position_embeddings: 4096 } },
   config(config, { maxPositions, hiddenSize, numLayers }) {
-    refuseForeign(config, neutralKeys);
     const attention = parseGqa(config, hiddenSize, false);
-    const window = config.optionalInteger('sliding_window', sizeRange);
+    const window = config.optionalInteger('sliding_window');
     const layer: LayerConfig = {
-      attention: {
-        ...attention,
-        rope: parseRotary(config, attention.headDim, maxPositions),
-        ...(window !== undefined && { window }),
-      },
+      attention: { ...attention, rope: parseRotary(config, attention.headDim, maxPositions), window },
       mlp: parseGated(config),
     };
     return { layers: Array.from({ length: numLayers }, () => layer), tensors };
@@ -39,7 +34,7 @@ export const phi3 = defineFamily({
       return {
         model_type: 'phi3',
         num_key_value_heads,
-        partial_rotary_factor: (metadata.optionalInteger('rope.dimension_count', sizeRange) ?? head_dim) / head_dim,
+        partial_rotary_factor: (metadata.optionalInteger('rope.dimension_count') ?? head_dim) / head_dim,
         // llama.cpp keeps the window and doesn't run it.
         sliding_window: metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 }) || null,
       };

@@ -7,13 +7,11 @@ import {
   countRange,
   ggufExperts,
   ggufHeads,
-  neutralKeys,
   parseExperts,
   parseGated,
   parseGqa,
   parseLayerTypes,
   refuseForeign,
-  sizeRange,
 } from './common_keys.js';
 import { defineFamily } from './family.js';
 import { parseDenseLayers } from './qwen3_moe.js';
@@ -91,10 +89,15 @@ export const qwen35 = defineFamily({
       norm_topk_prob: true,
     },
   },
+  neutral: [
+    ['attention_bias', false, 'projections have no bias'],
+    ['attn_output_gate', true, "attention's output is gated"],
+    ['output_gate_type', 'swish', "linear attention's output is gated by silu"],
+    ['mamba_ssm_dtype', 'float32', 'the state of linear attention is f32'],
+  ],
   config(config, { architecture, hiddenSize, numLayers, norm }) {
     const next = architecture === 'qwen3_next';
     const moe = architecture !== 'qwen3_5_text';
-    refuseForeign(config, neutral);
     if (!moe) refuseForeign(config, [['num_experts', 0, 'a mixture of experts is another architecture']]);
     const heads = parseGqa(config, hiddenSize, false);
     // Of three axes of positions, which are one and the same in text.
@@ -112,21 +115,13 @@ export const qwen35 = defineFamily({
   gguf: { keys: ggufKeys, parts: { postNorm: 'post_attention_norm' }, tiledHeads: ['qwen35', 'qwen35moe'] },
 });
 
-const neutral = [
-  ['attention_bias', false, 'projections have no bias'],
-  ...neutralKeys.filter(([key]) => key !== 'attn_output_gate'),
-  ['attn_output_gate', true, "attention's output is gated"],
-  ['output_gate_type', 'swish', "linear attention's output is gated by silu"],
-  ['mamba_ssm_dtype', 'float32', 'the state of linear attention is f32'],
-] as const;
-
 /** Weights are always divided by their sum, but in Qwen3-Next, whose files say. */
 function parseSharedExperts(config: ConfigReader, next: boolean): ExpertsConfig {
   if (!next)
     refuseForeign(config, [['norm_topk_prob', true, 'the weights of the chosen experts are divided by their sum']]);
   return {
     ...parseExperts(config),
-    sharedWidth: config.integer('shared_expert_intermediate_size', sizeRange),
+    sharedWidth: config.integer('shared_expert_intermediate_size'),
     sharedGate: true,
     normTopkProb: config.boolean('norm_topk_prob', true),
   };
@@ -141,8 +136,8 @@ function parseDelta(config: ConfigReader, segments: number): DeltaConfig {
     kind: 'delta',
     keyHeads,
     valueHeads,
-    keyDim: config.integer('linear_key_head_dim', sizeRange),
-    valueDim: config.integer('linear_value_head_dim', sizeRange),
+    keyDim: config.integer('linear_key_head_dim'),
+    valueDim: config.integer('linear_value_head_dim'),
     taps: config.integer('linear_conv_kernel_dim', { min: 2, max: 64 }),
     rates: 'log',
     segments,
@@ -165,7 +160,7 @@ const modelTypes: Readonly<Record<string, string>> = { qwen35moe: 'qwen3_5_moe_t
 
 /** Layers that predict further tokens come last; the list of those with a state has them, too. */
 function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
-  const headDim = metadata.integer('attention.key_length', sizeRange);
+  const headDim = metadata.integer('attention.key_length');
   const valueHeads = metadata.integer('ssm.time_step_rank', countRange);
   const recurrent = metadata.raw('attention.recurrent_layers');
   const further = metadata.optionalInteger('nextn_predict_layers', { min: 0, max: 64 }) ?? 0;
@@ -173,10 +168,10 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   return {
     model_type: modelTypes[metadata.arch] ?? 'qwen3_5_text',
     ...ggufHeads(metadata),
-    partial_rotary_factor: metadata.integer('rope.dimension_count', sizeRange) / headDim,
+    partial_rotary_factor: metadata.integer('rope.dimension_count') / headDim,
     linear_conv_kernel_dim: metadata.integer('ssm.conv_kernel', countRange),
-    linear_key_head_dim: metadata.integer('ssm.state_size', sizeRange),
-    linear_value_head_dim: metadata.integer('ssm.inner_size', sizeRange) / valueHeads,
+    linear_key_head_dim: metadata.integer('ssm.state_size'),
+    linear_value_head_dim: metadata.integer('ssm.inner_size') / valueHeads,
     linear_num_key_heads: metadata.integer('ssm.group_count', countRange),
     linear_num_value_heads: valueHeads,
     ...(Array.isArray(recurrent)
@@ -189,8 +184,7 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
     ...(moe && {
       ...ggufExperts(metadata),
       shared_expert_intermediate_size:
-        metadata.optionalInteger('expert_shared_feed_forward_length', sizeRange) ??
-        metadata.integer('feed_forward_length', sizeRange),
+        metadata.optionalInteger('expert_shared_feed_forward_length') ?? metadata.integer('feed_forward_length'),
     }),
   };
 }

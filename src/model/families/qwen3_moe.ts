@@ -1,16 +1,7 @@
 import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
-import {
-  countRange,
-  ggufExperts,
-  ggufHeads,
-  neutralKeys,
-  parseExperts,
-  parseGated,
-  refuseForeign,
-  sizeRange,
-} from './common_keys.js';
+import { countRange, ggufExperts, ggufHeads, parseExperts, parseGated } from './common_keys.js';
 import { defineFamily } from './family.js';
 import { parseAttention } from './llama.js';
 
@@ -19,20 +10,16 @@ const tensors: TensorNames = { ...llamaNames, experts: expertNames() };
 /** Qwen3-MoE: Qwen3's attention; experts by softmax without shared ones, in all layers but some. */
 export const qwen3Moe = defineFamily({
   config(config, common) {
-    refuseForeign(config, neutralKeys);
-    const attention = parseAttention(config, common);
     const dense = parseGated(config);
     const experts = parseExperts(config);
     const isDense = parseDenseLayers(config);
     // Of all layers, whatever max_window_layers says.
     const slides = config.boolean('use_sliding_window', false);
-    const window = slides ? config.optionalInteger('sliding_window', sizeRange) : undefined;
+    const window = slides ? config.optionalInteger('sliding_window') : undefined;
+    const attention = { ...parseAttention(config, common), window };
     return {
       layers: Array.from({ length: common.numLayers }, (_, layer): LayerConfig => {
-        return {
-          attention: window === undefined ? attention : { ...attention, window },
-          mlp: isDense(layer) ? dense : experts,
-        };
+        return { attention, mlp: isDense(layer) ? dense : experts };
       }),
       tensors,
     };

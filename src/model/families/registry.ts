@@ -2,7 +2,7 @@ import { didYouMean, SplitkvError } from '../../base/errors.js';
 import { alikeSegments, type ModelConfig } from '../config/model_config.js';
 import { ConfigReader } from '../config/config_reader.js';
 import { checkSupported } from '../config/supported.js';
-import { refuseQuantized } from './common_keys.js';
+import { neutralKeys, refuseForeign, refuseQuantized } from './common_keys.js';
 import { type Family, type FamilyGguf, parseCommon } from './family.js';
 import { llama } from './llama.js';
 
@@ -197,7 +197,12 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
   const tied = wraps ? whole.raw('tie_word_embeddings') : undefined;
   reader.setDefaults({ ...family.defaults?.[modelType], ...(tied !== undefined && { tie_word_embeddings: tied }) });
   const common = parseCommon(modelType, reader, generation, family.packings);
+  refuseForeign(reader, family.neutral ?? []);
   const { numLayers: _, ...parsed } = { ...common, ...family.config(reader, common) };
+  refuseForeign(
+    reader,
+    neutralKeys.filter(([key]) => !reader.asked(key)),
+  );
   reader.refuseNearMisses();
   const model = { ...parsed, layers: alikeSegments(parsed.layers) };
   checkSupported(model, file);

@@ -1,7 +1,7 @@
 import type { LayerConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
-import { ggufHeads, neutralKeys, parseGelu, parseGqa, refuseForeign, sizeRange } from './common_keys.js';
+import { ggufHeads, parseGelu, parseGqa } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const { gated: _gated, ...names } = llamaNames;
@@ -19,22 +19,17 @@ export const starcoder2 = defineFamily({
       eos_token_id: 50256,
     },
   },
+  neutral: [
+    ['norm_type', 'layer_norm', 'norms take the mean off'],
+    ['mlp_type', 'default', 'the MLP has no gate'],
+  ],
   config(config, { hiddenSize, numLayers }) {
-    refuseForeign(config, [
-      ...neutralKeys,
-      ['norm_type', 'layer_norm', 'norms take the mean off'],
-      ['mlp_type', 'default', 'the MLP has no gate'],
-    ]);
     const biased = config.boolean('use_bias', true);
     const attention = parseGqa(config, hiddenSize, biased);
-    const window = config.optionalInteger('sliding_window', sizeRange);
-    const width = config.integer('intermediate_size', sizeRange);
+    const window = config.optionalInteger('sliding_window');
+    const width = config.integer('intermediate_size');
     const layer: LayerConfig = {
-      attention: {
-        ...attention,
-        rope: parseRope(config, attention.headDim, ['linear']),
-        ...(window !== undefined && { window }),
-      },
+      attention: { ...attention, rope: parseRope(config, attention.headDim, ['linear']), window },
       mlp: { kind: 'plain', width, activation: parseGelu(config), bias: biased },
     };
     return {

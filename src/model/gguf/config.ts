@@ -7,7 +7,7 @@ import { formatError, unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import type { GgufFile, Source } from '../../loader/index.js';
 import { isRecurrent, type LayerConfig, type ModelConfig } from '../config/model_config.js';
-import { countRange, sizeRange } from '../families/common_keys.js';
+import { countRange } from '../families/common_keys.js';
 import type { FamilyGguf } from '../families/family.js';
 import { ggufFamily, notKnown, readModelConfig, supportedGguf } from '../families/registry.js';
 import { GgufMetadata } from './metadata.js';
@@ -55,15 +55,15 @@ export async function ggufConfig(
   const embedding = gguf.tensors.get('token_embd.weight');
   if (!embedding) throw formatError(`${gguf.what} has no tensor 'token_embd.weight'; expected a whole model`);
   const keys = {
-    hidden_size: metadata.integer('embedding_length', sizeRange),
+    hidden_size: metadata.integer('embedding_length'),
     num_hidden_layers:
       metadata.integer('block_count', countRange) -
       (metadata.optionalInteger('nextn_predict_layers', { min: 0, max: 64 }) ?? 0),
     num_attention_heads: metadata.integer('attention.head_count', countRange),
     // Where all layers have experts, a file needn't say.
     intermediate_size: metadata.optionalInteger('expert_count', countRange)
-      ? metadata.optionalInteger('feed_forward_length', sizeRange)
-      : metadata.integer('feed_forward_length', sizeRange),
+      ? metadata.optionalInteger('feed_forward_length')
+      : metadata.integer('feed_forward_length'),
     vocab_size: embedding.shape[0],
     max_position_embeddings: metadata.integer('context_length', positions),
     rms_norm_eps:

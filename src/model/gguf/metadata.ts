@@ -14,7 +14,7 @@ export class GgufMetadata extends ConfigReader {
   }
 
   /** A number, or a list of one number per layer that are all the same. */
-  override optionalInteger(name: string, range: IntegerRange): number | undefined {
+  override optionalInteger(name: string, range?: IntegerRange): number | undefined {
     const value = this.raw(name);
     if (!Array.isArray(value)) return super.optionalInteger(name, range);
     const [first] = value as unknown[];

@@ -6,7 +6,7 @@
 import type { LayerConfig, MlpConfig } from '../../config/model_config.js';
 import { parseRope } from '../../config/rope_config.js';
 import { expertNames, llamaNames } from '../../config/tensor_names.js';
-import { countRange, parseActivation, sizeRange } from '../common_keys.js';
+import { countRange, parseActivation } from '../common_keys.js';
 import { defineFamily } from '../family.js';
 
 /** A family whose layers differ, in all that layers may differ in: by turns the heads, ropes, norms, biases, scales and MLPs below. */
@@ -16,7 +16,7 @@ export const mixed = defineFamily({
     const kvHeads = config.integer('num_key_value_heads', { min: 1, max: heads });
     const headDim = hiddenSize / heads;
     const rope = parseRope(config, headDim);
-    const width = config.integer('intermediate_size', sizeRange);
+    const width = config.integer('intermediate_size');
     const activation = parseActivation(config);
     const mlps: readonly MlpConfig[] = [
       { kind: 'gated', width, activation, bias: false },

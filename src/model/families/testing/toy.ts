@@ -1,7 +1,7 @@
 import type { LayerConfig } from '../../config/model_config.js';
 import { parseRope } from '../../config/rope_config.js';
 import type { TensorNames } from '../../config/tensor_names.js';
-import { countRange, parseActivation, sizeRange } from '../common_keys.js';
+import { countRange, parseActivation } from '../common_keys.js';
 import { defineFamily } from '../family.js';
 
 const block = 'transformer.h.{layer}.';
@@ -34,7 +34,7 @@ export const toy = defineFamily({
       },
       mlp: {
         kind: 'gated',
-        width: config.integer('intermediate_size', sizeRange),
+        width: config.integer('intermediate_size'),
         activation: parseActivation(config),
         bias: false,
       },
