@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../src/app/shared/example.js';
+import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../models/example.js';
 import { rankTraffic } from '../pages/shared/figures.js';
 import { parseRanks } from '../src/engine/contracts/options/read_texts.js';
 import { formatBytes } from '../src/base/math.js';

@@ -114,7 +114,7 @@ test('types and tables are made of them', async () => {
   expect(types).toContain('  readonly spareBlocks?: number | undefined;');
   expect(types).toMatch(/RecommendedSampling = Pick<[^>]*'evenness'/);
   const properties = files['src/app/chat/chat_properties.ts'];
-  for (const name of ['evenness', 'spareBlocks']) expect(properties).toContain(`  get ${name}(): number | undefined;`);
+  for (const name of ['evenness', 'spareBlocks']) expect(properties).toContain(`  ${name}: number | undefined;`);
   expect(files['docs/sampling.md']).toMatch(
     /^\| `evenness` +\| `evenness` +\| `evenness` +\| a number from 0 to 10 +\| 1 /m,
   );

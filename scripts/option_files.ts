@@ -105,10 +105,6 @@ export function chatProperties(table: OptionTable = ELEMENT_ROWS): string {
     // Secrets are no text of an attribute.
     return `${row.type === 'number | string' || row.type === 'ClusterRanksOptions' ? (wideType(row) ?? row.type) : 'string'} | undefined`;
   };
-  const setType = (row: OptionRow): string => {
-    if (isSwitch(row)) return "boolean | ''";
-    return wideType(row) ?? (isNumber(row) || row.type === 'number | string' ? 'number | string' : 'string');
-  };
   const wide = properties.filter(({ row }) => wideType(row) !== undefined);
   return `${MADE}
 import type { AttentionDpOptions } from '../../index.js';
@@ -119,8 +115,8 @@ export type Gone = null | undefined;
 type TextList = number | string | readonly (number | string)[];
 
 /**
- * A property for each attribute, named in camel case (\`maxTokens\` is \`max-tokens\`): what is set becomes the attribute, null and
- * undefined take it away. Frameworks set properties where an element has them.
+ * A property for each attribute, named in camel case (\`maxTokens\` is \`max-tokens\`): what is set becomes the attribute,
+ * undefined takes it away. Frameworks set properties where an element has them.
  */
 export interface ChatProperties {
 ${properties
@@ -130,7 +126,10 @@ ${properties
       row.type === 'ClusterRanksOptions'
         ? `${text}; a text is the attribute, an object may have a token, which markup never shows`
         : text;
-    return `${comment(sentence(said))}\nget ${name}(): ${readType(row)};\nset ${name}(value: ${setType(row)} | Gone);`;
+    const own = readType(row);
+    const wider = wideType(row);
+    const member = wider ? `get ${name}(): ${own};\nset ${name}(value: ${wider} | Gone);` : `${name}: ${own};`;
+    return `${comment(sentence(said))}\n${member}`;
   })
   .join('\n')}
 }

@@ -10,7 +10,7 @@ import { ensureChrome, root } from './setup.mjs';
 process.env.CHROME_PATH = ensureChrome();
 await import('./run_typescript.mjs');
 const { launchChrome } = await import('../src/cli/hosts/chrome.ts');
-const { QUESTIONS } = await import('../src/app/shared/example.ts');
+const { QUESTIONS } = await import('../models/example.ts');
 const { serveFiles } = await import('../src/server/http/static_files.ts');
 
 const [models, pages] = [serveFiles('/models', join(root, 'models')), serveFiles('/', join(root, 'dist/app'))];

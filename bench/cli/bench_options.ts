@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { EMBEDDED_MODEL } from '../../src/app/shared/example.js';
+import { EMBEDDED_MODEL } from '../../models/example.js';
 import { usageError } from '../../src/base/errors.js';
 import type { Terminal } from '../../src/cli/command.js';
 import { findChrome } from '../../src/cli/hosts/find_chrome.js';

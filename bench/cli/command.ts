@@ -4,7 +4,7 @@
  */
 
 import type { Browser } from 'playwright-core';
-import { EMBEDDED_MODEL } from '../../src/app/shared/example.js';
+import { EMBEDDED_MODEL } from '../../models/example.js';
 import { usageError } from '../../src/base/errors.js';
 import {
   documentJson,

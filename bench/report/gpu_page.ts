@@ -1,4 +1,4 @@
-import { escapeHtml, pageHtml } from '../../src/base/html.js';
+import { escapeHtml, pageHtml } from './html.js';
 import type { BenchDocument } from '../document.js';
 import { gpuCells, type GpuResult } from '../suites/gpu.js';
 import { environmentLines } from '../table.js';

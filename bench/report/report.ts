@@ -8,8 +8,8 @@ import { comparisonTable, decimals, environmentLines, ratio, settingText } from 
 import { medianEstimate } from '../statistics.js';
 import { type Chart, chartsOf } from './charts.js';
 import { REPORT_CSS } from './css.js';
-import { pageHtml } from '../../src/base/html.js';
-import { escapeHtml } from '../../src/base/html.js';
+import { pageHtml } from './html.js';
+import { escapeHtml } from './html.js';
 import { chartSvg, legendHtml } from './svg.js';
 
 /**

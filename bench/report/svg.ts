@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../src/base/html.js';
+import { escapeHtml } from './html.js';
 import { decimals } from '../table.js';
 import type { BarChart, Chart, LineChart, Point } from './charts.js';
 

@@ -1,4 +1,4 @@
-import { STORY } from '../../src/app/shared/example.js';
+import { STORY } from '../../models/example.js';
 
 /** How an app is run: `dist` is a folder that any web server serves, `server` a command that serves it at `PORT`, else an extension. */
 export interface App {

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { type Browser, chromium, type Page } from '@playwright/test';
-import { QUESTIONS } from '../../src/app/shared/example.js';
+import { QUESTIONS } from '../../models/example.js';
 import { chromeFlags, findChrome } from '../../src/cli/hosts/find_chrome.js';
 import { serveFiles } from '../../src/server/http/static_files.js';
 import { freePort } from '../support/free_port.js';

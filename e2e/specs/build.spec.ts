@@ -15,7 +15,7 @@ import { dirname, join, resolve } from 'node:path';
 import { expect, test } from '@playwright/test';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import { openLibraryPage } from '../support/library_page.js';
-import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
+import { QUESTIONS, STORY } from '../../models/example.js';
 import { packPackage } from '../apps/run_app.js';
 
 // The test server builds dist/ before it starts.

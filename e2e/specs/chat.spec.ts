@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { chromium, expect, type Page, test } from '@playwright/test';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
-import { QUESTIONS } from '../../src/app/shared/example.js';
+import { QUESTIONS } from '../../models/example.js';
 import { checkAccessibility } from '../support/accessibility.js';
 import { chatOf, chatPage } from '../support/chat_page.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';

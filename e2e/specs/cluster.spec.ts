@@ -8,7 +8,7 @@ import { pushModel } from '../../src/cluster/store/push.js';
 import { natsServer, startNats } from '../../src/cluster/testing/nats_server.js';
 import { RankProcess } from '../../src/cluster/testing/rank_process.js';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
-import { QUESTIONS } from '../../src/app/shared/example.js';
+import { QUESTIONS } from '../../models/example.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import type { LoadOptions } from '../../src/index.js';
 import { openSource } from '../../src/loader/index.js';

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { expect, test } from '@playwright/test';
-import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
+import { QUESTIONS, STORY } from '../../models/example.js';
 import { runCli as splitkv } from '../../src/cli/testing/run_cli.js';
 
 const chrome = ['--host', 'chrome', '--model', 'models/tiny-gqa', '--json'];

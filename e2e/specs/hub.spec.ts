@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, type Page, test } from '@playwright/test';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
-import { QUESTIONS } from '../../src/app/shared/example.js';
+import { QUESTIONS } from '../../models/example.js';
 import { type HubServer, startHub } from '../../src/loader/testing/hub_server.js';
 import { chatOf, chatPage } from '../support/chat_page.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';

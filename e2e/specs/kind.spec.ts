@@ -1,5 +1,5 @@
 import { expect, type Page, test } from '@playwright/test';
-import { QUESTIONS } from '../../src/app/shared/example.js';
+import { QUESTIONS } from '../../models/example.js';
 import { chatOf, chatPage } from '../support/chat_page.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';
 

@@ -1,5 +1,5 @@
 import { expect, type Page, test } from '@playwright/test';
-import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
+import { QUESTIONS, STORY } from '../../models/example.js';
 
 const ready = (page: Page) => expect(page.locator('#model-status')).toHaveText('tiny-gqa is ready.');
 

@@ -1,6 +1,6 @@
 import { drawn } from '../../src/gpu/testing/draw.js';
 import { expect, type Page, test } from '@playwright/test';
-import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
+import { QUESTIONS, STORY } from '../../models/example.js';
 import type { PlainLoadOptions } from '../../src/app/host_protocol.js';
 import { storyQuestion } from '../../src/engine/measure/story.js';
 import { checkAccessibility } from '../support/accessibility.js';

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { expect, type FrameLocator, type Page, test } from '@playwright/test';
-import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../../src/app/shared/example.js';
+import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../../models/example.js';
 import { PAGES } from '../../pages/shared/pages.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import { serveFiles } from '../../src/server/http/static_files.js';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { expect, type Page, test } from '@playwright/test';
 import { drawn } from '../../src/gpu/testing/draw.js';
-import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
+import { QUESTIONS, STORY } from '../../models/example.js';
 import type { Model } from '../../src/index.js';
 import { HostPage } from '../support/host_page.js';
 

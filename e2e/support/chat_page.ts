@@ -1,5 +1,5 @@
 import type { Locator, Page } from '@playwright/test';
-import { QUESTIONS, STORY } from '../../src/app/shared/example.js';
+import { QUESTIONS, STORY } from '../../models/example.js';
 
 /** A plain page with one script and the element: what a person who embeds it writes. */
 export const chatPage = (attributes: string): string => `<!doctype html>

@@ -2,7 +2,8 @@ import { SplitkvError } from '../../src/base/errors.js';
 import type { PlanFile } from '../../src/placement/index.js';
 import { arrangementMap } from './arrangement_map.js';
 import { ArrangementView } from './arrangement_view.js';
-import { element, make } from '../../src/app/shared/dom.js';
+import { make } from '../../src/app/shared/dom.js';
+import { element } from '../shared/elements.js';
 
 /** A plan or an arrangement that the address names: a URL that ends with .json. @throws SplitkvError as `parsePlanFile`, or `io` */
 export async function fetchPlanFile(url: string): Promise<PlanFile> {

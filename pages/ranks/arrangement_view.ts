@@ -1,6 +1,7 @@
 import type { HeadTile, LayerMap } from './arrangement_map.js';
 import { wholeUtilisation } from './arrangement_map.js';
-import { decoration, make } from '../../src/app/shared/dom.js';
+import { make } from '../../src/app/shared/dom.js';
+import { decoration } from '../shared/elements.js';
 import { colourAs } from '../shared/rank_colour.js';
 
 const percent = (part: number): string => `${(part * 100).toFixed(0)}%`;

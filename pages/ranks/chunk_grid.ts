@@ -1,6 +1,7 @@
 import { CHUNK_TOKENS, MERGE_LANES } from '../../src/placement/index.js';
 import { range, showList } from '../../src/base/lists.js';
-import { decoration, make } from '../../src/app/shared/dom.js';
+import { make } from '../../src/app/shared/dom.js';
+import { decoration } from '../shared/elements.js';
 import { colourAs } from '../shared/rank_colour.js';
 import type { ChunkCell } from './sequence_map.js';
 

@@ -12,7 +12,7 @@ import { load, type Model, SplitkvError } from '../../src/index.js';
 import { type AdapterEntry, listBrowserAdapters } from '../../src/app/shared/adapter_list.js';
 import { Outlooks } from './answer/outlooks.js';
 import { whatToAdd } from './answer/verdict.js';
-import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../../src/app/shared/example.js';
+import { EMBEDDED_MODEL, QUESTIONS, STORY } from '../../models/example.js';
 import { LiveAnswer } from './live_answer.js';
 import { type PageParameters, readParameters } from './parameters.js';
 import { mayLoad } from '../shared/foreign_model.js';

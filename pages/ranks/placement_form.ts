@@ -1,5 +1,6 @@
 import { ARRANGED, POLICIES, readPolicyName } from '../../src/placement/index.js';
-import { element, make } from '../../src/app/shared/dom.js';
+import { make } from '../../src/app/shared/dom.js';
+import { element } from '../shared/elements.js';
 import { DEGREES } from './parameters.js';
 
 const RANKS = ['1', '2', '4', '8'];

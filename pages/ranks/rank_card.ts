@@ -1,5 +1,6 @@
 import { formatBytes } from '../../src/base/math.js';
-import { decoration, make, pair } from '../../src/app/shared/dom.js';
+import { make, pair } from '../../src/app/shared/dom.js';
+import { decoration } from '../shared/elements.js';
 import type { Figure } from '../shared/figures.js';
 import { colourAs } from '../shared/rank_colour.js';
 import type { RankHoldings, Strip } from './rank_map.js';

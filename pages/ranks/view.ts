@@ -1,6 +1,7 @@
 import { formatBytes } from '../../src/base/math.js';
 import type { GenerateResult, LoadProgress, ModelInfo } from '../../src/index.js';
-import { element, pair } from '../../src/app/shared/dom.js';
+import { pair } from '../../src/app/shared/dom.js';
+import { element } from '../shared/elements.js';
 import { progressLine } from '../../src/app/shared/progress.js';
 
 /** The elements of ranks.html by id, and what is written into them. No model in here. */

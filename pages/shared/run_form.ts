@@ -1,5 +1,5 @@
 import { SplitkvError } from '../../src/base/errors.js';
-import { element } from '../../src/app/shared/dom.js';
+import { element } from './elements.js';
 
 /** A form of a page that runs something long: its button runs it, a second one stops it, and what goes wrong is told below. */
 export class RunForm {

@@ -1,7 +1,8 @@
 /** The gallery: each example's text, and the same text running. */
 import '../shared/site_nav.js';
 import { copyOnClick } from '../shared/copy.js';
-import { element, make } from '../../src/app/shared/dom.js';
+import { make } from '../../src/app/shared/dom.js';
+import { element } from '../shared/elements.js';
 import { type Example, EXAMPLES, withModel } from './examples.js';
 import { offeredModels, USUAL_MODEL } from './models.js';
 

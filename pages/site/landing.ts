@@ -5,8 +5,10 @@
 import '../../src/app/chat/index.js';
 import '../shared/site_nav.js';
 import { copyOnClick } from '../shared/copy.js';
-import { element, make } from '../../src/app/shared/dom.js';
-import { EMBEDDED_MODEL, tellStory } from '../../src/app/shared/example.js';
+import { make } from '../../src/app/shared/dom.js';
+import { element } from '../shared/elements.js';
+import { EMBEDDED_MODEL } from '../../models/example.js';
+import { tellStory } from '../shared/story.js';
 import { showMaths } from '../shared/maths.js';
 import { PAGES } from '../shared/pages.js';
 import { EXAMPLES, withModel } from './examples.js';

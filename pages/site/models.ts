@@ -1,6 +1,6 @@
 import { formatBytes } from '../../src/base/math.js';
 import { models } from '../../src/index.js';
-import { EMBEDDED_MODEL } from '../../src/app/shared/example.js';
+import { EMBEDDED_MODEL } from '../../models/example.js';
 
 /** A model that the site offers to try. */
 export interface OfferedModel {

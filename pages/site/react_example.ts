@@ -2,7 +2,7 @@
 import { createElement } from 'react';
 import { createRoot } from 'react-dom/client';
 import Assistant from '../../examples/react/Assistant.jsx';
-import { element } from '../../src/app/shared/dom.js';
+import { element } from '../shared/elements.js';
 import { askedModel } from './models.js';
 
 const model = askedModel(new URLSearchParams(location.search).get('model'));

@@ -12,7 +12,7 @@ import {
 } from '../../src/arrangement/index.js';
 import { layerCharts, summaryRows, verdict } from './arrange_view.js';
 import type { ArrangeResult } from './arrange_worker.js';
-import { element } from '../../src/app/shared/dom.js';
+import { element } from '../shared/elements.js';
 import { exampleProfile } from './example_profile.js';
 import { RunForm } from '../shared/run_form.js';
 import { runJob } from '../shared/worker_job.js';

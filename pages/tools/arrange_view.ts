@@ -1,5 +1,6 @@
 import { type Arrangement, rankLoads, utilisation } from '../../src/arrangement/index.js';
-import { decoration, make } from '../../src/app/shared/dom.js';
+import { make } from '../../src/app/shared/dom.js';
+import { decoration } from '../shared/elements.js';
 import { colourAs } from '../shared/rank_colour.js';
 
 /** A row of the table: a placement's busiest ranks, and how much of the others' time that leaves unused. */

@@ -8,10 +8,11 @@ import '../../src/app/chat/index.js';
 import '../shared/site_nav.js';
 import { didYouMean } from '../../src/base/errors.js';
 import { ATTRIBUTES } from '../../src/app/chat/index.js';
-import { element } from '../../src/app/shared/dom.js';
-import { EMBEDDED_MODEL, tellStory } from '../../src/app/shared/example.js';
+import { element } from '../shared/elements.js';
+import { EMBEDDED_MODEL } from '../../models/example.js';
+import { tellStory } from '../shared/story.js';
 import { allowModel, mayJoin, mayLoad } from '../shared/foreign_model.js';
-import { KeptModels } from '../../src/app/shared/kept_models.js';
+import { KeptModels } from '../../src/app/chat/view/picker.js';
 import { showMaths } from '../shared/maths.js';
 
 const chat = document.querySelector('splitkv-chat')!;

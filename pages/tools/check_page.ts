@@ -2,8 +2,8 @@
 import '../shared/site_nav.js';
 import { KERNEL_FOLDERS } from '../../bench/kernel_suites.js';
 import { runSuite } from '../../bench/run_suite.js';
-import { element } from '../../src/app/shared/dom.js';
-import { EMBEDDED_MODEL } from '../../src/app/shared/example.js';
+import { element } from '../shared/elements.js';
+import { EMBEDDED_MODEL } from '../../models/example.js';
 import { RunForm } from '../shared/run_form.js';
 
 const table = element('table', HTMLPreElement);

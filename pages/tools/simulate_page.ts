@@ -1,7 +1,7 @@
 /** The simulator on a page: the scheduler's policies on a clock, with any numbers. */
 import '../shared/site_nav.js';
 import { adpReport } from '../../bench/simulate/report/adp_report.js';
-import { element } from '../../src/app/shared/dom.js';
+import { element } from '../shared/elements.js';
 import { RunForm } from '../shared/run_form.js';
 import type { SimulateRequest, SimulateResult } from './simulate_worker.js';
 import { runJob } from '../shared/worker_job.js';

@@ -15,3 +15,6 @@ export const snake = <Name extends string>(name: Name): Snake<Name> => parted(na
 export const dashed = <Name extends string>(name: Name): Dashed<Name> => parted(name, '-') as Dashed<Name>;
 /** 'top-p' → 'topP'. */
 export const camel = (name: string): string => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
+/** Some values by their names as JSON has them: `{ topP: 1 }` gives `{ top_p: 1 }`. */
+export const snakeOf = <Values extends object>(values: Values, ...names: readonly (keyof Values & string)[]): object =>
+  Object.fromEntries(names.map((name) => [snake(name), values[name]]));

@@ -46,6 +46,10 @@ export const commonOptions = inGroup(LAST, {
   help: { help: 'this text' },
 } as const satisfies OptionSpecs);
 
+/** What a command gives: with --json a document, otherwise text for people. */
+export const say = (options: Options, { write }: Terminal, document: object, text: string): Promise<void> =>
+  write(options.has('json') ? `${JSON.stringify(document)}\n` : text);
+
 /** By SIGTERM rather than by Ctrl-C. */
 export const isTerminated = ({ reason }: AbortSignal): boolean =>
   reason instanceof Error && reason.message === TERMINATED;

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test, vi } from 'vitest';
-import { QUESTIONS, STORY } from '../app/shared/example.js';
+import { QUESTIONS, STORY } from '../../models/example.js';
 import type { GenerateResult, RunStats } from '../index.js';
 import { drawn } from '../gpu/testing/draw.js';
 import { runCli } from './testing/run_cli.js';

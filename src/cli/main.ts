@@ -15,7 +15,12 @@ interface Entry extends CommandEntry {
   readonly load: () => Promise<{ command: Command }>;
 }
 
-const inCheckout: Entry['load'] = () => import('./commands/checkout_only.js');
+/** In the package; a checkout has another one in its place (bench/cli/main.ts). Thrown before any option is read. */
+const inCheckout: Entry['load'] = async () => {
+  throw usageError(
+    'benches and simulations run in a checkout: git clone https://github.com/splitkv/splitkv && cd splitkv && npm run bench',
+  );
+};
 
 const COMMANDS: Record<string, Entry> = {
   ...ofGroup('Use a model', {

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { QUESTIONS, STORY } from '../app/shared/example.js';
+import { QUESTIONS, STORY } from '../../models/example.js';
 import { SplitkvError } from '../base/errors.js';
 import { Device } from '../gpu/index.js';
 import { Recovery } from '../engine/serving/recovery.js';

@@ -8,7 +8,7 @@ import type { AdpStudy } from '../adp_study.js';
 import type { Pareto, ParetoPoint } from '../pareto.js';
 import { type PublishedCheck, PUBLISHED_NOTES } from '../published_checks.js';
 import type { PublishedRow } from '../published_run.js';
-import { escapeHtml } from '../../../src/base/html.js';
+import { escapeHtml } from '../../report/html.js';
 import { chart, type Mark, type Point } from './chart.js';
 import { runCharts, runSection, scaleOf } from './run_section.js';
 import { STYLE } from './style.js';

@@ -1,4 +1,4 @@
-import { escapeHtml } from '../../../src/base/html.js';
+import { escapeHtml } from '../../report/html.js';
 /** A small line chart as inline SVG. Colours are classes, so that the page's style decides them, in light and in dark. */
 
 export type Point = readonly [x: number, y: number];

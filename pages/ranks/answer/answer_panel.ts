@@ -1,6 +1,7 @@
 import { POLICIES } from '../../../src/placement/index.js';
 import type { PlanReport } from '../../../src/index.js';
-import { decoration, element, make, pair } from '../../../src/app/shared/dom.js';
+import { make, pair } from '../../../src/app/shared/dom.js';
+import { decoration, element } from '../../shared/elements.js';
 import { milliseconds } from '../../shared/figures.js';
 import { colourAs } from '../../shared/rank_colour.js';
 import { DEGREES } from '../parameters.js';

@@ -10,10 +10,11 @@ import { chartSvg, legendHtml } from '../../../bench/report/svg.js';
 import { KERNEL_FOLDERS } from '../../../bench/kernel_suites.js';
 import { runSuite } from '../../../bench/run_suite.js';
 import { version } from '../../../package.json';
-import { escapeHtml } from '../../../src/base/html.js';
+import { escapeHtml } from '../../../bench/report/html.js';
 import { copyOnClick } from '../../shared/copy.js';
-import { element, pair } from '../../../src/app/shared/dom.js';
-import { EMBEDDED_MODEL } from '../../../src/app/shared/example.js';
+import { pair } from '../../../src/app/shared/dom.js';
+import { element } from '../../shared/elements.js';
+import { EMBEDDED_MODEL } from '../../../models/example.js';
 import { RunForm } from '../../shared/run_form.js';
 import { type Field, FIELDS, requestOf, SUITES, type SuiteName } from './bench_suites.js';
 import {

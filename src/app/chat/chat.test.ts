@@ -8,7 +8,8 @@ import { adoptProperties, attributeText } from './properties.js';
 import { type PageTool, type PageTools, runCall, toolMessages, toolsOf } from './page_tools.js';
 import { checkMessages } from './session.js';
 import { fill, STRINGS } from './strings.js';
-import { duration, ProgressMeter, progressText } from './view/progress_meter.js';
+import { ProgressMeter } from '../shared/progress.js';
+import { duration, progressText } from './view/preview.js';
 import { type Attribute, ATTRIBUTES, misspelt, readSettings } from './settings.js';
 
 const settings = (attributes: Partial<Record<Attribute, string>>) => readSettings((name) => attributes[name] ?? null);
@@ -196,29 +197,30 @@ describe('progress', () => {
 
   test('has no speed at first, then that of the last seconds', () => {
     const meter = new ProgressMeter();
-    expect(meter.add(0, 100 * MB, 0)).toEqual({ bytesPerSecond: undefined, secondsLeft: undefined });
-    expect(meter.add(50 * MB, 100 * MB, 1000)).toEqual({ bytesPerSecond: 50 * MB, secondsLeft: 1 });
+    meter.add({ done: 0 }, 0);
+    expect(meter.rate).toBeUndefined();
+    meter.add({ done: 50 * MB }, 1000);
+    expect(meter.rate).toBe(50 * MB);
     // From the disk came much at once; the network is slower.
-    for (let second = 2; second <= 10; second++) meter.add((50 + second) * MB, 100 * MB, second * 1000);
-    const { bytesPerSecond, secondsLeft } = meter.add(61 * MB, 100 * MB, 11_000);
-    expect(bytesPerSecond).toBeCloseTo(MB);
-    expect(secondsLeft).toBeCloseTo(39);
+    for (let second = 2; second <= 11; second++) meter.add({ done: (50 + second) * MB }, second * 1000);
+    expect(meter.rate).toBeCloseTo(MB);
   });
 
   test('begins anew with another download, and waits where nothing comes', () => {
     const meter = new ProgressMeter();
-    meter.add(0, 10, 0);
-    meter.add(10, 10, 1000);
-    expect(meter.add(0, 10, 2000).bytesPerSecond).toBeUndefined();
-    expect(meter.add(0, 10, 3000).secondsLeft).toBeUndefined();
+    meter.add({ done: 0 }, 0);
+    meter.add({ done: 10 }, 1000);
+    expect(meter.rate).toBe(10);
+    for (const at of [2000, 3000]) {
+      meter.add({ done: 0 }, at);
+      expect(meter.rate).toBeUndefined();
+    }
   });
 
   test('in words', () => {
-    expect(progressText(12 * MB, 300 * MB, { bytesPerSecond: 5.2 * MB, secondsLeft: 55.4 })).toBe(
-      '12 MiB of 300 MiB, 5.2 MiB/s, about 55 s left',
-    );
-    expect(progressText(5, 10, { bytesPerSecond: undefined, secondsLeft: undefined })).toBe('5 B of 10 B');
-    expect(progressText(10, 10, { bytesPerSecond: 5, secondsLeft: 0 })).toBe('10 B of 10 B, 5 B/s');
+    expect(progressText(12 * MB, 300 * MB, 5.2 * MB)).toBe('12 MiB of 300 MiB, 5.2 MiB/s, about 55 s left');
+    expect(progressText(5, 10, undefined)).toBe('5 B of 10 B');
+    expect(progressText(10, 10, 5)).toBe('10 B of 10 B, 5 B/s');
     expect([0.2, 89, 91, 3600, 7200, 20_000].map((seconds) => duration(seconds))).toEqual([
       '1 s',
       '89 s',

@@ -5,9 +5,15 @@ import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } fro
 import { hubForm } from '../../loader/hub/hub_options.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
 import { ATTRIBUTE_ROWS } from './chat_rows.js';
-import type { SplitkvChatEventMap } from './events.js';
 import { explain, type Remedy } from './explain.js';
-import { adoptProperties, type ClusterAccess, type Highlight, type MathHook, withProperties } from './properties.js';
+import {
+  adoptProperties,
+  type ClusterAccess,
+  type Highlight,
+  type MathHook,
+  type SplitkvChatEventMap,
+  withProperties,
+} from './properties.js';
 import { type PageTools, toolsOf } from './page_tools.js';
 import {
   type Answer,
@@ -21,8 +27,8 @@ import { mergeKept, readKept, sameTurns, TurnNames, type Kept } from './kept.js'
 import { type Attribute, ATTRIBUTES, everyAdapter, misspelt, readSettings } from './settings.js';
 import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
-import { clusterPreview, clusterText, planText, previewOf, ranksText } from './view/preview.js';
-import { NO_PACE, ProgressMeter, progressText } from './view/progress_meter.js';
+import { ProgressMeter } from '../shared/progress.js';
+import { clusterPreview, clusterText, planText, previewOf, progressText, ranksText } from './view/preview.js';
 
 const BUSY: readonly ChatState[] = ['looking', 'loading', 'answering'];
 const HELP = 'https://github.com/splitkv/splitkv/blob/main/docs/chat.md#when-something-goes-wrong';
@@ -477,10 +483,10 @@ export class SplitkvChat extends Base {
 
   #showLoading(progress: LoadProgress): void {
     const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal, waiting } = progress;
-    const pace = this.#meter.add(loadedBytes, totalBytes, performance.now());
+    this.#meter.add({ done: loadedBytes }, performance.now());
     let text = this.#text('first_files', { loaded: loadedBytes > 0 ? formatBytes(loadedBytes) : '' });
     if (phase === 'weights' || phase === 'download') {
-      text = progressText(loadedBytes, totalBytes, waiting ? NO_PACE : pace, this.#strings);
+      text = progressText(loadedBytes, totalBytes, waiting ? undefined : this.#meter.rate, this.#strings);
       const percent = totalBytes > 0 ? Math.floor((loadedBytes / totalBytes) * 100) : 0;
       this.#parts.status.textContent = this.#text('state_percent', { percent });
     }

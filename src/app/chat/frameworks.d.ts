@@ -1,8 +1,7 @@
 // `<splitkv-chat>` in the templates of frameworks: the build writes this file at the end of splitkv-chat.d.ts. Where a framework isn't
 // installed its part means nothing, which TypeScript would call an error.
 import type { SplitkvChat } from './element.js';
-import type { SplitkvChatEventMap } from './events.js';
-import type { ChatAttributes, ChatPropertyValues } from './properties.js';
+import type { ChatAttributes, ChatPropertyValues, SplitkvChatEventMap } from './properties.js';
 
 /** 'splitkv-answer' → 'splitkvAnswer'. */
 type CamelCase<Name extends string> = Name extends `${infer Head}-${infer Tail}`

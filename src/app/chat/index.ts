@@ -7,9 +7,9 @@
 import { SplitkvChat } from './element.js';
 
 export { SplitkvChat } from './element.js';
-export type { ChatElement, SplitkvChatEventMap } from './events.js';
 export type { ChatProperties } from './chat_properties.js';
-export { attributeText, type ChatAttributes, type ChatPropertyValues } from './properties.js';
+export { attributeText } from './properties.js';
+export type { ChatAttributes, ChatElement, ChatPropertyValues, SplitkvChatEventMap } from './properties.js';
 export type { MadeCall, PageTool, PageTools } from './page_tools.js';
 export type { Answer, ChatState, ShownMessage, ToolStep } from './session.js';
 export { ATTRIBUTES, type Attribute } from './settings.js';

@@ -1,9 +1,9 @@
 import { camel, type Dashed } from '../../base/names.js';
 import { isSwitch, type OptionRow } from '../../engine/contracts/options/row.js';
-import type { LoadOptions } from '../../index.js';
+import type { ErrorCode, GenerateResult, LoadOptions, LoadProgress, Model, PlanReport } from '../../index.js';
+import type { ChatState } from './session.js';
 import type { ChatProperties, Gone, WideProperties } from './chat_properties.js';
 import { ATTRIBUTE_ROWS } from './chat_rows.js';
-import type { ChatElement } from './events.js';
 import type { Attribute } from './settings.js';
 
 /** What an attribute's property takes, by its name and what is read from it. */
@@ -82,4 +82,41 @@ export function adoptProperties(element: object, names: readonly string[]): void
     Reflect.deleteProperty(element, name);
     Reflect.set(element, name, value);
   }
+}
+
+/** The events of `<splitkv-chat>`, by name. */
+export interface SplitkvChatEventMap {
+  'splitkv-state': CustomEvent<{ readonly state: ChatState }>;
+  'splitkv-preview': CustomEvent<PlanReport>;
+  'splitkv-progress': CustomEvent<LoadProgress>;
+  'splitkv-ready': CustomEvent<{ readonly model: Model }>;
+  'splitkv-piece': CustomEvent<{ readonly text: string }>;
+  'splitkv-answer': CustomEvent<{ readonly text: string; readonly result: GenerateResult }>;
+  'splitkv-error': CustomEvent<{ readonly code: ErrorCode; readonly message: string }>;
+}
+
+type EventMap = HTMLElementEventMap & SplitkvChatEventMap;
+
+/** An element with these events and a property for each attribute. */
+export interface ChatElement extends HTMLElement, ChatProperties {
+  addEventListener<K extends keyof EventMap>(
+    type: K,
+    listener: (this: ChatElement, event: EventMap[K]) => unknown,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  removeEventListener<K extends keyof EventMap>(
+    type: K,
+    listener: (this: ChatElement, event: EventMap[K]) => unknown,
+    options?: boolean | EventListenerOptions,
+  ): void;
+  removeEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject,
+    options?: boolean | EventListenerOptions,
+  ): void;
 }

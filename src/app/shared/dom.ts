@@ -1,14 +1,7 @@
 /**
- * Room: what the pages share: elements by id, forms that run something long, links between the pages, progress. Here
- * are the elements.
+ * Room: what the chat, the pages and the command line share: nodes (here), adapters, progress,
+ * what is asked of a model.
  */
-
-/** The element of the page with this id. @throws when the page and the code disagree */
-export function element<T extends HTMLElement>(id: string, type: { new (): T }): T {
-  const found = document.getElementById(id);
-  if (!(found instanceof type)) throw new Error(`this page has no ${type.name} #${id}`);
-  return found;
-}
 
 /** A new element with a class ('' for none) and children. */
 export function make<K extends keyof HTMLElementTagNameMap>(
@@ -49,10 +42,3 @@ export function hidden<T extends HTMLElement>(node: T): T {
 /** A pair of a description list. */
 export const pair = (term: string, ...description: readonly (Node | string)[]): HTMLElement =>
   make('div', '', make('dt', '', term), make('dd', '', ...description));
-
-/** A part that only shows what the text beside it says. */
-export function decoration(className: string, ...children: readonly (Node | string)[]): HTMLElement {
-  const node = make('span', className, ...children);
-  node.ariaHidden = 'true';
-  return node;
-}

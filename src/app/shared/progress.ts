@@ -45,3 +45,34 @@ export function progressLines(say: (line: string, part?: ProgressPart) => void):
     last = line;
   };
 }
+
+/** The rate is that of the last so long; what comes from the disk at first would otherwise count for minutes. */
+const WINDOW_MS = 8000;
+/** Sooner it says nothing. */
+const LEAST_MS = 500;
+
+/** How fast something counted goes. */
+export class ProgressMeter {
+  #what: string | undefined;
+  #samples: { readonly at: number; readonly done: number }[] = [];
+
+  /** @param now ms @returns whether it is something else than before */
+  add({ what = '', done }: Pick<ProgressPart, 'done'> & Partial<ProgressPart>, now: number): boolean {
+    const last = this.#samples.at(-1);
+    const isNew = what !== this.#what || (last !== undefined && done < last.done);
+    if (isNew) this.#samples = [];
+    this.#what = what;
+    this.#samples.push({ at: now, done });
+    // One older than the window stays, so that there is always something to compare with.
+    const inside = this.#samples.findIndex(({ at }) => at >= now - WINDOW_MS);
+    this.#samples.splice(0, Math.min(inside - 1, this.#samples.length - 2));
+    return isNew;
+  }
+
+  /** A second; undefined while nothing is known. */
+  get rate(): number | undefined {
+    const [first, last] = [this.#samples[0], this.#samples.at(-1)];
+    if (!first || !last || last.at - first.at < LEAST_MS || last.done <= first.done) return undefined;
+    return ((last.done - first.done) / (last.at - first.at)) * 1000;
+  }
+}

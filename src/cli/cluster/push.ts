@@ -1,7 +1,7 @@
 import { usageError } from '../../base/errors.js';
 import { alignedTable } from '../../base/aligned_table.js';
 import { formatBytes } from '../../base/math.js';
-import { type Command, commonOptions, type Terminal } from '../command.js';
+import { type Command, commonOptions, say, type Terminal } from '../command.js';
 import { hubOptions, networkOptions, tellingOf } from '../model_options.js';
 import { inGroup, type Options, type OptionSpecs } from '../options.js';
 import { clusterOptions, neededCluster } from './cluster_options.js';
@@ -72,11 +72,9 @@ async function push(cluster: Cluster, options: Options, terminal: Terminal): Pro
     },
   });
   const { name, digest, files, bytes, sentBytes } = pushed;
-  if (options.has('json')) {
-    const document = { model: `cluster:${name}`, digest, files, bytes, sent_bytes: sentBytes };
-    return terminal.write(`${JSON.stringify(document)}\n`);
-  }
-  await terminal.write(`cluster:${name}\n`);
+  const model = `cluster:${name}`;
+  await say(options, terminal, { model, digest, files, bytes, sent_bytes: sentBytes }, `${model}\n`);
+  if (options.has('json')) return;
   const sent = sentBytes === 0 ? 'all of it was there' : `${formatBytes(sentBytes)} sent`;
   terminal.note(
     `${name} (${digest.slice(0, 12)}) in cluster ${cluster.name}: ${files} files, ${formatBytes(bytes)}; ${sent}`,

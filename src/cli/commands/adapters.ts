@@ -3,7 +3,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { nodeAdapterNames, nodeGpu, requestNodeAdapter } from '../../gpu/node.js';
 import { type AdapterBasics, type AdaptersMeasure, MATVEC_SIZE, measureAdapters } from '../../index.js';
-import { type Command, commonOptions, type Terminal } from '../command.js';
+import { type Command, commonOptions, say, type Terminal } from '../command.js';
 import { plain, type Style } from '../terminal/style.js';
 
 export const command: Command = {
@@ -23,16 +23,12 @@ export const command: Command = {
         `${host} offers no WebGPU adapter; update the GPU driver or install a software one`,
       );
     }
-    if (options.has('json')) {
-      await terminal.write(`${JSON.stringify({ host, ...documentOf(listing) })}\n`);
-      return 0;
-    }
     const { out: style } = terminal.style ?? { out: plain };
-    for (const adapter of listing.adapters) {
+    const texts = listing.adapters.map((adapter) => {
       const basics = basicsOf(listing, adapter);
-      await terminal.write(adapterText(adapter, style, basics && { speed: speed(basics) }));
-    }
-    await terminal.write(describeExchanges(listing));
+      return adapterText(adapter, style, basics && { speed: speed(basics) });
+    });
+    await say(options, terminal, { host, ...documentOf(listing) }, texts.join('') + describeExchanges(listing));
     return 0;
   },
 };

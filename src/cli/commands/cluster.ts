@@ -1,6 +1,6 @@
 import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
 import { findNatsServer } from '../cluster/find_nats_server.js';
-import { type Command, commonOptions, interrupted } from '../command.js';
+import { type Command, commonOptions, interrupted, say } from '../command.js';
 import { defined, inGroup, type OptionSpecs, readGiven } from '../options.js';
 
 export const command: Command = {
@@ -40,10 +40,8 @@ export const command: Command = {
     });
     const { url, webSocketUrl } = server;
     const pages = token === undefined && !origins ? ' (none may come: --token-file or --origins lets them)' : '';
-    const text = options.has('json')
-      ? JSON.stringify({ url, websocket_url: webSocketUrl })
-      : `${url}\npages: ${webSocketUrl}${pages}\nA rank joins by: splitkv rank --cluster ${url} (Ctrl-C ends the server)`;
-    await terminal.write(`${text}\n`);
+    const text = `${url}\npages: ${webSocketUrl}${pages}\nA rank joins by: splitkv rank --cluster ${url} (Ctrl-C ends the server)\n`;
+    await say(options, terminal, { url, websocket_url: webSocketUrl }, text);
     const said = await Promise.race([server.ended, interrupted(terminal.signal)]);
     await server.stop();
     if (said !== undefined) throw new SplitkvError('io', `nats-server ended: ${said.split('\n').at(-1)}`);

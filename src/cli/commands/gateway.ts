@@ -1,5 +1,5 @@
 import { clusterOptions, neededCluster } from '../cluster/cluster_options.js';
-import { type Command, commonOptions, interrupted } from '../command.js';
+import { type Command, commonOptions, interrupted, say } from '../command.js';
 import { endGently, endingOf, frontOptions, frontSpecs, milliseconds } from '../front_options.js';
 import { defined } from '../options.js';
 import { version } from '../version.js';
@@ -38,12 +38,8 @@ export const command: Command = {
       }).listen();
       try {
         const { url } = gateway;
-        const facts = { url, cluster: cluster.name };
-        await terminal.write(
-          options.has('json')
-            ? `${JSON.stringify(facts)}\n`
-            : `Gateway of cluster ${cluster.name} at ${url}/v1. Ctrl-C ends.\n`,
-        );
+        const text = `Gateway of cluster ${cluster.name} at ${url}/v1. Ctrl-C ends.\n`;
+        await say(options, terminal, { url, cluster: cluster.name }, text);
         await interrupted(signal);
         await endGently(ending, terminal, {
           drain: (ms) => gateway.drain(ms),

@@ -1,6 +1,7 @@
-import { usageError } from '../../base/errors.js';
+import { createHash } from 'node:crypto';
+import { SplitkvError, usageError } from '../../base/errors.js';
+import type { RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
-import { LogitsDescriber, type LogitsDescription, writeLogitsDocument } from '../logits_document.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import { defined } from '../options.js';
 import { readTokenLists, TOKENS_HINT } from '../prompt_files.js';
@@ -58,4 +59,97 @@ async function writeTable(results: readonly LogitsDescription[], terminal: Termi
     }
     await terminal.write(`sha256 ${sha256}\n`);
   }
+}
+
+export type LogitsOutput = 'full' | 'top' | 'argmax';
+
+export interface LogitsDescription {
+  readonly positions: readonly number[];
+  /** Likeliest token of each position; of equals the lowest id. */
+  readonly argmax: readonly number[];
+  /** Its logit. */
+  readonly best: readonly number[];
+  /** Over the little-endian f32 logits of the positions in order: equal digests mean equal bits. */
+  readonly sha256: string;
+  readonly rows?: readonly Float32Array[];
+  /** [id, logit] of the likeliest tokens of each position, likeliest first. */
+  readonly top?: readonly (readonly (readonly [number, number])[])[];
+}
+
+/** Takes the rows of one list one by one, in order of positions: of all rows together, large vocabularies make gigabytes. */
+export class LogitsDescriber {
+  readonly #hash = createHash('sha256');
+  readonly #positions: number[] = [];
+  readonly #argmax: number[] = [];
+  readonly #best: number[] = [];
+  readonly #rows: Float32Array[] = [];
+  readonly #top: (readonly (readonly [number, number])[])[] = [];
+
+  constructor(
+    readonly output: LogitsOutput,
+    readonly topCount: number,
+  ) {}
+
+  add(position: number, row: Float32Array): void {
+    this.#hash.update(new Uint8Array(row.buffer, row.byteOffset, row.byteLength));
+    const id = argmaxOf(row, position);
+    this.#positions.push(position);
+    this.#argmax.push(id);
+    this.#best.push(row[id]!);
+    if (this.output === 'full') this.#rows.push(row);
+    if (this.output === 'top') this.#top.push(topOf(row, this.topCount));
+  }
+
+  /** Once, after the last row. */
+  describe(): LogitsDescription {
+    return {
+      positions: this.#positions,
+      argmax: this.#argmax,
+      best: this.#best,
+      sha256: this.#hash.digest('hex'),
+      ...(this.output === 'full' && { rows: this.#rows }),
+      ...(this.output === 'top' && { top: this.#top }),
+    };
+  }
+}
+
+function argmaxOf(row: Float32Array, position: number): number {
+  let id = 0;
+  for (let i = 0; i < row.length; i++) {
+    const value = row[i]!;
+    if (!Number.isFinite(value)) {
+      throw new SplitkvError(
+        'internal',
+        `logit ${i} of position ${position} is ${value}: the weights or a kernel are broken`,
+      );
+    }
+    if (value > row[id]!) id = i;
+  }
+  return id;
+}
+
+function topOf(row: Float32Array, count: number): (readonly [number, number])[] {
+  const ids = Uint32Array.from(row.keys());
+  ids.sort((a, b) => row[b]! - row[a]! || a - b);
+  return Array.from(ids.subarray(0, count), (id) => [id, row[id]!] as const);
+}
+
+/** Writes the JSON document row by row: a long prompt times a large vocabulary is too much for one string. */
+export async function writeLogitsDocument(
+  results: readonly LogitsDescription[],
+  stats: RunStats,
+  write: (text: string) => Promise<void>,
+): Promise<void> {
+  await write('{"results":[');
+  for (const [index, { positions, argmax, sha256, rows, top }] of results.entries()) {
+    const head = JSON.stringify({ positions, argmax, sha256, ...(top && { top }) });
+    await write((index > 0 ? ',' : '') + head.slice(0, -1));
+    if (rows) {
+      await write(',"logits":[');
+      for (const [at, row] of rows.entries()) await write(`${at > 0 ? ',' : ''}[${row.join(',')}]`);
+      await write(']');
+    }
+    await write('}');
+  }
+  await write(`],"stats":${JSON.stringify(stats)}}\n`);
 }

@@ -1,9 +1,11 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { alignedTable } from '../../base/aligned_table.js';
 import { formatBytes, grouped } from '../../base/math.js';
+import { snakeOf } from '../../base/names.js';
 import { type CatalogModel, MODELS } from '../../loader/hub/catalog.js';
 import { allCaches, deleteLocalModel, listLocalModels, type LocalModel } from '../../loader/hub/node_hub_cache.js';
-import { type Command, commonOptions, type Terminal } from '../command.js';
+import { type Command, commonOptions, say, type Terminal } from '../command.js';
+import type { Options } from '../options.js';
 import { hubNameOf } from '../model_path.js';
 
 export const command: Command = {
@@ -20,11 +22,11 @@ export const command: Command = {
   async run(options, terminal) {
     const caches = await allCaches();
     const name = options.text('delete');
-    if (name !== undefined) return remove(name, caches, options.has('json'), terminal);
+    if (name !== undefined) return remove(name, caches, options, terminal);
     const local = await Promise.all(
       caches.map(async (cache): Promise<Kept> => ({ cache, models: await listLocalModels(cache) })),
     );
-    await terminal.write(options.has('json') ? `${JSON.stringify(document(local))}\n` : describe(local));
+    await say(options, terminal, document(local), describe(local));
     return 0;
   },
 };
@@ -35,15 +37,14 @@ interface Kept {
   readonly models: readonly LocalModel[];
 }
 
-async function remove(given: string, caches: readonly string[], json: boolean, terminal: Terminal): Promise<number> {
+async function remove(given: string, caches: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const name = await hubNameOf(given, {});
   if (name === undefined) throw usageError(`--delete ${given}: expected ORG/NAME or a name of the catalog`);
   const found = await Promise.all(caches.map((cache) => deleteLocalModel(cache, name.repo)));
   if (found.every((bytes) => bytes === undefined))
     throw new SplitkvError('io', `--delete ${given}: ${name.repo} is not in ${caches.join(', ')}`);
   const bytes = found.reduce<number>((sum, each) => sum + (each ?? 0), 0);
-  if (json) await terminal.write(`${JSON.stringify({ deleted: name.repo, bytes })}\n`);
-  else await terminal.write(`${name.repo} deleted: ${formatBytes(bytes)} are free\n`);
+  await say(options, terminal, { deleted: name.repo, bytes }, `${name.repo} deleted: ${formatBytes(bytes)} are free\n`);
   return 0;
 }
 
@@ -52,28 +53,17 @@ const document = (local: readonly Kept[]): object => ({
   cache: local[0]!.cache,
   local: local
     .flatMap(({ models }) => models)
-    .map(({ repo, snapshot, revision, bytes, complete, gguf }) => ({
-      model: repo,
-      revision,
-      path: snapshot,
-      bytes,
-      complete,
-      gguf,
+    .map((model) => ({
+      ...snakeOf(model, 'revision', 'bytes', 'complete', 'gguf'),
+      model: model.repo,
+      path: model.snapshot,
     })),
   catalog: MODELS.map((model) => ({
-    name: model.name,
+    ...snakeOf(model, 'name', 'revision', 'license', 'gated', 'parameters', 'downloadBytes', 'weightBytes'),
+    ...snakeOf(model, 'kvBytesPerToken', 'sampling', 'unverified'),
     model: model.id,
-    revision: model.revision,
     file: model.file ?? null,
-    license: model.license,
-    gated: model.gated,
-    parameters: model.parameters,
-    download_bytes: model.downloadBytes,
-    weight_bytes: model.weightBytes,
-    kv_bytes_per_token: model.kvBytesPerToken,
     context: model.contextLength,
-    sampling: model.sampling,
-    unverified: model.unverified,
   })),
 });
 

@@ -1,5 +1,6 @@
 import type { PlainPlanOptions } from '../../app/host_protocol.js';
 import { usageError } from '../../base/errors.js';
+import { snakeOf } from '../../base/names.js';
 import type { ModelShape, Plan, PlanReport } from '../../index.js';
 import {
   arrangedPlan,
@@ -112,12 +113,7 @@ async function makeReport(request: ModelRequest, options: PlainPlanOptions): Pro
 }
 
 const writePlan = (path: string, plan: object): Promise<void> =>
-  writeGiven(
-    'out',
-    path,
-    `${JSON.stringify(plan, null, 2)}
-`,
-  );
+  writeGiven('out', path, `${JSON.stringify(plan, null, 2)}\n`);
 
 function describe(report: PlanReport): string {
   const { name, weights: type, kv: kvType, contextLength, promptTokens, newTokens, batch, machine } = report;
@@ -144,27 +140,18 @@ function planDocument(report: PlanReport): object {
       request_ms: candidate.requestSeconds * 1000,
       exchanges_per_token: candidate.decode.exchanges,
       exchange_ms_per_token: candidate.decode.exchangeSeconds * 1000,
-      memory: candidate.memory.map(({ weightBytes, kvBytes, totalBytes }) => ({
-        weight_bytes: weightBytes,
-        kv_bytes: kvBytes,
-        total_bytes: totalBytes,
-      })),
+      memory: candidate.memory.map((rank) => snakeOf(rank, 'weightBytes', 'kvBytes', 'totalBytes')),
     }),
     ...(candidate.refused !== undefined && { refused: candidate.refused }),
   }));
   const { pick } = report;
   return {
     model: report.name,
-    weights: report.weights,
-    kv: report.kv,
     context: report.contextLength,
-    prompt_tokens: report.promptTokens,
-    new_tokens: report.newTokens,
-    batch: report.batch,
+    ...snakeOf(report, 'weights', 'kv', 'promptTokens', 'newTokens', 'batch', 'why'),
     adapters: report.machine.ranks.map(({ name }) => name),
     candidates,
     pick: pick ? { policy: pick.policy, ranks: pick.worldSize, plan: pick.plan } : null,
-    why: report.why,
     measured: report.machine,
   };
 }

@@ -1,12 +1,11 @@
+import { alignedTable } from '../../base/aligned_table.js';
 import { usageError } from '../../base/errors.js';
 import { type MeasuredProfile, measureProfile } from '../../engine/measure/measure_profile.js';
 import { storyQuestion } from '../../engine/measure/story.js';
-import type { Command } from '../command.js';
+import { type Command, say } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import { without, writeGiven } from '../options.js';
-import { heatMapHtml } from '../profile/heat_map.js';
 import { readPrompts } from '../prompt_files.js';
-import { profileTable } from '../profile/table.js';
 
 const DEFAULT_SAMPLES = 32;
 const DEFAULT_TOKENS = 1024;
@@ -34,7 +33,6 @@ export const command: Command = {
     },
     seed: { value: 'S', help: 'of the stories; default 0' },
     out: { value: 'FILE', help: 'write the profile there, as JSON' },
-    html: { value: 'FILE', help: 'write a heat map there' },
     ...without(modelOptions, 'kv-profile', 'kv-budget', 'kv-policy'),
   },
   async run(options, terminal) {
@@ -69,12 +67,21 @@ export const command: Command = {
     } finally {
       await host.close();
     }
-    const json = `${JSON.stringify(profile)}\n`;
-    const [out, html] = [options.text('out'), options.text('html')];
-    if (out !== undefined) await writeGiven('out', out, json);
-    if (html !== undefined) await writeGiven('html', html, heatMapHtml(profile));
-    await terminal.write(options.has('json') ? json : profileTable(profile));
-    for (const path of [out, html]) if (path !== undefined) terminal.note(`written to ${path}`);
+    const out = options.text('out');
+    if (out !== undefined) await writeGiven('out', out, `${JSON.stringify(profile)}\n`);
+    await say(options, terminal, profile, profileTable(profile));
+    if (out !== undefined) terminal.note(`written to ${out}`);
     return 0;
   },
 };
+
+/** Mean kept entries and their spread, a row per layer. */
+function profileTable({ layers, std, kv_budget: budget, samples, prompt_tokens: tokens }: MeasuredProfile): string {
+  const rows = layers.map((heads, layer) => [
+    String(layer),
+    ...heads.map((mean, head) => `${mean.toFixed(0)} ±${std[layer]![head]!.toFixed(0)}`),
+  ]);
+  const count = `${samples} sample${samples === 1 ? '' : 's'} of ${tokens.least === tokens.most ? tokens.most : `${tokens.least} to ${tokens.most}`} tokens`;
+  const heads = rows[0]!.slice(1).map((_, head) => `head ${head}`);
+  return `kept entries of ${count} at a KV budget of ${budget}: mean ± standard deviation\n${alignedTable([['layer', ...heads], ...rows], 1)}`;
+}

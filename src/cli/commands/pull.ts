@@ -1,7 +1,7 @@
 import { usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { catalogHint } from '../../loader/hub/catalog.js';
-import { type Command, commonOptions } from '../command.js';
+import { type Command, commonOptions, say } from '../command.js';
 import { hubNameOf, pull } from '../model_path.js';
 import { hubOptions, networkOptions, tellingOf } from '../model_options.js';
 
@@ -25,21 +25,10 @@ export const command: Command = {
       );
     }
     const pulled = await pull(name, { network, ...tellingOf(options, terminal) });
-    const { repo, commit, folder, gguf, files, bytes, downloadedBytes } = pulled;
-    if (options.has('json')) {
-      const document = {
-        model: repo,
-        commit,
-        path: folder,
-        gguf: gguf ?? null,
-        files,
-        bytes,
-        downloaded_bytes: downloadedBytes,
-      };
-      await terminal.write(`${JSON.stringify(document)}\n`);
-      return 0;
-    }
-    await terminal.write(`${folder}${gguf === undefined ? '' : `/${gguf}`}\n`);
+    const { repo, commit, folder, gguf = null, files, bytes, downloadedBytes } = pulled;
+    const document = { model: repo, commit, path: folder, gguf, files, bytes, downloaded_bytes: downloadedBytes };
+    await say(options, terminal, document, `${folder}${gguf === null ? '' : `/${gguf}`}\n`);
+    if (options.has('json')) return 0;
     const came = downloadedBytes === 0 ? 'nothing was missing' : `${formatBytes(downloadedBytes)} downloaded`;
     terminal.note(`${repo} at ${commit.slice(0, 12)}: ${files.length} files, ${formatBytes(bytes)}; ${came}`);
     return 0;

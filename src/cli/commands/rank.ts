@@ -3,7 +3,7 @@ import { parseMemory } from '../../engine/contracts/options/read_texts.js';
 import { usageError } from '../../base/errors.js';
 import { namedAdapter } from '../../engine/planning/rank_adapters.js';
 import { clusterOptions, machineName, neededCluster } from '../cluster/cluster_options.js';
-import { type Command, commonOptions, interrupted } from '../command.js';
+import { type Command, commonOptions, interrupted, say } from '../command.js';
 import { defined, inGroup, type OptionSpecs } from '../options.js';
 
 export const command: Command = {
@@ -45,10 +45,11 @@ export const command: Command = {
     });
     const { name, adapter: found, version } = host.card;
     const card = { name, adapter: found.name, version, cluster: cluster.name ?? 'main' };
-    await terminal.write(
-      options.has('json')
-        ? `${JSON.stringify(card)}\n`
-        : `rank ${name} (${found.name}) waits in cluster ${card.cluster}; Ctrl-C ends it\n`,
+    await say(
+      options,
+      terminal,
+      card,
+      `rank ${name} (${found.name}) waits in cluster ${card.cluster}; Ctrl-C ends it\n`,
     );
     await interrupted(terminal.signal);
     await host.close();

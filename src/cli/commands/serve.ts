@@ -1,6 +1,7 @@
 import { progressLine } from '../../app/shared/progress.js';
 import { messageOf, usageError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
+import { snakeOf } from '../../base/names.js';
 import type { ClusterOptions } from '../../cluster/connect.js';
 import { checkName } from '../../cluster/names.js';
 import { isStored } from '../../engine/contracts/cluster_options.js';
@@ -9,7 +10,7 @@ import type { Source } from '../../loader/index.js';
 import { ApiServer, type ServerOptions } from '../../server/api_server.js';
 import type { Replica } from '../../server/replicas/replica.js';
 import { machineName, readCluster } from '../cluster/cluster_options.js';
-import { type Command, interrupted, type Terminal } from '../command.js';
+import { type Command, interrupted, say, type Terminal } from '../command.js';
 import { endGently, endingOf, frontOptions, frontSpecs, size } from '../front_options.js';
 import { modelOptions, modelRequest } from '../model_options.js';
 import { version } from '../version.js';
@@ -107,7 +108,7 @@ export const command: Command = {
       server?.open(model);
       if (place) joined = await join(place, own, model, terminal);
       const facts = { name: own.modelName ?? model.info.name, url: server?.url, replica: place?.name };
-      await terminal.write(options.has('json') ? `${JSON.stringify(document(facts, model))}\n` : ready(facts, model));
+      await say(options, terminal, document(facts, model), ready(facts, model));
       await interrupted(over);
       // Who has requests here is told; there is nothing to wait for.
       if (over.aborted && !signal.aborted) {
@@ -206,14 +207,8 @@ function document({ name, url, replica }: Place, { info }: ServingModel): object
     ...defined({ url, replica }),
     model: name,
     context: info.contextLength,
-    slots: info.slots,
-    micro_batches: info.microBatches,
-    kv_blocks: info.kvBlocks,
+    ...snakeOf(info, 'slots', 'microBatches', 'kvBlocks'),
     plan: info.plan.policy,
-    ranks: info.ranks.map(({ adapter, weightBytes, kvBytes }) => ({
-      adapter,
-      weight_bytes: weightBytes,
-      kv_bytes: kvBytes,
-    })),
+    ranks: info.ranks.map((rank) => snakeOf(rank, 'adapter', 'weightBytes', 'kvBytes')),
   };
 }

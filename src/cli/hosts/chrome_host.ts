@@ -152,10 +152,8 @@ async function openPage(
       heardBy = hearing;
       hearing.signal?.addEventListener('abort', abort);
       try {
-        const asked = page.evaluate(([called, values]) => window.splitkvHost.ask(called, values), [
-          name,
-          given,
-        ] as const);
+        const call = [name, given] as const;
+        const asked = page.evaluate(([called, values]) => window.splitkvHost.ask(called, values), call);
         // An error of evaluate itself (a crash, say) is told by `death`, which knows why; it follows at once.
         const outcome = await Promise.race([asked.catch((error: unknown) => died(error, death)), death]);
         if (outcome.ok) return outcome.value as never;

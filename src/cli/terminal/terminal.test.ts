@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { ProgressMeter, timeText } from './progress_meter.js';
+import { ProgressMeter } from '../../app/shared/progress.js';
+import { progressBar, progressText, timeText } from './process_terminal.js';
 import { hasColour, plain, styleWith } from './style.js';
 
 const bytes = (done: number, what = 'downloading') => ({ what, done, total: 100 * 2 ** 20, bytes: true });
@@ -13,24 +14,28 @@ describe('progress', () => {
 
   test('the rate and the time left are those of the last seconds', () => {
     const meter = after(20, 20);
-    expect(meter.text(bytes(20 * 2 ** 20))).toBe('downloading 20%, 20 MiB of 100 MiB, 1.0 MiB/s, 1 min 20 s left');
+    expect(progressText(bytes(20 * 2 ** 20), meter.rate)).toBe(
+      'downloading 20%, 20 MiB of 100 MiB, 1.0 MiB/s, 1 min 20 s left',
+    );
     // Ten times as fast from now on: after the window nothing of before counts.
     for (let at = 1; at <= 7; at++) meter.add(bytes((20 + at * 10) * 2 ** 20), (20 + at) * 1000);
     meter.add(bytes(95 * 2 ** 20), 30_000);
-    expect(meter.text(bytes(95 * 2 ** 20))).toMatch(/, \d\.\d MiB\/s, 1 s left$/);
+    expect(progressText(bytes(95 * 2 ** 20), meter.rate)).toMatch(/, \d\.\d MiB\/s, 1 s left$/);
   });
 
   test('nothing is said of a rate before it is known, nor of time when all is done', () => {
     const meter = new ProgressMeter();
     meter.add(bytes(2 ** 20), 0);
-    expect(meter.text(bytes(2 ** 20))).toBe('downloading 1%, 1.0 MiB of 100 MiB');
-    expect(after(4, 100).text(bytes(100 * 2 ** 20))).toBe('downloading 100%, 100 MiB of 100 MiB, 25 MiB/s');
+    expect(progressText(bytes(2 ** 20), meter.rate)).toBe('downloading 1%, 1.0 MiB of 100 MiB');
+    expect(progressText(bytes(100 * 2 ** 20), after(4, 100).rate)).toBe(
+      'downloading 100%, 100 MiB of 100 MiB, 25 MiB/s',
+    );
   });
 
   test('something else begins anew', () => {
     const meter = after(4, 40);
     expect(meter.add({ what: 'compiling kernels', done: 3, total: 12, bytes: false }, 5000)).toBe(true);
-    expect(meter.text({ what: 'compiling kernels', done: 3, total: 12, bytes: false })).toBe(
+    expect(progressText({ what: 'compiling kernels', done: 3, total: 12, bytes: false }, meter.rate)).toBe(
       'compiling kernels 25%, 3 of 12',
     );
   });
@@ -38,13 +43,13 @@ describe('progress', () => {
   test('a bar is as wide as there is room, and never wider', () => {
     const meter = after(4, 40);
     const part = bytes(40 * 2 ** 20);
-    expect(meter.bar(part, 200, plain)).toBe(
+    expect(progressBar(part, meter.rate, 200, plain)).toBe(
       `downloading ${'█'.repeat(10)}${'░'.repeat(14)}  40%  40 MiB of 100 MiB  10 MiB/s  6 s left`,
     );
     for (let width = 1; width < 120; width++) {
-      expect(meter.bar(part, width, plain).length).toBeLessThanOrEqual(width);
+      expect(progressBar(part, meter.rate, width, plain).length).toBeLessThanOrEqual(width);
     }
-    expect(meter.bar(part, 50, plain)).toMatch(/^downloading █+░+ {2}40% {2}40 MiB of 100 MiB$/);
+    expect(progressBar(part, meter.rate, 50, plain)).toMatch(/^downloading █+░+ {2}40% {2}40 MiB of 100 MiB$/);
   });
 
   test('times', () => {

@@ -1,6 +1,6 @@
 import { Lexer, type Token } from 'marked';
 import { expect, test } from 'vitest';
-import { mathOptions } from './maths.js';
+import { mathOptions } from './markdown.js';
 
 const lex = (text: string, ended = true): Token[] =>
   new Lexer({ gfm: true, breaks: true, ...mathOptions(ended) }).lex(text);

@@ -122,3 +122,26 @@ export const planText = (policy: string, ranks: number, strings: ChatStrings): s
   ranks === 1 ? strings.fact_plan_one : fill(strings.fact_plan_ranks, { policy, ranks });
 
 const rate = (tokensPerSecond: number): string => tokensPerSecond.toFixed(tokensPerSecond < 10 ? 1 : 0);
+
+/** "12 MiB of 300 MiB, 5.2 MiB/s, about 55 s left"; without a speed that isn't known */
+export function progressText(
+  loadedBytes: number,
+  totalBytes: number,
+  bytesPerSecond: number | undefined,
+  strings: ChatStrings = STRINGS,
+): string {
+  const parts = [fill(strings.progress, { loaded: formatBytes(loadedBytes), total: formatBytes(totalBytes) })];
+  if (bytesPerSecond !== undefined) {
+    parts.push(fill(strings.progress_speed, { speed: formatBytes(Math.round(bytesPerSecond)) }));
+    const time = duration((totalBytes - loadedBytes) / bytesPerSecond, strings);
+    if (loadedBytes < totalBytes) parts.push(fill(strings.progress_left, { time }));
+  }
+  return parts.join(', ');
+}
+
+/** "8 s", "3 min", "2 h" */
+export function duration(seconds: number, strings: ChatStrings = STRINGS): string {
+  if (seconds < 90) return fill(strings.seconds, { n: Math.max(1, Math.round(seconds)) });
+  if (seconds < 90 * 60) return fill(strings.minutes, { n: Math.round(seconds / 60) });
+  return fill(strings.hours, { n: Math.round(seconds / 3600) });
+}

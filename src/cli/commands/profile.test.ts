@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { arrange, parseProfile } from '../../arrangement/index.js';
 import { runCli } from '../testing/run_cli.js';
-import { heatMapHtml } from './heat_map.js';
 import { measureProfile } from '../../engine/measure/measure_profile.js';
 import { readPrompts } from '../prompt_files.js';
 import { storyQuestion } from '../../engine/measure/story.js';
@@ -87,16 +86,6 @@ describe('a profile', () => {
     const plain = { ...hostOf(two), info: { name: 'plain' } };
     await expect(measureProfile(plain, ['a'])).rejects.toThrow('load the model with a kvBudget');
   });
-
-  test('as a heat map: every head by number, and names are escaped', async () => {
-    const profile = await measureProfile(hostOf(two), ['a', 'b']);
-    const html = heatMapHtml(profile);
-    expect(html).toContain('&lt;tiny&gt;');
-    expect(html).not.toContain('<tiny>');
-    expect(html).not.toMatch(/NaN|undefined|https?:/);
-    expect(html.match(/<title>layer \d, head \d/g)).toHaveLength(4);
-    expect(html).toContain('layer 1, head 0: 24% ± 1.3% of a prompt, 35.0 entries');
-  });
 });
 
 describe('samples', () => {
@@ -133,7 +122,7 @@ describe('samples', () => {
 });
 
 test('splitkv profile writes what splitkv arrange reads', { timeout: 180_000 }, async () => {
-  const [out, html] = [join(scratch, 'profile.json'), join(scratch, 'profile.html')];
+  const out = join(scratch, 'profile.json');
   const model = ['--model', 'models/tiny-gqa', '--context', '256'];
   const sampling = [
     '--samples',
@@ -147,11 +136,10 @@ test('splitkv profile writes what splitkv arrange reads', { timeout: 180_000 }, 
     '--kv-window',
     '8',
   ];
-  const made = await runCli(['profile', ...model, ...sampling, '--out', out, '--html', html, '--json']);
+  const made = await runCli(['profile', ...model, ...sampling, '--out', out, '--json']);
   expect(made.code, made.stderr).toBe(0);
   const profile = parseProfile(JSON.parse(made.stdout));
   expect(readFileSync(out, 'utf8')).toBe(made.stdout);
-  expect(readFileSync(html, 'utf8')).toContain('tiny-gqa');
   expect(profile.layers.map((heads) => heads.length)).toEqual([4, 4, 4, 4]);
   for (const heads of profile.layers) {
     // The budget is a layer's, but for rounding.

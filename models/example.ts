@@ -1,5 +1,3 @@
-import type { SplitkvChat } from '../chat/index.js';
-
 /** What the embedded model is asked on first sight: one story of the kind it was trained on, and questions with their answers. */
 export const EMBEDDED_MODEL = 'models/tiny-gqa/';
 
@@ -14,13 +12,3 @@ export const QUESTIONS = [
   { question: 'where is the brown drum ?', answer: 'in the porch basket .' },
   { question: 'what is the code of mia ?', answer: '5 8 2 .' },
 ] as const;
-
-/** The story and its questions belong to the embedded model: with any other one that comes, dropped or picked, they go. */
-export function tellStory(chat: SplitkvChat): void {
-  chat.addEventListener('splitkv-state', ({ detail: { state } }) => {
-    if (state !== 'looking') return;
-    const isExample = !chat.files && chat.model === EMBEDDED_MODEL;
-    chat.about = isExample ? STORY : undefined;
-    chat.suggestions = isExample ? QUESTIONS.map(({ question }) => question).join('|') : undefined;
-  });
-}

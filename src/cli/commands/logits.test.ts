@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { type LogitsDescription, LogitsDescriber, type LogitsOutput } from './logits_document.js';
+import { type LogitsDescription, LogitsDescriber, type LogitsOutput } from './logits.js';
 
 const rows = [Float32Array.of(1, 3, 3, -2), Float32Array.of(-1, -5, -0.5, -1)];
 

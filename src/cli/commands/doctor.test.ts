@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { AdapterEntry } from '../../app/shared/adapter_list.js';
 import { runHere } from '../testing/run_here.js';
-import { choiceOf, findings, type MachineFacts } from './findings.js';
+import { choiceOf, findings, type MachineFacts } from './doctor.js';
 
 const adapter = (name: string, software: boolean, isDefault = false): AdapterEntry => ({
   name,
