@@ -1,9 +1,8 @@
 import { throwIfAborted } from '../../src/base/errors.js';
 import { openModel } from '../../src/engine/faces/load.js';
 import { LoadedModel } from '../../src/engine/faces/model.js';
-import type { HandedKv } from '../../src/engine/contracts/handed_kv.js';
+import type { HandedKv, PrefillWorker } from '../../src/engine/contracts/prefill_worker.js';
 import { handedKv } from './onnx/prompt_filler.js';
-import type { PrefillWorker } from '../../src/engine/contracts/prefill_worker.js';
 import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import type { LoadOptions, Model } from '../../src/index.js';
 import type { Answering, PeerModel } from './peer_model.js';

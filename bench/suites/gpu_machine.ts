@@ -1,5 +1,5 @@
 import { median } from '../../src/base/stats.js';
-import { measureHead } from '../../src/engine/measure/measure_head.js';
+import { measureHead } from '../../src/engine/measure/measure_machine.js';
 import { measureOverheads } from '../../src/engine/measure/overheads.js';
 import { Probe } from '../../src/engine/measure/probe.js';
 import { chooseLayers, layerKinds } from '../../src/engine/measure/probe_layers.js';

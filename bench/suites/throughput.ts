@@ -1,9 +1,9 @@
 import { limitError, SplitkvError, usageError } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
 import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
-import type { HandedKv } from '../../src/engine/contracts/handed_kv.js';
+import type { HandedKv } from '../../src/engine/contracts/prefill_worker.js';
 import { RankGroup } from '../../src/engine/ranks/rank_group.js';
-import { SplitkvPrefill } from '../../src/engine/prefill/splitkv_prefill.js';
+import { SplitkvPrefill } from '../../src/engine/prefill/open_prefill.js';
 import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { KvType, WeightType } from '../../src/index.js';

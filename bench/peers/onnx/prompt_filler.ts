@@ -14,7 +14,7 @@ import { ropeTable } from '../../../src/model/layers/attention/rope_table.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import type { RunnerOptions } from '../../../src/engine/contracts/rank.js';
 import { KV_BLOCK } from '../../../src/base/kv_units.js';
-import type { HandedKv } from '../../../src/engine/contracts/handed_kv.js';
+import type { HandedKv } from '../../../src/engine/contracts/prefill_worker.js';
 import { buildLlamaGraph, type GraphWeightsOptions } from './graph_weights.js';
 import { cacheBlocks } from './kv_blocks.js';
 import { NAMES } from './llama_graph.js';

@@ -2,7 +2,7 @@ import { KV_BLOCK } from '../../base/kv_units.js';
 import { ceilDiv, joinBytes } from '../../base/math.js';
 import { range } from '../../base/lists.js';
 import type { Plan, RankShare } from '../../placement/index.js';
-import type { HandedKv, KvPiece } from '../contracts/handed_kv.js';
+import type { HandedKv, KvPiece } from '../contracts/prefill_worker.js';
 
 export interface CutOptions {
   readonly numLayers: number;

@@ -6,8 +6,8 @@
 import type { Snake } from '../../base/names.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../../gpu/index.js';
-import type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../../chat_formats/tools.js';
-import type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
+import type { ChatOptions, ToolCall, ToolCallDelta } from '../../chat_formats/tools.js';
+import type { TextForm } from '../../grammar/text_form.js';
 import type { CatalogModel as ListedModel } from '../../loader/index.js';
 import type { KvPolicy } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
@@ -414,36 +414,22 @@ export interface LogitsResult {
   readonly rows: readonly Float32Array[];
 }
 
-/** `SamplingOptions` by their names in JSON. */
-export type SamplingFields = {
-  readonly [Name in keyof SamplingOptions as Snake<Name>]?: SamplingOptions[Name] | null;
+/** Options by their names in JSON; null is as good as left out. */
+type Fields<Options> = {
+  readonly [Name in keyof Options & string as Snake<Name>]?: Options[Name] | null | undefined;
 };
+export type SamplingFields = Fields<SamplingOptions>;
 
-export interface ChatCompletionRequest extends SamplingFields {
+/** Beside these, what options of `generate` with the same names say; `separateReasoning` is true by default. */
+export interface ChatCompletionRequest extends Fields<
+  SamplingOptions & TextForm & ChatOptions & Pick<GenerateOptions, 'maxTokens' | 'stop'>
+> {
   /** Accepted and ignored: a loaded model is the one that answers. */
   readonly model?: string;
   readonly messages: readonly ChatMessage[];
   /** As in `Prompt`. */
   readonly special?: 'text' | 'token';
   readonly stream?: boolean;
-  readonly max_tokens?: number;
-  readonly stop?: string | readonly string[] | null;
-  /** The answer is JSON: any object, or of a schema. */
-  readonly response_format?: ResponseFormat | null;
-  /** As in `TextForm`, as the two below. */
-  readonly grammar?: string | null;
-  readonly regex?: string | null;
-  readonly choice?: readonly string[] | null;
-  /** Functions that the model may call; their answers come as messages of role tool. */
-  readonly tools?: readonly Tool[] | null;
-  readonly tool_choice?: ToolChoice | null;
-  readonly parallel_tool_calls?: boolean | null;
-  /** Variables of the chat template. */
-  readonly chat_template_kwargs?: Readonly<Record<string, unknown>> | null;
-  /** Whether the model thinks before it answers, where its template can say so. */
-  readonly enable_thinking?: boolean | null;
-  /** What is thought comes as `reasoning_content`, apart from the answer; default true. */
-  readonly separate_reasoning?: boolean | null;
 }
 
 export interface ChatCompletionChunk {

@@ -1,11 +1,10 @@
-import { usageError } from '../../base/errors.js';
+import { didYouMean, usageError } from '../../base/errors.js';
 import { checkOptions, defined, type OptionsSchema } from '../../base/options.js';
 import { type NetworkOptions, parseIntegrity } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { checkTogether } from '../../placement/index.js';
 import { parseAttentionDpConfig } from '../scheduler/adp/config.js';
-import type { LoadOptions } from './api.js';
-import { checkPrefill } from './check_prefill.js';
+import type { LoadOptions, PrefillOptions } from './api.js';
 import { LOAD_ROWS } from './options/load_rows.js';
 import { schemaOf } from './options/row.js';
 
@@ -45,4 +44,32 @@ export function checkContext(asked: number | undefined, config: ModelConfig): nu
     throw usageError(`contextLength ${asked}: this model has at most ${config.maxPositions} positions`);
   }
   return asked;
+}
+
+const prefillSchema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true };
+
+/** @throws SplitkvError `usage` for options that say nothing known */
+export function checkPrefill(options: PrefillOptions | readonly PrefillOptions[] | undefined): void {
+  if (options === undefined) return;
+  const workers = prefillList(options);
+  if (workers.length === 0) throw usageError('prefill []: give a worker, or leave it out');
+  for (const worker of workers) checkWorker(worker);
+}
+
+/** A worker each. */
+export const prefillList = (options: PrefillOptions | readonly PrefillOptions[]): readonly PrefillOptions[] =>
+  Array.isArray(options) ? (options as readonly PrefillOptions[]) : [options as PrefillOptions];
+
+function checkWorker(options: PrefillOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw usageError(`prefill ${JSON.stringify(options)}: expected { kind: 'splitkv' }`);
+  }
+  checkOptions('prefill', options, prefillSchema);
+  const { kind, adapter } = options;
+  if (kind !== 'splitkv') {
+    throw usageError(`prefill kind '${String(kind)}': use splitkv.${didYouMean(String(kind), ['splitkv'])}`);
+  }
+  if (adapter !== undefined && typeof adapter !== 'string') {
+    throw usageError(`prefill adapter ${JSON.stringify(adapter)}: expected a name, or high-performance or low-power`);
+  }
 }

@@ -1,5 +1,3 @@
-import type { HandedKv } from './handed_kv.js';
-
 /** Disaggregated prefill: prompts are computed on a device of their own, and handed over to the ranks that generate. */
 export interface PrefillWorker {
   /** How it computes: by our own kernels. */
@@ -19,4 +17,38 @@ export interface PrefillWorker {
   /** Makes it usable again after its device, or its thread, was lost. */
   recover(signal?: AbortSignal): Promise<void>;
   dispose(): Promise<void>;
+}
+
+/** Keys and values of a prompt that another device computed, and the prompt's last row. Plain data. */
+export interface HandedKv {
+  /** Tokens of the prompt. */
+  readonly tokens: number;
+  /** KV blocks that they take. */
+  readonly blocks: number;
+  /**
+   * The sequence's blocks, one after the other, in each cache buffer: as many buffers a layer, in the order of the layers, in the
+   * cache's own layout with all kv heads; with `entries` each kv head's own blocks, one head after the other.
+   */
+  readonly buffers: readonly Uint8Array[];
+  /** f32 [hiddenStride]: the last layer's output for the last token, before the final norm. */
+  readonly lastRow: Float32Array;
+  /** Where heads have blocks of their own, as where prompts are compressed: entries of each, [layer][kv head]. */
+  readonly entries?: readonly (readonly number[])[] | undefined;
+}
+
+/** What of a handover goes to one rank. */
+export interface KvPiece {
+  /** Tokens that the sequence has then. */
+  readonly tokens: number;
+  /** Logical block that the bytes begin with. */
+  readonly firstBlock: number;
+  /**
+   * [cache buffer of the rank][block] in the rank's layout, or with `entries` [cache buffer of the rank][kv head][block]; undefined where the
+   * rank keeps nothing of the sequence.
+   */
+  readonly bytes: Uint8Array | undefined;
+  /** For ranks that hold rows of the output head. */
+  readonly lastRow: Float32Array | undefined;
+  /** Where heads have blocks of their own: entries of the rank's, by the model's layer. */
+  readonly entries?: ReadonlyMap<number, readonly number[]>;
 }

@@ -2,7 +2,7 @@ import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { BlockRun, SharedSequence } from '../../placement/index.js';
 import type { SamplingOptions, TuningStats } from './api.js';
-import type { KvPiece } from './handed_kv.js';
+import type { KvPiece } from './prefill_worker.js';
 
 /** How every rank of a model is set up; alike on all. */
 export interface RunnerOptions {

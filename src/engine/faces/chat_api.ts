@@ -8,34 +8,32 @@ import type {
   ChatCompletionRequest,
   ChatCompletions,
   ChatFinishReason,
+  ChatOptions,
   FinishReason,
   GenerateOptions,
   Generation,
   Prompt,
   SamplingOptions,
+  TextForm,
 } from '../contracts/api.js';
 import { SAMPLING_ROWS } from '../contracts/options/sampling_rows.js';
+import { formSchema } from '../serving/text/forms.js';
+import { chatSchema } from '../serving/text/reading.js';
 
 /** Options of `generate` that a request has, by their names in JSON. */
 const OPTIONS = [
   ...(Object.keys(SAMPLING_ROWS) as (keyof SamplingOptions)[]),
   'maxTokens',
   'stop',
-  'responseFormat',
-  'grammar',
-  'regex',
-  'choice',
-  'tools',
-  'toolChoice',
-  'parallelToolCalls',
-  'chatTemplateKwargs',
-  'enableThinking',
-  'separateReasoning',
+  ...(Object.keys(formSchema) as (keyof TextForm)[]),
+  ...(Object.keys(chatSchema) as (keyof ChatOptions)[]),
 ] as const satisfies (keyof GenerateOptions)[];
 const REQUEST_KEYS: readonly string[] = [
   ...(['model', 'messages', 'special', 'stream'] satisfies (keyof ChatCompletionRequest)[]),
   ...(OPTIONS.map(snake) satisfies (keyof ChatCompletionRequest)[]),
 ];
+
+type Head = Pick<ChatCompletion, 'id' | 'created' | 'model'>;
 
 /** The OpenAI shape over `generate`. */
 export function chatCompletions(
@@ -73,10 +71,7 @@ export function chatCompletions(
     return request.stream ? Promise.resolve(chunks(generation, head)) : whole(generation, head);
   }
 
-  async function* chunks(
-    generation: Generation,
-    head: { id: string; created: number; model: string },
-  ): AsyncGenerator<ChatCompletionChunk> {
+  async function* chunks(generation: Generation, head: Head): AsyncGenerator<ChatCompletionChunk> {
     const chunk = (
       delta: ChatCompletionChunk['choices'][0]['delta'],
       reason: ChatFinishReason | null,
@@ -94,10 +89,7 @@ export function chatCompletions(
     yield chunk({}, finish((await generation.result).finish_reason));
   }
 
-  async function whole(
-    generation: Generation,
-    head: { id: string; created: number; model: string },
-  ): Promise<ChatCompletion> {
+  async function whole(generation: Generation, head: Head): Promise<ChatCompletion> {
     const result = await generation.result;
     return {
       ...head,

@@ -1,13 +1,15 @@
 import type { Source, TensorReader } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
+import { weightBytes } from '../../model/weights/weight_bytes.js';
 import { checkTogether, type Feature, modelFeatures, type Plan } from '../../placement/index.js';
-import type { LoadOptions } from '../contracts/api.js';
+import type { LoadOptions, ModelInfo } from '../contracts/api.js';
 import { checkContext } from '../contracts/load_options.js';
 import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
 import { kvCompression } from '../planning/kv_compression.js';
 import { type PlanSubject, subjectFeatures } from '../planning/plan_subject.js';
 import { cacheType } from '../planning/rank_adapters.js';
+import type { OpenedModel } from './load.js';
 
 /** What the files and the options say of a model. */
 export type DescribedFacts = Omit<PlanSubject, 'seatsOf' | 'together' | 'measure'>;
@@ -63,4 +65,46 @@ function featuresOf({ attentionDpConfig, prefixCaching, prefill }: LoadOptions):
     ...(prefixCaching ? ['prefixCaching' as const] : []),
     ...(prefill ? ['prefillWorker' as const] : []),
   ];
+}
+
+/** What an opened model is, in numbers and words. */
+export function modelInfo(opened: OpenedModel): ModelInfo {
+  const { config, group, prefiller, tokenizer, sampling, name, loadSeconds, planReason } = opened;
+  const { runner } = group;
+  const { type, plan } = group.options;
+  const { compression } = runner.options;
+  return {
+    name,
+    architecture: config.architecture,
+    numLayers: config.layers.length,
+    hiddenSize: config.hiddenSize,
+    vocabSize: config.vocabSize,
+    contextLength: runner.contextLength,
+    parameters: weightBytes(config, type).parameters,
+    weights: type,
+    kv: runner.kv.type,
+    hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
+    sampling,
+    adapter: group.adapter,
+    weightBytes: runner.ranks.reduce((sum, { facts: { weightBytes: bytes } }) => sum + bytes, 0),
+    kvBytes: runner.kv.bytes,
+    kvBytesPerToken: runner.kv.bytesPerToken,
+    ...(compression && { compression: { policy: compression.policy, budget: compression.budget } }),
+    loadSeconds,
+    plan,
+    ...(planReason !== undefined && { planReason }),
+    shape: modelShape(config),
+    ranks: runner.ranks.map(({ facts: { adapter, weightBytes: bytes, kvBytes } }, rank) => {
+      const rankName = group.places?.name?.(rank);
+      return { adapter, ...(rankName !== undefined && { name: rankName }), weightBytes: bytes, kvBytes };
+    }),
+    ...(prefiller && {
+      prefill: {
+        kind: prefiller.kind,
+        adapter: prefiller.adapter,
+        weightBytes: prefiller.weightBytes,
+        workers: prefiller.atOnce,
+      },
+    }),
+  };
 }

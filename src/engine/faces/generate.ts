@@ -5,8 +5,10 @@ import type {
   FinishReason,
   GenerateOptions,
   GenerateResult,
+  Generation,
   GenerationDelta,
   KvCompressionStats,
+  RankStats,
 } from '../contracts/api.js';
 import { attentionMs, attentionStats, timeAttention } from '../ranks/attention_stats.js';
 import { kvCompressionStats } from '../ranks/kv_stats.js';
@@ -15,6 +17,7 @@ import type { RankCounts } from '../contracts/rank.js';
 import { checkSampling, randomSeed } from '../ranks/sampling/sampling.js';
 import { engineSampling, stopTexts } from '../ranks/sampling/sampling_options.js';
 import { Answer } from '../serving/text/answer.js';
+import { EventQueue } from '../serving/text/event_queue.js';
 import {
   type Constraint,
   type Engine,
@@ -47,14 +50,17 @@ export interface GeneratedPrompt extends PromptRows {
   readonly isChat: boolean;
 }
 
-/** What a rank sent, and what a token's time was: the three parts of it add up to it. */
-export interface RankSpeed {
-  readonly bytesPerToken: number;
-  readonly usPerExchange: number;
-  readonly computeMs: number;
-  readonly exchangeMs: number;
-  readonly waitMs: number;
-}
+/** What a rank sent, and what a token's time was. */
+type RankSpeed = Omit<RankStats, 'adapter' | 'weight_bytes' | 'kv_bytes'>;
+
+/** Before anything was generated. */
+export const NO_SPEED: RankSpeed = {
+  bytes_per_token: 0,
+  us_per_exchange: 0,
+  compute_ms_per_token: 0,
+  exchange_ms_per_token: 0,
+  wait_ms_per_token: 0,
+};
 
 /** What a generation measured. */
 export interface Speed {
@@ -258,11 +264,48 @@ function perToken(
     const part = (of: number): number => (stepMs > 0 ? (tokenMs * of) / stepMs : 0);
     const [exchangeMs, waitMs] = [part(moved), part(waited)];
     return {
-      bytesPerToken: steps > 0 ? (now.stepBytes - then.stepBytes) / steps : 0,
-      usPerExchange: exchanges > 0 ? ((moved + waited) * 1000) / exchanges : 0,
-      computeMs: Math.max(0, tokenMs - exchangeMs - waitMs),
-      exchangeMs,
-      waitMs,
+      bytes_per_token: steps > 0 ? (now.stepBytes - then.stepBytes) / steps : 0,
+      us_per_exchange: exchanges > 0 ? ((moved + waited) * 1000) / exchanges : 0,
+      compute_ms_per_token: Math.max(0, tokenMs - exchangeMs - waitMs),
+      exchange_ms_per_token: exchangeMs,
+      wait_ms_per_token: waitMs,
     };
   });
+}
+
+/**
+ * A generation that runs whether or not anyone iterates it. Leaving the iteration early aborts the run; `result` then
+ * resolves with what there is.
+ */
+export class GenerationStream implements Generation {
+  readonly result: Promise<GenerateResult>;
+  readonly #deltas = new EventQueue<GenerationDelta>(
+    'this generation is being iterated already; await its result, or generate again',
+  );
+  readonly #leave = new AbortController();
+
+  /** `run` gets a function that emits what is new, and a signal for an iteration that was left early. */
+  constructor(run: (emit: (delta: GenerationDelta) => void, left: AbortSignal) => Promise<GenerateResult>) {
+    this.result = run((delta) => this.#deltas.push(delta), this.#leave.signal);
+    // Also marks the rejection as handled: who only iterates sees the error there.
+    this.result.then(
+      () => this.#deltas.end(),
+      (reason: unknown) => this.#deltas.end({ reason }),
+    );
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<string, void, undefined> {
+    for await (const { text } of this.deltas()) if (text !== '') yield text;
+  }
+
+  async *deltas(): AsyncGenerator<GenerationDelta, void, undefined> {
+    const deltas = this.#deltas.read();
+    let finished = false;
+    try {
+      yield* deltas;
+      finished = true;
+    } finally {
+      if (!finished) this.#leave.abort(new Error('the iteration was left'));
+    }
+  }
 }

@@ -10,9 +10,8 @@ import { listCached, type Source } from '../../loader/index.js';
 import { checkWindowFits } from '../../model/compression/budgets.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from '../contracts/api.js';
-import { prefillList } from '../contracts/check_prefill.js';
+import { checkLoadOptions, networkOf, prefillList } from '../contracts/load_options.js';
 import { isStored } from '../contracts/cluster_options.js';
-import { checkLoadOptions, networkOf } from '../contracts/load_options.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { type ModelTokenizer, openTokenizer } from '../files/model_files.js';
 import { openFiles, orDamage } from '../files/open_files.js';
@@ -263,27 +262,32 @@ async function warnOfPlan(
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
 }
 
+/** What whoever computes with the model's weights is opened with. */
+async function readWith({ options, onWarning, progress }: Opening, { reader, facts }: DescribedModel) {
+  const { config, type } = facts;
+  const { cache = true, integrity, signal } = options;
+  const onProgress = (used: RankProgress): void => progress.used(loadProgress(used));
+  return { config, type, reader: await reader(), cache, integrity, signal, onProgress, onWarning };
+}
+
 /** Ranks in this thread, or each in a worker or on a machine of its own. */
 async function openRanks(
-  { options, places, onWarning, progress }: Opening,
-  { source, reader: read, facts: { config, type } }: DescribedModel,
+  opening: Opening,
+  model: DescribedModel,
   plans: SettledPlan,
   place: ModelPlace | undefined,
 ): Promise<ModelRanks> {
-  const { cache = true, integrity, signal, virtualRanks: virtual = false } = options;
-  const reader = await read();
-  const onProgress = (used: RankProgress): void => progress.used(loadProgress(used));
-  const shared = { config, type, ...plans.ranks, signal, onProgress, onWarning };
+  const { options, places, progress } = opening;
+  const shared = { ...(await readWith(opening, model)), ...plans.ranks };
+  const { config, reader } = shared;
   if (!place) {
     progress.begin(reader.index.totalBytes, reader.index.tensors.size); // workers read for themselves
-    return RankGroup.open({ ...shared, reader, virtual });
+    return RankGroup.open({ ...shared, virtual: options.virtualRanks ?? false });
   }
   return WorkerGroup.open({
     ...shared,
     place,
-    cache,
-    integrity,
-    oneByOne: !places && (await isDownloading(source)),
+    oneByOne: !places && (await isDownloading(model.source)),
     digest: places && (await (await import('../files/model_digest.js')).modelDigest(config, reader)),
     places,
     replan:
@@ -306,29 +310,21 @@ async function checkRanks(
 }
 
 async function openPrefiller(
-  { options, onWarning, progress }: Opening,
+  opening: Opening,
   prefill: NonNullable<LoadOptions['prefill']>,
-  { reader, facts: { config, type, prefixCaching } }: DescribedModel,
+  model: DescribedModel,
   { ranks: { plan, adapters, runner } }: SettledPlan,
   place: ModelPlace | undefined,
 ): Promise<PrefillWorker> {
-  const { cache = true, integrity, signal } = options;
   const { openPrefill } = await import('../prefill/open_prefill.js');
   return openPrefill({
+    ...(await readWith(opening, model)),
     options: prefillList(prefill),
-    config,
-    type,
     runner,
-    reader: await reader(),
     adapter: adapters[0]!,
     ranks: plan.worldSize,
-    prefixCaching,
+    prefixCaching: model.facts.prefixCaching,
     place,
-    cache,
-    integrity,
-    signal,
-    onProgress: (used) => progress.used(loadProgress(used)),
-    onWarning,
   });
 }
 

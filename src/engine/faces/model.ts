@@ -26,12 +26,10 @@ import type {
   SelfTestResult,
 } from '../contracts/api.js';
 import { chatCompletions } from './chat_api.js';
-import { generate, type GeneratedPrompt, type PromptRows } from './generate.js';
+import { generate, type GeneratedPrompt, GenerationStream, NO_SPEED, type PromptRows, type Speed } from './generate.js';
 import { TalkingConversation } from './conversation.js';
-import { GenerationStream } from './generation_stream.js';
-import type { Speed } from './generate.js';
 import type { OpenedModel } from './load.js';
-import { modelInfo } from './model_info.js';
+import { modelInfo } from './describe_model.js';
 import { eosIds, isChat, needTokenizer, type PromptReader, promptTokens, tokenIds } from '../serving/prompt_tokens.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
@@ -294,11 +292,7 @@ export class LoadedModel implements Model {
         adapter,
         weight_bytes,
         kv_bytes,
-        bytes_per_token: this.#speed.ranks[rank]?.bytesPerToken ?? 0,
-        us_per_exchange: this.#speed.ranks[rank]?.usPerExchange ?? 0,
-        compute_ms_per_token: this.#speed.ranks[rank]?.computeMs ?? 0,
-        exchange_ms_per_token: this.#speed.ranks[rank]?.exchangeMs ?? 0,
-        wait_ms_per_token: this.#speed.ranks[rank]?.waitMs ?? 0,
+        ...(this.#speed.ranks[rank] ?? NO_SPEED),
       })),
       plan: this.info.plan.policy,
       precision: this.#group.adapter.fast ? 'fast' : 'exact',

@@ -3,9 +3,8 @@ import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/option
 import type { Source } from '../../loader/index.js';
 import type { EmbedOptions, EmbedResult, Prompt, TokenizeOptions } from '../contracts/api.js';
 import { loadSchema } from '../contracts/load_options.js';
-import type { ModelFacts, Seats } from './describe_model.js';
+import { type ModelFacts, modelInfo, type Seats } from './describe_model.js';
 import { type JoinPlaces, type OpenedModel, openModel } from './load.js';
-import { modelInfo } from './model_info.js';
 import {
   eosIds,
   isChat,

@@ -32,8 +32,13 @@ export async function exchangeLatency(ranks: readonly LinkRank[], workSeconds: n
 export async function measureLink(pair: readonly [LinkRank, LinkRank], workSeconds: number): Promise<LinkMeasure> {
   const latencySeconds = await exchangeLatency(pair, workSeconds);
   const idle = pair.map(({ device }) => ({ device }));
-  const [few, many] = [await timeExchanges(idle, FEW_BYTES), await timeExchanges(idle, MANY_BYTES)];
-  return { latencySeconds, bytesPerSecond: MANY_BYTES / Math.max(many - few, many / 10) };
+  return { ...(await linkOf((bytes) => timeExchanges(idle, bytes))), latencySeconds };
+}
+
+/** @param time seconds of an exchange of so many bytes */
+async function linkOf(time: (bytes: number) => Promise<number>): Promise<LinkMeasure> {
+  const [few, many] = [await time(FEW_BYTES), await time(MANY_BYTES)];
+  return { latencySeconds: few, bytesPerSecond: MANY_BYTES / Math.max(many - few, many / 10) };
 }
 
 /**
@@ -41,28 +46,36 @@ export async function measureLink(pair: readonly [LinkRank, LinkRank], workSecon
  * @param communicator of two ranks
  */
 export async function measureSide(communicator: Communicator): Promise<LinkMeasure> {
-  const time = async (bytes: number): Promise<number> => {
+  return linkOf(async (bytes) => {
     const buffer = communicator.device.createBuffer('probe exchange', bytes * communicator.worldSize);
     try {
       const exchange = allToAll(communicator, buffer, bytes);
       // As many on both sides, whatever either measures.
-      await runOne(communicator, undefined, exchange);
-      const samples: number[] = [];
-      for (let round = 0; round < ROUNDS; round++) {
-        const started = performance.now();
-        for (let i = 0; i < EXCHANGES; i++) await runOne(communicator, undefined, exchange);
-        samples.push((performance.now() - started) / 1000 / EXCHANGES);
-      }
-      return median(samples);
+      return await usual((count) => runSome(communicator, undefined, exchange, count), Infinity);
     } finally {
       buffer.dispose();
     }
-  };
-  const [few, many] = [await time(FEW_BYTES), await time(MANY_BYTES)];
-  return { latencySeconds: few, bytesPerSecond: MANY_BYTES / Math.max(many - few, many / 10) };
+  });
 }
 
-/** Seconds of one round of work and exchange among all ranks: the median, as a step has so many that the usual one counts. */
+/** Seconds of one exchange of `run(count)`: the median, as a step has so many that the usual one counts. */
+async function usual(run: (count: number) => Promise<unknown>, maxSeconds: number): Promise<number> {
+  const round = async (count: number): Promise<number> => {
+    const started = performance.now();
+    await run(count);
+    return (performance.now() - started) / 1000 / count;
+  };
+  let spent = await round(1); // makes what is made once
+  const samples: number[] = [];
+  while (samples.length < ROUNDS && (samples.length === 0 || spent < maxSeconds)) {
+    const seconds = await round(EXCHANGES);
+    spent += seconds * EXCHANGES;
+    samples.push(seconds);
+  }
+  return median(samples);
+}
+
+/** Seconds of one round of work and exchange among all ranks. */
 async function timeExchanges(ranks: readonly LinkRank[], bytes: number): Promise<number> {
   const communicators = createGroup(ranks.map(({ device }) => device));
   const buffers: Buffer[] = [];
@@ -72,37 +85,32 @@ async function timeExchanges(ranks: readonly LinkRank[], bytes: number): Promise
       buffers.push(buffer);
       return { communicator, work: ranks[rank]!.work, exchange: allToAll(communicator, buffer, bytes) };
     });
-    const round = async (count: number): Promise<number> => {
-      const started = performance.now();
-      await Promise.all(
-        runs.map(async ({ communicator, work, exchange }) => {
-          for (let i = 0; i < count; i++) await runOne(communicator, work, exchange);
-        }),
-      );
-      return (performance.now() - started) / 1000 / count;
-    };
-    let spent = await round(1); // makes what is made once
-    const samples: number[] = [];
-    while (samples.length < ROUNDS && (samples.length === 0 || spent < MAX_SECONDS)) {
-      const seconds = await round(EXCHANGES);
-      spent += seconds * EXCHANGES;
-      samples.push(seconds);
-    }
-    return median(samples);
+    return await usual(
+      (count) =>
+        Promise.all(runs.map(({ communicator, work, exchange }) => runSome(communicator, work, exchange, count))),
+      MAX_SECONDS,
+    );
   } finally {
     for (const communicator of communicators) communicator.dispose();
     for (const buffer of buffers) buffer.dispose();
   }
 }
 
-async function runOne(communicator: Communicator, work: Timed | undefined, exchange: Exchange): Promise<void> {
-  const encoder = communicator.device.gpu.createCommandEncoder();
-  if (work) {
-    const pass = encoder.beginComputePass();
-    work.program.encode(pass, work.step);
-    pass.end();
+async function runSome(
+  communicator: Communicator,
+  work: Timed | undefined,
+  exchange: Exchange,
+  count: number,
+): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    const encoder = communicator.device.gpu.createCommandEncoder();
+    if (work) {
+      const pass = encoder.beginComputePass();
+      work.program.encode(pass, work.step);
+      pass.end();
+    }
+    await communicator.exchange(encoder, exchange);
   }
-  await communicator.exchange(encoder, exchange);
 }
 
 /** The rank's own part of the buffer goes to all others, theirs come beside it. */

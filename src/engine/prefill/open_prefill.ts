@@ -3,30 +3,31 @@
  * cache blocks. prefill_pool.ts shares prompts between several workers. Read contracts/prefill_worker.ts next.
  */
 
-import type { WeightType } from '../../../shaders/linear/pack.js';
+import { KV_BLOCK } from '../../base/kv_units.js';
+import { range, sum } from '../../base/lists.js';
+import { ceilDiv } from '../../base/math.js';
 import { openDevice } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
-import type { RankProgress } from '../ranks/open_rank.js';
 import { modelShape } from '../../model/shape.js';
 import { makePlan } from '../../placement/index.js';
 import type { PrefillOptions } from '../contracts/api.js';
 import type { ModelPlace } from '../workers/model_place.js';
-import type { RunnerOptions } from '../contracts/rank.js';
+import type { CacheUse, RunnerOptions } from '../contracts/rank.js';
 import { keptBlocksOf } from '../planning/plan_subject.js';
 import { type AdapterRequest, namedAdapter } from '../planning/rank_adapters.js';
-import { RankGroup } from '../ranks/rank_group.js';
-import { WorkerGroup } from '../workers/worker_group.js';
+import { type ModelRanks, RankGroup } from '../ranks/rank_group.js';
+import { Engine } from '../serving/engine.js';
+import { WorkerGroup, type WorkerGroupOptions } from '../workers/worker_group.js';
 import { PrefillPool } from './prefill_pool.js';
-import type { PrefillWorker } from '../contracts/prefill_worker.js';
-import { SplitkvPrefill } from './splitkv_prefill.js';
+import type { HandedKv, PrefillWorker } from '../contracts/prefill_worker.js';
 
-export interface PrefillRequest {
+export interface PrefillRequest extends Pick<
+  WorkerGroupOptions,
+  'config' | 'type' | 'cache' | 'integrity' | 'signal' | 'onProgress' | 'onWarning'
+> {
   /** Of one worker each. */
   readonly options: readonly PrefillOptions[];
-  readonly config: ModelConfig;
   readonly reader: TensorReader;
-  readonly type: WeightType;
   /** As of the ranks that generate. */
   readonly runner: Pick<RunnerOptions, 'contextLength' | 'prefillChunk' | 'kvType' | 'tune' | 'compression'>;
   /** Where nothing is asked for: the first rank's. */
@@ -37,11 +38,6 @@ export interface PrefillRequest {
   readonly prefixCaching?: boolean | undefined;
   /** Where the model is, for a worker thread of its own. */
   readonly place: ModelPlace | undefined;
-  readonly cache: boolean;
-  readonly integrity?: Readonly<Record<string, string>> | undefined;
-  readonly signal?: AbortSignal | undefined;
-  readonly onProgress?: ((progress: RankProgress) => void) | undefined;
-  readonly onWarning?: ((message: string) => void) | undefined;
 }
 
 /** Opens prefill workers, each on a device of its own with whole weights. @throws as `load` */
@@ -57,7 +53,7 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
 }
 
 async function openOne(request: PrefillRequest, options: PrefillOptions, index: number): Promise<PrefillWorker> {
-  const { config, reader, type, ranks, place, signal, onProgress } = request;
+  const { config, type, ranks, place, signal, onProgress, onWarning } = request;
   const { contextLength, prefillChunk, kvType, tune = true, compression } = request.runner;
   const runner = { contextLength, prefillChunk, kvType };
   const { variants, fast } = request.adapter;
@@ -83,22 +79,85 @@ async function openOne(request: PrefillRequest, options: PrefillOptions, index: 
     },
     signal,
     onProgress,
+    onWarning,
   };
+  const { reader, cache, integrity } = request;
+  const open: typeof openDevice = (asked) => openDevice({ ...asked, instance: ranks + index });
   const group = place
-    ? await WorkerGroup.open({
-        ...shared,
-        place,
-        cache: request.cache,
-        integrity: request.integrity,
-        oneByOne: false,
-        onWarning: request.onWarning,
-      })
-    : await RankGroup.open({
-        ...shared,
-        reader,
-        virtual: false,
-        onWarning: request.onWarning,
-        open: (asked) => openDevice({ ...asked, instance: ranks + index }),
-      });
+    ? await WorkerGroup.open({ ...shared, place, cache, integrity, oneByOne: false })
+    : await RankGroup.open({ ...shared, reader, virtual: false, open });
   return new SplitkvPrefill(group);
+}
+
+/** A prefill worker of our own kernels: what it hands over is bit for bit what the ranks would have computed. */
+export class SplitkvPrefill implements PrefillWorker {
+  readonly kind = 'splitkv';
+  readonly atOnce = 1;
+  #engine: Engine;
+
+  /** @param ranks one rank with whole weights and one slot */
+  constructor(readonly ranks: ModelRanks) {
+    this.#engine = this.#open();
+  }
+
+  #open(): Engine {
+    const { promptRows, options } = this.ranks.runner;
+    const prefixCaching = (options.keptBlocks ?? 0) > 0;
+    return new Engine(this.ranks, { slots: 1, tokensPerIteration: promptRows + 1, prefixCaching, recover: false });
+  }
+
+  get adapter(): string {
+    return this.ranks.adapter.name;
+  }
+
+  get weightBytes(): number {
+    return this.ranks.runner.ranks[0]!.facts.weightBytes;
+  }
+
+  async prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
+    let handed: HandedKv | undefined;
+    const onPrompt = async (slot: number): Promise<void> => {
+      handed = await this.#read(slot, prompt.length);
+    };
+    await this.#engine.compute('prefill', { prompt, onPrompt }, signal);
+    return handed!;
+  }
+
+  async #read(slot: number, tokens: number): Promise<HandedKv> {
+    const { runner } = this.ranks;
+    const rank = runner.ranks[0]!;
+    const { cacheBlockBytes } = rank.facts;
+    const [bytes, lastRow, use] = await Promise.all([rank.readKv(slot), rank.readLastRow(slot), rank.cacheUse(slot)]);
+    const entries = runner.options.compression && this.#entries(use, tokens);
+    const numBlocks = ceilDiv(tokens, KV_BLOCK);
+    const { kvHeads, numLayers } = modelShape(runner.config);
+    const perLayer = cacheBlockBytes.length / numLayers;
+    const blocksIn = (buffer: number): number =>
+      entries ? sum(entries[Math.floor(buffer / perLayer)]!.map((own) => ceilDiv(own, KV_BLOCK))) / kvHeads : numBlocks;
+    let at = 0;
+    const buffers = cacheBlockBytes.map((size, buffer) => bytes.subarray(at, (at += size * blocksIn(buffer))));
+    return { tokens, blocks: numBlocks, buffers, lastRow, entries };
+  }
+
+  /** [layer][kv head]: what compression kept; all of a prompt that it left as it is. */
+  #entries({ kept }: CacheUse, tokens: number): number[][] {
+    const { numLayers, kvHeads } = modelShape(this.ranks.runner.config);
+    const entries = range(0, numLayers).map(() => range(0, kvHeads).map(() => tokens));
+    for (const { layer, head, entries: own } of kept) entries[layer]![head] = own;
+    return entries;
+  }
+
+  assertUsable(): void {
+    this.ranks.assertUsable();
+  }
+
+  async recover(signal?: AbortSignal): Promise<void> {
+    await this.#engine.close();
+    await this.ranks.recover(signal);
+    this.#engine = this.#open();
+  }
+
+  async dispose(): Promise<void> {
+    await this.#engine.dispose();
+  }
 }

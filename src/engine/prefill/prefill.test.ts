@@ -12,8 +12,8 @@ import type { SlotDriver } from '../testing/slot_driver.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { firstDifference } from '../testing/run_bits.js';
 import { randomFiles } from '../testing/random_source.js';
-import type { HandedKv } from '../contracts/handed_kv.js';
-import { SplitkvPrefill } from './splitkv_prefill.js';
+import type { HandedKv } from '../contracts/prefill_worker.js';
+import { SplitkvPrefill } from './open_prefill.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const models: Record<string, RandomModelOptions> = {

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
-import { checkPrefill } from '../contracts/check_prefill.js';
-import type { HandedKv } from '../contracts/handed_kv.js';
+import { checkPrefill } from '../contracts/load_options.js';
+import type { HandedKv, PrefillWorker } from '../contracts/prefill_worker.js';
 import { PrefillPool } from './prefill_pool.js';
-import type { PrefillWorker } from '../contracts/prefill_worker.js';
 
 /** A worker whose prompts end when they are told to. */
 class Told implements PrefillWorker {

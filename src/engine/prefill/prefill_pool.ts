@@ -1,6 +1,5 @@
 import { isLoss } from '../../base/errors.js';
-import type { HandedKv } from '../contracts/handed_kv.js';
-import type { PrefillWorker } from '../contracts/prefill_worker.js';
+import type { HandedKv, PrefillWorker } from '../contracts/prefill_worker.js';
 
 interface Member {
   readonly worker: PrefillWorker;

@@ -1,5 +1,5 @@
 import type { Device, TimedPasses } from '../../gpu/index.js';
-import { PassClock } from '../tuning/pass_clock.js';
+import { PassClock } from '../tuning/stopwatch.js';
 
 /** What of a decode step reads the cache, and merges what was read; by name, as few models need all of these kernels. */
 export const ATTENTION_KERNELS: ReadonlySet<string> = new Set([

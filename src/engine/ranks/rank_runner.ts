@@ -22,7 +22,7 @@ import { hasHeadTables } from '../cache/cache_pools.js';
 import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
 import { blockMessages, exchangePieces } from '../cache/kv_move.js';
 import { readBlocks, readHeadBlocks, writeBlocks, writeHeadBlocks } from '../cache/cache_blocks.js';
-import type { KvPiece } from '../contracts/handed_kv.js';
+import type { KvPiece } from '../contracts/prefill_worker.js';
 import {
   type AllowedTokens,
   type CacheUse,

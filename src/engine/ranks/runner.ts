@@ -11,7 +11,7 @@ import { type CachePools, Owners, type Plan, type SharedSequence } from '../../p
 import { cachePools, hasHeadTables } from '../cache/cache_pools.js';
 import { stepEnd } from '../cache/row_blocks.js';
 import { pieceFor } from '../cache/kv_pieces.js';
-import type { HandedKv } from '../contracts/handed_kv.js';
+import type { HandedKv } from '../contracts/prefill_worker.js';
 import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions } from '../contracts/rank.js';
 import { shareOf, type SlotTokens } from './row_rounds.js';
 

@@ -4,6 +4,7 @@ import type {
   EmbedOptions,
   EmbedResult,
   ChatOptions,
+  GenerateOptions,
   GenerateResult,
   LoadOptions,
   ModelInfo,
@@ -42,17 +43,14 @@ export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFli
   readonly onFailure?: (error: unknown) => void;
 }
 
-export interface CompletionOptions extends SamplingOptions, TextForm, ChatOptions {
+export interface CompletionOptions
+  extends SamplingOptions, TextForm, ChatOptions, Pick<GenerateOptions, 'stop' | 'ignoreEos' | 'signal'> {
   /** Answers to the prompt, each with a seed of its own that follows from `seed`; default 1. */
   readonly n?: number;
   /** Default 256; with `echo` it may be 0. */
   readonly maxTokens?: number;
   /** Each answer begins with the prompt's text and, with `logprobs`, that of its tokens: NaN for the first, which nothing predicts. */
   readonly echo?: boolean;
-  /** An answer ends before any of these strings; the string itself isn't returned. */
-  readonly stop?: string | readonly string[];
-  /** Don't stop at the model's end-of-sequence tokens; for benchmarks. */
-  readonly ignoreEos?: boolean;
   /** Natural logarithms of probabilities, of each token and of this many likeliest ones at its place, 0 to 20; default: none. */
   readonly logprobs?: number;
   /** From -100 to 100, higher is sooner; default 0. */
@@ -67,7 +65,6 @@ export interface CompletionOptions extends SamplingOptions, TextForm, ChatOption
    * (`attentionDpConfig`, mode cost), they wait no longer than that allows; 0 doesn't wait. Otherwise it changes nothing.
    */
   readonly firstTokenSeconds?: number;
-  readonly signal?: AbortSignal;
 }
 
 /** A token and how likely it was, as the model says: before temperature, penalties and the choice among few. */

@@ -1,19 +1,18 @@
 import { drawn } from '../../gpu/testing/draw.js';
-import { placing } from './placing.js';
+import { placing } from './rank_balance.js';
 import { describe, expect, test, vi } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { PrefillPool } from '../prefill/prefill_pool.js';
-import { SplitkvPrefill } from '../prefill/splitkv_prefill.js';
+import { SplitkvPrefill } from '../prefill/open_prefill.js';
 import type { DrawOptions } from '../contracts/rank.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { RankRunner } from '../ranks/rank_runner.js';
 import { LinearFit } from '../scheduler/adp/fits.js';
-import { openRunner } from '../testing/open_runner.js';
+import { type EngineSetup, openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineRequest } from './engine.js';
-import type { EngineSetup } from '../testing/open_runner.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const llama: RandomModelOptions = { seed: 31, config: { max_position_embeddings: 2048 } };

@@ -22,8 +22,7 @@ import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
 import { Histogram, type HistogramCounts } from './histogram.js';
-import type { placing } from './placing.js';
-import type { IterationRecord, RankBalance, RankBalanceMeter } from './rank_balance.js';
+import type { IterationRecord, placing, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
 /** What tokens may follow those of one answer so far (`FormConstraint`). */
 export interface Constraint {
@@ -186,7 +185,7 @@ export type Placing = typeof placing;
 
 /** What an engine over these ranks needs beside. */
 const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise<Placing | undefined> =>
-  runner.owners.ranges(0).length > 1 ? (await import('./placing.js')).placing : undefined;
+  runner.owners.ranges(0).length > 1 ? (await import('./rank_balance.js')).placing : undefined;
 
 /** What of an engine's options follows from the plan of its ranks. Balance between ranks is for plans that have a choice. */
 export const optionsOfPlan = async (
@@ -258,15 +257,15 @@ export class Engine {
   #seconds = Infinity;
   readonly #queued = new Histogram(WAIT_SECONDS);
   readonly #totals = {
-    requests: { eos: 0, stop_token: 0, ended: 0, length: 0, context_full: 0, aborted: 0, failed: 0 },
-    prompt: 0,
-    cached: 0,
-    generated: 0,
-    iterations: 0,
-    preemptions: 0,
-    moves: 0,
-    copyMoves: 0,
-    recoveries: 0,
+    requestsTotal: { eos: 0, stop_token: 0, ended: 0, length: 0, context_full: 0, aborted: 0, failed: 0 },
+    promptTokensTotal: 0,
+    cachedTokensTotal: 0,
+    generatedTokensTotal: 0,
+    iterationsTotal: 0,
+    preemptionsTotal: 0,
+    movesTotal: 0,
+    copyMovesTotal: 0,
+    recoveriesTotal: 0,
   };
 
   /** @throws SplitkvError `usage` for impossible options. */
@@ -322,19 +321,8 @@ export class Engine {
   }
 
   #newScheduler(): Scheduler {
-    const {
-      slots: _slots,
-      tokensPerIteration,
-      iterationsInFlight: _depth,
-      recover: _recover,
-      recovery: _recovery,
-      onFailure: _onFailure,
-      onIteration: _onIteration,
-      placing: placed,
-      forPlan: _forPlan,
-      prefiller,
-      ...rest
-    } = this.options;
+    const { tokensPerIteration, placing: placed, prefiller, attentionDpConfig } = this.options;
+    const { prefixCaching, watermark, agingIterations, chunkedPrefill, rowsPerMicroBatch } = this.options;
     const { runner } = this.ranks;
     const { compression } = runner.options;
     const { owners, caches } = runner;
@@ -365,7 +353,7 @@ export class Engine {
         chunkEnd: (offset, start, end) => runner.chunkEnd(offset, start, end),
       }),
       // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
-      sharedRows: pools.length > 1 && !runner.owners.rowRanks && rest.attentionDpConfig === undefined,
+      sharedRows: pools.length > 1 && !runner.owners.rowRanks && attentionDpConfig === undefined,
       shiftsSlots: misfit([...openedFeatures(this.ranks, prefiller), 'moves'], this.ranks.options.plan) === undefined,
       handover: prefiller !== undefined,
       ...(hasState(runner.config) && { keptStates: runner.options.keptStates ?? 0 }),
@@ -378,7 +366,7 @@ export class Engine {
           KV_BLOCK,
         ),
       }),
-      ...rest,
+      ...defined({ prefixCaching, watermark, agingIterations, chunkedPrefill, rowsPerMicroBatch, attentionDpConfig }),
     };
     if (pools.length > 1 && !placed) throw new SplitkvError('internal', 'several places need `placing`');
     return new Scheduler(options, placed?.contextPolicy);
@@ -398,20 +386,15 @@ export class Engine {
     return {
       running: this.#scheduler.numUnfinished - this.#scheduler.numWaiting,
       waiting: this.#scheduler.numWaiting + [...this.#running.values()].filter(({ held }) => held).length,
-      requestsTotal: { ...this.#totals.requests },
-      promptTokensTotal: this.#totals.prompt,
-      cachedTokensTotal: this.#totals.cached,
-      generatedTokensTotal: this.#totals.generated,
-      iterationsTotal: this.#totals.iterations,
-      preemptionsTotal: this.#totals.preemptions,
-      movesTotal: this.#totals.moves,
-      copyMovesTotal: this.#totals.copyMoves + runner.copyMoves,
-      recoveriesTotal: this.#totals.recoveries,
+      ...this.#totals,
+      requestsTotal: { ...this.#totals.requestsTotal },
+      copyMovesTotal: this.#totals.copyMovesTotal + runner.copyMoves,
       recovering: this.#recovery.isFailing,
       queued: this.#queued.counts,
       kvBlocks: ranks.reduce((sum, { limits }) => sum + limits.numBlocks, 0),
       kvBlocksFree: ranks.reduce((sum, { pool }) => sum + pool.numFree, 0),
-      ...(this.#balance && this.#balance.ranks > 1 && { balance: this.#balance.summary(this.#totals.generated) }),
+      ...(this.#balance &&
+        this.#balance.ranks > 1 && { balance: this.#balance.summary(this.#totals.generatedTokensTotal) }),
     };
   }
 
@@ -456,7 +439,7 @@ export class Engine {
       this.#running.delete(id);
       throw error;
     }
-    this.#totals.prompt += request.prompt.length;
+    this.#totals.promptTokensTotal += request.prompt.length;
     return {
       id,
       ended,
@@ -512,7 +495,7 @@ export class Engine {
     this.#running.delete(id);
     running.request.constraint?.dispose();
     this.#feed?.drop(id);
-    this.#totals.requests[end]++;
+    this.#totals.requestsTotal[end]++;
     running.resolve(end);
     this.#tried(id);
   }
@@ -588,7 +571,7 @@ export class Engine {
       this.#feed?.pump(this.#scheduler);
       const iteration = this.#scheduler.schedule(started / 1000);
       if (!iteration) return;
-      this.#totals.iterations++;
+      this.#totals.iterationsTotal++;
       const slots: { id: string; slot: number }[] = [];
       const prepared: { id: string; slot: number }[] = [];
       for (const [pool, { moves, handed, prefills, decodes, preempted }] of iteration.ranks.entries()) {
@@ -600,8 +583,8 @@ export class Engine {
         for (const { id, slot } of [...starting, ...whole.map(({ sequence }) => sequence)]) {
           if (!prepared.some((other) => other.id === id)) prepared.push({ id, slot: this.#slots.of(pool, slot) });
         }
-        this.#totals.preemptions += preempted.length;
-        this.#totals.moves += moves.length;
+        this.#totals.preemptionsTotal += preempted.length;
+        this.#totals.movesTotal += moves.length;
         // An answer that goes on may have no row to compute.
         const cached = decodes
           .filter(
@@ -615,7 +598,7 @@ export class Engine {
             this.#queued.observe(started / 1000 - running.submitted);
           }
           if (start !== sequence.cachedTokens) continue;
-          this.#totals.cached += start;
+          this.#totals.cachedTokensTotal += start;
           if (running && sequence.preemptions === 0) running.cachedTokens = start;
         }
       }
@@ -697,7 +680,7 @@ export class Engine {
     const wanted = slot === undefined ? false : request.logits === 'first' ? running.emitted === 0 : request.logits;
     const logits = wanted ? await this.ranks.runner.slotLogits(slot!) : undefined;
     running.emitted++;
-    this.#totals.generated++;
+    this.#totals.generatedTokensTotal++;
     if (this.#trial !== undefined && running === this.#running.get(this.#trial)) this.#tried(this.#trial);
     return request.onToken(token, logits) ? 'ended' : undefined;
   }
@@ -745,8 +728,8 @@ export class Engine {
     await Promise.allSettled(this.#inFlight.splice(0).map(({ outcome }) => outcome));
     if (this.#closed === undefined && isLoss(error) && (this.options.recover ?? true)) {
       try {
-        this.#totals.copyMoves += this.ranks.runner.copyMoves;
-        const { generated, requests } = this.#totals;
+        this.#totals.copyMovesTotal += this.ranks.runner.copyMoves;
+        const { generatedTokensTotal: generated, requestsTotal: requests } = this.#totals;
         const ended = Object.values(requests).reduce((sum, count) => sum + count, -requests.failed);
         this.#recovery.count(generated + ended, error);
         this.#trial = undefined;
@@ -755,7 +738,7 @@ export class Engine {
           () => this.ranks.recover(),
           () => this.#closed !== undefined,
         );
-        this.#totals.recoveries++;
+        this.#totals.recoveriesTotal++;
         await this.#followPlan();
         this.#scheduler = this.#newScheduler();
         this.#iterations = this.#newIterations();
@@ -804,7 +787,7 @@ export class Engine {
     running?.request.constraint?.dispose();
     this.#running.delete(id);
     this.#feed?.drop(id);
-    this.#totals.requests.failed++;
+    this.#totals.requestsTotal.failed++;
     this.#tried(id);
   }
 }

@@ -5,7 +5,7 @@ import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import { openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineOptions, type EngineRequest } from './engine.js';
-import { placing } from './placing.js';
+import { placing } from './rank_balance.js';
 
 afterEach(() => void vi.restoreAllMocks());
 

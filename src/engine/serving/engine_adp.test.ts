@@ -1,15 +1,13 @@
 import { drawn } from '../../gpu/testing/draw.js';
-import { placing } from './placing.js';
+import { type IterationRecord, placing } from './rank_balance.js';
 import { describe, expect, test, vi } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import type { DrawOptions } from '../contracts/rank.js';
 import { Scheduler } from '../scheduler/index.js';
-import { openRunner } from '../testing/open_runner.js';
+import { type EngineSetup, openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineRequest } from './engine.js';
-import type { EngineSetup } from '../testing/open_runner.js';
-import type { IterationRecord } from './rank_balance.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;

@@ -1,5 +1,5 @@
 import { drawn } from '../../gpu/testing/draw.js';
-import { placing } from './placing.js';
+import { placing } from './rank_balance.js';
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -7,10 +7,9 @@ import { compressionOptions, type KvPolicy } from '../../model/compression/optio
 import { modelShape } from '../../model/shape.js';
 import { arrangedPlan, type CopySharing } from '../../placement/index.js';
 import type { RankGroup } from '../ranks/rank_group.js';
-import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
+import { type EngineSetup, openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
 import { Engine } from './engine.js';
-import type { EngineSetup } from '../testing/open_runner.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const SLOTS = 4;

@@ -6,7 +6,7 @@ import { drawn } from '../../gpu/testing/draw.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { openRunner } from '../testing/open_runner.js';
 import { type Constraint, Engine, type EngineOptions, type EngineRequest, type NextTokens } from './engine.js';
-import { placing } from './placing.js';
+import { placing } from './rank_balance.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;

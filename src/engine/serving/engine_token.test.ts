@@ -1,5 +1,5 @@
 import { drawn, isTurn } from '../../gpu/testing/draw.js';
-import { placing } from './placing.js';
+import { placing } from './rank_balance.js';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { modelShape } from '../../model/shape.js';
@@ -8,9 +8,8 @@ import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { randomFiles } from '../testing/random_source.js';
 import type { ServingModel } from './api.js';
 import { serve } from '../faces/serving_model.js';
-import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
+import { type EngineSetup, openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
 import { Engine, type EngineMetrics } from './engine.js';
-import type { EngineSetup } from '../testing/open_runner.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const prompt = (length: number, seed: number): number[] =>

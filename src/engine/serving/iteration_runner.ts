@@ -1,10 +1,9 @@
 import { type SharedSequence } from '../../placement/index.js';
-import type { HandedKv } from '../contracts/handed_kv.js';
-import type { DrawOptions } from '../contracts/rank.js';
+import type { HandedKv } from '../contracts/prefill_worker.js';
+import { type DrawOptions, LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../contracts/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import type { Runner } from '../ranks/runner.js';
 import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
-import { LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../contracts/rank.js';
 import { roundsOf, type SlotTokens } from '../ranks/row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
 

@@ -1,6 +1,5 @@
 import { isLoss, SplitkvError } from '../../base/errors.js';
-import type { HandedKv } from '../contracts/handed_kv.js';
-import type { PrefillWorker } from '../contracts/prefill_worker.js';
+import type { HandedKv, PrefillWorker } from '../contracts/prefill_worker.js';
 import type { Scheduler } from '../scheduler/index.js';
 
 /** Prompts that may be computed and wait on the host for room on the ranks. */

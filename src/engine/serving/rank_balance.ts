@@ -1,3 +1,5 @@
+import type { Owners } from '../../placement/index.js';
+import { contextPolicy } from '../scheduler/adp/policy.js';
 import { BalanceMeter, balanceRatio, type Iteration, solTps } from '../scheduler/index.js';
 
 /** One iteration, as the measures of attention data parallelism see it. */
@@ -67,3 +69,10 @@ export class RankBalanceMeter {
     };
   }
 }
+
+/** What only engines need whose sequences are dealt out to several places, loaded where the plan has such. */
+export const placing = {
+  contextPolicy,
+  balanceMeter: (places: readonly number[], owners: Owners): RankBalanceMeter =>
+    new RankBalanceMeter(places, owners.ranges(0).length),
+};

@@ -10,7 +10,7 @@ import {
   windowBlocks,
 } from '../../placement/index.js';
 import { hasHeadTables } from '../cache/cache_pools.js';
-import type { HandedKv } from '../contracts/handed_kv.js';
+import type { HandedKv } from '../contracts/prefill_worker.js';
 import { type DrawOptions, LOGITS_ROWS } from '../contracts/rank.js';
 import { Runner } from '../ranks/runner.js';
 import { BlockPool, type Windowed, WindowBlocks } from '../scheduler/block_pool.js';

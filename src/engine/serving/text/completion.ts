@@ -17,7 +17,7 @@ import type { Completion, CompletionEvent, CompletionOptions } from '../api.js';
 import type { Constraint, Engine, EngineHandle, EngineRequest } from '../engine.js';
 import { EventQueue } from './event_queue.js';
 import type { Histogram } from '../histogram.js';
-import { PromptEcho } from './prompt_echo.js';
+import { PromptEcho } from './logprobs.js';
 import { answerSeed } from './seeds.js';
 
 const MAX_ANSWERS = 128;
