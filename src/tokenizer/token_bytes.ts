@@ -1,5 +1,6 @@
 import { unsupportedError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
+import { range } from '../base/lists.js';
 
 /** What one token adds to the text. */
 export interface TokenPiece {
@@ -85,20 +86,11 @@ const unsupported = (step: unknown) =>
   unsupportedError(`tokenizer.json: decoder ${show(step)} is not supported; ${supported}`);
 
 /** GPT-2's printable stand-ins for bytes: printable Latin-1 stands for itself, the other bytes for U+0100 and up in order. */
-const bytesOfCharacters: ReadonlyMap<string, number> = (() => {
-  const map = new Map<string, number>();
-  let next = 256;
-  for (let byte = 0; byte < 256; byte++) {
-    const printable = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);
-    map.set(String.fromCharCode(printable ? byte : next++), byte);
-  }
-  return map;
-})();
-
-/** The GPT-2 stand-in of each byte, by byte. */
-export const byteCharacters: readonly string[] = [...bytesOfCharacters.keys()].sort(
-  (a, b) => bytesOfCharacters.get(a)! - bytesOfCharacters.get(b)!,
+let next = 256;
+export const byteCharacters: readonly string[] = range(0, 256).map((byte) =>
+  String.fromCharCode((byte > 32 && byte < 127) || (byte > 160 && byte !== 173) ? byte : next++),
 );
+const bytesOfCharacters = new Map(byteCharacters.map((character, byte) => [character, byte]));
 
 /** A token with a character that stands for no byte stands for its own UTF-8, as in Hugging Face tokenizers. */
 function byteLevelPiece(token: string): TokenPiece {

@@ -4,7 +4,6 @@ import { isObject, parseJson, parsePythonJson, show } from '../base/json.js';
 import type { Tool } from '../chat_formats/tools.js';
 import type { PlainText } from './plain_text.js';
 import type { ChatMessage, ChatTemplateOptions, ChatTemplates } from './chat_template.js';
-import { LengthBound } from './length_bound.js';
 import type * as Parts from './parts.js';
 import { TextStream, type PieceSource, type TextStreamOptions } from './text_stream.js';
 import type { AnswerReader, ReadOptions } from '../chat_formats/answer_reader.js';
@@ -23,6 +22,8 @@ export interface TokenizerFiles {
 
 /** Below, no expression takes long. */
 const LONG_TEXT = 2000;
+/** Of a text, more than most have; and of a token. */
+const [LETTERS_A_TOKEN, LONGEST_TOKEN] = [8, 512];
 
 export class Tokenizer implements PieceSource {
   /** The beginning-of-sequence token, where the model has one. */
@@ -37,6 +38,8 @@ export class Tokenizer implements PieceSource {
   readonly #tokens: readonly (string | undefined)[];
   readonly #added: ReadonlySet<number>;
   readonly #special: ReadonlySet<number>;
+  /** An added token may take all blanks before it. */
+  readonly #takesBlanks: boolean;
   readonly #templates: ChatTemplates;
   readonly #messages: TemplateMessages;
   readonly #newReader: (options: ReadOptions) => AnswerReader;
@@ -47,8 +50,6 @@ export class Tokenizer implements PieceSource {
   readonly #plain: PlainText;
   readonly #checkText: ((text: string) => void) | undefined;
   readonly #pieces = new Map<number, TokenPiece | undefined>();
-  readonly #parts: { readonly json: Record<string, unknown>; readonly config: Record<string, unknown> };
-  #bound: LengthBound | undefined;
 
   /**
    * Reads the files.
@@ -64,7 +65,6 @@ export class Tokenizer implements PieceSource {
     this.#checkText = checkTokenizer(json);
     const config = readOptional(files.tokenizerConfig, 'tokenizer_config.json');
     const generation = readOptional(files.generationConfig, 'generation_config.json');
-    this.#parts = { json, config };
     this.#decoder = createTokenDecoder(json.decoder);
     this.strip = this.#decoder.strip;
     try {
@@ -80,6 +80,7 @@ export class Tokenizer implements PieceSource {
 
     const added = this.#library.get_added_tokens_decoder();
     this.#added = new Set(added.keys());
+    this.#takesBlanks = [...added.values()].some(({ lstrip }) => lstrip);
     const specials = specialTokens(config);
     const special = [...added.values()].filter((token) => token.special).map((token) => token.id);
     for (const token of specials.all) {
@@ -144,13 +145,15 @@ export class Tokenizer implements PieceSource {
   }
 
   /**
-   * At least how many tokens `encode` gives of the text, by its length and the longest token alone; 0 where that says nothing, as
-   * where one unknown token stands for a word of any length. Takes milliseconds a megabyte.
+   * At least how many tokens `encode` gives of a text that is long for `most` of them: those of its beginning, without what could be one
+   * token with what comes behind; 0 where it isn't long.
    */
-  fewestTokens(text: string): number {
-    const { json, config } = this.#parts;
-    this.#bound ??= new LengthBound(json, config, (token) => this.#library.normalizer?.normalize(token) ?? token);
-    return this.#bound.fewestTokens(this.#plain.unmarked(text));
+  fewestTokens(text: string, most: number): number {
+    const beginning = LETTERS_A_TOKEN * most + LETTERS_A_TOKEN * LONGEST_TOKEN;
+    if (text.length < 2 * beginning) return 0;
+    const given = text.slice(0, beginning);
+    const ids = this.encode(this.#takesBlanks ? given.trimEnd() : given, { addSpecial: false });
+    return Math.max(0, ids.length - LONGEST_TOKEN);
   }
 
   /**

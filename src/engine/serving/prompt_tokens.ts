@@ -45,7 +45,7 @@ export const templateVariables = ({ enableThinking, chatTemplateKwargs }: ChatOp
 });
 
 /**
- * The ids that a prompt feeds. A text that is too long whatever its tokens are isn't tokenized.
+ * The ids that a prompt feeds. Of a text that is much too long the beginning alone is tokenized.
  * @throws SplitkvError `usage` for what is no prompt, `context_full` for more tokens than there is room for, `io` or `unsupported`
  *   where there is no tokenizer
  */
@@ -104,8 +104,7 @@ export function specialAsTokens(special: unknown = 'text'): boolean {
 
 function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader: PromptReader): readonly number[] {
   const { contextLength } = reader;
-  // A token stands for one character at least, or the text says more.
-  const fewest = text.length > contextLength ? tokenizer.fewestTokens(text) : 0;
+  const fewest = tokenizer.fewestTokens(text, contextLength);
   if (fewest > contextLength) throw tooLong(`at least ${fewest}`, contextLength);
   return fitting(tokenizer.encode(text, { addSpecial }), reader);
 }

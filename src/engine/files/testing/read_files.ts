@@ -10,7 +10,7 @@ export async function readAll(source: Source, text = ''): Promise<void> {
   if (source.gguf !== undefined || (await hasWeights(source))) await files.reader();
   const { tokenizer } = await openTokenizer(files);
   if (!tokenizer) return;
-  tokenizer.fewestTokens(TEXT);
+  tokenizer.fewestTokens(TEXT.repeat(30), 1);
   const ids = tokenizer.encode(TEXT + text);
   tokenizer.decode(ids.slice(0, 100));
   if (!tokenizer.hasChatTemplate) return;
