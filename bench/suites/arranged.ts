@@ -276,7 +276,6 @@ async function race(
       const found = arrange({
         loads: model.loads,
         ranks,
-        objective: 'per-layer',
         ...(variant === 'SHA'
           ? { mode: 'static' }
           : variant === 'NoDP'

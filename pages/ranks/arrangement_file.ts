@@ -26,7 +26,7 @@ export function listenForArrangements(): void {
 
   async function show(file: File): Promise<void> {
     try {
-      const { parseArrangementFile } = await import('../../src/arrangement/arrangement_file.js');
+      const { parseArrangementFile } = await import('../../src/arrangement/files.js');
       const { model, placement, ranks, loads } = parseArrangementFile(await file.text(), file.name);
       error.textContent = '';
       title.textContent = `An arrangement for ${model}`;

@@ -5,8 +5,6 @@ import {
   type ArrangementProblem,
   type Mode,
   MODES,
-  type Objective,
-  OBJECTIVES,
   parseProfile,
   toArrangementFile,
 } from '../../src/arrangement/index.js';
@@ -29,7 +27,6 @@ const form: RunForm = new RunForm(async (signal) => {
     loads: layers,
     ranks: form.number('ranks')!,
     ...(form.text('mode') !== DEFAULT_MODE && { mode: form.text('mode') as Mode }),
-    objective: form.text('objective') as Objective,
     ...defined({ copies, memory, batch }),
   };
   const started = performance.now();
@@ -58,7 +55,6 @@ function useExample(): void {
 }
 
 fill('mode', [DEFAULT_MODE, ...MODES], DEFAULT_MODE);
-fill('objective', OBJECTIVES, 'per-layer');
 useExample();
 element('example', HTMLButtonElement).addEventListener('click', () => {
   useExample();

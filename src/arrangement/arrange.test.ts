@@ -2,10 +2,9 @@ import fc from 'fast-check';
 import { Random } from '../base/random.js';
 import { describe, expect, test } from 'vitest';
 import { arrange } from './arrange.js';
-import { staticPlacement } from './static.js';
-import { busiestTotal, makespan, rankCopies } from './task.js';
+import { makespan, rankCopies, staticPlacement } from './task.js';
 import { lognormalLoads } from './testing/loads.js';
-import { type Arrangement, type ArrangementProblem, MODES, OBJECTIVES } from './types.js';
+import { type Arrangement, type ArrangementProblem, MODES } from './types.js';
 
 const load = fc.oneof(fc.integer({ min: 0, max: 20 }), fc.double({ min: 0.001, max: 1000, noNaN: true }));
 const loads = (layers: number, heads: number): fc.Arbitrary<number[][]> =>
@@ -22,7 +21,6 @@ const problems: fc.Arbitrary<ArrangementProblem> = fc
     loads: loads(4, 6),
     ranks: fc.integer({ min: 1, max: 5 }),
     mode: fc.constantFrom(...MODES),
-    objective: fc.constantFrom(...OBJECTIVES),
     copies: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }),
     extra: fc.option(fc.integer({ min: 0, max: 6 }), { nil: undefined }),
     batch: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined }),
@@ -88,14 +86,13 @@ describe('every mode, every limit', () => {
     );
   });
 
-  test('never worse than static by its objective, where memory allows static', () => {
+  test('never worse than static, where memory allows static', () => {
     fc.assert(
       fc.property(problems, (problem) => {
         const before = problem.loads.map((layer) => staticPlacement(layer.length, problem.ranks));
         fc.pre(Math.max(...rankCopies(before.flat(), problem.ranks)) <= (problem.memory ?? Infinity));
-        const cost = problem.objective === 'total' ? busiestTotal : makespan;
-        const after = cost(problem.loads, arrange(problem, STEPS).placement, problem.ranks);
-        expect(after).toBeLessThanOrEqual(cost(problem.loads, before, problem.ranks) * (1 + 1e-9));
+        const after = makespan(problem.loads, arrange(problem, STEPS).placement, problem.ranks);
+        expect(after).toBeLessThanOrEqual(makespan(problem.loads, before, problem.ranks) * (1 + 1e-9));
       }),
       { numRuns: 300 },
     );
@@ -118,7 +115,6 @@ describe('the sizes that matter', () => {
       ranks: 8,
       copies: 4,
       mode: 'exact',
-      objective: 'per-layer',
     });
     expect(found).toMatchObject({ optimal: true, gap: 0 });
     expect(found.utilisation).toBeGreaterThan(0.85);
@@ -130,7 +126,6 @@ describe('the sizes that matter', () => {
       ranks: 8,
       copies,
       mode: 'exact',
-      objective: 'per-layer',
     });
     expect(found.gap).toBeLessThan(0.01);
   });
@@ -138,28 +133,17 @@ describe('the sizes that matter', () => {
   test.each([2, 4])('so too where loads are small whole numbers, which tie, with %i copies', (copies) => {
     const random = new Random(3);
     const loads = Array.from({ length: 32 }, () => Array.from({ length: 32 }, () => 1 + random.integer(5)));
-    const found = arrange({ loads, ranks: 8, copies, mode: 'exact', objective: 'per-layer' });
+    const found = arrange({ loads, ranks: 8, copies, mode: 'exact' });
     expect(found.gap).toBeLessThan(0.01);
   });
 
   test('memory for 2 copies per layer is spent where it helps most', () => {
-    const problem = { loads: lognormalLoads(5, 32, 8), ranks: 8, objective: 'per-layer', mode: 'exact' } as const;
+    const problem = { loads: lognormalLoads(5, 32, 8), ranks: 8, mode: 'exact' } as const;
     const evenly = arrange({ ...problem, copies: 2 });
     const byMemory = arrange({ ...problem, memory: 40 });
     expect(byMemory.copies).toBeLessThanOrEqual(64);
     expect(byMemory.makespan).toBeLessThan(evenly.makespan);
     expect(byMemory.gap).toBeLessThan(0.01);
-  });
-
-  test('balancing only the total looks perfect and waits more', () => {
-    const problem = { loads: lognormalLoads(6, 32, 8), ranks: 4, mode: 'exact' } as const;
-    const perLayer = arrange({ ...problem, objective: 'per-layer' });
-    const total = arrange({ ...problem, objective: 'total' });
-    const busiest = ({ placement }: Arrangement): number => busiestTotal(problem.loads, placement, 4);
-    const mean = problem.loads.flat().reduce((sum, value) => sum + value, 0) / 4;
-    expect(mean / busiest(total)).toBeGreaterThan(0.99);
-    expect(busiest(total)).toBeLessThan(busiest(perLayer));
-    expect(total.makespan).toBeGreaterThan(perLayer.makespan);
   });
 });
 
@@ -171,7 +155,6 @@ describe('refusals say what to do', () => {
     ],
     ranks: 2,
     mode: 'exact',
-    objective: 'per-layer',
   };
   test.each<[string, Partial<ArrangementProblem>, string]>([
     ['no layers', { loads: [] }, 'expected at least one layer'],
@@ -234,6 +217,6 @@ describe('without a mode', () => {
 
   test('whole heads where they keep ranks busy', () => {
     const found = arrange({ loads: [[3, 1, 2, 2]], ranks: 2 });
-    expect(found).toMatchObject({ mode: 'exact', objective: 'per-layer', copies: 0, utilisation: 1, optimal: true });
+    expect(found).toMatchObject({ mode: 'exact', copies: 0, utilisation: 1, optimal: true });
   });
 });

@@ -1,15 +1,12 @@
 import { usageError } from '../base/errors.js';
 import { range, spreadEvenly, sum } from '../base/lists.js';
-import type { Steps } from './solvers/assign.js';
 import { checkProblem } from './check_problem.js';
+import { intoBytes, leastLatency, rankBytes, rankSeconds } from './latency.js';
 import { withinMemory } from './memory.js';
 import { equalSharesBound } from './solvers/pieces.js';
-import { intoBytes, leastLatency, rankBytes, rankSeconds } from './latency/latency.js';
 import { solveEach, SOLVERS } from './solvers/solvers.js';
-import { staticPlacement } from './static.js';
-import { busiestTotal, evenPeak, layerTask, makespan, rankCopies, type Task, TIE, utilisation } from './task.js';
-import { balanceTotal } from './total.js';
-import type { Arrangement, ArrangementProblem, HeadCosts, ModeProblem, Placement } from './types.js';
+import { layerLoads, makespan, rankCopies, staticPlacement, type Steps, type Task, TIE } from './task.js';
+import type { Arrangement, ArrangementProblem, HeadCosts, Mode, Placement } from './types.js';
 
 /** Some seconds at most. Steps, not seconds: the same problem has the same answer on every machine. */
 const STEPS = 4_000_000;
@@ -20,46 +17,47 @@ const CLOSE = 1.03;
 /** Steps for each number of copies that is tried in a layer. */
 const TRY_STEPS = 20_000;
 
+type ModeProblem = ArrangementProblem & { readonly mode: Mode };
+
 /**
  * Arranges heads over ranks so that the busiest rank has little to do.
  *
  * The same problem always gives the same arrangement. Limits of copies and memory are kept in every mode. No arrangement is
- * worse, by its objective, than the static one, unless memory forbids that one.
+ * worse than the static one, unless memory forbids that one.
  *
  * @param steps of search at most, for all layers together; a million take some tenths of a second
  * @throws SplitkvError `usage` for a problem that makes no sense, or memory that a static arrangement doesn't fit in
  */
 export function arrange(problem: ArrangementProblem, steps = STEPS): Arrangement {
   checkProblem(problem);
-  const { mode, objective = 'per-layer', pipeline = 1, costs } = problem;
+  const { mode, pipeline = 1, costs } = problem;
   if (pipeline > 1) return arrangePipeline({ ...problem, pipeline }, steps);
-  if (costs) return arrangeLatency({ ...problem, mode: mode ?? 'exact', objective, costs }, steps);
-  if (mode === undefined) return arrangeWithCopies({ ...problem, objective, mode: 'exact' }, steps);
-  const asked = { ...problem, mode, objective };
-  const { placement, bound } = search(asked, { left: steps });
-  return measure(asked, placement, bound);
+  if (costs) return arrangeLatency({ ...problem, mode: mode ?? 'exact', costs }, steps);
+  if (mode === undefined) return arrangeWithCopies(problem, steps);
+  return measured({ ...problem, mode }, search({ ...problem, mode }, { left: steps }));
 }
 
 /** What a problem without a mode means. */
-function arrangeWithCopies(problem: ModeProblem, steps: number): Arrangement {
-  const { loads, ranks, memory, copies = ranks - 1, objective } = problem;
-  const whole = { ...problem, copies: 0 };
+function arrangeWithCopies(problem: ArrangementProblem, steps: number): Arrangement {
+  const { loads, ranks, memory, copies = ranks - 1 } = problem;
+  const whole = { ...problem, copies: 0, mode: 'exact' } as const;
   const without = search(whole, { left: steps });
-  const best = measure(whole, without.placement, without.bound);
+  const best = measured(whole, without);
   if (copies === 0 || best.utilisation >= BUSY) return best;
   const wrap = { ...problem, mode: 'wrap', copies } as const;
   const all = search(wrap, { left: steps });
-  const spread = measure(wrap, all.placement, all.bound);
-  // Memory, and the total, couple layers: there is no least number for each.
-  if (memory !== undefined || objective === 'total') return spread.makespan * CLOSE < best.makespan ? spread : best;
+  // Memory couples layers: there is no least number for each.
+  if (memory !== undefined) {
+    const spread = measured(wrap, all);
+    return spread.makespan * CLOSE < best.makespan ? spread : best;
+  }
   const placement = loads.map((layer, at) => {
     const peak = (heads: Placement[number]): number => makespan([layer], [heads], ranks);
-    const enough = peak(all.placement[at]!) * CLOSE;
+    const of = ({ placement: own }: Found, index = at): Placement[number] => own[index] ?? [];
+    const enough = peak(of(all)) * CLOSE;
     const few = (most: number): Placement[number] =>
-      most === 0
-        ? without.placement[at]!
-        : search({ ...wrap, loads: [layer], copies: most }, { left: TRY_STEPS }).placement[0]!;
-    let [low, high, found] = [0, Math.min(copies, ranks - 1), all.placement[at]!];
+      most === 0 ? of(without) : of(search({ ...wrap, loads: [layer], copies: most }, { left: TRY_STEPS }), 0);
+    let [low, high, found] = [0, Math.min(copies, ranks - 1), of(all)];
     while (low < high) {
       const middle = Math.floor((low + high) / 2);
       const heads = few(middle);
@@ -68,7 +66,7 @@ function arrangeWithCopies(problem: ModeProblem, steps: number): Arrangement {
     }
     return found;
   });
-  return measure(wrap, placement, all.bound);
+  return measured(wrap, { placement, bound: all.bound });
 }
 
 /** Each run of layers on ranks of its own. */
@@ -90,7 +88,7 @@ function arrangePipeline(problem: ArrangementProblem & { readonly pipeline: numb
   const [longest, lowerBound] = [total((stage) => stage.makespan), total((stage) => stage.lowerBound)];
   const optimal = stages.every((stage) => stage.optimal);
   return {
-    ...stages[0]!,
+    mode: problem.mode ?? stages[0]?.mode ?? 'exact',
     placement,
     makespan: longest,
     lowerBound,
@@ -112,32 +110,20 @@ const costsOf = (costs: HeadCosts, own: <T>(list: readonly T[]) => readonly T[])
 
 /** Seconds instead of entries: whatever the mode, but `static`, searches one way. */
 function arrangeLatency(problem: ModeProblem & { readonly costs: HeadCosts }, steps: number): Arrangement {
-  const { loads, ranks, costs, batch = 1, mode, objective, copies: asked } = problem;
+  const { loads, ranks, costs, batch = 1, mode, copies: asked } = problem;
   const most = mode === 'static' || mode === 'greedy' ? 0 : (asked ?? ranks - 1);
   const found = leastLatency(problem, most, { left: steps });
   const { memoryBytes } = costs;
   const placement = memoryBytes ? intoBytes(problem, found.placement, memoryBytes) : found.placement;
   if (!placement) {
-    const used = rankBytes(loads, found.placement, costs, batch);
+    const used = rankBytes(loads, found.placement, costs, batch).map(Math.ceil).join(', ');
     throw usageError(
-      `heads and their cache need ${used.map(Math.ceil).join(', ')} bytes by rank, and there are ${memoryBytes!.join(', ')}: give more ranks, ` +
+      `heads and their cache need ${used} bytes by rank, and there are ${memoryBytes?.join(', ')}: give more ranks, ` +
         'a smaller batch or a smaller KV budget',
     );
   }
-  const seconds = placement.map((heads, layer) => rankSeconds(loads[layer]!, heads, costs, batch));
-  const longest = sum(seconds.map((own) => Math.max(...own)));
-  const optimal = longest <= found.bound * (1 + TIE);
-  return {
-    mode,
-    objective,
-    placement,
-    makespan: longest,
-    lowerBound: optimal ? longest : found.bound,
-    gap: optimal || found.bound === 0 ? 0 : longest / found.bound - 1,
-    optimal,
-    utilisation: longest > 0 ? sum(seconds.flat()) / (ranks * longest) : 1,
-    copies: placement.flat(2).length - placement.flat().length,
-  };
+  const seconds = placement.map((heads, layer) => rankSeconds(loads[layer] ?? [], heads, costs, batch));
+  return measure(mode, { placement, bound: found.bound }, seconds, sum(seconds.flat()));
 }
 
 /**
@@ -159,72 +145,56 @@ interface Found {
 }
 
 function search(problem: ModeProblem, steps: Steps): Found {
-  const { loads, ranks, memory = Infinity, batch = Infinity, mode, objective } = problem;
+  const { loads, ranks, memory = Infinity, batch = Infinity, mode } = problem;
   const room = range(0, ranks).map(() => memory);
-  const spare = ranks * memory - loads.flat().length;
-  const copies = Math.min(copyLimit(problem), spare);
-  const tasks = loads.map((layer) => layerTask(layer, room, copies, batch));
+  const copies = Math.min(copyLimit(problem), ranks * memory - loads.flat().length);
+  const tasks = loads.map((layer): Task => ({ loads: layer, copies, room, batch }));
   const asStatic = loads.map((layer) => staticPlacement(layer.length, ranks));
-  const staticFits = Math.max(...rankCopies(asStatic.flat(), ranks)) <= memory;
-  const floor = sum(tasks.map((task) => lowestPeak(problem, task)));
+  const held = rankCopies(asStatic.flat(), ranks);
+  const most = Math.max(...held);
   if (mode === 'static') {
-    if (!staticFits) throw staticTooLarge(problem, asStatic);
-    return { placement: asStatic, bound: floor };
+    if (most <= memory) return { placement: asStatic, bound: sum(tasks.map(equalSharesBound)) };
+    throw usageError(
+      `memory ${memory}: the static arrangement puts ${most} heads on rank ${held.indexOf(most)}; give at least ${most}, or another mode`,
+    );
   }
-  const found = searchWith(problem, tasks, steps, floor);
-  const cost = objective === 'total' ? busiestTotal : makespan;
-  if (!staticFits || cost(loads, found.placement, ranks) <= cost(loads, asStatic, ranks) * (1 + TIE)) return found;
+  const found = memory < Infinity ? withinMemory(tasks, memory, SOLVERS[mode], steps) : alone(tasks, mode, steps);
+  if (most > memory || makespan(loads, found.placement, ranks) <= makespan(loads, asStatic, ranks) * (1 + TIE)) {
+    return found;
+  }
   return { placement: asStatic, bound: found.bound };
 }
 
-function searchWith(
-  { mode, memory, objective }: ModeProblem,
-  tasks: readonly Task[],
-  steps: Steps,
-  floor: number,
-): Found {
-  const solve = SOLVERS[mode as keyof typeof SOLVERS];
-  if (objective === 'total') {
-    const together = mode === 'exact' || mode === 'backtrack';
-    return { placement: balanceTotal(tasks, solve, together, steps), bound: floor };
-  }
-  if (memory !== undefined) {
-    const { layers, bound } = withinMemory(tasks, memory, solve, steps);
-    return { placement: layers, bound };
-  }
-  const answers = solveEach(tasks, solve, steps);
+function alone(tasks: readonly Task[], mode: Exclude<Mode, 'static'>, steps: Steps): Found {
+  const answers = solveEach(tasks, SOLVERS[mode], steps);
   return { placement: answers.map(({ heads }) => heads), bound: sum(answers.map(({ bound }) => bound)) };
 }
 
-/** A lower bound of a layer's peak with the mode's kind of shares. */
-function lowestPeak({ mode }: ModeProblem, task: Task): number {
-  const copies = task.budgets[0]! > 0 && task.batch > 1;
-  return mode === 'wrap' && copies ? evenPeak(task) : equalSharesBound(task);
-}
+const measured = ({ loads, ranks, mode }: ModeProblem, found: Found): Arrangement =>
+  measure(mode, found, layerLoads(loads, found.placement, ranks), sum(loads.flat()));
 
-/** How good a placement is. */
-function measure(problem: ModeProblem, placement: Placement, bound: number): Arrangement {
-  const { loads, ranks, mode, objective } = problem;
-  const slowest = makespan(loads, placement, ranks);
+/**
+ * How good a placement is.
+ * @param taken what each rank does, [layer][rank]; `all` of it together
+ */
+function measure(
+  mode: Mode,
+  { placement, bound }: Found,
+  taken: readonly (readonly number[])[],
+  all: number,
+): Arrangement {
+  const slowest = sum(taken.map((own) => Math.max(...own)));
+  const ranks = taken[0]?.length ?? 1;
   const optimal = slowest <= bound * (1 + TIE);
   const lowerBound = optimal ? slowest : bound;
   return {
     mode,
-    objective,
     placement,
     makespan: slowest,
     lowerBound,
-    gap: optimal ? 0 : slowest / lowerBound - 1,
+    gap: optimal || bound === 0 ? 0 : slowest / lowerBound - 1,
     optimal,
-    utilisation: utilisation(loads, ranks, slowest),
+    utilisation: slowest > 0 ? all / (ranks * slowest) : 1,
     copies: placement.flat(2).length - placement.flat().length,
   };
-}
-
-function staticTooLarge({ memory, ranks }: ModeProblem, placement: Placement): Error {
-  const copies = rankCopies(placement.flat(), ranks);
-  const most = Math.max(...copies);
-  return usageError(
-    `memory ${memory}: the static arrangement puts ${most} heads on rank ${copies.indexOf(most)}; give at least ${most}, or another mode`,
-  );
 }

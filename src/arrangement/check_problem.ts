@@ -49,18 +49,9 @@ function checkWhole(name: string, value: number, low: number, high = Number.MAX_
   throw usageError(`${name} ${value}: expected a whole number ${range}`);
 }
 
-function checkCosts({ objective, costs, ranks, memory }: ArrangementProblem): void {
-  if ((objective === 'latency') !== (costs !== undefined)) {
-    throw usageError(
-      costs
-        ? `costs are for the objective 'latency': leave them out, or ask for it`
-        : `the objective 'latency' needs costs: seconds per entry and per head of each rank, as the planner measures them`,
-    );
-  }
+function checkCosts({ costs, ranks, memory }: ArrangementProblem): void {
   if (!costs) return;
-  if (memory !== undefined) {
-    throw usageError(`memory ${memory} counts heads; with the objective 'latency' give costs.memoryBytes`);
-  }
+  if (memory !== undefined) throw usageError(`memory ${memory} counts heads; beside costs give costs.memoryBytes`);
   const { secondsPerEntry, secondsPerHead, bytesPerHead = 0, bytesPerEntry = 0, memoryBytes } = costs;
   for (const [name, list] of Object.entries({ secondsPerEntry, secondsPerHead, memoryBytes })) {
     if (list === undefined) continue;

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { arrange } from './arrange.js';
-import { parseArrangementFile, toArrangementFile } from './arrangement_file.js';
-import { parseProfile } from './profile.js';
+import { parseArrangementFile, toArrangementFile, parseProfile } from './files.js';
 
 describe('profiles', () => {
   const profile = {
@@ -51,7 +50,6 @@ describe('arrangement files', () => {
     ranks: 2,
     copies: 1,
     mode: 'wrap',
-    objective: 'per-layer',
   });
   const file = toArrangementFile('m', 2, found);
 

@@ -4,10 +4,8 @@
  */
 
 export { arrange, copyLimit } from './arrange.js';
-export { type ArrangementFile, parseArrangementFile, toArrangementFile } from './arrangement_file.js';
-export { parseProfile, type Profile } from './profile.js';
-export { staticPlacement } from './static.js';
-export { busiestTotal, makespan, rankCopies, rankLoads, utilisation } from './task.js';
+export { type ArrangementFile, parseArrangementFile, parseProfile, type Profile, toArrangementFile } from './files.js';
+export { makespan, rankLoads, utilisation } from './task.js';
 export {
   type Arrangement,
   type ArrangementProblem,
@@ -16,7 +14,5 @@ export {
   type LayerPlacement,
   type Mode,
   MODES,
-  type Objective,
-  OBJECTIVES,
   type Placement,
 } from './types.js';

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { chooseCopies } from './solvers/copy_choice.js';
-import { evenNames } from './rank_names.js';
+import { chooseCopies, evenNames } from './memory.js';
 
 test('copies go where they save most', () => {
   const choices = fc.array(

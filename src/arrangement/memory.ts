@@ -1,9 +1,15 @@
-import { sum } from '../base/lists.js';
-import type { Steps } from './solvers/assign.js';
-import { type Choice, chooseCopies } from './solvers/copy_choice.js';
-import { evenNames, rename } from './rank_names.js';
+import { range, sum } from '../base/lists.js';
 import { solveEach, type Solver } from './solvers/solvers.js';
-import { type Answer, mostCopies, rankCopies, rankLoads, type Task } from './task.js';
+import {
+  type Answer,
+  heaviestFirst,
+  mostCopies,
+  rankCopies,
+  rankLoads,
+  renamed,
+  type Steps,
+  type Task,
+} from './task.js';
 import type { LayerPlacement } from './types.js';
 
 /** Limits of copies per layer that are tried, beside the one that is set. */
@@ -25,10 +31,10 @@ export function withinMemory(
   memory: number,
   solve: Solver,
   steps: Steps,
-): { readonly layers: readonly LayerPlacement[]; readonly bound: number } {
-  const ranks = tasks[0]!.room.length;
+): { readonly placement: readonly LayerPlacement[]; readonly bound: number } {
+  const ranks = tasks[0]?.room.length ?? 0;
   const slack = ranks * memory - sum(tasks.map(({ loads }) => loads.length));
-  const freely = tasks.map((task) => ({ ...task, budgets: [Math.min(task.budgets[0]!, slack, usefulCopies(task))] }));
+  const freely = tasks.map((task) => ({ ...task, copies: Math.min(task.copies, slack, usefulCopies(task)) }));
   const half = { left: Math.floor(steps.left / 2) };
   steps.left -= half.left;
   const unlimited = solveEach(freely, solve, half);
@@ -39,19 +45,19 @@ export function withinMemory(
     return Math.max(...memoryUsed(layers, ranks)) <= memory ? layers : undefined;
   };
   const free = together <= slack ? fits(unlimited) : undefined;
-  if (free) return { layers: free, bound: sum(unlimited.map(({ bound }) => bound)) };
+  if (free) return { placement: free, bound: sum(unlimited.map(({ bound }) => bound)) };
 
-  const most = Math.max(...freely.map(({ budgets }) => budgets[0]!));
+  const most = Math.max(...freely.map(({ copies }) => copies));
   const limits = TRIED_COPIES.filter((limit) => limit < most);
   const byLimit = limits.map((limit, i) => {
     const share = { left: Math.floor(steps.left / (limits.length - i)) };
     steps.left -= share.left;
-    const limited = freely.map((task) => ({ ...task, budgets: [Math.min(limit, task.budgets[0]!)] }));
+    const limited = freely.map((task) => ({ ...task, copies: Math.min(limit, task.copies) }));
     const answers = solveEach(limited, solve, share);
     steps.left += share.left;
     return answers;
   });
-  const answersOf = tasks.map((_, layer) => [...byLimit, unlimited].map((answers) => answers[layer]!));
+  const answersOf = tasks.map((_, layer) => [...byLimit, unlimited].flatMap((answers) => answers[layer] ?? []));
   const { chosen } = chooseCopies(
     answersOf.map((list) => list.map((found): Choice => ({ copies: copiesOf(found), cost: found.peak }))),
     slack,
@@ -59,12 +65,12 @@ export function withinMemory(
   // Up to a limit's bound is only what needs more copies than the limit before.
   const needs = [0, ...limits.map((limit) => limit + 1)];
   const bound = chooseCopies(
-    answersOf.map((list) => list.map((found, i): Choice => ({ copies: needs[i]!, cost: found.bound }))),
+    answersOf.map((list) => list.map((found, i): Choice => ({ copies: needs[i] ?? 0, cost: found.bound }))),
     slack,
   ).cost;
-  const answers = chosen.map((i, layer) => answersOf[layer]![i]!);
-  const layers = fits(answers) ?? repair(tasks, named(answers, ranks, memory), memory, solve);
-  return { layers, bound };
+  const answers = chosen.flatMap((i, layer) => answersOf[layer]?.[i] ?? []);
+  const placement = fits(answers) ?? repair(tasks, named(answers, ranks, memory), memory, solve);
+  return { placement, bound };
 }
 
 /** Takes copies off the fullest rank, one at a time, each in the layer whose peak that raises least, until memory suffices. */
@@ -75,23 +81,25 @@ function repair(
   solve: Solver,
 ): readonly LayerPlacement[] {
   const layers = [...start];
-  const ranks = tasks[0]!.room.length;
+  const ranks = tasks[0]?.room.length ?? 0;
   for (;;) {
     const used = memoryUsed(layers, ranks);
-    const fullest = used.indexOf(Math.max(...used));
-    if (used[fullest]! <= memory) return layers;
-    let best: { readonly layer: number; readonly heads: LayerPlacement } | undefined;
+    const most = Math.max(...used);
+    if (most <= memory) return layers;
+    const fullest = used.indexOf(most);
+    let best: readonly [layer: number, heads: LayerPlacement] = [0, []];
     let least = Infinity;
-    for (const [layer, heads] of layers.entries()) {
-      const task = tasks[layer]!;
+    for (const [layer, task] of tasks.entries()) {
+      const heads = layers[layer] ?? [];
       const here = rankCopies(heads, ranks);
       if (here[fullest] === 0) continue;
-      const room = here.map((n, rank) => (rank === fullest ? n - 1 : n + Math.max(0, memory - used[rank]!)));
-      const found = solve({ ...task, room, budgets: [sum(here) - heads.length] }, { left: REPAIR_STEPS });
+      const room = here.map((n, rank) => (rank === fullest ? n - 1 : n + Math.max(0, memory - (used[rank] ?? 0))));
+      const found = solve({ ...task, room, copies: sum(here) - heads.length }, { left: REPAIR_STEPS });
       const rise = found.peak - Math.max(...rankLoads(task.loads, heads, ranks));
-      if (rise < least) [best, least] = [{ layer, heads: found.heads }, rise];
+      if (rise < least) [best, least] = [[layer, found.heads], rise];
     }
-    layers[best!.layer] = best!.heads;
+    const [layer, heads] = best;
+    layers[layer] = heads;
   }
 }
 
@@ -99,7 +107,7 @@ function repair(
 function named(answers: readonly Answer[], ranks: number, memory: number): LayerPlacement[] {
   const copies = answers.map(({ heads }) => rankCopies(heads, ranks));
   const names = evenNames(copies, memory);
-  return answers.map(({ heads }, layer) => rename(heads, names[layer]!));
+  return answers.map(({ heads }, layer) => renamed(heads, names[layer] ?? []));
 }
 
 /** The copies of all layers that each rank holds. */
@@ -109,3 +117,93 @@ const memoryUsed = (layers: readonly LayerPlacement[], ranks: number): number[] 
 const copiesOf = ({ heads }: Answer): number => heads.flat().length - heads.length;
 
 const usefulCopies = (task: Task): number => task.loads.length * (mostCopies(task) - 1);
+
+/** Something a layer may be given: so many copies for that cost. */
+interface Choice {
+  readonly copies: number;
+  readonly cost: number;
+}
+
+/**
+ * One choice for each layer, at most `copies` copies together, for the least total cost (a knapsack, exactly).
+ *
+ * @param choices [layer][choice]; each layer has one without copies
+ * @returns the index of each layer's choice, of equal costs with fewer copies; and the cost
+ */
+export function chooseCopies(
+  choices: readonly (readonly Choice[])[],
+  copies: number,
+): { readonly chosen: number[]; readonly cost: number } {
+  const useful = choices.reduce((total, list) => total + Math.max(...list.map((choice) => choice.copies)), 0);
+  const most = Math.min(copies, useful);
+  let least = range(0, most + 1).map(() => 0); // by copies at most used
+  // By layer and copies at most used.
+  const taken = choices.map((list) => {
+    const before = least;
+    const best = range(0, most + 1).map((used) => {
+      let found = { i: 0, cost: Infinity };
+      for (const [i, choice] of list.entries()) {
+        const cost = (before[used - choice.copies] ?? Infinity) + choice.cost;
+        if (cost < found.cost) found = { i, cost };
+      }
+      return found;
+    });
+    least = best.map(({ cost }) => cost);
+    return best;
+  });
+  let used = most;
+  const chosen = choices.toReversed().map((list, back) => {
+    const i = taken.at(-1 - back)?.[used]?.i ?? 0;
+    used -= list[i]?.copies ?? 0;
+    return i;
+  });
+  return { chosen: chosen.reverse(), cost: least[most] ?? Infinity };
+}
+
+/**
+ * Names for each layer's ranks that spread copies evenly over ranks: which rank is which makes no difference to a layer's peak,
+ * but a rank's memory holds its copies of all layers.
+ *
+ * @param copies [layer][rank]
+ * @param memory copies a rank may hold
+ * @returns [layer][rank]: the rank's new name
+ */
+export function evenNames(copies: readonly (readonly number[])[], memory: number): number[][] {
+  const used = (copies[0] ?? []).map(() => 0);
+  const names = copies.map((): number[] => []);
+  for (const layer of heaviestFirst(copies.map((row) => Math.max(...row) - Math.min(...row)))) {
+    const [row, own] = [copies[layer] ?? [], names[layer] ?? []];
+    const emptiest = heaviestFirst(used.map((n) => -n));
+    for (const [i, rank] of heaviestFirst(row).entries()) {
+      const name = emptiest[i] ?? rank;
+      own[rank] = name;
+      used[name]! += row[rank] ?? 0;
+    }
+  }
+  while (Math.max(...used) > memory && exchange(copies, names, used));
+  return names;
+}
+
+/** Exchanges the name of the fullest rank with another's in the layer where that evens them out most. */
+function exchange(copies: readonly (readonly number[])[], names: readonly number[][], used: number[]): boolean {
+  let least = Math.max(...used);
+  const most = least;
+  const fullest = used.indexOf(most);
+  let best: { readonly row: number[]; readonly a: number; readonly b: number; readonly name: number } | undefined;
+  let moved = 0;
+  for (const [layer, row] of names.entries()) {
+    const held = copies[layer] ?? [];
+    const a = row.indexOf(fullest);
+    for (const [b, name] of row.entries()) {
+      const less = (held[a] ?? 0) - (held[b] ?? 0);
+      const fuller = Math.max(most - less, (used[name] ?? 0) + less);
+      if (less > 0 && fuller < least) [best, least, moved] = [{ row, a, b, name }, fuller, less];
+    }
+  }
+  if (!best) return false;
+  const { row, a, b, name } = best;
+  used[fullest]! -= moved;
+  used[name]! += moved;
+  [row[a], row[b]] = [name, fullest];
+  return true;
+}

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { arrange } from './arrange.js';
-import { piecesBound, wholeLoadsBound } from './solvers/pieces_bound.js';
+import { piecesBound, wholeLoadsBound } from './solvers/pieces.js';
 import { leastPeak, leastPeakOfAnyShares, leastWithinMemory } from './testing/brute_force.js';
 import { lognormalLoads } from './testing/loads.js';
 
@@ -16,7 +16,7 @@ describe('against every placement there is', () => {
   test.each(['exact', 'backtrack'] as const)('%s finds the least makespan and proves it', (mode) => {
     fc.assert(
       fc.property(layer(4), whole(1, 3), whole(0, 3), (loads, ranks, copies) => {
-        const found = arrange({ loads: [loads], ranks, copies, mode, objective: 'per-layer' });
+        const found = arrange({ loads: [loads], ranks, copies, mode });
         near(found.makespan, leastPeak(loads, ranks, copies));
         expect(found.optimal).toBe(true);
       }),
@@ -46,7 +46,7 @@ describe('against every placement there is', () => {
   test('wrap finds the least makespan of any shares', () => {
     fc.assert(
       fc.property(layer(4), whole(1, 4), whole(0, 3), (loads, ranks, copies) => {
-        const found = arrange({ loads: [loads], ranks, copies, mode: 'wrap', objective: 'per-layer' });
+        const found = arrange({ loads: [loads], ranks, copies, mode: 'wrap' });
         near(found.makespan, leastPeakOfAnyShares(loads, ranks, Math.min(copies, ranks - 1)));
         expect(found.optimal).toBe(true);
       }),
@@ -71,26 +71,12 @@ describe('against every placement there is', () => {
     fc.assert(
       fc.property(cases, (problem) => {
         const least = leastWithinMemory(problem.loads, problem.ranks, problem.copies, problem.memory);
-        const found = arrange({ ...problem, mode: 'exact', objective: 'per-layer' });
+        const found = arrange({ ...problem, mode: 'exact' });
         expect(found.makespan).toBeGreaterThanOrEqual(least * (1 - 1e-8));
         expect(found.lowerBound).toBeLessThanOrEqual(least * (1 + 1e-8));
         if (found.optimal) near(found.makespan, least);
       }),
       { numRuns: 150 },
-    );
-  });
-
-  test('exact balances the total of a few heads best', () => {
-    fc.assert(
-      fc.property(layer(3), layer(3), whole(1, 3), (first, second, ranks) => {
-        fc.pre(first.length === second.length);
-        const problem = { loads: [first, second], ranks, mode: 'exact', objective: 'total' } as const;
-        const { placement } = arrange(problem);
-        const loads = Array.from({ length: ranks }, () => 0);
-        for (const [head, [copy]] of placement.flat().entries()) loads[copy!.rank]! += [...first, ...second][head]!;
-        near(Math.max(...loads), leastPeak([...first, ...second], ranks, 0));
-      }),
-      { numRuns: 60 },
     );
   });
 
@@ -114,8 +100,8 @@ describe('modes against each other', () => {
     });
     fc.assert(
       fc.property(problems, (problem) => {
-        const exact = arrange({ ...problem, mode: 'exact', objective: 'per-layer' });
-        const reference = arrange({ ...problem, mode: 'backtrack', objective: 'per-layer' });
+        const exact = arrange({ ...problem, mode: 'exact' });
+        const reference = arrange({ ...problem, mode: 'backtrack' });
         expect(exact.optimal && reference.optimal).toBe(true);
         near(exact.makespan, reference.makespan);
       }),
@@ -127,7 +113,7 @@ describe('modes against each other', () => {
     const problems = fc.record({ loads: fc.array(layer(9), { minLength: 1, maxLength: 1 }), ranks: whole(1, 12) });
     fc.assert(
       fc.property(problems, (problem) => {
-        const found = arrange({ ...problem, mode: 'wrap', objective: 'per-layer' });
+        const found = arrange({ ...problem, mode: 'wrap' });
         expect(found.utilisation).toBeCloseTo(1, 8);
         expect(found.optimal).toBe(true);
       }),
@@ -137,9 +123,7 @@ describe('modes against each other', () => {
 
   test('requests cost wrap little, and the less the more there are', () => {
     const loads = lognormalLoads(8, 16, 8);
-    const [coarse, fine] = [8, 64].map((batch) =>
-      arrange({ loads, ranks: 8, batch, mode: 'wrap', objective: 'per-layer' }),
-    );
+    const [coarse, fine] = [8, 64].map((batch) => arrange({ loads, ranks: 8, batch, mode: 'wrap' }));
     expect(coarse!.utilisation).toBeGreaterThan(0.94);
     expect(fine!.utilisation).toBeGreaterThan(0.98);
   });
@@ -151,7 +135,6 @@ describe('modes against each other', () => {
       ranks: 4,
       memory: 45,
       mode: 'wrap',
-      objective: 'per-layer',
     });
     expect(found.utilisation).toBeCloseTo(1, 8);
   });

@@ -1,23 +1,21 @@
-import { sum } from '../base/lists.js';
+import { spreadEvenly, sum } from '../base/lists.js';
 import type { LayerPlacement, Placement } from './types.js';
 
 /** Loads nearer than this, relative, count as equal: the order of additions must not decide a search. */
 export const TIE = 1e-9;
 
-/**
- * Heads to be arranged so that the busiest rank has little to do: a layer's, or with the objective `total` all layers' together.
- * Copies draw on budgets, one per layer.
- */
+/** A budget of search steps, shared by searches: steps instead of seconds, so that the same input gives the same result. */
+export interface Steps {
+  left: number;
+}
+
+/** A layer's heads to be arranged so that the busiest rank has little to do. */
 export interface Task {
   readonly loads: readonly number[];
-  /** For each head the budget that its copies draw on. */
-  readonly budgetOf: readonly number[];
-  /** Copies beyond the first that each budget allows. */
-  readonly budgets: readonly number[];
+  /** Copies beyond the first that there may be. */
+  readonly copies: number;
   /** For each rank the copies that fit; Infinity without a limit. Together at least the number of heads. */
   readonly room: readonly number[];
-  /** The load that each rank has already. */
-  readonly base: readonly number[];
   /** Shares are multiples of 1 / batch; Infinity for real shares. */
   readonly batch: number;
 }
@@ -30,18 +28,17 @@ export interface Answer {
   readonly bound: number;
 }
 
-/** The task of one layer on ranks that do nothing yet. */
-export function layerTask(loads: readonly number[], room: readonly number[], copies: number, batch: number): Task {
-  return { loads, budgetOf: loads.map(() => 0), budgets: [copies], room, base: room.map(() => 0), batch };
-}
-
-/** The same task with no copies allowed. */
-export const withoutCopies = (task: Task): Task => ({ ...task, budgets: task.budgets.map(() => 0) });
+/** Copies beyond the first that may be made and find room. */
+export const spareCopies = ({ loads, copies, room }: Task): number => Math.min(copies, sum(room) - loads.length);
 
 /** Ranks that may hold copies of one head: no more than there are requests to share. */
 export const mostCopies = (task: Task): number => Math.min(task.room.length, task.batch);
 
-/** The load that a task's heads put on each rank, beside what it has already. */
+/** Heads by falling load. */
+export const heaviestFirst = (loads: readonly number[]): number[] =>
+  [...loads.entries()].sort(([i, a], [j, b]) => b - a || i - j).map(([head]) => head);
+
+/** The load that heads put on each rank. */
 export function rankLoads(loads: readonly number[], heads: LayerPlacement, ranks: number): number[] {
   const out = new Array<number>(ranks).fill(0);
   for (const [head, copies] of heads.entries()) {
@@ -50,10 +47,6 @@ export function rankLoads(loads: readonly number[], heads: LayerPlacement, ranks
   return out;
 }
 
-/** The load of each rank with what it had already. */
-export const loadsWith = (task: Task, heads: LayerPlacement): number[] =>
-  rankLoads(task.loads, heads, task.room.length).map((load, rank) => task.base[rank]! + load);
-
 /** The copies that each rank holds. */
 export function rankCopies(heads: LayerPlacement, ranks: number): number[] {
   const out = new Array<number>(ranks).fill(0);
@@ -61,8 +54,14 @@ export function rankCopies(heads: LayerPlacement, ranks: number): number[] {
   return out;
 }
 
+/** The same heads under other names of the ranks. */
+export const renamed = (heads: LayerPlacement, names: readonly number[]): LayerPlacement =>
+  heads.map((copies) =>
+    copies.map(({ rank, share }) => ({ rank: names[rank] ?? rank, share })).sort((a, b) => a.rank - b.rank),
+  );
+
 export function answer(task: Task, heads: LayerPlacement, bound: number): Answer {
-  const peak = Math.max(...loadsWith(task, heads));
+  const peak = Math.max(...rankLoads(task.loads, heads, task.room.length));
   // What is proved least up to rounding is its own bound.
   return { heads, peak, bound: peak <= bound * (1 + TIE) ? peak : bound };
 }
@@ -72,18 +71,25 @@ export function better(a: Answer, b: Answer | undefined): Answer {
   return b !== undefined && b.peak < a.peak * (1 - TIE) ? b : a;
 }
 
-/** No placement, whatever its shares, has a lower peak: the mean of all ranks, and what the busiest has already. */
-export const evenPeak = ({ loads, base }: Task): number => Math.max((sum(base) + sum(loads)) / base.length, ...base);
+/** No placement, whatever its shares, has a lower peak: the mean of all ranks. */
+export const evenPeak = ({ loads, room }: Task): number => sum(loads) / room.length;
+
+/** Static head allocation, as tensor parallelism has it: equally many heads per rank, in their order, whatever their load. */
+export function staticPlacement(numHeads: number, ranks: number): LayerPlacement {
+  return spreadEvenly(numHeads, ranks).flatMap(([first, end], rank) =>
+    Array.from({ length: end - first }, () => [{ rank, share: 1 }]),
+  );
+}
 
 type Loads = readonly (readonly number[])[];
 
+/** The load of each rank in each layer. */
+export const layerLoads = (loads: Loads, placement: Placement, ranks: number): number[][] =>
+  loads.map((layer, at) => rankLoads(layer, placement[at] ?? [], ranks));
+
 /** The busiest rank's load of each layer, added up: every layer ends in a reduction, so ranks wait for the busiest in each. */
 export const makespan = (loads: Loads, placement: Placement, ranks: number): number =>
-  sum(placement.map((heads, layer) => Math.max(...rankLoads(loads[layer]!, heads, ranks))));
-
-/** The load over all layers of the rank where it is highest: what the objective `total` makes small. */
-export const busiestTotal = (loads: Loads, placement: Placement, ranks: number): number =>
-  Math.max(...rankLoads(loads.flat(), placement.flat(), ranks));
+  sum(layerLoads(loads, placement, ranks).map((own) => Math.max(...own)));
 
 /** The share of their time that ranks work when all wait for a rank that takes `longest`; 1 when there is nothing to do. */
 export const utilisation = (loads: Loads, ranks: number, longest: number): number =>

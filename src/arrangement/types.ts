@@ -13,13 +13,6 @@ export type Placement = readonly LayerPlacement[];
 export const MODES = ['static', 'backtrack', 'exact', 'greedy', 'fair-copy', 'wrap'] as const;
 export type Mode = (typeof MODES)[number];
 
-/**
- * What is made small: the busiest rank's entries of each layer, added up; the rank that is busiest over all layers together; or the slowest
- * rank's seconds of each layer, added up (`HeadCosts`).
- */
-export const OBJECTIVES = ['per-layer', 'total'] as const;
-export type Objective = (typeof OBJECTIVES)[number] | 'latency';
-
 /** What heads cost each rank in a step, as the planner measured it, and the bytes that they take. */
 export interface HeadCosts {
   /** [rank]: reading one entry of one head, for one request. */
@@ -46,26 +39,20 @@ export interface ArrangementProblem {
   readonly memory?: number;
   /** Requests in a batch: shares are multiples of 1 / batch. Without it shares are real numbers. */
   readonly batch?: number;
-  /** Default `per-layer`. */
-  readonly objective?: Objective;
   /**
    * Default: whole heads by `exact`, and by `wrap` copies in the layers where whole heads leave ranks idle: as few as come close to
    * what more of them would reach.
    */
   readonly mode?: Mode;
-  /** Of the objective `latency`, and only of it. */
+  /** With these the slowest rank's seconds of each layer are made small, in place of the busiest rank's entries. */
   readonly costs?: HeadCosts;
 }
 
-/** A problem whose mode and objective are known. */
-export type ModeProblem = ArrangementProblem & { readonly mode: Mode; readonly objective: Objective };
-
-/** A placement and how good it is. Loads are in the unit of the problem's; with the objective `latency` in seconds. */
+/** A placement and how good it is. Loads are in the unit of the problem's; with `costs` in seconds. */
 export interface Arrangement {
   readonly mode: Mode;
-  readonly objective: Objective;
   readonly placement: Placement;
-  /** The busiest rank's load of each layer, added up, whatever the objective was. */
+  /** The busiest rank's load of each layer, added up. */
   readonly makespan: number;
   /** No placement with the mode's kind of shares has a smaller makespan within the limits. */
   readonly lowerBound: number;

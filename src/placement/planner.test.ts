@@ -60,11 +60,7 @@ describe('predictPlans', () => {
       (copies: number) =>
       (ranks: number, costs: HeadCosts): Plan =>
         arrangedPlan(
-          toArrangementFile(
-            'm',
-            ranks,
-            arrange({ loads: kept, ranks, mode: 'exact', objective: 'latency', batch: 8, copies, costs }),
-          ),
+          toArrangementFile('m', ranks, arrange({ loads: kept, ranks, mode: 'exact', batch: 8, copies, costs })),
           shape,
           'sequences',
         );
@@ -95,7 +91,7 @@ describe('predictPlans', () => {
     const dear = { ...LAYER, generated: { ...LAYER.generated, secondsPerByte: 1, attention: 1e-6 } };
     const costs = headCosts(work, machineOf(2, { adapter: { dense: dear } }), 2, { batch: 4 });
     expect(costs.secondsPerHead[0]).toBeGreaterThan(1000 * costs.secondsPerEntry[0]!);
-    const problem = { loads: [[90, 30, 30, 30]], ranks: 2, mode: 'exact', objective: 'latency', batch: 4 } as const;
+    const problem = { loads: [[90, 30, 30, 30]], ranks: 2, mode: 'exact', batch: 4 } as const;
     expect(arrange({ ...problem, costs }).copies).toBe(0);
     const cheap = headCosts(
       work,

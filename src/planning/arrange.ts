@@ -6,7 +6,6 @@ import {
   type ArrangementFile,
   type ArrangementProblem,
   MODES,
-  OBJECTIVES,
   parseArrangementFile,
 } from '../arrangement/index.js';
 import {
@@ -20,7 +19,7 @@ import { checkShape } from './shape.js';
 
 /**
  * Puts kv heads on ranks by their load, so that the busiest rank has little to do. The same problem always gives the same arrangement,
- * and none is worse, by its objective, than equally many heads per rank, unless memory forbids that.
+ * and none is worse than equally many heads per rank, unless memory forbids that.
  *
  * @example
  * ```ts
@@ -42,9 +41,8 @@ export function arrange(problem: ArrangementProblem, steps?: number): Arrangemen
   if (!isObject(problem) || !Array.isArray(problem.loads) || !problem.loads.every(Array.isArray)) {
     throw usageError(`arrange ${show(problem)}: expected { loads, ranks }, loads a list of numbers for each layer`);
   }
-  const { mode, objective } = problem;
+  const { mode } = problem;
   if (mode !== undefined) oneOf('mode', mode, MODES);
-  if (objective !== undefined) oneOf('objective', objective, OBJECTIVES);
   if (steps !== undefined && !(Number.isSafeInteger(steps) && steps >= 1)) {
     throw usageError(`arrange: steps ${show(steps)}: expected a whole number of at least 1`);
   }

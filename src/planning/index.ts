@@ -12,7 +12,6 @@ export type {
   HeadShare,
   LayerPlacement,
   Mode,
-  Objective,
   Placement,
   Profile,
 } from '../arrangement/index.js';

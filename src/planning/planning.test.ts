@@ -46,7 +46,7 @@ test('what the runtime says of a loaded model is what is read without one, and i
     return rows[0]!;
   };
   const found = arrange({ loads: [0, 1, 2, 3].map(() => [9, 1, 1, 1]), ranks: 2, copies: 0 });
-  expect(found).toMatchObject({ mode: 'exact', objective: 'per-layer', optimal: true, makespan: 36 });
+  expect(found).toMatchObject({ mode: 'exact', optimal: true, makespan: 36 });
   const file = toArrangementFile('tiny-gqa', 2, found);
   const one = await logits(makePlan('single', 1, gqa));
   expect(await logits(file)).toEqual(one);
@@ -96,7 +96,6 @@ describe('bad input', () => {
     [() => arrange({ loads: [[1, 2]], ranks: 0 }), /ranks 0: expected/],
     [() => arrange({ loads: [[1, -2]], ranks: 2 }), /head 1 is -2/],
     [() => arrange({ loads: [[1, 2]], ranks: 2, mode: 'best' as never }), /mode "best": use static/],
-    [() => arrange({ loads: [[1, 2]], ranks: 2, objective: 'speed' as never }), /objective "speed": use per-layer/],
     [() => arrange({ loads: [[1, 2]], ranks: 2 }, 0), /steps 0/],
     [() => arrangedPlan({} as never, gqa), /arrangement\./],
     [() => simulate([], { ranks: 1, time }), /a list of 1 to/],

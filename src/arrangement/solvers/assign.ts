@@ -1,17 +1,33 @@
-import type { Bins } from './improve.js';
+import type { Bins } from './place.js';
 import type { Piece } from './pieces.js';
-import { TIE } from '../task.js';
-
-/** A budget of search steps, shared by searches: steps instead of seconds, so that the same input gives the same result. */
-export interface Steps {
-  left: number;
-}
+import { type Steps, TIE } from '../task.js';
 
 export interface Assignment {
   /** The rank of each piece, or undefined where no assignment beats the limit (or none was found in time). */
   readonly ranks: readonly number[] | undefined;
   /** Nothing better exists; false when the steps ran out. */
   readonly complete: boolean;
+}
+
+/** A rank while pieces are placed. */
+interface Place {
+  readonly rank: number;
+  readonly speed: number;
+  load: number;
+  left: number;
+  /** The last head placed there. */
+  holder: number;
+}
+
+/** A piece, and what is to be placed from it on. */
+interface Open extends Piece {
+  readonly rest: number;
+  readonly smallest: number;
+  /** The piece before is an equal one of the same head: it goes through that one's order of the ranks, so that they take ascending ones. */
+  readonly twin: Open | undefined;
+  order: readonly Place[];
+  /** Where in the order it is. */
+  at: number;
 }
 
 /**
@@ -25,63 +41,47 @@ export interface Assignment {
  * @param enough stops at a peak as low as this: a lower bound
  */
 export function assign(
-  { room, base, speed }: Bins,
+  { room, speed }: Bins,
   pieces: readonly Piece[],
   limit: number,
   enough: number,
   steps: Steps,
 ): Assignment {
-  const ranks = room.length;
-  const load = Float64Array.from(base);
-  const left = Float64Array.from(room);
-  const holder = Int32Array.from(room, () => -1); // the last head placed there
-  const rest = new Float64Array(pieces.length + 1);
-  const smallest = new Float64Array(pieces.length + 1).fill(Infinity);
-  for (let i = pieces.length - 1; i >= 0; i--) {
-    rest[i] = rest[i + 1]! + pieces[i]!.size;
-    smallest[i] = Math.min(smallest[i + 1]!, pieces[i]!.size);
+  const places = room.map((left, rank): Place => ({ rank, speed: speed[rank] ?? 1, load: 0, left, holder: -1 }));
+  let [rest, smallest] = [0, Infinity];
+  const sums = pieces.toReversed().map(({ size }) => {
+    [rest, smallest] = [rest + size, Math.min(smallest, size)];
+    return { rest, smallest };
+  });
+  const open: Open[] = [];
+  for (const [i, piece] of pieces.entries()) {
+    const before = open[i - 1];
+    const twin = before?.head === piece.head && before.size === piece.size ? before : undefined;
+    open.push({ ...piece, rest: 0, smallest: 0, ...sums[pieces.length - 1 - i], twin, order: [], at: -1 });
   }
-  const chosen = new Int32Array(pieces.length);
-  const placeOf = new Int32Array(pieces.length); // the chosen rank's place in the order of loads
-  // Equal pieces of a head go through one order of the ranks, so that they take ascending ones.
-  const again = pieces.map(({ head, size }, i) => pieces[i - 1]?.head === head && pieces[i - 1]!.size === size);
-  const orders: Int32Array[] = [];
-  for (const [i, repeated] of again.entries()) orders.push(repeated ? orders[i - 1]! : new Int32Array(ranks));
   let target = limit * (1 - TIE);
   let best: number[] | undefined;
   let complete = true;
   let done = false;
 
-  /** Ranks by load after this piece would lie there, of equals the one with more room, then the lower rank. */
-  const sortRanks = (order: Int32Array, size: number): void => {
-    for (let r = 0; r < ranks; r++) {
-      let at = r;
-      const time = (load[r]! + size) / speed[r]!;
-      for (; at > 0; at--) {
-        const before = order[at - 1]!;
-        const other = (load[before]! + size) / speed[before]!;
-        if (other < time || (other === time && left[before]! >= left[r]!)) break;
-        order[at] = before;
-      }
-      order[at] = r;
-    }
-  };
+  /** Ranks by load after a piece would lie there, of equals the one with more room, then the lower rank. */
+  const byLoad = (size: number): Place[] =>
+    places.toSorted((a, b) => (a.load + size) / a.speed - (b.load + size) / b.speed || b.left - a.left);
 
-  const fits = (i: number): boolean => {
+  const fits = (piece: Open): boolean => {
     let free = 0;
-    for (let r = 0; r < ranks; r++) {
-      const gap = target * speed[r]! - load[r]!;
-      if (gap > smallest[i]! && left[r]! > 0) free += gap;
+    for (const { load, speed: own, left } of places) {
+      const gap = target * own - load;
+      if (gap > piece.smallest && left > 0) free += gap;
     }
-    return free > rest[i]! * (1 - TIE);
+    return free > piece.rest * (1 - TIE);
   };
 
   const place = (i: number): void => {
-    if (i === pieces.length) {
-      best = [...chosen];
-      let peak = 0;
-      for (let r = 0; r < ranks; r++) peak = Math.max(peak, load[r]! / speed[r]!);
-      target = peak * (1 - TIE);
+    const piece = open[i];
+    if (!piece) {
+      best = open.map(({ order, at }) => order[at]?.rank ?? 0);
+      target = Math.max(...places.map(({ load, speed: own }) => load / own)) * (1 - TIE);
       done = target <= enough;
       return;
     }
@@ -91,35 +91,25 @@ export function assign(
       return;
     }
     steps.left--;
-    if (!fits(i)) return;
-    const { head, size } = pieces[i]!;
-    const order = orders[i]!;
-    if (!again[i]) sortRanks(order, size);
-    let previous = -1;
-    for (let at = again[i] ? placeOf[i - 1]! + 1 : 0; at < ranks && !done; at++) {
-      const rank = order[at]!;
-      if (holder[rank] === head || left[rank]! <= 0) continue;
-      const before = load[rank]!;
-      if ((before + size) / speed[rank]! >= target) break;
-      if (
-        previous >= 0 &&
-        before === load[previous] &&
-        left[rank] === left[previous] &&
-        speed[rank] === speed[previous]
-      ) {
-        continue;
-      }
+    if (!fits(piece)) return;
+    const { head, size, twin } = piece;
+    piece.order = twin ? twin.order : byLoad(size);
+    let previous: Place | undefined;
+    for (const [at, rank] of piece.order.entries()) {
+      if (done) break;
+      if ((twin && at <= twin.at) || rank.holder === head || rank.left <= 0) continue;
+      const { load, holder } = rank;
+      if ((load + size) / rank.speed >= target) break;
+      if (previous && load === previous.load && rank.left === previous.left && rank.speed === previous.speed) continue;
       previous = rank;
-      const held = holder[rank]!;
-      load[rank] = before + size;
-      left[rank]!--;
-      holder[rank] = head;
-      chosen[i] = rank;
-      placeOf[i] = at;
+      rank.load = load + size;
+      rank.left--;
+      rank.holder = head;
+      piece.at = at;
       place(i + 1);
-      load[rank] = before; // not by subtraction: the sum must come back exactly
-      left[rank]!++;
-      holder[rank] = held;
+      rank.load = load; // not by subtraction: the sum must come back exactly
+      rank.left++;
+      rank.holder = holder;
     }
   };
   place(0);

@@ -1,9 +1,19 @@
-import { sum } from '../../base/lists.js';
-import { assign, type Steps } from './assign.js';
-import { bins, fairCopy, placeCut } from './fair_copy.js';
-import { cutHeads, headShares, largestPiece, type Piece } from './pieces.js';
-import { piecesBound } from './pieces_bound.js';
-import { answer, type Answer, better, evenPeak, mostCopies, type Task, TIE } from '../task.js';
+import { assign } from './assign.js';
+import { fairCopy, placeCut } from './fair_copy.js';
+import { cutHeads, headShares, largestPiece, type Piece, piecesBound } from './pieces.js';
+import { bins } from './place.js';
+import {
+  answer,
+  type Answer,
+  better,
+  evenPeak,
+  heaviestFirst,
+  mostCopies,
+  spareCopies,
+  type Steps,
+  type Task,
+  TIE,
+} from '../task.js';
 
 /** What listing a cut and placing it by the heuristic cost, in search steps a piece: about the time they take. */
 const LIST_STEPS = 4;
@@ -53,8 +63,9 @@ export function exact(task: Task, steps: Steps): Answer {
 }
 
 /** What listing every way to spend the copies costs at most. */
-function listSteps({ loads, budgets, room }: Task): number {
-  const copies = Math.min(sum(budgets), sum(room) - loads.length);
+function listSteps(task: Task): number {
+  const { loads } = task;
+  const copies = spareCopies(task);
   let cuts = 1;
   for (let n = 1; n <= copies && cuts < Number.MAX_SAFE_INTEGER; n++) cuts *= (loads.length + n) / n;
   return cuts * LIST_STEPS * loads.length;
@@ -66,60 +77,49 @@ function promisingCuts(
   limit: number,
   steps: Steps,
 ): { readonly cuts: readonly Cut[]; readonly complete: boolean } {
-  const { loads, budgetOf, batch } = task;
+  const { loads, batch } = task;
   const most = mostCopies(task);
   const target = limit * (1 - TIE);
-  const order = [...loads.keys()].sort((a, b) => loads[b]! - loads[a]! || a - b);
-  const copies = loads.map(() => 1);
-  const left = [...task.budgets];
-  let spare = sum(task.room) - loads.length;
-  const take = (head: number, n: number): void => {
-    left[budgetOf[head]!]! -= n;
-    spare -= n;
-    copies[head]! += n;
-  };
+  const none = { cuts: [], complete: true };
+  let spare = spareCopies(task);
 
-  // Copies without which a head's own piece is too large; what is left of the budgets is free to use.
-  for (const head of order) {
+  // Copies without which a head's own piece is too large; what is left is free to use.
+  const copies = loads.map((load) => {
     let needed = 1;
-    while (needed <= most && largestPiece(loads[head]!, needed, batch) >= target) needed++;
-    if (needed > most) return { cuts: [], complete: true };
-    take(head, needed - 1);
-  }
-  if (spare < 0 || left.some((budget) => budget < 0)) return { cuts: [], complete: true };
+    while (needed <= most && largestPiece(load, needed, batch) >= target) needed++;
+    spare -= needed - 1;
+    return needed;
+  });
+  if (spare < 0 || copies.some((needed) => needed > most)) return none;
 
-  const needed = [...copies];
+  const order = heaviestFirst(loads).map((head) => ({ head, load: loads[head], needed: copies[head] ?? 1 }));
   const even = evenPeak(task);
   const cuts: Cut[] = [];
   const allowance = steps.left / 2;
   let spent = 0;
   const walk = (at: number): void => {
     if (spent > allowance) return;
-    const head = order[at];
-    if (head === undefined) {
+    const own = order[at];
+    if (own === undefined) {
       const pieces = cutHeads(task, copies);
-      const bound = Math.max(
-        even,
-        piecesBound(
-          pieces.map(({ size }) => size),
-          task.room.length,
-        ),
-      );
+      const sizes = pieces.map(({ size }) => size);
+      const bound = Math.max(even, piecesBound(sizes, task.room.length));
       if (bound < target) cuts.push({ copies: [...copies], pieces, bound });
       spent += LIST_STEPS * pieces.length;
       return;
     }
+    const { head, load, needed } = own;
     const before = order[at - 1];
     // Heads of one load are the same but for their name: the earlier has no fewer copies.
-    const twin = before !== undefined && loads[before] === loads[head] && budgetOf[before] === budgetOf[head];
-    const limitHere = twin ? copies[before]! : most;
-    for (let n = needed[head]!; n <= limitHere; n++) {
-      const extra = n - needed[head]!;
-      if (extra > spare || extra > left[budgetOf[head]!]!) break;
-      take(head, extra);
+    const limitHere = before && before.load === load ? (copies[before.head] ?? most) : most;
+    for (let n = needed; n <= limitHere; n++) {
+      if (n - needed > spare) break;
+      spare -= n - needed;
+      copies[head] = n;
       walk(at + 1);
-      take(head, -extra);
+      spare += n - needed;
     }
+    copies[head] = needed;
   };
   walk(0);
   steps.left -= Math.ceil(spent);

@@ -1,25 +1,26 @@
-import { type Bins, improve } from './improve.js';
-import { placeLongestFirst } from './longest_first.js';
-import { cutHeads, cutLargestFirst, equalSharesBound, headShares } from './pieces.js';
-import { staticAnswer } from '../static.js';
-import { answer, type Answer, better, type Task, TIE, withoutCopies } from '../task.js';
+import { bins, improve, placeLongestFirst } from './place.js';
+import { cutHeads, cutLargestFirst, equalSharesBound, headShares, piecesBound } from './pieces.js';
+import { answer, type Answer, better, rankCopies, staticPlacement, type Task, TIE } from '../task.js';
 
 /** Copies that gain less than this, relative, one after the other, after which no more are tried. */
 const GAIN = 1e-4;
 const PATIENCE = 16;
 
-/** Ranks, all of one speed. */
-export const bins = (task: Task): Bins => ({ room: task.room, base: task.base, speed: task.room.map(() => 1) });
+/** The static placement of the task's heads; undefined where it has no room. */
+export function staticAnswer(task: Task): Answer | undefined {
+  const { loads, room } = task;
+  const heads = staticPlacement(loads.length, room.length);
+  const held = rankCopies(heads, room.length);
+  if (room.some((places, rank) => (held[rank] ?? 0) > places)) return undefined;
+  return answer(task, heads, piecesBound(loads, room.length));
+}
 
 /** Longest piece first, once; the static placement where that is better. */
 export function greedy(task: Task): Answer {
-  const bound = equalSharesBound(withoutCopies(task));
-  const pieces = cutHeads(
-    task,
-    task.loads.map(() => 1),
-  );
+  const bound = equalSharesBound({ ...task, copies: 0 });
+  const pieces = cutHeads(task, []);
   // Whole heads always find a place: there is room for all of them.
-  const ranks = placeLongestFirst(bins(task), pieces)!;
+  const ranks = placeLongestFirst(bins(task), pieces) ?? [];
   const found = answer(task, headShares(task.loads.length, pieces, ranks), bound);
   return better(found, staticAnswer(task));
 }

@@ -1,8 +1,8 @@
-import { assign, type Steps } from './assign.js';
-import { improve } from './improve.js';
-import { placeLongestFirst } from './longest_first.js';
+import { sum } from '../../base/lists.js';
+import { assign } from './assign.js';
 import { cutHeads } from './pieces.js';
-import { evenPeak, type Task, TIE } from '../task.js';
+import { improve, placeLongestFirst } from './place.js';
+import { evenPeak, type Steps, type Task, TIE } from '../task.js';
 
 /** Ways to put ranks into groups that are looked at, at most. */
 const MOST_WAYS = 200;
@@ -31,24 +31,23 @@ export function groupRanks(
 ): { readonly groups: readonly RankGroup[]; readonly bound: number } {
   const ranks = task.room.length;
   const mean = evenPeak(task);
-  const pieces = cutHeads(
-    { ...task, batch: Infinity },
-    task.loads.map(() => 1),
-  );
+  const pieces = cutHeads({ ...task, batch: Infinity }, []);
   const ways = partitions(ranks, ranks - copies, MOST_WAYS + 1);
   let complete = ways.length <= MOST_WAYS;
-  let best: { readonly way: readonly number[]; readonly places: readonly number[] } | undefined;
+  let best: readonly RankGroup[] = [];
   let peak = Infinity;
   for (const [i, way] of ways.slice(0, MOST_WAYS).entries()) {
-    const bins = { room: way.map(() => Infinity), base: way.map(() => 0), speed: way };
-    const consider = (places: readonly number[]): void => {
-      const loads = way.map(() => 0);
-      for (const [at, place] of places.entries()) loads[place]! += pieces[at]!.size;
-      const found = Math.max(...loads.map((load, group) => load / way[group]!));
-      if (found < peak * (1 - TIE)) [best, peak] = [{ way, places }, found];
+    const bins = { room: way.map(() => Infinity), speed: way };
+    const consider = (places: readonly number[] = []): void => {
+      const groups = way.map((size, group) => {
+        const own = pieces.filter((_, at) => places[at] === group);
+        return { ranks: size, heads: own.map(({ head }) => head), load: sum(own.map((piece) => piece.size)) };
+      });
+      const found = Math.max(...groups.map(({ load, ranks: size }) => load / size));
+      if (found < peak * (1 - TIE)) [best, peak] = [groups, found];
     };
     steps.left -= TRY_STEPS * pieces.length * way.length;
-    consider(improve(bins, pieces, placeLongestFirst(bins, pieces)!));
+    consider(improve(bins, pieces, placeLongestFirst(bins, pieces) ?? []));
     if (peak <= mean * (1 + TIE)) break;
     if (steps.left <= 0) {
       complete = false;
@@ -61,12 +60,7 @@ export function groupRanks(
     if (found.ranks) consider(found.ranks);
     complete &&= found.complete;
   }
-  const { way, places } = best!;
-  const groups = way.map((size, group) => ({
-    ranks: size,
-    heads: pieces.filter((_, at) => places[at] === group).map(({ head }) => head),
-  }));
-  return { groups, bound: complete || peak <= mean * (1 + TIE) ? peak : mean };
+  return { groups: best, bound: complete || peak <= mean * (1 + TIE) ? peak : mean };
 }
 
 /** Ways to write n as a sum of `parts` whole numbers of at least 1, largest first in each; the first `most` of them. */

@@ -1,13 +1,12 @@
 /**
- * Room: how each mode arranges the heads of one layer, a file each; pieces.ts and assign.ts have what they share. Read
- * longest_first.ts next, then exact.ts.
+ * Room: how each mode arranges the heads of one layer; pieces.ts, place.ts and assign.ts have what they share. Read place.ts next, then
+ * exact.ts.
  */
 
-import type { Steps } from './assign.js';
 import { backtrack } from './backtrack.js';
 import { exact } from './exact.js';
 import { fairCopy, greedy } from './fair_copy.js';
-import { type Answer, better, type Task, TIE } from '../task.js';
+import { type Answer, better, type Steps, type Task, TIE } from '../task.js';
 import type { Mode } from '../types.js';
 import { wrap } from './wrap.js';
 
@@ -37,14 +36,14 @@ export function solveEach(tasks: readonly Task[], solve: Solver, steps: Steps): 
     steps.left += own.left;
     return { found, cut: own.left < left / 2 && !isProved(found) };
   };
-  const first = tasks.map((task) => solveWith(task, part));
+  const first = tasks.map((task) => ({ task, ...solveWith(task, part) }));
   let open = first.filter(({ cut }) => cut).length;
-  return first.map(({ found, cut }, i) => {
+  return first.map(({ task, found, cut }) => {
     if (!cut) return found;
     const more = Math.floor(steps.left / open--);
     // Searched again from the start, so only with clearly more.
     if (more <= 2 * part) return found;
-    const again = solveWith(tasks[i]!, more).found;
+    const again = solveWith(task, more).found;
     const best = better(found, again);
     return { ...best, bound: Math.min(best.peak, Math.max(found.bound, again.bound)) };
   });

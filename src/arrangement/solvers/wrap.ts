@@ -1,12 +1,22 @@
-import type { Steps } from './assign.js';
+import { sum } from '../../base/lists.js';
 import { fairCopy } from './fair_copy.js';
-import { fill } from './fill.js';
-import { groupRanks } from './groups.js';
+import { groupRanks, type RankGroup } from './groups.js';
 import { equalSharesBound } from './pieces.js';
-import { answer, type Answer, better, evenPeak, type Task, TIE, withoutCopies } from '../task.js';
-import type { LayerPlacement } from '../types.js';
-import { improveUnits } from '../units.js';
-import { intoRoom, wrapGroups } from './wrap_line.js';
+import { improveUnits } from './units.js';
+import {
+  answer,
+  type Answer,
+  better,
+  evenPeak,
+  heaviestFirst,
+  rankCopies,
+  renamed,
+  spareCopies,
+  type Steps,
+  type Task,
+  TIE,
+} from '../task.js';
+import type { HeadShare, LayerPlacement } from '../types.js';
 
 /**
  * McNaughton's wrap-around: heads in a line, cut where a rank is full, the rest of the cut head to the next rank. That takes
@@ -17,28 +27,144 @@ import { intoRoom, wrapGroups } from './wrap_line.js';
  * @param task of one layer
  */
 export function wrap(task: Task, steps: Steps): Answer {
-  const copies = Math.min(task.room.length - 1, task.budgets[0]!);
+  const copies = Math.min(task.room.length - 1, task.copies);
   if (copies === 0 || task.batch === 1) {
-    const whole = withoutCopies(task);
+    const whole = { ...task, copies: 0 };
     return answer(task, fairCopy(whole).heads, equalSharesBound(whole));
   }
-  const limited = { ...task, budgets: [copies] };
+  const limited = { ...task, copies };
   let bound = evenPeak(task);
+  const answerOf = (heads: LayerPlacement): Answer =>
+    answer(task, task.batch === Infinity ? heads : improveUnits(limited, heads), bound);
   let best: Answer | undefined;
-  const consider = (heads: LayerPlacement | undefined): void => {
-    if (!heads) return;
-    const found = answer(task, task.batch === Infinity ? heads : improveUnits(limited, heads), bound);
-    best = best ? better(best, found) : found;
-  };
-  if (task.base.every((load) => load === 0)) {
-    for (let n = copies; n > 0 && !best; n--) {
-      const grouped = groupRanks(limited, n, steps);
-      if (n === copies) bound = grouped.bound;
-      consider(intoRoom(limited, wrapGroups(limited, grouped.groups)));
-    }
+  for (let n = copies; n > 0 && !best; n--) {
+    const grouped = groupRanks(limited, n, steps);
+    if (n === copies) bound = grouped.bound;
+    const heads = intoRoom(limited, wrapGroups(limited, grouped.groups));
+    best = heads && answerOf(heads);
   }
+  const isLeast = (found: Answer): boolean => found.peak <= bound * (1 + TIE);
   // Equal shares are shares, too; and where wrapping isn't perfect they may be better.
-  if (!best || best.peak > bound * (1 + TIE)) consider(fairCopy(limited).heads);
-  if (best!.peak > bound * (1 + TIE)) consider(fill(limited, best!.peak));
-  return answer(task, best!.heads, bound);
+  if (!best || !isLeast(best)) {
+    const equal = answerOf(fairCopy(limited).heads);
+    best = best ? better(best, equal) : equal;
+  }
+  const filled = isLeast(best) ? undefined : fill(limited, best.peak);
+  return answer(task, (filled ? better(best, answerOf(filled)) : best).heads, bound);
+}
+
+/** Each group of ranks wraps its own heads. */
+function wrapGroups(task: Task, groups: readonly RankGroup[]): LayerPlacement {
+  const out = task.loads.map((): HeadShare[] => []);
+  let first = 0;
+  for (const { ranks, heads } of groups) {
+    wrapLine(task.loads, heads, first, ranks, out);
+    first += ranks;
+  }
+  return out;
+}
+
+/** One line of heads around the ranks first .. first + ranks - 1, each filled to the mean. */
+function wrapLine(
+  loads: readonly number[],
+  heads: readonly number[],
+  first: number,
+  ranks: number,
+  out: HeadShare[][],
+): void {
+  const each = sum(heads.map((head) => loads[head] ?? 0)) / ranks;
+  const slack = each * (TIE / 4);
+  let rank = first;
+  let gap = each;
+  for (const head of inTurns(heads)) {
+    const load = loads[head] ?? 0;
+    let left = load;
+    let share = 1;
+    while (left > gap + slack && rank < first + ranks - 1) {
+      if (gap > slack) {
+        out[head]?.push({ rank, share: gap / load });
+        share -= gap / load;
+        left -= gap;
+      }
+      rank++;
+      gap = each;
+    }
+    out[head]?.push({ rank, share });
+    gap -= left;
+  }
+}
+
+/** Of heads by falling load: the heaviest, the lightest, the second heaviest ..., so that ranks hold about equally many. */
+const inTurns = (heads: readonly number[]): number[] =>
+  heads.flatMap((_, i) => heads.at(i % 2 === 0 ? i / 2 : -(i + 1) / 2) ?? []);
+
+/** The same placement under other names of the ranks, so that all copies find room; undefined where no names do. */
+function intoRoom({ room }: Task, heads: LayerPlacement): LayerPlacement | undefined {
+  const copies = rankCopies(heads, room.length);
+  const fullest = heaviestFirst(copies);
+  const roomiest = heaviestFirst(room);
+  const fits = (rank: number, place: number): boolean => (copies[rank] ?? 0) <= (room[place] ?? 0);
+  if (!fullest.every((rank, i) => fits(rank, roomiest[i] ?? rank))) return undefined;
+  if (copies.every((_, rank) => fits(rank, rank))) return heads;
+  return renamed(
+    heads,
+    copies.map((_, rank) => roomiest[fullest.indexOf(rank)] ?? rank),
+  );
+}
+
+/** Halvings of the interval in which the lowest peak is looked for. */
+const HALVINGS = 40;
+
+/**
+ * Fills ranks one after the other, cutting heads where a rank is full, to the lowest peak below `limit` at which all heads find a
+ * place that way.
+ */
+function fill(task: Task, limit: number): LayerPlacement | undefined {
+  let low = evenPeak(task) * (1 + TIE / 4);
+  let best = fillTo(task, low);
+  if (best) return best;
+  let high = limit;
+  for (let i = 0; i < HALVINGS; i++) {
+    const middle = (low + high) / 2;
+    const found = fillTo(task, middle);
+    if (found) [best, high] = [found, middle];
+    else low = middle;
+  }
+  return best;
+}
+
+/** No rank above `peak`: the largest heads that still fit, then as many requests of one head as fit, if a copy is allowed. */
+function fillTo(task: Task, peak: number): LayerPlacement | undefined {
+  const { loads, room, batch } = task;
+  const heads = loads.map((load) => ({ load, left: 1, copies: [] as HeadShare[] }));
+  const open = new Set(heads.toSorted((a, b) => b.load - a.load));
+  let spare = spareCopies(task);
+  for (const [rank, places] of room.entries()) {
+    let gap = peak;
+    let free = places;
+    const give = ({ load, copies }: (typeof heads)[number], share: number): void => {
+      copies.push({ rank, share });
+      gap -= load * share;
+      free--;
+    };
+    // Rests of heads cut before go first: whole heads can wait, a rest that must be cut again costs another copy.
+    for (const head of [...open].sort((a, b) => Number(b.left < 1) - Number(a.left < 1))) {
+      if (free <= 0 || head.load * head.left > gap) continue;
+      give(head, head.left);
+      open.delete(head);
+    }
+    let cut: (typeof heads)[number] | undefined;
+    let share = 0;
+    for (const head of free > 0 && spare > 0 ? open : []) {
+      const fits = gap / head.load;
+      const part = batch === Infinity ? fits : Math.floor(fits * batch) / batch;
+      const size = part > TIE ? head.load * part : 0;
+      if (size > (cut ? cut.load * share : 0)) [cut, share] = [head, part];
+    }
+    if (!cut) continue;
+    give(cut, share);
+    cut.left -= share;
+    spare--;
+  }
+  return open.size === 0 ? heads.map(({ copies }) => copies) : undefined;
 }

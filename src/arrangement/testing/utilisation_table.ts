@@ -19,7 +19,7 @@ export const EXPECTED = [
 /** Layers of a profile. */
 export const LAYERS = 32;
 
-type Limits = Omit<ArrangementProblem, 'loads' | 'ranks' | 'objective'>;
+type Limits = Omit<ArrangementProblem, 'loads' | 'ranks'>;
 
 /** The columns: static, no copy, one copy per layer, more copies, wrap-around; in the last by requests of a batch of 8. */
 export const columns = (more: number): Readonly<Record<string, Limits>> => ({
@@ -36,7 +36,7 @@ export const columns = (more: number): Readonly<Record<string, Limits>> => ({
 
 /** Mean load / busiest rank's load, averaged over layers. */
 export function meanUtilisation(loads: readonly (readonly number[])[], ranks: number, limits: Limits): number {
-  const { placement } = arrange({ loads, ranks, objective: 'per-layer', ...limits });
+  const { placement } = arrange({ loads, ranks, ...limits });
   const each = placement.map((heads, layer) =>
     utilisation([loads[layer]!], ranks, Math.max(...rankLoads(loads[layer]!, heads, ranks))),
   );

@@ -3,12 +3,10 @@ import {
   arrange,
   type Arrangement,
   type ArrangementProblem,
-  busiestTotal,
   copyLimit,
   type LayerPlacement,
   makespan,
   MODES,
-  OBJECTIVES,
   parseProfile,
   type Placement,
   type Profile,
@@ -37,10 +35,6 @@ export const command: Command = {
     mode: {
       value: 'MODE',
       help: `${MODES.join(', ')}; default: exact, and copies by wrap in the layers where whole heads leave ranks idle`,
-    },
-    objective: {
-      value: 'WHAT',
-      help: "per-layer (default): the busiest rank's load of each layer, added up; total: the rank busiest over all layers",
     },
     copies: {
       value: 'C',
@@ -86,8 +80,8 @@ export const command: Command = {
 
 /** What `--json` prints; other tools read it. */
 function jsonDocument(found: Arrangement, seconds: number): object {
-  const { mode, objective, makespan, lowerBound, gap, optimal, utilisation, copies, placement } = found;
-  return { mode, objective, makespan, lower_bound: lowerBound, gap, optimal, utilisation, copies, seconds, placement };
+  const { mode, makespan, lowerBound, gap, optimal, utilisation, copies, placement } = found;
+  return { mode, makespan, lower_bound: lowerBound, gap, optimal, utilisation, copies, seconds, placement };
 }
 
 function readLimits(options: Options): Omit<ArrangementProblem, 'loads'> {
@@ -97,7 +91,6 @@ function readLimits(options: Options): Omit<ArrangementProblem, 'loads'> {
     ranks,
     ...defined({
       mode: options.oneOf('mode', MODES),
-      objective: options.oneOf('objective', OBJECTIVES),
       pipeline: options.integer('pipeline', 1),
       copies: options.integer('copies', 0),
       memory: options.integer('memory', 1),
@@ -118,13 +111,12 @@ function describeArrangement(
   const { memory: _memory, ...unlimited } = problem;
   const before = arrange({ ...unlimited, mode: 'static' }).placement;
   const row = (name: string, placement: Placement): string[] => {
-    const [slowest, total] = [makespan(loads, placement, ranks), busiestTotal(loads, placement, ranks)];
-    const shown = [slowest, utilisation(loads, ranks, slowest), total, utilisation(loads, ranks, total)];
-    return [name, ...shown.map((value, i) => (i % 2 === 0 ? amount(value) : value.toFixed(3)))];
+    const slowest = makespan(loads, placement, ranks);
+    return [name, amount(slowest), utilisation(loads, ranks, slowest).toFixed(3)];
   };
   const summary = alignedTable(
     [
-      ['', 'makespan', 'utilisation', 'busiest in total', 'utilisation in total'],
+      ['', 'makespan', 'utilisation'],
       row('static', before),
       ...(found.mode === 'static' ? [] : [row(found.mode, found.placement)]),
       ['lower bound', amount(found.lowerBound)],
@@ -136,7 +128,7 @@ function describeArrangement(
     : `at most ${(found.gap * 100).toPrecision(2)}% above the lowest makespan within these limits`;
   return [
     `${model}, KV budget ${budget}: ${loads.length} layers of ${loads[0]!.length} kv heads on ${ranks} ranks`,
-    `mode ${found.mode}, objective ${found.objective}, ${limitsText(problem)}`,
+    `mode ${found.mode}, ${limitsText(problem)}`,
     '',
     summary,
     `${proof}; copies ${found.copies}; ${seconds.toFixed(2)} s`,

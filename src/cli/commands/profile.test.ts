@@ -70,7 +70,7 @@ describe('a profile', () => {
   test('is what `arrange` arranges by', async () => {
     const profile = await measureProfile(hostOf(two), ['a', 'b']);
     const { layers } = parseProfile(JSON.stringify(profile), 'profile.json');
-    const { makespan } = arrange({ loads: layers, ranks: 2, mode: 'exact', objective: 'per-layer' });
+    const { makespan } = arrange({ loads: layers, ranks: 2, mode: 'exact' });
     expect(makespan).toBe(40 + 35);
   });
 

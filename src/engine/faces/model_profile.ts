@@ -1,6 +1,6 @@
 import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
-import { parseProfile } from '../../arrangement/profile.js';
+import { parseProfile } from '../../arrangement/index.js';
 import type { Source, TensorReader } from '../../loader/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { CompressionOptions } from '../../model/compression/options.js';

@@ -40,7 +40,7 @@ function arrangedBy(
   costs: Arranging.HeadCosts,
 ): Plan | undefined {
   const shape = modelShape(subject.config);
-  const problem = { loads, ranks, mode: 'exact', objective: 'latency', costs } as const;
+  const problem = { loads, ranks, mode: 'exact', costs } as const;
   const make = (batch: number, copies?: number): Plan => {
     const found = arrange({ ...problem, batch, ...(copies !== undefined && { copies }) });
     return arrangedPlan(toArrangementFile('model', ranks, found, { loads }), shape, 'sequences');

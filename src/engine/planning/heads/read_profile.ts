@@ -1,5 +1,5 @@
 import { SplitkvError } from '../../../base/errors.js';
-import { parseProfile } from '../../../arrangement/profile.js';
+import { parseProfile } from '../../../arrangement/index.js';
 import type { LoadOptions, Profile } from '../../contracts/api.js';
 
 /**

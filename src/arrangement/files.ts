@@ -4,6 +4,47 @@ import { sum } from '../base/lists.js';
 import { parseForm } from '../base/form.js';
 import { type Arrangement, COPY_SHARING, type CopySharing, type Mode, MODES, type Placement } from './types.js';
 
+/** What a compressed cache holds of each head, measured on sample texts (`splitkv profile`): the load of arranging. */
+export interface Profile {
+  /** The model's name. */
+  readonly model: string;
+  /** The share of the cache that compression kept. */
+  readonly kv_budget: number;
+  /** [layer][kv head]: mean kept entries. */
+  readonly layers: readonly (readonly number[])[];
+}
+
+const entries = z.number('the mean number of kept entries, 0 or more').check(z.minimum(0, 'a number of at least 0'));
+const layer = z.array(entries, 'a list, one number per kv head').check(z.minLength(1, 'at least one kv head'));
+const profileSchema = z.object(
+  {
+    model: z.string("the model's name in quotes"),
+    kv_budget: z.number('the KV budget, a number above 0').check(z.positive('a number above 0')),
+    layers: z
+      .array(layer, 'a list, for each layer the mean kept entries of each kv head')
+      .check(z.minLength(1, 'at least one layer')),
+  },
+  'a profile: an object with model, kv_budget and layers',
+);
+
+/**
+ * Reads a profile from JSON text or from what JSON.parse gave. It may have other keys, too.
+ *
+ * @param name how messages call it: its file
+ * @throws SplitkvError `usage` with the path of the first fault and what to write there; `format` for text that isn't JSON
+ */
+export function parseProfile(json: unknown, name = 'profile'): Profile {
+  const profile = parseForm(profileSchema, json, name, Object.keys(profileSchema.shape));
+  const [first = []] = profile.layers;
+  for (const [at, { length }] of profile.layers.entries()) {
+    if (length === first.length) continue;
+    throw usageError(
+      `${name}.layers[${at}] has ${length} kv heads, layers[0] has ${first.length}; write equally many for each layer`,
+    );
+  }
+  return profile;
+}
+
 /** An arrangement as a file: what `splitkv arrange --out` writes. */
 export interface ArrangementFile {
   readonly version: 1;
@@ -83,25 +124,22 @@ export const toArrangementFile = (
  */
 export function parseArrangementFile(json: unknown, name = 'arrangement'): ArrangementFile {
   const file = parseForm(schema, json, name, Object.keys(schema.shape));
+  const [first = []] = file.placement;
   for (const [layer, row] of file.placement.entries()) {
     const where = `${name}.placement[${layer}]`;
-    if (row.length !== file.placement[0]!.length) {
-      throw usageError(
-        `${where} has ${row.length} heads, placement[0] has ${file.placement[0]!.length}; write equally many`,
-      );
+    if (row.length !== first.length) {
+      throw usageError(`${where} has ${row.length} heads, placement[0] has ${first.length}; write equally many`);
     }
     for (const [head, list] of row.entries()) {
-      for (const [i, copy] of list.entries()) {
-        if (copy.rank >= file.ranks) {
-          throw usageError(
-            `${where}[${head}] has rank ${copy.rank}; of ${file.ranks} ranks the last is ${file.ranks - 1}`,
-          );
+      let before = -1;
+      for (const { rank } of list) {
+        if (rank >= file.ranks) {
+          throw usageError(`${where}[${head}] has rank ${rank}; of ${file.ranks} ranks the last is ${file.ranks - 1}`);
         }
-        if (i > 0 && copy.rank <= list[i - 1]!.rank) {
-          throw usageError(
-            `${where}[${head}] has rank ${copy.rank} after ${list[i - 1]!.rank}; list each once, ascending`,
-          );
+        if (rank <= before) {
+          throw usageError(`${where}[${head}] has rank ${rank} after ${before}; list each once, ascending`);
         }
+        before = rank;
       }
       const total = sum(list.map((copy) => copy.share));
       if (Math.abs(total - 1) > ROUNDING)

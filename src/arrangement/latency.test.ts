@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { Random } from '../../base/random.js';
-import { range, sum } from '../../base/lists.js';
-import { arrange } from '../arrange.js';
+import { Random } from '../base/random.js';
+import { range, sum } from '../base/lists.js';
+import { arrange } from './arrange.js';
 import { rankBytes, rankSeconds } from './latency.js';
-import type { ArrangementProblem, HeadCosts, LayerPlacement } from '../types.js';
+import type { ArrangementProblem, HeadCosts, LayerPlacement } from './types.js';
 
 /** Every way to give each head's requests to ranks, whole requests: the fastest. */
 function fastest(loads: readonly number[], costs: HeadCosts, requests: number, copies: number): number {
@@ -47,7 +47,7 @@ const loadsOf = (random: Random, layers: number, heads: number): number[][] =>
   range(0, layers).map(() => range(0, heads).map(() => 20 + random.integer(200)));
 const placed = (heads: LayerPlacement): number => sum(heads.map((copies) => sum(copies.map(({ share }) => share))));
 
-describe('the objective latency', () => {
+describe('arranged by seconds', () => {
   test('is near the fastest placement of all, and never beyond its bound, on ranks of unequal speed', () => {
     const random = new Random(5);
     let [found, best] = [0, 0];
@@ -63,7 +63,6 @@ describe('the objective latency', () => {
           copies,
           batch: 3,
           mode: 'exact',
-          objective: 'latency',
           costs,
         };
         const arrangement = arrange(problem);
@@ -82,7 +81,7 @@ describe('the objective latency', () => {
 
   test('gives a faster rank more, and makes no copy that costs more than it saves', () => {
     const loads = [[100, 100, 100, 100]];
-    const base = { loads, ranks: 2, mode: 'exact', objective: 'latency', batch: 8 } as const;
+    const base = { loads, ranks: 2, mode: 'exact', batch: 8 } as const;
     const uneven = arrange({ ...base, costs: { secondsPerEntry: [1, 3], secondsPerHead: [0, 0] } });
     const seconds = rankSeconds(
       loads[0]!,
@@ -111,7 +110,6 @@ describe('the objective latency', () => {
       ranks: 4,
       pipeline: 2,
       mode: 'exact',
-      objective: 'latency',
       costs,
     } as const;
     const { makespan, placement, utilisation } = arrange(problem);
@@ -126,7 +124,7 @@ describe('the objective latency', () => {
     const random = new Random(9);
     const loads = loadsOf(random, 6, 8);
     const costs = { secondsPerEntry: [1, 4], secondsPerHead: [5, 20], bytesPerHead: 1000, bytesPerEntry: 10 };
-    const problem = { loads, ranks: 2, mode: 'exact', objective: 'latency', batch: 4, costs } as const;
+    const problem = { loads, ranks: 2, mode: 'exact', batch: 4, costs } as const;
     const free = arrange(problem);
     const used = rankBytes(loads, free.placement, costs, 4);
     const memoryBytes = [Math.floor(used[0]! * 0.7), Infinity];
@@ -138,17 +136,10 @@ describe('the objective latency', () => {
   });
 
   test.each<[Partial<ArrangementProblem>, RegExp]>([
-    [{ objective: 'latency' }, /needs costs/],
-    [{ costs: { secondsPerEntry: [1], secondsPerHead: [1] } }, /costs are for the objective 'latency'/],
-    [
-      { objective: 'latency', costs: { secondsPerEntry: [1], secondsPerHead: [1, 1] } },
-      /secondsPerEntry has 1 numbers/,
-    ],
-    [{ objective: 'latency', costs: { secondsPerEntry: [1, -1], secondsPerHead: [1, 1] } }, /secondsPerEntry has -1/],
-    [{ objective: 'latency', memory: 9, costs: { secondsPerEntry: [1, 1], secondsPerHead: [1, 1] } }, /memoryBytes/],
+    [{ costs: { secondsPerEntry: [1], secondsPerHead: [1, 1] } }, /secondsPerEntry has 1 numbers/],
+    [{ costs: { secondsPerEntry: [1, -1], secondsPerHead: [1, 1] } }, /secondsPerEntry has -1/],
+    [{ memory: 9, costs: { secondsPerEntry: [1, 1], secondsPerHead: [1, 1] } }, /memoryBytes/],
   ])('refuses %j', (more, message) => {
-    expect(() => arrange({ loads: [[1, 2]], ranks: 2, mode: 'exact', objective: 'per-layer', ...more })).toThrow(
-      message,
-    );
+    expect(() => arrange({ loads: [[1, 2]], ranks: 2, mode: 'exact', ...more })).toThrow(message);
   });
 });

@@ -1,0 +1,123 @@
+import type { Piece } from './pieces.js';
+import type { Task } from '../task.js';
+
+/** Above this many pieces on two ranks, only single moves and swaps are tried instead of every division. */
+const DIVIDE_LIMIT = 10;
+const PROGRESS = 1 - 1e-12;
+
+/** Where pieces may go: ranks with room for so many of them, and how fast each is (1, but for groups of ranks). */
+export interface Bins {
+  readonly room: readonly number[];
+  readonly speed: readonly number[];
+}
+
+/** Ranks, all of one speed. */
+export const bins = ({ room }: Task): Bins => ({ room, speed: room.map(() => 1) });
+
+/**
+ * LPT: each piece in turn goes where it ends first, of the ranks that have room and no piece of the same head.
+ *
+ * @returns the rank of each piece, or undefined where a copy finds no place
+ */
+export function placeLongestFirst({ room, speed }: Bins, pieces: readonly Piece[]): number[] | undefined {
+  const ranks = room.map((left, rank) => ({ rank, left, load: 0, speed: speed[rank] ?? 1, holds: new Set<number>() }));
+  const out: number[] = [];
+  for (const { head, size } of pieces) {
+    let chosen: (typeof ranks)[number] | undefined;
+    let earliest = Infinity;
+    for (const rank of ranks) {
+      const end = (rank.load + size) / rank.speed;
+      if (rank.left > 0 && !rank.holds.has(head) && end < earliest) [chosen, earliest] = [rank, end];
+    }
+    if (!chosen) return undefined;
+    chosen.load += size;
+    chosen.left--;
+    chosen.holds.add(head);
+    out.push(chosen.rank);
+  }
+  return out;
+}
+
+/** A rank's pieces. */
+interface Filled {
+  readonly room: number;
+  readonly speed: number;
+  pieces: readonly NumberedPiece[];
+}
+type NumberedPiece = Piece & { readonly i: number };
+
+const sizeOf = (pieces: readonly Piece[]): number => pieces.reduce((total, { size }) => total + size, 0);
+const timeOf = ({ pieces, speed }: Filled): number => sizeOf(pieces) / speed;
+
+/**
+ * Divides the pieces of the busiest rank and another anew, until that lightens no busiest rank any more.
+ *
+ * @param ranks the rank of each piece; a head's pieces on different ranks, and they stay so
+ * @returns the rank of each piece
+ */
+export function improve({ room, speed }: Bins, pieces: readonly Piece[], ranks: readonly number[]): number[] {
+  const numbered = pieces.map((piece, i): NumberedPiece => ({ ...piece, i }));
+  const all = room.map((places, rank): Filled => ({
+    room: places,
+    speed: speed[rank] ?? 1,
+    pieces: numbered.filter(({ i }) => ranks[i] === rank),
+  }));
+  for (;;) {
+    const most = Math.max(...all.map(timeOf));
+    const busiest = all.find((rank) => timeOf(rank) === most);
+    // The lightest partner first: the most to gain.
+    const partners = all.filter((rank) => rank !== busiest).sort((a, b) => timeOf(a) - timeOf(b));
+    if (!busiest || !partners.some((other) => divide(busiest, other, most * PROGRESS))) break;
+  }
+  const out = [...ranks];
+  for (const [rank, { pieces: held }] of all.entries()) for (const { i } of held) out[i] = rank;
+  return out;
+}
+
+/** Gives two ranks' pieces the best new division that makes both faster than `limit`, if there is one. */
+function divide(a: Filled, b: Filled, limit: number): boolean {
+  const [headsA, headsB] = [a, b].map(({ pieces }) => new Set(pieces.map(({ head }) => head)));
+  const stays = ({ head }: Piece): boolean => Boolean(headsA?.has(head) && headsB?.has(head));
+  const moves = (piece: Piece): boolean => !stays(piece);
+  const [fixedA, fixedB] = [a.pieces.filter(stays), b.pieces.filter(stays)];
+  const [freeA, freeB] = [a.pieces.filter(moves), b.pieces.filter(moves)];
+  const start = sizeOf(fixedA);
+  const all = start + sizeOf(fixedB) + sizeOf(freeA) + sizeOf(freeB);
+  const movable = [...freeA, ...freeB];
+  const fewest = fixedB.length + movable.length - b.room;
+  const most = a.room - fixedA.length;
+
+  let best: readonly NumberedPiece[] | undefined;
+  let bestTime = limit;
+  const consider = (first: readonly NumberedPiece[], load: number): void => {
+    if (first.length < fewest || first.length > most) return;
+    const time = Math.max(load / a.speed, (all - load) / b.speed);
+    if (time < bestTime) [best, bestTime] = [[...first], time * PROGRESS];
+  };
+  if (movable.length <= DIVIDE_LIMIT) {
+    const chosen: NumberedPiece[] = [];
+    const walk = (at: number, load: number): void => {
+      if (load / a.speed >= bestTime) return;
+      const piece = movable[at];
+      if (!piece) return consider(chosen, load);
+      chosen.push(piece);
+      walk(at + 1, load + piece.size);
+      chosen.pop();
+      walk(at + 1, load);
+    };
+    walk(0, start);
+  } else {
+    const load = start + sizeOf(freeA);
+    for (const piece of freeA) {
+      const rest = freeA.filter((other) => other !== piece);
+      const without = load - piece.size;
+      consider(rest, without);
+      for (const other of freeB) consider([...rest, other], without + other.size);
+    }
+  }
+  if (!best) return false;
+  const first = new Set(best);
+  a.pieces = [...fixedA, ...best];
+  b.pieces = [...fixedB, ...movable.filter((piece) => !first.has(piece))];
+  return true;
+}
