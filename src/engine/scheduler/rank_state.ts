@@ -22,6 +22,13 @@ interface BlockDemand {
   readonly revived: readonly number[];
 }
 
+/** What prompts of an iteration may have still: rows, those beside other clients' rows, and sequences. */
+interface PromptBudget {
+  rows: number;
+  few: number;
+  places: number;
+}
+
 /** One rank: its blocks, slots, running sequences, and those bound to it that wait. */
 export class RankState {
   readonly pool: BlockPool;
@@ -361,51 +368,49 @@ export class RankState {
    * ones first, then waiting ones, in order; none overtakes another of its client. Beside other clients' rows it's few.
    */
   planPrefills(work: WorkList, rows = this.config.maxTokensPerIteration - work.decodes.length): void {
-    let budget = rows;
     const { clients } = this;
-    let few = clients.promptRows;
-    let places = this.config.maxPrefillSequences;
+    const left = { rows, few: clients.promptRows, places: this.config.maxPrefillSequences };
     const begun = this.#contexts();
     for (let next = 0; ;) {
       // Of a client whose turn comes before that of those that have begun; or none of these is left.
       const head = work.crowded ? undefined : this.#nextPending();
       const sequence = begun[next];
-      if (sequence && clients.promptsRest(sequence.client)) {
-        next++;
-        continue;
-      }
       const isNext = head && sequence && clients.promptTurn(head.client) < clients.promptTurn(sequence.client);
-      if (sequence && !(isNext && this.#startsNow(head, places))) {
-        const most = this.#rowsNow(sequence, budget);
-        const rows = places > 0 && few > 0 ? this.#chunkRows(sequence, sequence.computed, most, few) : 0;
-        if (rows === 0) return;
-        this.#addChunk(sequence, rows, work);
-        budget -= rows;
-        few -= rows;
-        places--;
+      const rests = sequence && clients.promptsRest(sequence.client);
+      if (sequence && (rests || !isNext || !this.#startsNow(head, left))) {
+        if (!rests && !this.#goesOn(sequence, left, work)) return;
         next++;
         continue;
       }
-      if (!head || few <= 0 || !this.#startsNow(head, places)) return;
-      const match = this.#match(head);
-      const known = this.#knownTokens(head, match.tokens);
-      const demand = this.demand(head, match);
-      head.offset = demand.offset;
-      head.keepsAt = this.prompts?.edgesOf(head, match) ?? this.#statesToKeep(head, match);
-      const rows = known === head.target ? 0 : this.#chunkRows(head, known, this.#rowsNow(head, budget), few);
-      if ((rows === 0 && known < head.target) || !this.#mayAdmit(head, demand)) {
-        if (!sequence) return;
-        // It goes on waiting, and they go on.
-        work.crowded = true;
-        continue;
-      }
-      this.#admit(head, match, work);
-      if (rows === 0) continue;
-      this.#addChunk(head, rows, work);
-      budget -= rows;
-      few -= rows;
-      places--;
+      if (!head || left.few <= 0 || !this.#startsNow(head, left)) return;
+      if (this.#begins(head, left, work)) continue;
+      if (!sequence) return;
+      // It goes on waiting, and they go on.
+      work.crowded = true;
     }
+  }
+
+  /** Adds a running sequence's next chunk; false where there is no room for any. */
+  #goesOn(sequence: Sequence, left: PromptBudget, work: WorkList): boolean {
+    const most = this.#rowsNow(sequence, left.rows);
+    const rows = left.places > 0 && left.few > 0 ? this.#chunkRows(sequence, sequence.computed, most, left.few) : 0;
+    if (rows > 0) this.#addChunk(sequence, rows, left, work);
+    return rows > 0;
+  }
+
+  /** Admits a waiting sequence, with its first chunk; false where there is no room for it. */
+  #begins(head: Sequence, left: PromptBudget, work: WorkList): boolean {
+    const match = this.#match(head);
+    const known = this.#knownTokens(head, match.tokens);
+    const demand = this.demand(head, match);
+    head.offset = demand.offset;
+    head.keepsAt = this.prompts?.edgesOf(head, match) ?? this.#statesToKeep(head, match);
+    const most = this.#rowsNow(head, left.rows);
+    const rows = known === head.target ? 0 : this.#chunkRows(head, known, most, left.few);
+    if ((rows === 0 && known < head.target) || !this.#mayAdmit(head, demand)) return false;
+    this.#admit(head, match, work);
+    if (rows > 0) this.#addChunk(head, rows, left, work);
+    return true;
   }
 
   /** Running sequences that have rows to compute before they can decode, each client's in order. */
@@ -417,7 +422,7 @@ export class RankState {
   }
 
   /** Whether there is a slot for it. Rows in flight may still bring ids that recomputing it needs. */
-  #startsNow({ outstanding }: Sequence, places: number): boolean {
+  #startsNow({ outstanding }: Sequence, { places }: PromptBudget): boolean {
     return places > 0 && this.#slots.numFree > 0 && outstanding === 0;
   }
 
@@ -538,7 +543,10 @@ export class RankState {
     sequence.held = sequence.stepwise;
   }
 
-  #addChunk(sequence: Sequence, count: number, work: WorkList): void {
+  #addChunk(sequence: Sequence, count: number, left: PromptBudget, work: WorkList): void {
+    left.rows -= count;
+    left.few -= count;
+    left.places--;
     const start = sequence.computed;
     const role = sequence.roleAt(start);
     const samples = !sequence.prefillOnly && sequence.sampled === 0 && start + count === sequence.promptLength;
