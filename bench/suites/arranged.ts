@@ -2,7 +2,7 @@ import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
 import type { AttentionStats } from '../../src/engine/contracts/api.js';
-import { attentionMs, busiest } from '../../src/engine/ranks/attention_stats.js';
+import { attentionMs, busiest } from '../../src/engine/ranks/stats.js';
 import { syntheticWeights } from '../../src/engine/measure/synthetic_weights.js';
 import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
 import { RankGroup } from '../../src/engine/ranks/rank_group.js';

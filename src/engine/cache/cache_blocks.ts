@@ -1,10 +1,13 @@
-import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { SplitkvError } from '../../base/errors.js';
-import type { Region } from '../../distributed/communicator.js';
+import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
+import { range, sum } from '../../base/lists.js';
+import { ceilDiv, joinBytes } from '../../base/math.js';
+import type { Region, Transfer } from '../../distributed/communicator.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { Decoder } from '../../model/forward/decoder.js';
-
-type CacheBuffers = Decoder['cacheBuffers'];
+import type { World } from '../../model/layers/world.js';
+import type { Plan } from '../../placement/index.js';
+import type { HandedKv, KvPiece } from '../contracts/prefill_worker.js';
 
 /** Blocks of a layer's kv heads, each by place: NO_BLOCK where another rank holds it. */
 export interface LayerBlocks {
@@ -12,52 +15,46 @@ export interface LayerBlocks {
   readonly heads: readonly (readonly number[])[];
 }
 
+/** Blocks of one cache buffer, in order. */
+export interface BufferBlocks {
+  readonly buffer: Buffer;
+  readonly blockBytes: number;
+  /** NO_BLOCK: of another rank, or before a window. */
+  readonly blocks: readonly number[];
+}
+
+/** What this rank sends to another and receives from it; the lists of two ranks match block by block. */
+export interface PeerBlocks<Blocks = BufferBlocks> {
+  readonly peer: number;
+  readonly sends: readonly Blocks[];
+  readonly receives: readonly Blocks[];
+}
+
 /** Bytes that are mapped at once, about. */
 const STAGING_BYTES = 2 ** 26;
+/** Bytes of one message, about: what an exchange stages at once. */
+const MESSAGE_BYTES = 2 ** 24;
 
 /** A layer's buffers whose heads have blocks of their own, and bytes of a block in each: K and V have half of one each. */
-export function headBuffers(
-  forward: Pick<Decoder, 'layerCache'>,
-  layer: number,
-): { readonly buffer: Buffer; readonly blockBytes: number }[] {
+export function headBuffers(forward: Pick<Decoder, 'layerCache'>, layer: number): Omit<BufferBlocks, 'blocks'>[] {
   const { buffers, headBlockBytes } = forward.layerCache(layer);
   return buffers.map((buffer) => ({ buffer, blockBytes: headBlockBytes! / 2 }));
 }
 
+/** Of heads with blocks of their own: [cache buffer][kv head][block]. */
+export const headBlocks = (forward: Pick<Decoder, 'layerCache'>, layers: readonly LayerBlocks[]): BufferBlocks[] =>
+  layers.flatMap(({ layer, heads }) => headBuffers(forward, layer).map((of) => ({ ...of, blocks: heads.flat() })));
+
 /** Where blocks lie. */
-export const blockRegions = (
-  { buffer, blockBytes: size }: { readonly buffer: Buffer; readonly blockBytes: number },
-  blocks: readonly number[],
-): Region[] => blocks.map((block) => ({ buffer, offset: block * size, size }));
-
-/**
- * Reads a sequence's KV blocks off the GPU.
- * @param table physical blocks in logical order, all of them on this rank
- * @returns [cache buffer][block] in the cache's layout
- */
-export const readBlocks = (
-  device: Device,
-  buffers: CacheBuffers,
-  table: readonly number[],
-): Promise<Uint8Array<ArrayBuffer>> =>
-  readCopied(
-    device,
-    buffers.flatMap((of) => blockRegions(of, table)),
+const regionsOf = (list: readonly BufferBlocks[]): Region[] =>
+  list.flatMap(({ buffer, blockBytes: size, blocks }) =>
+    blocks.map((block) => ({ buffer, offset: block * size, size })),
   );
 
-/** As `readBlocks`, where heads have blocks of their own, all of them on this rank: [cache buffer][kv head][block]. */
-export const readHeadBlocks = (
-  device: Device,
-  forward: Pick<Decoder, 'layerCache'>,
-  layers: readonly LayerBlocks[],
-): Promise<Uint8Array<ArrayBuffer>> =>
-  readCopied(
-    device,
-    layers.flatMap(({ layer, heads }) => headBuffers(forward, layer).flatMap((of) => blockRegions(of, heads.flat()))),
-  );
-
-async function readCopied(device: Device, copies: readonly Region[]): Promise<Uint8Array<ArrayBuffer>> {
-  const all = new Uint8Array(copies.reduce((sum, { size }) => sum + size, 0));
+/** Reads KV blocks off the GPU, all of them on this rank, one after the other in the cache's layout. */
+export async function readBlocks(device: Device, blocks: readonly BufferBlocks[]): Promise<Uint8Array<ArrayBuffer>> {
+  const copies = regionsOf(blocks);
+  const all = new Uint8Array(sum(copies.map(({ size }) => size)));
   const largest = Math.max(...copies.map(({ size }) => size));
   const staging = device.createBuffer(
     'KV on its way',
@@ -87,61 +84,115 @@ async function readCopied(device: Device, copies: readonly Region[]): Promise<Ui
 }
 
 /**
- * Writes KV blocks that came from elsewhere where a sequence's tables say; those that another rank holds, or that are before a window,
- * are passed over.
- * @param tableOf `windowed`: of layers with windows
- * @param bytes as `readBlocks` gives them, from logical block `first` on
+ * Writes KV blocks that came from elsewhere; those that have no place here are passed over.
+ * @param bytes as `readBlocks` gives them
  */
-export function writeBlocks(
-  device: Device,
-  buffers: CacheBuffers,
-  tableOf: (windowed: boolean) => ArrayLike<number>,
-  first: number,
-  bytes: Uint8Array,
-): void {
-  const blocks = bytes.byteLength / buffers.reduce((sum, { blockBytes }) => sum + blockBytes, 0);
-  if (!Number.isInteger(blocks) || first + blocks > tableOf(false).length) {
-    throw new SplitkvError(
-      'internal',
-      `${bytes.byteLength} bytes of KV from block ${first} on fit no table of ${tableOf(false).length}`,
-    );
+export function writeBlocks(device: Device, list: readonly BufferBlocks[], bytes: Uint8Array): void {
+  const room = sum(list.map(({ blocks, blockBytes }) => blocks.length * blockBytes));
+  if (room !== bytes.byteLength) {
+    throw new SplitkvError('internal', `${bytes.byteLength} bytes of KV, for which there are blocks of ${room}`);
   }
   let at = 0;
-  for (const { buffer, blockBytes, isWindowed } of buffers) {
-    const table = tableOf(isWindowed);
-    for (let block = first; block < first + blocks; block++) {
-      const physical = table[block]!;
-      if (physical !== NO_BLOCK) device.write(buffer, physical * blockBytes, bytes.subarray(at, at + blockBytes));
+  for (const { buffer, blockBytes, blocks } of list) {
+    for (const block of blocks) {
+      if (block !== NO_BLOCK) device.write(buffer, block * blockBytes, bytes.subarray(at, at + blockBytes));
       at += blockBytes;
     }
   }
 }
 
 /**
- * As `writeBlocks`, where heads have blocks of their own.
- * @param bytes as `readHeadBlocks` gives them, of `entries` of each head
+ * Regions in order, cut into messages between two of them. Ranks that keep the same layers and heads cut alike, whatever the blocks'
+ * numbers: the messages of two lists of as many blocks match one by one.
  */
-export function writeHeadBlocks(
-  device: Device,
-  forward: Pick<Decoder, 'layerCache'>,
-  layers: readonly LayerBlocks[],
-  entries: ReadonlyMap<number, readonly number[]>,
-  bytes: Uint8Array,
-): void {
-  let at = 0;
-  for (const { layer, heads } of layers) {
-    for (const { buffer, blockBytes: size } of headBuffers(forward, layer)) {
-      for (const [head, blocks] of heads.entries()) {
-        for (let block = 0; block * KV_BLOCK < entries.get(layer)![head]!; block++, at += size) {
-          const physical = blocks[block];
-          if (physical === undefined)
-            throw new SplitkvError('internal', `layer ${layer}: no room for KV block ${block}`);
-          if (physical !== NO_BLOCK) device.write(buffer, physical * size, bytes.subarray(at, at + size));
-        }
+function messagesOf(blocks: readonly BufferBlocks[]): Region[][] {
+  const messages: Region[][] = [];
+  let room = 0;
+  for (const region of regionsOf(blocks)) {
+    if (region.size > room) {
+      messages.push([]);
+      room = MESSAGE_BYTES;
+    }
+    messages.at(-1)!.push(region);
+    room -= region.size;
+  }
+  return messages;
+}
+
+/** Copies blocks between this rank and its peers, all of which make this call with what they have to do. */
+export async function exchangeBlocks(world: World, device: Device, peers: readonly PeerBlocks[]): Promise<void> {
+  const lists = peers.map(({ peer, sends, receives }) => ({
+    peer,
+    sends: messagesOf(sends),
+    receives: messagesOf(receives),
+  }));
+  const rounds = Math.max(0, ...lists.map(({ sends, receives }) => Math.max(sends.length, receives.length)));
+  for (let round = 0; round < rounds; round++) {
+    const inRound = (of: 'sends' | 'receives'): Transfer[] =>
+      lists.flatMap(({ peer, [of]: { [round]: regions } }) => (regions ? [{ peer, regions }] : []));
+    await world.exchange(device.gpu.createCommandEncoder(), {
+      label: 'moved KV',
+      sends: inRound('sends'),
+      receives: inRound('receives'),
+    });
+  }
+}
+
+interface CutOptions {
+  readonly numLayers: number;
+  /** kv heads of a whole cache block. */
+  readonly kvHeads: number;
+  /** Blocks before it are there already. */
+  readonly firstBlock: number;
+  /** The rank keeps the sequence, as far as whole sequences are sharded over ranks. */
+  readonly keeps: boolean;
+  /** The rank's heads have blocks of their own: prompts are compressed, or heads are copied. */
+  readonly byHead: boolean;
+}
+
+/** Cuts a handover for one rank: its layers and its kv heads; nothing of a sequence that another rank keeps. */
+export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOptions): KvPiece {
+  const { numLayers, firstBlock, keeps, byHead } = options;
+  const perLayer = kv.buffers.length / numLayers;
+  const parts: Uint8Array[] = [];
+  const entries = new Map<number, readonly number[]>();
+  for (const { layers, shares } of plan.stages) {
+    const share = shares.find((candidate) => candidate.rank === rank);
+    if (!share || !keeps) continue;
+    for (const layer of range(...layers)) {
+      const own = share.kvHeads.map((head) => kv.entries?.[layer]![head] ?? kv.tokens);
+      if (byHead) entries.set(layer, own);
+      for (const buffer of range(layer * perLayer, (layer + 1) * perLayer)) {
+        parts.push(...partsOf(kv, layer, buffer, share.kvHeads, options));
       }
     }
   }
-  if (at !== bytes.byteLength) {
-    throw new SplitkvError('internal', `${bytes.byteLength} bytes of KV, of which heads take ${at}`);
-  }
+  const runsRow = keeps || !plan.stages.some(({ kind }) => kind === 'adp');
+  const samples = runsRow && plan.head.some(({ rank: holder, rows }) => holder === rank && rows[1] > rows[0]);
+  return {
+    tokens: kv.tokens,
+    firstBlock,
+    bytes: parts.length > 0 ? joinBytes(parts) : undefined,
+    lastRow: samples ? kv.lastRow : undefined,
+    ...(byHead && keeps && { entries }),
+  };
+}
+
+/** Of some heads in one buffer: block after block from `firstBlock` on, or by head all blocks of each. */
+function partsOf(
+  { buffers, blocks, entries }: HandedKv,
+  layer: number,
+  buffer: number,
+  heads: readonly number[],
+  { kvHeads, firstBlock, byHead }: CutOptions,
+): Uint8Array[] {
+  const bytes = buffers[buffer]!;
+  const counts = range(0, kvHeads).map((head) => (entries ? ceilDiv(entries[layer]![head]!, KV_BLOCK) : blocks));
+  const size = bytes.byteLength / sum(counts);
+  const part = (head: number, block: number): Uint8Array => {
+    const at = entries ? sum(counts.slice(0, head)) + block : block * kvHeads + head;
+    return bytes.subarray(at * size, (at + 1) * size);
+  };
+  if (byHead) return heads.flatMap((head) => range(0, counts[head]!).map((block) => part(head, block)));
+  return range(firstBlock, blocks).flatMap((block) => heads.map((head) => part(head, block)));
 }

@@ -1,10 +1,10 @@
 /**
  * Room: KV blocks of a rank. By head where caches are compressed or heads are copied (here); elsewhere the scheduler
- * hands them out. Beside it caches that move between ranks (kv_move.ts).
+ * hands them out. Beside it caches that are read, written and moved (cache_blocks.ts).
  */
 
 import type { Buffer, Device } from '../../gpu/index.js';
-import { range } from '../../base/lists.js';
+import { listIn, range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { countedEntries } from '../../model/compression/budgets.js';
 import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../../model/compression/head_blocks.js';
@@ -18,7 +18,7 @@ import {
   type Stage,
   type StageTopology,
 } from '../../placement/index.js';
-import type { LayerBlocks } from './cache_blocks.js';
+import type { LayerBlocks, PeerBlocks } from './cache_blocks.js';
 import type { CacheUse, KeptEntries } from '../contracts/rank.js';
 
 export interface HeadPagesShape {
@@ -38,19 +38,6 @@ export interface HeadPagesShape {
   readonly wholePrompts?: boolean;
   /** Prompts are compressed: what a copy of a head takes isn't known beforehand, so each has room for all sequences. */
   readonly compressed?: boolean;
-}
-
-/** Blocks of a kv head that are to be copied from or to another rank: those that hold entries, of one layer of the model. */
-export interface MovedBlocks {
-  readonly layer: number;
-  readonly blocks: readonly number[];
-}
-
-/** What this rank sends to another or receives from it; `receives` and `sends` of two ranks match piece by piece. */
-export interface PeerMoves {
-  readonly peer: number;
-  readonly sends: readonly MovedBlocks[];
-  readonly receives: readonly MovedBlocks[];
 }
 
 /** Layers that are cached alike. */
@@ -220,31 +207,30 @@ export class HeadPages {
    */
   balance(sequences: readonly SharedSequence[]): {
     readonly moves: readonly CopyMove[];
-    readonly peers: readonly PeerMoves[];
+    readonly peers: readonly PeerBlocks<LayerBlocks>[];
     readonly finish: () => void;
   } {
     const { rank, owners } = this.shape;
     const moves = owners?.balance(sequences) ?? [];
-    const peers = new Map<number, { sends: MovedBlocks[]; receives: MovedBlocks[] }>();
-    const listsOf = (peer: number) => {
-      const lists = peers.get(peer) ?? { sends: [], receives: [] };
-      peers.set(peer, lists);
-      return lists;
-    };
+    const [sends, receives] = [new Map<number, LayerBlocks[]>(), new Map<number, LayerBlocks[]>()];
     const touched: { readonly stage: PagedStage; readonly slot: number; readonly gone: number | undefined }[] = [];
     for (const { stage: index, head, slot, from, to, length } of moves) {
       if (from !== rank && to !== rank) continue;
       const stage = this.#stages.find((own) => own.index === index)!;
       const kvHead = stage.kvHeads.indexOf(head);
-      const of = (blocks: readonly (readonly number[])[]): MovedBlocks[] =>
-        blocks.map((own, at) => ({ layer: stage.firstLayer + at, blocks: own }));
-      if (to === rank) listsOf(from).receives.push(...of(stage.blocks.takeIn(slot, kvHead, length)));
-      else listsOf(to).sends.push(...of(stage.blocks.blocksBelow(slot, kvHead, length)));
+      const of = (blocks: readonly (readonly number[])[]): LayerBlocks[] =>
+        blocks.map((own, at) => ({ layer: stage.firstLayer + at, heads: [own] }));
+      if (to === rank) listIn(receives, from).push(...of(stage.blocks.takeIn(slot, kvHead, length)));
+      else listIn(sends, to).push(...of(stage.blocks.blocksBelow(slot, kvHead, length)));
       touched.push({ stage, slot, gone: from === rank ? kvHead : undefined });
     }
     return {
       moves,
-      peers: [...peers].map(([peer, lists]) => ({ peer, ...lists })),
+      peers: [...new Set([...sends.keys(), ...receives.keys()])].map((peer) => ({
+        peer,
+        sends: sends.get(peer) ?? [],
+        receives: receives.get(peer) ?? [],
+      })),
       finish: () => {
         for (const { stage, slot, gone } of touched) {
           if (gone !== undefined) stage.blocks.giveAway(slot, gone);

@@ -44,17 +44,8 @@ export class KeptPromptBlocks {
     return sum(this.#buffers.map(({ kept }) => kept.size));
   }
 
-  /** Blocks of a slot from its `first` on. */
-  keep(slot: number, first: number, kept: readonly number[]): void {
-    this.#copy(slot, first, kept, true);
-  }
-
-  /** The slot has room for them. */
-  restore(slot: number, first: number, kept: readonly number[]): void {
-    this.#copy(slot, first, kept, false);
-  }
-
-  #copy(slot: number, first: number, kept: readonly number[], keeps: boolean): void {
+  /** As `Rank.copyPrompt`; the slot has room for what comes back. */
+  copy(slot: number, first: number, kept: readonly number[], back: boolean): void {
     const encoder = this.device.gpu.createCommandEncoder();
     const runs = new Map(
       this.pages.blocksBelow(slot, (first + kept.length) * KV_BLOCK).map(({ layer, heads }) => {
@@ -67,8 +58,8 @@ export class KeptPromptBlocks {
     for (const { layer, own, kept: other, blockBytes } of this.#buffers) {
       for (const { own: at, kept: there, count } of runs.get(layer)!) {
         const [ownAt, otherAt, bytes] = [at * blockBytes, there * blockBytes, count * blockBytes];
-        if (keeps) encoder.copyBufferToBuffer(own.gpu, ownAt, other.gpu, otherAt, bytes);
-        else encoder.copyBufferToBuffer(other.gpu, otherAt, own.gpu, ownAt, bytes);
+        if (back) encoder.copyBufferToBuffer(other.gpu, otherAt, own.gpu, ownAt, bytes);
+        else encoder.copyBufferToBuffer(own.gpu, ownAt, other.gpu, otherAt, bytes);
       }
     }
     this.device.gpu.queue.submit([encoder.finish()]);

@@ -2,13 +2,12 @@ import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
+import { layerWindows, type ModelConfig } from '../../model/config/model_config.js';
 import type { CacheOptions } from '../../model/layers/attention/cache.js';
 import type { World } from '../../model/layers/world.js';
-import { type BlockRun, Owners, type RankBlocks } from '../../placement/index.js';
+import { type BlockRun, CachePools, keptWindow, Owners, type Plan, type RankBlocks } from '../../placement/index.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import type * as CompressionModule from './compression_parts.js';
-import { cachePools } from './cache_pools.js';
 import type { HeadPages } from './head_pages.js';
 
 export type CompressionParts = typeof CompressionModule;
@@ -180,4 +179,19 @@ export class SlotTables {
   #writeChunkOffset(slot: number, chunkOffset: number): void {
     this.device.write(this.#chunkOffsets, slot * 4, new Uint32Array([chunkOffset]));
   }
+}
+
+/** Whether heads have blocks and tables of their own, as they keep different entries: prompts are compressed, or heads are copied. */
+export const hasHeadTables = ({ sharing }: Plan, { compression }: RunnerOptions): boolean =>
+  compression !== undefined || sharing !== undefined;
+
+/** The pools of a model's cache: alike for every rank and for who hands their blocks out. */
+export function cachePools(
+  owners: Owners,
+  config: Pick<ModelConfig, 'layers'>,
+  { contextLength, prefillChunk, kvBlocks, compression, windows, keepsAll = false }: RunnerOptions,
+): CachePools {
+  const options = { contextLength, prefillChunk, compressed: compression !== undefined };
+  const window = keepsAll ? undefined : keptWindow(owners.plan, layerWindows(config), options);
+  return new CachePools(owners, contextLength, kvBlocks, window, windows);
 }

@@ -145,14 +145,12 @@ export interface Rank {
   reserve(slot: number, tokens: number, chunkOffset?: number): Promise<void>;
   /** Copies KV blocks of the pool that `slot` is of, in every layer, in order. */
   copyBlocks(slot: number, copies: readonly CopiedBlock[]): Promise<void>;
-  /** Copies the state of a slot's recurrent layers, as the calls before left it, to a kept one of its place; or back. */
-  keepState(slot: number, kept: number): Promise<void>;
-  restoreState(slot: number, kept: number): Promise<void>;
+  /** Copies the state of a slot's recurrent layers, as the calls before left it, to a kept one of its place; or `back`. */
+  copyState(slot: number, kept: number, back: boolean): Promise<void>;
   /**
-   * Copies KV blocks of a slot from its `first` on, before its prompt is compressed, to those that whole prompts are kept in; or back.
+   * Copies KV blocks of a slot from its `first` on, before its prompt is compressed, to those that whole prompts are kept in; or `back`.
    */
-  keepPrompt(slot: number, first: number, kept: readonly number[]): Promise<void>;
-  restorePrompt(slot: number, first: number, kept: readonly number[]): Promise<void>;
+  copyPrompt(slot: number, first: number, kept: readonly number[], back: boolean): Promise<void>;
   /**
    * Copies KV blocks from the rank that keeps slot `from.slot` to the one that keeps `to.slot`, in order and in every layer; the two are
    * different ranks that share sequences out among them.

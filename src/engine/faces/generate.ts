@@ -10,8 +10,7 @@ import type {
   KvCompressionStats,
   RankStats,
 } from '../contracts/api.js';
-import { attentionMs, attentionStats, timeAttention } from '../ranks/attention_stats.js';
-import { kvCompressionStats } from '../ranks/kv_stats.js';
+import { attentionMs, attentionStats, kvCompressionStats, timeAttention } from '../ranks/stats.js';
 import { needTokenizer, type PromptReader } from '../serving/prompt_tokens.js';
 import type { RankCounts } from '../contracts/rank.js';
 import { checkSampling, randomSeed } from '../ranks/sampling/sampling.js';

@@ -20,7 +20,7 @@ import { namedByDegrees } from '../planning/degrees.js';
 import { type PlanSubject, type ProfileOf, runnerOf } from '../planning/plan_subject.js';
 import { loadSeats } from '../planning/seats.js';
 import type { RankProgress } from '../ranks/open_rank.js';
-import { type ModelRanks, RankGroup } from '../ranks/rank_group.js';
+import { type ModelRanks, RankGroup, warnOfExact } from '../ranks/rank_group.js';
 import { type ModelPlace, placeOf } from '../workers/model_place.js';
 import { type RanksOfPlan, WorkerGroup } from '../workers/worker_group.js';
 import type { RankPlaces } from '../workers/worker_handle.js';
@@ -306,7 +306,7 @@ async function checkRanks(
   group: ModelRanks,
 ): Promise<void> {
   if (compression) checkWindowFits(compression.window, group.runner.promptRows);
-  if (options.precision === 'fast') (await import('../ranks/exact_anyway.js')).warnOfExact(type, group, onWarning);
+  if (options.precision === 'fast') warnOfExact(type, group, onWarning);
 }
 
 async function openPrefiller(

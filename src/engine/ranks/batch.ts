@@ -1,3 +1,4 @@
+import { SplitkvError } from '../../base/errors.js';
 import { INACTIVE } from '../../base/kv_units.js';
 import type { Buffer, Device, Program } from '../../gpu/index.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
@@ -7,9 +8,7 @@ import { MAX_STEPS_IN_FLIGHT, tokenRoutes } from '../../placement/index.js';
 import type { AttentionTimes } from './attention_times.js';
 import type { AllowedTokens, StartOptions } from '../contracts/rank.js';
 import { hasControls } from './sampling/sampling_options.js';
-import { Readback } from './readback.js';
-import { Sampler } from './sampling/sampling.js';
-import { type SamplingMode, SlotNeeds } from './sampling/slot_needs.js';
+import { Sampler, type SamplingMode, SlotNeeds } from './sampling/sampling.js';
 
 /** The readback pool and the ids ring hold the ids of all steps in flight, and the first token's. */
 const RING = 2 * MAX_STEPS_IN_FLIGHT;
@@ -171,6 +170,10 @@ export class Batch {
   /** Goes on with a request at a row: `token`, the last one sampled, is fed at `position` by the next decode step. */
   async resume(row: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
     await this.#prepare(row, sampling, seen, position, false);
+    this.#feed(row, token, position);
+  }
+
+  #feed(row: number, token: number, position: number): void {
     if (!this.#ids) return;
     this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
     this.#writeRowInfo(row, position);
@@ -243,9 +246,7 @@ export class Batch {
   /** A paused row feeds `token`, which it sampled last, at `position` in the next decode step, and samples what is allowed. */
   goOn(row: number, token: number, position: number, allowed: AllowedTokens | undefined): void {
     if (allowed) this.#sampler?.allow(row, allowed);
-    if (!this.#ids) return;
-    this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
-    this.#writeRowInfo(row, position);
+    this.#feed(row, token, position);
   }
 
   stop(row: number): void {
@@ -272,5 +273,37 @@ export class Batch {
   /** Only the root's counts: it sends them to the others with each step. */
   #writeRowInfo(row: number, position: number): void {
     this.device.write(this.#rows.rowInfo, row * 8, new Uint32Array([position, this.firstSlot + row]));
+  }
+}
+
+/** A fixed pool of mappable buffers for small results that are read while later steps run. Creates nothing after construction. */
+class Readback {
+  readonly #free: Buffer[];
+
+  constructor(
+    readonly device: Device,
+    readonly bytes: number,
+    count: number,
+  ) {
+    this.#free = Array.from({ length: count }, (_, index) =>
+      device.createBuffer(`readback ${index}`, bytes, 'staging'),
+    );
+  }
+
+  /** Encodes the copy; call the returned function after submitting to await and free the buffer. */
+  record(encoder: GPUCommandEncoder, source: Buffer, offset: number): () => Promise<Uint32Array> {
+    const staging = this.#free.pop();
+    if (!staging) throw new SplitkvError('internal', 'more steps in flight than readback buffers');
+    encoder.copyBufferToBuffer(source.gpu, offset, staging.gpu, 0, this.bytes);
+    return async () => {
+      try {
+        await this.device.wait(staging.gpu.mapAsync(GPUMapMode.READ));
+        const words = new Uint32Array(staging.gpu.getMappedRange()).slice();
+        staging.gpu.unmap();
+        return words;
+      } finally {
+        this.#free.push(staging);
+      }
+    };
   }
 }

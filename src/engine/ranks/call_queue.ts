@@ -3,41 +3,34 @@
  * after another, and those of two lanes side by side. A call that has nothing to wait for runs at once.
  */
 export class CallQueue {
-  /** The last call alone. */
-  #alone: Promise<unknown> | undefined;
-  /** By lane: its last call since then. */
-  readonly #lanes = new Map<number, Promise<unknown>>();
+  /** By lane: its last call since the last one alone, which is of lane undefined. */
+  readonly #last = new Map<number | undefined, Promise<unknown>>();
 
   alone<T>(call: () => Promise<T>): Promise<T> {
-    const result = this.#after([this.#alone, ...this.#lanes.values()], call);
-    const ended = result
-      .catch(() => {})
-      .then(() => {
-        if (this.#alone === ended) this.#alone = undefined;
-      });
-    this.#alone = ended;
-    this.#lanes.clear();
+    const before = [...this.#last.values()];
+    const result = this.#after(before, undefined, call);
+    for (const lane of this.#last.keys()) if (lane !== undefined) this.#last.delete(lane);
     return result;
   }
 
   inLane<T>(lane: number, call: () => Promise<T>): Promise<T> {
-    const result = this.#after([this.#alone, this.#lanes.get(lane)], call);
-    const ended = result
-      .catch(() => {})
-      .then(() => {
-        if (this.#lanes.get(lane) === ended) this.#lanes.delete(lane);
-      });
-    this.#lanes.set(lane, ended);
-    return result;
+    const before = [this.#last.get(undefined), this.#last.get(lane)].filter((promise) => promise !== undefined);
+    return this.#after(before, lane, call);
   }
 
   /** Resolves when every call given so far has ended. */
   async idle(): Promise<void> {
-    await Promise.all([this.#alone, ...this.#lanes.values()]);
+    await Promise.all(this.#last.values());
   }
 
-  #after<T>(before: readonly (Promise<unknown> | undefined)[], call: () => Promise<T>): Promise<T> {
-    const pending = before.filter((promise) => promise !== undefined);
-    return pending.length === 0 ? call() : Promise.all(pending).then(call);
+  #after<T>(before: readonly Promise<unknown>[], lane: number | undefined, call: () => Promise<T>): Promise<T> {
+    const result = before.length === 0 ? call() : Promise.all(before).then(call);
+    const ended = result
+      .catch(() => {})
+      .then(() => {
+        if (this.#last.get(lane) === ended) this.#last.delete(lane);
+      });
+    this.#last.set(lane, ended);
+    return result;
   }
 }

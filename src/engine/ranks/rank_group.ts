@@ -74,15 +74,7 @@ export class RankGroup implements ModelRanks {
       for (let rank = 0; rank < plan.worldSize; rank++) {
         devices.push(virtual && rank > 0 ? devices[0]! : await open({ ...adapters[rank]!, instance: rank }));
       }
-      const ranks: RankRunner[] = [];
-      const progress = progressOf(plan.worldSize, options.onProgress);
-      let parameters = 0;
-      const mixed = areMixed(devices);
-      for (const [rank, device] of devices.entries()) {
-        const loaded = await openOn(options, rank, device, mixed, (own) => progress(rank, own));
-        parameters = Math.max(parameters, loaded.parameters);
-        ranks.push(loaded.runner);
-      }
+      const { ranks, parameters } = await loadOn(options, devices);
       await Promise.all([...new Set(devices)].map((device) => device.settle()));
       throwIfAborted(options.signal, 'loading');
       return new RankGroup(options, ranks, parameters);
@@ -135,20 +127,7 @@ export class RankGroup implements ModelRanks {
         devices.set(device, replacement);
       }
       const next = this.#ranks.map(({ device }) => devices.get(device) ?? device);
-      const mixed = areMixed(next);
-      const ranks: RankRunner[] = [];
-      const progress = progressOf(devices.size, options.onProgress);
-      let at = 0;
-      for (const [rank, device] of next.entries()) {
-        const kept = this.#ranks[rank]!;
-        if (device === kept.device) {
-          ranks.push(kept);
-          continue;
-        }
-        const index = at++;
-        const loaded = await openOn({ ...options, signal }, rank, device, mixed, (own) => progress(index, own));
-        ranks.push(loaded.runner);
-      }
+      const { ranks } = await loadOn({ ...options, signal }, next, this.#ranks);
       for (const { device, world } of this.#ranks) {
         world.communicator?.dispose();
         if (devices.has(device)) device.dispose();
@@ -166,18 +145,47 @@ export class RankGroup implements ModelRanks {
   }
 }
 
-const areMixed = (devices: readonly Device[]): boolean => devices.some(({ name }) => name !== devices[0]!.name);
+/** Tells where precision 'fast' changes nothing. */
+export function warnOfExact(
+  type: WeightType,
+  { runner: { ranks }, adapter }: ModelRanks,
+  onWarning: GroupOptions['onWarning'],
+): void {
+  const variants = ranks.flatMap(({ facts }) => Object.values(facts.variants));
+  if (variants.some((variant) => variant.includes(','))) return;
+  const why =
+    type === 'f32'
+      ? 'f32 weights are never rounded'
+      : adapter.variants === 'software'
+        ? 'kernels for the CPU have no faster form'
+        : 'its ranks have neither matrix units nor packed products of bytes nor f16 in shaders in common, or compute wrongly with them';
+  onWarning?.(`precision 'fast': prompts are computed exactly all the same: ${why}`);
+}
 
-/** Loads a rank's slice on its device. */
-function openOn(
+/** Loads each rank's slice on its device; ranks of `before` that are there already stay. */
+async function loadOn(
   options: GroupOptions,
-  rank: number,
-  device: Device,
-  mixed: boolean,
-  onProgress: (progress: RankProgress) => void,
-): ReturnType<typeof openRank> {
+  devices: readonly Device[],
+  before: readonly RankRunner[] = [],
+): Promise<{ readonly ranks: readonly RankRunner[]; readonly parameters: number }> {
   const { plan, adapters, virtual, open = openDevice } = options;
-  const instance = virtual ? 0 : rank;
-  const again = (): Promise<Device> => open({ ...adapters[instance]!, instance });
-  return openRank(device, new World(plan, rank, mixed), { ...options, again }, onProgress);
+  const mixed = devices.some(({ name }) => name !== devices[0]!.name);
+  const missing = devices.filter((device, rank) => before[rank]?.device !== device);
+  const progress = progressOf(missing.length, options.onProgress);
+  const ranks: RankRunner[] = [];
+  let parameters = 0;
+  for (const [rank, device] of devices.entries()) {
+    const kept = before[rank];
+    if (kept?.device === device) {
+      ranks.push(kept);
+      continue;
+    }
+    const instance = virtual ? 0 : rank;
+    const again = (): Promise<Device> => open({ ...adapters[instance]!, instance });
+    const world = new World(plan, rank, mixed);
+    const loaded = await openRank(device, world, { ...options, again }, (own) => progress(rank, own));
+    parameters = Math.max(parameters, loaded.parameters);
+    ranks.push(loaded.runner);
+  }
+  return { ranks, parameters };
 }

@@ -1,15 +1,15 @@
 import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
 import { limitError } from '../../base/errors.js';
 import { CHUNK_TOKENS, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
-import { range } from '../../base/lists.js';
-import { alignUp, formatBytes } from '../../base/math.js';
+import { range, sum } from '../../base/lists.js';
+import { alignUp, ceilDiv, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { StageCompression } from '../../model/compression/prompt_compression.js';
 import { layerWindows, type ModelConfig, segmentKvHeads } from '../../model/config/model_config.js';
 import type { DeviceModel } from '../../model/device_model.js';
-import type { CacheBuffer, Decoder, DecoderRows } from '../../model/forward/decoder.js';
+import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
 import { recordGatherLogits } from '../../model/layers/linear/head.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
@@ -18,10 +18,8 @@ import type { AttentionTimes } from './attention_times.js';
 import { Batch } from './batch.js';
 import { CallQueue } from './call_queue.js';
 import type { KeptPromptBlocks } from '../cache/kept_prompt_blocks.js';
-import { hasHeadTables } from '../cache/cache_pools.js';
-import { type CompressionParts, SlotTables } from '../cache/slot_tables.js';
-import { blockMessages, exchangePieces } from '../cache/kv_move.js';
-import { readBlocks, readHeadBlocks, writeBlocks, writeHeadBlocks } from '../cache/cache_blocks.js';
+import { type CompressionParts, hasHeadTables, SlotTables } from '../cache/slot_tables.js';
+import { type BufferBlocks, exchangeBlocks, headBlocks, readBlocks, writeBlocks } from '../cache/cache_blocks.js';
 import type { KvPiece } from '../contracts/prefill_worker.js';
 import {
   type AllowedTokens,
@@ -203,8 +201,25 @@ export class RankRunner implements Rank {
   /** Where a slot's row is; undefined where another rank alone runs it. */
   #batchOf(slot: number): { readonly batch: Batch; readonly row: number } | undefined {
     if (!this.#tables.owners.runs(this.world.rank, slot)) return undefined;
-    const batch = this.#batches[Math.floor(slot / this.options.slots)]!;
+    const batch = this.#batches[this.#laneOf(slot)]!;
     return { batch, row: slot - batch.own.firstSlot };
+  }
+
+  /** The number of a slot's batch. */
+  #laneOf(slot: number): number {
+    return Math.floor(slot / this.options.slots);
+  }
+
+  /** A call to the slot's row, where this rank runs it; with `lane` in order of its batch's calls alone. */
+  #onRow(slot: number, body: (batch: Batch, row: number) => void | Promise<void>, lane?: number): Promise<void> {
+    const home = this.#batchOf(slot);
+    return this.#inOrder(async () => home && body(home.batch, home.row), lane);
+  }
+
+  /** The step of rows of one slot's, by row group, up to position `end`. */
+  #stepOf(slot: number, rows: readonly number[], end: number): RankStep {
+    const offsets = this.#tables.offsetsOf(rows.map(() => [slot]));
+    return { rows, chunks: chunksOf(end), slots: { first: slot, same: true }, offsets };
   }
 
   reserve(slot: number, tokens: number, chunkOffset = 0): Promise<void> {
@@ -215,8 +230,7 @@ export class RankRunner implements Rank {
     // Heads have blocks of their own: only how many there are counts.
     if (this.#tables.pages) return this.reserve(slot, blocks.length * KV_BLOCK, chunkOffset);
     // Only its own batch reads a slot's table.
-    const batch = Math.floor(slot / this.options.slots);
-    return this.#inOrder(async () => this.#tables.setBlocks(slot, blocks, chunkOffset, windows), batch);
+    return this.#inOrder(async () => this.#tables.setBlocks(slot, blocks, chunkOffset, windows), this.#laneOf(slot));
   }
 
   copyBlocks(slot: number, copies: readonly CopiedBlock[]): Promise<void> {
@@ -233,10 +247,8 @@ export class RankRunner implements Rank {
         for (const { buffer, blockBytes, isWindowed } of buffers) {
           const of = isWindowed ? copy.windows : copy;
           if (!of) continue;
-          const [from, to] = [of.from, of.to].map((block) => this.#tables.local(slot, block, isWindowed)) as [
-            number,
-            number,
-          ];
+          const from = this.#tables.local(slot, of.from, isWindowed);
+          const to = this.#tables.local(slot, of.to, isWindowed);
           if (to === NO_BLOCK) continue; // of another rank's lane, as `from`
           encoder.copyBufferToBuffer(buffer.gpu, from * blockBytes, scratch, 0, blockBytes);
           encoder.copyBufferToBuffer(scratch, 0, buffer.gpu, to * blockBytes, blockBytes);
@@ -246,34 +258,24 @@ export class RankRunner implements Rank {
     });
   }
 
-  keepState(slot: number, kept: number): Promise<void> {
-    return this.#copyState(slot, kept, true);
-  }
-
-  restoreState(slot: number, kept: number): Promise<void> {
-    return this.#copyState(slot, kept, false);
-  }
-
   /** Alone: another batch's slots may have the same place before or after. */
-  #copyState(slot: number, place: number, keeps: boolean): Promise<void> {
+  copyState(slot: number, place: number, back: boolean): Promise<void> {
     return this.#inOrder(async () => {
       if (!this.#batchOf(slot) || this.#forward.states.length === 0) return;
       const encoder = this.device.gpu.createCommandEncoder();
       const [own, other] = [this.#tables.stateOf(slot), this.#tables.keptState(slot, place)];
       for (const { buffer, bytes, kept } of this.#forward.states) {
-        if (keeps) encoder.copyBufferToBuffer(buffer.gpu, own * bytes, kept!.gpu, other * bytes, bytes);
-        else encoder.copyBufferToBuffer(kept!.gpu, other * bytes, buffer.gpu, own * bytes, bytes);
+        if (back) encoder.copyBufferToBuffer(kept!.gpu, other * bytes, buffer.gpu, own * bytes, bytes);
+        else encoder.copyBufferToBuffer(buffer.gpu, own * bytes, kept!.gpu, other * bytes, bytes);
       }
       this.device.gpu.queue.submit([encoder.finish()]);
     });
   }
 
-  async keepPrompt(slot: number, first: number, kept: readonly number[]): Promise<void> {
-    await this.#inOrder(async () => this.#tables.keeps(slot) && this.#keptPrompts!.keep(slot, first, kept));
-  }
-
-  async restorePrompt(slot: number, first: number, kept: readonly number[]): Promise<void> {
-    await this.#inOrder(async () => this.#tables.keeps(slot) && this.#keptPrompts!.restore(slot, first, kept));
+  copyPrompt(slot: number, first: number, kept: readonly number[], back: boolean): Promise<void> {
+    return this.#inOrder(async () => {
+      if (this.#tables.keeps(slot)) this.#keptPrompts!.copy(slot, first, kept, back);
+    });
   }
 
   moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void> {
@@ -288,15 +290,16 @@ export class RankRunner implements Rank {
       const local = (blocks: readonly number[] = [], windowed = false): number[] =>
         blocks.map((block) => this.#tables.local(own.slot, block, windowed));
       const [blocks, windows] = [local(own.blocks), local(own.windows?.blocks, true)];
-      const blocksOf = ({ isWindowed }: CacheBuffer): number[] => (isWindowed ? windows : blocks);
-      for (const regions of blockMessages(this.#forward.cacheBuffers, blocksOf)) {
-        await world.exchange(device.gpu.createCommandEncoder(), {
-          label: 'moved KV',
-          sends: world.rank === source ? [{ peer: target!, regions }] : [],
-          receives: world.rank === target ? [{ peer: source!, regions }] : [],
-        });
-      }
+      const all = this.#cacheBlocks((windowed) => (windowed ? windows : blocks));
+      const moves =
+        own === from ? { peer: target!, sends: all, receives: [] } : { peer: source!, sends: [], receives: all };
+      await exchangeBlocks(world, device, [moves]);
     });
+  }
+
+  /** Blocks in every cache buffer; `windowed`: of layers with windows. */
+  #cacheBlocks(blocksOf: (windowed: boolean) => readonly number[]): BufferBlocks[] {
+    return this.#forward.cacheBuffers.map((of) => ({ ...of, blocks: blocksOf(of.isWindowed) }));
   }
 
   balanceCopies(sequences: readonly SharedSequence[]): Promise<number> {
@@ -304,7 +307,12 @@ export class RankRunner implements Rank {
       const { device, world } = this;
       if (!this.#tables.pages) return 0;
       const { moves, peers, finish } = this.#tables.pages.balance(sequences);
-      await exchangePieces(world, device, this.#forward, peers);
+      const all = peers.map(({ peer, sends, receives }) => ({
+        peer,
+        sends: headBlocks(this.#forward, sends),
+        receives: headBlocks(this.#forward, receives),
+      }));
+      await exchangeBlocks(world, device, all);
       finish();
       return moves.length;
     });
@@ -326,12 +334,7 @@ export class RankRunner implements Rank {
       this.#writePrompt(ran, tokens, slot);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
       const rows = tiled(rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
-      const step: RankStep = {
-        rows,
-        chunks: chunksOf(end),
-        slots: { first: slot, same: true },
-        offsets: this.#tables.offsetsOf(rows.map(() => [slot])),
-      };
+      const step = this.#stepOf(slot, rows, end);
       let encoder = device.gpu.createCommandEncoder();
       const compressions = last ? this.#compressionsOf(end) : [];
       for (const each of compressions) {
@@ -377,28 +380,22 @@ export class RankRunner implements Rank {
     await this.#queue.idle();
     const { plan, topology } = this.world;
     const windows = layerWindows(this.config);
-    const sum = (of: (length: number, slot: number) => number): number =>
-      lengths.reduce((total, length, slot) => total + (length > 0 ? of(length, slot) : 0), 0);
+    const total = (of: (length: number, slot: number) => number): number =>
+      sum(lengths.map((length, slot) => (length > 0 ? of(length, slot) : 0)));
     return plan.stages.flatMap(({ layers: [first, end] }, index) => {
       const stage = topology.stages[index];
       return Array.from({ length: end - first }, (_, at) => {
         if (!stage || this.#forward.layerCache(first + at).states) return 0;
-        if (this.#tables.pages) return sum((length, slot) => this.#tables.pages!.entries(first + at, slot, length));
+        if (this.#tables.pages) return total((length, slot) => this.#tables.pages!.entries(first + at, slot, length));
         const { kvHeads } = stage.share;
         const { rank } = this.world;
         const tokens = (kvHead: number, slot: number, length: number): number =>
           this.#tables.owners.tokens(rank, index, kvHead, slot, length);
         const window = windows[first + at] ?? Infinity;
+        const seen = (kvHead: number, slot: number, length: number): number =>
+          tokens(kvHead, slot, length) - tokens(kvHead, slot, Math.max(0, length - window));
         const heads = segmentKvHeads(this.config.layers[first + at]!.attention);
-        return (
-          heads *
-          sum((length, slot) =>
-            kvHeads.reduce(
-              (all, kvHead) => all + tokens(kvHead, slot, length) - tokens(kvHead, slot, Math.max(0, length - window)),
-              0,
-            ),
-          )
-        );
+        return heads * total((length, slot) => sum(kvHeads.map((kvHead) => seen(kvHead, slot, length))));
       });
     });
   }
@@ -461,8 +458,10 @@ export class RankRunner implements Rank {
   readKv(slot: number): Promise<Uint8Array> {
     return this.#inOrder(() => {
       const { pages } = this.#tables;
-      if (pages) return readHeadBlocks(this.device, this.#forward, pages.blocksBelow(slot, this.#lengths[slot]!));
-      return readBlocks(this.device, this.#forward.cacheBuffers, [...this.#tables.table(slot)]);
+      const blocks = pages
+        ? headBlocks(this.#forward, pages.blocksBelow(slot, this.#lengths[slot]!))
+        : this.#cacheBlocks(() => [...this.#tables.table(slot)]);
+      return readBlocks(this.device, blocks);
     });
   }
 
@@ -480,11 +479,17 @@ export class RankRunner implements Rank {
       const { compression } = this.options;
       const compressed = entries !== undefined && compression !== undefined && isCompressed(compression, tokens);
       if (compressed) pages!.compressed(slot, tokens, entries);
-      if (bytes && entries)
-        writeHeadBlocks(this.device, this.#forward, pages!.blocksBelow(slot, tokens), entries, bytes);
-      else if (bytes) {
-        const table = (windowed: boolean): Uint32Array => this.#tables.table(slot, windowed);
-        writeBlocks(this.device, this.#forward.cacheBuffers, table, firstBlock, bytes);
+      if (bytes && entries) {
+        const layers = pages!.blocksBelow(slot, tokens).map(({ layer, heads }) => {
+          const counts = entries.get(layer)!.map((count) => ceilDiv(count, KV_BLOCK));
+          return { layer, heads: heads.map((blocks, head) => blocks.slice(0, counts[head])) };
+        });
+        writeBlocks(this.device, headBlocks(this.#forward, layers), bytes);
+      } else if (bytes) {
+        const count = bytes.byteLength / sum(this.#forward.cacheBuffers.map(({ blockBytes }) => blockBytes));
+        const table = (windowed: boolean): number[] =>
+          [...this.#tables.table(slot, windowed)].slice(firstBlock, firstBlock + count);
+        writeBlocks(this.device, this.#cacheBlocks(table), bytes);
       }
       const home = this.#batchOf(slot);
       const headX = home?.batch.headX;
@@ -562,12 +567,7 @@ export class RankRunner implements Rank {
         const end = start + at + piece.length;
         const byPlace = rowsByPlace?.map((rows) => (rows > at ? RECOMPUTED_ROWS : 0));
         const groups = byPlace ?? this.#byPlace(slot, RECOMPUTED_ROWS) ?? [RECOMPUTED_ROWS];
-        const step: RankStep = {
-          rows: groups,
-          chunks: chunksOf(end),
-          slots: { first: slot, same: true },
-          offsets: this.#tables.offsetsOf(groups.map(() => [slot])),
-        };
+        const step = this.#stepOf(slot, groups, end);
         const isOver = (): boolean => this.#areDropped(slots);
         const encoder = await program.run(device.gpu.createCommandEncoder(), step, { isOver });
         await this.#submits.submit(encoder);
@@ -577,17 +577,11 @@ export class RankRunner implements Rank {
   }
 
   resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
-    return this.#inOrder(async () => {
-      const home = this.#batchOf(slot);
-      await home?.batch.resume(home.row, sampling, seen, token, position);
-    });
+    return this.#onRow(slot, (batch, row) => batch.resume(row, sampling, seen, token, position));
   }
 
   start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
-    return this.#inOrder(async () => {
-      const home = this.#batchOf(slot);
-      await home?.batch.start(home.row, sampling, seen, this.#lengths[slot]! - 1);
-    });
+    return this.#onRow(slot, (batch, row) => batch.start(row, sampling, seen, this.#lengths[slot]! - 1));
   }
 
   async step(
@@ -644,23 +638,11 @@ export class RankRunner implements Rank {
   }
 
   pause(slot: number): Promise<void> {
-    return this.#inOrder(
-      async () => {
-        const home = this.#batchOf(slot);
-        home?.batch.pause(home.row);
-      },
-      Math.floor(slot / this.options.slots),
-    );
+    return this.#onRow(slot, (batch, row) => batch.pause(row), this.#laneOf(slot));
   }
 
   goOn(slot: number, token: number, position: number, allowed: AllowedTokens | undefined): Promise<void> {
-    return this.#inOrder(
-      async () => {
-        const home = this.#batchOf(slot);
-        home?.batch.goOn(home.row, token, position, allowed);
-      },
-      Math.floor(slot / this.options.slots),
-    );
+    return this.#onRow(slot, (batch, row) => batch.goOn(row, token, position, allowed), this.#laneOf(slot));
   }
 
   release(slot: number): Promise<void> {

@@ -8,15 +8,21 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import { type CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
-import { cachePools, hasHeadTables } from '../cache/cache_pools.js';
+import { cachePools, hasHeadTables } from '../cache/slot_tables.js';
 import { stepEnd } from '../cache/row_blocks.js';
-import { pieceFor } from '../cache/kv_pieces.js';
+import { pieceFor } from '../cache/cache_blocks.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
 import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions } from '../contracts/rank.js';
-import { shareOf, type SlotTokens } from './row_rounds.js';
 
 export { MAX_STEPS_IN_FLIGHT } from '../../placement/index.js';
 export type { RunnerOptions } from '../contracts/rank.js';
+
+/** Tokens [start, start + tokens.length) of one slot, to be run in one call. */
+export interface SlotTokens {
+  readonly slot: number;
+  readonly tokens: Uint32Array;
+  readonly start: number;
+}
 
 /**
  * The ranks of a model as one: the same calls to each, in the same order. Holds no GPU object itself, and knows nothing of sequences but
@@ -205,11 +211,7 @@ export class Runner {
    */
   async handOver(slot: number, kv: HandedKv, firstBlock = 0): Promise<number | undefined> {
     const { plan, owners, options } = this;
-    const cut = {
-      ...modelShape(this.config),
-      firstBlock,
-      byHead: hasHeadTables(plan, options),
-    };
+    const cut = { ...modelShape(this.config), firstBlock, byHead: hasHeadTables(plan, options) };
     const answers = await this.#each((rank, index) =>
       rank.takeOver(slot, pieceFor(plan, index, kv, { ...cut, keeps: owners.keeps(index, slot) })),
     );
@@ -276,3 +278,29 @@ export class Runner {
 
 /** What one rank at least has. */
 const firstOf = <T>(answers: readonly (T | undefined)[]): T => answers.find((answer) => answer !== undefined)!;
+
+/** The items by call, each call with one at most for each place: side by side where places run their own rows, otherwise one by one. */
+export function roundsOf<Item extends SlotTokens>(owners: Owners, items: readonly Item[]): Item[][] {
+  const { rowRanks } = owners;
+  if (!rowRanks) return items.map((item) => [item]);
+  const rounds: Item[][] = [];
+  const taken = rowRanks.map(() => 0);
+  for (const item of items) {
+    const place = owners.placeOf(item.slot);
+    (rounds[taken[place]!++] ??= []).push(item);
+  }
+  return rounds;
+}
+
+/** What a rank runs of a round, and how many rows each place has there; a rank that has none is given no tokens. */
+function shareOf<Item extends SlotTokens>(
+  owners: Owners,
+  round: readonly Item[],
+  rank: number,
+): { readonly item: Item | undefined; readonly rows: readonly number[] | undefined } {
+  const { rowRanks } = owners;
+  if (!rowRanks) return { item: round[0], rows: undefined };
+  const rows = rowRanks.map(() => 0);
+  for (const { slot, tokens } of round) rows[owners.placeOf(slot)] = tokens.length;
+  return { item: round.find(({ slot }) => rowRanks[owners.placeOf(slot)]!.includes(rank)), rows };
+}

@@ -2,9 +2,8 @@ import { type SharedSequence } from '../../placement/index.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
 import { type DrawOptions, LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../contracts/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
-import type { Runner } from '../ranks/runner.js';
+import { roundsOf, type Runner, type SlotTokens } from '../ranks/runner.js';
 import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
-import { roundsOf, type SlotTokens } from '../ranks/row_rounds.js';
 import type { PoolSlots } from './pool_slots.js';
 
 /** What the ranks have of a prompt's positions, in order. */
@@ -88,9 +87,9 @@ export class IterationRunner {
     this.#wake(works, call);
     const sampled = this.#sample(decodes, call);
     for (const [pool, work] of works.entries()) {
-      this.#onSlots(work.kept, pool, call, (rank, slot, { place }) => rank.keepState(slot, place));
+      this.#onSlots(work.kept, pool, call, (rank, slot, { place }) => rank.copyState(slot, place, false));
       this.#onSlots(work.keptPrompts, pool, call, (rank, slot, { first, blocks }) =>
-        rank.keepPrompt(slot, first, blocks),
+        rank.copyPrompt(slot, first, blocks, false),
       );
     }
     this.#pause(call);
@@ -135,9 +134,9 @@ export class IterationRunner {
     const any = slots.of(pool, 0);
     if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(any, work.copies)));
     for (const sequence of work.tables) this.#setBlocks(sequence, slots.of(pool, sequence.slot), call);
-    this.#onSlots(work.restored, pool, call, (rank, slot, { place }) => rank.restoreState(slot, place));
+    this.#onSlots(work.restored, pool, call, (rank, slot, { place }) => rank.copyState(slot, place, true));
     this.#onSlots(work.restoredPrompts, pool, call, (rank, slot, { first, blocks }) =>
-      rank.restorePrompt(slot, first, blocks),
+      rank.copyPrompt(slot, first, blocks, true),
     );
     for (const { sequence, start, samples: begins } of work.handed) {
       const slot = slots.of(pool, sequence.slot);

@@ -9,7 +9,7 @@ import {
   type SharedSequence,
   windowBlocks,
 } from '../../placement/index.js';
-import { hasHeadTables } from '../cache/cache_pools.js';
+import { hasHeadTables } from '../cache/slot_tables.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
 import { type DrawOptions, LOGITS_ROWS } from '../contracts/rank.js';
 import { Runner } from '../ranks/runner.js';

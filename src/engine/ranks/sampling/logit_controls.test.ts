@@ -7,9 +7,8 @@ import { type Buffer, type Program, Recorder } from '../../../gpu/index.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import type { RankStep } from '../../../model/layers/world.js';
 import type { StartOptions } from '../../contracts/rank.js';
-import { Sampler } from './sampling.js';
+import { Sampler, type SamplingMode, SlotNeeds } from './sampling.js';
 import { biasEntries, hasControls } from './sampling_options.js';
-import { type SamplingMode, SlotNeeds } from './slot_needs.js';
 
 // The quicker one to compile for, where there are two software adapters: each kernel's own test runs on both.
 const adapter = (await testAdapters()).at(-1)!;

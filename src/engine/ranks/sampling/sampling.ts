@@ -1,6 +1,6 @@
 /**
  * Room: a slot's next token from its logits: the kernels of a step (here), the controls before them (logit_controls.ts) and
- * what options ask of them. Read slot_needs.ts next.
+ * what options ask of them. Read sampling_options.ts next.
  */
 
 import { argmaxPartial } from '../../../../shaders/sampling/argmax_partial/index.js';
@@ -25,10 +25,9 @@ import { sample } from '../../../../shaders/sampling/sample/index.js';
 import type { Buffer, Device, RowsOf } from '../../../gpu/index.js';
 import type { RankRecorder } from '../../../model/layers/world.js';
 import type { SamplingOptions } from '../../contracts/api.js';
-import { checkControls, hasControls } from './sampling_options.js';
+import { checkControls, dropsUnlikely, hasControls, isGreedy } from './sampling_options.js';
 import type { LogitControls } from './logit_controls.js';
-import type { AllowedTokens, StartOptions } from '../../contracts/rank.js';
-import { SAMPLING_MODES, type SamplingMode } from './slot_needs.js';
+import type { AllowedTokens, DrawOptions, StartOptions } from '../../contracts/rank.js';
 
 /** A seed for a generation that names none. */
 export const randomSeed = (): number => Math.floor(Math.random() * 2 ** 48);
@@ -55,7 +54,21 @@ const values = (options: SamplingOptions & { readonly seed: number; readonly cou
   counter: options.counter ?? 0,
 });
 
-export interface SamplerShape {
+/**
+ * What a batch's slots need of the logits, the least first. `greedy`: every rank's best token. `top-k`: every rank's CANDIDATES best
+ * tokens. `whole`: all logits in one place.
+ */
+const SAMPLING_MODES = ['greedy', 'top-k', 'whole'] as const;
+export type SamplingMode = (typeof SAMPLING_MODES)[number];
+
+/** The least that a slot with these options is sampled from exactly. */
+export function samplingMode(options: SamplingOptions): SamplingMode {
+  const { topK = 0 } = options;
+  if (isGreedy(options)) return 'greedy';
+  return topK >= 1 && topK <= CANDIDATES && !dropsUnlikely(options) ? 'top-k' : 'whole';
+}
+
+interface SamplerShape {
   readonly slots: number;
   readonly vocabSize: number;
   readonly logitsStride: number;
@@ -265,5 +278,33 @@ export class Sampler {
 
   stop(slot: number): void {
     this.device.write(this.#params, slot * SAMPLING_PARAMS_BYTES + SAMPLING_FIELDS.active, new Uint32Array([0]));
+  }
+}
+
+/** What the requests in a batch's slots need together: alike on every rank, as all are told of the same requests in the same order. */
+export class SlotNeeds {
+  readonly #slots = new Map<number, Omit<DrawOptions, 'seed'>>();
+
+  set(slot: number, options: Omit<DrawOptions, 'seed'>): void {
+    this.#slots.set(slot, options);
+  }
+
+  delete(slot: number): void {
+    this.#slots.delete(slot);
+  }
+
+  get mode(): SamplingMode {
+    const modes = new Set([...this.#slots.values()].map(samplingMode));
+    return SAMPLING_MODES.findLast((mode) => modes.has(mode)) ?? 'greedy';
+  }
+
+  /** Some slot has a repetition penalty: it matters which tokens were seen. */
+  get penalises(): boolean {
+    return [...this.#slots.values()].some(({ repetitionPenalty = 1 }) => repetitionPenalty !== 1);
+  }
+
+  /** Some slot's logits change before they are searched. */
+  get controls(): boolean {
+    return [...this.#slots.values()].some(hasControls);
   }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type SamplingMode, SlotNeeds, samplingMode } from './slot_needs.js';
+import { type SamplingMode, SlotNeeds, samplingMode } from './sampling.js';
 
 test.each<[Parameters<typeof samplingMode>[0], SamplingMode]>([
   [{}, 'greedy'],

@@ -6,7 +6,7 @@ import { modelSizes } from '../../../model/model_sizes.js';
 import { modelShape } from '../../../model/shape.js';
 import { arrangedPlan, planMemory, type Plan } from '../../../placement/index.js';
 import { randomArrangement } from '../../../placement/testing/arrangements.js';
-import { busiest } from '../../ranks/attention_stats.js';
+import { busiest } from '../../ranks/stats.js';
 import { memoryOnPaper } from '../../ranks/rank_memory.js';
 import { contractModels } from './cases.js';
 import { openRunner } from '../open_runner.js';

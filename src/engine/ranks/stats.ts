@@ -1,4 +1,5 @@
-import type { AttentionStats } from '../contracts/api.js';
+import { sum } from '../../base/lists.js';
+import type { AttentionStats, KvCompressionStats } from '../contracts/api.js';
 import { pipelineDepth } from '../../placement/index.js';
 import type { RankCounts } from '../contracts/rank.js';
 import type { ModelRanks } from './rank_group.js';
@@ -30,7 +31,7 @@ export async function attentionStats(runner: Runner, lengths: readonly number[])
   const byRank = await runner.kvTokens(lengths);
   const { utilisation: predicted } = runner.plan;
   return {
-    kv_tokens_per_step: byRank.map((layers) => layers.reduce((sum, tokens) => sum + tokens, 0)),
+    kv_tokens_per_step: byRank.map(sum),
     ...busiest(byRank, pipelineDepth(runner.plan)),
     ...(predicted !== undefined && { predicted_utilisation: predicted }),
   };
@@ -45,13 +46,37 @@ export function busiest(
   byRank: readonly (readonly number[])[],
   stages = 1,
 ): Pick<AttentionStats, 'busiest_kv_tokens_per_step' | 'utilisation'> {
-  const longest = byRank[0]!.reduce(
-    (sum, _, layer) => sum + byRank.reduce((most, layers) => Math.max(most, layers[layer]!), 0),
-    0,
-  );
-  const all = byRank.flat().reduce((sum, tokens) => sum + tokens, 0);
+  const longest = sum(byRank[0]!.map((_, layer) => Math.max(...byRank.map((layers) => layers[layer]!))));
+  const all = sum(byRank.flat());
   return {
     busiest_kv_tokens_per_step: longest,
     utilisation: longest > 0 ? (all * stages) / (byRank.length * longest) : 1,
+  };
+}
+
+/** What compression left of the prompt in a slot; undefined where it wasn't compressed. */
+export async function kvCompressionStats(
+  runner: Runner,
+  slot: number,
+  promptTokens: number,
+): Promise<KvCompressionStats | undefined> {
+  const { compression } = runner.options;
+  if (!compression) return undefined;
+  const uses = await runner.cacheUse(slot);
+  const kept = uses.flatMap((use) => use.kept.map(({ entries }) => entries));
+  if (kept.length === 0) return undefined;
+  const ranks = uses.map(({ promptBytes, keptBytes }) => ({ bytes_before: promptBytes, bytes_after: keptBytes }));
+  return {
+    policy: compression.policy,
+    budget: compression.budget,
+    prompt_tokens: promptTokens,
+    kept_tokens: {
+      mean: sum(kept) / kept.length,
+      least: kept.reduce((a, b) => Math.min(a, b)),
+      most: kept.reduce((a, b) => Math.max(a, b)),
+    },
+    bytes_before: sum(ranks.map((rank) => rank.bytes_before)),
+    bytes_after: sum(ranks.map((rank) => rank.bytes_after)),
+    ranks,
   };
 }

@@ -7,7 +7,7 @@ import { openDevice, Program, type TimedPasses } from '../../gpu/index.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import type { LoadOptions } from '../contracts/api.js';
-import { attentionMs, busiest } from './attention_stats.js';
+import { attentionMs, busiest } from './stats.js';
 import { load } from '../faces/load.js';
 import { ATTENTION_KERNELS } from './attention_times.js';
 import type { RankCounts } from '../contracts/rank.js';
