@@ -7,7 +7,7 @@
 import { formatError, messageOf } from '../../base/errors.js';
 import type { Subscription } from '@nats-io/nats-core';
 import { decode, encode } from 'cborg/extended';
-import type { LinkAddress } from '../../engine/workers/worker_handle.js';
+import type { LinkAddress } from '../../engine/workers/worker_protocol.js';
 import { isName } from '../names.js';
 import type { Cluster } from '../connect.js';
 import { formatBytes, joinBytes } from '../../base/math.js';

@@ -2,7 +2,7 @@ import { formatError } from '../../base/errors.js';
 import type { Cluster } from '../connect.js';
 import type { Port, PortMessage, PortReason } from '../../distributed/ports/port.js';
 import { NatsLink } from './nats_link.js';
-import type { LinkAddress } from '../../engine/workers/worker_handle.js';
+import type { LinkAddress } from '../../engine/workers/worker_protocol.js';
 
 /** Exchanges of a step that run side by side have a channel each: far fewer. */
 const MAX_CHANNEL = 2 ** 16;

@@ -5,12 +5,15 @@ import { serveFiles } from '../../engine/files/port_source.js';
 import { decodeReason, encodeReason, type Port } from '../../distributed/ports/port.js';
 import {
   type LinkAddress,
+  type RankRequest,
   rankWorkerStarter,
+  type SliceRequest,
   type StartWorker,
+  type WorkerCommand,
   type WorkerHandle,
-} from '../../engine/workers/worker_handle.js';
+  type WorkerReport,
+} from '../../engine/workers/worker_protocol.js';
 import type { RankFacts } from '../../engine/contracts/rank.js';
-import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
 import { type AdapterRequest, openDevice } from '../../gpu/index.js';
 import { type Cluster, type ClusterOptions, connectCluster } from '../connect.js';
 import { isLinkAddress, NatsLink } from '../links/nats_link.js';

@@ -9,26 +9,14 @@ import type {
   GenerateResult,
   Generation,
   SavedConversation,
-  ToolCall,
 } from '../contracts/api.js';
 import { DEFAULT_MAX_TOKENS } from '../contracts/options/sampling_rows.js';
 import type { PromptRows } from './generate.js';
 import { checkTools, shownTools } from '../../chat_formats/tools.js';
 import { needTokenizer, type PromptReader, specialAsTokens, templateVariables } from '../serving/prompt_tokens.js';
 
-/** A question, or results of tools, and its answer. */
-interface Turn {
-  readonly user: string;
-  /** In place of the question. */
-  readonly results?: readonly ChatMessage[];
-  /** The tools that the answer called. */
-  readonly calls?: readonly ToolCall[];
-  readonly answer: string;
-  /** The answer's ids as they were generated; empty where they say more than the answer (it was cut at a stop text). */
-  readonly tokens: readonly number[];
-  /** All ids that were generated, where the answer was cut and `tokens` has none. */
-  readonly cut?: readonly number[];
-}
+/** `tokens` are empty where they say more than the answer (it was cut at a stop text). */
+type Turn = SavedConversation['turns'][number];
 
 /** What a conversation is held with. */
 export interface ConversationHost {

@@ -33,15 +33,7 @@ export class LiveProgress {
 
   /** What is read from now on are weights. */
   begin(totalBytes: number, tensorsTotal: number): void {
-    this.#last = {
-      phase: 'weights',
-      loadedBytes: 0,
-      totalBytes,
-      tensorsLoaded: 0,
-      tensorsTotal,
-      kernelsCompiled: 0,
-      kernelsTotal: 0,
-    };
+    this.#last = { ...NO_PROGRESS, phase: 'weights', totalBytes, tensorsTotal };
   }
 
   /** As of `HttpOptions.onBytes`. */

@@ -23,7 +23,7 @@ import type { RankProgress } from '../ranks/open_rank.js';
 import { type ModelRanks, RankGroup, warnOfExact } from '../ranks/rank_group.js';
 import { type ModelPlace, placeOf } from '../workers/model_place.js';
 import { type RanksOfPlan, WorkerGroup } from '../workers/worker_group.js';
-import type { RankPlaces } from '../workers/worker_handle.js';
+import type { RankPlaces } from '../workers/worker_protocol.js';
 import {
   type DescribedFacts,
   type DescribedModel,

@@ -15,7 +15,7 @@ import {
 import type { KvType, LoadOptions, WeightType } from '../contracts/api.js';
 import { adapterMisfit } from '../planning/adapter_fit.js';
 import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
-import { bytesOf, memoryBudgets } from '../planning/budgets.js';
+import { bytesOf } from '../planning/budgets.js';
 import { checkLoadOptions, loadSchema, networkOf } from '../contracts/load_options.js';
 import { openFiles } from '../files/open_files.js';
 import { type DescribedModel, describeModel } from './describe_model.js';
@@ -24,7 +24,7 @@ import { usualRequest } from '../planning/pick_plan.js';
 import { microBatchesOf } from '../planning/micro_batches.js';
 import { namedByDegrees } from '../planning/degrees.js';
 import { type PlanSubject, runnerOf } from '../planning/plan_subject.js';
-import { rankAdapters, rankCount } from '../planning/rank_adapters.js';
+import { rankCount, ranksOf } from '../planning/rank_adapters.js';
 import { loadSeats } from '../planning/seats.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 
@@ -132,7 +132,6 @@ export async function planModel(
   const { contextLength } = facts;
   const request = requestOf(contextLength, options);
   const count = rankCount({ ranks: options.ranks ?? (policy === undefined ? RANKS : 1) });
-  const virtual = options.virtualRanks ?? false;
   const subject: PlanSubject = {
     ...facts,
     ...(request.batch > 1 && { together: request.batch }),
@@ -142,12 +141,7 @@ export async function planModel(
       return { slots: Math.ceil(request.batch / batches), batches };
     },
   };
-  const ranks = {
-    adapters: await rankAdapters(options, count),
-    budgets: memoryBudgets(options.memory, count),
-    virtual,
-    signal,
-  };
+  const ranks = await ranksOf(count, loadOptions);
   // Refused before anything is measured. What heads keep isn't: that takes the weights.
   const named = policy === undefined ? undefined : (await planOfName(policy, asked, subject, ranks)).plan;
   const outlook = await planOutlook({
@@ -175,7 +169,7 @@ export async function planModel(
     why,
     table: formatPlanTable(candidates, pick),
     download: await downloadSize(model, signal),
-    misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, virtual) : undefined,
+    misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, ranks.virtual) : undefined,
   };
 }
 

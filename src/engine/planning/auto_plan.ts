@@ -46,21 +46,9 @@ export interface PlanOutlook {
 
 /** Measures the machine where it hasn't been, and predicts every plan. @throws as `measureMachine` */
 export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook> {
-  const { config, type, kvType, contextLength } = request.subject;
-  const batched = (request.workload.batch ?? 1) > 1;
-  const probe = { config, type, kvType, contextLength, batched };
-  const measured = request.subject.measure
-    ? await request.subject.measure(probe, request.adapters)
-    : await measureMachine({ ...request, subject: probe });
-  return outlookOn(measured, request);
-}
-
-/** Predicts every plan on a machine whose ranks are those of the request. */
-export async function outlookOn(
-  measured: MachineMeasure,
-  { subject, adapters, budgets, workload: asked, exactMemory }: Omit<AutoPlanRequest, 'virtual'>,
-): Promise<PlanOutlook> {
+  const { subject, adapters, budgets, workload: asked, exactMemory } = request;
   const { config, type, kvType, contextLength, prefillChunk } = subject;
+  const measured = await measuredRanks(subject, request, (asked.batch ?? 1) > 1);
   const whole = modelWork(config, type, kvType);
   const work = { ...whole, sizes: { ...whole.sizes, ...keptOf(subject) } };
   const loads =
@@ -99,6 +87,16 @@ export async function outlookOn(
     work,
     workload,
   };
+}
+
+/** What is measured of ranks for a model: here, or where they are. @param batched rows of several sequences run together */
+export function measuredRanks(
+  { config, type, kvType, contextLength, measure }: PlanSubject,
+  ranks: Omit<MachineRequest, 'subject'>,
+  batched: boolean,
+): Promise<MachineMeasure> {
+  const subject = { config, type, kvType, contextLength, batched };
+  return measure ? measure(subject, ranks.adapters) : measureMachine({ ...ranks, subject });
 }
 
 /** Batches that a server's sequences run in, all slots taken. */

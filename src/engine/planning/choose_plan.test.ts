@@ -10,7 +10,7 @@ import { type MachineMeasure, makePlan } from '../../placement/index.js';
 import { machineOf } from '../../placement/testing/machine.js';
 import type { LoadOptions } from '../contracts/api.js';
 import { adapterMisfit } from './adapter_fit.js';
-import { outlookOn } from './auto_plan.js';
+import { planOutlook } from './auto_plan.js';
 import { choosePlan } from './choose_plan.js';
 import { load } from '../faces/load.js';
 import { planModel } from '../faces/plan_model.js';
@@ -135,8 +135,9 @@ describe('without measuring, without a device', () => {
 describe('plans on a measured machine', () => {
   const workload = { promptLength: 512, newTokens: 128 };
   const outlook = (machine: MachineMeasure, budgets: readonly (number | undefined)[] = []) =>
-    outlookOn(machine, {
-      subject,
+    planOutlook({
+      subject: { ...subject, measure: () => Promise.resolve(machine) },
+      virtual: false,
       budgets,
       workload,
       adapters: machine.ranks.map((_, i) => ({ adapterName: `${i}` })),

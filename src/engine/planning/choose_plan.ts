@@ -7,10 +7,10 @@ import { usageError } from '../../base/errors.js';
 import { modelShape } from '../../model/shape.js';
 import { checkPlan, checkTogether, isArranged, isKvOnly, makePlan, type Plan } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
-import { checkBudgets, memoryBudgets } from './budgets.js';
+import { checkBudgets } from './budgets.js';
 import { degreesOf } from './degrees.js';
 import { type PlanRanks, type PlanSubject, type ProfileOf, runnerOf, subjectFeatures } from './plan_subject.js';
-import { type AdapterRequest, rankAdapters, rankCount } from './rank_adapters.js';
+import { type AdapterRequest, rankCount, ranksOf } from './rank_adapters.js';
 import type { ReadPlan } from './read_plan.js';
 
 /** What the planner said of the plan that it picked. */
@@ -99,10 +99,3 @@ export async function planOfName(
   }
   return (await import('./heads/arrange_model.js')).arrangeModel(name, options, subject, ranks, profileOf);
 }
-
-const ranksOf = async (worldSize: number, options: LoadOptions): Promise<PlanRanks> => ({
-  adapters: await rankAdapters(options, worldSize),
-  budgets: memoryBudgets(options.memory, worldSize),
-  virtual: options.virtualRanks ?? false,
-  signal: options.signal,
-});

@@ -1,10 +1,10 @@
 import { explainPick, isKvOnly, pickPlan, predictPlan } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 import { planOutlook } from './auto_plan.js';
-import { checkBudgets, memoryBudgets } from './budgets.js';
+import { checkBudgets } from './budgets.js';
 import type { ChosenPlan } from './choose_plan.js';
 import { type PlanSubject, runnerOf } from './plan_subject.js';
-import { rankAdapters } from './rank_adapters.js';
+import { ranksOf } from './rank_adapters.js';
 
 const PROMPT_TOKENS = 1024;
 const NEW_TOKENS = 128;
@@ -21,17 +21,15 @@ export function usualRequest(
 /** The planner's choice for a model: what `choosePlan` imports where there is a choice. @throws as `choosePlan` */
 export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ranks: number): Promise<ChosenPlan> {
   const shares = subject.together !== undefined || subject.features?.includes('attentionDp');
+  const there = await ranksOf(ranks, options);
   const { candidates, adapters, budgets, machine, work, workload } = await planOutlook({
     subject,
-    adapters: await rankAdapters(options, ranks),
-    budgets: memoryBudgets(options.memory, ranks),
-    virtual: options.virtualRanks ?? false,
+    ...there,
     workload: {
       ...usualRequest(subject.contextLength),
       batch: subject.together ?? options.requests ?? (shares ? ranks : 1),
     },
     exactMemory: options.memory !== undefined,
-    signal: options.signal,
   });
   // Ranks that keep requests of their own are for many at once: `load` takes such a plan only where options are of one.
   const best = pickPlan(
@@ -43,8 +41,7 @@ export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ra
   let { plan } = best;
   if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
     const { weighSequences } = await import('./weigh_sequences.js');
-    const { virtualRanks: virtual = false, signal } = options;
-    plan = await weighSequences(plan, { ...own, virtual, signal }, subject);
+    plan = await weighSequences(plan, { ...there, ...own }, subject);
     await checkBudgets(plan, subject, runnerOf(subject, plan), own.budgets);
   }
   return {

@@ -3,6 +3,8 @@ import type { KvType } from '../../model/layers/attention/cache.js';
 import { adapterFastPaths, type AdapterRequest, adapterVariants } from '../../gpu/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 import { MAX_RANKS } from '../contracts/options/load_rows.js';
+import { memoryBudgets } from './budgets.js';
+import type { PlanRanks } from './plan_subject.js';
 
 export type { AdapterRequest } from '../../gpu/index.js';
 
@@ -27,6 +29,14 @@ export async function rankAdapters(
   const fast = first.filter((path) => others.every((paths) => paths.includes(path)));
   return requests.map((request) => ({ ...request, fast }));
 }
+
+/** Adapters and budgets of so many ranks. @throws as `rankAdapters` and `memoryBudgets` */
+export const ranksOf = async (worldSize: number, options: LoadOptions): Promise<PlanRanks> => ({
+  adapters: await rankAdapters(options, worldSize),
+  budgets: memoryBudgets(options.memory, worldSize),
+  virtual: options.virtualRanks ?? false,
+  signal: options.signal,
+});
 
 const distinct = (requests: readonly AdapterRequest[]): AdapterRequest[] => [
   ...new Map(requests.map((request) => [JSON.stringify(request), request])).values(),

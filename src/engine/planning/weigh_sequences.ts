@@ -8,7 +8,7 @@ import {
   sequenceWeights,
   withSequenceWeights,
 } from '../../placement/index.js';
-import { measureMachine } from '../measure/measure_machine.js';
+import { measuredRanks } from './auto_plan.js';
 import { keptOf, type PlanRanks, type PlanSubject, runnerOf } from './plan_subject.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
@@ -26,12 +26,9 @@ export async function weighSequences(
   if (!several && budgets.every((budget) => budget === undefined)) return plan;
   const { config, type, kvType, contextLength } = subject;
   const { slots, batches = 1 } = subject.seatsOf(plan);
-  const probe = { config, type, kvType, contextLength, batched: slots * batches > 1 };
-  const machine = !several
-    ? undefined
-    : subject.measure
-      ? await subject.measure(probe, adapters)
-      : await measureMachine({ subject: probe, adapters, virtual: false, signal });
+  const machine = several
+    ? await measuredRanks(subject, { adapters, virtual: false, signal }, slots * batches > 1)
+    : undefined;
   // What a rank takes beside caches doesn't depend on how many sequences it keeps.
   const fixed = await memoryOnPaper(plan, subject, runnerOf(subject, plan));
   const rooms = fixed.map(({ rank, weightBytes, activationBytes }) => {

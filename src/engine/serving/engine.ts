@@ -4,6 +4,7 @@
  */
 
 import { defined } from '../../base/options.js';
+import { pause } from '../../base/waits.js';
 import { abortedError, isLoss, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
@@ -645,7 +646,7 @@ export class Engine {
         asked.push(told);
       }
     }
-    if (asked.length > 0) await soon(Promise.all(asked), FORM_MS);
+    if (asked.length > 0) await Promise.race([Promise.all(asked), pause(FORM_MS)]);
     isLate = true;
     // Of several in flight, each takes from the end of the one before.
     const now = performance.now();
@@ -790,11 +791,4 @@ export class Engine {
     this.#totals.requestsTotal.failed++;
     this.#tried(id);
   }
-}
-
-/** When it is done, or so long after. */
-async function soon(work: Promise<unknown>, ms: number): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  await Promise.race([work, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
-  clearTimeout(timer);
 }

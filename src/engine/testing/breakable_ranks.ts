@@ -1,5 +1,5 @@
 import { startNodeWorker } from '../workers/node_workers.js';
-import type { StartWorker, WorkerHandle } from '../workers/worker_handle.js';
+import type { StartWorker, WorkerHandle } from '../workers/worker_protocol.js';
 
 /** To a worker of breakable_rank_worker.ts, beside what a rank's worker understands. */
 export interface BreakCommand {

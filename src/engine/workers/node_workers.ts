@@ -1,7 +1,6 @@
 import { pathToFileURL } from 'node:url';
 import { SHARE_ENV, Worker } from 'node:worker_threads';
-import type { WorkerEvents, WorkerHandle } from './worker_handle.js';
-import type { WorkerReport } from './worker_protocol.js';
+import type { WorkerEvents, WorkerHandle, WorkerReport } from './worker_protocol.js';
 
 /** In a checkout this file is TypeScript and lies in src/engine/workers; in a build the worker's script lies beside it, named like it. */
 const here = import.meta.url;

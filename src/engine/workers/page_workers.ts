@@ -1,7 +1,6 @@
 import { messageOf, SplitkvError } from '../../base/errors.js';
 import { startFile, startText } from './rank_script.js';
-import type { WorkerEvents, WorkerHandle } from './worker_handle.js';
-import type { WorkerCommand, WorkerReport } from './worker_protocol.js';
+import type { WorkerCommand, WorkerEvents, WorkerHandle, WorkerReport } from './worker_protocol.js';
 
 /**
  * A rank in a Web Worker: of the worker's own file where there is one; where there is none, or it can't be loaded, of the same code in

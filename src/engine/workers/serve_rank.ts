@@ -14,23 +14,20 @@ import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from './w
 
 const PROGRESS_MS = 50;
 
-/** What the worker's entry needs beside its port. */
-export interface ServedRank {
-  /** An error that nobody caught: tells the other side, frees everything and leaves. */
-  fail(error: unknown): void;
-}
-
 /**
  * Serves one rank's requests in a worker: its own device, its own reading of the files, its own programs.
  * @param leave called when everything is freed and nothing more will be served
  */
-export function serveRank(port: Pick<Port, 'postMessage' | 'onmessage'>, leave: () => void = () => {}): ServedRank {
+export function serveRank(
+  port: Pick<Port, 'postMessage' | 'onmessage'>,
+  leave: () => void = () => {},
+): Pick<RankServer, 'fail'> {
   const server = new RankServer((report, transfer = []) => port.postMessage(report, transfer), leave);
   port.onmessage = ({ data }) => server.take(data as WorkerCommand);
   return server;
 }
 
-class RankServer implements ServedRank {
+class RankServer {
   #adapter: AdapterRequest | undefined;
   #device: Device | undefined;
   #runner: RankRunner | undefined;
@@ -65,6 +62,7 @@ class RankServer implements ServedRank {
     this.#running.add(served);
   }
 
+  /** An error that nobody caught: tells the other side, frees everything and leaves. */
   fail(error: unknown): void {
     this.post({ type: 'broken', reason: encodeReason(error) });
     const why = error instanceof Error ? error.message : String(error);

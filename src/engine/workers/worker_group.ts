@@ -7,9 +7,8 @@ import type { Plan } from '../../placement/index.js';
 import type { ModelPlace } from './model_place.js';
 import type { ModelRanks, NamedAdapter } from '../ranks/rank_group.js';
 import { Runner, type RunnerOptions } from '../ranks/runner.js';
-import { placesHere, type RankPlaces, rankWorkerStarter, type StartWorker } from './worker_handle.js';
-import type { Patience } from './worker_link.js';
-import { WorkerRank } from './worker_rank.js';
+import { placesHere, type RankPlaces, rankWorkerStarter, type StartWorker } from './worker_protocol.js';
+import { type Patience, WorkerRank } from './worker_rank.js';
 
 export interface WorkerGroupOptions {
   readonly config: ModelConfig;

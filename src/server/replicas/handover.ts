@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { formatError } from '../../base/errors.js';
 import type { Cluster } from '../../cluster/connect.js';
 import { isLinkAddress, NatsLink, newLink } from '../../cluster/links/nats_link.js';
-import type { LinkAddress } from '../../engine/workers/worker_handle.js';
+import type { LinkAddress } from '../../engine/workers/worker_protocol.js';
 import type { KeptResponse, ResponseStore } from '../responses/response_store.js';
 import { heardBeats } from './beats.js';
 import { type Beat, decode, encode, INSTANCE, MAX_KEEPS, PROTOCOL } from './messages.js';

@@ -1,9 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { SplitkvError } from '../../base/errors.js';
-import { usageError } from '../../base/errors.js';
-import type { WorkerEvents } from './worker_handle.js';
-import { WorkerLink } from './worker_link.js';
-import type { WorkerCommand } from './worker_protocol.js';
+import { type SplitkvError, usageError } from '../../base/errors.js';
+import type { WorkerCommand, WorkerEvents } from './worker_protocol.js';
+import { WorkerLink } from './worker_rank.js';
 
 /** A worker that does nothing by itself, and the link to it. */
 function open() {
