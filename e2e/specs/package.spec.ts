@@ -15,10 +15,10 @@ const STATIC = /(?:from|import)\s*["'`]\.\/([\w.-]+\.js)["'`]/g;
 const WORKER_TEXT = 'splitkv-rank_worker_text.js';
 /** For who asks for texts of a given form (docs/structured_output.md); here, in a worker, and as its text. */
 const GRAMMARS = [
-  'splitkv-form_place.js',
   'splitkv-form_threads.js',
   'splitkv-form_worker.js',
   'splitkv-form_worker_text.js',
+  'splitkv-masks.js',
   'splitkv-serve_forms.js',
 ];
 /** Ranks of other machines, by NATS (docs/cluster.md). */

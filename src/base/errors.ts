@@ -42,6 +42,9 @@ export const isLoss = (error: unknown): error is SplitkvError =>
 export const usageError = (message: string): SplitkvError => new SplitkvError('usage', message);
 export const formatError = (message: string, cause?: unknown): SplitkvError =>
   new SplitkvError('format', message, cause === undefined ? undefined : { cause });
+/** @param cause what the error comes of */
+export const ioError = (message: string, cause?: unknown): SplitkvError =>
+  new SplitkvError('io', message, cause === undefined ? undefined : { cause });
 export const configError = (message: string): SplitkvError => new SplitkvError('config', message);
 export const unsupportedError = (message: string): SplitkvError => new SplitkvError('unsupported', message);
 export const limitError = (message: string): SplitkvError => new SplitkvError('limit', message);

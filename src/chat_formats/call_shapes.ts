@@ -1,6 +1,8 @@
 /** How calls of each format are written: those that a model is told of, and those that it may write (src/grammar/answer_frame.ts). */
 
 export interface CallShape {
+  /** Whether it is a model's, by its template and its vocabulary. */
+  readonly fits: (template: string, hasToken: (text: string) => boolean) => boolean;
   /** Texts that calls are made of, and that may be tokens; the first is what calls begin with. Special tokens among them are read as text. */
   readonly marks: readonly string[];
   /** Around all calls. */
@@ -42,13 +44,15 @@ const HERMES = ['<tool_call>', '</tool_call>'] as const;
 const inJson =
   (key: string, open = '', close = ''): CallShape['call'] =>
   (name) => [`${open}{"name": ${JSON.stringify(name)}, "${key}": `, `}${close}`];
-const gemma = (marks: typeof GEMMA | typeof FUNCTION_GEMMA): CallShape => ({
+const gemma = (marks: typeof GEMMA | typeof FUNCTION_GEMMA, ...told: readonly string[]): CallShape => ({
+  fits: (template) => told.every((mark) => template.includes(mark)),
   marks: Object.values(marks),
   call: (name) => [`${marks.open}call:${name}`, marks.close],
   between: '',
   arguments: { quote: marks.quote },
 });
-const list = (open: string, close = ''): CallShape => ({
+const list = (fits: CallShape['fits'], open: string, close = ''): CallShape => ({
+  fits,
   marks: close === '' ? [open] : [open, close],
   around: [`${open}[`, `]${close}`],
   call: inJson('arguments'),
@@ -56,8 +60,10 @@ const list = (open: string, close = ''): CallShape => ({
   arguments: 'json',
 });
 
-const CALL_SHAPES = {
+/** The first that fits is a model's. */
+export const CALL_SHAPES = {
   harmony: {
+    fits: (_, hasToken) => [HARMONY.start, HARMONY.channel, HARMONY.message, HARMONY.end].every(hasToken),
     marks: Object.values(HARMONY),
     call: (name) => [
       `${HARMONY.channel}commentary to=functions.${name} ${HARMONY.constrain}json${HARMONY.message}`,
@@ -67,6 +73,7 @@ const CALL_SHAPES = {
     arguments: 'json',
   },
   deepseek_fenced: {
+    fits: (template) => template.includes(DEEPSEEK.open) && template.includes('```json'),
     marks: Object.values(DEEPSEEK),
     around: [DEEPSEEK.open, DEEPSEEK.close],
     call: (name) => [`${DEEPSEEK.begin}function${DEEPSEEK.separator}${name}\n\`\`\`json\n`, `\n\`\`\`${DEEPSEEK.end}`],
@@ -74,6 +81,7 @@ const CALL_SHAPES = {
     arguments: 'json',
   },
   deepseek: {
+    fits: (template) => template.includes(DEEPSEEK.open),
     marks: Object.values(DEEPSEEK),
     around: [DEEPSEEK.open, DEEPSEEK.close],
     call: (name) => [DEEPSEEK.begin + name + DEEPSEEK.separator, DEEPSEEK.end],
@@ -81,36 +89,44 @@ const CALL_SHAPES = {
     arguments: 'json',
   },
   mistral: {
+    fits: (template) => template.includes('[TOOL_CALLS]') && template.includes('[ARGS]'),
     marks: ['[TOOL_CALLS]', '[ARGS]', '[CALL_ID]'],
     call: (name) => [`[TOOL_CALLS]${name}[ARGS]`, ''],
     between: '',
     arguments: 'json',
   },
-  mistral_list: list('[TOOL_CALLS]'),
+  mistral_list: list((template) => template.includes('[TOOL_CALLS]'), '[TOOL_CALLS]'),
   lfm2: {
+    fits: (template, hasToken) => /<\|tool_(call|list)_start\|>/.test(template) || hasToken(LFM.open),
     marks: Object.values(LFM),
     around: [`${LFM.open}[`, `]${LFM.close}`],
     call: (name) => [`${name}(`, ')'],
     between: ', ',
     arguments: 'python',
   },
-  gemma: gemma(GEMMA),
-  functiongemma: gemma(FUNCTION_GEMMA),
+  gemma: gemma(GEMMA, GEMMA.open, GEMMA.close),
+  functiongemma: gemma(FUNCTION_GEMMA, FUNCTION_GEMMA.open),
   qwen_xml: {
+    fits: (template) => template.includes('<tool_call>') && template.includes('<function='),
     marks: HERMES,
     call: (name) => [`<tool_call>\n<function=${name}>\n`, '</function>\n</tool_call>'],
     between: '\n',
     arguments: 'xml',
   },
   hermes: {
+    fits: (template, hasToken) => template.includes('<tool_call>') || HERMES.every(hasToken),
     marks: HERMES,
     call: inJson('arguments', '<tool_call>\n', '\n</tool_call>'),
     between: '\n',
     arguments: 'json',
   },
-  phi: list('<|tool_call|>', '<|/tool_call|>'),
-  granite: list('<|tool_call|>'),
-  json: { marks: ['<|python_tag|>'], call: inJson('parameters'), between: '; ', arguments: 'json' },
+  phi: list(
+    (template, hasToken) => /<\|\/tool(_call)?\|>/.test(template) || hasToken('<|/tool_call|>'),
+    '<|tool_call|>',
+    '<|/tool_call|>',
+  ),
+  granite: list((template) => template.includes('<|tool_call|>'), '<|tool_call|>'),
+  json: { fits: () => true, marks: ['<|python_tag|>'], call: inJson('parameters'), between: '; ', arguments: 'json' },
 } as const satisfies Readonly<Record<string, CallShape>>;
 
 export type CallFormatName = keyof typeof CALL_SHAPES;

@@ -1,24 +1,14 @@
 /**
- * Room: how models write thoughts and tool calls. A row for each format: what tells it, and how its answers are read as they come
- * (answer_reader.ts); how a call is written says call_shapes.ts. What a template is told is in template_messages.ts. Read answer_input.ts next.
+ * Room: how models write thoughts and tool calls. What tells each format, and how a call is written, says call_shapes.ts; here is how
+ * answers are read as they come (answer_reader.ts). What a template is told is in template_messages.ts. Read answer_input.ts next.
  */
 
 import type { AnswerInput, Steps } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
-import {
-  type CallFormatName,
-  type CallShape,
-  DEEPSEEK,
-  FUNCTION_GEMMA,
-  GEMMA,
-  HARMONY,
-  LFM,
-  shapeOf,
-} from './call_shapes.js';
-import { readDeepseekCalls } from './deepseek_calls.js';
+import { CALL_SHAPES, type CallFormatName, type CallShape, FUNCTION_GEMMA, GEMMA, HARMONY } from './call_shapes.js';
 import { gemmaArguments, readGemmaCalls } from './gemma_calls.js';
 import { readHarmony } from './harmony.js';
-import { readBareCalls, readLfmCalls, readMistralCalls, readTaggedCalls } from './json_calls.js';
+import { readBareCalls, readDeepseekCalls, readLfmCalls, readMistralCalls, readTaggedCalls } from './json_calls.js';
 import { pythonArguments } from './python_calls.js';
 import { argumentsText, type ToolCall } from './tools.js';
 import { xmlArguments } from './xml_calls.js';
@@ -29,81 +19,22 @@ export interface Thinking {
   readonly close: string;
 }
 
-/** How a model reads and writes tool calls: the shape of its name (call_shapes.ts). */
-interface Row {
-  readonly name: CallFormatName;
-  /** Whether it is the model's, by its template and its vocabulary. */
-  fits(template: string, hasToken: (text: string) => boolean): boolean;
-  /** Its templates take ids of 9 letters and digits. */
-  readonly shortIds?: boolean;
-  /** Reads an answer, from behind its thoughts. */
-  read(input: AnswerInput, out: AnswerOut): Steps;
-}
-
-/** The first that fits is a model's. */
-const ROWS: readonly Row[] = [
-  {
-    name: 'harmony',
-    fits: (_, hasToken) => [HARMONY.start, HARMONY.channel, HARMONY.message, HARMONY.end].every(hasToken),
-    read: readHarmony,
-  },
-  {
-    name: 'deepseek_fenced',
-    fits: (template) => template.includes(DEEPSEEK.open) && template.includes('```json'),
-    read: readDeepseekCalls,
-  },
-  { name: 'deepseek', fits: (template) => template.includes(DEEPSEEK.open), read: readDeepseekCalls },
-  {
-    name: 'mistral',
-    fits: (template) => template.includes('[TOOL_CALLS]') && template.includes('[ARGS]'),
-    shortIds: true,
-    read: readMistralCalls,
-  },
-  {
-    name: 'mistral_list',
-    fits: (template) => template.includes('[TOOL_CALLS]'),
-    shortIds: true,
-    read: readMistralCalls,
-  },
-  {
-    name: 'lfm2',
-    fits: (template, hasToken) => /<\|tool_(call|list)_start\|>/.test(template) || hasToken(LFM.open),
-    read: readLfmCalls,
-  },
-  {
-    name: 'gemma',
-    fits: (template) => template.includes(GEMMA.open) && template.includes(GEMMA.close),
-    read: readGemmaCalls(GEMMA),
-  },
-  {
-    name: 'functiongemma',
-    fits: (template) => template.includes(FUNCTION_GEMMA.open),
-    read: readGemmaCalls(FUNCTION_GEMMA),
-  },
-  {
-    name: 'qwen_xml',
-    fits: (template) => template.includes('<tool_call>') && template.includes('<function='),
-    read: readTaggedCalls('<tool_call>', '</tool_call>'),
-  },
-  {
-    name: 'hermes',
-    fits: (template, hasToken) =>
-      template.includes('<tool_call>') || (hasToken('<tool_call>') && hasToken('</tool_call>')),
-    read: readTaggedCalls('<tool_call>', '</tool_call>'),
-  },
-  {
-    name: 'phi',
-    fits: (template, hasToken) =>
-      template.includes('<|/tool_call|>') || template.includes('<|/tool|>') || hasToken('<|/tool_call|>'),
-    read: readTaggedCalls('<|tool_call|>', '<|/tool_call|>'),
-  },
-  {
-    name: 'granite',
-    fits: (template) => template.includes('<|tool_call|>'),
-    read: readTaggedCalls('<|tool_call|>'),
-  },
-  { name: 'json', fits: () => true, read: readBareCalls },
-];
+/** How answers of each format are read, from behind their thoughts. */
+const READERS: Readonly<Record<CallFormatName, (input: AnswerInput, out: AnswerOut) => Steps>> = {
+  harmony: readHarmony,
+  deepseek_fenced: readDeepseekCalls,
+  deepseek: readDeepseekCalls,
+  mistral: readMistralCalls,
+  mistral_list: readMistralCalls,
+  lfm2: readLfmCalls,
+  gemma: readGemmaCalls(GEMMA),
+  functiongemma: readGemmaCalls(FUNCTION_GEMMA),
+  qwen_xml: readTaggedCalls('<tool_call>', '</tool_call>'),
+  hermes: readTaggedCalls('<tool_call>', '</tool_call>'),
+  phi: readTaggedCalls('<|tool_call|>', '<|/tool_call|>'),
+  granite: readTaggedCalls('<|tool_call|>'),
+  json: readBareCalls,
+};
 
 const WRITERS = { json: argumentsText, python: pythonArguments, xml: xmlArguments } as const;
 
@@ -111,7 +42,7 @@ const THINK: Thinking = { open: '<think>', close: '</think>' };
 
 /** How a model writes its answers. */
 export class ChatFormat {
-  readonly #row: Row;
+  readonly name: CallFormatName;
   readonly #shape: CallShape;
   readonly thinking: Thinking | undefined;
   /** Texts that special tokens may stand for, and that are read as such. */
@@ -119,19 +50,17 @@ export class ChatFormat {
 
   /** @param hasToken whether the vocabulary has a token of that text */
   constructor(template: string, hasToken: (text: string) => boolean) {
-    this.#row = ROWS.find((row) => row.fits(template, hasToken))!;
-    this.#shape = shapeOf(this.#row.name);
+    const names = Object.keys(CALL_SHAPES) as CallFormatName[];
+    this.name = names.find((name) => CALL_SHAPES[name].fits(template, hasToken)) ?? 'json';
+    this.#shape = CALL_SHAPES[this.name];
     this.thinking = thinkingOf(template, hasToken);
     const around = this.thinking ? [this.thinking.open.replace(/(>|\]).*$/, '$1'), this.thinking.close] : [];
     this.marks = [...new Set([...around, ...this.#shape.marks])];
   }
 
-  get name(): CallFormatName {
-    return this.#row.name;
-  }
-
+  /** Its templates take ids of 9 letters and digits. */
   get shortIds(): boolean {
-    return this.#row.shortIds === true;
+    return this.name === 'mistral' || this.name === 'mistral_list';
   }
 
   /** Answers have thoughts that can be told apart. */
@@ -158,7 +87,7 @@ export class ChatFormat {
   *read(input: AnswerInput, out: AnswerOut): Steps {
     const { thinking, tools } = out.options;
     if (thinking && this.thinking) yield* readThoughts(input, out, this.thinking);
-    yield* tools || this.name === 'harmony' ? this.#row.read(input, out) : input.rest(out.text);
+    yield* tools || this.name === 'harmony' ? READERS[this.name](input, out) : input.rest(out.text);
   }
 }
 

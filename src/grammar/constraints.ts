@@ -7,8 +7,7 @@
 import { usageError } from '../base/errors.js';
 import { Kept } from '../base/kept.js';
 import { type AnswerFrame, framed } from './answer_frame.js';
-import { FormPlace, nameOf } from './form_place.js';
-import { type NextTokens, TokenTree, type Vocabulary } from './masks.js';
+import { FormPlace, nameOf, type NextTokens, TokenTree, type Vocabulary } from './masks.js';
 import { Matcher, type State } from './matcher.js';
 import type { Network } from './network.js';
 import { grammarOf, type TextForm } from './text_form.js';

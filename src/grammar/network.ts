@@ -1,9 +1,8 @@
 import { usageError } from '../base/errors.js';
 import { cyclesOf } from '../base/lists.js';
 import { spend } from './automaton.js';
-import type { CodePoints } from './code_points.js';
+import { byteRuns, type CodePoints } from './code_points.js';
 import { all, any, type Expression, NOTHING, repeat } from './notation.js';
-import { byteRuns } from './utf8.js';
 
 /**
  * A grammar as matcher.ts follows it: nodes, which belong to rules. An edge takes a symbol; a call takes a text of a rule and returns to a

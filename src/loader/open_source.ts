@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../base/errors.js';
+import { ioError, SplitkvError, usageError } from '../base/errors.js';
 import { blobSource, fileListSource, packagedSource } from './sources/file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file.js';
 import type { HttpOptions } from './sources/http_request.js';
@@ -38,8 +38,7 @@ export async function openSource(
   const gguf = findGguf((await source.list?.()) ?? [], source.name);
   if (gguf !== undefined) return ggufSource(source, gguf);
   const absence = source.absence?.('config.json');
-  throw new SplitkvError(
-    'io',
+  throw ioError(
     `${source.name} has no config.json; expected a model folder as Hugging Face lays it out: ` +
       `config.json, tokenizer.json, and model.safetensors or model.safetensors.index.json with its shards; or a .gguf file${absence === undefined ? '' : `. ${absence}`}`,
   );

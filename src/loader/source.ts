@@ -1,4 +1,4 @@
-import { formatError, messageOf, SplitkvError, usageError } from '../base/errors.js';
+import { formatError, ioError, messageOf, type SplitkvError, usageError } from '../base/errors.js';
 import { parsePythonJson } from '../base/json.js';
 import { formatBytes, grouped } from '../base/math.js';
 import { jsonSize } from './json_keys.js';
@@ -153,10 +153,7 @@ export function checkRange(file: string, start: number, end: number): void {
 }
 
 export const missingFile = (source: string, file: string, absence?: string): SplitkvError =>
-  new SplitkvError('io', `${file} is not in ${source}; expected that file there${absence ? `: ${absence}` : ''}`);
+  ioError(`${file} is not in ${source}; expected that file there${absence ? `: ${absence}` : ''}`);
 
 export const beyondFile = (source: string, file: string, start: number, end: number, size: number): SplitkvError =>
-  new SplitkvError(
-    'io',
-    `${file} of ${source}: bytes ${start} to ${end} were asked for but it has ${size}; is the file truncated?`,
-  );
+  ioError(`${file} of ${source}: bytes ${start} to ${end} were asked for but it has ${size}; is the file truncated?`);

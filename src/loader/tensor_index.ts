@@ -1,4 +1,4 @@
-import { didYouMean, formatError, SplitkvError } from '../base/errors.js';
+import { didYouMean, formatError, ioError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
 import type { StoredType } from './dtype.js';
 import { duplicateKey } from './json_keys.js';
@@ -56,8 +56,7 @@ export async function readTensorIndex(source: Source, signal?: AbortSignal): Pro
   const text = await readText(source, SHARD_INDEX, signal, INDEX_LIMITS);
   if (text === undefined) {
     const absence = source.absence?.(SINGLE_FILE);
-    throw new SplitkvError(
-      'io',
+    throw ioError(
       `${source.name} holds no weights: expected ${SINGLE_FILE}, or ${SHARD_INDEX} and the files it lists ` +
         `(PyTorch .bin checkpoints can be converted with save_pretrained(..., safe_serialization=True))${absence === undefined ? '' : `. ${absence}`}`,
     );

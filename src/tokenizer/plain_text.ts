@@ -84,11 +84,6 @@ export class PlainText {
     return marked;
   }
 
-  /** The text that such a text stands for. */
-  unmarked(text: string): string {
-    return unmarked(text);
-  }
-
   /** Runs `encode` of a text that may have marks. */
   encoding<T>(text: string, encode: () => T): T {
     this.#isMarked = text.includes(MARK);

@@ -1,5 +1,5 @@
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
-import { formatError, SplitkvError, unsupportedError, usageError } from '../base/errors.js';
+import { formatError, ioError, unsupportedError, usageError } from '../base/errors.js';
 import { isObject, parseJson, parsePythonJson, show } from '../base/json.js';
 import type { Tool } from '../chat_formats/tools.js';
 import type { PlainText } from './plain_text.js';
@@ -218,7 +218,7 @@ export class Tokenizer implements PieceSource {
 
 function readTokenizerJson(source: unknown): Record<string, unknown> {
   const file = 'tokenizer.json';
-  if (source == null) throw new SplitkvError('io', `${file} is missing; splitkv needs it beside the model's weights`);
+  if (source == null) throw ioError(`${file} is missing; splitkv needs it beside the model's weights`);
   const json = typeof source === 'string' ? parseJson(source, file, parsePythonJson) : source;
   if (!isObject(json)) throw formatError(`${file}: expected a JSON object, got ${show(json)}`);
   if (!isObject(json.model))

@@ -1,10 +1,9 @@
 import { afterEach, expect, test } from 'vitest';
 import type { TextForm } from '../text_form.js';
-import { type Form, FormThreads } from './form_threads.js';
+import { type Form, FormThreads, startHere, startPort } from './form_threads.js';
 import type { StartPort } from './form_thread.js';
 import type { PackedVocabulary } from '../masks.js';
 import { startNodePort } from './node_form_port.js';
-import { startHere, startPort } from './start_port.js';
 
 /** Each byte is a token; the last one ends a text. */
 const vocabulary: PackedVocabulary = {

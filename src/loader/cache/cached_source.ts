@@ -3,7 +3,7 @@
  * versions by what the server tells. Read cached_file.ts next, then docs/decisions.md on pieces and digests.
  */
 
-import { SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
+import { ioError, SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
 import { spreadEvenly } from '../../base/lists.js';
 import { formatBytes } from '../../base/math.js';
 import { CachedFile, type FileManifest, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
@@ -423,8 +423,7 @@ class CachedSource implements Source {
       if (found !== undefined && open.sha256 !== undefined && found !== open.sha256) {
         this.#files.delete(file);
         await cached.remove();
-        throw new SplitkvError(
-          'io',
+        throw ioError(
           `the downloaded copy of ${file} of ${this.name} is damaged: its SHA-256 is ${found}; the server says ${open.sha256}. ` +
             `It has been deleted; load the model again`,
         );
@@ -532,7 +531,7 @@ class CachedSource implements Source {
         `using the cached copy of ${this.name}, because the server no longer has all of it: ${absence}`,
         'absent',
       );
-      return offlineFile(cached, new SplitkvError('io', absence));
+      return offlineFile(cached, ioError(absence));
     }
     if (this.#storing) await noteMissing(this.#folder, file).catch(() => {});
     return undefined;
@@ -543,9 +542,7 @@ class CachedSource implements Source {
     const cached = await this.#fullest(file);
     if (cached) return offlineFile(cached, this.#offline);
     if (await isNotedMissing(this.#folder, file)) return undefined;
-    throw new SplitkvError('io', `${file} of ${this.name} is not in the cache, and the server can't be reached`, {
-      cause: this.#offline,
-    });
+    throw ioError(`${file} of ${this.name} is not in the cache, and the server can't be reached`, this.#offline);
   }
 
   async #fullest(file: string): Promise<CachedFile | undefined> {
@@ -556,18 +553,16 @@ class CachedSource implements Source {
   #notCached({ cached, file, size, offline }: StoredFile, piece: number): SplitkvError {
     const why = offline instanceof SplitkvError ? ` (${offline.message})` : '';
     if (cached.damaged.has(piece)) {
-      return new SplitkvError(
-        'io',
+      return ioError(
         `the downloaded copy of ${file} of ${this.name} is damaged: ${notAsStored(piece)}, and the server can't be asked for ` +
           `them again${why}. Load the model again with a connection; that mends it`,
-        { cause: offline },
+        offline,
       );
     }
-    return new SplitkvError(
-      'io',
+    return ioError(
       `the server of ${this.name} can't be reached and the cache holds only ${formatBytes(cached.bytes)} of the ${formatBytes(size)} of ${file}${why}; ` +
         `load once more with a connection to complete it`,
-      { cause: offline },
+      offline,
     );
   }
 

@@ -3,7 +3,7 @@
  * Node (the cache of the Hub's own tools) and in pages. Read hub_name.ts next.
  */
 
-import { SplitkvError } from '../../base/errors.js';
+import { ioError, SplitkvError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { ggufModels, ggufSource } from '../gguf/file.js';
 import { httpSource } from '../sources/http_source.js';
@@ -38,8 +38,7 @@ export function modelFile(name: HubName, listing: HubListing): string | undefine
   const gguf = chooseGguf(name, listing);
   if (gguf !== undefined) return gguf;
   const other = [...files.keys()].find((file) => /\.(bin|pth|pt|onnx|safetensors|msgpack|npz)$/i.test(file));
-  throw new SplitkvError(
-    'io',
+  throw ioError(
     `${hubText(name)} holds no model that runs here: expected config.json with model.safetensors (or its shards and their index), or a .gguf file` +
       (other === undefined ? '' : `; it has ${other}`),
   );
@@ -88,12 +87,12 @@ export function chooseGguf(name: HubName, { files }: HubListing): string | undef
     models.map((model) => `${model}${sizeText(files.get(model)?.size)}`).join(', ') || 'no .gguf file at all';
   if (file !== undefined) {
     if (files.has(file)) return file;
-    throw new SplitkvError('io', `${repo} has no ${file}; it has ${choices()}`);
+    throw ioError(`${repo} has no ${file}; it has ${choices()}`);
   }
   if (quant !== undefined) {
     const wanted = models.filter((model) => quantOf(model) === quant.toUpperCase());
     if (wanted.length === 1) return wanted[0];
-    if (wanted.length === 0) throw new SplitkvError('io', `${repo} has no ${quant}; it has ${choices()}`);
+    if (wanted.length === 0) throw ioError(`${repo} has no ${quant}; it has ${choices()}`);
     throw several(name, wanted);
   }
   if (models.length <= 1) return models[0];

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { SplitkvError } from '../../base/errors.js';
+import { ioError, type SplitkvError } from '../../base/errors.js';
 import { ggufSource, partNames } from '../gguf/file.js';
 import { directorySource } from '../sources/node_files.js';
 import type { OpenOptions } from '../open_source.js';
@@ -92,10 +92,7 @@ export async function pullModel(
   if ('folder' in asked) return asked;
   const { access, repository, listing } = asked;
   if (listing?.commit === undefined) {
-    throw new SplitkvError(
-      'io',
-      `${access.endpoint} doesn't tell what ${name.repo} holds: is it the address of a Hub?`,
-    );
+    throw ioError(`${access.endpoint} doesn't tell what ${name.repo} holds: is it the address of a Hub?`);
   }
   const { commit } = listing;
   const pinned = { ...listing, commit };
@@ -106,7 +103,7 @@ export async function pullModel(
   if (gguf !== undefined) {
     const parts = partNames(gguf);
     const missing = parts.filter((part) => !listing.files.has(part));
-    if (missing.length > 0) throw new SplitkvError('io', `${name.repo} has ${gguf}, but not ${missing.join(', ')}`);
+    if (missing.length > 0) throw ioError(`${name.repo} has ${gguf}, but not ${missing.join(', ')}`);
     files = [...parts];
   } else {
     files = [...SMALL_FILES, 'model.safetensors.index.json'].filter((file) => listing.files.has(file));
@@ -120,7 +117,7 @@ export async function pullModel(
       const missing = shards.filter((shard) => !listing.files.has(shard));
       if (shards.length === 0 || missing.length > 0) {
         const what = missing.length > 0 ? `but not ${missing.join(', ')}` : 'which names no files';
-        throw new SplitkvError('io', `${name.repo} has model.safetensors.index.json, ${what}`);
+        throw ioError(`${name.repo} has model.safetensors.index.json, ${what}`);
       }
       files.push(...shards);
     }
@@ -168,8 +165,7 @@ async function notKept(name: HubName, { cache }: RepositoryCache, { endpoint }: 
     if (other !== cache && (await keptModel(new RepositoryCache(other, name.repo), name))) others.push(other);
   }
   const elsewhere = others.length === 0 ? '' : ` (there is one of another Hub in ${others.join(', ')})`;
-  return new SplitkvError(
-    'io',
+  return ioError(
     `${hubText(name)} of ${endpoint} is not complete in ${cache}${elsewhere}, and HF_HUB_OFFLINE forbids asking the Hub: ` +
       'unset it, or run `splitkv pull` elsewhere',
   );

@@ -4,7 +4,7 @@ import { mkdir, open, readFile, rename, rm, stat, statfs, writeFile } from 'node
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { ioError, throwIfAborted } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import type { OpenOptions } from '../open_source.js';
 import { checkFileName, type Source } from '../source.js';
@@ -82,7 +82,7 @@ async function wantedFile(
   signal: AbortSignal | undefined,
 ): Promise<Wanted> {
   const size = await source.size(file, signal);
-  if (size === undefined) throw new SplitkvError('io', `${file} is not in ${source.name}, though the Hub lists it`);
+  if (size === undefined) throw ioError(`${file} is not in ${source.name}, though the Hub lists it`);
   const version = (await source.sha256?.(file, signal)) ?? (await source.version(file, signal));
   const id = version?.replace(/^W\/|"/g, '');
   // Without a validator the commit and the name say which file it is.
@@ -95,8 +95,7 @@ const sha256 = (text: string): string => createHash('sha256').update(text).diges
 async function checkRoom(repository: RepositoryCache, wanted: readonly Wanted[], total: number): Promise<void> {
   if (wanted.length === 0) return;
   await mkdir(dirname(repository.blob('x')), { recursive: true }).catch((error: unknown) => {
-    throw new SplitkvError(
-      'io',
+    throw ioError(
       `${repository.cache} can't be written: ${(error as Error).message}; HF_HUB_CACHE names another folder`,
     );
   });
@@ -107,8 +106,7 @@ async function checkRoom(repository: RepositoryCache, wanted: readonly Wanted[],
   const disk = await statfs(repository.folder).catch(() => undefined);
   const free = disk === undefined ? Infinity : disk.bavail * disk.bsize;
   if (total - there > free) {
-    throw new SplitkvError(
-      'io',
+    throw ioError(
       `${repository.repo} needs ${formatBytes(total - there)} more in ${repository.cache}, where ${formatBytes(free)} are free: ` +
         '`splitkv models --delete NAME` makes room, HF_HUB_CACHE names another folder',
     );
@@ -157,8 +155,7 @@ async function fetchBlob(
   }
   if (hash && hash.digest('hex') !== id) {
     await rm(part, { force: true });
-    throw new SplitkvError(
-      'io',
+    throw ioError(
       `${file} of ${source.name} has arrived damaged: it doesn't have the hash that the Hub tells (${id}). Try again` +
         (start > 0 ? '; it was begun earlier, and is now fetched anew' : ''),
     );

@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../base/errors.js';
+import { ioError, SplitkvError } from '../../base/errors.js';
 import { listCached } from '../cache/cache_list.js';
 import type { HttpOptions } from '../sources/http_request.js';
 import type { OpenOptions } from '../open_source.js';
@@ -31,7 +31,7 @@ async function openHub(
     return await (await import('./node_hub.js')).openNodeHub(name, options, signal);
   } catch (error) {
     if (elsewhere === undefined || !(error instanceof SplitkvError) || error.code !== 'io') throw error;
-    throw new SplitkvError('io', `${error.message} (nor is there ${elsewhere})`, { cause: error });
+    throw ioError(`${error.message} (nor is there ${elsewhere})`, error);
   }
 }
 
@@ -103,8 +103,7 @@ export async function openNamed(
     if (form !== 'word') return openHub(text, options, signal, elsewhere);
     const model = catalogModel(text);
     if (model) return openHub(catalogHubName(model), options, signal, elsewhere);
-    throw new SplitkvError(
-      'io',
+    throw ioError(
       `${text} does not exist on this disk, and the catalog has no model '${text}'.${catalogHint(text)} Expected a folder, ` +
         'ORG/NAME of the Hugging Face Hub, or a name that `splitkv models` lists',
     );

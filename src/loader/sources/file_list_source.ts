@@ -1,4 +1,4 @@
-import { SplitkvError, throwIfAborted, usageError, withAbort } from '../../base/errors.js';
+import { ioError, SplitkvError, throwIfAborted, usageError, withAbort } from '../../base/errors.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
 
 /**
@@ -29,7 +29,7 @@ const depth = (path: string): number => path.split('/').length;
 export async function blobSource(url: URL, signal?: AbortSignal): Promise<Source> {
   const blob = await withAbort(fetchBlob(url.href), signal, `reading ${url.href}`);
   if (blob) return fileListSource([new File([blob], 'model.gguf')]);
-  throw new SplitkvError('io', `${url.href}: no such blob; was its URL made by this page, and not revoked since?`);
+  throw ioError(`${url.href}: no such blob; was its URL made by this page, and not revoked since?`);
 }
 
 /**
@@ -90,7 +90,7 @@ class FilesSource implements Source {
       if (cause instanceof SplitkvError) throw cause;
       // Browsers refuse a file that changed since it was chosen.
       const why = `${file} of ${this.name} can't be read (${String(cause)}); if it has changed, choose the folder again`;
-      throw new SplitkvError('io', why, { cause });
+      throw ioError(why, cause);
     }
   }
 

@@ -1,5 +1,5 @@
 import { joinBytes } from '../../base/math.js';
-import { abortedError, SplitkvError } from '../../base/errors.js';
+import { abortedError, ioError, type SplitkvError } from '../../base/errors.js';
 
 /** How often and how patiently a request is made again. */
 export interface HttpOptions {
@@ -98,9 +98,7 @@ export async function request<T>(
         const times = attempt === 1 ? '' : ` ${attempt} times; the last time`;
         const asked =
           askedMs > maxRetryAfterMs ? `; it asks to wait ${Math.ceil(askedMs / 1000)} s, try again then` : '';
-        throw new SplitkvError('io', `GET ${url} failed${times}: ${error.message}${asked}`, {
-          cause: error.cause ?? error,
-        });
+        throw ioError(`GET ${url} failed${times}: ${error.message}${asked}`, error.cause ?? error);
       }
       const backoff = Math.min(LONGEST_BACKOFF_MS, backoffMs * 2 ** (attempt - 1)) * (0.75 + Math.random() / 2);
       options.onWait?.(`${error.message}: trying again`);
@@ -198,10 +196,7 @@ async function readInto(url: string, body: AsyncIterable<Uint8Array>, part: Part
   const { length } = part.bytes;
   for await (const chunk of body) {
     if (part.done + chunk.byteLength > length) {
-      throw new SplitkvError(
-        'io',
-        `GET ${url} sent more than the ${length} bytes asked for; is there a proxy that ignores ranges?`,
-      );
+      throw ioError(`GET ${url} sent more than the ${length} bytes asked for; is there a proxy that ignores ranges?`);
     }
     part.bytes.set(chunk, part.done);
     part.done += chunk.byteLength;

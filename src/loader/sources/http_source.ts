@@ -3,7 +3,7 @@
  * Source (../source.ts); verified_source.ts checks what another one gives. Read file_list_source.ts next.
  */
 
-import { SplitkvError, usageError, withAbort } from '../../base/errors.js';
+import { ioError, type SplitkvError, usageError, withAbort } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { type Answer, type HttpOptions, isOffline, type Part, request } from './http_request.js';
 import { parseSha256 } from './integrity.js';
@@ -93,15 +93,14 @@ class HttpSource implements Source {
       range,
       signal,
       async (answer) => {
-        if (isPage(file, answer)) throw new SplitkvError('io', `GET ${url} ${WEB_PAGE} instead of the file`);
+        if (isPage(file, answer)) throw ioError(`GET ${url} ${WEB_PAGE} instead of the file`);
         if (answer.status === 200) throw this.#noRanges(file, probe.size);
         if (answer.status !== 206)
           throw unexpected(url, answer.status, `the bytes ${start} to ${end} of ${probe.size}`);
         const from = start + part.done;
         const got = contentRange(url, answer);
         if (got && (got.start !== from || got.end !== end)) {
-          throw new SplitkvError(
-            'io',
+          throw ioError(
             `GET ${url} sent bytes ${got.start} to ${got.end}; expected ${from} to ${end}. Is there a faulty proxy or CDN?`,
           );
         }
@@ -110,7 +109,7 @@ class HttpSource implements Source {
           (got?.total ?? probe.size) !== probe.size ||
           (validator && probe.validator && validator !== probe.validator)
         ) {
-          throw new SplitkvError('io', `${url} has changed while it was being read; load the model again`);
+          throw ioError(`${url} has changed while it was being read; load the model again`);
         }
         return answer.fill(part);
       },
@@ -160,8 +159,7 @@ class HttpSource implements Source {
     if (range?.total !== undefined) {
       const expected = Math.min(PROBE_BYTES, range.total);
       if (range.start !== 0 || range.end !== expected) {
-        throw new SplitkvError(
-          'io',
+        throw ioError(
           `GET ${url} sent bytes ${range.start} to ${range.end}; expected 0 to ${expected}. Is there a faulty proxy or CDN?`,
         );
       }
@@ -170,8 +168,7 @@ class HttpSource implements Source {
     // Other origins hide Content-Range unless they expose it; what a GET for all of it is about to send tells the size too.
     const head = await answer.bodyUpTo(PROBE_BYTES);
     if (!head)
-      throw new SplitkvError(
-        'io',
+      throw ioError(
         `GET ${url} sent more than the ${PROBE_BYTES} bytes asked for; is there a proxy that ignores ranges?`,
       );
     if (head.byteLength < PROBE_BYTES) return { size: head.byteLength, head, ranges: true };
@@ -182,8 +179,7 @@ class HttpSource implements Source {
       async (whole) => (whole.status < 300 ? contentLength(whole) : undefined),
     );
     if (size === undefined) {
-      throw new SplitkvError(
-        'io',
+      throw ioError(
         `${url}: its size is hidden; the server must send "Access-Control-Expose-Headers: Content-Range, ETag"`,
       );
     }
@@ -192,8 +188,7 @@ class HttpSource implements Source {
 
   #noRanges(file: string, size: number | undefined): SplitkvError {
     const bytes = size === undefined ? `more than ${formatBytes(WHOLE_FILE_BYTES)}` : formatBytes(size);
-    return new SplitkvError(
-      'io',
+    return ioError(
       `${this.#url(file)} has ${bytes} and its server sends whole files only (HTTP 200 to a request for a range; expected 206). ` +
         `Serve the model with range requests enabled (Accept-Ranges: bytes), e.g. by nginx or npx serve`,
     );
@@ -235,7 +230,7 @@ class HttpSource implements Source {
 
 function unexpected(url: string, status: number, what: string): SplitkvError {
   const hint = status === 401 || status === 403 ? '; does the model need a login or an access token?' : '';
-  return new SplitkvError('io', `GET ${url} answered HTTP ${status}; expected ${what} (206)${hint}`);
+  return ioError(`GET ${url} answered HTTP ${status}; expected ${what} (206)${hint}`);
 }
 
 /** `bytes 0-99/1234`, end exclusive here; undefined when the header is hidden or its total unknown ('*' gives no total). */
@@ -246,7 +241,7 @@ function contentRange(
   const value = answer.headers.get('content-range');
   if (value === null) return undefined;
   const match = /^bytes (\d{1,15})-(\d{1,15})\/(\d{1,15}|\*)$/.exec(value.trim());
-  if (!match) throw new SplitkvError('io', `GET ${url} has Content-Range '${value}'; expected 'bytes START-END/SIZE'`);
+  if (!match) throw ioError(`GET ${url} has Content-Range '${value}'; expected 'bytes START-END/SIZE'`);
   return { start: Number(match[1]), end: Number(match[2]) + 1, total: match[3] === '*' ? undefined : Number(match[3]) };
 }
 

@@ -1,7 +1,7 @@
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { abortedError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { abortedError, ioError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { ggufSource, isGgufName } from '../gguf/file.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
 
@@ -12,11 +12,7 @@ const READ_BYTES = 16 * 1024 * 1024;
 export async function directorySource(where: string | URL): Promise<Source> {
   const directory = resolve(typeof where === 'string' ? where : fileURLToPath(where));
   const found = await stat(directory).catch(() => undefined);
-  if (!found)
-    throw new SplitkvError(
-      'io',
-      `${directory} does not exist; expected a folder that holds config.json and the weights`,
-    );
+  if (!found) throw ioError(`${directory} does not exist; expected a folder that holds config.json and the weights`);
   if (!found.isDirectory()) {
     if (isGgufName(directory)) return ggufSource(new DirectorySource(dirname(directory)), basename(directory));
     throw usageError(
@@ -92,9 +88,7 @@ class DirectorySource implements Source {
   }
 
   #failed(file: string, error: unknown): SplitkvError {
-    return new SplitkvError('io', `${file} of ${this.name} can't be read: ${messageOf(error)}`, {
-      cause: error,
-    });
+    return ioError(`${file} of ${this.name} can't be read: ${messageOf(error)}`, error);
   }
 }
 

@@ -1,4 +1,4 @@
-import { SplitkvError, withAbort } from '../../base/errors.js';
+import { ioError, withAbort } from '../../base/errors.js';
 import { parseIntegrity } from './integrity.js';
 import { around, missingFile, type OnProgress, type Source } from '../source.js';
 import { hashFile } from './whole_hash.js';
@@ -36,10 +36,7 @@ export async function verifiedSource(
   const check = async (file: string, sha256: string): Promise<void> => {
     const told = await source.sha256?.(file, signal);
     if (told !== undefined && told !== sha256) {
-      throw new SplitkvError(
-        'io',
-        `${file} of ${source.name}: the server has SHA-256 ${told}, integrity says ${sha256}`,
-      );
+      throw ioError(`${file} of ${source.name}: the server has SHA-256 ${told}, integrity says ${sha256}`);
     }
     if (!weights && /\.(safetensors|gguf)$/i.test(file)) return;
     const size = (await source.size(file, signal))!;
@@ -49,8 +46,7 @@ export async function verifiedSource(
       ? source.hashes(file, sha256, onBytes, signal)
       : hashFile(source, file, size, onBytes, signal));
     if (found !== sha256) {
-      throw new SplitkvError(
-        'io',
+      throw ioError(
         `${file} of ${source.name} is damaged, or isn't the version that integrity names: its SHA-256 is ${found}; expected ${sha256}`,
       );
     }
