@@ -26,7 +26,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   workgroupBarrier();
   let first = 2u * bins_at(params.slots, params.pairs, slot);
   var bin = thread;
-  for (var left = BINS / THREADS; left > 0u; left--) {
+  for (var left = BINS / THREADS; left >= 1u; left--) {
     let sum = bin_sum(bin);
     if (sum.x > 0u) {
       atomicAdd(&partials[first + bin], sum.x);

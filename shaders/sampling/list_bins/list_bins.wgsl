@@ -54,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   let first = 2u * bins_at(params.slots, params.pairs, slot);
   var word = thread;
-  for (var left = 3u * BINS / THREADS; left > 0u; left--) {
+  for (var left = 3u * BINS / THREADS; left >= 1u; left--) {
     atomicStore(&bins[word], atomicLoad(&partials[first + word]));
     word += THREADS;
   }
@@ -80,7 +80,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       applies = true;
     }
     var bin = thread;
-    for (var left = BINS / THREADS; left > 0u; left--) {
+    for (var left = BINS / THREADS; left >= 1u; left--) {
       let sum = bin_sum(bin);
       let before = bin_sum(max(bin, 1u) - 1u) * select(0u, 1u, bin > 0u);
       if (applies && ends_in(sum, before, low)) {
