@@ -174,6 +174,7 @@ export function compileTable(rows: readonly CompileRow[]): string {
     'case',
     'VGPRs',
     'spilled',
+    'scratch',
     'waves',
     'LDS',
     'instr',
@@ -184,14 +185,15 @@ export function compileTable(rows: readonly CompileRow[]): string {
     'KiB in flight',
     'loops',
     'guards',
+    'scans',
   ];
   const cells = rows.map((row) => [
     row.kernel,
     row.case,
-    ...[row.vgprs, row.spilled, row.waves_per_simd, row.lds_bytes, row.instructions].map(String),
+    ...[row.vgprs, row.spilled, row.scratch, row.waves_per_simd, row.lds_bytes, row.instructions].map(String),
     ...[row.latency, row.inverse_throughput, row.threads, row.workgroups].map(String),
     row.bytes_in_flight === null ? '-' : decimals(row.bytes_in_flight / 1024),
-    ...[row.loops, row.loop_guards].map(String),
+    ...[row.loops, row.loop_guards, row.serial_scans].map(String),
   ]);
   return (
     alignedTable([heading, ...cells], 2) +

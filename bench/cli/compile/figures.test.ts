@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { loopGuards, threadBytesInFlight } from './figures.js';
+import { loopGuards, serialScans, threadBytesInFlight } from './figures.js';
 
 const SPIRV = `
      %v2uint = OpTypeVector %uint 2
@@ -53,4 +53,21 @@ test("the same of ACO's own listing, which stands in where the disassembler does
 	 v3: %38:v[3-5] = buffer_load_dwordx3 %35:s[4-7], %37:v[2], 0 offen storage:buffer semantics:private,reorder
 	s_cbranch_scc1 block:BB0`;
   expect(threadBytesInFlight(loop)).toBe(36);
+});
+
+test('a serial scan is a loop that waits for one load from workgroup memory and for nothing beside', () => {
+  const scan = `BB0
+BB1:
+	ds_load_b128 v[0:3], v4                                     ; d8
+	s_waitcnt lgkmcnt(0)                                        ; bf
+	v_add_f32_e32 v5, v0, v5                                    ; 06
+	s_cbranch_scc1 BB1                                          ; bf
+BB2:
+	s_cbranch_scc1 BB0                                          ; bf`;
+  expect(serialScans(scan)).toBe(1);
+  expect(serialScans(scan.replace('s_cbranch_scc1 BB1', 's_nop 0'))).toBe(1);
+  const two = scan.replace('v_add_f32', 'ds_load_b128 v[8:11], v4\n\tv_add_f32');
+  expect(serialScans(two)).toBe(0);
+  expect(serialScans(scan.replace('v_add_f32', 'buffer_load_b128 v[8:11], v9\n\tv_add_f32'))).toBe(0);
+  expect(serialScans(scan.replaceAll('s_cbranch', 's_never'))).toBe(0);
 });

@@ -6,6 +6,8 @@ export interface Figures {
   readonly vgprs: number;
   /** Vector registers that didn't fit, and are kept in memory. */
   readonly spilled: number;
+  /** Bytes of memory that a wave has for variables that registers can't hold: arrays whose index isn't known, and what was spilled. */
+  readonly scratch: number;
   /** Waves that a SIMD holds at once: what its registers and workgroup memory leave room for. */
   readonly waves_per_simd: number;
   /** Bytes of workgroup memory. */
@@ -24,6 +26,8 @@ export interface Figures {
   /** Loops in the emitted SPIR-V, and how many of them carry Tint's guard against endless ones. */
   readonly loops: number;
   readonly loop_guards: number;
+  /** Loops that load from workgroup memory once a turn and wait for it (`serialScans`). */
+  readonly serial_scans: number;
   /** Bytes of memory that a thread waits for at once in a loop (`threadBytesInFlight`); null where it loads nothing. */
   readonly thread_bytes_in_flight: number | null;
 }
@@ -46,6 +50,7 @@ export function readFigures(spirv: string, driver: string): Figures {
   return {
     vgprs: figure('VGPRs'),
     spilled: figure('Spilled VGPRs'),
+    scratch: figure('Scratch size'),
     waves_per_simd: figure('Subgroups per SIMD'),
     lds_bytes: figure('LDS size'),
     instructions: figure('Instructions'),
@@ -58,6 +63,7 @@ export function readFigures(spirv: string, driver: string): Figures {
     threads: Number(size[1]) * Number(size[2]) * Number(size[3]),
     loops: spirv.match(/\bOpLoopMerge\b/g)?.length ?? 0,
     loop_guards: loopGuards(spirv),
+    serial_scans: serialScans(driver),
     thread_bytes_in_flight: threadBytesInFlight(driver),
   };
 }
@@ -92,6 +98,9 @@ interface Block {
   readonly name: string;
   /** Of the loads outstanding together at any place of it. */
   bytes: number;
+  /** Loads from memory, and from workgroup memory. */
+  loads: number;
+  scans: number;
   readonly jumps: string[];
 }
 
@@ -101,28 +110,45 @@ interface Block {
  * @returns null where nothing is loaded
  */
 export function threadBytesInFlight(assembly: string): number | null {
+  const blocks = blocksOf(assembly);
+  return mostBytes(loopsOf(blocks).flat()) || mostBytes(blocks) || null;
+}
+
+/** Innermost loops of the ISA that wait, each turn, for one load from workgroup memory and for nothing beside: as long as a chain. */
+export function serialScans(assembly: string): number {
+  const loops = loopsOf(blocksOf(assembly));
+  const innermost = loops.filter(
+    (loop) => !loops.some((other) => other.length < loop.length && loop.includes(other[0]!)),
+  );
+  const loads = (loop: readonly Block[], of: 'loads' | 'scans'): number =>
+    loop.reduce((sum, block) => sum + block[of], 0);
+  return innermost.filter((loop) => loads(loop, 'scans') === 1 && loads(loop, 'loads') === 0).length;
+}
+
+function blocksOf(assembly: string): Block[] {
   const blocks: Block[] = [];
   let outstanding: number[] = [];
   for (const line of assembly.split('\n')) {
     const label = /^BB(\d+):?$/.exec(line)?.[1];
-    if (label !== undefined) blocks.push({ name: label, bytes: 0, jumps: [] });
+    if (label !== undefined) blocks.push({ name: label, bytes: 0, loads: 0, scans: 0, jumps: [] });
     const block = blocks.at(-1);
     if (!block) continue;
     const load = LOAD.exec(line)?.[1];
     if (load !== undefined) {
+      block.loads++;
       outstanding.push(WIDTHS.find(([name]) => name.test(load))?.[1] ?? 4);
       block.bytes = Math.max(
         block.bytes,
         outstanding.reduce((sum, bytes) => sum + bytes, 0),
       );
     }
+    if (/\bds_(load|read)/.test(line)) block.scans++;
     const wait = WAIT.exec(line);
     if (wait) outstanding = last(outstanding, Number(wait[1] ?? wait[2]));
     const jump = JUMP.exec(line)?.[1];
     if (jump !== undefined) block.jumps.push(jump);
   }
-  const looped = blocks.filter((_, index) => isInLoop(blocks, index));
-  return mostBytes(looped) || mostBytes(blocks) || null;
+  return blocks;
 }
 
 const last = (list: number[], count: number): number[] => list.slice(Math.max(0, list.length - count));
@@ -130,8 +156,10 @@ const last = (list: number[], count: number): number[] => list.slice(Math.max(0,
 const mostBytes = (blocks: readonly Block[]): number => Math.max(0, ...blocks.map(({ bytes }) => bytes));
 
 /** A jump back makes a loop of the blocks between. */
-const isInLoop = (blocks: readonly Block[], index: number): boolean =>
-  blocks.some(
-    ({ jumps }, from) =>
-      from >= index && jumps.some((target) => blocks.slice(0, index + 1).some(({ name }) => name === target)),
+const loopsOf = (blocks: readonly Block[]): Block[][] =>
+  blocks.flatMap(({ jumps }, from) =>
+    jumps
+      .map((target) => blocks.slice(0, from + 1).findIndex(({ name }) => name === target))
+      .filter((first) => first >= 0)
+      .map((first) => blocks.slice(first, from + 1)),
   );

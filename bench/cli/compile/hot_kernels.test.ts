@@ -6,11 +6,12 @@ import { CompileLab, DEFAULT_FAMILY } from './driver.js';
 
 /** Kernels that a token or its prompt waits for. */
 const HOT =
-  /^(linear|attention_|mla_|expert_|moe_|rope_append$|rms_norm$|swiglu$|embedding$|argmax_partial$|(merge_)?candidates$|bin_weights$|list_bins$|sample$)/;
+  /^(linear|attention_|mla_|expert_|moe_|rope_append$|rms_norm$|swiglu$|embedding$|causal_conv$|delta_|gated_norm$|output_gate$|argmax_partial$|(merge_)?candidates$|bin_weights$|list_bins$|sample$)/;
 
 /** What is asked of them, and what a kernel that falls short has. */
 const RULES = {
   'no spills': ({ spilled }: CompileRow) => spilled === 0,
+  'no scratch': ({ scratch }: CompileRow) => scratch === 0,
   'no loop guards': ({ loop_guards: guards }: CompileRow) => guards === 0,
   '8 waves': ({ waves_per_simd: waves }: CompileRow) => waves >= 8,
 } as const;
@@ -20,6 +21,9 @@ type Rule = keyof typeof RULES;
 const EXCEPTIONS: Readonly<Record<string, Partial<Record<Rule, string>>>> = {
   'attention_prefill 4/2 d512 f16': {
     '8 waves': 'the outputs of 512 elements of a row take 204 registers of a thread',
+  },
+  'delta_rule widest keys': {
+    '8 waves': "64 elements of the state and of the key are in a thread's registers",
   },
   expert_linear_tiled: {
     '8 waves': 'two tiles of weights for gate and up leave room in workgroup memory for 4 workgroups of 2 waves',

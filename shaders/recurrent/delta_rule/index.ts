@@ -4,6 +4,7 @@ import { defineKernel } from '../../../src/gpu/kernel.js';
 import stateRows from '../../lib/state_rows.wgsl?raw';
 import { type DeltaShape, MOST_KEY_DIM } from '../shape.js';
 import source from './delta_rule.wgsl?raw';
+import serialSource from './delta_rule_serial.wgsl?raw';
 
 export interface DeltaRuleProblem extends DeltaShape {
   /** Most rows of a step. */
@@ -40,10 +41,12 @@ export const deltaRule = defineKernel({
     }
     const most = traits.limits.maxComputeWorkgroupsPerDimension;
     if (rows > most) throw limitError(`delta_rule: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
-    const threads = traits.software ? 16 : 32;
+    const { software, unroll } = traits;
+    // On a GPU four of a column.
+    const [threads, columnsEach] = software ? [16, 16] : [128, 32];
     return {
-      wgsl: [stateRows, source],
-      constants: { KEY_DIM: keyDim, THREADS: threads, UNROLLED: traits.unroll },
+      wgsl: [stateRows, software ? serialSource : source],
+      constants: { KEY_DIM: keyDim, THREADS: threads, ...(!software && { UNROLLED: unroll }) },
       params: {
         rows,
         key_heads: keyHeads,
@@ -53,7 +56,7 @@ export const deltaRule = defineKernel({
         out_stride: outStride,
         units: keyDim / 4,
       },
-      grid: (step) => [ceilDiv(columns, threads), oneRun ? Math.min(1, step.rows) : step.rows, 1],
+      grid: (step) => [ceilDiv(columns, columnsEach), oneRun ? Math.min(1, step.rows) : step.rows, 1],
     };
   },
 });

@@ -135,7 +135,7 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
 }
 
 /** Of all that the reference tells, and of what nothing may be written to. */
-async function outputBits<B extends Bindings, P extends ParamTypes, Problem>(
+export async function outputBits<B extends Bindings, P extends ParamTypes, Problem>(
   device: Device,
   suite: KernelSuite<B, P, Problem>,
   testCase: KernelCase<Problem>,
