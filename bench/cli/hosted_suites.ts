@@ -137,7 +137,8 @@ async function suiteRequest(
   if (suite === 'arranged') {
     const weights = oneWeights(options, suite);
     const kv = options.oneOf('kv', ['f32', 'f16', 'q8']);
-    const profile = await profileOption(options.text('kv-profile'));
+    const path = options.text('kv-profile');
+    const profile = path === undefined ? undefined : await profileOption(path);
     return {
       suite,
       model,

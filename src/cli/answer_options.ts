@@ -11,8 +11,8 @@ export const samplingSpecs: OptionSpecs = inGroup('Sampling', specsOf(SAMPLING_R
 /** What samplingSpecs were given. @throws SplitkvError `usage`, `io` */
 export const readSampling = (options: Options): Promise<SamplingOptions> =>
   readRows<SamplingOptions>(SAMPLING_ROWS, options, {
-    logitBias: (own) => readBias(options.text(own)),
-    stopTokenIds: (own) => options.text(own)!.split(',').map(stopId),
+    logitBias: readBias,
+    stopTokenIds: (text) => text.split(',').map(stopId),
   });
 
 function stopId(text: string): number {
@@ -21,8 +21,7 @@ function stopId(text: string): number {
 }
 
 /** A record, as it may have to go to a page. */
-async function readBias(given: string | undefined): Promise<Readonly<Record<number, number>> | undefined> {
-  if (given === undefined) return undefined;
+async function readBias(given: string): Promise<Readonly<Record<number, number>>> {
   const pairs = given.startsWith('@')
     ? await readPairs(given)
     : given.split(',').map((pair) => pair.split(':').map((text) => text.trim()));

@@ -64,7 +64,8 @@ function ofGroup(
 
 /** Loads the command of a name from elsewhere: a checkout has benches and simulations (bench/cli/main.ts). */
 export function addCommand(name: string, load: Entry['load']): void {
-  COMMANDS[name] = { ...COMMANDS[name]!, load };
+  const known = COMMANDS[name];
+  if (known) COMMANDS[name] = { ...known, load };
 }
 
 const EXIT_FAILURE = 1;
@@ -121,7 +122,8 @@ async function helpOf(name: string, next: string | undefined, style: Style, colu
 
 /** @throws SplitkvError `usage` with the nearest name */
 async function commandOf(name: string, next: string | undefined): Promise<Command> {
-  if (Object.hasOwn(COMMANDS, name)) return (await COMMANDS[name]!.load()).command;
+  const known = Object.hasOwn(COMMANDS, name) && COMMANDS[name];
+  if (known) return (await known.load()).command;
   const subjects = subjectsOf(name);
   if (subjects.length > 0) {
     const what =

@@ -11,6 +11,7 @@ import { clusterOptions, readCluster } from './cluster/cluster_options.js';
 import {
   defined,
   inGroup,
+  only,
   type Options,
   type OptionSpecs,
   readGiven,
@@ -24,9 +25,8 @@ const rows = specsOf(LOAD_ROWS);
 
 /** Which Hub is asked, and as whom. */
 export const hubOptions = {
-  hub: rows['hub']!,
-  'hub-token': rows['hub-token']!,
-  token: { ...rows['hub-token']!, help: 'as --hub-token; a number is a degree of parallelism where a model is loaded' },
+  ...only(rows, 'hub', 'hub-token'),
+  token: { ...rows['hub-token'], help: 'as --hub-token; a number is a degree of parallelism where a model is loaded' },
 };
 
 /** Options that predictions of plans have. */
@@ -149,9 +149,9 @@ export async function openHost(request: ModelRequest): Promise<ModelHost> {
 /** What the options of these rows were given. */
 export const loadValues = (options: Options, table: OptionTable = LOAD_ROWS): Promise<PlainLoadOptions> =>
   readRows<PlainLoadOptions>(table, options, {
-    plan: (own) => planOption(options.text(own)),
-    kvProfile: (own) => profileOption(options.text(own)),
-    token: (own) => (DEGREE.test(options.text(own)!) ? options.integer(own, 1, MAX_RANKS) : undefined),
+    plan: planOption,
+    kvProfile: profileOption,
+    token: (text) => (DEGREE.test(text) ? options.integer('token', 1, MAX_RANKS) : undefined),
     // Of the network, which a page has otherwise than Node.
     hub: () => undefined,
     hubToken: () => undefined,
@@ -213,14 +213,13 @@ function prefillOption(options: Options): PrefillOptions[] | undefined {
 }
 
 /** A policy's name, or a plan file's content. */
-async function planOption(text: string | undefined): Promise<string | PlanFile | undefined> {
-  if (text === undefined || !text.endsWith('.json')) return text;
+async function planOption(text: string): Promise<string | PlanFile> {
+  if (!text.endsWith('.json')) return text;
   return parsePlanFile(await readGivenJson('plan', text), text);
 }
 
 /** What a profile's file holds, or its URL. */
-export async function profileOption(path: string | undefined): Promise<Profile | undefined> {
-  if (path === undefined) return undefined;
+export async function profileOption(path: string): Promise<Profile> {
   if (/^https?:/.test(path)) return (await import('../engine/planning/heads/read_profile.js')).readProfile(path);
   return parseProfile(await readGiven('kv-profile', path), path);
 }

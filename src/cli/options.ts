@@ -22,7 +22,7 @@ export const inGroup = <T extends OptionSpecs>(group: string, specs: T): T =>
 
 /** Some of another command's options. */
 export const only = (specs: OptionSpecs, ...names: readonly string[]): OptionSpecs =>
-  Object.fromEntries(names.map((name) => [name, specs[name]!]));
+  Object.fromEntries(Object.entries(specs).filter(([name]) => names.includes(name)));
 
 /** Another command's options but these. */
 export const without = (specs: OptionSpecs, ...names: readonly string[]): OptionSpecs =>
@@ -173,12 +173,12 @@ export const specsOf = (table: OptionTable): OptionSpecs =>
 export async function readRows<Values extends object>(
   table: OptionTable,
   options: Options,
-  readers: { readonly [Name in keyof Values]?: (own: string) => unknown } = {},
+  readers: { readonly [Name in keyof Values]?: (text: string) => unknown } = {},
 ): Promise<Values> {
   const values: Record<string, unknown> = {};
   for (const [own, name, row] of rowsAt(table, 'cli')) {
     const reader = readers[name as keyof Values];
-    if (options.has(own)) values[name] = reader ? await reader(own) : valueOf(options, own, row);
+    if (options.has(own)) values[name] = reader ? await reader(options.text(own) ?? '') : valueOf(options, own, row);
   }
   return defined(values) as Values;
 }
@@ -186,9 +186,10 @@ export async function readRows<Values extends object>(
 function valueOf(options: Options, own: string, row: OptionRow): unknown {
   const { range, choices, read } = row;
   if (isSwitch(row)) return !row.isOn;
-  if (read) return read(options.text(own)!, `--${own} ${options.text(own)}`);
+  const text = options.text(own) ?? '';
+  if (read) return read(text, `--${own} ${text}`);
   if (choices) return options.oneOf(own, choices);
-  return range ? options.within(own, range) : options.text(own);
+  return range ? options.within(own, range) : text;
 }
 
 /**

@@ -13,6 +13,7 @@ import type {
   ProviderV4,
 } from '@ai-sdk/provider';
 import type { GenerateResult, Generation, GenerationDelta, Model } from '../../index.js';
+import { streamOf } from '../shared/stream.js';
 import { type AskedCall, callOf } from './prompt.js';
 
 /** A loaded model, or what loads it when it is first asked; loaded once. */
@@ -96,33 +97,11 @@ class Answers implements LanguageModelV4 {
 
   async doStream(options: LanguageModelV4CallOptions) {
     const { generation, call } = await this.#ask(options);
-    const parts = partsOf(generation, options);
     const first: LanguageModelV4StreamPart[] = [
       { type: 'stream-start', warnings: call.warnings },
       { type: 'response-metadata', modelId: this.modelId, timestamp: new Date() },
     ];
-    const stream = new ReadableStream<LanguageModelV4StreamPart>({
-      start(controller) {
-        for (const part of first) controller.enqueue(part);
-      },
-      async pull(controller) {
-        try {
-          const next = await parts.next();
-          if (next.done) controller.close();
-          else controller.enqueue(next.value);
-        } catch (error) {
-          if (options.abortSignal?.aborted) {
-            controller.error(error);
-            return;
-          }
-          controller.enqueue({ type: 'error', error });
-          controller.close();
-        }
-      },
-      // Leaving the iteration ends the answer.
-      cancel: async () => void (await parts.return(undefined)),
-    });
-    return { stream, request: { body: call.given } };
+    return { stream: streamOf(partsOf(first, generation, options)), request: { body: call.given } };
   }
 
   async #ask(options: LanguageModelV4CallOptions): Promise<{ generation: Generation; call: AskedCall }> {
@@ -164,17 +143,24 @@ class Vectors implements EmbeddingModelV4 {
   }
 }
 
-/** An answer's parts as they come. */
+/** The first parts, and an answer's as they come. */
 async function* partsOf(
+  first: readonly LanguageModelV4StreamPart[],
   generation: Generation,
   options: LanguageModelV4CallOptions,
 ): AsyncGenerator<LanguageModelV4StreamPart, void, undefined> {
   const writer = new PartWriter();
-  for await (const delta of generation.deltas()) yield* writer.write(delta);
-  const result = await generation.result;
-  if (result.finish_reason === 'abort') throw abortReason(options);
-  yield* writer.close();
-  yield { type: 'finish', finishReason: finishOf(result), usage: usageOf(result) };
+  try {
+    yield* first;
+    for await (const delta of generation.deltas()) yield* writer.write(delta);
+    const result = await generation.result;
+    if (result.finish_reason === 'abort') throw abortReason(options);
+    yield* writer.close();
+    yield { type: 'finish', finishReason: finishOf(result), usage: usageOf(result) };
+  } catch (error) {
+    if (options.abortSignal?.aborted) throw error;
+    yield { type: 'error', error };
+  }
 }
 
 type Opened = { readonly id: string } & (

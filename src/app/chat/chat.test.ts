@@ -3,14 +3,14 @@ import { SplitkvError } from '../../base/errors.js';
 import { explain, SelfTestFailure, smallerOptions } from './explain.js';
 import { camel } from '../../base/names.js';
 import { isSwitch, type OptionRow } from '../../engine/contracts/options/row.js';
-import { ATTRIBUTE_ROWS } from './chat_rows.js';
+import { type Attribute, ATTRIBUTE_ROWS } from './chat_rows.js';
 import { adoptProperties, attributeText } from './properties.js';
 import { type PageTool, type PageTools, runCall, toolMessages, toolsOf } from './page_tools.js';
 import { checkMessages } from './session.js';
-import { fill, STRINGS } from './strings.js';
+import { SAY, sayOf, STRINGS } from './strings.js';
 import { ProgressMeter } from '../shared/progress.js';
 import { duration, progressText } from './view/preview.js';
-import { type Attribute, ATTRIBUTES, misspelt, readSettings } from './settings.js';
+import { ATTRIBUTES, misspelt, readSettings } from './settings.js';
 
 const settings = (attributes: Partial<Record<Attribute, string>>) => readSettings((name) => attributes[name] ?? null);
 
@@ -173,8 +173,8 @@ describe('tools of the page', () => {
 
 describe('texts', () => {
   test('are filled in, and each is there for every error', () => {
-    expect(fill(STRINGS.expected, { rate: 3, adapters: 'A' })).toBe('3 tokens/s on A');
-    expect(fill('{a} {b} {a}', { a: '{b}' })).toBe('{b} {b} {b}');
+    expect(SAY('expected', { rate: 3, adapters: 'A' })).toBe('3 tokens/s on A');
+    expect(sayOf({ ...STRINGS, expected: '{a} {b} {a}' })('expected', { a: '{b}' })).toBe('{b} {b} {b}');
     for (const [name, text] of Object.entries(STRINGS)) {
       expect(text.trim(), name).toBe(text);
       expect(text, name).not.toBe('');
@@ -182,7 +182,7 @@ describe('texts', () => {
   });
 
   test('of a page take the place of the usual ones', () => {
-    const german = { ...STRINGS, title_limit: 'Zu groß', try_again: 'Noch einmal' };
+    const german = sayOf({ ...STRINGS, title_limit: 'Zu groß', try_again: 'Noch einmal' });
     const { title, remedies: offered } = explain(new SplitkvError('limit', 'x'), {}, german);
     expect([title, ...offered.map(({ label }) => label)]).toEqual(['Zu groß', 'Noch einmal']);
   });
@@ -371,7 +371,7 @@ describe('properties', () => {
       expect(attributeText(name, undefined), name).toBeUndefined();
       expect(attributeText(name, false), name).toBeUndefined();
     }
-    const rows = [...ATTRIBUTE_ROWS] as [Attribute, readonly [string, OptionRow]][];
+    const rows = Object.entries(ATTRIBUTE_ROWS) as [Attribute, readonly [string, OptionRow]][];
     for (const [name] of rows.filter(([, [, row]]) => isSwitch(row))) {
       // An empty text is how markup, and so JSX and templates, turn a switch on.
       expect([true, '', 'true', 0].map((value) => attributeText(name, value))).toEqual(['', '', '', undefined]);

@@ -1,6 +1,8 @@
+import type { Dashed } from '../../base/names.js';
 import { LOAD_ROWS } from '../../engine/contracts/options/load_rows.js';
 import { type OptionRow, rowsAt } from '../../engine/contracts/options/row.js';
 import { SAMPLING_ROWS } from '../../engine/contracts/options/sampling_rows.js';
+import type { ChatProperties } from './chat_properties.js';
 
 /** An attribute that is no option of the library. */
 interface ChatRow extends OptionRow {
@@ -76,7 +78,9 @@ export const ELEMENT_ROWS: Readonly<Record<string, ChatRow>> = {
   ...answers,
 };
 
+export type Attribute = Dashed<keyof ChatProperties>;
+
 /** The same by attributes, in order. */
-export const ATTRIBUTE_ROWS: ReadonlyMap<string, readonly [name: string, row: ChatRow]> = new Map(
-  rowsAt(ELEMENT_ROWS, 'attribute').map(([own, name, row]) => [own, [name, row]]),
-);
+export const ATTRIBUTE_ROWS = Object.fromEntries(
+  rowsAt(ELEMENT_ROWS, 'attribute').map(([own, name, row]) => [own, [name, row]] as const),
+) as { readonly [Name in Attribute]: readonly [name: string, row: ChatRow] };

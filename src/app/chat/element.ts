@@ -4,7 +4,7 @@ import { camel } from '../../base/names.js';
 import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } from '../../index.js';
 import { hubForm } from '../../loader/hub/hub_options.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
-import { ATTRIBUTE_ROWS } from './chat_rows.js';
+import { type Attribute, ATTRIBUTE_ROWS } from './chat_rows.js';
 import { explain, type Remedy } from './explain.js';
 import {
   adoptProperties,
@@ -22,10 +22,11 @@ import {
   checkMessages,
   type SavedChat,
   type ShownMessage,
+  turnsOf,
 } from './session.js';
 import { mergeKept, readKept, sameTurns, TurnNames, type Kept } from './kept.js';
-import { type Attribute, ATTRIBUTES, everyAdapter, misspelt, readSettings } from './settings.js';
-import { type ChatStrings, fill, type StringName, STRINGS } from './strings.js';
+import { ATTRIBUTES, everyAdapter, misspelt, readSettings } from './settings.js';
+import { type ChatStrings, sayOf, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
 import { ProgressMeter } from '../shared/progress.js';
 import { clusterPreview, clusterText, planText, previewOf, progressText, ranksText } from './view/preview.js';
@@ -41,7 +42,6 @@ const SETTABLE = [
   'files',
   'strings',
   'messages',
-  'highlight',
   'math',
   'responseFormat',
   'tools',
@@ -72,12 +72,12 @@ export class SplitkvChat extends Base {
   readonly #session = new ChatSession({
     state: (state) => this.#showState(state),
     preview: (report, smaller) => {
-      const preview = previewOf(report, this.#strings, this.#session.options, smaller);
+      const preview = previewOf(report, this.#say, this.#session.options, smaller);
       const another = preview.problem === undefined ? [] : this.#anotherModel();
       this.#parts.showPreview({ ...preview, remedies: [...preview.remedies, ...another] });
       this.#tell('splitkv-preview', report);
     },
-    asks: (options) => this.#parts.showPreview(clusterPreview(options, this.#strings)),
+    asks: (options) => this.#parts.showPreview(clusterPreview(options, this.#say)),
     measuring: (what) => (this.#parts.status.textContent = `${what}…`),
     progress: (progress) => this.#showLoading(progress),
     loaded: (model) => {
@@ -99,7 +99,7 @@ export class SplitkvChat extends Base {
       else this.#parts.log.addNote(text);
     },
     // After what else there was to know, such as which rank took its place.
-    recovered: () => (this.#notice = `${this.#notice} ${this.#text('gpu_is_back')}`.trim()),
+    recovered: () => (this.#notice = `${this.#notice} ${this.#say('gpu_is_back')}`.trim()),
     failed: (error, smaller) => this.#fail(error, smaller),
   });
   readonly #parts: ChatParts;
@@ -108,7 +108,7 @@ export class SplitkvChat extends Base {
   #token: string | undefined;
   #access: ClusterAccess | undefined;
   #strings: ChatStrings = STRINGS;
-  #highlighter: Highlight | undefined;
+  #say = sayOf(STRINGS);
   #math: MathHook | undefined;
   #notice = '';
   #turns = new TurnNames();
@@ -126,7 +126,7 @@ export class SplitkvChat extends Base {
     super();
     const own = this as unknown as { readonly plain: boolean };
     this.#parts = new ChatParts(this.attachShadow({ mode: 'open' }), {
-      text: (name, values) => this.#text(name, values),
+      text: (name, values) => this.#say(name, values),
       get plain() {
         return own.plain;
       },
@@ -135,7 +135,7 @@ export class SplitkvChat extends Base {
       send: (text) => void this.send(text),
       resend: (turn, text) => void this.#send(text, turn),
       continue: () => void this.continue(),
-      regenerate: (turn) => void this.#send(this.#parts.log.asked(turn)!, turn, true),
+      regenerate: (turn) => void this.regenerate(turn),
       stop: () => this.stop(),
       clear: () => this.clear(),
       start: () => void this.start(),
@@ -178,19 +178,14 @@ export class SplitkvChat extends Base {
 
   set strings(strings: Partial<ChatStrings> | undefined) {
     this.#strings = { ...STRINGS, ...strings };
+    this.#say = sayOf(this.#strings);
     this.#parts.showTexts();
     this.#showLooks();
     this.#showStatus(this.state);
   }
 
   /** Colours code, e.g. by highlight.js: gives nodes to show, or undefined to leave it plain. Called once a block has ended. */
-  get highlight(): Highlight | undefined {
-    return this.#highlighter;
-  }
-
-  set highlight(highlight: Highlight | undefined) {
-    this.#highlighter = highlight ?? undefined;
-  }
+  declare highlight: Highlight | null | undefined;
 
   /** Shows maths, e.g. by Temml or KaTeX: gives a node for TeX, or undefined to leave it as it was written. */
   get math(): MathHook | undefined {
@@ -281,9 +276,8 @@ export class SplitkvChat extends Base {
     return this.#send(text);
   }
 
-  /** Another answer to the last question. */
-  regenerate(): Promise<Answer | undefined> {
-    const turn = this.#parts.log.turns - 1;
+  /** Another answer to a question, by default the last one; those after it are taken back. */
+  regenerate(turn = this.#parts.log.turns - 1): Promise<Answer | undefined> {
     const asked = this.#parts.log.asked(turn);
     return asked === undefined ? Promise.resolve(undefined) : this.#send(asked, turn, true);
   }
@@ -331,7 +325,7 @@ export class SplitkvChat extends Base {
     const { messages } = this;
     if (kind === 'json') return JSON.stringify(messages, undefined, 2);
     return messages
-      .map(({ role, content }) => `**${this.#text(role === 'user' ? 'question' : 'answer')}**\n\n${content}\n`)
+      .map(({ role, content }) => `**${this.#say(role === 'user' ? 'question' : 'answer')}**\n\n${content}\n`)
       .join('\n');
   }
 
@@ -373,7 +367,7 @@ export class SplitkvChat extends Base {
       this.#hasKept = false;
       if (now !== null) this.#restore({ messages: [] });
     }
-    const changes = ATTRIBUTE_ROWS.get(name)?.[1].changes;
+    const changes = ATTRIBUTE_ROWS[name as Attribute][1].changes;
     if (name === 'keep') this.#keep();
     else if (changes === 'looks') this.#showLooks();
     else if (changes === 'answers' && this.state !== 'failed') this.#adjust();
@@ -410,7 +404,7 @@ export class SplitkvChat extends Base {
       const settings = readSettings((name) => this.getAttribute(name));
       const address = this.getAttribute('model')?.trim() ?? '';
       if (address === '' && !this.#files) {
-        this.#parts.name.textContent = this.getAttribute('label') ?? this.#text('label');
+        this.#parts.name.textContent = this.getAttribute('label') ?? this.#say('label');
         return void this.#session.close();
       }
       const where = this.#files ?? modelAt(address);
@@ -436,10 +430,6 @@ export class SplitkvChat extends Base {
     return name === null ? {} : { name };
   }
 
-  #text(name: StringName, values: Readonly<Record<string, string | number>> = {}): string {
-    return fill(this.#strings[name], values);
-  }
-
   /** What a page's function makes of it; what it throws changes nothing. */
   #hooked(name: string, make: () => Node | undefined): Node | undefined {
     try {
@@ -453,8 +443,8 @@ export class SplitkvChat extends Base {
   #showLooks(): void {
     const suggestions = (this.getAttribute('suggestions') ?? '').split('|').map((text) => text.trim());
     this.#parts.describe({
-      label: this.getAttribute('label') ?? this.#text('label'),
-      placeholder: this.getAttribute('placeholder') ?? this.#text('placeholder'),
+      label: this.getAttribute('label') ?? this.#say('label'),
+      placeholder: this.getAttribute('placeholder') ?? this.#say('placeholder'),
       about: this.getAttribute('about') ?? undefined,
       suggestions: suggestions.filter((text) => text !== ''),
       settings: this.hasAttribute('settings'),
@@ -478,21 +468,21 @@ export class SplitkvChat extends Base {
   }
 
   #showStatus(state: ChatState): void {
-    this.#parts.status.textContent = this.#text(`state_${state}`);
+    this.#parts.status.textContent = this.#say(`state_${state}`);
   }
 
   #showLoading(progress: LoadProgress): void {
     const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal, waiting } = progress;
     this.#meter.add({ done: loadedBytes }, performance.now());
-    let text = this.#text('first_files', { loaded: loadedBytes > 0 ? formatBytes(loadedBytes) : '' });
+    let text = this.#say('first_files', { loaded: loadedBytes > 0 ? formatBytes(loadedBytes) : '' });
     if (phase === 'weights' || phase === 'download') {
-      text = progressText(loadedBytes, totalBytes, waiting ? undefined : this.#meter.rate, this.#strings);
+      text = progressText(loadedBytes, totalBytes, waiting ? undefined : this.#meter.rate, this.#say);
       const percent = totalBytes > 0 ? Math.floor((loadedBytes / totalBytes) * 100) : 0;
-      this.#parts.status.textContent = this.#text('state_percent', { percent });
+      this.#parts.status.textContent = this.#say('state_percent', { percent });
     }
     if (phase === 'profile') text = `${progress.what ?? ''}…`;
-    if (phase === 'kernels') text = this.#text('preparing', { done: kernelsCompiled, total: kernelsTotal });
-    if (waiting) text += `; ${this.#text(navigator.onLine ? 'progress_waits' : 'progress_offline')}`;
+    if (phase === 'kernels') text = this.#say('preparing', { done: kernelsCompiled, total: kernelsTotal });
+    if (waiting) text += `; ${this.#say(navigator.onLine ? 'progress_waits' : 'progress_offline')}`;
     this.#parts.showProgress({ text, loaded: loadedBytes, total: totalBytes });
     this.#tell('splitkv-progress', progress);
   }
@@ -502,20 +492,20 @@ export class SplitkvChat extends Base {
     const adapter = ranksText(info.ranks);
     const { worldSize, policy } = info.plan;
     return [
-      [this.#text('fact_weights'), `${info.weights}, ${formatBytes(info.weightBytes)}`],
-      [this.#text('fact_adapter'), info.adapter.software ? this.#text('fact_adapter_cpu', { adapter }) : adapter],
-      [this.#text('fact_plan'), planText(policy, worldSize, this.#strings)],
-      [this.#text('fact_context'), this.#text('fact_tokens', { tokens: grouped(info.contextLength) })],
+      [this.#say('fact_weights'), `${info.weights}, ${formatBytes(info.weightBytes)}`],
+      [this.#say('fact_adapter'), info.adapter.software ? this.#say('fact_adapter_cpu', { adapter }) : adapter],
+      [this.#say('fact_plan'), planText(policy, worldSize, this.#say)],
+      [this.#say('fact_context'), this.#say('fact_tokens', { tokens: grouped(info.contextLength) })],
     ];
   }
 
   /** Where what is typed goes. */
   #privacy(): string {
     const { cluster } = this.#session.options;
-    return cluster ? this.#text('private_cluster', { cluster: clusterText(cluster) }) : this.#text('private');
+    return cluster ? this.#say('private_cluster', { cluster: clusterText(cluster) }) : this.#say('private');
   }
 
-  #noteOf({ result, hiddenSeconds }: Answer): string {
+  #noteOf({ result }: Answer): string {
     const { stats, finish_detail: end } = result;
     const ends: Partial<Record<typeof end, StringName>> = {
       max_tokens: 'cut_at_limit',
@@ -523,18 +513,13 @@ export class SplitkvChat extends Base {
       aborted: 'stopped',
     };
     const cut = ends[end];
-    const speed = this.#text('speed', { rate: stats.tokens_per_second.toFixed(1) });
-    const hidden = hiddenSeconds < 1 ? '' : this.#text('in_background', { seconds: hiddenSeconds.toFixed(0) });
-    return [cut ? this.#text(cut) : '', speed, hidden, this.#notice].filter((part) => part !== '').join(' ');
+    const speed = this.#say('speed', { rate: stats.tokens_per_second.toFixed(1) });
+    return [cut ? this.#say(cut) : '', speed, this.#notice].filter((part) => part !== '').join(' ');
   }
 
   #showMessages(): void {
     this.#parts.cut(0);
-    const { messages } = this.#session;
-    for (let at = 0; at < messages.length; at += 2) {
-      const answer = messages[at + 1];
-      this.#parts.show(messages[at]!.content, answer);
-    }
+    for (const [question, answer] of turnsOf(this.messages)) this.#parts.show(question.content, answer);
     this.#parts.allow(this.state === 'ready', BUSY.includes(this.state));
   }
 
@@ -584,7 +569,7 @@ export class SplitkvChat extends Base {
   async #openSettings(): Promise<void> {
     const { openSheet } = await import('./view/sheet.js');
     openSheet(this.#parts.frame, {
-      text: (name) => this.#text(name),
+      text: this.#say,
       read: (name) => this.getAttribute(name),
       usual: (name) => this.#usual(name),
       change: (name, value) => {
@@ -597,19 +582,19 @@ export class SplitkvChat extends Base {
 
   /** Where people may choose: a way on that doesn't need this model. */
   #anotherModel(): Remedy[] {
-    return this.hasAttribute('picker') ? [{ label: this.#text('another_model'), action: 'models' }] : [];
+    return this.hasAttribute('picker') ? [{ label: this.#say('another_model'), action: 'models' }] : [];
   }
 
   async #openPicker(): Promise<void> {
     try {
       const { openPicker } = await import('./view/picker.js');
       openPicker(this.#parts.frame, {
-        strings: this.#strings,
+        say: this.#say,
         fits: async () => {
           const { load } = readSettings((name) =>
             name === 'weights' && this.#narrowed ? null : this.getAttribute(name),
           );
-          if (this.cluster !== undefined) throw new SplitkvError('usage', this.#text('cluster_fits'));
+          if (this.cluster !== undefined) throw new SplitkvError('usage', this.#say('cluster_fits'));
           const ranks = (await namedByDegrees(load)).ranks ?? (await everyAdapter());
           const { catalogFit } = await import('../../engine/planning/catalog_fit.js');
           return catalogFit({ ...load, ranks });
@@ -633,7 +618,7 @@ export class SplitkvChat extends Base {
   #usual(name: Attribute): string | undefined {
     const info = this.engine?.info;
     if (!info) return undefined;
-    const [option, { default: preset }] = ATTRIBUTE_ROWS.get(name)!;
+    const [option, { default: preset }] = ATTRIBUTE_ROWS[name];
     const own: Readonly<Record<string, number | string | undefined>> = {
       ...(info.sampling as Readonly<Record<string, number>>),
       contextLength: info.contextLength,
@@ -678,7 +663,7 @@ export class SplitkvChat extends Base {
 
   #fail(error: unknown, smaller: readonly LoadOptions[] = []): void {
     const { options: load, downloaded, canForget } = this.#session;
-    const explanation = explain(error, { load, downloaded, smaller, canForget }, this.#strings);
+    const explanation = explain(error, { load, downloaded, smaller, canForget }, this.#say);
     const another = this.state === 'failed' && !explanation.neutral ? this.#anotherModel() : [];
     this.#parts.showProblem({ ...explanation, remedies: [...explanation.remedies, ...another] });
     if (explanation.neutral && this.state === 'failed') this.#parts.status.textContent = explanation.title;
@@ -694,6 +679,9 @@ export class SplitkvChat extends Base {
     this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
   }
 }
+
+// Frameworks set properties that an element has, and otherwise attributes.
+SplitkvChat.prototype.highlight = undefined;
 
 /** What was kept; nothing where something else has written it. */
 function readable(text: string): Kept {

@@ -1,7 +1,7 @@
 import { type ErrorCode, SplitkvError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
 import type { LoadOptions } from '../../index.js';
-import { type ChatStrings, fill, STRINGS } from './strings.js';
+import { SAY, type Say } from './strings.js';
 
 /** The model was loaded, and what it computes is wrong. */
 export class SelfTestFailure extends SplitkvError {
@@ -51,38 +51,38 @@ export interface ErrorContext {
 export function explain(
   error: unknown,
   { load = {}, downloaded = false, smaller = [], canForget = false }: ErrorContext = {},
-  strings: ChatStrings = STRINGS,
+  say: Say = SAY,
 ): Explanation {
   const code = error instanceof SplitkvError ? error.code : 'internal';
   const detail = error instanceof Error ? error.message : String(error);
-  const again: Remedy = { label: strings.try_again, action: 'retry' };
-  const anew: Remedy = { label: strings.download_again, action: 'download' };
+  const again: Remedy = { label: say('try_again'), action: 'retry' };
+  const anew: Remedy = { label: say('download_again'), action: 'download' };
   const told = (what: Told, ...remedies: readonly Remedy[]): Explanation => ({
-    title: strings[`title_${what}`],
-    advice: strings[`advice_${what}`],
+    title: say(`title_${what}`),
+    advice: say(`advice_${what}`),
     detail,
     remedies,
   });
   if (error instanceof SelfTestFailure) {
-    return told('wrong_gpu', again, { label: strings.use_anyway, action: 'ignore' });
+    return told('wrong_gpu', again, { label: say('use_anyway'), action: 'ignore' });
   }
   if (isMissingPart(error)) return told('missing_part', again);
   if (code === 'no_webgpu' && globalThis.isSecureContext === false) return told('insecure');
   const cluster = load.cluster && CLUSTER.find(([of, message]) => of === code && message.test(detail))?.[2];
   if (cluster === 'lost') {
     return {
-      ...told(code, ...remediesOf(code, strings, { load, smaller, canForget })),
-      advice: strings.advice_cluster_lost,
+      ...told(code, ...remediesOf(code, say, { load, smaller, canForget })),
+      advice: say('advice_cluster_lost'),
     };
   }
   if (cluster) return told(`cluster_${cluster}`, again);
   if (code === 'io' && /\bis damaged\b/.test(detail)) return told('damaged', downloaded ? anew : again);
-  const remedies = code === 'format' && downloaded ? [anew] : remediesOf(code, strings, { load, smaller, canForget });
+  const remedies = code === 'format' && downloaded ? [anew] : remediesOf(code, say, { load, smaller, canForget });
   return {
     ...told(code, ...remedies),
     neutral: code === 'aborted',
     isOpen: code === 'usage',
-    ...(code === 'io' && downloaded && explainIo(detail, strings)),
+    ...(code === 'io' && downloaded && explainIo(detail, say)),
   };
 }
 
@@ -119,14 +119,14 @@ const CLUSTER: readonly (readonly [code: ErrorCode, message: RegExp, reason: 'aw
     ['peer_lost', /./, 'lost'],
   ];
 
-function explainIo(detail: string, strings: ChatStrings): Pick<Explanation, 'title' | 'advice' | 'address'> {
+function explainIo(detail: string, say: Say): Pick<Explanation, 'title' | 'advice' | 'address'> {
   const offline = globalThis.navigator?.onLine === false;
   const reason = offline ? 'offline' : REASONS.find(([message]) => message.test(detail))?.[1];
   const address = /\bhttps?:\/\/[^\s'")]+/.exec(detail)?.[0].replace(/[.,;:]+$/, '');
-  if (!reason) return { title: strings.title_io, advice: strings.advice_io, address };
+  if (!reason) return { title: say('title_io'), advice: say('advice_io'), address };
   return {
-    title: fill(strings.title_io_why, { why: strings[`why_${reason}`] }),
-    advice: strings[`advice_${reason}`],
+    title: say('title_io_why', { why: say(`why_${reason}`) }),
+    advice: say(`advice_${reason}`),
     address,
   };
 }
@@ -137,27 +137,27 @@ const isMissingPart = (error: unknown): error is TypeError =>
 
 function remediesOf(
   code: ErrorCode,
-  strings: ChatStrings,
+  say: Say,
   { load, smaller, canForget }: Required<Omit<ErrorContext, 'downloaded'>>,
 ): readonly Remedy[] {
-  const again: Remedy = { label: strings.try_again, action: 'retry' };
+  const again: Remedy = { label: say('try_again'), action: 'retry' };
   switch (code) {
     case 'limit':
-      return [...smaller.map((options) => smallerRemedy(options, load, strings)), again];
+      return [...smaller.map((options) => smallerRemedy(options, load, say)), again];
     case 'device_lost':
     case 'peer_lost':
-      return [{ label: strings.bring_back, action: 'recover' }];
+      return [{ label: say('bring_back'), action: 'recover' }];
     case 'context_full':
       return [
-        ...(canForget ? [{ label: strings.forget_oldest, action: 'forget' } as const] : []),
-        { label: strings.new_conversation, action: 'clear' },
+        ...(canForget ? [{ label: say('forget_oldest'), action: 'forget' } as const] : []),
+        { label: say('new_conversation'), action: 'clear' },
       ];
     case 'usage':
     case 'config':
     case 'unsupported':
       return [];
     case 'aborted':
-      return [{ label: strings.go_on, action: 'retry' }];
+      return [{ label: say('go_on'), action: 'retry' }];
     default:
       return [again];
   }
@@ -177,10 +177,10 @@ export function smallerOptions(load: LoadOptions, weights: string): LoadOptions[
 }
 
 /** Loads with options that `smallerOptions` gave. */
-export function smallerRemedy(options: LoadOptions, load: LoadOptions, strings: ChatStrings): Remedy {
+export function smallerRemedy(options: LoadOptions, load: LoadOptions, say: Say): Remedy {
   const narrower = options.weights !== load.weights;
   const shorter = options.contextLength !== load.contextLength;
   const name = !shorter ? 'in_four_bits' : narrower ? 'in_four_bits_with_context' : 'with_context';
-  const what = fill(strings[name], { tokens: grouped(options.contextLength ?? DEFAULT_CONTEXT) });
-  return { label: fill(strings.smaller, { what }), action: 'retry', load: options };
+  const what = say(name, { tokens: grouped(options.contextLength ?? DEFAULT_CONTEXT) });
+  return { label: say('smaller', { what }), action: 'retry', load: options };
 }

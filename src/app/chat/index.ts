@@ -12,7 +12,8 @@ export { attributeText } from './properties.js';
 export type { ChatAttributes, ChatElement, ChatPropertyValues, SplitkvChatEventMap } from './properties.js';
 export type { MadeCall, PageTool, PageTools } from './page_tools.js';
 export type { Answer, ChatState, ShownMessage, ToolStep } from './session.js';
-export { ATTRIBUTES, type Attribute } from './settings.js';
+export type { Attribute } from './chat_rows.js';
+export { ATTRIBUTES } from './settings.js';
 export { type ChatStrings, STRINGS } from './strings.js';
 
 declare global {

@@ -1,4 +1,4 @@
-import { checkMessages, type SavedChat, type ShownMessage } from './session.js';
+import { checkMessages, randomNumber, type SavedChat, type ShownMessage } from './session.js';
 
 /** A conversation as tabs share it: each turn has a name, by which those of several tabs are put together. */
 export interface Kept extends SavedChat {
@@ -56,7 +56,7 @@ export class TurnNames {
     let name = this.#names.get(answer);
     if (name === undefined) {
       this.#last = Math.max(Date.now(), this.#last + 1);
-      name = `${this.#last.toString(36).padStart(9, '0')}-${crypto.getRandomValues(new Uint32Array(1))[0]!.toString(36)}`;
+      name = `${this.#last.toString(36).padStart(9, '0')}-${randomNumber().toString(36)}`;
       this.#names.set(answer, name);
     }
     return name;

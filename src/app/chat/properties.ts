@@ -3,8 +3,7 @@ import { isSwitch, type OptionRow } from '../../engine/contracts/options/row.js'
 import type { ErrorCode, GenerateResult, LoadOptions, LoadProgress, Model, PlanReport } from '../../index.js';
 import type { ChatState } from './session.js';
 import type { ChatProperties, Gone, WideProperties } from './chat_properties.js';
-import { ATTRIBUTE_ROWS } from './chat_rows.js';
-import type { Attribute } from './settings.js';
+import { type Attribute, ATTRIBUTE_ROWS } from './chat_rows.js';
 
 /** What an attribute's property takes, by its name and what is read from it. */
 type Settable<Name, Value> = Name extends keyof WideProperties
@@ -37,12 +36,11 @@ export type ChatPropertyValues = {
   readonly math?: MathHook | undefined;
 };
 
-const rowOf = (name: Attribute): OptionRow => ATTRIBUTE_ROWS.get(name)![1];
 const isNumber = ({ range, type }: OptionRow): boolean => range !== undefined && type === undefined;
 
 /** Of a property's value the attribute's text, for frameworks; undefined: no attribute. In markup an empty text turns a switch on, and is no number. */
 export function attributeText(name: Attribute, value: unknown): string | undefined {
-  const row = rowOf(name);
+  const [, row] = ATTRIBUTE_ROWS[name];
   if (isSwitch(row)) return value === '' || Boolean(value) ? '' : undefined;
   if (value === null || value === undefined || value === false) return undefined;
   if (isNumber(row) && value === '') return undefined;
@@ -55,7 +53,7 @@ export function attributeText(name: Attribute, value: unknown): string | undefin
 /** The class that the element extends: ChatProperties, which read and write attributes. */
 export function withProperties(base: typeof HTMLElement): { new (): ChatElement; readonly prototype: ChatElement } {
   const Reflecting = class extends base {};
-  for (const [name, [, row]] of ATTRIBUTE_ROWS) {
+  for (const [name, [, row]] of Object.entries(ATTRIBUTE_ROWS)) {
     Object.defineProperty(Reflecting.prototype, camel(name), {
       configurable: true,
       enumerable: true,

@@ -17,10 +17,9 @@ import type {
   SamplingOptions,
   SavedConversation,
 } from '../../index.js';
-import { inBackgroundToo } from './background.js';
 import { SelfTestFailure, smallerOptions } from './explain.js';
 import { type MadeCall, type PageTools, runCall, toolMessages, toolsOf } from './page_tools.js';
-import { type ChatSettings, everyAdapter } from './settings.js';
+import { type ChatSettings, everyAdapter, readSettings } from './settings.js';
 
 /**
  * 'looking': at the model's files and at the GPU; 'asking': whether to download; 'checking': the self-test; 'recovering': lost
@@ -86,14 +85,12 @@ export interface SavedChat {
   readonly talk?: SavedConversation;
 }
 
-/** An answer, and how much of its time the tab was hidden. */
 export interface Answer {
   /** Of the last part, where tools were called in between. */
   readonly result: GenerateResult;
   readonly text: string;
   /** Tools that were called on the way. */
   readonly steps: readonly ToolStep[];
-  readonly hiddenSeconds: number;
 }
 
 /** Of an answer that is to be another one, where answers are the likeliest tokens. */
@@ -102,6 +99,8 @@ const OTHERWISE_TEMPERATURE = 0.7;
 const MOST_STEPS = 8;
 /** A driver that goes away each time has to be given up. */
 const RECOVERIES = 3;
+
+const NOWHERE: readonly File[] = [];
 
 /** How a question is answered. */
 interface How {
@@ -120,8 +119,8 @@ interface Written {
 /** A chat without its looks: looks at a model, loads and tests it, answers, and goes on after a lost GPU. */
 export class ChatSession {
   #state: ChatState = 'empty';
-  #where: string | URL | readonly File[] | undefined;
-  #settings: ChatSettings | undefined;
+  #where: string | URL | readonly File[] = NOWHERE;
+  #settings = readSettings(() => null);
   #options: LoadOptions = {};
   /** Somebody wants it downloaded. */
   #agreed = false;
@@ -233,14 +232,14 @@ export class ChatSession {
   /** The same model; with options those instead. Where nobody has agreed to download it yet, it is looked at first. */
   async retry(options?: LoadOptions): Promise<void> {
     const autostart = options !== undefined || this.#agreed;
-    if (!this.#where || !this.#settings) return;
+    if (this.#where === NOWHERE) return;
     await this.open(this.#where, { ...this.#settings, autostart }, options ?? this.#options);
   }
 
   /** The same model, of which nothing that this browser kept is used any more. */
   async downloadAgain(): Promise<void> {
     const where = this.#where;
-    if (!where) return;
+    if (where === NOWHERE) return;
     const signal = await this.#begin();
     let ready = false;
     await this.#guard(signal, async () => {
@@ -253,7 +252,7 @@ export class ChatSession {
 
   /** Whether the model comes over the network. */
   get downloaded(): boolean {
-    return this.#where !== undefined && !Array.isArray(this.#where);
+    return !Array.isArray(this.#where);
   }
 
   /** Brings lost ranks back. */
@@ -295,11 +294,11 @@ export class ChatSession {
   async continue(): Promise<Answer | undefined> {
     const model = this.#model;
     const [question, begun] = this.#messages.slice(-2);
-    if (this.#state !== 'ready' || !model || !begun?.cut) return undefined;
+    if (this.#state !== 'ready' || !model || !question || !begun?.cut) return undefined;
     const whole = this.#messages;
     this.#messages = whole.slice(0, -2);
     const before = this.#messages;
-    const answer = await this.#sendNext(model, question!.content, { begun });
+    const answer = await this.#sendNext(model, question.content, { begun });
     if (!answer && this.#messages === before) this.#messages = whole;
     return answer;
   }
@@ -375,7 +374,7 @@ export class ChatSession {
   async #look(signal: AbortSignal): Promise<boolean> {
     if (this.#options.cluster) {
       this.events.asks(this.#options);
-      if (this.#settings!.autostart) return true; // since it was opened
+      if (this.#settings.autostart) return true; // since it was opened
       this.#become('asking');
       return false;
     }
@@ -385,7 +384,7 @@ export class ChatSession {
     const smaller = fits ? [] : await this.#smaller(report.weights, signal);
     if (signal.aborted) return false;
     this.events.preview(report, smaller);
-    if (this.#settings!.autostart) return true; // since it was opened
+    if (this.#settings.autostart) return true; // since it was opened
     if (report.download?.complete && fits) return true;
     this.#become('asking');
     return false;
@@ -393,7 +392,7 @@ export class ChatSession {
 
   #plan(options: LoadOptions, signal: AbortSignal): Promise<PlanReport> {
     const { plan, onProgress: _, ...load } = options;
-    return planModel(this.#where!, {
+    return planModel(this.#where, {
       ...load,
       ...(typeof plan === 'string' && { plan }),
       tryMemory: true,
@@ -422,8 +421,8 @@ export class ChatSession {
 
   async #load(signal: AbortSignal): Promise<void> {
     this.#become('loading');
-    const { result: model } = await inBackgroundToo(() =>
-      load(this.#where!, {
+    const model = await inBackgroundToo(() =>
+      load(this.#where, {
         ...this.#options,
         signal,
         onProgress: (progress) => this.events.progress(progress),
@@ -432,34 +431,34 @@ export class ChatSession {
     );
     if (signal.aborted) return model.dispose();
     this.#model = model;
-    if (this.#settings!.selfTest) await this.#test(model, signal);
+    if (this.#settings.selfTest) await this.#test(model, signal);
     this.events.loaded(model);
     this.#become('ready');
   }
 
   async #test(model: Model, signal: AbortSignal): Promise<void> {
     this.#become('checking');
-    const { passed, problem, damaged } = await model.selfTest({ signal });
-    if (!passed) throw damaged ? new SplitkvError('io', problem!) : new SelfTestFailure(problem!);
+    const { passed, problem = '', damaged } = await model.selfTest({ signal });
+    if (!passed) throw damaged ? new SplitkvError('io', problem) : new SelfTestFailure(problem);
   }
 
   async #answer(model: Model, question: string, { another, begun }: How, signal: AbortSignal): Promise<Answer> {
     const last = begun && this.#last;
-    const { maxTokens, ...set } = this.#settings!.sampling;
+    const { maxTokens, ...set } = this.#settings.sampling;
     const sampling: SamplingOptions = last?.sampling ?? { ...model.info.sampling, ...set };
     const drawn = another && !sampling.temperature ? { ...sampling, temperature: OTHERWISE_TEMPERATURE } : sampling;
-    const seed = (another ? undefined : sampling.seed) ?? crypto.getRandomValues(new Uint32Array(1))[0]!;
+    const seed = (another ? undefined : sampling.seed) ?? randomNumber();
     const { responseFormat, tools } = this;
     const options: GenerateOptions = {
       maxTokens,
       ...drawn,
-      ...this.#settings!.chat,
+      ...this.#settings.chat,
       ...(responseFormat !== undefined && { responseFormat }),
       seed,
       signal,
     };
     const steps: ToolStep[] = [...(begun?.steps ?? [])];
-    const { result, hiddenSeconds } = await inBackgroundToo(async () => {
+    const result = await inBackgroundToo(async () => {
       // An answer of before a reload is known to the conversation alone.
       if (!tools || (begun && !last))
         return this.#goingOn(model, signal, (written) =>
@@ -490,7 +489,7 @@ export class ChatSession {
     this.#last = asText ? undefined : { tokens: result.tokens, sampling: { ...drawn, seed } };
     const text = asText ? begun.content + result.text.trimEnd() : result.text.trim();
     const said = [...steps.map((step) => step.text), text].filter((part) => part !== '');
-    return { result, text: said.join('\n\n'), steps, hiddenSeconds };
+    return { result, text: said.join('\n\n'), steps };
   }
 
   /** After a loss the ranks are brought back, and the same seed gives the same tokens again: what was written stays as it is. */
@@ -527,7 +526,7 @@ export class ChatSession {
 
   /** All that was said, with a question and the tools that were called for it so far. */
   #messagesWith(question: string, steps: readonly ToolStep[]): ChatMessage[] {
-    const { system } = this.#settings!;
+    const { system } = this.#settings;
     const stepsOf = (list: readonly ToolStep[]) => list.flatMap(({ text, calls }) => toolMessages(text, calls));
     const before = this.#messages.flatMap(({ role, content, steps: made = [] }): ChatMessage[] => {
       // What was said with the calls stands with them.
@@ -562,12 +561,12 @@ export class ChatSession {
   }
 
   get #about(): string | undefined {
-    return this.#settings!.about;
+    return this.#settings.about;
   }
 
   /** The conversation with the model; goes on with what was said where only the settings are others. */
   #conversation(model: Model): Conversation {
-    const { system } = this.#settings!;
+    const { system } = this.#settings;
     const about = this.#about;
     const whenFull = this.forget ? 'forget' : 'error';
     const key = JSON.stringify([system, about, whenFull]);
@@ -585,12 +584,8 @@ export class ChatSession {
   /** What was said so far: by its tokens where this model generated them, otherwise by its text. */
   #toldBy(none: SavedConversation, told: SavedConversation | undefined): SavedConversation {
     if (told && told.model === none.model && told.version === none.version) return told;
-    const turns = Array.from({ length: this.turns }, (_, turn) => ({
-      user: this.#messages[turn * 2]!.content,
-      answer: this.#messages[turn * 2 + 1]!.content,
-      tokens: [],
-    }));
-    return { ...none, turns };
+    const turns = turnsOf(this.#messages).map(([user, answer]) => ({ user: user.content, answer: answer.content }));
+    return { ...none, turns: turns.map((turn) => ({ ...turn, tokens: [] })) };
   }
 
   #become(state: ChatState): void {
@@ -644,4 +639,22 @@ export function checkMessages(messages: readonly ShownMessage[]): readonly Shown
     ...(Array.isArray(steps) && { steps }),
     ...(cut === true && { cut }),
   }));
+}
+
+/** Questions with their answers. */
+export const turnsOf = (
+  messages: readonly ShownMessage[],
+): (readonly [question: ShownMessage, answer: ShownMessage])[] =>
+  messages.flatMap((answer, at) => {
+    const question = at % 2 === 1 ? messages[at - 1] : undefined;
+    return question ? [[question, answer]] : [];
+  });
+
+/** A whole number below 2 ** 32. */
+export const randomNumber = (): number => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0;
+
+/** Runs something that should go on while the tab is hidden: browsers freeze hidden tabs after some minutes, but none that holds a lock. */
+async function inBackgroundToo<T>(work: () => Promise<T>): Promise<T> {
+  const { locks } = navigator as Partial<Pick<Navigator, 'locks'>>;
+  return locks ? locks.request(`splitkv-chat-${crypto.randomUUID()}`, work) : work();
 }

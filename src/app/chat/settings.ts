@@ -1,5 +1,4 @@
 import { didYouMean } from '../../base/errors.js';
-import type { Dashed } from '../../base/names.js';
 import { defined } from '../../base/options.js';
 import { LOAD_ROWS } from '../../engine/contracts/options/load_rows.js';
 import { helpText, isSwitch, readOption } from '../../engine/contracts/options/row.js';
@@ -7,14 +6,11 @@ import { SAMPLING_ROWS } from '../../engine/contracts/options/sampling_rows.js';
 import { checkSampling } from '../../engine/ranks/sampling/sampling.js';
 import type { GenerateOptions, LoadOptions, SamplingOptions } from '../../index.js';
 import { differentGpus, listBrowserAdapters } from '../shared/adapter_list.js';
-import type { ChatProperties } from './chat_properties.js';
-import { ATTRIBUTE_ROWS, CHAT_ROWS, ELEMENT_ROWS } from './chat_rows.js';
-
-export type Attribute = Dashed<keyof ChatProperties>;
+import { type Attribute, ATTRIBUTE_ROWS, CHAT_ROWS, ELEMENT_ROWS } from './chat_rows.js';
 
 /** Every attribute of the element, with what it says. The element reads no others. */
 export const ATTRIBUTES = Object.fromEntries(
-  [...ATTRIBUTE_ROWS].map(([own, [, row]]) => [own, helpText(row, ELEMENT_ROWS, 'attribute')]),
+  Object.entries(ATTRIBUTE_ROWS).map(([own, [, row]]) => [own, helpText(row, ELEMENT_ROWS, 'attribute')]),
 ) as Readonly<Record<Attribute, string>>;
 
 /** What a chat is to be, as its attributes say. */
@@ -38,7 +34,7 @@ interface OwnValues extends Partial<Record<'thinking' | 'system' | 'about', stri
 /** @throws SplitkvError `usage` for a value that can't be read, with its attribute; the library judges the rest. */
 export function readSettings(attribute: (name: Attribute) => string | null): ChatSettings {
   const values: Record<string, unknown> = { maxTokens: CHAT_ROWS.maxTokens.default };
-  for (const [own, [name, row]] of ATTRIBUTE_ROWS) {
+  for (const [own, [name, row]] of Object.entries(ATTRIBUTE_ROWS)) {
     const text = attribute(own as Attribute);
     // Whoever gives a cluster as an object gives the property.
     if (text === null || own === 'cluster' || (own === 'ranks' && text === 'auto')) continue;

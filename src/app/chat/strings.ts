@@ -84,7 +84,6 @@ const TEXTS = {
   cut_context_full: 'Cut: the context is full.',
   stopped: 'Stopped.',
   speed: '{rate} tokens/s',
-  in_background: 'The tab was in the background for {seconds} s; browsers slow such tabs down.',
   gpu_is_back: 'The GPU went away and is back; the answer goes on.',
 
   fact_weights: 'Weights',
@@ -232,10 +231,6 @@ export type StringName = keyof typeof TEXTS | `set_${Labelled}`;
 /** Every text of the element. */
 export type ChatStrings = Readonly<Record<StringName, string>>;
 
-/** A text with its blanks filled in. */
-export const fill = (text: string, values: Readonly<Record<string, string | number>>): string =>
-  text.replace(/\{(\w+)\}/g, (blank, name: string) => (name in values ? String(values[name]) : blank));
-
 /**
  * Every text of the element, by name; `{x}` stands for what is filled in. A page gives its own by `element.strings`: the ones it
  * leaves out stay as here.
@@ -243,8 +238,16 @@ export const fill = (text: string, values: Readonly<Record<string, string | numb
 export const STRINGS: ChatStrings = {
   ...TEXTS,
   ...(Object.fromEntries(
-    [...ATTRIBUTE_ROWS].flatMap(([own, [, { sheet }]]) =>
+    Object.entries(ATTRIBUTE_ROWS).flatMap(([own, [, { sheet }]]) =>
       sheet ? [[`set_${own.replaceAll('-', '_')}`, sheet.label]] : [],
     ),
   ) as Readonly<Record<`set_${Labelled}`, string>>),
 };
+
+/** A text by its name, with its blanks filled in. */
+export type Say = (name: StringName, values?: Readonly<Record<string, string | number>>) => string;
+export const sayOf =
+  (strings: ChatStrings): Say =>
+  (name, values = {}) =>
+    strings[name].replace(/\{(\w+)\}/g, (blank, value: string) => (value in values ? String(values[value]) : blank));
+export const SAY = sayOf(STRINGS);

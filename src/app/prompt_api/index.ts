@@ -12,7 +12,8 @@ import type {
   Model,
   SavedConversation,
 } from '../../index.js';
-import { checkOptions, readMessages, type TextMessage, turnsOf } from './messages.js';
+import { streamOf } from '../shared/stream.js';
+import { checkOptions, MODES, readMessages, type TextMessage, turnsOf } from './messages.js';
 import type {
   LanguageModelAvailability,
   LanguageModelClass,
@@ -31,14 +32,6 @@ export type * from './types.js';
 export type PromptApiSource = Model | ((options: Pick<LoadOptions, 'onProgress'>) => Promise<Model>);
 
 const MAX_TEMPERATURE = 2;
-/** What modes make of the temperature that the model's makers recommend, or of 1. */
-const MODES: Readonly<Record<LanguageModelSamplingMode, number>> = {
-  'most-predictable': 0,
-  predictable: 0.5,
-  balanced: 1,
-  creative: 1.25,
-  'most-creative': 1.5,
-};
 
 /**
  * Gives pages the Prompt API where the browser has none: sets `globalThis.LanguageModel` and returns true; false where it is there
@@ -69,7 +62,7 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
   let loading: Promise<Model> | undefined;
   const progress = new Set<(loaded: number) => void>();
   const load = (): Promise<Model> => {
-    if (model || typeof source !== 'function') return Promise.resolve(model!);
+    if (typeof source !== 'function') return Promise.resolve(source);
     const onProgress = ({ loadedBytes, totalBytes }: LoadProgress): void => {
       const loaded = totalBytes > 0 ? Math.min(1, loadedBytes / totalBytes) : 0;
       for (const tell of progress) tell(loaded);
@@ -208,21 +201,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   promptStreaming(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): ReadableStream<string> {
     const left = new AbortController();
     const pieces = this.#pieces(input, options, left);
-    return new ReadableStream<string>({
-      async pull(controller) {
-        try {
-          const next = await pieces.next();
-          if (next.done) controller.close();
-          else controller.enqueue(next.value);
-        } catch (error) {
-          controller.error(error);
-        }
-      },
-      async cancel(reason) {
-        left.abort(reason);
-        await pieces.return(undefined).catch(() => {});
-      },
-    });
+    return streamOf(pieces, (reason) => left.abort(reason));
   }
 
   async append(input: LanguageModelPrompt, { signal }: { readonly signal?: AbortSignal } = {}): Promise<undefined> {
@@ -271,7 +250,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
     const leave = await this.#enter(signals);
     try {
       // What fails, or is left, hasn't been said.
-      const begun = messages.at(-1)?.prefix ? messages.at(-1)!.content : '';
+      const begun = messages.find(({ prefix }) => prefix)?.content ?? '';
       const asked = messages.filter(({ prefix }) => !prefix);
       const { model, conversation, pending } = extended(this.#state, asked);
       if (pending.length === 0)

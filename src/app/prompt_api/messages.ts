@@ -1,4 +1,13 @@
-import type { LanguageModelOptions, LanguageModelPrompt } from './types.js';
+import type { LanguageModelOptions, LanguageModelPrompt, LanguageModelSamplingMode } from './types.js';
+
+/** What modes make of the temperature that the model's makers recommend, or of 1. */
+export const MODES: Readonly<Record<LanguageModelSamplingMode, number>> = {
+  'most-predictable': 0,
+  predictable: 0.5,
+  balanced: 1,
+  creative: 1.25,
+  'most-creative': 1.5,
+};
 
 export interface TextMessage {
   readonly role: 'system' | 'user' | 'assistant';
@@ -80,9 +89,8 @@ export function checkOptions({
   if (topK !== undefined && !(isNumber(topK) && topK >= 1)) {
     throw new RangeError(`topK ${String(topK)}: expected a number of at least 1`);
   }
-  const modes = ['most-predictable', 'predictable', 'balanced', 'creative', 'most-creative'];
-  if (samplingMode !== undefined && !modes.includes(samplingMode)) {
-    throw new TypeError(`samplingMode ${String(samplingMode)}: expected ${modes.join(', ')}`);
+  if (samplingMode !== undefined && !Object.hasOwn(MODES, samplingMode)) {
+    throw new TypeError(`samplingMode ${String(samplingMode)}: expected ${Object.keys(MODES).join(', ')}`);
   }
   if (samplingMode !== undefined && temperature !== undefined) {
     throw new TypeError('samplingMode and temperature say the same; give one of them');

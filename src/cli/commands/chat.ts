@@ -1,10 +1,10 @@
 import { createInterface } from 'node:readline';
 import { messageOf, usageError } from '../../base/errors.js';
-import type { ConversationOptions, GenerateOptions, SavedConversation } from '../../index.js';
+import type { SavedConversation } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import type { ModelHost } from '../hosts/node_host.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
-import type { Options } from '../options.js';
+import { defined, only, type Options } from '../options.js';
 import { chatSpecs, readChat, readSampling, readSpecial, samplingSpecs, specialSpecs } from '../answer_options.js';
 import { readTurns, type Turns } from '../prompt_files.js';
 import { summary } from './generate.js';
@@ -31,8 +31,7 @@ export const command: Command = {
     },
     'max-tokens': { value: 'N', help: 'of each answer; default 256' },
     ...samplingSpecs,
-    'no-thinking': chatSpecs['no-thinking']!,
-    'template-kwargs': chatSpecs['template-kwargs']!,
+    ...only(chatSpecs, 'no-thinking', 'template-kwargs'),
     ...specialSpecs,
     ...modelOptions,
   },
@@ -48,52 +47,46 @@ export const command: Command = {
     const path = options.text('turns');
     if (path === undefined && options.has('json')) throw usageError('--json needs --turns FILE.json');
     const file = path === undefined ? undefined : await readTurns(path);
-    const request = await modelRequest(options, terminal);
-    const host = await openHost(request);
+    const host = await openHost(await modelRequest(options, terminal));
+    const system = options.text('system') ?? file?.system;
+    const talk = { whenFull, ...readSpecial(options), ...defined({ system }) };
+    const how = { ...file?.options, ...sampling, cachePrompt: reuse };
+    let restore: SavedConversation | undefined;
+    const ask: Ask = async (content, signal = terminal.signal) => {
+      const onText = (piece: string): void => void (options.has('json') || terminal.write(piece));
+      const request = { talk: { ...talk, ...defined({ restore }) }, content, options: how };
+      const told = await host.turn({ signal, onText }, request);
+      restore = told.saved;
+      onText('\n');
+      return told;
+    };
     try {
-      const system = options.text('system') ?? file?.system;
-      const talk = { whenFull, ...readSpecial(options), ...(system !== undefined && { system }) };
-      const how = { ...file?.options, ...sampling, cachePrompt: reuse };
-      return file
-        ? await askAll(host, file, talk, how, options, terminal)
-        : await converse(host, talk, how, options, terminal);
+      return file ? await askAll(host, file, ask, options, terminal) : await converse(ask, options, terminal);
     } finally {
       await host.close();
     }
   },
 };
 
-type Talk = Pick<ConversationOptions, 'system' | 'whenFull' | 'special'>;
+/** Asks, and writes the answer as it comes, but for JSON. */
+type Ask = (content: string, signal?: AbortSignal) => ReturnType<ModelHost['turn']>;
 
 /** The turns of a file, one after the other. */
 async function askAll(
   host: ModelHost,
   { turns }: Turns,
-  talk: Talk,
-  how: GenerateOptions,
+  ask: Ask,
   options: Options,
   terminal: Terminal,
 ): Promise<number> {
   const json = options.has('json');
   const told: object[] = [];
-  let saved: SavedConversation | undefined;
   for (const content of turns) {
     if (!json) await terminal.write(`> ${content}\n`);
-    const onText = (piece: string): void => void (json || terminal.write(piece));
-    const asked = { talk: { ...talk, ...(saved && { restore: saved }) }, content, options: how };
-    const { result, sha256, saved: now } = await host.turn({ signal: terminal.signal, onText }, asked);
-    saved = now;
+    const { result, sha256 } = await ask(content);
     const { text, tokens, prompt_tokens, finish_reason, stats } = result;
-    told.push({
-      text,
-      tokens,
-      prompt_tokens,
-      cached_tokens: stats.cached_tokens ?? 0,
-      ttft_ms: stats.ttft_ms,
-      finish_reason,
-      sha256,
-    });
-    if (!json) await terminal.write('\n');
+    const { cached_tokens = 0, ttft_ms } = stats;
+    told.push({ text, tokens, prompt_tokens, cached_tokens, ttft_ms, finish_reason, sha256 });
     if (finish_reason === 'abort') return 130;
   }
   if (json) await terminal.write(`${JSON.stringify({ turns: told, stats: await host.stats() })}\n`);
@@ -101,13 +94,7 @@ async function askAll(
 }
 
 /** In the terminal: a line is a message; Ctrl-C stops an answer, and ends where none is being written. */
-async function converse(
-  host: ModelHost,
-  talk: Talk,
-  how: GenerateOptions,
-  options: Options,
-  terminal: Terminal,
-): Promise<number> {
+async function converse(ask: Ask, options: Options, terminal: Terminal): Promise<number> {
   const lines = createInterface({ input: process.stdin, ...(process.stdin.isTTY && { output: process.stderr }) });
   let answering: AbortController | undefined;
   const interrupt = (): boolean => {
@@ -122,7 +109,6 @@ async function converse(
   lines.on('SIGINT', interrupt);
   terminal.onInterrupt?.(interrupt);
   if (process.stdin.isTTY) terminal.note('Ctrl-C stops an answer, twice ends.');
-  let saved: SavedConversation | undefined;
   const prompt = (): void => {
     if (process.stdin.isTTY) lines.setPrompt('> ');
     if (process.stdin.isTTY) lines.prompt();
@@ -137,11 +123,7 @@ async function converse(
     answering = new AbortController();
     const signal = AbortSignal.any([terminal.signal, answering.signal]);
     try {
-      const asked = { talk: { ...talk, ...(saved && { restore: saved }) }, content, options: how };
-      const onText = (piece: string): void => void terminal.write(piece);
-      const { result, saved: now } = await host.turn({ signal, onText }, asked);
-      saved = now;
-      await terminal.write('\n');
+      const { result } = await ask(content, signal);
       if (options.has('verbose')) terminal.note(summary(result));
     } catch (error) {
       if (terminal.signal.aborted) throw error;

@@ -38,19 +38,18 @@ export const command: Command = {
   usage: 'plan MODEL [--ranks N] [options]',
   options: {
     ...only(modelOptions, 'model', 'host'),
-    hub: hubOptions.hub,
-    'hub-token': hubOptions['hub-token'],
+    ...only(hubOptions, 'hub', 'hub-token'),
     ...plannedOptions,
     ranks: {
-      ...modelOptions['ranks']!,
+      ...modelOptions['ranks'],
       help: 'GPU devices there may be: how many (default 2), or an adapter each, as for generate',
     },
     plan: {
-      ...modelOptions['plan']!,
+      ...modelOptions['plan'],
       help: 'auto (default): of all plans; a policy: what is predicted of it; with --export also a FILE.json',
     },
     tensor: {
-      ...modelOptions['tensor']!,
+      ...modelOptions['tensor'],
       help: 'degrees of parallelism: the plan that they name is the pick, on as many ranks as their product. Ranks with different heads and columns (tp)',
     },
     'prompt-tokens': { value: 'N', help: 'the request to plan for; default: half the context, at most 1024' },

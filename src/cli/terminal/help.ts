@@ -13,13 +13,11 @@ const LEAST_TEXT = 30;
 const MOST_NAME = 26;
 
 export function mainHelp(commands: Readonly<Record<string, CommandEntry>>, style: Style, columns: number): string {
-  const names = Object.keys(commands);
-  const groups = [...new Set(Object.values(commands).map(({ group }) => group))];
-  const width = Math.max(...names.map((name) => name.length));
-  const parts = groups.map((group) => {
-    const rows = names
-      .filter((name) => commands[name]!.group === group)
-      .map((name) => row(name, commands[name]!.summary, width, columns, style));
+  const all = Object.entries(commands);
+  const width = Math.max(...all.map(([name]) => name.length));
+  const parts = [...new Set(all.map(([, { group }]) => group))].map((group) => {
+    const own = all.filter(([, each]) => each.group === group);
+    const rows = own.map(([name, { summary }]) => row(name, summary, width, columns, style));
     return `${style('bold', group)}\n${rows.join('\n')}`;
   });
   return [
@@ -50,14 +48,12 @@ export function optionHelp(specs: OptionSpecs, style: Style, columns: number): s
   }));
   const width = Math.max(...rows.map(({ name }) => name.length).filter((length) => length <= MOST_NAME));
   const groups = new Set(['Options', ...rows.map(({ group }) => group).filter((group) => group !== LAST), LAST]);
-  return [...groups]
-    .map((group) => rows.filter((each) => each.group === group))
-    .filter((own) => own.length > 0)
-    .map((own) => {
-      const lines = own.map(({ name, help }) => row(name, help, width, columns, style));
-      return `${style('bold', own[0]!.group)}\n${lines.join('\n')}`;
-    })
-    .join('\n\n');
+  const parts = [...groups].flatMap((group) => {
+    const own = rows.filter((each) => each.group === group);
+    const lines = own.map(({ name, help }) => row(name, help, width, columns, style));
+    return own.length > 0 ? [`${style('bold', group)}\n${lines.join('\n')}`] : [];
+  });
+  return parts.join('\n\n');
 }
 
 /** The group at the end of every command's help. */
@@ -75,7 +71,7 @@ function row(name: string, text: string, width: number, columns: number, style: 
 /** A text's own lines, cut at spaces. */
 function wrapped(text: string, columns: number): string[] {
   return text.split('\n').flatMap((line) => {
-    const indent = /^ */.exec(line)![0];
+    const indent = ' '.repeat(line.length - line.trimStart().length);
     const lines: string[] = [];
     let current = indent;
     for (const word of line.trim().split(' ')) {

@@ -1,11 +1,11 @@
 import { make, makeButton, name } from '../../shared/dom.js';
-import type { StringName } from '../strings.js';
+import type { Say, StringName } from '../strings.js';
 import { type IconName, iconButton } from './icons.js';
 import type { CodeParts, MarkdownView } from './markdown.js';
 
 /** What a log needs from its chat. */
 export interface LogHost {
-  text(name: StringName, values?: Readonly<Record<string, string | number>>): string;
+  readonly text: Say;
   /** Answers are shown as they were written. */
   readonly plain: boolean;
   highlight(text: string, language: string): Node | undefined;
@@ -25,7 +25,7 @@ interface Turn {
   readonly whole: HTMLElement;
   readonly question: HTMLElement;
   asked: string;
-  readonly answer: AnswerView | undefined;
+  readonly answer: AnswerView;
 }
 
 /** The messages of a chat. */
@@ -53,17 +53,16 @@ export class Log {
     return this.#turns[turn]?.asked;
   }
 
-  /** @param answered false for a question that stands by itself */
-  add(asked: string, answered = true): AnswerView | undefined {
+  add(asked: string): AnswerView {
     const question = make('article', 'message user', asked);
     question.part.add('user');
     question.dir = 'auto';
     question.ariaLabel = this.host.text('question');
     const whole = make('div', 'turn', question);
     const index = this.#turns.length;
-    const answer = answered ? new AnswerView(this.host, this.#parser()) : undefined;
+    const answer = new AnswerView(this.host, this.#parser());
     const turn: Turn = { whole, question, asked, answer };
-    const edit = this.#button('edit', 'edit', () => this.#edit(index));
+    const edit = this.#button('edit', 'edit', () => this.#edit(index, turn));
     const actions = make(
       'div',
       'actions under',
@@ -71,15 +70,12 @@ export class Log {
       this.#copy(() => turn.asked),
     );
     actions.classList.add('of-question');
-    whole.append(actions);
-    if (answer) {
-      const again = this.#button('again', 'regenerate', () => this.host.regenerate(index));
-      const more = makeButton('quiet more', this.host.text('go_on'), () => this.#idle && this.host.continue());
-      more.dataset['needsIdle'] = '';
-      const copies = this.#copy(() => answer.text);
-      answer.actions.append(more, copies, again);
-      whole.append(...answer.nodes);
-    }
+    const again = this.#button('again', 'regenerate', () => this.host.regenerate(index));
+    const more = makeButton('quiet more', this.host.text('go_on'), () => this.#idle && this.host.continue());
+    more.dataset['needsIdle'] = '';
+    const copies = this.#copy(() => answer.text);
+    answer.actions.append(more, copies, again);
+    whole.append(actions, ...answer.nodes);
     this.#turns.push(turn);
     this.node.append(whole);
     this.#allow();
@@ -128,8 +124,7 @@ export class Log {
   }
 
   /** The question becomes a field. */
-  #edit(index: number): void {
-    const turn = this.#turns[index]!;
+  #edit(index: number, turn: Turn): void {
     const field = make('textarea', '');
     field.dir = 'auto';
     field.value = turn.asked;
@@ -216,7 +211,7 @@ export class AnswerView {
   }
 
   add(piece: string): void {
-    if (this.#thinkingSince !== undefined && piece.trim() !== '') this.#thoughtEnds();
+    if (piece.trim() !== '') this.#thoughtEnds();
     this.#text += piece;
     const wait = DRAW_MS - (performance.now() - this.#drawn);
     if (wait <= 0) this.#draw();
@@ -263,7 +258,7 @@ export class AnswerView {
    */
   end(note: string, cut = false, text = this.#text): void {
     this.#ended = true;
-    if (this.#thinkingSince !== undefined) this.#thoughtEnds();
+    this.#thoughtEnds();
     this.#text = text;
     this.#draw();
     this.#article.ariaBusy = 'false';
@@ -274,7 +269,8 @@ export class AnswerView {
   }
 
   #thoughtEnds(): void {
-    const seconds = Math.max(1, Math.round((performance.now() - this.#thinkingSince!) / 1000));
+    if (this.#thinkingSince === undefined) return;
+    const seconds = Math.max(1, Math.round((performance.now() - this.#thinkingSince) / 1000));
     this.#thoughtTitle.textContent = this.host.text('thought', { seconds });
     this.#thinkingSince = undefined;
   }

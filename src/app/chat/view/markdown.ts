@@ -54,7 +54,7 @@ export class MarkdownView {
           return token.type === 'paragraph' ? directed(node) : node;
         })
       : [rest];
-    while (this.into.childNodes.length > this.#kept) this.into.lastChild!.remove();
+    while (this.into.childNodes.length > this.#kept) this.into.lastChild?.remove();
     this.into.append(...nodes);
     if (ended || !tokens) return;
     // The last block may go on, and the one before it may be joined to it.
@@ -245,14 +245,11 @@ const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>',
 
 /** Without the commonest character references, which the lexer leaves as they are. */
 const decoded = (text: string): string =>
-  text.replace(
-    /&(?:#(\d{1,7})|#x([\da-f]{1,6})|(\w{2,6}));/gi,
-    (raw, decimal?: string, hex?: string, name?: string) => {
-      if (name !== undefined) return ENTITIES[name.toLowerCase()] ?? raw;
-      const code = decimal === undefined ? Number.parseInt(hex!, 16) : Number(decimal);
-      return code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? String.fromCodePoint(code) : '\uFFFD';
-    },
-  );
+  text.replace(/&(?:#(\d{1,7})|#x([\da-f]{1,6})|(\w{2,6}));/gi, (raw, decimal?: string, hex = '', name?: string) => {
+    if (name !== undefined) return ENTITIES[name.toLowerCase()] ?? raw;
+    const code = decimal === undefined ? Number.parseInt(hex, 16) : Number(decimal);
+    return code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? String.fromCodePoint(code) : '\uFFFD';
+  });
 
 /** A span of TeX in a Markdown text: `\(a\)`, `$a$`, `\[a\]`, `$$a$$`. */
 export interface MathToken extends Tokens.Generic {
@@ -351,7 +348,7 @@ class MathHooks extends Hooks {
     let masked = '';
     for (let at = 0; at < text.length;) {
       const span =
-        OPENS.test(text.slice(at, at + 2)) && /^[$\\]/.test(text[at]!) ? spanAt(text.slice(at), true) : undefined;
+        OPENS.test(text.slice(at, at + 2)) && /^[$\\]/.test(text.slice(at)) ? spanAt(text.slice(at), true) : undefined;
       const length = span ? span.raw.length : text[at] === '\\' ? 2 : 1;
       masked += span ? 'a'.repeat(length) : text.slice(at, at + length);
       at += length;

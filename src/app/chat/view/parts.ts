@@ -349,14 +349,12 @@ export class ChatParts {
   }
 
   /** A question and an answer of before. */
-  show(asked: string, answer: ShownMessage | undefined): void {
-    const view = this.log.add(asked, answer !== undefined);
-    if (answer?.reasoning) view?.finishThought(answer.reasoning);
-    for (const { call, failed } of answer?.steps?.flatMap(({ calls }) => calls) ?? []) {
-      view?.addCall(call.function.name)(failed);
-    }
-    view?.add(answer?.content ?? '');
-    view?.end('', answer?.cut);
+  show(asked: string, { content, reasoning, steps = [], cut }: ShownMessage): void {
+    const view = this.log.add(asked);
+    if (reasoning) view.finishThought(reasoning);
+    for (const { call, failed } of steps.flatMap(({ calls }) => calls)) view.addCall(call.function.name)(failed);
+    view.add(content);
+    view.end('', cut);
     this.#showBeginning();
     this.#scroll();
   }

@@ -2,11 +2,11 @@ import { formatBytes } from '../../../base/math.js';
 import type { CatalogFit } from '../../../engine/planning/catalog_fit.js';
 import { type CachedModel, deleteCached, listCached } from '../../../index.js';
 import { make, makeButton } from '../../shared/dom.js';
-import { type ChatStrings, fill, STRINGS } from '../strings.js';
+import { SAY, type Say } from '../strings.js';
 import { openDialog } from './dialog.js';
 
 export interface PickerHost {
-  readonly strings: ChatStrings;
+  readonly say: Say;
   /** The catalog, and what of it fits here. */
   fits(): Promise<readonly CatalogFit[]>;
   /** Takes a model: a name of the catalog, of the Hub, or an address. @param weights that it fits with, where the usual ones don't */
@@ -18,8 +18,8 @@ const ORDER: readonly Standing[] = ['kept', 'fits', 'unsure', 'large'];
 
 /** Models to choose from, and what of them this browser keeps, as a dialog. */
 export function openPicker(frame: HTMLElement, host: PickerHost): void {
-  const { strings } = host;
-  const status = make('p', 'note', strings.looking_fits);
+  const { say } = host;
+  const status = make('p', 'note', say('looking_fits'));
   status.role = 'status';
   const list = make('ul', 'models');
   list.role = 'list';
@@ -31,25 +31,25 @@ export function openPicker(frame: HTMLElement, host: PickerHost): void {
     autocomplete: 'off',
     required: true,
   });
-  const use = make('button', 'quiet', strings.use_model);
-  const other = make('form', '', make('label', 'setting', make('span', '', strings.other_model), field), use);
+  const use = make('button', 'quiet', say('use_model'));
+  const other = make('form', '', make('label', 'setting', make('span', '', say('other_model')), field), use);
   other.classList.add('other');
   const keptStatus = make('p', 'note');
   keptStatus.role = 'status';
   keptStatus.tabIndex = -1;
   const keptList = make('ul', 'kept');
   keptList.role = 'list';
-  const dialog: HTMLDialogElement = openDialog(frame, strings.choose_model, [
+  const dialog: HTMLDialogElement = openDialog(frame, say('choose_model'), [
     status,
     list,
     other,
-    make('h3', 'title', strings.kept_title),
+    make('h3', 'title', say('kept_title')),
     keptStatus,
     keptList,
     make(
       'div',
       'actions',
-      makeButton('quiet', strings.close, () => dialog.close()),
+      makeButton('quiet', say('close'), () => dialog.close()),
     ),
   ]);
   const choose = (...chosen: Parameters<PickerHost['choose']>): void => {
@@ -66,9 +66,9 @@ export function openPicker(frame: HTMLElement, host: PickerHost): void {
   const show = (): void => {
     const rows = fits.map((fit) => ({ fit, standing: standingOf(fit, kept) }));
     rows.sort((a, b) => ORDER.indexOf(a.standing) - ORDER.indexOf(b.standing));
-    list.replaceChildren(...rows.map(({ fit, standing }) => row(fit, standing, strings, choose)));
+    list.replaceChildren(...rows.map(({ fit, standing }) => row(fit, standing, say, choose)));
   };
-  const models = new KeptModels(keptStatus, keptList, strings, (found) => {
+  const models = new KeptModels(keptStatus, keptList, say, (found) => {
     kept = found.filter(({ complete }) => complete).map(({ url }) => url);
     show();
   });
@@ -76,7 +76,7 @@ export function openPicker(frame: HTMLElement, host: PickerHost): void {
   host.fits().then(
     (found) => {
       fits = found;
-      status.textContent = strings.about_fits;
+      status.textContent = say('about_fits');
       show();
     },
     (error: unknown) => {
@@ -92,22 +92,22 @@ function standingOf({ model, missing }: CatalogFit, kept: readonly string[]): St
 }
 
 /** A model: a button where it may be taken, otherwise only what it lacks. */
-function row(fit: CatalogFit, standing: Standing, strings: ChatStrings, choose: PickerHost['choose']): HTMLElement {
+function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['choose']): HTMLElement {
   const { model, weights, bytes, missing = 0 } = fit;
   const narrow = weights !== 'f16';
   const standings = {
-    kept: strings.model_kept,
-    fits: narrow ? fill(strings.model_fits_in, { weights }) : strings.model_fits,
-    unsure: strings.model_unsure,
-    large: fill(strings.model_large, { bytes: formatBytes(missing) }),
+    kept: say('model_kept'),
+    fits: narrow ? say('model_fits_in', { weights }) : say('model_fits'),
+    unsure: say('model_unsure'),
+    large: say('model_large', { bytes: formatBytes(missing) }),
   };
   const facts = [
-    fill(strings.model_facts, {
+    say('model_facts', {
       parameters: parameters(model.parameters),
       download: formatBytes(model.downloadBytes),
       memory: formatBytes(bytes),
     }),
-    fill(model.gated ? strings.model_gated : strings.model_license, { license: model.license }),
+    say(model.gated ? 'model_gated' : 'model_license', { license: model.license }),
   ];
   const content = [
     make('span', 'model-name', model.name),
@@ -131,13 +131,13 @@ export class KeptModels {
   constructor(
     private readonly status: HTMLElement,
     private readonly list: HTMLElement,
-    private readonly strings: ChatStrings = STRINGS,
+    private readonly say: Say = SAY,
     /** Told what is kept, whenever that was looked at. */
     private readonly seen: (models: readonly CachedModel[]) => void = () => {},
   ) {}
 
   async refresh(): Promise<void> {
-    const { strings } = this;
+    const { say } = this;
     try {
       // A model that was looked for and isn't there leaves an entry without a byte.
       const models = (await listCached()).filter(({ bytes }) => bytes > 0);
@@ -145,26 +145,26 @@ export class KeptModels {
       this.list.replaceChildren(
         ...models.map((model) => {
           const name = nameOf(model.url);
-          const size = fill(model.complete ? strings.kept_bytes : strings.kept_part, {
+          const size = say(model.complete ? 'kept_bytes' : 'kept_part', {
             bytes: formatBytes(model.bytes),
           });
-          const button = this.#button(strings.delete, fill(strings.delete_model, { name }), () =>
-            this.#delete([model.url], fill(strings.deleted, { name })),
+          const button = this.#button(say('delete'), say('delete_model', { name }), () =>
+            this.#delete([model.url], say('deleted', { name })),
           );
           return make('li', 'row', make('span', '', make('strong', '', name), ` ${size}`), button);
         }),
       );
       if (models.length > 1) {
         const urls = models.map(({ url }) => url);
-        const all = this.#button(strings.delete_all, strings.delete_all, () => this.#delete(urls, strings.deleted_all));
+        const all = this.#button(say('delete_all'), say('delete_all'), () => this.#delete(urls, say('deleted_all')));
         this.list.append(make('li', 'row', make('span', ''), all));
       }
-      const total = `${fill(strings.kept_total, { bytes: formatBytes(bytes) })}${await this.#roomText()}`;
-      this.status.textContent = models.length === 0 ? strings.kept_none : total;
+      const total = `${say('kept_total', { bytes: formatBytes(bytes) })}${await this.#roomText()}`;
+      this.status.textContent = models.length === 0 ? say('kept_none') : total;
       this.seen(models);
     } catch (error) {
       this.list.replaceChildren();
-      this.status.textContent = fill(strings.kept_not, { why: (error as Error).message });
+      this.status.textContent = say('kept_not', { why: (error as Error).message });
       this.seen([]);
     }
   }
@@ -176,14 +176,14 @@ export class KeptModels {
   }
 
   async #delete(urls: readonly string[], done: string): Promise<void> {
-    const { strings } = this;
+    const { say } = this;
     try {
       for (const url of urls) await deleteCached(url);
       await this.refresh();
       this.status.textContent = `${done} ${this.status.textContent}`;
     } catch (error) {
       await this.refresh();
-      this.status.textContent = fill(strings.deleted_not, { why: (error as Error).message });
+      this.status.textContent = say('deleted_not', { why: (error as Error).message });
     }
     (this.list.querySelector('button') ?? this.status).focus();
   }
@@ -191,7 +191,7 @@ export class KeptModels {
   async #roomText(): Promise<string> {
     const { usage, quota } = await navigator.storage.estimate();
     if (usage === undefined || quota === undefined) return '';
-    return ` ${fill(this.strings.kept_room, { bytes: formatBytes(Math.max(0, quota - usage)) })}`;
+    return ` ${this.say('kept_room', { bytes: formatBytes(Math.max(0, quota - usage)) })}`;
   }
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { PlanReport } from '../../../index.js';
-import { STRINGS } from '../strings.js';
+import { SAY } from '../strings.js';
 import { clusterPreview, previewOf, ranksText } from './preview.js';
 
 const MIB = 2 ** 20;
@@ -48,7 +48,7 @@ test('says why it does not fit', () => {
     start: 'Download 10 MiB and start anyway',
     remedies: [],
   });
-  const offered = previewOf(report({ misfit: 'x' }), STRINGS, { ranks: 1 }, [{ ranks: 1, weights: 'q4' }]).remedies;
+  const offered = previewOf(report({ misfit: 'x' }), SAY, { ranks: 1 }, [{ ranks: 1, weights: 'q4' }]).remedies;
   expect(offered).toEqual([{ label: 'Start with 4-bit weights', action: 'retry', load: { ranks: 1, weights: 'q4' } }]);
   expect(facts({ misfit: 'out of memory' })['GPU memory']).toContain('does not fit');
   expect(previewOf(report({ pick: undefined })).problem).toBe('no plan fits');
@@ -65,13 +65,13 @@ test('says why it does not fit', () => {
 
 test('names the ranks of a cluster, before and once it is loaded', () => {
   const cluster = { servers: ['wss://a.example', 'ws://b.example:4223'], token: 'secret' };
-  const named = clusterPreview({ ranks: ['gpu-a', 'gpu-b'], plan: 'pp', cluster }, STRINGS);
+  const named = clusterPreview({ ranks: ['gpu-a', 'gpu-b'], plan: 'pp', cluster }, SAY);
   expect(named).toMatchObject({ start: 'Start', problem: undefined });
   expect(Object.fromEntries(named.facts)).toEqual({
     'Runs on': 'gpu-a, gpu-b of the cluster main (a.example, b.example:4223)',
     Plan: 'pp',
   });
-  const counted = clusterPreview({ ranks: 2, cluster: { ...cluster, name: 'lab' } }, STRINGS);
+  const counted = clusterPreview({ ranks: 2, cluster: { ...cluster, name: 'lab' } }, SAY);
   expect(Object.fromEntries(counted.facts)).toEqual({
     'Runs on': '2 free ranks of the cluster lab (a.example, b.example:4223)',
     Plan: 'auto',

@@ -1,7 +1,7 @@
 import { formatBytes, grouped } from '../../../base/math.js';
 import type { LoadOptions, ModelInfo, PlanReport } from '../../../index.js';
 import { type Remedy, smallerRemedy } from '../explain.js';
-import { type ChatStrings, fill, STRINGS } from '../strings.js';
+import { SAY, type Say } from '../strings.js';
 
 /** What is told before a download begins. */
 export interface Preview {
@@ -21,7 +21,7 @@ export interface Preview {
  */
 export function previewOf(
   report: PlanReport,
-  strings: ChatStrings = STRINGS,
+  say: Say = SAY,
   load: LoadOptions = {},
   smaller: readonly LoadOptions[] = [],
 ): Preview {
@@ -29,48 +29,45 @@ export function previewOf(
   const left = download ? Math.max(0, download.bytes - download.storedBytes) : undefined;
   const facts: (readonly [string, string])[] = [];
   if (download) {
-    facts.push([strings.fact_download, downloadText(download.bytes, download.storedBytes, download.complete, strings)]);
+    facts.push([say('fact_download'), downloadText(download.bytes, download.storedBytes, download.complete, say)]);
   }
   if (pick) {
     const memory = pick.memory.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
     facts.push(
+      [say('fact_memory'), say(misfit === undefined ? 'fits' : 'fits_not', { bytes: formatBytes(memory) })],
       [
-        strings.fact_memory,
-        fill(misfit === undefined ? strings.fits : strings.fits_not, { bytes: formatBytes(memory) }),
+        say('fact_expected'),
+        say('expected', { rate: rate(pick.tokensPerSecond), adapters: adapterNames(machine.ranks) }),
       ],
-      [
-        strings.fact_expected,
-        fill(strings.expected, { rate: rate(pick.tokensPerSecond), adapters: adapterNames(machine.ranks) }),
-      ],
-      [strings.fact_plan, planText(pick.policy, pick.worldSize, strings)],
+      [say('fact_plan'), planText(pick.policy, pick.worldSize, say)],
     );
   }
   const lack = pick ? undefined : leastLack(report);
-  if (lack) facts.push([strings.fact_memory, fill(strings.lacks, lack)]);
+  if (lack) facts.push([say('fact_memory'), say('lacks', lack)]);
   const tokens = grouped(report.contextLength);
-  facts.push([strings.fact_weights, fill(strings.weights_and_context, { weights: report.weights, tokens })]);
+  facts.push([say('fact_weights'), say('weights_and_context', { weights: report.weights, tokens })]);
   const start =
     left === undefined || left === 0 || download?.complete
-      ? strings.start
-      : fill(strings.start_download, { bytes: formatBytes(left) });
+      ? say('start')
+      : say('start_download', { bytes: formatBytes(left) });
   const problem = pick ? misfit : why;
   return {
     facts,
     problem,
-    start: problem === undefined ? start : pick && fill(strings.anyway, { start }),
-    remedies: smaller.map((options) => smallerRemedy(options, load, strings)),
+    start: problem === undefined ? start : pick && say('anyway', { start }),
+    remedies: smaller.map((options) => smallerRemedy(options, load, say)),
   };
 }
 
 /** Of a model that a cluster's ranks run: what it takes is seen there. */
-export function clusterPreview({ ranks = 1, plan = 'auto', cluster }: LoadOptions, strings: ChatStrings): Preview {
-  const names = typeof ranks === 'number' ? fill(strings.ranks_any, { ranks }) : ranks.join(', ');
-  const where = fill(strings.ranks_of, { ranks: names, cluster: clusterText(cluster!) });
+export function clusterPreview({ ranks = 1, plan = 'auto', cluster }: LoadOptions, say: Say): Preview {
+  const names = typeof ranks === 'number' ? say('ranks_any', { ranks }) : ranks.join(', ');
+  const where = say('ranks_of', { ranks: names, cluster: cluster ? clusterText(cluster) : '' });
   const facts = [
-    [strings.fact_adapter, where],
-    [strings.fact_plan, typeof plan === 'string' ? plan : plan.policy],
+    [say('fact_adapter'), where],
+    [say('fact_plan'), typeof plan === 'string' ? plan : plan.policy],
   ] as const;
-  return { facts, problem: undefined, start: strings.start, remedies: [] };
+  return { facts, problem: undefined, start: say('start'), remedies: [] };
 }
 
 /** A cluster's name and machines. */
@@ -108,18 +105,18 @@ function leastLack({
   return { bytes: formatBytes(least.bytes), missing: formatBytes(least.missing) };
 }
 
-function downloadText(bytes: number, storedBytes: number, complete: boolean, strings: ChatStrings): string {
-  if (complete) return fill(strings.download_none, { bytes: formatBytes(bytes) });
+function downloadText(bytes: number, storedBytes: number, complete: boolean, say: Say): string {
+  if (complete) return say('download_none', { bytes: formatBytes(bytes) });
   if (storedBytes === 0) return formatBytes(bytes);
   const [rest, stored] = [formatBytes(bytes - storedBytes), formatBytes(storedBytes)];
-  return fill(strings.download_rest, { rest, stored, bytes: formatBytes(bytes) });
+  return say('download_rest', { rest, stored, bytes: formatBytes(bytes) });
 }
 
 const adapterNames = (ranks: readonly { readonly name: string }[]): string =>
   [...new Set(ranks.map(({ name }) => name))].join(' + ');
 
-export const planText = (policy: string, ranks: number, strings: ChatStrings): string =>
-  ranks === 1 ? strings.fact_plan_one : fill(strings.fact_plan_ranks, { policy, ranks });
+export const planText = (policy: string, ranks: number, say: Say): string =>
+  ranks === 1 ? say('fact_plan_one') : say('fact_plan_ranks', { policy, ranks });
 
 const rate = (tokensPerSecond: number): string => tokensPerSecond.toFixed(tokensPerSecond < 10 ? 1 : 0);
 
@@ -128,20 +125,20 @@ export function progressText(
   loadedBytes: number,
   totalBytes: number,
   bytesPerSecond: number | undefined,
-  strings: ChatStrings = STRINGS,
+  say: Say = SAY,
 ): string {
-  const parts = [fill(strings.progress, { loaded: formatBytes(loadedBytes), total: formatBytes(totalBytes) })];
+  const parts = [say('progress', { loaded: formatBytes(loadedBytes), total: formatBytes(totalBytes) })];
   if (bytesPerSecond !== undefined) {
-    parts.push(fill(strings.progress_speed, { speed: formatBytes(Math.round(bytesPerSecond)) }));
-    const time = duration((totalBytes - loadedBytes) / bytesPerSecond, strings);
-    if (loadedBytes < totalBytes) parts.push(fill(strings.progress_left, { time }));
+    parts.push(say('progress_speed', { speed: formatBytes(Math.round(bytesPerSecond)) }));
+    const time = duration((totalBytes - loadedBytes) / bytesPerSecond, say);
+    if (loadedBytes < totalBytes) parts.push(say('progress_left', { time }));
   }
   return parts.join(', ');
 }
 
 /** "8 s", "3 min", "2 h" */
-export function duration(seconds: number, strings: ChatStrings = STRINGS): string {
-  if (seconds < 90) return fill(strings.seconds, { n: Math.max(1, Math.round(seconds)) });
-  if (seconds < 90 * 60) return fill(strings.minutes, { n: Math.round(seconds / 60) });
-  return fill(strings.hours, { n: Math.round(seconds / 3600) });
+export function duration(seconds: number, say: Say = SAY): string {
+  if (seconds < 90) return say('seconds', { n: Math.max(1, Math.round(seconds)) });
+  if (seconds < 90 * 60) return say('minutes', { n: Math.round(seconds / 60) });
+  return say('hours', { n: Math.round(seconds / 3600) });
 }

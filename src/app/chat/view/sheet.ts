@@ -2,9 +2,8 @@ import { make, makeButton } from '../../shared/dom.js';
 import { LOAD_ROWS } from '../../../engine/contracts/options/load_rows.js';
 import { rowsAt } from '../../../engine/contracts/options/row.js';
 import { SAMPLING_ROWS } from '../../../engine/contracts/options/sampling_rows.js';
-import { CHAT_ROWS } from '../chat_rows.js';
-import type { Attribute } from '../settings.js';
-import type { StringName } from '../strings.js';
+import { type Attribute, CHAT_ROWS } from '../chat_rows.js';
+import type { Say, StringName } from '../strings.js';
 import { openDialog } from './dialog.js';
 
 /** Numbers that a person may change, by their attributes. */
@@ -16,7 +15,7 @@ const WEIGHTS = LOAD_ROWS.weights.choices.filter((type) => type !== 'auto');
 type Field = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
 
 export interface SheetHost {
-  text(name: StringName): string;
+  readonly text: Say;
   /** What an attribute is now; null: not given. */
   read(name: Attribute): string | null;
   /** What holds where an attribute isn't given, as far as it is known. */
