@@ -20,7 +20,7 @@ export { generatedRows, promptRows } from './cost/step_rows.js';
 export type { ModelWork } from './cost/work.js';
 export { arrangedPlan } from './make/arranged_plan.js';
 export { chunkRoom, type CopyMove, holdersOf, type SharedSequence } from './sequences/copies.js';
-export { checkTogether, type Feature, misfit, modelFeatures } from './check/capabilities.js';
+export { checkTogether, type Feature, featuresOf, misfit, modelFeatures } from './check/capabilities.js';
 export { checkPlan } from './check/check_plan.js';
 export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './make/lane_sharing.js';
 export { describePlan } from './plan/describe_plan.js';

@@ -1,7 +1,7 @@
 import type { Source, TensorReader } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
 import { weightBytes } from '../../model/weights/weight_bytes.js';
-import { checkTogether, type Feature, modelFeatures, type Plan } from '../../placement/index.js';
+import { checkTogether, featuresOf, modelFeatures, type Plan } from '../../placement/index.js';
 import type { LoadOptions, ModelInfo } from '../contracts/api.js';
 import { checkContext } from '../contracts/load_options.js';
 import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
@@ -43,7 +43,6 @@ export async function describeModel(
   const type = weights === 'auto' ? storedType(await reader(), config) : weights;
   const kvType = await cacheType(options);
   const compression = await kvCompression(options, config);
-  const features = featuresOf(options);
   const facts: DescribedFacts = {
     config,
     type,
@@ -51,20 +50,11 @@ export async function describeModel(
     contextLength,
     prefillChunk,
     prefixCaching,
-    features,
+    features: featuresOf({ attentionDp: options.attentionDpConfig, prefixCaching, prefillWorker: options.prefill }),
     ...(compression && { compression }),
   };
   checkTogether([...subjectFeatures(facts), ...modelFeatures(modelShape(config))]);
   return { ...files, reader, name: modelName(source.gguf ?? source.name), source, facts };
-}
-
-/** What the options ask of a plan, beside the compression. */
-function featuresOf({ attentionDpConfig, prefixCaching, prefill }: LoadOptions): Feature[] {
-  return [
-    ...(attentionDpConfig ? ['attentionDp' as const] : []),
-    ...(prefixCaching ? ['prefixCaching' as const] : []),
-    ...(prefill ? ['prefillWorker' as const] : []),
-  ];
 }
 
 /** What an opened model is, in numbers and words. */

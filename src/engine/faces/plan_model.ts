@@ -21,11 +21,10 @@ import { openFiles } from '../files/open_files.js';
 import { type DescribedModel, describeModel } from './describe_model.js';
 import { planOfName } from '../planning/choose_plan.js';
 import { usualRequest } from '../planning/pick_plan.js';
-import { microBatchesOf } from '../planning/micro_batches.js';
+import { loadSeats, microBatchesOf } from '../planning/seats.js';
 import { namedByDegrees } from '../planning/degrees.js';
 import { type PlanSubject, runnerOf } from '../planning/plan_subject.js';
 import { rankCount, ranksOf } from '../planning/rank_adapters.js';
-import { loadSeats } from '../planning/seats.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 
 /** What `load` takes may be handed on whole. */

@@ -30,7 +30,7 @@ import { Engine, type EngineOptions, mayShare, optionsOfPlan, WAIT_SECONDS } fro
 import type { Runner } from '../ranks/runner.js';
 import { Histogram } from '../serving/histogram.js';
 import { kvBlocksOf } from './kv_pool.js';
-import { microBatchesOf } from '../planning/micro_batches.js';
+import { microBatchesOf } from '../planning/seats.js';
 
 const DEFAULT_SLOTS = 16;
 const MAX_SLOTS = 256;

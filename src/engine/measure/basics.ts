@@ -5,7 +5,7 @@ import { type AdapterRequest, type Device, openDevice, Recorder } from '../../gp
 import { allocateMatrix } from '../../model/weights/matrix.js';
 import { recordLinear } from '../../model/layers/linear/linear.js';
 import type { LinkMeasure } from '../../placement/index.js';
-import { measureLink } from './links.js';
+import { measureLink } from './measure_group.js';
 import { MATVEC_SIZE } from './matvec_size.js';
 import { measureOverheads, type Overheads } from './overheads.js';
 import { timeProgram } from './timing.js';

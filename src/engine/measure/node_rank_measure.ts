@@ -5,7 +5,7 @@
 import { createPortCommunicator } from '../../distributed/index.js';
 import type { AdapterRequest, Device } from '../../gpu/index.js';
 import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';
-import { measureSide } from './links.js';
+import { measureSide } from './measure_group.js';
 import { measureMachine } from './measure_machine.js';
 import type { ProbeSubject } from './probe.js';
 

@@ -1,7 +1,7 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError } from '../../base/errors.js';
 import { ceilDiv } from '../../base/math.js';
-import { type Buffer, type Device, type Program, Recorder, type ProgramStep } from '../../gpu/index.js';
+import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { loadWeights } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
@@ -103,9 +103,12 @@ export class Probe {
 
   /** The last layer's output for rows at positions `first`, `first + 1`, ...: [rows][hidden stride]. */
   async outputOf(role: 'prompt' | 'generated', rows: number, first: number): Promise<Float32Array> {
-    const { buffers, program } = role === 'prompt' ? this.#prompt : this.#batches.get(rows)!;
-    this.#place(buffers, rows, (row) => first + row);
-    return this.#output(this.#timed(program, { rows: [rows], chunks: chunksOf(first + rows) }), buffers.x, rows);
+    const of = role === 'prompt' ? this.#prompt : this.#batches.get(rows)!;
+    return this.#output(
+      this.#placed(of, rows, first + rows, (row) => first + row),
+      of.buffers.x,
+      rows,
+    );
   }
 
   get hasState(): boolean {
@@ -123,29 +126,23 @@ export class Probe {
 
   /** 1 or BATCH generated rows, each the last of a sequence of `length` tokens. */
   generated(rows: number, length: number): Timed {
-    const { buffers, program } = this.#batches.get(rows)!;
-    this.#place(buffers, rows, () => length - 1);
-    return this.#timed(program, { rows: [rows], chunks: chunksOf(length) });
+    return this.#placed(this.#batches.get(rows)!, rows, length, () => length - 1);
   }
 
   /** Prompt rows at positions first .. first + rows - 1. */
   prompt(first: number, rows: number): Timed {
-    const { buffers, program } = this.#prompt;
-    this.#place(buffers, rows, (row) => first + row);
-    return this.#timed(program, { rows: [rows], chunks: chunksOf(first + rows) });
+    return this.#placed(this.#prompt, rows, first + rows, (row) => first + row);
   }
 
-  #timed(program: Program, step: ProgramStep): Timed {
-    return { device: this.device, program, step };
-  }
-
-  #place({ rowInfo, rows: most }: DecoderRows, rows: number, positionOf: (row: number) => number): void {
-    const info = new Uint32Array(most * 2).fill(0xffffffff);
+  /** Rows at these positions of sequences that have `length` tokens then. */
+  #placed({ buffers, program }: ProbeRows, rows: number, length: number, positionOf: (row: number) => number): Timed {
+    const info = new Uint32Array(buffers.rows * 2).fill(0xffffffff);
     for (let row = 0; row < rows; row++) {
       info[row * 2] = positionOf(row);
       info[row * 2 + 1] = 0;
     }
-    this.device.write(rowInfo, 0, info);
+    this.device.write(buffers.rowInfo, 0, info);
+    return { device: this.device, program, step: { rows: [rows], chunks: chunksOf(length) } };
   }
 
   /**

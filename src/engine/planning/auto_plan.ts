@@ -18,7 +18,7 @@ import { bytesOf, roomOf } from './budgets.js';
 import { type MachineRequest, measureMachine } from '../measure/measure_machine.js';
 import { keptOf, type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import { groupsWorth } from '../scheduler/groups/micro_batches.js';
-import { microBatchesOf } from './micro_batches.js';
+import { microBatchesOf } from './seats.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';

@@ -6,16 +6,6 @@ import { modelShape } from '../../model/shape.js';
 import { checkTogether, isArranged, modelFeatures } from '../../placement/index.js';
 import type { LoadOptions, Profile } from '../contracts/api.js';
 
-/** The options of a load that say how prompts are compressed. */
-const KV_OPTION_NAMES = [
-  'kvBudget',
-  'kvPolicy',
-  'kvWindow',
-  'kvKernel',
-  'kvAlpha',
-  'kvProfile',
-] as const satisfies readonly (keyof LoadOptions)[];
-
 /**
  * How prompts of a model are compressed; undefined: not at all.
  * @throws SplitkvError `usage` for options that are none or don't go together; `unsupported` for a model whose cache has no heads
@@ -26,7 +16,7 @@ export async function kvCompression(
 ): Promise<CompressionOptions | undefined> {
   const { kvBudget, kvPolicy = kvBudget === undefined ? 'none' : 'ada', kvWindow, kvKernel, kvAlpha } = options;
   if (kvPolicy === 'none') {
-    const stray = KV_OPTION_NAMES.find((name) => options[name] !== undefined);
+    const stray = Object.entries(options).find(([name, value]) => /^kv[A-Z]/.test(name) && value !== undefined)?.[0];
     if (options.kvPolicy === undefined && stray !== undefined) {
       throw usageError(`${stray} is for a compressed cache: give kvBudget too, or leave it out`);
     }

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { makePlan, type ModelShape, type Plan } from '../../placement/index.js';
-import { Owners } from '../../placement/index.js';
-import { microBatchesOf } from './micro_batches.js';
+import { makePlan, type ModelShape, Owners, type Plan } from '../../placement/index.js';
+import { microBatchesOf } from './seats.js';
 import { PoolSlots } from '../serving/pool_slots.js';
 
 const model: ModelShape = {

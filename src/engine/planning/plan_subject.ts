@@ -3,6 +3,7 @@ import { ceilDiv } from '../../base/math.js';
 import {
   defaultPromptChunk,
   type Feature,
+  featuresOf,
   type MachineMeasure,
   type ModelSizes,
   type Plan,
@@ -57,10 +58,7 @@ export type ProfileOf = (
 export const subjectFeatures = ({
   compression,
   features = [],
-}: Pick<PlanSubject, 'compression' | 'features'>): Feature[] => [
-  ...features,
-  ...(compression ? ['compression' as const] : []),
-];
+}: Pick<PlanSubject, 'compression' | 'features'>): Feature[] => [...features, ...featuresOf({ compression })];
 
 /** States that ranks keep copies of. */
 const keptStatesOf = ({ config, prefixCaching }: Pick<PlanSubject, 'config' | 'prefixCaching'>): number =>

@@ -10,7 +10,15 @@ import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
-import { checkTogether, type Feature, misfit, modelFeatures, type Plan, windowBlocks } from '../../placement/index.js';
+import {
+  checkTogether,
+  type Feature,
+  featuresOf,
+  misfit,
+  modelFeatures,
+  type Plan,
+  windowBlocks,
+} from '../../placement/index.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { promptEviction } from '../../model/compression/budgets.js';
 import { hasState } from '../../model/config/model_config.js';
@@ -212,8 +220,7 @@ const openedFeatures = (
   prefiller: Pick<PrefillWorker, 'kind'> | undefined,
 ): Feature[] => [
   ...modelFeatures(modelShape(runner.config)),
-  ...(runner.options.compression ? ['compression' as const] : []),
-  ...(prefiller ? ['prefillWorker' as const] : []),
+  ...featuresOf({ compression: runner.options.compression, prefillWorker: prefiller }),
 ];
 
 /** Whether sequences that begin alike have a beginning of the cache in common unasked: where it takes no memory besides. */
@@ -277,16 +284,8 @@ export class Engine {
     this.#options = options;
     this.#plan = ranks.options.plan;
     const { prefiller } = options;
-    const { prefixCaching = false, attentionDpConfig } = options;
-    const features = openedFeatures(ranks, prefiller);
-    checkTogether(
-      [
-        ...features,
-        ...(prefixCaching ? ['prefixCaching' as const] : []),
-        ...(attentionDpConfig === undefined ? [] : ['attentionDp' as const]),
-      ],
-      ranks.options.plan,
-    );
+    const asked = featuresOf({ prefixCaching: options.prefixCaching, attentionDp: options.attentionDpConfig });
+    checkTogether([...openedFeatures(ranks, prefiller), ...asked], ranks.options.plan);
     this.#recovery = new Recovery(options.recovery);
     this.#feed =
       prefiller &&
@@ -490,14 +489,16 @@ export class Engine {
     this.#wake?.();
   }
 
-  #finish(id: string, end: EngineEnd): void {
+  /** @param error of one that failed */
+  #finish(id: string, end: EngineEnd | 'failed', error?: unknown): void {
     const running = this.#running.get(id);
     if (!running) return;
     this.#running.delete(id);
     running.request.constraint?.dispose();
     this.#feed?.drop(id);
     this.#totals.requestsTotal[end]++;
-    running.resolve(end);
+    if (end === 'failed') running.reject(error);
+    else running.resolve(end);
     this.#tried(id);
   }
 
@@ -716,7 +717,7 @@ export class Engine {
     } catch (error) {
       if (this.#running.get(id) !== running || scheduler !== this.#scheduler) return undefined;
       // One request's trouble isn't the others'.
-      this.#reject(id, error);
+      this.#finish(id, 'failed', error);
       if (scheduler.abort(id)) this.#iterations.drop(id);
       this.#wake?.();
       return undefined;
@@ -734,7 +735,7 @@ export class Engine {
         const ended = Object.values(requests).reduce((sum, count) => sum + count, -requests.failed);
         this.#recovery.count(generated + ended, error);
         this.#trial = undefined;
-        for (const id of this.#recovery.suspects(this.#running)) this.#reject(id, Recovery.refusal(error));
+        for (const id of this.#recovery.suspects(this.#running)) this.#finish(id, 'failed', Recovery.refusal(error));
         await this.#recovery.rebuild(
           () => this.ranks.recover(),
           () => this.#closed !== undefined,
@@ -777,18 +778,8 @@ export class Engine {
   #fail(error: unknown): false {
     const isNew = this.#closed === undefined;
     this.#closed ??= error;
-    for (const id of this.#running.keys()) this.#reject(id, error);
+    for (const id of this.#running.keys()) this.#finish(id, 'failed', error);
     if (isNew) this.options.onFailure?.(error);
     return false;
-  }
-
-  #reject(id: string, error: unknown): void {
-    const running = this.#running.get(id);
-    running?.reject(error);
-    running?.request.constraint?.dispose();
-    this.#running.delete(id);
-    this.#feed?.drop(id);
-    this.#totals.requestsTotal.failed++;
-    this.#tried(id);
   }
 }

@@ -1,5 +1,5 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import { abortedError, SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { progressOf, type RankProgress } from '../ranks/open_rank.js';
@@ -124,7 +124,7 @@ export class WorkerGroup implements ModelRanks {
         made.push(fresh);
         return fresh;
       });
-      await orAborted(
+      await withAbort(
         (async () => {
           await Promise.all(made.map((rank) => rank.open(adapters[rank.rank]!)));
           await this.#load(made, ranks);
@@ -132,6 +132,7 @@ export class WorkerGroup implements ModelRanks {
           await Promise.all(ranks.map((rank) => rank.connect(ports[rank.rank]!)));
         })(),
         signal,
+        'loading',
       );
       this.#lost = undefined;
       this.#ranks = ranks;
@@ -173,21 +174,5 @@ export class WorkerGroup implements ModelRanks {
   /** Resolves when no worker is left. */
   dispose(): Promise<void> {
     return (this.#disposal ??= Promise.all(this.#ranks.map((rank) => rank.close())).then(() => this.places.close?.()));
-  }
-}
-
-/** The work, or `aborted` as soon as the signal fires: what the work then does is ended with its workers. */
-async function orAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
-  let stop = (): void => {};
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(abortedError('loading', signal));
-  });
-  signal?.addEventListener('abort', stop, { once: true });
-  try {
-    throwIfAborted(signal, 'loading');
-    await Promise.race([work, aborted]);
-  } finally {
-    signal?.removeEventListener('abort', stop);
-    work.catch(() => {});
   }
 }

@@ -47,6 +47,10 @@ export const FEATURES = {
 } as const satisfies Readonly<Record<string, string>>;
 export type Feature = keyof typeof FEATURES;
 
+/** Those that something is given for. */
+export const featuresOf = (given: { readonly [Name in Feature]?: unknown }): Feature[] =>
+  (Object.keys(given) as Feature[]).filter((name) => given[name]);
+
 const MODEL: readonly Feature[] = ['gqa', 'latent', 'windowed', 'recurrent', 'mixedHeads', 'experts', 'dense'];
 
 /** These features don't go together. */
