@@ -6,32 +6,34 @@ import type { PrefixCache } from './prefix_cache.js';
 import type { Sequence } from './sequence.js';
 
 /**
- * One rank's KV blocks: free, held by sequences (a block may be held by several), or kept: held by nobody but with content that
- * the prefix cache knows. Kept blocks count as free; the one unused for longest is given out first, after all empty ones.
+ * A rank's KV blocks, slots, or copies of states: free, held (a block may be held by several), or kept: held by nobody but with content
+ * that the prefix cache knows. Kept ones count as free; the one unused for longest is given out first, after all empty ones.
  *
- * Blocks are of lanes, as many of each: lane l has blocks [l * n, (l + 1) * n). A sequence that several ranks split takes each block from
- * the lane of its chunk.
+ * Blocks are of lanes, one after the other. A sequence that several ranks split takes each block from the lane of its chunk.
  */
-export class BlockPool {
+export class Pool {
   readonly #holders: Int32Array;
+  readonly #laneOf: readonly number[];
   readonly #lanes: readonly Lane[];
 
   /**
+   * @param sizes blocks of each lane
    * @param isCached whether the prefix cache knows a block's content
    * @param forget told when a kept block is given out for other content
    */
   constructor(
-    readonly numBlocks: number,
+    sizes: readonly number[],
     private readonly isCached: (block: number) => boolean = () => false,
     private readonly forget: (block: number) => void = () => {},
-    lanes = 1,
   ) {
-    this.#holders = new Int32Array(numBlocks);
-    const each = numBlocks / lanes;
-    this.#lanes = Array.from({ length: lanes }, (_, lane) => ({
-      empty: Array.from({ length: each }, (_block, index) => (lane + 1) * each - 1 - index),
-      kept: new Set<number>(),
-    }));
+    this.#laneOf = sizes.flatMap((size, lane) => new Array<number>(size).fill(lane));
+    this.#holders = new Int32Array(this.size);
+    this.#lanes = sizes.map(() => ({ empty: [], kept: new Set<number>() }));
+    for (let block = this.size - 1; block >= 0; block--) this.#lane(this.laneOf(block)).empty.push(block);
+  }
+
+  get size(): number {
+    return this.#laneOf.length;
   }
 
   /** Blocks that `allocate` could give out, of all lanes. */
@@ -41,24 +43,28 @@ export class BlockPool {
 
   /** As `numFree`, of one lane. */
   freeIn(lane: number): number {
-    return freeOf(this.#lanes[lane]!);
+    return freeOf(this.#lane(lane));
   }
 
   laneOf(block: number): number {
-    return Math.floor((block * this.#lanes.length) / this.numBlocks);
+    return this.#laneOf[block]!;
   }
 
   holders(block: number): number {
     return this.#holders[block]!;
   }
 
+  #lane(lane: number): Lane {
+    return this.#lanes[lane]!;
+  }
+
   /** A block for one holder. @throws SplitkvError `internal` when none is free: ask `freeIn` first. */
   allocate(lane = 0): number {
-    const { empty, kept } = this.#lanes[lane]!;
+    const { empty, kept } = this.#lane(lane);
     let block = empty.pop();
     if (block === undefined) {
       const oldest = kept.values().next();
-      if (oldest.done) throw new SplitkvError('internal', `all KV blocks of lane ${lane} are held`);
+      if (oldest.done) throw new SplitkvError('internal', `all blocks of lane ${lane} are held`);
       block = oldest.value;
       kept.delete(block);
       this.forget(block);
@@ -69,21 +75,18 @@ export class BlockPool {
 
   /** One more holder of a block that is held or kept. */
   hold(block: number): void {
-    if (this.#holders[block]! === 0 && !this.#lanes[this.laneOf(block)]!.kept.delete(block)) {
-      throw new SplitkvError('internal', `KV block ${block} is neither held nor kept`);
+    if (this.holders(block) === 0 && !this.#lane(this.laneOf(block)).kept.delete(block)) {
+      throw new SplitkvError('internal', `block ${block} is neither held nor kept`);
     }
     this.#holders[block]!++;
   }
 
   /** Gives up one hold on each block. The last ones are reused first: a prefix is of use without its tail, not the other way. */
   release(blocks: readonly number[]): void {
-    for (let i = blocks.length - 1; i >= 0; i--) {
-      const block = blocks[i]!;
-      if (!(this.#holders[block]! > 0)) {
-        throw new SplitkvError('internal', `KV block ${block} is released but not held`);
-      }
+    for (const block of blocks.toReversed()) {
+      if (!(this.holders(block) > 0)) throw new SplitkvError('internal', `block ${block} is released but not held`);
       if (--this.#holders[block]! > 0) continue;
-      const { empty, kept } = this.#lanes[this.laneOf(block)]!;
+      const { empty, kept } = this.#lane(this.laneOf(block));
       if (this.isCached(block)) kept.add(block);
       else empty.push(block);
     }
@@ -98,6 +101,10 @@ interface Lane {
 
 const freeOf = ({ empty, kept }: Lane): number => empty.length + kept.size;
 
+/** Lanes of as many blocks each. */
+export const evenLanes = (numBlocks: number, lanes = 1): number[] =>
+  Array.from({ length: lanes }, () => numBlocks / lanes);
+
 /** What of a sequence decides which blocks it holds. */
 export type Windowed = Pick<Sequence, 'windows' | 'windowsFrom' | 'offset' | 'most' | 'computed' | 'confirmed'>;
 
@@ -108,7 +115,7 @@ const NONE: BlockRun = { first: 0, blocks: [] };
  * on. One is admitted only where there is room for all that it may ever hold at once, so none ever lacks a block.
  */
 export class WindowBlocks {
-  readonly pool: BlockPool;
+  readonly pool: Pool;
   readonly #lanes: number;
   /** Blocks of a lane that are set aside for running sequences. */
   #promised = 0;
@@ -120,11 +127,10 @@ export class WindowBlocks {
     cache?: PrefixCache,
   ) {
     this.#lanes = lanes ?? 1;
-    this.pool = new BlockPool(
-      limits.numBlocks,
+    this.pool = new Pool(
+      evenLanes(limits.numBlocks, lanes),
       (block) => cache?.hasWindow(block) ?? false,
       (block) => cache?.forgetWindow(block),
-      lanes,
     );
   }
 
@@ -191,48 +197,3 @@ export class WindowBlocks {
 }
 
 const oldestRow = ({ confirmed, windowsFrom }: Windowed): number => Math.max(confirmed, windowsFrom);
-
-/**
- * Copies of recurrent layers' states, each of one position of some content that the prefix cache knows. The one unused for longest is
- * given out again when none is free.
- */
-export class StatePool {
-  readonly #free: number[];
-  /** In the order of their last use, with what makes the cache forget them. */
-  readonly #known = new Map<number, () => void>();
-
-  constructor(readonly count: number) {
-    this.#free = Array.from({ length: count }, (_, place) => count - 1 - place);
-  }
-
-  /** A place to copy a state to; undefined where all are waiting for theirs. */
-  take(): number | undefined {
-    const place = this.#free.pop();
-    if (place !== undefined) return place;
-    const oldest = this.#known.entries().next();
-    if (oldest.done) return undefined;
-    const [known, forget] = oldest.value;
-    this.#known.delete(known);
-    forget();
-    return known;
-  }
-
-  /** A taken place's state is there, and can be found. */
-  settle(place: number, forget: () => void): void {
-    this.#known.set(place, forget);
-  }
-
-  /** A sequence begins with it. */
-  use(place: number): void {
-    const forget = this.#known.get(place);
-    if (!forget) return;
-    this.#known.delete(place);
-    this.#known.set(place, forget);
-  }
-
-  /** Nobody will look for it. */
-  release(place: number): void {
-    this.#known.delete(place);
-    this.#free.push(place);
-  }
-}

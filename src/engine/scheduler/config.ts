@@ -1,7 +1,9 @@
 import { usageError } from '../../base/errors.js';
 import { checkOptions as checkGiven, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { CHUNK_TOKENS } from '../../base/kv_units.js';
+import { sum } from '../../base/lists.js';
 import { ceilDiv, grouped } from '../../base/math.js';
+import type { PromptEviction } from '../../model/compression/budgets.js';
 import { chunkOwner } from '../../placement/owner.js';
 import { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
 
@@ -32,14 +34,6 @@ export interface RankLimits {
   readonly slots: number;
   /** Of those, the slots of each micro-batch, which follow one another; as many micro-batches on every rank. Default: one. */
   readonly microBatches?: readonly number[];
-}
-
-/** Prompts whose cache is compressed when they end, as functions of a prompt's length. */
-export interface PromptEviction {
-  /** Rows that a prompt's last chunk has at least; 0 for prompts that are left as they are. */
-  windowOf(promptLength: number): number;
-  /** Tokens that its blocks need no longer hold from then on. */
-  evictedOf(promptLength: number): number;
 }
 
 export interface SchedulerOptions {
@@ -158,8 +152,7 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
     ...(defined(given) as SchedulerOptions),
     attentionDp: parseAttentionDpConfig(attentionDpConfig ?? {}),
   } as SchedulerConfig;
-  checkRanks(ranks, config);
-  checkMicroBatches(ranks);
+  checkRanks(config);
   const { watermark } = config;
   if (!(watermark >= 0 && watermark < 1)) {
     throw usageError(`scheduler: watermark ${watermark}: expected a number from 0 to below 1`);
@@ -167,23 +160,18 @@ export function checkOptions(options: SchedulerOptions): SchedulerConfig {
   return config;
 }
 
-function checkRanks(
-  ranks: readonly RankLimits[],
-  {
-    sharedRows,
-    chunkedPrefill,
-    maxTokensPerIteration,
-  }: Pick<SchedulerConfig, 'sharedRows' | 'chunkedPrefill' | 'maxTokensPerIteration'>,
-): void {
-  const allSlots = ranks.reduce((sum, { slots }) => sum + slots, 0);
+function checkRanks({ ranks, sharedRows, chunkedPrefill, maxTokensPerIteration }: SchedulerConfig): void {
+  const allSlots = sum(ranks.map(({ slots }) => slots));
   if (sharedRows && allSlots >= maxTokensPerIteration) {
     throw usageError(
       `maxTokensPerIteration ${maxTokensPerIteration}: expected more than the ${allSlots} slots of all ranks, which share it`,
     );
   }
-  for (const [rank, { numBlocks, slots, lanes = 1, windows }] of ranks.entries()) {
-    atLeastOne(`ranks[${rank}].numBlocks`, numBlocks);
-    atLeastOne(`ranks[${rank}].lanes`, lanes);
+  for (const [rank, { numBlocks, slots, lanes = 1, windows, microBatches = [slots] }] of ranks.entries()) {
+    for (const [name, value] of Object.entries({ numBlocks, slots })) {
+      const wrong = COUNT(value);
+      if (wrong !== undefined) throw usageError(`scheduler: ranks[${rank}].${name} ${wrong}`);
+    }
     if (numBlocks % lanes !== 0) {
       throw usageError(`scheduler: ranks[${rank}].numBlocks ${numBlocks}: expected a multiple of its ${lanes} lanes`);
     }
@@ -192,31 +180,19 @@ function checkRanks(
         'scheduler: a prompt that runs whole needs all tokens in layers with windows: turn chunkedPrefill on',
       );
     }
-    atLeastOne(`ranks[${rank}].slots`, slots);
     if (slots >= maxTokensPerIteration) {
       throw usageError(
         `maxTokensPerIteration ${maxTokensPerIteration}: expected more than rank ${rank}'s ${slots} slots, ` +
-          'else a full batch of decode rows leaves no row for prompts',
+          'otherwise a full batch of decode rows leaves no row for prompts',
       );
     }
-  }
-}
-
-function checkMicroBatches(ranks: readonly RankLimits[]): void {
-  for (const [rank, { slots, microBatches = [slots] }] of ranks.entries()) {
     const counts = microBatches.every((count) => Number.isSafeInteger(count) && count >= 0);
-    const sum = microBatches.reduce((total, count) => total + count, 0);
-    if (counts && sum === slots && microBatches.length === (ranks[0]!.microBatches?.length ?? 1)) continue;
-    throw usageError(
-      `scheduler: ranks[${rank}].microBatches ${microBatches.join(', ')}: expected counts that add up to its ${slots} slots, ` +
-        'and as many on every rank',
-    );
-  }
-}
-
-function atLeastOne(name: string, value: number): void {
-  if (!Number.isSafeInteger(value) || value < 1) {
-    throw usageError(`scheduler: ${name} ${String(value)}: expected an integer of at least 1`);
+    if (!counts || sum(microBatches) !== slots || microBatches.length !== (ranks[0]?.microBatches?.length ?? 1)) {
+      throw usageError(
+        `scheduler: ranks[${rank}].microBatches ${microBatches.join(', ')}: expected counts that add up to its ${slots} slots, ` +
+          'and as many on every rank',
+      );
+    }
   }
 }
 

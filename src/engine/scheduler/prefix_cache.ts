@@ -1,6 +1,6 @@
 import type { BlockRun } from '../../placement/pools.js';
-import { BlockPool, type StatePool } from './block_pool.js';
-import type { PromptEviction } from './config.js';
+import { Pool } from './block_pool.js';
+import type { PromptEviction } from '../../model/compression/budgets.js';
 import type { PromptCopy } from './iteration.js';
 import type { Sequence } from './sequence.js';
 
@@ -65,6 +65,8 @@ export class PrefixCache {
   readonly #nodes = new Map<number, Node>();
   /** By block in layers with windows. */
   readonly #windows = new Map<number, Node>();
+  /** By place of a kept state. */
+  readonly #kept = new Map<number, Node>();
 
   /**
    * @param blockTokens tokens per block
@@ -75,7 +77,7 @@ export class PrefixCache {
   constructor(
     private readonly blockTokens: number,
     private readonly window?: number,
-    private readonly states?: StatePool,
+    private readonly states?: Pool,
     private readonly blocksOf: (sequence: Sequence) => readonly number[] = ({ blocks }) => blocks,
   ) {}
 
@@ -203,23 +205,38 @@ export class PrefixCache {
     }
   }
 
-  /** The state behind the first `end` tokens of a sequence is kept at a place of the pool. */
+  /** As `has` and `forgetWindow`, of a kept state. */
+  hasState(place: number): boolean {
+    return this.#kept.has(place);
+  }
+
+  forgetState(place: number): void {
+    const node = this.#kept.get(place);
+    if (node) node.state = undefined;
+    this.#kept.delete(place);
+  }
+
+  /** The state behind the first `end` tokens of a sequence is kept at a place of the pool, which the sequence gives up. */
   keep(sequence: Sequence, end: number, place: number): void {
     const node = end % this.blockTokens === 0 ? this.#pathTo(sequence, end / this.blockTokens) : undefined;
-    if (!node || node.state !== undefined) {
-      this.states!.release(place);
-      return;
+    if (node && node.state === undefined) {
+      node.state = place;
+      this.#kept.set(place, node);
     }
-    node.state = place;
-    this.states!.settle(place, () => (node.state = undefined));
+    this.states!.release([place]);
   }
 
   /** The state behind the first `end` tokens of a sequence is no longer of use. */
   dropState(sequence: Sequence, end: number): void {
-    const node = this.#pathTo(sequence, end / this.blockTokens);
+    this.#dropState(this.#pathTo(sequence, end / this.blockTokens));
+  }
+
+  #dropState(node: Node | undefined): void {
     if (node?.state === undefined) return;
-    this.states!.release(node.state);
-    node.state = undefined;
+    const place = node.state;
+    this.states!.hold(place);
+    this.forgetState(place);
+    this.states!.release([place]);
   }
 
   #rootOf(offset: number): Node {
@@ -285,9 +302,7 @@ export class PrefixCache {
     this.#nodes.delete(block);
     if (node.window !== undefined) this.forgetWindow(node.window);
     detach(node);
-    if (node.state === undefined) return;
-    this.states!.release(node.state);
-    node.state = undefined;
+    this.#dropState(node);
   }
 
   /** Of a block in layers with windows: its content is known without them still. */
@@ -335,7 +350,7 @@ function hashOf({ tokens, roles }: Content): number {
  */
 export class KeptPrompts {
   readonly #cache: PrefixCache;
-  readonly pool: BlockPool;
+  readonly pool: Pool;
 
   constructor(
     readonly numBlocks: number,
@@ -343,8 +358,8 @@ export class KeptPrompts {
     readonly eviction: PromptEviction,
   ) {
     this.#cache = new PrefixCache(blockTokens, undefined, undefined, ({ keptBlocks }) => keptBlocks);
-    this.pool = new BlockPool(
-      numBlocks,
+    this.pool = new Pool(
+      [numBlocks],
       (block) => this.#cache.has(block),
       (block) => this.#cache.forget(block),
     );

@@ -1,8 +1,8 @@
 import { sum } from '../../base/lists.js';
 import { chunkOwner, leastLoadedOffset } from '../../placement/owner.js';
-import { BlockPool, StatePool, WindowBlocks } from './block_pool.js';
+import { evenLanes, Pool, WindowBlocks } from './block_pool.js';
 import { blocksFor, laneBlocks, laneOf, type RankLimits, type SchedulerConfig } from './config.js';
-import { chooseGroup, type GroupLoad, SlotGroups } from './groups/micro_batches.js';
+import { chooseGroup, type GroupLoad } from './groups/micro_batches.js';
 import type { WorkList } from './iteration.js';
 import { KeptPrompts, NOTHING_CACHED, PrefixCache, type PrefixMatch } from './prefix_cache.js';
 import { byTurns, Clients, nextInTurn, victimOf } from './priority.js';
@@ -31,7 +31,7 @@ interface PromptBudget {
 
 /** One rank: its blocks, slots, running sequences, and those bound to it that wait. */
 export class RankState {
-  readonly pool: BlockPool;
+  readonly pool: Pool;
   readonly cache: PrefixCache | undefined;
   /** Where layers with windows have blocks of their own. */
   readonly windows: WindowBlocks | undefined;
@@ -48,8 +48,9 @@ export class RankState {
   /** Where prompts are compressed, instead of `cache`: their blocks hold other tokens when they have ended. */
   readonly prompts: KeptPrompts | undefined;
   /** Of a model with recurrent layers. */
-  readonly #states: StatePool | undefined;
-  readonly #slots: SlotGroups;
+  readonly #states: Pool | undefined;
+  /** By micro-batch. */
+  readonly #slots: Pool;
   readonly #watermarkBlocks: number;
   readonly #blockTokens: number;
   readonly #lanes: number;
@@ -70,18 +71,24 @@ export class RankState {
       config.prefixCaching && eviction && keptBlocks > 0
         ? new KeptPrompts(keptBlocks, config.blockTokens, eviction)
         : undefined;
-    this.#states = shares && keptStates !== undefined ? new StatePool(keptStates) : undefined;
+    this.#states =
+      shares && keptStates !== undefined
+        ? new Pool(
+            [keptStates],
+            (place) => this.cache?.hasState(place) ?? false,
+            (place) => this.cache?.forgetState(place),
+          )
+        : undefined;
     const { windows } = limits;
     this.cache = shares ? new PrefixCache(config.blockTokens, windows?.tokens, this.#states) : undefined;
     this.windows = limits.windows && new WindowBlocks(limits.windows, limits.lanes, config, this.cache);
-    this.pool = new BlockPool(
-      limits.numBlocks,
+    this.pool = new Pool(
+      evenLanes(limits.numBlocks, limits.lanes),
       (block) => this.cache?.has(block) ?? false,
       (block) => this.cache?.forget(block),
-      limits.lanes,
     );
     this.#lanes = limits.lanes ?? 1;
-    this.#slots = new SlotGroups(limits.microBatches ?? [limits.slots]);
+    this.#slots = new Pool(limits.microBatches ?? [limits.slots]);
     this.#watermarkBlocks = Math.ceil(limits.numBlocks * config.watermark);
   }
 
@@ -101,7 +108,7 @@ export class RankState {
   /** By micro-batch. */
   get groupLoads(): GroupLoad[] {
     const attended = this.groupRows.map(() => 0);
-    for (const { slot, computed } of this.running) attended[this.#slots.groupOf(slot)]! += computed;
+    for (const { slot, computed } of this.running) attended[this.#slots.laneOf(slot)]! += computed;
     return this.groupRows.map((rows, group) => ({
       rows,
       attended: attended[group]!,
@@ -110,7 +117,7 @@ export class RankState {
   }
 
   groupOf({ slot }: Sequence): number {
-    return this.#slots.groupOf(slot);
+    return this.#slots.laneOf(slot);
   }
 
   /** Tokens that running sequences attend to in a step. */
@@ -247,7 +254,7 @@ export class RankState {
     sequence.shiftsTo = -1;
     if (this.#slots.freeIn(group) > 0) {
       this.#giveSlot(sequence);
-      sequence.slot = this.#slots.take(group);
+      sequence.slot = this.#slots.allocate(group);
       this.groupRows[group]!++;
     }
     work.tables.push(sequence);
@@ -255,15 +262,16 @@ export class RankState {
 
   /** `tokens`: what it will attend to. */
   #takeSlot(sequence: Sequence, tokens: number): void {
-    const group = this.#slots.count === 1 ? 0 : chooseGroup(this.groupLoads, tokens, this.config.rowsPerMicroBatch)!;
-    sequence.slot = this.#slots.take(group);
+    const group =
+      this.groupRows.length === 1 ? 0 : chooseGroup(this.groupLoads, tokens, this.config.rowsPerMicroBatch)!;
+    sequence.slot = this.#slots.allocate(group);
     this.groupRows[group]!++;
     this.clients.took(sequence.client);
   }
 
   #giveSlot({ slot }: Sequence): void {
-    this.#slots.give(slot);
-    this.groupRows[this.#slots.groupOf(slot)]!--;
+    this.#slots.release([slot]);
+    this.groupRows[this.#slots.laneOf(slot)]!--;
   }
 
   /** Whether `planPrefills` would run anything: asked before a policy decides whether contexts run at all. */
@@ -467,9 +475,9 @@ export class RankState {
 
   /** Its state will be that of an edge: keeps it. Of what it decodes, the last one, where there are some places for prompts' beside. */
   #keepState(sequence: Sequence, work: WorkList, decoded: boolean): void {
-    if (!this.#states || (decoded && this.#states.count < 2 * this.slots)) return;
-    const place = this.#states.take();
-    if (place === undefined) return;
+    if (!this.#states || (decoded && this.#states.size < 2 * this.slots)) return;
+    if (this.#states.numFree === 0) return;
+    const place = this.#states.allocate();
     sequence.keeping.push({ end: sequence.computed, place, decoded });
     work.kept.push({ sequence, place });
   }
@@ -500,7 +508,9 @@ export class RankState {
     }
     sequence.capacity = sequence.blocks.length * this.#blockTokens;
     if (match.state !== undefined) {
-      this.#states!.use(match.state);
+      // It is the one used last now.
+      this.#states!.hold(match.state);
+      this.#states!.release([match.state]);
       work.restored.push({ sequence, place: match.state });
     }
     sequence.cachedTokens = match.tokens;
@@ -630,7 +640,7 @@ export class RankState {
     removeFrom(this.running, sequence);
     if (sequence.status === 'decode') this.numDecoding--;
     this.promptTokens -= sequence.promptLength;
-    for (const { place } of sequence.keeping) this.#states!.release(place);
+    this.#states?.release(sequence.keeping.map(({ place }) => place));
     sequence.keeping = [];
     sequence.keptAt = 0;
     this.pool.release(sequence.blocks);

@@ -182,16 +182,14 @@ export class Scheduler {
     }
     const complete: Sequence[] = [];
     for (const [index, { handed, prefills, decodes }] of iteration.ranks.entries()) {
+      const advanced = [
+        ...handed.map(({ sequence, samples }) => ({ sequence, end: sequence.promptLength, samples })),
+        ...prefills.map(({ sequence, start, count, samples }) => ({ sequence, end: start + count, samples })),
+        ...decodes.map((sequence) => ({ sequence, end: sequence.confirmed + 1, samples: true })),
+      ];
       const rank = this.ranks[index]!;
-      const rankIds = ids?.[index];
-      for (const { sequence, samples } of handed) {
-        if (this.#advance(sequence, rank, sequence.promptLength, samples, rankIds)) complete.push(sequence);
-      }
-      for (const { sequence, start, count, samples } of prefills) {
-        if (this.#advance(sequence, rank, start + count, samples, rankIds)) complete.push(sequence);
-      }
-      for (const sequence of decodes) {
-        if (this.#advance(sequence, rank, sequence.confirmed + 1, true, rankIds)) complete.push(sequence);
+      for (const { sequence, end, samples } of advanced) {
+        if (this.#advance(sequence, rank, end, samples, ids?.[index])) complete.push(sequence);
       }
     }
     complete.push(...this.#goOn(goOn));

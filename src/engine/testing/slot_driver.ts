@@ -13,7 +13,7 @@ import { hasHeadTables } from '../cache/slot_tables.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
 import { type DrawOptions, LOGITS_ROWS } from '../contracts/rank.js';
 import { Runner } from '../ranks/runner.js';
-import { BlockPool, type Windowed, WindowBlocks } from '../scheduler/block_pool.js';
+import { evenLanes, Pool, type Windowed, WindowBlocks } from '../scheduler/block_pool.js';
 import { laneOf } from '../scheduler/config.js';
 
 interface Slot {
@@ -57,7 +57,7 @@ const SIZES = { blockTokens: KV_BLOCK, chunkTokens: CHUNK_TOKENS };
  */
 export class SlotDriver extends Runner {
   readonly #slots: Slot[];
-  readonly #pools: readonly BlockPool[];
+  readonly #pools: readonly Pool[];
   /** Of layers with windows, where those have blocks of their own. */
   readonly #windows: readonly WindowBlocks[];
   /** Sequences came or went since copies of heads shared them out. */
@@ -74,9 +74,7 @@ export class SlotDriver extends Runner {
       const limits = window && { ...window, numBlocks, most: windowBlocks(window, lanes) };
       return limits ? [new WindowBlocks(limits, lanes, SIZES)] : [];
     });
-    this.#pools = this.owners
-      .ranges(0)
-      .map((_, place) => new BlockPool(this.caches.poolBlocks(place), undefined, undefined, lanes));
+    this.#pools = this.owners.ranges(0).map((_, place) => new Pool(evenLanes(this.caches.poolBlocks(place), lanes)));
   }
 
   /** KV tokens that the next decode step of the active slots reads: [rank][layer of the model], added up over kv heads. */

@@ -6,16 +6,15 @@
  *     sol_tps   = elapsed / sol_time * tps         tokens per second if the balance were perfect
  */
 
+import { sum } from '../../../base/lists.js';
+
 /** The balance ratio of one iteration: from 1 / ranks to 1. An iteration without tokens is balanced. */
 export function balanceRatio(tokens: ArrayLike<number>): number {
-  let sum = 0;
-  let most = 0;
-  for (let rank = 0; rank < tokens.length; rank++) {
-    sum += tokens[rank]!;
-    most = Math.max(most, tokens[rank]!);
-  }
-  return most === 0 ? 1 : sum / tokens.length / most;
+  const most = mostOf(tokens);
+  return most === 0 ? 1 : sum(Array.from(tokens)) / tokens.length / most;
 }
+
+const mostOf = (tokens: ArrayLike<number>): number => Math.max(0, ...Array.from(tokens));
 
 export interface BalanceSummary {
   readonly iterations: number;
@@ -40,8 +39,7 @@ export class BalanceMeter {
   /** @param tokens of each rank */
   add(tokens: ArrayLike<number>, seconds: number): void {
     const balance = balanceRatio(tokens);
-    let most = 0;
-    for (let rank = 0; rank < tokens.length; rank++) most = Math.max(most, tokens[rank]!);
+    const most = mostOf(tokens);
     this.#iterations++;
     this.#average += balance * most;
     this.#most += most;

@@ -27,13 +27,13 @@ export function audit(scheduler: Scheduler): void {
       [rank.windows?.pool, windows] as const,
       [rank.prompts?.pool, prompts] as const,
     ]) {
-      for (let block = 0; block < (pool?.numBlocks ?? 0); block++) {
+      for (let block = 0; block < (pool?.size ?? 0); block++) {
         const expected = held.get(block) ?? 0;
         if (pool!.holders(block) !== expected) {
           throw new Error(`rank ${rank.index}: block ${block} has ${pool!.holders(block)} holders, not ${expected}`);
         }
       }
-      const expectFree = (pool?.numBlocks ?? 0) - held.size;
+      const expectFree = (pool?.size ?? 0) - held.size;
       if (pool && pool.numFree !== expectFree) {
         throw new Error(`rank ${rank.index}: ${pool.numFree} blocks free, not ${expectFree}`);
       }
