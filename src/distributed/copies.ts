@@ -1,4 +1,4 @@
-import { listIn } from '../base/lists.js';
+import { listIn, nth } from '../base/lists.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import type { Region } from './communicator.js';
 
@@ -56,7 +56,7 @@ export function encodeCopies(
   let sourceAt = 0;
   for (const { buffer, offset, size } of to) {
     for (let done = 0; done < size;) {
-      const part = from[source]!;
+      const part = nth(from, source);
       const bytes = Math.min(part.size - sourceAt, size - done);
       encodeCopy(encoder, part.buffer, part.offset + sourceAt, buffer, offset + done, bytes, scratch);
       done += bytes;

@@ -1,5 +1,5 @@
 import { usageError } from '../base/errors.js';
-import { range } from '../base/lists.js';
+import { nth, range } from '../base/lists.js';
 import type { Device } from '../gpu/index.js';
 import type { Communicator } from './communicator.js';
 import { DeviceHub } from './device_hub.js';
@@ -26,7 +26,7 @@ export function createGroup(devices: readonly Device[], options: GroupOptions = 
     const localPeers = new Set(range(0, devices.length).filter((peer) => peer !== rank && devices[peer] === device));
     let hub = hubs.get(device);
     if (!hub) hubs.set(device, (hub = new DeviceHub()));
-    return new RankCommunicator(device, ends[rank]!, timeoutMs, hub, localPeers);
+    return new RankCommunicator(device, nth(ends, rank), timeoutMs, hub, localPeers);
   });
 }
 
@@ -59,7 +59,7 @@ class MemoryTransport implements Transport {
   }
 
   send(to: number, bytes: Uint8Array, channel: number): void {
-    const peer = this.ends[to]!;
+    const peer = nth(this.ends, to);
     if (peer.#closed) throw peerLost(this.rank, to);
     const inbox = peer.#inboxOf(this.rank);
     inbox.deliver(inbox.isAwaited(channel) ? bytes : bytes.slice(), channel);

@@ -1,5 +1,5 @@
 import { SplitkvError, usageError } from '../base/errors.js';
-import { sum } from '../base/lists.js';
+import { nth, sum } from '../base/lists.js';
 import type { Exchange, Region, Transfer } from './communicator.js';
 import type { RankCommunicator } from './rank_communicator.js';
 
@@ -51,7 +51,7 @@ export function planExchange(exchange: Exchange, links: Links): ExchangePlan {
     );
   }
   const own = toSelf.map((from, index) => {
-    const to = fromSelf[index]!;
+    const to = nth(fromSelf, index);
     if (from.size !== to.size) throw sizeMismatch(label, from.size, links.rank, to.size, links.rank);
     return { from, to };
   });

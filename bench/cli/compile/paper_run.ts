@@ -87,7 +87,8 @@ export async function paperRun(
   const runner = await RankRunner.create(device, world, config, model, options);
   await runner.setBlocks(0, range(0, kvBlocks), 0);
   step = 'prompt';
-  await runner.prefill(0, new Uint32Array(prefillChunk), PAPER_TOKENS - prefillChunk, true);
+  const tokens = new Uint32Array(prefillChunk);
+  await runner.prefill({ slot: 0, tokens, start: PAPER_TOKENS - prefillChunk, last: true });
   for (const [name, sampling] of Object.entries(SAMPLING)) {
     await runner.start(0, sampling, new Uint32Array(1));
     step = name;

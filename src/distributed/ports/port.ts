@@ -1,3 +1,4 @@
+import { nth } from '../../base/lists.js';
 import { SplitkvError } from '../../base/errors.js';
 
 /** What a link needs of a MessagePort, in a page as in Node. */
@@ -51,8 +52,8 @@ export function createPorts(worldSize: number): Map<number, MessagePort>[] {
   for (let a = 0; a < worldSize; a++) {
     for (let b = a + 1; b < worldSize; b++) {
       const { port1, port2 } = new MessageChannel();
-      ports[a]!.set(b, port1);
-      ports[b]!.set(a, port2);
+      nth(ports, a).set(b, port1);
+      nth(ports, b).set(a, port2);
     }
   }
   return ports;

@@ -1,6 +1,6 @@
 import { SplitkvError } from '../../base/errors.js';
 import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
-import { range, sum } from '../../base/lists.js';
+import { nth, range, sum } from '../../base/lists.js';
 import { ceilDiv, joinBytes } from '../../base/math.js';
 import type { Region, Transfer } from '../../distributed/communicator.js';
 import type { Buffer, Device } from '../../gpu/index.js';
@@ -66,8 +66,8 @@ export async function readBlocks(device: Device, blocks: readonly BufferBlocks[]
     for (let next = 0; next < copies.length;) {
       const encoder = device.gpu.createCommandEncoder();
       let at = 0;
-      for (; next < copies.length && at + copies[next]!.size <= staging.size; next++) {
-        const { buffer, offset, size } = copies[next]!;
+      for (; next < copies.length && at + nth(copies, next).size <= staging.size; next++) {
+        const { buffer, offset, size } = nth(copies, next);
         encoder.copyBufferToBuffer(buffer.gpu, offset, staging.gpu, at, size);
         at += size;
       }
@@ -186,13 +186,13 @@ function partsOf(
   heads: readonly number[],
   { kvHeads, firstBlock, byHead }: CutOptions,
 ): Uint8Array[] {
-  const bytes = buffers[buffer]!;
-  const counts = range(0, kvHeads).map((head) => (entries ? ceilDiv(entries[layer]![head]!, KV_BLOCK) : blocks));
+  const bytes = nth(buffers, buffer);
+  const counts = range(0, kvHeads).map((head) => (entries ? ceilDiv(nth(entries, layer)[head]!, KV_BLOCK) : blocks));
   const size = bytes.byteLength / sum(counts);
   const part = (head: number, block: number): Uint8Array => {
     const at = entries ? sum(counts.slice(0, head)) + block : block * kvHeads + head;
     return bytes.subarray(at * size, (at + 1) * size);
   };
-  if (byHead) return heads.flatMap((head) => range(0, counts[head]!).map((block) => part(head, block)));
+  if (byHead) return heads.flatMap((head) => range(0, nth(counts, head)).map((block) => part(head, block)));
   return range(firstBlock, blocks).flatMap((block) => heads.map((head) => part(head, block)));
 }

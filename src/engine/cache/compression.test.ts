@@ -255,7 +255,9 @@ describe('compression in the running engine', () => {
       try {
         await runner.prefill(tokens(LENGTH), 20, { seed: 0 });
         await runner.sampleFirst();
-        await runner.all((rank) => rank.recompute(0, Uint32Array.from(ids.slice(0, 4)), LENGTH));
+        await runner.all((rank) =>
+          rank.recompute({ slot: 0, tokens: Uint32Array.from(ids.slice(0, 4)), start: LENGTH, last: false }),
+        );
         const seen = Uint32Array.from([...tokens(LENGTH), ...ids.slice(0, 5)]);
         await runner.all((rank) => rank.resume(0, { seed: 0, counter: 4 }, seen, ids[4]!, LENGTH + 4));
         const [id] = (await runner.all((rank) => rank.step(0, true, LENGTH + 5)))!;

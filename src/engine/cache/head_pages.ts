@@ -4,7 +4,7 @@
  */
 
 import type { Buffer, Device } from '../../gpu/index.js';
-import { listIn, range } from '../../base/lists.js';
+import { listIn, nth, range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { countedEntries } from '../../model/compression/budgets.js';
 import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../../model/compression/head_blocks.js';
@@ -115,7 +115,7 @@ export class HeadPages {
    * @throws SplitkvError `context_full`
    */
   reserve(slot: number, tokens: number, chunkOffset = 0): boolean {
-    const isNew = this.#slots[slot]!.room === 0;
+    const isNew = nth(this.#slots, slot).room === 0;
     if (isNew) this.shape.owners?.admit(slot, tokens, chunkOffset);
     for (const stage of this.#stages) if (stage.blocks.reserve(slot, tokens)) this.#write(stage, slot);
     this.#slots[slot] = { ...this.#slots[slot]!, room: tokens };
@@ -135,7 +135,7 @@ export class HeadPages {
     const keptOf = ({ firstLayer, numLayers }: PagedStage): (readonly number[])[] =>
       range(firstLayer, firstLayer + numLayers).map((layer) => kept.get(layer) ?? []);
     for (const stage of this.#stages) stage.blocks.compressed(slot, length, keptOf(stage));
-    const { room } = this.#slots[slot]!;
+    const { room } = nth(this.#slots, slot);
     for (const stage of this.#stages) {
       stage.blocks.reserve(slot, room);
       this.#write(stage, slot);
@@ -145,7 +145,7 @@ export class HeadPages {
       return keptOf(stage).flatMap((layer, at) =>
         layer.flatMap((count, head) =>
           // Of a copied head, another rank may keep the sequence, or its first chunk.
-          owns(slot, head, 0) ? [{ layer: firstLayer + at, head: kvHeads[head]!, entries: count }] : [],
+          owns(slot, head, 0) ? [{ layer: firstLayer + at, head: nth(kvHeads, head), entries: count }] : [],
         ),
       );
     });
@@ -158,7 +158,7 @@ export class HeadPages {
    * included, whoever keeps the sequence of them now.
    */
   evicted(slot: number): number {
-    const { prompt } = this.#slots[slot]!;
+    const { prompt } = nth(this.#slots, slot);
     const counted = this.#stages.flatMap(({ blocks }) =>
       blocks.left(slot, prompt).map((heads) => countedEntries(heads, this.shape.block)),
     );
@@ -169,7 +169,7 @@ export class HeadPages {
   blocksBelow(slot: number, length: number): LayerBlocks[] {
     return this.#stages.flatMap(({ firstLayer, numLayers, kvHeads, blocks }) => {
       const byHead = kvHeads.map((_, head) => blocks.blocksBelow(slot, head, length));
-      return range(0, numLayers).map((at) => ({ layer: firstLayer + at, heads: byHead.map((own) => own[at]!) }));
+      return range(0, numLayers).map((at) => ({ layer: firstLayer + at, heads: byHead.map((own) => nth(own, at)) }));
     });
   }
 
@@ -242,7 +242,7 @@ export class HeadPages {
 
   /** What the slot's prompt takes. @param headBlockBytes of a block of one head of a layer, K and V */
   use(slot: number, headBlockBytes: (layer: number) => number): CacheUse {
-    const { prompt, kept } = this.#slots[slot]!;
+    const { prompt, kept } = nth(this.#slots, slot);
     const bytes = (layer: number, entries: number): number =>
       ceilDiv(entries, this.shape.block) * headBlockBytes(layer);
     return {
@@ -292,7 +292,7 @@ function ownerOf({ owners, block }: HeadPagesShape, stage: Stage, { rank, kvHead
   return (slot, kvHead, at) =>
     owners.holds(rank, {
       stage: index,
-      kvHead: kvHeads[kvHead]!,
+      kvHead: nth(kvHeads, kvHead),
       slot,
       chunk: Math.floor((at * block) / CHUNK_TOKENS),
     });

@@ -1,4 +1,4 @@
-import { range, sum } from '../../base/lists.js';
+import { nth, range, sum } from '../../base/lists.js';
 import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { Decoder } from '../../model/forward/decoder.js';
@@ -50,7 +50,10 @@ export class KeptPromptBlocks {
     const runs = new Map(
       this.pages.blocksBelow(slot, (first + kept.length) * KV_BLOCK).map(({ layer, heads }) => {
         const places = heads.flatMap((blocks, head) =>
-          range(0, kept.length).map((at) => ({ own: blocks[first + at]!, kept: head * this.count + kept[at]! })),
+          range(0, kept.length).map((at) => ({
+            own: nth(blocks, first + at),
+            kept: head * this.count + nth(kept, at),
+          })),
         );
         return [layer, runsOf(places)] as const;
       }),

@@ -1,5 +1,5 @@
 import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
-import { range } from '../../base/lists.js';
+import { nth, range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import { layerWindows, type ModelConfig } from '../../model/config/model_config.js';
@@ -101,7 +101,7 @@ export class SlotTables {
 
   /** Of a slot whose rows this rank runs: its state's number. */
   stateOf(slot: number): number {
-    return this.#stateOf[slot]!;
+    return nth(this.#stateOf, slot);
   }
 
   /** This rank's number of a kept state of a slot's place: each place whose rows it runs has states of its own. */
@@ -129,11 +129,11 @@ export class SlotTables {
 
   /** `windowed`: of layers with windows. */
   table(slot: number, windowed = false): Uint32Array {
-    return windowed ? this.#slots[slot]!.windowed : this.#slots[slot]!.table;
+    return windowed ? nth(this.#slots, slot).windowed : nth(this.#slots, slot).table;
   }
 
   chunkOffset(slot: number): number {
-    return this.#slots[slot]!.chunkOffset;
+    return nth(this.#slots, slot).chunkOffset;
   }
 
   /** `RankStep.offsets` of rows of some slots by row group; undefined where no ranks split sequences. */

@@ -49,6 +49,15 @@ export const RECOMPUTED_ROWS = 16;
 /** `counter`: tokens that were sampled before, of a request that goes on. */
 export type StartOptions = DrawOptions & { readonly counter?: number };
 
+/** Tokens [start, start + tokens.length) of one slot, to be run in one call. */
+export interface SlotTokens {
+  readonly slot: number;
+  readonly tokens: Uint32Array;
+  readonly start: number;
+  /** The prompt ends here. */
+  readonly last: boolean;
+}
+
 /** KV blocks of a slot, by the numbers of the pool that it is of. */
 export interface SlotBlocks {
   readonly slot: number;
@@ -163,20 +172,12 @@ export interface Rank {
    */
   balanceCopies(sequences: readonly SharedSequence[]): Promise<number>;
   /**
-   * Runs prompt tokens [start, start + tokens.length) of a slot. `last`: the prompt ends here, and its last row is kept for
-   * `sampleFirst`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window. Resolves with
+   * Runs prompt tokens of a slot. The last row of those that are its prompt's `last` is kept for `start`; a prompt that is longer than what compression keeps is compressed. The last step has its whole window. Resolves with
    * the tokens that the compressed prompt's blocks here need no longer hold, each head's; undefined where none was compressed.
    * `rowsByPlace`, where places run rows of their own: how many each runs in this call, which all make with theirs; a rank without
    * any is given no tokens. `slots`: all whose rows run in this call; default `slot`.
    */
-  prefill(
-    slot: number,
-    tokens: Uint32Array,
-    start: number,
-    last: boolean,
-    rowsByPlace?: readonly number[],
-    slots?: readonly number[],
-  ): Promise<number | undefined>;
+  prefill(run: SlotTokens, rowsByPlace?: readonly number[], slots?: readonly number[]): Promise<number | undefined>;
   /**
    * At once, before calls under way: nobody wants what is computed for this slot until its `release`. Prompts stop after what is
    * submitted, and only take part in exchanges still.
@@ -204,16 +205,10 @@ export interface Rank {
   /** Weights of the norm before the head, f32 [hiddenSize], then its biases where it has them; undefined where no rows of the head are. */
   finalNorm(): Promise<Float32Array | undefined>;
   /**
-   * Runs tokens [start, start + tokens.length) of a slot, which were generated before, through the generated rows' kernels.
+   * Runs tokens of a slot, which were generated before, through the generated rows' kernels.
    * `rowsByPlace` and `slots` as for `prefill`.
    */
-  recompute(
-    slot: number,
-    tokens: Uint32Array,
-    start: number,
-    rowsByPlace?: readonly number[],
-    slots?: readonly number[],
-  ): Promise<void>;
+  recompute(run: SlotTokens, rowsByPlace?: readonly number[], slots?: readonly number[]): Promise<void>;
   /** Begins sampling at a slot whose prompt was just run; `seen`: its tokens. The next step samples its first token. */
   start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void>;
   /**

@@ -1,3 +1,4 @@
+import { nth } from '../../base/lists.js';
 import { SplitkvError } from '../../base/errors.js';
 import { INACTIVE } from '../../base/kv_units.js';
 import type { Buffer, Device, Program } from '../../gpu/index.js';
@@ -265,7 +266,7 @@ export class Batch {
   async logitsOf(row: number): Promise<Float32Array | undefined> {
     if (!this.#sampler) return undefined;
     const { slices, part, logitsStride } = this.#sampler.shape;
-    const [first, end] = slices[part]!;
+    const [first, end] = nth(slices, part);
     const offset = (row * logitsStride + first) * 4;
     return new Float32Array(await this.device.read(this.#sampler.logits, offset, (end - first) * 4));
   }

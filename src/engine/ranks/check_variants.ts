@@ -1,3 +1,4 @@
+import { nth } from '../../base/lists.js';
 import { throwIfAborted } from '../../base/errors.js';
 import { alignUp } from '../../base/math.js';
 import { Random } from '../../base/random.js';
@@ -137,7 +138,7 @@ function isClose(
     const allowed = tolerance * want.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
     const off = new Set<number>();
     for (const [i, value] of want.entries()) {
-      if (!(Math.abs(got[step]![i]! - value) <= allowed)) off.add(Math.floor(i / stride));
+      if (!(Math.abs(nth(got, step)[i]! - value) <= allowed)) off.add(Math.floor(i / stride));
     }
     return off.size <= (rounded && routed ? want.length / stride / 2 : 0);
   });

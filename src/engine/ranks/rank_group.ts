@@ -1,3 +1,4 @@
+import { nth } from '../../base/lists.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../base/errors.js';
 import { createGroup } from '../../distributed/index.js';
@@ -72,7 +73,7 @@ export class RankGroup implements ModelRanks {
     const devices: Device[] = [];
     try {
       for (let rank = 0; rank < plan.worldSize; rank++) {
-        devices.push(virtual && rank > 0 ? devices[0]! : await open({ ...adapters[rank]!, instance: rank }));
+        devices.push(virtual && rank > 0 ? nth(devices, 0) : await open({ ...adapters[rank]!, instance: rank }));
       }
       const { ranks, parameters } = await loadOn(options, devices);
       await Promise.all([...new Set(devices)].map((device) => device.settle()));
@@ -97,7 +98,7 @@ export class RankGroup implements ModelRanks {
   }
 
   get adapter(): NamedAdapter {
-    const { adapter, name } = this.devices[0]!;
+    const { adapter, name } = nth(this.devices, 0);
     return { ...adapter, name };
   }
 
@@ -108,7 +109,7 @@ export class RankGroup implements ModelRanks {
   #connect(): Runner {
     const { plan, config, runner } = this.options;
     const communicators = createGroup(this.devices);
-    for (const [rank, { world }] of this.#ranks.entries()) world.connect(communicators[rank]!);
+    for (const [rank, { world }] of this.#ranks.entries()) world.connect(nth(communicators, rank));
     return new Runner(this.#ranks, plan, config, runner);
   }
 
@@ -169,7 +170,7 @@ async function loadOn(
   before: readonly RankRunner[] = [],
 ): Promise<{ readonly ranks: readonly RankRunner[]; readonly parameters: number }> {
   const { plan, adapters, virtual, open = openDevice } = options;
-  const mixed = devices.some(({ name }) => name !== devices[0]!.name);
+  const mixed = devices.some(({ name }) => name !== nth(devices, 0).name);
   const missing = devices.filter((device, rank) => before[rank]?.device !== device);
   const progress = progressOf(missing.length, options.onProgress);
   const ranks: RankRunner[] = [];

@@ -1,7 +1,7 @@
 import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
 import { limitError } from '../../base/errors.js';
 import { CHUNK_TOKENS, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
-import { range, sum } from '../../base/lists.js';
+import { nth, range, sum } from '../../base/lists.js';
 import { alignUp, ceilDiv, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
@@ -33,6 +33,7 @@ import {
   RECOMPUTED_ROWS,
   type RunnerOptions,
   type SlotBlocks,
+  type SlotTokens,
   type StartOptions,
 } from '../contracts/rank.js';
 import { RowBlocks } from '../cache/row_blocks.js';
@@ -201,7 +202,7 @@ export class RankRunner implements Rank {
   /** Where a slot's row is; undefined where another rank alone runs it. */
   #batchOf(slot: number): { readonly batch: Batch; readonly row: number } | undefined {
     if (!this.#tables.owners.runs(this.world.rank, slot)) return undefined;
-    const batch = this.#batches[this.#laneOf(slot)]!;
+    const batch = nth(this.#batches, this.#laneOf(slot));
     return { batch, row: slot - batch.own.firstSlot };
   }
 
@@ -283,7 +284,7 @@ export class RankRunner implements Rank {
       const { device, world } = this;
       const { places, group } = world.topology.stages.find((stage) => stage !== undefined)!;
       const [source, target] = [from, to].map(
-        ({ slot }) => places[group]![this.#tables.owners.placeOf(slot)]![0]!.rank,
+        ({ slot }) => nth(places, group)[this.#tables.owners.placeOf(slot)]![0]!.rank,
       );
       if (world.rank !== source && world.rank !== target) return;
       const own = world.rank === source ? from : to;
@@ -319,10 +320,7 @@ export class RankRunner implements Rank {
   }
 
   prefill(
-    slot: number,
-    tokens: Uint32Array,
-    start: number,
-    last: boolean,
+    { slot, tokens, start, last }: SlotTokens,
     rowsByPlace?: readonly number[],
     slots: readonly number[] = [slot],
   ): Promise<number | undefined> {
@@ -355,7 +353,7 @@ export class RankRunner implements Rank {
       if (compressed) {
         const lengths = await Promise.all(compressions.map((each) => each.keptLengths()));
         const kept = compressions.flatMap(({ layers }, at) =>
-          layers.map((layer, of) => [layer, lengths[at]![of]!] as const),
+          layers.map((layer, of) => [layer, nth(lengths, at)[of]!] as const),
         );
         this.#tables.pages!.compressed(slot, end, new Map(kept));
       }
@@ -394,7 +392,7 @@ export class RankRunner implements Rank {
         const window = windows[first + at] ?? Infinity;
         const seen = (kvHead: number, slot: number, length: number): number =>
           tokens(kvHead, slot, length) - tokens(kvHead, slot, Math.max(0, length - window));
-        const heads = segmentKvHeads(this.config.layers[first + at]!.attention);
+        const heads = segmentKvHeads(nth(this.config.layers, first + at).attention);
         return heads * total((length, slot) => sum(kvHeads.map((kvHead) => seen(kvHead, slot, length))));
       });
     });
@@ -459,7 +457,7 @@ export class RankRunner implements Rank {
     return this.#inOrder(() => {
       const { pages } = this.#tables;
       const blocks = pages
-        ? headBlocks(this.#forward, pages.blocksBelow(slot, this.#lengths[slot]!))
+        ? headBlocks(this.#forward, pages.blocksBelow(slot, nth(this.#lengths, slot)))
         : this.#cacheBlocks(() => [...this.#tables.table(slot)]);
       return readBlocks(this.device, blocks);
     });
@@ -539,9 +537,7 @@ export class RankRunner implements Rank {
   }
 
   recompute(
-    slot: number,
-    tokens: Uint32Array,
-    start: number,
+    { slot, tokens, start }: SlotTokens,
     rowsByPlace?: readonly number[],
     slots: readonly number[] = [slot],
   ): Promise<void> {
@@ -581,7 +577,7 @@ export class RankRunner implements Rank {
   }
 
   start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
-    return this.#onRow(slot, (batch, row) => batch.start(row, sampling, seen, this.#lengths[slot]! - 1));
+    return this.#onRow(slot, (batch, row) => batch.start(row, sampling, seen, nth(this.#lengths, slot) - 1));
   }
 
   async step(
@@ -590,7 +586,7 @@ export class RankRunner implements Rank {
     longest: number,
     rows: number | readonly number[] = this.options.slots,
   ): Promise<Uint32Array | undefined> {
-    const batch = this.#batches[index]!;
+    const batch = nth(this.#batches, index);
     const groups = typeof rows === 'number' ? this.#tables.owners.decodeRows(index, rows) : rows;
     // The ids are read while later calls run.
     const read = await this.#inOrder(async () => {
@@ -612,7 +608,7 @@ export class RankRunner implements Rank {
             offsets: this.#tables.offsetsOf(
               this.#tables.owners
                 .ranges(index)
-                .map(([first], group) => range(0, groups[group]!).map((row) => index * slots + first + row)),
+                .map(([first], group) => range(0, nth(groups, group)).map((row) => index * slots + first + row)),
             ),
           },
           this.#attention,

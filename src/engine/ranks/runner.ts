@@ -2,6 +2,7 @@
  * Room: steps on ranks. Runner gives every rank the same calls; RankRunner (rank_runner.ts) is one rank in this
  * process: its program, cache and sampling. contracts/rank.ts has what every rank can do. Read that next.
  */
+import { nth } from '../../base/lists.js';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
@@ -12,17 +13,10 @@ import { cachePools, hasHeadTables } from '../cache/slot_tables.js';
 import { stepEnd } from '../cache/row_blocks.js';
 import { pieceFor } from '../cache/cache_blocks.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
-import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions } from '../contracts/rank.js';
+import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions, SlotTokens } from '../contracts/rank.js';
 
 export { MAX_STEPS_IN_FLIGHT } from '../../placement/index.js';
 export type { RunnerOptions } from '../contracts/rank.js';
-
-/** Tokens [start, start + tokens.length) of one slot, to be run in one call. */
-export interface SlotTokens {
-  readonly slot: number;
-  readonly tokens: Uint32Array;
-  readonly start: number;
-}
 
 /**
  * The ranks of a model as one: the same calls to each, in the same order. Holds no GPU object itself, and knows nothing of sequences but
@@ -51,10 +45,10 @@ export class Runner {
     this.owners = new Owners(plan, slots, batches);
     this.caches = cachePools(this.owners, config, options);
     const { topology } = this.owners;
-    this.#root = topology.ranks[0]!.root;
+    this.#root = nth(topology.ranks, 0).root;
     this.split = this.owners.split;
     const dealing = topology.stages.find(({ kind }) => kind === 'token');
-    this.#holders = dealing ? dealing.places[0]!.flat().length : this.split * this.owners.ranges(0).length;
+    this.#holders = dealing ? nth(dealing.places, 0).flat().length : this.split * this.owners.ranges(0).length;
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
   }
 
@@ -151,19 +145,14 @@ export class Runner {
    * Runs pieces of prompts: one call for all ranks, with one piece at most for each place that runs rows of its own. Resolves with how many
    * tokens blocks need no longer hold on any rank, of each slot whose prompt ended and was compressed.
    */
-  async prefillRound(round: readonly (SlotTokens & { readonly last: boolean })[]): Promise<Map<number, number>> {
+  async prefillRound(round: readonly SlotTokens[]): Promise<Map<number, number>> {
     const shares = this.ranks.map((_, index) => shareOf(this.owners, round, index));
     const slots = round.map(({ slot }) => slot);
-    const answers = await this.#each((rank, index) => {
-      const { item, rows } = shares[index]!;
-      return item
-        ? rank.prefill(item.slot, item.tokens, item.start, item.last, rows, slots)
-        : rank.prefill(0, new Uint32Array(), 0, false, rows, slots);
-    });
+    const answers = await this.#each((rank, index) => rank.prefill(...shares[index]!, slots));
     const evicted = new Map<number, number>();
-    for (const [index, { item }] of shares.entries()) {
+    for (const [index, [{ slot }]] of shares.entries()) {
       const here = answers[index];
-      if (item && here !== undefined) evicted.set(item.slot, Math.min(here, evicted.get(item.slot) ?? Infinity));
+      if (here !== undefined) evicted.set(slot, Math.min(here, evicted.get(slot) ?? Infinity));
     }
     return evicted;
   }
@@ -171,12 +160,7 @@ export class Runner {
   /** As `prefillRound`, for tokens that were generated before. */
   async recomputeRound(round: readonly SlotTokens[]): Promise<void> {
     const slots = round.map(({ slot }) => slot);
-    await this.all((rank, index) => {
-      const { item, rows } = shareOf(this.owners, round, index);
-      return item
-        ? rank.recompute(item.slot, item.tokens, item.start, rows, slots)
-        : rank.recompute(0, new Uint32Array(), 0, rows, slots);
-    });
+    await this.all((rank, index) => rank.recompute(...shareOf(this.owners, round, index), slots));
   }
 
   /**
@@ -199,7 +183,7 @@ export class Runner {
     const answers = await this.#each((rank) => rank.step(batch, decodes, longest, rows));
     const ids = new Uint32Array(this.options.slots);
     for (const [place, [root]] of rowRanks.entries()) {
-      const [first, end] = ranges[place]!;
+      const [first, end] = nth(ranges, place);
       ids.set(answers[root!]?.subarray(0, end - first) ?? [], first);
     }
     return ids;
@@ -243,8 +227,8 @@ export class Runner {
   /** The logits that the slot's last token was sampled from. */
   async slotLogits(slot: number): Promise<Float32Array> {
     const runners = this.#runnersOf(slot);
-    const shares = this.plan.head.filter(({ rank }) => runners.includes(this.ranks[rank]!));
-    const slices = await Promise.all(shares.map(({ rank }) => this.ranks[rank]!.slotLogits(slot)));
+    const shares = this.plan.head.filter(({ rank }) => runners.includes(nth(this.ranks, rank)));
+    const slices = await Promise.all(shares.map(({ rank }) => nth(this.ranks, rank).slotLogits(slot)));
     const logits = new Float32Array(this.config.vocabSize);
     for (const [index, { rows }] of shares.entries()) logits.set(slices[index]!, rows[0]);
     return logits;
@@ -272,7 +256,7 @@ export class Runner {
   /** The ranks that run the slot's rows: of its place, where places run their own, otherwise all. */
   #runnersOf(slot: number): readonly Rank[] {
     const { owners, ranks } = this;
-    return owners.rowRanks?.[owners.placeOf(slot)]!.map((rank) => ranks[rank]!) ?? ranks;
+    return owners.rowRanks?.[owners.placeOf(slot)]!.map((rank) => nth(ranks, rank)) ?? ranks;
   }
 }
 
@@ -292,15 +276,17 @@ export function roundsOf<Item extends SlotTokens>(owners: Owners, items: readonl
   return rounds;
 }
 
-/** What a rank runs of a round, and how many rows each place has there; a rank that has none is given no tokens. */
-function shareOf<Item extends SlotTokens>(
+/** What a rank runs of a round, as plain data, and how many rows each place has there; a rank that has none is given no tokens. */
+function shareOf(
   owners: Owners,
-  round: readonly Item[],
+  round: readonly SlotTokens[],
   rank: number,
-): { readonly item: Item | undefined; readonly rows: readonly number[] | undefined } {
+): [run: SlotTokens, rows: readonly number[] | undefined] {
   const { rowRanks } = owners;
-  if (!rowRanks) return { item: round[0], rows: undefined };
-  const rows = rowRanks.map(() => 0);
-  for (const { slot, tokens } of round) rows[owners.placeOf(slot)] = tokens.length;
-  return { item: round.find(({ slot }) => rowRanks[owners.placeOf(slot)]!.includes(rank)), rows };
+  const own = rowRanks ? round.find(({ slot }) => nth(rowRanks, owners.placeOf(slot)).includes(rank)) : round[0];
+  const { slot, tokens, start, last } = own ?? { slot: 0, tokens: new Uint32Array(), start: 0, last: false };
+  const rows = rowRanks?.map(
+    (_, place) => round.find((item) => owners.placeOf(item.slot) === place)?.tokens.length ?? 0,
+  );
+  return [{ slot, tokens, start, last }, rows];
 }

@@ -1,4 +1,4 @@
-import { sum } from '../../base/lists.js';
+import { nth, sum } from '../../base/lists.js';
 import type { AttentionStats, KvCompressionStats } from '../contracts/api.js';
 import { pipelineDepth } from '../../placement/index.js';
 import type { RankCounts } from '../contracts/rank.js';
@@ -46,7 +46,7 @@ export function busiest(
   byRank: readonly (readonly number[])[],
   stages = 1,
 ): Pick<AttentionStats, 'busiest_kv_tokens_per_step' | 'utilisation'> {
-  const longest = sum(byRank[0]!.map((_, layer) => Math.max(...byRank.map((layers) => layers[layer]!))));
+  const longest = sum(nth(byRank, 0).map((_, layer) => Math.max(...byRank.map((layers) => nth(layers, layer)))));
   const all = sum(byRank.flat());
   return {
     busiest_kv_tokens_per_step: longest,

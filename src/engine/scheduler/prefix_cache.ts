@@ -1,3 +1,4 @@
+import { nth } from '../../base/lists.js';
 import type { BlockRun } from '../../placement/pools.js';
 import { Pool } from './block_pool.js';
 import type { PromptEviction } from '../../model/compression/budgets.js';
@@ -161,7 +162,7 @@ export class PrefixCache {
     const first = Math.min(path.length, Math.floor(Math.max(0, next - this.window + 1) / this.blockTokens));
     const blocks: number[] = [];
     for (let at = path.length - 1; at >= first; at--) {
-      const { window } = path[at]!;
+      const { window } = nth(path, at);
       if (window === undefined) return undefined;
       blocks.unshift(window);
     }

@@ -1,4 +1,4 @@
-import { sum } from '../../base/lists.js';
+import { nth, sum } from '../../base/lists.js';
 import { chunkOwner, leastLoadedOffset } from '../../placement/owner.js';
 import { evenLanes, Pool, WindowBlocks } from './block_pool.js';
 import { blocksFor, laneBlocks, laneOf, type RankLimits, type SchedulerConfig } from './config.js';
@@ -111,7 +111,7 @@ export class RankState {
     for (const { slot, computed } of this.running) attended[this.#slots.laneOf(slot)]! += computed;
     return this.groupRows.map((rows, group) => ({
       rows,
-      attended: attended[group]!,
+      attended: nth(attended, group),
       freeSlots: this.#slots.freeIn(group),
     }));
   }
@@ -190,7 +190,7 @@ export class RankState {
   #mayAdmit(sequence: Sequence, { fresh, revived }: BlockDemand, running = this.running.length): boolean {
     if (this.windows?.fits(sequence) === false) return false;
     const headroom = running === 0 ? 0 : this.#watermarkBlocks + (sequence.preemptions > 0 ? running : 0);
-    const rest = fresh.map((count, lane) => this.pool.freeIn(lane) - revived[lane]! - count);
+    const rest = fresh.map((count, lane) => this.pool.freeIn(lane) - nth(revived, lane) - count);
     return rest.every((left) => left >= 0) && sum(rest) >= headroom;
   }
 
@@ -301,7 +301,7 @@ export class RankState {
       if (sequence.evicted > 0 && all.includes(sequence)) work.tables.push(sequence);
     }
     for (let i = 0; i < running.length; i++) {
-      const sequence = running[i]!;
+      const sequence = nth(running, i);
       if (sequence.status === 'prefill') {
         // Tokens that weren't sampled came behind those that it has blocks for.
         while (sequence.capacity < sequence.target) if (!this.#grow(sequence, running, work)) break;
@@ -523,7 +523,7 @@ export class RankState {
     if (restored) work.restoredPrompts.push(restored);
     if (match.partial && !this.prompts) {
       const { block: from, tokens, window } = match.partial;
-      const to = sequence.blocks[match.blocks.length]!;
+      const to = nth(sequence.blocks, match.blocks.length);
       const windows = window === undefined ? undefined : { from: window, to: sequence.windows.blocks.at(-1)! };
       // The very block may have been the one given out: its content is still there.
       if (from !== to || (windows && windows.from !== windows.to)) {
@@ -604,7 +604,7 @@ export class RankState {
       }
       sequence.keeping = sequence.keeping.filter((one) => one.end > end);
     }
-    if (sequence.keptBlocks.length > 0 && end >= sequence.keepsAt[0]!) this.prompts!.confirm(sequence);
+    if (sequence.keptBlocks.length > 0 && end >= nth(sequence.keepsAt, 0)) this.prompts!.confirm(sequence);
     sequence.confirmed = end;
     if (end >= sequence.promptLength && sequence.evicted === 0) this.#evict(sequence);
   }

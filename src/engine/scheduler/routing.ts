@@ -2,6 +2,12 @@ import type { Iteration, WorkList } from './iteration.js';
 import type { RankState } from './rank_state.js';
 import type { WaitingQueue } from './waiting_queue.js';
 
+/** Of sequences that could go elsewhere, the one that goes, and where. */
+export interface Move<S> {
+  readonly sequence: S;
+  readonly to: number;
+}
+
 /** What a policy is asked with, once an iteration, after the decode rows are planned. */
 export interface Situation {
   /** Number of this iteration. */

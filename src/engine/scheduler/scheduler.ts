@@ -1,4 +1,5 @@
 import { SplitkvError, usageError } from '../../base/errors.js';
+import { nth, sum } from '../../base/lists.js';
 import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
 import { type Iteration, type IterationResults, WorkList } from './iteration.js';
 import { Clients, inOrder, nextInTurn, victimFor } from './priority.js';
@@ -31,7 +32,7 @@ export class Scheduler {
    */
   constructor(options: SchedulerOptions, policyOf: (config: SchedulerConfig) => ContextPolicy = () => new OnePool()) {
     this.config = checkOptions(options);
-    const groupRows = (this.config.ranks[0]!.microBatches ?? [0]).map(() => 0);
+    const groupRows = (nth(this.config.ranks, 0).microBatches ?? [0]).map(() => 0);
     this.ranks = this.config.ranks.map(
       (limits, index) => new RankState(index, limits, this.config, groupRows, this.#clients),
     );
@@ -116,12 +117,12 @@ export class Scheduler {
     this.#policy.route?.(this.#waiting, ranks);
     this.#policy.move?.(ranks, work);
     if (this.config.shiftsSlots) shiftSlots(ranks, work, this.config.rowsPerMicroBatch);
-    for (const [index, rank] of ranks.entries()) rank.planDecodes(work[index]!);
+    for (const [index, rank] of ranks.entries()) rank.planDecodes(nth(work, index));
     this.#clients.planned(work.map(({ decodes }) => decodes));
     const situation = { iteration: this.#iteration, now, ranks, work };
     if (this.#policy.opens?.(this.#waiting, situation) ?? true) {
       if (this.config.sharedRows) this.#planShared(work);
-      else for (const [index, rank] of ranks.entries()) rank.planPrefills(work[index]!);
+      else for (const [index, rank] of ranks.entries()) rank.planPrefills(nth(work, index));
     }
     if (!work.some(({ tokens, tables, preempted }) => tokens + tables.length + preempted.length > 0)) return undefined;
     const iteration = { number: this.#iteration++, ranks: work };
@@ -149,15 +150,15 @@ export class Scheduler {
     );
     if (!victim || places.some((rank) => rank.numFreeSlots > 0 && rank.wouldAdmit(next))) return;
     const { rank } = victim;
-    ranks[rank]!.sendBack(victim, work[rank]!);
+    nth(ranks, rank).sendBack(victim, nth(work, rank));
     this.#waiting.insert(victim);
   }
 
   /** One budget for all ranks, whose prompts run in order. */
   #planShared(work: readonly WorkList[]): void {
-    let rows = this.config.maxTokensPerIteration - work.reduce((sum, { tokens }) => sum + tokens, 0);
+    let rows = this.config.maxTokensPerIteration - sum(work.map(({ tokens }) => tokens));
     for (const rank of inOrderOfPrompts(this.ranks)) {
-      const own = work[rank.index]!;
+      const own = nth(work, rank.index);
       rank.planPrefills(own, rows);
       rows -= own.contextTokens;
     }
@@ -187,7 +188,7 @@ export class Scheduler {
         ...prefills.map(({ sequence, start, count, samples }) => ({ sequence, end: start + count, samples })),
         ...decodes.map((sequence) => ({ sequence, end: sequence.confirmed + 1, samples: true })),
       ];
-      const rank = this.ranks[index]!;
+      const rank = nth(this.ranks, index);
       for (const { sequence, end, samples } of advanced) {
         if (this.#advance(sequence, rank, end, samples, ids?.[index])) complete.push(sequence);
       }
@@ -215,7 +216,7 @@ export class Scheduler {
       const sequence = this.#sequences.get(id);
       if (!sequence) continue;
       sequence.goOn(tokens);
-      if (tokens.length > 0 && sequence.status === 'decode') this.ranks[sequence.rank]!.comesAgain(sequence);
+      if (tokens.length > 0 && sequence.status === 'decode') nth(this.ranks, sequence.rank).comesAgain(sequence);
       if (tokens.length > 0 && sequence.received >= sequence.maxTokens) complete.push(sequence);
     }
     return complete;
@@ -257,7 +258,7 @@ export class Scheduler {
 
   #finish(sequence: Sequence, reason: EndReason): Sequence {
     if (sequence.rank < 0) this.#waiting.remove(sequence);
-    else this.ranks[sequence.rank]!.remove(sequence);
+    else nth(this.ranks, sequence.rank).remove(sequence);
     sequence.status = 'finished';
     sequence.endReason = reason;
     this.#sequences.delete(sequence.id);

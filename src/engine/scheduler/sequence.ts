@@ -1,5 +1,6 @@
-import { didYouMean, SplitkvError, usageError } from '../../base/errors.js';
+import { SplitkvError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
+import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { BlockRun } from '../../placement/pools.js';
 import { type Client, newClient, virtualArrival } from './priority.js';
 
@@ -66,20 +67,20 @@ export type ScheduledSequence = Readonly<
   >
 >;
 
-const SPEC_KEYS = [
-  'id',
-  'prompt',
-  'generatedSpans',
-  'continuation',
-  'maxTokens',
-  'computeFrom',
-  'computedHere',
-  'stepwise',
-  'priority',
-  'client',
-  'firstTokenDeadline',
-];
-const MAX_PRIORITY = 100;
+const SPEC: OptionsSchema<RequestSpec> = {
+  id: true,
+  prompt: true,
+  generatedSpans: true,
+  continuation: true,
+  maxTokens: wholeNumber(0),
+  computeFrom: true,
+  computedHere: true,
+  stepwise: true,
+  priority: wholeNumber(-100, 100),
+  client: (value) => (typeof value === 'string' ? undefined : `${show(value)}: expected a text`),
+  firstTokenDeadline: (value) =>
+    typeof value === 'number' && !Number.isNaN(value) ? undefined : `${String(value)}: expected seconds`,
+};
 
 /** A request as the scheduler sees it. */
 export class Sequence {
@@ -237,27 +238,13 @@ export class Sequence {
 
 /** @throws SplitkvError `usage` for an impossible request. */
 export function checkSpec(spec: RequestSpec): void {
-  const { id, prompt, maxTokens, priority = 0, client = '', firstTokenDeadline = Infinity, generatedSpans = [] } = spec;
-  for (const key of Object.keys(spec)) {
-    if (!SPEC_KEYS.includes(key)) throw usageError(`request: unknown key '${key}'.${didYouMean(key, SPEC_KEYS)}`);
-  }
+  const { id, prompt, generatedSpans = [] } = spec;
   if (typeof id !== 'string' || id === '') throw usageError(`request: id ${String(id)}: expected a text`);
   if (!Number.isSafeInteger(prompt?.length) || prompt.length < 1) {
     throw usageError(`request ${id}: the prompt is empty: give at least one token`);
   }
-  if (!Number.isSafeInteger(maxTokens) || maxTokens < 0) {
-    throw usageError(`request ${id}: maxTokens ${maxTokens}: expected an integer of at least 0`);
-  }
+  checkOptions(`request ${id}`, spec, SPEC);
   checkSpans(id, prompt.length, generatedSpans);
-  if (!Number.isSafeInteger(priority) || Math.abs(priority) > MAX_PRIORITY) {
-    throw usageError(
-      `request ${id}: priority ${priority}: expected an integer from -${MAX_PRIORITY} to ${MAX_PRIORITY}`,
-    );
-  }
-  if (typeof client !== 'string') throw usageError(`request ${id}: client ${show(client)}: expected a text`);
-  if (typeof firstTokenDeadline !== 'number' || Number.isNaN(firstTokenDeadline)) {
-    throw usageError(`request ${id}: firstTokenDeadline ${String(firstTokenDeadline)}: expected seconds`);
-  }
 }
 
 /** @throws SplitkvError `usage` for rows of generated tokens that can't be */

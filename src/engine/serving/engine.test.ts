@@ -547,7 +547,7 @@ describe('engine', () => {
     const killing = Array.from({ length: 7 }, (_, index) => VOCAB - 1 - index);
     const { prefill } = RankRunner.prototype;
     const runs = vi.spyOn(RankRunner.prototype, 'prefill').mockImplementation(function (this: RankRunner, ...call) {
-      if (killing.every((token, index) => call[1][index] === token)) group.devices[0]!.gpu.destroy();
+      if (killing.every((token, index) => call[0].tokens[index] === token)) group.devices[0]!.gpu.destroy();
       return prefill.apply(this, call);
     });
     const others = [0, 1].map((index) => ask(engine, { prompt: all[index]!, maxTokens, ...sampling(index) }));

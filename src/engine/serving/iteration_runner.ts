@@ -1,8 +1,8 @@
 import { type SharedSequence } from '../../placement/index.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
-import { type DrawOptions, LOGITS_ROWS, type Rank, RECOMPUTED_ROWS } from '../contracts/rank.js';
+import { type DrawOptions, LOGITS_ROWS, type Rank, RECOMPUTED_ROWS, type SlotTokens } from '../contracts/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
-import { roundsOf, type Runner, type SlotTokens } from '../ranks/runner.js';
+import { roundsOf, type Runner } from '../ranks/runner.js';
 import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
 import type { PoolSlots } from './pool_slots.js';
 
@@ -25,7 +25,6 @@ export interface RequestSource {
 
 /** A run of a sequence's tokens, of one role. */
 interface Item extends SlotTokens {
-  readonly last: boolean;
   readonly sequence: ScheduledSequence;
   readonly wanted: WantedRows | undefined;
 }

@@ -3,6 +3,7 @@
  * what options ask of them. Read sampling_options.ts next.
  */
 
+import { nth } from '../../../base/lists.js';
 import { argmaxPartial } from '../../../../shaders/sampling/argmax_partial/index.js';
 import { binWeights } from '../../../../shaders/sampling/bin_weights/index.js';
 import { candidates } from '../../../../shaders/sampling/candidates/index.js';
@@ -111,7 +112,7 @@ export class Sampler {
     readonly shape: SamplerShape,
   ) {
     const { slots, vocabSize, logitsStride, ring, slices, part } = shape;
-    this.#problem = { slots, vocab: vocabSize, stride: logitsStride, ring, slice: slices[part]! };
+    this.#problem = { slots, vocab: vocabSize, stride: logitsStride, ring, slice: nth(slices, part) };
     this.logits = device.createBuffer('logits', slots * logitsStride * 4);
     this.#params = device.createBuffer('sampling', slots * SAMPLING_PARAMS_BYTES);
     this.#seen = device.createBuffer('seen', 2 * slots * seenWords(vocabSize) * 4);

@@ -1,3 +1,4 @@
+import { nth } from '../../../base/lists.js';
 import type { SchedulerConfig } from '../config.js';
 import type { Iteration } from '../iteration.js';
 import type { RankState } from '../rank_state.js';
@@ -71,7 +72,7 @@ export class CostPolicy implements ContextPolicy {
       this.#account(placement, situation);
     }
     this.#bind(placement, waiting);
-    this.#keepPlace(able[0]!, waiting, situation);
+    this.#keepPlace(nth(able, 0), waiting, situation);
     return true;
   }
 
@@ -139,7 +140,7 @@ export class CostPolicy implements ContextPolicy {
 
   #imaginedRows(more: number): number {
     const { length } = this.#recent;
-    return length === 0 ? 1 : this.#recent[(this.#started + more) % length]!;
+    return length === 0 ? 1 : nth(this.#recent, (this.#started + more) % length);
   }
 
   #account(placement: Placement, situation: Situation): void {

@@ -1,3 +1,4 @@
+import { nth } from '../../../base/lists.js';
 import type { SchedulerConfig } from '../config.js';
 import { inOrder } from '../priority.js';
 import type { WorkList } from '../iteration.js';
@@ -111,10 +112,10 @@ export class Placement {
     let bestGain = 0;
     for (const level of new Set(this.sites.map(({ load }) => load))) {
       const sites = this.sites.map((site) => site.copy());
-      for (const { rank, rows } of this.assigned) sites[rank.index]!.drop(rows);
+      for (const { rank, rows } of this.assigned) nth(sites, rank.index).drop(rows);
       let left = 0;
       const kept = oldestFirst.filter(({ sequence, rank, rows }) => {
-        const site = sites[rank.index]!;
+        const site = nth(sites, rank.index);
         // Sums of the same rows in another order may differ in the last bits.
         const keeps = site.loadWith(rows) <= level * (1 + 1e-9) || mustRun(sequence);
         if (keeps) site.drop(-rows);
@@ -166,7 +167,7 @@ export function placeContexts(
   seconds: RowSeconds,
   candidates: readonly Sequence[],
 ): Placement {
-  const sites = ranks.map((rank, index) => new Site(rank, work[index]!, seconds, config));
+  const sites = ranks.map((rank, index) => new Site(rank, nth(work, index), seconds, config));
   const oldest = withinBudget(sites, candidates);
   const slots = ranks.reduce((sum, rank) => sum + rank.slots, 0);
   const active = ranks.reduce((sum, rank) => sum + rank.numActive, oldest.length);
@@ -197,6 +198,6 @@ export function placeContexts(
 function withinBudget(sites: readonly Site[], candidates: readonly Sequence[]): readonly Sequence[] {
   let rows = sites.reduce((sum, { room }) => sum + Math.max(0, room), 0);
   let count = 0;
-  for (; count < candidates.length && rows > 0; count++) rows -= candidates[count]!.target;
+  for (; count < candidates.length && rows > 0; count++) rows -= nth(candidates, count).target;
   return candidates.slice(0, count);
 }

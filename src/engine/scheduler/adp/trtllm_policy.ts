@@ -1,3 +1,4 @@
+import { nth } from '../../../base/lists.js';
 import type { SchedulerConfig } from '../config.js';
 import type { WorkList } from '../iteration.js';
 import type { RankState } from '../rank_state.js';
@@ -25,7 +26,7 @@ export class TrtllmPolicy implements ContextPolicy {
       slots: rank.slots,
       hasContext: rank.hasRunnableContext(own),
     });
-    return this.#gate.opens(ranks.map((rank, index) => offerOf(rank, work[index]!)));
+    return this.#gate.opens(ranks.map((rank, index) => offerOf(rank, nth(work, index))));
   }
 }
 

@@ -1,5 +1,7 @@
+import { nth, sum } from '../../../base/lists.js';
 import type { WorkList } from '../iteration.js';
 import type { RankState } from '../rank_state.js';
+import type { Move } from '../routing.js';
 import type { Sequence } from '../sequence.js';
 
 /**
@@ -27,11 +29,6 @@ export interface Shiftable {
   readonly remaining: number;
 }
 
-export interface Shift<S extends Shiftable = Shiftable> {
-  readonly sequence: S;
-  readonly to: number;
-}
-
 /** Steps that a better balance is taken to last for, at most: others come and go. */
 const LASTING = 64;
 /** A shift costs the time of so many steps: the sequence pauses for those in flight, and no two groups overlap while it is put back. */
@@ -48,13 +45,13 @@ export const groupsWorth = (sequences: number, rowsEach: number, groups: number)
 export function chooseGroup(groups: readonly GroupLoad[], tokens: number, rowsEach: number): number | undefined {
   const rows = groups.reduce((sum, group) => sum + group.rows, 1);
   const attended = groups.reduce((sum, group) => sum + group.attended, tokens);
-  const inOrder = [...groups.keys()].toSorted((a, b) => groups[b]!.rows - groups[a]!.rows || a - b);
+  const inOrder = [...groups.keys()].toSorted((a, b) => nth(groups, b).rows - nth(groups, a).rows || a - b);
   const open = inOrder.slice(0, groupsWorth(rows, rowsEach, groups.length));
-  const used = inOrder.filter((group) => groups[group]!.rows > 0);
-  const loadOf = (group: number): number => groups[group]!.rows / rows + groups[group]!.attended / attended;
+  const used = inOrder.filter((group) => nth(groups, group).rows > 0);
+  const loadOf = (group: number): number => nth(groups, group).rows / rows + nth(groups, group).attended / attended;
   const lightest = (of: readonly number[]): number | undefined =>
     of
-      .filter((group) => groups[group]!.freeSlots > 0)
+      .filter((group) => nth(groups, group).freeSlots > 0)
       .toSorted((a, b) => loadOf(a) - loadOf(b) || a - b)
       .at(0);
   return lightest(open) ?? lightest(used) ?? lightest(inOrder);
@@ -71,10 +68,10 @@ export function chooseShift<S extends Shiftable>(
   loads: readonly (readonly GroupLoad[])[],
   sequences: readonly S[],
   rowsEach: number,
-): Shift<S> | undefined {
+): Move<S> | undefined {
   if (sequences.length === 0) return undefined;
-  const rows = loads[0]!.map((group) => group.rows);
-  const all = rows.reduce((sum, count) => sum + count, 0);
+  const rows = nth(loads, 0).map((group) => group.rows);
+  const all = sum(rows);
   const used = rows.filter((count) => count > 0).length;
   if (used > 1 && all * 2 <= rowsEach * (used - 1)) return together(loads, sequences, rows);
   return balance(loads, sequences, rows, groupsWorth(all, rowsEach, rows.length));
@@ -85,13 +82,15 @@ function together<S extends Shiftable>(
   loads: readonly (readonly GroupLoad[])[],
   sequences: readonly S[],
   rows: readonly number[],
-): Shift<S> | undefined {
-  const used = [...rows.keys()].filter((group) => rows[group]! > 0).toSorted((a, b) => rows[a]! - rows[b]! || b - a);
+): Move<S> | undefined {
+  const used = [...rows.keys()]
+    .filter((group) => nth(rows, group) > 0)
+    .toSorted((a, b) => nth(rows, a) - nth(rows, b) || b - a);
   const [smallest, ...others] = used;
   for (const sequence of sequences) {
     // One that ends soon leaves by itself.
     if (sequence.group !== smallest || sequence.remaining <= SHIFTING) continue;
-    const to = others.findLast((group) => loads[sequence.rank]![group]!.freeSlots > 0);
+    const to = others.findLast((group) => nth(loads, sequence.rank)[group]!.freeSlots > 0);
     if (to !== undefined) return { sequence, to };
   }
   return undefined;
@@ -102,19 +101,19 @@ function balance<S extends Shiftable>(
   sequences: readonly S[],
   rows: readonly number[],
   worth: number,
-): Shift<S> | undefined {
+): Move<S> | undefined {
   if (rows.length === 1) return undefined;
-  const inOrder = [...rows.keys()].toSorted((a, b) => rows[b]! - rows[a]! || a - b);
-  const open = inOrder.filter((group, index) => rows[group]! > 0 || index < worth);
+  const inOrder = [...rows.keys()].toSorted((a, b) => nth(rows, b) - nth(rows, a) || a - b);
+  const open = inOrder.filter((group, index) => nth(rows, group) > 0 || index < worth);
   const now = stepTimes(loads, rows);
   const longest = Math.max(...now);
-  let best: Shift<S> | undefined;
+  let best: Move<S> | undefined;
   let most = SHIFTING;
   for (const sequence of sequences) {
     const { rank, group: from, tokens, remaining } = sequence;
-    if (now[from]! < longest) continue;
+    if (nth(now, from) < longest) continue;
     for (const to of open) {
-      if (to === from || loads[rank]![to]!.freeSlots === 0) continue;
+      if (to === from || nth(loads, rank)[to]!.freeSlots === 0) continue;
       const after = stepTimes(loads, rows, { rank, from, to, tokens });
       const saved = ((longest - Math.max(...after)) / longest) * Math.min(remaining, LASTING);
       if (saved > most) [best, most] = [{ sequence, to }, saved];
@@ -129,12 +128,12 @@ function stepTimes(
   rows: readonly number[],
   shift?: { readonly rank: number; readonly from: number; readonly to: number; readonly tokens: number },
 ): number[] {
-  const all = rows.reduce((sum, count) => sum + count, 0);
-  const busiest = Math.max(1, ...loads.map((groups) => groups.reduce((sum, { attended }) => sum + attended, 0)));
+  const all = sum(rows);
+  const busiest = Math.max(1, ...loads.map((groups) => sum(groups.map(({ attended }) => attended))));
   return rows.map((count, group) => {
     const sign = shift ? Number(group === shift.to) - Number(group === shift.from) : 0;
     const attended = loads.map(
-      (groups, rank) => groups[group]!.attended + (rank === shift?.rank ? sign * shift.tokens : 0),
+      (groups, rank) => nth(groups, group).attended + (rank === shift?.rank ? sign * shift.tokens : 0),
     );
     return (count + sign) / all + Math.max(...attended) / busiest;
   });
@@ -145,11 +144,11 @@ function stepTimes(
  * @param work of each rank, in which no rows are planned yet
  */
 export function shiftSlots(ranks: readonly RankState[], work: readonly WorkList[], rowsEach: number): void {
-  if (ranks[0]!.groupRows.length === 1) return;
+  if (nth(ranks, 0).groupRows.length === 1) return;
   const shifting = ranks.flatMap((rank) => rank.running.find(({ shiftsTo }) => shiftsTo >= 0) ?? [])[0];
   const sequence = shifting ?? begin(ranks, rowsEach);
   if (!sequence || sequence.outstanding > 0) return;
-  ranks[sequence.rank]!.shift(sequence, work[sequence.rank]!);
+  nth(ranks, sequence.rank).shift(sequence, nth(work, sequence.rank));
 }
 
 function begin(ranks: readonly RankState[], rowsEach: number): Sequence | undefined {

@@ -1,8 +1,9 @@
+import { nth, sum } from '../../../base/lists.js';
 import type { Sequence } from '../sequence.js';
 import { type Client, nextInTurn } from '../priority.js';
 import type { WorkList } from '../iteration.js';
 import type { RankState } from '../rank_state.js';
-import type { ContextPolicy } from '../routing.js';
+import type { ContextPolicy, Move } from '../routing.js';
 import type { WaitingQueue } from '../waiting_queue.js';
 
 /** Steps that a better balance is taken to last for, at most: others come and go. */
@@ -34,7 +35,7 @@ export class KvPolicy implements ContextPolicy {
       const next = nextInTurn(waiting.firsts(ready), given);
       if (!next) return;
       const pools = ranks.flatMap((rank, index) => {
-        const { blocks, sequences, tokens } = placed[index]!;
+        const { blocks, sequences, tokens } = nth(placed, index);
         const room =
           rank.numFreeSlots > sequences && rank.canEverHold(next) && rank.wouldAdmit(next, blocks, sequences);
         if (!room) return [];
@@ -44,15 +45,15 @@ export class KvPolicy implements ContextPolicy {
       const index = placeSequence(pools, next.target);
       // None overtakes the first.
       if (index === undefined) return;
-      const taken = placed[index]!;
-      for (const [lane, count] of ranks[index]!.demand(next).fresh.entries()) {
+      const taken = nth(placed, index);
+      for (const [lane, count] of nth(ranks, index).demand(next).fresh.entries()) {
         taken.blocks[lane] = (taken.blocks[lane] ?? 0) + count;
       }
       taken.sequences++;
       taken.tokens += next.target;
       waiting.remove(next);
       given.set(next.client, (given.get(next.client) ?? 0) + 1);
-      ranks[index]!.bind(next);
+      nth(ranks, index).bind(next);
     }
   }
 
@@ -64,11 +65,11 @@ export class KvPolicy implements ContextPolicy {
     const leaving = ranks.flatMap((rank) => rank.running.find(({ leavingFor }) => leavingFor >= 0) ?? [])[0];
     const sequence = leaving ?? (this.moves ? this.#begin(ranks) : undefined);
     if (!sequence || sequence.outstanding > 0) return;
-    const target = ranks[sequence.leavingFor]!;
+    const target = nth(ranks, sequence.leavingFor);
     sequence.leavingFor = -1;
-    if (target.canTakeIn(sequence)) target.takeIn(sequence, ranks[sequence.rank]!, work[target.index]!);
+    if (target.canTakeIn(sequence)) target.takeIn(sequence, nth(ranks, sequence.rank), nth(work, target.index));
     // The room is gone: it goes on where it is, and its row is made again.
-    else work[sequence.rank]!.tables.push(sequence);
+    else nth(work, sequence.rank).tables.push(sequence);
   }
 
   #begin(ranks: readonly RankState[]): Sequence | undefined {
@@ -114,7 +115,7 @@ export interface PlacePool {
  * @returns undefined without pools
  */
 export function placeSequence(pools: readonly PlacePool[], tokens: number): number | undefined {
-  const weights = pools.reduce((sum, { weight }) => sum + weight, 0);
+  const weights = sum(pools.map(({ weight }) => weight));
   let best: number | undefined;
   let least = Infinity;
   const idle = pools.filter(({ attended }) => attended === 0);
@@ -149,11 +150,6 @@ export interface Movable {
   readonly remaining: number;
 }
 
-export interface Move<M extends Movable = Movable> {
-  readonly sequence: M;
-  readonly to: number;
-}
-
 /**
  * The one move that helps most; undefined when none does.
  *
@@ -178,7 +174,7 @@ function bestTarget(pools: readonly PoolLoad[], sequence: Movable): number | und
   let best: number | undefined;
   for (const [index, pool] of pools.entries()) {
     if (index === sequence.pool || !hasRoom(pool, sequence)) continue;
-    if (best === undefined || load(pool, sequence.tokens) < load(pools[best]!, sequence.tokens)) best = index;
+    if (best === undefined || load(pool, sequence.tokens) < load(nth(pools, best), sequence.tokens)) best = index;
   }
   return best;
 }
@@ -188,7 +184,7 @@ function relief<M extends Movable>(pools: readonly PoolLoad[], movable: readonly
   let best: Move<M> | undefined;
   for (const sequence of movable) {
     // One that ends soon gives its blocks back by itself.
-    if (!lacks(pools[sequence.pool]!) || sequence.remaining <= sequence.blocks) continue;
+    if (!lacks(nth(pools, sequence.pool)) || sequence.remaining <= sequence.blocks) continue;
     if (best && sequence.tokens >= best.sequence.tokens) continue;
     const to = bestTarget(pools, sequence);
     if (to !== undefined) best = { sequence, to };
@@ -198,10 +194,10 @@ function relief<M extends Movable>(pools: readonly PoolLoad[], movable: readonly
 
 /** From the busiest pool the sequence whose move is worth most. */
 function balance<M extends Movable>(pools: readonly PoolLoad[], movable: readonly M[]): Move<M> | undefined {
-  const busiest = pools.reduce((most, pool, index) => (load(pool) > load(pools[most]!) ? index : most), 0);
-  const from = pools[busiest]!;
-  const weights = pools.reduce((sum, { weight }) => sum + weight, 0);
-  const even = pools.reduce((sum, { attended }) => sum + attended, 0) / weights;
+  const busiest = pools.reduce((most, pool, index) => (load(pool) > load(nth(pools, most)) ? index : most), 0);
+  const from = nth(pools, busiest);
+  const weights = sum(pools.map(({ weight }) => weight));
+  const even = sum(pools.map(({ attended }) => attended)) / weights;
   if (load(from) <= even * (1 + SLACK)) return undefined;
   let best: Move<M> | undefined;
   let most = 0;
@@ -210,7 +206,7 @@ function balance<M extends Movable>(pools: readonly PoolLoad[], movable: readonl
     const to = bestTarget(pools, sequence);
     if (to === undefined) continue;
     const { tokens, remaining } = sequence;
-    const after = Math.max(load(from, -tokens), load(pools[to]!, tokens));
+    const after = Math.max(load(from, -tokens), load(nth(pools, to), tokens));
     // In tokens that all pools together attend to in the time.
     const saved = (load(from) - after) * weights * Math.min(remaining, LASTING);
     const worth = saved - MOVING * tokens;

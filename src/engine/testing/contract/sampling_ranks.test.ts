@@ -168,16 +168,17 @@ async function resumed(
     ids.push((await runner.all((rank) => rank.step(0, decodes, prompt.length + ids.length)))![0]!);
   };
   try {
+    const run = { slot: 0, tokens: prompt, start: 0, last: false };
     await runner.all((rank) => rank.setBlocks(0, [0], 0));
-    await runner.all((rank) => rank.prefill(0, prompt, 0, true));
+    await runner.all((rank) => rank.prefill({ ...run, last: true }));
     await runner.all((rank) => rank.start(0, sampling, prompt));
     for (let count = 0; count < 10; count++) {
       if (interrupted && count === 5) {
         const generated = Uint32Array.from(ids);
         await runner.all((rank) => rank.release(0));
         await runner.all((rank) => rank.setBlocks(0, [0], 0));
-        await runner.all((rank) => rank.prefill(0, prompt, 0, false));
-        await runner.all((rank) => rank.recompute(0, generated.subarray(0, 4), prompt.length));
+        await runner.all((rank) => rank.prefill(run));
+        await runner.all((rank) => rank.recompute({ ...run, tokens: generated.subarray(0, 4), start: prompt.length }));
         const seen = Uint32Array.from([...prompt, ...generated]);
         await runner.all((rank) => rank.resume(0, { ...sampling, counter: 5 }, seen, generated[4]!, prompt.length + 4));
       }
