@@ -59,3 +59,7 @@ export function jsonOfWord(word: string): string {
   const value = parsed(word);
   return JSON.stringify(value === undefined ? word : value);
 }
+
+const PYTHON: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
+/** As JSON has it, where it is a word of Python's. */
+export const jsonWord = (word: string): string => PYTHON[word] ?? word;

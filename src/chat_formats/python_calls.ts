@@ -1,6 +1,6 @@
 import type { AnswerInput, Steps } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
-import { jsonOfWord } from './json_text.js';
+import { jsonOfWord, jsonWord } from './json_text.js';
 import { argumentsOf, type ToolCall } from './tools.js';
 
 /**
@@ -27,8 +27,6 @@ export function* readPythonCall(input: AnswerInput, out: AnswerOut, bare = false
   return true;
 }
 
-const WORDS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
-
 /** A value as Python writes it, as JSON; undefined where it isn't whole. */
 function* pythonValue(input: AnswerInput): Steps<string | undefined> {
   const next = yield* input.peek(1);
@@ -37,7 +35,7 @@ function* pythonValue(input: AnswerInput): Steps<string | undefined> {
   if (next === '{') return yield* pythonItems(input, '}');
   const word = yield* input.word(/[-+.\w]/);
   if (word === '' || (yield* input.peek(1)) === '') return undefined;
-  return jsonOfWord(WORDS[word] ?? word);
+  return jsonOfWord(jsonWord(word));
 }
 
 function* pythonItems(input: AnswerInput, close: string): Steps<string | undefined> {

@@ -1,7 +1,7 @@
 import { isObject } from '../base/json.js';
 import type { AnswerInput, Steps } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
-import { parsed } from './json_text.js';
+import { jsonWord, parsed } from './json_text.js';
 import { argumentsOf, type Tool, type ToolCall } from './tools.js';
 
 const [FUNCTION, PARAMETER] = ['<function=', '<parameter='];
@@ -65,13 +65,12 @@ function inJson(text: string, types: readonly unknown[]): string {
   const isText = JSON.stringify(text);
   if (types.length > 0 && types.every((type) => type === 'string')) return isText;
   const trimmed = text.trim();
-  const value = parsed(WORDS[trimmed] ?? trimmed);
+  const value = parsed(jsonWord(trimmed));
   if (value === undefined) return isText;
   // What a text may be as well is one, unless it is a list or an object, or a word that isn't a text's.
   if (types.includes('string') && !(value === null && types.includes('null'))) return isText;
   return JSON.stringify(value);
 }
-const WORDS: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
 
 /** A parameter for each, and a line's end. */
 export function xmlArguments({ function: { arguments: text } }: ToolCall): string {

@@ -74,19 +74,8 @@ async function indexOf(
   if (files.length > MAX_FILES)
     throw formatError(`${source.name}: ${SHARD_INDEX} lists ${files.length} files; expected at most ${MAX_FILES}`);
   const headers = await Promise.all(files.map((file) => readSafetensorsHeader(source, file, signal)));
-  const tensors = new Map<string, TensorEntry>();
-  let totalBytes = 0;
-  for (const header of headers) {
-    for (const [name, entry] of header.tensors) {
-      const other = tensors.get(name);
-      if (other)
-        throw formatError(
-          `${source.name}: tensor ${show(name)} is both in ${other.file} and in ${entry.file}; expected one shard to hold it`,
-        );
-      tensors.set(name, entry);
-      totalBytes += entry.end - entry.start;
-    }
-  }
+  const tensors = tensorsOf(headers, source.name);
+  const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
   for (const [name, file] of weightMap) {
     const found = tensors.get(name)?.file;
     if (found === file) continue;
@@ -96,6 +85,23 @@ async function indexOf(
     );
   }
   return { tensors, totalBytes, files: headers.map((header) => ({ name: header.file, bytes: header.fileBytes })) };
+}
+
+/** The tensors of all files of a checkpoint. Throws `format` for one that is there twice. */
+export function tensorsOf<T extends { readonly file: string }>(
+  headers: readonly { readonly tensors: ReadonlyMap<string, T> }[],
+  sourceName: string,
+): Map<string, T> {
+  const tensors = new Map<string, T>();
+  for (const [name, entry] of headers.flatMap((header) => [...header.tensors])) {
+    const other = tensors.get(name);
+    if (other) {
+      const where = `both in ${other.file} and in ${entry.file}`;
+      throw formatError(`${sourceName}: tensor ${show(name)} is ${where}; expected one file to hold it`);
+    }
+    tensors.set(name, entry);
+  }
+  return tensors;
 }
 
 function parseWeightMap(text: string, sourceName: string): Map<string, string> {

@@ -9,8 +9,7 @@ import { formatBytes } from '../../base/math.js';
 import { CachedFile, type FileManifest, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
 import { findModelFolder, openModelFolder } from './cache_list.js';
 import type { CrossOriginStorage } from './cross_origin_storage.js';
-import { holdLock, type Locks, type Release, tryLock } from './file_lock.js';
-import { type CacheDirectory, openCacheFolder } from './opfs.js';
+import { type CacheDirectory, holdLock, type Locks, openCacheFolder, type Release, tryLock } from './opfs.js';
 import { beyondFile, checkFileName, checkRange, missingFile, type OnProgress, type Source } from '../source.js';
 import type { WholeHash } from '../sources/whole_hash.js';
 

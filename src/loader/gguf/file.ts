@@ -8,7 +8,7 @@ import { show } from '../../base/json.js';
 import { range } from '../../base/lists.js';
 import { BLOCK_TYPES } from '../dtype.js';
 import { around, type Source } from '../source.js';
-import type { TensorEntry } from '../tensor_index.js';
+import { type TensorEntry, tensorsOf } from '../tensor_index.js';
 import { type GgufHeader, type GgufTensor, type GgufValue, readGgufHeader } from './header.js';
 
 /** A model in a GGUF file, or in the parts of a split one. */
@@ -51,18 +51,8 @@ export async function openGguf(source: Source, file: string, signal?: AbortSigna
   const headers = await Promise.all(
     names.map(async (name) => (name === file ? asked : readGgufHeader(source, name, signal))),
   );
-  const tensors = new Map<string, GgufTensor>();
-  for (const [part, header] of headers.entries()) {
-    if (names.length > 1) checkPart(header, part, names.length, source);
-    for (const tensor of header.tensors.values()) {
-      const other = tensors.get(tensor.name);
-      if (other) {
-        const where = `both in ${other.file} and in ${tensor.file}`;
-        throw formatError(`${source.name}: tensor ${show(tensor.name)} is ${where}; expected one part to hold it`);
-      }
-      tensors.set(tensor.name, tensor);
-    }
-  }
+  if (names.length > 1) for (const [part, header] of headers.entries()) checkPart(header, part, names.length, source);
+  const tensors = tensorsOf(headers, source.name);
   const total = headers[0]!.metadata.get('split.tensors.count');
   if (names.length > 1 && total !== undefined && total !== tensors.size)
     throw formatError(`${what}: split.tensors.count is ${show(total)}, but the parts hold ${tensors.size} tensors`);

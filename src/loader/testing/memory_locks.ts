@@ -1,4 +1,4 @@
-import type { Locks } from '../cache/file_lock.js';
+import type { Locks } from '../cache/opfs.js';
 
 type Granted = (lock: Lock | null) => unknown;
 
