@@ -1,6 +1,7 @@
 import { HEAD_TABLE_LEAD } from '../../../shaders/cache/head_tables.js';
 import { NO_BLOCK } from '../../base/kv_units.js';
 import { SplitkvError } from '../../base/errors.js';
+import { range, sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 
 /** Of a rank's cache whose heads have block tables of their own. */
@@ -58,10 +59,7 @@ export class HeadBlocks {
 
   /** Blocks of all layers that a slot has. */
   usedBy(slot: number): number {
-    return this.#heads.reduce(
-      (sum, layer) => sum + layer[slot]!.reduce((own, { blocks }) => own + held(blocks).length, 0),
-      0,
-    );
+    return sum([...this.#of(slot)].map(({ head }) => held(head.blocks).length));
   }
 
   /** Blocks more than it has that a slot needs to hold positions below `tokens`, in the layer that needs most beyond its free ones. */
@@ -72,13 +70,18 @@ export class HeadBlocks {
   }
 
   #wanted(slot: number, heads: readonly Head[], tokens: number): number {
-    let wanted = 0;
-    for (const [index, head] of heads.entries()) {
-      for (let block = head.blocks.length; block < this.#blocksFor(head, tokens); block++) {
-        if (this.holds(slot, index, block)) wanted++;
-      }
-    }
-    return wanted;
+    const wanted = heads.map((head, index) =>
+      range(head.blocks.length, Math.max(head.blocks.length, this.#blocksFor(head, tokens))).filter((block) =>
+        this.holds(slot, index, block),
+      ),
+    );
+    return wanted.flat().length;
+  }
+
+  /** A slot's heads, by layer, with the layer's free blocks. */
+  *#of(slot: number) {
+    for (const [layer, slots] of this.#heads.entries())
+      for (const [kvHead, head] of slots[slot]!.entries()) yield { layer, kvHead, head, free: this.#free[layer]! };
   }
 
   /** Whether a block of a slot's kv head, by its place in the cache, lies here. */
@@ -104,12 +107,10 @@ export class HeadBlocks {
       );
     }
     let changed = false;
-    for (const [at, layer] of this.#heads.entries()) {
-      for (const [index, head] of layer[slot]!.entries()) {
-        while (head.blocks.length < this.#blocksFor(head, tokens)) {
-          head.blocks.push(this.holds(slot, index, head.blocks.length) ? this.#free[at]!.pop()! : NO_BLOCK);
-          changed = true;
-        }
+    for (const { kvHead, head, free } of this.#of(slot)) {
+      while (head.blocks.length < this.#blocksFor(head, tokens)) {
+        head.blocks.push(this.holds(slot, kvHead, head.blocks.length) ? free.pop()! : NO_BLOCK);
+        changed = true;
       }
     }
     return changed;
@@ -121,20 +122,18 @@ export class HeadBlocks {
    */
   compressed(slot: number, length: number, kept: readonly (readonly number[])[]): number {
     let freed = 0;
-    for (const [at, layer] of this.#heads.entries()) {
-      for (const [index, head] of layer[slot]!.entries()) {
-        const entries = kept[at]?.[index];
-        if (entries === undefined || entries > length || head.evicted !== 0) {
-          throw new SplitkvError(
-            'internal',
-            `layer ${at}, head ${index} of slot ${slot} kept ${entries} of ${length} entries, ${head.evicted} evicted before`,
-          );
-        }
-        head.evicted = length - entries;
-        const left = held(head.blocks.splice(ceilDiv(entries, this.shape.block)));
-        this.#free[at]!.push(...left.reverse());
-        freed += left.length;
+    for (const { layer, kvHead, head, free } of this.#of(slot)) {
+      const entries = kept[layer]?.[kvHead];
+      if (entries === undefined || entries > length || head.evicted !== 0) {
+        throw new SplitkvError(
+          'internal',
+          `layer ${layer}, head ${kvHead} of slot ${slot} kept ${entries} of ${length} entries, ${head.evicted} evicted before`,
+        );
       }
+      head.evicted = length - entries;
+      const left = held(head.blocks.splice(ceilDiv(entries, this.shape.block)));
+      free.push(...left.reverse());
+      freed += left.length;
     }
     return freed;
   }
@@ -142,14 +141,12 @@ export class HeadBlocks {
   /** Frees a slot's blocks that needn't lie here, now that `holds` says so; true where tables changed. */
   settle(slot: number): boolean {
     let changed = false;
-    for (const [at, layer] of this.#heads.entries()) {
-      for (const [index, { blocks }] of layer[slot]!.entries()) {
-        for (const [place, block] of blocks.entries()) {
-          if (block === NO_BLOCK || this.holds(slot, index, place)) continue;
-          this.#free[at]!.push(block);
-          blocks[place] = NO_BLOCK;
-          changed = true;
-        }
+    for (const { kvHead, head, free } of this.#of(slot)) {
+      for (const [place, block] of head.blocks.entries()) {
+        if (block === NO_BLOCK || this.holds(slot, kvHead, place)) continue;
+        free.push(block);
+        head.blocks[place] = NO_BLOCK;
+        changed = true;
       }
     }
     return changed;
@@ -207,11 +204,9 @@ export class HeadBlocks {
 
   /** Ends a sequence. */
   release(slot: number): void {
-    for (const [at, layer] of this.#heads.entries()) {
-      for (const head of layer[slot]!) {
-        this.#free[at]!.push(...held(head.blocks.splice(0)).reverse());
-        head.evicted = 0;
-      }
+    for (const { head, free } of this.#of(slot)) {
+      free.push(...held(head.blocks.splice(0)).reverse());
+      head.evicted = 0;
     }
   }
 

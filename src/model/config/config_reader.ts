@@ -68,12 +68,15 @@ export class ConfigReader {
   }
 
   optionalInteger(key: string, { min = 1, max = 2 ** 20 }: IntegerRange = {}): number | undefined {
+    const fits = (value: unknown): boolean => Number.isInteger(value) && Number(value) >= min && Number(value) <= max;
+    return this.#optional(key, fits, `an integer from ${min} to ${max}`);
+  }
+
+  /** Undefined where absent; refused unless `fits` says so. */
+  #optional<T>(key: string, fits: (value: unknown) => boolean, expected: string): T | undefined {
     const value = this.raw(key);
-    if (value === undefined) return undefined;
-    if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
-      throw this.invalid(key, value, `an integer from ${min} to ${max}`);
-    }
-    return value as number;
+    if (value !== undefined && !fits(value)) throw this.invalid(key, value, expected);
+    return value as T | undefined;
   }
 
   positive(key: string): number {
@@ -81,25 +84,15 @@ export class ConfigReader {
   }
 
   optionalPositive(key: string): number | undefined {
-    const value = this.raw(key);
-    if (value === undefined) return undefined;
-    if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
-      throw this.invalid(key, value, 'a positive number');
-    return value;
+    return this.#optional(key, (value) => Number.isFinite(value) && Number(value) > 0, 'a positive number');
   }
 
   boolean(key: string, fallback: boolean): boolean {
-    const value = this.raw(key);
-    if (value === undefined) return fallback;
-    if (typeof value !== 'boolean') throw this.invalid(key, value, 'true or false');
-    return value;
+    return this.#optional<boolean>(key, (value) => typeof value === 'boolean', 'true or false') ?? fallback;
   }
 
   optionalString(key: string): string | undefined {
-    const value = this.raw(key);
-    if (value === undefined) return undefined;
-    if (typeof value !== 'string') throw this.invalid(key, value, 'a string');
-    return value;
+    return this.#optional(key, (value) => typeof value === 'string', 'a string');
   }
 
   /**
@@ -117,10 +110,8 @@ export class ConfigReader {
   }
 
   optionalObject(key: string): ConfigReader | undefined {
-    const value = this.raw(key);
-    if (value === undefined) return undefined;
-    if (!isObject(value)) throw this.invalid(key, value, 'an object');
-    return new ConfigReader(value, `${this.file}: ${this.prefix}${key}`);
+    const value = this.#optional(key, isObject, 'an object');
+    return value === undefined ? undefined : new ConfigReader(value, `${this.file}: ${this.prefix}${key}`);
   }
 
   missing(key: string): never {

@@ -19,6 +19,15 @@ export async function ggufRopeScaling(
   latent: boolean,
   signal: AbortSignal | undefined,
 ): Promise<RopeScaling> {
+  const read = async (part: string): Promise<number[] | undefined> => {
+    const name = `${part}.weight`;
+    const tensor = gguf.tensors.get(name);
+    if (!tensor) return undefined;
+    const tensors = new Map([[name, entryOf(tensor)]]);
+    const reader = new TensorReader(source, { tensors, totalBytes: 0, files: gguf.files });
+    reader.expectTensor(name, [dims / 2]);
+    return [...(await reader.readVector(name, { signal }))];
+  };
   const type = metadata.optionalString('rope.scaling.type') ?? 'linear';
   const stated =
     metadata.optionalPositive('rope.scaling.factor') ?? metadata.optionalPositive('rope.scale_linear') ?? 1;
@@ -32,10 +41,11 @@ export async function ggufRopeScaling(
     case 'none':
     case 'linear':
     case 'longrope': {
-      const divisors = latent ? undefined : await readBoth(source, gguf, dims, signal);
+      const divisors = latent ? undefined : await readBoth(read);
       if (divisors) {
-        const [shortFactor, longFactor] = divisors.map((list) => list.map((divisor) => divisor * factor));
-        const lists = { shortFactor: shortFactor!, longFactor: longFactor! };
+        const [shortFactor, longFactor] = divisors;
+        const times = (list: readonly number[]): number[] => list.map((divisor) => divisor * factor);
+        const lists = { shortFactor: times(shortFactor), longFactor: times(longFactor) };
         return { type: 'longrope', ...lists, originalMaxPositions, attentionFactor: attention };
       }
       if (type === 'longrope')
@@ -69,32 +79,10 @@ export async function ggufRopeScaling(
 
 /** Divisors within the trained context and beyond it, whatever the metadata calls it: as in llama.cpp the tensors decide. */
 async function readBoth(
-  source: Source,
-  gguf: GgufFile,
-  dims: number,
-  signal: AbortSignal | undefined,
+  read: (part: string) => Promise<number[] | undefined>,
 ): Promise<[number[], number[]] | undefined> {
-  const read = (name: string) => readDivisors(source, gguf, `${name}.weight`, dims, signal);
   const always = await read('rope_freqs');
   if (always) return [always, always];
   const [short, long] = [await read('rope_factors_short'), await read('rope_factors_long')];
   return short && long ? [short, long] : undefined;
-}
-
-async function readDivisors(
-  source: Source,
-  gguf: GgufFile,
-  name: string,
-  dims: number,
-  signal: AbortSignal | undefined,
-): Promise<number[] | undefined> {
-  const tensor = gguf.tensors.get(name);
-  if (!tensor) return undefined;
-  const reader = new TensorReader(source, {
-    tensors: new Map([[name, entryOf(tensor)]]),
-    totalBytes: 0,
-    files: gguf.files,
-  });
-  reader.expectTensor(name, [dims / 2]);
-  return [...(await reader.readVector(name, { signal }))];
 }

@@ -11,10 +11,9 @@ import {
   type TensorIndex,
   vectorView,
 } from '../../loader/index.js';
-import type { DeltaConfig, GqaConfig, LayerConfig, MlaConfig, ModelConfig } from '../config/model_config.js';
+import type { DeltaConfig, GqaConfig, MlaConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
 import type { GgufArchitecture } from './config.js';
 import {
-  type ConvNames,
   type DeltaNames,
   type ExpertNames,
   type GatedMlpNames,
@@ -54,96 +53,7 @@ const normParts = {
   mlpOutNorm: 'post_ffw_norm',
 };
 
-/** Puts a tensor of the file into the index. */
-type Add = (tensor: GgufTensor, name: string, view?: (entry: TensorEntry) => TensorEntry) => void;
-
-/**
- * The tensors of a GGUF file under the names and with the shapes and row orders of the Hugging Face checkpoint it was made from, so
- * that nothing else needs to know. What the model has no use for (rope factors, layers beyond its own) is left out.
- *
- * @throws SplitkvError `unsupported` for a tensor type that isn't read, `format` for shapes that don't fit the metadata
- */
-export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitecture, config: ModelConfig): TensorIndex {
-  const pairedRows = family.pairedRows?.includes(arch) ?? false;
-  const tensors = new Map<string, TensorEntry>();
-  const add: Add = (tensor, name, view = (entry) => entry) => {
-    const entry = view({ ...entryOf(tensor), name });
-    tensors.set(entry.name, entry);
-  };
-  const { embedding, norm, head } = config.tensors;
-  const { parts = {} } = family;
-  const called = (part: 'norm' | 'postNorm', usual: string, before = ''): string =>
-    gguf.tensors.has(`${before}${parts[part]}.weight`) ? parts[part]! : usual;
-  const ends = { embedding: 'token_embd', norm: called('norm', 'output_norm'), head: 'output' };
-  addParts(gguf, add, '', ends, { embedding, norm, head });
-  config.layers.forEach((layer, index) => {
-    const names = numbered(config.tensors, index);
-    const block = `blk.${index}.`;
-    const norms = { ...normParts, postNorm: called('postNorm', normParts.postNorm, block) };
-    addParts<keyof typeof normParts>(gguf, add, block, norms, names);
-    if (layer.attention.kind === 'conv') addConv(gguf, add, block, names.conv!);
-    if (layer.attention.kind === 'delta')
-      addDelta(gguf, add, block, layer.attention, names.delta!, family.tiledHeads?.includes(arch) ?? false);
-    addAttention(gguf, add, block, layer, names, pairedRows);
-    addMlp(gguf, add, block, layer, names);
-    if (layer.attention.kind === 'mla') joinKeysAndValues(gguf, layer.attention, block, names, tensors);
-  });
-  const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
-  return { tensors, totalBytes, files: gguf.files };
-}
-
-/** Those of the parts that the file has, weights and biases. */
-function addParts<Part extends string>(
-  gguf: GgufFile,
-  add: Add,
-  block: string,
-  parts: Readonly<Partial<Record<Part, string>>>,
-  names: Readonly<Partial<Record<Part, string | undefined>>>,
-  view?: (part: Part) => ((entry: TensorEntry) => TensorEntry) | undefined,
-): void {
-  for (const part of Object.keys(parts) as Part[]) {
-    for (const suffix of ['weight', 'bias']) {
-      const tensor = gguf.tensors.get(`${block}${parts[part]}.${suffix}`);
-      const name = names[part];
-      if (tensor && name !== undefined) add(tensor, `${name}.${suffix}`, view?.(part));
-    }
-  }
-}
-
-function addAttention(
-  gguf: GgufFile,
-  add: Add,
-  block: string,
-  { attention }: LayerConfig,
-  { gqa, mla }: TensorNames,
-  pairedRows: boolean,
-): void {
-  if (attention.kind === 'mla') addParts(gguf, add, block, mlaParts, mla!);
-  if (attention.kind !== 'gqa') return;
-  const { heads, kvHeads } = attention;
-  const sinks = gguf.tensors.get(`${block}attn_sinks.weight`);
-  if (sinks && gqa!.sinks !== undefined) add(sinks, gqa!.sinks);
-  addParts(gguf, add, block, gqaParts, gqa!, (part) =>
-    pairedRows && (part === 'q' || part === 'k') ? inHalves(attention, part === 'q' ? heads : kvHeads) : undefined,
-  );
-}
-
-/** Rows of each head from the neighbouring pairs that llama.cpp rotates to the checkpoint's halves. */
-const inHalves =
-  ({ headDim }: GqaConfig, heads: number) =>
-  (entry: TensorEntry): TensorEntry =>
-    // Another shape is refused where it is loaded.
-    entry.shape[0] === heads * headDim ? orderedView(entry, pairsInHalves(headDim, 0, headDim)) : entry;
-
-/** A convolution's taps with the axis that a checkpoint has between. */
-const withAxis = (entry: TensorEntry): TensorEntry =>
-  entry.shape.length === 2 ? { ...entry, shape: [entry.shape[0]!, 1, entry.shape[1]!] } : entry;
-
-function addConv(gguf: GgufFile, add: Add, block: string, names: ConvNames): void {
-  const parts = { input: 'shortconv.in_proj', taps: 'shortconv.conv', output: 'shortconv.out_proj' };
-  addParts<keyof ConvNames>(gguf, add, block, parts, names, (part) => (part === 'taps' ? withAxis : undefined));
-}
-
+const convParts = { input: 'shortconv.in_proj', taps: 'shortconv.conv', output: 'shortconv.out_proj' };
 const deltaParts = {
   qkv: 'attn_qkv',
   z: 'attn_gate',
@@ -156,10 +66,92 @@ const deltaParts = {
   output: 'ssm_out',
 };
 
+type View = (entry: TensorEntry) => TensorEntry;
+
+/** The tensors of a file, or of a block of it, as they are put into an index. */
+class Block {
+  constructor(
+    readonly gguf: GgufFile,
+    readonly tensors: Map<string, TensorEntry>,
+    readonly prefix = '',
+  ) {}
+
+  stored(name: string): GgufTensor | undefined {
+    return this.gguf.tensors.get(this.prefix + name);
+  }
+
+  /** A tensor under another name, where the file has it and the name is known. */
+  add(stored: GgufTensor | undefined, name: string | undefined, view: View = (entry) => entry): void {
+    if (!stored || name === undefined) return;
+    const entry = view({ ...entryOf(stored), name });
+    this.tensors.set(entry.name, entry);
+  }
+
+  /** Those of the parts that the file has, weights and biases. */
+  addParts<Part extends string>(
+    parts: Readonly<Partial<Record<Part, string>>>,
+    names: Readonly<Partial<Record<Part, string | undefined>>>,
+    views?: Readonly<Partial<Record<Part, View>>>,
+  ): void {
+    for (const part of Object.keys(parts) as Part[]) {
+      for (const suffix of ['weight', 'bias'])
+        this.add(this.stored(`${parts[part]}.${suffix}`), names[part] && `${names[part]}.${suffix}`, views?.[part]);
+    }
+  }
+}
+
+/**
+ * The tensors of a GGUF file under the names and with the shapes and row orders of the Hugging Face checkpoint it was made from, so
+ * that nothing else needs to know. What the model has no use for (rope factors, layers beyond its own) is left out.
+ *
+ * @throws SplitkvError `unsupported` for a tensor type that isn't read, `format` for shapes that don't fit the metadata
+ */
+export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitecture, config: ModelConfig): TensorIndex {
+  const pairedRows = family.pairedRows?.includes(arch) ?? false;
+  const tiledHeads = family.tiledHeads?.includes(arch) ?? false;
+  const tensors = new Map<string, TensorEntry>();
+  const { embedding, norm, head } = config.tensors;
+  const { parts = {} } = family;
+  const called = (block: Block, part: 'norm' | 'postNorm', usual: string): string =>
+    block.stored(`${parts[part]}.weight`) ? parts[part]! : usual;
+  const whole = new Block(gguf, tensors);
+  const ends = { embedding: 'token_embd', norm: called(whole, 'norm', 'output_norm'), head: 'output' };
+  whole.addParts(ends, { embedding, norm, head });
+  config.layers.forEach(({ attention, mlp }, index) => {
+    const names = numbered(config.tensors, index);
+    const block = new Block(gguf, tensors, `blk.${index}.`);
+    const norms = { ...normParts, postNorm: called(block, 'postNorm', normParts.postNorm) };
+    block.addParts<keyof typeof normParts>(norms, names);
+    if (attention.kind === 'conv') block.addParts(convParts, names.conv!, { taps: withAxis });
+    else if (attention.kind === 'delta') addDelta(block, attention, names.delta!, tiledHeads);
+    else if (attention.kind === 'gqa') {
+      const { heads, kvHeads } = attention;
+      block.add(block.stored('attn_sinks.weight'), names.gqa!.sinks);
+      const views = { q: inHalves(attention, heads), k: inHalves(attention, kvHeads) };
+      block.addParts<keyof typeof gqaParts>(gqaParts, names.gqa!, pairedRows ? views : undefined);
+    } else {
+      block.addParts(mlaParts, names.mla!);
+      joinKeysAndValues(block, attention, `${names.mla!.kvUp}.weight`);
+    }
+    addMlp(block, mlp, names);
+  });
+  const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
+  return { tensors, totalBytes, files: gguf.files };
+}
+
+/** Rows of each head from the neighbouring pairs that llama.cpp rotates to the checkpoint's halves. */
+const inHalves =
+  ({ headDim }: GqaConfig, heads: number): View =>
+  (entry) =>
+    // Another shape is refused where it is loaded.
+    entry.shape[0] === heads * headDim ? orderedView(entry, pairsInHalves(headDim, 0, headDim)) : entry;
+
+/** A convolution's taps with the axis that a checkpoint has between. */
+const withAxis: View = (entry) =>
+  entry.shape.length === 2 ? { ...entry, shape: [entry.shape[0]!, 1, entry.shape[1]!] } : entry;
+
 function addDelta(
-  gguf: GgufFile,
-  add: Add,
-  block: string,
+  block: Block,
   { keyHeads, valueHeads, keyDim, valueDim }: DeltaConfig,
   names: DeltaNames,
   tiled: boolean,
@@ -177,11 +169,11 @@ function addDelta(
   ];
   const grouped = tiled && ratio > 1;
   const rows =
-    (width: number, before = 0) =>
-    (entry: TensorEntry): TensorEntry =>
+    (width: number, before = 0): View =>
+    (entry) =>
       grouped && entry.shape[0] === before + valueHeads * width ? orderedView(entry, order(width, before)) : entry;
   const keys = 2 * keyHeads * keyDim;
-  const views: Readonly<Record<string, (entry: TensorEntry) => TensorEntry>> = {
+  const views: Readonly<Partial<Record<keyof typeof deltaParts, View>>> = {
     qkv: rows(valueDim, keys),
     z: rows(valueDim),
     b: rows(1),
@@ -190,38 +182,24 @@ function addDelta(
     output: (entry) =>
       grouped && entry.shape[1] === valueHeads * valueDim ? columnsView(entry, order(valueDim)) : entry,
   };
-  addParts<keyof typeof deltaParts>(gguf, add, block, deltaParts, names, (part) => views[part]);
-  for (const [part, name] of [
-    ['ssm_a', names.rates],
-    ['ssm_dt.bias', names.dtBias],
-  ] as const) {
-    const tensor = gguf.tensors.get(`${block}${part}`);
-    if (tensor) add(tensor, name, rows(1));
-  }
+  block.addParts<keyof typeof deltaParts>(deltaParts, names, views);
+  block.add(block.stored('ssm_a'), names.rates, rows(1));
+  block.add(block.stored('ssm_dt.bias'), names.dtBias, rows(1));
 }
 
-function addMlp(gguf: GgufFile, add: Add, block: string, { mlp }: LayerConfig, names: TensorNames): void {
-  if (mlp.kind === 'plain') return addParts(gguf, add, block, { up: 'ffn_up', down: 'ffn_down' }, names.plain!);
-  if (mlp.kind === 'gated') {
-    addParts<keyof GatedMlpNames>(
-      gguf,
-      add,
-      block,
-      names.gated!.gateUp === undefined ? gatedParts() : fusedParts,
-      names.gated!,
-    );
-    return;
-  }
-  const experts = names.experts!;
-  addParts(gguf, add, block, { router: 'ffn_gate_inp' }, { router: experts.router });
-  addParts(gguf, add, block, gatedParts('_shexp'), experts.shared);
-  addParts(gguf, add, block, { gate: 'ffn_gate_inp_shexp' }, { gate: experts.sharedGate }, () => asRow);
-  const bias = gguf.tensors.get(`${block}exp_probs_b.bias`);
-  if (bias) add(bias, experts.correctionBias);
+function addMlp(block: Block, mlp: MlpConfig, { plain, gated, experts }: TensorNames): void {
+  if (mlp.kind === 'plain') return block.addParts({ up: 'ffn_up', down: 'ffn_down' }, plain!);
+  if (mlp.kind === 'gated')
+    return block.addParts<keyof GatedMlpNames>(gated!.gateUp === undefined ? gatedParts() : fusedParts, gated!);
+  const { router, sharedGate, shared, correctionBias } = experts!;
+  block.addParts({ router: 'ffn_gate_inp' }, { router });
+  block.addParts(gatedParts('_shexp'), shared);
+  block.addParts({ gate: 'ffn_gate_inp_shexp' }, { gate: sharedGate }, { gate: asRow });
+  block.add(block.stored('exp_probs_b.bias'), correctionBias);
   for (const [name, parts] of Object.entries(stacks)) {
     for (const end of ['weight', 'bias']) {
-      const stack = gguf.tensors.get(`${block}${name}.${end}`);
-      if (stack) unstack(gguf, add, stack, mlp.numExperts, experts, parts);
+      const stack = block.stored(`${name}.${end}`);
+      if (stack) unstack(block, stack, mlp.numExperts, experts!, parts);
     }
   }
 }
@@ -235,13 +213,11 @@ const stacks: Readonly<Record<string, readonly ('gate' | 'up' | 'down')[]>> = {
 };
 
 /** A vector as a matrix of one row. */
-const asRow = (entry: TensorEntry): TensorEntry =>
-  entry.shape.length === 1 ? { ...entry, shape: [1, ...entry.shape] } : entry;
+const asRow: View = (entry) => (entry.shape.length === 1 ? { ...entry, shape: [1, ...entry.shape] } : entry);
 
 /** A stack's tensors of each expert: [experts, rows, columns], or of biases [experts, length]. */
 function unstack(
-  gguf: GgufFile,
-  add: Add,
+  block: Block,
   stack: GgufTensor,
   count: number,
   names: ExpertNames,
@@ -251,7 +227,7 @@ function unstack(
   const { shape } = stack;
   if (shape.length !== (isBias ? 2 : 3) || shape[0] !== count) {
     throw formatError(
-      `${gguf.what}: tensor '${stack.name}' has shape [${shape.join(', ')}]; expected [experts, ${isBias ? 'length' : 'rows, columns'}] for ${count} experts`,
+      `${block.gguf.what}: tensor '${stack.name}' has shape [${shape.join(', ')}]; expected [experts, ${isBias ? 'length' : 'rows, columns'}] for ${count} experts`,
     );
   }
   const length = shape[1]! / parts.length;
@@ -259,7 +235,7 @@ function unstack(
     for (const [index, part] of parts.entries()) {
       const name = `${names[part].replace('{expert}', `${expert}`)}.${isBias ? 'bias' : 'weight'}`;
       const first = (expert * parts.length + index) * length;
-      add(stack, name, (entry) =>
+      block.add(stack, name, (entry) =>
         isBias ? vectorView(entry, name, { first, step: 1, length }) : rowsView(entry, name, first, length),
       );
     }
@@ -268,15 +244,13 @@ function unstack(
 
 /** W_UK and W_UV of one tensor, where the file has it in halves only. */
 function joinKeysAndValues(
-  gguf: GgufFile,
+  block: Block,
   { heads, kvLoraRank, qkNopeHeadDim, vHeadDim }: MlaConfig,
-  block: string,
-  { mla }: TensorNames,
-  tensors: Map<string, TensorEntry>,
+  name: string,
 ): void {
-  const name = `${mla!.kvUp}.weight`;
-  const keys = gguf.tensors.get(`${block}attn_k_b.weight`);
-  const values = gguf.tensors.get(`${block}attn_v_b.weight`);
+  const { gguf, tensors } = block;
+  const keys = block.stored('attn_k_b.weight');
+  const values = block.stored('attn_v_b.weight');
   if (tensors.has(name) || !keys || !values) return;
   expectShape(gguf, keys, [heads, kvLoraRank, qkNopeHeadDim]);
   expectShape(gguf, values, [heads, vHeadDim, kvLoraRank]);
