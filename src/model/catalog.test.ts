@@ -7,7 +7,7 @@ import { loadFamilies, parseModelConfig } from './families/registry.js';
 import { modelSizes } from './model_sizes.js';
 import { modelShape } from './shape.js';
 import { PUBLISHED } from './testing/published_configs.js';
-import { weightBytes } from './weights/weight_bytes.js';
+import { weightBytes } from './weights/model_map.js';
 
 await loadFamilies();
 

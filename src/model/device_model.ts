@@ -5,9 +5,8 @@ import type { TensorReader } from '../loader/index.js';
 import type { ModelConfig } from './config/model_config.js';
 import { Decoder } from './forward/decoder.js';
 import type { CacheOptions } from './layers/attention/cache.js';
-import { loadModelWeights } from './weights/model_weights.js';
+import { loadModelWeights, type LoadWeightsOptions } from './weights/weight_loader.js';
 import { rankSlice } from './shape.js';
-import type { LoadWeightsOptions } from './weights/weight_loader.js';
 import { GqaLayers } from './layers/attention/gqa.js';
 import type { LayerKinds } from './layers/layer.js';
 import { DenseLayers } from './layers/mlp/dense.js';
@@ -48,16 +47,7 @@ async function layerKinds({ layers }: Pick<ModelConfig, 'layers'>): Promise<Laye
   const delta = has('delta') ? await import('./layers/recurrent/delta.js') : undefined;
   const experts = has('experts') ? await import('./layers/mlp/experts.js') : undefined;
   return {
-    attention: {
-      gqa: (alike) => new GqaLayers(alike),
-      ...(mla && { mla: (alike) => new mla.MlaLayers(alike) }),
-      ...(conv && { conv: (alike) => new conv.ConvLayers(alike) }),
-      ...(delta && { delta: (alike) => new delta.DeltaLayers(alike) }),
-    },
-    mlp: {
-      gated: (alike) => new DenseLayers(alike),
-      plain: (alike) => new DenseLayers(alike),
-      ...(experts && { experts: (alike) => new experts.ExpertLayers(alike) }),
-    },
+    attention: { gqa: GqaLayers, mla: mla?.MlaLayers, conv: conv?.ConvLayers, delta: delta?.DeltaLayers },
+    mlp: { gated: DenseLayers, plain: DenseLayers, experts: experts?.ExpertLayers },
   };
 }

@@ -6,7 +6,7 @@ import { attentionOf, type ModelConfig } from './config/model_config.js';
 import { modelSizes } from './model_sizes.js';
 import { modelShape, rankSlice } from './shape.js';
 import { makeRandomModel } from './testing/random_model.js';
-import { weightBytes, weightSpecs } from './weights/weight_bytes.js';
+import { weightBytes, weightSpecs } from './weights/model_map.js';
 import { isMatrixSpec, specRows } from './weights/weight_map.js';
 
 const configOf = (config: Record<string, unknown>): ModelConfig => makeRandomModel({ config }).config;

@@ -1,7 +1,12 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
+import { partialsPerSlot } from '../../shaders/sampling/params.js';
 import { sum } from '../base/lists.js';
+import { alignUp } from '../base/math.js';
+import type { CargoWidths, ModelWork } from '../placement/index.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
 import {
+  attentionOf,
+  expertsOf,
   isRecurrent,
   type LayerConfig,
   layerWindows,
@@ -9,13 +14,12 @@ import {
   segmentKvHeads,
 } from './config/model_config.js';
 import { keptStates, stateSegments } from './layers/recurrent/segments.js';
-import type { KvType } from './layers/attention/cache.js';
-import { kvTokenBytes } from './layers/attention/cache.js';
+import { type KvType, kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
+import { activationStride, queryRow, queryStride } from './layers/roles.js';
 import { attentionKinds, mlpKinds } from './layers/weight_kinds.js';
-import { type HalfMap, type LayerMap, modelMap } from './weights/model_map.js';
+import { type HalfMap, type LayerMap, modelMap, specBytes } from './weights/model_map.js';
 import { mlpSegments, modelShape } from './shape.js';
-import { specBytes } from './weights/weight_bytes.js';
 import { specsIn, type VocabSpec } from './weights/weight_map.js';
 
 /**
@@ -74,11 +78,73 @@ function layerSizes(
 
 /** Whole bytes in proportion to `weights`, adding up to `bytes`. */
 function shareOut(bytes: number, weights: readonly number[]): number[] {
-  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  const total = sum(weights);
   let before = 0;
   return weights.map((weight) => {
     const start = before;
     before += weight;
     return total === 0 ? 0 : Math.round((bytes * before) / total) - Math.round((bytes * start) / total);
   });
+}
+
+/** Embedding, the norm and projection of the head, and two for sampling. */
+const STEP_DISPATCHES = 5;
+
+/** What the planner asks about a model whose weights are kept as `type`. Exchanges are those of the first layer, where layers differ in their heads. */
+export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType): ModelWork {
+  const common = {
+    shape: modelShape(config),
+    sizes: modelSizes(config, type, kvType),
+    stepDispatches: STEP_DISPATCHES,
+  };
+  const { segmentHeads } = common.shape;
+  const headsOf = (segments: readonly number[]): number => sum(segments.map((segment) => segmentHeads[segment]!));
+  const attention = attentionOf(config);
+  const expertsPerToken = expertsOf(config)?.expertsPerToken ?? 0;
+  if (attention.kind === 'mla') {
+    const { kvLoraRank, qkRopeHeadDim } = attention;
+    return {
+      ...common,
+      expertsPerToken,
+      widths: {
+        ...widths(config, headsOf, expertsPerToken),
+        queries: (groups, withTokens) =>
+          queryStride(groups, (segments) =>
+            alignUp((headsOf(segments) + (withTokens ? 1 : 0)) * (kvLoraRank + qkRopeHeadDim), 32),
+          ) * 4,
+        state: (kvLoraRank + 2) * 4,
+        attended: (segments) => activationStride(headsOf(segments) * kvLoraRank) * 4,
+      },
+    };
+  }
+  const { headDim } = attention;
+  return {
+    ...common,
+    expertsPerToken,
+    widths: {
+      ...widths(config, headsOf, expertsPerToken),
+      queries: (groups) =>
+        queryStride(groups, (segments) => queryRow(attention, headsOf(segments), segments.length)) * 4,
+      state: (headDim + 2) * 4,
+      attended: (segments) => activationStride(headsOf(segments) * headDim) * 4,
+      ...(attention.qkNorm === 'whole' && { squares: alignUp(2, 64) * 4 }),
+    },
+  };
+}
+
+/** Of what doesn't depend on the kind of attention, as the forward program lays it out. */
+function widths(
+  { hiddenSize }: ModelConfig,
+  heads: CargoWidths['heads'],
+  expertsPerToken: number,
+): Omit<CargoWidths, 'queries' | 'state' | 'attended'> {
+  const hidden = activationStride(hiddenSize) * 4;
+  return {
+    heads,
+    segment: alignUp(hiddenSize, 64) * 4,
+    hidden,
+    expertIds: expertsPerToken * 4,
+    experts: expertsPerToken * hidden,
+    candidates: (rows) => partialsPerSlot(rows) * 8,
+  };
 }

@@ -17,7 +17,6 @@ import {
   type PagedAttention,
   segmentKvHeads,
 } from './config/model_config.js';
-import { attentionSegments } from './layers/attention/segments.js';
 import { DOWN_SEGMENTS } from './layers/roles.js';
 
 /** The numbers from `first` up to `end`, without it. */
@@ -73,6 +72,15 @@ export function holdSegments(modelInFeatures: number, contraction: Segments, [fi
   const segments = { total, align, first, count: end - first };
   return { ...segments, modelInFeatures, ...segmentRange(modelInFeatures, segments) };
 }
+
+/**
+ * The attention segments of o's contraction, which plans hand out: a kv head (or several, `GqaConfig.segments`) with its query heads, or
+ * with a latent cache 8 groups of query heads, as even as whole heads allow.
+ */
+export const attentionSegments = (attention: PagedAttention): { readonly modelInFeatures: number } & Segments =>
+  attention.kind === 'gqa'
+    ? { modelInFeatures: attention.heads * attention.headDim, total: attention.segments ?? attention.kvHeads, align: 8 }
+    : { modelInFeatures: attention.heads * attention.vHeadDim, total: 8, align: attention.vHeadDim };
 
 /** Query heads [first, end) of some attention segments. */
 export function queryHeads(attention: PagedAttention, [first, end]: Span): Span {

@@ -1,6 +1,6 @@
 import type { Source, TensorReader } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
-import { weightBytes } from '../../model/weights/weight_bytes.js';
+import { weightBytes } from '../../model/weights/model_map.js';
 import { checkTogether, featuresOf, modelFeatures, type Plan } from '../../placement/index.js';
 import type { LoadOptions, ModelInfo } from '../contracts/api.js';
 import { checkContext } from '../contracts/load_options.js';

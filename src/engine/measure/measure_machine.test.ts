@@ -2,14 +2,13 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { openDevice } from '../../gpu/index.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
-import { modelWork } from '../../model/model_work.js';
+import { modelWork, modelSizes } from '../../model/model_sizes.js';
 import { makePlan, predictPlan, predictPlans } from '../../placement/index.js';
 import { measureAdapters } from './basics.js';
 import { measureMachine } from './measure_machine.js';
 import { Probe, type ProbeSubject } from './probe.js';
 import { chooseLayers } from './probe_layers.js';
 import type { MeasureStore } from './stores/store.js';
-import { modelSizes } from '../../model/model_sizes.js';
 
 const { name: adapterName } = (await testAdapters()).at(-1)!;
 const subjectOf = (model_type: string, type: ProbeSubject['type'] = 'f32'): ProbeSubject => ({

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { modelSizes } from '../../model/model_sizes.js';
 import { rankSlice } from '../../model/shape.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
-import { weightBytes } from '../../model/weights/weight_bytes.js';
+import { weightBytes } from '../../model/weights/model_map.js';
 import { chooseLayers, layerKinds, layerRead, probePlan } from './probe_layers.js';
 
 const { config: llama } = makeRandomModel({

@@ -2,7 +2,7 @@ import { Random } from '../../base/random.js';
 import { type RowPiece, type TensorEntry, type TensorIndex, TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankSlice } from '../../model/shape.js';
-import { weightSpecs } from '../../model/weights/weight_bytes.js';
+import { weightSpecs } from '../../model/weights/model_map.js';
 import { expectedTensors } from '../../model/weights/weight_map.js';
 
 const TABLE = 2 ** 14;

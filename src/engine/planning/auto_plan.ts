@@ -1,6 +1,6 @@
 import { SplitkvError } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
-import { modelWork } from '../../model/model_work.js';
+import { modelWork } from '../../model/model_sizes.js';
 import {
   type MachineMeasure,
   makePlan,

@@ -2,7 +2,7 @@ import { usageError } from '../../base/errors.js';
 import { ceilDiv } from '../../base/math.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { rankSlice } from '../../model/shape.js';
-import { weightBytes } from '../../model/weights/weight_bytes.js';
+import { weightBytes } from '../../model/weights/model_map.js';
 import { checkMemory, type MemoryOptions, type Plan, type RankMemory } from '../../placement/index.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import type { MemorySubject } from '../ranks/rank_memory.js';

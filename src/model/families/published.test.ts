@@ -6,7 +6,7 @@ import type { GqaConfig } from '../config/model_config.js';
 import { modelSizes } from '../model_sizes.js';
 import { modelShape } from '../shape.js';
 import { PUBLISHED } from '../testing/published_configs.js';
-import { weightBytes } from '../weights/weight_bytes.js';
+import { weightBytes } from '../weights/model_map.js';
 import { loadFamilies, parseModelConfig, readModelConfig, supportedGguf, supportedModelTypes } from './registry.js';
 
 /** What the keys that matter here say, and the number of parameters that their cards tell, in millions. */

@@ -14,6 +14,7 @@ import type {
   AttentionLayers,
   AttentionProgram,
   Half,
+  Kinds,
   LayerKinds,
   MlpLayers,
   MlpProgram,
@@ -34,11 +35,10 @@ import { Scratch } from '../layers/scratch.js';
 import { type Norm, recordNorm } from '../layers/norm.js';
 import type { RankRecorder, World } from '../layers/world.js';
 import type { AttentionWeights, MlpWeights } from '../layers/weight_kinds.js';
-import type { LayerWeights, ModelWeights } from '../weights/model_weights.js';
+import type { LayerWeights, ModelWeights } from '../weights/weight_loader.js';
 
 /** A layer of the model on this rank. */
 interface DecoderLayer {
-  readonly index: number;
   readonly attention: AttentionLayers;
   readonly cache: LayerCache;
   /** With its weights; undefined on a rank that keeps cache only. */
@@ -148,16 +148,13 @@ export class Decoder {
     const [first, end] = context.topology.stage.layers;
     const indices = Array.from({ length: end - first }, (_, at) => first + at);
     const weights = new Map(this.weights.layers.map((layer) => [layer.index, layer]));
-    const attention = this.#alike(context, indices, 'attention', (of) =>
-      make<AttentionLayers>(this.kinds.attention, of),
-    );
+    const attention = this.#alike(context, indices, 'attention', (of) => make(this.kinds.attention, of));
     const held = indices.filter((index) => weights.has(index));
-    const mlp = this.#alike(context, held, 'mlp', (of) => make<MlpLayers>(this.kinds.mlp, of));
+    const mlp = this.#alike(context, held, 'mlp', (of) => make(this.kinds.mlp, of));
     const layers = indices.map((index): DecoderLayer => {
       const { made, layers: alike } = attention.get(index)!;
       const own = weights.get(index);
       return {
-        index,
         attention: made,
         cache: made.caches[alike.indexOf(index)]!,
         held: own && { mlp: mlp.get(index)!.made, weights: own },
@@ -194,7 +191,8 @@ export class Decoder {
 
   /** The cache of a layer of the model that this rank holds some of. */
   layerCache(layer: number): LayerCache {
-    return this.#stages.flatMap(({ layers }) => layers).find(({ index }) => index === layer)!.cache;
+    const caches = this.#stages.flatMap(({ layers }) => layers.map(({ cache }) => cache));
+    return caches.find((cache) => cache.layer === layer)!;
   }
 
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
@@ -260,9 +258,9 @@ export class Decoder {
       if (!stage) continue;
       const { rows, attention, mlp } = buffers.stages.get(index)!;
       recordAttendedRows(recorder, stage.context.topology, rows);
-      for (const { index: layer, attention: attends, held } of stage.layers) {
-        const weights = held && this.#halves(recorder, layer, held.weights, rows);
-        attention.get(attends)!.record(recorder, layer, weights?.attention, compresses);
+      for (const { cache, attention: attends, held } of stage.layers) {
+        const weights = held && this.#halves(recorder, cache.layer, held.weights, rows);
+        attention.get(attends)!.record(recorder, cache, weights?.attention, compresses);
         if (held) mlp.get(held.mlp)!.record(recorder, weights!.mlp);
       }
     }
@@ -304,12 +302,12 @@ export class Decoder {
 }
 
 /** Layers of the kind that their config says. */
-function make<Made>(
-  makers: LayerKinds['attention'] | LayerKinds['mlp'],
-  layers: AlikeLayers<LayerConfig['attention' | 'mlp'], AttentionWeights | MlpWeights>,
+function make<Kind extends string, Made>(
+  kinds: Kinds<Kind, Made>,
+  layers: AlikeLayers<{ readonly kind: Kind }, unknown>,
 ): Made {
   const { kind } = layers.config;
-  const maker = (makers as Readonly<Record<string, ((of: typeof layers) => Made) | undefined>>)[kind];
-  if (!maker) throw new SplitkvError('internal', `no program for ${kind} layers`);
-  return maker(layers);
+  const Layers = kinds[kind];
+  if (!Layers) throw new SplitkvError('internal', `no program for ${kind} layers`);
+  return new Layers(layers as AlikeLayers<never, never>);
 }

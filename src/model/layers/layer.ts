@@ -10,11 +10,9 @@
 
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { StageTopology } from '../../placement/index.js';
-import type { HalfWeights } from '../weights/model_weights.js';
+import type { HalfWeights } from '../weights/weight_loader.js';
 import type { StageCompression } from '../compression/prompt_compression.js';
-import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
-import type { DenseMlpWeights } from './mlp/dense_weights.js';
-import type { ExpertWeights } from './mlp/expert_weights.js';
+import type { ModelConfig } from '../config/model_config.js';
 import type { AttentionWeights, MlpWeights } from './weight_kinds.js';
 import type { CacheOptions, LayerCache } from './attention/cache.js';
 import type { RopeTables } from './attention/rope_table.js';
@@ -69,10 +67,15 @@ export interface AttentionLayers {
 
 export interface AttentionProgram {
   /**
-   * Records a layer. `half`: undefined where the rank only keeps the cache. `compresses`: the rows end a prompt, which is compressed
+   * Records the layer of a cache. `half`: undefined where the rank only keeps the cache. `compresses`: the rows end a prompt, which is compressed
    * after its attention.
    */
-  record(recorder: RankRecorder, layer: number, half: Half<AttentionWeights> | undefined, compresses: boolean): void;
+  record(
+    recorder: RankRecorder,
+    cache: LayerCache,
+    half: Half<AttentionWeights> | undefined,
+    compresses: boolean,
+  ): void;
 }
 
 /** MLPs of alike layers on this rank. */
@@ -88,16 +91,12 @@ export interface MlpProgram {
   record(recorder: RankRecorder, half: Half<MlpWeights>): void;
 }
 
-/** How layers of each kind are made. */
+/** The classes of the kinds of layers: each takes layers of its own kind. */
 export interface LayerKinds {
-  readonly attention: {
-    readonly [Kind in AttentionWeights['kind']]?: (
-      layers: AlikeLayers<Extract<AttentionConfig, { kind: Kind }>, Extract<AttentionWeights, { kind: Kind }>>,
-    ) => AttentionLayers;
-  };
-  readonly mlp: {
-    readonly [Kind in MlpWeights['kind']]?: (
-      layers: AlikeLayers<Extract<MlpConfig, { kind: Kind }>, Kind extends 'experts' ? ExpertWeights : DenseMlpWeights>,
-    ) => MlpLayers;
-  };
+  readonly attention: Kinds<AttentionWeights['kind'], AttentionLayers>;
+  readonly mlp: Kinds<MlpWeights['kind'], MlpLayers>;
 }
+
+export type Kinds<Kind extends string, Layers> = {
+  readonly [K in Kind]?: (new (alike: AlikeLayers<never, never>) => Layers) | undefined;
+};

@@ -1,11 +1,24 @@
+import { packedLayout, type WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError } from '../../base/errors.js';
 import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
 import { type LayerContext, partName } from '../layers/layer_weights.js';
 import { type NormSpec, normSpec } from '../layers/norm.js';
 import { attentionKinds, type AttentionSpecs, mlpKinds, type MlpSpecs } from '../layers/weight_kinds.js';
-import { holdsWeights, type RankSlice, wholeSlice } from '../shape.js';
+import { holdsWeights, type RankSlice, spanLength, wholeSlice } from '../shape.js';
 import { numbered, type TensorNames } from '../config/tensor_names.js';
-import { type VocabSpec, vocabMaps } from './weight_map.js';
+import { sum } from '../../base/lists.js';
+import {
+  expectedTensors,
+  isMatrixSpec,
+  matrixType,
+  packedColumns,
+  type Spec,
+  specRows,
+  specsIn,
+  vectorLength,
+  type VocabSpec,
+  vocabMaps,
+} from './weight_map.js';
 
 /** Which tensors make a rank's slice of a layer's half: attention or MLP, and the norms before and behind it. */
 export interface HalfMap<Specs> {
@@ -79,3 +92,32 @@ function mlpSpecs(context: LayerContext, mlp: MlpConfig, names: TensorNames): Ml
 
 const unnamed = (kind: string): SplitkvError =>
   new SplitkvError('internal', `the model's family names no tensors of its ${kind} layers`);
+
+/** Everything that a rank loads, once. */
+export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(config)): Spec[] => [
+  ...specsIn(modelMap(config, slice)),
+];
+
+/** Bytes that a matrix or vector takes on the GPU, with the padding of tiles and blocks. */
+export function specBytes(spec: Spec, type: WeightType): number {
+  if (!isMatrixSpec(spec)) return vectorLength(spec) * 4;
+  const stored = { rows: specRows(spec), columns: spanLength(packedColumns(spec)) };
+  return (spec.packedAs ?? [stored]).reduce((sum, { rows, columns }) => {
+    const { weightBytes: weights, scaleBytes } = packedLayout(matrixType(spec, type), rows, columns);
+    return sum + weights + scaleBytes;
+  }, 0);
+}
+
+/**
+ * GPU bytes of a rank's weights, exactly as loading them allocates, and how many of the checkpoint's numbers it reads (those
+ * that it holds twice, a tied table's, count twice).
+ */
+export function weightBytes(
+  config: ModelConfig,
+  type: WeightType,
+  slice: RankSlice = wholeSlice(config),
+): { readonly bytes: number; readonly parameters: number } {
+  const specs = weightSpecs(config, slice);
+  const parameters = sum([...expectedTensors(specs).values()].map(({ numbers }) => numbers));
+  return { bytes: sum(specs.map((spec) => specBytes(spec, type))), parameters };
+}

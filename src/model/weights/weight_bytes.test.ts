@@ -5,7 +5,7 @@ import type { ModelConfig } from '../config/model_config.js';
 import { rankSlice } from '../shape.js';
 import { handPlan, range } from '../testing/plans.js';
 import { makeRandomModel } from '../testing/random_model.js';
-import { weightBytes } from './weight_bytes.js';
+import { weightBytes } from './model_map.js';
 
 const configOf = (config: Record<string, unknown>): ModelConfig => makeRandomModel({ config }).config;
 const rankBytes = (plan: Plan, config: ModelConfig, type: WeightType): number[] =>

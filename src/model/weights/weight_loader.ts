@@ -1,6 +1,14 @@
+/**
+ * Room: which tensors a rank needs, in which type, and how they become GPU buffers (here). weight_map.ts says what a matrix is made of,
+ * model_map.ts which of them a rank has, and counts them beforehand.
+ */
+
 import { isQuantised, type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
+import type { ModelConfig } from '../config/model_config.js';
+import type { RankSlice } from '../shape.js';
+import { type HalfMap, type LayerMap, type ModelMap, modelMap } from './model_map.js';
 import { allocateMatrix, fillMatrix, type FillOptions, type Matrix, reorderRows } from './matrix.js';
 import {
   type Absorbed,
@@ -25,6 +33,19 @@ const elementAs = {
   exp: Math.exp,
   negated: (value: number): number => -value,
 } as const;
+
+/** A rank's slice of a layer. Vectors that aren't cut are whole. */
+export type LayerWeights = Loaded<LayerMap>;
+
+/** Of attention or the MLP, with the norms before and behind it. */
+export type HalfWeights<Weights> = Loaded<Omit<HalfMap<unknown>, 'weights'>> & { readonly weights: Weights };
+
+/** A rank's slice of a model on a device. Tied tables of the same rows are one object. */
+export interface ModelWeights extends Loaded<ModelMap> {
+  readonly type: WeightType;
+  readonly bytes: number;
+  readonly parameters: number;
+}
 
 export interface WeightProgress {
   readonly loadedBytes: number;
@@ -208,6 +229,22 @@ export class WeightLoader<Parts extends object> {
     const { shape } = this.reader.entry(tensor);
     return this.reader.byteLength(tensor) / shape.reduce((product, extent) => product * extent, 1);
   }
+}
+
+/**
+ * Loads a checkpoint: a rank's slice, or all of it.
+ * @throws SplitkvError `format` for a missing or misshapen tensor, `limit` for an adapter too small, `aborted`.
+ */
+export async function loadModelWeights(
+  device: Device,
+  config: ModelConfig,
+  reader: TensorReader,
+  type: WeightType,
+  options: LoadWeightsOptions & { readonly slice?: RankSlice | undefined } = {},
+): Promise<ModelWeights> {
+  const loader = new WeightLoader(device, reader, type, modelMap(config, options.slice), options);
+  const loaded = await loader.load();
+  return { ...loaded, type, bytes: loader.bytes, parameters: loader.parameters };
 }
 
 /**

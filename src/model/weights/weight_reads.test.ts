@@ -4,7 +4,7 @@ import { testAdapters } from '../../gpu/testing/adapters.js';
 import { TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import type { Plan } from '../../placement/plan.js';
-import { loadModelWeights } from './model_weights.js';
+import { loadModelWeights } from './weight_loader.js';
 import { rankSlice } from '../shape.js';
 import { handPlan, range } from '../testing/plans.js';
 import { makeRandomModel } from '../testing/random_model.js';

@@ -6,7 +6,7 @@ import { TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import type { Plan } from '../../placement/plan.js';
 import type { GqaWeights } from '../layers/attention/gqa_weights.js';
-import { type HalfWeights, loadModelWeights } from './model_weights.js';
+import { type HalfWeights, loadModelWeights, type WeightProgress } from './weight_loader.js';
 import type { Matrix } from './matrix.js';
 import { rankSlice } from '../shape.js';
 import { handPlan, type HandStage, range } from '../testing/plans.js';
@@ -18,8 +18,7 @@ import {
   expectedVocabulary,
   packedValues,
 } from '../testing/reference/slice.js';
-import type { WeightProgress } from './weight_loader.js';
-import { weightBytes } from './weight_bytes.js';
+import { weightBytes } from './model_map.js';
 import { drawn } from '../../gpu/testing/draw.js';
 
 interface Case {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { drawn } from '../../../gpu/testing/draw.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
-import { modelWork } from '../../../model/model_work.js';
+import { modelWork } from '../../../model/model_sizes.js';
 import { modelShape } from '../../../model/shape.js';
 import { randomArrangement } from '../../../placement/testing/arrangements.js';
 import {

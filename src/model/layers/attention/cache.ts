@@ -55,6 +55,8 @@ export interface LayerState {
 
 /** A layer's part of the paged cache. */
 export interface LayerCache {
+  /** Of the model. */
+  readonly layer: number;
   /** K and V, or the latents; none where the rank holds none of the layer's heads. */
   readonly buffers: readonly Buffer[];
   /** Of a buffer. */

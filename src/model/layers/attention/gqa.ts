@@ -10,15 +10,15 @@ import type { RankShare } from '../../../placement/index.js';
 import type { StageCompression } from '../../compression/prompt_compression.js';
 import { type GqaConfig, segmentKvHeads } from '../../config/model_config.js';
 import { type FusedGqa, fusedGqa, recordMerge } from '../fusion.js';
+import { attentionSegments } from '../../shape.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
-import { type Partials, recordLinear } from '../linear/linear.js';
+import { type Partials, recordFirst } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, chunksOf, paddedName, queryRow } from '../roles.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { type CacheOptions, kvTokenBytes, type LayerCache } from './cache.js';
 import type { GqaWeights } from './gqa_weights.js';
-import { attentionSegments } from './segments.js';
 import { type MergeTables, SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, spreadLayout } from './spread_layout.js';
 import { WholeNorm } from './whole_norm.js';
@@ -100,6 +100,7 @@ export class GqaLayers implements AttentionLayers {
     const allocate = (what: string): Buffer =>
       device.createBuffer(`layers.${layer}.${what}_cache (${block * numBlocks} tokens)`, bytes);
     return {
+      layer,
       // A rank may hold none of a layer's heads.
       buffers: kvHeads === 0 ? [] : ['k', 'v'].map(allocate),
       bytes,
@@ -146,45 +147,29 @@ class GqaProgram implements AttentionProgram {
       config.qkNorm === 'whole' && alike.weights.length > 0
         ? new WholeNorm(stage, config, rows, alike.suffix)
         : undefined;
-    const name = `o${alike.suffix}`;
-    this.#output = new RowParallelLinear(stage, rows, {
-      name,
-      cut: 'heads',
-      segments: attentionSegments(config).total,
-    });
+    this.#output = RowParallelLinear.ofHeads(alike, rows, attentionSegments(config).total);
   }
 
-  record(recorder: RankRecorder, layer: number, half: Half<GqaWeights> | undefined, compresses: boolean): void {
+  record(recorder: RankRecorder, cache: LayerCache, half: Half<GqaWeights> | undefined, compresses: boolean): void {
     const attention = this.#attention;
     const weights = half?.weights;
     const merges = weights && this.#fused?.merges(weights.o);
-    if (half && weights?.qkv) this.#recordProjection(recorder, attention!, half);
+    if (half && weights?.qkv) {
+      const { ownQueries, input } = attention!;
+      const to = { bias: weights.qkvBias, out: ownQueries!, outStride: input.queryStride };
+      recordFirst(recorder, this.of.stage, this.rows, half, weights.qkv, to);
+    }
     if (weights) this.#wholeNorm?.record(recorder, attention, weights.wholeNorm);
     if (attention) {
-      if (this.#fused!.appends) this.#recordLocalAttention(recorder, attention, layer, weights!);
-      else this.#recordAttention(recorder, attention, layer, weights);
+      if (this.#fused!.appends) this.#recordLocalAttention(recorder, attention, cache, weights!);
+      else this.#recordAttention(recorder, attention, cache, weights);
       recordMerge(recorder, merges !== undefined, attention.partials, () =>
-        attention.recordMerge(recorder, this.#attended, this.#tables(layer)),
+        attention.recordMerge(recorder, this.#attended, this.#tables(cache)),
       );
       if (weights?.qkv && this.of.config.gated) this.#recordGate(recorder, attention);
-      if (compresses) this.#recordCompression(recorder, attention, layer);
+      if (compresses) this.#recordCompression(recorder, attention, cache);
     }
     if (half) this.#recordOutput(recorder, half, merges);
-  }
-
-  #recordProjection(
-    recorder: RankRecorder,
-    { ownQueries, input: { queryStride } }: SpreadAttention,
-    { input, before, weights }: Half<GqaWeights>,
-  ): void {
-    recordLinear(recorder, this.rows, weights.qkv!, {
-      x: input,
-      xStride: this.of.stage.hiddenStride,
-      norm: before,
-      bias: weights.qkvBias,
-      out: ownQueries!,
-      outStride: queryStride,
-    });
   }
 
   /** The gate lies behind q, k and v. */
@@ -205,10 +190,9 @@ class GqaProgram implements AttentionProgram {
   }
 
   /** What kernels of attention are told of the rows' heads and the layer's cache. */
-  #attendedHeads({ input }: SpreadAttention, layer: number) {
+  #attendedHeads({ input }: SpreadAttention, { layer, buffers: [k, v] }: LayerCache) {
     const { stage, config, segmentHeads } = this.of;
     const { topology, cache } = stage;
-    const [k, v] = this.#cacheOf(layer) as [Buffer, Buffer];
     const common = {
       rows: input.rows,
       heads: input.heads,
@@ -226,14 +210,19 @@ class GqaProgram implements AttentionProgram {
     };
     return {
       common,
-      tensors: { row_info: input.rowInfo, block_table: this.#blockTable(layer), k_cache: k, v_cache: v },
+      tensors: { row_info: input.rowInfo, block_table: this.#blockTable(layer), k_cache: k!, v_cache: v! },
     };
   }
 
   /** As `#recordAttention`, in one dispatch. */
-  #recordLocalAttention(recorder: RankRecorder, attention: SpreadAttention, layer: number, weights: GqaWeights): void {
+  #recordLocalAttention(
+    recorder: RankRecorder,
+    attention: SpreadAttention,
+    cache: LayerCache,
+    weights: GqaWeights,
+  ): void {
     const { stage, config, rope } = this.of;
-    const { common, tensors } = this.#attendedHeads(attention, layer);
+    const { common, tensors } = this.#attendedHeads(attention, cache);
     const { input, partials, target } = attention;
     recorder.dispatch(
       attentionAppend,
@@ -262,14 +251,13 @@ class GqaProgram implements AttentionProgram {
   #recordAttention(
     recorder: RankRecorder,
     attention: SpreadAttention,
-    layer: number,
+    layerCache: LayerCache,
     weights: GqaWeights | undefined,
   ): void {
     const { stage, config, rope } = this.of;
-    const { cache } = stage;
+    const { cache, topology } = stage;
     const { input, sendsReady } = attention;
-    const { common, tensors } = this.#attendedHeads(attention, layer);
-    const { topology } = stage;
+    const { common, tensors } = this.#attendedHeads(attention, layerCache);
     // Rows to ranks without weights travel with their keys normalised and rotated: no other rank has the weights of the norms.
     const runs = topology.holder === topology.share;
     if (!(sendsReady && runs)) attention.recordQueries(recorder);
@@ -309,12 +297,8 @@ class GqaProgram implements AttentionProgram {
     }
   }
 
-  #cacheOf(layer: number): readonly Buffer[] {
-    return this.of.caches[this.of.alike.layers.indexOf(layer)]!.buffers;
-  }
-
   /** What a merge must know of a per-head cache. */
-  #tables(layer: number): MergeTables | undefined {
+  #tables({ layer }: LayerCache): MergeTables | undefined {
     const { topology, cache } = this.of.stage;
     if (!cache.headTables) return undefined;
     const { share, holder } = topology;
@@ -334,16 +318,15 @@ class GqaProgram implements AttentionProgram {
   }
 
   /** After attention of the rows that end a prompt. */
-  #recordCompression(recorder: RankRecorder, attention: SpreadAttention, layer: number): void {
-    const [k, v] = this.#cacheOf(layer) as [Buffer, Buffer];
+  #recordCompression(recorder: RankRecorder, attention: SpreadAttention, { layer, buffers: [k, v] }: LayerCache): void {
     const { queries, queryStride, rowsOf } = attention.input;
     this.of.compression!.record(recorder, layer, {
       q: queries,
       qStride: queryStride,
       partialMl: attention.target.partial_ml,
       lanes: attention.partials,
-      k,
-      v,
+      k: k!,
+      v: v!,
       blockTable: this.#blockTable(layer),
       rowsOf,
     });

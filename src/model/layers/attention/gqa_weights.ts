@@ -1,6 +1,6 @@
 import { range } from '../../../base/lists.js';
 import type { GqaConfig } from '../../config/model_config.js';
-import { type HeldSegments, holdSegments, type Span } from '../../shape.js';
+import { attentionSegments, type HeldSegments, holdSegments, type Span } from '../../shape.js';
 import type { GqaNames } from '../../config/tensor_names.js';
 import {
   allRows,
@@ -21,7 +21,6 @@ import {
   partNorm,
   vectorSpec,
 } from '../layer_weights.js';
-import { attentionSegments } from './segments.js';
 import { pairsInHalves } from './rope_table.js';
 
 /** Which tensors make a rank's slice of grouped-query attention. Undefined: the model has none, or the rank none of it. */

@@ -9,18 +9,17 @@ import { alignUp } from '../../../base/math.js';
 import { attendedGroups } from '../../../placement/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { MlaConfig, NormConfig } from '../../config/model_config.js';
-import { queryHeads, spanLength } from '../../shape.js';
+import { attentionSegments, queryHeads, spanLength } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
 import { fusedMla, fusesNorm, recordMerge, recordMerging } from '../fusion.js';
-import { recordLinear } from '../linear/linear.js';
+import { recordFirst, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, chunksOf, paddedName, tileRows } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import type { LayerCache } from './cache.js';
 import type { MlaWeights } from './mla_weights.js';
-import { attentionSegments } from './segments.js';
 import { SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, spreadLayout } from './spread_layout.js';
 
@@ -94,6 +93,7 @@ export class MlaLayers implements AttentionLayers {
     const tokens = cache.block * cache.numBlocks;
     const bytes = latentCacheBytes(this.latent, cache.numBlocks);
     return {
+      layer,
       buffers: [device.createBuffer(`layers.${layer}.latent_cache (${tokens} tokens)`, bytes)],
       bytes,
       bytesPerToken: bytes / tokens,
@@ -167,28 +167,25 @@ class MlaProgram implements AttentionProgram {
       q: qLoraRank === null ? undefined : floats('q', qStride),
       latentOut: floats('latent out', shape.outStride),
       attended: floats(paddedName('attended', attendedWidth), activationStride(attendedWidth)),
-      output: new RowParallelLinear(stage, this.rows, { name: `o${alike.suffix}`, cut: 'heads', segments }),
+      output: RowParallelLinear.ofHeads(alike, this.rows, segments),
     };
   }
 
-  record(recorder: RankRecorder, layer: number, half: Half<MlaWeights> | undefined): void {
+  record(recorder: RankRecorder, layerCache: LayerCache, half: Half<MlaWeights> | undefined): void {
     const attention = this.#attention;
     const computed = this.#computed;
-    if (computed) this.#recordProjection(recorder, computed, layer, half!);
+    const [cache] = layerCache.buffers as readonly [Buffer];
+    if (computed) this.#recordProjection(recorder, computed, cache, half!);
     attention.recordQueries(recorder);
-    if (!computed) this.#recordAppend(recorder, layer);
-    this.#recordAttention(recorder, layer);
+    if (!computed) this.#recordAppend(recorder, cache);
+    this.#recordAttention(recorder, cache);
     const merges = computed !== undefined && this.#fused.merges;
     recordMerge(recorder, merges, attention.partials, () => attention.recordMerge(recorder, computed?.latentOut));
     if (computed) this.#recordOutput(recorder, computed, half!.weights, merges);
   }
 
-  #cacheOf(layer: number): Buffer {
-    return this.of.caches[this.of.alike.layers.indexOf(layer)]!.buffers[0]!;
-  }
-
   /** On a rank without weights: tokens as they came, behind the queries. */
-  #recordAppend(recorder: RankRecorder, layer: number): void {
+  #recordAppend(recorder: RankRecorder, latentCache: Buffer): void {
     const { stage, heads, config, latent } = this.of;
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, loraNormEps: eps } = config;
     const { queries, queryStride, rowInfo, rowsOf, rows } = this.#attention.input;
@@ -208,13 +205,13 @@ class MlaProgram implements AttentionProgram {
         kvOffset: heads * (kvLoraRank + qkRopeHeadDim),
         qAbsStride: queryStride,
       },
-      { kv_a: queries, row_info: rowInfo, block_table: blockTable, latent_cache: this.#cacheOf(layer) },
+      { kv_a: queries, row_info: rowInfo, block_table: blockTable, latent_cache: latentCache },
       rowsOf,
     );
   }
 
   /** Attention over the chunks of this rank. */
-  #recordAttention(recorder: RankRecorder, layer: number): void {
+  #recordAttention(recorder: RankRecorder, latentCache: Buffer): void {
     const { stage, config, latent } = this.of;
     const { cache } = stage;
     const { input, share, layout, partials, target } = this.#attention;
@@ -230,7 +227,7 @@ class MlaProgram implements AttentionProgram {
     };
     const tensors = {
       q_abs: input.queries,
-      latent_cache: this.#cacheOf(layer),
+      latent_cache: latentCache,
       row_info: input.rowInfo,
       block_table: cache.blockTable,
       chunk_offsets: cache.chunkOffsets,
@@ -248,24 +245,19 @@ class MlaProgram implements AttentionProgram {
   #recordProjection(
     recorder: RankRecorder,
     { projected, qNormed, q: qBuffer }: ComputedRows,
-    layer: number,
-    { input, before, weights }: Half<MlaWeights>,
+    latentCache: Buffer,
+    half: Half<MlaWeights>,
   ): void {
     const { stage, heads, config, projectStride, qStride, rope, latent } = this.of;
-    const { cache, world, hiddenStride } = stage;
+    const { cache, world } = stage;
     const attention = this.#attention;
     const { rows, role } = this.rows;
     const qAbsorbed = attention.ownQueries!;
     const qAbsStride = attention.input.queryStride;
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = config;
-    recordLinear(recorder, this.rows, weights.project!, {
-      x: input,
-      xStride: hiddenStride,
-      norm: before,
-      bias: weights.projectBias,
-      out: projected,
-      outStride: projectStride,
-    });
+    const { weights } = half;
+    const to = { bias: weights.projectBias, out: projected, outStride: projectStride };
+    recordFirst(recorder, stage, this.rows, half, weights.project!, to);
     let q = { buffer: projected, stride: projectStride };
     if (weights.qUp) {
       q = { buffer: qBuffer!, stride: qStride };
@@ -296,7 +288,7 @@ class MlaProgram implements AttentionProgram {
       rope_table: rope,
       row_info: ownRowInfo(world, this.rows),
       block_table: cache.blockTable,
-      latent_cache: this.#cacheOf(layer),
+      latent_cache: latentCache,
     };
     const { absorb } = weights.kvUp!;
     const [{ weight }] = absorb.shards as [Matrix['shards'][0]];

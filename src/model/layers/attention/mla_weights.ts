@@ -1,7 +1,7 @@
 import { sum } from '../../../base/lists.js';
 import { alignUp } from '../../../base/math.js';
 import type { MlaConfig } from '../../config/model_config.js';
-import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
+import { attentionSegments, type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
 import type { MlaNames } from '../../config/tensor_names.js';
 import {
   type AbsorbedSpec,
@@ -24,7 +24,6 @@ import {
   matrixSpec,
   partName,
 } from '../layer_weights.js';
-import { attentionSegments } from './segments.js';
 import { pairsInHalves } from './rope_table.js';
 
 /** Rows of a tile: parts that are read apart don't share one. */

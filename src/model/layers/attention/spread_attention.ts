@@ -21,8 +21,7 @@ import { rowsOf as rowRegion } from '../linear/parts.js';
 import { chunksOf, type Role } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
 import type { RankRecorder, RankStep, World } from '../world.js';
-import { stateRegions, type States } from './lane_states.js';
-import { type AttentionShape, type SpreadLayout, spreadLayout } from './spread_layout.js';
+import { type AttentionShape, type SpreadLayout, spreadLayout, stateRegions, type States } from './spread_layout.js';
 
 /** Tells a merge how many entries each head has; of a per-head cache. */
 export interface MergeTables {

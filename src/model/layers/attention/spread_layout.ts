@@ -2,6 +2,9 @@ import { type LaneContributor } from '../../../../shaders/attention/attention_me
 import { localChunks, localLanes } from '../../../../shaders/attention/share.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
 import { range } from '../../../base/lists.js';
+import { gcd } from '../../../base/math.js';
+import type { Region } from '../../../distributed/communicator.js';
+import type { Buffer } from '../../../gpu/index.js';
 import {
   attendedGroups,
   bundlesOf,
@@ -13,8 +16,6 @@ import {
 } from '../../../placement/index.js';
 import { chunksOf, queryStride, type Role } from '../roles.js';
 import type { World } from '../world.js';
-import { stateCount, type StateLayout } from './lane_states.js';
-import { gcd } from '../../../base/math.js';
 
 /** Attention's shape on a stage, whatever its kernels. */
 export interface AttentionShape {
@@ -42,6 +43,28 @@ export interface SpreadRows {
   /** Copies of heads have whole sequences for now: a prompt that is compressed at its end. */
   readonly whole: boolean;
 }
+
+/** Attention states that aren't merged yet: o, and (m, l), f32. */
+export interface States {
+  readonly o: Buffer;
+  readonly ml: Buffer;
+}
+
+/**
+ * Where lane states of some query heads lie in a buffer: [bundle][lanes][rows][bundleHeads], a bundle being heads that travel together.
+ */
+export interface StateLayout {
+  /** The first state, counted in states. */
+  readonly base: number;
+  readonly bundles: number;
+  readonly bundleHeads: number;
+  /** There is room for. */
+  readonly lanes: number;
+  readonly rows: number;
+}
+
+const stateCount = ({ bundles, bundleHeads, lanes, rows }: Omit<StateLayout, 'base'>): number =>
+  bundles * bundleHeads * lanes * rows;
 
 /** Lane states that come to this rank of one keeper, of one bundle. */
 export interface Contribution {
@@ -238,4 +261,36 @@ function mergedHere(
     );
   });
   return { states, contributions, sources };
+}
+
+/** Bytes of `rows` rows from `firstRow` on, of the first `lanes` lanes of some bundles; `dim`: elements of o. */
+export function stateRegions(
+  { o, ml }: States,
+  dim: number,
+  layout: StateLayout,
+  part: {
+    readonly firstBundle: number;
+    readonly bundles: number;
+    readonly lanes: number;
+    readonly firstRow: number;
+    readonly rows: number;
+  },
+): Region[] {
+  const { base, bundleHeads, lanes: room } = layout;
+  const { firstBundle, bundles, lanes, firstRow, rows } = part;
+  const run = (bundle: number, lane: number, count: number) => ({
+    first: base + ((bundle * room + lane) * layout.rows + firstRow) * bundleHeads,
+    count: count * bundleHeads,
+  });
+  const all = range(firstBundle, firstBundle + bundles);
+  const whole = rows === layout.rows;
+  const runs =
+    whole && lanes === room
+      ? [run(firstBundle, 0, bundles * room * rows)]
+      : whole
+        ? all.map((bundle) => run(bundle, 0, lanes * rows))
+        : all.flatMap((bundle) => range(0, lanes).map((lane) => run(bundle, lane, rows)));
+  const of = (buffer: Buffer, width: number): Region[] =>
+    runs.map(({ first, count }) => ({ buffer, offset: first * width * 4, size: count * width * 4 }));
+  return [...of(o, dim), ...of(ml, 2)];
 }

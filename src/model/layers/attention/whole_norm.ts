@@ -2,13 +2,12 @@ import { scaleHeads } from '../../../../shaders/norm/scale_heads/index.js';
 import { segmentSquares } from '../../../../shaders/norm/segment_squares/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { GqaConfig } from '../../config/model_config.js';
-import { runsOf } from '../../shape.js';
+import { attentionSegments, runsOf } from '../../shape.js';
 import type { StageContext } from '../layer.js';
 import { partsFrom } from '../linear/parts.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
-import { attentionSegments } from './segments.js';
 import type { SpreadAttention } from './spread_attention.js';
 
 /**

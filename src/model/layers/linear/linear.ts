@@ -10,6 +10,7 @@ import { alignUp } from '../../../base/math.js';
 import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
 import type { Activation } from '../../config/model_config.js';
 import { fusesNorm, recordMerging } from '../fusion.js';
+import type { Half, StageContext } from '../layer.js';
 import { type Norm, recordNorm } from '../norm.js';
 import type { RowBuffers } from '../rows.js';
 import type { Matrix } from '../../weights/matrix.js';
@@ -145,6 +146,16 @@ export function recordLinear(
     }
   }
 }
+
+/** The projection that a layer's half begins with: of its rows, normalised. */
+export const recordFirst = (
+  recorder: RankRecorder,
+  { hiddenStride }: Pick<StageContext, 'hiddenStride'>,
+  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
+  { input, before }: Half<unknown>,
+  matrix: Matrix,
+  io: Omit<Projection, 'x' | 'xStride' | 'norm'>,
+): void => recordLinear(recorder, buffers, matrix, { x: input, xStride: hiddenStride, norm: before, ...io });
 
 const biasOf = (bias: Buffer, firstRow: number): Tensor =>
   firstRow === 0 ? bias : { buffer: bias, offset: firstRow * 4, size: bias.size - firstRow * 4 };

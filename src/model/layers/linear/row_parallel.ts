@@ -2,7 +2,7 @@ import type { Buffer } from '../../../gpu/index.js';
 import { gatheredSegmentRoutes, type Route, segmentRoutes, type StageTopology } from '../../../placement/index.js';
 import type { HeldSegments } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
-import type { StageContext } from '../layer.js';
+import type { AlikeLayers, StageContext } from '../layer.js';
 import type { GatheredRows } from '../mlp/gathered_rows.js';
 import { type Norm, recordNorm } from '../norm.js';
 import type { RowBuffers, StageRows } from '../rows.js';
@@ -71,6 +71,15 @@ export class RowParallelLinear {
     // Segments that are empty stay zero, so other segments don't go to their place.
     const own = `${name} parts from ${first}`;
     this.#own = allocateParts(scratch, role, own, topology.share.mlp.length, gathered.rows, width, first);
+  }
+
+  /** The output's of attention, or of what stands in its place. */
+  static ofHeads(
+    { stage, suffix }: AlikeLayers<unknown, unknown>,
+    rows: StageRows,
+    segments: number,
+  ): RowParallelLinear {
+    return new RowParallelLinear(stage, rows, { name: `o${suffix}`, cut: 'heads', segments });
   }
 
   /** Elements that a prompt row takes of the widest buffer. */

@@ -8,7 +8,7 @@ import type { Buffer } from '../../../gpu/index.js';
 import type { ConvConfig } from '../../config/model_config.js';
 import type { LayerCache } from '../attention/cache.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half } from '../layer.js';
-import { recordLinear } from '../linear/linear.js';
+import { recordFirst } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, paddedName } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
@@ -50,30 +50,24 @@ class ConvProgram implements AttentionProgram {
     readonly rows: StageRows,
   ) {
     const { channels, alike } = of;
-    const { stage, config, suffix } = alike;
+    const { config } = alike;
     const { role, scratch } = rows;
     const floats = (name: string, width: number): Buffer =>
       scratch.createBuffer(`${role} ${paddedName(name, width)}`, rows.rows * activationStride(width) * 4);
     this.#projected = floats('conv projected', Math.max(1, 3 * channels));
     this.#mixed = floats('conv mixed', Math.max(1, channels));
-    this.#output = new RowParallelLinear(stage, rows, { name: `o${suffix}`, cut: 'heads', segments: config.segments });
+    this.#output = RowParallelLinear.ofHeads(of.alike, rows, config.segments);
   }
 
-  record(recorder: RankRecorder, layer: number, half: Half<ConvWeights> | undefined): void {
+  record(recorder: RankRecorder, cache: LayerCache, half: Half<ConvWeights> | undefined): void {
     if (!half) return;
     const { input, taps, output, held } = half.weights;
     const { rows, of } = this;
-    const { stage, config, layers } = of.alike;
+    const { stage, config } = of.alike;
     const [width, xStride] = [of.channels, activationStride(of.channels)];
     if (input) {
       const stride = activationStride(3 * width);
-      recordLinear(recorder, rows, input, {
-        x: half.input,
-        xStride: stage.hiddenStride,
-        norm: half.before,
-        out: this.#projected,
-        outStride: stride,
-      });
+      recordFirst(recorder, stage, rows, half, input, { out: this.#projected, outStride: stride });
       recorder.dispatch(
         causalConv,
         {
@@ -90,7 +84,7 @@ class ConvProgram implements AttentionProgram {
           weight: taps,
           row_info: ownRowInfo(stage.world, rows),
           places: stage.cache.states.places,
-          state: of.caches[layers.indexOf(layer)]!.states![0]!.buffer,
+          state: cache.states![0]!.buffer,
           out: this.#mixed,
         },
       );

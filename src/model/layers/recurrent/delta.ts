@@ -7,7 +7,7 @@ import type { Buffer } from '../../../gpu/index.js';
 import type { DeltaConfig } from '../../config/model_config.js';
 import type { LayerCache } from '../attention/cache.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half } from '../layer.js';
-import { recordLinear } from '../linear/linear.js';
+import { recordFirst } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, paddedName } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
@@ -62,7 +62,7 @@ class DeltaProgram implements AttentionProgram {
     readonly of: DeltaLayers,
     readonly rows: StageRows,
   ) {
-    const { stage, config, suffix } = of.alike;
+    const { config } = of.alike;
     const { role, scratch } = rows;
     const floats = (name: string, width: number): Buffer =>
       scratch.createBuffer(`${role} ${paddedName(name, width)}`, rows.rows * activationStride(Math.max(1, width)) * 4);
@@ -71,22 +71,22 @@ class DeltaProgram implements AttentionProgram {
     this.#qkv = floats('delta qkv', of.channels);
     this.#gates = floats('delta gates', 2 * keyHeads * ratio);
     this.#mixed = floats('delta mixed', of.values);
-    this.#output = new RowParallelLinear(stage, rows, { name: `o${suffix}`, cut: 'heads', segments: config.segments });
+    this.#output = RowParallelLinear.ofHeads(of.alike, rows, config.segments);
   }
 
-  record(recorder: RankRecorder, layer: number, half: Half<DeltaWeights> | undefined): void {
+  record(recorder: RankRecorder, cache: LayerCache, half: Half<DeltaWeights> | undefined): void {
     if (!half) return;
-    if (half.weights.input) this.#recordMixer(recorder, layer, half);
+    if (half.weights.input) this.#recordMixer(recorder, cache, half);
     const { output, held } = half.weights;
     const xStride = activationStride(this.of.values);
     const inputs = output ? [{ matrix: output, segments: held, x: this.#mixed, xStride }] : [];
     this.#output.record(recorder, 'o_proj', inputs, undefined, half.behind);
   }
 
-  #recordMixer(recorder: RankRecorder, layer: number, { input, before, weights }: Half<DeltaWeights>): void {
+  #recordMixer(recorder: RankRecorder, { states }: LayerCache, half: Half<DeltaWeights>): void {
     const { rows: stageRows, of } = this;
     const { shape, channels, values } = of;
-    const { stage, config, layers } = of.alike;
+    const { stage, config } = of.alike;
     const { rows, role } = stageRows;
     const { eps } = stage.config.norm;
     const [inputStride, stride, outStride] = [of.projected, channels, values].map(activationStride) as [
@@ -94,16 +94,11 @@ class DeltaProgram implements AttentionProgram {
       number,
       number,
     ];
-    const [convState, deltaState] = of.caches[layers.indexOf(layer)]!.states!;
+    const [convState, deltaState] = states!;
     const oneRun = role === 'prompt';
     const run = { row_info: ownRowInfo(stage.world, stageRows), places: stage.cache.states.places };
-    recordLinear(recorder, stageRows, weights.input!, {
-      x: input,
-      xStride: stage.hiddenStride,
-      norm: before,
-      out: this.#projected,
-      outStride: inputStride,
-    });
+    const { weights } = half;
+    recordFirst(recorder, stage, stageRows, half, weights.input!, { out: this.#projected, outStride: inputStride });
     recorder.dispatch(
       causalConv,
       { rows, oneRun, width: channels, taps: config.taps, gated: false, xStride: inputStride, outStride: stride },

@@ -34,5 +34,5 @@ export function allocateStates(
       },
     ];
   });
-  return { buffers: [], bytes: 0, bytesPerToken: 0, states };
+  return { layer, buffers: [], bytes: 0, bytesPerToken: 0, states };
 }
