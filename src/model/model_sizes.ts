@@ -2,7 +2,7 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import { partialsPerSlot } from '../../shaders/sampling/params.js';
 import { sum } from '../base/lists.js';
 import { alignUp } from '../base/math.js';
-import type { CargoWidths, ModelWork } from '../placement/index.js';
+import type { ModelWork } from '../placement/index.js';
 import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
 import {
   attentionOf,
@@ -13,7 +13,7 @@ import {
   type ModelConfig,
   segmentKvHeads,
 } from './config/model_config.js';
-import { keptStates, stateSegments } from './layers/recurrent/segments.js';
+import { keptStates, stateSegments } from './layers/recurrent/states.js';
 import { type KvType, kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
 import { activationStride, queryRow, queryStride } from './layers/roles.js';
@@ -92,59 +92,33 @@ const STEP_DISPATCHES = 5;
 
 /** What the planner asks about a model whose weights are kept as `type`. Exchanges are those of the first layer, where layers differ in their heads. */
 export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType): ModelWork {
-  const common = {
-    shape: modelShape(config),
+  const shape = modelShape(config);
+  const attention = attentionOf(config);
+  const dim = attention.kind === 'mla' ? attention.kvLoraRank : attention.headDim;
+  const headsOf = (segments: readonly number[]): number => sum(segments.map((segment) => shape.segmentHeads[segment]!));
+  const queriesOf = (segments: readonly number[], withTokens: boolean): number =>
+    attention.kind === 'gqa'
+      ? queryRow(attention, headsOf(segments), segments.length)
+      : alignUp((headsOf(segments) + (withTokens ? 1 : 0)) * (dim + attention.qkRopeHeadDim), 32);
+  const expertsPerToken = expertsOf(config)?.expertsPerToken ?? 0;
+  const hidden = activationStride(config.hiddenSize) * 4;
+  return {
+    shape,
     sizes: modelSizes(config, type, kvType),
     stepDispatches: STEP_DISPATCHES,
-  };
-  const { segmentHeads } = common.shape;
-  const headsOf = (segments: readonly number[]): number => sum(segments.map((segment) => segmentHeads[segment]!));
-  const attention = attentionOf(config);
-  const expertsPerToken = expertsOf(config)?.expertsPerToken ?? 0;
-  if (attention.kind === 'mla') {
-    const { kvLoraRank, qkRopeHeadDim } = attention;
-    return {
-      ...common,
-      expertsPerToken,
-      widths: {
-        ...widths(config, headsOf, expertsPerToken),
-        queries: (groups, withTokens) =>
-          queryStride(groups, (segments) =>
-            alignUp((headsOf(segments) + (withTokens ? 1 : 0)) * (kvLoraRank + qkRopeHeadDim), 32),
-          ) * 4,
-        state: (kvLoraRank + 2) * 4,
-        attended: (segments) => activationStride(headsOf(segments) * kvLoraRank) * 4,
-      },
-    };
-  }
-  const { headDim } = attention;
-  return {
-    ...common,
     expertsPerToken,
+    // As the forward program lays them out.
     widths: {
-      ...widths(config, headsOf, expertsPerToken),
-      queries: (groups) =>
-        queryStride(groups, (segments) => queryRow(attention, headsOf(segments), segments.length)) * 4,
-      state: (headDim + 2) * 4,
-      attended: (segments) => activationStride(headsOf(segments) * headDim) * 4,
-      ...(attention.qkNorm === 'whole' && { squares: alignUp(2, 64) * 4 }),
+      heads: headsOf,
+      queries: (groups, withTokens) => queryStride(groups, (segments) => queriesOf(segments, withTokens)) * 4,
+      state: (dim + 2) * 4,
+      attended: (segments) => activationStride(headsOf(segments) * dim) * 4,
+      ...(attention.kind === 'gqa' && attention.qkNorm === 'whole' && { squares: alignUp(2, 64) * 4 }),
+      segment: alignUp(config.hiddenSize, 64) * 4,
+      hidden,
+      expertIds: expertsPerToken * 4,
+      experts: expertsPerToken * hidden,
+      candidates: (rows) => partialsPerSlot(rows) * 8,
     },
-  };
-}
-
-/** Of what doesn't depend on the kind of attention, as the forward program lays it out. */
-function widths(
-  { hiddenSize }: ModelConfig,
-  heads: CargoWidths['heads'],
-  expertsPerToken: number,
-): Omit<CargoWidths, 'queries' | 'state' | 'attended'> {
-  const hidden = activationStride(hiddenSize) * 4;
-  return {
-    heads,
-    segment: alignUp(hiddenSize, 64) * 4,
-    hidden,
-    expertIds: expertsPerToken * 4,
-    experts: expertsPerToken * hidden,
-    candidates: (rows) => partialsPerSlot(rows) * 8,
   };
 }

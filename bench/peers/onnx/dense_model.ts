@@ -2,7 +2,7 @@ import {
   type AttentionConfig,
   attentionOf,
   denseMlpOf,
-  type GatedMlpConfig,
+  type DenseMlpConfig,
   type GqaConfig,
   likeness,
   type ModelConfig,
@@ -13,7 +13,7 @@ import type { RopeConfig } from '../../../src/model/config/rope_config.js';
 export interface DenseModel {
   readonly config: ModelConfig;
   readonly attention: GqaConfig & { readonly rope: RopeConfig };
-  readonly mlp: GatedMlpConfig;
+  readonly mlp: DenseMlpConfig;
 }
 
 /** Undefined for a model that is more than that. */

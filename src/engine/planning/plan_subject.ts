@@ -9,7 +9,7 @@ import {
   type Plan,
 } from '../../placement/index.js';
 import { hasState } from '../../model/config/model_config.js';
-import { keptStates } from '../../model/layers/recurrent/segments.js';
+import { keptStates } from '../../model/layers/recurrent/states.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { Profile } from '../../arrangement/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';

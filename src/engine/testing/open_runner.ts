@@ -8,7 +8,7 @@ import type { Device, FastPath } from '../../gpu/index.js';
 import { fileListSource } from '../../loader/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
-import { keptStates } from '../../model/layers/recurrent/segments.js';
+import { keptStates } from '../../model/layers/recurrent/states.js';
 import { modelShape } from '../../model/shape.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placement/index.js';

@@ -12,7 +12,7 @@ import { type Owners, scoreRoutes } from '../../placement/index.js';
 import type { GqaConfig } from '../config/model_config.js';
 import type { KvType } from '../layers/attention/cache.js';
 import type { StageContext } from '../layers/layer.js';
-import type { Scratch } from '../layers/scratch.js';
+import type { Scratch } from '../layers/rows.js';
 import type { RankRecorder, RankStep, RegionsOf, World } from '../layers/world.js';
 import { baseEntries, givenBudgets } from './budgets.js';
 import type { CompressedModel, CompressionOptions } from './options.js';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
-import { attentionOf, type GatedMlpConfig, type GqaConfig, type ModelConfig } from './model_config.js';
+import { attentionOf, type DenseMlpConfig, type GqaConfig, type ModelConfig } from './model_config.js';
 import { parseModelConfig } from '../families/registry.js';
 import { llamaNames } from './tensor_names.js';
 
@@ -130,7 +130,7 @@ function gqa(raw: Raw): GqaConfig {
   for (const { attention } of config.layers) expect(attention).toEqual(config.layers[0]!.attention);
   return attentionOf(config, 'gqa');
 }
-const mlpOf = (config: ModelConfig): GatedMlpConfig => config.layers.at(-1)!.mlp as GatedMlpConfig;
+const mlpOf = (config: ModelConfig): DenseMlpConfig => config.layers.at(-1)!.mlp as DenseMlpConfig;
 
 describe('published configurations', () => {
   it('reads Llama 3.2 1B', () => {

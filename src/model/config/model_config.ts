@@ -164,20 +164,15 @@ export interface DeltaConfig extends RecurrentSegments {
 /** 'gelu_tanh': 0.5 g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))). */
 export type Activation = 'silu' | 'gelu_tanh';
 
-interface DenseMlp<Kind extends 'gated' | 'plain'> {
-  readonly kind: Kind;
+/** 'gated': down(activation(gate x) * up x). 'plain': down(activation(up x)). */
+export interface DenseMlpConfig {
+  readonly kind: 'gated' | 'plain';
   /** The intermediate size. */
   readonly width: number;
   readonly activation: Activation;
   /** On all its projections. */
   readonly bias: boolean;
 }
-
-/** down(activation(gate x) * up x). */
-export type GatedMlpConfig = DenseMlp<'gated'>;
-/** down(activation(up x)). */
-export type PlainMlpConfig = DenseMlp<'plain'>;
-export type DenseMlpConfig = GatedMlpConfig | PlainMlpConfig;
 
 /**
  * A mixture of experts. A layer's output is the sum over the chosen experts, in ascending order, of weight * SwiGLU, plus the

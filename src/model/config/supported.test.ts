@@ -3,7 +3,7 @@ import { SplitkvError } from '../../base/errors.js';
 import type {
   AttentionConfig,
   ExpertsConfig,
-  GatedMlpConfig,
+  DenseMlpConfig,
   GqaConfig,
   LayerConfig,
   ModelConfig,
@@ -29,7 +29,7 @@ const replaced = (config: ModelConfig, at: number, layer: Partial<LayerConfig>):
 const recurrent: AttentionConfig = { kind: 'conv', width: 64, taps: 3, segments: 2 };
 const { rope } = llama.layers[0]!.attention as GqaConfig;
 const experts = v3.layers[1]!.mlp as ExpertsConfig;
-const gated = llama.layers[0]!.mlp as GatedMlpConfig;
+const gated = llama.layers[0]!.mlp as DenseMlpConfig;
 const biased = { q: true, k: true, v: true, o: false };
 
 describe('what a model may say that nothing runs is refused by its key', () => {

@@ -13,13 +13,9 @@ import {
 } from './model_config.js';
 
 /** What a layer has, the words of its config.json for it, and what runs instead. */
-interface Fault {
-  readonly key: string;
-  readonly value: unknown;
-  readonly supported: string;
-}
+type Fault = readonly [key: string, value: unknown, supported: string];
 
-const fault = (key: string, value: unknown, supported: string): Fault => ({ key, value, supported });
+const fault = (...found: Fault): Fault => found;
 
 /**
  * The one place that knows what of a `ModelConfig` runs.
@@ -30,8 +26,8 @@ export function checkSupported(config: ModelConfig, file: string): void {
   const found = config.layers.map((layer) => layerFault(layer, config));
   const first = found.findIndex((one) => one !== undefined);
   if (first !== -1) {
-    const { key, value, supported } = found[first]!;
-    const others = found.every((one) => one?.key === key) ? '' : ` of layer ${first}`;
+    const [key, value, supported] = found[first]!;
+    const others = found.every((one) => one?.[0] === key) ? '' : ` of layer ${first}`;
     throw unsupportedError(`${file}: ${key} ${show(value)}${others} is not supported; ${supported}`);
   }
   checkAlike(config, file);

@@ -1,4 +1,4 @@
-import type { Activation, ExpertsConfig, GatedMlpConfig, GqaConfig, TorchDtype } from '../config/model_config.js';
+import type { Activation, ExpertsConfig, DenseMlpConfig, GqaConfig, TorchDtype } from '../config/model_config.js';
 import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerType } from '../config/rope_config.js';
 import type { GgufMetadata } from '../gguf/metadata.js';
@@ -90,7 +90,7 @@ export const parseGated = (
   config: ConfigReader,
   activation: Activation = parseActivation(config),
   key = 'intermediate_size',
-): GatedMlpConfig => ({ kind: 'gated', width: config.integer(key), activation, bias: false });
+): DenseMlpConfig => ({ kind: 'gated', width: config.integer(key), activation, bias: false });
 
 /**
  * Experts that are chosen by softmax over all, without shared ones.

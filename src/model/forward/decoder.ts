@@ -29,9 +29,9 @@ import {
   recordAttendedRows,
   recordStageRows,
   type RowBuffers,
+  Scratch,
   type StageRows,
 } from '../layers/rows.js';
-import { Scratch } from '../layers/scratch.js';
 import { type Norm, recordNorm } from '../layers/norm.js';
 import type { RankRecorder, World } from '../layers/world.js';
 import type { AttentionWeights, MlpWeights } from '../layers/weight_kinds.js';

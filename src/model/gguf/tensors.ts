@@ -188,9 +188,11 @@ function addDelta(
 }
 
 function addMlp(block: Block, mlp: MlpConfig, { plain, gated, experts }: TensorNames): void {
-  if (mlp.kind === 'plain') return block.addParts({ up: 'ffn_up', down: 'ffn_down' }, plain!);
-  if (mlp.kind === 'gated')
-    return block.addParts<keyof GatedMlpNames>(gated!.gateUp === undefined ? gatedParts() : fusedParts, gated!);
+  if (mlp.kind !== 'experts') {
+    if (mlp.kind === 'plain') block.addParts({ up: 'ffn_up', down: 'ffn_down' }, plain!);
+    else block.addParts<keyof GatedMlpNames>(gated!.gateUp === undefined ? gatedParts() : fusedParts, gated!);
+    return;
+  }
   const { router, sharedGate, shared, correctionBias } = experts!;
   block.addParts({ router: 'ffn_gate_inp' }, { router });
   block.addParts(gatedParts('_shexp'), shared);

@@ -16,8 +16,7 @@ import type { ModelConfig } from '../config/model_config.js';
 import type { AttentionWeights, MlpWeights } from './weight_kinds.js';
 import type { CacheOptions, LayerCache } from './attention/cache.js';
 import type { RopeTables } from './attention/rope_table.js';
-import type { StageRows } from './rows.js';
-import type { Scratch } from './scratch.js';
+import type { Scratch, StageRows } from './rows.js';
 import type { RankRecorder, World } from './world.js';
 
 /** A stage of the plan on this rank, as its layers see it. */

@@ -1,9 +1,27 @@
-import type { Buffer, Tensor } from '../../gpu/index.js';
+import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import { firstRowOf, stageRoutes, type StageTopology } from '../../placement/index.js';
 import { rowsOf } from './linear/parts.js';
 import type { Role } from './roles.js';
-import type { Scratch } from './scratch.js';
 import type { RankRecorder, World } from './world.js';
+
+/**
+ * Working buffers by name. Stages of a program run one after another on a rank, so a later one works in the buffers of those before,
+ * where they are large enough: ask for the largest first.
+ */
+export class Scratch implements Pick<Device, 'createBuffer'> {
+  readonly #buffers = new Map<string, Buffer>();
+
+  constructor(readonly device: Pick<Device, 'createBuffer'>) {}
+
+  /** At least `size` bytes. */
+  createBuffer(label: string, size: number): Buffer {
+    const made = this.#buffers.get(label);
+    if (made && made.size >= size) return made;
+    const buffer = this.device.createBuffer(label, size);
+    this.#buffers.set(label, buffer);
+    return buffer;
+  }
+}
 
 /** Buffers that the forward program of some rows works in. `rows` is the most that a step may have. */
 export interface RowBuffers {

@@ -1,5 +1,4 @@
-import type { AttentionConfig, DenseMlpConfig, MlpConfig } from '../config/model_config.js';
-import type { GatedMlpNames, PlainMlpNames } from '../config/tensor_names.js';
+import type { AttentionConfig, MlpConfig } from '../config/model_config.js';
 import type { Loaded } from '../weights/weight_map.js';
 import { gqaBytes, type GqaSpecs, gqaSpecs } from './attention/gqa_weights.js';
 import { mlaBytes, type MlaSpecs, mlaSpecs } from './attention/mla_weights.js';
@@ -28,11 +27,7 @@ export const attentionKinds: Readonly<Record<AttentionSpecs['kind'], WeightKind<
   delta: { specs: deltaSpecs, bytes: deltaBytes },
 };
 
-const dense = {
-  specs: (context: LayerContext, config: DenseMlpConfig, names: GatedMlpNames | PlainMlpNames) =>
-    denseMlpSpecs(context, config, names),
-  bytes: denseMlpBytes,
-};
+const dense = { specs: denseMlpSpecs, bytes: denseMlpBytes };
 
 export const mlpKinds: Readonly<Record<MlpSpecs['kind'], WeightKind<MlpConfig, MlpSpecs>>> = {
   gated: dense,

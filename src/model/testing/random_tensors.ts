@@ -64,12 +64,14 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     if (behind) norm(attentionOutNorm!, hiddenSize);
     if (before && norms !== 'shared') norm(names.postNorm!, hiddenSize);
     if (behind) norm(mlpOutNorm!, hiddenSize);
-    if (mlp.kind === 'gated')
+    if (mlp.kind === 'experts')
+      expertTensors(lists, `${at}.mlp`, hiddenSize, mlp, mlp.sharedGate ? 'shared_expert' : 'shared_experts');
+    else if (mlp.kind === 'gated')
       mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias, fusedNames(config.tensors.gated!, layer));
-    else if (mlp.kind === 'plain') {
+    else {
       linear(`${at}.mlp.c_fc`, mlp.width, hiddenSize, 1.5, mlp.bias);
       linear(`${at}.mlp.c_proj`, hiddenSize, mlp.width, 1, mlp.bias);
-    } else expertTensors(lists, `${at}.mlp`, hiddenSize, mlp, mlp.sharedGate ? 'shared_expert' : 'shared_experts');
+    }
   });
   norm('model.norm', hiddenSize);
   if (!tieWordEmbeddings) linear('lm_head', vocabSize, hiddenSize, headGain);

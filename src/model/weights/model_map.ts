@@ -1,7 +1,7 @@
 import { packedLayout, type WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError } from '../../base/errors.js';
-import type { AttentionConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
-import { type LayerContext, partName } from '../layers/layer_weights.js';
+import type { ModelConfig } from '../config/model_config.js';
+import { partName } from '../layers/layer_weights.js';
 import { type NormSpec, normSpec } from '../layers/norm.js';
 import { attentionKinds, type AttentionSpecs, mlpKinds, type MlpSpecs } from '../layers/weight_kinds.js';
 import { holdsWeights, type RankSlice, spanLength, wholeSlice } from '../shape.js';
@@ -63,12 +63,12 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
         index,
         attention: {
           before: of(before, 'input_norm', names.inputNorm),
-          weights: attentionSpecs(context, attention, names),
+          weights: attentionKinds[attention.kind].specs(context, attention, named(names, attention.kind)),
           behind: of(behind, 'attention_out_norm', names.attentionOutNorm),
         },
         mlp: {
           before: of(before && norms !== 'shared', 'post_norm', names.postNorm),
-          weights: mlpSpecs(context, mlp, names),
+          weights: mlpKinds[mlp.kind].specs(context, mlp, named(names, mlp.kind)),
           behind: of(behind, 'mlp_out_norm', names.mlpOutNorm),
         },
       };
@@ -78,20 +78,11 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
   };
 }
 
-function attentionSpecs(context: LayerContext, attention: AttentionConfig, names: TensorNames): AttentionSpecs {
-  const own = names[attention.kind];
-  if (!own) throw unnamed(attention.kind);
-  return attentionKinds[attention.kind].specs(context, attention, own);
+function named(names: TensorNames, kind: AttentionSpecs['kind'] | MlpSpecs['kind']): object {
+  const own = names[kind];
+  if (!own) throw new SplitkvError('internal', `the model's family names no tensors of its ${kind} layers`);
+  return own;
 }
-
-function mlpSpecs(context: LayerContext, mlp: MlpConfig, names: TensorNames): MlpSpecs {
-  const own = names[mlp.kind];
-  if (!own) throw unnamed(mlp.kind);
-  return mlpKinds[mlp.kind].specs(context, mlp, own);
-}
-
-const unnamed = (kind: string): SplitkvError =>
-  new SplitkvError('internal', `the model's family names no tensors of its ${kind} layers`);
 
 /** Everything that a rank loads, once. */
 export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(config)): Spec[] => [

@@ -344,6 +344,6 @@ class GqaProgram implements AttentionProgram {
       xOffset += segments.end - segments.start;
       return input;
     });
-    this.#output.record(recorder, 'o_proj', inputs, oBias, behind);
+    this.#output.record(recorder, inputs, oBias, behind);
   }
 }

@@ -343,6 +343,6 @@ class MlaProgram implements AttentionProgram {
     if (merges) recordMerging(recorder, partials, merging, apart);
     else apart();
     const input = { matrix: weights.o!, segments: weights.oSegments, x: attended, xStride: stride };
-    output.record(recorder, 'o_proj', [input], weights.oBias);
+    output.record(recorder, [input], weights.oBias);
   }
 }

@@ -19,7 +19,7 @@ export class VocabParallelEmbedding {
     readonly buffers: RowBuffers,
     readonly hiddenStride: number,
   ) {
-    const { role, rows, tokens } = buffers;
+    const { role, rows } = buffers;
     const { all, plan, rank } = world;
     this.#embedded = [];
     if (!this.#embeds || this.#routes.length === 0) return;
@@ -28,7 +28,7 @@ export class VocabParallelEmbedding {
     if (!table) return;
     this.#embedded = Array.from({ length: this.#blocks }, (_, block) => ({
       buffer: device.createBuffer(`${role} embedded`, rows * this.#parts!.stride * 4),
-      tokens: this.#blocks === 1 ? tokens : { buffer: tokens, offset: block * rows * 4, size: rows * 4 },
+      tokens: this.#tokensOf(block),
     }));
   }
 
@@ -42,6 +42,11 @@ export class VocabParallelEmbedding {
     return this.world.all.rowPieces[this.buffers.role];
   }
 
+  #tokensOf(block: number): Tensor {
+    const { rows, tokens } = this.buffers;
+    return this.#blocks === 1 ? tokens : { buffer: tokens, offset: block * rows * 4, size: rows * 4 };
+  }
+
   get #routes() {
     const { world, config, buffers } = this;
     return embeddingRoutes(world.all, world.plan, config.vocabSize, buffers.role);
@@ -50,13 +55,10 @@ export class VocabParallelEmbedding {
   /** Embedding rows into `x`; nothing on ranks of later stages. */
   record(recorder: RankRecorder, scaleBy = 1): void {
     const { world, table, buffers, hiddenStride } = this;
-    const { rows } = buffers;
     const parts = this.#parts;
     if (!this.#embeds) return;
     if (!parts) {
-      const block = ownBlock(world, buffers.role);
-      const tokens: Tensor =
-        this.#blocks === 1 ? buffers.tokens : { buffer: buffers.tokens, offset: block * rows * 4, size: rows * 4 };
+      const tokens = this.#tokensOf(ownBlock(world, buffers.role));
       this.#recordTable(recorder, table!, { tokens, out: buffers.x, outStride: hiddenStride, scaleBy });
       return;
     }

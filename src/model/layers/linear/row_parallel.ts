@@ -89,16 +89,10 @@ export class RowParallelLinear {
     return isCut(topology) ? partsRow(stage, segments) : 0;
   }
 
-  /** The whole of it. */
-  record(
-    recorder: RankRecorder,
-    label: string,
-    inputs: readonly RowParallelInput[],
-    bias: Buffer | undefined,
-    behind?: Norm,
-  ): void {
+  /** The whole of attention's output. */
+  record(recorder: RankRecorder, inputs: readonly RowParallelInput[], bias: Buffer | undefined, behind?: Norm): void {
     for (const input of inputs) this.recordSegments(recorder, this.rows, input, bias, behind);
-    this.recordExchange(recorder, label);
+    this.recordExchange(recorder, 'o_proj');
     this.recordSum(recorder, bias, behind);
   }
 
@@ -120,14 +114,7 @@ export class RowParallelLinear {
       });
       return;
     }
-    recordLinear(recorder, buffers, matrix, {
-      ...input,
-      bias,
-      out: this.#sum(behind),
-      outStride: this.stage.hiddenStride,
-      outScale: this.stage.config.residualScale,
-      epilogue: behind ? 'none' : 'residual',
-    });
+    recordLinear(recorder, buffers, matrix, { ...input, bias, ...this.#sumTo(behind) });
     this.#recordNormed(recorder, behind);
   }
 
@@ -137,6 +124,12 @@ export class RowParallelLinear {
     const { hiddenSize } = this.stage.config;
     const name = paddedName(`${role} half`, hiddenSize);
     return behind ? scratch.createBuffer(name, rows * this.stage.hiddenStride * 4) : x;
+  }
+
+  #sumTo(behind: Norm | undefined) {
+    const { hiddenStride: outStride, config } = this.stage;
+    const epilogue = behind ? ('none' as const) : ('residual' as const);
+    return { out: this.#sum(behind), outStride, outScale: config.residualScale, epilogue };
   }
 
   #recordNormed(recorder: RankRecorder, behind: Norm | undefined): void {
@@ -173,15 +166,7 @@ export class RowParallelLinear {
   /** All segments, in order, onto x, or normalised first; nothing where they are there already. */
   recordSum(recorder: RankRecorder, bias: Buffer | undefined, behind?: Norm): void {
     if (!this.parts) return;
-    const { config, hiddenStride } = this.stage;
-    recordReduce(recorder, this.parts, {
-      width: config.hiddenSize,
-      bias,
-      out: this.#sum(behind),
-      outStride: hiddenStride,
-      outScale: config.residualScale,
-      epilogue: behind ? 'none' : 'residual',
-    });
+    recordReduce(recorder, this.parts, { width: this.stage.config.hiddenSize, bias, ...this.#sumTo(behind) });
     this.#recordNormed(recorder, behind);
   }
 }

@@ -78,10 +78,12 @@ class DenseProgram implements MlpProgram {
 /** Elements between the gates of rows whose whole output has one. */
 const GATE_STRIDE = activationStride(1);
 
+/** `gate`: one row, by whose sigmoid the output is multiplied. */
+type OpenedWeights = DenseMlpWeights & { readonly gate?: Matrix | undefined };
+
 /** A dense MLP of some rows: of a dense layer, or shared experts. */
 export class DenseMlp {
   readonly down: RowParallelLinear;
-  readonly activation: Activation;
   /** Where places run rows of their own and share out its segments: whose rows `recordSegments` works on. */
   readonly gathered: GatheredRows | undefined;
   /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
@@ -97,13 +99,7 @@ export class DenseMlp {
   constructor(
     readonly stage: StageContext,
     readonly rows: StageRows,
-    {
-      name,
-      width,
-      activation,
-      gated = true,
-      opens = false,
-    }: {
+    readonly of: {
       readonly name: string;
       readonly width: number;
       readonly activation: Activation;
@@ -111,8 +107,8 @@ export class DenseMlp {
       readonly opens?: boolean;
     },
   ) {
-    this.activation = activation;
     const { role, scratch } = rows;
+    const { name, width, gated = true, opens = false } = of;
     this.gathered = gatheringPlaces(stage.topology) > 0 ? new GatheredRows(stage, rows) : undefined;
     const most = this.gathered?.rows ?? rows.rows;
     const stride = activationStride(width);
@@ -129,36 +125,24 @@ export class DenseMlp {
   }
 
   /**
-   * This rank's part of it; nothing where the rank holds none of its columns. `x`: f32 [rows][hiddenStride]. `gate`: one row, by whose
-   * sigmoid the output is multiplied.
+   * This rank's part of it; nothing where the rank holds none of its columns. `x`: f32 [rows][hiddenStride].
    */
   recordSegments(
     recorder: RankRecorder,
-    weights: DenseMlpWeights & { readonly gate?: Matrix | undefined },
+    weights: OpenedWeights,
     from: Pick<Projection, 'x' | 'norm'>,
     behind?: Norm,
   ): void {
     const { gathered, rows } = this;
-    if (gathered) {
-      const all = { role: rows.role, rows: gathered.rows, normed: undefined };
-      recorder.viewing(gathered.rowsOf, () => this.#record(recorder, all, weights, from, behind));
-    } else {
-      this.#record(recorder, rows, weights, from, behind);
-    }
+    if (!gathered) return this.#record(recorder, rows, weights, from, behind);
+    const all = { role: rows.role, rows: gathered.rows, normed: undefined };
+    recorder.viewing(gathered.rowsOf, () => this.#record(recorder, all, weights, from, behind));
   }
 
   #record(
     recorder: RankRecorder,
     buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
-    {
-      kind,
-      gateUp,
-      gateUpBias,
-      down,
-      downBias,
-      downSegments,
-      gate,
-    }: DenseMlpWeights & { readonly gate?: Matrix | undefined },
+    { kind, gateUp, gateUpBias, down, downBias, downSegments, gate }: OpenedWeights,
     from: Pick<Projection, 'x' | 'norm'>,
     behind: Norm | undefined,
   ): void {
@@ -166,7 +150,7 @@ export class DenseMlp {
     const width = downSegments.end - downSegments.start;
     const stride = activationStride(width);
     const hidden = this.#hidden;
-    const { activation } = this;
+    const { activation } = this.of;
     const input = { ...from, xStride: this.stage.hiddenStride, bias: gateUpBias };
     if (kind === 'plain') {
       recordLinear(recorder, buffers, gateUp, { ...input, out: hidden, outStride: stride, epilogue: 'gelu' });

@@ -29,7 +29,7 @@ export type DenseMlpWeights = Loaded<DenseMlpSpecs>;
 /** @param part before the names of its matrices, where the layer has another dense MLP */
 export function denseMlpSpecs(
   context: LayerContext,
-  { kind, width, bias }: Pick<DenseMlpConfig, 'kind' | 'width' | 'bias'>,
+  { kind, width, bias }: DenseMlpConfig,
   names: GatedMlpNames | PlainMlpNames,
   part = '',
 ): DenseMlpSpecs {

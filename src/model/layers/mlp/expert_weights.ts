@@ -71,7 +71,12 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
     downBias: biasOf('experts_down_bias', downs),
     shared:
       sharedWidth > 0
-        ? denseMlpSpecs(context, { kind: 'gated', width: sharedWidth, bias: false }, names.shared, 'shared_')
+        ? denseMlpSpecs(
+            context,
+            { kind: 'gated', width: sharedWidth, activation: config.activation, bias: false },
+            names.shared,
+            'shared_',
+          )
         : undefined,
     sharedGate: sharedGate
       ? matrixSpec(context, 'shared_gate', hiddenSize, [allRows(names.sharedGate!, 1)], { precision: 'f32' })

@@ -1,6 +1,6 @@
 /**
  * Room: mixers whose memory of a sequence has a fixed size, its state: short convolutions (here), linear attention (delta.ts). A state
- * is of the slot that the sequence is in, and rows run through it in the order of their positions. Read segments.ts next.
+ * is of the slot that the sequence is in, and rows run through it in the order of their positions. Read states.ts next.
  */
 
 import { causalConv } from '../../../../shaders/recurrent/causal_conv/index.js';
@@ -90,6 +90,6 @@ class ConvProgram implements AttentionProgram {
       );
     }
     const inputs = output ? [{ matrix: output, segments: held, x: this.#mixed, xStride }] : [];
-    this.#output.record(recorder, 'o_proj', inputs, undefined, half.behind);
+    this.#output.record(recorder, inputs, undefined, half.behind);
   }
 }

@@ -3,7 +3,7 @@ import type { ConvNames } from '../../config/tensor_names.js';
 import type { HeldSegments } from '../../shape.js';
 import { allRows, type Loaded, type MatrixSpec, someRows, type VectorSpec } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, matrixSpec, vectorSpec } from '../layer_weights.js';
-import { heldSegments } from './segments.js';
+import { heldSegments } from './states.js';
 
 /** Which tensors make a rank's slice of a gated short convolution: of its channels. Undefined: it has none. */
 export interface ConvSpecs {

@@ -13,8 +13,7 @@ import { activationStride, paddedName } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import type { DeltaWeights } from './delta_weights.js';
-import { heldHeads } from './segments.js';
-import { allocateStates } from './states.js';
+import { allocateStates, heldHeads } from './states.js';
 
 /** Linear attention by the gated delta rule, of alike layers of a stage. */
 export class DeltaLayers implements AttentionLayers {
@@ -80,7 +79,7 @@ class DeltaProgram implements AttentionProgram {
     const { output, held } = half.weights;
     const xStride = activationStride(this.of.values);
     const inputs = output ? [{ matrix: output, segments: held, x: this.#mixed, xStride }] : [];
-    this.#output.record(recorder, 'o_proj', inputs, undefined, half.behind);
+    this.#output.record(recorder, inputs, undefined, half.behind);
   }
 
   #recordMixer(recorder: RankRecorder, { states }: LayerCache, half: Half<DeltaWeights>): void {

@@ -12,7 +12,7 @@ import {
   wholeVector,
 } from '../../weights/weight_map.js';
 import { type Bytes, type CutBytes, type LayerContext, matrixSpec, partName, vectorSpec } from '../layer_weights.js';
-import { heldHeads, heldSegments } from './segments.js';
+import { heldHeads, heldSegments } from './states.js';
 
 /** What a rank has of linear attention: of its key heads with their value heads. Undefined: it has none. */
 export interface DeltaSpecs {

@@ -1,7 +1,74 @@
 import { limitError } from '../../../base/errors.js';
 import { grouped } from '../../../base/math.js';
+import { sum } from '../../../base/lists.js';
+import type { Segments } from '../../../../shaders/linear/segments.js';
+import {
+  type AttentionConfig,
+  isRecurrent,
+  type ModelConfig,
+  type RecurrentConfig,
+} from '../../config/model_config.js';
+import { type HeldSegments, holdSegments, type LayerSlice } from '../../shape.js';
 import type { LayerCache } from '../attention/cache.js';
 import type { StageContext } from '../layer.js';
+
+/**
+ * How ranks cut a recurrent mixer: its output's contraction in as many segments as attention has kv heads, as even as whole heads of
+ * keys (with their value heads) or 8 channels allow.
+ */
+const recurrentSegments = (config: RecurrentConfig): { readonly modelInFeatures: number } & Segments =>
+  config.kind === 'conv'
+    ? { modelInFeatures: config.width, total: config.segments, align: 8 }
+    : {
+        modelInFeatures: config.valueHeads * config.valueDim,
+        total: config.segments,
+        align: (config.valueHeads / config.keyHeads) * config.valueDim,
+      };
+
+/** Those of a rank's slice: a run of neighbours. */
+export function heldSegments(config: RecurrentConfig, { heads }: Pick<LayerSlice, 'heads'>): HeldSegments {
+  const { modelInFeatures, ...contraction } = recurrentSegments(config);
+  return holdSegments(modelInFeatures, contraction, heads[0] ?? [0, 0]);
+}
+
+/** Key heads and value heads [first, end) that some segments are. */
+export function heldHeads(
+  { keyHeads, valueHeads, valueDim }: { keyHeads: number; valueHeads: number; valueDim: number },
+  { start, end }: HeldSegments,
+) {
+  const ratio = valueHeads / keyHeads;
+  const [first, last] = [start / valueDim, end / valueDim];
+  return { ratio, values: [first, last] as const, keys: [first / ratio, last / ratio] as const };
+}
+
+/** Numbers of a sequence's state in a layer, of some segments. */
+function stateLength(config: RecurrentConfig, held: HeldSegments): number {
+  const kept = config.taps - 1;
+  if (config.kind === 'conv') return kept * (held.end - held.start);
+  const { keys, values } = heldHeads(config, held);
+  const { keyDim, valueDim } = config;
+  const [numKeys, numValues] = [keys[1] - keys[0], values[1] - values[0]];
+  return kept * (2 * numKeys * keyDim + numValues * valueDim) + numValues * keyDim * valueDim;
+}
+
+/** Bytes of a sequence's whole state in a layer, by attention segment; undefined where it has none. */
+export function stateSegments(attention: AttentionConfig): number[] | undefined {
+  if (!isRecurrent(attention)) return undefined;
+  return Array.from(
+    { length: attention.segments },
+    (_, segment) => stateLength(attention, heldSegments(attention, { heads: [[segment, segment + 1]] })) * 4,
+  );
+}
+
+/** What copies of states may take, about, and how many there are at least and at most. */
+const KEPT_BYTES = 2 ** 28;
+const [LEAST_KEPT, MOST_KEPT] = [2, 32];
+
+/** States that are kept of a model, for sequences that begin like others; 0 where it has no layers with a state. */
+export function keptStates({ layers }: Pick<ModelConfig, 'layers'>): number {
+  const bytes = sum(layers.flatMap(({ attention }) => stateSegments(attention) ?? []));
+  return bytes === 0 ? 0 : Math.min(MOST_KEPT, Math.max(LEAST_KEPT, Math.floor(KEPT_BYTES / bytes)));
+}
 
 /**
  * A layer's states: in each buffer one for every sequence whose rows the rank may run, and beside it those that are kept.

@@ -1,4 +1,4 @@
-import type { ExpertsConfig, GatedMlpConfig, ModelConfig } from '../../config/model_config.js';
+import type { ExpertsConfig, DenseMlpConfig, ModelConfig } from '../../config/model_config.js';
 import { type Lookup, matVec, swiglu, type Vector } from './math.js';
 import { routeReference, type Routing } from './routing.js';
 
@@ -19,7 +19,7 @@ function mlp(
   tensor: Lookup,
   prefix: string,
   x: Vector,
-  { width, bias: biased = false }: Pick<GatedMlpConfig, 'width'> & { readonly bias?: boolean },
+  { width, bias: biased = false }: Pick<DenseMlpConfig, 'width'> & { readonly bias?: boolean },
 ): Vector {
   const project = (name: string, input: Vector, rows: number) => {
     const bias = biased ? tensor(`${prefix}${name}.bias`, rows) : undefined;
