@@ -122,14 +122,6 @@ export class PromptCompression {
     this.#lengths = words(device, 'kept lengths', (layers.length * this.#runs.length * rowBytes(numKvHeads)) / 4);
   }
 
-  /** Bytes it works in: two scores and an entry of each of the model's heads, a token of context. */
-  get bytes(): number {
-    return [this.#info, this.#scores, this.#pooled, this.#kept, this.#caps, this.#lengths].reduce(
-      (sum, { size }) => sum + size,
-      0,
-    );
-  }
-
   /**
    * Adds the compression of a layer of the model, after its attention. `shareScores` lets every rank of the layer have all heads' scores;
    * 'ada' needs it where ranks split the heads.

@@ -66,28 +66,53 @@ export interface FillOptions {
   readonly flush: (bytes: number) => Promise<void>;
 }
 
-/** Streams a matrix from the checkpoint: read a piece, pack it, write it; host memory stays at a few pieces. */
-export async function fillMatrix(
-  device: Device,
-  matrix: Matrix<PackedType>,
-  spec: MatrixSpec,
-  reader: TensorReader,
-  options: FillOptions,
-): Promise<void> {
-  const { type } = matrix;
-  const columns = packedColumns(spec);
-  const width = spanLength(columns);
-  const { tileWeightBytes, tileScaleBytes } = packedLayout(type, matrix.outFeatures, width);
-  let tile = 0;
-  // Tensors needn't end on a tile: the rows of an unfinished tile wait here for the next tensor's.
-  const carry = new Float32Array(TILE * width);
-  let carried = 0;
+/** Packs rows of a matrix and writes them, one behind the other. */
+export class MatrixWriter<Type extends PackedType = PackedType> {
+  readonly #carry: Float32Array;
+  #carried = 0;
+  #tile = 0;
 
-  const writeTiles = async (rows: Float32Array, count: number): Promise<void> => {
-    const packed = packTiles(type, rows, count, width);
+  /** `width`: columns that are packed. */
+  constructor(
+    readonly device: Device,
+    readonly matrix: Matrix<Type>,
+    readonly width: number,
+    readonly flush: FillOptions['flush'],
+  ) {
+    // Tensors needn't end on a tile: the rows of an unfinished tile wait here for the next tensor's.
+    this.#carry = new Float32Array(TILE * width);
+  }
+
+  async append(data: Float32Array, rows: number): Promise<void> {
+    const { width } = this;
+    let used = 0;
+    if (this.#carried > 0) {
+      used = Math.min(rows, TILE - this.#carried);
+      this.#carry.set(data.subarray(0, used * width), this.#carried * width);
+      this.#carried += used;
+      if (this.#carried < TILE) return;
+      await this.end();
+    }
+    const whole = Math.floor((rows - used) / TILE) * TILE;
+    if (whole > 0) await this.#write(data.subarray(used * width, (used + whole) * width), whole);
+    used += whole;
+    this.#carry.set(data.subarray(used * width, rows * width));
+    this.#carried = rows - used;
+  }
+
+  /** Writes what waits. */
+  async end(): Promise<void> {
+    if (this.#carried > 0) await this.#write(this.#carry.subarray(0, this.#carried * this.width), this.#carried);
+    this.#carried = 0;
+  }
+
+  async #write(rows: Float32Array, count: number): Promise<void> {
+    const { device, matrix, width } = this;
+    const { tileWeightBytes, tileScaleBytes } = packedLayout(matrix.type, matrix.outFeatures, width);
+    const packed = packTiles(matrix.type, rows, count, width);
     const tiles = ceilDiv(count, TILE);
     for (let done = 0; done < tiles;) {
-      const row = (tile + done) * TILE;
+      const row = (this.#tile + done) * TILE;
       const shard = matrix.shards.findLast((candidate) => candidate.firstRow <= row)!;
       const first = (row - shard.firstRow) / TILE;
       const fit = Math.min(tiles - done, ceilDiv(shard.rows, TILE) - first);
@@ -98,47 +123,42 @@ export async function fillMatrix(
         device.write(shard.scale, first * tileScaleBytes, slice(packed.scale, tileScaleBytes));
       done += fit;
     }
-    tile += tiles;
-    await options.flush(packed.weight.byteLength);
-  };
+    this.#tile += tiles;
+    await this.flush(packed.weight.byteLength);
+  }
+}
 
-  const append = async (data: Float32Array, rows: number): Promise<void> => {
-    let used = 0;
-    if (carried > 0) {
-      used = Math.min(rows, TILE - carried);
-      carry.set(data.subarray(0, used * width), carried * width);
-      carried += used;
-      if (carried < TILE) return;
-      await writeTiles(carry, TILE);
-      carried = 0;
-    }
-    const whole = Math.floor((rows - used) / TILE) * TILE;
-    if (whole > 0) await writeTiles(data.subarray(used * width, (used + whole) * width), whole);
-    used += whole;
-    carry.set(data.subarray(used * width, rows * width));
-    carried = rows - used;
-  };
-
+/** Streams a matrix from the checkpoint: read a piece, pack it, write it; host memory stays at a few pieces. */
+export async function fillMatrix(
+  device: Device,
+  matrix: Matrix<PackedType>,
+  spec: MatrixSpec,
+  reader: TensorReader,
+  options: FillOptions,
+): Promise<void> {
+  const columns = packedColumns(spec);
+  const width = spanLength(columns);
+  const writer = new MatrixWriter(device, matrix, width, options.flush);
+  const zeros = (rows: number): Promise<void> => writer.append(new Float32Array(rows * width), rows);
   for (const part of spec.parts) {
-    const { tensor, firstRow } = part;
+    const { tensor, firstRow, rows, order } = part;
     if (tensor === undefined) {
-      await append(new Float32Array(paddedRows(part) * width), paddedRows(part));
+      await zeros(paddedRows(part));
       continue;
     }
     for await (const piece of reader.streamRows(tensor, {
       rowStart: firstRow,
-      rowEnd: firstRow + part.rows,
+      rowEnd: firstRow + rows,
       columns,
-      tileRows: part.order?.length ?? TILE,
+      tileRows: order?.length ?? TILE,
       signal: options.signal,
       onBytes: (bytes) => options.onBytes(bytes, tensor),
     })) {
-      await append(part.order ? reorderRows(piece.data, part.order, piece.rows, width) : piece.data, piece.rows);
+      await writer.append(order ? reorderRows(piece.data, order, piece.rows, width) : piece.data, piece.rows);
     }
-    const padding = paddedRows(part) - part.rows;
-    if (padding > 0) await append(new Float32Array(padding * width), padding);
+    if (paddedRows(part) > rows) await zeros(paddedRows(part) - rows);
   }
-  if (carried > 0) await writeTiles(carry.subarray(0, carried * width), carried);
+  await writer.end();
 }
 
 /** Rows of each group of `order.length` rows in that order. */

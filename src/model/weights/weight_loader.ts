@@ -3,13 +3,13 @@
  * model_map.ts which of them a rank has, and counts them beforehand.
  */
 
-import { isQuantised, type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
+import { isQuantised, type PackedType, type WeightType } from '../../../shaders/linear/pack.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { RankSlice } from '../shape.js';
 import { type HalfMap, type LayerMap, type ModelMap, modelMap } from './model_map.js';
-import { allocateMatrix, fillMatrix, type FillOptions, type Matrix, reorderRows } from './matrix.js';
+import { allocateMatrix, fillMatrix, type FillOptions, type Matrix, MatrixWriter, reorderRows } from './matrix.js';
 import {
   type Absorbed,
   type AbsorbedSpec,
@@ -153,7 +153,7 @@ export class WeightLoader<Parts extends object> {
   async #absorbed({ inFeatures: rank, packedAs, parts }: AbsorbedSpec): Promise<Absorbed> {
     const [half, other] = packedAs;
     const type = absorbType(this.type);
-    const [absorb, valueUp] = [await this.#packer(half, type), await this.#packer(other, type)];
+    const [absorb, valueUp] = [await this.#writer(half, type), await this.#writer(other, type)];
     const [{ tensor, firstRow, rows }] = parts as readonly [Part];
     const [heads, nope] = [half.rows / rank, half.columns];
     if (!this.reader.isBlank) {
@@ -161,11 +161,13 @@ export class WeightLoader<Parts extends object> {
         const stored = await this.#rows(tensor!, row, row + rows / heads);
         const transposed = new Float32Array(rank * nope);
         for (let n = 0; n < nope; n++) for (let r = 0; r < rank; r++) transposed[r * nope + n] = stored[n * rank + r]!;
-        await absorb.append(transposed);
+        await absorb.append(transposed, rank);
         const values = new Float32Array((other.rows / heads) * rank);
         values.set(stored.subarray(nope * rank));
-        await valueUp.append(values);
+        await valueUp.append(values, other.rows / heads);
       }
+      await absorb.end();
+      await valueUp.end();
     }
     return { absorb: absorb.matrix, valueUp: valueUp.matrix };
   }
@@ -196,33 +198,12 @@ export class WeightLoader<Parts extends object> {
     return data;
   }
 
-  /**
-   * A packed matrix [outFeatures, inFeatures] made from rows on the host, appended in multiples of 32 (the last may be fewer).
-   * For matrices that aren't stacks of checkpoint rows.
-   */
-  async #packer(
-    { name, rows: outFeatures, columns: inFeatures }: PackedAs,
-    type: WeightType,
-  ): Promise<{ readonly matrix: Matrix; append(rows: Float32Array): Promise<void> }> {
+  /** Of a matrix that isn't a stack of checkpoint rows; in one binding. */
+  async #writer({ name, rows, columns: inFeatures }: PackedAs, type: WeightType): Promise<MatrixWriter<WeightType>> {
     const { device } = this;
-    const spec = { name, inFeatures, parts: [allRows(name, outFeatures)], whole: true };
+    const spec = { name, inFeatures, parts: [allRows(name, rows)], whole: true };
     const matrix = await device.checked(`loading ${name}`, () => allocateMatrix(device, spec, type));
-    const { weight, scale } = matrix.shards[0]!;
-    let at = 0;
-    let scaleAt = 0;
-    return {
-      matrix,
-      append: async (rows) => {
-        const packed = packTiles(type, rows, rows.length / inFeatures, inFeatures);
-        device.write(weight, at, packed.weight);
-        at += packed.weight.byteLength;
-        if (scale && packed.scale) {
-          device.write(scale, scaleAt, packed.scale);
-          scaleAt += packed.scale.byteLength;
-        }
-        await this.#fill.flush(packed.weight.byteLength);
-      },
-    };
+    return new MatrixWriter(device, matrix, inFeatures, this.#fill.flush);
   }
 
   #elementBytes(tensor: string): number {

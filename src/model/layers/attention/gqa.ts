@@ -256,7 +256,8 @@ class GqaProgram implements AttentionProgram {
   ): void {
     const { stage, config, rope } = this.of;
     const { cache, topology } = stage;
-    const { input, sendsReady } = attention;
+    const { input } = attention;
+    const { sendsReady } = topology;
     const { common, tensors } = this.#attendedHeads(attention, layerCache);
     // Rows to ranks without weights travel with their keys normalised and rotated: no other rank has the weights of the norms.
     const runs = topology.holder === topology.share;
@@ -284,7 +285,7 @@ class GqaProgram implements AttentionProgram {
     const problem = {
       ...common,
       ...this.of.attended,
-      share: attention.share,
+      share: topology.sequence,
       qStride: input.queryStride,
       scale: config.scale,
     };

@@ -214,13 +214,13 @@ class MlaProgram implements AttentionProgram {
   #recordAttention(recorder: RankRecorder, latentCache: Buffer): void {
     const { stage, config, latent } = this.of;
     const { cache } = stage;
-    const { input, share, layout, partials, target } = this.#attention;
+    const { input, layout, partials, target } = this.#attention;
     const problem = {
       ...latent,
       rows: input.rows,
       heads: input.heads,
       queryPieces: input.pieces,
-      share,
+      share: stage.topology.sequence,
       tableStride: cache.tableStride,
       qStride: input.queryStride,
       scale: config.scale,
@@ -298,7 +298,7 @@ class MlaProgram implements AttentionProgram {
     }
     recorder.dispatch(
       mlaRopeAppend,
-      { ...token, ...(attention.sendsReady && { latents: 'kept' as const }) },
+      { ...token, ...(stage.topology.sendsReady && { latents: 'kept' as const }) },
       { ...tensors, q_abs: qAbsorbed },
     );
     recorder.dispatch(

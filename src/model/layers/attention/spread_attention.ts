@@ -60,19 +60,12 @@ export class SpreadAttention {
   readonly ownQueries: Exclude<Tensor, Buffer> | undefined;
   /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
   readonly partials: number;
-  /** Of each sequence's chunks, that this rank keeps. */
-  readonly share: { readonly ranks: number; readonly index: number };
   /** How attention of prompt rows writes its states. */
   readonly layout: 'row' | { readonly bundleHeads: number };
-  /** Queries travel as they are attended to: normalised and rotated, with keys and values likewise. */
-  readonly sendsReady: boolean;
   readonly world: World;
   readonly #stage: StageTopology;
   readonly #role: Role;
   readonly #rows: number;
-  readonly #whole: boolean;
-  readonly #ownRowInfo: Tensor;
-  readonly #chunkOffsets: Buffer;
   readonly #layout: SpreadLayout;
   /** What attention writes. */
   readonly #written: States;
@@ -85,18 +78,17 @@ export class SpreadAttention {
 
   /** `whole`: copies of heads have whole sequences for now: a prompt that is compressed at its end. */
   constructor(
-    { device, world, topology: stage, cache }: StageContext,
+    readonly context: StageContext,
     readonly shape: AttentionShape,
-    stageRows: StageRows,
-    whole = false,
+    readonly stageRows: StageRows,
+    readonly whole = false,
   ) {
-    const { role, rows, rowInfo, attendedInfo, scratch } = stageRows;
+    const { device, world, topology: stage } = context;
+    const { role, rows, attendedInfo, scratch } = stageRows;
     this.world = world;
     this.#stage = stage;
     this.#role = role;
     this.#rows = rows;
-    this.#whole = whole;
-    this.#chunkOffsets = cache.chunkOffsets;
     const layout = spreadLayout(world, stage, shape, { role, rows, whole });
     const { rowPieces, queryStride, partials, own, home } = layout;
     this.#layout = layout;
@@ -108,11 +100,8 @@ export class SpreadAttention {
     const runs = stage.holder === stage.share;
     const attends = stage.attends[role];
     const queries = floats('queries', layout.queries);
-    this.sendsReady = stage.sendsReady;
-    this.share = stage.sequence;
     this.partials = partials;
     this.layout = own ? { bundleHeads: layout.bundleHeads } : 'row';
-    this.#ownRowInfo = ownRowInfo(world, { role, rowInfo, rows });
     this.input = {
       rows: rowPieces * rows,
       rowInfo: attendedInfo,
@@ -154,7 +143,7 @@ export class SpreadAttention {
     const { index } = this.#stage;
     const routes = [
       ...queryRoutes(all, index, this.#role),
-      ...attentionRoutes(all, plan, index, this.#role, this.#whole),
+      ...attentionRoutes(all, plan, index, this.#role, this.whole),
     ];
     const travels = routes.some(({ from, to }) => from !== to && (from === rank || to === rank));
     return !travels && !this.#own && !this.#home && this.ownQueries !== undefined && this.input.pieces.length === 1;
@@ -209,7 +198,7 @@ export class SpreadAttention {
   /** After attention: everything home, merged into `out` (undefined on a rank without weights). */
   recordMerge(recorder: RankRecorder, out: Buffer | undefined, tables?: MergeTables): void {
     if (this.#own) this.#recordLanes(recorder, tables);
-    const routes = attentionRoutes(this.world.all, this.world.plan, this.#stage.index, this.#role, this.#whole);
+    const routes = attentionRoutes(this.world.all, this.world.plan, this.#stage.index, this.#role, this.whole);
     if (!this.#own && !this.#home) this.#recordOutputs(recorder, routes, out, tables);
     else {
       this.world.exchangeRoutes(
@@ -238,14 +227,14 @@ export class SpreadAttention {
         partials,
         lanes: layout.lanes,
         bundleHeads: layout.bundleHeads,
-        share: this.share,
+        share: this.#stage.sequence,
         ...this.#window,
         ...tables?.problem,
       },
       {
         ...this.target,
         row_info: input.rowInfo,
-        chunk_offsets: this.#chunkOffsets,
+        chunk_offsets: this.context.cache.chunkOffsets,
         block_table: tables?.blockTable,
         out: states.o,
         out_ml: states.ml,
@@ -312,8 +301,8 @@ export class SpreadAttention {
       {
         partial_o: states.o,
         partial_ml: states.ml,
-        row_info: this.#ownRowInfo,
-        chunk_offsets: this.#chunkOffsets,
+        row_info: ownRowInfo(this.world, this.stageRows),
+        chunk_offsets: this.context.cache.chunkOffsets,
         block_table: tables?.blockTable,
         sources: this.#sources,
         out,

@@ -1,4 +1,4 @@
-import { expertLinear } from '../../../../shaders/moe/expert_linear/index.js';
+import { expertLinear, type ExpertLinearProblem } from '../../../../shaders/moe/expert_linear/index.js';
 import { canCombine, expertLinearCombine } from '../../../../shaders/moe/expert_linear_combine/index.js';
 import { expertLinearTiled } from '../../../../shaders/moe/expert_linear_tiled/index.js';
 import { moeSort } from '../../../../shaders/moe/moe_sort/index.js';
@@ -261,22 +261,9 @@ class ExpertProgram implements MlpProgram {
   }
 }
 
-/** What an expert's projection reads and writes. */
-interface ExpertProjection {
-  readonly x: Buffer;
-  readonly xStride: number;
-  /** x has a row for each of a row's experts. */
-  readonly xPerSlot: boolean;
-  readonly inFeatures: number;
-  readonly out: Buffer;
-  readonly outStride: number;
-  readonly outFeatures: number;
-  readonly epilogue: 'swiglu' | 'none';
-  readonly clamped?: ExpertsConfig['clamped'];
-  readonly bias: Buffer | undefined;
-  /** RMS-normalise x first: generated rows where the norm is fused. */
-  readonly norm?: Projection['norm'];
-}
+/** What an expert's projection reads and writes. `norm`: RMS-normalises x first, generated rows where the norm is fused. */
+type ExpertProjection = Omit<ExpertLinearProblem, 'rows' | 'topK' | 'experts' | 'type' | 'bias'> &
+  Pick<Projection, 'x' | 'norm'> & { readonly out: Buffer; readonly bias: Buffer | undefined };
 
 /** A rank's experts, fused: all of a row's that are here in one dispatch a projection. */
 class RoutedExperts {
@@ -334,7 +321,7 @@ class RoutedExperts {
       outStride: activationStride(width),
       outFeatures: width,
       epilogue: 'swiglu',
-      ...(clamped && { clamped }),
+      clamped,
       bias: weights.gateUpBias,
       norm,
     });
