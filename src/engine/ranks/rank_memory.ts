@@ -26,21 +26,15 @@ export async function memoryOnPaper(plan: Plan, subject: MemorySubject, runner: 
   for (let rank = 0; rank < plan.worldSize; rank++) {
     const key = formOf(plan, rank, subject.config, runner);
     let memory = known.get(key);
-    if (!memory) known.set(key, (memory = await onAnyAdapter(plan, rank, subject, runner)));
+    if (!memory) {
+      const onGpu = await rankOnPaper(plan, rank, subject, runner);
+      const onCpu = await rankOnPaper(plan, rank, subject, runner, await openPaperDevice(undefined, 'software'));
+      memory = onGpu.totalBytes < onCpu.totalBytes ? onCpu : onGpu;
+      known.set(key, memory);
+    }
     memories.push({ rank, ...memory });
   }
   return memories;
-}
-
-async function onAnyAdapter(
-  plan: Plan,
-  rank: number,
-  subject: MemorySubject,
-  runner: RunnerOptions,
-): Promise<Omit<RankMemory, 'rank'>> {
-  const onGpu = await rankOnPaper(plan, rank, subject, runner);
-  const onCpu = await rankOnPaper(plan, rank, subject, runner, await openPaperDevice(undefined, 'software'));
-  return onGpu.totalBytes < onCpu.totalBytes ? onCpu : onGpu;
 }
 
 /**
@@ -51,11 +45,11 @@ async function onAnyAdapter(
 export async function rankOnPaper(
   plan: Plan,
   rank: number,
-  { config, type }: MemorySubject,
+  subject: MemorySubject,
   runner: RunnerOptions,
   like?: Device,
 ): Promise<Omit<RankMemory, 'rank'>> {
-  const { device, facts } = await recordOnPaper(plan, rank, { config, type }, runner, like);
+  const { device, facts } = await recordOnPaper(plan, rank, subject, runner, like);
   const totalBytes = device.usage.bytes;
   const { weightBytes, kvBytes, stateBytes } = facts;
   return { weightBytes, kvBytes, stateBytes, activationBytes: totalBytes - weightBytes - kvBytes, totalBytes };
