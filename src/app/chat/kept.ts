@@ -96,7 +96,7 @@ export function mergeKept(mine: Kept, other: Kept): Required<Pick<Kept, 'ids' | 
   // The one whose turns these are; of equal ones this tab's.
   const whole = [mine, other].find((one) => JSON.stringify(one.ids ?? []) === JSON.stringify(ids));
   return {
-    messages: whole?.messages ?? ids.flatMap((id) => turns.get(id)!),
+    messages: whole?.messages ?? ids.flatMap((id) => turns.get(id) ?? []),
     ids,
     gone,
     ...(whole?.talk && { talk: whole.talk }),

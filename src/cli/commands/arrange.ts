@@ -127,7 +127,7 @@ function describeArrangement(
     ? 'no makespan is lower within these limits'
     : `at most ${(found.gap * 100).toPrecision(2)}% above the lowest makespan within these limits`;
   return [
-    `${model}, KV budget ${budget}: ${loads.length} layers of ${loads[0]!.length} kv heads on ${ranks} ranks`,
+    `${model}, KV budget ${budget}: ${loads.length} layers of ${loads[0]?.length} kv heads on ${ranks} ranks`,
     `mode ${found.mode}, ${limitsText(problem)}`,
     '',
     summary,
@@ -165,16 +165,20 @@ function limitsText(problem: ArrangementProblem): string {
 /** Of each layer the utilisation before and after, and each rank's heads: "3" a whole head, "3:0.25" a quarter of its requests. */
 function layerTable({ loads, ranks }: ArrangementProblem, before: Placement, after: Placement): string {
   const names = Array.from({ length: ranks }, (_, rank) => `rank ${rank}`);
-  const used = (layer: number, heads: LayerPlacement): string =>
-    utilisation([loads[layer]!], ranks, Math.max(...rankLoads(loads[layer]!, heads, ranks))).toFixed(3);
-  const rows = after.map((heads, layer) => {
-    const lists = names.map((): string[] => []);
-    for (const [head, copies] of heads.entries()) {
-      for (const { rank, share } of copies) {
-        lists[rank]!.push(copies.length === 1 ? `${head}` : `${head}:${Number(share.toFixed(3))}`);
-      }
-    }
-    return [`${layer}`, used(layer, before[layer]!), used(layer, heads), ...lists.map((list) => list.join(' ') || '-')];
+  const used = (load: readonly number[], heads: LayerPlacement = []): string =>
+    utilisation([load], ranks, Math.max(...rankLoads(load, heads, ranks))).toFixed(3);
+  const rows = loads.map((load, layer) => {
+    const heads = after[layer] ?? [];
+    const held = names.map((_, own) => {
+      const texts = heads.flatMap((copies, head) =>
+        copies.flatMap(({ rank, share }) => {
+          const part = copies.length === 1 ? '' : `:${Number(share.toFixed(3))}`;
+          return rank === own ? [`${head}${part}`] : [];
+        }),
+      );
+      return texts.join(' ') || '-';
+    });
+    return [`${layer}`, used(load, before[layer]), used(load, heads), ...held];
   });
   return alignedTable([['layer', 'static', 'arranged', ...names], ...rows], 3 + ranks);
 }

@@ -108,7 +108,7 @@ export function choiceOf(
   const taken = adapters.find((adapter) => adapter.default === true);
   if (!taken) return undefined;
   const others = differentGpus(adapters).filter((adapter) => adapter !== taken);
-  const gpus = others.filter(({ software }) => !software);
+  const other = others.find((adapter) => !adapter.software);
   const { name, software } = taken;
   if (software) {
     const why =
@@ -117,11 +117,9 @@ export function choiceOf(
         : `no GPU; the fastest of ${others.length + 1} adapters that run on the CPU`;
     return { name, why };
   }
-  if (gpus.length === 0) return { name, why: 'the only GPU' };
-  return {
-    name,
-    why: `a discrete GPU goes before an integrated one; --adapter "${shortName(gpus[0]!.name)}" takes another`,
-  };
+  if (!other) return { name, why: 'the only GPU' };
+  const why = `a discrete GPU goes before an integrated one; --adapter "${shortName(other.name)}" takes another`;
+  return { name, why };
 }
 
 const finding =

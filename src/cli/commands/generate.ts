@@ -143,9 +143,9 @@ async function readPrompt(options: Options): Promise<string | readonly number[]>
   const tokens = options.text('tokens');
   if (tokens !== undefined) {
     if (options.has('prompt')) throw usageError('--prompt and --tokens are two prompts: give one of them');
-    const lists = await readTokenLists(tokens);
-    if (lists.length > 1) throw usageError(`--tokens ${tokens}: ${lists.length} lists; generate takes one`);
-    return lists[0]!;
+    const [list = [], ...more] = await readTokenLists(tokens);
+    if (more.length > 0) throw usageError(`--tokens ${tokens}: ${more.length + 1} lists; generate takes one`);
+    return list;
   }
   const given = options.required('prompt', 'give a text, or - to read stdin; or --tokens');
   const prompt = given === '-' ? await readAll(process.stdin) : given;

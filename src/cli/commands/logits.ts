@@ -54,7 +54,7 @@ async function writeTable(results: readonly LogitsDescription[], terminal: Termi
   for (const { positions, argmax, best, top, sha256 } of results) {
     for (const [index, position] of positions.entries()) {
       const others = top?.[index]?.map(([id, logit]) => `${id}:${logit.toFixed(4)}`).join(' ');
-      const line = others ?? `argmax ${argmax[index]} logit ${best[index]!.toFixed(6)}`;
+      const line = others ?? `argmax ${argmax[index]} logit ${best[index]?.toFixed(6)}`;
       await terminal.write(`position ${position}  ${line}\n`);
     }
     await terminal.write(`sha256 ${sha256}\n`);

@@ -50,7 +50,7 @@ async function remove(given: string, caches: readonly string[], options: Options
 
 /** Names are stable: other tools read them. */
 const document = (local: readonly Kept[]): object => ({
-  cache: local[0]!.cache,
+  cache: local[0]?.cache,
   local: local
     .flatMap(({ models }) => models)
     .map((model) => ({
