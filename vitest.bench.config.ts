@@ -5,7 +5,7 @@ export default defineConfig({
   // Its `main` is CommonJS in a package of type module, which Node refuses.
   resolve: { alias: { wgsl_reflect: 'wgsl_reflect/wgsl_reflect.module.js' } },
   test: {
-    include: ['shaders/**/*.bench.ts', 'src/**/*.bench.ts'],
+    include: ['shaders/**/*.bench.ts', 'src/**/*.bench.ts', 'bench/**/*.bench.ts'],
     setupFiles: ['src/gpu/testing/setup.ts'],
     pool: 'forks',
     maxWorkers: 1,

@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nkeys } from '@nats-io/nats-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { isName, subjectOf, VERSION } from './names.js';
-import { connectCluster } from './connect.js';
+import { connectCluster, isName, subjectOf, VERSION } from './connect.js';
 import type { NatsServer } from './node_nats_server.js';
 import { natsServer, startNats } from './testing/nats_server.js';
 

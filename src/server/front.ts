@@ -6,8 +6,7 @@ import { pause, until } from '../base/waits.js';
 import { ApiError, toApiError } from './api_error.js';
 import { Access, hostCheck } from './http/access.js';
 import { addressOf, Connections } from './http/connections.js';
-import { answerBrokenRequest, Exchange, type Outcome } from './http/exchange.js';
-import { BodyRooms, readBody } from './http/read_body.js';
+import { answerBrokenRequest, BodyRooms, Exchange, type Outcome, readBody } from './http/exchange.js';
 import { messageError } from './messages/message_writer.js';
 import { checkMethod, findRoute, isProbe, needsKey, type Route } from './routes.js';
 import { type OwnMetrics, ServerMetrics } from './server_metrics.js';
@@ -68,7 +67,6 @@ export interface RequestRecord {
   readonly seconds: number;
 }
 
-/** Bytes of a request's body. */
 export const DEFAULT_BODY = 2 ** 20;
 const DEFAULTS = {
   host: '127.0.0.1',

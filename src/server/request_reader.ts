@@ -28,7 +28,6 @@ interface Lane {
   readonly thread: RequestThread;
 }
 
-/** Reads the bodies of requests for a model. */
 export class RequestReader {
   readonly #lanes: readonly Lane[];
   readonly #forms = new TurnsByClient(FORMS);
@@ -51,7 +50,6 @@ export class RequestReader {
     return this.#lanes.reduce((sum, { turns }) => sum + turns.waiting, this.#forms.waiting);
   }
 
-  /** How a client's forms wait. */
   formWait(client: string, signal: AbortSignal): FormWait {
     return { signal, turn: (work) => this.#forms.run(client, signal, work) };
   }
@@ -78,7 +76,6 @@ export class RequestReader {
   }
 }
 
-/** What the thread is asked, and what it says. */
 export interface ThreadRequest {
   readonly body: Uint8Array;
   readonly kind: CallKind;

@@ -4,7 +4,7 @@ import { loadTokenizer } from '../tokenizer/testing/load_tokenizer.js';
 import { byteLevelTokenizer } from '../tokenizer/testing/tiny_tokenizers.js';
 import { ApiError } from './api_error.js';
 import { parseChatRequest } from './requests/chat_request.js';
-import type { CompletionCall } from './requests/completion_call.js';
+import type { CompletionCall } from './requests/fields.js';
 import { readTokenCall } from './requests/read_call.js';
 import { parseMessageRequest } from './messages/message_request.js';
 import { parseResponseRequest } from './responses/response_request.js';

@@ -4,9 +4,7 @@ export type RouteName = keyof typeof METHODS;
 
 export interface Route {
   readonly name: RouteName;
-  /** The model that the path names. */
   readonly model?: string;
-  /** The response that it names. */
   readonly id?: string;
 }
 

@@ -8,11 +8,8 @@ export type Sample = readonly [labels: Labels, value: number | HistogramCounts];
 /** One for Prometheus: a counter where its name ends in _total, otherwise a gauge where `type` says nothing else. */
 export type Metric = readonly [name: string, help: string, samples: Sample[1] | readonly Sample[], type?: 'histogram'];
 
-/** What the server is busy with. */
 interface Load {
-  /** Requests under way. */
   readonly live: number;
-  /** Bytes of bodies held. */
   readonly bodyBytes: number;
 }
 
@@ -58,7 +55,6 @@ export class ServerMetrics {
     this.#seconds.set(route, histogram);
   }
 
-  /** Nothing is asked any more. */
   close(): void {
     this.#lag.disable();
   }
@@ -151,7 +147,6 @@ function labelText(labels: Labels): string {
   return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
 }
 
-/** What a model tells Prometheus. */
 export function modelMetrics({ metrics, info }: ServingModel): Metric[] {
   const { unfinished, running, kvBlocks, kvBlocksFree } = metrics;
   const byOutcome = Object.entries(metrics.requestsTotal).map(([outcome, count]): Sample => [{ outcome }, count]);

@@ -7,8 +7,16 @@ import { connectCluster } from '../connect.js';
 import { checkCommand, checkLink, checkMeasure, checkReport, placeHere } from '../ranks/check_messages.js';
 import { readCard } from '../ranks/rank_card.js';
 import { natsServer, startNats } from '../testing/nats_server.js';
-import { Assembler, type Frame, frameOf, HEADER_BYTES, NatsLink, newLink, readFrame } from './nats_link.js';
-import { checkedMessage } from './port_bridge.js';
+import {
+  Assembler,
+  checkedMessage,
+  type Frame,
+  frameOf,
+  HEADER_BYTES,
+  NatsLink,
+  newLink,
+  readFrame,
+} from './nats_link.js';
 
 /** A hundred thousand: SPLITKV_CLUSTER_FUZZ=100000 npx vitest run src/cluster/links/hostile_links.test.ts */
 const ROUNDS = Number(process.env['SPLITKV_CLUSTER_FUZZ'] ?? 4000);

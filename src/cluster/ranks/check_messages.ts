@@ -7,8 +7,7 @@ import { hubText, isCommit, parseHubName } from '../../loader/hub/hub_name.js';
 import { RankRunner } from '../../engine/ranks/rank_runner.js';
 import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
 import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';
-import { isLinkAddress } from '../links/nats_link.js';
-import { isReason } from '../links/port_bridge.js';
+import { isLinkAddress, isReason } from '../links/nats_link.js';
 
 /** Calls that end a rank or take what no message holds. */
 const NOT_CALLED = ['constructor', 'abort', 'dispose'];

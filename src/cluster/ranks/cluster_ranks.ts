@@ -18,9 +18,8 @@ import type { AdapterRequest } from '../../gpu/index.js';
 import type { ClusterRanksOptions } from '../../engine/contracts/cluster_options.js';
 import { type LinkMeasure, type MachineMeasure, planName } from '../../placement/index.js';
 import type { LinkAddress, StartWorker, WorkerCommand } from '../../engine/workers/worker_protocol.js';
-import { type Cluster, connectCluster } from '../connect.js';
+import { type Cluster, connectCluster, VERSION } from '../connect.js';
 import { NatsLink, newLink } from '../links/nats_link.js';
-import { VERSION } from '../names.js';
 import { checkLink, checkMeasure, checkReport } from './check_messages.js';
 import { adapterKind, callRoll, type RankCard, readObject } from './rank_card.js';
 
@@ -187,7 +186,7 @@ export class ClusterRanks implements ModelPlaces {
     for (;;) {
       throwIfAborted(signal, 'looking for ranks');
       const cards = (await callRoll(this.cluster).catch(() => []))
-        .filter((card) => this.#isLike(card, first!))
+        .filter((card) => first && this.#isLike(card, first))
         .toSorted((a, b) => at(a) - at(b));
       const free = cards.filter(({ busy }) => !busy);
       // Those that there were end what they had.
@@ -394,9 +393,9 @@ function checkAlike(cards: readonly RankCard[], mixed: boolean): void {
       );
     }
     const [first] = cards;
-    if (mixed || adapterKind(card) === adapterKind(first!)) continue;
+    if (!first || mixed || adapterKind(card) === adapterKind(first)) continue;
     throw usageError(
-      `rank ${first!.name} has ${adapterKind(first!)}, and rank ${card.name} ${adapterKind(card)}: answers wouldn't be the same bits. Allow it (mixed), or take others`,
+      `rank ${first.name} has ${adapterKind(first)}, and rank ${card.name} ${adapterKind(card)}: answers wouldn't be the same bits. Allow it (mixed), or take others`,
     );
   }
 }

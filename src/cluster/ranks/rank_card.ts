@@ -2,8 +2,7 @@ import type { AdapterDescription } from '../../gpu/index.js';
 import { formatError, messageOf, SplitkvError } from '../../base/errors.js';
 import { type Check, fields, isFlag, isText, oneOf, optional } from '../../base/checks.js';
 import { decode, encode } from 'cborg/extended';
-import type { Cluster } from '../connect.js';
-import { isName } from '../names.js';
+import { type Cluster, isName } from '../connect.js';
 
 /** What a rank of the cluster says of itself when the roll is called. */
 export interface RankCard {

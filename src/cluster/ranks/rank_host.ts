@@ -15,11 +15,9 @@ import {
 } from '../../engine/workers/worker_protocol.js';
 import type { RankFacts } from '../../engine/contracts/rank.js';
 import { type AdapterRequest, openDevice } from '../../gpu/index.js';
-import { type Cluster, type ClusterOptions, connectCluster } from '../connect.js';
-import { isLinkAddress, NatsLink } from '../links/nats_link.js';
-import { bridgePort } from '../links/port_bridge.js';
+import { checkName, type Cluster, type ClusterOptions, connectCluster, VERSION } from '../connect.js';
+import { bridgePort, isLinkAddress, NatsLink } from '../links/nats_link.js';
 import { isStored } from '../../engine/contracts/cluster_options.js';
-import { checkName, VERSION } from '../names.js';
 import { brokenReport, checkCommand, placeHere } from './check_messages.js';
 import { callRoll, type RankCard, readObject } from './rank_card.js';
 

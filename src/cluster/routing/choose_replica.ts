@@ -104,7 +104,9 @@ class Search {
     this.#prefix = prefix;
     this.#key = session === undefined ? (prefix.at(-1) ?? 0) : hashOfText(session);
     // Rendezvous hashing: when a replica comes or goes, only its own sessions move.
-    if (session !== undefined) this.home = this.#first(replicas.filter(({ draining }) => !draining));
+    if (session === undefined) return;
+    const [first, ...others] = replicas.filter(({ draining }) => !draining);
+    this.home = first && others.reduce((home, each) => (this.#isBefore(each, home) ? each : home), first);
   }
 
   best(replicas: readonly ReplicaView[]): ReplicaView {
@@ -122,14 +124,8 @@ class Search {
 
   ofPeers(best: ReplicaView, replicas: readonly ReplicaView[]): ReplicaView {
     const cached = cachedIn(best, this.#prefix);
-    const picked: ReplicaView[] = [];
-    for (const replica of replicas) {
-      if (picked.length === PEERS && !this.#isBefore(replica, picked.at(-1)!)) continue;
-      if (!this.#has(replica, cached) || cachedIn(replica, this.#prefix) < cached) continue;
-      const place = picked.findIndex((each) => this.#isBefore(replica, each));
-      picked.splice(place === -1 ? picked.length : place, 0, replica);
-      picked.length = Math.min(PEERS, picked.length);
-    }
+    const alike = replicas.filter((each) => this.#has(each, cached) && cachedIn(each, this.#prefix) >= cached);
+    const picked = alike.toSorted((a, b) => (this.#isBefore(a, b) ? -1 : 1)).slice(0, PEERS);
     return picked.reduce((least, each) => (loadOf(each) < loadOf(least) ? each : least));
   }
 
@@ -151,12 +147,6 @@ class Search {
   /** Whether the last of so many blocks is there; the ones before it mostly are, then. */
   #has({ prefixes }: ReplicaView, blocks: number): boolean {
     return blocks <= 0 || prefixes?.has(this.#prefix[blocks - 1]!) === true;
-  }
-
-  #first(replicas: readonly ReplicaView[]): ReplicaView | undefined {
-    let first = replicas[0];
-    for (const replica of replicas) if (this.#isBefore(replica, first!)) first = replica;
-    return first;
   }
 
   #isBefore(one: ReplicaView, other: ReplicaView): boolean {

@@ -8,8 +8,17 @@ import type { Source } from '../../loader/index.js';
 import { MODEL_TEXTS } from '../../loader/tensor_index.js';
 import type { Cluster } from '../connect.js';
 import { Bucket, inParallel } from './bucket.js';
-import { type Head, headKey, type Manifest, pieceKey, readHead, readManifest, type StoredFile } from './manifest.js';
-import { checkModelName, listStored } from './model_store.js';
+import {
+  checkModelName,
+  type Head,
+  headKey,
+  listStored,
+  type Manifest,
+  pieceKey,
+  readHead,
+  readManifest,
+  type StoredFile,
+} from './model_store.js';
 
 /** What one message carries. */
 const PIECE_BYTES = 512 * 1024;

@@ -10,8 +10,7 @@ import { type Cluster, connectCluster } from '../connect.js';
 import type { NatsServer } from '../node_nats_server.js';
 import { natsServer, startNats } from '../testing/nats_server.js';
 import { Bucket } from './bucket.js';
-import { pieceKey } from './manifest.js';
-import { listStored, openStored } from './model_store.js';
+import { listStored, openStored, pieceKey } from './model_store.js';
 import { pushModel, removeStored } from './push.js';
 
 const FOLDER = 'models/tiny-gqa';

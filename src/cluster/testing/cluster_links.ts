@@ -1,7 +1,6 @@
 import type { Cluster } from '../connect.js';
 import type { Port } from '../../distributed/ports/port.js';
-import { newLink } from '../links/nats_link.js';
-import { bridgePort } from '../links/port_bridge.js';
+import { bridgePort, newLink } from '../links/nats_link.js';
 
 /** As `createPorts`, of which each pair talks over NATS: `clusters[rank]` is the rank's own connection. */
 export function clusterPorts(clusters: readonly Cluster[]): Map<number, MessagePort>[] {

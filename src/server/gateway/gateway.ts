@@ -4,18 +4,18 @@
  * ../replicas.
  */
 
+import type { Subscription } from '@nats-io/nats-core';
 import { ApiError } from '../api_error.js';
 import { type FrontOptions, HttpFront } from '../front.js';
 import type { Exchange } from '../http/exchange.js';
-import { headersOf } from '../replicas/messages.js';
+import { CLIENTS_MS, encode, PROTOCOL, readGatewayBeat, SILENCE_MS } from '../replicas/messages.js';
 import { newInstance } from '../replicas/replica.js';
 import type { Route } from '../routes.js';
 import type { Metric, OwnMetrics } from '../server_metrics.js';
-import type { AskedRequest } from './gateway_call.js';
-import { GatewayClients } from './gateway_clients.js';
-import { Relay, type RelayEvent } from './relay.js';
 import { type Member, ReplicaSet, type ReplicaSetOptions, takes } from './replica_set.js';
-import { factsOf, factsOfPath, hashOfClient, type RequestFacts } from './request_facts.js';
+import { factsOf, factsOfPath, hashOfClient, Relay, type RelayEvent, type RequestFacts } from './relay.js';
+import type { Cluster } from '../../cluster/connect.js';
+import { ClientPlaces } from '../http/client_places.js';
 
 export interface GatewayOptions extends FrontOptions, Omit<ReplicaSetOptions, 'instance'> {
   /** Answers that one client may have under way, over all gateways; default: half of the replicas' places. */
@@ -25,8 +25,6 @@ export interface GatewayOptions extends FrontOptions, Omit<ReplicaSetOptions, 'i
 }
 
 const PATIENCE_MS = 15_000;
-/** Headers of a request that replicas are told. */
-const TOLD = ['content-type', 'traceparent'];
 export const SESSION_HEADER = 'x-splitkv-session';
 
 /** What becomes of requests that a replica left. */
@@ -110,16 +108,7 @@ export class Gateway extends HttpFront {
   }
 
   async #relay(exchange: Exchange, facts: RequestFacts): Promise<void> {
-    const { request, client } = exchange;
-    const asked: AskedRequest = {
-      method: request.method as AskedRequest['method'],
-      path: request.url ?? '/',
-      headers: headersOf(request.headers, TOLD),
-      client: hashOfClient(client),
-      prefix: facts.prefix,
-      body: facts.body,
-    };
-    await new Relay(this.replicas, exchange, this.#modelOf(facts), facts, asked, {
+    await new Relay(this.replicas, exchange, this.#modelOf(facts), facts, {
       patienceMs: this.given.patienceMs ?? PATIENCE_MS,
       onEvent: (event) => this.#events[event]++,
       retryAfter: () => this.#retryAfter(),
@@ -157,5 +146,84 @@ export class Gateway extends HttpFront {
       slots += beat.slots;
     }
     return this.metrics.retryAfter(waiting + 1, Math.max(1, slots));
+  }
+}
+
+/** Clients that one message has room for; those with most answers first. */
+const MAX_TOLD = 4096;
+/** Looks between two messages where nothing changed. */
+const REPEAT = 4;
+
+interface Other {
+  readonly clients: ReadonlyMap<string, number>;
+  readonly heardAt: number;
+}
+
+/**
+ * Answers under way by client, over all gateways of a cluster: each tells the others its own, at most four times a second. What began
+ * in that quarter of a second at another gateway isn't seen: with G gateways a client may have up to G times its share for as long.
+ */
+export class GatewayClients {
+  readonly places = new ClientPlaces((client) => this.#elsewhere(client));
+  readonly #others = new Map<string, Other>();
+  readonly #subscription: Subscription;
+  readonly #timer: NodeJS.Timeout;
+  #told = '';
+  #untilRepeat = 0;
+
+  constructor(
+    private readonly cluster: Cluster,
+    private readonly instance: string,
+  ) {
+    this.#subscription = cluster.connection.subscribe(cluster.subject('gateways', '*'), {
+      callback: (error, { data, subject }) => {
+        if (!error) this.#hear(data, subject.split('.').at(-1));
+      },
+    });
+    this.#timer = setInterval(() => this.#tell(), CLIENTS_MS);
+    this.#tell();
+  }
+
+  /** Other gateways that are there. */
+  get others(): number {
+    return this.#others.size;
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#subscription.unsubscribe();
+  }
+
+  #elsewhere(client: string): number {
+    let all = 0;
+    for (const { clients } of this.#others.values()) all += clients.get(client) ?? 0;
+    return all;
+  }
+
+  #tell(): void {
+    const now = performance.now();
+    for (const [instance, { heardAt }] of this.#others) if (now - heardAt > SILENCE_MS) this.#others.delete(instance);
+    const most = [...this.places.taken].toSorted(([, a], [, b]) => b - a).slice(0, MAX_TOLD);
+    const clients = Object.fromEntries(most);
+    const text = JSON.stringify(clients);
+    if (text === this.#told && this.#untilRepeat-- > 0) return;
+    this.#told = text;
+    this.#untilRepeat = REPEAT - 1;
+    const { cluster, instance } = this;
+    if (cluster.connection.isClosed()) return;
+    cluster.connection.publish(
+      cluster.subject('gateways', instance),
+      encode({ protocol: PROTOCOL, instance, clients }),
+    );
+  }
+
+  #hear(data: Uint8Array, from: string | undefined): void {
+    try {
+      const { instance, clients } = readGatewayBeat(data);
+      if (instance === this.instance || instance !== from) return;
+      this.#others.set(instance, { clients: new Map(Object.entries(clients)), heardAt: performance.now() });
+    } catch {
+      // Whoever sends what is no beat is no gateway.
+    }
   }
 }

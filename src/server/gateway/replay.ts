@@ -25,7 +25,7 @@ export class SseReader {
   push(bytes: Uint8Array): SseEvent[] {
     this.#rest += this.#decoder.decode(bytes, { stream: true });
     const blocks = this.#rest.split('\n\n');
-    this.#rest = blocks.pop()!;
+    this.#rest = blocks.pop() ?? '';
     if (this.#rest.length > MAX_EVENT) throw formatError(`an event of more than ${MAX_EVENT} characters`);
     return blocks.map(eventOf);
   }
@@ -132,7 +132,7 @@ export class StreamReplay {
       if (again.count === lane.count && digestOf(again) !== digestOf(lane)) throw differs(lane.count);
       return undefined;
     }
-    for (let at = lane.ids.length; at < again.ids.length; at++) lane.ids.push(again.ids[at]!);
+    lane.ids.push(...again.ids.slice(lane.ids.length));
     lane.count++;
     lane.digest.update(formOf(event, again.ids));
     const nameOf = (each: string): string => (this.#others.has(each) ? this.#id! : lane.ids[again.ids.indexOf(each)]!);

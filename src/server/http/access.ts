@@ -13,6 +13,12 @@ const keyIn = ({ authorization, 'x-api-key': own }: IncomingMessage['headers']):
 
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
+/** Takes as long for a wrong key as for a right one. */
+function isOneOf(keys: readonly Buffer[], given: string): boolean {
+  const hash = digest(given);
+  return keys.filter((key) => timingSafeEqual(key, hash)).length > 0;
+}
+
 /** Who may ask: clients with a key, and pages of origins that were named. */
 export class Access {
   readonly #keys: readonly Buffer[];
@@ -44,9 +50,7 @@ export class Access {
         headers: asks,
       });
     }
-    const hash = digest(given);
-    // As long for a wrong key as for a right one.
-    if (this.#keys.filter((key) => timingSafeEqual(key, hash)).length === 0) {
+    if (!isOneOf(this.#keys, given)) {
       throw new ApiError(401, 'the API key is wrong', { code: 'invalid_api_key', headers: asks });
     }
   }
@@ -61,8 +65,7 @@ export class Access {
   checkPriority({ headers }: IncomingMessage, priority: unknown): void {
     if (priority === undefined || priority === null || priority === 0 || this.#priority === 'all') return;
     const given = keyIn(headers);
-    const hash = given === undefined ? undefined : digest(given);
-    if (hash && this.#priority.filter((key) => timingSafeEqual(key, hash)).length > 0) return;
+    if (given !== undefined && isOneOf(this.#priority, given)) return;
     const why = this.#keys.length > 0 ? "its key isn't allowed to" : 'clients have no keys';
     throw new ApiError(
       403,

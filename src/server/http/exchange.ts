@@ -6,7 +6,8 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { ApiError } from '../api_error.js';
+import { ApiError, badRequest } from '../api_error.js';
+import { formatBytes, joinBytes } from '../../base/math.js';
 
 /** How a request ended: for the metrics, and for whoever has to stop work on it. */
 export type Outcome =
@@ -205,9 +206,9 @@ const ZEROS = /^0+$/;
  * is none, which is passed over as the specification says.
  */
 function traceOf(header: string | string[] | undefined): string | undefined {
-  const [, version, trace, span, more] =
+  const [, version, trace, span = '', more] =
     /^([\da-f]{2})-([\da-f]{32})-([\da-f]{16})-[\da-f]{2}(-.*)?$/.exec(String(header)) ?? [];
-  if (trace === undefined || version === 'ff' || ZEROS.test(trace) || ZEROS.test(span!)) return undefined;
+  if (trace === undefined || version === 'ff' || ZEROS.test(trace) || ZEROS.test(span)) return undefined;
   return version === '00' && more !== undefined ? undefined : trace;
 }
 
@@ -235,4 +236,91 @@ function errorOf(code: string | undefined): ApiError {
   if (code === 'HPE_HEADER_OVERFLOW') return new ApiError(431, 'the headers are too large');
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new ApiError(408, 'the request took too long to arrive');
   return new ApiError(400, 'this is not a valid HTTP request');
+}
+
+/**
+ * A request's body. A client that asks whether it may send its body is told so once its headers allow it.
+ * @param room counts the bytes; whoever is done with them gives them back
+ * @throws ApiError 400 for none, 413 for more bytes than allowed (as soon as that is known), 415 for a body that is compressed, 429
+ *   where there is no room. Where the rest of it is still to come the connection ends with the answer.
+ */
+export async function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  maxBytes: number,
+  room: BodyRoom,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const encoding = request.headers['content-encoding'] ?? 'identity';
+  if (encoding !== 'identity') {
+    const message = `content-encoding ${encoding.slice(0, 100)} is not supported; send the body as it is`;
+    throw new ApiError(415, message, { ends: true });
+  }
+  const tooLarge = (): ApiError =>
+    new ApiError(
+      413,
+      `the body is larger than ${formatBytes(maxBytes)}; send less, or start the server with --max-body`,
+      { ends: true },
+    );
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge();
+  if (request.headers.expect !== undefined) response.writeContinue();
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of leavingOpen(request)) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) throw tooLarge();
+    room.take(chunk.length);
+    chunks.push(chunk);
+  }
+  if (bytes === 0) throw badRequest('the body is empty; expected a JSON object');
+  return joinBytes(chunks);
+}
+
+/** Its chunks. A reader that stops early leaves the connection open: the answer is still to be sent on it. */
+const leavingOpen = (request: IncomingMessage): AsyncIterable<Buffer> =>
+  request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
+
+/** Bodies up to this size always have room: the limit on connections bounds them. */
+const ALWAYS = 65_536;
+
+/** The bytes of request bodies that are held at once, over all clients, and of one client up to half of them. */
+export class BodyRooms {
+  #bytes = 0;
+  readonly #byClient = new Map<string, number>();
+
+  constructor(private readonly maxBytes: number) {}
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  open(client: string): BodyRoom {
+    let held = 0;
+    const add = (count: number): void => {
+      held += count;
+      this.#bytes += count;
+      const own = (this.#byClient.get(client) ?? 0) + count;
+      if (own > 0) this.#byClient.set(client, own);
+      else this.#byClient.delete(client);
+    };
+    return {
+      take: (count) => {
+        add(count);
+        const own = this.#byClient.get(client)!;
+        if (held <= ALWAYS || (this.#bytes <= this.maxBytes && own <= this.maxBytes / 2)) return;
+        throw new ApiError(
+          429,
+          `too many large requests at once: their bodies have more than ${formatBytes(this.maxBytes)}; try again in a second`,
+          { code: 'busy', retryAfter: 1, ends: true },
+        );
+      },
+      close: () => add(-held),
+    };
+  }
+}
+
+export interface BodyRoom {
+  /** @throws ApiError 429 where there is no room for so many bytes more */
+  take(count: number): void;
+  /** The bytes are no longer held. */
+  close(): void;
 }

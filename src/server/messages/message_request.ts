@@ -7,17 +7,16 @@ import * as z from 'zod/mini';
 import { isObject, show } from '../../base/json.js';
 import type { ChatMessage, ChatOptions, Prompt, Tool, ToolCall, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
-import { chatFields, chatOptionsOf, checkMessages } from '../requests/chat_request.js';
-import { callOf, type CompletionCall } from '../requests/completion_call.js';
+import { chatFields, chatOptionsOf, checkMessages, textAt, textOfParts } from '../requests/chat_request.js';
 import {
+  callOf,
   checkLength,
   commonFields,
-  type IgnoredField,
+  type CompletionCall,
   MAX_STOPS,
   optionalInteger,
   parseFields,
 } from '../requests/fields.js';
-import { textAt, textOfParts } from '../requests/text_parts.js';
 import type { TokenizeCall } from '../requests/tokenize_request.js';
 
 const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
@@ -74,8 +73,7 @@ const counted = z.looseObject({ model: commonFields.model, ...conversation });
  */
 export function parseMessageRequest(body: unknown, room: number): CompletionCall {
   checkLists(body, room);
-  const ignored: IgnoredField[] = [];
-  const fields = parseFields('messages', schema, body, ignored);
+  const { fields, ignored } = parseFields('messages', schema, body);
   const { max_tokens: most, stop_sequences: stop } = fields;
   if (most == null) throw badRequest('max_tokens is missing; expected an integer of at least 1', 'max_tokens');
   const { field: formField, ...form } = formatOf(fields);
@@ -104,7 +102,7 @@ function formatOf({
     { field: 'output_format', value: old },
     { field: 'response_format', value: other },
   ].filter(({ value }) => value != null);
-  if (second) throw badRequest(`${first!.field} and ${second.field}: give one of them`, first!.field);
+  if (first && second) throw badRequest(`${first.field} and ${second.field}: give one of them`, first.field);
   if (!first || first.field === 'response_format') return {};
   const wanted = (first.value as NonNullable<typeof old>).schema;
   const response_format = { type: 'json_schema', json_schema: { schema: wanted, strict: true } };
@@ -114,8 +112,7 @@ function formatOf({
 /** Reads the body of a request to /v1/messages/count_tokens. @throws ApiError 400 */
 export function parseCountRequest(body: unknown, room: number): TokenizeCall {
   checkLists(body, room);
-  const ignored: IgnoredField[] = [];
-  const fields = parseFields('messages', counted, body, ignored);
+  const { fields, ignored } = parseFields('messages', counted, body);
   return {
     model: fields.model ?? undefined,
     ignored,

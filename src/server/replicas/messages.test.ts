@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
 import type { SplitkvError } from '../../base/errors.js';
-import { GatewayCall, ReplicaGoneError } from '../gateway/gateway_call.js';
+import { GatewayCall, ReplicaGoneError } from '../gateway/replica_set.js';
 import {
   type Beat,
   encode,

@@ -6,7 +6,7 @@
 
 import * as z from 'zod/mini';
 import { formatError } from '../../base/errors.js';
-import { isName } from '../../cluster/names.js';
+import { isName } from '../../cluster/connect.js';
 import { PrefixFilter } from '../../cluster/routing/prefixes.js';
 
 /** Replicas and gateways of other protocols don't understand each other. */

@@ -83,8 +83,8 @@ export class ReplicaCall {
   #feed(bytes: Uint8Array): void {
     this.#missing -= bytes.length;
     if (this.#missing < 0) return this.giveUp('the request is longer than it said');
-    if (bytes.length > 0) this.#request!.write(bytes);
-    if (this.#missing === 0) this.#request!.end();
+    if (bytes.length > 0) this.#request?.write(bytes);
+    if (this.#missing === 0) this.#request?.end();
   }
 
   async #answer(response: IncomingMessage): Promise<void> {

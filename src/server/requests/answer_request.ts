@@ -10,10 +10,9 @@ import {
 } from '../../index.js';
 import { ApiError, badRequest, toApiError } from '../api_error.js';
 import { withDelta } from '../../chat_formats/tools.js';
-import type { CompletionCall } from './completion_call.js';
+import type { CompletionCall } from './fields.js';
 import { EventStream, type Exchange, outcomeOf } from '../http/exchange.js';
 
-/** One answer, whole. */
 export interface WholeAnswer {
   readonly text: string;
   /** What the model thought before; may be empty. */
@@ -30,7 +29,6 @@ export interface WholeAnswer {
 export interface AnswerWriter {
   /** What ends a stream of whole answers, behind its events. */
   readonly mark?: string;
-  /** All of it at once. */
   whole(answers: readonly WholeAnswer[], completion: Completion): object;
   /** A stream's events: before anything is there, of what comes, at the end, and instead of that where it breaks. */
   opening(completion: Completion): readonly object[];

@@ -2,7 +2,7 @@ import { chatToolCall } from '../../chat_formats/tools.js';
 import type { Completion, CompletionEvent, TokenLogprobs, ToolCallDelta } from '../../index.js';
 import type { ApiError } from '../api_error.js';
 import { type AnswerWriter, chancesOf, type WholeAnswer } from './answer_request.js';
-import type { CompletionCall } from './completion_call.js';
+import type { CompletionCall } from './fields.js';
 
 /** How one of the two APIs of choices writes answers. */
 interface AnswerShape {

@@ -5,10 +5,9 @@ import { ApiError } from '../api_error.js';
 import { parseCountRequest, parseMessageRequest } from '../messages/message_request.js';
 import { parseResponseRequest } from '../responses/response_request.js';
 import { parseChatRequest } from './chat_request.js';
-import { parseEmbeddingRequest } from './embedding_request.js';
+import { parseEmbeddingRequest, parseTextRequest } from './text_request.js';
 import { SORTED } from './field_table.js';
 import type { IgnoredField } from './fields.js';
-import { parseTextRequest } from './text_request.js';
 
 type Parse = (body: unknown) => { readonly ignored: readonly IgnoredField[] };
 

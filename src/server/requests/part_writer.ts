@@ -34,7 +34,6 @@ export abstract class PartWriter implements AnswerWriter {
   abstract opening(completion: Completion): object[];
   abstract closing(completion: Completion): object[];
   abstract broken(error: ApiError): object[];
-  /** The whole answer. */
   protected abstract done(completion: Completion): object;
   /** Events of a part's beginning, of more of it, and of its end. */
   protected abstract began(part: Part): object[];

@@ -8,11 +8,10 @@ import { needTokenizer, type PromptReader, promptTokens } from '../../engine/ser
 import type { ChatOptions } from '../../index.js';
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';
-import type { CompletionCall } from './completion_call.js';
-import { type EmbeddingCall, parseEmbeddingRequest } from './embedding_request.js';
+import type { CompletionCall } from './fields.js';
+import { type EmbeddingCall, parseEmbeddingRequest, parseTextRequest } from './text_request.js';
 import { parseCountRequest, parseMessageRequest } from '../messages/message_request.js';
 import { parseResponseRequest, type ResponseCall } from '../responses/response_request.js';
-import { parseTextRequest } from './text_request.js';
 import {
   type DetokenizeCall,
   parseDetokenizeRequest,
@@ -20,7 +19,6 @@ import {
   type TokenizeCall,
 } from './tokenize_request.js';
 
-/** What a body is read as. */
 export interface Calls {
   readonly chat: CompletionCall;
   readonly text: CompletionCall;

@@ -1,16 +1,18 @@
 import * as z from 'zod/mini';
 import { isObject } from '../../base/json.js';
 import { ApiError, badRequest } from '../api_error.js';
-import { callOf, type CompletionCall } from './completion_call.js';
 import {
+  callOf,
   checkLength,
   commonFields,
+  type CompletionCall,
   flag,
   type IgnoredField,
   mostTokens,
   optionalInteger,
   parseFields,
 } from './fields.js';
+import type { EmbedOptions, EmbedResult, Prompt } from '../../index.js';
 
 /** As OpenAI's. */
 const DEFAULT_MAX_TOKENS = 16;
@@ -29,7 +31,6 @@ export const textsField = (most: number) => {
 };
 type Texts = z.infer<ReturnType<typeof textsField>>;
 
-/** Each of the texts by itself. */
 export const textsOf = (given: Texts): (string | number[])[] => {
   const isOne = (texts: Texts): texts is string | number[] => typeof texts === 'string' || typeof texts[0] === 'number';
   return isOne(given) ? [given] : given;
@@ -50,8 +51,7 @@ const schema = z.looseObject({
  */
 export function parseTextRequest(body: unknown, contextLength: number): CompletionCall {
   checkTexts(body, 'prompt', MAX_PROMPTS, contextLength);
-  const ignored: IgnoredField[] = [];
-  const fields = parseFields('completions', schema, body, ignored);
+  const { fields, ignored } = parseFields('completions', schema, body);
   const { prompt, echo } = fields;
   const asked = fields.max_tokens ?? fields.n_predict;
   if (asked === 0 && !echo) {
@@ -80,4 +80,63 @@ export function checkTexts(body: unknown, name: 'prompt' | 'input', most: number
     const message = `the prompt has ${list.length} tokens; the context holds ${contextLength}: shorten the prompt`;
     throw new ApiError(400, message, { code: 'context_length_exceeded', param: name });
   }
+}
+
+/** As OpenAI's. */
+const MAX_INPUTS = 2048;
+
+/** A request for embeddings, checked. */
+export interface EmbeddingCall {
+  readonly model: string | undefined;
+  readonly prompts: readonly Prompt[];
+  readonly promptField: 'input';
+  readonly options: EmbedOptions;
+  readonly base64: boolean;
+  readonly ignored: readonly IgnoredField[];
+}
+
+const FORMAT = '"float" or "base64"';
+const POOLING = '"mean" or "last"';
+const embeddings = z.looseObject({
+  model: commonFields.model,
+  input: textsField(MAX_INPUTS),
+  encoding_format: z.nullish(z.enum(['float', 'base64'], FORMAT)),
+  dimensions: optionalInteger(1),
+  // Not OpenAI's.
+  pooling: z.nullish(z.enum(['mean', 'last'], POOLING)),
+});
+
+/**
+ * Reads the body of a request to /v1/embeddings.
+ * @param contextLength tokens that each text may have
+ * @throws ApiError 400
+ */
+export function parseEmbeddingRequest(body: unknown, contextLength: number): EmbeddingCall {
+  checkTexts(body, 'input', MAX_INPUTS, contextLength);
+  const { fields, ignored } = parseFields('embeddings', embeddings, body);
+  const { dimensions, pooling } = fields;
+  return {
+    model: fields.model ?? undefined,
+    prompts: textsOf(fields.input),
+    promptField: 'input',
+    options: { ...(pooling && { pooling }), ...(dimensions != null && { dimensions }) },
+    base64: fields.encoding_format === 'base64',
+    ignored,
+  };
+}
+
+/** OpenAI's answer: numbers, or the bytes of little-endian f32 as base64. */
+export function embeddingAnswer(model: string, base64: boolean, { embeddings, prompt_tokens }: EmbedResult): object {
+  const written = ({ buffer, byteOffset, byteLength }: Float32Array): string =>
+    Buffer.from(buffer, byteOffset, byteLength).toString('base64');
+  return {
+    object: 'list',
+    data: embeddings.map((vector, index) => ({
+      object: 'embedding',
+      index,
+      embedding: base64 ? written(vector) : [...vector],
+    })),
+    model,
+    usage: { prompt_tokens, total_tokens: prompt_tokens },
+  };
 }

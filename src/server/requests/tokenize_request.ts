@@ -59,9 +59,8 @@ const toDetokenize = z.looseObject({
  * @throws ApiError 400
  */
 export function parseTokenizeRequest(body: unknown, room: number): TokenizeCall {
-  const ignored: IgnoredField[] = [];
   if (isObject(body) && Array.isArray(body.messages)) checkMessages(body.messages, room);
-  const fields = parseFields('tokenize', toTokenize, body, ignored);
+  const { fields, ignored } = parseFields('tokenize', toTokenize, body);
   const texts = [fields.prompt, fields.content].filter((text) => text != null);
   const messages = fields.messages && messagesOf(fields.messages, ignored);
   if (texts.length + (messages ? 1 : 0) !== 1) {
@@ -82,7 +81,6 @@ export function parseTokenizeRequest(body: unknown, room: number): TokenizeCall 
 /** Reads the body of a request to /detokenize. @throws ApiError 400 */
 export function parseDetokenizeRequest(body: unknown): DetokenizeCall {
   if (isObject(body) && Array.isArray(body.tokens)) checkLength(body.tokens, MAX_IDS, 'tokens', IDS);
-  const ignored: IgnoredField[] = [];
-  const { model, tokens } = parseFields('tokenize', toDetokenize, body, ignored);
-  return { model: model ?? undefined, ignored, tokens };
+  const { fields, ignored } = parseFields('tokenize', toDetokenize, body);
+  return { model: fields.model ?? undefined, ignored, tokens: fields.tokens };
 }

@@ -7,10 +7,23 @@ import * as z from 'zod/mini';
 import { isObject, shortened, show } from '../../base/json.js';
 import type { ChatMessage, Tool, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
-import { chatFields, chatOptionsOf, checkMessages } from '../requests/chat_request.js';
-import { callOf, type CompletionCall } from '../requests/completion_call.js';
-import { commonFields, flag, given, type IgnoredField, optionalInteger, parseFields } from '../requests/fields.js';
-import { textAt, textOfParts, withOneSystem } from '../requests/text_parts.js';
+import {
+  chatFields,
+  chatOptionsOf,
+  checkMessages,
+  textAt,
+  textOfParts,
+  withOneSystem,
+} from '../requests/chat_request.js';
+import {
+  callOf,
+  commonFields,
+  type CompletionCall,
+  flag,
+  given,
+  optionalInteger,
+  parseFields,
+} from '../requests/fields.js';
 
 /** What is kept with a response. */
 export interface ResponseRequest {
@@ -82,8 +95,7 @@ const ROLES = ['system', 'developer', 'user', 'assistant'];
  */
 export function parseResponseRequest(body: unknown, room: number): ResponseCall {
   if (isObject(body) && Array.isArray(body.input)) checkMessages(body.input, room, 'input');
-  const ignored: IgnoredField[] = [];
-  const fields = parseFields('responses', schema, body, ignored);
+  const { fields, ignored } = parseFields('responses', schema, body);
   const { input, instructions = null, text, include, top_logprobs: top, max_output_tokens: most } = fields;
   const items =
     typeof input === 'string'

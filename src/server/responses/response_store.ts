@@ -71,7 +71,7 @@ export class ResponseStore {
 
   #forgetOldest({ ids }: Held): void {
     const [oldest] = ids;
-    this.#forget(oldest!);
+    if (oldest !== undefined) this.#forget(oldest);
   }
 
   /** @throws ApiError 404, or as `field` of a request 400, where there is none of this client's */

@@ -1,13 +1,13 @@
 import { describe, test } from 'vitest';
-import { median } from '../../base/stats.js';
-import { testAdapters } from '../../gpu/testing/adapters.js';
-import { load, type LoadOptions } from '../../index.js';
-import { natsServer, startNats } from '../testing/nats_server.js';
-import { RankProcess } from '../testing/rank_process.js';
-import { slowLink } from '../testing/slow_link.js';
+import { median } from '../../src/base/stats.js';
+import { testAdapters } from '../../src/gpu/testing/adapters.js';
+import { load, type LoadOptions } from '../../src/index.js';
+import { natsServer, startNats } from '../../src/cluster/testing/nats_server.js';
+import { RankProcess } from '../../src/cluster/testing/rank_process.js';
+import { slowLink } from '../../src/cluster/testing/slow_link.js';
 
 // Two rank processes, of which one is so many milliseconds away from the server, in each direction: tokens per second of each plan over
-// those of one rank, which answers in turns with it. npx vitest run -c vitest.bench.config.ts src/cluster/ranks/delays
+// those of one rank, which answers in turns with it. npx vitest run -c vitest.bench.config.ts bench/cluster/delays
 const DELAYS = [0, 1, 5, 20];
 const PLANS = ['pp', 'token', 'tp', 'auto'];
 const TOKENS = 24;
