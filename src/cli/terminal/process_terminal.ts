@@ -1,5 +1,6 @@
 /**
- * Room: how the command line looks: this process's terminal with its bars (here), colours (style.ts), help (help.ts). command.ts (..) says what a command sees of it.
+ * Room: how the command line looks: this process's terminal with its bars (here), colours (style.ts), help (help.ts).
+ * command.ts (..) says what a command sees of it.
  */
 
 import { type ProgressPart, ProgressMeter } from '../../app/shared/progress.js';

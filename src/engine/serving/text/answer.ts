@@ -32,7 +32,6 @@ export class Answer {
   readonly #scanner: StopScanner;
   readonly #stream: TextStream | undefined;
   #tokens = 0;
-  #called = false;
   /** UTF-16 units that the tokens so far have given, and those handed out. */
   #decoded: number;
   #out: number;
@@ -69,11 +68,6 @@ export class Answer {
   /** Of them, those of thoughts. */
   get reasoningTokens(): number {
     return this.#reasoningTokens;
-  }
-
-  /** Tools were called. */
-  get called(): boolean {
-    return this.#called;
   }
 
   /** A stop text was met, or the one call was made that may be: the answer ends here. */
@@ -117,7 +111,6 @@ export class Answer {
     const last: AnswerDelta = isLast ? this.reader.finish() : { text: '', reasoning: '', toolCalls: [] };
     const reasoning = first.reasoning + last.reasoning;
     const toolCalls = [...first.toolCalls, ...last.toolCalls];
-    this.#called ||= toolCalls.length > 0;
     return {
       text: first.text + last.text,
       beside: { ...(reasoning !== '' && { reasoning }), ...(toolCalls.length > 0 && { toolCalls }) },
