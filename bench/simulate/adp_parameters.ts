@@ -1,7 +1,7 @@
 import { usageError } from '../../src/base/errors.js';
 import type { AdpStudyOptions } from './adp_study.js';
 import { PUBLISHED_SETTINGS } from './published_run.js';
-import { BLOCK_TOKENS } from '../../src/simulate/scheduler_options.js';
+import { BLOCK_TOKENS } from '../../src/simulate/simulate.js';
 import { meanInput, meanOutput } from '../../src/simulate/trace.js';
 
 /** @throws SplitkvError `usage` for a request that could never run. */

@@ -8,8 +8,7 @@ import { calibrate } from './calibrate.js';
 import { defaultLoads, paretoFront, paretoOfLoads } from './pareto.js';
 import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME } from './published_run.js';
 import { simulate } from '../../src/simulate/simulate.js';
-import { LENGTHS, syntheticTrace } from '../../src/simulate/synthetic_trace.js';
-import type { Trace } from '../../src/simulate/trace.js';
+import { LENGTHS, type Trace, syntheticTrace } from '../../src/simulate/trace.js';
 import { isTurn } from '../../src/gpu/testing/draw.js';
 
 const request = (inputTokens: number, outputTokens: number, arrivalSeconds = 0): Trace[number] => ({

@@ -6,9 +6,15 @@
 import { checkTrace, isPublishedRun, parametersOf } from './adp_parameters.js';
 import { type AdpRow, makeRow, type RowName } from './adp_row.js';
 import { type PublishedCheck, publishedChecks } from './published_checks.js';
-import { type Room, schedulerOf } from '../../src/simulate/scheduler_options.js';
+import {
+  type LinearTime,
+  type LoggedIteration,
+  type Room,
+  type SimulationResult,
+  schedulerOf,
+  simulate,
+} from '../../src/simulate/simulate.js';
 import { PUBLISHED_ROWS, type PublishedRow } from './published_run.js';
-import { type LinearTime, type LoggedIteration, simulate, type SimulationResult } from '../../src/simulate/simulate.js';
 
 export interface AdpStudyOptions extends Room {
   /** Requests that clients have open at once. */

@@ -4,15 +4,6 @@
  */
 
 export { arrange, copyLimit } from './arrange.js';
-export { type ArrangementFile, parseArrangementFile, parseProfile, type Profile, toArrangementFile } from './files.js';
+export * from './files.js';
 export { makespan, rankLoads, utilisation } from './task.js';
-export {
-  type Arrangement,
-  type ArrangementProblem,
-  type HeadCosts,
-  type HeadShare,
-  type LayerPlacement,
-  type Mode,
-  MODES,
-  type Placement,
-} from './types.js';
+export * from './types.js';

@@ -2,8 +2,7 @@ import type { WeightType } from '../../shaders/linear/pack.js';
 import { partialsPerSlot } from '../../shaders/sampling/params.js';
 import { sum } from '../base/lists.js';
 import { alignUp } from '../base/math.js';
-import type { ModelWork } from '../placement/index.js';
-import type { LayerSizes, ModelSizes } from '../placement/sizes.js';
+import type { LayerSizes, ModelSizes, ModelWork } from '../placement/index.js';
 import {
   attentionOf,
   expertsOf,

@@ -4,10 +4,9 @@ import { SplitkvError } from '../base/errors.js';
 import { makePlan } from './make/make_plan.js';
 import { MERGE_LANES } from './owner.js';
 import { planTopology } from './topology.js';
-import { checkMemory, planMemory } from './memory.js';
+import { type ModelSizes, checkMemory, planMemory } from './memory.js';
 import type { ModelShape, Plan } from './plan.js';
 import { POLICIES } from './make/policy.js';
-import type { ModelSizes } from './sizes.js';
 import { anyShape, gqaShape, mlaShape } from './testing/shapes.js';
 import { sizesOf } from './testing/sizes.js';
 

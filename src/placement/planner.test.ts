@@ -1,12 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
 import { arrange, type HeadCosts, toArrangementFile } from '../arrangement/index.js';
-import { headCosts } from './cost/head_costs.js';
+import { type PlanCandidate, type PlanPrediction, headCosts, pickPlan, predictPlan, predictPlans } from './planner.js';
 import { arrangedPlan } from './make/arranged_plan.js';
 import { makePlan } from './make/make_plan.js';
 import type { Plan } from './plan.js';
-import { explainPick, formatPlanTable } from './plan/plan_table.js';
-import { pickPlan, type PlanCandidate, type PlanPrediction, predictPlan, predictPlans } from './planner.js';
+import { explainPick, formatPlanTable } from './plan/describe_plan.js';
 import { rootShareOf } from './sequences/sequence_weights.js';
 import { LAYER, machineOf, workOf } from './testing/machine.js';
 import { gqaShape, mlaShape } from './testing/shapes.js';

@@ -1,17 +1,16 @@
 import { withRootShares } from './sequences/sequence_weights.js';
-import { limitError, SplitkvError, usageError } from '../base/errors.js';
+import { SplitkvError, limitError, usageError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
 import { misfit, modelFeatures } from './check/capabilities.js';
 import type { HeadCosts } from '../arrangement/types.js';
-import { headCosts } from './cost/head_costs.js';
-import type { MachineMeasure } from './cost/measure.js';
-import { generatedStep, promptTime, type StepTime } from './cost/step_time.js';
-import type { ModelWork } from './cost/work.js';
-import { range } from '../base/lists.js';
-import { makePlan, type PlanOptions } from './make/make_plan.js';
-import { checkMemory, layerBytes, type MemoryOptions, planMemory, type RankMemory } from './memory.js';
-import { defaultPromptChunk, type Plan, pipelineDepth } from './plan.js';
-import { parsePolicy, POLICIES } from './make/policy.js';
+import { type AdapterMeasure, type MachineMeasure, type RowsMeasure, linearSeconds } from './cost/measure.js';
+import { type StepTime, generatedStep, promptTime } from './cost/step_time.js';
+import type { ModelWork } from './cost/step_rows.js';
+import { range, sum } from '../base/lists.js';
+import { type PlanOptions, makePlan } from './make/make_plan.js';
+import { type LayerSizes, type MemoryOptions, type RankMemory, checkMemory, layerBytes, planMemory } from './memory.js';
+import { type Plan, defaultPromptChunk, pipelineDepth } from './plan.js';
+import { POLICIES, parsePolicy } from './make/policy.js';
 
 /** What plans are compared at: requests of so many tokens, and room for whole contexts. */
 export interface Workload extends Omit<
@@ -243,3 +242,38 @@ function checkTimes(name: string, times: readonly number[]): void {
   const bad = times.find((value) => !(value >= 0 && value < Infinity));
   if (bad !== undefined) throw usageError(`adapter '${name}': a measure is ${bad}; expected seconds from 0 on`);
 }
+
+/**
+ * What a head costs each of the machine's first ranks in a decode step, as was measured for predictions: attention by its entries, its
+ * projections by being there, in a layer on average. And what it takes there, of what budgets leave beside MLPs and vocabulary.
+ */
+export function headCosts(
+  { shape, sizes }: ModelWork,
+  machine: MachineMeasure,
+  ranks: number,
+  { batch = 1 }: { readonly batch?: number },
+): HeadCosts {
+  const { layers } = sizes;
+  const mean = (of: (layer: LayerSizes) => number): number => sum(layers.map(of)) / layers.length;
+  const headBytes = ({ attentionSegments }: LayerSizes): number => sum(attentionSegments) / shape.segmentHeads.length;
+  const measures = machine.ranks.slice(0, ranks);
+  const beside = layers.reduce(
+    (all, { attentionShared, mlpShared, mlpSegments, expert }) =>
+      all + attentionShared + mlpShared + (sum(mlpSegments) + shape.numExperts * expert) / ranks,
+    (shape.vocabSize * (sizes.embeddingRow + (sizes.tied ? 0 : sizes.headRow))) / ranks,
+  );
+  return {
+    secondsPerEntry: measures.map((adapter) => mean((layer) => ofLayer(adapter, layer).attention)),
+    secondsPerHead: measures.map((adapter) =>
+      mean((layer) => linearSeconds(ofLayer(adapter, layer), headBytes(layer), batch)),
+    ),
+    bytesPerHead: mean(headBytes),
+    bytesPerEntry: mean(({ kvToken }) => kvToken),
+    ...(measures.some(({ budgetBytes }) => budgetBytes !== undefined) && {
+      memoryBytes: range(0, ranks).map((rank) => Math.max(0, (measures[rank]!.budgetBytes ?? Infinity) - beside)),
+    }),
+  };
+}
+
+const ofLayer = (adapter: AdapterMeasure, { expert }: LayerSizes): RowsMeasure =>
+  (expert > 0 ? adapter.expert : adapter.dense)!.generated;

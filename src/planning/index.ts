@@ -19,7 +19,7 @@ export type { AttentionDpOptions } from '../engine/contracts/api.js';
 export { type MeasuredProfile, measureProfile, type ProfileOptions } from '../engine/measure/measure_profile.js';
 export { EXPORT_TARGETS, exportScript } from '../placement/export/export_plan.js';
 export type { ExportOptions, ExportTarget, PlanExport } from '../placement/export/export_plan.js';
-export type { AttentionDpWaits } from '../placement/export/engine.js';
+export type { AttentionDpWaits } from '../placement/export/engines.js';
 export { parsePlan, planOfDegrees, POLICIES } from '../placement/index.js';
 export type {
   AskedPlan,
@@ -36,8 +36,8 @@ export type {
 } from '../placement/index.js';
 export type { LoggedIteration } from '../simulate/simulate.js';
 export { parseTrace, type TraceRequest } from '../simulate/trace.js';
-export { arrange, arrangedPlan } from './arrange.js';
-export { modelShape, type ShapeOptions } from './model_shape.js';
+export { arrange, arrangedPlan } from './plan.js';
+export { modelShape, type ShapeOptions } from './plan.js';
 export { checkPlan, describePlan, exportPlan, makePlan } from './plan.js';
 export {
   type SimulatedTime,

@@ -1,21 +1,35 @@
-import { usageError } from '../base/errors.js';
+import * as z from 'zod/mini';
+import { didYouMean, usageError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
 import {
+  COPY_SHARING,
+  type CopySharing,
+  type ModelShape,
+  type Plan,
+  type PlanOptions,
+  arrangedPlan as planOf,
   checkPlan as checkParsed,
   describePlan as describe,
   makePlan as make,
-  type ModelShape,
   parsePlan,
-  type Plan,
-  type PlanOptions,
 } from '../placement/index.js';
 import {
   type ExportOptions,
-  exportPlan as exportChecked,
   type ExportTarget,
   type PlanExport,
+  exportPlan as exportChecked,
 } from '../placement/export/export_plan.js';
-import { checkShape } from './shape.js';
+import {
+  type Arrangement,
+  type ArrangementFile,
+  type ArrangementProblem,
+  MODES,
+  arrange as search,
+  parseArrangementFile,
+} from '../arrangement/index.js';
+import { type OptionsSchema, checkOptions } from '../base/options.js';
+import type { NetworkOptions, Source } from '../loader/index.js';
+import { parseForm } from '../base/form.js';
 
 /**
  * The plan of a policy for so many ranks: who holds which weights and which pieces of the KV cache, as plain JSON that `load` takes as
@@ -84,4 +98,106 @@ export function exportPlan(
   if (!isObject(options)) throw usageError(`exportPlan: options ${show(options)}: expected an object`);
   checkShape(shape);
   return exportChecked(parsePlan(plan), shape, target, options);
+}
+
+/**
+ * Puts kv heads on ranks by their load, so that the busiest rank has little to do. The same problem always gives the same arrangement,
+ * and none is worse than equally many heads per rank, unless memory forbids that.
+ *
+ * @example
+ * ```ts
+ * import { arrange, toArrangementFile } from 'splitkv/planning';
+ *
+ * const loads = [
+ *   [900, 100, 300, 300],
+ *   [250, 400, 250, 300],
+ * ]; // entries that each head of two layers keeps
+ * const found = arrange({ loads, ranks: 2 });
+ * const plan = toArrangementFile('my-model', 2, found, { loads }); // load(where, { plan, ranks: 2, kvBudget: 0.2 })
+ * console.log(found.mode, found.makespan, plan.ranks);
+ * ```
+ *
+ * @param steps of search at most; a million take some tenths of a second
+ * @throws SplitkvError `usage` for a problem that makes no sense
+ */
+export function arrange(problem: ArrangementProblem, steps?: number): Arrangement {
+  if (!isObject(problem) || !Array.isArray(problem.loads) || !problem.loads.every(Array.isArray)) {
+    throw usageError(`arrange ${show(problem)}: expected { loads, ranks }, loads a list of numbers for each layer`);
+  }
+  const { mode } = problem;
+  if (mode !== undefined) oneOf('mode', mode, MODES);
+  if (steps !== undefined && !(Number.isSafeInteger(steps) && steps >= 1)) {
+    throw usageError(`arrange: steps ${show(steps)}: expected a whole number of at least 1`);
+  }
+  return search(problem, steps);
+}
+
+/**
+ * The plan that runs an arrangement: every rank holds its heads, copies included; the rest is cut as `tp` cuts it.
+ *
+ * @param sharing how the copies of a head share it: each sequence is with one of them (default), or they share every sequence ('lanes')
+ * @throws SplitkvError `usage` for an arrangement of another model, or one that leaves a rank without anything
+ */
+export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing?: CopySharing): Plan {
+  checkShape(shape);
+  if (sharing !== undefined) oneOf('sharing', sharing, COPY_SHARING);
+  const parsed = parseArrangementFile(file);
+  return planOf(parsed, shape, sharing ?? parsed.sharing ?? 'sequences');
+}
+
+function oneOf(name: string, value: string, allowed: readonly string[]): void {
+  if (allowed.includes(value)) return;
+  throw usageError(`${name} ${show(value)}: use ${allowed.join(', ')}.${didYouMean(String(value), allowed)}`);
+}
+
+/** How a model of the Hub, or of a server, is asked for. */
+export interface ShapeOptions extends NetworkOptions {
+  readonly signal?: AbortSignal;
+}
+
+const shapeOptions: OptionsSchema<ShapeOptions> = { hub: true, token: true, headers: true, fetch: true, signal: true };
+
+/**
+ * The counts of a model that plans refer to: layers, heads, MLP segments, experts, vocabulary rows. Reads its config.json, or the first
+ * part of a GGUF file, and no weights. A loaded model has them as `model.info.shape`.
+ *
+ * @param where as for `load`: a name of the Hub, a URL, files, or a folder (Node)
+ * @throws SplitkvError as `load` where there is no such model, or none that runs
+ */
+export async function modelShape(
+  where: string | URL | readonly File[] | Source,
+  options: ShapeOptions = {},
+): Promise<ModelShape> {
+  checkOptions('modelShape', options, shapeOptions);
+  return (await import('../engine/faces/read_shape.js')).readShape(where, options);
+}
+
+const atLeast = (least: number) => {
+  const message = `a whole number of at least ${least}`;
+  return z.int(message).check(z.minimum(least, message));
+};
+const counts = z
+  .array(atLeast(0), 'a list of whole numbers')
+  .check(z.minLength(1, 'a list of whole numbers, one at least'));
+const flag = z.boolean('true or false');
+const shapeSchema = z.strictObject(
+  {
+    numLayers: atLeast(1),
+    hiddenSize: atLeast(1),
+    vocabSize: atLeast(1),
+    segmentHeads: counts,
+    kvHeads: atLeast(1),
+    mixedHeads: z.optional(flag),
+    latent: flag,
+    windowed: z.optional(flag),
+    recurrent: z.optional(flag),
+    mlpSegments: counts,
+    numExperts: atLeast(0),
+  },
+  "a model's shape, as modelShape or model.info.shape gives it",
+);
+
+/** @throws SplitkvError `usage` with the first fault */
+function checkShape(shape: ModelShape): void {
+  parseForm(shapeSchema as z.ZodMiniType<unknown>, shape, 'shape', Object.keys(shapeSchema.shape));
 }

@@ -4,10 +4,8 @@ import { checkOptions, type OptionRule, type OptionsSchema, wholeNumber } from '
 import { quantile } from '../base/stats.js';
 import { solTps } from '../engine/scheduler/index.js';
 import type { AttentionDpOptions } from '../engine/contracts/api.js';
-import { BLOCK_TOKENS, type Room, schedulerOf } from '../simulate/scheduler_options.js';
-import { type LoggedIteration, simulate as run } from '../simulate/simulate.js';
-import { syntheticTrace as makeTrace } from '../simulate/synthetic_trace.js';
-import type { Trace, TraceRequest } from '../simulate/trace.js';
+import { BLOCK_TOKENS, type LoggedIteration, type Room, schedulerOf, simulate as run } from '../simulate/simulate.js';
+import { type Trace, type TraceRequest, syntheticTrace as makeTrace } from '../simulate/trace.js';
 
 /** How long an iteration takes: baseSeconds + secondsPerToken * tokens of the rank that has most. */
 export interface SimulatedTime {

@@ -1,13 +1,11 @@
 /**
  * Room: the scheduler on a clock: traces in, throughput and balance out, beside published runs. The scheduler is the
- * real one. Read synthetic_trace.ts next; docs/adp.md explains.
+ * real one. Read trace.ts next; docs/adp.md explains.
  */
 
 import { sum } from '../base/lists.js';
 import { BalanceMeter, type BalanceSummary } from '../engine/scheduler/adp/metrics.js';
-import type { Iteration, SchedulerOptions } from '../engine/scheduler/index.js';
-import { contextPolicy, Scheduler } from '../engine/scheduler/index.js';
-import { Clients } from './clients.js';
+import { type Iteration, Scheduler, type SchedulerOptions, contextPolicy } from '../engine/scheduler/index.js';
 import type { Trace } from './trace.js';
 
 /** Seconds of an iteration: base + perToken * (tokens that count); a token costs the same in any phase. */
@@ -111,4 +109,71 @@ function tokensOf({ ranks }: Iteration): Uint32Array {
   const tokens = new Uint32Array(ranks.length);
   for (const [rank, work] of ranks.entries()) tokens[rank] = ranks.length > 1 ? Math.max(1, work.tokens) : work.tokens;
   return tokens;
+}
+
+/** Clients that send a trace's requests in order of arrival, with a limit to how many are open at once. */
+export class Clients {
+  readonly #order: readonly number[];
+  #sent = 0;
+  #open = 0;
+
+  constructor(
+    private readonly trace: Trace,
+    private readonly concurrency: number,
+  ) {
+    this.#order = [...trace.keys()].sort((a, b) => trace[a]!.arrivalSeconds - trace[b]!.arrivalSeconds || a - b);
+  }
+
+  /** The index of a request to send at this time; undefined when there is none, or no client is free. */
+  next(clock: number): number | undefined {
+    const index = this.#order[this.#sent];
+    if (index === undefined || this.#open >= this.concurrency) return undefined;
+    if (this.trace[index]!.arrivalSeconds > clock) return undefined;
+    this.#sent++;
+    this.#open++;
+    return index;
+  }
+
+  /** When the next request comes; undefined after the last. */
+  get nextArrival(): number | undefined {
+    const index = this.#order[this.#sent];
+    return index === undefined ? undefined : this.trace[index]!.arrivalSeconds;
+  }
+
+  /** An open request has finished. */
+  done(): void {
+    this.#open--;
+  }
+}
+
+export const BLOCK_TOKENS = 64;
+
+/** What the ranks of a simulation have room for. */
+export interface Room {
+  readonly trace: Trace;
+  readonly ranks: number;
+  /** Requests that a rank may run. */
+  readonly maxBatch: number;
+  readonly maxTokensPerIteration: number;
+  readonly chunkedPrefill: boolean;
+  /** KV tokens of a rank; undefined: enough for any batch. */
+  readonly kvTokens: number | undefined;
+}
+
+/** What the scheduler is told beside a policy. */
+export function schedulerOf(options: Room): Omit<SchedulerOptions, 'attentionDpConfig'> {
+  const { trace, maxBatch, kvTokens, maxTokensPerIteration, chunkedPrefill } = options;
+  const longest = trace.reduce((most, { inputTokens, outputTokens }) => Math.max(most, inputTokens + outputTokens), 0);
+  const blocks = Math.ceil(longest / BLOCK_TOKENS);
+  // More than a full batch takes is never used.
+  const most = maxBatch * blocks;
+  const numBlocks = kvTokens === undefined ? most : Math.min(most, Math.max(1, Math.floor(kvTokens / BLOCK_TOKENS)));
+  return {
+    ranks: Array.from({ length: options.ranks }, () => ({ numBlocks, slots: maxBatch })),
+    blockTokens: BLOCK_TOKENS,
+    contextLength: longest,
+    maxTokensPerIteration,
+    chunkedPrefill,
+    watermark: numBlocks < most ? 0.01 : 0,
+  };
 }

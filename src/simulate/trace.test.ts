@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { Clients } from './clients.js';
-import { syntheticTrace } from './synthetic_trace.js';
-import { meanInput, meanOutput, parseTrace } from './trace.js';
+import { Clients } from './simulate.js';
+import { meanInput, meanOutput, parseTrace, syntheticTrace } from './trace.js';
 
 describe('synthetic trace', () => {
   const options = { requests: 4000, meanInput: 803.1, meanOutput: 3653.8, seed: 3, maxInput: 4166 };

@@ -4,8 +4,7 @@ import type { ModelRanks } from '../../../src/engine/ranks/rank_group.js';
 import { BalanceMeter } from '../../../src/engine/scheduler/index.js';
 import { Engine, type EngineOptions } from '../../../src/engine/serving/engine.js';
 import { type IterationRecord, placing } from '../../../src/engine/serving/rank_balance.js';
-import { Clients } from '../../../src/simulate/clients.js';
-import type { SimulationResult } from '../../../src/simulate/simulate.js';
+import { Clients, type SimulationResult } from '../../../src/simulate/simulate.js';
 import type { Trace } from '../../../src/simulate/trace.js';
 
 export interface ReplayOptions {

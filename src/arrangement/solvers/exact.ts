@@ -1,7 +1,6 @@
-import { assign } from './assign.js';
+import { assign, bins } from './place.js';
 import { fairCopy, placeCut } from './fair_copy.js';
 import { cutHeads, headShares, largestPiece, type Piece, piecesBound } from './pieces.js';
-import { bins } from './place.js';
 import {
   answer,
   type Answer,

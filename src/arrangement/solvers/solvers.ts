@@ -1,6 +1,6 @@
 /**
- * Room: how each mode arranges the heads of one layer; pieces.ts, place.ts and assign.ts have what they share. Read place.ts next, then
- * exact.ts.
+ * Room: how each mode arranges the heads of one layer. pieces.ts and place.ts have what they share: cuts of heads, their
+ * bounds, and pieces put on ranks. Read place.ts next, then exact.ts.
  */
 
 import { backtrack } from './backtrack.js';

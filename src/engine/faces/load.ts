@@ -256,7 +256,7 @@ async function warnOfPlan(
 ): Promise<void> {
   if (note !== undefined) onWarning?.(note);
   if (plan.worldSize > 1) {
-    const idle = (await import('../../placement/sequences/idle_ranks.js')).idleOfSplit(plan, contextLength);
+    const idle = (await import('../../placement/plan/describe_plan.js')).idleOfSplit(plan, contextLength);
     if (idle !== undefined) onWarning?.(idle);
   }
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);

@@ -74,7 +74,7 @@ export async function choosePlan(
       plan = await weighSequences(plan, await ranksOf(plan.worldSize, options), subject);
     }
   }
-  if (subject.compression) plan = (await import('../../placement/make/chunk_copies.js')).chunksAsCopies(plan, shape);
+  if (subject.compression) plan = (await import('../../placement/make/arranged_plan.js')).chunksAsCopies(plan, shape);
   checkPlan(plan, shape);
   checkTogether(subjectFeatures(subject), plan);
   const { adapters, budgets } = await ranksOf(plan.worldSize, options);

@@ -5,11 +5,8 @@
 
 import { type SplitkvError, usageError } from '../../base/errors.js';
 import { misfit, modelFeatures } from './capabilities.js';
-import { checkArranged } from './check_arranged.js';
-import { checkCache } from './check_cache.js';
-import { checkOwnSequences, checkSequences } from './check_sequences.js';
-import { checkVocabulary } from './check_vocabulary.js';
-import { checkDataWeights, checkWeights } from './check_weights.js';
+import { checkArranged, checkDataWeights, checkVocabulary, checkWeights } from './check_weights.js';
+import { checkCache, checkOwnSequences, checkSequences } from './check_cache.js';
 import { count, range, sameList, showList } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
 import { isKvOnly, type ModelShape, type Plan, planName, type Stage } from '../plan.js';

@@ -18,10 +18,10 @@ import {
   stageRoutes,
   tokenRoutes,
 } from '../routes.js';
-import type { LayerSizes } from '../sizes.js';
+import type { LayerSizes } from '../memory.js';
 import type { MachineMeasure } from './measure.js';
 import type { StageStep } from './stage_step.js';
-import type { ModelWork } from './work.js';
+import type { ModelWork } from './step_rows.js';
 
 /** Bytes from one rank to another. */
 export interface Message {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { fitLinear, type LinearSample } from './fit_linear.js';
+import { fitLinear, type LinearSample } from './measure.js';
 
 const positive = (low: number, high: number) => fc.double({ min: low, max: high, noNaN: true });
 const grid = (time: (bytes: number, rows: number) => number): LinearSample[] =>

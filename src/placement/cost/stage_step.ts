@@ -4,7 +4,7 @@ import { sequenceRanges } from '../sequences/sequence_ranges.js';
 import { MERGE_LANES } from '../owner.js';
 import { isKvOnly, type Plan, type RankShare } from '../plan.js';
 import { type PlanTopology, planTopology, type StageView } from '../topology.js';
-import type { StepRows } from './work.js';
+import type { StepRows } from './step_rows.js';
 
 /** Rows of a step as one stage's ranks see them. */
 export interface StageStep extends StageView {

@@ -1,14 +1,12 @@
 import { sum } from '../../base/lists.js';
-import { isKvOnly, type Plan, type RankShare } from '../plan.js';
+import { type Plan, type RankShare, isKvOnly } from '../plan.js';
 import type { Place } from '../sequences/sequence_ranges.js';
-import type { LayerSizes } from '../sizes.js';
+import type { LayerSizes } from '../memory.js';
 import { matesOf } from '../topology.js';
-import { type PredictedExchange, secondsOfExchange, layerExchanges, mlpKind, stepExchanges } from './exchanges.js';
-import { expectedLargest, expertsRead } from './expert_load.js';
-import { type AdapterMeasure, linearSeconds, type MachineMeasure, type RowsMeasure, type Slowdown } from './measure.js';
-import { sideBySide, slowdownAt } from './slowdown.js';
+import { type PredictedExchange, layerExchanges, mlpKind, secondsOfExchange, stepExchanges } from './exchanges.js';
+import { type AdapterMeasure, type MachineMeasure, type RowsMeasure, type Slowdown, linearSeconds } from './measure.js';
 import type { StageStep } from './stage_step.js';
-import type { ModelWork, StepRows } from './work.js';
+import type { ModelWork, StepRows } from './step_rows.js';
 
 /** What one stage does of a step. */
 export interface StageTime {
@@ -174,4 +172,59 @@ function expertPairs(
     const pairs = ((largest.get(sharing) ?? all) * experts.length) / numExperts;
     return { pairs, read: expertsRead(own, pairs, experts.length) };
   };
+}
+
+/**
+ * The expected number of (row, expert) pairs on the busiest rank, when `pairs` of them fall on ranks with these shares of the
+ * experts: a step waits for it, and for few rows it has far more than the mean. Ranks count as independent and routing as even:
+ * the sum over m of 1 - P(no rank has more than m).
+ */
+export function expectedLargest(pairs: number, shares: readonly number[]): number {
+  // Binomial terms P(X = m) of each rank, by recurrence in logarithms: pairs may be thousands.
+  const atMost = shares.map(() => 0);
+  const term = shares.map((share) => pairs * Math.log1p(-share));
+  let expected = 0;
+  for (let m = 0; m < pairs; m++) {
+    let none = 1;
+    for (const [rank, share] of shares.entries()) {
+      if (share >= 1) none = 0;
+      else if (share > 0) {
+        atMost[rank] = Math.min(1, atMost[rank]! + Math.exp(term[rank]!));
+        none *= atMost[rank]!;
+        term[rank]! += Math.log(((pairs - m) / (m + 1)) * (share / (1 - share)));
+      }
+    }
+    expected += 1 - none;
+  }
+  return expected;
+}
+
+/** Of a rank's `experts`, the number that some of `rows` rows is routed to, when `pairs` of their (row, expert) pairs fall on it. */
+export function expertsRead(rows: number, pairs: number, experts: number): number {
+  if (rows === 0 || experts === 0) return 0;
+  // A row is routed to an expert once at most.
+  const missed = Math.max(0, 1 - pairs / (rows * experts)) ** rows;
+  return experts * (1 - missed);
+}
+
+/** The slowdown of `busy` ranks at once, also where that is an average. More than were measured count as those. */
+export function slowdownAt(slowdown: Slowdown, busy: number): number {
+  const at = Math.min(Math.max(busy, 1), slowdown.length);
+  const below = Math.floor(at);
+  const low = slowdown[below - 1]!;
+  return low + (at - below) * ((slowdown[below] ?? low) - low);
+}
+
+/**
+ * Until the last of some ranks is done whose work takes these times alone: they slow each other down as long as they work side by
+ * side. `others`: how many times as many ranks are busy beside them.
+ */
+export function sideBySide(times: readonly number[], slowdown: Slowdown, others = 1): number {
+  let ended = 0;
+  let total = 0;
+  for (const [i, time] of times.toSorted((a, b) => a - b).entries()) {
+    total += (time - ended) * slowdownAt(slowdown, (times.length - i) * others);
+    ended = time;
+  }
+  return total;
 }

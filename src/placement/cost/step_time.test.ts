@@ -7,7 +7,7 @@ import { POLICIES } from '../make/policy.js';
 import { LAYER, machineOf, workOf } from '../testing/machine.js';
 import { anyShape, gqaShape, mlaShape } from '../testing/shapes.js';
 import { generatedStep, promptTime } from './step_time.js';
-import type { ModelWork } from './work.js';
+import type { ModelWork } from './step_rows.js';
 
 const generated = (
   policy: string,

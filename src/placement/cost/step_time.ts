@@ -1,15 +1,14 @@
 /**
  * Room: what a step of a plan will take, from what was measured of the machine (measure.ts) and of the model
- * (work.ts). exchanges.ts counts bytes by the same routes that the runtime uses. Read stage_step.ts next.
+ * (step_rows.ts). exchanges.ts counts bytes by the same routes that the runtime uses. Read stage_step.ts next.
  */
 
 import { range, sum } from '../../base/lists.js';
 import { type Plan, pipelineDepth, pipelineRuns } from '../plan.js';
 import type { MachineMeasure } from './measure.js';
-import { generatedRows, promptRows, promptSteps } from './step_rows.js';
+import { type ModelWork, generatedRows, promptRows, promptSteps } from './step_rows.js';
 import { type StageStep, stageSteps } from './stage_step.js';
 import { type StageTime, stageTimes } from './stage_time.js';
-import type { ModelWork } from './work.js';
 
 /** Predicted time of a step or of several. */
 export interface StepTime {

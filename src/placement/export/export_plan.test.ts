@@ -11,8 +11,14 @@ import { parsePolicy, POLICIES } from '../make/policy.js';
 import type { ModelShape, Plan } from '../plan.js';
 import { randomArrangement } from '../testing/arrangements.js';
 import { anyShape, gqaShape, mlaShape } from '../testing/shapes.js';
-import { planDegrees } from './degrees.js';
-import { EXPORT_TARGETS, type ExportOptions, exportPlan, exportScript, type ExportTarget } from './export_plan.js';
+import {
+  EXPORT_TARGETS,
+  type ExportOptions,
+  type ExportTarget,
+  exportPlan,
+  exportScript,
+  planDegrees,
+} from './export_plan.js';
 
 const gqa = gqaShape(4, { group: 4, numLayers: 6 });
 const moe = gqaShape(4, { group: 4, numLayers: 6, numExperts: 8 });

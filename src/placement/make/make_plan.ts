@@ -3,11 +3,10 @@ import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/option
 import { type Feature, misfit, modelFeatures } from '../check/capabilities.js';
 import { count, range } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
-import { partition } from './partition.js';
+import { type StageCut, partition } from './stage_cut.js';
 import type { ModelShape, Plan } from '../plan.js';
 import type { Degrees } from './degrees.js';
 import { parsePolicy, type Policy } from './policy.js';
-import type { StageCut } from './stage_cut.js';
 
 /** Degrees are for policies that leave a choice, as far as they are given; the rest weighs layers and sequences. */
 export interface PlanOptions extends Degrees {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { spreadEvenly } from '../../base/lists.js';
-import { partition, spreadSegments } from './partition.js';
+import { partition, spreadSegments } from './stage_cut.js';
 
 const total = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
 

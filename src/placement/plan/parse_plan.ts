@@ -1,6 +1,6 @@
 /**
- * Room: plans as files and as text for people: read and checked for their form here, printed by describe_plan.ts and
- * plan_table.ts. stage_kind.ts tells what a stage without a kind is.
+ * Room: plans as files and as text for people: read and checked for their form here, printed by describe_plan.ts.
+ * stage_kind.ts tells what a stage without a kind is.
  */
 
 import * as z from 'zod/mini';

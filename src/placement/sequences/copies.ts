@@ -1,4 +1,3 @@
-import { chooseCopyMoves, type CopiedHead, type CopyPiece } from './copy_moves.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../owner.js';
 import { range, sum } from '../../base/lists.js';
 import type { Plan, RankShare, Stage } from '../plan.js';
@@ -25,22 +24,23 @@ export const homeOf = (holders: readonly Holder[]): number =>
  * at least one, and spread out, so that a sequence of few chunks is shared too.
  */
 export function laneHolders(holders: readonly Holder[]): number[] {
-  const exact = holders.map(({ share }) => share * MERGE_LANES);
-  const counts = exact.map((lanes) => Math.max(1, Math.floor(lanes)));
-  for (let left = MERGE_LANES - sum(counts); left !== 0; left -= Math.sign(left)) {
+  const parts = holders.map(({ rank, share }) => {
+    const exact = share * MERGE_LANES;
+    return { rank, exact, lanes: Math.max(1, Math.floor(exact)), credit: 0 };
+  });
+  type Part = (typeof parts)[number];
+  for (let left = MERGE_LANES - sum(parts.map(({ lanes }) => lanes)); left !== 0; left -= Math.sign(left)) {
     // Who lacks most gets one more; who has most too many, one less.
-    const lack = (at: number): number => exact[at]! - counts[at]!;
-    const able = range(0, counts.length).filter((at) => left > 0 || counts[at]! > 1);
-    const at = able.reduce((best, next) => ((lack(next) - lack(best)) * left > 0 ? next : best));
-    counts[at]! += Math.sign(left);
+    const lack = ({ exact, lanes }: Part): number => exact - lanes;
+    const able = parts.filter(({ lanes }) => left > 0 || lanes > 1);
+    able.reduce((best, next) => ((lack(next) - lack(best)) * left > 0 ? next : best)).lanes += Math.sign(left);
   }
   // Smooth weighted round robin: each step the one that is most behind.
-  const credit = counts.map(() => 0);
   return range(0, MERGE_LANES).map(() => {
-    for (const [at, count] of counts.entries()) credit[at]! += count;
-    const at = credit.indexOf(Math.max(...credit));
-    credit[at]! -= MERGE_LANES;
-    return holders[at]!.rank;
+    for (const part of parts) part.credit += part.lanes;
+    const next = parts.reduce((best, part) => (part.credit > best.credit ? part : best));
+    next.credit -= MERGE_LANES;
+    return next.rank;
   });
 }
 
@@ -57,7 +57,8 @@ export function chunkRoom(
   const chunks = Math.ceil(tokens / CHUNK_TOKENS);
   const holders = holdersOf(stage, head);
   if (holders.length < 2) return slots * chunks;
-  if (sharing === 'sequences') return copySlots(holders.find((holder) => holder.rank === rank)!.share, slots) * chunks;
+  if (sharing === 'sequences')
+    return copySlots(holders.find((holder) => holder.rank === rank)?.share ?? 0, slots) * chunks;
   const lanes = laneHolders(holders);
   const held = (offset: number): number =>
     range(0, chunks).filter((chunk) => lanes[(chunk + offset) % MERGE_LANES] === rank).length;
@@ -86,21 +87,25 @@ export interface CopyMove {
   readonly length: number;
 }
 
+/** A copy of a head, with the tokens and sequences that it keeps where copies share sequences. */
+interface Copy extends Holder {
+  readonly room: number;
+  tokens: number;
+  sequences: number;
+}
+
 interface Copied {
-  readonly holders: readonly Holder[];
+  readonly copies: readonly Copy[];
   readonly home: number;
   /** 'lanes': by lane. */
   readonly lanes: readonly number[];
-  /** 'sequences': tokens and sequences of each holder, and who holds each slot's. */
-  readonly tokens: number[];
-  readonly sequences: number[];
-  readonly bySlot: Map<number, number>;
+  /** 'sequences': who keeps each slot's. */
+  readonly bySlot: Map<number, Copy>;
 }
 
 /** What heads of a stage are expected to keep, as a part of the mean. */
 interface HeadLoads {
-  /** By head. */
-  readonly heads: readonly number[];
+  readonly of: (head: number) => number;
   /** By rank, of heads that aren't copied. */
   readonly whole: ReadonlyMap<number, number>;
 }
@@ -124,7 +129,7 @@ export class CopyOwners {
     const { sharing } = plan;
     this.#loads = plan.stages.map(headLoads);
     this.#copied = plan.stages.map(
-      (stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head, sharing)])),
+      (stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head, sharing, slots)])),
     );
   }
 
@@ -136,25 +141,26 @@ export class CopyOwners {
     for (const [index, stage] of this.#copied.entries()) {
       const loads = this.#loads[index];
       const busy = loads && this.#tokensByRank(stage, loads);
-      for (const head of loads ? largestFirst(stage, loads) : stage.keys()) {
-        const copied = stage.get(head)!;
-        const at = busy
-          ? leastBusy(copied, this.slots, busy)
-          : mostBehind(copied, tokens, this.slots, [...stage.values()]);
-        if (busy) addTo(busy, copied.holders[at]!.rank, tokens * loads!.heads[head]!);
-        copied.bySlot.set(slot, at);
-        copied.tokens[at]! += tokens;
-        copied.sequences[at]!++;
+      const all = [...stage.values()];
+      // Those with most to read first.
+      const heads = loads ? [...stage].toSorted(([a], [b]) => loads.of(b) - loads.of(a) || a - b) : stage;
+      for (const [head, { copies, bySlot }] of heads) {
+        const open = copies.filter(({ sequences, room }) => sequences < room);
+        const copy = busy ? leastBusy(open, busy) : mostBehind(open, tokens, all);
+        if (busy) addTo(busy, copy.rank, tokens * loads.of(head));
+        bySlot.set(slot, copy);
+        copy.tokens += tokens;
+        copy.sequences++;
       }
     }
   }
 
   /** Tokens that each rank has of a stage, as heads are expected to keep them; of a sequence that comes, those of whole heads. */
-  #tokensByRank(stage: ReadonlyMap<number, Copied>, { heads, whole }: HeadLoads): Map<number, number> {
+  #tokensByRank(stage: ReadonlyMap<number, Copied>, { of, whole }: HeadLoads): Map<number, number> {
     const all = sum([...this.#offsets.values()].map(({ tokens }) => tokens));
     const busy = new Map([...whole].map(([rank, load]) => [rank, load * all]));
-    for (const [head, { holders, tokens }] of stage) {
-      for (const [at, { rank }] of holders.entries()) addTo(busy, rank, tokens[at]! * heads[head]!);
+    for (const [head, { copies }] of stage) {
+      for (const { rank, tokens } of copies) addTo(busy, rank, tokens * of(head));
     }
     return busy;
   }
@@ -163,12 +169,12 @@ export class CopyOwners {
     const held = this.#offsets.get(slot);
     if (!held) return;
     this.#offsets.delete(slot);
-    for (const copied of this.#copied.flatMap((stage) => [...stage.values()])) {
-      const at = copied.bySlot.get(slot);
-      if (at === undefined) continue;
-      copied.bySlot.delete(slot);
-      copied.tokens[at]! -= held.tokens;
-      copied.sequences[at]!--;
+    for (const { bySlot } of this.#copied.flatMap((stage) => [...stage.values()])) {
+      const copy = bySlot.get(slot);
+      if (!copy) continue;
+      bySlot.delete(slot);
+      copy.tokens -= held.tokens;
+      copy.sequences--;
     }
   }
 
@@ -182,39 +188,37 @@ export class CopyOwners {
     return this.#copied.flatMap((stage, index) => {
       const loads = this.#loads[index];
       const pieces: CopyPiece[] = [];
-      for (const [head, { bySlot, holders }] of stage) {
-        const load = loads?.heads[head] ?? 1;
+      for (const [head, { bySlot }] of stage) {
+        const load = loads?.of(head) ?? 1;
         for (const { slot, entries: own, remaining } of sequences) {
-          const at = bySlot.get(slot);
-          if (at !== undefined) pieces.push({ head, slot, rank: holders[at]!.rank, entries: own * load, remaining });
+          const copy = bySlot.get(slot);
+          if (copy) pieces.push({ head, slot, rank: copy.rank, entries: own * load, remaining });
         }
       }
       if (pieces.length === 0) return [];
-      const heads = [...stage].map(([head, { holders }]): CopiedHead => ({
-        head,
-        holders: holders.map((holder) => ({ ...holder, room: copySlots(holder.share, this.slots) })),
-      }));
+      const heads = [...stage].map(([head, { copies }]): CopiedHead => ({ head, holders: copies }));
       const whole = loads && new Map([...loads.whole].map(([rank, load]) => [rank, load * entries]));
       return chooseCopyMoves(heads, pieces, whole).map((move) => {
-        this.#move(stage.get(move.head)!, move.slot, move.to);
-        return { stage: index, ...move, length: lengths.get(move.slot)! };
+        this.#move(stage.get(move.head), move.slot, move.to);
+        return { stage: index, ...move, length: lengths.get(move.slot) ?? 0 };
       });
     });
   }
 
-  #move(copied: Copied, slot: number, rank: number): void {
-    const { tokens } = this.#offsets.get(slot)!;
-    const [before, after] = [copied.bySlot.get(slot)!, copied.holders.findIndex((holder) => holder.rank === rank)];
-    copied.bySlot.set(slot, after);
-    copied.tokens[before]! -= tokens;
-    copied.tokens[after]! += tokens;
-    copied.sequences[before]!--;
-    copied.sequences[after]!++;
+  #move(copied: Copied | undefined, slot: number, rank: number): void {
+    const { tokens = 0 } = this.#offsets.get(slot) ?? {};
+    const [from, to] = [copied?.bySlot.get(slot), copied?.copies.find((copy) => copy.rank === rank)];
+    if (!copied || !from || !to) return;
+    copied.bySlot.set(slot, to);
+    from.tokens -= tokens;
+    to.tokens += tokens;
+    from.sequences--;
+    to.sequences++;
   }
 
   /** Whether a rank holds a chunk of a slot's cache of a head that is its own, or one of its own copies. */
   holds(rank: number, stage: number, head: number, slot: number, chunk: number): boolean {
-    const copied = this.#copied[stage]!.get(head);
+    const copied = this.#copied[stage]?.get(head);
     if (!copied) return true;
     if (this.plan.sharing === 'sequences') return this.home(stage, head, slot) === rank;
     const offset = this.#offsets.get(slot)?.offset ?? 0;
@@ -223,9 +227,8 @@ export class CopyOwners {
 
   /** The rank whose output of a copied head counts, for a slot's rows; slots without a sequence have one too. */
   home(stage: number, head: number, slot: number): number {
-    const copied = this.#copied[stage]!.get(head)!;
-    const at = copied.bySlot.get(slot);
-    return at === undefined ? copied.home : copied.holders[at]!.rank;
+    const copied = this.#copied[stage]?.get(head);
+    return copied?.bySlot.get(slot)?.rank ?? copied?.home ?? -1;
   }
 }
 
@@ -235,14 +238,12 @@ export const copiedHeads = ({ shares }: Pick<Stage, 'shares'>): number[] =>
     (a, b) => a - b,
   );
 
-function copiedOf(stage: Stage, head: number, sharing: Plan['sharing']): Copied {
+function copiedOf(stage: Stage, head: number, sharing: Plan['sharing'], slots: number): Copied {
   const holders = holdersOf(stage, head);
   return {
-    holders,
+    copies: holders.map((holder) => ({ ...holder, room: copySlots(holder.share, slots), tokens: 0, sequences: 0 })),
     home: homeOf(holders),
     lanes: sharing === 'lanes' ? laneHolders(holders) : [],
-    tokens: holders.map(() => 0),
-    sequences: holders.map(() => 0),
     bySlot: new Map(),
   };
 }
@@ -251,42 +252,140 @@ function copiedOf(stage: Stage, head: number, sharing: Plan['sharing']): Copied 
 function headLoads({ shares, loads = [] }: Stage): HeadLoads | undefined {
   const all = sum(loads);
   if (all === 0) return undefined;
-  const heads = loads.map((load) => (load * loads.length) / all);
+  const of = (head: number): number => ((loads[head] ?? 0) * loads.length) / all;
   const whole = new Map<number, number>();
   for (const { rank, heads: own, copies = [] } of shares) {
-    for (const head of own) if (!copies.some((copy) => copy.head === head)) addTo(whole, rank, heads[head]!);
+    for (const head of own) if (!copies.some((copy) => copy.head === head)) addTo(whole, rank, of(head));
   }
-  return { heads, whole };
+  return { of, whole };
 }
 
 const addTo = (to: Map<number, number>, rank: number, load: number): void =>
   void to.set(rank, (to.get(rank) ?? 0) + load);
 
-/** Copied heads, those with most to read first. */
-const largestFirst = (stage: ReadonlyMap<number, unknown>, { heads }: HeadLoads): number[] =>
-  [...stage.keys()].toSorted((a, b) => heads[b]! - heads[a]! || a - b);
+/** The copy whose rank has least to read. */
+const leastBusy = (open: readonly Copy[], busy: ReadonlyMap<number, number>): Copy =>
+  open.reduce((best, copy) => ((busy.get(copy.rank) ?? 0) < (busy.get(best.rank) ?? 0) ? copy : best));
 
-/** The copy, with room for another sequence, whose rank has least to read. */
-const leastBusy = ({ holders, sequences }: Copied, slots: number, busy: ReadonlyMap<number, number>): number =>
-  range(0, holders.length)
-    .filter((at) => sequences[at]! < copySlots(holders[at]!.share, slots))
-    .reduce((best, at) => ((busy.get(holders[at]!.rank) ?? 0) < (busy.get(holders[best]!.rank) ?? 0) ? at : best));
+/** The copy that would least exceed its share; of equals the one whose rank has fewest sequences. */
+function mostBehind(open: readonly Copy[], added: number, all: readonly Copied[]): Copy {
+  const busy = ({ rank }: Copy): number =>
+    sum(all.map(({ copies }) => copies.find((copy) => copy.rank === rank)?.sequences ?? 0));
+  const load = ({ tokens, share }: Copy): number => (tokens + added) / share;
+  return open.reduce((best, copy) => {
+    const [a, b] = [load(best), load(copy)];
+    if (Math.abs(a - b) > 1e-9 * Math.max(a, b)) return b < a ? copy : best;
+    return busy(copy) < busy(best) ? copy : best;
+  });
+}
 
-/** The copy, with room for another sequence, that would least exceed its share; of equals the one whose rank has fewest sequences. */
-function mostBehind(
-  { holders, tokens, sequences }: Copied,
-  added: number,
-  slots: number,
-  all: readonly Copied[],
-): number {
-  const busy = ({ rank }: Holder): number =>
-    sum(all.map((other) => other.sequences[other.holders.findIndex((holder) => holder.rank === rank)] ?? 0));
-  const load = (at: number): number => (tokens[at]! + added) / holders[at]!.share;
-  return range(0, holders.length)
-    .filter((at) => sequences[at]! < copySlots(holders[at]!.share, slots))
-    .reduce((best, at) => {
-      const [a, b] = [load(best), load(at)];
-      if (Math.abs(a - b) > 1e-9 * Math.max(a, b)) return b < a ? at : best;
-      return busy(holders[at]!) < busy(holders[best]!) ? at : best;
-    });
+/** One sequence's cache of a copied head. */
+export interface CopyPiece {
+  readonly head: number;
+  readonly slot: number;
+  /** Who keeps it. */
+  readonly rank: number;
+  /** Entries that a step attends to. */
+  readonly entries: number;
+  /** Steps that it may still be there for; 0: it stays where it is. */
+  readonly remaining: number;
+}
+
+/** A head of a stage that several ranks hold: their shares, and of how many sequences each has room for. */
+export interface CopiedHead {
+  readonly head: number;
+  readonly holders: readonly { readonly rank: number; readonly share: number; readonly room: number }[];
+}
+
+export interface PieceMove {
+  readonly head: number;
+  readonly slot: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Steps that a better balance is taken to last for, at most: others come and go. */
+const LASTING = 64;
+/** Attending to an entry in one step costs 1: reading it, sending it over the host and writing it costs so much. */
+const MOVING = 8;
+
+/**
+ * Which pieces of a stage's copied heads should move, so that ranks have their shares again after sequences came or went. The rank that
+ * is furthest above its shares, of all the heads it holds copies of, gives away the piece whose move is worth most: the entries that a
+ * step waits for less, over the steps that the sequence may still run, less what moving them costs. Then again, while any is worth it;
+ * no piece moves twice. A head's copies never come to hold more sequences than they have room for, leaving ones included.
+ * @param whole by rank, entries of heads that aren't copied, where all are known: the rank with most entries then gives away
+ */
+export function chooseCopyMoves(
+  heads: readonly CopiedHead[],
+  pieces: readonly CopyPiece[],
+  whole?: ReadonlyMap<number, number>,
+): PieceMove[] {
+  const excess = new Map(whole ?? excessByRank(heads, pieces));
+  if (whole) for (const { rank, entries } of pieces) addTo(excess, rank, entries);
+  const places = new Map(heads.map(({ head, holders }) => [head, holders.map((holder) => ({ ...holder }))]));
+  for (const { head, rank } of pieces)
+    for (const place of places.get(head) ?? []) if (place.rank === rank) place.room--;
+  // Moving saves no more than the piece itself, in each step.
+  const left = new Set(pieces.filter(({ remaining }) => remaining > MOVING));
+  const moves: PieceMove[] = [];
+  for (;;) {
+    const best = worthiest(left, places, excess);
+    if (!best) return moves;
+    const { piece, to } = best;
+    const { head, slot, rank: from, entries } = piece;
+    moves.push({ head, slot, from, to: to.rank });
+    left.delete(piece);
+    addTo(excess, from, -entries);
+    addTo(excess, to.rank, entries);
+    to.room--;
+  }
+}
+
+/** Entries that each rank has of copied heads beyond its shares of them; added up over ranks, 0. */
+export function excessByRank(
+  heads: readonly CopiedHead[],
+  pieces: readonly Pick<CopyPiece, 'head' | 'rank' | 'entries'>[],
+): Map<number, number> {
+  const excess = new Map<number, number>();
+  const all = new Map<number, number>();
+  for (const { head, rank, entries } of pieces) {
+    addTo(all, head, entries);
+    addTo(excess, rank, entries);
+  }
+  for (const { head, holders } of heads) {
+    for (const { rank, share } of holders) addTo(excess, rank, -share * (all.get(head) ?? 0));
+  }
+  return excess;
+}
+
+/** A copy of a head, and how many sequences more it has room for. */
+interface Place {
+  readonly rank: number;
+  room: number;
+}
+
+/** From the rank with most too much the piece whose move is worth most, and where to; undefined when none is worth it. */
+function worthiest(
+  pieces: ReadonlySet<CopyPiece>,
+  places: ReadonlyMap<number, readonly Place[]>,
+  excess: ReadonlyMap<number, number>,
+): { readonly piece: CopyPiece; readonly to: Place } | undefined {
+  let [busiest, most] = [-1, 0];
+  for (const [rank, entries] of excess) {
+    if (entries > most || (entries === most && rank < busiest)) [busiest, most] = [rank, entries];
+  }
+  let best: { readonly piece: CopyPiece; readonly to: Place } | undefined;
+  let bestWorth = 0;
+  for (const piece of pieces) {
+    if (piece.rank !== busiest) continue;
+    const { head, entries, remaining } = piece;
+    for (const to of places.get(head) ?? []) {
+      if (to.rank === busiest || to.room <= 0) continue;
+      const saved = most - Math.max(most - entries, (excess.get(to.rank) ?? 0) + entries);
+      const worth = saved * Math.min(remaining, LASTING) - MOVING * entries;
+      if (worth > bestWorth) [best, bestWorth] = [{ piece, to }, worth];
+    }
+  }
+  return best;
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { chooseCopyMoves, type CopiedHead, type CopyPiece, excessByRank } from './copy_moves.js';
+import { chooseCopyMoves, type CopiedHead, type CopyPiece, excessByRank } from './copies.js';
 
 const head = (number: number, ranks: readonly number[], parts: readonly number[], room = 100): CopiedHead => {
   const all = parts.reduce((a, b) => a + b);

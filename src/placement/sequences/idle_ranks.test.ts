@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { makePlan } from '../make/make_plan.js';
 import { gqaShape, mlaShape } from '../testing/shapes.js';
-import { idleOfSplit } from './idle_ranks.js';
+import { idleOfSplit } from '../plan/describe_plan.js';
 
 test('ranks that have nothing of any one sequence are told', () => {
   const sp = (ranks: number) => makePlan('sp', ranks, gqaShape(4));

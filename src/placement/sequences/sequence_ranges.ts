@@ -1,6 +1,6 @@
 /**
  * Room: which sequences a rank keeps, where a plan shards them: slots by weight (here and in sequence_weights.ts),
- * and copies of a head (copies.ts, copy_moves.ts). Owners ask these.
+ * and copies of a head (copies.ts). Owners ask these.
  */
 
 import { sameList, sum } from '../../base/lists.js';
@@ -15,20 +15,16 @@ export type RowRange = readonly [first: number, end: number];
  * later one, since a root comes first and should have fewer.
  */
 export function sequenceRanges(weights: readonly number[], slots: number): RowRange[] {
-  const total = weights.reduce((sum, weight) => sum + weight, 0);
-  const exact = weights.map((weight) => (weight / total) * slots);
-  const counts = exact.map(Math.floor);
-  const left = slots - counts.reduce((sum, count) => sum + count, 0);
-  const order = [...weights.keys()]
-    .filter((index) => weights[index]! > 0)
-    .toSorted((a, b) => exact[b]! - counts[b]! - (exact[a]! - counts[a]!) || b - a);
-  for (const index of order.slice(0, left)) counts[index]!++;
-  let next = 0;
-  return counts.map((count) => {
-    const first = next;
-    next += count;
-    return [first, next];
+  const total = sum(weights);
+  const runs = weights.map((weight, index) => {
+    const exact = (weight / total) * slots;
+    return { index, weight, rest: exact - Math.floor(exact), count: Math.floor(exact) };
   });
+  const left = slots - sum(runs.map(({ count }) => count));
+  const order = runs.filter(({ weight }) => weight > 0).toSorted((a, b) => b.rest - a.rest || b.index - a.index);
+  for (const run of order.slice(0, left)) run.count++;
+  let next = 0;
+  return runs.map(({ count }) => [next, (next += count)]);
 }
 
 /** Ranks that keep the same sequences: one alone, or several that split the chunks of each by merge lanes. */
@@ -39,13 +35,14 @@ export function sequencePlaces(share: RankShare, stage: readonly RankShare[]): P
   const members = stage.filter(({ kvHeads }) => sameList(kvHeads, share.kvHeads));
   const roots = members.filter((member) => !isKvOnly(member));
   const places: RankShare[][] = [];
+  let place: RankShare[] = [];
   let lanes = MERGE_LANES;
   for (const member of [...roots, ...members.filter((member) => !roots.includes(member))]) {
     if (lanes >= MERGE_LANES) {
-      places.push([]);
+      places.push((place = []));
       lanes = 0;
     }
-    places.at(-1)!.push(member);
+    place.push(member);
     lanes += member.lanes.length;
   }
   return places;
@@ -73,4 +70,4 @@ export function dataPlaces(stage: readonly RankShare[]): Place[] {
 }
 
 /** The shares of the sequences that places keep. */
-export const placeWeights = (places: readonly Place[]): number[] => places.map(([first]) => first!.sequences ?? 0);
+export const placeWeights = (places: readonly Place[]): number[] => places.map(([first]) => first?.sequences ?? 0);

@@ -1,7 +1,7 @@
-import { range, sum } from '../../base/lists.js';
-import { isKvOnly, type Plan, type Stage } from '../plan.js';
+import { sum } from '../../base/lists.js';
+import { isKvOnly, type Plan, type RankShare, type Stage } from '../plan.js';
 import { planTopology } from '../topology.js';
-import { sequencePlaces } from './sequence_ranges.js';
+import { type Place, sequencePlaces } from './sequence_ranges.js';
 
 /** What a rank has for the sequences that a token plan gives it. */
 export interface SequenceRoom {
@@ -35,34 +35,43 @@ export function sequenceWeights(
   rootShare = ROOT_SHARE,
   sequence = 0,
 ): number[] {
-  const measured = ranks.every(({ speed }) => speed !== undefined && speed > 0);
-  const speeds = ranks.map(
-    ({ speed, root }) => (measured ? speed! : 1) * (root ? Math.max(rootShare, LEAST_SHARE) : 1),
-  );
-  const rooms = ranks.map(({ bytes = Infinity }) => Math.max(0, bytes));
-  if (sum(rooms) === 0) return scaled(speeds);
-  const whole = rooms.map((room) => (sequence > 0 && room < Infinity ? Math.floor(room / sequence) * sequence : room));
-  if (sequence > 0 && sum(whole) >= wanted) return scaled(filled(whole, speeds, wanted), 1e6);
-  const held = sum(rooms) <= wanted ? rooms : filled(rooms, speeds, wanted);
-  return scaled(held);
+  const measured = ranks.every(({ speed = 0 }) => speed > 0);
+  const vessels = ranks.map(({ bytes = Infinity, speed = 1, root }): Vessel => ({
+    room: Math.max(0, bytes),
+    speed: (measured ? speed : 1) * (root ? Math.max(rootShare, LEAST_SHARE) : 1),
+  }));
+  const all = sum(vessels.map(({ room }) => room));
+  if (all === 0) return scaled(vessels.map(({ speed }) => speed));
+  const whole = vessels.map(({ room, speed }) => ({
+    room: sequence > 0 && room < Infinity ? Math.floor(room / sequence) * sequence : room,
+    speed,
+  }));
+  if (sequence > 0 && sum(whole.map(({ room }) => room)) >= wanted) return scaled(filled(whole, wanted), 1e6);
+  return scaled(all <= wanted ? vessels.map(({ room }) => room) : filled(vessels, wanted));
+}
+
+interface Vessel {
+  readonly room: number;
+  readonly speed: number;
 }
 
 /** Bytes of each rank when water of so many bytes stands equally high in vessels as wide as their speeds and as large as their rooms. */
-function filled(rooms: readonly number[], speeds: readonly number[], wanted: number): number[] {
-  const held = rooms.map(() => 0);
-  let open = range(0, rooms.length).filter((rank) => rooms[rank]! > 0);
+function filled(vessels: readonly Vessel[], wanted: number): number[] {
+  const held = new Map<Vessel, number>();
+  let open = vessels.filter(({ room }) => room > 0);
   let left = wanted;
   while (open.length > 0) {
-    const level = left / sum(open.map((rank) => speeds[rank]!));
-    const full = open.filter((rank) => rooms[rank]! <= level * speeds[rank]!);
-    for (const rank of full.length > 0 ? full : open) {
-      held[rank] = Math.min(rooms[rank]!, level * speeds[rank]!);
-      left -= held[rank];
+    const level = left / sum(open.map(({ speed }) => speed));
+    const full = open.filter(({ room, speed }) => room <= level * speed);
+    for (const vessel of full.length > 0 ? full : open) {
+      const bytes = Math.min(vessel.room, level * vessel.speed);
+      held.set(vessel, bytes);
+      left -= bytes;
     }
     if (full.length === 0) break;
-    open = open.filter((rank) => !full.includes(rank));
+    open = open.filter((vessel) => !full.includes(vessel));
   }
-  return held;
+  return vessels.map((vessel) => held.get(vessel) ?? 0);
 }
 
 /** Of the largest, to three decimals: they are read by people. Counts of sequences take more to be what they were. */
@@ -76,18 +85,17 @@ const scaled = (values: readonly number[], steps = 1000): number[] => {
  * same sequences, or equal parts of them, so the tightest counts.
  */
 export function roomByPlace(plan: Plan, rooms: readonly Omit<SequenceRoom, 'root'>[]): SequenceRoom[] {
-  const groups = plan.stages.flatMap(({ shares }) => {
-    const roots = shares.filter((share) => !isKvOnly(share));
-    return roots.map((root) => sequencePlaces(root, shares));
-  });
-  const split = Math.max(...groups[0]!.map(({ length }) => length));
+  const groups = plan.stages.flatMap(({ shares }) => placesOf(shares));
+  const [first = []] = groups;
+  const split = Math.max(...first.map(({ length }) => length));
   const least = (values: readonly (number | undefined)[]): number | undefined =>
     values.reduce((a, b) => (a === undefined ? b : b === undefined ? a : Math.min(a, b)), undefined);
-  return groups[0]!.map(({ length }, place) => {
-    const own = groups.flatMap((places) => places[place]!.map(({ rank }) => rooms[rank]!));
+  return first.map(({ length }, place) => {
+    const members = groups.flatMap((places) => places[place] ?? []);
+    const own = members.map(({ rank }) => rooms[rank] ?? {});
     const together = (value: number | undefined): number | undefined => value && value * length;
     return {
-      root: groups.some((places) => places[place]!.some((share) => !isKvOnly(share))),
+      root: members.some((share) => !isKvOnly(share)),
       // Beside ranks that split sequences a root keeps none.
       bytes: length < split ? 0 : together(least(own.map(({ bytes }) => bytes))),
       speed: own.some(({ speed }) => speed === undefined) ? undefined : together(least(own.map(({ speed }) => speed))),
@@ -95,14 +103,17 @@ export function roomByPlace(plan: Plan, rooms: readonly Omit<SequenceRoom, 'root
   });
 }
 
+/** The places of each root. */
+const placesOf = (shares: readonly RankShare[]): Place[][] =>
+  shares.filter((share) => !isKvOnly(share)).map((root) => sequencePlaces(root, shares));
+
 /** A token plan whose places keep other shares of the sequences, in order of the places. */
 export function withSequenceWeights(plan: Plan, weights: readonly number[]): Plan {
   const stages = plan.stages.map((stage): Stage => {
-    const roots = stage.shares.filter((share) => !isKvOnly(share));
-    const places = roots.map((root) => sequencePlaces(root, stage.shares));
+    const places = placesOf(stage.shares);
     const shares = stage.shares.map((share) => {
       const at = Math.max(...places.map((own) => own.findIndex((place) => place.includes(share))));
-      return { ...share, sequences: weights[at]! };
+      return { ...share, sequences: weights[at] };
     });
     return { ...stage, shares };
   });
@@ -110,11 +121,7 @@ export function withSequenceWeights(plan: Plan, weights: readonly number[]): Pla
 }
 
 /** A place's share of the sequences is a root's. */
-const rootPlaces = (plan: Plan): boolean[] =>
-  roomByPlace(
-    plan,
-    range(0, plan.worldSize).map(() => ({})),
-  ).map(({ root }) => root);
+const rootPlaces = (plan: Plan): boolean[] => roomByPlace(plan, []).map(({ root }) => root);
 
 /** A root's share beside that of the ranks that only attend; undefined where there are none of either that keep sequences. */
 export function rootShareOf(plan: Plan): number | undefined {

@@ -1,5 +1,5 @@
 import type { AdapterMeasure, LayerMeasure, MachineMeasure } from '../cost/measure.js';
-import type { ModelWork } from '../cost/work.js';
+import type { ModelWork } from '../cost/step_rows.js';
 import { sum } from '../../base/lists.js';
 import type { ModelShape } from '../plan.js';
 import type { CargoWidths } from '../routes.js';

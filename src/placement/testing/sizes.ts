@@ -1,5 +1,5 @@
 import type { ModelShape } from '../plan.js';
-import type { ModelSizes } from '../sizes.js';
+import type { ModelSizes } from '../memory.js';
 
 /** Sizes of a model of this shape with 1-byte weights and heads of 64, MLA's latent 128 wide; expert layers all but the first. */
 export function sizesOf(shape: ModelShape, options: Partial<ModelSizes> = {}): ModelSizes {

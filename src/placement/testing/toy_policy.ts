@@ -1,8 +1,7 @@
 import { range, spreadEvenly } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
-import { spreadSegments } from '../make/partition.js';
+import { cutRows, spreadSegments } from '../make/stage_cut.js';
 import type { PolicyRow } from '../make/policy.js';
-import { cutRows } from '../make/stage_cut.js';
 import type { ModelShape } from '../plan.js';
 
 /** One segment for the first rank, and the rest over the others. */
