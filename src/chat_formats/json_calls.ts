@@ -22,12 +22,12 @@ function* readJsonCall(input: AnswerInput, out: AnswerOut, bare: boolean): Steps
     if (key === undefined || !(yield* input.between(':'))) return false;
     if (key === 'name' && name === undefined) {
       name = yield* jsonString(input);
-      return Boolean(name) && (!bare || out.tool(name!) !== undefined);
+      return !!name && (!bare || out.tool(name) !== undefined);
     }
     if (ARGUMENTS.includes(key) && !begun) {
       if (bare && !'{"n'.includes(yield* input.peek(1))) return false;
       begun = name !== undefined;
-      if (begun) out.call(name!);
+      if (name !== undefined) out.call(name);
       yield* readArguments(input, begun ? out.arguments : (piece) => (early += piece));
       return true;
     }

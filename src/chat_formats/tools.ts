@@ -138,7 +138,9 @@ const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
 
 /** A new call's id. @param short 9 letters and digits, the only ones that Mistral's templates take */
 export function callId(short: boolean): string {
-  const letters = Array.from(crypto.getRandomValues(new Uint8Array(short ? 9 : 24)), (byte) => LETTERS[byte % 62]!);
+  const letters = Array.from(crypto.getRandomValues(new Uint8Array(short ? 9 : 24)), (byte) =>
+    LETTERS.charAt(byte % 62),
+  );
   return (short ? '' : 'call_') + letters.join('');
 }
 
@@ -149,7 +151,7 @@ export function shortId(id: string): string {
   for (let round = 0; short.length < 9; round++) {
     let hash = 2166136261 + round;
     for (let at = 0; at < id.length; at++) hash = Math.imul(hash ^ id.charCodeAt(at), 16777619);
-    short += LETTERS[(hash >>> 8) % 62]!;
+    short += LETTERS.charAt((hash >>> 8) % 62);
   }
   return short;
 }

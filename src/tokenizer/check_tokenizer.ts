@@ -153,7 +153,7 @@ function checkModel({ model, added_tokens: added }: Json): void {
   const sorted = pieces.filter((piece) => typeof piece === 'string').sort();
   const begun: string[] = [];
   for (const piece of sorted) {
-    while (begun.length > 0 && !piece.startsWith(begun.at(-1)!)) begun.pop();
+    while (!piece.startsWith(begun.at(-1) ?? '')) begun.pop();
     begun.push(piece);
     if (begun.length > MAX_ALIKE)
       throw formatError(

@@ -1,5 +1,6 @@
 import { formatError, unsupportedError } from '../base/errors.js';
 import { show } from '../base/json.js';
+import { nth } from '../base/lists.js';
 import { preTokenizer } from './gguf_pre_tokenizers.js';
 import type { TokenizerFiles } from './tokenizer.js';
 
@@ -179,7 +180,7 @@ function mergesByScore(vocabulary: GgufVocabulary, what: string): Merge[] {
   const ids = tokens.map((_, id) => id).filter((id) => types[id] === 'normal');
   ids.sort((a, b) => scores[b]! - scores[a]! || a - b);
   return ids.flatMap((id) => {
-    const token = tokens[id]!;
+    const token = nth(tokens, id);
     const letters = Array.from(token);
     const merges: Merge[] = [];
     for (let cut = 1, at = 0; cut < letters.length; cut++) {
@@ -229,9 +230,9 @@ function endIds(vocabulary: GgufVocabulary, eos: number | undefined): number[] {
     const marked = types[id] === 'control' || types[id] === 'user_defined';
     return marked && ENDS.has(token) ? [id] : [];
   });
-  const texts = new Set(byText.map((id) => tokens[id]!));
+  const texts = new Set(byText.map((id) => tokens[id]));
   const none = ENDS_NOT.filter(([, beside]) => beside.every((text) => texts.has(text))).map(([text]) => text);
-  return [...new Set([...named, ...byText])].filter((id) => !none.includes(tokens[id]!));
+  return [...new Set([...named, ...byText])].filter((id) => !none.includes(nth(tokens, id)));
 }
 
 /** One template as text, several as tokenizer_config.json lists them. */

@@ -36,7 +36,7 @@ const joinedByBlanks: TokenDecoder = { piece: word, added: word, strip: { count:
 export function createTokenDecoder(config: unknown): TokenDecoder {
   if (config == null) return joinedByBlanks;
   const steps = flatten(config);
-  if (steps.length === 1 && steps[0]!.type === 'ByteLevel')
+  if (steps.length === 1 && steps[0]?.type === 'ByteLevel')
     return { piece: byteLevelPiece, added: text, strip: noStrip };
   const replacements: [string, string][] = [];
   let byteFallback = false;
@@ -68,8 +68,8 @@ export function createTokenDecoder(config: unknown): TokenDecoder {
     }
   }
   const piece = (token: string): TokenPiece => {
-    const byte = byteFallback ? /^<0x([0-9A-Fa-f]{2})>$/.exec(token) : null;
-    if (byte !== null) return { bytes: Uint8Array.of(Number.parseInt(byte[1]!, 16)), raw: true };
+    const [, byte] = (byteFallback && /^<0x([0-9A-Fa-f]{2})>$/.exec(token)) || [];
+    if (byte !== undefined) return { bytes: Uint8Array.of(Number.parseInt(byte, 16)), raw: true };
     return text(replacements.reduce((value, [from, to]) => value.replaceAll(from, to), token));
   };
   return { piece, added: text, strip };
@@ -96,7 +96,7 @@ const bytesOfCharacters = new Map(byteCharacters.map((character, byte) => [chara
 function byteLevelPiece(token: string): TokenPiece {
   const bytes = new Uint8Array(token.length);
   for (let i = 0; i < token.length; i++) {
-    const byte = bytesOfCharacters.get(token[i]!);
+    const byte = bytesOfCharacters.get(token.charAt(i));
     if (byte === undefined) return { bytes: encoder.encode(token), raw: true };
     bytes[i] = byte;
   }

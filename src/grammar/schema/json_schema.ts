@@ -5,6 +5,7 @@
 
 import { usageError } from '../../base/errors.js';
 import { isObject } from '../../base/json.js';
+import { nth } from '../../base/lists.js';
 import { Kept } from '../../base/kept.js';
 import {
   ANY_TEXT,
@@ -244,7 +245,7 @@ export class SchemaWriter {
         const comma = count === 0 ? NOTHING : between;
         const next = Math.min(count + 1, counted);
         if (at < members.length) {
-          const { needed, member } = members[at]!;
+          const { needed, member } = nth(members, at);
           const given = all(comma, member, behind(at + 1, next));
           return needed ? given : any(given, behind(at + 1, count));
         }
@@ -261,7 +262,7 @@ export class SchemaWriter {
     // From the last one on, with every count that it may have before it: each then finds what follows it.
     let needed = members.filter((member) => member.needed).length;
     for (let at = members.length; at >= 0; at--) {
-      if (at < members.length && members[at]!.needed) needed--;
+      if (members[at]?.needed) needed--;
       for (let count = Math.min(at, counted); count >= Math.min(needed, counted); count--) behind(at, count);
     }
     return behind(0, 0);

@@ -254,7 +254,7 @@ export class CachedFile {
     const all = stored && new Uint8Array(await stored.arrayBuffer());
     const length = this.pieceLength(piece);
     const digest = all && (await digestOf(all.subarray(0, length)));
-    if (all && digest!.every((byte, at) => byte === all[length + at])) {
+    if (all && digest?.every((byte, at) => byte === all[length + at])) {
       this.#present.add(piece);
       this.#verified.add(piece);
       return all.subarray(0, length);

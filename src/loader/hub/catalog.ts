@@ -39,7 +39,7 @@ export const MODELS = /* @__PURE__ */ JSON.parse(catalog) as readonly CatalogMod
 /** The catalog's model of that name, or of the name its repository has without its owner; any case. */
 export function catalogModel(word: string): CatalogModel | undefined {
   const wanted = word.toLowerCase();
-  return MODELS.find(({ name, id }) => name === wanted || id.split('/')[1]!.toLowerCase() === wanted);
+  return MODELS.find(({ name, id }) => name === wanted || id.toLowerCase().endsWith(`/${wanted}`));
 }
 
 export const catalogHubName = ({ id, revision, file }: CatalogModel): HubName => ({ repo: id, revision, file });

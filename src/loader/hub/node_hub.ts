@@ -155,7 +155,7 @@ async function keptModel(repository: RepositoryCache, name: HubName): Promise<Pu
     if (gguf === undefined || partNames(gguf).some((part) => !there.has(part))) return undefined;
   }
   const files = gguf === undefined ? [...there.keys()] : [...partNames(gguf)];
-  const bytes = files.reduce((sum, file) => sum + there.get(file)!, 0);
+  const bytes = files.reduce((sum, file) => sum + (there.get(file) ?? 0), 0);
   return { folder, gguf, repo: name.repo, commit, files, bytes, downloadedBytes: 0 };
 }
 

@@ -115,7 +115,7 @@ export async function openNamed(
   if (form === 'pinned') return openHub(text, options, signal);
   const source = await here!({ attempts: 2 });
   if (await isHere(source, signal)) return undefined;
-  const place = source.gguf === undefined ? source.name : source.url!;
+  const place = (source.gguf && source.url) ?? source.name;
   return openHub(text, options, signal, `a model at ${place}`);
 }
 

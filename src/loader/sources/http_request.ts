@@ -122,7 +122,7 @@ async function once<T>(
   const { fetch: doFetch = globalThis.fetch } = options;
   let stallMs = options.stallMs ?? 30_000;
   const stop = new AbortController();
-  const forward = (): void => stop.abort(signal!.reason);
+  const forward = (): void => stop.abort(signal?.reason);
   signal?.addEventListener('abort', forward, { once: true });
   let stalled: ReturnType<typeof setTimeout> | undefined;
   let received = 0;

@@ -257,8 +257,8 @@ const isPage = (file: string, answer: Answer): boolean =>
 
 /** What the server says the whole file hashes to: Repr-Digest (RFC 9530), Digest (RFC 3230), or Hugging Face's ETag of a large file. */
 function sha256Of({ headers }: Answer): string | undefined {
-  const linked = /^"?([0-9a-f]{64})"?$/i.exec(headers.get('x-linked-etag')?.trim() ?? '');
-  if (linked) return linked[1]!.toLowerCase();
+  const [, linked] = /^"?([0-9a-f]{64})"?$/i.exec(headers.get('x-linked-etag')?.trim() ?? '') ?? [];
+  if (linked) return linked.toLowerCase();
   if (headers.has('content-encoding')) return undefined; // it would be that of the compressed bytes
   const given = /(?:^|,)\s*sha-256\s*=\s*(?::([^:,]+):|([^:,\s]+))/i;
   const digest = given.exec(headers.get('repr-digest') ?? '') ?? given.exec(headers.get('digest') ?? '');
