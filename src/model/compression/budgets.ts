@@ -1,5 +1,5 @@
 import { usageError } from '../../base/errors.js';
-import { sum } from '../../base/lists.js';
+import { nth, sum } from '../../base/lists.js';
 import type { Plan } from '../../placement/index.js';
 import type { CompressedModel, CompressionOptions } from './options.js';
 
@@ -37,14 +37,14 @@ export function proportionalEntries(
   const shares = at(high);
   const entries = shares.map((share) => Math.floor(share + 1e-9));
   const order = shares
-    .map((share, head) => ({ head, rest: share - entries[head]! }))
+    .map((share, head) => ({ head, rest: share - nth(entries, head) }))
     .sort((a, b) => b.rest - a.rest || a.head - b.head);
   let left = wanted - sum(entries);
   // Heads without load only get what the others can't hold.
   for (let round = 0; left > 0; round++) {
     for (const { head } of order) {
       if (left === 0) break;
-      if (entries[head]! >= most || (round === 0 && loads[head] === 0)) continue;
+      if (nth(entries, head) >= most || (round === 0 && loads[head] === 0)) continue;
       entries[head]!++;
       left--;
     }
@@ -72,7 +72,7 @@ export function givenBudgets(
   });
   return loads.map((layer, at) => {
     const first = loads.slice(0, at).reduce((sum, { length: heads }) => sum + heads, 0);
-    return layer.map((_, head) => kept[first + head]! - Math.min(window, length));
+    return layer.map((_, head) => nth(kept, first + head) - Math.min(window, length));
   });
 }
 
@@ -104,7 +104,7 @@ export function promptEviction(
       const given = givenBudgets(options, model, length);
       return Math.max(
         ...held.flatMap(({ layers: [first, end], kvHeads }) =>
-          given.slice(first, end).map((heads) => meanOf(kvHeads.map((head) => heads[head]!)) + options.window),
+          given.slice(first, end).map((heads) => meanOf(kvHeads.map((head) => nth(heads, head))) + options.window),
         ),
       );
     }

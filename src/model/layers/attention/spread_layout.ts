@@ -1,7 +1,7 @@
 import { type LaneContributor } from '../../../../shaders/attention/attention_merge/lane_sources.js';
 import { localChunks, localLanes } from '../../../../shaders/attention/share.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
-import { range } from '../../../base/lists.js';
+import { nth, range } from '../../../base/lists.js';
 import { gcd } from '../../../base/math.js';
 import type { Region } from '../../../distributed/communicator.js';
 import type { Buffer } from '../../../gpu/index.js';
@@ -151,7 +151,7 @@ export function spreadLayout(
 
 function ownPieceOf(stage: StageTopology, role: Role, rowPieces: number): number | undefined {
   if (stage.apart) return undefined;
-  if (rowPieces > 1) return stage.runs[role][0]!;
+  if (rowPieces > 1) return nth(stage.runs[role], 0);
   return stage.attendsForAll ? stage.group : 0;
 }
 
@@ -159,7 +159,7 @@ type Attended = Pick<SpreadLayout, 'segments' | 'pieces' | 'heads' | 'queryStrid
 
 /** What this rank attends to: queries of the heads of each weight group that it attends for. */
 function attendedHere(stage: StageTopology, shape: AttentionShape, rows: number, rowPieces: number): Attended {
-  const groups = attendedGroups(stage).map((group) => stage.groups[group]![0]!.heads);
+  const groups = attendedGroups(stage).map((group) => nth(nth(stage.groups, group), 0).heads);
   const pieces = groups.map((own) => shape.headsOf(own));
   const stride = queryStride(groups, shape.queryStrideOf);
   return {
@@ -241,7 +241,7 @@ function mergedHere(
     if (!mine) continue;
     if (!inPlace) add(bundle, mine);
     else {
-      const before = segments.slice(0, segments.indexOf(bundle.heads[0]!));
+      const before = segments.slice(0, segments.indexOf(nth(bundle.heads, 0)));
       const first = headsOf(before) / bundleHeads;
       contributions.push({ bundle, rank, lanes: mine.lanes, layout: layout!, first });
     }
