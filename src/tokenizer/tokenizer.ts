@@ -149,11 +149,12 @@ export class Tokenizer implements PieceSource {
    * token with what comes behind; 0 where it isn't long.
    */
   fewestTokens(text: string, most: number): number {
-    const beginning = LETTERS_A_TOKEN * most + LETTERS_A_TOKEN * LONGEST_TOKEN;
-    if (text.length < 2 * beginning) return 0;
-    const given = text.slice(0, beginning);
-    const ids = this.encode(this.#takesBlanks ? given.trimEnd() : given, { addSpecial: false });
-    return Math.max(0, ids.length - LONGEST_TOKEN);
+    for (let letters = LETTERS_A_TOKEN * (most + LONGEST_TOKEN); text.length >= 2 * letters; letters *= 2) {
+      const given = text.slice(0, letters);
+      const ids = this.encode(this.#takesBlanks ? given.trimEnd() : given, { addSpecial: false });
+      if (ids.length > most + LONGEST_TOKEN) return ids.length - LONGEST_TOKEN;
+    }
+    return 0;
   }
 
   /**
