@@ -110,6 +110,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     'splitkv-chat.js',
     'splitkv-chat_rows.js',
     'splitkv-dom.js',
+    'splitkv-progress.js',
     'splitkv-react.js',
     'splitkv-strings.js',
   ]);
