@@ -207,7 +207,7 @@ await build({
       },
       formats: ['es'],
     },
-    rollupOptions: { output: { minify: true } },
+    rollupOptions: { output: { minify: true, chunkFileNames: 'splitkv-[name].js' } },
   },
 });
 
