@@ -1,4 +1,5 @@
 import { usageError } from '../../src/base/errors.js';
+import { MAX_WINDOW } from '../../src/base/kv_units.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { StepShape } from '../../src/gpu/kernel.js';
 
@@ -9,9 +10,6 @@ export interface SelectionProblem {
   /** The last tokens of the prompt, whose queries score and which are always kept. */
   readonly window: number;
 }
-
-/** Most queries of a window. */
-export const MAX_WINDOW = 256;
 
 /** @throws SplitkvError for a window that no kernel takes. */
 export function checkWindow(kernel: string, window: number): void {

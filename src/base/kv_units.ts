@@ -21,6 +21,8 @@ export const heldChunks = (chunks: number, ranks: number, first: number): number
 
 /** Most lanes that a rank has of a sequence's first `chunks` chunks, whatever the offset. */
 export const mostLanes = (chunks: number, ranks: number): number => inTurn(Math.min(chunks, MERGE_LANES), ranks, 0);
+/** Most last tokens of a prompt whose queries score its keys for compression. */
+export const MAX_WINDOW = 256;
 /** Tokens of a KV block: small enough that short sequences waste little, and it divides a chunk. */
 export const KV_BLOCK = 64;
 /** Position of a row that is inactive: nothing is read or written for it. */

@@ -3,8 +3,8 @@
  * its blocks. docs/kv_compression.md explains. Read prompt_compression.ts next.
  */
 
-import { MAX_WINDOW } from '../../../shaders/compress/problem.js';
 import { didYouMean, usageError } from '../../base/errors.js';
+import { MAX_WINDOW } from '../../base/kv_units.js';
 
 /**
  * How many entries each kv head keeps of a prompt:
