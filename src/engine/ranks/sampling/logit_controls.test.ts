@@ -234,7 +234,7 @@ test('any mixture, in slots that come and go, with four steps in flight', { time
   const random = new Random(41);
   const rig = new Rig();
   const requests = new Map<number, Request>();
-  let checked = 0;
+  let [checked, total] = [0, 0];
   const lead = logitsOf(random);
   for (let round = 0; round < 60; round++) {
     for (let slot = 0; slot < SLOTS; slot++) {
@@ -260,6 +260,7 @@ test('any mixture, in slots that come and go, with four steps in flight', { time
       const ids = await read;
       for (const [slot, { options, generated }] of requests) {
         const expected = sampled(row(steps[step]!, slot), options, generated);
+        total++;
         if (expected !== undefined) {
           expect(ids[slot], `round ${round}, step ${step}, slot ${slot}: ${JSON.stringify(options)}`).toBe(expected);
           checked++;
@@ -268,5 +269,6 @@ test('any mixture, in slots that come and go, with four steps in flight', { time
       }
     }
   }
-  expect(checked).toBeGreaterThan(600);
+  // Of the others nearly equal numbers decide.
+  expect(checked).toBeGreaterThan(0.9 * total);
 });

@@ -48,7 +48,7 @@ interface Model {
 
 /**
  * Logits [tokens.length][vocab_size] in float64 from a config.json as it stands and a checkpoint's tensors: the equations of
- * transformers' modelling files (models/gemma2, gemma3, smollm3, phi3, qwen3_moe, granite), read again for this file. Shares neither the
+ * transformers' models/FAMILY/modeling_FAMILY.py, read again for this file. Shares neither the
  * reading of configs nor the attention with what it is there to check.
  */
 export function familyLogits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
