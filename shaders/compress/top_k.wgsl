@@ -21,10 +21,10 @@ fn find_cut(count: u32, wanted: u32, thread: u32) -> vec2<u32> {
   var key = 0u;
   var place = 0u;
   var remaining = wanted;
-  for (var rounds = params.digits; rounds >= 1u; rounds--) {
+  for (var rounds = params.digits; rounds > 0u; rounds--) {
     let digit = params.digits - rounds;
     var cleared = thread;
-    for (var left = steps(thread, RADIX, THREADS); left >= 1u; left--) {
+    for (var left = steps(thread, RADIX, THREADS); left > 0u; left--) {
       atomicStore(&bins[cleared], 0u);
       cleared += THREADS;
     }
@@ -33,7 +33,7 @@ fn find_cut(count: u32, wanted: u32, thread: u32) -> vec2<u32> {
     // Bits above the digit.
     let known = ~(0xffffffffu >> (8u * (digit % 4u)));
     var item = thread;
-    for (var left = steps(thread, count, THREADS); left >= 1u; left--) {
+    for (var left = steps(thread, count, THREADS); left > 0u; left--) {
       let own = item_key(item);
       if (digit < 4u) {
         if ((own & known) == key) {

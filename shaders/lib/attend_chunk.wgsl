@@ -52,7 +52,7 @@ fn key_scores(at: vec4<u32>, key: u32, is_newest: bool) -> vec4<f32> {
   var a2 = vec4<f32>();
   var a3 = vec4<f32>();
   var first = 0u;
-  for (var left = params.head_units / STEP; left >= 1u; left--) {
+  for (var left = params.head_units / STEP; left > 0u; left--) {
     var k = array<vec4<f32>, STEP>();
     for (var i = 0u; i < STEP; i++) {
       if (is_newest) {
@@ -192,7 +192,7 @@ fn attend_chunk(
   var o3 = vec4<f32>();
   if (slice < SLICES) {
     var token = slice;
-    for (var left = batches; left >= 1u; left--) {
+    for (var left = batches; left > 0u; left--) {
       let batch = values;
       if (left > 1u && (!WINDOWED || has_cached(chunk))) {
         values = load_values(chunk, lane, token + VALUES * SLICES);

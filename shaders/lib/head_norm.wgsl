@@ -13,7 +13,7 @@ fn sum4(v: vec4<f32>) -> f32 {
 fn head_squares(base: u32, lane: u32) -> f32 {
   var sum = vec4<f32>();
   var unit = lane;
-  for (var left = steps(lane, params.half_units, LANES); left >= 1u; left--) {
+  for (var left = steps(lane, params.half_units, LANES); left > 0u; left--) {
     let low = qkv[base + unit];
     let high = qkv[base + HALF_UNITS + unit];
     sum = fma(low, low, sum);

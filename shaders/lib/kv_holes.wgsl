@@ -11,7 +11,7 @@ fn holds_chunk(table: u32, chunk: u32) -> bool {
 // The merge lanes below `end` that lie here, a bit each: lane l does where chunk l does.
 fn held_lanes(table: u32, end: u32) -> u32 {
   var held = 0u;
-  for (var left = end; left >= 1u; left--) {
+  for (var left = end; left > 0u; left--) {
     let lane = left - 1u;
     held |= select(0u, 1u << lane, holds_chunk(table, lane));
   }

@@ -11,7 +11,7 @@ const KV_SCALES: u32 = 8u;
 // The square of what bytes of this scale miss of `count` units from `at` on.
 fn kv_block_error(at: u32, count: u32, scale: f32) -> f32 {
   var squares = vec4<f32>();
-  for (var left = count; left >= 1u; left--) {
+  for (var left = count; left > 0u; left--) {
     let values = kv_staged[at + left - 1u];
     let missed = fma(-kv_levels(values, scale), vec4<f32>(scale), values);
     squares = fma(missed, missed, squares);
@@ -24,14 +24,14 @@ fn kv_block_scale(at: u32, units: u32, scale_block: u32) -> f32 {
   let begin = min(scale_block * 8u, units);
   let count = min(units - begin, 8u);
   var largest = vec4<f32>();
-  for (var left = count; left >= 1u; left--) {
+  for (var left = count; left > 0u; left--) {
     largest = max(largest, abs(kv_staged[at + begin + left - 1u]));
   }
   let most = max(max(largest.x, largest.y), max(largest.z, largest.w));
   var best = kv_scale_choice(most, 0u);
   var least = kv_block_error(at + begin, count, best);
   // Bounds that no compiler unrolls.
-  for (var left = select(0u, KV_SCALES - 1u, count > 0u); left >= 1u; left--) {
+  for (var left = select(0u, KV_SCALES - 1u, count > 0u); left > 0u; left--) {
     let scale = kv_scale_choice(most, KV_SCALES - left);
     let error = kv_block_error(at + begin, count, scale);
     best = select(best, scale, error < least);

@@ -86,7 +86,7 @@ fn add_score(so_far: array<vec4<f32>, VECTORS>, queries: Queries, unit: u32, k: 
 fn latent_scores(queries: Queries, key: u32) -> array<vec4<f32>, QUADS> {
   var s = array<vec4<f32>, VECTORS>();
   var unit = 0u;
-  for (var left = params.key_units / UNROLL; left >= 1u; left--) {
+  for (var left = params.key_units / UNROLL; left > 0u; left--) {
     var keys = array<vec4<f32>, UNROLL>();
     for (var u = 0u; u < UNROLL; u++) {
       keys[u] = load_key(key, unit + u);
@@ -96,7 +96,7 @@ fn latent_scores(queries: Queries, key: u32) -> array<vec4<f32>, QUADS> {
     }
     unit += UNROLL;
   }
-  for (var left = params.key_units % UNROLL; left >= 1u; left--) {
+  for (var left = params.key_units % UNROLL; left > 0u; left--) {
     s = add_score(s, queries, unit, load_key(key, unit));
     unit++;
   }
@@ -131,7 +131,7 @@ fn weigh_latent(unit: u32, first: u32, step: u32, count: u32) -> array<vec4<f32>
   var o = array<vec4<f32>, VECTORS>();
   let tokens = steps(first, count, step);
   var t = first;
-  for (var left = tokens / UNROLL; left >= 1u; left--) {
+  for (var left = tokens / UNROLL; left > 0u; left--) {
     var values = array<vec4<f32>, UNROLL>();
     for (var u = 0u; u < UNROLL; u++) {
       values[u] = chunk_latent(t + u * step, unit);
@@ -141,7 +141,7 @@ fn weigh_latent(unit: u32, first: u32, step: u32, count: u32) -> array<vec4<f32>
     }
     t += UNROLL * step;
   }
-  for (var left = tokens % UNROLL; left >= 1u; left--) {
+  for (var left = tokens % UNROLL; left > 0u; left--) {
     o = add_value(o, t, chunk_latent(t, unit));
     t += step;
   }
@@ -217,7 +217,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
   let scanned = thread / STATS;
   let first_scanned = scanned * CHUNK + thread % STATS;
   var chunk = first_chunk;
-  for (var chunks = steps(first_chunk, (end + CHUNK - 1u) / CHUNK, chunk_step); chunks >= 1u; chunks--) {
+  for (var chunks = steps(first_chunk, (end + CHUNK - 1u) / CHUNK, chunk_step); chunks > 0u; chunks--) {
     let first = chunk * CHUNK;
     let count = min(CHUNK, end - first);
     if (thread * BLOCK < count) {
@@ -235,7 +235,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     if (scanned < QUADS) {
       var own = vec4<f32>(EMPTY_M);
       var t = first_scanned;
-      for (var left = steps(thread % STATS, count, params.stats); left >= 1u; left--) {
+      for (var left = steps(thread % STATS, count, params.stats); left > 0u; left--) {
         own = max(own, weights[t]);
         t += params.stats;
       }
@@ -245,7 +245,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     var now = array<MaxSum, QUADS>();
     for (var quad = 0u; quad < QUADS; quad++) {
       var m = vec4<f32>(EMPTY_M);
-      for (var left = params.stats; left >= 1u; left--) {
+      for (var left = params.stats; left > 0u; left--) {
         m = max(m, maxima[(quad + 1u) * params.stats - left]);
       }
       now[quad].m = m;
@@ -257,7 +257,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     if (scanned < QUADS) {
       var own = vec4<f32>();
       var t = first_scanned;
-      for (var left = steps(thread % STATS, count, params.stats); left >= 1u; left--) {
+      for (var left = steps(thread % STATS, count, params.stats); left > 0u; left--) {
         own += weights[t];
         t += params.stats;
       }
@@ -266,7 +266,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     workgroupBarrier();
     for (var quad = 0u; quad < QUADS; quad++) {
       var l = vec4<f32>();
-      for (var left = params.stats; left >= 1u; left--) {
+      for (var left = params.stats; left > 0u; left--) {
         l += sums[(quad + 1u) * params.stats - left];
       }
       now[quad].l = l;
@@ -274,20 +274,20 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
 
     let merge = chunk != first_chunk;
     var unit_start = 0u;
-    for (var rounds = steps(0u, params.rank_units, params.lanes); rounds >= 1u; rounds--) {
+    for (var rounds = steps(0u, params.rank_units, params.lanes); rounds > 0u; rounds--) {
       let slices = params.slices;
       let unit = unit_start + thread / slices;
       var o = array<vec4<f32>, VECTORS>();
       if (thread < params.lanes * slices && unit < params.rank_units) {
         o = weigh_latent(unit, thread % slices, slices, count);
       }
-      for (var vectors = QUADS * params.vectors; vectors >= 1u; vectors--) {
+      for (var vectors = QUADS * params.vectors; vectors > 0u; vectors--) {
         let vector = vectors - 1u;
         slice_o[thread] = pick(o, vector);
         workgroupBarrier();
         if (thread < params.lanes) {
           var total = slice_o[thread * slices];
-          for (var left = slices - 1u; left >= 1u; left--) {
+          for (var left = slices - 1u; left > 0u; left--) {
             total += slice_o[thread * slices + slices - left];
           }
           put_unit(pick_to(queries, vector), unit_start + thread, total, pick_sum(now, vector), pick_sum(run, vector), merge);
@@ -304,7 +304,7 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     chunk += chunk_step;
   }
   if (thread == 0u) {
-    for (var vectors = QUADS * params.vectors; vectors >= 1u; vectors--) {
+    for (var vectors = QUADS * params.vectors; vectors > 0u; vectors--) {
       let to = pick_to(queries, vectors - 1u);
       if (to != NOWHERE) {
         partial_ml[to] = pick_sum(run, vectors - 1u);

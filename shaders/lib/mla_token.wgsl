@@ -22,7 +22,7 @@ fn staged_token_unit(rank_units: u32, unit: u32) -> KvUnit {
 fn append_staged(to: u32, rank_units: u32, thread: u32) {
   workgroupBarrier();
   var unit = thread;
-  for (var left = steps(thread, latent_key_unit(rank_units, params.rope_units), THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, latent_key_unit(rank_units, params.rope_units), THREADS); left > 0u; left--) {
     latent_cache[to + unit * BLOCK] = staged_token_unit(rank_units, unit);
     unit += THREADS;
   }
@@ -61,7 +61,7 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
   let to = latent_base(physical, rank_units, params.rope_units, position % BLOCK);
   if (READY) {
     var unit = thread;
-    for (var left = steps(thread, units, THREADS); left >= 1u; left--) {
+    for (var left = steps(thread, units, THREADS); left > 0u; left--) {
       if (KV_SCALED) {
         kv_staged[unit] = kv_a[start + unit];
       } else {
@@ -75,10 +75,10 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
     return;
   }
   var j = thread;
-  for (var own = steps(thread, RMS_PARTIALS, THREADS); own >= 1u; own--) {
+  for (var own = steps(thread, RMS_PARTIALS, THREADS); own > 0u; own--) {
     var partial = 0.0;
     var k4 = j;
-    for (var left = steps(j, rank_units, RMS_PARTIALS); left >= 1u; left--) {
+    for (var left = steps(j, rank_units, RMS_PARTIALS); left > 0u; left--) {
       partial = rms_accumulate(partial, kv_a[start + k4]);
       k4 += RMS_PARTIALS;
     }
@@ -89,7 +89,7 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
   let scale = rms_scale(f32(params.rank), params.eps);
   let kept = row * params.q_abs_units + params.heads * units;
   var unit = thread;
-  for (var left = steps(thread, rank_units, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, rank_units, THREADS); left > 0u; left--) {
     let latent = rms_apply(kv_a[start + unit], scale, norm_weight[unit]);
     if (KEEP_LATENTS) {
       write_q_abs(kept + unit, latent);
@@ -103,7 +103,7 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
   }
   let key = start + rank_units;
   unit = thread;
-  for (var left = steps(thread, half_units, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, half_units, THREADS); left > 0u; left--) {
     let rotated = rotate(kv_a[key + unit], kv_a[key + half_units + unit], first_pair(position, unit));
     if (KEEP_LATENTS) {
       write_q_abs(kept + rank_units + unit, rotated.low);

@@ -14,7 +14,7 @@ fn run_length(first: u32, rows: u32) -> u32 {
     return 0u;
   }
   var length = 1u;
-  for (var left = rows - first - 1u; left >= 1u; left--) {
+  for (var left = rows - first - 1u; left > 0u; left--) {
     let next = row_info[first + length];
     if (next.y != info.y || next.x == INACTIVE || next.x != info.x + length) {
       break;

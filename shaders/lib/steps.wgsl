@@ -2,7 +2,7 @@
 // whose bound isn't a constant gets a counter of 64 bits, which keeps compilers from unrolling it.
 //
 //   var i = first;
-//   for (var left = steps(first, end, step); left >= 1u; left--) {      as for (var i = first; i < end; i += step)
+//   for (var left = steps(first, end, step); left > 0u; left--) {      as for (var i = first; i < end; i += step)
 //     ...
 //     i += step;
 //   }

@@ -116,7 +116,7 @@ fn contract_part(
   // The initialiser is needed: without it some implementations keep the values of the last iteration.
   var sums = array<Sum, PASS_SUMS>();
   var done = 0u;
-  for (var left = (part.count + UNROLL - 1u) / UNROLL; left >= 1u; left--) {
+  for (var left = (part.count + UNROLL - 1u) / UNROLL; left > 0u; left--) {
     let words = next_words;
     let scales = next_scales;
     if (left > 1u) {

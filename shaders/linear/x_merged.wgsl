@@ -23,7 +23,7 @@ fn chunk_state(at: u32, unit: u32) -> SoftmaxState {
 fn stage_x(row: u32, thread: u32) {
   let chunks = min(min(row_info[0].x / CHUNK + 1u, params.partials), MOST_CHUNKS);
   var k4 = thread;
-  for (var left = steps(thread, STAGED, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, STAGED, THREADS); left > 0u; left--) {
     var value = vec4<f32>();
     if (k4 < MERGED) {
       let first = (first_head() + k4 / HEAD_UNITS) * params.partials;

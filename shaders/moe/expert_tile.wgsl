@@ -14,7 +14,7 @@ struct ExpertTile {
 
 fn find_tile(index: u32) -> ExpertTile {
   var before = index;
-  for (var left = params.expert_count; left >= 1u; left--) {
+  for (var left = params.expert_count; left > 0u; left--) {
     let expert = params.expert_count - left;
     let count = pair_counts[params.expert_first + expert];
     let tiles = (count + TILE_ROWS - 1u) / TILE_ROWS;

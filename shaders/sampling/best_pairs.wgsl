@@ -34,10 +34,10 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
     least = nothing;
   }
   var group = thread;
-  for (var own = steps(thread, groups, THREADS); own >= 1u; own--) {
+  for (var own = steps(thread, groups, THREADS); own > 0u; own--) {
     var best = nothing;
     var four = group;
-    for (var left = steps(group, fours, GROUPS); left >= 1u; left--) {
+    for (var left = steps(group, fours, GROUPS); left > 0u; left--) {
       let pairs = four_at(slot, four);
       for (var c = 0u; c < 4u; c++) {
         best = better(best, vec2<u32>(pairs.keys[c], pairs.ids[c]));
@@ -49,10 +49,10 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
   }
   workgroupBarrier();
   group = thread;
-  for (var turns = steps(thread, groups, THREADS); turns >= 1u; turns--) {
+  for (var turns = steps(thread, groups, THREADS); turns > 0u; turns--) {
     let own = group_best[group];
     var before = 0u;
-    for (var left = groups; left >= 1u; left--) {
+    for (var left = groups; left > 0u; left--) {
       let pair = group_best[left - 1u];
       if (pair.x > own.x || (pair.x == own.x && pair.y < own.y)) {
         before++;
@@ -65,10 +65,10 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
   }
   let floor_pair = workgroupUniformLoad(&least);
   group = thread;
-  for (var turns = steps(thread, groups, THREADS); turns >= 1u; turns--) {
+  for (var turns = steps(thread, groups, THREADS); turns > 0u; turns--) {
     var four = group;
     let wanted = !is_better(floor_pair, group_best[group]);
-    for (var left = select(0u, steps(group, fours, GROUPS), wanted); left >= 1u; left--) {
+    for (var left = select(0u, steps(group, fours, GROUPS), wanted); left > 0u; left--) {
       let pairs = four_at(slot, four);
       for (var c = 0u; c < 4u; c++) {
         let pair = vec2<u32>(pairs.keys[c], pairs.ids[c]);
@@ -84,10 +84,10 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
   workgroupBarrier();
   let count = atomicLoad(&num_listed);
   var place = thread;
-  for (var turns = steps(thread, count, THREADS); turns >= 1u; turns--) {
+  for (var turns = steps(thread, count, THREADS); turns > 0u; turns--) {
     let own = listed[place];
     var before = 0u;
-    for (var left = count; left >= 1u; left--) {
+    for (var left = count; left > 0u; left--) {
       let other = left - 1u;
       let pair = listed[other];
       // No two pairs are equal. Places matter to wgsl_reflect's interpreter alone, whose lanes get each other's results of calls.
@@ -101,7 +101,7 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
     place += THREADS;
   }
   place = count + thread;
-  for (var left = steps(place, COUNT, THREADS); left >= 1u; left--) {
+  for (var left = steps(place, COUNT, THREADS); left > 0u; left--) {
     candidates[out + place] = nothing;
     place += THREADS;
   }

@@ -27,7 +27,7 @@ var<workgroup> best_key: atomic<u32>;
 
 fn find_best(slot: u32, thread: u32) {
   var tile = thread;
-  for (var left = steps(thread, params.pairs, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, params.pairs, THREADS); left > 0u; left--) {
     atomicMax(&best_key, atomicLoad(&partials[2u * (slot * params.pairs + tile)]));
     tile += THREADS;
   }
@@ -41,7 +41,7 @@ fn visit_tile(slot: u32, tile: u32, thread: u32, chosen: SamplingParams) {
   let penalty = chosen.repetition_penalty;
   var first = tile * TILE + thread * 4u;
   let end = min((tile + 1u) * TILE, params.vocab);
-  for (var left = steps(first, end, 4u * THREADS); left >= 1u; left--) {
+  for (var left = steps(first, end, 4u * THREADS); left > 0u; left--) {
     let four = logits[(slot * params.stride + first) / 4u];
     var seen_bits = 0u;
     if (penalty != 1.0) {

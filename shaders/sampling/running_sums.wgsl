@@ -71,27 +71,27 @@ fn accumulate_bins(thread: u32) {
   let own = BINS / THREADS;
   let end = (thread + 1u) * own;
   var sum = vec3<u32>();
-  for (var left = own * params.one; left >= 1u; left--) {
+  for (var left = own * params.one; left > 0u; left--) {
     sum = sum_of(sum, bin_sum(end - left));
   }
   set_scratch_sum(thread, sum);
   workgroupBarrier();
   if (thread < THREADS / GROUP) {
     sum = vec3<u32>();
-    for (var left = GROUP * params.one; left >= 1u; left--) {
+    for (var left = GROUP * params.one; left > 0u; left--) {
       sum = sum_of(sum, scratch_sum(thread * GROUP + left - 1u));
     }
     set_scratch_sum(THREADS + thread, sum);
   }
   workgroupBarrier();
   sum = vec3<u32>();
-  for (var left = thread / GROUP; left >= 1u; left--) {
+  for (var left = thread / GROUP; left > 0u; left--) {
     sum = sum_of(sum, scratch_sum(THREADS + left - 1u));
   }
-  for (var left = thread % GROUP; left >= 1u; left--) {
+  for (var left = thread % GROUP; left > 0u; left--) {
     sum = sum_of(sum, scratch_sum(thread - left));
   }
-  for (var left = own * params.one; left >= 1u; left--) {
+  for (var left = own * params.one; left > 0u; left--) {
     sum = sum_of(sum, bin_sum(end - left));
     set_bin_sum(end - left, sum);
   }

@@ -111,7 +111,7 @@ fn merge_lane(base: u32, lane: u32, step: u32, skip: u32, count: u32, unit: u32)
   if (WINDOWED) {
     i += steps(lane, skip, step) * step;
   }
-  for (var left = steps(i, count, step); left >= 1u; left--) {
+  for (var left = steps(i, count, step); left > 0u; left--) {
     state = softmax_merge(state, partial(base + i, unit));
     i += step;
   }
@@ -134,7 +134,7 @@ fn local_count(slot: u32, chunks: u32) -> u32 {
 fn merge_home(row: u32, head: u32, offset: u32, count: u32, unit: u32) -> SoftmaxState {
   let bundle = head / params.bundle_heads;
   var state = softmax_empty();
-  for (var left = count; left >= 1u; left--) {
+  for (var left = count; left > 0u; left--) {
     let lane = count - left;
     let slots = select(params.share_ranks, MERGE_LANES, COPIES);
     let source = sources[bundle * slots + (lane + offset % slots) % slots];
@@ -181,7 +181,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     }
     let step = lane_step(info.y);
     let own_lanes = steps(thread / UNITS, min(count, step), PARALLEL);
-    for (var left = own_lanes; left >= 1u; left--) {
+    for (var left = own_lanes; left > 0u; left--) {
       let lane = thread / UNITS + (own_lanes - left) * PARALLEL;
       var local = lane;
       if (HOLES) {
@@ -208,7 +208,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   } else if (PARALLEL == 1u) {
     let count = min(params.partials, chunks);
     let lanes = min(count, MERGE_LANES);
-    for (var left = lanes; left >= 1u; left--) {
+    for (var left = lanes; left > 0u; left--) {
       let lane = lanes - left;
       state = softmax_merge(state, merge_lane(base, lane, params.lane_room, skip, count, loaded_unit));
     }
@@ -225,7 +225,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       return;
     }
     let lanes = min(count, MERGE_LANES);
-    for (var left = lanes; left >= 1u; left--) {
+    for (var left = lanes; left > 0u; left--) {
       let other = lanes - left;
       let ml = lane_ml[other];
       state = softmax_merge(state, SoftmaxState(lane_o[other * UNITS + thread], ml.x, ml.y));

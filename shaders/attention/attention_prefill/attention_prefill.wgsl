@@ -131,7 +131,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   var seen = INACTIVE;
   var slot = 0u;
   let tile_rows = min(params.tile_rows, params.rows - first_row);
-  for (var left = tile_rows; left >= 1u; left--) {
+  for (var left = tile_rows; left > 0u; left--) {
     let info = row_info[first_row + tile_rows - left];
     if (info.x != INACTIVE) {
       end = max(end, info.x + 1u);
@@ -202,15 +202,15 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     // The first of the lane's chunks that isn't before the window.
     chunk += (max(seen / CHUNK, lane) - lane + MERGE_LANES - 1u) / MERGE_LANES * MERGE_LANES;
   }
-  for (var chunks = steps(chunk, steps(0u, end, CHUNK), MERGE_LANES); chunks >= 1u; chunks--) {
+  for (var chunks = steps(chunk, steps(0u, end, CHUNK), MERGE_LANES); chunks > 0u; chunks--) {
     let chunk_end = min(end, (chunk + 1u) * CHUNK);
     var start = chunk * CHUNK;
     if (WINDOWED) {
       start = max(start, seen / KEY_TILE * KEY_TILE);
     }
-    for (var tiles = steps(start, chunk_end, KEY_TILE); tiles >= 1u; tiles--) {
+    for (var tiles = steps(start, chunk_end, KEY_TILE); tiles > 0u; tiles--) {
       var i = thread;
-      for (var left = staged; left >= 1u; left--) {
+      for (var left = staged; left > 0u; left--) {
         let token = start + i % KEY_TILE;
         var value = vec4<f32>();
         if (token < end && token >= seen) {
@@ -225,7 +225,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       if (tx < KEY_TILE) {
         // Initialised in so many words: without, some compilers zero it only before the loop.
         var s = array<vec4<f32>, THREAD_QUERIES * THREAD_KEYS>();
-        for (var units = params.head_units; units >= 1u; units--) {
+        for (var units = params.head_units; units > 0u; units--) {
           let unit = params.head_units - units;
           for (var j = 0u; j < THREAD_QUERIES; j++) {
             let query = q[query_at[j] + unit];
@@ -246,7 +246,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       workgroupBarrier();
 
       i = thread;
-      for (var left = staged; left >= 1u; left--) {
+      for (var left = staged; left > 0u; left--) {
         let token = start + i / HEAD_UNITS;
         // Tokens that no row of the tile sees are never loaded: weight 0 times a NaN would not be 0.
         var value = vec4<f32>();
@@ -259,7 +259,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       }
       var own = EMPTY_M;
       var key = part;
-      for (var left = own_keys; left >= 1u; left--) {
+      for (var left = own_keys; left > 0u; left--) {
         own = max(own, weights[key * WEIGHT_STRIDE + mine]);
         key += PARTS;
       }
@@ -277,7 +277,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       }
       var added = 0.0;
       key = part;
-      for (var left = own_keys; left >= 1u; left--) {
+      for (var left = own_keys; left > 0u; left--) {
         let score = weights[key * WEIGHT_STRIDE + mine];
         let weight = select(exp(score - m), 0.0, score == EMPTY_M);
         weights[key * WEIGHT_STRIDE + mine] = weight;
@@ -293,7 +293,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
           o[j * THREAD_UNITS + i] *= scale;
         }
       }
-      for (var keys = params.key_tile; keys >= 1u; keys--) {
+      for (var keys = params.key_tile; keys > 0u; keys--) {
         let token = params.key_tile - keys;
         for (var i = 0u; i < THREAD_UNITS; i++) {
           let value = kv_tile[token * HEAD_UNITS + min(tx + 16u * i, HEAD_UNITS - 1u)];

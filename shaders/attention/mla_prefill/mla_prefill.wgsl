@@ -75,7 +75,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let end = max(max(limit.x, limit.y), max(limit.z, limit.w));
   // Of any active row.
   var slot = 0u;
-  for (var left = min(4u, params.rows - first_row); left >= 1u; left--) {
+  for (var left = min(4u, params.rows - first_row); left > 0u; left--) {
     let info = row_info[first_row + left - 1u];
     if (info.x != INACTIVE) {
       slot = info.y;

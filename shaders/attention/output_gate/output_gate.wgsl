@@ -29,7 +29,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let row = group.y * params.stride;
   let gates = group.y * params.gate_stride + params.gate_offset;
   var i = group.x * WORKGROUP * PER_THREAD + thread;
-  for (var left = min(PER_THREAD, steps(i, params.width, WORKGROUP)); left >= 1u; left--) {
+  for (var left = min(PER_THREAD, steps(i, params.width, WORKGROUP)); left > 0u; left--) {
     x[row + i] *= sigmoid(gate[gates + i * params.gate_step]);
     i += WORKGROUP;
   }

@@ -44,7 +44,7 @@ fn main(@builtin(local_invocation_index) thread: u32) {
   let keys = max(compress_info[1], params.window) - params.window;
   let base = min(compress_info[3], keys);
   var head = thread;
-  for (var left = steps(thread, HEADS, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, HEADS, THREADS); left > 0u; left--) {
     atomicStore(&shares[head], 0u);
     head += THREADS;
   }
@@ -54,7 +54,7 @@ fn main(@builtin(local_invocation_index) thread: u32) {
   }
   workgroupBarrier();
   var item = thread;
-  for (var left = steps(thread, HEADS * keys, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, HEADS * keys, THREADS); left > 0u; left--) {
     if (is_taken(cut, item_key(item), item)) {
       atomicAdd(&shares[item % HEADS], 1u);
     }
@@ -62,7 +62,7 @@ fn main(@builtin(local_invocation_index) thread: u32) {
   }
   workgroupBarrier();
   head = thread;
-  for (var left = steps(thread, HEADS, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, HEADS, THREADS); left > 0u; left--) {
     caps[head] = round_thousandths(atomicLoad(&shares[head]) * (1000u - params.floor) + base * params.floor);
     head += THREADS;
   }

@@ -54,7 +54,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let holds = holds_chunk(table, 0u);
 
   var to = place;
-  for (var tiles = steps(0u, count, TILE); tiles >= 1u; tiles--) {
+  for (var tiles = steps(0u, count, TILE); tiles > 0u; tiles--) {
     let moves = holds && to < count && unit < kv_stored_units(HEAD_UNITS);
     var moved = KvUnit();
     if (moves) {

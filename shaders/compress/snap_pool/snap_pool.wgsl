@@ -30,7 +30,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let row = group_id.y * params.score_stride;
   let end = min(key + params.radius + 1u, length - params.window);
   var largest = scores[row + key];
-  for (var left = end - (key - min(key, params.radius)); left >= 1u; left--) {
+  for (var left = end - (key - min(key, params.radius)); left > 0u; left--) {
     largest = max(largest, scores[row + end - left]);
   }
   pooled[row + key] = largest;

@@ -58,7 +58,7 @@ fn load_key(key: u32, unit: u32) -> vec4<f32> {
 fn query_stats(item: u32, lanes: u32) -> vec2<f32> {
   var m = EMPTY_M;
   var l = 0.0;
-  for (var left = lanes; left >= 1u; left--) {
+  for (var left = lanes; left > 0u; left--) {
     let lane = lanes - left;
     let part = partial_ml[item * params.lanes + lane];
     if (part.y > 0.0) {
@@ -92,18 +92,18 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let key = key_base(entry_block(table, token / BLOCK), block_heads(), head_of_block, token % BLOCK);
 
   var sum = 0.0;
-  for (var heads = params.group; heads >= 1u; heads--) {
+  for (var heads = params.group; heads > 0u; heads--) {
     let own = params.group - heads;
     let head = kv_head * params.group + own;
     workgroupBarrier();
     var query = thread;
-    for (var left = steps(thread, params.window, THREADS); left >= 1u; left--) {
+    for (var left = steps(thread, params.window, THREADS); left > 0u; left--) {
       stats[query] = query_stats((first_row + query) * params.heads + head, lanes);
       query += THREADS;
     }
     workgroupBarrier();
     var i = 0u;
-    for (var fours = steps(0u, params.window, 4u); fours >= 1u; fours--) {
+    for (var fours = steps(0u, params.window, 4u); fours > 0u; fours--) {
       // Queries beyond the window repeat its last one; they aren't counted.
       let rows = min(vec4<u32>(i) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(WINDOW - 1u));
       let at = (vec4<u32>(first_row) + rows) * params.q_units + vec4<u32>(head * HEAD_UNITS);
@@ -111,7 +111,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       var s1 = vec4<f32>();
       var s2 = vec4<f32>();
       var s3 = vec4<f32>();
-      for (var left = params.head_units; left >= 1u; left--) {
+      for (var left = params.head_units; left > 0u; left--) {
         let unit = params.head_units - left;
         let k = load_key(key, unit);
         s0 = fma(q[at.x + unit], k, s0);

@@ -51,7 +51,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let first = min(thread * share, keys);
   let end = min(first + share, keys);
   var count = 0u;
-  for (var left = end - first; left >= 1u; left--) {
+  for (var left = end - first; left > 0u; left--) {
     let item = end - left;
     count += select(0u, 1u, is_taken(cut, item_key(item), item));
   }
@@ -60,10 +60,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
 
   let to = head * params.score_stride;
   var at = to;
-  for (var before = thread; before >= 1u; before--) {
+  for (var before = thread; before > 0u; before--) {
     at += counts[before - 1u];
   }
-  for (var left = end - first; left >= 1u; left--) {
+  for (var left = end - first; left > 0u; left--) {
     let item = end - left;
     if (is_taken(cut, item_key(item), item)) {
       kept[at] = item;
@@ -71,7 +71,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     }
   }
   var i = keys + thread;
-  for (var left = steps(i, length, THREADS); left >= 1u; left--) {
+  for (var left = steps(i, length, THREADS); left > 0u; left--) {
     kept[to + wanted + i - keys] = i;
     i += THREADS;
   }

@@ -70,7 +70,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   var k4 = group.x * WORKGROUP * PER_THREAD + thread;
-  for (var left = min(PER_THREAD, steps(k4, (params.hidden + 3u) / 4u, WORKGROUP)); left >= 1u; left--) {
+  for (var left = min(PER_THREAD, steps(k4, (params.hidden + 3u) / 4u, WORKGROUP)); left > 0u; left--) {
     let k = vec4<u32>(k4 * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
     var values = vec4<f32>(params.others);
     if (held) {

@@ -9,10 +9,10 @@ fn stage_x(row: u32, thread: u32) {
   let start = row * params.x_stride4;
   let vec4s = (params.model_in_features + 3u) / 4u;
   var j = thread;
-  for (var own = steps(thread, RMS_PARTIALS, THREADS); own >= 1u; own--) {
+  for (var own = steps(thread, RMS_PARTIALS, THREADS); own > 0u; own--) {
     var partial = 0.0;
     var k4 = j;
-    for (var left = steps(j, vec4s, RMS_PARTIALS); left >= 1u; left--) {
+    for (var left = steps(j, vec4s, RMS_PARTIALS); left > 0u; left--) {
       partial = rms_accumulate(partial, x[start + k4]);
       k4 += RMS_PARTIALS;
     }
@@ -22,7 +22,7 @@ fn stage_x(row: u32, thread: u32) {
   workgroupBarrier();
   let scale = rms_scale(f32(params.model_in_features), params.eps);
   var k4 = thread;
-  for (var left = steps(thread, STAGED, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, STAGED, THREADS); left > 0u; left--) {
     var value = vec4<f32>();
     if (k4 < vec4s) {
       value = rms_apply(x[start + k4], scale, norm_weight[k4]);

@@ -134,12 +134,12 @@ fn stage(weights: array<vec4<f32>, WEIGHT_LOADS>, rows: array<vec4<f32>, ROW_LOA
 /// Fetches and stages one vec4 at a time.
 fn stage_slowly(columns: Columns, first_n: u32, top_row: u32, thread: u32) {
   var i = thread;
-  for (var left = min(WEIGHT_LOADS, arrayLength(&weight)); left >= 1u; left--) {
+  for (var left = min(WEIGHT_LOADS, arrayLength(&weight)); left > 0u; left--) {
     weight_tile[i] = fetch_weight(i, columns, first_n);
     i += THREADS;
   }
   i = thread;
-  for (var left = min(ROW_LOADS, arrayLength(&weight)); left >= 1u; left--) {
+  for (var left = min(ROW_LOADS, arrayLength(&weight)); left > 0u; left--) {
     stage_row(i, fetch_row(i, columns, top_row));
     i += THREADS;
   }
@@ -177,7 +177,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 
   var totals = mat4x4<f32>();
   var s = 0u;
-  for (var segments = params.segment_count; segments >= 1u; segments--) {
+  for (var segments = params.segment_count; segments > 0u; segments--) {
     let segment = params.segment_first + s;
     let start = segment_start(segment, params.model_in_features, params.segment_total, params.segment_align);
     let end = segment_start(segment + 1u, params.model_in_features, params.segment_total, params.segment_align);
@@ -193,7 +193,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       weights = fetch_weights(columns, first_n, thread);
       rows = fetch_rows(columns, top_row, thread);
     }
-    for (var left = steps(columns.base4, end4, DEPTH4); left >= 1u; left--) {
+    for (var left = steps(columns.base4, end4, DEPTH4); left > 0u; left--) {
       if (PREFETCH) {
         stage(weights, rows, thread);
       } else {

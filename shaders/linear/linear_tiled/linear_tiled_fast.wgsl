@@ -87,7 +87,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let quarter = quarter_of(thread);
   var totals = array<f32, PIECES * TAKEN>();
   var s = 0u;
-  for (var segments = params.segment_count; segments >= 1u; segments--) {
+  for (var segments = params.segment_count; segments > 0u; segments--) {
     let segment = params.segment_first + s;
     let start = segment_start(segment, params.model_in_features, params.segment_total, params.segment_align);
     let end = segment_start(segment + 1u, params.model_in_features, params.segment_total, params.segment_align);
@@ -97,7 +97,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (PREFETCH) {
       fetched = fetch(place, columns, thread);
     }
-    for (var left = steps(columns.base4, columns.end4, STAGE4); left >= 1u; left--) {
+    for (var left = steps(columns.base4, columns.end4, STAGE4); left > 0u; left--) {
       if (!PREFETCH) {
         fetched = fetch(place, columns, thread);
       }

@@ -35,7 +35,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   }
   let first = row * params.in_stride + n;
   var sum = segments[first];
-  for (var left = max(params.segment_count, 1u) - 1u; left >= 1u; left--) {
+  for (var left = max(params.segment_count, 1u) - 1u; left > 0u; left--) {
     sum += segments[first + (params.segment_count - left) * params.rows * params.in_stride];
   }
   write_output(row, n, sum);

@@ -31,7 +31,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let up = gate + params.up_offset;
   let target_row = group.y * params.out_stride;
   var i = group.x * WORKGROUP * PER_THREAD + thread;
-  for (var left = min(PER_THREAD, steps(i, params.width, WORKGROUP)); left >= 1u; left--) {
+  for (var left = min(PER_THREAD, steps(i, params.width, WORKGROUP)); left > 0u; left--) {
     if (GELU) {
       out[target_row + i] = gelu_tanh(gate_up[gate + i]) * gate_up[up + i];
     } else {

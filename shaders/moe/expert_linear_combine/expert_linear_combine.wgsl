@@ -70,7 +70,7 @@ fn main(
   contract(first_out / 32u * params.units * 32u + first_out % 32u + local.x, 0u, first_pair, local.x, local.y);
 
   var index = thread;
-  for (var left = steps(thread, TOP_K * OUTS, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, TOP_K * OUTS, THREADS); left > 0u; left--) {
     var sum = segment_sum(index / OUTS, 0u, 0u, index % OUTS);
     if (BIASED) {
       sum += bias[expert_ids[first_pair + index / OUTS] * params.tiles * 32u + first_out + index % OUTS];
@@ -83,7 +83,7 @@ fn main(
   if (thread < OUTS && n < params.out_features) {
     var sum = 0.0;
     // Not TOP_K: compilers would unroll the loop and pull out's element into its sum.
-    for (var left = params.top_k; left >= 1u; left--) {
+    for (var left = params.top_k; left > 0u; left--) {
       let slot = params.top_k - left;
       sum = fma(expert_weights[first_pair + slot], slot_sums[slot * OUTS + thread], sum);
     }

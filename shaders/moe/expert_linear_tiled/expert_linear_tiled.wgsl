@@ -113,7 +113,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var b3 = vec4<f32>();
   let stages = (params.units * UNIT4 + STAGED - 1u) / STAGED;
   workgroupBarrier();
-  for (var left = stages; left >= 1u; left--) {
+  for (var left = stages; left > 0u; left--) {
     let first4 = (stages - left) * STAGED;
     for (var load = 0u; load < TILE_ROWS * STAGED / THREADS; load++) {
       let i = thread + load * THREADS;

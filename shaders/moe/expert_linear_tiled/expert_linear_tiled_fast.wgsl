@@ -103,7 +103,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (PREFETCH) {
     fetched = fetch(place, columns, thread);
   }
-  for (var left = steps(0u, columns.end4, STAGE4); left >= 1u; left--) {
+  for (var left = steps(0u, columns.end4, STAGE4); left > 0u; left--) {
     if (!PREFETCH) {
       fetched = fetch(place, columns, thread);
     }

@@ -47,9 +47,9 @@ fn output_start(pair: u32) -> u32 {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let first = group.y * params.top_k;
   var i = group.x * WORKGROUP * params.per_thread + thread;
-  for (var left = min(params.per_thread, steps(i, params.width, WORKGROUP)); left >= 1u; left--) {
+  for (var left = min(params.per_thread, steps(i, params.width, WORKGROUP)); left > 0u; left--) {
     var sum = 0.0;
-    for (var slots = params.top_k; slots >= 1u; slots--) {
+    for (var slots = params.top_k; slots > 0u; slots--) {
       let pair = first + params.top_k - slots;
       sum = fma(expert_weights[pair], expert_out[output_start(pair) + i], sum);
     }

@@ -55,7 +55,7 @@ var<workgroup> chosen_scores: array<f32, MAX_TOP_K>;
 
 fn largest_logit() -> f32 {
   var largest = compared[0];
-  for (var left = params.experts - 1u; left >= 1u; left--) {
+  for (var left = params.experts - 1u; left > 0u; left--) {
     largest = max(largest, compared[params.experts - left]);
   }
   return largest;
@@ -63,7 +63,7 @@ fn largest_logit() -> f32 {
 
 fn score_sum() -> f32 {
   var total = scores[0];
-  for (var left = params.experts - 1u; left >= 1u; left--) {
+  for (var left = params.experts - 1u; left > 0u; left--) {
     total += scores[params.experts - left];
   }
   return total;
@@ -79,7 +79,7 @@ fn group_score(group: u32) -> f32 {
   var best = CLOSED;
   var second = CLOSED;
   let end = (group + 1u) * size;
-  for (var left = size; left >= 1u; left--) {
+  for (var left = size; left > 0u; left--) {
     let score = compared[end - left];
     second = max(second, min(best, score));
     best = max(best, score);
@@ -98,7 +98,7 @@ fn beats(score: f32, index: u32, other_score: f32, other_index: u32) -> bool {
 fn group_rank(group: u32) -> u32 {
   let mine = group_scores[group];
   var rank = 0u;
-  for (var left = params.groups; left >= 1u; left--) {
+  for (var left = params.groups; left > 0u; left--) {
     let other = left - 1u;
     rank += select(0u, 1u, beats(group_scores[other], other, mine, group));
   }
@@ -108,7 +108,7 @@ fn group_rank(group: u32) -> u32 {
 fn expert_rank(e: u32) -> u32 {
   let mine = compared[e];
   var rank = 0u;
-  for (var left = params.experts; left >= 1u; left--) {
+  for (var left = params.experts; left > 0u; left--) {
     let other = left - 1u;
     rank += select(0u, 1u, beats(compared[other], other, mine, e));
   }
@@ -124,7 +124,7 @@ fn main(
   let row = group.x;
   let experts = params.experts;
   var e = thread;
-  for (var left = steps(thread, experts, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     compared[e] = logits[row * params.stride + e];
     e += THREADS;
   }
@@ -135,7 +135,7 @@ fn main(
     largest = largest_logit();
   }
   e = thread;
-  for (var left = steps(thread, experts, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     if (params.sigmoid == 1u) {
       scores[e] = sigmoid(compared[e]);
     } else {
@@ -150,7 +150,7 @@ fn main(
     total = score_sum();
   }
   e = thread;
-  for (var left = steps(thread, experts, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     var score = scores[e] / total;
     if (params.bias == 1u) {
       score += correction_bias[e];
@@ -162,14 +162,14 @@ fn main(
 
   if (params.groups > 1u) {
     var g = thread;
-    for (var left = steps(thread, params.groups, THREADS); left >= 1u; left--) {
+    for (var left = steps(thread, params.groups, THREADS); left > 0u; left--) {
       group_scores[g] = group_score(g);
       g += THREADS;
     }
     workgroupBarrier();
     let size = experts / params.groups;
     e = thread;
-    for (var left = steps(thread, experts, THREADS); left >= 1u; left--) {
+    for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
       if (group_rank(e / size) >= params.topk_groups) {
         compared[e] = CLOSED;
       }
@@ -179,17 +179,17 @@ fn main(
   }
 
   e = thread;
-  for (var left = steps(thread, experts, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     chosen[e] = select(0u, 1u, expert_rank(e) < params.top_k);
     e += THREADS;
   }
   workgroupBarrier();
 
   e = thread;
-  for (var left = steps(thread, experts, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, experts, THREADS); left > 0u; left--) {
     if (chosen[e] == 1u) {
       var slot = 0u;
-      for (var before = e; before >= 1u; before--) {
+      for (var before = e; before > 0u; before--) {
         slot += chosen[before - 1u];
       }
       // More than top_k are chosen only where a logit is NaN.
@@ -203,11 +203,11 @@ fn main(
   workgroupBarrier();
 
   var slot = thread;
-  for (var left = steps(thread, params.top_k, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, params.top_k, THREADS); left > 0u; left--) {
     var divisor = 1.0;
     if (params.normalise == 1u) {
       divisor = chosen_scores[0];
-      for (var others = params.top_k - 1u; others >= 1u; others--) {
+      for (var others = params.top_k - 1u; others > 0u; others--) {
         divisor += chosen_scores[params.top_k - others];
       }
       divisor += 1e-20;

@@ -36,18 +36,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let first = min(thread * share, rows) * params.top_k;
   let end = min((thread + 1u) * share, rows) * params.top_k;
   var count = 0u;
-  for (var left = end - first; left >= 1u; left--) {
+  for (var left = end - first; left > 0u; left--) {
     count += select(0u, 1u, expert_ids[end - left] == expert);
   }
   counts[thread] = count;
   workgroupBarrier();
 
   var before = 0u;
-  for (var left = thread; left >= 1u; left--) {
+  for (var left = thread; left > 0u; left--) {
     before += counts[left - 1u];
   }
   var at = expert * params.rows + before;
-  for (var left = end - first; left >= 1u; left--) {
+  for (var left = end - first; left > 0u; left--) {
     let pair = end - left;
     if (expert_ids[pair] == expert) {
       pairs[at] = pair;

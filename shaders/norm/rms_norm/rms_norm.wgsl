@@ -30,10 +30,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let row = group.x * (params.stride / 4u);
   let vec4s = (params.width + 3u) / 4u;
   var j = thread;
-  for (var own = steps(thread, RMS_PARTIALS, THREADS); own >= 1u; own--) {
+  for (var own = steps(thread, RMS_PARTIALS, THREADS); own > 0u; own--) {
     var partial = 0.0;
     var k = j;
-    for (var left = steps(j, vec4s, RMS_PARTIALS); left >= 1u; left--) {
+    for (var left = steps(j, vec4s, RMS_PARTIALS); left > 0u; left--) {
       partial = rms_accumulate(partial, x[row + k]);
       k += RMS_PARTIALS;
     }
@@ -43,7 +43,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   workgroupBarrier();
   let scale = rms_scale(f32(params.width), params.eps);
   var k = thread;
-  for (var left = steps(thread, vec4s, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, vec4s, THREADS); left > 0u; left--) {
     if (RESIDUAL) {
       out[row + k] = fma(x[row + k] * scale, weight[k], out[row + k]);
     } else {

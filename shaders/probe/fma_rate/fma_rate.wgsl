@@ -35,7 +35,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   var f = first + 5.0 / f32(CHAINS);
   var g = first + 6.0 / f32(CHAINS);
   var h = first + 7.0 / f32(CHAINS);
-  for (var left = params.steps; left >= 1u; left--) {
+  for (var left = params.steps; left > 0u; left--) {
     a = fma(a, factor, addend);
     b = fma(b, factor, addend);
     c = fma(c, factor, addend);

@@ -52,7 +52,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     past[j] = select(before, 0.0, info.x == 0u);
   }
   var row = group.y;
-  for (var left = count; left >= 1u; left--) {
+  for (var left = count; left > 0u; left--) {
     let at = row * params.x_stride + channel;
     var input = x[at];
     if (GATED) {

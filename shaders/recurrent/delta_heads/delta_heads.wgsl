@@ -55,10 +55,10 @@ fn softplus(x: f32) -> f32 {
 fn sum_squares(first: u32, thread: u32) {
   let vec4s = params.key_dim / 4u;
   var j = thread;
-  for (var own = steps(thread, RMS_PARTIALS, THREADS); own >= 1u; own--) {
+  for (var own = steps(thread, RMS_PARTIALS, THREADS); own > 0u; own--) {
     var partial = 0.0;
     var k = j;
-    for (var left = steps(j, vec4s, RMS_PARTIALS); left >= 1u; left--) {
+    for (var left = steps(j, vec4s, RMS_PARTIALS); left > 0u; left--) {
       partial = rms_accumulate(partial, qkv[first + k]);
       k += RMS_PARTIALS;
     }
@@ -69,7 +69,7 @@ fn sum_squares(first: u32, thread: u32) {
 
 fn scale_head(first: u32, thread: u32, scale: f32) {
   var k = thread;
-  for (var left = steps(thread, params.key_dim / 4u, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, params.key_dim / 4u, THREADS); left > 0u; left--) {
     qkv[first + k] *= scale;
     k += THREADS;
   }
@@ -94,7 +94,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   scale_head(key, thread, key_scale / sqrt(width));
   let value_heads = params.key_heads * params.ratio;
   var own = thread;
-  for (var left = steps(thread, params.ratio, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, params.ratio, THREADS); left > 0u; left--) {
     let head = group.x * params.ratio + own;
     let b = group.y * params.input_stride + params.b_offset + head;
     let dt = softplus(inputs[b + value_heads] + dt_bias[head]);

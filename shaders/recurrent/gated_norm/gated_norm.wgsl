@@ -31,10 +31,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let first = group.y * (params.stride / 4u) + group.x * vec4s;
   let gates = group.y * params.gate_stride + params.gate_offset + group.x * params.width;
   var j = thread;
-  for (var own = steps(thread, RMS_PARTIALS, THREADS); own >= 1u; own--) {
+  for (var own = steps(thread, RMS_PARTIALS, THREADS); own > 0u; own--) {
     var partial = 0.0;
     var k = j;
-    for (var left = steps(j, vec4s, RMS_PARTIALS); left >= 1u; left--) {
+    for (var left = steps(j, vec4s, RMS_PARTIALS); left > 0u; left--) {
       partial = rms_accumulate(partial, x[first + k]);
       k += RMS_PARTIALS;
     }
@@ -44,7 +44,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   workgroupBarrier();
   let scale = rms_scale(f32(params.width), params.eps);
   var k = thread;
-  for (var left = steps(thread, vec4s, THREADS); left >= 1u; left--) {
+  for (var left = steps(thread, vec4s, THREADS); left > 0u; left--) {
     let g = gates + 4u * k;
     let opened = vec4<f32>(silu(gate[g]), silu(gate[g + 1u]), silu(gate[g + 2u]), silu(gate[g + 3u]));
     x[first + k] = rms_apply(x[first + k], scale, weight[k]) * opened;

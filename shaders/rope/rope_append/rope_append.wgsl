@@ -108,7 +108,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       squares[thread] = total;
       workgroupBarrier();
       total = 0.0;
-      for (var left = params.lanes; left >= 1u; left--) {
+      for (var left = params.lanes; left > 0u; left--) {
         total += squares[thread - lane + params.lanes - left];
       }
     }
@@ -127,7 +127,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let staged = thread / LANES * HEAD_UNITS;
   if (appends && is_value) {
     var unit = lane;
-    for (var left = steps(lane, 2u * params.half_units, LANES); left >= 1u; left--) {
+    for (var left = steps(lane, 2u * params.half_units, LANES); left > 0u; left--) {
       if (KV_SCALED) {
         kv_staged[staged + unit] = qkv[base + unit];
       } else {
@@ -138,7 +138,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
   let turns = exists && !is_value && (is_query || appends || KEEP_KEYS);
   var unit = lane;
-  for (var left = select(0u, steps(lane, params.half_units, LANES), turns); left >= 1u; left--) {
+  for (var left = select(0u, steps(lane, params.half_units, LANES), turns); left > 0u; left--) {
     let units = pair_units(unit);
     let low_unit = units.x;
     let high_unit = units.y;
@@ -180,7 +180,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       workgroupBarrier();
     }
     unit = lane;
-    for (var left = select(0u, steps(lane, kv_stored_units(HEAD_UNITS), LANES), appends); left >= 1u; left--) {
+    for (var left = select(0u, steps(lane, kv_stored_units(HEAD_UNITS), LANES), appends); left > 0u; left--) {
       let stored = kv_staged_unit(staged, HEAD_UNITS, unit);
       if (is_value) {
         v_cache[value_to + unit] = stored;

@@ -68,7 +68,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let goes_on = generated < own.min_tokens;
   var first = params.first + group.x * TILE + thread * 4u;
   let end = min(params.first + (group.x + 1u) * TILE, params.end);
-  for (var left = steps(first, end, 4u * THREADS); left >= 1u; left--) {
+  for (var left = steps(first, end, 4u * THREADS); left > 0u; left--) {
     let place = slot * (params.stride / 4u) + first / 4u;
     var four = logits[place];
     if (own.is_on != 0u) {
@@ -87,7 +87,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
       let bias = biases[place];
       let tokens_here = min(4u, params.end - first);
-      for (var more = tokens_here; more >= 1u; more--) {
+      for (var more = tokens_here; more > 0u; more--) {
         let c = tokens_here - more;
         let count = counted[c];
         var logit = -LARGEST_LOGIT;

@@ -49,7 +49,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   if (CLEARED > 0u) {
     var pair = group.x * THREADS + thread;
-    for (var left = steps(pair, CLEARED, params.tiles * THREADS); left >= 1u; left--) {
+    for (var left = steps(pair, CLEARED, params.tiles * THREADS); left > 0u; left--) {
       partials[params.cleared_first + slot * CLEARED + pair] = vec2<u32>();
       pair += params.tiles * THREADS;
     }
@@ -58,14 +58,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var best = vec2<u32>(0u, NO_TOKEN);
   var first = params.first + group.x * TILE + thread * 4u;
   let end = min(params.first + (group.x + 1u) * TILE, params.end);
-  for (var left = steps(first, end, 4u * THREADS); left >= 1u; left--) {
+  for (var left = steps(first, end, 4u * THREADS); left > 0u; left--) {
     let four = logits[slot * (params.stride / 4u) + first / 4u];
     var seen_bits = 0u;
     if (penalty != 1.0) {
       seen_bits = seen[slot * params.seen_words + first / 32u] >> (first % 32u);
     }
     let tokens = min(4u, params.end - first);
-    for (var more = tokens; more >= 1u; more--) {
+    for (var more = tokens; more > 0u; more--) {
       let c = tokens - more;
       let logit = penalised(four[c], ((seen_bits >> c) & 1u) == 1u, penalty);
       best = better(best, vec2<u32>(key_of(logit), first + c));

@@ -37,13 +37,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   var best = vec2<u32>(0u, NO_TOKEN);
-  for (var left = params.tiles; left >= 1u; left--) {
+  for (var left = params.tiles; left > 0u; left--) {
     best = better(best, partials[slot * params.tiles + left - 1u]);
   }
   let largest = logit_of(best.x);
   let inverse_temperature = 1.0 / temperature;
   var first = group.x * TILE + thread * 4u;
-  for (var left = steps(first, min((group.x + 1u) * TILE, params.vocab), 4u * THREADS); left >= 1u; left--) {
+  for (var left = steps(first, min((group.x + 1u) * TILE, params.vocab), 4u * THREADS); left > 0u; left--) {
     let place = slot * (params.stride / 4u) + first / 4u;
     var four = adjusted[place];
     for (var c = 0u; c < 4u; c++) {

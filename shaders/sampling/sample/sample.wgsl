@@ -55,9 +55,9 @@ var<workgroup> best_token: vec2<u32>;
 /// (key, id) of the slot's largest logit, to every thread.
 fn best_of_partials(slot: u32, thread: u32) -> vec2<u32> {
   var best = vec2<u32>(0u, NO_TOKEN);
-  for (var parts = params.parts; parts >= 1u; parts--) {
+  for (var parts = params.parts; parts > 0u; parts--) {
     var pair = ((parts - 1u) * params.slots + slot) * params.pairs + thread;
-    for (var left = steps(thread, params.pairs, THREADS); left >= 1u; left--) {
+    for (var left = steps(thread, params.pairs, THREADS); left > 0u; left--) {
       best = better(best, partials[pair]);
       pair += THREADS;
     }
@@ -66,7 +66,7 @@ fn best_of_partials(slot: u32, thread: u32) -> vec2<u32> {
   scratch[2u * thread + 1u] = best.y;
   workgroupBarrier();
   if (thread == 0u) {
-    for (var i = min(THREADS, params.pairs) - 1u; i >= 1u; i--) {
+    for (var i = min(THREADS, params.pairs) - 1u; i > 0u; i--) {
       best = better(best, vec2<u32>(scratch[2u * i], scratch[2u * i + 1u]));
     }
     best_token = best;
@@ -102,7 +102,7 @@ fn draw(slot: u32, thread: u32, chosen: SamplingParams, best: vec2<u32>) -> u32 
   var id = best.y;
   // 0: top-k, 1: top-p, 2: the draw. A walk that went past level 0 leaves other bins behind, so the next one sorts again.
   var sorted = true;
-  for (var stages = 3u * params.one; stages >= 1u; stages--) {
+  for (var stages = 3u * params.one; stages > 0u; stages--) {
     let stage = 3u - stages;
     var goal = vec3<u32>();
     if (stage == 0u) {

@@ -44,7 +44,7 @@ fn digit(level: u32, nats: f32, key: u32, id: u32) -> u32 {
 fn take(scan: Scan, level: u32, from_bin: u32, to_bin: u32, key: u32, id: u32) {
   let nats = nats_below(scan.best, logit_of(key), scan.inverse_temperature);
   var agrees = true;
-  for (var others = level; others >= 1u; others--) {
+  for (var others = level; others > 0u; others--) {
     let earlier = others - 1u;
     agrees = agrees && digit(earlier, nats, key, id) == digits[earlier];
   }
@@ -71,7 +71,7 @@ fn take(scan: Scan, level: u32, from_bin: u32, to_bin: u32, key: u32, id: u32) {
 /// `take` of the tokens of `partials`.
 fn visit_pairs(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
   var item = scan.thread;
-  for (var left = steps(item, scan.items, THREADS); left >= 1u; left--) {
+  for (var left = steps(item, scan.items, THREADS); left > 0u; left--) {
     var place = (item / PAIRS * params.slots + scan.slot) * PAIRS + item % PAIRS;
     if (BINNED) {
       place = list_at(params.slots, params.pairs, scan.slot) + item;
@@ -91,14 +91,14 @@ fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
     return;
   }
   var first = scan.thread * 4u;
-  for (var fours = steps(first, scan.items, THREADS * 4u); fours >= 1u; fours--) {
+  for (var fours = steps(first, scan.items, THREADS * 4u); fours > 0u; fours--) {
     let four = logits[(scan.slot * params.stride + first) / 4u];
     var seen_bits = 0u;
     if (scan.penalty != 1.0) {
       seen_bits = seen[scan.slot * params.seen_words + first / 32u] >> (first % 32u);
     }
     let tokens_here = min(4u, scan.items - first);
-    for (var left = tokens_here; left >= 1u; left--) {
+    for (var left = tokens_here; left > 0u; left--) {
       let c = tokens_here - left;
       let key = key_of(penalised(four[c], ((seen_bits >> c) & 1u) == 1u, scan.penalty));
       take(scan, level, from_bin, to_bin, key, first + c);
@@ -111,7 +111,7 @@ fn visit(scan: Scan, level: u32, from_bin: u32, to_bin: u32) {
 fn sort_into_bins(scan: Scan, level: u32) {
   let is_summed = BINNED && level == 0u;
   let sums = bins_at(params.slots, params.pairs, scan.slot);
-  for (var left = 3u * BINS / THREADS * params.one; left >= 1u; left--) {
+  for (var left = 3u * BINS / THREADS * params.one; left > 0u; left--) {
     let word = left * THREADS - 1u - scan.thread;
     var before = 0u;
     if (is_summed) {

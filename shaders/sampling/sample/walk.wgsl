@@ -18,7 +18,7 @@ fn bin_of(goal: vec3<u32>, base: vec3<u32>) -> vec3<u32> {
   var low = 0u;
   var high = BINS;
   // Halved so often, nothing is left of BINS + 1 places.
-  for (var left = BISECTIONS * params.one; left >= 1u; left--) {
+  for (var left = BISECTIONS * params.one; left > 0u; left--) {
     if (low >= high) {
       break;
     }
@@ -42,11 +42,11 @@ fn bin_of(goal: vec3<u32>, base: vec3<u32>) -> vec3<u32> {
 fn settle(scan: Scan, goal: vec3<u32>, base: vec3<u32>) {
   let count = min(atomicLoad(&num_candidates), CANDIDATES);
   var own = scan.thread;
-  for (var turns = steps(own, count, THREADS); turns >= 1u; turns--) {
+  for (var turns = steps(own, count, THREADS); turns > 0u; turns--) {
     let key = scratch[3u * own];
     let id = scratch[3u * own + 1u];
     var before = base;
-    for (var left = count; left >= 1u; left--) {
+    for (var left = count; left > 0u; left--) {
       let i = left - 1u;
       let other = scratch[3u * i];
       if (other > key || (other == key && scratch[3u * i + 1u] < id)) {
@@ -73,7 +73,7 @@ struct End {
 fn walk(scan: Scan, goal: vec3<u32>, sorted: bool) -> End {
   var base = vec3<u32>();
   var level = 0u;
-  for (var left = (LAST_LEVEL + 1u) * params.one; left >= 1u; left--) {
+  for (var left = (LAST_LEVEL + 1u) * params.one; left > 0u; left--) {
     if (level > 0u || !sorted) {
       sort_into_bins(scan, level);
     }
