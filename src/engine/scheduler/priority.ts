@@ -70,12 +70,12 @@ export class Clients {
   #moment = 0;
   /** What a row of a prompt costs, in seconds. */
   readonly #promptRows = new DecayingMean(FIT_MEMORY);
-  /** Those with rows in the planned iteration. */
-  #active = new Set<Client>();
+  /** Those of several with rows in the planned iteration. */
+  readonly #active = new Set<Client>();
   /** The last iteration with several clients. */
   #severalAt = -Infinity;
-  /** Such an iteration's seconds without prompts; 0 while that isn't known. */
-  #decodeSeconds = 0;
+  /** Decode rows of the planned iteration, of the rank with most. */
+  #decodeRows = 1;
   /** Iterations that were planned. */
   iteration = 0;
 
@@ -151,18 +151,24 @@ export class Clients {
 
   /** Decode rows of the next iteration, by rank. Its prompts are planned next. */
   planned(decodes: readonly (readonly Sequence[])[]): void {
-    if (this.several) this.#severalAt = this.iteration;
-    this.#active = new Set(decodes.flat().map(({ client }) => client));
-    this.#decodeSeconds =
-      this.#times.weight < FIT_ENOUGH ? 0 : this.#secondsOf(Math.max(1, ...decodes.map(({ length }) => length)));
+    this.#decodeRows = Math.max(1, ...decodes.map(({ length }) => length));
+    this.#active.clear();
+    if (!this.several) return;
+    this.#severalAt = this.iteration;
+    for (const rows of decodes) for (const { client } of rows) this.#active.add(client);
+  }
+
+  /** The planned iteration's seconds without prompts; 0 while that isn't known. */
+  get #decodeSeconds(): number {
+    return this.#times.weight < FIT_ENOUGH ? 0 : this.#secondsOf(this.#decodeRows);
   }
 
   /** Rows of prompts that the planned iteration may have where there are several clients, or were until just now. */
   get promptRows(): number {
     if (this.iteration >= this.#severalAt + KEPT_ITERATIONS) return Infinity;
-    const { mean } = this.#promptRows;
-    if (mean === undefined || this.#decodeSeconds === 0) return CHUNK_ROWS.unknown;
-    return Math.max(CHUNK_ROWS.least, Math.floor((CHUNK_ITERATIONS * this.#decodeSeconds) / mean));
+    const [{ mean }, seconds] = [this.#promptRows, this.#decodeSeconds];
+    if (mean === undefined || seconds === 0) return CHUNK_ROWS.unknown;
+    return Math.max(CHUNK_ROWS.least, Math.floor((CHUNK_ITERATIONS * seconds) / mean));
   }
 
   /** Whether a client's prompts rest in the planned iteration: it has had its part of the time, and others have rows. */
@@ -183,9 +189,8 @@ export class Clients {
   computes(client: Client, rows: number): void {
     client.computed = this.now();
     this.#active.add(client);
-    const { mean } = this.#promptRows;
-    const isKnown = mean !== undefined && this.#decodeSeconds > 0;
-    const iterations = isKnown ? (rows * mean) / this.#decodeSeconds : rows / CHUNK_ROWS.unknown;
+    const [{ mean }, seconds] = [this.#promptRows, this.#decodeSeconds];
+    const iterations = mean === undefined || seconds === 0 ? rows / CHUNK_ROWS.unknown : (rows * mean) / seconds;
     client.promptsRest = Math.max(client.promptsRest, this.iteration) + PROMPT_REST * iterations;
   }
 
