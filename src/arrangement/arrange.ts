@@ -206,7 +206,7 @@ const MOST_RANKS = 1024;
  * @throws SplitkvError `usage` for loads that aren't one number of at least 0 a layer and head, for numbers out of range, and for
  * a memory that can't hold every head once
  */
-export function checkProblem(problem: ArrangementProblem): void {
+function checkProblem(problem: ArrangementProblem): void {
   const { loads, ranks, copies, memory, batch, pipeline = 1 } = problem;
   const heads = loads[0]?.length ?? 0;
   if (heads === 0) throw usageError('loads: expected at least one layer with at least one head');

@@ -42,7 +42,7 @@ function* readJsonCall(input: AnswerInput, out: AnswerOut, bare: boolean): Steps
 }
 
 /** Some models write them as JSON within a JSON string, or null for none. */
-export function* readArguments(input: AnswerInput, take: Take): Steps {
+function* readArguments(input: AnswerInput, take: Take): Steps {
   const next = yield* input.peek(1);
   if (next === '"') {
     const text = yield* jsonString(input);

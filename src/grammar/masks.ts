@@ -44,7 +44,7 @@ export function unpacked({ bytes, ends, marks, markOf, endIds }: PackedVocabular
 }
 
 /** A token as symbols (notation.ts). */
-export function symbolsOf(vocabulary: Vocabulary, id: number): ArrayLike<number> {
+function symbolsOf(vocabulary: Vocabulary, id: number): ArrayLike<number> {
   const mark = vocabulary.markOf?.(id);
   return mark === undefined ? (vocabulary.bytesOf(id) ?? []) : [symbolOfMark(mark)];
 }

@@ -189,7 +189,7 @@ export interface RankGroup {
  * @param copies 1 to ranks - 1
  * @returns the groups, and the lower bound: their peak where every way was searched to the end
  */
-export function groupRanks(
+function groupRanks(
   task: Task,
   copies: number,
   steps: Steps,

@@ -135,7 +135,7 @@ function topOf(row: Float32Array, count: number): (readonly [number, number])[] 
 }
 
 /** Writes the JSON document row by row: a long prompt times a large vocabulary is too much for one string. */
-export async function writeLogitsDocument(
+async function writeLogitsDocument(
   results: readonly LogitsDescription[],
   stats: RunStats,
   write: (text: string) => Promise<void>,

@@ -229,7 +229,7 @@ export type Frame =
 
 export const HEADER_BYTES = 24;
 /** No message between ranks is as large: a slice's whole cache, handed over, is the largest. */
-export const MAX_MESSAGE = 2 ** 31;
+const MAX_MESSAGE = 2 ** 31;
 const VERSION = 1;
 const TYPES = ['piece', 'beat', 'end'] as const;
 

@@ -218,7 +218,7 @@ export async function readManifest(bucket: Bucket, name: string, head: Head, sig
 }
 
 /** @throws SplitkvError `io` where it is gone, `format` where it is damaged */
-export async function readPiece(
+async function readPiece(
   bucket: Bucket,
   name: string,
   digest: string,
@@ -241,5 +241,5 @@ export async function readPiece(
 const jsonOf = (bytes: Uint8Array, what: string): unknown => parseJson(new TextDecoder().decode(bytes), what);
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 const DIGEST = /^[0-9a-f]{64}$/;
-export const isDigest = (value: unknown): value is string => typeof value === 'string' && DIGEST.test(value);
+const isDigest = (value: unknown): value is string => typeof value === 'string' && DIGEST.test(value);
 const areDigests = (value: unknown): value is string[] => Array.isArray(value) && value.every(isDigest);

@@ -68,7 +68,7 @@ export const absorbType = (type: WeightType): WeightType => (isQuantised(type) ?
  * Puts a model's tensors on a device. Every tensor's presence and shape is checked on construction, so a wrong checkpoint fails
  * before bytes are read or buffers made.
  */
-export class WeightLoader<Parts extends object> {
+class WeightLoader<Parts extends object> {
   /** Numbers read from all the tensors. */
   readonly parameters: number;
   readonly #loaded = new WeakMap<object, unknown>();

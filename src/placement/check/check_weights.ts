@@ -123,7 +123,7 @@ function checkOneHolder(shares: readonly RankShare[], refuse: Refuse): void {
 }
 
 /** Experts are held by one rank each, a rank's contiguous, or all by every rank. */
-export function checkExperts(shares: readonly RankShare[], numExperts: number, refuse: Refuse): void {
+function checkExperts(shares: readonly RankShare[], numExperts: number, refuse: Refuse): void {
   for (const { rank, experts } of shares) {
     checkList(experts, numExperts, `rank ${rank}: experts`, refuse);
     checkRun(experts, `rank ${rank}: experts`, refuse);

@@ -52,18 +52,18 @@ export const flags = (values: Readonly<Record<string, number | true | undefined>
 export const degree = (value: number): number | undefined => (value > 1 ? value : undefined);
 
 /** Sequences of one data-parallel group. */
-export const perGroup = ({ sequences, degrees }: ExportRequest): number | undefined =>
+const perGroup = ({ sequences, degrees }: ExportRequest): number | undefined =>
   sequences === undefined ? undefined : Math.ceil(sequences / degrees.data);
 
 /** GPUs of a tensor-parallel group: all that the plan has, as far as query heads can be dealt over them evenly. */
-export function tensorGroup({ degrees: { ranks, data }, heads }: ExportRequest): number {
+function tensorGroup({ degrees: { ranks, data }, heads }: ExportRequest): number {
   let size = Math.floor(ranks / data);
   while (heads % size > 0) size--;
   return size;
 }
 
 /** Layers of each stage, where the engine would cut them otherwise: it gives each as many, and some one more. */
-export function layerPartition({ degrees: { layers } }: ExportRequest): readonly number[] | undefined {
+function layerPartition({ degrees: { layers } }: ExportRequest): readonly number[] | undefined {
   return new Set(layers).size > 1 ? layers : undefined;
 }
 
@@ -99,7 +99,7 @@ export function generalDifferences(request: ExportRequest): string[] {
 }
 
 /** What is said where an engine cuts weights that the plan has whole on several ranks, which share sequences. */
-export function cutsWhole({ degrees }: ExportRequest): string[] {
+function cutsWhole({ degrees }: ExportRequest): string[] {
   const { tensor, ranks, data, kvOnly, arranged } = degrees;
   const whole = tensor === 1 && ranks > data && kvOnly === 0 && !arranged;
   return whole ? ['Every rank of the plan holds all attention weights; here they are cut over the GPUs.'] : [];

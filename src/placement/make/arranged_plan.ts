@@ -64,7 +64,7 @@ export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: 
 type MlpCut = Pick<RankShare, 'mlp' | 'experts'>;
 
 /** What each rank of a stage holds beside heads: MLP segments over as many ranks as there are, and experts. */
-export function cutMlp(ranks: number, { mlpSegments, numExperts }: ModelShape): MlpCut[] {
+function cutMlp(ranks: number, { mlpSegments, numExperts }: ModelShape): MlpCut[] {
   const filled = mlpSegments.filter((columns) => columns > 0).length || mlpSegments.length;
   const mlp = spreadSegments(mlpSegments, Math.min(ranks, filled))!;
   return spreadEvenly(numExperts, ranks).map(([first, end], rank) => ({

@@ -163,7 +163,7 @@ interface Other {
  * Answers under way by client, over all gateways of a cluster: each tells the others its own, at most four times a second. What began
  * in that quarter of a second at another gateway isn't seen: with G gateways a client may have up to G times its share for as long.
  */
-export class GatewayClients {
+class GatewayClients {
   readonly places = new ClientPlaces((client) => this.#elsewhere(client));
   readonly #others = new Map<string, Other>();
   readonly #subscription: Subscription;

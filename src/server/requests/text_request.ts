@@ -22,7 +22,7 @@ const expected = (most: number): string =>
   `a text, a list of token ids, or a list of at most ${most} of either, none of them empty`;
 
 /** A text, token ids, or a list of at most `most` of either. */
-export const textsField = (most: number) => {
+const textsField = (most: number) => {
   const what = expected(most);
   const text = z.string(what).check(z.minLength(1, what));
   const ids = z.array(z.int(what).check(z.minimum(0, what)), what).check(z.minLength(1, what));
@@ -70,7 +70,7 @@ export function parseTextRequest(body: unknown, contextLength: number): Completi
 }
 
 /** Before they are parsed: lists that are too long are refused at once. @throws ApiError 400 */
-export function checkTexts(body: unknown, name: 'prompt' | 'input', most: number, contextLength: number): void {
+function checkTexts(body: unknown, name: 'prompt' | 'input', most: number, contextLength: number): void {
   const texts = isObject(body) ? body[name] : undefined;
   if (!Array.isArray(texts)) return;
   const lists: readonly unknown[] = typeof texts[0] === 'number' ? [texts] : texts;
