@@ -10,6 +10,8 @@ import type { Sequence } from './sequence.js';
  * that the prefix cache knows. Kept ones count as free; the one unused for longest is given out first, after all empty ones.
  *
  * Blocks are of lanes, one after the other. A sequence that several ranks split takes each block from the lane of its chunk.
+ *
+ * Of slots, whose contents nobody knows, the lowest free one is given out: a step computes rows up to the highest slot in use.
  */
 export class Pool {
   readonly #holders: Int32Array;
@@ -18,12 +20,12 @@ export class Pool {
 
   /**
    * @param sizes blocks of each lane
-   * @param isCached whether the prefix cache knows a block's content
+   * @param isCached whether the prefix cache knows a block's content; left out for slots
    * @param forget told when a kept block is given out for other content
    */
   constructor(
     sizes: readonly number[],
-    private readonly isCached: (block: number) => boolean = () => false,
+    private readonly isCached?: (block: number) => boolean,
     private readonly forget: (block: number) => void = () => {},
   ) {
     this.#laneOf = sizes.flatMap((size, lane) => new Array<number>(size).fill(lane));
@@ -87,8 +89,9 @@ export class Pool {
       if (!(this.holders(block) > 0)) throw new SplitkvError('internal', `block ${block} is released but not held`);
       if (--this.#holders[block]! > 0) continue;
       const { empty, kept } = this.#lane(this.laneOf(block));
-      if (this.isCached(block)) kept.add(block);
+      if (this.isCached?.(block)) kept.add(block);
       else empty.push(block);
+      if (!this.isCached) empty.sort((a, b) => b - a);
     }
   }
 }

@@ -145,6 +145,16 @@ describe('continuous batching', () => {
   });
 });
 
+test('the lowest free slot is taken: a step computes rows up to the highest slot in use', () => {
+  const scheduler = new Scheduler(one);
+  const submit = (id: string, maxTokens: number) => scheduler.submit({ id, prompt: prompt(3), maxTokens });
+  for (const [index, id] of ['a', 'b', 'c', 'd'].entries()) submit(id, 1 + index);
+  rows(scheduler);
+  const [next, after] = [submit('e', 2), submit('f', 2)];
+  scheduler.complete(scheduler.schedule()!);
+  expect([next.slot, after.slot]).toEqual([0, 1]);
+});
+
 describe('preemption', () => {
   test('the last in order makes room, and is recomputed: prompt rows, then its generated rows at once', () => {
     const scheduler = new Scheduler({ ...one, ranks: [{ numBlocks: 5, slots: 4 }], watermark: 0 });
