@@ -4,7 +4,7 @@ export function alignedTable(rows: readonly (readonly string[])[], textColumns: 
   const widths = Array.from({ length: columns }, (_, i) => Math.max(...rows.map((row) => (row[i] ?? '').length)));
   const line = (row: readonly string[]): string =>
     row
-      .map((text, i) => (i < textColumns ? text.padEnd(widths[i]!) : text.padStart(widths[i]!)))
+      .map((text, i) => (i < textColumns ? text.padEnd(widths[i] ?? 0) : text.padStart(widths[i] ?? 0)))
       .join('  ')
       .trimEnd();
   return `${rows.map(line).join('\n')}\n`;

@@ -28,5 +28,5 @@ export const kindOf =
   (kinds: Readonly<Record<string, Check>>): Check =>
   (value) => {
     const { type } = (value ?? {}) as { readonly type?: unknown };
-    return typeof type === 'string' && Object.hasOwn(kinds, type) && kinds[type]!(value);
+    return typeof type === 'string' && Object.hasOwn(kinds, type) && kinds[type]?.(value) === true;
   };

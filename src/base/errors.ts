@@ -39,15 +39,19 @@ const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
 export const isLoss = (error: unknown): error is SplitkvError =>
   error instanceof SplitkvError && LOST.includes(error.code);
 
-export const usageError = (message: string): SplitkvError => new SplitkvError('usage', message);
-export const formatError = (message: string, cause?: unknown): SplitkvError =>
-  new SplitkvError('format', message, cause === undefined ? undefined : { cause });
 /** @param cause what the error comes of */
-export const ioError = (message: string, cause?: unknown): SplitkvError =>
-  new SplitkvError('io', message, cause === undefined ? undefined : { cause });
-export const configError = (message: string): SplitkvError => new SplitkvError('config', message);
-export const unsupportedError = (message: string): SplitkvError => new SplitkvError('unsupported', message);
-export const limitError = (message: string): SplitkvError => new SplitkvError('limit', message);
+const errorOf =
+  (code: ErrorCode) =>
+  (message: string, cause?: unknown): SplitkvError =>
+    new SplitkvError(code, message, cause === undefined ? undefined : { cause });
+
+export const usageError = errorOf('usage');
+export const formatError = errorOf('format');
+export const ioError = errorOf('io');
+export const configError = errorOf('config');
+export const unsupportedError = errorOf('unsupported');
+export const limitError = errorOf('limit');
+export const internalError = errorOf('internal');
 
 /** What an error says, or whatever was thrown instead of one. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
@@ -72,7 +76,7 @@ export async function withAbort<T>(
   error: string | ((signal: AbortSignal) => unknown),
 ): Promise<T> {
   if (!signal) return work;
-  let onAbort: (() => void) | undefined;
+  let onAbort = (): void => {};
   const aborted = new Promise<never>((_, reject) => {
     onAbort = () => reject(typeof error === 'string' ? abortedError(error, signal) : error(signal));
     if (signal.aborted) onAbort();
@@ -81,7 +85,7 @@ export async function withAbort<T>(
   try {
     return await Promise.race([aborted, work]);
   } finally {
-    signal.removeEventListener('abort', onAbort!);
+    signal.removeEventListener('abort', onAbort);
     work.catch(() => {}); // its late failure has nobody left to hear it
   }
 }
@@ -110,13 +114,13 @@ export function didYouMean(name: string, candidates: Iterable<string>): string {
 
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const substitute = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(substitute, row[j]! + 1, next[j - 1]! + 1));
-    }
-    row = next;
+  for (let i = 0; i < a.length; i++) {
+    let [corner, left] = [0, 0];
+    row = row.map((above, j) => {
+      left = j === 0 ? i + 1 : Math.min(corner + (a[i] === b[j - 1] ? 0 : 1), above + 1, left + 1);
+      corner = above;
+      return left;
+    });
   }
-  return row[b.length]!;
+  return row.at(-1) ?? 0;
 }

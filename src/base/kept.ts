@@ -23,16 +23,17 @@ export class Kept<T> {
 
   /** The newest is kept however large it is. */
   set(name: string, value: T, bytes: number): void {
-    this.#drop(name);
+    this.delete(name);
     this.#kept.set(name, { value, bytes });
     this.#bytes += bytes;
     for (const oldest of this.#kept.keys()) {
       if (this.#bytes <= this.maxBytes || oldest === name) break;
-      this.#drop(oldest);
+      this.delete(oldest);
     }
   }
 
-  #drop(name: string): void {
+  /** Nothing, where it isn't kept. */
+  delete(name: string): void {
     const entry = this.#kept.get(name);
     if (!entry) return;
     this.#kept.delete(name);

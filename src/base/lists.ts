@@ -37,12 +37,19 @@ export function spreadEvenly(n: number, parts: number): [first: number, end: num
   return range(0, parts).map((part) => [start(part), start(part + 1)]);
 }
 
-/** The list of a key, which is made where there is none. */
-export function listIn<K, V>(lists: Map<K, V[]>, key: K): V[] {
-  let list = lists.get(key);
-  if (!list) lists.set(key, (list = []));
-  return list;
+/** What a map has of a key, which is made where there is nothing. */
+export function valueIn<K, V>(
+  map: { get(key: K): V | undefined; set(key: K, value: V): unknown },
+  key: K,
+  make: () => V,
+): V {
+  let value = map.get(key);
+  if (value === undefined) map.set(key, (value = make()));
+  return value;
 }
+
+/** The list of a key, which is made where there is none. */
+export const listIn = <K, V>(lists: Map<K, V[]>, key: K): V[] => valueIn(lists, key, () => []);
 
 /**
  * The cycles of a graph: nodes that lead back to themselves, all that lead to one another together (Tarjan, 1972).
@@ -59,17 +66,17 @@ export function cyclesOf(nexts: readonly (readonly number[])[]): number[][] {
       if (places[node] !== undefined) continue;
       places[node] = firsts[node] = open.push(node) - 1;
       waiting.push(~node);
-      for (const next of nexts[node]!) waiting.push(next);
+      for (const next of nth(nexts, node)) waiting.push(next);
       continue;
     }
     // All behind it has been met.
     const done = ~node;
-    const place = places[done]!;
-    firsts[done] = nexts[done]!.reduce((first, next) => Math.min(first, firsts[next]!), place);
+    const place = nth(places, done);
+    firsts[done] = nth(nexts, done).reduce((first, next) => Math.min(first, nth(firsts, next)), place);
     if (firsts[done] < place) continue;
     const cycle = open.splice(place);
     for (const one of cycle) firsts[one] = Infinity;
-    if (cycle.length > 1 || nexts[done]!.includes(done)) cycles.push(cycle);
+    if (cycle.length > 1 || nth(nexts, done).includes(done)) cycles.push(cycle);
   }
   return cycles;
 }

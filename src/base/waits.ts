@@ -18,3 +18,26 @@ export async function inTime<T>(work: Promise<T>, ms: number): Promise<T> {
     work.catch(() => {});
   }
 }
+
+/** What the work gives for each item, at most `width` at a time; those under way end before the first error is thrown. */
+export async function inParallel<T, R>(
+  items: readonly T[],
+  width: number,
+  work: (item: T) => Promise<R>,
+): Promise<R[]> {
+  const left = items.entries();
+  const results: R[] = [];
+  const failures: unknown[] = [];
+  const worker = async (): Promise<void> => {
+    for (const [at, item] of left) {
+      if (failures.length > 0) return;
+      await work(item).then(
+        (result) => (results[at] = result),
+        (error: unknown) => failures.push(error),
+      );
+    }
+  };
+  await Promise.all(Array.from({ length: width }, worker));
+  if (failures.length > 0) throw failures[0];
+  return results;
+}

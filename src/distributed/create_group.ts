@@ -1,5 +1,5 @@
 import { usageError } from '../base/errors.js';
-import { nth, range } from '../base/lists.js';
+import { nth, range, valueIn } from '../base/lists.js';
 import type { Device } from '../gpu/index.js';
 import type { Communicator } from './communicator.js';
 import { DeviceHub } from './device_hub.js';
@@ -24,8 +24,7 @@ export function createGroup(devices: readonly Device[], options: GroupOptions = 
   const hubs = new Map<Device, DeviceHub>();
   return devices.map((device, rank) => {
     const localPeers = new Set(range(0, devices.length).filter((peer) => peer !== rank && devices[peer] === device));
-    let hub = hubs.get(device);
-    if (!hub) hubs.set(device, (hub = new DeviceHub()));
+    const hub = valueIn(hubs, device, () => new DeviceHub());
     return new RankCommunicator(device, nth(ends, rank), timeoutMs, hub, localPeers);
   });
 }
@@ -88,8 +87,6 @@ class MemoryTransport implements Transport {
   }
 
   #inboxOf(from: number): Inbox {
-    let inbox = this.#inboxes.get(from);
-    if (!inbox) this.#inboxes.set(from, (inbox = new Inbox()));
-    return inbox;
+    return valueIn(this.#inboxes, from, () => new Inbox());
   }
 }

@@ -1,4 +1,5 @@
 import { SplitkvError, usageError } from '../base/errors.js';
+import { valueIn } from '../base/lists.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import type { CommStats, Communicator, Exchange } from './communicator.js';
 import { BufferPool, encodeCopies, uploadRegions } from './copies.js';
@@ -65,7 +66,7 @@ export class RankCommunicator implements Communicator {
       this.#running.add(channel);
       entered = true;
       this.device.assertAlive();
-      const plan = this.#planOf(exchange);
+      const plan = valueIn(this.#plans, exchange, () => planExchange(exchange, this));
       await this.#perform(encoder, plan);
       this.stats.messages += plan.messages;
       this.stats.bytesSent += plan.bytesSent;
@@ -112,12 +113,6 @@ export class RankCommunicator implements Communicator {
 
   #rejectAll(reason: unknown): void {
     for (const reject of this.#rejects) reject(reason);
-  }
-
-  #planOf(exchange: Exchange): ExchangePlan {
-    let plan = this.#plans.get(exchange);
-    if (!plan) this.#plans.set(exchange, (plan = planExchange(exchange, this)));
-    return plan;
   }
 
   async #perform(encoder: GPUCommandEncoder, plan: ExchangePlan): Promise<void> {

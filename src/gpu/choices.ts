@@ -1,3 +1,4 @@
+import { nth, valueIn } from '../base/lists.js';
 import type { Device, DeviceTraits } from './device.js';
 import {
   assembleWgsl,
@@ -66,11 +67,8 @@ export class Choices {
   ): Choice | undefined {
     const { name, tunings } = kernel;
     if (!tunings || traits.software) return undefined;
-    let choices = this.#choices.get(compiled);
-    if (!choices) this.#choices.set(compiled, (choices = new Map()));
-    const key = JSON.stringify(problem);
-    let choice = choices.get(key);
-    if (!choice) {
+    const choices = valueIn(this.#choices, compiled, () => new Map<string, Choice>());
+    const choice = valueIn(choices, JSON.stringify(problem), (): Choice => {
       const bindings = Object.values(kernel.bindings);
       const candidateOf = (tuning: string | undefined, { wgsl, constants, grid }: KernelPlan<P>): Candidate => ({
         tuning,
@@ -79,7 +77,7 @@ export class Choices {
       });
       const others = tunings.map((tuning) => candidateOf(tuning, kernel.plan(problem, { ...traits, tuning })));
       const names = Object.keys(kernel.bindings);
-      choice = {
+      return {
         kernel: name,
         problem,
         candidates: allDifferent(candidateOf(undefined, plan), others),
@@ -92,8 +90,7 @@ export class Choices {
         },
         variant: { compiled, grid: plan.grid },
       };
-      choices.set(key, choice);
-    }
+    });
     return choice.candidates.length > 1 ? choice : undefined;
   }
 
@@ -104,7 +101,7 @@ export class Choices {
 
   /** Runs a candidate from now on, in all programs. */
   make(device: Device, choice: Choice, index: number): void {
-    const { source, grid } = choice.candidates[index]!;
+    const { source, grid } = nth(choice.candidates, index);
     choice.variant.compiled = device.pipelineOf(source);
     choice.variant.grid = grid;
     choice.chosen = index;

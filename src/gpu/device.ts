@@ -1,6 +1,7 @@
 import { SplitkvError, limitError } from '../base/errors.js';
+import { valueIn } from '../base/lists.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
-import { inTime, pause } from '../base/waits.js';
+import { inParallel, inTime, pause } from '../base/waits.js';
 import type { Access, CompiledPipeline, PipelineSource } from './kernel.js';
 import { pacing, saysCpu } from './cpu_adapter.js';
 import { Choices } from './choices.js';
@@ -427,9 +428,7 @@ export class Device {
   /** @internal What was planned of it. */
   note(kernel: string, { software }: DeviceTraits, fast: FastPath | undefined): void {
     const variant = software ? 'software' : fast === undefined ? 'hardware' : `hardware, ${fast}`;
-    const planned = this.#planned.get(kernel);
-    if (planned) planned.add(variant);
-    else this.#planned.set(kernel, new Set([variant]));
+    valueIn(this.#planned, kernel, () => new Set()).add(variant);
   }
 
   /** @internal What its pipelines are made of. */
@@ -481,22 +480,17 @@ export class Device {
     const total = left.length;
     let done = 0;
     onProgress(done, total);
-    const next = async (): Promise<void> => {
-      for (let source = left.shift(); source; source = left.shift()) {
-        if (signal?.aborted || this.#disposed || this.isLost) return;
-        this.gpu.pushErrorScope('validation');
-        const { layout, descriptor } = this.#describe(source);
-        const creating = this.gpu.createComputePipelineAsync(descriptor);
-        const scope = this.gpu.popErrorScope();
-        const [pipeline] = await this.wait(Promise.allSettled([creating, scope]));
-        const key = keyOf(source);
-        if (pipeline.status === 'fulfilled' && !this.#pipelines.has(key)) {
-          this.#pipelines.set(key, { source, layout, pipeline: pipeline.value });
-        }
-        onProgress(++done, total);
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, next));
+    await inParallel(left, AT_ONCE, async (source) => {
+      if (signal?.aborted || this.#disposed || this.isLost) return;
+      this.gpu.pushErrorScope('validation');
+      const { layout, descriptor } = this.#describe(source);
+      const creating = this.gpu.createComputePipelineAsync(descriptor);
+      const scope = this.gpu.popErrorScope();
+      const [pipeline] = await this.wait(Promise.allSettled([creating, scope]));
+      if (pipeline.status === 'fulfilled')
+        valueIn(this.#pipelines, keyOf(source), () => ({ source, layout, pipeline: pipeline.value }));
+      onProgress(++done, total);
+    });
   }
 
   #describe({ name: label, bindings, code }: PipelineSource): {
@@ -527,13 +521,11 @@ export class Device {
   /** @internal A small buffer for a binding that a variant declares but doesn't use; one a name, so that none alias. */
   placeholder(name: string, access: Access): Buffer {
     const key = `${name} ${access}`;
-    let buffer = this.#placeholders.get(key);
-    if (!buffer) {
-      buffer = this.createBuffer(`placeholder ${key}`, 16);
+    return valueIn(this.#placeholders, key, () => {
+      const buffer = this.createBuffer(`placeholder ${key}`, 16);
       this.#buffers.delete(buffer);
-      this.#placeholders.set(key, buffer);
-    }
-    return buffer;
+      return buffer;
+    });
   }
 
   assertAlive(): void {

@@ -1,4 +1,4 @@
-import { SplitkvError } from '../base/errors.js';
+import { internalError } from '../base/errors.js';
 import type { Device, DeviceTraits, FastPath } from './device.js';
 
 /** How a storage binding is used by a kernel. */
@@ -69,15 +69,12 @@ export function assembleWgsl(name: string, plan: Pick<KernelPlan<ParamTypes>, 'w
     .join('\n')
     .replace(/^const (\w+)\s*:\s*(\w+)\s*=\s*[^;]+;\s*\/\/ variant\b/gm, (_line, constant: string, type: string) => {
       const value = plan.constants[constant];
-      if (value === undefined) throw new SplitkvError('internal', `${name}: the plan gives no value for '${constant}'`);
+      if (value === undefined) throw internalError(`${name}: the plan gives no value for '${constant}'`);
       unused.delete(constant);
       return `const ${constant}: ${type} = ${wgslLiteral(value, type)}; // variant`;
     });
   if (unused.size > 0) {
-    throw new SplitkvError(
-      'internal',
-      `${name}: no WGSL line declares the variant constant '${[...unused].join("', '")}'`,
-    );
+    throw internalError(`${name}: no WGSL line declares the variant constant '${[...unused].join("', '")}'`);
   }
   // Directives must stand before everything else, whatever fragment they come from.
   const directives = new Set(text.match(/^(?:enable|requires|diagnostic)\b[^;]*;/gm) ?? []);

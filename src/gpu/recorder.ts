@@ -1,4 +1,5 @@
 import { SplitkvError } from '../base/errors.js';
+import { nth } from '../base/lists.js';
 import { alignUp } from '../base/math.js';
 import { type Choice, Choices, type Variant } from './choices.js';
 import type { Buffer, Device } from './device.js';
@@ -120,7 +121,7 @@ export class Program<Step extends ProgramStep = ProgramStep> {
       const { length } = dispatches;
       for (let first = 0; first < length && !isOver();) {
         const most = submits ? Math.min(length, first + submits.room(rows)) : length;
-        const isTimed = timed?.kernels.has(dispatches[first]!.label) === true;
+        const isTimed = timed?.kernels.has(nth(dispatches, first).label) === true;
         const end = timed ? endOfAlike(dispatches, first, most, timed) : most;
         const pass = current.beginComputePass(isTimed ? { timestampWrites: timed.next() } : undefined);
         encodeDispatches(pass, end - first < length ? dispatches.slice(first, end) : dispatches, step);
@@ -155,9 +156,9 @@ function endOfAlike(
   most: number,
   { kernels }: Pick<TimedPasses, 'kernels'>,
 ): number {
-  const isTimed = kernels.has(dispatches[first]!.label);
+  const isTimed = kernels.has(nth(dispatches, first).label);
   let end = first + 1;
-  while (end < most && kernels.has(dispatches[end]!.label) === isTimed) end++;
+  while (end < most && kernels.has(nth(dispatches, end).label) === isTimed) end++;
   return end;
 }
 
@@ -269,17 +270,17 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
   finish(): Program<Step> {
     const { device } = this;
     const alignment = device.traits.limits.minUniformBufferOffsetAlignment;
-    const offsets: number[] = [];
     let size = 0;
-    for (const { types } of this.#pending) {
-      offsets.push(size);
-      size += alignUp(paramBytes(types), alignment);
-    }
+    const placed = this.#pending.map((each) => {
+      const offset = size;
+      size += alignUp(paramBytes(each.types), alignment);
+      return { ...each, offset };
+    });
     const arena = size === 0 ? undefined : device.createBuffer(`${this.label} params`, size, 'uniform');
     const bytes = new DataView(new ArrayBuffer(size));
-    const dispatches = this.#pending.map(
-      ({ label, compiled, tensors, types, params, variant, choice, rowsOf, runsIn }, index) => {
-        writeParams(types, params, bytes, offsets[index]!);
+    const dispatches = placed.map(
+      ({ label, compiled, tensors, types, params, variant, choice, rowsOf, runsIn, offset }) => {
+        writeParams(types, params, bytes, offset);
         const entries: GPUBindGroupEntry[] = tensors.map((tensor, binding) => ({
           binding,
           resource:
@@ -289,7 +290,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
         }));
         entries.push({
           binding: entries.length,
-          resource: { buffer: arena!.gpu, offset: offsets[index]!, size: paramBytes(types) },
+          resource: { buffer: arena!.gpu, offset, size: paramBytes(types) },
         });
         const bindGroup = device.gpu.createBindGroup({ label, layout: compiled.layout, entries });
         if (choice) Choices.note(choice, bindGroup, tensors);
