@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { SplitkvError } from '../base/errors.js';
+import { ioError } from '../base/errors.js';
 import { modelName } from '../engine/files/model_name.js';
 import { partNames } from '../loader/gguf/file.js';
 import { shardsOf } from '../loader/hub/node_hub_cache.js';
@@ -116,8 +116,7 @@ export async function serveBuild(
   modelFiles: Handler,
   built: string = root('dist'),
 ): Promise<Omit<PageServer, 'modelUrl'>> {
-  if (!existsSync(built))
-    throw new SplitkvError('io', `${built} is missing; install the package again, or run npm run build`);
+  if (!existsSync(built)) throw ioError(`${built} is missing; install the package again, or run npm run build`);
   const pages = serveFiles('/', built);
   const server = createServer((request, response) =>
     modelFiles(request, response, () => pages(request, response, () => response.writeHead(404).end())),

@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../base/errors.js';
+import { internalError, type SplitkvError, usageError } from '../base/errors.js';
 import { nth, sum } from '../base/lists.js';
 import type { Exchange, Region, Transfer } from './communicator.js';
 import type { RankCommunicator } from './rank_communicator.js';
@@ -45,8 +45,7 @@ export function planExchange(exchange: Exchange, links: Links): ExchangePlan {
   const [sends, receives] = [messages('send'), messages('receive')];
   const [toSelf, fromSelf] = [sends.filter(isOwn), receives.filter(isOwn)];
   if (toSelf.length !== fromSelf.length) {
-    throw new SplitkvError(
-      'internal',
+    throw internalError(
       `${label}: rank ${links.rank} sends itself ${toSelf.length} messages and receives ${fromSelf.length} of them; list each on both sides`,
     );
   }
@@ -86,8 +85,7 @@ export function planExchange(exchange: Exchange, links: Links): ExchangePlan {
 
 /** The error of both ranks when a message's two sides disagree. */
 export function sizeMismatch(label: string, sent: number, from: number, expected: number, to: number): SplitkvError {
-  return new SplitkvError(
-    'internal',
+  return internalError(
     `${label}: rank ${from} sends ${sent} bytes where rank ${to} expects ${expected}; the ranks' exchanges don't match`,
   );
 }

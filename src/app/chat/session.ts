@@ -1,5 +1,5 @@
 import { defined } from '../../base/options.js';
-import { isLoss, SplitkvError } from '../../base/errors.js';
+import { ioError, isLoss, SplitkvError, usageError } from '../../base/errors.js';
 import { networkOf } from '../../engine/contracts/load_options.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
 import { load, planModel } from '../../entry.js';
@@ -439,7 +439,7 @@ export class ChatSession {
   async #test(model: Model, signal: AbortSignal): Promise<void> {
     this.#become('checking');
     const { passed, problem = '', damaged } = await model.selfTest({ signal });
-    if (!passed) throw damaged ? new SplitkvError('io', problem) : new SelfTestFailure(problem);
+    if (!passed) throw damaged ? ioError(problem) : new SelfTestFailure(problem);
   }
 
   async #answer(model: Model, question: string, { another, begun }: How, signal: AbortSignal): Promise<Answer> {
@@ -626,8 +626,7 @@ export function checkMessages(messages: readonly ShownMessage[]): readonly Shown
     typeof message.content !== 'string' ||
     (message.reasoning !== undefined && typeof message.reasoning !== 'string');
   if (!Array.isArray(messages) || messages.length % 2 !== 0 || messages.some(wrong)) {
-    throw new SplitkvError(
-      'usage',
+    throw usageError(
       "messages: expected a list of { role: 'user', content } and { role: 'assistant', content } by turns, ending with an answer; " +
         'the system message is the attribute `system`',
     );

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { internalError, usageError } from '../../base/errors.js';
 import type { RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
@@ -118,10 +118,7 @@ function argmaxOf(row: Float32Array, position: number): number {
   for (let i = 0; i < row.length; i++) {
     const value = row[i]!;
     if (!Number.isFinite(value)) {
-      throw new SplitkvError(
-        'internal',
-        `logit ${i} of position ${position} is ${value}: the weights or a kernel are broken`,
-      );
+      throw internalError(`logit ${i} of position ${position} is ${value}: the weights or a kernel are broken`);
     }
     if (value > row[id]!) id = i;
   }

@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { formatError, SplitkvError, unsupportedError, usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema } from '../../base/options.js';
 import type { Tokenizer } from '../../tokenizer/index.js';
 import type {
@@ -304,7 +304,7 @@ function openText(
   const last = { role: 'assistant', content: markOf(0) } as const;
   const [before] = cutAtMarks(render(tokenizer, [...messages, last], options, false), 1) ?? [];
   if (before === undefined) {
-    throw new SplitkvError('unsupported', "continue: this model's chat template doesn't let an answer stay open");
+    throw unsupportedError("continue: this model's chat template doesn't let an answer stay open");
   }
   return before + answer;
 }
@@ -401,12 +401,9 @@ function readSaved(saved: SavedConversation, model: string): Pick<SavedConversat
         turn.tokens.every(isId) &&
         (turn.cut === undefined || (Array.isArray(turn.cut) && turn.cut.every(isId))),
     );
-  if (!valid) throw new SplitkvError('format', "restore: this isn't what a conversation's save() gave");
+  if (!valid) throw formatError("restore: this isn't what a conversation's save() gave");
   if (saved.version !== VERSION) {
-    throw new SplitkvError(
-      'format',
-      `restore: version ${String(saved.version)} of a saved conversation isn't known here`,
-    );
+    throw formatError(`restore: version ${String(saved.version)} of a saved conversation isn't known here`);
   }
   if (saved.model !== model) {
     throw usageError(`restore: the conversation was held with ${String(saved.model)}; this model is ${model}`);

@@ -1,5 +1,5 @@
 import { packTiles } from '../../../shaders/linear/pack.js';
-import { SplitkvError, throwIfAborted } from '../../base/errors.js';
+import { internalError, throwIfAborted } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { type AdapterRequest, type Device, openDevice, Recorder } from '../../gpu/index.js';
 import { allocateMatrix } from '../../model/weights/matrix.js';
@@ -119,8 +119,7 @@ async function matvec(device: Device): Promise<number> {
   for (const [row, value] of result.entries()) {
     const expected = x.reduce((sum, factor, k) => sum + factor * rows[row * size + k]!, 0);
     if (Math.abs(value - expected) < 0.02) continue;
-    throw new SplitkvError(
-      'internal',
+    throw internalError(
       `${device.name} multiplies a matrix wrongly (${value} instead of ${expected}); update the GPU driver, or choose another adapter`,
     );
   }

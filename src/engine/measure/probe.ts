@@ -1,5 +1,5 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
-import { SplitkvError } from '../../base/errors.js';
+import { internalError } from '../../base/errors.js';
 import { ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
@@ -161,8 +161,7 @@ export class Probe {
     }
     // An expert that two rows choose differently by a hair weighs little; garbage doesn't.
     if (size > 0 && difference <= 0.05 * size) return;
-    throw new SplitkvError(
-      'internal',
+    throw internalError(
       `${this.device.name}: prompt rows and generated rows of the same token give different numbers, so nothing is timed; ` +
         'update the GPU driver, or choose another adapter',
     );

@@ -1,4 +1,4 @@
-import { abortedError, messageOf, SplitkvError } from '../../base/errors.js';
+import { abortedError, limitError, messageOf, SplitkvError } from '../../base/errors.js';
 
 /** Times that a rebuild is tried, and the wait before the second one; each further wait is four times as long. */
 const ATTEMPTS = 5;
@@ -115,10 +115,9 @@ export class Recovery {
 
   /** What a suspect fails with. */
   static refusal(loss: unknown): SplitkvError {
-    return new SplitkvError(
-      'limit',
+    return limitError(
       `the GPU was lost ${MOST_LOSSES} times while this request ran and gave nothing; other requests go on. Try a shorter prompt`,
-      { cause: loss },
+      loss,
     );
   }
 }

@@ -1,4 +1,4 @@
-import { messageOf, SplitkvError } from '../../base/errors.js';
+import { messageOf, unsupportedError } from '../../base/errors.js';
 import { startFile, startText } from './rank_script.js';
 import type { WorkerCommand, WorkerEvents, WorkerHandle, WorkerReport } from './worker_protocol.js';
 
@@ -49,10 +49,9 @@ export function startPageWorker(events: WorkerEvents): WorkerHandle {
     else void second(startText!);
   } catch (error) {
     if (!startText) {
-      throw new SplitkvError(
-        'unsupported',
+      throw unsupportedError(
         `a rank's worker can't be started here: ${messageOf(error)}. ${advice('worker-src')}`,
-        { cause: error },
+        error,
       );
     }
     void second(startText);

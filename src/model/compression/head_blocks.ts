@@ -1,6 +1,6 @@
 import { HEAD_TABLE_LEAD } from '../../../shaders/cache/head_tables.js';
 import { NO_BLOCK } from '../../base/kv_units.js';
-import { SplitkvError } from '../../base/errors.js';
+import { internalError, SplitkvError } from '../../base/errors.js';
 import { range, sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 
@@ -125,8 +125,7 @@ export class HeadBlocks {
     for (const { layer, kvHead, head, free } of this.#of(slot)) {
       const entries = kept[layer]?.[kvHead];
       if (entries === undefined || entries > length || head.evicted !== 0) {
-        throw new SplitkvError(
-          'internal',
+        throw internalError(
           `layer ${layer}, head ${kvHead} of slot ${slot} kept ${entries} of ${length} entries, ${head.evicted} evicted before`,
         );
       }
@@ -161,7 +160,7 @@ export class HeadBlocks {
     return this.#heads.map((layer, at) => {
       const head = layer[slot]![kvHead]!;
       if (this.#free[at]!.length < head.blocks.length) {
-        throw new SplitkvError('internal', `no room for kv head ${kvHead} of slot ${slot} on the rank that it goes to`);
+        throw internalError(`no room for kv head ${kvHead} of slot ${slot} on the rank that it goes to`);
       }
       for (const place of head.blocks.keys()) head.blocks[place] = this.#free[at]!.pop()!;
       return head.blocks.slice(0, this.#blocksFor(head, length));

@@ -5,7 +5,7 @@ import { kvCompact } from '../../../shaders/compress/kv_compact/index.js';
 import { snapPool } from '../../../shaders/compress/snap_pool/index.js';
 import { snapScores } from '../../../shaders/compress/snap_scores/index.js';
 import { snapSelect } from '../../../shaders/compress/snap_select/index.js';
-import { SplitkvError } from '../../base/errors.js';
+import { internalError } from '../../base/errors.js';
 import { alignUp } from '../../base/math.js';
 import type { Buffer, Device, RowsOf, Tensor } from '../../gpu/index.js';
 import { type Owners, scoreRoutes } from '../../placement/index.js';
@@ -168,10 +168,7 @@ export class PromptCompression {
     const caps = { buffer: this.#caps, offset: at * rowBytes(numKvHeads), size: rowBytes(numKvHeads) };
     if (options.policy === 'ada') {
       if (numKvHeads > kvHeads && !shareScores) {
-        throw new SplitkvError(
-          'internal',
-          `'ada' on ${kvHeads} of ${numKvHeads} kv heads needs the other ranks' scores`,
-        );
+        throw internalError(`'ada' on ${kvHeads} of ${numKvHeads} kv heads needs the other ranks' scores`);
       }
       shareScores?.(recorder, { buffer: this.#pooled, stride: this.#stride, heads: modelHeads });
       const problem = { ...selection, heads: numKvHeads, floor: options.floor };
@@ -214,7 +211,7 @@ export class PromptCompression {
     const { numKvHeads, layers } = shape;
     const { length } = prompt;
     if (length <= options.window) {
-      throw new SplitkvError('internal', `a prompt of ${length} tokens has a window of ${options.window}`);
+      throw internalError(`a prompt of ${length} tokens has a window of ${options.window}`);
     }
     device.write(this.#info, 0, compressInfo({ ...prompt, base: baseEntries(options, length) }));
     if (options.policy === 'ada') return;

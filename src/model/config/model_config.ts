@@ -3,7 +3,7 @@
  * config_reader.ts reads the keys of a config.json; supported.ts refuses what doesn't run.
  */
 
-import { SplitkvError } from '../../base/errors.js';
+import { internalError } from '../../base/errors.js';
 import type { RopeConfig } from './rope_config.js';
 import type { TensorNames } from './tensor_names.js';
 import { gcd } from '../../base/math.js';
@@ -229,8 +229,7 @@ export function attentionOf<K extends PagedAttention['kind'] = PagedAttention['k
 ): Extract<PagedAttention, { kind: K }> {
   const attention = layers.map((layer) => layer.attention).find((one) => !isRecurrent(one));
   if (!attention || (kind !== undefined && attention.kind !== kind)) {
-    throw new SplitkvError(
-      'internal',
+    throw internalError(
       `${architecture} has ${attention?.kind ?? 'recurrent'} layers where ${kind ?? 'paged'} ones run`,
     );
   }
