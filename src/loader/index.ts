@@ -3,7 +3,6 @@
  * bytes come from, `cache` what a browser keeps, `hub` models by name. Read source.ts next, then tensor_reader.ts.
  */
 
-export { cachedSource, deleteCached, listCached } from './cache/cache.js';
 export type { CachedModel } from './cache/cache_list.js';
 export { isBlockType } from './dtype.js';
 export { fileListSource } from './sources/file_list_source.js';
@@ -12,15 +11,8 @@ export type { GgufTensor } from './gguf/header.js';
 export type { CatalogModel } from './hub/catalog.js';
 export type { NetworkOptions } from './hub/hub_options.js';
 export { parseIntegrity } from './sources/integrity.js';
-export { type OpenOptions, openSource } from './open_source.js';
-export {
-  type OnProgress,
-  readJson,
-  readText,
-  type Source,
-  TOKENIZER_CONFIG_LIMITS,
-  TOKENIZER_LIMITS,
-} from './source.js';
+export { cachedSource, deleteCached, listCached, type OpenOptions, openSource } from './open_source.js';
+export { readJson, readText, type Source, TOKENIZER_CONFIG_LIMITS, TOKENIZER_LIMITS } from './source.js';
 export { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 export { matrixShape, type RowPiece, TensorReader } from './tensor_reader.js';
 export { absorbedView, blocksView, columnsView, orderedView, rowsView, transposedView, vectorView } from './views.js';

@@ -1,9 +1,12 @@
 import { ioError, SplitkvError, usageError } from '../base/errors.js';
+import type { CachedModel } from './cache/cache_list.js';
+import type { CacheOptions } from './cache/cached_source.js';
+import type { CacheDirectory } from './cache/opfs.js';
 import { blobSource, fileListSource, packagedSource } from './sources/file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file.js';
 import type { HttpOptions } from './sources/http_request.js';
 import { checkNetwork, HUB, httpOptionsOf, hubForm, type NetworkOptions } from './hub/hub_options.js';
-import { type LoadProgress, missingFile, type Source } from './source.js';
+import { missingFile, type OnProgress, type Source } from './source.js';
 
 export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes' | 'onWait'> {
   /** The commit of the Hub's that was found before. */
@@ -11,7 +14,7 @@ export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'
   /** Node: a model of the Hub is downloaded whole, into the cache that all of its tools share. */
   readonly whole?: boolean | undefined;
   /** Told of that download. */
-  readonly onProgress?: ((progress: Pick<LoadProgress, 'file' | 'loadedBytes' | 'totalBytes'>) => void) | undefined;
+  readonly onProgress?: OnProgress | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
 }
 
@@ -34,7 +37,7 @@ export async function openSource(
   const wrapped = await through(found);
   const source = found.at === undefined || wrapped === found ? wrapped : Object.assign(wrapped, { at: found.at });
   if (await isThere(source, source.gguf ?? 'config.json', signal)) return source;
-  if (source.gguf !== undefined) throw missingFile(source.name, source.gguf, source.absence?.(source.gguf));
+  if (source.gguf !== undefined) throw missingFile(source, source.gguf);
   const gguf = findGguf((await source.list?.()) ?? [], source.name);
   if (gguf !== undefined) return ggufSource(source, gguf);
   const absence = source.absence?.('config.json');
@@ -110,3 +113,30 @@ function absoluteUrl(where: string): URL | undefined {
 const pageUrl = (): string | undefined => globalThis.document?.baseURI ?? globalThis.location?.href;
 
 const isNode = (): boolean => globalThis.process?.versions?.node !== undefined;
+
+// What comes with the first model that is loaded over the network, or the first question about those that are kept.
+
+/** See cached_source.ts. */
+export async function cachedSource(source: Source, options: CacheOptions = {}): Promise<Source> {
+  if (source.url === undefined) return source;
+  return (await import('./cache/cached_source.js')).cachedSource(source, options);
+}
+
+/**
+ * The models in this origin's cache. Throws `Error` where the browser has no storage for it.
+ *
+ * @example
+ * ```ts
+ * import { deleteCached, listCached } from 'splitkv';
+ *
+ * for (const { url, complete } of await listCached()) if (!complete) await deleteCached(url);
+ * ```
+ */
+export async function listCached(folder?: CacheDirectory): Promise<CachedModel[]> {
+  return (await import('./cache/cache_list.js')).listCached(folder);
+}
+
+/** Removes a model from the cache, by the URL that listCached gives; without one, all of them. True when there was something. */
+export async function deleteCached(url?: string, folder?: CacheDirectory): Promise<boolean> {
+  return (await import('./cache/cache_list.js')).deleteCached(url, folder);
+}

@@ -38,7 +38,7 @@ export async function readSafetensorsHeader(
   checkFileName(file);
   const what = `${file} of ${source.name}`;
   const fileBytes = await source.size(file, signal);
-  if (fileBytes === undefined) throw missingFile(source.name, file, source.absence?.(file));
+  if (fileBytes === undefined) throw missingFile(source, file);
   if (fileBytes < LENGTH_BYTES)
     throw formatError(`${what} has ${fileBytes} bytes; expected a safetensors file of at least ${LENGTH_BYTES}`);
   const length = await source.read(file, 0, LENGTH_BYTES, signal);
@@ -55,24 +55,11 @@ export async function readSafetensorsHeader(
     );
   }
   const header = await source.read(file, LENGTH_BYTES, dataStart, signal);
-  return parseSafetensorsHeader(header, { file, what, fileBytes });
-}
-
-interface HeaderContext {
-  file: string;
-  /** The file as messages name it. */
-  what: string;
-  fileBytes: number;
-}
-
-/** The header's JSON bytes, checked against the bytes the file has after them. */
-function parseSafetensorsHeader(header: Uint8Array, { file, what, fileBytes }: HeaderContext): SafetensorsHeader {
-  const dataStart = LENGTH_BYTES + header.byteLength;
   const metadata = new Map<string, string>();
   const tensors = new Map<string, TensorEntry>();
   for (const [name, value] of Object.entries(parseObject(header, what))) {
     if (name === '__metadata__') readMetadata(value, metadata, what);
-    else tensors.set(name, readEntry(name, value, { file, what, fileBytes }, dataStart));
+    else tensors.set(name, readEntry(name, value, { file, what, fileBytes, dataStart }));
   }
   checkCover([...tensors.values()], what, dataStart, fileBytes);
   return { file, fileBytes, tensors, metadata };
@@ -112,12 +99,16 @@ function readMetadata(value: unknown, metadata: Map<string, string>, what: strin
   }
 }
 
-function readEntry(
-  name: string,
-  value: unknown,
-  { file, what, fileBytes }: HeaderContext,
-  dataStart: number,
-): TensorEntry {
+interface FileWithHeader {
+  file: string;
+  /** The file as messages name it. */
+  what: string;
+  fileBytes: number;
+  /** Where the tensors' bytes begin in the file. */
+  dataStart: number;
+}
+
+function readEntry(name: string, value: unknown, { file, what, fileBytes, dataStart }: FileWithHeader): TensorEntry {
   const bad = (key: string, got: unknown, expected: string): SplitkvError =>
     formatError(`${what}: tensor ${show(name)}: ${key} is ${show(got)}; expected ${expected}`);
   if (!isObject(value)) throw bad('its entry', value, 'an object with dtype, shape and data_offsets');

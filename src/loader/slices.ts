@@ -1,3 +1,5 @@
+import { range } from '../base/lists.js';
+import { inParallel } from '../base/waits.js';
 import { converter } from './convert.js';
 import { blockOf, type ReadableType } from './dtype.js';
 import type { Source } from './source.js';
@@ -65,7 +67,7 @@ export function storedSlice(
       const bytes = (rows * width * block.bytes) / block.elements;
       if (bytes === 0) return { bytes, convertTo: () => {} };
       if (rowBytes - (endByte - firstByte) > REQUEST_COST_BYTES) {
-        const parts = await inParallel(rowStart, rowEnd, (row) => readRow(row, signal));
+        const parts = await inParallel(range(rowStart, rowEnd), PARALLEL_REQUESTS, (row) => readRow(row, signal));
         return {
           bytes,
           convertTo: (out) => parts.forEach((part, row) => converter(type, part)(skip, skip + width, out, row * width)),
@@ -87,17 +89,4 @@ export function storedSlice(
       };
     },
   };
-}
-
-async function inParallel<T>(first: number, end: number, work: (index: number) => Promise<T>): Promise<T[]> {
-  const results: T[] = [];
-  let next = first;
-  const worker = async (): Promise<void> => {
-    while (next < end) {
-      const index = next++;
-      results[index - first] = await work(index);
-    }
-  };
-  await Promise.all(Array.from({ length: PARALLEL_REQUESTS }, worker));
-  return results;
 }

@@ -39,6 +39,55 @@ export interface Source {
   damage?(signal?: AbortSignal): Promise<string | undefined>;
 }
 
+/** A file as a source has found it. */
+export interface FoundFile {
+  /** Bytes. */
+  readonly size: number;
+  /** As `Source.version` and `Source.sha256`. */
+  readonly version?: string | undefined;
+  readonly sha256?: string | undefined;
+  /** The bytes of a range that lies within the file. */
+  read(start: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
+}
+
+/** A source by what it finds of a file. Names and ranges are checked here, and that the file is there. */
+export abstract class FileSource implements Source {
+  abstract readonly name: string;
+  absence?(file: string): string | undefined;
+  /** The file of a name that can't leave the folder, as `signal` allows to read it; undefined when there is none. */
+  protected abstract find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined>;
+
+  async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
+    return (await this.#find(file, signal))?.size;
+  }
+
+  async sha256(file: string, signal?: AbortSignal): Promise<string | undefined> {
+    return (await this.#find(file, signal))?.sha256;
+  }
+
+  async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
+    return (await this.#need(file, signal)).version;
+  }
+
+  async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    checkRange(file, start, end);
+    const found = await this.#need(file, signal);
+    if (end > found.size) throw beyondFile(this.name, file, start, end, found.size);
+    return found.read(start, end);
+  }
+
+  async #find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
+    checkFileName(file);
+    return this.find(file, signal);
+  }
+
+  async #need(file: string, signal: AbortSignal | undefined): Promise<FoundFile> {
+    const found = await this.#find(file, signal);
+    if (!found) throw missingFile(this, file);
+    return found;
+  }
+}
+
 /** The source with some of it in place of its own. */
 export const around = (source: Source, own: Partial<Source>): Source =>
   new Proxy(source, {
@@ -48,19 +97,14 @@ export const around = (source: Source, own: Partial<Source>): Source =>
     },
   });
 
-/** How far a load has come. Bytes are bytes of the checkpoint, not of what they turn into. */
-export interface LoadProgress {
-  /** 'download': into the browser's cache; 'weights': tensors being read. */
-  phase: 'download' | 'weights';
-  file: string;
-  loadedBytes: number;
-  totalBytes: number;
-  tensor?: string;
-  tensorsLoaded: number;
-  tensorsTotal: number;
+/** How far files have come that are read whole: downloaded, or checked. */
+export interface FileProgress {
+  readonly file: string;
+  readonly loadedBytes: number;
+  readonly totalBytes: number;
 }
 
-export type OnProgress = (progress: LoadProgress) => void;
+export type OnProgress = (progress: FileProgress) => void;
 
 /** What a text may have: bytes; where it is JSON values, and of those objects, and keys of objects. */
 export interface TextLimits {
@@ -152,8 +196,11 @@ export function checkRange(file: string, start: number, end: number): void {
   }
 }
 
-export const missingFile = (source: string, file: string, absence?: string): SplitkvError =>
-  ioError(`${file} is not in ${source}; expected that file there${absence ? `: ${absence}` : ''}`);
+/** @param why it is missing, or is needed; by default what the source says */
+export function missingFile(source: Pick<Source, 'name' | 'absence'>, file: string, why?: string): SplitkvError {
+  const absence = why ?? source.absence?.(file);
+  return ioError(`${file} is not in ${source.name}; expected that file there${absence ? `: ${absence}` : ''}`);
+}
 
 export const beyondFile = (source: string, file: string, start: number, end: number, size: number): SplitkvError =>
   ioError(`${file} of ${source}: bytes ${start} to ${end} were asked for but it has ${size}; is the file truncated?`);

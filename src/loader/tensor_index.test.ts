@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { expectTensor, readTensorIndex, SHARD_INDEX, SINGLE_FILE } from './tensor_index.js';
+import { readTensorIndex, SHARD_INDEX, SINGLE_FILE } from './tensor_index.js';
+import { TensorReader } from './tensor_reader.js';
 import { MemorySource } from './testing/memory_source.js';
 import { type TensorToWrite, writeSafetensors } from './testing/write_safetensors.js';
 
@@ -101,15 +102,15 @@ describe('readTensorIndex', () => {
 
 describe('expectTensor', () => {
   it('gives the entry, or says what is wrong', async () => {
-    const index = await readTensorIndex(
+    const reader = await TensorReader.open(
       new MemorySource({ [SINGLE_FILE]: writeSafetensors([tensor('model.norm.weight', [4, 2])]) }),
     );
-    expect(expectTensor(index, 'model.norm.weight', [4, 2])).toBe(index.tensors.get('model.norm.weight'));
-    expect(() => expectTensor(index, 'model.norm.weight', [2, 4])).toThrow(
+    expect(reader.expectTensor('model.norm.weight', [4, 2])).toBe(reader.index.tensors.get('model.norm.weight'));
+    expect(() => reader.expectTensor('model.norm.weight', [2, 4])).toThrow(
       "'model.norm.weight' in model.safetensors has shape [4, 2]; expected [2, 4]",
     );
-    expect(() => expectTensor(index, 'model.norm.weight', [4, 2, 1])).toThrow('expected [4, 2, 1]');
-    expect(() => expectTensor(index, 'model.norm.wieght', [4])).toThrow(
+    expect(() => reader.expectTensor('model.norm.weight', [4, 2, 1])).toThrow('expected [4, 2, 1]');
+    expect(() => reader.expectTensor('model.norm.wieght', [4])).toThrow(
       "no tensor 'model.norm.wieght'; expected one of shape [4]. Did you mean 'model.norm.weight'?",
     );
   });

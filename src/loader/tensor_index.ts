@@ -1,4 +1,4 @@
-import { didYouMean, formatError, ioError } from '../base/errors.js';
+import { formatError, ioError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
 import type { StoredType } from './dtype.js';
 import { duplicateKey } from './json_keys.js';
@@ -119,21 +119,4 @@ function parseWeightMap(text: string, sourceName: string): Map<string, string> {
       throw formatError(`${what}: "weight_map" gives ${show(file)} for ${show(name)}; expected a file name`);
   }
   return new Map(entries as [string, string][]);
-}
-
-/** The tensor `name` with exactly that shape; throws `format` when it is missing (naming the nearest) or has another shape. */
-export function expectTensor(index: TensorIndex, name: string, shape: readonly number[]): TensorEntry {
-  const entry = index.tensors.get(name);
-  if (!entry) {
-    throw formatError(
-      `the checkpoint (${index.files.map((file) => file.name).join(', ')}) has no tensor '${name}'; expected one of shape [${shape.join(', ')}].` +
-        didYouMean(name, index.tensors.keys()),
-    );
-  }
-  if (entry.shape.length !== shape.length || entry.shape.some((size, axis) => size !== shape[axis])) {
-    throw formatError(
-      `tensor '${name}' in ${entry.file} has shape [${entry.shape.join(', ')}]; expected [${shape.join(', ')}] from the configuration`,
-    );
-  }
-  return entry;
 }

@@ -2,7 +2,7 @@ import { didYouMean, formatError, throwIfAborted, unsupportedError, usageError }
 import { BLOCK_TYPES, blockOf, isReadable, type ReadableType } from './dtype.js';
 import { type RawPiece, type RowSlice, storedSlice, type StoredRows } from './slices.js';
 import type { Source } from './source.js';
-import { expectTensor, readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
+import { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 
 export interface ReadRowsOptions {
   /** Columns [begin, end) only. Of a quantised tensor whole blocks are read, whatever part of them is asked for. */
@@ -40,13 +40,11 @@ type StreamOptions = Pick<StreamRowsOptions, 'signal' | 'onBytes'> & {
 export class TensorReader {
   /** Has shapes and no contents: whoever makes something of rows may leave that out. */
   readonly isBlank: boolean = false;
-  readonly source: Source;
-  readonly index: TensorIndex;
 
-  constructor(source: Source, index: TensorIndex) {
-    this.source = source;
-    this.index = index;
-  }
+  constructor(
+    readonly source: Source,
+    readonly index: TensorIndex,
+  ) {}
 
   /** Reads the checkpoint's headers. Throws `io` when it can't be read, `format` when it is wrong. */
   static async open(source: Source, signal?: AbortSignal): Promise<TensorReader> {
@@ -57,9 +55,20 @@ export class TensorReader {
     return this.index.tensors.has(name);
   }
 
-  /** See expectTensor of tensor_index.ts. */
+  /** The tensor `name` with exactly that shape; throws `format` when it is missing (naming the nearest) or has another shape. */
   expectTensor(name: string, shape: readonly number[]): TensorEntry {
-    return expectTensor(this.index, name, shape);
+    const { tensors, files } = this.index;
+    const entry = tensors.get(name);
+    if (!entry) {
+      throw formatError(
+        `the checkpoint (${files.map((file) => file.name).join(', ')}) has no tensor '${name}'; expected one of shape [${shape.join(', ')}].` +
+          didYouMean(name, tensors.keys()),
+      );
+    }
+    if (entry.shape.join() === shape.join()) return entry;
+    throw formatError(
+      `tensor '${name}' in ${entry.file} has shape [${entry.shape.join(', ')}]; expected [${shape.join(', ')}] from the configuration`,
+    );
   }
 
   entry(name: string): TensorEntry {

@@ -1,4 +1,4 @@
-import { DOUBLED_E2M1, mxfp4Scale } from './gguf/dequantise.js';
+import { DOUBLED_E2M1, mxfp4Scale } from './convert.js';
 import { type RowSlice, storedSlice } from './slices.js';
 import type { Source } from './source.js';
 import type { TensorEntry } from './tensor_index.js';
@@ -88,15 +88,7 @@ export function vectorView(
 ): TensorEntry {
   const { rows, columns } = matrixShape(entry);
   const end = entry.start + (length * (entry.end - entry.start)) / (rows * columns);
-  const flat = { ...entry, shape: [rows * columns] };
-  return view({ ...entry, name, shape: [length], end }, async (asked) => {
-    const from = first + asked.rows[0] * step;
-    const whole = await stored(flat, asked, asked.columns, from, from + spanOf(asked.count, step));
-    return (out) => {
-      const values = whole();
-      for (let i = 0; i < asked.count; i++) out[i] = values[i * step]!;
-    };
-  });
+  return { ...transposedView({ ...entry, name, shape: [1, rows * columns] }, { first, step }), shape: [length], end };
 }
 
 /** In an MXFP4 block: its elements, and the bytes that two of them share. */

@@ -1,7 +1,7 @@
 import { type KV, Kvm } from '@nats-io/kv';
 import { JetStreamApiError, jetstreamManager, StorageType } from '@nats-io/jetstream';
-import { limitError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
-import { pause } from '../../base/waits.js';
+import { ioError, limitError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { inParallel, pause } from '../../base/waits.js';
 import type { Cluster } from '../connect.js';
 
 /** A value of the bucket, and the number that it has there: a later one is larger. */
@@ -11,7 +11,7 @@ export interface Entry {
 }
 
 /** What is asked at the same time. */
-const WIDTH = 8;
+export const WIDTH = 8;
 /** A server that is started anew answers after a while. */
 const TRIES = 6;
 const PAUSE_MS = 1000;
@@ -80,7 +80,7 @@ export class Bucket {
   async remove(keys: readonly string[], signal?: AbortSignal): Promise<void> {
     const { streams } = await jetstreamManager(this.cluster.connection, { timeout: TIMEOUT_MS });
     const filter = (key: string): string => `$KV.${this.name}.${key}`;
-    await inParallel(keys, (key) =>
+    await inParallel(keys, WIDTH, (key) =>
       this.#patiently(() => streams.purge(`KV_${this.name}`, { filter: filter(key) }), signal),
     );
   }
@@ -103,20 +103,6 @@ export class Bucket {
   }
 }
 
-/** At most some at a time; those under way end before the first error is thrown. */
-export async function inParallel<T>(items: readonly T[], work: (item: T) => Promise<unknown>): Promise<void> {
-  const left = items.values();
-  const failures: unknown[] = [];
-  const worker = async (): Promise<void> => {
-    for (const item of left) {
-      if (failures.length > 0) return;
-      await work(item).catch((error: unknown) => failures.push(error));
-    }
-  };
-  await Promise.all(Array.from({ length: WIDTH }, worker));
-  if (failures.length > 0) throw failures[0];
-}
-
 const isApiError = (error: unknown, codes: readonly number[]): boolean =>
   error instanceof SplitkvError
     ? isApiError(error.cause, codes)
@@ -130,21 +116,17 @@ const isPassing = (error: unknown): boolean =>
 
 function storeError(error: unknown, { name, connection }: Cluster): SplitkvError {
   if (error instanceof SplitkvError) return error;
-  const options = { cause: error };
   if (nameOf(error) === 'JetStreamNotEnabled' || isApiError(error, NOT_ENABLED)) {
-    return new SplitkvError(
-      'io',
+    return ioError(
       `cluster ${name}: its NATS server keeps nothing, as JetStream is off there: switch it on (nats-server -js, or jetstream {} in its configuration)`,
-      options,
+      error,
     );
   }
   if (isApiError(error, FULL) || /insufficient|maximum bytes|no space/i.test(messageOf(error))) {
     const why = messageOf(error);
-    return Object.assign(
-      limitError(
-        `cluster ${name}: its NATS server has no room for more (${why}): remove a model (splitkv push --remove NAME), or give JetStream more (max_file_store)`,
-      ),
-      options,
+    return limitError(
+      `cluster ${name}: its NATS server has no room for more (${why}): remove a model (splitkv push --remove NAME), or give JetStream more (max_file_store)`,
+      error,
     );
   }
   if (/Permission|Authorization/i.test(nameOf(error) + messageOf(error) + nameOf((error as Error).cause))) {
@@ -153,5 +135,5 @@ function storeError(error: unknown, { name, connection }: Cluster): SplitkvError
     );
   }
   const server = connection.getServer();
-  return new SplitkvError('io', `cluster ${name}: its store doesn't answer (${messageOf(error)}; ${server})`, options);
+  return ioError(`cluster ${name}: its store doesn't answer (${messageOf(error)}; ${server})`, error);
 }

@@ -3,15 +3,16 @@
  * source of files (here); push.ts puts one there and has who may, and bucket.ts is what is asked of JetStream.
  */
 
-import { formatError, SplitkvError, throwIfAborted, usageError, withAbort } from '../../base/errors.js';
+import { formatError, ioError, throwIfAborted, usageError, withAbort } from '../../base/errors.js';
+import { Kept } from '../../base/kept.js';
 import { range } from '../../base/lists.js';
 import type { Cluster } from '../connect.js';
 import { STORED } from '../../engine/contracts/cluster_options.js';
-import type { Source } from '../../loader/index.js';
-import { beyondFile, checkRange, missingFile } from '../../loader/source.js';
-import { Bucket, inParallel } from './bucket.js';
+import { FileSource, type FoundFile } from '../../loader/source.js';
+import { Bucket, WIDTH } from './bucket.js';
 import { parseJson } from '../../base/json.js';
 import { sha256 } from '../../base/math.js';
+import { inParallel } from '../../base/waits.js';
 
 /** A model of a store. */
 export interface ListedModel extends Pick<Head, 'digest' | 'bytes' | 'pushed'> {
@@ -39,13 +40,12 @@ function parseStored(where: string): { readonly name: string; readonly digest: s
 /** The models in the order of their names. @throws SplitkvError `io` */
 export async function listStored(cluster: Cluster, signal?: AbortSignal): Promise<ListedModel[]> {
   const bucket = await Bucket.open(cluster);
-  const found: ListedModel[] = [];
-  await inParallel(await bucket.keys(headKey(''), signal), async (key) => {
+  const models = await inParallel(await bucket.keys(headKey(''), signal), WIDTH, async (key) => {
     const name = key.slice(headKey('').length);
     const head = await readHead(bucket, name, signal);
-    if (head) found.push({ name, digest: head.digest, bytes: head.bytes, pushed: head.pushed });
+    return head && { name, digest: head.digest, bytes: head.bytes, pushed: head.pushed };
   });
-  return found.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  return models.filter((model) => model !== undefined).toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /**
@@ -59,14 +59,12 @@ export async function openStored(cluster: Cluster, where: string, signal?: Abort
   const head = await readHead(bucket, name, signal);
   if (!head) {
     const names = (await listStored(cluster, signal)).map((model) => model.name);
-    throw new SplitkvError(
-      'io',
+    throw ioError(
       `${where}: cluster ${cluster.name} has no model of that name${names.length > 0 ? ` (it has ${names.join(', ')})` : ''}: push it (splitkv push MODEL --cluster URL)`,
     );
   }
   if (digest !== undefined && digest !== head.digest) {
-    throw new SplitkvError(
-      'io',
+    throw ioError(
       `cluster:${name} was pushed anew since the model was loaded (${head.digest.slice(0, 12)}, not ${digest.slice(0, 12)}): load it again`,
     );
   }
@@ -77,7 +75,7 @@ export async function openStored(cluster: Cluster, where: string, signal?: Abort
 const KEPT = 16;
 
 /** A model of a cluster's store as files. Only the pieces of the ranges that are read are fetched. */
-class StoredSource implements Source {
+class StoredSource extends FileSource {
   readonly name: string;
   readonly gguf?: string;
   /** What another machine opens to read the same. */
@@ -85,8 +83,7 @@ class StoredSource implements Source {
   /** Bytes of each. */
   readonly files: ReadonlyMap<string, number>;
   readonly #files: ReadonlyMap<string, StoredFile>;
-  /** Those asked for last come last. */
-  readonly #kept = new Map<string, Promise<Uint8Array>>();
+  readonly #kept = new Kept<Promise<Uint8Array>>(KEPT);
 
   constructor(
     readonly bucket: Bucket,
@@ -94,6 +91,7 @@ class StoredSource implements Source {
     readonly digest: string,
     readonly manifest: Manifest,
   ) {
+    super();
     this.name = `cluster:${model}`;
     if (manifest.gguf !== undefined) this.gguf = manifest.gguf;
     this.at = { where: `cluster:${model}@${digest}` };
@@ -105,48 +103,32 @@ class StoredSource implements Source {
     return Promise.resolve([...this.#files.keys()]);
   }
 
-  size(file: string): Promise<number | undefined> {
-    return Promise.resolve(this.#files.get(file)?.bytes);
-  }
-
-  version(): Promise<string> {
-    return Promise.resolve(this.digest);
-  }
-
-  read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    return withAbort(this.#read(file, start, end, signal), signal, `reading ${file} of ${this.name}`);
-  }
-
-  async #read(
-    file: string,
-    start: number,
-    end: number,
-    signal: AbortSignal | undefined,
-  ): Promise<Uint8Array<ArrayBuffer>> {
-    checkRange(file, start, end);
+  protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
     const found = this.#files.get(file);
-    if (!found) throw missingFile(this.name, file);
-    if (end > found.bytes) throw beyondFile(this.name, file, start, end, found.bytes);
+    if (!found) return undefined;
+    const what = `reading ${file} of ${this.name}`;
     const { pieceBytes } = this.manifest;
-    const out = new Uint8Array(end - start);
-    const pieces = range(Math.floor(start / pieceBytes), Math.ceil(end / pieceBytes));
-    await inParallel(end === start ? [] : pieces, async (index) => {
-      throwIfAborted(signal, `reading ${file} of ${this.name}`);
-      const piece = await this.#piece(found.pieces[index]!);
-      const first = index * pieceBytes;
-      const from = Math.max(start, first);
-      out.set(piece.subarray(from - first, Math.min(end, first + pieceBytes) - first), from - start);
-    });
-    return out;
+    const read = async (start: number, end: number): Promise<Uint8Array<ArrayBuffer>> => {
+      const out = new Uint8Array(end - start);
+      const pieces = range(Math.floor(start / pieceBytes), Math.ceil(end / pieceBytes));
+      await inParallel(end === start ? [] : pieces, WIDTH, async (index) => {
+        throwIfAborted(signal, what);
+        const piece = await this.#piece(found.pieces[index]!);
+        const first = index * pieceBytes;
+        const from = Math.max(start, first);
+        out.set(piece.subarray(from - first, Math.min(end, first + pieceBytes) - first), from - start);
+      });
+      return out;
+    };
+    return { size: found.bytes, version: this.digest, read: (...span) => withAbort(read(...span), signal, what) };
   }
 
   #piece(digest: string): Promise<Uint8Array> {
     const kept = this.#kept.get(digest);
-    const piece = kept ?? readPiece(this.bucket, this.model, digest);
-    this.#kept.delete(digest);
-    this.#kept.set(digest, piece);
-    if (!kept) piece.catch(() => this.#kept.delete(digest));
-    if (this.#kept.size > KEPT) this.#kept.delete(this.#kept.keys().next().value!);
+    if (kept) return kept;
+    const piece = readPiece(this.bucket, this.model, digest);
+    this.#kept.set(digest, piece, 1);
+    piece.catch(() => this.#kept.delete(digest));
     return piece;
   }
 }
@@ -226,8 +208,7 @@ async function readPiece(
 ): Promise<Uint8Array<ArrayBuffer>> {
   const entry = await bucket.get(pieceKey(digest), signal);
   if (!entry) {
-    throw new SplitkvError(
-      'io',
+    throw ioError(
       `cluster:${name}: a piece of it (${digest.slice(0, 12)}) is gone from the cluster's store: the model was removed, or pushed anew; push it again`,
     );
   }

@@ -1,13 +1,13 @@
-import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { ioError, type SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { range } from '../../base/lists.js';
 import { sha256 } from '../../base/math.js';
-import { pause } from '../../base/waits.js';
+import { inParallel, pause } from '../../base/waits.js';
 import { openModelFiles } from '../../engine/files/model_files.js';
 import { modelName } from '../../engine/files/model_name.js';
 import type { Source } from '../../loader/index.js';
 import { MODEL_TEXTS } from '../../loader/tensor_index.js';
 import type { Cluster } from '../connect.js';
-import { Bucket, inParallel } from './bucket.js';
+import { Bucket, WIDTH } from './bucket.js';
 import {
   checkModelName,
   type Head,
@@ -69,17 +69,15 @@ export async function pushModel(cluster: Cluster, source: Source, options: PushO
       sentBytes += bytes.byteLength;
       return digest;
     };
-    const cut = async (bytes: number, read: (start: number, end: number) => Promise<Uint8Array<ArrayBuffer>>) => {
-      const pieces: string[] = [];
-      await inParallel(range(0, Math.ceil(bytes / pieceBytes)), async (index) => {
+    const cut = (bytes: number, read: (start: number, end: number) => Promise<Uint8Array<ArrayBuffer>>) =>
+      inParallel(range(0, Math.ceil(bytes / pieceBytes)), WIDTH, async (index) => {
         throwIfAborted(signal, 'pushing');
         const piece = await read(index * pieceBytes, Math.min(bytes, (index + 1) * pieceBytes));
-        pieces[index] = await put(piece);
+        const digest = await put(piece);
         done += piece.byteLength;
         onProgress?.(Math.min(done, total), total);
+        return digest;
       });
-      return pieces;
-    };
     const stored: StoredFile[] = [];
     for (const { file, bytes } of files) {
       const pieces = await cut(bytes, (start, end) => source.read(file, start, end, signal));
@@ -183,10 +181,7 @@ async function alone<T>(
       if (!lost) {
         const next = await bucket.put(LOCK, own, signal, revision);
         if (next === undefined) {
-          lost = new SplitkvError(
-            'io',
-            "this process was away for so long that another one changes the cluster's store: push again",
-          );
+          lost = ioError("this process was away for so long that another one changes the cluster's store: push again");
         } else revision = next;
       }
       if (lost) throw lost;

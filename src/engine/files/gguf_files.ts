@@ -4,8 +4,7 @@ import { ggufArchitecture, ggufConfig } from '../../model/gguf/config.js';
 import { ggufTensorIndex } from '../../model/gguf/tensors.js';
 import { ggufTokenizerFiles, type TokenizerFiles } from '../../tokenizer/index.js';
 import type { LoadOptions } from '../contracts/api.js';
-import type { ModelFiles } from './model_files.js';
-import { ggufSampling, recommendedSampling } from './recommended_sampling.js';
+import { ggufSampling, type ModelFiles, recommendedSampling } from './model_files.js';
 
 /** What a GGUF file's metadata says of the model in it. */
 export async function openGgufFiles(

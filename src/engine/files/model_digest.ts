@@ -1,4 +1,5 @@
-import { SplitkvError } from '../../base/errors.js';
+import { formatError } from '../../base/errors.js';
+import { sha256 } from '../../base/math.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 
@@ -9,8 +10,7 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 export async function modelDigest(config: ModelConfig, { index }: TensorReader): Promise<string> {
   const tensors = [...index.tensors].toSorted(([a], [b]) => (a < b ? -1 : 1));
   const text = new TextEncoder().encode(JSON.stringify([config, tensors], asComputed));
-  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', text));
-  return [...hash.subarray(0, 16)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+  return (await sha256(text)).slice(0, 32);
 }
 
 /** Fractions as ranks compute with them, in f32: a page's `32 ** -0.5` and Node's differ in the last bit of a double. */
@@ -21,8 +21,7 @@ const asComputed = (_key: string, value: unknown): unknown =>
 export async function checkDigest(expected: string, config: ModelConfig, reader: TensorReader): Promise<void> {
   const found = await modelDigest(config, reader);
   if (found === expected) return;
-  throw new SplitkvError(
-    'format',
+  throw formatError(
     `this rank's files of the model are others (${found}) than the coordinator's (${expected}): put the same files there`,
   );
 }

@@ -1,54 +1,25 @@
 import { type ErrorCode, SplitkvError } from '../../base/errors.js';
-import {
-  cachedSource,
-  deleteCached,
-  type OnProgress,
-  type OpenOptions,
-  openSource,
-  type Source,
-} from '../../loader/index.js';
+import { cachedSource, deleteCached, type OpenOptions, openSource, type Source } from '../../loader/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 
-export interface OpenFilesOptions {
+/** `onProgress` is told of files that are read to be checked, and of what Node downloads from the Hub. */
+export interface OpenFilesOptions extends Pick<OpenOptions, 'onWarning' | 'onProgress' | 'onBytes' | 'onWait'> {
   /** How the Hub and servers are asked. */
   readonly network?: OpenOptions;
   readonly cache?: boolean | undefined;
   readonly integrity?: LoadOptions['integrity'];
-  readonly onWarning?: LoadOptions['onWarning'];
   /** Weights won't be read: nothing is stored, and weight files aren't checked against `integrity`. */
   readonly lookOnly?: boolean;
-  /** Told of files that are read to be checked, and of what Node downloads from the Hub. */
-  readonly onProgress?: OnProgress | undefined;
-  /** As of `HttpOptions`. */
-  readonly onBytes?: OpenOptions['onBytes'];
-  readonly onWait?: OpenOptions['onWait'];
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A model's files, through the browser's cache or (Node) that of the Hub's tools, each checked against `integrity` before it is used. @throws as `openSource` */
 export async function openFiles(
   where: string | URL | readonly File[] | Source,
-  {
-    network,
-    cache = true,
-    integrity,
-    onWarning,
-    lookOnly = false,
-    onProgress,
-    onBytes,
-    onWait,
-    signal,
-  }: OpenFilesOptions,
+  { network, cache = true, integrity, lookOnly = false, signal, ...told }: OpenFilesOptions,
 ): Promise<Source> {
-  const options: OpenOptions = {
-    ...network,
-    whole: cache && !lookOnly,
-    onWarning,
-    onBytes,
-    onWait,
-    onProgress: (progress) => onProgress?.({ phase: 'download', tensorsLoaded: 0, tensorsTotal: 0, ...progress }),
-  };
-  return openSource(where, signal, options, async (found) => {
+  const { onWarning, onProgress } = told;
+  return openSource(where, signal, { ...network, ...told, whole: cache && !lookOnly }, async (found) => {
     const share = isForAll(where, network);
     const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly, share }) : found;
     if (integrity === undefined) return source;

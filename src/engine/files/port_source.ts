@@ -72,7 +72,7 @@ export function portSource({ name, gguf, files, port }: PortFiles): Source {
     read: async (file, start, last, signal) => {
       checkRange(file, start, last);
       const bytes = files.get(file);
-      if (bytes === undefined) throw missingFile(name, file);
+      if (bytes === undefined) throw missingFile({ name }, file);
       if (last > bytes) throw beyondFile(name, file, start, last, bytes);
       return withAbort(read(file, start, last), signal, `reading ${file} of ${name}`);
     },

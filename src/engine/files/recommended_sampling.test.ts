@@ -4,8 +4,7 @@ import { f32, u32 } from '../../model/testing/gguf/file.js';
 import { modelToGguf } from '../../model/testing/gguf/model.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
 import type { RecommendedSampling } from '../contracts/api.js';
-import { openModelFiles } from './model_files.js';
-import { recommendedSampling } from './recommended_sampling.js';
+import { openModelFiles, recommendedSampling } from './model_files.js';
 
 describe("a model's recommended sampling", () => {
   const all = { temperature: 0.6, top_k: 20, top_p: 0.95, min_p: 0.05, repetition_penalty: 1.05 };

@@ -5,7 +5,7 @@ import {
   hashName,
   isNotFound,
   openCacheFolder,
-  readCacheFile,
+  readCacheObject,
   removeCacheEntry,
   writeCacheFile,
 } from './opfs.js';
@@ -73,11 +73,6 @@ export async function deleteCached(url?: string, folder?: CacheDirectory): Promi
 }
 
 async function readUrl(model: CacheDirectory): Promise<string | undefined> {
-  try {
-    const text = await (await readCacheFile(model, ENTRY))?.text();
-    const { url } = JSON.parse(text ?? '') as { url?: unknown };
-    return typeof url === 'string' ? url : undefined;
-  } catch {
-    return undefined;
-  }
+  const { url } = (await readCacheObject(model, ENTRY).catch(() => undefined)) ?? {};
+  return typeof url === 'string' ? url : undefined;
 }

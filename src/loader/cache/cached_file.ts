@@ -1,5 +1,13 @@
 import { ceilDiv } from '../../base/math.js';
-import { type CacheDirectory, cacheNames, hashName, readCacheFile, removeCacheEntry, writeCacheFile } from './opfs.js';
+import {
+  type CacheDirectory,
+  cacheNames,
+  hashName,
+  readCacheFile,
+  readCacheObject,
+  removeCacheEntry,
+  writeCacheFile,
+} from './opfs.js';
 
 /** Bytes of a piece; the last one of a file is shorter. */
 export const PIECE_BYTES = 4 * 1024 * 1024;
@@ -34,23 +42,19 @@ export interface Whole {
  * that load the same model, or two versions of it, can't spoil each other's, and a load that is cut short goes on where it stopped.
  */
 export class CachedFile {
-  readonly manifest: FileManifest;
-  /** Of the folder, below the model's. */
-  readonly name: string;
-  readonly #model: CacheDirectory;
-  readonly #directory: CacheDirectory;
   readonly #present = new Set<number>();
   readonly #verified = new Set<number>();
   readonly #checks = new Map<number, Promise<Uint8Array<ArrayBuffer> | undefined>>();
   readonly #damaged = new Set<number>();
   #whole: Whole | undefined;
 
-  private constructor(manifest: FileManifest, name: string, model: CacheDirectory, directory: CacheDirectory) {
-    this.manifest = manifest;
-    this.name = name;
-    this.#model = model;
-    this.#directory = directory;
-  }
+  /** @param name of the folder, below the model's */
+  private constructor(
+    readonly manifest: FileManifest,
+    readonly name: string,
+    private readonly model: CacheDirectory,
+    private readonly directory: CacheDirectory,
+  ) {}
 
   /**
    * The folder of this version below the model's folder, made when there is none. Other versions stay, but for what was begun of
@@ -76,9 +80,7 @@ export class CachedFile {
       }
       await writeCacheFile(directory, MANIFEST, new TextEncoder().encode(wanted));
     }
-    const cached = new CachedFile(manifest, name, model, directory);
-    await cached.#look();
-    return cached;
+    return new CachedFile(manifest, name, model, directory).#look();
   }
 
   /** This version, if anything of it is there. */
@@ -93,13 +95,27 @@ export class CachedFile {
     for (const name of await cacheNames(model)) {
       if (!name.includes('.') || name.endsWith(MISSING) || name.endsWith('.json')) continue;
       if (prefix !== undefined && !name.startsWith(prefix)) continue;
-      const cached = await readVersion(model, name);
-      if (!cached) continue;
-      const opened = new CachedFile(cached.manifest, name, model, cached.directory);
-      await opened.#look();
-      versions.push(opened);
+      const cached = await CachedFile.#read(model, name);
+      if (cached) versions.push(cached);
     }
     return versions;
+  }
+
+  /** Undefined where there is no manifest, perhaps not yet, or one that makes no sense. */
+  static async #read(model: CacheDirectory, name: string): Promise<CachedFile | undefined> {
+    let directory: CacheDirectory;
+    let found: Record<string, unknown> | undefined;
+    try {
+      directory = await model.getDirectoryHandle(name);
+      found = await readCacheObject(directory, MANIFEST);
+    } catch {
+      return undefined; // another tab is just removing or writing it
+    }
+    const { file, size, version, sha256, pieceBytes, layout } = found ?? {};
+    if (typeof file !== 'string' || typeof version !== 'string' || !Number.isSafeInteger(size)) return undefined;
+    if (layout !== LAYOUT || pieceBytes !== PIECE_BYTES) return undefined;
+    const manifest = { file, size: size as number, version, ...(typeof sha256 === 'string' && { sha256 }) };
+    return new CachedFile(manifest, name, model, directory).#look();
   }
 
   get pieces(): number {
@@ -174,7 +190,7 @@ export class CachedFile {
 
   async write(piece: number, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
     await this.#unsettle();
-    await writeCacheFile(this.#directory, String(piece), bytes, digestOf(bytes));
+    await writeCacheFile(this.directory, String(piece), bytes, digestOf(bytes));
     this.#present.add(piece);
     this.#verified.delete(piece);
     this.#damaged.delete(piece);
@@ -197,7 +213,7 @@ export class CachedFile {
 
   /** Notes that the file is whole and has passed its checks. */
   async settle(whole: Whole): Promise<void> {
-    await writeCacheFile(this.#directory, WHOLE, new TextEncoder().encode(JSON.stringify(whole)));
+    await writeCacheFile(this.directory, WHOLE, new TextEncoder().encode(JSON.stringify(whole)));
     this.#whole = whole;
   }
 
@@ -205,7 +221,7 @@ export class CachedFile {
   async leave(sha256: string): Promise<void> {
     await this.settle({ sha256, shared: 'has' });
     await this.removeOthers();
-    for (const piece of this.#present) await removeCacheEntry(this.#directory, String(piece)).catch(() => {});
+    for (const piece of this.#present) await removeCacheEntry(this.directory, String(piece)).catch(() => {});
     this.#present.clear();
   }
 
@@ -216,27 +232,27 @@ export class CachedFile {
 
   async #unsettle(): Promise<void> {
     if (!this.#whole) return;
-    await removeCacheEntry(this.#directory, WHOLE);
+    await removeCacheEntry(this.directory, WHOLE);
     this.#whole = undefined;
   }
 
   /** Removes this version. */
   async remove(): Promise<void> {
     // Where another tab holds it open the browser may refuse: a later load tries again.
-    await removeCacheEntry(this.#model, this.name).catch(() => {});
+    await removeCacheEntry(this.model, this.name).catch(() => {});
   }
 
   /** Removes every other version of the file. */
   async removeOthers(): Promise<void> {
     const prefix = await filePrefix(this.manifest.file);
-    for (const name of await cacheNames(this.#model)) {
-      if (name.startsWith(prefix) && name !== this.name) await removeCacheEntry(this.#model, name).catch(() => {});
+    for (const name of await cacheNames(this.model)) {
+      if (name.startsWith(prefix) && name !== this.name) await removeCacheEntry(this.model, name).catch(() => {});
     }
   }
 
   /** The piece as it is on the disk, with its digest; undefined when it isn't whole. */
   async #stored(piece: number): Promise<Blob | undefined> {
-    const stored = await readCacheFile(this.#directory, String(piece));
+    const stored = await readCacheFile(this.directory, String(piece));
     return stored?.size === this.pieceLength(piece) + DIGEST_BYTES ? stored : undefined;
   }
 
@@ -264,9 +280,9 @@ export class CachedFile {
     return undefined;
   }
 
-  async #look(): Promise<void> {
-    for (const name of await cacheNames(this.#directory)) if (/^\d+$/.test(name)) this.#present.add(Number(name));
-    const whole = parseObject(await (await readCacheFile(this.#directory, WHOLE))?.text());
+  async #look(): Promise<this> {
+    for (const name of await cacheNames(this.directory)) if (/^\d+$/.test(name)) this.#present.add(Number(name));
+    const whole = await readCacheObject(this.directory, WHOLE);
     if (whole) {
       const { sha256, shared } = whole;
       this.#whole = {
@@ -274,6 +290,7 @@ export class CachedFile {
         ...((shared === 'has' || shared === 'offered') && { shared }),
       };
     }
+    return this;
   }
 }
 
@@ -303,35 +320,4 @@ const missingName = async (file: string): Promise<string> => `${await hashName(f
 
 async function digestOf(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
   return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-}
-
-/** Undefined where there is no manifest, perhaps not yet, or one that makes no sense. */
-async function readVersion(
-  model: CacheDirectory,
-  name: string,
-): Promise<{ readonly manifest: FileManifest; readonly directory: CacheDirectory } | undefined> {
-  let directory: CacheDirectory;
-  let text: string | undefined;
-  try {
-    directory = await model.getDirectoryHandle(name);
-    text = await (await readCacheFile(directory, MANIFEST))?.text();
-  } catch {
-    return undefined; // another tab is just removing or writing it
-  }
-  const { file, size, version, sha256, pieceBytes, layout } = parseObject(text) ?? {};
-  if (typeof file !== 'string' || typeof version !== 'string' || !Number.isSafeInteger(size)) return undefined;
-  if (layout !== LAYOUT || pieceBytes !== PIECE_BYTES) return undefined;
-  return {
-    directory,
-    manifest: { file, size: size as number, version, ...(typeof sha256 === 'string' && { sha256 }) },
-  };
-}
-
-function parseObject(text: string | undefined): Record<string, unknown> | undefined {
-  try {
-    const value = JSON.parse(text ?? '') as unknown;
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
-  } catch {
-    return undefined;
-  }
 }

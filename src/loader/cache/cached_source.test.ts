@@ -5,7 +5,7 @@ import { type CacheOptions, cachedSource } from './cached_source.js';
 import { PIECE_BYTES } from './cached_file.js';
 import { httpSource } from '../sources/http_source.js';
 import { cacheNames } from './opfs.js';
-import type { LoadProgress, Source } from '../source.js';
+import type { Source } from '../source.js';
 import { type Misbehaviour, startServer, type TestServer } from '../testing/http_server.js';
 import { MemoryFolder } from '../testing/memory_folder.js';
 import { MemoryLocks } from '../testing/memory_locks.js';
@@ -117,21 +117,6 @@ describe('cachedSource', () => {
     stop.abort();
     await expect(leaver).rejects.toMatchObject({ code: 'aborted' });
     expect(await stayer).toEqual(weights.slice(PIECE_BYTES, PIECE_BYTES + 20));
-  });
-
-  it('reports the download', async () => {
-    const seen: LoadProgress[] = [];
-    const source = await cachedSource(httpSource(server.url), {
-      folder,
-      onProgress: (progress) => seen.push(progress),
-    });
-    await source.read(FILE, 0, 10);
-    await source.flush!();
-    await source.read(FILE, 0, SIZE);
-    expect(seen.map(({ phase, file, loadedBytes, totalBytes }) => [phase, file, loadedBytes, totalBytes])).toEqual([
-      ['download', FILE, PIECE_BYTES, SIZE],
-      ['download', FILE, SIZE, SIZE],
-    ]);
   });
 
   it('returns other sources as they are', async () => {

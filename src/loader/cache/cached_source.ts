@@ -10,11 +10,10 @@ import { CachedFile, type FileManifest, isNotedMissing, noteMissing, PIECE_BYTES
 import { findModelFolder, openModelFolder } from './cache_list.js';
 import type { CrossOriginStorage } from './cross_origin_storage.js';
 import { type CacheDirectory, holdLock, type Locks, openCacheFolder, type Release, tryLock } from './opfs.js';
-import { beyondFile, checkFileName, checkRange, missingFile, type OnProgress, type Source } from '../source.js';
+import { FileSource, type FoundFile, missingFile, type Source } from '../source.js';
 import type { WholeHash } from '../sources/whole_hash.js';
 
 export interface CacheOptions {
-  readonly onProgress?: OnProgress | undefined;
   /** Told once why nothing is stored, that a cached copy stands in for the server, or that a damaged part was fetched again. */
   readonly onWarning?: ((message: string) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -81,7 +80,7 @@ interface OpenFile extends Omit<FileManifest, 'version'> {
 
 type StoredFile = OpenFile & { readonly cached: CachedFile };
 
-class CachedSource implements Source {
+class CachedSource extends FileSource {
   readonly name: string;
   readonly url: string;
   readonly gguf: string | undefined;
@@ -98,6 +97,7 @@ class CachedSource implements Source {
   #stored: Promise<void> = Promise.resolve();
 
   constructor(source: Source, folder: CacheDirectory, options: CacheOptions) {
+    super();
     this.#source = source;
     this.#folder = folder;
     this.#options = options;
@@ -110,26 +110,17 @@ class CachedSource implements Source {
     this.gguf = source.gguf;
   }
 
-  async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
-    return (await this.#open(file, signal))?.size;
-  }
-
-  async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
-    return (await this.#need(file, signal)).version;
-  }
-
-  async sha256(file: string, signal?: AbortSignal): Promise<string | undefined> {
-    return (await this.#open(file, signal))?.sha256;
-  }
-
-  absence(file: string): string | undefined {
+  override absence(file: string): string | undefined {
     return this.#source.absence?.(file);
   }
 
-  async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    checkRange(file, start, end);
-    const open = await this.#need(file, signal);
-    if (end > open.size) throw beyondFile(this.name, file, start, end, open.size);
+  protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
+    const open = await this.#open(file, signal);
+    return open && { ...open, read: (start, end) => this.#read(open, start, end, signal) };
+  }
+
+  async #read(open: OpenFile, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    const { file } = open;
     if (!isStored(open)) return this.#source.read(file, start, end, signal);
     const out = new Uint8Array(end - start);
     const lastPiece = Math.floor((end - 1) / PIECE_BYTES);
@@ -149,7 +140,8 @@ class CachedSource implements Source {
   }
 
   async hashes(file: string, sha256: string, onBytes?: (done: number) => void, signal?: AbortSignal): Promise<string> {
-    const open = await this.#need(file, signal);
+    const open = await this.#open(file, signal);
+    if (!open) throw missingFile(this, file);
     if (open.cached?.whole?.sha256 === sha256) return sha256;
     const { hashFile } = await import('../sources/whole_hash.js');
     const found = await hashFile(this, file, open.size, onBytes, signal);
@@ -361,7 +353,7 @@ class CachedSource implements Source {
     held: readonly Release[],
     signal: AbortSignal | undefined,
   ): Promise<Uint8Array<ArrayBuffer>> {
-    const { cached, pending, file, size } = open;
+    const { pending, file, size } = open;
     const start = first * PIECE_BYTES;
     const run = this.#source.read(file, start, Math.min(size, start + held.length * PIECE_BYTES), signal);
     const part = (bytes: Uint8Array<ArrayBuffer>, i: number) => bytes.subarray(i * PIECE_BYTES, (i + 1) * PIECE_BYTES);
@@ -379,14 +371,6 @@ class CachedSource implements Source {
       throw error;
     }
     for (const [i, release] of held.entries()) this.#store(open, first + i, part(bytes, i), release);
-    this.#options.onProgress?.({
-      phase: 'download',
-      file,
-      loadedBytes: Math.min(size, cached.bytes + pending.size * PIECE_BYTES),
-      totalBytes: size,
-      tensorsLoaded: 0,
-      tensorsTotal: 0,
-    });
     if (this.#unstored > UNSTORED_BYTES) await withAbort(this.#stored, signal, `reading ${file}`);
     return bytes;
   }
@@ -450,15 +434,8 @@ class CachedSource implements Source {
     return hash.digest();
   }
 
-  async #need(file: string, signal: AbortSignal | undefined): Promise<OpenFile> {
-    const open = await this.#open(file, signal);
-    if (!open) throw missingFile(this.name, file, this.absence(file));
-    return open;
-  }
-
   /** Asks the server for size and version once a file; undefined when it is missing. */
   async #open(file: string, signal: AbortSignal | undefined): Promise<OpenFile | undefined> {
-    checkFileName(file);
     throwIfAborted(signal, `reading ${file}`);
     const known = this.#files.get(file);
     if (known) return known;

@@ -1,4 +1,5 @@
 import { throwIfAborted } from '../../base/errors.js';
+import { isObject } from '../../base/json.js';
 import { sha256 } from '../../base/math.js';
 
 /**
@@ -74,6 +75,20 @@ export async function readCacheFile(directory: CacheDirectory, name: string): Pr
   } catch (error) {
     if (isNotFound(error)) return undefined;
     throw error;
+  }
+}
+
+/** The JSON object that the file holds; undefined where it holds none. */
+export async function readCacheObject(
+  directory: CacheDirectory,
+  name: string,
+): Promise<Record<string, unknown> | undefined> {
+  const text = (await (await readCacheFile(directory, name))?.text()) ?? '';
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
   }
 }
 

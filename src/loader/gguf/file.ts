@@ -1,11 +1,11 @@
 /**
- * Room: GGUF files: header and metadata, tensors as views of the file, blocks dequantised as they are read. Read
- * header.ts next, then dequantise.ts.
+ * Room: GGUF files: header and metadata, tensors as views of the file. Their blocks are dequantised as they are read,
+ * by ../convert.ts. Read header.ts next.
  */
 
 import { formatError, unsupportedError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
-import { range } from '../../base/lists.js';
+import { nth, range } from '../../base/lists.js';
 import { BLOCK_TYPES } from '../dtype.js';
 import { around, type Source } from '../source.js';
 import { type TensorEntry, tensorsOf } from '../tensor_index.js';
@@ -53,16 +53,12 @@ export async function openGguf(source: Source, file: string, signal?: AbortSigna
   );
   if (names.length > 1) for (const [part, header] of headers.entries()) checkPart(header, part, names.length, source);
   const tensors = tensorsOf(headers, source.name);
-  const total = headers[0]!.metadata.get('split.tensors.count');
+  const { metadata } = nth(headers, 0);
+  const total = metadata.get('split.tensors.count');
   if (names.length > 1 && total !== undefined && total !== tensors.size)
     throw formatError(`${what}: split.tensors.count is ${show(total)}, but the parts hold ${tensors.size} tensors`);
-  return {
-    file: names[0],
-    what,
-    metadata: headers[0]!.metadata,
-    tensors,
-    files: headers.map((header) => ({ name: header.file, bytes: header.fileBytes })),
-  };
+  const files = headers.map((header) => ({ name: header.file, bytes: header.fileBytes }));
+  return { file: names[0], what, metadata, tensors, files };
 }
 
 function checkPart({ file, metadata }: GgufHeader, part: number, count: number, source: Source): void {

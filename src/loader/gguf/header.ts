@@ -45,7 +45,7 @@ const MAX_KEYS = 10_000;
 export async function readGgufHeader(source: Source, file: string, signal?: AbortSignal): Promise<GgufHeader> {
   checkFileName(file);
   const fileBytes = await source.size(file, signal);
-  if (fileBytes === undefined) throw missingFile(source.name, file, source.absence?.(file));
+  if (fileBytes === undefined) throw missingFile(source, file);
   const cursor = new HeaderCursor(source, file, fileBytes, signal);
   const { what } = cursor;
   const version = await readVersion(cursor);
@@ -63,7 +63,8 @@ export async function readGgufHeader(source: Source, file: string, signal?: Abor
   for (let i = 0; i < keyCount; i++) {
     const key = await cursor.string();
     if (metadata.has(key)) throw formatError(`${what}: the metadata key ${show(key)} is there twice`);
-    metadata.set(key, await readValue(cursor, key));
+    await cursor.need(4);
+    metadata.set(key, await readTyped(cursor, key, cursor.u32(), 0));
   }
   const entries: TensorInfo[] = [];
   for (let i = 0; i < tensorCount; i++) entries.push(await readTensorInfo(cursor));
@@ -224,12 +225,7 @@ const scalars: Readonly<Record<number, { bytes: number; read: (view: DataView) =
   12: { bytes: 8, read: (view) => view.getFloat64(0, true) },
 };
 
-/** Reads a type and a value of it; `key` is for messages. Throws `format`. */
-async function readValue(cursor: HeaderCursor, key: string): Promise<GgufValue> {
-  await cursor.need(4);
-  return readTyped(cursor, key, cursor.u32(), 0);
-}
-
+/** Reads a value of a type; `key` is for messages. Throws `format`. */
 async function readTyped(cursor: HeaderCursor, key: string, type: number, depth: number): Promise<GgufValue> {
   if (type === STRING) return cursor.string();
   if (type === ARRAY && depth < MAX_DEPTH) return readArray(cursor, key, depth);

@@ -3,7 +3,7 @@
  * Node (the cache of the Hub's own tools) and in pages. Read hub_name.ts next.
  */
 
-import { ioError, SplitkvError } from '../../base/errors.js';
+import { ioError, type SplitkvError, usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { ggufModels, ggufSource } from '../gguf/file.js';
 import { httpSource } from '../sources/http_source.js';
@@ -80,7 +80,7 @@ function quantOf(file: string): string | undefined {
  * the only one, or the first of PREFERRED_QUANTS; undefined where it has none, and none was asked for.
  * @throws SplitkvError `io` for a file or quantisation that isn't there, `usage` where it isn't clear which is meant, with the choices
  */
-export function chooseGguf(name: HubName, { files }: HubListing): string | undefined {
+function chooseGguf(name: HubName, { files }: HubListing): string | undefined {
   const { repo, file, quant } = name;
   const models = ggufModels(files.keys());
   const choices = (): string =>
@@ -101,16 +101,24 @@ export function chooseGguf(name: HubName, { files }: HubListing): string | undef
     if (found.length === 1) return found[0];
     if (found.length > 1) throw several(name, found);
   }
-  throw new SplitkvError(
-    'usage',
+  throw usageError(
     `${repo} holds ${models.length} GGUF models, none in a quantisation that is taken unasked (${PREFERRED_QUANTS.join(', ')}): ` +
       `name the file, as in ${hubText({ ...name, file: models[0] })}; there are ${choices()}`,
   );
 }
 
+/** The same among files that are kept; undefined, too, where it isn't there or isn't clear. */
+export function keptGguf(name: HubName, kept: Iterable<string>): string | undefined {
+  const files = new Map([...kept].map((file) => [file, { size: undefined, id: undefined }]));
+  try {
+    return chooseGguf(name, { commit: undefined, files });
+  } catch {
+    return undefined;
+  }
+}
+
 const several = (name: HubName, models: readonly string[]): SplitkvError =>
-  new SplitkvError(
-    'usage',
+  usageError(
     `${name.repo} holds ${models.length} GGUF models of that quantisation: name the file, as in ` +
       `${hubText({ ...name, quant: undefined, file: models[0] })}; there are ${models.join(', ')}`,
   );
@@ -140,7 +148,7 @@ export class HubSource implements Source {
 
   async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
     const listed = this.#listing?.files.get(file);
-    if (this.#listing && !listed) throw missingFile(this.name, file);
+    if (this.#listing && !listed) throw missingFile(this, file);
     return listed?.id ?? this.#remote.version(file, signal);
   }
 
@@ -150,7 +158,7 @@ export class HubSource implements Source {
   }
 
   async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    if (this.#listing && !this.#listing.files.has(file)) throw missingFile(this.name, file);
+    if (this.#listing && !this.#listing.files.has(file)) throw missingFile(this, file);
     return this.#remote.read(file, start, end, signal);
   }
 

@@ -1,25 +1,17 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ioError, type SplitkvError } from '../../base/errors.js';
+import { sum } from '../../base/lists.js';
 import { ggufSource, partNames } from '../gguf/file.js';
 import { directorySource } from '../sources/node_files.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
+import { MODEL_TEXTS, SHARD_INDEX, SINGLE_FILE } from '../tensor_index.js';
 import { type HubAccess, type HubListing, HubUnreachable, listRepository } from './hub_api.js';
 import { type HubName, hubText } from './hub_name.js';
-import { chooseGguf, hubSource, modelFile } from './hub_source.js';
+import { hubSource, keptGguf, modelFile } from './hub_source.js';
 import { allCaches, cacheOf, hasWeights, isOffline, nodeAccess, RepositoryCache, shardsOf } from './node_hub_cache.js';
 import { type Download, download } from './node_hub_download.js';
-
-/** Of a folder of safetensors: what is read beside the weights. */
-const SMALL_FILES = [
-  'config.json',
-  'generation_config.json',
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'chat_template.jinja',
-  'self_test.json',
-];
 
 /** Where a model of the Hub lies on this disk. */
 export interface PulledModel {
@@ -98,65 +90,54 @@ export async function pullModel(
   const pinned = { ...listing, commit };
   const gguf = modelFile(name, pinned);
   const work: Download = { access, name, listing: pinned, repository, options };
-  let files: string[];
-  let downloadedBytes = 0;
-  if (gguf !== undefined) {
-    const parts = partNames(gguf);
+  const allOf = (file: string, parts: readonly string[]): readonly string[] => {
     const missing = parts.filter((part) => !listing.files.has(part));
-    if (missing.length > 0) throw ioError(`${name.repo} has ${gguf}, but not ${missing.join(', ')}`);
-    files = [...parts];
-  } else {
-    files = [...SMALL_FILES, 'model.safetensors.index.json'].filter((file) => listing.files.has(file));
-    if (listing.files.has('model.safetensors')) {
-      files = files.filter((file) => file !== 'model.safetensors.index.json');
-      files.push('model.safetensors');
-    } else {
-      downloadedBytes += await download(work, ['model.safetensors.index.json'], signal);
-      const index = join(repository.snapshot(commit), 'model.safetensors.index.json');
-      const shards = shardsOf(await readFile(index, 'utf8')) ?? [];
-      const missing = shards.filter((shard) => !listing.files.has(shard));
-      if (shards.length === 0 || missing.length > 0) {
-        const what = missing.length > 0 ? `but not ${missing.join(', ')}` : 'which names no files';
-        throw ioError(`${name.repo} has model.safetensors.index.json, ${what}`);
-      }
-      files.push(...shards);
+    if (missing.length > 0) throw ioError(`${name.repo} has ${file}, but not ${missing.join(', ')}`);
+    return parts;
+  };
+  let files: readonly string[];
+  let downloadedBytes = 0;
+  if (gguf !== undefined) files = allOf(gguf, partNames(gguf));
+  else {
+    // Who has tokenizer.json reads no tokenizer.model.
+    const texts = MODEL_TEXTS.filter((file) => file !== 'tokenizer.model' && listing.files.has(file));
+    if (listing.files.has(SINGLE_FILE)) files = [...texts.filter((file) => file !== SHARD_INDEX), SINGLE_FILE];
+    else {
+      downloadedBytes += await download(work, [SHARD_INDEX], signal);
+      const shards = shardsOf(await readFile(join(repository.snapshot(commit), SHARD_INDEX), 'utf8'));
+      if (!shards) throw ioError(`${name.repo} has ${SHARD_INDEX}, which names no files`);
+      files = [...texts, ...allOf(SHARD_INDEX, shards)];
     }
   }
   downloadedBytes += await download(work, files, signal);
   await repository.note(name.revision, commit);
-  const there = await repository.files(commit);
-  return {
-    folder: repository.snapshot(commit),
-    gguf,
-    repo: name.repo,
-    commit,
-    files,
-    bytes: files.reduce((sum, file) => sum + (there.get(file) ?? 0), 0),
-    downloadedBytes,
-  };
+  return pulled(repository, commit, gguf, await repository.files(commit), files, downloadedBytes);
+}
+
+/** Files of a commit. @param there all of it that the cache has, with their sizes */
+function pulled(
+  repository: RepositoryCache,
+  commit: string,
+  gguf: string | undefined,
+  there: ReadonlyMap<string, number>,
+  files: readonly string[],
+  downloadedBytes = 0,
+): PulledModel {
+  const bytes = sum(files.map((file) => there.get(file) ?? 0));
+  return { folder: repository.snapshot(commit), gguf, repo: repository.repo, commit, files, bytes, downloadedBytes };
 }
 
 /** What the cache holds of it, where that is all there need be. */
 async function keptModel(repository: RepositoryCache, name: HubName): Promise<PulledModel | undefined> {
   const commit = await repository.commitOf(name.revision);
   if (commit === undefined) return undefined;
-  const folder = repository.snapshot(commit);
   const there = await repository.files(commit);
   const named = name.file !== undefined || name.quant !== undefined;
-  const whole = !named && (await hasWeights(folder, there));
-  let gguf: string | undefined;
-  if (!whole) {
-    const files = new Map([...there].map(([file, size]) => [file, { size, id: undefined }]));
-    try {
-      gguf = chooseGguf(name, { commit, files });
-    } catch {
-      return undefined;
-    }
-    if (gguf === undefined || partNames(gguf).some((part) => !there.has(part))) return undefined;
-  }
-  const files = gguf === undefined ? [...there.keys()] : [...partNames(gguf)];
-  const bytes = files.reduce((sum, file) => sum + (there.get(file) ?? 0), 0);
-  return { folder, gguf, repo: name.repo, commit, files, bytes, downloadedBytes: 0 };
+  if (!named && (await hasWeights(repository.snapshot(commit), there)))
+    return pulled(repository, commit, undefined, there, [...there.keys()]);
+  const gguf = keptGguf(name, there.keys());
+  if (gguf === undefined || partNames(gguf).some((part) => !there.has(part))) return undefined;
+  return pulled(repository, commit, gguf, there, partNames(gguf));
 }
 
 async function notKept(name: HubName, { cache }: RepositoryCache, { endpoint }: HubAccess): Promise<SplitkvError> {

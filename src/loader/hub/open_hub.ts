@@ -7,7 +7,7 @@ import { catalogHint, catalogHubName, catalogModel } from './catalog.js';
 import { type HubAccess, HubUnreachable, listRepository } from './hub_api.js';
 import { type HubName, hubNameOfUrl, parseHubName, resolveUrl } from './hub_name.js';
 import { checkToken, endpointOf, HUB, type hubForm, httpOptionsOf } from './hub_options.js';
-import { chooseGguf, hubSource } from './hub_source.js';
+import { hubSource, keptGguf } from './hub_source.js';
 
 const inPage = (): boolean =>
   globalThis.document !== undefined ||
@@ -67,16 +67,9 @@ async function keptModel({ endpoint }: HubAccess, name: HubName): Promise<HubNam
   const models = await listCached().catch(() => []);
   const urls = models.map(({ url }) => url).filter((url) => url.startsWith(base));
   if (name.file === undefined && name.quant === undefined && urls.includes(base)) return name;
-  const files = new Map(
-    urls.map((url) => [decodeURIComponent(url.slice(base.length)), { size: undefined, id: undefined }]),
-  );
-  files.delete('');
-  try {
-    const file = chooseGguf(name, { commit: undefined, files });
-    return file === undefined ? undefined : { ...name, quant: undefined, file };
-  } catch {
-    return undefined;
-  }
+  const files = urls.filter((url) => url !== base).map((url) => decodeURIComponent(url.slice(base.length)));
+  const file = keptGguf(name, files);
+  return file === undefined ? undefined : { ...name, quant: undefined, file };
 }
 
 /**

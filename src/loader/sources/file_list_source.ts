@@ -1,5 +1,6 @@
 import { ioError, SplitkvError, throwIfAborted, usageError, withAbort } from '../../base/errors.js';
-import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
+import { valueIn } from '../../base/lists.js';
+import { beyondFile, FileSource, type FoundFile, type Source } from '../source.js';
 
 /**
  * Files a person chose (`<input webkitdirectory>`, `<input multiple>`, drag and drop), as a model folder: the one that holds
@@ -40,13 +41,12 @@ export async function blobSource(url: URL, signal?: AbortSignal): Promise<Source
 export function packagedSource(folder: URL): Source {
   const files = new Map<string, Promise<File | undefined>>();
   return new FilesSource(folder.href, (file) => {
-    let opened = files.get(file);
-    if (!opened) {
-      const url = new URL(file.split('/').map(encodeURIComponent).join('/'), folder.href.replace(/\/?$/, '/'));
-      opened = fetchBlob(url.href).then((blob) => blob && new File([blob], file, { lastModified: 0 }));
-      files.set(file, opened);
-    }
-    return opened;
+    const url = new URL(file.split('/').map(encodeURIComponent).join('/'), folder.href.replace(/\/?$/, '/'));
+    const open = async (): Promise<File | undefined> => {
+      const blob = await fetchBlob(url.href);
+      return blob && new File([blob], file, { lastModified: 0 });
+    };
+    return valueIn(files, file, open);
   });
 }
 
@@ -58,51 +58,36 @@ const fetchBlob = (href: string): Promise<Blob | undefined> =>
   );
 
 /** Files by their names in a model folder. */
-class FilesSource implements Source {
+class FilesSource extends FileSource {
   constructor(
     readonly name: string,
-    private readonly find: (file: string) => File | undefined | Promise<File | undefined>,
+    private readonly open: (file: string) => File | undefined | Promise<File | undefined>,
     private readonly names: readonly string[] = [],
-  ) {}
-
-  async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
-    return (await this.#find(file, signal))?.size;
+  ) {
+    super();
   }
 
   async list(): Promise<readonly string[]> {
     return this.names;
   }
 
-  async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
-    const { size, lastModified } = await this.#need(file, signal);
-    return `${size}-${lastModified}`;
-  }
-
-  async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    checkRange(file, start, end);
-    const found = await this.#need(file, signal);
-    if (end > found.size) throw beyondFile(this.name, file, start, end, found.size);
-    try {
-      const buffer = await withAbort(found.slice(start, end).arrayBuffer(), signal, `reading ${file}`);
-      if (buffer.byteLength !== end - start) throw beyondFile(this.name, file, start, end, start + buffer.byteLength);
-      return new Uint8Array(buffer);
-    } catch (cause) {
-      if (cause instanceof SplitkvError) throw cause;
-      // Browsers refuse a file that changed since it was chosen.
-      const why = `${file} of ${this.name} can't be read (${String(cause)}); if it has changed, choose the folder again`;
-      throw ioError(why, cause);
-    }
-  }
-
-  async #find(file: string, signal: AbortSignal | undefined): Promise<File | undefined> {
-    checkFileName(file);
-    throwIfAborted(signal, `reading ${file}`);
-    return withAbort(Promise.resolve(this.find(file)), signal, `reading ${file}`);
-  }
-
-  async #need(file: string, signal: AbortSignal | undefined): Promise<File> {
-    const found = await this.#find(file, signal);
-    if (!found) throw missingFile(this.name, file);
-    return found;
+  protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
+    const what = `reading ${file}`;
+    throwIfAborted(signal, what);
+    const found = await withAbort(Promise.resolve(this.open(file)), signal, what);
+    if (!found) return undefined;
+    const read: FoundFile['read'] = async (start, end) => {
+      try {
+        const buffer = await withAbort(found.slice(start, end).arrayBuffer(), signal, what);
+        if (buffer.byteLength !== end - start) throw beyondFile(this.name, file, start, end, start + buffer.byteLength);
+        return new Uint8Array(buffer);
+      } catch (cause) {
+        if (cause instanceof SplitkvError) throw cause;
+        // Browsers refuse a file that changed since it was chosen.
+        const why = `${file} of ${this.name} can't be read (${String(cause)}); if it has changed, choose the folder again`;
+        throw ioError(why, cause);
+      }
+    };
+    return { size: found.size, version: `${found.size}-${found.lastModified}`, read };
   }
 }

@@ -7,7 +7,7 @@ import { ioError, type SplitkvError, usageError, withAbort } from '../../base/er
 import { formatBytes } from '../../base/math.js';
 import { type Answer, type HttpOptions, isOffline, type Part, request } from './http_request.js';
 import { parseSha256 } from './integrity.js';
-import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
+import { FileSource, type FoundFile, type Source } from '../source.js';
 
 /** What one look at a file tells: most headers and every small file come whole with it. */
 const PROBE_BYTES = 64 * 1024;
@@ -16,18 +16,14 @@ const WHOLE_FILE_BYTES = 32 * 1024 * 1024;
 
 const PATIENCE_MS = 60_000;
 
-interface Probe {
-  readonly size: number;
-  readonly validator: string | undefined;
-  /** Of the whole file, in hex. */
-  readonly sha256: string | undefined;
+interface Probe extends Omit<FoundFile, 'read'> {
   /** The first bytes of the file. */
   readonly head: Uint8Array<ArrayBuffer>;
   /** False: the server sends whole files only. */
   readonly ranges: boolean;
 }
 
-type Extent = Omit<Probe, 'validator' | 'sha256'>;
+type Extent = Omit<Probe, 'version' | 'sha256'>;
 
 const WEB_PAGE = 'answered with a web page (text/html)';
 
@@ -42,7 +38,7 @@ export function httpSource(base: string | URL, options: HttpOptions = {}): Sourc
   return new HttpSource(url, options);
 }
 
-class HttpSource implements Source {
+class HttpSource extends FileSource {
   readonly name: string;
   readonly url: string;
   readonly #base: URL;
@@ -54,34 +50,28 @@ class HttpSource implements Source {
   #reached = false;
 
   constructor(base: URL, options: HttpOptions) {
+    super();
     this.#base = base;
     this.#options = options;
     this.name = this.url = `${base.origin}${base.pathname}`; // without a query: it may hold a secret
   }
 
-  async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
-    return (await this.#probe(file, signal))?.size;
-  }
-
-  async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
-    const probe = await this.#probe(file, signal);
-    if (!probe) throw missingFile(this.name, file, this.absence(file));
-    return probe.validator;
-  }
-
-  async sha256(file: string, signal?: AbortSignal): Promise<string | undefined> {
-    return (await this.#probe(file, signal))?.sha256;
-  }
-
-  absence(file: string): string | undefined {
+  override absence(file: string): string | undefined {
     return this.#absences.get(file);
   }
 
-  async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    checkRange(file, start, end);
+  protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
     const probe = await this.#probe(file, signal);
-    if (!probe) throw missingFile(this.name, file, this.absence(file));
-    if (end > probe.size) throw beyondFile(this.name, file, start, end, probe.size);
+    return probe && { ...probe, read: (start, end) => this.#read(file, probe, start, end, signal) };
+  }
+
+  async #read(
+    file: string,
+    probe: Probe,
+    start: number,
+    end: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Uint8Array<ArrayBuffer>> {
     if (end <= probe.head.byteLength) return probe.head.slice(start, end);
     const url = this.#url(file);
     if (!probe.ranges) throw this.#noRanges(file, probe.size);
@@ -99,16 +89,9 @@ class HttpSource implements Source {
           throw unexpected(url, answer.status, `the bytes ${start} to ${end} of ${probe.size}`);
         const from = start + part.done;
         const got = contentRange(url, answer);
-        if (got && (got.start !== from || got.end !== end)) {
-          throw ioError(
-            `GET ${url} sent bytes ${got.start} to ${got.end}; expected ${from} to ${end}. Is there a faulty proxy or CDN?`,
-          );
-        }
+        if (got) expectBytes(url, got, from, end);
         const validator = validatorOf(answer);
-        if (
-          (got?.total ?? probe.size) !== probe.size ||
-          (validator && probe.validator && validator !== probe.validator)
-        ) {
+        if ((got?.total ?? probe.size) !== probe.size || (validator && probe.version && validator !== probe.version)) {
           throw ioError(`${url} has changed while it was being read; load the model again`);
         }
         return answer.fill(part);
@@ -119,10 +102,9 @@ class HttpSource implements Source {
 
   /** Asked once a file: a file that is missing now may be asked for again. */
   async #probe(file: string, signal: AbortSignal | undefined): Promise<Probe | undefined> {
-    checkFileName(file);
-    const known = this.#probes.get(file);
-    if (known) return withAbort(Promise.resolve(known), signal, `GET ${this.#url(file)}`);
     const url = this.#url(file);
+    const known = this.#probes.get(file);
+    if (known) return withAbort(Promise.resolve(known), signal, `GET ${url}`);
     const range = () => ({ range: `bytes=0-${PROBE_BYTES - 1}` });
     const probe = await this.#request(url, range, signal, async (answer) => {
       // Development servers answer any unknown path with their page.
@@ -131,7 +113,7 @@ class HttpSource implements Source {
         this.#absences.set(file, `GET ${url} ${page ? WEB_PAGE : `answered HTTP ${answer.status}`}`);
         return undefined;
       }
-      const known = { validator: validatorOf(answer), sha256: sha256Of(answer) };
+      const known = { version: validatorOf(answer), sha256: sha256Of(answer) };
       if (answer.status === 416) return { size: 0, ...known, head: new Uint8Array(0), ranges: true }; // an empty file has no range
       if (answer.status === 200) return { ...known, ...(await this.#wholeFile(file, answer)) };
       if (answer.status !== 206) throw unexpected(url, answer.status, 'the file');
@@ -158,11 +140,7 @@ class HttpSource implements Source {
     const range = contentRange(url, answer);
     if (range?.total !== undefined) {
       const expected = Math.min(PROBE_BYTES, range.total);
-      if (range.start !== 0 || range.end !== expected) {
-        throw ioError(
-          `GET ${url} sent bytes ${range.start} to ${range.end}; expected 0 to ${expected}. Is there a faulty proxy or CDN?`,
-        );
-      }
+      expectBytes(url, range, 0, expected);
       return { size: range.total, head: await answer.fill({ bytes: new Uint8Array(expected), done: 0 }), ranges: true };
     }
     // Other origins hide Content-Range unless they expose it; what a GET for all of it is about to send tells the size too.
@@ -231,6 +209,11 @@ class HttpSource implements Source {
 function unexpected(url: string, status: number, what: string): SplitkvError {
   const hint = status === 401 || status === 403 ? '; does the model need a login or an access token?' : '';
   return ioError(`GET ${url} answered HTTP ${status}; expected ${what} (206)${hint}`);
+}
+
+function expectBytes(url: string, { start, end }: { start: number; end: number }, from: number, to: number): void {
+  if (start === from && end === to) return;
+  throw ioError(`GET ${url} sent bytes ${start} to ${end}; expected ${from} to ${to}. Is there a faulty proxy or CDN?`);
 }
 
 /** `bytes 0-99/1234`, end exclusive here; undefined when the header is hidden or its total unknown ('*' gives no total). */

@@ -3,7 +3,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { abortedError, ioError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { ggufSource, isGgufName } from '../gguf/file.js';
-import { beyondFile, checkFileName, checkRange, missingFile, type Source } from '../source.js';
+import { beyondFile, FileSource, type FoundFile, type Source } from '../source.js';
 
 /** Bytes between two looks at the abort signal. */
 const READ_BYTES = 16 * 1024 * 1024;
@@ -25,15 +25,9 @@ export async function directorySource(where: string | URL): Promise<Source> {
 export const isOnDisk = async (path: string): Promise<boolean> =>
   (await stat(path).catch(() => undefined)) !== undefined;
 
-class DirectorySource implements Source {
-  readonly name: string;
-
-  constructor(directory: string) {
-    this.name = directory;
-  }
-
-  async size(file: string, signal?: AbortSignal): Promise<number | undefined> {
-    return (await this.#stat(file, signal))?.size;
+class DirectorySource extends FileSource {
+  constructor(readonly name: string) {
+    super();
   }
 
   async list(): Promise<readonly string[]> {
@@ -41,37 +35,23 @@ class DirectorySource implements Source {
     return entries.filter((entry) => !entry.isDirectory()).map((entry) => entry.name);
   }
 
-  async version(file: string, signal?: AbortSignal): Promise<string | undefined> {
-    const found = await this.#stat(file, signal);
-    if (!found) throw missingFile(this.name, file);
-    return `${found.size}-${found.mtimeMs}`;
-  }
-
-  async #stat(file: string, signal: AbortSignal | undefined) {
-    checkFileName(file);
+  protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
     throwIfAborted(signal, `reading ${file}`);
     try {
       const found = await stat(join(this.name, file));
-      return found.isFile() ? found : undefined;
+      if (!found.isFile()) return undefined;
+      const { size, mtimeMs } = found;
+      return { size, version: `${size}-${mtimeMs}`, read: (start, end) => this.#read(file, start, end, signal) };
     } catch (error) {
       if (isMissing(error)) return undefined;
       throw this.#failed(file, error);
     }
   }
 
-  async read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-    checkFileName(file);
-    checkRange(file, start, end);
-    throwIfAborted(signal, `reading ${file}`);
-    let handle: FileHandle;
+  async #read(file: string, start: number, end: number, signal?: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+    let handle: FileHandle | undefined;
     try {
       handle = await open(join(this.name, file), 'r');
-    } catch (error) {
-      throw isMissing(error) ? missingFile(this.name, file) : this.#failed(file, error);
-    }
-    try {
-      const { size } = await handle.stat();
-      if (end > size) throw beyondFile(this.name, file, start, end, size);
       const bytes = new Uint8Array(end - start);
       for (let done = 0; done < bytes.length;) {
         const { bytesRead } = await handle.read(bytes, done, Math.min(READ_BYTES, bytes.length - done), start + done);
@@ -83,7 +63,7 @@ class DirectorySource implements Source {
     } catch (error) {
       throw error instanceof SplitkvError ? error : this.#failed(file, error);
     } finally {
-      await handle.close();
+      await handle?.close();
     }
   }
 

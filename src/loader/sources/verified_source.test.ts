@@ -5,7 +5,7 @@ import { PIECE_BYTES } from '../cache/cached_file.js';
 import { cachedSource } from '../cache/cached_source.js';
 import { httpSource } from './http_source.js';
 import { parseIntegrity } from './integrity.js';
-import type { LoadProgress, Source } from '../source.js';
+import type { FileProgress, Source } from '../source.js';
 import { startServer, type TestServer } from '../testing/http_server.js';
 import { MemoryFolder } from '../testing/memory_folder.js';
 import { MemorySource } from '../testing/memory_source.js';
@@ -97,7 +97,7 @@ describe('files through the cache', () => {
   });
   afterEach(() => server[Symbol.asyncDispose]());
 
-  const progress: LoadProgress[] = [];
+  const progress: FileProgress[] = [];
   const visit = async (expected: string): Promise<Source> =>
     verifiedSource(
       await cachedSource(httpSource(server.url, { attempts: 1 }), { folder }),

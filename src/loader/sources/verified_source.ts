@@ -1,4 +1,5 @@
 import { ioError, withAbort } from '../../base/errors.js';
+import { valueIn } from '../../base/lists.js';
 import { parseIntegrity } from './integrity.js';
 import { around, missingFile, type OnProgress, type Source } from '../source.js';
 import { hashFile } from './whole_hash.js';
@@ -24,11 +25,8 @@ export async function verifiedSource(
   const expected = parseIntegrity(integrity);
   for (const file of expected.keys()) {
     if ((await source.size(file, signal)) === undefined) {
-      throw missingFile(
-        source.name,
-        file,
-        `integrity names it${source.absence?.(file) ? `; ${source.absence(file)}` : ''}`,
-      );
+      const absence = source.absence?.(file);
+      throw missingFile(source, file, `integrity names it${absence ? `; ${absence}` : ''}`);
     }
   }
   const checks = new Map<string, Promise<void>>();
@@ -40,8 +38,7 @@ export async function verifiedSource(
     }
     if (!weights && /\.(safetensors|gguf)$/i.test(file)) return;
     const size = (await source.size(file, signal))!;
-    const onBytes = (loadedBytes: number): void =>
-      onProgress?.({ phase: 'download', file, loadedBytes, totalBytes: size, tensorsLoaded: 0, tensorsTotal: 0 });
+    const onBytes = (loadedBytes: number): void => onProgress?.({ file, loadedBytes, totalBytes: size });
     const found = await (source.hashes
       ? source.hashes(file, sha256, onBytes, signal)
       : hashFile(source, file, size, onBytes, signal));
@@ -55,13 +52,11 @@ export async function verifiedSource(
   const checked = (file: string): Promise<void> => {
     const sha256 = expected.get(file);
     if (sha256 === undefined) return Promise.resolve();
-    let underway = checks.get(file);
-    if (!underway) {
-      underway = check(file, sha256);
+    return valueIn(checks, file, () => {
+      const underway = check(file, sha256);
       underway.catch(() => checks.delete(file));
-      checks.set(file, underway);
-    }
-    return underway;
+      return underway;
+    });
   };
 
   return around(source, {

@@ -47,7 +47,7 @@ export class MemorySource implements Source {
 
   #find(file: string): Uint8Array {
     const data = this.files.get(file);
-    if (!data) throw missingFile(this.name, file);
+    if (!data) throw missingFile(this, file);
     return data;
   }
 }

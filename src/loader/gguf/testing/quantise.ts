@@ -1,6 +1,6 @@
 import { BLOCK_TYPES, type BlockType, blockOf, type FloatDtype, isBlockType } from '../../dtype.js';
 import { encode, f16Bits } from '../../testing/encode.js';
-import { halfValues } from '../dequantise.js';
+import { halfValues } from '../../convert.js';
 
 /** Types that tests can write. */
 export type WritableType = FloatDtype | BlockType;

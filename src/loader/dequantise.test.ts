@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Random } from '../../base/random.js';
-import { converter } from '../convert.js';
-import { BLOCK_TYPES, type BlockType, blockOf } from '../dtype.js';
-import { TensorReader } from '../tensor_reader.js';
-import { MemorySource } from '../testing/memory_source.js';
-import { blockTypes, encodeAs } from './testing/quantise.js';
+import { Random } from '../base/random.js';
+import { converter } from './convert.js';
+import { BLOCK_TYPES, type BlockType, blockOf } from './dtype.js';
+import { TensorReader } from './tensor_reader.js';
+import { MemorySource } from './testing/memory_source.js';
+import { blockTypes, encodeAs } from './gguf/testing/quantise.js';
 
 /** Steps between neighbouring values, for values within +-1 or so: 2 over the number of levels, and as much again for rounded scales. */
 const tolerance: Readonly<Record<BlockType, number>> = {
