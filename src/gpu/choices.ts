@@ -1,7 +1,6 @@
 import { nth, valueIn } from '../base/lists.js';
 import type { Device, DeviceTraits } from './device.js';
 import {
-  assembleWgsl,
   type Bindings,
   type CompiledPipeline,
   type GridSpec,
@@ -9,6 +8,7 @@ import {
   type KernelPlan,
   type ParamTypes,
   type PipelineSource,
+  pipelineSource,
 } from './kernel.js';
 import type { Tensor } from './recorder.js';
 
@@ -65,20 +65,19 @@ export class Choices {
     plan: KernelPlan<P>,
     compiled: CompiledPipeline,
   ): Choice | undefined {
-    const { name, tunings } = kernel;
+    const { tunings } = kernel;
     if (!tunings || traits.software) return undefined;
     const choices = valueIn(this.#choices, compiled, () => new Map<string, Choice>());
     const choice = valueIn(choices, JSON.stringify(problem), (): Choice => {
-      const bindings = Object.values(kernel.bindings);
-      const candidateOf = (tuning: string | undefined, { wgsl, constants, grid }: KernelPlan<P>): Candidate => ({
+      const candidateOf = (tuning: string | undefined, own: KernelPlan<P>): Candidate => ({
         tuning,
-        source: { name, bindings, code: assembleWgsl(name, { wgsl, constants }) },
-        grid,
+        source: pipelineSource(kernel, own),
+        grid: own.grid,
       });
       const others = tunings.map((tuning) => candidateOf(tuning, kernel.plan(problem, { ...traits, tuning })));
       const names = Object.keys(kernel.bindings);
       return {
-        kernel: name,
+        kernel: kernel.name,
         problem,
         candidates: allDifferent(candidateOf(undefined, plan), others),
         chosen: 0,

@@ -1,5 +1,5 @@
 import { internalError } from '../base/errors.js';
-import type { Device, DeviceTraits, FastPath } from './device.js';
+import type { DeviceTraits, FastPath } from './device.js';
 
 /** How a storage binding is used by a kernel. */
 export type Access = 'read' | 'read_write';
@@ -121,12 +121,8 @@ export interface CompiledPipeline {
   readonly layout: GPUBindGroupLayout;
 }
 
-/** The compiled pipeline of a plan on a device; cached by the device. Compilation errors name the kernel. */
-export function getPipeline<P extends ParamTypes>(
-  device: Device,
-  kernel: Pick<Kernel<Bindings, P, never>, 'name' | 'bindings'>,
+/** What the pipeline of a plan is made of. */
+export const pipelineSource = <P extends ParamTypes>(
+  { name, bindings }: Pick<Kernel<Bindings, P, never>, 'name' | 'bindings'>,
   plan: KernelPlan<P>,
-): CompiledPipeline {
-  const { name } = kernel;
-  return device.pipelineOf({ name, bindings: Object.values(kernel.bindings), code: assembleWgsl(name, plan) });
-}
+): PipelineSource => ({ name, bindings: Object.values(bindings), code: assembleWgsl(name, plan) });

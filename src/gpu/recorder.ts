@@ -6,10 +6,10 @@ import type { Buffer, Device } from './device.js';
 import {
   type Bindings,
   type CompiledPipeline,
-  getPipeline,
   type Kernel,
   paramBytes,
   type ParamTypes,
+  pipelineSource,
   writeParams,
 } from './kernel.js';
 import type { Submits } from './submits.js';
@@ -231,7 +231,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     for (const name of Object.keys(args)) {
       if (!(name in kernel.bindings)) throw new SplitkvError('internal', `${kernel.name} has no binding '${name}'`);
     }
-    const compiled = getPipeline(device, kernel, plan);
+    const compiled = device.pipelineOf(pipelineSource(kernel, plan));
     const choice = device.choices.of(kernel, problem, traits, plan, compiled);
     this.#pending.push({
       label: kernel.name,
