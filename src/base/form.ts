@@ -23,7 +23,7 @@ export function parseForm<T>(
   // A misspelt key is also a missing one; the name that is there says more.
   const unknown = issues.find(({ code }) => code === 'unrecognized_keys');
   if (unknown?.code === 'unrecognized_keys') {
-    const key = unknown.keys[0]!;
+    const [key = ''] = unknown.keys;
     const known = typeof keys === 'function' ? keys(unknown.path) : unknown.path.length > 0 ? [] : keys;
     const hint = known.length === 0 ? '' : didYouMean(key, known) || ` Its keys are ${known.join(', ')}.`;
     throw usageError(`${pathName(name, unknown.path)}: unknown key '${key}'.${hint}`);

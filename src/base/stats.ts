@@ -1,11 +1,10 @@
-/** The q-quantile (0..1) of the samples by linear interpolation. */
+/** The q-quantile (0..1) of the samples by linear interpolation; NaN where there is none. */
 export function quantile(samples: readonly number[], q: number): number {
-  if (samples.length === 0) return Number.NaN;
   const sorted = [...samples].sort((a, b) => a - b);
   const position = (sorted.length - 1) * q;
+  const at = (index: number): number => sorted[index] ?? Number.NaN;
   const low = Math.floor(position);
-  const high = Math.ceil(position);
-  return sorted[low]! + (sorted[high]! - sorted[low]!) * (position - low);
+  return at(low) + (at(Math.ceil(position)) - at(low)) * (position - low);
 }
 
 export const median = (samples: readonly number[]): number => quantile(samples, 0.5);

@@ -76,7 +76,7 @@ export class RankCommunicator implements Communicator {
     } catch (error) {
       // The ranks no longer agree on what comes next: nothing can be exchanged any more.
       this.abort(error);
-      throw this.#failure!.reason;
+      throw this.#failure?.reason ?? error;
     } finally {
       if (entered) {
         this.#running.delete(channel);
@@ -179,7 +179,7 @@ export class RankCommunicator implements Communicator {
   /** Every way that a wait can end: the work, an abort from any side, a lost device, the time limit. */
   async #bounded(plan: ExchangePlan, awaited: ReadonlySet<Message>, work: Promise<unknown>): Promise<void> {
     let timer: ReturnType<typeof setTimeout> | undefined;
-    let giveUp: ((reason: unknown) => void) | undefined;
+    let giveUp = (_reason: unknown): void => {};
     try {
       await new Promise<unknown>((resolve, reject) => {
         giveUp = reject;
@@ -189,7 +189,7 @@ export class RankCommunicator implements Communicator {
       });
     } finally {
       clearTimeout(timer);
-      this.#rejects.delete(giveUp!);
+      this.#rejects.delete(giveUp);
     }
   }
 

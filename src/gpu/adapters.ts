@@ -91,11 +91,9 @@ export async function openDevice(request: AdapterRequest = {}): Promise<Device> 
         (isNode ? ', or install a software Vulkan driver (Debian: mesa-vulkan-drivers)' : ', or see chrome://gpu'),
     );
   }
-  if (!request.fast) return Device.open(adapter, request.variants);
+  const { fast, variants } = request;
+  if (!fast) return Device.open(adapter, variants);
   const has = await fastPathsHere(adapter, request);
   const { subgroupMaxSize: subgroup = 0 } = adapter.info as Partial<GPUAdapterInfo>;
-  return Device.open(adapter, request.variants, {
-    paths: has.filter((path) => request.fast!.includes(path)),
-    subgroup,
-  });
+  return Device.open(adapter, variants, { paths: has.filter((path) => fast.includes(path)), subgroup });
 }

@@ -99,7 +99,7 @@ function urlSource(url: URL, open: (folder: URL) => Source): Source {
   if (!isGgufName(url.pathname)) return open(url);
   const folder = new URL('.', url);
   folder.search = url.search; // a signature goes with every request
-  return ggufSource(open(folder), decodeURIComponent(url.pathname.split('/').at(-1)!));
+  return ggufSource(open(folder), decodeURIComponent(url.pathname.split('/').at(-1) ?? ''));
 }
 
 /** The URL that the text is, or that it means on this page; undefined for a path. A drive letter is no scheme. */

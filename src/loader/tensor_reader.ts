@@ -174,7 +174,7 @@ async function* streamPieces(slice: RowSlice, options: StreamOptions): AsyncGene
 /** The matrix a tensor is read as. */
 export function matrixShape({ shape }: { readonly shape: readonly number[] }): { rows: number; columns: number } {
   if (shape.length < 2) return { rows: shape[0] ?? 1, columns: 1 };
-  return { rows: shape.slice(0, -1).reduce((product, size) => product * size, 1), columns: shape.at(-1)! };
+  return { rows: shape.slice(0, -1).reduce((product, size) => product * size, 1), columns: shape.at(-1) ?? 1 };
 }
 
 /** The rows of a tensor as they lie in its file. Throws `unsupported` for a type that isn't read as f32. */

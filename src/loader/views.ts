@@ -104,7 +104,7 @@ export function blocksView(
   scales: TensorEntry,
   { first, step, rows }: Every & { readonly rows: number },
 ): TensorEntry {
-  const blocksInRow = scales.shape.at(-1)!;
+  const blocksInRow = scales.shape.at(-1) ?? 0;
   const { file } = blocks;
   const shape = [rows, blocksInRow * BLOCK];
   const end = rows * blocksInRow * (BLOCK_BYTES + 1);
@@ -178,7 +178,7 @@ export function columnsView(entry: TensorEntry, order: readonly number[]): Tenso
  */
 export function absorbedView(name: string, keys: TensorEntry, values: TensorEntry): TensorEntry {
   const [heads, latent, nope] = keys.shape as readonly [number, number, number];
-  const headRows = nope + values.shape[1]!;
+  const headRows = nope + (values.shape[1] ?? 0);
   const { file, dtype } = keys;
   const end = keys.end - keys.start + values.end - values.start;
   return view({ name, file, dtype, shape: [heads * headRows, latent], start: 0, end }, async (asked) => {

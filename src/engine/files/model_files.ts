@@ -130,14 +130,14 @@ export function storedType({ index }: TensorReader, config: ModelConfig): Weight
 }
 
 /** What may be recommended, with its name in generation_config.json. */
-const RECOMMENDED = Object.entries<OptionRow>(SAMPLING_ROWS)
-  .filter(([, { recommended }]) => recommended !== undefined)
-  .map(([option, row]) => [option as keyof RecommendedSampling, snake(option), row] as const);
+const RECOMMENDED = Object.entries<OptionRow>(SAMPLING_ROWS).flatMap(([option, { recommended, range }]) =>
+  recommended && range ? [[option as keyof RecommendedSampling, snake(option), recommended, range] as const] : [],
+);
 
 /** The same in a GGUF file's metadata, under the names of generation_config.json. */
 export const ggufSampling = (metadata: ReadonlyMap<string, unknown>): Record<string, unknown> =>
   Object.fromEntries(
-    RECOMMENDED.map(([, name, { recommended }]) => [name, metadata.get(`general.sampling.${recommended}`)]),
+    RECOMMENDED.map(([, name, recommended]) => [name, metadata.get(`general.sampling.${recommended}`)]),
   );
 
 /**
@@ -152,11 +152,11 @@ export function recommendedSampling(
   if (!isObject(config)) return {};
   const draws = config['do_sample'];
   const sampling: { -readonly [Name in keyof RecommendedSampling]: number } = draws === true ? { temperature: 1 } : {};
-  for (const [option, name, row] of RECOMMENDED) {
+  for (const [option, name, , range] of RECOMMENDED) {
     const value = config[name];
     if (value == null || (draws === false && option !== 'repetitionPenalty')) continue;
-    if (isWithin(value, row.range!)) sampling[option] = value;
-    else onWarning?.(`${file}: ${name} is ${show(value)}; expected ${rangeText(row.range!)}. It is ignored`);
+    if (isWithin(value, range)) sampling[option] = value;
+    else onWarning?.(`${file}: ${name} is ${show(value)}; expected ${rangeText(range)}. It is ignored`);
   }
   return sampling;
 }

@@ -4,7 +4,7 @@
  */
 
 import { ioError, SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
-import { spreadEvenly } from '../../base/lists.js';
+import { nth, range, spreadEvenly, sum } from '../../base/lists.js';
 import { formatBytes } from '../../base/math.js';
 import { CachedFile, type FileManifest, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
 import { findModelFolder, openModelFolder } from './cache_list.js';
@@ -106,7 +106,7 @@ class CachedSource extends FileSource {
     const { crossOriginStorage } = (globalThis.navigator ?? {}) as { readonly crossOriginStorage?: CrossOriginStorage };
     if (this.#storing && options.share !== false) this.#shared = crossOriginStorage;
     this.name = source.name;
-    this.url = source.url!;
+    this.url = source.url ?? '';
     this.gguf = source.gguf;
   }
 
@@ -192,11 +192,11 @@ class CachedSource extends FileSource {
   /** Compares blocks of what is cached with the server's: where the first that isn't the same begins. */
   async #differs(cached: CachedFile, signal: AbortSignal | undefined): Promise<number | undefined> {
     const { file, size } = cached.manifest;
-    const there = Array.from({ length: cached.pieces }, (_, piece) => piece).filter((piece) => cached.has(piece));
-    const bytes = there.reduce((sum, piece) => sum + cached.pieceLength(piece), 0);
+    const there = range(0, cached.pieces).filter((piece) => cached.has(piece));
+    const bytes = sum(there.map((piece) => cached.pieceLength(piece)));
     for (const [start, end] of randomBlocks(bytes)) {
       // Counted over what is there; only the last piece of a file is shorter than the others.
-      const piece = there[Math.floor(start / PIECE_BYTES)]!;
+      const piece = nth(there, Math.floor(start / PIECE_BYTES));
       const offset = start % PIECE_BYTES;
       const until = Math.min(offset + end - start, cached.pieceLength(piece));
       const at = piece * PIECE_BYTES + offset;
@@ -338,7 +338,7 @@ class CachedSource extends FileSource {
         // Meanwhile another reader here may have asked for it: it waits for the lock.
         if (!lock || pending.has(next)) break;
       }
-      while (held.length > 1 && pending.has(first + held.length - 1)) held.pop()!();
+      while (held.length > 1 && pending.has(first + held.length - 1)) held.pop()?.();
       fetching = true;
       return await this.#fetch(open, first, held, signal);
     } finally {

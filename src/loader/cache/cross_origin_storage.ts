@@ -1,3 +1,4 @@
+import { nth } from '../../base/lists.js';
 import { inTime } from '../../base/waits.js';
 import type { CacheFileHandle } from './opfs.js';
 
@@ -59,8 +60,8 @@ async function handleOf(storage: CrossOriginStorage, value: string, create: bool
     return create ? storage.requestFileHandle(hash, { create, origins: '*' }) : storage.requestFileHandle(hash);
   }
   // Here a file without `origins` is for all.
-  const [handle] = await (create
-    ? storage.requestFileHandles!([hash], { create })
-    : storage.requestFileHandles!([hash]));
-  return handle!;
+  const handles = create
+    ? await storage.requestFileHandles?.([hash], { create })
+    : await storage.requestFileHandles?.([hash]);
+  return nth(handles ?? [], 0);
 }

@@ -129,7 +129,7 @@ export async function holdLock(
 ): Promise<Release> {
   throwIfAborted(signal, what);
   try {
-    return (await request(locks, name, signal === undefined ? {} : { signal }))!;
+    return (await request(locks, name, signal === undefined ? {} : { signal })) ?? (() => {});
   } catch {
     throwIfAborted(signal, what);
     return () => {}; // no locks for this page, so that others may fetch the same: wasteful, and no error

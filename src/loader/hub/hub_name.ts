@@ -31,9 +31,9 @@ export function parseHubName(text: string): HubName {
   let file: string | undefined;
   let repo = named;
   if (revision === undefined) {
-    const [org, name, ...path] = named.split('/');
+    const [org = '', name, ...path] = named.split('/');
     if (path.length > 0) file = path.join('/');
-    repo = name === undefined ? org! : `${org}/${name}`;
+    repo = name === undefined ? org : `${org}/${name}`;
   } else if (isGguf(revision)) {
     const match = /^(refs\/(?:pr\/\d+|convert\/[\w.-]+)|[^/]+)\/(.+)$/.exec(revision);
     if (!match) throw wrong(`'${revision}' names a file, and no revision before it`);

@@ -12,9 +12,9 @@ export function hubForm(where: string): 'hub' | 'pinned' | 'either' | 'word' | u
   if (/^\w[\w.-]*$/.test(where)) return /\.gguf$/i.test(where) ? undefined : 'word';
   const match = /^\w[\w.-]*\/(\w[\w.-]*)([@:][^\s?#\\]+)?((?:\/[^\s/?#\\]+)+\.gguf)?$/i.exec(where);
   if (!match || where.endsWith('/')) return undefined;
-  const [, name, pin, file] = match;
+  const [, name = '', pin, file] = match;
   if (pin !== undefined) return 'pinned';
-  return file === undefined && /\.gguf$/i.test(name!) ? undefined : 'either';
+  return file === undefined && /\.gguf$/i.test(name) ? undefined : 'either';
 }
 
 /** The Hub, unless another endpoint is named. */

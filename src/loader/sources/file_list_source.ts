@@ -1,5 +1,5 @@
 import { ioError, SplitkvError, throwIfAborted, usageError, withAbort } from '../../base/errors.js';
-import { valueIn } from '../../base/lists.js';
+import { nth, valueIn } from '../../base/lists.js';
 import { beyondFile, FileSource, type FoundFile, type Source } from '../source.js';
 
 /**
@@ -18,7 +18,7 @@ export function fileListSource(files: readonly File[]): Source {
     const name = path.slice(folder.length);
     if (byName.has(name))
       throw usageError(`${path} is there twice among the ${files.length} files; expected those of one model folder`);
-    byName.set(name, files[at]!);
+    byName.set(name, nth(files, at));
   }
   const name = folder === '' ? 'the chosen files' : folder.slice(0, -1);
   return new FilesSource(name, (file) => byName.get(file), [...byName.keys()]);

@@ -37,7 +37,7 @@ export async function verifiedSource(
       throw ioError(`${file} of ${source.name}: the server has SHA-256 ${told}, integrity says ${sha256}`);
     }
     if (!weights && /\.(safetensors|gguf)$/i.test(file)) return;
-    const size = (await source.size(file, signal))!;
+    const size = (await source.size(file, signal)) ?? 0;
     const onBytes = (loadedBytes: number): void => onProgress?.({ file, loadedBytes, totalBytes: size });
     const found = await (source.hashes
       ? source.hashes(file, sha256, onBytes, signal)
