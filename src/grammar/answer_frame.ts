@@ -6,9 +6,8 @@ import { ANY_TEXT, type Automaton, begin, both, except } from './automaton.js';
 import { characters } from './code_points.js';
 import { textsOf } from './expressions.js';
 import { type Notation, SchemaWriter } from './schema/json_schema.js';
-import { all, any, type Expression, markOf, NEVER, NOTHING, oneOf, optional, repeat, text } from './notation.js';
-import type { Network } from './network.js';
-import { Rules } from './rules.js';
+import { all, any, type Expression, markOf, NEVER, NOTHING, oneOf, optional, repeat, Rules, text } from './notation.js';
+import { networkOf, type Network } from './network.js';
 import type { FormGrammar } from './text_form.js';
 
 /** What is around the text that a form holds: thoughts before it, or calls of tools in its place. */
@@ -31,7 +30,7 @@ const INF = Infinity;
 export function framed(frame: AnswerFrame, form: FormGrammar | undefined, marks: readonly string[]): Network {
   begin();
   const writer = new FrameWriter(frame, marks, form?.rules);
-  const network = writer.rules.network(writer.answer(form?.root));
+  const network = networkOf(writer.answer(form?.root));
   if (!network) throw usageError('tools: no call is allowed by their schemas');
   return network;
 }
@@ -101,7 +100,7 @@ class FrameWriter {
 
   /** Any text that is no call, with calls behind it where the format has such. */
   #freely(called: Expression): Expression {
-    const rest = without(shapeOf(this.frame.format).marks[0]!);
+    const rest = without(...shapeOf(this.frame.format).marks.slice(0, 1));
     if (this.frame.format !== 'json') return all(this.#free(rest), optional(called));
     return this.#free(both(textsOf('^\\s*[^\\s{[`][\\s\\S]*$', false), rest));
   }

@@ -1,5 +1,5 @@
 import { usageError } from '../base/errors.js';
-import { listIn } from '../base/lists.js';
+import { listIn, valueIn, nth } from '../base/lists.js';
 import { ALL, type CodePoints, codePoints } from './code_points.js';
 
 /**
@@ -38,85 +38,80 @@ const tooLarge = (): Error =>
 const tooMuch = (): Error =>
   usageError('a pattern, or patterns together, can be read in too many ways: make them or their bounds smaller');
 
-/** Nodes of an automaton that needn't be deterministic, while expressions are put together. */
+/** A place of an automaton that needn't be deterministic, while expressions are put together. */
+export class Place {
+  readonly edges: (readonly [characters: CodePoints, target: Place])[] = [];
+  /** Where nothing is needed to go on. */
+  readonly joins: Place[] = [];
+  /** Edges by classes of characters. */
+  next: (readonly [of: readonly number[], target: Place])[] = [];
+  /** When it was last reached. */
+  round = -1;
+
+  constructor(readonly number: number) {}
+}
+
+/** Places, and the texts that lead from one to another. */
 export class Fragments {
-  readonly #edges: Edge[][] = [];
-  readonly #empty: number[][] = [];
+  readonly #places: Place[] = [];
 
-  node(): number {
-    if (this.#edges.length > 20 * MAX_STATES) throw tooLarge();
-    this.#edges.push([]);
-    this.#empty.push([]);
-    return this.#edges.length - 1;
+  place(): Place {
+    if (this.#places.length > 20 * MAX_STATES) throw tooLarge();
+    const place = new Place(this.#places.length);
+    this.#places.push(place);
+    return place;
   }
 
-  /** A character of the set leads on. */
-  edge(source: number, characters: CodePoints, target: number): void {
-    this.#edges[source]!.push([characters, target]);
-  }
-
-  /** Nothing is needed to go on. */
-  join(source: number, target: number): void {
-    this.#empty[source]!.push(target);
-  }
-
-  /** The texts that lead from one node to the other. */
-  between(start: number, end: number): Automaton {
-    const classes = new Classes(this.#edges.flatMap((edges) => edges.map(([characters]) => characters)));
-    const edges = this.#edges.map((of) => of.map(([characters, target]) => [classes.of(characters), target] as const));
-    const states: ClassState[] = [];
-    const members: (readonly number[])[] = [];
-    const byHash = new Map<number, number[]>();
-    const seen = new Int32Array(this.#edges.length).fill(-1);
+  /** The texts that lead from one place to the other. */
+  between(start: Place, end: Place): Automaton {
+    const classes = new Classes(this.#places.flatMap(({ edges }) => edges.map(([characters]) => characters)));
+    for (const place of this.#places) place.next = place.edges.map(([set, target]) => [classes.of(set), target]);
+    const members: Place[][] = [];
+    const byHash = new Map<number, [state: number, places: Place[]][]>();
     let round = 0;
-    const numberOf = (nodes: readonly number[]): number => {
-      // What nothing is needed for, of which only nodes count that something follows or that end.
-      const [reached, closed]: [number[], number[]] = [[], []];
-      const reach = (node: number): void => {
-        if (seen[node] === round) return;
-        seen[node] = round;
-        reached.push(node);
+    const numberOf = (places: readonly Place[]): number => {
+      // What nothing is needed for, of which only places count that something follows or that end.
+      const [reached, closed]: [Place[], Place[]] = [[], []];
+      const reach = (place: Place): void => {
+        if (place.round === round) return;
+        place.round = round;
+        reached.push(place);
       };
-      nodes.forEach(reach);
-      for (let at = 0; at < reached.length; at++) {
-        const node = reached[at]!;
-        if (edges[node]!.length > 0 || node === end) closed.push(node);
-        for (const next of this.#empty[node]!) reach(next);
-        spend(1 + this.#empty[node]!.length);
+      places.forEach(reach);
+      for (const place of reached) {
+        if (place.next.length > 0 || place === end) closed.push(place);
+        place.joins.forEach(reach);
+        spend(1 + place.joins.length);
       }
       round++;
-      closed.sort((a, b) => a - b);
-      const hash = closed.reduce((sum, node) => (Math.imul(sum, 0x01000193) ^ node) | 0, closed.length);
-      const alike = byHash.get(hash) ?? [];
+      closed.sort((a, b) => a.number - b.number);
+      const hash = closed.reduce((sum, { number }) => (Math.imul(sum, 0x01000193) ^ number) | 0, closed.length);
+      const alike = listIn(byHash, hash);
       const known = alike.find(
-        (state) => members[state]!.length === closed.length && members[state]!.every((node, at) => node === closed[at]),
+        ([, of]) => of.length === closed.length && of.every((place, at) => place === closed[at]),
       );
-      if (known !== undefined) return known;
-      if (states.length >= MAX_STATES) throw tooLarge();
-      byHash.set(hash, [...alike, states.length]);
-      members.push(closed);
-      return states.push({ accepts: closed.includes(end), next: [] }) - 1;
+      if (known) return known[0];
+      if (members.length >= MAX_STATES) throw tooLarge();
+      alike.push([members.length, closed]);
+      return members.push(closed) - 1;
     };
     numberOf([start]);
-    for (let state = 0; state < states.length; state++) {
-      const targets = new Map<number, number[]>();
-      for (const node of members[state]!) {
-        for (const [of, target] of edges[node]!) {
+    const nextOf = (state: number): [number, number][] => {
+      const targets = new Map<number, Place[]>();
+      for (const { next } of nth(members, state)) {
+        for (const [of, target] of next) {
           spend(of.length);
           for (const one of of) listIn(targets, one).push(target);
         }
       }
-      // Classes that lead to the same nodes are looked up once.
+      // Classes that lead to the same places are looked up once.
       const found = new Map<string, number>();
-      for (const [one, nodes] of targets) {
-        const key = nodes.length <= 8 ? nodes.join() : undefined;
-        let target = key === undefined ? undefined : found.get(key);
-        if (target === undefined) target = numberOf(nodes);
-        if (key !== undefined) found.set(key, target);
-        states[state]!.next.push([one, target]);
-      }
-    }
-    return trimmed(states, classes);
+      return Array.from(targets, ([one, places]) => {
+        if (places.length > 8) return [one, numberOf(places)];
+        return [one, valueIn(found, places.map(({ number }) => number).join(), () => numberOf(places))];
+      });
+    };
+    return automatonOf(classes, (state) => nth(members, state).includes(end), nextOf);
   }
 }
 
@@ -127,40 +122,35 @@ class Classes {
   readonly #unions = new Map<string, CodePoints>();
 
   constructor(sets: Iterable<CodePoints>) {
-    const distinct = new Map<string, { readonly set: CodePoints; readonly list: number[] }>();
+    const distinct = new Map<string, { readonly set: CodePoints; readonly list: number[]; readonly index: number }>();
     for (const set of new Set(sets)) {
-      const key = set.join();
-      let own = distinct.get(key);
-      if (!own) distinct.set(key, (own = { set, list: [] }));
+      const own = valueIn(distinct, set.join(), () => ({ set, list: [], index: distinct.size }));
       this.#sets.set(set, own.list);
     }
-    const lists = Array.from(distinct.values(), ({ list }) => list);
-    const events = Array.from(distinct.values(), ({ set }) => set).flatMap((set, index) =>
-      set.flatMap(([first, last]) => [
-        [first, index],
-        [last + 1, ~index],
+    const events = [...distinct.values()].flatMap((of) =>
+      of.set.flatMap(([first, last]) => [
+        { at: first, of, begins: true },
+        { at: last + 1, of, begins: false },
       ]),
     );
     spend(10 * events.length);
-    events.sort((a, b) => a[0]! - b[0]!);
-    const inside = new Set<number>();
+    events.sort((a, b) => a.at - b.at);
+    const inside = new Set<(typeof events)[number]['of']>();
     const numbers = new Map<string, number>();
     let from = 0;
-    for (const [at, index] of events) {
-      if (at! > from && inside.size > 0) {
+    for (const { at, of, begins } of events) {
+      if (at > from && inside.size > 0) {
         spend(inside.size);
-        const key = [...inside].sort((a, b) => a - b).join();
-        let number = numbers.get(key);
-        if (number === undefined) {
-          numbers.set(key, (number = this.#characters.length));
-          this.#characters.push([]);
-          for (const set of inside) lists[set]!.push(number);
-        }
-        this.#characters[number]!.push([from, at! - 1]);
+        const key = Array.from(inside, ({ index }) => index).sort((a, b) => a - b).join(); // prettier-ignore
+        const number = valueIn(numbers, key, () => {
+          for (const { list } of inside) list.push(this.#characters.length);
+          return this.#characters.push([]) - 1;
+        });
+        nth(this.#characters, number).push([from, at - 1]);
       }
-      from = at!;
-      if (index! >= 0) inside.add(index!);
-      else inside.delete(~index!);
+      from = at;
+      if (begins) inside.add(of);
+      else inside.delete(of);
     }
   }
 
@@ -174,172 +164,175 @@ class Classes {
   }
 
   characters(classes: readonly number[]): CodePoints {
-    const key = classes.join();
-    let set = this.#unions.get(key);
-    if (!set) this.#unions.set(key, (set = codePoints(classes.flatMap((one) => this.#characters[one]!))));
-    return set;
+    return valueIn(this.#unions, classes.join(), () =>
+      codePoints(classes.flatMap((one) => nth(this.#characters, one))),
+    );
   }
 }
 
 interface ClassState {
   readonly accepts: boolean;
   /** A class leads to one state. */
-  readonly next: (readonly [of: number, target: number])[];
+  readonly next: ClassEdge[];
+  readonly into: ClassEdge[];
+  /** It leads to an accepting state. */
+  isAlive: boolean;
+  /** States that nothing has told apart from it yet. */
+  block: Set<ClassState>;
 }
 
-/** What can be reached, and leads to an accepting state; equal states as one. State 0 is the first. */
-function trimmed(states: readonly ClassState[], classes: Classes): Automaton {
-  const sources = states.map((): number[] => []);
-  for (const [state, { next }] of states.entries()) for (const [, target] of next) sources[target]!.push(state);
-  const alive = new Set(states.flatMap(({ accepts }, state) => (accepts ? [state] : [])));
-  for (const state of alive) for (const source of sources[state]!) alive.add(source);
-  if (!alive.has(0)) return { states: [{ accepts: false, edges: [] }] };
-  // The states that stay, in the order in which they are met.
-  const order = new Map([[0, 0]]);
-  const [tails, labels, heads]: [number[], number[], number[]] = [[], [], []];
-  for (const [state, at] of order) {
-    for (const [of, target] of states[state]!.next) {
-      if (!alive.has(target)) continue;
-      if (!order.has(target)) order.set(target, order.size);
-      tails.push(at);
-      labels.push(of);
-      heads.push(order.get(target)!);
-    }
-  }
-  const kept = [...order.keys()].map((state) => states[state]!);
-  const blocks = alike(kept.map(({ accepts }) => accepts), tails, labels, heads); // prettier-ignore
-  const numbers = new Map<number, number>();
-  for (let state = 0; state < kept.length; state++)
-    if (!numbers.has(blocks[state]!)) numbers.set(blocks[state]!, numbers.size);
-  const result = Array.from(numbers, () => new Map<number, number[]>());
-  const accepts: boolean[] = [];
-  const first = new Map<number, number>();
-  for (const [state, { accepts: does }] of kept.entries()) {
-    const number = numbers.get(blocks[state]!)!;
-    if (!first.has(number)) first.set(number, state);
-    accepts[number] = does;
-  }
-  for (const [edge, tail] of tails.entries()) {
-    const number = numbers.get(blocks[tail]!)!;
-    if (first.get(number) !== tail) continue;
-    listIn(result[number]!, numbers.get(blocks[heads[edge]!]!)!).push(labels[edge]!);
-  }
-  return {
-    states: result.map((edges, number) => ({
-      accepts: accepts[number]!,
-      edges: Array.from(edges, ([target, of]): Edge => [classes.characters(of.sort((a, b) => a - b)), target]),
-    })),
-  };
+interface ClassEdge {
+  readonly of: number;
+  readonly from: ClassState;
+  readonly to: ClassState;
 }
 
 /**
- * States that nothing tells apart have the same number (Hopcroft, 1971: time grows as edges times the logarithm of states). Edges without a
- * target count as told apart, so every state must lead to an accepting one.
+ * The texts that lead from state 0 to an accepting one, in the fewest states.
+ * @param nexts where classes lead from a state
+ * @param most states before equal ones are one
  */
-function alike(
-  accepts: readonly boolean[],
-  tails: readonly number[],
-  labels: readonly number[],
-  heads: readonly number[],
-): readonly number[] {
-  const into = accepts.map((): number[] => []);
-  for (const [edge, head] of heads.entries()) into[head]!.push(edge);
-  const numbers: number[] = accepts.map((does) => (does ? 0 : 1));
-  const blocks = [true, false].map(
-    (which) => new Set(accepts.flatMap((does, state) => (does === which ? [state] : []))),
-  );
+function automatonOf(
+  classes: Classes,
+  accepts: (state: number) => boolean,
+  nexts: (state: number) => Iterable<readonly [of: number, target: number]>,
+  most = MAX_STATES,
+): Automaton {
+  const states = new Map<number, ClassState>();
+  const alive: ClassState[] = [];
+  const none = new Set<ClassState>();
+  const stateOf = (number: number): ClassState =>
+    valueIn(states, number, () => {
+      if (states.size >= most) throw tooLarge();
+      const isAlive = accepts(number);
+      const state: ClassState = { accepts: isAlive, next: [], into: [], isAlive, block: none };
+      if (isAlive) alive.push(state);
+      return state;
+    });
+  const first = stateOf(0);
+  for (const [number, from] of states) {
+    for (const [of, target] of nexts(number)) {
+      const edge = { of, from, to: stateOf(target) };
+      from.next.push(edge);
+      edge.to.into.push(edge);
+    }
+  }
+  for (const { into } of alive) {
+    for (const { from } of into) {
+      if (!from.isAlive) alive.push(from);
+      from.isAlive = true;
+    }
+  }
+  if (!first.isAlive) return { states: [{ accepts: false, edges: [] }] };
+  tellApart(alive);
+  // One state of each block, in the order in which they are met.
+  const met = [first];
+  const numbers = new Map([[first.block, 0]]);
+  const result: AutomatonState[] = [];
+  for (const { accepts: does, next } of met) {
+    const edges = new Map<number, number[]>();
+    for (const { of, to } of next)
+      if (to.isAlive)
+        listIn(
+          edges,
+          valueIn(numbers, to.block, () => met.push(to) - 1),
+        ).push(of);
+    result.push({
+      accepts: does,
+      edges: Array.from(edges, ([to, of]): Edge => [classes.characters(of.sort((a, b) => a - b)), to]),
+    });
+  }
+  return { states: result };
+}
+
+/**
+ * States that nothing tells apart come to be of one block (Hopcroft, 1971: time grows as edges times the logarithm of states). Edges
+ * without a target count as told apart, so every state must lead to an accepting one.
+ */
+function tellApart(states: readonly ClassState[]): void {
+  const blocks = [true, false].map((which) => new Set(states.filter(({ accepts }) => accepts === which)));
+  for (const block of blocks) for (const state of block) state.block = block;
   // By which others are still to be split: of two parts of one by which they were, the smaller alone.
-  const waiting = new Set([0, 1]);
+  const waiting = new Set(blocks);
   for (const by of waiting) {
     waiting.delete(by);
-    const sources = new Map<number, number[]>();
-    for (const state of blocks[by]!) for (const edge of into[state]!) listIn(sources, labels[edge]!).push(tails[edge]!);
-    for (const states of sources.values()) {
-      const met = new Map<number, number[]>();
-      for (const state of states) listIn(met, numbers[state]!).push(state);
-      for (const [number, part] of met) {
-        const block = blocks[number]!;
+    const sources = new Map<number, ClassState[]>();
+    for (const { into } of by) for (const { of, from } of into) listIn(sources, of).push(from);
+    for (const some of sources.values()) {
+      const met = new Map<Set<ClassState>, ClassState[]>();
+      for (const state of some) listIn(met, state.block).push(state);
+      for (const [block, part] of met) {
         if (part.length === block.size) continue;
         const isPart = new Set(part);
-        const smaller = 2 * part.length <= block.size ? part : [...block].filter((state) => !isPart.has(state));
-        waiting.add(blocks.push(new Set(smaller)) - 1);
+        const smaller =
+          2 * part.length <= block.size ? isPart : new Set([...block].filter((state) => !isPart.has(state)));
+        waiting.add(smaller);
         for (const state of smaller) {
           block.delete(state);
-          numbers[state] = blocks.length - 1;
+          state.block = smaller;
         }
       }
     }
   }
-  return numbers;
 }
 
 /** Every text. */
 export const ANY_TEXT: Automaton = { states: [{ accepts: true, edges: [[ALL, 0]] }] };
 
-export const isEmpty = ({ states }: Automaton): boolean => !states[0]!.accepts && states[0]!.edges.length === 0;
+export const isEmpty = ({ states: [first] }: Automaton): boolean => !first?.accepts && first?.edges.length === 0;
 
 const setsOf = ({ states }: Automaton): CodePoints[] =>
   states.flatMap(({ edges }) => edges.map(([characters]) => characters));
+
+/** By state, where classes lead. */
+const nextsOf = ({ states }: Automaton, classes: Classes): Map<number, number>[] =>
+  states.map(({ edges }) => new Map(edges.flatMap(([of, target]) => classes.of(of).map((one) => [one, target]))));
 
 /** Texts that are in both. */
 export function both(a: Automaton, b: Automaton): Automaton {
   if (a === ANY_TEXT || b === ANY_TEXT) return a === ANY_TEXT ? b : a;
   const classes = new Classes([...setsOf(a), ...setsOf(b)]);
-  const nextOf = ({ states }: Automaton): Map<number, number>[] =>
-    states.map(({ edges }) => new Map(edges.flatMap(([of, target]) => classes.of(of).map((one) => [one, target])))); // prettier-ignore
-  const [ours, theirs] = [nextOf(a), nextOf(b)];
-  const states: ClassState[] = [];
-  const pairs: [number, number][] = [];
-  const numbers = new Map<number, number>();
-  const numberOf = (i: number, j: number): number => {
-    const key = i * b.states.length + j;
-    let number = numbers.get(key);
-    if (number === undefined) {
-      if (states.length >= MAX_STATES) throw tooLarge();
-      number = states.length;
-      numbers.set(key, number);
-      pairs.push([i, j]);
-      states.push({ accepts: a.states[i]!.accepts && b.states[j]!.accepts, next: [] });
-    }
-    return number;
-  };
-  numberOf(0, 0);
-  for (let state = 0; state < states.length; state++) {
-    const [i, j] = pairs[state]!;
-    const others = theirs[j]!;
-    for (const [one, to] of ours[i]!) {
-      const other = others.get(one);
-      if (other !== undefined) states[state]!.next.push([one, numberOf(to, other)]);
-    }
-    spend(1 + ours[i]!.size);
-  }
-  return trimmed(states, classes);
+  const [ours, theirs] = [nextsOf(a, classes), nextsOf(b, classes)];
+  const count = theirs.length;
+  const pair = <T>(of: readonly T[], others: readonly T[], state: number): [T, T] =>
+    [nth(of, Math.floor(state / count)), nth(others, state % count)]; // prettier-ignore
+  return automatonOf(
+    classes,
+    (state) => pair(a.states, b.states, state).every(({ accepts }) => accepts),
+    (state) => {
+      const [one, other] = pair(ours, theirs, state);
+      spend(1 + one.size);
+      return [...one].flatMap(([of, to]) => {
+        const target = other.get(of);
+        return target === undefined ? [] : [[of, to * count + target] as const];
+      });
+    },
+  );
 }
 
 /** All other texts. */
 export function except(of: Automaton): Automaton {
   const sink = of.states.length;
   const classes = new Classes([ALL, ...setsOf(of)]);
-  spend(of.states.length * classes.count);
-  const everything = classes.of(ALL);
-  const states = of.states.map(({ accepts, edges }): ClassState => {
-    const targets = new Map(edges.flatMap(([set, target]) => classes.of(set).map((one) => [one, target])));
-    return { accepts: !accepts, next: everything.map((one) => [one, targets.get(one) ?? sink]) };
-  });
-  states.push({ accepts: true, next: everything.map((one) => [one, sink]) });
-  return trimmed(states, classes);
+  spend(sink * classes.count);
+  const [everything, nexts] = [classes.of(ALL), nextsOf(of, classes)];
+  return automatonOf(
+    classes,
+    (state) => !of.states[state]?.accepts,
+    (state) => everything.map((one) => [one, nexts[state]?.get(one) ?? sink]),
+    sink + 1,
+  );
 }
 
 /** Whether a text is of the set. */
 export function includes({ states }: Automaton, text: string): boolean {
-  let at = 0;
+  let at = states[0];
   for (const character of text) {
-    const code = character.codePointAt(0)!;
-    const edge = states[at]!.edges.find(([of]) => of.some(([first, last]) => first <= code && code <= last));
-    if (!edge) return false;
-    at = edge[1];
+    const code = character.codePointAt(0) ?? 0;
+    const [, target = -1] = at?.edges.find(([of]) => of.some(([first, last]) => first <= code && code <= last)) ?? [];
+    at = states[target];
   }
-  return states[at]!.accepts;
+  return at?.accepts === true;
 }
 
 /** Texts of `least` to `most` characters. */
@@ -356,16 +349,16 @@ export function ofLength(least: number, most: number): Automaton {
 /** These texts alone. */
 export function listed(texts: readonly string[]): Automaton {
   const fragments = new Fragments();
-  const [start, end] = [fragments.node(), fragments.node()];
+  const [start, end] = [fragments.place(), fragments.place()];
   for (const text of texts) {
     let at = start;
     for (const character of text) {
-      const next = fragments.node();
-      const code = character.codePointAt(0)!;
-      fragments.edge(at, [[code, code]], next);
+      const next = fragments.place();
+      const code = character.codePointAt(0) ?? 0;
+      at.edges.push([[[code, code]], next]);
       at = next;
     }
-    fragments.join(at, end);
+    at.joins.push(end);
   }
   return fragments.between(start, end);
 }

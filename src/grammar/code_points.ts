@@ -21,17 +21,18 @@ export function codePoints(ranges: readonly (readonly [number, number])[]): Code
 }
 
 export const characters = (text: string): CodePoints =>
-  codePoints(Array.from(text, (character) => [character.codePointAt(0)!, character.codePointAt(0)!] as const));
+  codePoints(Array.from(text, (character) => character.codePointAt(0) ?? 0).map((code) => [code, code]));
 
 export const union = (...sets: readonly CodePoints[]): CodePoints => codePoints(sets.flat());
 
 export function intersection(a: CodePoints, b: CodePoints): CodePoints {
   const both: [number, number][] = [];
   for (let i = 0, j = 0; i < a.length && j < b.length;) {
-    const first = Math.max(a[i]![0], b[j]![0]);
-    const last = Math.min(a[i]![1], b[j]![1]);
+    const [one, other] = [a[i]!, b[j]!];
+    const first = Math.max(one[0], other[0]);
+    const last = Math.min(one[1], other[1]);
     if (first <= last) both.push([first, last]);
-    if (a[i]![1] < b[j]![1]) i++;
+    if (one[1] < other[1]) i++;
     else j++;
   }
   return both;
@@ -55,30 +56,19 @@ type ByteRange = readonly [low: number, high: number];
 const encoder = new TextEncoder();
 const bytesOf = (code: number): number[] => [...encoder.encode(String.fromCodePoint(code))];
 
+/** What takes one byte, two, three and four. */
+const WIDTHS: CodePoints = [[0, 0x7f], [0x80, 0x7ff], [0x800, 0xffff], [0x10000, LAST]]; // prettier-ignore
+
 /** The bytes of a set's characters: runs of ranges, one of which each character is. */
-export function byteRuns(set: CodePoints): ByteRange[][] {
-  const runs: ByteRange[][] = [];
-  // What takes as many bytes.
-  for (const [first, last] of [
-    [0, 0x7f],
-    [0x80, 0x7ff],
-    [0x800, 0xffff],
-    [0x10000, 0x10ffff],
-  ] as const) {
-    // prettier-ignore
-    for (const [from, to] of set) {
-      const [low, high] = [Math.max(from, first), Math.min(to, last)];
-      if (low <= high) runs.push(...runsBetween(bytesOf(low), bytesOf(high)));
-    }
-  }
-  return runs;
-}
+export const byteRuns = (set: CodePoints): ByteRange[][] =>
+  WIDTHS.flatMap((width) => intersection(set, [width])).flatMap(([low, high]) =>
+    runsBetween(bytesOf(low), bytesOf(high)),
+  );
 
 /** The texts of bytes from `low` to `high`, of the same length, as products of ranges. */
 function runsBetween(low: readonly number[], high: readonly number[]): ByteRange[][] {
-  const [a, b] = [low[0]!, high[0]!];
+  const [[a = 0, ...restA], [b = 0, ...restB]] = [low, high];
   if (low.length === 1) return [[[a, b]]];
-  const [restA, restB] = [low.slice(1), high.slice(1)];
   if (a === b) return runsBetween(restA, restB).map((rest): ByteRange[] => [[a, a], ...rest]);
   const [least, most] = [restA.map(() => 0x80), restA.map(() => 0xbf)];
   const wholeA = restA.every((byte) => byte === 0x80);

@@ -7,21 +7,13 @@
 import { usageError } from '../base/errors.js';
 import { Kept } from '../base/kept.js';
 import { type AnswerFrame, framed } from './answer_frame.js';
-import { FormPlace, nameOf, type NextTokens, TokenTree, type Vocabulary } from './masks.js';
-import { Matcher, type State } from './matcher.js';
-import type { Network } from './network.js';
+import { FormPlace, nameOf, type NextTokens, type ReadyForm, TokenTree, type Vocabulary } from './masks.js';
+import { Matcher } from './matcher.js';
+import { type Network, networkOf } from './network.js';
 import { grammarOf, type TextForm } from './text_form.js';
 
 /** Compiled forms that are kept. */
 const KEPT = 32;
-
-/** A form as a network. @throws SplitkvError `usage` for what is no form, and for parts that can't be held to */
-function networkOf(options: TextForm, frame?: AnswerFrame, marks: readonly string[] = []): Network | undefined {
-  const form = grammarOf(options);
-  const network = form?.rules.network(form.root);
-  if (form && !network) throw usageError(form.none);
-  return frame ? framed(frame, form, marks) : network;
-}
 
 /** Forms over the tokens of one model. */
 export class Constraints {
@@ -40,7 +32,10 @@ export class Constraints {
   compile(options: TextForm, frame?: AnswerFrame, name = nameOf(options, frame)): CompiledForm | undefined {
     const known = this.#compiled.get(name);
     if (known) return known;
-    const network = networkOf(options, frame, this.vocabulary.marks);
+    const form = grammarOf(options);
+    const alone = form && networkOf(form.root);
+    if (form && !alone) throw usageError(form.none);
+    const network = frame ? framed(frame, form, this.vocabulary.marks ?? []) : alone;
     if (!network) return undefined;
     const compiled = new CompiledForm(network, this.vocabulary, this.#tree);
     this.#compiled.set(name, compiled, 1);
@@ -48,26 +43,19 @@ export class Constraints {
   }
 }
 
-/** A form, ready for as many answers as want it. */
-export class CompiledForm {
+export class CompiledForm implements ReadyForm {
   readonly matcher: Matcher;
-  /** What a text of it may begin with. */
   readonly first: NextTokens;
 
   constructor(
     readonly network: Network,
     readonly vocabulary: Vocabulary,
-    private readonly tree: TokenTree,
+    readonly tree: TokenTree,
   ) {
     this.matcher = new Matcher(network);
     const first = tree.next(this.matcher, this.matcher.start);
     if (!first) throw usageError('grammar: only the empty text is of it');
     this.first = first;
-  }
-
-  next(state: State): NextTokens | undefined {
-    this.matcher.begin();
-    return this.tree.next(this.matcher, state);
   }
 
   /** For one answer. */
@@ -77,17 +65,12 @@ export class CompiledForm {
 }
 
 /** What may follow the tokens of one answer so far. */
-export class FormConstraint extends FormPlace {
-  constructor(private readonly form: CompiledForm) {
-    super(form.matcher, form.vocabulary);
-  }
-
-  get first(): NextTokens {
-    return this.form.first;
-  }
-
+export class FormConstraint extends FormPlace<CompiledForm> {
   /** @throws SplitkvError `unsupported` where the model has no token that the text could go on with */
   next(): NextTokens | undefined {
-    return this.state && this.form.next(this.state);
+    const { matcher, tree } = this.form;
+    const { state } = this;
+    matcher.begin();
+    return state && tree.next(matcher, state);
   }
 }

@@ -1,8 +1,9 @@
 import { type AST, RegExpParser } from '@eslint-community/regexpp';
 import { usageError } from '../base/errors.js';
 import { show } from '../base/json.js';
+import { valueIn } from '../base/lists.js';
 import { ALL, characters, type CodePoints, codePoints, complement, NONE, union } from './code_points.js';
-import { type Automaton, both, except, Fragments } from './automaton.js';
+import { type Automaton, both, except, Fragments, type Place } from './automaton.js';
 
 /** No real pattern is longer. */
 const MAX_LETTERS = 10_000;
@@ -28,7 +29,7 @@ export function textsOf(source: string, whole: boolean): Automaton {
       pattern = parser.parsePattern(source, 0, source.length, { unicode: false });
     } catch (error) {
       // It names the expression once more.
-      throw refused(source, (error as Error).message.split(': ').at(-1)!);
+      throw refused(source, `${(error as Error).message.split(': ').at(-1)}`);
     }
   }
   return new Reader(source, unicode).texts(pattern.alternatives, whole, whole);
@@ -49,7 +50,7 @@ class Reader {
     for (const { elements: all } of alternatives) {
       let elements = all;
       // Around the whole of it a group changes nothing.
-      const lone = elements.length === 1 ? elements[0]! : undefined;
+      const lone = elements.length === 1 ? elements[0] : undefined;
       if (lone && (lone.type === 'Group' || lone.type === 'CapturingGroup') && hasAnchors(lone)) {
         special.push(this.texts(lone.alternatives, atStart, atEnd));
         continue;
@@ -89,40 +90,40 @@ class Reader {
 
   #of(parts: readonly { elements: readonly AST.Element[]; before: boolean; behind: boolean }[]): Automaton {
     const fragments = new Fragments();
-    const [start, end] = [fragments.node(), fragments.node()];
+    const [start, end] = [fragments.place(), fragments.place()];
     for (const { elements, before, behind } of parts) {
-      let at = fragments.node();
-      fragments.join(start, at);
-      if (before) fragments.edge(at, ALL, at);
+      let at = fragments.place();
+      start.joins.push(at);
+      if (before) at.edges.push([ALL, at]);
       at = this.#sequence(fragments, elements, at);
-      const last = fragments.node();
-      fragments.join(at, last);
-      if (behind) fragments.edge(last, ALL, last);
-      fragments.join(last, end);
+      const last = fragments.place();
+      at.joins.push(last);
+      if (behind) last.edges.push([ALL, last]);
+      last.joins.push(end);
     }
     return fragments.between(start, end);
   }
 
-  #sequence(fragments: Fragments, elements: readonly AST.Element[], start: number): number {
+  #sequence(fragments: Fragments, elements: readonly AST.Element[], start: Place): Place {
     return elements.reduce((at, element) => this.#element(fragments, element, at), start);
   }
 
   /** @returns the node behind it */
-  #element(fragments: Fragments, element: AST.Element, start: number): number {
-    const end = fragments.node();
+  #element(fragments: Fragments, element: AST.Element, start: Place): Place {
+    const end = fragments.place();
     switch (element.type) {
       case 'Character':
       case 'CharacterSet':
       case 'CharacterClass':
-        fragments.edge(start, this.#setOf(element), end);
+        start.edges.push([this.#setOf(element), end]);
         return end;
       case 'Group':
       case 'CapturingGroup':
         if (element.type === 'Group' && element.modifiers) throw refused(this.source, 'flags in a group are not done');
         for (const { elements } of element.alternatives) {
-          const first = fragments.node();
-          fragments.join(start, first);
-          fragments.join(this.#sequence(fragments, elements, first), end);
+          const first = fragments.place();
+          start.joins.push(first);
+          this.#sequence(fragments, elements, first).joins.push(end);
         }
         return end;
       case 'Quantifier': {
@@ -130,17 +131,17 @@ class Reader {
         let at = start;
         for (let i = 0; i < min; i++) at = this.#element(fragments, of, at);
         if (max === Infinity) {
-          const loop = fragments.node();
-          fragments.join(at, loop);
-          fragments.join(this.#element(fragments, of, loop), loop);
-          fragments.join(loop, end);
+          const loop = fragments.place();
+          at.joins.push(loop);
+          this.#element(fragments, of, loop).joins.push(loop);
+          loop.joins.push(end);
           return end;
         }
         for (let i = min; i < max; i++) {
-          fragments.join(at, end);
+          at.joins.push(end);
           at = this.#element(fragments, of, at);
         }
-        fragments.join(at, end);
+        at.joins.push(end);
         return end;
       }
       case 'Assertion':
@@ -159,9 +160,7 @@ class Reader {
 
   /** Once for an element, however often it's repeated. */
   #setOf(element: AST.Character | AST.CharacterSet | AST.CharacterClass): CodePoints {
-    let set = this.#sets.get(element);
-    if (!set) this.#sets.set(element, (set = this.#characters(element)));
-    return set;
+    return valueIn(this.#sets, element, () => this.#characters(element));
   }
 
   #characters(element: AST.Character | AST.CharacterSet | AST.CharacterClass | AST.CharacterClassRange): CodePoints {
@@ -215,9 +214,8 @@ const SPACES = union(
 const found = new Map<string, CodePoints>();
 
 /** Those of a \p{...}: all are tried, once. */
-function charactersThat(property: string): CodePoints {
-  let set = found.get(property);
-  if (!set) {
+const charactersThat = (property: string): CodePoints =>
+  valueIn(found, property, () => {
     const has = new RegExp(property, 'u');
     const ranges: [number, number][] = [];
     for (const [first, last] of ALL) {
@@ -228,7 +226,5 @@ function charactersThat(property: string): CodePoints {
         else ranges.push([code, code]);
       }
     }
-    found.set(property, (set = codePoints(ranges)));
-  }
-  return set;
-}
+    return codePoints(ranges);
+  });

@@ -1,4 +1,5 @@
 import { SplitkvError, unsupportedError, usageError } from '../base/errors.js';
+import { listIn } from '../base/lists.js';
 import type { AnswerFrame } from './answer_frame.js';
 import { type Frames, type Matcher, MAX_FOLLOWED, type State } from './matcher.js';
 import { symbolOfMark } from './notation.js';
@@ -49,6 +50,8 @@ function symbolsOf(vocabulary: Vocabulary, id: number): ArrayLike<number> {
   return mark === undefined ? (vocabulary.bytesOf(id) ?? []) : [symbolOfMark(mark)];
 }
 
+type Numbers = number[];
+
 /** The tokens of a vocabulary as a tree of symbols, its nodes in the order of a walk: a node's descendants come right behind it. */
 export class TokenTree {
   readonly size: number;
@@ -66,35 +69,35 @@ export class TokenTree {
     this.size = vocabulary.size;
     this.endIds = vocabulary.endIds;
     const ends = new Set(vocabulary.endIds);
-    const texts = Array.from({ length: this.size }, (_, id) =>
-      ends.has(id) ? '' : String.fromCharCode(...(symbolsOf(vocabulary, id) as number[])),
-    );
-    const order = texts.flatMap((text, id) => (text === '' ? [] : [id]));
-    order.sort((a, b) => (texts[a]! < texts[b]! ? -1 : texts[a]! > texts[b]! ? 1 : a - b));
-    const [symbols, depths, past, from, tokens]: number[][] = [[], [], [], [], []] as never;
+    const texts = Array.from({ length: this.size }, (_, id) => ({
+      id,
+      text: ends.has(id) ? '' : String.fromCharCode(...(symbolsOf(vocabulary, id) as number[])),
+    }));
+    texts.sort((a, b) => (a.text < b.text ? -1 : a.text > b.text ? 1 : a.id - b.id));
+    const [symbols, depths, past, from, tokens]: [Numbers, Numbers, Numbers, Numbers, Numbers] = [[], [], [], [], []];
     const open: number[] = [];
     let before = '';
-    for (const id of order) {
-      const text = texts[id]!;
+    for (const { id, text } of texts) {
+      if (text === '') continue;
       let same = 0;
       while (same < before.length && before.charCodeAt(same) === text.charCodeAt(same)) same++;
-      for (const node of open.splice(same)) past![node] = symbols!.length;
+      for (const node of open.splice(same)) past[node] = symbols.length;
       for (let at = same; at < text.length; at++) {
-        open.push(symbols!.length);
-        symbols!.push(text.charCodeAt(at));
-        depths!.push(at + 1);
-        from!.push(tokens!.length);
+        open.push(symbols.length);
+        symbols.push(text.charCodeAt(at));
+        depths.push(at + 1);
+        from.push(tokens.length);
       }
-      tokens!.push(id);
+      tokens.push(id);
       before = text;
     }
-    for (const node of open) past![node] = symbols!.length;
-    from!.push(tokens!.length);
-    this.#symbols = Uint16Array.from(symbols!);
-    this.#depths = Uint16Array.from(depths!);
-    this.#past = Int32Array.from(past!);
-    this.#tokens = Int32Array.from(tokens!);
-    this.#tokensFrom = Int32Array.from(from!);
+    for (const node of open) past[node] = symbols.length;
+    from.push(tokens.length);
+    this.#symbols = Uint16Array.from(symbols);
+    this.#depths = Uint16Array.from(depths);
+    this.#past = Int32Array.from(past);
+    this.#tokens = Int32Array.from(tokens);
+    this.#tokensFrom = Int32Array.from(from);
   }
 
   /**
@@ -102,7 +105,7 @@ export class TokenTree {
    * @throws SplitkvError `unsupported` where no token can go on with the text
    */
   next(matcher: Matcher, state: State): NextTokens | undefined {
-    if (state.nodes.length === 0 && this.endIds.length === 0) return undefined;
+    if (state.places.length === 0 && this.endIds.length === 0) return undefined;
     state.told ??= this.#told(this.#mask(matcher, state), state.accepts);
     return state.told;
   }
@@ -126,11 +129,7 @@ export class TokenTree {
     if (state.mask) return state.mask;
     const mask = new Uint32Array(Math.ceil(this.size / 32));
     const groups = new Map<Frames, number[]>();
-    for (const [at, node] of state.nodes.entries()) {
-      const group = groups.get(state.frames[at]!);
-      if (group) group.push(node);
-      else groups.set(state.frames[at]!, [node]);
-    }
+    for (const { node, frames } of state.places) listIn(groups, frames).push(node);
     for (const [frames, nodes] of groups) {
       const inner = matcher.inner(nodes);
       if (inner === state) {
@@ -141,8 +140,9 @@ export class TokenTree {
       }
       const own = this.#mask(matcher, inner);
       for (let word = 0; word < mask.length; word++) mask[word]! |= own[word]!;
-      const behind = inner.exits!.length > 0 ? matcher.behind(frames) : null;
-      if (behind && behind.nodes.length > 0) for (const exit of inner.exits!) this.#walk(matcher, behind, exit, mask);
+      const exits = inner.exits ?? [];
+      const behind = exits.length > 0 ? matcher.behind(frames) : null;
+      if (behind && behind.places.length > 0) for (const exit of exits) this.#walk(matcher, behind, exit, mask);
     }
     state.mask = mask;
     matcher.keep(mask.length + (state.exits?.length ?? 0));
@@ -170,7 +170,7 @@ export class TokenTree {
       }
       if (exits && next.accepts) exits.push(at);
       stack[depths[at]!] = next;
-      at = next.nodes.length === 0 ? past[at]! : at + 1;
+      at = next.places.length === 0 ? past[at]! : at + 1;
     }
   }
 }
@@ -184,39 +184,49 @@ export function nameOf(options: TextForm, frame: AnswerFrame | undefined): strin
     return JSON.stringify([options, frame ?? null]);
   } catch (error) {
     if (error instanceof RangeError) throw usageError('the form is nested too deeply to be read; nest it less');
-    throw usageError(`the form isn't JSON: ${(error as Error).message.split('\n')[0]!}`);
+    throw usageError(`the form isn't JSON: ${(error as Error).message.split('\n', 1).join('')}`);
   }
 }
 
+/** A form, ready for as many answers as want it. */
+export interface ReadyForm {
+  readonly matcher: Matcher;
+  readonly vocabulary: Vocabulary;
+  /** What a text of it may begin with. */
+  readonly first: NextTokens;
+}
+
 /** Where an answer is in the texts of a form. */
-export class FormPlace {
+export class FormPlace<F extends ReadyForm> {
   #state: State | undefined;
 
-  constructor(
-    private readonly matcher: Matcher,
-    private readonly vocabulary: Vocabulary,
-  ) {
-    this.#state = matcher.start;
+  constructor(protected readonly form: F) {
+    this.#state = form.matcher.start;
+  }
+
+  get first(): NextTokens {
+    return this.form.first;
   }
 
   /** Undefined where nothing may come any more. */
   get state(): State | undefined {
-    const isOver = this.vocabulary.endIds.length === 0 && this.#state?.nodes.length === 0;
+    const isOver = this.form.vocabulary.endIds.length === 0 && this.#state?.places.length === 0;
     return isOver ? undefined : this.#state;
   }
 
   reset(): void {
-    this.#state = this.matcher.start;
+    this.#state = this.form.matcher.start;
   }
 
   /** @throws SplitkvError `internal` for a token that isn't allowed, `usage` where too many ways of reading the text go on */
   accept(token: number): void {
+    const { matcher, vocabulary } = this.form;
     let state: State | null | undefined = this.#state;
-    this.matcher.begin(MAX_FOLLOWED);
-    const symbols = symbolsOf(this.vocabulary, token);
-    if (this.vocabulary.endIds.includes(token)) state = state?.accepts ? undefined : null;
+    matcher.begin(MAX_FOLLOWED);
+    const symbols = symbolsOf(vocabulary, token);
+    if (vocabulary.endIds.includes(token)) state = state?.accepts ? undefined : null;
     else if (symbols.length === 0) state = null;
-    else for (let at = 0; state && at < symbols.length; at++) state = this.matcher.step(state, symbols[at]!);
+    else for (let at = 0; state && at < symbols.length; at++) state = matcher.step(state, symbols[at]!);
     if (state === null || (state === undefined && this.#state === undefined))
       throw new SplitkvError('internal', `token ${token} was sampled, which the text's form doesn't allow`);
     this.#state = state;

@@ -1,23 +1,26 @@
 import { usageError } from '../base/errors.js';
+import { valueIn } from '../base/lists.js';
 import type { NextTokens } from './masks.js';
 import type { Network } from './network.js';
 
-/**
- * Where texts of a rule return to: nodes, and where texts of those nodes' rules return to in turn. Alike ones are one object.
- */
+/** A node, and where texts of its rule return to. */
+interface Place {
+  readonly node: number;
+  readonly frames: Frames;
+}
+
+/** Where texts of a rule return to, in order of nodes, then of frames. Alike ones are one object. */
 export interface Frames {
   readonly id: number;
-  readonly backs: readonly number[];
-  readonly outer: readonly Frames[];
+  readonly backs: readonly Place[];
 }
 
 /** Back to nowhere: the text is whole. */
 const OUT = -1;
 
-/** What a text may go on with: nodes with edges, and where their rules return to. Alike ones of a matcher are one object. */
+/** What a text may go on with: nodes with edges, in order. Alike ones of a matcher are one object. */
 export interface State {
-  readonly nodes: readonly number[];
-  readonly frames: readonly Frames[];
+  readonly places: readonly Place[];
   /** The text may end here. */
   readonly accepts: boolean;
   /** By class of symbols, as far as it was asked for; null: nowhere. */
@@ -52,9 +55,9 @@ export class Matcher {
     readonly network: Network,
     private readonly mayKeep = MAX_KEPT,
   ) {
-    const outer: Frames[] = [];
-    this.#bottom = { id: this.#frameCount++, backs: [OUT], outer };
-    outer.push(this.#bottom);
+    const backs: Place[] = [];
+    this.#bottom = { id: this.#frameCount++, backs };
+    backs.push({ node: OUT, frames: this.#bottom });
     this.#start = this.#begin();
   }
 
@@ -85,7 +88,7 @@ export class Matcher {
 
   #begin(): State {
     const { root, empty } = this.network;
-    return this.#closed([], new Map([[root, this.#bottom]]), empty) ?? this.#state([], [], empty);
+    return this.#closed([], new Map([[root, this.#bottom]]), empty) ?? this.#state([], empty);
   }
 
   /** Behind one symbol more; null: nothing is. */
@@ -100,30 +103,31 @@ export class Matcher {
     return next;
   }
 
-  #step({ nodes, frames }: State, symbol: number): State | null {
+  #step({ places }: State, symbol: number): State | null {
     const { edges, edgesFrom } = this.network;
-    const targets: [number, Frames][] = [];
-    for (let i = 0; i < nodes.length; i++) {
-      const to = edgesFrom[nodes[i]! + 1]!;
-      for (let at = edgesFrom[nodes[i]!]!; at < to; at += 3) {
-        if (edges[at]! <= symbol && symbol <= edges[at + 1]!) targets.push([edges[at + 2]!, frames[i]!]);
+    const targets: Place[] = [];
+    for (const { node, frames } of places) {
+      const from = edgesFrom[node]!;
+      const to = edgesFrom[node + 1]!;
+      for (let at = from; at < to; at += 3) {
+        if (edges[at]! <= symbol && symbol <= edges[at + 1]!) targets.push({ node: edges[at + 2]!, frames });
       }
-      this.#left -= 1 + ((to - edgesFrom[nodes[i]!]!) >> 3);
+      this.#left -= 1 + ((to - from) >> 3);
     }
     return targets.length === 0 ? null : this.#closed(targets, new Map(), false);
   }
 
   /** What the nodes with these frames alone would be if nothing were around them. */
   inner(nodes: readonly number[]): State {
-    return this.#state(nodes, nodes.map(() => this.#bottom), false); // prettier-ignore
+    return this.#state(nodes.map((node) => ({ node, frames: this.#bottom })), false); // prettier-ignore
   }
 
   /** Where texts of rules return to. */
   behind(frames: Frames): State | null {
-    return this.#closed(frames.backs.map((back, at) => [back, frames.outer[at]!]), new Map(), false); // prettier-ignore
+    return this.#closed(frames.backs, new Map(), false);
   }
 
-  #closed(targets: readonly (readonly [number, Frames])[], called: Map<number, Frames>, empty: boolean): State | null {
+  #closed(targets: readonly Place[], called: Map<number, Frames>, empty: boolean): State | null {
     const { joins, joinsFrom, ends, edgesFrom, calls, callsFrom, starts, startsFrom, firstCalls, firstCallsFrom } =
       this.network;
     const at = new Map<number, Frames>();
@@ -140,19 +144,19 @@ export class Matcher {
       at.set(node, both);
       waiting.push(node);
     };
-    for (const [node, frames] of targets) reach(node, frames);
+    for (const { node, frames } of targets) reach(node, frames);
     for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
       if (--this.#left < 0) throw tooMuch();
       const frames = at.get(node)!;
       for (let i = joinsFrom[node]!; i < joinsFrom[node + 1]!; i++) reach(joins[i]!, frames);
-      if (ends[node]) for (let i = 0; i < frames.backs.length; i++) reach(frames.backs[i]!, frames.outer[i]!);
+      if (ends[node]) for (const back of frames.backs) reach(back.node, back.frames);
     }
     // Calls, of a rule when all that call it are known: those that begin with it have lower numbers.
     const order = [...called.keys()];
     const call = (list: Int32Array, from: number, to: number, frames: Frames): void => {
       for (let i = from; i < to; i += 3) {
         const rule = list[i]!;
-        const back = list[i + 2] ? frames : this.#frame([list[i + 1]!], [frames]);
+        const back = list[i + 2] ? frames : this.#frame([{ node: list[i + 1]!, frames }]);
         const own = called.get(rule);
         if (own === undefined) {
           let place = order.length;
@@ -172,53 +176,49 @@ export class Matcher {
       }
       call(firstCalls, firstCallsFrom[rule]!, firstCallsFrom[rule + 1]!, frames);
     }
-    const nodes: number[] = [];
-    for (const node of at.keys()) if (edgesFrom[node]! < edgesFrom[node + 1]!) nodes.push(node);
-    if (nodes.length === 0 && !accepts) return null;
-    nodes.sort((a, b) => a - b);
-    return this.#state(nodes, nodes.map((node) => at.get(node)!), accepts); // prettier-ignore
+    const places: Place[] = [];
+    for (const [node, frames] of at) if (edgesFrom[node]! < edgesFrom[node + 1]!) places.push({ node, frames });
+    if (places.length === 0 && !accepts) return null;
+    return this.#state(places.sort((a, b) => a.node - b.node), accepts); // prettier-ignore
   }
 
-  #state(nodes: readonly number[], frames: readonly Frames[], accepts: boolean): State {
-    let key = accepts ? '+' : '-';
-    this.#left -= nodes.length;
-    for (let i = 0; i < nodes.length; i++) key += `${nodes[i]!}:${frames[i]!.id},`;
-    let state = this.#states.get(key);
-    if (!state) {
-      this.#kept += 60 + this.network.symbols.length + 6 * nodes.length;
-      this.#states.set(key, (state = { nodes, frames, accepts, next: [] }));
-    }
-    return state;
+  #state(places: readonly Place[], accepts: boolean): State {
+    return valueIn(this.#states, (accepts ? '+' : '-') + this.#keyOf(places), () => {
+      this.#kept += 60 + this.network.symbols.length + 6 * places.length;
+      return { places, accepts, next: [] };
+    });
   }
 
-  #frame(backs: readonly number[], outer: readonly Frames[]): Frames {
-    let key = '';
-    this.#left -= backs.length;
-    for (let i = 0; i < backs.length; i++) key += `${backs[i]!}:${outer[i]!.id},`;
-    let frames = this.#frames.get(key);
-    if (!frames) {
+  #frame(backs: readonly Place[]): Frames {
+    return valueIn(this.#frames, this.#keyOf(backs), () => {
       this.#kept += 30 + 4 * backs.length;
-      this.#frames.set(key, (frames = { id: this.#frameCount++, backs, outer }));
-    }
-    return frames;
+      return { id: this.#frameCount++, backs };
+    });
   }
 
-  /** Both are in order of nodes, then of what is around. */
+  #keyOf(places: readonly Place[]): string {
+    let key = '';
+    this.#left -= places.length;
+    for (const { node, frames } of places) key += `${node}:${frames.id},`;
+    return key;
+  }
+
   #union(a: Frames, b: Frames): Frames {
     if (a === b) return a;
-    const backs: number[] = [];
-    const outer: Frames[] = [];
+    const backs: Place[] = [];
     this.#left -= a.backs.length + b.backs.length;
     if (this.#left < 0) throw tooMuch();
-    for (let i = 0, j = 0; i < a.backs.length || j < b.backs.length;) {
-      let order = i === a.backs.length ? 1 : j === b.backs.length ? -1 : a.backs[i]! - b.backs[j]!;
-      if (order === 0) order = a.outer[i]!.id - b.outer[j]!.id;
-      backs.push(order <= 0 ? a.backs[i]! : b.backs[j]!);
-      outer.push(order <= 0 ? a.outer[i]! : b.outer[j]!);
+    for (let i = 0, j = 0; ;) {
+      const one = a.backs[i];
+      const other = b.backs[j];
+      const order = one && other ? one.node - other.node || one.frames.id - other.frames.id : one ? -1 : 1;
+      const next = order <= 0 ? one : other;
+      if (!next) break;
+      backs.push(next);
       if (order <= 0) i++;
       if (order >= 0) j++;
     }
     if (backs.length === a.backs.length) return a;
-    return backs.length === b.backs.length ? b : this.#frame(backs, outer);
+    return backs.length === b.backs.length ? b : this.#frame(backs);
   }
 }

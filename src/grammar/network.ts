@@ -1,8 +1,8 @@
 import { usageError } from '../base/errors.js';
-import { cyclesOf } from '../base/lists.js';
+import { cyclesOf, valueIn, nth } from '../base/lists.js';
 import { spend } from './automaton.js';
 import { byteRuns, type CodePoints } from './code_points.js';
-import { all, any, type Expression, NOTHING, repeat } from './notation.js';
+import { all, any, type Expression, NEVER, NOTHING, repeat } from './notation.js';
 
 /**
  * A grammar as matcher.ts follows it: nodes, which belong to rules. An edge takes a symbol; a call takes a text of a rule and returns to a
@@ -41,112 +41,122 @@ const INLINE = 16;
 /** Rules that begin with one another. */
 const MAX_CYCLE = 64;
 
-interface Rule {
-  readonly start: number;
-  end: number;
-  isEmpty: boolean;
+interface Node {
+  readonly id: number;
+  /** Number of its rule. */
+  readonly owner: number;
+  edges: Edge[];
+  calls: Call[];
+  joins: Node[];
+  /** Nodes from which an expression, or a range of bytes, leads here. */
+  befores?: Map<Expression | string, Node>;
+  /** What leads here without a call; and calls that need this node, which they return to or begin with. */
+  readonly into: Node[];
+  readonly callers: { readonly node: Node; readonly call: Call }[];
+  /** The end of its rule can be reached. */
+  isAlive: boolean;
+}
+
+type Edge = readonly [first: number, last: number, target: Node];
+type Call = readonly [rule: RuleNodes, back: Node];
+
+interface RuleNodes {
+  number: number;
+  readonly start: Node;
+  end: Node;
   /** As in a network. */
-  starts: number[];
+  starts: Node[];
   firstCalls: Call[];
+  callers: number;
 }
 
-type Call = readonly [rule: number, back: number];
+type ByteRun = readonly (readonly [number, number])[];
 
-/** @param rule what a rule's number stands for @returns undefined where no text is of it */
-export function networkOf(root: Expression, rule: (number: number) => Expression): Network | undefined {
-  return new Builder(rule).build(root);
-}
+/** @returns undefined where no text is of it */
+export const networkOf = (root: Expression): Network | undefined => new Builder().build(root);
 
 class Builder {
-  readonly #edges: (readonly [first: number, last: number, target: number])[][] = [];
-  #calls: Call[][] = [];
-  #joins: number[][] = [];
-  readonly #owner: number[] = [];
-  /** By node: nodes from which an expression, or a range of bytes, leads there. */
-  readonly #befores: Map<Expression | string, number>[] = [];
-  readonly #rules: Rule[] = [];
-  readonly #named = new Map<string, number>();
-  readonly #ids = new Map<Expression, number>();
+  readonly #nodes: Node[] = [];
+  readonly #rules: RuleNodes[] = [];
+  readonly #named = new Map<Expression | string, RuleNodes>();
+  readonly #parts = new Map<Expression, Expression>();
+  readonly #counts = new Map<Expression, Map<string, Expression>>();
   readonly #todo: (() => void)[] = [];
   #owning = 0;
 
-  constructor(private readonly rule: (number: number) => Expression) {}
-
-  build(root: Expression): Network | undefined {
-    this.#ruleOf('root', (start, end) => this.#add(root, start, end));
+  build(of: Expression): Network | undefined {
+    const root = this.#ruleOf('root', (start, end) => this.#add(of, start, end));
     for (let next = this.#todo.pop(); next; next = this.#todo.pop()) next();
-    if (!this.#prune()) return undefined;
-    this.#findEmpty();
+    this.#findEnding(true);
+    if (!root.start.isAlive) return undefined;
+    this.#prune();
+    // Calls of rules that the empty text is of are joins as well.
+    this.#findEnding(false);
+    for (const { calls, joins } of this.#nodes)
+      for (const [rule, back] of calls) if (rule.start.isAlive) joins.push(back);
     for (const rule of this.#rules) this.#begin(rule);
     this.#unwind();
-    return this.#packed();
+    return this.#packed(root, root.start.isAlive);
   }
 
-  #node(): number {
-    if (this.#edges.length >= MAX_NODES)
-      throw usageError('the form comes to too many states: make it, or its bounds, smaller');
+  #node(): Node {
+    const id = this.#nodes.length;
+    if (id >= MAX_NODES) throw usageError('the form comes to too many states: make it, or its bounds, smaller');
     spend(1);
-    this.#calls.push([]);
-    this.#joins.push([]);
-    this.#owner.push(this.#owning);
-    return this.#edges.push([]) - 1;
+    const node = { id, owner: this.#owning, edges: [], calls: [], joins: [], into: [], callers: [], isAlive: false };
+    this.#nodes.push(node);
+    return node;
   }
 
-  #ruleOf(key: string, make: (start: number, end: number) => void): number {
-    let number = this.#named.get(key);
-    if (number === undefined) {
+  #ruleOf(key: Expression | string, make: (start: Node, end: Node) => void): RuleNodes {
+    return valueIn(this.#named, key, () => {
       const owning = this.#owning;
-      number = this.#owning = this.#rules.length;
-      this.#named.set(key, number);
+      const number = (this.#owning = this.#rules.length);
       const [start, end] = [this.#node(), this.#node()];
       this.#owning = owning;
-      this.#rules.push({ start, end, isEmpty: false, starts: [], firstCalls: [] });
+      const rule: RuleNodes = { number, start, end, starts: [], firstCalls: [], callers: 0 };
+      this.#rules.push(rule);
       this.#todo.push(() => {
-        this.#owning = number!;
+        this.#owning = number;
         make(start, end);
       });
-    }
-    return number;
+      return rule;
+    });
   }
 
   /** A part as a rule of its own. */
   #partOf(of: Expression): Expression {
-    return of.kind === 'rule' || of.kind === 'one' ? of : { kind: 'rule', number: ~this.#idOf(of) };
-  }
-
-  #parts: Expression[] = [];
-  #idOf(of: Expression): number {
-    let id = this.#ids.get(of);
-    if (id === undefined) this.#ids.set(of, (id = this.#parts.push(of) - 1));
-    return id;
+    if (of.kind === 'rule' || of.kind === 'one') return of;
+    return valueIn(this.#parts, of, () => ({ kind: 'rule', body: of }));
   }
 
   /** The texts of an expression lead from one node to the other. Nothing else leaves the one or comes to the other here. */
-  #add(of: Expression, from: number, to: number): void {
+  #add(of: Expression, from: Node, to: Node): void {
     spend(1);
     switch (of.kind) {
       case 'text':
         return this.#addText(of.symbols, from, to);
       case 'one':
         return this.#addSet(of.of, from, to);
-      case 'rule': {
-        const body = (): Expression => (of.number < 0 ? this.#parts[~of.number]! : this.rule(of.number));
-        const rule = this.#ruleOf(`${of.number}`, (start, end) => this.#add(body(), start, end));
-        return void this.#calls[from]!.push([rule, to]);
-      }
+      case 'rule':
+        from.calls.push([this.#ruleOf(of, (start, end) => this.#add(of.body ?? NEVER, start, end)), to]);
+        return;
       case 'any':
         for (const option of of.options) this.#add(option, from, to);
         return;
       case 'all': {
-        let next = to;
-        for (let at = of.parts.length - 1; at > 0; at--) next = this.#before(of.parts[at]!, next);
-        return this.#add(of.parts[0]!, from, next);
+        // One node for all that need what the rest leads from.
+        const [first = NOTHING, ...rest] = of.parts;
+        const before = (next: Node, part: Expression): Node =>
+          this.#leading(next, part, (node) => this.#add(part, node, next));
+        return this.#add(first, from, rest.reduceRight(before, to));
       }
       case 'states': {
         const nodes = of.of.states.map((_, state) => (state === 0 ? from : this.#node()));
         for (const [state, { accepts, edges }] of of.of.states.entries()) {
-          if (accepts) this.#joins[nodes[state]!]!.push(to);
-          for (const [set, target] of edges) this.#add(of.write(set), nodes[state]!, nodes[target]!);
+          const node = nth(nodes, state);
+          if (accepts) node.joins.push(to);
+          for (const [set, target] of edges) this.#add(of.write(set), node, nth(nodes, target));
         }
         return;
       }
@@ -155,60 +165,47 @@ class Builder {
     }
   }
 
-  /** A node from which an expression leads to another: one for all that need it. */
-  #before(of: Expression, to: number): number {
-    return this.#leading(to, of, (node) => this.#add(of, node, to));
-  }
-
-  #leading(to: number, key: Expression | string, make: (node: number) => void): number {
-    const known = (this.#befores[to] ??= new Map<Expression | string, number>());
-    let node = known.get(key);
-    if (node === undefined) {
-      known.set(key, (node = this.#node()));
+  #leading(to: Node, key: Expression | string, make: (node: Node) => void): Node {
+    return valueIn((to.befores ??= new Map<Expression | string, Node>()), key, () => {
+      const node = this.#node();
       make(node);
-    }
-    return node;
+      return node;
+    });
   }
 
-  #addText(symbols: readonly number[], from: number, to: number): void {
-    if (symbols.length === 0) return void this.#joins[from]!.push(to);
+  #addText(symbols: readonly number[], from: Node, to: Node): void {
+    if (symbols.length === 0) return void from.joins.push(to);
     let at = from;
     for (const [index, symbol] of symbols.entries()) {
       const next = index === symbols.length - 1 ? to : this.#node();
-      this.#edges[at]!.push([symbol, symbol, next]);
+      at.edges.push([symbol, symbol, next]);
       at = next;
     }
   }
 
-  #addSet(set: CodePoints, from: number, to: number): void {
+  #addSet(set: CodePoints, from: Node, to: Node): void {
     const runs = byteRuns(set);
     spend(runs.length);
-    if (runs.length > INLINE) {
-      const rule = this.#ruleOf(`set ${set.join()}`, (start, end) => this.#addRuns(runs, start, end));
-      return void this.#calls[from]!.push([rule, to]);
-    }
-    this.#addRuns(runs, from, to);
+    if (runs.length <= INLINE) return this.#addRuns(runs, from, to);
+    from.calls.push([this.#ruleOf(`set ${set.join()}`, (start, end) => this.#addRuns(runs, start, end)), to]);
   }
 
   /** What ends alike is there once. */
-  #addRuns(runs: readonly (readonly (readonly [number, number])[])[], from: number, to: number): void {
-    for (const run of runs) {
-      let target = to;
-      for (let at = run.length - 1; at > 0; at--) {
-        const [range, next] = [run[at]!, target];
-        target = this.#leading(next, range.join(), (node) => this.#edges[node]!.push([...range, next]));
-      }
-      this.#edges[from]!.push([...run[0]!, target]);
+  #addRuns(runs: readonly ByteRun[], from: Node, to: Node): void {
+    for (const [first, ...rest] of runs) {
+      const before = (next: Node, range: readonly [number, number]): Node =>
+        this.#leading(next, range.join(), (node) => node.edges.push([...range, next]));
+      if (first) from.edges.push([...first, rest.reduceRight(before, to)]);
     }
   }
 
-  #addTimes(part: Expression, least: number, most: number, from: number, to: number): void {
+  #addTimes(part: Expression, least: number, most: number, from: Node, to: Node): void {
     const one = least > 1 || (most > 1 && most !== Infinity) ? this.#partOf(part) : part;
     if (most === Infinity) {
       const loop = this.#node();
       this.#add(least === 0 ? NOTHING : this.#exactly(one, least), from, loop);
       this.#add(part, loop, loop);
-      this.#joins[loop]!.push(to);
+      loop.joins.push(to);
       return;
     }
     if (least > 0 && most > least)
@@ -221,10 +218,10 @@ class Builder {
     this.#chain(one, most, from, to, true);
   }
 
-  #chain(part: Expression, times: number, from: number, to: number, mayStop: boolean): void {
+  #chain(part: Expression, times: number, from: Node, to: Node, mayStop: boolean): void {
     let at = from;
     for (let left = times; left > 0; left--) {
-      if (mayStop) this.#joins[at]!.push(to);
+      if (mayStop) at.joins.push(to);
       const next = left === 1 ? to : this.#node();
       this.#add(part, at, next);
       at = next;
@@ -251,74 +248,57 @@ class Builder {
     );
   }
 
-  readonly #counts = new Map<string, Expression>();
   #counted(what: string, part: Expression, make: () => Expression): Expression {
-    const key = `${what} ${part.kind === 'rule' ? part.number : `of ${this.#idOf(part)}`}`;
-    let made = this.#counts.get(key);
-    if (!made) this.#counts.set(key, (made = this.#partOf(make())));
-    return made;
+    const counts = valueIn(this.#counts, part, () => new Map<string, Expression>());
+    return valueIn(counts, what, () => this.#partOf(make()));
   }
 
-  /** Nodes from which their rule's end can be reached: 1. @param texts false: by the empty text alone */
-  #ending(texts: boolean): Uint8Array {
-    const count = this.#edges.length;
-    const into: number[][] = Array.from({ length: count }, () => []);
-    /** Calls that return to a node, and those of a rule. */
-    const callsInto: [caller: number, rule: number][][] = Array.from({ length: count }, () => []);
-    const callers: [caller: number, back: number][][] = this.#rules.map(() => []);
-    for (let node = 0; node < count; node++) {
-      if (texts) for (const [, , target] of this.#edges[node]!) into[target]!.push(node);
-      for (const target of this.#joins[node]!) into[target]!.push(node);
-      for (const [rule, back] of this.#calls[node]!) {
-        callsInto[back]!.push([node, rule]);
-        callers[rule]!.push([node, back]);
+  /** Which nodes lead to their rule's end. @param texts false: by the empty text alone */
+  #findEnding(texts: boolean): void {
+    for (const node of this.#nodes) {
+      node.into.length = node.callers.length = 0;
+      node.isAlive = false;
+    }
+    for (const node of this.#nodes) {
+      if (texts) for (const [, , target] of node.edges) target.into.push(node);
+      for (const target of node.joins) target.into.push(node);
+      for (const call of node.calls) {
+        const [{ start }, back] = call;
+        const caller = { node, call };
+        start.callers.push(caller);
+        back.callers.push(caller);
       }
     }
-    const alive = new Uint8Array(count);
-    const waiting: number[] = [];
-    const reach = (node: number): void => {
-      if (alive[node]) return;
-      alive[node] = 1;
+    const waiting: Node[] = [];
+    const reach = (node: Node): void => {
+      if (node.isAlive) return;
+      node.isAlive = true;
       waiting.push(node);
     };
-    const starts = new Map(this.#rules.map(({ start }, rule) => [start, rule]));
     for (const { end } of this.#rules) reach(end);
-    for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
-      into[node]!.forEach(reach);
-      for (const [caller, rule] of callsInto[node]!) if (alive[this.#rules[rule]!.start]) reach(caller);
-      const rule = starts.get(node);
-      if (rule !== undefined) for (const [caller, back] of callers[rule]!) if (alive[back]) reach(caller);
+    for (let next = waiting.pop(); next; next = waiting.pop()) {
+      next.into.forEach(reach);
+      for (const { node, call } of next.callers) if (leads(call)) reach(node);
     }
-    return alive;
   }
 
-  /** Leaves out what no text comes of; whether anything is left. */
-  #prune(): boolean {
-    const alive = this.#ending(true);
-    for (let node = 0; node < alive.length; node++) {
-      this.#edges[node] = this.#edges[node]!.filter(([, , target]) => alive[target]);
-      this.#joins[node] = this.#joins[node]!.filter((target) => alive[target]);
-      this.#calls[node] = this.#calls[node]!.filter(([rule, back]) => alive[back] && alive[this.#rules[rule]!.start]);
+  /** Leaves out what no text comes of. */
+  #prune(): void {
+    for (const node of this.#nodes) {
+      node.edges = node.edges.filter(([, , target]) => target.isAlive);
+      node.joins = node.joins.filter(({ isAlive }) => isAlive);
+      node.calls = node.calls.filter(leads);
     }
-    return alive[this.#rules[0]!.start] === 1;
-  }
-
-  /** Rules that the empty text is of: calls of them are joins as well. */
-  #findEmpty(): void {
-    const ending = this.#ending(false);
-    for (const rule of this.#rules) rule.isEmpty = ending[rule.start] === 1;
-    for (const [node, calls] of this.#calls.entries())
-      for (const [rule, back] of calls) if (this.#rules[rule]!.isEmpty) this.#joins[node]!.push(back);
   }
 
   /** What a rule begins with. */
-  #begin(rule: Rule): void {
+  #begin(rule: RuleNodes): void {
     const seen = new Set([rule.start]);
     for (const node of seen) {
       spend(1);
-      for (const next of this.#joins[node]!) seen.add(next);
-      if (this.#edges[node]!.length > 0) rule.starts.push(node);
-      rule.firstCalls.push(...this.#calls[node]!);
+      for (const next of node.joins) seen.add(next);
+      if (node.edges.length > 0) rule.starts.push(node);
+      rule.firstCalls.push(...node.calls);
     }
   }
 
@@ -327,88 +307,91 @@ class Builder {
    * may follow it there.
    */
   #unwind(): void {
-    const before = this.#rules.map((rule) => ({ ...rule }));
-    const cycles = cyclesOf(before.map(({ firstCalls }) => firstCalls.map(([rule]) => rule)));
+    const cycles = cyclesOf(this.#rules.map(({ firstCalls }) => firstCalls.map(([rule]) => rule.number)));
     if (cycles.flat().length > MAX_CYCLE)
       throw usageError(`the grammar has more than ${MAX_CYCLE} rules that begin with themselves`);
     for (const cycle of cycles) {
-      const isIn = new Set(cycle);
-      const nodes = this.#owner.flatMap((owner, node) => (isIn.has(owner) ? [node] : []));
-      for (const number of cycle) {
+      const rules = cycle.map((number) => nth(this.#rules, number));
+      const nodes = this.#nodes.filter(({ owner }) => cycle.includes(owner));
+      const unwound = rules.map(({ number, end }) => {
         this.#owning = number;
         const copies = new Map(nodes.map((node) => [node, this.#node()]));
-        const copy = (node: number): number => copies.get(node)!;
+        const copy = (node: Node): Node => copies.get(node)!;
         for (const [node, own] of copies) {
-          this.#edges[own] = this.#edges[node]!.map(([first, last, target]) => [first, last, copy(target)]);
-          this.#calls[own] = this.#calls[node]!.map(([rule, back]) => [rule, copy(back)]);
-          this.#joins[own] = this.#joins[node]!.map(copy);
+          own.edges = node.edges.map(([first, last, target]) => [first, last, copy(target)]);
+          own.calls = node.calls.map(([rule, back]) => [rule, copy(back)]);
+          own.joins = node.joins.map(copy);
         }
-        const rule = this.#rules[number]!;
-        rule.end = copy(before[number]!.end);
-        [rule.starts, rule.firstCalls] = [[], []];
-        for (const of of cycle) {
-          const { starts, firstCalls } = before[of]!;
-          rule.starts.push(...starts.map(copy));
+        const begun = { end: copy(end), starts: [] as Node[], firstCalls: [] as Call[] };
+        for (const { starts, firstCalls } of rules) {
+          begun.starts.push(...starts.map(copy));
           for (const [called, back] of firstCalls) {
-            if (isIn.has(called)) this.#joins[copy(before[called]!.end)]!.push(copy(back));
-            else rule.firstCalls.push([called, copy(back)]);
+            if (rules.includes(called)) copy(called.end).joins.push(copy(back));
+            else begun.firstCalls.push([called, copy(back)]);
           }
         }
-      }
+        return begun;
+      });
+      for (const [at, rule] of rules.entries()) Object.assign(rule, unwound[at]);
     }
   }
 
-  /** Rules, each before those that it begins with. */
-  #ordered(): number[] {
-    const counts = this.#rules.map(() => 0);
-    for (const { firstCalls } of this.#rules) for (const [rule] of firstCalls) counts[rule]!++;
-    const order = counts.flatMap((count, rule) => (count === 0 ? [rule] : []));
-    for (const rule of order)
-      for (const [called] of this.#rules[rule]!.firstCalls) if (--counts[called]! === 0) order.push(called);
+  /** Numbers of rules: each before those that it begins with. */
+  #ordered(): RuleNodes[] {
+    for (const { firstCalls } of this.#rules) for (const [rule] of firstCalls) rule.callers++;
+    const order = this.#rules.filter(({ callers }) => callers === 0);
+    for (const rule of order) for (const [called] of rule.firstCalls) if (--called.callers === 0) order.push(called);
+    for (const [at, rule] of order.entries()) rule.number = at;
     return order;
   }
 
-  #packed(): Network {
-    const order = this.#ordered();
-    const numbers = new Map(order.map((rule, at) => [rule, at]));
-    const isEnd = new Set(this.#rules.map(({ end }) => end));
-    const isOnlyEnd = (node: number): boolean =>
-      isEnd.has(node) && this.#edges[node]!.length + this.#calls[node]!.length + this.#joins[node]!.length === 0;
-    const calls = (of: readonly Call[]): number[] =>
-      of.flatMap(([rule, back]) => [numbers.get(rule)!, back, isOnlyEnd(back) ? 1 : 0]);
-    const list = <T>(of: readonly T[], values: (one: T) => readonly number[]): [Int32Array, Int32Array] => {
+  #packed(root: RuleNodes, empty: boolean): Network {
+    const rules = this.#ordered();
+    const ends = new Set(rules.map(({ end }) => end));
+    const isOnlyEnd = (node: Node): boolean =>
+      ends.has(node) && node.edges.length + node.calls.length + node.joins.length === 0;
+    type Write<T> = (one: T, all: number[]) => void;
+    const list = <T>(of: readonly T[], write: Write<T>): [Int32Array, Int32Array] => {
       const all: number[] = [];
       const from = new Int32Array(of.length + 1);
       for (const [at, one] of of.entries()) {
-        for (const value of values(one)) all.push(value);
+        write(one, all);
         from[at + 1] = all.length;
       }
       return [Int32Array.from(all), from];
     };
-    const [edges, edgesFrom] = list(this.#edges, (of) => of.flat());
-    const [callList, callsFrom] = list(this.#calls, calls);
-    const [joins, joinsFrom] = list(this.#joins, (of) => of);
-    const rules = order.map((rule) => this.#rules[rule]!);
-    const [starts, startsFrom] = list(rules, (rule) => rule.starts);
-    const [firstCalls, firstCallsFrom] = list(rules, (rule) => calls(rule.firstCalls));
+    const ids = (nodes: readonly Node[], all: number[]): void => nodes.forEach(({ id }) => all.push(id));
+    const write = (of: readonly Call[], all: number[]): void => {
+      for (const [rule, back] of of) all.push(rule.number, back.id, isOnlyEnd(back) ? 1 : 0);
+    };
+    const [edges, edgesFrom] = list(this.#nodes, (node, all) => {
+      for (const [first, last, { id }] of node.edges) all.push(first, last, id);
+    });
+    const [calls, callsFrom] = list(this.#nodes, (node, all) => write(node.calls, all));
+    const [joins, joinsFrom] = list(this.#nodes, (node, all) => ids(node.joins, all));
+    const [starts, startsFrom] = list(rules, (rule, all) => ids(rule.starts, all));
+    const [firstCalls, firstCallsFrom] = list(rules, (rule, all) => write(rule.firstCalls, all));
     return {
       ...classesOf(edges),
       edges,
       edgesFrom,
-      calls: callList,
+      calls,
       callsFrom,
       joins,
       joinsFrom,
-      ends: Uint8Array.from(this.#edges, (_, node) => (isEnd.has(node) ? 1 : 0)),
+      ends: Uint8Array.from(this.#nodes, (node) => (ends.has(node) ? 1 : 0)),
       starts,
       startsFrom,
       firstCalls,
       firstCallsFrom,
-      root: numbers.get(0)!,
-      empty: this.#rules[0]!.isEmpty,
+      root: root.number,
+      empty,
     };
   }
 }
+
+/** Of a call of a rule: the rule has texts, and what is behind leads to an end. */
+const leads = ([rule, back]: Call): boolean => back.isAlive && rule.start.isAlive;
 
 function classesOf(edges: Int32Array): Pick<Network, 'classes' | 'symbols'> {
   let last = 255;

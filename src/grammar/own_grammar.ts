@@ -1,8 +1,8 @@
 import { usageError } from '../base/errors.js';
 import { shortened } from '../base/json.js';
+import { valueIn } from '../base/lists.js';
 import { ALL, type CodePoints, codePoints, complement } from './code_points.js';
-import { all, any, type Expression, oneOf, repeat, text } from './notation.js';
-import { Rules } from './rules.js';
+import { all, any, type Expression, oneOf, repeat, type Rule, Rules, text } from './notation.js';
 import type { FormGrammar } from './text_form.js';
 
 /** What a backslash and a letter stand for; other letters for themselves. */
@@ -37,7 +37,7 @@ export function ownGrammar(source: string): FormGrammar {
 
 class Reader {
   readonly rules = new Rules();
-  readonly #named = new Map<string, { line: number; made: boolean } & ReturnType<Rules['later']>>();
+  readonly #named = new Map<string, { readonly line: number; readonly rule: Rule }>();
   #at = 0;
   #depth = 0;
   #token: Readonly<Record<string, string | undefined>> | undefined;
@@ -65,10 +65,8 @@ class Reader {
     } while (this.#token?.['blank'] !== undefined);
   }
 
-  #rule(name: string): { line: number; made: boolean } & ReturnType<Rules['later']> {
-    let rule = this.#named.get(name);
-    if (!rule) this.#named.set(name, (rule = { line: this.#start, made: false, ...this.rules.later() }));
-    return rule;
+  #rule(name: string): Rule {
+    return valueIn(this.#named, name, () => ({ line: this.#start, rule: this.rules.add() })).rule;
   }
 
   read(): Expression {
@@ -76,13 +74,12 @@ class Reader {
       const { name } = this.#token;
       if (name === undefined) throw this.#wrong('expected a rule, such as root ::= "yes" | "no"');
       const rule = this.#rule(name);
-      if (rule.made) throw this.#wrong(`the rule ${shortened(name)} is there twice`);
-      rule.made = true;
+      if (rule.body) throw this.#wrong(`the rule ${shortened(name)} is there twice`);
       this.#next();
-      rule.make(this.#options());
+      rule.body = this.#options();
     }
-    for (const [name, { made, line }] of this.#named)
-      if (!made) throw this.#wrong(`the rule ${shortened(name)} is missing`, line);
+    for (const [name, { rule, line }] of this.#named)
+      if (!rule.body) throw this.#wrong(`the rule ${shortened(name)} is missing`, line);
     const root = this.#named.get('root');
     if (!root) throw usageError('grammar: the rule root is missing');
     return root.rule;
@@ -128,7 +125,7 @@ class Reader {
     if (token['word'] !== undefined) {
       if (this.#token?.['mark'] === '(' && /^(TagDispatch|Token)/.test(token['word']))
         throw this.#wrong(`${token['word']} is not done`, start);
-      return this.#rule(token['word']).rule;
+      return this.#rule(token['word']);
     }
     if (token['text'] !== undefined)
       return text(
@@ -171,11 +168,11 @@ class Reader {
   #set(of: string, negated: boolean, start: number): CodePoints {
     const letters = lettersOf(of);
     const ranges: [number, number][] = [];
-    for (let at = 0; at < letters.length; at++) {
-      const [first, dash, last] = letters.slice(at, at + 3);
+    for (let at = 0, first = letters[0]; first; first = letters[++at]) {
+      const [dash, last] = letters.slice(at + 1, at + 3);
       const isRange = dash !== undefined && last !== undefined && dash.code === 0x2d && !dash.escaped;
-      if (isRange && last.code < first!.code) throw this.#wrong(`[${of}]: a range that goes down`, start);
-      ranges.push([first!.code, isRange ? last.code : first!.code]);
+      if (isRange && last.code < first.code) throw this.#wrong(`[${of}]: a range that goes down`, start);
+      ranges.push([first.code, isRange ? last.code : first.code]);
       if (isRange) at += 2;
     }
     const characters = codePoints(ranges);
@@ -193,6 +190,6 @@ const lettersOf = (of: string): Letter[] =>
   Array.from(of.matchAll(LETTER), ([, x, u, long, escape, plain]) => {
     const hex = x ?? u ?? long;
     if (hex !== undefined) return { code: Math.min(Number.parseInt(hex, 16), 0x10ffff), escaped: true };
-    const letter = escape === undefined ? plain! : (LETTERS[escape] ?? escape);
-    return { code: letter.codePointAt(0)!, escaped: escape !== undefined };
+    const letter = escape === undefined ? (plain ?? '') : (LETTERS[escape] ?? escape);
+    return { code: letter.codePointAt(0) ?? 0, escaped: escape !== undefined };
   });

@@ -4,8 +4,7 @@ import { begin } from './automaton.js';
 import { textsOf } from './expressions.js';
 import { schemaGrammar } from './schema/json_schema.js';
 import { ownGrammar } from './own_grammar.js';
-import { anyOf, type Expression, oneOf, text } from './notation.js';
-import { Rules } from './rules.js';
+import { anyOf, type Expression, oneOf, Rules, text } from './notation.js';
 
 /** What a text is to be, as OpenAI's API says it. */
 export type ResponseFormat =
@@ -52,12 +51,10 @@ export interface FormGrammar {
   readonly none: string;
 }
 
-const givenOf = (options: TextForm): (keyof TextForm)[] => NAMES.filter((name) => options[name] != null);
-
 /** @throws SplitkvError `usage` for what is no form, for several, and for parts that can't be held to: they are named */
 export function grammarOf(options: TextForm): FormGrammar | undefined {
   begin();
-  const given = givenOf(options).filter((name) => name !== 'responseFormat' || options.responseFormat?.type !== 'text');
+  const given = NAMES.filter((name) => options[name] != null && (name !== 'responseFormat' || options[name]?.type !== 'text')); // prettier-ignore
   if (given.length > 1) throw usageError(`${given.join(' and ')}: give one of them`);
   const [name] = given;
   switch (name) {

@@ -1,6 +1,6 @@
 /** Finds regular expressions of a tokenizer.json that can keep a text waiting for ever: their engine tries every way to match. */
 
-import { cyclesOf } from '../base/lists.js';
+import { cyclesOf, valueIn, nth } from '../base/lists.js';
 
 /** Characters of every kind: those that two atoms both take say what they have in common. */
 const SAMPLES = [
@@ -58,12 +58,26 @@ export function looksAgain(source: string): RegExp[] {
 class Refused extends Error {}
 const broken = (): Refused => new Refused("it isn't a regular expression that is read here");
 
-/** A part of an expression, as its atoms (sets of characters) that may come first and last, as often as there are ways to. */
+/** A set of characters. */
+interface Atom {
+  readonly number: number;
+  readonly source: string;
+  /** Those that may come next; one that may in two ways is there twice. */
+  readonly next: Atom[];
+  /** Of those, what may come before anything has matched, once. */
+  goesOn: readonly Atom[];
+  /** The kinds of characters that it takes: those that the same atoms take are of one kind. */
+  takes: ReadonlySet<number>;
+  /** Where the whole has matched: what was tried before isn't tried again. */
+  isEnd: boolean;
+}
+
+/** A part of an expression, as its atoms that may come first and last, as often as there are ways to. */
 interface Part {
-  readonly first: readonly number[];
-  readonly last: readonly number[];
+  readonly first: readonly Atom[];
+  readonly last: readonly Atom[];
   /** Those of the last after which nothing can fail. */
-  readonly sure: readonly number[];
+  readonly sure: readonly Atom[];
   readonly empty: boolean;
   /** An anchor, or a look around: takes nothing, and may fail. */
   readonly guard: boolean;
@@ -71,36 +85,30 @@ interface Part {
 const NOTHING: Part = { first: [], last: [], sure: [], empty: true, guard: false };
 
 class Checker {
-  readonly #source: string;
   #at = 0;
   #groups = 0;
   /** Within what looks back. */
   #back = false;
   #work = 0;
-  readonly #atoms: string[] = [];
-  /** By atom, those that may come next; one that may in two ways is there twice. */
-  readonly #next: number[][] = [];
-  readonly #starts: number[] = [];
-  /** Where the whole has matched: what was tried before isn't tried again. */
-  readonly #ends = new Set<number>();
+  readonly #atoms: Atom[] = [];
+  #starts: readonly Atom[] = [];
 
-  constructor(source: string) {
-    this.#source = source;
-  }
+  constructor(private readonly source: string) {}
 
   parse(): void {
     const { first, sure } = this.#alternatives();
-    this.#starts.push(...first);
-    for (const atom of sure) this.#ends.add(atom);
-    if (this.#at < this.#source.length) throw broken();
+    this.#starts = first;
+    for (const atom of sure) atom.isEnd = true;
+    for (const atom of this.#atoms) atom.goesOn = [...new Set(atom.next)].filter(({ isEnd }) => !isEnd);
+    if (this.#at < this.source.length) throw broken();
   }
 
   check(): void {
     this.parse();
-    const takes = this.#kinds();
-    this.#checkLoops(takes);
-    this.#checkShares(takes);
-    this.#checkWays(takes);
+    this.#findKinds();
+    this.#checkLoops();
+    this.#checkShares();
+    this.#checkWays();
   }
 
   #alternatives(): Part {
@@ -119,7 +127,7 @@ class Checker {
 
   #sequence(): Part {
     let part = NOTHING;
-    while (this.#at < this.#source.length && !'|)'.includes(this.#source[this.#at]!)) {
+    while (this.#at < this.source.length && !'|)'.includes(this.source.charAt(this.#at))) {
       part = this.#join(part, this.#quantified());
     }
     return part;
@@ -136,9 +144,9 @@ class Checker {
     };
   }
 
-  #link(from: readonly number[], to: readonly number[]): void {
+  #link(from: readonly Atom[], to: readonly Atom[]): void {
     this.#spend(from.length * to.length);
-    for (const atom of from) this.#next[atom]!.push(...to);
+    for (const atom of from) atom.next.push(...to);
   }
 
   #quantified(): Part {
@@ -161,7 +169,7 @@ class Checker {
         copies.push(this.#atom());
       }
       this.#at = after;
-      const end = copies.at(-1)!;
+      const end = copies.at(-1) ?? part;
       if (most === Infinity) this.#link(end.last, end.first);
       part = copies.reduce(
         (before, copy, i) => this.#join(before, i < least ? copy : { ...copy, empty: true }),
@@ -173,7 +181,7 @@ class Checker {
   #atom(): Part {
     if (this.#take('(')) {
       const kind = this.#match(/\?(?:[imsx-]+:|<?[=!]|[:>]|<[A-Za-z_]\w*>)/y)?.[0] ?? '';
-      if (kind === '' && this.#source[this.#at] === '?') throw broken();
+      if (kind === '' && this.source[this.#at] === '?') throw broken();
       const looks = /^\?<?[=!]/.test(kind);
       // From the end of a text it may take as long as the text is, wherever it stands.
       if (looks && this.#back) throw new Refused('it looks around within what looks back');
@@ -200,21 +208,23 @@ class Checker {
       if (/^(?:\\[AzZbBG]|[$^])$/.test(text)) return { ...NOTHING, guard: true };
       if (/^\\[1-9k]/.test(text)) throw new Refused('it refers back to a group');
     }
-    const atom = this.#atoms.push(this.#source.slice(from, this.#at)) - 1;
-    if (atom >= MAX_ATOMS) throw new Refused(`it has more than ${MAX_ATOMS} parts`);
-    this.#next.push([]);
+    const number = this.#atoms.length;
+    if (number >= MAX_ATOMS) throw new Refused(`it has more than ${MAX_ATOMS} parts`);
+    const source = this.source.slice(from, this.#at);
+    const atom: Atom = { number, source, next: [], goesOn: [], takes: new Set(), isEnd: false };
+    this.#atoms.push(atom);
     return { first: [atom], last: [atom], sure: [atom], empty: false, guard: false };
   }
 
   #take(text: string): boolean {
-    const found = this.#source.startsWith(text, this.#at);
+    const found = this.source.startsWith(text, this.#at);
     if (found) this.#at += text.length;
     return found;
   }
 
   #match(pattern: RegExp): RegExpExecArray | undefined {
     pattern.lastIndex = this.#at;
-    const match = pattern.exec(this.#source) ?? undefined;
+    const match = pattern.exec(this.source) ?? undefined;
     this.#at += match?.[0].length ?? 0;
     return match;
   }
@@ -224,41 +234,43 @@ class Checker {
     if (this.#work > MAX_WORK) throw new Refused('its parts may follow one another in too many ways');
   }
 
-  /** By atom, the kinds of characters that it takes: those that the same atoms take are of one kind. */
-  #kinds(): ReadonlySet<number>[] {
-    const written = [...this.#source.matchAll(/\\[xu]\{?([\dA-Fa-f]{2,6})/g)].map(([, hex]) =>
-      Number.parseInt(hex!, 16),
+  #findKinds(): void {
+    const written = [...this.source.matchAll(/\\[xu]\{?([\dA-Fa-f]{2,6})/g)].map(([, hex = '']) =>
+      Number.parseInt(hex, 16),
     );
     const codes = written.filter((code) => code <= 0x10ffff).map((code) => String.fromCodePoint(code));
-    const sets = new Map(this.#atoms.map((atom) => [atom, new Set<number>()]));
-    const tests = [...sets].map(([atom, set]) => ({ set, pattern: patternOf(atom, this.#insensitive) }));
+    const takes = new Map(this.#atoms.map(({ source }) => [source, new Set<number>()]));
+    const tests = [...takes].map(([of, set], test) => ({ test, set, pattern: patternOf(of, this.#insensitive) }));
     const kinds = new Map<string, number>();
-    for (const sample of new Set([...SAMPLES, ...Array.from(this.#source), ...codes])) {
+    for (const sample of new Set([...SAMPLES, ...Array.from(this.source), ...codes])) {
       const taking = tests.filter(({ pattern }) => pattern?.test(sample) ?? true);
-      const key = taking.map(({ set }) => tests.findIndex((test) => test.set === set)).join();
-      if (!kinds.has(key)) kinds.set(key, kinds.size);
-      for (const { set } of taking) set.add(kinds.get(key)!);
+      const kind = valueIn(kinds, taking.map(({ test }) => test).join(), () => kinds.size);
+      for (const { set } of taking) set.add(kind);
     }
-    return this.#atoms.map((atom) => sets.get(atom)!);
+    for (const atom of this.#atoms) atom.takes = takes.get(atom.source) ?? atom.takes;
   }
 
   /** A loop that takes a word in two ways takes it n times in 2^n ways: two atoms that it is at by turns are then at one and the same. */
-  #checkLoops(takes: readonly ReadonlySet<number>[]): void {
+  #checkLoops(): void {
     for (const loop of this.#loops()) {
       const size = loop.length;
       const places = new Map(loop.map((atom, place) => [atom, place]));
-      const nexts = loop.map((atom) =>
-        this.#next[atom]!.flatMap((next) => (takes[next]!.size > 0 ? (places.get(next) ?? []) : [])),
+      const nexts = loop.map(({ next }) =>
+        next.flatMap((atom) => {
+          const place = places.get(atom);
+          return place === undefined || atom.takes.size === 0 ? [] : [{ place, takes: atom.takes }];
+        }),
       );
-      const pairs = Array.from({ length: size * size }, (_, pair) => {
-        const [ones, others] = [nexts[Math.floor(pair / size)]!, nexts[pair % size]!];
-        this.#spend(1 + 10 * ones.length * others.length);
-        return ones.flatMap((one) =>
-          others.filter((other) => meet(takes[loop[one]!]!, takes[loop[other]!]!)).map((other) => one * size + other),
-        );
-      });
+      const pairs = nexts.flatMap((ones) =>
+        nexts.map((others) => {
+          this.#spend(1 + 10 * ones.length * others.length);
+          return ones.flatMap((one) =>
+            others.filter((other) => meet(one.takes, other.takes)).map((other) => one.place * size + other.place),
+          );
+        }),
+      );
       const isOne = (pair: number): boolean => pair % (size + 1) === 0;
-      const twice = nexts.some((next) => new Set(next).size < next.length);
+      const twice = nexts.some((next) => new Set(next.map(({ place }) => place)).size < next.length);
       if (twice || cyclesOf(pairs).some((cycle) => cycle.some(isOne) && !cycle.every(isOne)))
         throw new Refused('it repeats what may be taken in several ways');
     }
@@ -268,26 +280,25 @@ class Checker {
    * Two loops share out a text of n letters in n ways, from n starts to n ends, where a word leads around the one, from the one to the
    * other, and around the other. Without such a word there are no more ways however long a text is (Weber and Seidl, 1991).
    */
-  #checkShares(takes: readonly ReadonlySet<number>[]): void {
+  #checkShares(): void {
     const count = this.#atoms.length;
-    const edges = this.#next.map((next) => [...new Set(next)].filter((atom) => !this.#ends.has(atom)));
-    const loops = this.#loops();
-    const loopOf = new Map(loops.flatMap((loop) => loop.map((atom) => [atom, loop] as const)));
+    const loopOf = new Map(this.#loops().flatMap((loop) => loop.map((atom) => [atom, loop] as const)));
+    const codeOf = (a: Atom, b: Atom, c: Atom): number => (a.number * count + b.number) * count + c.number;
+    const atomOf = (code: number): Atom => nth(this.#atoms, Math.floor(code) % count);
     for (const [p, inP] of loopOf)
       for (const [q, inQ] of loopOf) {
         if (inP === inQ) continue;
-        const found = new Set([(p * count + p) * count + q]);
+        const found = new Set([codeOf(p, p, q)]);
         for (const triple of found) {
-          const [a, b, c] = [Math.floor(triple / count / count), Math.floor(triple / count) % count, triple % count];
+          const [a, b, c] = [atomOf(triple / count / count), atomOf(triple / count), atomOf(triple)];
           if (a === p && b === q && c === q) throw new Refused('two repeats share out a text in many ways');
-          for (const x of edges[a]!) {
+          for (const x of a.goesOn) {
             if (loopOf.get(x) !== inP) continue;
-            for (const z of edges[c]!) {
+            for (const z of c.goesOn) {
               if (loopOf.get(z) !== inQ) continue;
-              this.#spend(takes[x]!.size + edges[b]!.length);
-              const kinds = [...takes[x]!].filter((kind) => takes[z]!.has(kind));
-              for (const y of edges[b]!)
-                if (kinds.some((kind) => takes[y]!.has(kind))) found.add((x * count + y) * count + z);
+              this.#spend(x.takes.size + b.goesOn.length);
+              const kinds = [...x.takes].filter((kind) => z.takes.has(kind));
+              for (const y of b.goesOn) if (kinds.some((kind) => y.takes.has(kind))) found.add(codeOf(x, y, z));
             }
           }
         }
@@ -298,27 +309,23 @@ class Checker {
    * Ways to take a word before anything has matched, of words of one character or two in turn: from the beginning, or from within a loop
    * behind some other beginning.
    */
-  #checkWays(takes: readonly ReadonlySet<number>[]): void {
-    const kinds = new Set(takes.flatMap((set) => [...set]));
-    const beginnings = [
-      this.#starts,
-      ...this.#loops()
-        .flat()
-        .map((atom) => [atom]),
-    ];
+  #checkWays(): void {
+    const kinds = new Set(this.#atoms.flatMap(({ takes }) => [...takes]));
+    const inLoops = this.#loops().flat();
+    const beginnings = [this.#starts, ...inLoops.map((atom) => [atom])];
     for (const even of kinds)
       for (const odd of kinds)
         for (const beginning of beginnings) {
-          let ways = new Map<number, number>();
+          let ways = new Map<Atom, number>();
           for (let letter = 0; letter < WORD; letter++) {
-            const next = new Map<number, number>();
-            const go = (atom: number, count: number): void => {
+            const next = new Map<Atom, number>();
+            const go = (atom: Atom, count: number): void => {
               this.#spend(1);
-              if (takes[atom]!.has(letter % 2 ? odd : even))
-                next.set(atom, this.#ends.has(atom) ? 1 : (next.get(atom) ?? 0) + count);
+              if (atom.takes.has(letter % 2 ? odd : even))
+                next.set(atom, atom.isEnd ? 1 : (next.get(atom) ?? 0) + count);
             };
             if (letter === 0) for (const atom of beginning) go(atom, 1);
-            for (const [atom, count] of ways) for (const other of this.#next[atom]!) go(other, count);
+            for (const [atom, count] of ways) for (const other of atom.next) go(other, count);
             ways = next;
             if (ways.size === 0) break;
             if ([...ways.values()].some((count) => count > MAX_WAYS))
@@ -328,14 +335,14 @@ class Checker {
   }
 
   /** Atoms that may come again behind themselves before anything has matched, by those that may come behind one another. */
-  #loops(): number[][] {
-    const goesOn = (atom: number): boolean => !this.#ends.has(atom);
-    return cyclesOf(this.#next.map((next, atom) => (goesOn(atom) ? next.filter(goesOn) : [])));
+  #loops(): Atom[][] {
+    const cycles = cyclesOf(this.#atoms.map(({ goesOn, isEnd }) => (isEnd ? [] : goesOn.map(({ number }) => number))));
+    return cycles.map((cycle) => cycle.map((number) => nth(this.#atoms, number)));
   }
 
   runs(): RegExp[] {
     return this.#loops().flatMap((loop) => {
-      const sets = loop.map((atom) => setOf(this.#atoms[atom]!));
+      const sets = loop.map(({ source }) => setOf(source));
       if (sets.includes(undefined)) return [];
       const pattern = regExpOf(`(?:${[...new Set(sets)].join('|')})+`, this.#insensitive, 'g');
       return pattern ? [pattern] : [];
@@ -343,7 +350,7 @@ class Checker {
   }
 
   get #insensitive(): boolean {
-    return /\(\?[msx]*i/.test(this.#source);
+    return /\(\?[msx]*i/.test(this.source);
   }
 }
 

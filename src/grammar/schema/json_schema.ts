@@ -5,7 +5,7 @@
 
 import { usageError } from '../../base/errors.js';
 import { isObject } from '../../base/json.js';
-import { nth } from '../../base/lists.js';
+import { valueIn, nth } from '../../base/lists.js';
 import { Kept } from '../../base/kept.js';
 import {
   ANY_TEXT,
@@ -22,8 +22,7 @@ import {
 import { characters } from '../code_points.js';
 import { textsOf } from '../expressions.js';
 import { ANY_INTEGER, ANY_NUMBER, type Bound, integersBetween, multiplesOf, numbersBetween } from './numbers.js';
-import { all, any, anyOf, type Expression, NEVER, NOTHING, oneOf, optional, repeat, text } from '../notation.js';
-import { inJson, JSON_ESCAPE, JSON_PLAIN, Rules } from '../rules.js';
+import { all, any, anyOf, type Expression, inJson, JSON_ESCAPE, JSON_PLAIN, NEVER, NOTHING, oneOf, optional, repeat, Rules, text } from '../notation.js'; // prettier-ignore
 import { canonical, type Form, numberOf, SchemaForms, schemaOf, typesOf } from './schema_forms.js';
 import { STRING_FORMATS } from './string_formats.js';
 import type { FormGrammar } from '../text_form.js';
@@ -92,21 +91,17 @@ export class SchemaWriter {
 
   /** Schemas that say the same have the same number. */
   #number(of: unknown): number {
-    let number = this.#numbers.get(of);
-    if (number === undefined) {
+    return valueIn(this.#numbers, of, () => {
       const key = canonical(of);
       this.#letters += key.length;
       if (this.#letters > 100 * MAX_SCHEMA_LETTERS)
         throw usageError('schema: its parts are too many, one within the other: make it smaller');
-      number = this.#known.get(key);
-      if (number === undefined) this.#known.set(key, (number = this.#known.size));
-      this.#numbers.set(of, number);
-    }
-    return number;
+      return valueIn(this.#known, key, () => this.#known.size);
+    });
   }
 
   #form(form: Form): Expression {
-    if (form['enum'] !== undefined) return this.#listed(form);
+    if (form['enum'] !== undefined) return anyOf(listedBy(form).map((value) => this.#constant(value)));
     const types = typesOf(form);
     const numbers = types.includes('number') ? 'number' : 'integer';
     const options = types
@@ -129,10 +124,6 @@ export class SchemaWriter {
         }
       });
     return any(...options);
-  }
-
-  #listed(form: Form): Expression {
-    return anyOf(listedBy(form).map((value) => this.#constant(value)));
   }
 
   #constant(value: unknown): Expression {
@@ -382,9 +373,8 @@ function namesOf(form: Form): { readonly names: readonly string[]; readonly want
   return { names: [...new Set([...Object.keys(propertiesOf(form)), ...wanted])], wanted };
 }
 
-function patternsOf(form: Form): (readonly [pattern: string, schema: unknown])[] {
-  return Object.entries((form['patternProperties'] ?? {}) as Readonly<Record<string, unknown>>);
-}
+const patternsOf = (form: Form): [pattern: string, schema: unknown][] =>
+  Object.entries((form['patternProperties'] ?? {}) as Form);
 
 /** All strings of a form. */
 const textsOfForm = (form: Form): Automaton => stringsOf(form) ?? ofLength(...rangeOf(form, 'Length'));
@@ -443,11 +433,15 @@ function checkSize(schema: unknown): void {
   }
 }
 
-function bound(form: Form, inclusive: string, exclusive: string, isLow: boolean): Bound | undefined {
-  const [plain, strict] = [numberOf(form, inclusive), numberOf(form, exclusive)];
-  if (plain === undefined && strict === undefined) return undefined;
-  const isStrict = plain === undefined || (strict !== undefined && (isLow ? strict >= plain : strict <= plain));
-  return { value: isStrict ? strict! : plain!, exclusive: isStrict };
+/** The ends of the range of its numbers: of two the narrower. */
+function boundsOf(form: Form): (Bound | undefined)[] {
+  return (['minimum', 'maximum'] as const).map((plain) => {
+    const strict = plain === 'minimum' ? 'exclusiveMinimum' : 'exclusiveMaximum';
+    const [value, other] = [numberOf(form, plain), numberOf(form, strict)];
+    if (other === undefined) return value === undefined ? undefined : { value, exclusive: false };
+    const exclusive = value === undefined || (plain === 'minimum' ? other >= value : other <= value);
+    return { value: exclusive ? other : value, exclusive };
+  });
 }
 
 function number(
@@ -455,8 +449,7 @@ function number(
   type: 'number' | 'integer',
   rule: (key: string, make: () => Expression) => Expression,
 ): Expression {
-  const low = bound(form, 'minimum', 'exclusiveMinimum', true);
-  const high = bound(form, 'maximum', 'exclusiveMaximum', false);
+  const [low, high] = boundsOf(form);
   const step = form['multipleOf'];
   const from = low ? (low.exclusive ? Math.floor(low.value) + 1 : Math.ceil(low.value)) : -Infinity;
   const to = high ? (high.exclusive ? Math.ceil(high.value) - 1 : Math.floor(high.value)) : Infinity;
@@ -485,10 +478,8 @@ function allows(form: Form, value: unknown): boolean {
   const types = typesOf(form);
   if (!types.includes(type) && !(type === 'number' && types.includes('integer') && Number.isInteger(value)))
     return false;
-  const among = (keywords: readonly string[]): boolean => keywords.some((keyword) => form[keyword] !== undefined);
   if (typeof value === 'number') {
-    const low = bound(form, 'minimum', 'exclusiveMinimum', true);
-    const high = bound(form, 'maximum', 'exclusiveMaximum', false);
+    const [low, high] = boundsOf(form);
     if (low && (low.exclusive ? value <= low.value : value < low.value)) return false;
     if (high && (high.exclusive ? value >= high.value : value > high.value)) return false;
     const step = form['multipleOf'] as number | undefined;
@@ -502,10 +493,8 @@ function allows(form: Form, value: unknown): boolean {
     return texts === undefined || includes(texts, value);
   }
   const own = type === 'array' ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'] : ['properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties']; // prettier-ignore
-  if ((type === 'array' || type === 'object') && among(own)) {
-    throw usageError(
-      `schema: enum or const of ${type}s beside ${own.find((keyword) => form[keyword] !== undefined)} is not done`,
-    );
-  }
+  const beside = own.find((keyword) => form[keyword] !== undefined);
+  if ((type === 'array' || type === 'object') && beside !== undefined)
+    throw usageError(`schema: enum or const of ${type}s beside ${beside} is not done`);
   return true;
 }

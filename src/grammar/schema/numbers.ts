@@ -57,6 +57,9 @@ export function integersBetween(low: number, high: number): Expression {
   return numbersBetween({ value: low, exclusive: false }, { value: high, exclusive: false }, false);
 }
 
+/** What a number lies between whose beginning is theirs so far. */
+type Ends = readonly [low: Decimal | undefined, high: Decimal | undefined];
+
 /** Of the numbers from 0 on, without a sign. */
 function positive(low: Bound | undefined, high: Bound | undefined, fractions: boolean): Expression {
   if (high && (high.value < 0 || (high.value === 0 && high.exclusive))) return NEVER;
@@ -72,71 +75,59 @@ function positive(low: Bound | undefined, high: Bound | undefined, fractions: bo
       options.push(all(digit(1, 9), digits(length - 1, longest - 1), fractions ? optional(FRACTION) : NOTHING));
       break;
     }
-    options.push(wholePart(length, 0, low, high, fractions));
+    options.push(wholePart(length, 0, [low, high], fractions));
   }
   return any(...options.filter((option) => option !== NEVER));
 }
 
-/** Digits of the whole part from `at` on. `low`, `high`: so far the number is the bound's beginning. */
-function wholePart(
-  length: number,
-  at: number,
-  low: Decimal | undefined,
-  high: Decimal | undefined,
-  fractions: boolean,
-): Expression {
+/** Digits of the whole part from `at` on. */
+function wholePart(length: number, at: number, ends: Ends, fractions: boolean): Expression {
   if (at === length) {
-    const stops = mayStop(0, low, high) ? [NOTHING] : [];
-    return any(...stops, ...(fractions ? [all(text('.'), fraction(0, low, high))] : []));
+    const stops = mayStop(0, ends) ? [NOTHING] : [];
+    return any(...stops, ...(fractions ? [all(text('.'), fraction(0, ends))] : []));
   }
+  const digitOf = ({ whole }: Decimal): number => Number(whole[at]);
   const least = at === 0 && length > 1 ? 1 : 0;
-  const from = Math.max(least, low ? Number(low.whole[at]) : 0);
-  const to = high ? Number(high.whole[at]) : 9;
-  return steps(from, to, low && Number(low.whole[at]), high && Number(high.whole[at]), (isLow, isHigh) =>
-    wholePart(length, at + 1, isLow ? low : undefined, isHigh ? high : undefined, fractions),
-  );
+  return steps(least, ends, digitOf, (next) => wholePart(length, at + 1, next, fractions));
 }
 
-/** A digit from `from` to `to`, and what comes behind it: other things where it is the bounds' own. */
-function steps(
-  from: number,
-  to: number,
-  low: number | undefined,
-  high: number | undefined,
-  rest: (isLow: boolean, isHigh: boolean) => Expression,
-): Expression {
+type Rest = (ends: Ends) => Expression;
+
+/** A digit from `least` on, and what comes behind it: other things where it is an end's own. */
+function steps(least: number, [low, high]: Ends, digitOf: (of: Decimal) => number, rest: Rest): Expression {
   const options: Expression[] = [];
-  let first = from;
-  let last = to;
+  const [below, above] = [low && digitOf(low), high && digitOf(high)];
+  let first = Math.max(least, below ?? 0);
+  let last = above ?? 9;
   if (first > last) return NEVER;
-  if (first === low) {
-    options.push(all(digit(first, first), rest(true, first === high)));
+  if (first === below) {
+    options.push(all(digit(first, first), rest([low, first === above ? high : undefined])));
     first++;
   }
-  if (last === high && last >= first) {
-    options.push(all(digit(last, last), rest(false, true)));
+  if (last === above && last >= first) {
+    options.push(all(digit(last, last), rest([undefined, high])));
     last--;
   }
-  if (first <= last) options.push(all(digit(first, last), rest(false, false)));
+  if (first <= last) options.push(all(digit(first, last), rest([undefined, undefined])));
   return any(...options);
 }
 
 const zerosFrom = ({ fraction: of }: Decimal, at: number): boolean => /^0*$/.test(of.slice(at));
 
-const mayStop = (at: number, low: Decimal | undefined, high: Decimal | undefined): boolean =>
+const mayStop = (at: number, [low, high]: Ends): boolean =>
   (!low || (zerosFrom(low, at) && !low.exclusive)) && (!high || !high.exclusive || !zerosFrom(high, at));
 
 /** Digits behind the point from `at` on; at least one in all. */
-function fraction(at: number, low: Decimal | undefined, high: Decimal | undefined): Expression {
+function fraction(at: number, ends: Ends): Expression {
   const room = FRACTION_DIGITS - at;
-  if (room <= 0) return mayStop(at, low, high) ? NOTHING : NEVER;
-  if (!low && !high) return digits(at === 0 ? 1 : 0, room);
-  const stop = at > 0 && mayStop(at, low, high) ? [NOTHING] : [];
-  const [below, above] = [low && Number(low.fraction[at] ?? 0), high && Number(high.fraction[at] ?? 0)];
-  const next = steps(below ?? 0, above ?? 9, below, above, (isLow, isHigh) =>
-    fraction(at + 1, isLow ? low : undefined, isHigh ? high : undefined),
+  if (room <= 0) return mayStop(at, ends) ? NOTHING : NEVER;
+  if (!ends[0] && !ends[1]) return digits(at === 0 ? 1 : 0, room);
+  const stop = at > 0 && mayStop(at, ends) ? [NOTHING] : [];
+  const digitOf = (of: Decimal): number => Number(of.fraction[at] ?? 0);
+  return any(
+    ...stop,
+    steps(0, ends, digitOf, (next) => fraction(at + 1, next)),
   );
-  return any(...stop, next);
 }
 
 /** Written out: without an exponent. */

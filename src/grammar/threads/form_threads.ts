@@ -6,7 +6,7 @@
 import { SplitkvError, usageError, withAbort } from '../../base/errors.js';
 import { Kept } from '../../base/kept.js';
 import type { AnswerFrame } from '../answer_frame.js';
-import { FormPlace, nameOf, type NextTokens, type PackedVocabulary, unpacked, type Vocabulary } from '../masks.js';
+import { FormPlace, nameOf, type NextTokens, type PackedVocabulary, type ReadyForm, unpacked, type Vocabulary } from '../masks.js'; // prettier-ignore
 import { Matcher, type State } from '../matcher.js';
 import type { Network } from '../network.js';
 import type { TextForm } from '../text_form.js';
@@ -75,18 +75,14 @@ export class FormThreads {
     return known.form;
   }
 
-  /** For an answer of a form. The thread where it is */
-  place(form: string, answer: number): FormThread {
-    if (this.#home.live.size === 0 && !this.#home.forms.has(form)) {
-      // Where it was tried just now it is at hand. Where one is tried nobody else's answer should be.
-      if (!this.#isTrying && this.#spare.forms.has(form)) this.#swap();
-    }
+  /** For a new answer of a form: its number, and the thread where it is. */
+  place(form: string): [answer: number, thread: FormThread] {
+    const isFree = this.#home.live.size === 0 && !this.#home.forms.has(form);
+    // Where it was tried just now it is at hand. Where one is tried nobody else's answer should be.
+    if (isFree && !this.#isTrying && this.#spare.forms.has(form)) this.#swap();
+    const answer = this.#answers++;
     this.#home.live.add(answer);
-    return this.#home;
-  }
-
-  newAnswer(): number {
-    return this.#answers++;
+    return [answer, this.#home];
   }
 
   dispose(): void {
@@ -132,8 +128,7 @@ export class FormThreads {
   }
 }
 
-/** A form that is ready, for as many answers as want it. */
-export class Form {
+export class Form implements ReadyForm {
   readonly matcher: Matcher;
 
   constructor(
@@ -154,7 +149,7 @@ export class Form {
 }
 
 /** What may follow the tokens of one answer so far. What was asked once for a form is known. */
-export class FormAnswer extends FormPlace {
+export class FormAnswer extends FormPlace<Form> {
   readonly #number: number;
   readonly #thread: FormThread;
   #tokens: number[] = [];
@@ -163,17 +158,9 @@ export class FormAnswer extends FormPlace {
   #anew = true;
   #epoch = -1;
 
-  constructor(
-    threads: FormThreads,
-    private readonly form: Form,
-  ) {
-    super(form.matcher, form.vocabulary);
-    this.#number = threads.newAnswer();
-    this.#thread = threads.place(form.name, this.#number);
-  }
-
-  get first(): NextTokens {
-    return this.form.first;
+  constructor(threads: FormThreads, form: Form) {
+    super(form);
+    [this.#number, this.#thread] = threads.place(form.name);
   }
 
   override reset(): void {
