@@ -10,6 +10,15 @@ export function parseJson(text: string, file: string, parse: (text: string) => u
   }
 }
 
+/** A JSON text's value; undefined where it is none. */
+export function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 const STRINGS_AND_WORDS = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"?|-?\bInfinity\b|\bNaN\b(?!\s*:)/g;
 
 /** JSON, with the numbers beside it that Python's `json` writes and reads: Infinity, -Infinity and NaN. @throws what JSON.parse throws */

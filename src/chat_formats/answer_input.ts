@@ -1,3 +1,5 @@
+import { parsed } from '../base/json.js';
+
 /** Steps of a reader: it yields where it needs more of the answer. */
 export type Steps<T = void> = Generator<undefined, T, undefined>;
 export type Take = (text: string) => void;
@@ -57,6 +59,62 @@ export class AnswerInput {
       if (yield* this.literal(close)) return true;
       if (!(yield* this.literal(',')) && !(yield* one())) return false;
     }
+  }
+
+  /**
+   * As `items`, but as JSON: a list, or an object where braces are around it. @returns undefined where it isn't whole
+   * @param one an item, or a member; undefined where it isn't whole
+   * @param take gets what there is of it as it comes
+   */
+  *collect(
+    close: string,
+    one: () => Steps<string | undefined>,
+    take?: Take,
+    [before = '', behind = ''] = close === '}' ? '{}' : '[]',
+  ): Steps<string | undefined> {
+    let whole = '';
+    const add = (text: string): void => {
+      whole += text;
+      take?.(text);
+    };
+    add(before);
+    const isWhole = yield* this.items(close, function* () {
+      const item = yield* one();
+      if (item !== undefined) add(whole === before ? item : `, ${item}`);
+      return item !== undefined;
+    });
+    if (isWhole) add(behind);
+    return isWhole ? whole : undefined;
+  }
+
+  /** Passes a JSON value on as it comes. @returns whether it was whole */
+  *jsonValue(take: Take): Steps<boolean> {
+    let depth = 0;
+    let quoted = false;
+    do {
+      const next = yield* this.peek(1);
+      if (next === '') return false;
+      if (depth === 0 && !quoted && !'{["'.includes(next)) {
+        // A number or a word: up to what can't be of it.
+        const word = yield* this.word(/[-+.\w]/);
+        take(word);
+        return word !== '';
+      }
+      const length = quoted && next === '\\' ? 2 : 1;
+      if ((yield* this.peek(length)).length < length) return false;
+      take(this.take(length));
+      if (next === '"') quoted = !quoted;
+      else if (!quoted) depth += '{['.includes(next) ? 1 : '}]'.includes(next) ? -1 : 0;
+    } while (quoted || depth > 0);
+    return true;
+  }
+
+  /** The value of a JSON string; undefined where none comes. */
+  *jsonString(): Steps<string | undefined> {
+    if ((yield* this.peek(1)) !== '"') return undefined;
+    let raw = '';
+    const value = (yield* this.jsonValue((piece) => (raw += piece))) ? parsed(raw) : undefined;
+    return typeof value === 'string' ? value : undefined;
   }
 
   /** Takes a text if it is what comes next. */

@@ -23,7 +23,7 @@ export interface AnswerDelta {
 
 /** Where readers put what they have read. */
 export class AnswerOut {
-  /** Thoughts come. */
+  /** What comes now is thought. */
   thinking = false;
   #text = '';
   #reasoning = '';
@@ -74,20 +74,14 @@ export class AnswerOut {
 }
 
 /** Tells an answer's text, thoughts and calls apart as it comes. */
-export class AnswerReader {
+export class AnswerReader extends AnswerOut {
   readonly #input = new AnswerInput();
-  readonly #out: AnswerOut;
   readonly #steps: Steps;
   #done = false;
 
   constructor(format: ChatFormat, options: ReadOptions) {
-    this.#out = new AnswerOut(options, format.shortIds);
-    this.#steps = format.read(this.#input, this.#out);
-  }
-
-  /** What comes now is thought. */
-  get thinking(): boolean {
-    return this.#out.thinking;
+    super(options, format.shortIds);
+    this.#steps = format.read(this.#input, this);
   }
 
   /** Nothing of what follows belongs to the answer. */
@@ -107,7 +101,7 @@ export class AnswerReader {
   }
 
   #run(): AnswerDelta {
-    if (!this.#done && this.#steps.next().done) this.#done = true;
-    return this.#out.drain();
+    this.#done ||= this.#steps.next().done === true;
+    return this.drain();
   }
 }

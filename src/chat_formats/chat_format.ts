@@ -5,36 +5,16 @@
 
 import type { AnswerInput, Steps } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
-import { CALL_SHAPES, type CallFormatName, type CallShape, FUNCTION_GEMMA, GEMMA, HARMONY } from './call_shapes.js';
-import { gemmaArguments, readGemmaCalls } from './gemma_calls.js';
-import { readHarmony } from './harmony.js';
-import { readBareCalls, readDeepseekCalls, readLfmCalls, readMistralCalls, readTaggedCalls } from './json_calls.js';
-import { pythonArguments } from './python_calls.js';
+import { READERS } from './call_readers.js';
+import { CALL_SHAPES, type CallFormatName, type CallShape, HARMONY } from './call_shapes.js';
 import { argumentsText, type ToolCall } from './tools.js';
-import { xmlArguments } from './xml_calls.js';
+import { gemmaArguments, pythonArguments, xmlArguments } from './written_calls.js';
 
 /** Where a model's thoughts are, before its answer. */
 export interface Thinking {
   readonly open: string;
   readonly close: string;
 }
-
-/** How answers of each format are read, from behind their thoughts. */
-const READERS: Readonly<Record<CallFormatName, (input: AnswerInput, out: AnswerOut) => Steps>> = {
-  harmony: readHarmony,
-  deepseek_fenced: readDeepseekCalls,
-  deepseek: readDeepseekCalls,
-  mistral: readMistralCalls,
-  mistral_list: readMistralCalls,
-  lfm2: readLfmCalls,
-  gemma: readGemmaCalls(GEMMA),
-  functiongemma: readGemmaCalls(FUNCTION_GEMMA),
-  qwen_xml: readTaggedCalls('<tool_call>', '</tool_call>'),
-  hermes: readTaggedCalls('<tool_call>', '</tool_call>'),
-  phi: readTaggedCalls('<|tool_call|>', '<|/tool_call|>'),
-  granite: readTaggedCalls('<|tool_call|>'),
-  json: readBareCalls,
-};
 
 const WRITERS = { json: argumentsText, python: pythonArguments, xml: xmlArguments } as const;
 

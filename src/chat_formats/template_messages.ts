@@ -2,8 +2,8 @@ import { SplitkvError } from '../base/errors.js';
 import type { ChatFormat } from './chat_format.js';
 import { argumentsOf, shortId, type Tool, type ToolCall } from './tools.js';
 
-/** A message as templates see it. */
-export interface TemplateMessage {
+/** One message of a conversation. Templates may look at further keys (`tool_calls`, `name`, `reasoning_content`). */
+export interface ChatMessage {
   readonly role: string;
   readonly content: unknown;
   readonly [key: string]: unknown;
@@ -11,7 +11,7 @@ export interface TemplateMessage {
 
 /** Renders messages as they are. @throws SplitkvError where the template refuses them */
 export type Render = (
-  messages: readonly TemplateMessage[],
+  messages: readonly ChatMessage[],
   variables: Readonly<Record<string, unknown>>,
   addGenerationPrompt?: boolean,
 ) => string;
@@ -26,7 +26,8 @@ const PROBE_TOOL: Tool = {
     parameters: { type: 'object', properties: { probe_key: { type: 'string', description: 'probe' } }, required: [] },
   },
 };
-const ASKED: TemplateMessage = { role: 'user', content: 'probe' };
+const ASKED: ChatMessage = { role: 'user', content: 'probe' };
+const RESULT = { role: 'tool', name: NAME, tool_call_id: 'probe0001', content: 'probe_result' };
 
 /** How one template wants tools and calls. */
 interface Wishes {
@@ -58,7 +59,7 @@ export class TemplateMessages {
 
   /** Renders messages with tools. @throws SplitkvError where the template refuses them */
   render(
-    messages: readonly TemplateMessage[],
+    messages: readonly ChatMessage[],
     {
       tools,
       variables = {},
@@ -104,51 +105,45 @@ export class TemplateMessages {
     );
   }
 
-  #told(messages: readonly TemplateMessage[], wishes: Wishes): TemplateMessage[] {
+  #told(messages: readonly ChatMessage[], wishes: Wishes): ChatMessage[] {
     const { shortIds } = this.format;
     const idOf = (id: unknown): string => (shortIds ? shortId(wordOf(id)) : wordOf(id));
     const names = new Map<string, string>();
-    const told: TemplateMessage[] = [];
+    const told: ChatMessage[] = [];
+    // Templates want users and assistants to take turns.
+    const ask = (message: ChatMessage): void => {
+      const last = told.at(-1);
+      if (last?.role !== 'user') told.push(message);
+      else told[told.length - 1] = { ...last, content: `${String(last.content)}\n\n${String(message.content)}` };
+    };
     for (const [index, message] of messages.entries()) {
       const { role, content, tool_calls: calls } = message;
       if (role === 'tool') {
         const name = wordOf(message['name']) || (names.get(wordOf(message['tool_call_id'])) ?? '');
         if (wishes.results) told.push({ ...message, name, tool_call_id: idOf(message['tool_call_id']) });
-        else {
-          const text = `The result of ${name === '' ? 'the call' : name}:\n${String(content)}`;
-          const last = told.at(-1);
-          // Templates want users and assistants to take turns.
-          if (last?.role === 'user') told[told.length - 1] = { ...last, content: `${String(last.content)}\n\n${text}` };
-          else told.push({ role: 'user', content: text });
-        }
-        continue;
-      }
-      const last = told.at(-1);
-      if (role === 'user' && !wishes.results && last?.role === 'user' && messages[index - 1]?.role === 'tool') {
-        told[told.length - 1] = { ...last, content: `${String(last.content)}\n\n${String(content)}` };
-        continue;
-      }
-      if (!Array.isArray(calls) || calls.length === 0) {
+        else ask({ role: 'user', content: `The result of ${name === '' ? 'the call' : name}:\n${String(content)}` });
+      } else if (role === 'user' && !wishes.results && messages[index - 1]?.role === 'tool') ask(message);
+      else if (!Array.isArray(calls) || calls.length === 0) {
         const { tool_calls: _, ...rest } = message;
-        told.push(rest as TemplateMessage);
-        continue;
+        told.push(rest as ChatMessage);
+      } else {
+        for (const { id, function: of } of calls as readonly ToolCall[]) names.set(String(id), of.name);
+        told.push(this.#withCalls(message, calls as readonly ToolCall[], wishes, idOf));
       }
-      for (const { id, function: of } of calls as readonly ToolCall[]) names.set(String(id), of.name);
-      told.push(this.#withCalls(message, calls as readonly ToolCall[], wishes, idOf));
     }
     return told;
   }
 
   #withCalls(
-    message: TemplateMessage,
+    message: ChatMessage,
     calls: readonly ToolCall[],
     wishes: Wishes,
     idOf: (id: unknown) => string,
-  ): TemplateMessage {
+  ): ChatMessage {
     const { tool_calls: _, ...rest } = message;
     const text = typeof rest.content === 'string' ? rest.content : '';
     const byHand = { ...rest, content: `${text}${text === '' ? '' : '\n'}${this.format.write(calls)}` };
-    if (!wishes.calls || (text !== '' && !wishes.callsBesideText)) return byHand as TemplateMessage;
+    if (!wishes.calls || (text !== '' && !wishes.callsBesideText)) return byHand as ChatMessage;
     const { object, text: takesText, content } = wishes.calls;
     // What is no object is told as it was written, or within one: a template may want results to have calls.
     const given = (json: string): unknown =>
@@ -161,27 +156,27 @@ export class TemplateMessages {
         type: 'function',
         function: { name, arguments: given(json) },
       })),
-    } as TemplateMessage;
+    } as ChatMessage;
   }
 }
 
 const wordOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
 /** What a message says was thought, by the names that templates look for. */
-function withThoughts(message: TemplateMessage, { name }: ChatFormat): TemplateMessage {
+function withThoughts(message: ChatMessage, { name }: ChatFormat): ChatMessage {
   const { reasoning_content: given, reasoning, ...rest } = message;
   const thought = given ?? reasoning;
-  if (message.role !== 'assistant' || typeof thought !== 'string' || thought === '') return rest as TemplateMessage;
+  if (message.role !== 'assistant' || typeof thought !== 'string' || thought === '') return rest as ChatMessage;
   // gpt-oss's template refuses both in a message that calls.
   const both = name === 'harmony' && message['tool_calls'] != null && Boolean(message.content);
   return {
     ...rest,
     ...(!both && { reasoning_content: thought, reasoning: thought, thinking: thought }),
-  } as TemplateMessage;
+  } as ChatMessage;
 }
 
 /** Messages with a text before them, for the model alone. */
-function withText(messages: readonly TemplateMessage[], text: string, system: boolean): TemplateMessage[] {
+function withText(messages: readonly ChatMessage[], text: string, system: boolean): ChatMessage[] {
   const [first, ...rest] = messages;
   if (first?.role === 'system') return [{ ...first, content: `${String(first.content)}\n\n${text}` }, ...rest];
   if (system) return [{ role: 'system', content: text }, ...messages];
@@ -193,7 +188,7 @@ function withText(messages: readonly TemplateMessage[], text: string, system: bo
 
 function wishesOf(render: Render): Wishes {
   const attempt = (
-    messages: readonly TemplateMessage[],
+    messages: readonly ChatMessage[],
     variables: Readonly<Record<string, unknown>> = { tools: [PROBE_TOOL] },
   ): string => {
     try {
@@ -212,8 +207,7 @@ function wishesOf(render: Render): Wishes {
   const exchange = (content: unknown, object: boolean): string => {
     const call = { name: NAME, arguments: object ? { probe_key: 'probe_value' } : '{"probe_key": "probe_value"}' };
     const calls = [{ id: 'probe0001', type: 'function', function: call }];
-    const result = { role: 'tool', name: NAME, tool_call_id: 'probe0001', content: 'probe_result' };
-    return attempt([ASKED, { role: 'assistant', content, tool_calls: calls }, result], given);
+    return attempt([ASKED, { role: 'assistant', content, tool_calls: calls }, RESULT], given);
   };
   const words = (text: string): number => text.match(/\b(None|null|undefined)\b/g)?.length ?? 0;
   const shows = (text: string): boolean =>
@@ -230,19 +224,14 @@ function wishesOf(render: Render): Wishes {
     break;
   }
   const beside = calls ? exchange('probe_text', calls.object) : '';
-  const results = attempt(
-    [
-      ASKED,
-      { role: 'assistant', content: 'probe', ...(calls && { content: calls.content, tool_calls: [{ id: 'probe0001', type: 'function', function: { name: NAME, arguments: calls.object ? {} : '{}' } }] }) }, // prettier-ignore
-      { role: 'tool', name: NAME, tool_call_id: 'probe0001', content: 'probe_result' },
-    ],
-    given,
-  ).includes('probe_result');
+  const results = calls
+    ? exchange(calls.content, calls.object)
+    : attempt([ASKED, { role: 'assistant', content: 'probe' }, RESULT], given);
   return {
     tools,
     system: attempt([{ role: 'system', content: 'probe_system' }, ASKED], {}).includes('probe_system'),
     calls,
     callsBesideText: shows(beside) && beside.includes('probe_text'),
-    results,
+    results: results.includes('probe_result'),
   };
 }

@@ -1,6 +1,5 @@
 import { usageError } from '../base/errors.js';
-import { isObject, show } from '../base/json.js';
-import { parsed } from './json_text.js';
+import { isObject, parsed, show } from '../base/json.js';
 
 /** A function that the model may call, as OpenAI's API says it. */
 export interface Tool {

@@ -7,7 +7,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sweepsAll } from '../gpu/testing/draw.js';
 import { llamaCppSources } from '../model/testing/llama_cpp.js';
 import { ChatFormat } from '../chat_formats/chat_format.js';
-import { type ChatMessage, ChatTemplates } from './chat_template.js';
+import type { ChatMessage } from '../chat_formats/template_messages.js';
+import { ChatTemplates } from './chat_template.js';
 import { loadTokenizer } from './testing/load_tokenizer.js';
 import { byteLevelTokenizer } from './testing/tiny_tokenizers.js';
 

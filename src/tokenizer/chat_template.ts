@@ -1,23 +1,18 @@
 import { Template } from '@huggingface/jinja';
 import { didYouMean, formatError, SplitkvError, usageError } from '../base/errors.js';
 import { isObject } from '../base/json.js';
+import { valueIn } from '../base/lists.js';
+import type { ChatMessage } from '../chat_formats/template_messages.js';
 import { renderTemplate } from './template_budget.js';
 
 /** Letters of a template, the largest of which have 50,000; and blanks in a row, which the library looks at again and again. */
 const [MAX_LETTERS, MAX_BLANKS] = [1 << 18, 1000];
 
-/** One message of a conversation. Templates may look at further keys (`tool_calls`, `name`, `reasoning_content`). */
-export interface ChatMessage {
-  readonly role: string;
-  readonly content: unknown;
-  readonly [key: string]: unknown;
-}
-
 export interface ChatTemplateOptions {
   /** End with what makes the model answer; default true. */
   addGenerationPrompt?: boolean;
   /** Tools the model may call, as JSON schemas. */
-  tools?: readonly unknown[];
+  tools?: readonly unknown[] | undefined;
   /** A template of a folder that has several; default: 'tool_use' with tools where there is one, otherwise 'default'. */
   template?: string;
   /** Further variables of the template, e.g. `enable_thinking`. */
@@ -27,28 +22,22 @@ export interface ChatTemplateOptions {
 /** The chat templates of a model folder: chat_template.jinja, or `chat_template` of tokenizer_config.json (one, or named ones). */
 export class ChatTemplates {
   readonly #sources: ReadonlyMap<string, string>;
-  readonly #specials: Readonly<Record<string, string>>;
   readonly #parsed = new Map<string, Template>();
+  readonly check = checkMessages;
 
   /** @param specials `bos_token` and the like, as the templates see them. */
-  constructor(chatTemplate: unknown, file: string, specials: Readonly<Record<string, string>>) {
+  constructor(
+    chatTemplate: unknown,
+    file: string,
+    private readonly specials: Readonly<Record<string, string>>,
+  ) {
     this.#sources = readSources(chatTemplate, file);
-    this.#specials = specials;
-  }
-
-  /** @throws SplitkvError `usage` for what are no messages */
-  check(messages: readonly ChatMessage[]): void {
-    checkMessages(messages);
   }
 
   /** The text of the template that tools are shown by, or of the only one; '' where there is none. */
   get source(): string {
-    const { size } = this.#sources;
-    return (
-      this.#sources.get('tool_use') ??
-      this.#sources.get('default') ??
-      (size === 1 ? [...this.#sources.values()][0]! : '')
-    );
+    const [first = '', ...others] = this.#sources.values();
+    return this.#sources.get('tool_use') ?? this.#sources.get('default') ?? (others.length === 0 ? first : '');
   }
 
   get available(): boolean {
@@ -60,12 +49,12 @@ export class ChatTemplates {
    * any conversation needs.
    */
   render(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
-    this.check(messages);
+    checkMessages(messages);
     const { addGenerationPrompt = true, tools } = options;
     const template = this.#template(this.#choose(options));
     try {
       const variables = {
-        ...this.#specials,
+        ...this.specials,
         messages,
         add_generation_prompt: addGenerationPrompt,
         ...(tools === undefined ? {} : { tools }),
@@ -82,33 +71,31 @@ export class ChatTemplates {
     if (!this.available)
       throw usageError('this model has no chat template; give plain text (--raw) instead of messages');
     const names = [...this.#sources.keys()];
+    const [first, ...others] = names;
     if (template !== undefined) {
       if (this.#sources.has(template)) return template;
       throw usageError(`no chat template '${template}'; there are ${names.join(', ')}.${didYouMean(template, names)}`);
     }
     if (tools !== undefined && this.#sources.has('tool_use')) return 'tool_use';
     if (this.#sources.has('default')) return 'default';
-    if (names.length === 1) return names[0]!;
+    if (first !== undefined && others.length === 0) return first;
     throw usageError(`this model's chat templates are ${names.join(', ')}, and none is the default; name one`);
   }
 
   #template(name: string): Template {
-    let template = this.#parsed.get(name);
-    if (template === undefined) {
-      const source = this.#sources.get(name)!;
+    return valueIn(this.#parsed, name, () => {
+      const source = this.#sources.get(name) ?? '';
       if (source.length > MAX_LETTERS || source.split(/\S+/).some(({ length }) => length > MAX_BLANKS)) {
         throw formatError(
           `the chat template '${name}' has more than ${MAX_LETTERS} letters, or ${MAX_BLANKS} blanks in a row: is it a template?`,
         );
       }
       try {
-        template = new Template(source);
+        return new Template(source);
       } catch (cause) {
         throw formatError(`the chat template '${name}' can't be parsed: ${(cause as Error).message}`, cause);
       }
-      this.#parsed.set(name, template);
-    }
-    return template;
+    });
   }
 }
 
@@ -126,6 +113,7 @@ function readSources(chatTemplate: unknown, file: string): Map<string, string> {
   );
 }
 
+/** @throws SplitkvError `usage` for what are no messages */
 function checkMessages(messages: readonly ChatMessage[]): void {
   if (!Array.isArray(messages) || messages.length === 0)
     throw usageError('messages is empty; give at least one message');

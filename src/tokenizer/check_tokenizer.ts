@@ -54,9 +54,9 @@ export function checkTokenizer(json: Json): ((text: string) => void) | undefined
 }
 
 const expressionsOf = (json: Json): string[] =>
-  ['normalizer', 'pre_tokenizer']
-    .flatMap((key) => stepsOf(json[key], key))
-    .flatMap(({ pattern }) => (isObject(pattern) && typeof pattern.Regex === 'string' ? [pattern.Regex] : []));
+  ['normalizer', 'pre_tokenizer'].flatMap((key) => stepsOf(json[key], key)).flatMap((step) => regexOf(step) ?? []);
+const regexOf = ({ pattern }: Json): string | undefined =>
+  isObject(pattern) && typeof pattern.Regex === 'string' ? pattern.Regex : undefined;
 
 function checkGrowth(json: Json, keys: readonly string[], what: string): void {
   let growth = 1;
@@ -83,7 +83,7 @@ function checkGrowth(json: Json, keys: readonly string[], what: string): void {
  */
 function growthOf(step: Json, key: string, bytes: boolean): { factor: number; more: number } {
   const { type, content, pattern } = step;
-  const regex = isObject(pattern) && typeof pattern.Regex === 'string' ? pattern.Regex : undefined;
+  const regex = regexOf(step);
   const slow = regex === undefined ? undefined : slowExpression(regex);
   if (slow !== undefined)
     throw formatError(
@@ -177,8 +177,9 @@ function checkTree(texts: readonly unknown[], what: string): void {
 /** The steps of a part of a tokenizer, those in sequences too. */
 function stepsOf(config: unknown, key: string): Json[] {
   const steps: Json[] = [];
-  for (const left = [{ config, depth: 1 }]; left.length > 0;) {
-    const { config: step, depth } = left.pop()!;
+  const left = [{ config, depth: 1 }];
+  for (let next = left.pop(); next; next = left.pop()) {
+    const { config: step, depth } = next;
     if (!isObject(step)) continue;
     steps.push(step);
     if (depth > MAX_DEPTH || steps.length > MAX_STEPS)

@@ -34,12 +34,9 @@ const gpt2Words = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{
 const [upper, lower] = ['[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]', '[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]'];
 
 const llama3: PreTokenizer = { steps: splits([wordsAndRest('\\p{N}{1,3}')]), ignoreMerges: true, addBos: true };
-const thousands: PreTokenizer = { steps: llama3.steps };
 const digitByDigit: PreTokenizer = { steps: splits([wordsAndRest('\\p{N}')]) };
 /** Marks stay with their letters. */
 const qwen35 = `${contractions}|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
-const gpt2: PreTokenizer = { steps: byteLevel(true) };
-const digitsThenGpt2: PreTokenizer = { steps: splits(['\\p{N}'], true) };
 /** OpenAI's o200k. */
 const o200k: PreTokenizer = {
   steps: splits([
@@ -75,80 +72,53 @@ const casedLetters =
   '\\u{104B0}-\\u{104D3}\\u{104D8}-\\u{104FB}\\u{10C80}-\\u{10CB2}\\u{10CC0}-\\u{10CF2}\\u{118A0}-\\u{118DF}\\u{1E900}-' +
   '\\u{1E943}';
 
-const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
-  'llama-bpe': llama3,
-  llama3,
-  'llama-v3': llama3,
-  falcon3: llama3,
-  'falcon-h1': llama3,
-  pixtral: llama3,
-  'midm-2.0': llama3,
-  lfm2: llama3,
-  dbrx: thousands,
-  'smaug-bpe': thousands,
-  'chatglm-bpe': thousands,
-  glm4: thousands,
+/** Each with its names. */
+const PRE_TOKENIZERS: readonly (readonly [names: string, PreTokenizer])[] = [
+  ['llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2', llama3],
+  ['dbrx smaug-bpe chatglm-bpe glm4', { steps: llama3.steps }],
   // Qwen's own tokenizer composes characters first; llama.cpp leaves that out.
-  qwen2: { ...digitByDigit, normalizer: { type: 'NFC' } },
-  qwen35: { steps: splits([qwen35]) },
-  'deepseek-r1-qwen': digitByDigit,
-  megrez: digitByDigit,
-  stablelm2: digitByDigit,
-  hunyuan: digitByDigit,
-  kormo: digitByDigit,
-  'solar-open': digitByDigit,
-  'deepseek-llm': {
-    steps: splits([
-      '[\\r\\n]',
-      `\\s?[${casedLetters}]+`,
-      '\\s?[!-/:-~\\uFF01-\\uFF0F\\uFF1A-\\uFF5E\\u2018-\\u201F\\u3000-\\u3002]+',
-      '\\s+$',
-      eastAsian,
-      '\\p{N}+',
-    ]),
-  },
-  'deepseek-coder': { steps: splits(['[\\r\\n]', '\\s?\\p{L}+', '\\s?\\p{P}+', eastAsian, '\\p{N}']) },
-  'deepseek-v3': deepseekV3,
-  'hunyuan-dense': deepseekV3,
-  'joyai-llm': deepseekV3,
-  tekken: {
-    steps: splits([
-      `[^\\r\\n\\p{L}\\p{N}]?${upper}*${lower}+|[^\\r\\n\\p{L}\\p{N}]?${upper}+${lower}*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|` +
-        '\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+',
-    ]),
-    ignoreMerges: true,
-    addBos: true,
-  },
-  'gpt-4o': o200k,
-  llama4: o200k,
-  kanana2: o200k,
-  smollm: digitsThenGpt2,
-  starcoder: digitsThenGpt2,
-  refact: digitsThenGpt2,
-  'command-r': digitsThenGpt2,
-  codeshell: digitsThenGpt2,
-  exaone: digitsThenGpt2,
-  'minerva-7b': digitsThenGpt2,
-  'gpt-2': gpt2,
-  'phi-2': gpt2,
-  gigachat: gpt2,
-  mellum: gpt2,
-  'a.x-4.0': gpt2,
-  mpt: gpt2,
-  olmo: gpt2,
-  jais: gpt2,
-  trillion: gpt2,
-  exaone4: gpt2,
-  'granite-docling': gpt2,
+  ['qwen2', { ...digitByDigit, normalizer: { type: 'NFC' } }],
+  ['qwen35', { steps: splits([qwen35]) }],
+  ['deepseek-r1-qwen megrez stablelm2 hunyuan kormo solar-open', digitByDigit],
+  [
+    'deepseek-llm',
+    {
+      steps: splits([
+        '[\\r\\n]',
+        `\\s?[${casedLetters}]+`,
+        '\\s?[!-/:-~\\uFF01-\\uFF0F\\uFF1A-\\uFF5E\\u2018-\\u201F\\u3000-\\u3002]+',
+        '\\s+$',
+        eastAsian,
+        '\\p{N}+',
+      ]),
+    },
+  ],
+  ['deepseek-coder', { steps: splits(['[\\r\\n]', '\\s?\\p{L}+', '\\s?\\p{P}+', eastAsian, '\\p{N}']) }],
+  ['deepseek-v3 hunyuan-dense joyai-llm', deepseekV3],
+  [
+    'tekken',
+    {
+      steps: splits([
+        `[^\\r\\n\\p{L}\\p{N}]?${upper}*${lower}+|[^\\r\\n\\p{L}\\p{N}]?${upper}+${lower}*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|` +
+          '\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+',
+      ]),
+      ignoreMerges: true,
+      addBos: true,
+    },
+  ],
+  ['gpt-4o llama4 kanana2', o200k],
+  ['smollm starcoder refact command-r codeshell exaone minerva-7b', { steps: splits(['\\p{N}'], true) }],
+  ['gpt-2 phi-2 gigachat mellum a.x-4.0 mpt olmo jais trillion exaone4 granite-docling', { steps: byteLevel(true) }],
   // What llama.cpp does where a file doesn't name one.
-  default: { steps: splits(['[\\p{P}\\$\\+<=>\\^~\\|]+', gpt2Words, '\\p{N}+', '[0-9][0-9][0-9]']) },
-};
+  ['default', { steps: splits(['[\\p{P}\\$\\+<=>\\^~\\|]+', gpt2Words, '\\p{N}+', '[0-9][0-9][0-9]']) }],
+];
+const preTokenizers = new Map(PRE_TOKENIZERS.flatMap(([names, of]) => names.split(' ').map((name) => [name, of])));
 
-export const preTokenizerNames: readonly string[] = Object.keys(preTokenizers);
+export const preTokenizerNames: readonly string[] = [...preTokenizers.keys()];
 
 /** Throws `unsupported` for a name that isn't known. */
 export function preTokenizer(name: string, what: string): PreTokenizer {
-  const found = Object.hasOwn(preTokenizers, name) ? preTokenizers[name] : undefined;
+  const found = preTokenizers.get(name);
   if (found) return found;
   throw unsupportedError(
     `${what}: tokenizer.ggml.pre '${name}' is not supported; supported are ${preTokenizerNames.join(', ')}.${didYouMean(name, preTokenizerNames)}`,

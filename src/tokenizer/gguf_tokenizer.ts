@@ -56,10 +56,10 @@ export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): Tokeni
   }
   const vocabulary = new GgufVocabulary(metadata, what);
   const parts = sentencePiece
-    ? sentencePieceParts(vocabulary, mergesByScore(vocabulary, what), vocabulary.flag('add_space_prefix', true))
+    ? sentencePieceParts(vocabulary, mergesByScore(vocabulary, what), vocabulary.said('add_space_prefix', true))
     : model === 'gemma4'
       ? gemma4Parts(vocabulary)
-      : byteLevelParts(vocabulary, preTokenizer(vocabulary.text('pre', 'default'), what));
+      : byteLevelParts(vocabulary, preTokenizer(vocabulary.said('pre', 'default'), what));
   const bos = vocabulary.special('bos', sentencePiece ? 1 : undefined);
   const eos = vocabulary.special('eos', sentencePiece ? 2 : undefined);
   const textOf = (id: number | undefined) => (id === undefined ? undefined : vocabulary.tokens[id]);
@@ -75,8 +75,8 @@ export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): Tokeni
       added_tokens: addedTokens(vocabulary),
       ...parts.json,
       post_processor: aroundText(
-        vocabulary.flag('add_bos_token', parts.addBos) || parts.alwaysBos ? bos : undefined,
-        vocabulary.flag('add_eos_token', false) ? eos : undefined,
+        vocabulary.said('add_bos_token', parts.addBos) || parts.alwaysBos ? bos : undefined,
+        vocabulary.said('add_eos_token', false) ? eos : undefined,
         vocabulary.tokens,
       ),
     },
@@ -184,7 +184,7 @@ function mergesByScore(vocabulary: GgufVocabulary, what: string): Merge[] {
     const letters = Array.from(token);
     const merges: Merge[] = [];
     for (let cut = 1, at = 0; cut < letters.length; cut++) {
-      at += letters[cut - 1]!.length;
+      at += nth(letters, cut - 1).length;
       const [left, right] = [token.slice(0, at), token.slice(at)];
       if ((cut === 1 || known.has(left)) && (cut === letters.length - 1 || known.has(right)))
         merges.push([left, right]);
@@ -218,7 +218,7 @@ function aroundText(bos: number | undefined, eos: number | undefined, tokens: re
     single: [...special(bos), ...text('A'), ...special(eos)],
     pair: [...special(bos), ...text('A'), ...text('B'), ...special(eos)],
     special_tokens: Object.fromEntries(
-      ids.map((id) => [tokens[id]!, { id: tokens[id], ids: [id], tokens: [tokens[id]] }]),
+      ids.map((id) => [nth(tokens, id), { id: tokens[id], ids: [id], tokens: [tokens[id]] }]),
     ),
   };
 }
@@ -268,13 +268,12 @@ const typeNames: Readonly<Record<number, TokenType>> = {
 class GgufVocabulary {
   readonly tokens: readonly string[];
   readonly types: readonly TokenType[];
-  readonly #metadata: GgufMetadata;
-  readonly #what: string;
 
   /** @param what the file as messages name it */
-  constructor(metadata: GgufMetadata, what: string) {
-    this.#metadata = metadata;
-    this.#what = what;
+  constructor(
+    private readonly metadata: GgufMetadata,
+    private readonly what: string,
+  ) {
     this.tokens = this.#list('tokens', 'string', undefined) ?? this.#missing('tokens');
     const types = this.#list<number>('token_type', 'number', this.tokens.length);
     this.types = types?.map((type) => typeNames[type] ?? 'normal') ?? this.tokens.map(() => 'normal');
@@ -296,35 +295,30 @@ class GgufVocabulary {
 
   /** The id in `tokenizer.ggml.<name>_token_id`, or `fallback`; undefined where no token has it. */
   special(name: string, fallback?: number): number | undefined {
-    const id = this.#metadata.get(`tokenizer.ggml.${name}_token_id`) ?? fallback;
+    const id = this.metadata.get(`tokenizer.ggml.${name}_token_id`) ?? fallback;
     return typeof id === 'number' && this.tokens[id] !== undefined ? id : undefined;
   }
 
-  flag(name: string, fallback: boolean): boolean {
-    const value = this.#metadata.get(`tokenizer.ggml.${name}`) ?? fallback;
-    if (typeof value === 'boolean') return value;
-    throw formatError(`${this.#what}: tokenizer.ggml.${name} is ${show(value)}; expected true or false`);
-  }
-
-  text(name: string, fallback: string): string {
-    const value = this.#metadata.get(`tokenizer.ggml.${name}`) ?? fallback;
-    if (typeof value === 'string') return value;
-    throw formatError(`${this.#what}: tokenizer.ggml.${name} is ${show(value)}; expected a string`);
+  /** What the file says under a name, of the kind of `fallback`, which is taken where it says nothing. */
+  said<T extends boolean | string>(name: string, fallback: T): T extends boolean ? boolean : string {
+    const value = this.metadata.get(`tokenizer.ggml.${name}`) ?? fallback;
+    if (typeof value === typeof fallback) return value as never;
+    const expected = typeof fallback === 'boolean' ? 'true or false' : 'a string';
+    throw formatError(`${this.what}: tokenizer.ggml.${name} is ${show(value)}; expected ${expected}`);
   }
 
   #list<T extends string | number>(name: string, kind: 'string' | 'number', length: number | undefined) {
-    const value = this.#metadata.get(`tokenizer.ggml.${name}`);
+    const value = this.metadata.get(`tokenizer.ggml.${name}`);
     if (value === undefined) return undefined;
     const good = Array.isArray(value) && value.every((item) => typeof item === kind);
-    if (!good)
-      throw formatError(`${this.#what}: tokenizer.ggml.${name} is ${show(value)}; expected a list of ${kind}s`);
+    if (!good) throw formatError(`${this.what}: tokenizer.ggml.${name} is ${show(value)}; expected a list of ${kind}s`);
     if (length === undefined || value.length === length) return value as readonly T[];
     throw formatError(
-      `${this.#what}: tokenizer.ggml.${name} has ${value.length} entries; expected ${length}, one per token`,
+      `${this.what}: tokenizer.ggml.${name} has ${value.length} entries; expected ${length}, one per token`,
     );
   }
 
   #missing(name: string): never {
-    throw formatError(`${this.#what} has no tokenizer.ggml.${name}; expected the tokenizer in the file`);
+    throw formatError(`${this.what} has no tokenizer.ggml.${name}; expected the tokenizer in the file`);
   }
 }

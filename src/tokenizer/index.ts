@@ -5,6 +5,5 @@
 
 export { ggufTokenizerFiles } from './gguf_tokenizer.js';
 export { StopScanner } from './stop_scanner.js';
-export { TextStream } from './text_stream.js';
-export { Tokenizer, type TokenizerFiles } from './tokenizer.js';
-export type { ChatMessage } from './chat_template.js';
+export { TextStream, Tokenizer, type TokenizerFiles } from './tokenizer.js';
+export type { ChatMessage } from '../chat_formats/template_messages.js';

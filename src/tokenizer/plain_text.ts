@@ -1,6 +1,6 @@
 import type { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { isObject } from '../base/json.js';
-import type { ChatMessage } from './chat_template.js';
+import type { ChatMessage } from '../chat_formats/template_messages.js';
 
 /** Stands in control tokens that are meant as text, behind their first letter: a noncharacter, which no text has. */
 const MARK = '\uFDD0';

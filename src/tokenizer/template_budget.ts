@@ -97,16 +97,17 @@ class Held implements Node {
 class CountingInterpreter extends LibraryInterpreter {
   #depth = 0;
   #steps: number;
-  readonly #most: number;
-  readonly #letters: number;
   /** Statements, and lists of them, whose values become text. */
   readonly #printed = new WeakSet<object>();
   readonly #nodes = new WeakMap<object, number>();
 
-  constructor(environment: Environment, steps: number, letters: number) {
+  constructor(
+    environment: Environment,
+    private readonly mostSteps: number,
+    private readonly mostLetters: number,
+  ) {
     super(environment);
-    this.#steps = this.#most = steps;
-    this.#letters = letters;
+    this.#steps = mostSteps;
   }
 
   override evaluate(node: Node | undefined, environment: Environment): Value {
@@ -203,6 +204,10 @@ class CountingInterpreter extends LibraryInterpreter {
 
   /** The node, where its cost depends on a part, with that part evaluated and counted. */
   #measured(node: Node, environment: Environment): Node {
+    const held = (part: string, cost: (value: Value) => number): Node => ({
+      ...node,
+      [part]: this.#hold(node[part], environment, cost),
+    });
     switch (node.type) {
       case 'For': {
         const iterable = node['iterable'] as Node;
@@ -227,18 +232,10 @@ class CountingInterpreter extends LibraryInterpreter {
         return { ...node, left: new Held(left), right: new Held(right) };
       }
       case 'TestExpression':
-        return {
-          ...node,
-          operand: this.#hold(node['operand'], environment, (value) => lettersOf(value.value) / LETTERS_A_STEP),
-        };
-      case 'MemberExpression': {
-        const property = node['property'] as Node | undefined;
-        if (property?.type !== 'SliceExpression') return node;
-        return {
-          ...node,
-          object: this.#hold(node['object'], environment, (value) => lettersOf(value.value) + itemsOf(value)),
-        };
-      }
+        return held('operand', (value) => lettersOf(value.value) / LETTERS_A_STEP);
+      case 'MemberExpression':
+        if ((node['property'] as Node | undefined)?.type !== 'SliceExpression') return node;
+        return held('object', (value) => lettersOf(value.value) + itemsOf(value));
       case 'CallExpression': {
         const callee = node['callee'] as Node;
         if (callee.type !== 'MemberExpression') return node;
@@ -341,12 +338,12 @@ class CountingInterpreter extends LibraryInterpreter {
   }
 
   #grown(letters: number): void {
-    if (letters > this.#letters) throw tooMuch(`makes a text or list of more than ${this.#letters} letters`);
+    if (letters > this.mostLetters) throw tooMuch(`makes a text or list of more than ${this.mostLetters} letters`);
   }
 
   spend(steps: number): void {
     this.#steps -= steps;
-    if (this.#steps < 0) throw tooMuch(`takes more than ${this.#most} steps`);
+    if (this.#steps < 0) throw tooMuch(`takes more than ${this.mostSteps} steps`);
   }
 }
 

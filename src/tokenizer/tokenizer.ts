@@ -3,12 +3,11 @@ import { formatError, ioError, unsupportedError, usageError } from '../base/erro
 import { isObject, parseJson, parsePythonJson, show } from '../base/json.js';
 import type { Tool } from '../chat_formats/tools.js';
 import type { PlainText } from './plain_text.js';
-import type { ChatMessage, ChatTemplateOptions, ChatTemplates } from './chat_template.js';
+import type { ChatTemplateOptions, ChatTemplates } from './chat_template.js';
 import type * as Parts from './parts.js';
-import { TextStream, type PieceSource, type TextStreamOptions } from './text_stream.js';
 import type { AnswerReader, ReadOptions } from '../chat_formats/answer_reader.js';
 import type { ChatFormat } from '../chat_formats/chat_format.js';
-import type { TemplateMessages } from '../chat_formats/template_messages.js';
+import type { ChatMessage, TemplateMessages } from '../chat_formats/template_messages.js';
 import { createTokenDecoder, type TokenDecoder, type TokenPiece } from './token_bytes.js';
 
 /** The files of a model folder that make a tokenizer: JSON as text or parsed. */
@@ -20,12 +19,21 @@ export interface TokenizerFiles {
   chatTemplate?: string | undefined;
 }
 
+export interface TextStreamOptions {
+  /** Leave out special tokens; default true. */
+  skipSpecial?: boolean;
+  /** Special tokens that aren't left out. */
+  keep?: ReadonlySet<number> | undefined;
+  /** True when the ids follow others, as an answer follows its prompt: a leading space is text then. Default false. */
+  continues?: boolean;
+}
+
 /** Below, no expression takes long. */
 const LONG_TEXT = 2000;
 /** Of a text, more than most have; and of a token. */
 const [LETTERS_A_TOKEN, LONGEST_TOKEN] = [8, 512];
 
-export class Tokenizer implements PieceSource {
+export class Tokenizer {
   /** The beginning-of-sequence token, where the model has one. */
   readonly bosId: number | null;
   /** Tokens that end an answer: those of generation_config.json and the `eos_token` of tokenizer_config.json. */
@@ -83,16 +91,13 @@ export class Tokenizer implements PieceSource {
     this.#takesBlanks = [...added.values()].some(({ lstrip }) => lstrip);
     const specials = specialTokens(config);
     const special = [...added.values()].filter((token) => token.special).map((token) => token.id);
-    for (const token of specials.all) {
-      const id = this.#library.token_to_id(token);
-      if (id !== undefined) special.push(id);
-    }
+    const idOf = (token: string | undefined) => (token === undefined ? undefined : this.#library.token_to_id(token));
+    special.push(...specials.all.map(idOf).filter((id) => id !== undefined));
     this.#special = new Set(special);
     const controls = new Set(special.map((id) => this.#tokens[id]));
     this.#plain = new PlainText(this.#library, (token) => controls.has(token));
     parts.cutLikeRust(this.#library);
 
-    const idOf = (token: string | undefined) => (token === undefined ? undefined : this.#library.token_to_id(token));
     this.bosId = idOf(specials.named.bos_token) ?? readIds(generation, 'bos_token_id')[0] ?? null;
     const eos = idOf(specials.named.eos_token);
     this.eosIds = [...new Set([...readIds(generation, 'eos_token_id'), ...(eos === undefined ? [] : [eos])])];
@@ -106,15 +111,10 @@ export class Tokenizer implements PieceSource {
         return id === undefined ? [] : [[id, text] as const];
       }),
     );
-    this.#messages = new TemplateMessages(
-      this.format,
-      (messages, { tools, ...variables }, addGenerationPrompt = true) =>
-        this.#templates.render(messages, {
-          addGenerationPrompt,
-          variables,
-          ...(tools !== undefined && { tools: tools as readonly unknown[] }),
-        }),
-    );
+    this.#messages = new TemplateMessages(this.format, (messages, variables, addGenerationPrompt = true) => {
+      const tools = variables['tools'] as readonly unknown[] | undefined;
+      return this.#templates.render(messages, { addGenerationPrompt, variables, tools });
+    });
     this.#newReader = (options) => new AnswerReader(this.format, options);
   }
 
@@ -205,6 +205,7 @@ export class Tokenizer implements PieceSource {
     return this.#special.has(id);
   }
 
+  /** What the token adds to the text; undefined for one that adds nothing. Throws `usage` for what is no token id. */
   piece(id: number, skipSpecial: boolean): TokenPiece | undefined {
     if (skipSpecial && this.#special.has(id)) return undefined;
     if (this.#pieces.has(id)) return this.#pieces.get(id);
@@ -217,11 +218,49 @@ export class Tokenizer implements PieceSource {
   }
 }
 
+/**
+ * Token ids in, text out, a piece at a time. A piece ends at a character boundary: bytes of a character that isn't complete
+ * wait for the next id. Bytes that can't be UTF-8 become U+FFFD, one for each longest invalid run (WHATWG decoding). The pieces
+ * joined, with that of `flush`, are the text of all the ids.
+ */
+export class TextStream {
+  readonly #bytes = new TextDecoder('utf-8', { ignoreBOM: true });
+  #toStrip: number;
+
+  constructor(
+    private readonly source: Tokenizer,
+    private readonly options: TextStreamOptions = {},
+  ) {
+    this.#toStrip = options.continues ? 0 : source.strip.count;
+  }
+
+  /** The text that this id completes; '' while it only begins a character. */
+  push(id: number): string {
+    const { skipSpecial = true, keep } = this.options;
+    const piece = this.source.piece(id, skipSpecial && !keep?.has(id));
+    if (piece === undefined) return '';
+    if (piece.raw) return this.#strip(this.#bytes.decode(piece.bytes, { stream: true }));
+    return this.#strip(this.#bytes.decode() + this.#bytes.decode(piece.bytes));
+  }
+
+  /** What is left of a character that never got complete. The stream may go on after it. */
+  flush(): string {
+    return this.#strip(this.#bytes.decode());
+  }
+
+  #strip(text: string): string {
+    if (this.#toStrip === 0 || text === '') return text;
+    let start = 0;
+    while (start < this.#toStrip && text[start] === this.source.strip.character) start++;
+    this.#toStrip = start === text.length ? this.#toStrip - start : 0;
+    return text.slice(start);
+  }
+}
+
 function readTokenizerJson(source: unknown): Record<string, unknown> {
   const file = 'tokenizer.json';
   if (source == null) throw ioError(`${file} is missing; splitkv needs it beside the model's weights`);
-  const json = typeof source === 'string' ? parseJson(source, file, parsePythonJson) : source;
-  if (!isObject(json)) throw formatError(`${file}: expected a JSON object, got ${show(json)}`);
+  const json = readOptional(source, file);
   if (!isObject(json.model))
     throw formatError(`${file}: the key 'model' is ${show(json.model ?? null)}; expected an object with a vocabulary`);
   // Those who write the file by hand leave out what is null; the library wants to see it.

@@ -160,8 +160,8 @@ interface Step {
 function markOnce(step: Step | null): void {
   const { tokenizers = [] } = step ?? {};
   for (const own of tokenizers) markOnce(own);
-  if (!tokenizers.slice(1).some(marksFirst)) return;
-  step!.pre_tokenize_text = (text, options) => {
+  if (!step || !tokenizers.slice(1).some(marksFirst)) return;
+  step.pre_tokenize_text = (text, options) => {
     const later = { ...options, section_index: undefined };
     const cut = (pieces: readonly string[], own: Step): string[] =>
       pieces.flatMap((piece, i) => own.pre_tokenize(piece, i === 0 && text.startsWith(piece) ? options : later));

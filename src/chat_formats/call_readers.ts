@@ -1,9 +1,10 @@
+/** How answers of each format are read: their calls, and what is text. */
+
+import { parsed } from '../base/json.js';
 import type { AnswerInput, Steps, Take } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
-import { DEEPSEEK, LFM } from './call_shapes.js';
-import { jsonString, jsonValue, parsed } from './json_text.js';
-import { readPythonCall } from './python_calls.js';
-import { readXmlCall } from './xml_calls.js';
+import { type CallFormatName, DEEPSEEK, FUNCTION_GEMMA, GEMMA, HARMONY, LFM } from './call_shapes.js';
+import { type ReadCall, readGemmaCall, readPythonCall, readXmlCall } from './written_calls.js';
 
 const ARGUMENTS = ['arguments', 'parameters'];
 
@@ -18,10 +19,10 @@ function* readJsonCall(input: AnswerInput, out: AnswerOut, bare: boolean): Steps
   let begun = false;
   let early = '';
   const member = function* (): Steps<boolean> {
-    const key = yield* jsonString(input);
+    const key = yield* input.jsonString();
     if (key === undefined || !(yield* input.between(':'))) return false;
     if (key === 'name' && name === undefined) {
-      name = yield* jsonString(input);
+      name = yield* input.jsonString();
       return !!name && (!bare || out.tool(name) !== undefined);
     }
     if (ARGUMENTS.includes(key) && !begun) {
@@ -32,7 +33,7 @@ function* readJsonCall(input: AnswerInput, out: AnswerOut, bare: boolean): Steps
       return true;
     }
     if (bare && name === undefined && key !== 'type' && key !== 'id') return false;
-    return yield* jsonValue(input, () => {});
+    return yield* input.jsonValue(() => {});
   };
   const whole = yield* input.items('}', member);
   if (begun || !whole || name === undefined) return begun;
@@ -45,15 +46,13 @@ function* readJsonCall(input: AnswerInput, out: AnswerOut, bare: boolean): Steps
 function* readArguments(input: AnswerInput, take: Take): Steps {
   const next = yield* input.peek(1);
   if (next === '"') {
-    const text = yield* jsonString(input);
+    const text = yield* input.jsonString();
     if (text !== undefined) take(parsed(text) === undefined ? JSON.stringify(text) : text);
   } else if (next === 'n') {
-    yield* jsonValue(input, () => {});
+    yield* input.jsonValue(() => {});
     take('{}');
-  } else yield* jsonValue(input, take);
+  } else yield* input.jsonValue(take);
 }
-
-type ReadCall = (input: AnswerInput, out: AnswerOut) => Steps<boolean>;
 
 /** A list of calls, from its bracket on. @returns whether there were any */
 function* readList(input: AnswerInput, out: AnswerOut, one: ReadCall): Steps<boolean> {
@@ -75,7 +74,7 @@ function* readJson(input: AnswerInput, out: AnswerOut): Steps<boolean> {
  * @param close may be left out
  * @param read false for what is no call, which is text
  */
-export const readMarkedCalls = (open: string, close: string | undefined, read: ReadCall) =>
+const readMarkedCalls = (open: string, close: string | undefined, read: ReadCall) =>
   function* (input: AnswerInput, out: AnswerOut): Steps {
     while ((yield* input.until([open], out.text)) !== undefined) {
       input.keep();
@@ -91,18 +90,22 @@ export const readMarkedCalls = (open: string, close: string | undefined, read: R
   };
 
 /** `<tool_call>{...}</tool_call>`, of one or a list, or as XML within (Qwen3-Coder). */
-export const readTaggedCalls = (open: string, close?: string) =>
+const readTaggedCalls = (open: string, close?: string) =>
   readMarkedCalls(open, close, function* (input, out) {
     return (yield* input.peek(1)) === '<' ? yield* readXmlCall(input, out) : yield* readJson(input, out);
   });
 
 /** LFM2's: `<|tool_call_start|>[name(argument="...", ...), ...]<|tool_call_end|>`. */
-export const readLfmCalls = readMarkedCalls(LFM.open, LFM.close, function* (input, out) {
+const readLfmCalls = readMarkedCalls(LFM.open, LFM.close, function* (input, out) {
   return (yield* input.peek(1)) === '[' && (yield* readList(input, out, readPythonCall));
 });
 
+/** FunctionGemma's and Gemma 4's: `<|tool_call>call:name{key:<|"|>text<|"|>,other:1}<tool_call|>`. */
+const readGemmaCalls = ({ open, close, quote }: typeof GEMMA | typeof FUNCTION_GEMMA) =>
+  readMarkedCalls(open, close, readGemmaCall(quote));
+
 /** Mistral's: `[TOOL_CALLS] [{...}]`, or `[TOOL_CALLS]name[ARGS]{...}` for each. */
-export function* readMistralCalls(input: AnswerInput, out: AnswerOut): Steps {
+function* readMistralCalls(input: AnswerInput, out: AnswerOut): Steps {
   while ((yield* input.until(['[TOOL_CALLS]'], out.text)) !== undefined) {
     yield* input.blanks();
     const next = yield* input.peek(1);
@@ -122,7 +125,7 @@ export function* readMistralCalls(input: AnswerInput, out: AnswerOut): Steps {
 }
 
 /** DeepSeek V2.5, V3 and R1 write `function`, the separator, the name and arguments in a code fence; V3.1 name, separator, arguments. */
-export function* readDeepseekCalls(input: AnswerInput, out: AnswerOut): Steps {
+function* readDeepseekCalls(input: AnswerInput, out: AnswerOut): Steps {
   const { open, begin, separator, end, close } = DEEPSEEK;
   while ((yield* input.until([open], out.text)) !== undefined) {
     for (;;) {
@@ -158,7 +161,7 @@ const FENCE = '```';
  * More may follow behind `;` or a blank; a list, a code fence or `<|python_tag|>` may be around them. With the tag, or as a list, also
  * name(argument="...").
  */
-export function* readBareCalls(input: AnswerInput, out: AnswerOut): Steps {
+function* readBareCalls(input: AnswerInput, out: AnswerOut): Steps {
   input.keep();
   yield* input.blanks();
   if (yield* input.literal(FENCE)) {
@@ -204,3 +207,78 @@ function* readBareList(input: AnswerInput, out: AnswerOut): Steps<boolean> {
   const isJson = /^\[[\s{]/.test(yield* input.peek(2));
   return yield* readList(input, out, () => (isJson ? readJsonCall : readPythonCall)(input, out, true));
 }
+
+const HARMONY_MARKS = Object.values(HARMONY);
+
+/**
+ * gpt-oss's answers, which consist of messages on channels:
+ *
+ *   <|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>final<|message|>...<|return|>
+ *   <|channel|>commentary to=functions.name <|constrain|>json<|message|>{...}<|call|>
+ *
+ * What is said on `final` is the answer, what is for a function a call, all else is thought; roles and channels' names are neither. An
+ * answer without marks is one, and so is a message without a channel.
+ */
+function* readHarmony(input: AnswerInput, out: AnswerOut): Steps {
+  let header: string | undefined;
+  let take: Take = out.text;
+  // The prompt ends with the beginning of a message, which may go on with whom it is for.
+  if (out.options.tools && (yield* input.literal(' to='))) header = ' to=';
+  for (;;) {
+    const into: Take = header === undefined ? take : (text) => (header += text);
+    const mark = yield* input.until(HARMONY_MARKS, into, true);
+    switch (mark) {
+      case undefined:
+        return;
+      case HARMONY.start:
+        header = '';
+        out.thinking = false;
+        break;
+      case HARMONY.channel:
+        header = `${header ?? ''}${HARMONY.channel}`;
+        out.thinking = false;
+        break;
+      case HARMONY.constrain:
+        if (header !== undefined) header += ' ';
+        break;
+      case HARMONY.message:
+        take = harmonyTake(header ?? '', out);
+        header = undefined;
+        break;
+      default:
+        if (out.full) return;
+        // Until the next message begins there is nothing to read.
+        out.thinking = false;
+        take = () => {};
+    }
+  }
+}
+
+function harmonyTake(header: string, out: AnswerOut): Take {
+  const [, channel = ''] = header.split(HARMONY.channel);
+  const [, name] = /\bto=functions\.([\w.-]+)/.exec(header) ?? [];
+  if (name !== undefined && out.options.tools) {
+    out.call(name);
+    return out.arguments;
+  }
+  if (/^\s*(final\b|$)/.test(channel) && name === undefined) return out.text;
+  out.thinking = true;
+  return out.reasoning;
+}
+
+/** How answers of each format are read, from behind their thoughts. */
+export const READERS: Readonly<Record<CallFormatName, (input: AnswerInput, out: AnswerOut) => Steps>> = {
+  harmony: readHarmony,
+  deepseek_fenced: readDeepseekCalls,
+  deepseek: readDeepseekCalls,
+  mistral: readMistralCalls,
+  mistral_list: readMistralCalls,
+  lfm2: readLfmCalls,
+  gemma: readGemmaCalls(GEMMA),
+  functiongemma: readGemmaCalls(FUNCTION_GEMMA),
+  qwen_xml: readTaggedCalls('<tool_call>', '</tool_call>'),
+  hermes: readTaggedCalls('<tool_call>', '</tool_call>'),
+  phi: readTaggedCalls('<|tool_call|>', '<|/tool_call|>'),
+  granite: readTaggedCalls('<|tool_call|>'),
+  json: readBareCalls,
+};
