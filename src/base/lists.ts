@@ -4,7 +4,7 @@ import { SplitkvError } from './errors.js';
 export const range = (first: number, end: number): number[] => Array.from({ length: end - first }, (_, i) => first + i);
 
 /** What a list has at a place. @throws SplitkvError `internal` where it has nothing there, which is a mistake here. */
-export function nth<T>(list: ArrayLike<T>, at: number): T {
+export function nth<T>(list: ArrayLike<T | undefined>, at: number): T {
   const item = list[at];
   if (item === undefined) throw new SplitkvError('internal', `a list of ${list.length} has nothing at ${at}`);
   return item;

@@ -1,4 +1,4 @@
-import { range, sum } from '../base/lists.js';
+import { nth, range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, firstLane, heldChunks, MERGE_LANES, mostLanes } from '../base/kv_units.js';
 
 export { CHUNK_TOKENS, MERGE_LANES, mostLanes };
@@ -51,23 +51,17 @@ export function localChunksOfRun(chunks: number, split: number): number {
  */
 export function leastLoadedOffset(chunksPerIndex: readonly number[], newChunks: number): number {
   const split = chunksPerIndex.length;
-  let best = 0;
-  let bestLoad = [Infinity];
-  for (let offset = 0; offset < split; offset++) {
+  const loads = range(0, split).map((offset) => {
     const after = chunksPerIndex.map(
       (chunks, index) => chunks + heldChunks(newChunks, split, firstLane(split, index, offset)),
     );
-    const load = [
-      Math.max(...after),
-      sum(after.map((chunks) => chunks * chunks)),
-      after[chunkOwner(newChunks, split, offset)]!,
-    ];
-    if (isLess(load, bestLoad)) [best, bestLoad] = [offset, load];
-  }
-  return best;
+    const squares = sum(after.map((chunks) => chunks * chunks));
+    return { offset, order: [Math.max(...after), squares, nth(after, chunkOwner(newChunks, split, offset))] };
+  });
+  return loads.reduce((best, next) => (isLess(next.order, best.order) ? next : best)).offset;
 }
 
 function isLess(a: readonly number[], b: readonly number[]): boolean {
   const at = a.findIndex((value, i) => value !== b[i]);
-  return at >= 0 && a[at]! < b[at]!;
+  return at >= 0 && nth(a, at) < nth(b, at);
 }

@@ -106,7 +106,8 @@ describe('who holds what', () => {
     fc.assert(
       fc.property(cases, ({ planned: { plan }, batches }) => {
         const places = new Owners(plan, 1).topology.places ?? [1];
-        const slots = places.length * 4;
+        // A copy's share is a part in 11 at least (`randomArrangement`): of as many sequences each has one.
+        const slots = Math.max(places.length * 4, 11);
         // More ranks than lanes hold single sequences in turns.
         const owners = admitted(plan, slots, batches, [0, MERGE_LANES]);
         for (const [rank, { stages, runs }] of owners.topology.ranks.entries()) {

@@ -1,5 +1,5 @@
 import { CopyOwners, type CopyMove, type SharedSequence } from './sequences/copies.js';
-import { range, sum } from '../base/lists.js';
+import { nth, range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, chunkOwner, localTokens } from './owner.js';
 import type { Plan } from './plan.js';
 import { type RowRange, sequenceRanges } from './sequences/sequence_ranges.js';
@@ -91,19 +91,19 @@ export class Owners {
   /** Slots [first, end) of a batch whose sequences a rank keeps, or a part of each. */
   slotsOf(rank: number, batch: number): RowRange {
     const place = this.#placeOfRank(rank);
-    return place === undefined ? [0, this.slots] : this.ranges(batch)[place]!;
+    return place === undefined ? [0, this.slots] : nth(this.ranges(batch), place);
   }
 
   /** Whether a rank runs a slot's rows: all ranks with weights do, unless places run their own. */
   runs(rank: number, slot: number): boolean {
-    const { ownPlace } = this.topology.ranks[rank]!;
+    const { ownPlace } = nth(this.topology.ranks, rank);
     return ownPlace === undefined || ownPlace === this.placeOf(slot);
   }
 
   /** Slots [first, end) of a batch whose rows a rank runs. */
   rowSlots(rank: number, batch: number): RowRange {
-    const { ownPlace } = this.topology.ranks[rank]!;
-    return ownPlace === undefined ? [0, this.slots] : this.ranges(batch)[ownPlace]!;
+    const { ownPlace } = nth(this.topology.ranks, rank);
+    return ownPlace === undefined ? [0, this.slots] : nth(this.ranges(batch), ownPlace);
   }
 
   /** Those of all batches, one by one. */
@@ -113,7 +113,7 @@ export class Owners {
 
   /** Places whose rows a rank runs. */
   rowPlaces(rank: number): number[] {
-    const { ownPlace } = this.topology.ranks[rank]!;
+    const { ownPlace } = nth(this.topology.ranks, rank);
     return ownPlace === undefined ? range(0, this.ranges(0).length) : [ownPlace];
   }
 
@@ -130,19 +130,19 @@ export class Owners {
 
   /** Slots of a place, of all batches. */
   placeSlots(place: number): number {
-    return sum(range(0, this.batches).map((batch) => lengthOf(this.ranges(batch)[place]!)));
+    return sum(range(0, this.batches).map((batch) => lengthOf(nth(this.ranges(batch), place))));
   }
 
   /** Whether a rank holds in any of its stages what index `index` of `split` does, where a sequence is split most. */
   holdsIndex(rank: number, index: number, split: number): boolean {
-    return this.topology.ranks[rank]!.stages.some(
+    return nth(this.topology.ranks, rank).stages.some(
       (stage) => stage && split % stage.sequence.ranks === 0 && index % stage.sequence.ranks === stage.sequence.index,
     );
   }
 
   /** The only place whose sequences a rank keeps; undefined where it keeps all, in some stage at least. */
   #placeOfRank(rank: number): number | undefined {
-    const stages = this.topology.ranks[rank]!.stages.filter((stage) => stage !== undefined);
+    const stages = nth(this.topology.ranks, rank).stages.filter((stage) => stage !== undefined);
     return stages.every(shardsSequences) ? stages[0]?.place : undefined;
   }
 
@@ -157,7 +157,7 @@ export class Owners {
 
   /** Whether a rank holds a piece of the cache. */
   holds(rank: number, { stage, kvHead, slot, chunk }: CachePiece): boolean {
-    const own = this.topology.ranks[rank]!.stages[stage];
+    const own = nth(this.topology.ranks, rank).stages[stage];
     if (!own?.share.kvHeads.includes(kvHead) || !this.#keepsHere(own, slot)) return false;
     if (this.#copies && own.kind === 'arranged') return this.#copies.holds(rank, stage, kvHead, slot, chunk);
     return chunkOwner(chunk, own.sequence.ranks, this.offset(slot)) === own.sequence.index;
@@ -165,7 +165,7 @@ export class Owners {
 
   /** Tokens of a kv head that a rank holds of a sequence of `length` tokens. */
   tokens(rank: number, stage: number, kvHead: number, slot: number, length: number): number {
-    const own = this.topology.ranks[rank]!.stages[stage];
+    const own = nth(this.topology.ranks, rank).stages[stage];
     if (!own?.share.kvHeads.includes(kvHead) || !this.#keepsHere(own, slot)) return 0;
     if (own.kind !== 'arranged') return localTokens(length, own.sequence.ranks, own.sequence.index, this.offset(slot));
     return sum(
@@ -177,8 +177,8 @@ export class Owners {
 
   /** The rank whose output of a head counts, for a slot's rows: one of those that project it. */
   home(stage: number, head: number, slot: number): number {
-    const holders = this.plan.stages[stage]!.shares.filter(({ heads }) => heads.includes(head));
-    return holders.length === 1 || !this.#copies ? holders[0]!.rank : this.#copies.home(stage, head, slot);
+    const holders = nth(this.plan.stages, stage).shares.filter(({ heads }) => heads.includes(head));
+    return holders.length === 1 || !this.#copies ? nth(holders, 0).rank : this.#copies.home(stage, head, slot);
   }
 
   // ── Sequences that are there

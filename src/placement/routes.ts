@@ -1,7 +1,7 @@
 import { holdersOf, homeOf, laneHolders } from './sequences/copies.js';
-import { range, sum } from '../base/lists.js';
+import { nth, range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, chunkOwner, MERGE_LANES } from './owner.js';
-import type { Plan, RankShare, VocabShare } from './plan.js';
+import type { Plan, VocabShare } from './plan.js';
 import { matesOf, type PlanTopology, type RowRole, type StageTopology } from './topology.js';
 
 /**
@@ -34,8 +34,9 @@ export type Cargo = { readonly group: number } &
     | { readonly kind: 'hidden' | 'normed' | 'routed' | 'experts' | 'routing' }
     /** Rows of the embedding that the sender has, zeros for others; `part`: its number among those that have some. */
     | { readonly kind: 'embedding'; readonly part: number }
-    /** Logits or candidates for the next tokens, and the tokens. */
-    | { readonly kind: 'logits' | 'candidates' | 'tokens'; readonly share?: VocabShare; readonly most?: number }
+    /** Logits of a rank's rows of the head, or candidates among them; `most`: rows of the rank that has most. Sampled tokens. */
+    | { readonly kind: 'logits' | 'candidates'; readonly share: VocabShare; readonly most: number }
+    | { readonly kind: 'tokens' }
   );
 
 export interface Route {
@@ -50,6 +51,8 @@ export interface Exchange {
   readonly routes: readonly Route[];
 }
 
+const route = (from: number, to: number, cargo: Cargo): Route => ({ from, to, cargo });
+
 /** Those that lead to another rank; a rank's route to itself is a copy. */
 export const crossing = (routes: readonly Route[]): Route[] => routes.filter(({ from, to }) => from !== to);
 
@@ -57,37 +60,40 @@ export const crossing = (routes: readonly Route[]): Route[] => routes.filter(({ 
 const partsOf = (topology: PlanTopology, stage: number): StageTopology[] =>
   topology.ranks.flatMap(({ stages }) => stages[stage] ?? []);
 
+/** Row groups that a rank runs. */
+const runsOf = ({ ranks }: PlanTopology, rank: number, role: RowRole): readonly number[] => nth(ranks, rank).runs[role];
+
+/** Ranks of a stage that run a row group. */
+const runnersOf = (topology: PlanTopology, stage: number, role: RowRole, group: number): number[] =>
+  nth(topology.stages, stage)
+    .holders.map(({ rank }) => rank)
+    .filter((rank) => runsOf(topology, rank, role).includes(group));
+
 // ── Attention
 
 /** Weight groups for whose heads a rank attends. */
-export const attendedGroups = (stage: StageTopology): number[] =>
+const attendedGroups = (stage: StageTopology): number[] =>
   stage.attendsForAll ? range(0, stage.groups.length) : [stage.group];
 
 /** Their heads, by weight group. */
-const headsBeside = (stage: StageTopology): (readonly number[])[] =>
-  attendedGroups(stage).map((group) => stage.groups[group]![0]!.heads);
+export const headsBeside = (stage: StageTopology): (readonly number[])[] =>
+  attendedGroups(stage).map((group) => nth(stage.groups, group)[0].heads);
 
-/** The rank that sends a weight group's queries for a row group to `stage`'s rank; that rank itself where it has them. */
-export function querySource(
-  topology: PlanTopology,
-  { index, peers, groups }: StageTopology,
-  role: RowRole,
-  weights: number,
-  group: number,
-): RankShare {
-  const runs = ({ rank }: RankShare): boolean => topology.ranks[rank]!.stages[index]!.runs[role].includes(group);
-  return runs(peers[weights]!) ? peers[weights]! : groups[weights]!.find(runs)!;
-}
-
-/** Queries to the ranks that keep the chunks they attend to; new keys and values to the ranks that append them. */
+/**
+ * Queries to the ranks that keep the chunks they attend to; new keys and values to the ranks that append them. Of a weight group the rank
+ * sends them that adds segments up with the receiver, where it has the rows: that may be the receiver itself.
+ */
 export function queryRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
   return partsOf(topology, stage).flatMap((part) => {
-    const routes = part.attends[role].flatMap((group) =>
-      attendedGroups(part).map((weights): Route => {
-        const { rank: from, heads } = querySource(topology, part, role, weights, group);
-        return { from, to: part.share.rank, cargo: { kind: 'queries', heads, beside: headsBeside(part), group } };
-      }),
-    );
+    const beside = headsBeside(part);
+    const routes = part.attends[role].flatMap((group) => {
+      const runners = runnersOf(topology, stage, role, group);
+      return attendedGroups(part).map((weights) => {
+        const members = [nth(part.peers, weights), ...nth(part.groups, weights)];
+        const { rank, heads } = members.find((member) => runners.includes(member.rank))!;
+        return route(rank, part.share.rank, { kind: 'queries', heads, beside, group });
+      });
+    });
     return part.apart ? routes : crossing(routes);
   });
 }
@@ -119,8 +125,8 @@ export interface HeadBundle {
 
 /** A place that says how lanes come home: all are alike, but for those of roots that keep no sequence. */
 export function usualPlace({ places, group, place, split }: StageTopology): number {
-  const own = places[group]!;
-  return own[place]!.length === split ? place : own.findIndex(({ length }) => length === split);
+  const own = nth(places, group);
+  return nth(own, place).length === split ? place : own.findIndex(({ length }) => length === split);
 }
 
 /** The bundles of a rank's own heads, for the rows of a row group. `whole`: copies of heads have whole sequences for now. */
@@ -142,8 +148,8 @@ export function bundlesOf({ sharing }: Plan, stage: StageTopology, group: number
       };
     });
   }
-  const own = places[stage.group]!;
-  const place = own.length === 1 ? own[0]! : own[group]!;
+  const own = nth(places, stage.group);
+  const place = nth(own, own.length === 1 ? 0 : group);
   const keepers = place.map((keeper, index) => ({ rank: keeper.rank, lanes: { slots: [index], of: place.length } }));
   return heads.length === 0 ? [] : [{ heads, keepers, home: rank }];
 }
@@ -160,18 +166,14 @@ export function attentionRoutes(
     part.runs[role].flatMap((group) =>
       bundlesOf(plan, part, group, whole)
         .filter(({ home }) => home === part.share.rank)
-        .flatMap(({ heads, keepers, home: to }) => {
+        .flatMap(({ heads, keepers, home }) => {
           if (keepers.length > 1) {
-            return keepers.map(({ rank: from, lanes }): Route => ({
-              from,
-              to,
-              cargo: { kind: 'lanes', heads, lanes, group },
-            }));
+            return keepers.map(({ rank, lanes }) => route(rank, home, { kind: 'lanes', heads, lanes, group }));
           }
           const beside = headsBeside(part);
-          const route: Route = { from: keepers[0]!.rank, to, cargo: { kind: 'attended', heads, beside, group } };
+          const routes = keepers.map(({ rank }) => route(rank, home, { kind: 'attended', heads, beside, group }));
           // Outputs of several groups' heads don't lie where one of them goes on.
-          return part.attendsForAll ? [route] : crossing([route]);
+          return part.attendsForAll ? routes : crossing(routes);
         }),
     ),
   );
@@ -182,15 +184,15 @@ export function scoreRoutes(topology: PlanTopology, stage: number): Route[] {
   const parts = partsOf(topology, stage).filter(({ groups }) => groups.length > 1);
   const scores = (part: StageTopology): boolean => part.holder.heads.length > 0;
   return crossing(
-    parts.filter(scores).flatMap((part) =>
-      parts
-        .filter((other) => scores(other) && other.group !== part.group && other.place === part.place)
-        .map((other): Route => ({
-          from: part.share.rank,
-          to: other.share.rank,
-          cargo: { kind: 'scores', heads: part.holder.heads, group: part.place },
-        })),
-    ),
+    parts
+      .filter(scores)
+      .flatMap((part) =>
+        parts
+          .filter((other) => scores(other) && other.group !== part.group && other.place === part.place)
+          .map((other) =>
+            route(part.share.rank, other.share.rank, { kind: 'scores', heads: part.holder.heads, group: part.place }),
+          ),
+      ),
   );
 }
 
@@ -206,11 +208,7 @@ export function segmentRoutes(topology: PlanTopology, stage: number, role: RowRo
         part.runs[role].flatMap((group) =>
           part.peers
             .filter((peer) => peer[of].length > 0)
-            .map((peer): Route => ({
-              from: peer.rank,
-              to: part.share.rank,
-              cargo: { kind: 'segments', of, segments: peer[of], group },
-            })),
+            .map((peer) => route(peer.rank, part.share.rank, { kind: 'segments', of, segments: peer[of], group })),
         ),
       ),
   );
@@ -221,87 +219,73 @@ export function segmentRoutes(topology: PlanTopology, stage: number, role: RowRo
  * a place have them, so each rank gets them from the rank in its own position there.
  */
 export function gatherRoutes(topology: PlanTopology, stage: number, routed: boolean): Route[] {
-  const { placeRanks, kind } = topology.stages[stage]!;
+  const { placeRanks, kind } = nth(topology.stages, stage);
   if (kind !== 'adp') return [];
+  const cargo = routed ? 'routed' : 'normed';
   return placeRanks.flatMap((ranks, group) =>
     placeRanks.flatMap((others) =>
-      others.map(({ rank: to }, at): Route => {
-        const { rank: from } = ranks[at % ranks.length]!;
-        return { from, to, cargo: { kind: routed ? 'routed' : 'normed', group } };
-      }),
+      others.map(({ rank }, at) => route(nth(ranks, at % ranks.length).rank, rank, { kind: cargo, group })),
     ),
   );
 }
 
 /** Where places run rows of their own: MLP segments of all rows, to the ranks that run the row. */
 export function gatheredSegmentRoutes(topology: PlanTopology, stage: number): Route[] {
-  const { holders, placeRanks, gathersMlp } = topology.stages[stage]!;
+  const { holders, placeRanks, gathersMlp } = nth(topology.stages, stage);
   if (!gathersMlp) return [];
-  return holders.flatMap(({ rank: from, mlp }) =>
-    mlp.length === 0
-      ? []
-      : placeRanks.flatMap((ranks, group) =>
-          ranks.map(({ rank: to }): Route => ({
-            from,
-            to,
-            cargo: { kind: 'segments', of: 'mlp', segments: mlp, group },
-          })),
-        ),
-  );
+  return holders
+    .filter(({ mlp }) => mlp.length > 0)
+    .flatMap(({ rank: from, mlp: segments }) =>
+      placeRanks.flatMap((ranks, group) =>
+        ranks.map(({ rank: to }) => route(from, to, { kind: 'segments', of: 'mlp', segments, group })),
+      ),
+    );
 }
 
 /** Outputs of routed experts to every rank that runs the rows. */
 export function expertRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
-  const view = topology.stages[stage]!;
+  const view = nth(topology.stages, stage);
   const { holders, spreadsExperts, gathersExperts } = view;
   if (!spreadsExperts) return [];
   return holders
     .filter(({ experts }) => experts.length > 0)
     .flatMap((own) =>
       (gathersExperts ? holders : matesOf(view, own)).flatMap(({ rank: to }) =>
-        topology.ranks[to]!.runs[role].map((group): Route => ({
-          from: own.rank,
-          to,
-          cargo: { kind: 'experts', group },
-        })),
+        runsOf(topology, to, role).map((group) => route(own.rank, to, { kind: 'experts', group })),
       ),
     );
 }
 
 /** Where different adapters might break a near tie differently: the first rank's routing to all others that run the rows. */
 export function routingRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
-  const { placeRanks, spreadsExperts } = topology.stages[stage]!;
+  const { placeRanks, spreadsExperts } = nth(topology.stages, stage);
   if (!spreadsExperts) return [];
   return placeRanks.flatMap(([router, ...rest]) =>
-    rest.flatMap(({ rank: to }) =>
-      topology.ranks[to]!.runs[role].map((group): Route => ({
-        from: router!.rank,
-        to,
-        cargo: { kind: 'routing', group },
-      })),
+    rest.flatMap(({ rank }) =>
+      runsOf(topology, rank, role).map((group) => route(router!.rank, rank, { kind: 'routing', group })),
     ),
   );
 }
 
 // ── Between layers
 
+/** What carries sampled rows: all, or where places run rows of their own, those of one. */
+const sampledRows = ({ ranks }: PlanTopology, rank: number): number => nth(ranks, rank).ownPlace ?? ALL;
+
 /** Ranks that have rows of the embedding, or of the head, for the rows that a rank runs, in order. */
 export const vocabHolders = (topology: PlanTopology, shares: readonly VocabShare[], rank: number): VocabShare[] =>
   shares.filter(
     ({ rank: other, rows: [first, end] }) =>
-      end > first && topology.ranks[other]!.ownPlace === topology.ranks[rank]!.ownPlace,
+      end > first && sampledRows(topology, other) === sampledRows(topology, rank),
   );
-
-/** What carries sampled rows: all, or where places run rows of their own, those of one. */
-const sampledRows = (topology: PlanTopology, rank: number): number => topology.ranks[rank]!.ownPlace ?? ALL;
 
 /** Embedding rows of every rank that has some, where they are cut over ranks, to every rank of the first stage that runs rows. */
 export function embeddingRoutes(topology: PlanTopology, plan: Plan, vocabSize: number, role: RowRole): Route[] {
-  return topology.stages[0]!.holders.flatMap(({ rank: to }) => {
+  return nth(topology.stages, 0).holders.flatMap(({ rank: to }) => {
     const owners = vocabHolders(topology, plan.embedding, to);
     if (owners.every(({ rows: [first, end] }) => end - first === vocabSize)) return [];
-    return topology.ranks[to]!.runs[role].flatMap((group) =>
-      owners.map(({ rank: from }, part): Route => ({ from, to, cargo: { kind: 'embedding', part, group } })),
+    return runsOf(topology, to, role).flatMap((group) =>
+      owners.map(({ rank }, part) => route(rank, to, { kind: 'embedding', part, group })),
     );
   });
 }
@@ -309,37 +293,26 @@ export function embeddingRoutes(topology: PlanTopology, plan: Plan, vocabSize: n
 /** The residual stream from the stage before: from the rank itself where it had the rows, otherwise from one with the same. */
 export function stageRoutes(topology: PlanTopology, stage: number, role: RowRole): Route[] {
   if (stage === 0) return [];
-  const ranksOf = (at: number, group: number): number[] =>
-    topology.stages[at]!.holders.map(({ rank }) => rank).filter((rank) =>
-      topology.ranks[rank]!.runs[role].includes(group),
-    );
   return range(0, topology.rowGroups[role]).flatMap((group) => {
-    const [sources, receivers] = [ranksOf(stage - 1, group), ranksOf(stage, group)];
+    const [sources, receivers] = [runnersOf(topology, stage - 1, role, group), runnersOf(topology, stage, role, group)];
     return receivers
       .filter((rank) => !sources.includes(rank))
-      .map((to): Route => ({
-        from: sources[receivers.indexOf(to) % sources.length]!,
-        to,
-        cargo: { kind: 'hidden', group },
-      }));
+      .map((to) => route(nth(sources, receivers.indexOf(to) % sources.length), to, { kind: 'hidden', group }));
   });
 }
 
 /** Final rows of a row group to the ranks that have rows of the head. */
 export function headRoutes(topology: PlanTopology, plan: Plan, role: RowRole, group: number): Route[] {
-  const last = topology.stages.at(-1)!.holders.map(({ rank }) => rank);
-  const senders = last.filter((rank) => topology.ranks[rank]!.runs[role].includes(group));
+  const last = topology.stages.length - 1;
+  const senders = runnersOf(topology, last, role, group);
+  const all = nth(topology.stages, last).holders.map(({ rank }) => rank);
   return crossing(
     plan.head
-      .filter(
-        ({ rank, rows: [first, end] }) =>
-          end > first && (topology.ranks[rank]!.ownPlace === undefined || senders.includes(rank)),
-      )
-      .map(({ rank: to }): Route => ({
-        from: senders.includes(to) ? to : senders[last.indexOf(to) % senders.length]!,
-        to,
-        cargo: { kind: 'hidden', group },
-      })),
+      .filter(({ rank, rows: [first, end] }) => end > first && (!topology.ownRows || senders.includes(rank)))
+      .map(({ rank }) => {
+        const from = senders.includes(rank) ? rank : nth(senders, all.indexOf(rank) % senders.length);
+        return route(from, rank, { kind: 'hidden', group });
+      }),
   );
 }
 
@@ -352,7 +325,7 @@ export function samplingRoutes(topology: PlanTopology, plan: Plan, kind: 'logits
       if (!shares.includes(share)) return [];
       const most = Math.max(...shares.map(({ rows: [first, end] }) => end - first));
       const group = sampledRows(topology, from);
-      return [{ from, to: topology.ranks[from]!.root, cargo: { kind, share, most, group } }];
+      return [route(from, nth(topology.ranks, from).root, { kind, share, most, group })];
     }),
   );
 }
@@ -360,11 +333,7 @@ export function samplingRoutes(topology: PlanTopology, plan: Plan, kind: 'logits
 /** Sampled tokens and their positions, from the rank that samples to all others that run the rows, or attend for them. */
 export function tokenRoutes(topology: PlanTopology): Route[] {
   return crossing(
-    topology.ranks.map(({ rank: to, root: from }): Route => ({
-      from,
-      to,
-      cargo: { kind: 'tokens', group: sampledRows(topology, to) },
-    })),
+    topology.ranks.map(({ rank, root }) => route(root, rank, { kind: 'tokens', group: sampledRows(topology, rank) })),
   );
 }
 
@@ -413,7 +382,7 @@ export function cargoBytes(
   { rows, chunks, offsets }: CargoStep,
   tokensTravel: boolean,
 ): number {
-  const count = cargo.group === ALL ? sum(rows) : rows[cargo.group]!;
+  const count = cargo.group === ALL ? sum(rows) : nth(rows, cargo.group);
   switch (cargo.kind) {
     case 'queries':
       return count * widths.queries(cargo.beside, tokensTravel);
@@ -437,9 +406,9 @@ export function cargoBytes(
     case 'experts':
       return count * widths.experts;
     case 'logits':
-      return count * (cargo.share!.rows[1] - cargo.share!.rows[0]) * 4;
+      return count * (cargo.share.rows[1] - cargo.share.rows[0]) * 4;
     case 'candidates':
-      return count * widths.candidates(cargo.most!);
+      return count * widths.candidates(cargo.most);
     case 'tokens':
       return count * TOKEN_BYTES;
   }

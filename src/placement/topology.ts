@@ -1,5 +1,5 @@
 import { usageError } from '../base/errors.js';
-import { range, sameList, sum } from '../base/lists.js';
+import { nth, range, sameList, sum } from '../base/lists.js';
 import { isKvOnly, type Plan, planName, type RankShare, type Stage, type StageKind } from './plan.js';
 import { dataPlaces, type Place, placeWeights, sequencePlaces } from './sequences/sequence_ranges.js';
 
@@ -13,6 +13,8 @@ import { dataPlaces, type Place, placeWeights, sequencePlaces } from './sequence
 /** A row's role, which decides its kernels (see model/layers/roles.ts). */
 export type RowRole = 'prompt' | 'generated';
 
+type WeightGroup = readonly [RankShare, ...RankShare[]];
+
 export interface StageView {
   /** Of the plan. */
   readonly index: number;
@@ -21,7 +23,7 @@ export interface StageView {
   /** Ranks with weights, in the order of the plan. */
   readonly holders: readonly RankShare[];
   /** Ranks of each weight group (equal heads and MLP segments), groups in the order of their heads, replicas by their lanes. */
-  readonly groups: readonly (readonly RankShare[])[];
+  readonly groups: readonly WeightGroup[];
   /** Of each weight group: the ranks that keep its heads' cache, place by place, by lanes. Ranks of a place keep the same sequences. */
   readonly places: readonly (readonly Place[])[];
   /** Shares of the sequences by place, alike in all weight groups. */
@@ -107,13 +109,13 @@ export const matesOf = ({ placeRanks }: Pick<StageView, 'placeRanks'>, { rank }:
 /** Whether a stage's sequences are sharded over places, rather than all of them kept by all of its ranks. */
 export const shardsSequences = ({ kind }: Pick<StageView, 'kind'>): boolean => kind === 'token' || kind === 'adp';
 
-const byLane = (a: RankShare, b: RankShare): number => a.lanes[0]! - b.lanes[0]! || a.rank - b.rank;
+const byLane = (a: RankShare, b: RankShare): number => nth(a.lanes, 0) - nth(b.lanes, 0) || a.rank - b.rank;
 
-function weightGroups(kind: StageKind, holders: readonly RankShare[]): RankShare[][] {
+function weightGroups(kind: StageKind, holders: readonly RankShare[]): WeightGroup[] {
   if (kind === 'arranged') return holders.toSorted((a, b) => a.rank - b.rank).map((share) => [share]);
-  const groups: RankShare[][] = [];
+  const groups: [RankShare, ...RankShare[]][] = [];
   for (const share of holders.toSorted((a, b) => (a.heads[0] ?? 0) - (b.heads[0] ?? 0))) {
-    const group = groups.find(([first]) => sameList(first!.heads, share.heads));
+    const group = groups.find(([first]) => sameList(first.heads, share.heads));
     if (group) group.push(share);
     else groups.push([share]);
   }
@@ -128,8 +130,8 @@ function stageView(stage: Stage, index: number): StageView {
   const [first] = holders as [RankShare];
   const groups = weightGroups(kind, holders);
   const placeRanks = kind === 'adp' ? dataPlaces(shares) : [holders];
-  const keepers = (group: readonly RankShare[]): readonly Place[] => {
-    const [member] = group as [RankShare];
+  const keepers = (group: WeightGroup): readonly Place[] => {
+    const [member] = group;
     if (kind === 'arranged') return [group];
     if (kind === 'adp') {
       const keeps = ({ kvHeads }: RankShare): boolean => sameList(kvHeads, member.kvHeads);
@@ -139,14 +141,15 @@ function stageView(stage: Stage, index: number): StageView {
     return [shares.filter(({ kvHeads }) => sameList(kvHeads, member.kvHeads)).toSorted(byLane)];
   };
   const places = groups.map(keepers);
-  const split = Math.max(...places[0]!.map(({ length }) => length));
+  const [own, replicas, other] = [nth(places, 0), nth(groups, 0).length, groups[1]];
+  const split = Math.max(...own.map(({ length }) => length));
   // A latent has no heads to cut: whoever keeps it attends for all.
-  const attendsForAll = groups.length > 1 && places[0]!.flat().includes(groups[1]![0]!);
+  const attendsForAll = other !== undefined && own.flat().includes(other[0]);
   const spreadsExperts = holders.some(({ experts }) => !sameList(experts, first.experts));
   const heldBy = (ranks: Place, key: 'mlp' | 'experts'): number => new Set(ranks.flatMap((share) => share[key])).size;
   const gathers = (key: 'mlp' | 'experts'): boolean =>
     placeRanks.some((ranks) => heldBy(ranks, key) < heldBy(holders, key));
-  const splitsRows = kind === 'tensor' && groups[0]!.length > 1 && !attendsForAll && !spreadsExperts;
+  const splitsRows = kind === 'tensor' && !attendsForAll && !spreadsExperts;
   return {
     index,
     stage,
@@ -154,7 +157,7 @@ function stageView(stage: Stage, index: number): StageView {
     holders,
     groups,
     places,
-    weights: places[0]!.length === 1 ? [1] : placeWeights(places[0]!),
+    weights: own.length === 1 ? [1] : placeWeights(own),
     split,
     sharers: kind === 'arranged' ? undefined : split,
     sendsReady: kind === 'token',
@@ -164,7 +167,7 @@ function stageView(stage: Stage, index: number): StageView {
     spreadsExperts,
     gathersMlp: gathers('mlp'),
     gathersExperts: gathers('experts'),
-    rowSplit: splitsRows ? groups[0]!.length : 1,
+    rowSplit: splitsRows ? replicas : 1,
   };
 }
 
@@ -174,10 +177,11 @@ function stageTopology(view: StageView, rank: number, rowGroups: PlanTopology['r
   const own = view.groups.findIndex((ranks) => ranks.includes(share));
   // A KV-only rank is of its root's group.
   const group = own >= 0 ? own : view.places.findIndex((places) => places.some((place) => place.includes(share)));
-  const holder = own >= 0 ? share : view.groups[group]![0]!;
-  const place = view.places[group]!.findIndex((members) => members.includes(share));
-  const replica = view.groups[group]!.indexOf(holder);
-  const members = view.kind === 'arranged' ? [share] : view.places[group]![place]!;
+  const [replicas, places] = [nth(view.groups, group), nth(view.places, group)];
+  const holder = own >= 0 ? share : replicas[0];
+  const place = places.findIndex((members) => members.includes(share));
+  const replica = replicas.indexOf(holder);
+  const members = view.kind === 'arranged' ? [share] : nth(places, place);
   const runsOf = (role: RowRole): readonly number[] => {
     if (holder !== share) return [];
     if (view.kind === 'adp') return [place];
@@ -191,9 +195,9 @@ function stageTopology(view: StageView, rank: number, rowGroups: PlanTopology['r
     place,
     sequence: { ranks: members.length, index: members.indexOf(share) },
     holder,
-    keepsSome: view.kind !== 'token' || view.weights[place]! > 0,
+    keepsSome: view.kind !== 'token' || nth(view.weights, place) > 0,
     apart: view.kind === 'token' && holder === share && place > 0,
-    peers: view.groups.map((ranks) => ranks[replica]!),
+    peers: view.groups.map((ranks) => nth(ranks, replica)),
     runs: { prompt: runsOf('prompt'), generated: runsOf('generated') },
     attends: { prompt: attendsOf('prompt'), generated: attendsOf('generated') },
   };
@@ -207,7 +211,8 @@ export function planTopology(plan: Plan): PlanTopology {
   if (found) return found;
   const alone = plan.stages.map(stageView);
   // Rows stay where they are from stage to stage, or aren't split at all.
-  const rowSplit = alone.every((view) => view.rowSplit === alone[0]!.rowSplit) ? alone[0]!.rowSplit : 1;
+  const { rowSplit: first } = nth(alone, 0);
+  const rowSplit = alone.every((view) => view.rowSplit === first) ? first : 1;
   const views = alone.map((view) => ({ ...view, rowSplit }));
   const sharding = views.find(shardsSequences);
   const ownRows = sharding?.kind === 'adp';
@@ -236,7 +241,7 @@ export function planTopology(plan: Plan): PlanTopology {
     ranks,
     rowGroups,
     rowPieces: places === undefined ? rowGroups : { prompt: 1, generated: 1 },
-    together: ownRows ? places! : 1,
+    together: (ownRows && places) || 1,
     ownRows,
     places: sharding?.weights,
   };
@@ -255,4 +260,4 @@ export function rankTopology(plan: Plan, rank: number): RankTopology {
 
 /** Where a row group begins among the rows of some groups that follow each other. */
 export const firstRowOf = (group: number, groups: readonly number[], rows: readonly number[]): number =>
-  sum(groups.slice(0, groups.indexOf(group)).map((before) => rows[before]!));
+  sum(groups.slice(0, groups.indexOf(group)).map((before) => nth(rows, before)));

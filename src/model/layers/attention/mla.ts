@@ -6,7 +6,7 @@ import { linearGroupedMerge } from '../../../../shaders/linear/linear_grouped_me
 import { mlaAbsorbAppend } from '../../../../shaders/rope/mla_absorb_append/index.js';
 import { mlaRopeAppend } from '../../../../shaders/rope/mla_rope_append/index.js';
 import { alignUp } from '../../../base/math.js';
-import { attendedGroups } from '../../../placement/index.js';
+import { headsBeside } from '../../../placement/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { MlaConfig, NormConfig } from '../../config/model_config.js';
 import { attentionSegments, queryHeads, spanLength } from '../../shape.js';
@@ -57,7 +57,7 @@ export class MlaLayers implements AttentionLayers {
     const { topology, cache, ropes } = stage;
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
     const { holder } = topology;
-    const groups = attendedGroups(topology).map((group) => topology.groups[group]![0]!.heads);
+    const groups = headsBeside(topology);
     this.stage = stage;
     this.config = config;
     this.heads = this.#headsOf(holder.heads);

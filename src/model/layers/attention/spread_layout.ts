@@ -6,7 +6,7 @@ import { gcd } from '../../../base/math.js';
 import type { Region } from '../../../distributed/communicator.js';
 import type { Buffer } from '../../../gpu/index.js';
 import {
-  attendedGroups,
+  headsBeside,
   bundlesOf,
   type HeadBundle,
   type LaneSlots,
@@ -159,7 +159,7 @@ type Attended = Pick<SpreadLayout, 'segments' | 'pieces' | 'heads' | 'queryStrid
 
 /** What this rank attends to: queries of the heads of each weight group that it attends for. */
 function attendedHere(stage: StageTopology, shape: AttentionShape, rows: number, rowPieces: number): Attended {
-  const groups = attendedGroups(stage).map((group) => nth(nth(stage.groups, group), 0).heads);
+  const groups = headsBeside(stage);
   const pieces = groups.map((own) => shape.headsOf(own));
   const stride = queryStride(groups, shape.queryStrideOf);
   return {
