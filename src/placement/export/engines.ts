@@ -1,4 +1,4 @@
-import { count } from '../../base/lists.js';
+import { count, range } from '../../base/lists.js';
 import type { PlanDegrees } from './export_plan.js';
 
 /** How prompts wait for company under attention data parallelism; TensorRT-LLM's names. */
@@ -42,67 +42,72 @@ export interface ExportRequest {
 export type Engine = (request: ExportRequest) => Launch;
 
 /** `--name value`, without those that are undefined. */
-export const flags = (values: Readonly<Record<string, number | true | undefined>>): string[] =>
+const flags = (values: Readonly<Record<string, number | true | undefined>>): string[] =>
   Object.entries(values).flatMap(([name, value]) => {
     if (value === undefined) return [];
     return value === true ? [`--${name}`] : [`--${name}`, `${value}`];
   });
 
 /** A degree as a flag: 1 is every engine's default. */
-export const degree = (value: number): number | undefined => (value > 1 ? value : undefined);
+const degree = (value: number): number | undefined => (value > 1 ? value : undefined);
+
+/** The sentences that are so. */
+const said = (...sentences: readonly (readonly [isSo: boolean, sentence: string])[]): string[] =>
+  sentences.flatMap(([isSo, sentence]) => (isSo ? [sentence] : []));
 
 /** Sequences of one data-parallel group. */
 const perGroup = ({ sequences, degrees }: ExportRequest): number | undefined =>
   sequences === undefined ? undefined : Math.ceil(sequences / degrees.data);
 
+/** The most of so many GPUs that divide a number. */
+const divisorUpTo = (most: number, number: number): number =>
+  Math.max(1, ...range(1, most + 1).filter((size) => number % size === 0));
+
 /** GPUs of a tensor-parallel group: all that the plan has, as far as query heads can be dealt over them evenly. */
-function tensorGroup({ degrees: { ranks, data }, heads }: ExportRequest): number {
-  let size = Math.floor(ranks / data);
-  while (heads % size > 0) size--;
-  return size;
-}
+const tensorGroup = ({ degrees: { ranks, data }, heads }: ExportRequest): number =>
+  divisorUpTo(Math.floor(ranks / data), heads);
 
 /** Layers of each stage, where the engine would cut them otherwise: it gives each as many, and some one more. */
 function layerPartition({ degrees: { layers } }: ExportRequest): readonly number[] | undefined {
   return new Set(layers).size > 1 ? layers : undefined;
 }
 
+/** The same in an environment variable. */
+function partitionIn(variable: string, request: ExportRequest): Launch['environment'] {
+  const partition = layerPartition(request);
+  return partition ? { [variable]: partition.join() } : {};
+}
+
 /** What none of the engines has. */
 export function generalDifferences(request: ExportRequest): string[] {
-  const { degrees, heads } = request;
-  const { ranks, data, kvOnly, arranged, copiedHeads, mixed } = degrees;
+  const { ranks, data, kvOnly, arranged, copiedHeads, mixed } = request.degrees;
   const group = ranks / data;
   const size = tensorGroup(request);
-  const list: string[] = [];
-  if (mixed) {
-    list.push('The stages of the plan share their layers in different ways; here all do as the one with most ranks.');
-  }
-  if (kvOnly > 0) {
-    list.push(
+  const copies = copiedHeads === 0 ? '' : `, ${count(copiedHeads, 'copied head')} among them`;
+  return said(
+    [mixed, 'The stages of the plan share their layers in different ways; here all do as the one with most ranks.'],
+    [
+      kvOnly > 0,
       `${count(kvOnly, 'rank')} of ${ranks} ${kvOnly === 1 ? 'keeps' : 'keep'} caches and no weights: that has no ` +
         'equivalent. Here weights are cut over all GPUs, which frees room for caches too.',
-    );
-  }
-  if (arranged) {
-    const copies = copiedHeads === 0 ? '' : `, ${count(copiedHeads, 'copied head')} among them`;
-    list.push(
+    ],
+    [
+      arranged,
       `kv heads lie where the plan puts them${copies}: that has no equivalent. Here each GPU has an even run of neighbours.`,
-    );
-  }
-  if (size < group) {
-    list.push(
-      `${count(heads, 'query head')} can't be cut evenly over ${count(group, 'GPU')}: ${size} ${size === 1 ? 'is' : 'are'} used` +
-        `${data > 1 ? ' in each group' : ''}.`,
-    );
-  }
-  return list;
+    ],
+    [
+      size < group,
+      `${count(request.heads, 'query head')} can't be cut evenly over ${count(group, 'GPU')}: ${size} ` +
+        `${size === 1 ? 'is' : 'are'} used${data > 1 ? ' in each group' : ''}.`,
+    ],
+  );
 }
 
 /** What is said where an engine cuts weights that the plan has whole on several ranks, which share sequences. */
 function cutsWhole({ degrees }: ExportRequest): string[] {
   const { tensor, ranks, data, kvOnly, arranged } = degrees;
   const whole = tensor === 1 && ranks > data && kvOnly === 0 && !arranged;
-  return whole ? ['Every rank of the plan holds all attention weights; here they are cut over the GPUs.'] : [];
+  return said([whole, 'Every rank of the plan holds all attention weights; here they are cut over the GPUs.']);
 }
 
 /** `vllm serve`. Decode context parallelism reuses the GPUs of a tensor-parallel group, where they would hold copies of kv heads. */
@@ -111,31 +116,7 @@ export const vllm: Engine = (request) => {
   const { pipeline, sequence, data, cutsMlp, spreadsExperts } = degrees;
   const tensor = tensorGroup(request);
   const copies = Math.floor(tensor / (latent ? 1 : kvHeads));
-  let context = Math.max(1, Math.min(sequence, copies));
-  while (tensor % context > 0) context--;
-  const partition = layerPartition(request);
-  const differences = cutsWhole(request);
-  if (context < sequence) {
-    differences.push(
-      `The plan splits a sequence's cache over ${sequence} ranks; vLLM splits it over ${context}, as it does so only where GPUs would ` +
-        'hold copies of a kv head (tensor-parallel size over kv heads). The rest is cut by heads.',
-    );
-  }
-  if (context > 1) {
-    differences.push(
-      'Tokens go to GPUs one at a time in turns (--cp-kv-cache-interleave-size), in the plan 256 at a time.',
-    );
-  }
-  if (data > 1) {
-    if (cutsMlp) {
-      differences.push(
-        'MLP columns are cut over all ranks of the plan; vLLM keeps dense MLPs whole in each data-parallel group.',
-      );
-    }
-    if (waits.enable_balance) {
-      differences.push('Prompts that wait for those of other ranks (attention_dp_config) have no equivalent.');
-    }
-  }
+  const context = divisorUpTo(Math.min(sequence, copies), tensor);
   return {
     devices: tensor * data * pipeline,
     command: [
@@ -152,8 +133,29 @@ export const vllm: Engine = (request) => {
         'max-num-seqs': perGroup(request),
       }),
     ],
-    environment: partition ? { VLLM_PP_LAYER_PARTITION: partition.join() } : {},
-    differences,
+    environment: partitionIn('VLLM_PP_LAYER_PARTITION', request),
+    differences: [
+      ...cutsWhole(request),
+      ...said(
+        [
+          context < sequence,
+          `The plan splits a sequence's cache over ${sequence} ranks; vLLM splits it over ${context}, as it does so only where GPUs ` +
+            'would hold copies of a kv head (tensor-parallel size over kv heads). The rest is cut by heads.',
+        ],
+        [
+          context > 1,
+          'Tokens go to GPUs one at a time in turns (--cp-kv-cache-interleave-size), in the plan 256 at a time.',
+        ],
+        [
+          data > 1 && cutsMlp,
+          'MLP columns are cut over all ranks of the plan; vLLM keeps dense MLPs whole in each data-parallel group.',
+        ],
+        [
+          data > 1 && waits.enable_balance,
+          'Prompts that wait for those of other ranks (attention_dp_config) have no equivalent.',
+        ],
+      ),
+    ],
   };
 };
 
@@ -162,23 +164,8 @@ export const sglang: Engine = (request) => {
   const { model, contextLength, sequences, degrees, latent, waits } = request;
   const { pipeline, sequence, data, spreadsExperts } = degrees;
   const group = tensorGroup(request);
-  let context = latent ? Math.min(sequence, group) : 1;
-  while (group % context > 0) context--;
-  const partition = layerPartition(request);
-  const differences = cutsWhole(request);
-  if (context < sequence) {
-    differences.push(
-      `The plan splits a sequence's cache over ${sequence} ranks; SGLang ` +
-        (latent ? `over ${context}.` : 'does so with a latent (MLA) only. Here it is cut by heads.'),
-    );
-  }
-  if (context > 1) differences.push('Tokens go to GPUs one at a time in turns, in the plan 256 at a time.');
+  const context = latent ? divisorUpTo(Math.min(sequence, group), group) : 1;
   const delays = data > 1 && waits.enable_balance;
-  if (delays) {
-    differences.push(
-      "Prompts that wait for those of other ranks: SGLang's own rule (--enable-prefill-delayer); batching_wait_iters has no equivalent.",
-    );
-  }
   return {
     devices: group * data * pipeline,
     command: [
@@ -201,8 +188,22 @@ export const sglang: Engine = (request) => {
         'max-running-requests': sequences,
       }),
     ],
-    environment: partition ? { SGLANG_PP_LAYER_PARTITION: partition.join() } : {},
-    differences,
+    environment: partitionIn('SGLANG_PP_LAYER_PARTITION', request),
+    differences: [
+      ...cutsWhole(request),
+      ...said(
+        [
+          context < sequence,
+          `The plan splits a sequence's cache over ${sequence} ranks; SGLang ` +
+            (latent ? `over ${context}.` : 'does so with a latent (MLA) only. Here it is cut by heads.'),
+        ],
+        [context > 1, 'Tokens go to GPUs one at a time in turns, in the plan 256 at a time.'],
+        [
+          delays,
+          "Prompts that wait for those of other ranks: SGLang's own rule (--enable-prefill-delayer); batching_wait_iters has no equivalent.",
+        ],
+      ),
+    ],
   };
 };
 
@@ -222,21 +223,10 @@ export const trtllm: Engine = (request) => {
   const helix = latent && sequence > 1 && data === 1 && group % sequence === 0;
   const context = helix ? sequence : 1;
   const size = group * data;
-  const partition = layerPartition(request);
-  const differences = [
-    ...(data > 1 || helix ? [] : cutsWhole(request)),
-    ...splitsOtherwise(request, helix),
-    ...(data > 1 && group > 1
-      ? [
-          `${data} groups of ${group} GPUs that share heads have no equivalent: with enable_attention_dp every GPU holds all heads of ` +
-            'whole sequences.',
-        ]
-      : []),
-  ];
   const config: Yaml = {
     tensor_parallel_size: degree(size / context),
     pipeline_parallel_size: degree(pipeline),
-    pp_partition: partition,
+    pp_partition: layerPartition(request),
     context_parallel_size: degree(context),
     cp_config: helix ? { cp_type: 'HELIX', tokens_per_block: BLOCK_TOKENS } : undefined,
     kv_cache_config: helix ? { tokens_per_block: BLOCK_TOKENS } : undefined,
@@ -254,24 +244,28 @@ export const trtllm: Engine = (request) => {
     command: ['trtllm-serve', model, ...(text === '' ? [] : ['--config', file])],
     environment: {},
     ...(text !== '' && { config: { file, text } }),
-    differences,
+    differences: [
+      ...(data > 1 || helix ? [] : cutsWhole(request)),
+      ...said(
+        [
+          helix,
+          'Helix, which splits the latent along the sequence, runs on generation servers of a disaggregated deployment, on Blackwell ' +
+            `GPUs; tokens go to GPUs in turns of ${BLOCK_TOKENS}, in the plan of 256.`,
+        ],
+        [
+          !helix && sequence > 1 && data === 1,
+          `The plan splits a sequence's cache over ${sequence} ranks; TensorRT-LLM does so ` +
+            `${latent ? 'over GPUs that it divides' : 'with a latent (MLA)'} only. Here it is cut by heads.`,
+        ],
+        [
+          data > 1 && group > 1,
+          `${data} groups of ${group} GPUs that share heads have no equivalent: with enable_attention_dp every GPU holds all heads ` +
+            'of whole sequences.',
+        ],
+      ),
+    ],
   };
 };
-
-/** How a cache that the plan splits along the sequence is split here. */
-function splitsOtherwise({ degrees: { sequence, data }, latent }: ExportRequest, helix: boolean): string[] {
-  if (helix) {
-    return [
-      'Helix, which splits the latent along the sequence, runs on generation servers of a disaggregated deployment, on Blackwell GPUs; ' +
-        `tokens go to GPUs in turns of ${BLOCK_TOKENS}, in the plan of 256.`,
-    ];
-  }
-  if (sequence === 1 || data > 1) return [];
-  const where = latent ? 'over GPUs that it divides' : 'with a latent (MLA)';
-  return [
-    `The plan splits a sequence's cache over ${sequence} ranks; TensorRT-LLM does so ${where} only. Here it is cut by heads.`,
-  ];
-}
 
 /** Of words and numbers alone, which need no quotes. */
 function yaml(values: Yaml, indent = ''): string {

@@ -161,7 +161,7 @@ describe('flags', () => {
     );
     // No name is read.
     const named = { ...makePlan('adp x tp', 4, mla), policy: 'mine' };
-    expect(planDegrees(named, mla)).toMatchObject({ tensor: 2, data: 2, sequence: 2, ranks: 4, spreadsExperts: true });
+    expect(planDegrees(named)).toMatchObject({ tensor: 2, data: 2, sequence: 2, ranks: 4, spreadsExperts: true });
   });
 });
 
@@ -177,7 +177,7 @@ describe('every plan that can be made', () => {
           return;
         }
         plans++;
-        const degrees = planDegrees(plan, shape);
+        const degrees = planDegrees(plan);
         const { features, pipeline } = parsePolicy(policy);
         expect(degrees.pipeline > 1).toBe(pipeline && ranks > 1);
         expect(degrees.kvOnly > 0).toBe(features.includes('token') && ranks > degrees.pipeline);

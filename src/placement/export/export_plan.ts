@@ -1,13 +1,15 @@
 /**
- * Room: plans in the words of other engines: launch flags, and what has no equivalent. degrees.ts reads a plan as
- * degrees; each engine has a file. Flags and their sources: docs/planner.md.
+ * Room: plans in the words of other engines: launch flags, and what has no equivalent. Here a plan is read as degrees;
+ * engines.ts writes those for each engine. Flags and their sources: docs/planner.md.
  */
 
 import { didYouMean, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import { type OptionsSchema, checkOptions, wholeNumber } from '../../base/options.js';
 import { checkPlan } from '../check/check_plan.js';
-import { type ModelShape, type Plan, type RankShare, type Stage, hasGap, isKvOnly, pipelineRuns } from '../plan.js';
+import { type ModelShape, type Plan, type RankShare, hasGap, isKvOnly, pipelineRuns } from '../plan.js';
+import { copiedHeads } from '../sequences/copies.js';
+import { type StageView, planTopology } from '../topology.js';
 import {
   type AttentionDpWaits,
   type Engine,
@@ -17,7 +19,7 @@ import {
   trtllm,
   vllm,
 } from './engines.js';
-import { sameList } from '../../base/lists.js';
+import { count, nth, sum } from '../../base/lists.js';
 
 /** Engines that plans are exported for: vLLM, TensorRT-LLM, SGLang. */
 export const EXPORT_TARGETS = ['vllm', 'trtllm', 'sglang'] as const;
@@ -78,19 +80,10 @@ export function exportPlan(
   const { model = 'MODEL', contextLength, sequences, attentionDpConfig = {} } = options;
   checkOptions('attentionDpConfig', attentionDpConfig, waitsSchema);
   checkPlan(plan, shape);
-  const degrees = planDegrees(plan, shape);
   const waits = { enable_balance: true, timeout_iters: 50, batching_wait_iters: 10, ...attentionDpConfig };
-  const heads = shape.segmentHeads.reduce((sum, count) => sum + count, 0);
-  const request = {
-    model,
-    contextLength,
-    sequences,
-    waits,
-    degrees,
-    heads,
-    kvHeads: shape.kvHeads,
-    latent: shape.latent,
-  };
+  const { kvHeads, latent } = shape;
+  const heads = sum(shape.segmentHeads);
+  const request = { model, contextLength, sequences, waits, degrees: planDegrees(plan), heads, kvHeads, latent };
   const { differences, ...launch } = ENGINES[target](request);
   return { target, ...launch, differences: [...generalDifferences(request), ...differences] };
 }
@@ -100,9 +93,9 @@ export function exportScript({ devices, command, environment, config, difference
   const variables = Object.entries(environment).map(([name, value]) => `${name}=${quoted(value)} `);
   const options = command.slice(1).map((word) => `${word.startsWith('--') ? '\\\n  ' : ''}${quoted(word)}`);
   return [
-    `# ${devices} GPU${devices === 1 ? '' : 's'}`,
+    `# ${count(devices, 'GPU')}`,
     ...(config ? [`cat > ${quoted(config.file)} <<'EOF'`, config.text.trimEnd(), 'EOF'] : []),
-    `${variables.join('')}${[command[0]!, ...options].join(' ')}`,
+    `${variables.join('')}${[...command.slice(0, 1), ...options].join(' ')}`,
     ...(differences.length === 0 ? [] : ['# What differs from the plan:']),
     ...differences.map((line) => `# - ${line}`),
     '',
@@ -143,63 +136,44 @@ export interface PlanDegrees {
 
 type StageDegrees = Omit<PlanDegrees, 'pipeline' | 'layers' | 'mixed'>;
 
-/** Reads who holds what, not the policy's name: plans of any maker have degrees. */
-export function planDegrees(plan: Plan, shape: ModelShape): PlanDegrees {
-  const runs = pipelineRuns(plan).map((run) => run.map((at) => plan.stages[at]!));
-  const degrees = runs.map((stages) => runDegrees(stages, shape));
+/** Reads who holds what, not the policy's name: checked plans of any maker have degrees. */
+export function planDegrees(plan: Plan): PlanDegrees {
+  const { stages } = planTopology(plan);
+  const runs = pipelineRuns(plan).map((run) => run.map((at) => nth(stages, at)));
+  const degrees = runs.map(runDegrees);
   const [widest] = degrees.toSorted((a, b) => b.ranks - a.ranks) as [StageDegrees];
   const form = ({ copiedHeads: _, ...rest }: StageDegrees): string => JSON.stringify(rest);
   return {
     ...widest,
-    copiedHeads: degrees.reduce((total, { copiedHeads }) => total + copiedHeads, 0),
+    copiedHeads: sum(degrees.map((own) => own.copiedHeads)),
     pipeline: runs.length,
-    layers: runs.map((stages) => stages.at(-1)!.layers[1] - stages[0]!.layers[0]),
+    layers: runs.map((views) => sum(views.map(layersOf))),
     mixed: degrees.some((other) => form(other) !== form(widest)),
   };
 }
 
-function runDegrees(stages: readonly Stage[], { numExperts }: ModelShape): StageDegrees {
-  const shares = stages.flatMap((stage) => stage.shares);
-  const ranks = new Set(shares.map(({ rank }) => rank));
-  const withWeights = new Set(shares.filter((share) => !isKvOnly(share)).map(({ rank }) => rank));
-  const holders = shares.filter((share) => !isKvOnly(share));
-  const arranged = stages.some(({ kind, shares: own }) => kind === 'arranged' && own.some(isPlaced));
-  const cuts = stages.map(stageCut);
-  const [cut] = cuts as [StageCut];
+function runDegrees(views: readonly StageView[]): StageDegrees {
+  const shares = views.flatMap(({ stage }) => stage.shares);
+  const ranksOf = (list: readonly RankShare[]): number => new Set(list.map(({ rank }) => rank)).size;
+  const ranks = ranksOf(shares);
+  const withWeights = ranksOf(shares.filter((share) => !isKvOnly(share)));
+  const arranged = views.some(({ kind, stage }) => kind === 'arranged' && stage.shares.some(isPlaced));
+  const [{ groups, split, placeRanks }] = views as [StageView];
   return {
-    ranks: ranks.size,
-    ...cut,
-    ...(arranged && { tensor: withWeights.size / cut.data }),
-    kvOnly: ranks.size - withWeights.size,
-    cutsMlp: holders.some(({ mlp }) => !sameList(mlp, holders[0]!.mlp)),
-    spreadsExperts: numExperts > 0 && holders.some(({ experts }) => experts.length < numExperts),
+    ranks,
+    tensor: arranged ? withWeights / placeRanks.length : groups.length,
+    sequence: split,
+    data: placeRanks.length,
+    kvOnly: ranks - withWeights,
+    cutsMlp: views.some((view) => view.cutsMlp),
+    spreadsExperts: views.some((view) => view.spreadsExperts),
     arranged,
-    copiedHeads: stages.reduce((total, { layers: [first, end], shares: own }) => {
-      const copied = new Set(own.flatMap(({ copies = [] }) => copies.map(({ head }) => head)));
-      return total + copied.size * (end - first);
-    }, 0),
+    copiedHeads: sum(views.map((view) => copiedHeads(view.stage).length * layersOf(view))),
   };
 }
+
+const layersOf = ({ stage: { layers } }: StageView): number => layers[1] - layers[0];
 
 /** As no even cut into runs of neighbours has it. */
 const isPlaced = ({ heads, copies, mlp }: RankShare): boolean =>
   copies !== undefined || hasGap(heads) || (heads.length === 0) !== (mlp.length === 0);
-
-interface StageCut {
-  readonly tensor: number;
-  readonly sequence: number;
-  readonly data: number;
-}
-
-function stageCut({ kind, shares }: Stage): StageCut {
-  const roots = shares.filter(({ heads }) => heads.length > 0);
-  const alike = roots.filter(({ heads }) => sameList(heads, roots[0]!.heads));
-  const keepers = shares.filter(({ lanes, sequences }) => lanes.length > 0 && sequences !== 0);
-  return {
-    tensor: distinct(roots.map(({ heads }) => heads)),
-    sequence: Math.max(1, distinct(keepers.map(({ lanes }) => lanes))),
-    data: kind === 'adp' ? alike.length / distinct(alike.map(({ lanes }) => lanes)) : 1,
-  };
-}
-
-const distinct = (lists: readonly (readonly number[])[]): number => new Set(lists.map((list) => list.join())).size;
