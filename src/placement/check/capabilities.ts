@@ -1,7 +1,7 @@
 import { unsupportedError, usageError } from '../../base/errors.js';
 import { sameList } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
-import { isKvOnly, type ModelShape, type Plan, planName } from '../plan.js';
+import { isKvOnly, type ModelShape, type Plan, planName, type RankShare } from '../plan.js';
 import { sequencePlaces } from '../sequences/sequence_ranges.js';
 
 /**
@@ -227,19 +227,8 @@ export function checkTogether(features: Iterable<Feature>, plan?: Plan): void {
   throw error(`${plan ? `${planName(plan)}: ` : ''}${explain(exclusion)}`);
 }
 
-export const modelFeatures = ({
-  latent,
-  windowed = false,
-  recurrent = false,
-  mixedHeads = false,
-  numExperts,
-}: Pick<ModelShape, 'latent' | 'windowed' | 'recurrent' | 'mixedHeads' | 'numExperts'>): Feature[] => [
-  latent ? 'latent' : 'gqa',
-  ...(windowed ? ['windowed' as const] : []),
-  ...(recurrent ? ['recurrent' as const] : []),
-  ...(mixedHeads ? ['mixedHeads' as const] : []),
-  numExperts > 0 ? 'experts' : 'dense',
-];
+export const modelFeatures = ({ latent, windowed, recurrent, mixedHeads, numExperts }: ModelShape): Feature[] =>
+  featuresOf({ gqa: !latent, latent, windowed, recurrent, mixedHeads, experts: numExperts > 0, dense: !numExperts });
 
 /** What a word of a policy's name brings along, on enough ranks. */
 const WORD_FEATURES: Readonly<Record<string, Feature>> = {
@@ -259,24 +248,23 @@ function stagesFeatures({ stages, sharing }: Pick<Plan, 'stages' | 'sharing'>): 
   const onePlace = !stages.some(choosesPlace);
   return stages.map(({ kind, shares }) => {
     const holders = shares.filter((share) => !isKvOnly(share));
-    const [first] = holders;
-    const cutsHeads = holders.some(({ heads }) => !sameList(heads, first!.heads));
-    const sharesHeads = holders.some((share) => share !== first && sameList(share.heads, first!.heads));
-    const has: readonly [Feature, boolean][] = [
-      ['token', kind === 'token'],
-      ['adp', kind === 'adp'],
-      ['arranged', kind === 'arranged'],
-      ['copies', sharing !== undefined],
-      ['copiedSequences', sharing === 'sequences'],
-      ['copiedLanes', sharing === 'lanes'],
-      ['cutHeads', cutsHeads],
-      ['splitChunks', shares.some(({ lanes }) => lanes.length < MERGE_LANES)],
-      ['splitPlaces', kind !== 'tensor' && shares.some(({ lanes }) => lanes.length < MERGE_LANES)],
-      ['spreadExperts', sharesHeads && holders.some(({ experts }) => !sameList(experts, first!.experts))],
-      ['stages', stages.length > 1],
-      ['onePlace', onePlace],
-    ];
-    return has.flatMap(([feature, given]) => (given ? [feature] : []));
+    const [first] = holders as [RankShare];
+    const splits = shares.some(({ lanes }) => lanes.length < MERGE_LANES);
+    const sharesHeads = holders.some((share) => share !== first && sameList(share.heads, first.heads));
+    return featuresOf({
+      token: kind === 'token',
+      adp: kind === 'adp',
+      arranged: kind === 'arranged',
+      copies: sharing !== undefined,
+      copiedSequences: sharing === 'sequences',
+      copiedLanes: sharing === 'lanes',
+      cutHeads: holders.some(({ heads }) => !sameList(heads, first.heads)),
+      splitChunks: splits,
+      splitPlaces: splits && kind !== 'tensor',
+      spreadExperts: sharesHeads && holders.some(({ experts }) => !sameList(experts, first.experts)),
+      stages: stages.length > 1,
+      onePlace,
+    });
   });
 }
 

@@ -5,14 +5,12 @@
 
 import { type SplitkvError, usageError } from '../../base/errors.js';
 import { misfit, modelFeatures } from './capabilities.js';
-import { checkArranged, checkDataWeights, checkVocabulary, checkWeights } from './check_weights.js';
-import { checkCache, checkOwnSequences, checkSequences } from './check_cache.js';
-import { count, range, sameList, showList } from '../../base/lists.js';
-import { MERGE_LANES } from '../owner.js';
-import { isKvOnly, type ModelShape, type Plan, planName, type Stage } from '../plan.js';
-import type { Refuse } from './refuse.js';
+import { checkArranged, checkList, checkVocabulary, checkWeights, type Refuse } from './check_weights.js';
+import { count, nth, range, sameList, showList } from '../../base/lists.js';
+import { lanesOf, MERGE_LANES } from '../owner.js';
+import { isKvOnly, type ModelShape, type Plan, planName, type RankShare, type Stage } from '../plan.js';
 import { dataPlaces, type Place, placeWeights, sequencePlaces } from '../sequences/sequence_ranges.js';
-import { planTopology } from '../topology.js';
+import { planTopology, shardsSequences } from '../topology.js';
 import { checkKind } from '../plan/stage_kind.js';
 
 /**
@@ -45,84 +43,182 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
   if (why !== undefined) throw refuse(why);
   for (const stage of plan.stages) {
     const refuseHere = (what: string): SplitkvError => refuse(`${layersName(stage)}: ${what}`);
-    if (stage.kind === 'adp') {
-      checkOwnSequences(stage, refuseHere);
-      checkDataWeights(stage, shape, refuseHere);
-      checkCache({ ...stage, shares: dataPlaces(stage.shares)[0]! }, shape, refuseHere);
-      continue;
-    }
-    if (stage.kind === 'token') {
-      checkSequences(stage, refuseHere);
-      // Ranks that keep sequences only follow their root; what it holds is checked as ever, and that its place has all lanes.
-      const shares = stage.shares.filter((share) => !isKvOnly(share));
-      const roots = { ...stage, shares: shares.map((root) => ({ ...root, lanes: range(0, MERGE_LANES) })) };
-      checkWeights(roots, shape, refuseHere);
-      checkCache(roots, shape, refuseHere);
-      continue;
-    }
     if (stage.kind === 'arranged') {
       checkArranged(stage, plan.sharing, shape, refuseHere);
       continue;
     }
-    checkWeights(stage, shape, refuseHere);
-    checkCache(stage, shape, refuseHere);
+    checkSequences(stage, refuseHere);
+    // Ranks that keep sequences only follow their root; what it holds is checked as ever, and that its place has all lanes.
+    const roots = stage.shares.filter((share) => !isKvOnly(share));
+    const whole = roots.map((root) => ({ ...root, lanes: range(0, MERGE_LANES) }));
+    const held = stage.kind === 'token' ? { ...stage, shares: whole } : stage;
+    checkWeights(held, shape, refuseHere);
+    checkCache(held, shape, refuseHere);
   }
   checkShards(plan, refuse);
-  checkOwnPlaces(plan, refuse);
   checkVocabulary(plan, shape, refuse);
   checkSplits(plan, refuse);
 }
 
-/** Ranks of one place keep the same sequences, whatever their root and stage. */
-function checkShards({ stages }: Plan, refuse: Refuse): void {
-  const shards = stages.flatMap((stage) => {
-    if (stage.kind !== 'token') return [];
-    const roots = stage.shares.filter((share) => !isKvOnly(share));
-    return roots.map((root) => {
-      const members = sequencePlaces(root, stage.shares).flat();
-      const weights = members.map(({ sequences }) => sequences!);
-      return { root: root.rank, weights, lanes: members.map(({ lanes }) => lanes.join(' ')).join(', ') };
-    });
-  });
-  const [first] = shards;
-  if (!first) return;
-  const split = shards.find(({ lanes }) => lanes !== first.lanes);
-  if (split) {
+/** Refuses a stage whose cache isn't placed as `checkPlan` says. The stage's weights are checked already. */
+function checkCache(stage: Stage, shape: ModelShape, refuse: Refuse): void {
+  const shares = stage.kind === 'adp' ? nth(dataPlaces(stage.shares), 0) : stage.shares;
+  for (const share of shares) {
+    checkList(share.kvHeads, shape.kvHeads, `rank ${share.rank}: kvHeads`, refuse);
+    checkList(share.lanes, Math.max(MERGE_LANES, shares.length), `rank ${share.rank}: lanes`, refuse);
+  }
+  checkHeads(shares, shape, refuse);
+  // Each sequence of a latent that several roots share is held by one rank, whatever the head.
+  const alone = stage.kind === 'token' && shape.latent;
+  for (const share of shares) checkLanes(alone ? [share] : holdersOf(shares, share), refuse);
+}
+
+/** Ranks that keep the same heads' cache, and split every sequence. */
+const holdersOf = (shares: readonly RankShare[], { kvHeads }: RankShare): RankShare[] =>
+  shares.filter((other) => sameList(other.kvHeads, kvHeads)).toSorted((a, b) => (a.lanes[0] ?? 0) - (b.lanes[0] ?? 0));
+
+/** Every lane is held once, in turns. */
+function checkLanes(holders: readonly RankShare[], refuse: Refuse): void {
+  const split = holders.length;
+  for (const [index, { rank, lanes }] of holders.entries()) {
+    const wanted = lanesOf(split, index);
+    if (sameList(lanes, wanted)) continue;
+    const who = split === 1 ? 'alone' : `with ranks ${showList(holders.map((holder) => holder.rank))}`;
     throw refuse(
-      `rank ${first.root} and those that follow it split sequences by lanes ${first.lanes}, rank ${split.root} and its own by ` +
-        `${split.lanes}: a sequence has its place in every stage, so give them the same lanes`,
+      `rank ${rank}: lanes ${showList(lanes)}; it keeps the cache of its heads ${who}, and ${split === 1 ? 'has all lanes' : `each has every ${split}th lane`}: ` +
+        `write ${showList(wanted)}`,
     );
   }
-  const other = shards.find(({ weights }) => !sameList(weights, first.weights));
-  if (!other) return;
+}
+
+/** Every rank keeps its own heads' cache, or every rank keeps all. */
+function checkHeads(shares: readonly RankShare[], { latent, kvHeads }: ModelShape, refuse: Refuse): void {
+  const all = range(0, kvHeads);
+  const wanted = latent ? 'the latent has no heads: write [0]' : "keep the rank's own heads, or all";
+  const isOwn = (share: RankShare): boolean => !latent && sameList(share.kvHeads, share.heads);
+  const isAll = (share: RankShare): boolean => sameList(share.kvHeads, all);
+  for (const share of shares) {
+    if (!isOwn(share) && !isAll(share)) {
+      throw refuse(`rank ${share.rank}: kvHeads ${showList(share.kvHeads)}: ${wanted}`);
+    }
+  }
+  const partial = shares.find((share) => !isAll(share));
+  const whole = shares.find((share) => !isOwn(share));
+  if (partial && whole) {
+    throw refuse(
+      `rank ${partial.rank} keeps the cache of its own heads, rank ${whole.rank} of all heads; choose one for the stage`,
+    );
+  }
+}
+
+/** Refuses a stage whose weights of sequences aren't those of its places, as `RankShare.sequences` says. */
+function checkSequences({ kind, shares }: Stage, refuse: Refuse): void {
+  if (!shardsSequences({ kind })) return;
+  const silent = shares.find(({ sequences }) => sequences === undefined);
+  if (silent) throw refuse(`rank ${silent.rank} has no sequences, others have: give every rank a weight, 0 for none`);
+  if (kind === 'adp') {
+    const places = dataPlaces(shares);
+    for (const place of places) checkOneWeight(place, 'run', refuse);
+    if (placeWeights(places).some((weight) => weight > 0)) return;
+    throw refuse('the ranks keep no sequences: give one of them a weight above 0');
+  }
+  const roots = shares.filter((share) => !isKvOnly(share));
+  if (roots.length === 0) throw refuse('no rank holds weights: give one heads and MLP segments');
+  for (const share of shares) {
+    const { rank, mlp, experts, kvHeads } = share;
+    if (share.heads.length > 0) continue;
+    if (mlp.length + experts.length > 0) {
+      throw refuse(
+        `rank ${rank} has no heads, but MLP segments or experts: a rank that keeps sequences holds no weights`,
+      );
+    }
+    if (!roots.some((root) => sameList(root.kvHeads, kvHeads))) {
+      throw refuse(`rank ${rank}: kvHeads ${showList(kvHeads)} are those of no rank with weights; write its root's`);
+    }
+  }
+  for (const root of roots) {
+    const places = sequencePlaces(root, shares);
+    checkPlaces(places, refuse);
+    if (placeWeights(places).every((weight) => weight === 0)) {
+      throw refuse(`rank ${root.rank} and those that follow it keep no sequences: give one of them a weight above 0`);
+    }
+  }
+}
+
+function checkOneWeight(place: Place, what: 'run' | 'split', refuse: Refuse): void {
+  const [first] = place;
+  const other = place.find(({ sequences }) => sequences !== first?.sequences);
+  if (!first || !other) return;
   throw refuse(
-    `sequences are sharded ${showList(first.weights)} over rank ${first.root} and those that follow it, but ` +
-      `${showList(other.weights)} over rank ${other.root} and its own: a sequence has its place in every stage, so give them the same weights`,
+    `ranks ${first.rank} and ${other.rank} ${what} the same sequences, but their weights are ${first.sequences} and ${other.sequences}; ` +
+      'give them one',
   );
 }
 
-/** Where ranks run rows of their own they do in every stage, and a sequence has one place in all of them. */
-function checkOwnPlaces({ stages }: Plan, refuse: Refuse): void {
+/** Every rank keeps all lanes, or ranks side by side split them: as many everywhere, but a root that keeps no sequence. */
+function checkPlaces(places: readonly Place[], refuse: Refuse): void {
+  const split = Math.max(...places.map(({ length }) => length));
+  for (const place of places) {
+    for (const [index, { rank, lanes }] of place.entries()) {
+      const wanted = place.length === split ? lanesOf(split, index) : lanesOf(1, 0);
+      if (!sameList(lanes, wanted)) {
+        throw refuse(
+          `rank ${rank}: lanes ${showList(lanes)}; ` +
+            (split === 1
+              ? `a rank that keeps whole sequences has all ${MERGE_LANES}`
+              : `write ${showList(wanted)}: ranks side by side split all ${MERGE_LANES}, and as many split those of every sequence`),
+        );
+      }
+    }
+    checkOneWeight(place, 'split', refuse);
+    const [first] = place;
+    if (first && place.length < split && (isKvOnly(first) || first.sequences !== 0)) {
+      throw refuse(
+        `rank ${first.rank} keeps whole sequences, others split theirs over ${split}: split all alike, and give a root beside them weight 0`,
+      );
+    }
+  }
+}
+
+/**
+ * A sequence has its place in every stage: ranks of one place keep the same sequences, whatever their root and stage. Where ranks run rows
+ * of their own they do in every stage, in the same place.
+ */
+function checkShards({ stages }: Plan, refuse: Refuse): void {
   const own = stages.find(({ kind }) => kind === 'adp');
-  if (!own) return;
-  const other = stages.find(({ kind }) => kind !== 'adp');
+  const other = own && stages.find(({ kind }) => kind !== 'adp');
   if (other) {
     throw refuse(
       `${layersName(own)} are of kind 'adp', ${layersName(other)} of kind '${other.kind}': a request's rows are on one rank, or group of ` +
         'ranks, from stage to stage, so make all stages adp, or none',
     );
   }
-  const weights = placeWeights(dataPlaces(own.shares));
+  const shards = stages.flatMap((stage) => {
+    const { kind, shares } = stage;
+    if (kind === 'adp')
+      return [{ where: `in ${layersName(stage)}`, weights: placeWeights(dataPlaces(shares)), lanes: '' }];
+    const roots = kind === 'token' ? shares.filter((share) => !isKvOnly(share)) : [];
+    return roots.map((root) => {
+      const members = sequencePlaces(root, shares).flat();
+      const lanes = members.map((member) => member.lanes.join(' ')).join(', ');
+      const weights = members.map(({ sequences = 0 }) => sequences);
+      return { where: `over rank ${root.rank} and those that follow it`, weights, lanes };
+    });
+  });
+  const [first, ...rest] = shards;
+  const odd = first && rest.find(({ weights, lanes }) => lanes !== first.lanes || !sameList(weights, first.weights));
+  if (odd) {
+    const differ = odd.lanes === first.lanes ? 'weights' : 'lanes';
+    const show = ({ lanes, weights }: typeof odd): string =>
+      differ === 'lanes' ? `by lanes ${lanes}` : showList(weights);
+    throw refuse(
+      `sequences are sharded ${show(first)} ${first.where}, but ${show(odd)} ${odd.where}: a sequence has its place in every stage, so ` +
+        `give them the same ${differ}`,
+    );
+  }
   const placeOf = new Map<number, number>();
-  for (const stage of stages) {
-    const places: readonly Place[] = dataPlaces(stage.shares);
-    if (!sameList(placeWeights(places), weights)) {
-      throw refuse(
-        `sequences are sharded ${showList(weights)} in ${layersName(own)}, but ${showList(placeWeights(places))} in ${layersName(stage)}: ` +
-          'a sequence has its place in every stage, so give them the same weights',
-      );
-    }
-    for (const [place, ranks] of places.entries()) {
+  for (const stage of own ? stages : []) {
+    for (const [place, ranks] of dataPlaces(stage.shares).entries()) {
       const moved = ranks.find(({ rank }) => (placeOf.get(rank) ?? place) !== place);
       if (moved)
         throw refuse(
@@ -140,7 +236,7 @@ function checkSplits(plan: Plan, refuse: Refuse): void {
   const at = splits.findIndex((split) => most % split !== 0);
   if (at < 0) return;
   throw refuse(
-    `${layersName(plan.stages[at]!)}: ${splits[at]} ranks split a sequence, in other layers ${most} do: one number must divide the other`,
+    `${layersName(nth(plan.stages, at))}: ${splits[at]} ranks split a sequence, in other layers ${most} do: one number must divide the other`,
   );
 }
 

@@ -1,50 +1,54 @@
-import { count, range, sameList, showList, sum } from '../../base/lists.js';
+import type { SplitkvError } from '../../base/errors.js';
+import { count, listIn, nth, range, sameList, showList, sum } from '../../base/lists.js';
 import { type ModelShape, type Plan, type RankShare, type Stage, type VocabShare, hasGap, isKvOnly } from '../plan.js';
-import { type Place, dataPlaces } from '../sequences/sequence_ranges.js';
-import { type Refuse, checkList } from './refuse.js';
+import { dataPlaces } from '../sequences/sequence_ranges.js';
 import { MERGE_LANES } from '../owner.js';
 import type { CopySharing } from '../../arrangement/types.js';
 
-/** Refuses a stage whose attention segments, MLP segments or experts aren't placed as `checkPlan` says. */
-export function checkWeights(stage: Stage, shape: ModelShape, refuse: Refuse): void {
-  const { shares } = stage;
-  checkSegments(shares, { ...attention, sizes: shape.segmentHeads }, refuse);
-  checkSegments(shares, { ...feedForward, sizes: shape.mlpSegments }, refuse);
-  checkPairs(shares, refuse);
-  checkExperts(shares, shape.numExperts, refuse);
+/** Makes the error for a fault found, saying where it is. */
+export type Refuse = (what: string) => SplitkvError;
+
+/** Refuses a list that isn't ascending, or has entries that aren't whole numbers below `limit`. */
+export function checkList(list: readonly number[], limit: number, name: string, refuse: Refuse): void {
+  for (const [i, value] of list.entries()) {
+    if (!Number.isInteger(value) || value < 0 || value >= limit) {
+      throw refuse(`${name} has ${value}; ${limit === 0 ? 'this model has none' : `expected 0 to ${limit - 1}`}`);
+    }
+    if (i > 0 && value <= list[i - 1]!) {
+      throw refuse(`${name} has ${value} after ${list[i - 1]}; list each once, in ascending order`);
+    }
+  }
 }
 
 const attention = { key: 'heads', what: 'attention segment', holds: 'query heads' } as const;
 const feedForward = { key: 'mlp', what: 'MLP segment', holds: 'columns' } as const;
 
 /**
- * The same of a stage of attention data parallelism, whose groups are alike in their heads: each cuts MLP segments over its own ranks, or
- * those of all groups do; likewise experts.
+ * Refuses a stage whose attention segments, MLP segments or experts aren't placed as `checkPlan` says. Groups of ranks that run rows of
+ * their own are alike in their heads: each cuts MLP segments over its own ranks, or those of all groups do; likewise experts.
  */
-export function checkDataWeights({ shares }: Stage, shape: ModelShape, refuse: Refuse): void {
-  const places = dataPlaces(shares);
-  const [first] = places as [Place];
+export function checkWeights({ kind, shares }: Stage, shape: ModelShape, refuse: Refuse): void {
+  const places = kind === 'adp' ? dataPlaces(shares) : [shares];
+  const first = nth(places, 0);
   checkSegments(first, { ...attention, sizes: shape.segmentHeads }, refuse);
-  const wholePlaces = places.filter(
-    (place) => new Set(place.flatMap(({ mlp }) => mlp)).size === shape.mlpSegments.length,
-  );
+  /** Each place has all of them. */
+  const areWhole = (key: 'mlp' | 'experts', n: number): boolean =>
+    places.every((place) => new Set(place.flatMap((share) => share[key])).size === n);
   const mlp = { ...feedForward, sizes: shape.mlpSegments };
-  if (wholePlaces.length === places.length) {
+  if (areWhole('mlp', shape.mlpSegments.length)) {
     for (const place of places) {
       checkSegments(place, mlp, refuse);
       checkPairs(place, refuse);
-      const other = place.find((share, at) => !sameList(share.mlp, first[at]!.mlp));
+      const other = place.find((share, at) => !sameList(share.mlp, nth(first, at).mlp));
       if (other)
         throw refuse(`rank ${other.rank} holds mlp ${showList(other.mlp)}: cut MLP segments alike in each group`);
     }
   } else {
     checkSegments(shares, mlp, refuse);
-    checkOneHolder(shares, refuse);
+    checkOneMlp(shares, refuse);
   }
-  const wholeExperts = places.every(
-    (place) => new Set(place.flatMap(({ experts }) => experts)).size === shape.numExperts,
-  );
-  for (const group of wholeExperts ? places : [shares]) checkExperts(group, shape.numExperts, refuse);
+  const among = areWhole('experts', shape.numExperts) ? places : [shares];
+  for (const group of among) checkExperts(group, shape.numExperts, refuse);
 }
 
 interface SegmentKind {
@@ -64,13 +68,12 @@ function checkSegments(shares: readonly RankShare[], kind: SegmentKind, refuse: 
   }
   const groups = distinct(shares, key);
   for (const segment of sizes.keys()) {
-    const holders = groups.filter((group) => group[0]![key].includes(segment));
-    if (holders.length === 0) throw refuse(`${what} ${segment} is held by no rank; add it to one rank's ${key}`);
-    if (holders.length > 1) {
-      const [a, b] = holders.map((group) => group[0]!);
+    const [a, b] = groups.flatMap(([first]) => (first[key].includes(segment) ? [first] : []));
+    if (!a) throw refuse(`${what} ${segment} is held by no rank; add it to one rank's ${key}`);
+    if (b) {
       throw refuse(
-        `ranks ${a!.rank} and ${b!.rank} share ${what} ${segment}, but their ${key} differ (${showList(a![key])}; ` +
-          `${showList(b![key])}): ranks hold the same ${key} or none in common`,
+        `ranks ${a.rank} and ${b.rank} share ${what} ${segment}, but their ${key} differ (${showList(a[key])}; ` +
+          `${showList(b[key])}): ranks hold the same ${key} or none in common`,
       );
     }
   }
@@ -81,16 +84,17 @@ function checkSegments(shares: readonly RankShare[], kind: SegmentKind, refuse: 
         `${holds}, so at most ${count(filled, 'rank')} can hold different ones`,
     );
   }
+  const usual = nth(groups, 0);
   for (const group of groups) {
-    const [first] = group as [RankShare];
-    if (filled > 0 && sum(first[key].map((segment) => sizes[segment]!)) === 0) {
+    const [first] = group;
+    if (filled > 0 && sum(first[key].map((segment) => nth(sizes, segment))) === 0) {
       throw refuse(
         `rank ${first.rank}: ${key} ${showList(first[key])} have no ${holds}; give it a segment that has some`,
       );
     }
-    if (group.length !== groups[0]!.length) {
+    if (group.length !== usual.length) {
       throw refuse(
-        `${key} ${showList(groups[0]![0]![key])} are held by ${count(groups[0]!.length, 'rank')}, ` +
+        `${key} ${showList(usual[0][key])} are held by ${count(usual.length, 'rank')}, ` +
           `${showList(first[key])} by ${group.length}; every group needs as many`,
       );
     }
@@ -112,7 +116,7 @@ function checkPairs(shares: readonly RankShare[], refuse: Refuse): void {
 }
 
 /** Where ranks run their own rows, one rank computes a segment for all of them, or each has all segments. */
-function checkOneHolder(shares: readonly RankShare[], refuse: Refuse): void {
+function checkOneMlp(shares: readonly RankShare[], refuse: Refuse): void {
   const groups = distinct(shares, 'mlp');
   const [a, b] = groups.find((group) => group.length > 1) ?? [];
   if (groups.length === 1 || !a || !b) return;
@@ -129,14 +133,22 @@ function checkExperts(shares: readonly RankShare[], numExperts: number, refuse: 
     checkRun(experts, `rank ${rank}: experts`, refuse);
   }
   if (shares.every(({ experts }) => experts.length === numExperts)) return;
-  for (const expert of range(0, numExperts)) {
-    const holders = shares.filter(({ experts }) => experts.includes(expert)).map(({ rank }) => rank);
-    if (holders.length !== 1) {
-      throw refuse(
-        `expert ${expert} is held by ${holders.length === 0 ? 'no rank' : `ranks ${holders.join(' and ')}`}; ` +
-          'give each expert to one rank, or all experts to every rank',
-      );
-    }
+  checkOneHolder(shares, 'experts', numExperts, 'give each expert to one rank, or all experts to every rank', refuse);
+}
+
+/** Each of `n` experts, or MLP segments, is on one rank. */
+function checkOneHolder(
+  shares: readonly RankShare[],
+  key: 'experts' | 'mlp',
+  n: number,
+  advice: string,
+  refuse: Refuse,
+): void {
+  for (const item of range(0, n)) {
+    const holders = shares.filter((share) => share[key].includes(item)).map(({ rank }) => rank);
+    if (holders.length === 1) continue;
+    const where = holders.length === 0 ? 'no rank' : `ranks ${holders.join(' and ')}`;
+    throw refuse(`${key === 'mlp' ? 'MLP segment' : 'expert'} ${item} is held by ${where}; ${advice}`);
   }
 }
 
@@ -145,13 +157,10 @@ function checkRun(list: readonly number[], name: string, refuse: Refuse): void {
 }
 
 /** Groups of ranks with the same list, in order of appearance. */
-function distinct(shares: readonly RankShare[], key: 'heads' | 'mlp'): RankShare[][] {
+function distinct(shares: readonly RankShare[], key: 'heads' | 'mlp'): [RankShare, ...RankShare[]][] {
   const groups = new Map<string, RankShare[]>();
-  for (const share of shares) {
-    const name = share[key].join();
-    groups.set(name, [...(groups.get(name) ?? []), share]);
-  }
-  return [...groups.values()];
+  for (const share of shares) listIn(groups, share[key].join()).push(share);
+  return [...groups.values()] as [RankShare, ...RankShare[]][];
 }
 
 /** Shares of a head's copies add up to 1 within rounding. */
@@ -167,15 +176,8 @@ export function checkArranged(
   for (const share of shares) checkShare(share, shape, refuse);
   for (const head of shape.segmentHeads.keys()) checkHolders(head, shares, refuse);
   checkExperts(shares, shape.numExperts, refuse);
-  for (const segment of shape.mlpSegments.keys()) {
-    const holders = shares.filter(({ mlp }) => mlp.includes(segment)).map(({ rank }) => rank);
-    if (holders.length === 1) continue;
-    throw refuse(
-      holders.length === 0
-        ? `MLP segment ${segment} is held by no rank; add it to one rank's mlp`
-        : `MLP segment ${segment} is held by ranks ${holders.join(' and ')}; with arranged heads one rank holds it`,
-    );
-  }
+  const advice = 'with arranged heads one rank holds each: list it in one mlp';
+  checkOneHolder(shares, 'mlp', shape.mlpSegments.length, advice, refuse);
   if (loads && loads.length !== shape.segmentHeads.length) {
     throw refuse(
       `loads has ${loads.length} numbers for ${shape.segmentHeads.length} kv heads; give one each, or leave it out`,
@@ -203,8 +205,12 @@ function checkShare(share: RankShare, shape: ModelShape, refuse: Refuse): void {
   checkList(heads, shape.segmentHeads.length, `rank ${rank}: heads`, refuse);
   checkList(mlp, shape.mlpSegments.length, `rank ${rank}: mlp`, refuse);
   if (isKvOnly(share)) throw refuse(`rank ${rank} holds nothing of these layers; leave it out of them`);
-  if (hasGap(mlp)) throw refuse(`rank ${rank}: mlp ${showList(mlp)} have a gap; for now a rank holds neighbours`);
-  if (mlp.length > 0 && sum(shape.mlpSegments) > 0 && sum(mlp.map((segment) => shape.mlpSegments[segment]!)) === 0) {
+  checkRun(mlp, `rank ${rank}: mlp`, refuse);
+  if (
+    mlp.length > 0 &&
+    sum(shape.mlpSegments) > 0 &&
+    sum(mlp.map((segment) => nth(shape.mlpSegments, segment))) === 0
+  ) {
     throw refuse(`rank ${rank}: mlp ${showList(mlp)} have no columns; give it a segment that has some, or none`);
   }
   if (!sameList(kvHeads, heads)) {
@@ -214,12 +220,8 @@ function checkShare(share: RankShare, shape: ModelShape, refuse: Refuse): void {
   if (!sameList(lanes, range(0, MERGE_LANES))) {
     throw refuse(`rank ${rank}: lanes ${showList(lanes)}; with arranged heads a rank has all ${MERGE_LANES}`);
   }
-  checkList(
-    copies.map(({ head }) => head),
-    shape.segmentHeads.length,
-    `rank ${rank}: copies`,
-    refuse,
-  );
+  const copied = copies.map(({ head }) => head);
+  checkList(copied, shape.segmentHeads.length, `rank ${rank}: copies`, refuse);
 }
 
 /** A head is on one rank, or on several that all list their copy. */
@@ -239,7 +241,7 @@ function checkHolders(head: number, shares: readonly RankShare[], refuse: Refuse
       `kv head ${head} is held by ranks ${names}: list it in the copies of each, with shares that add up to 1`,
     );
   }
-  const parts = listed.map(({ copies = [] }) => copies.find((copy) => copy.head === head)!.share);
+  const parts = listed.flatMap(({ copies = [] }) => copies.find((copy) => copy.head === head)?.share ?? []);
   const bad = parts.find((part) => !(part > 0 && part < 1));
   if (bad !== undefined) throw refuse(`kv head ${head}: a copy's share is ${bad}; expected a part between 0 and 1`);
   if (Math.abs(sum(parts) - 1) > ROUNDING) {
@@ -252,25 +254,25 @@ export const VOCAB_GRANULE = 64;
 
 /** Refuses an embedding table or head whose rows aren't placed as `Plan` says. */
 export function checkVocabulary({ stages, embedding, head }: Plan, { vocabSize }: ModelShape, refuse: Refuse): void {
-  const first = ranksOf(stages[0]!);
-  const last = ranksOf(stages.at(-1)!);
-  checkRanks(embedding, first, 'embedding', 'first', refuse);
-  checkRanks(head, last, 'head', 'last', refuse);
-  for (const ranks of placesOf(stages[0]!, first)) {
-    const own = embedding.filter(({ rank }) => ranks.has(rank));
-    const name = nameOf('embedding', ranks, first);
-    const replicated = own.length > 1 && own.every(({ rows: [a, b] }) => a === 0 && b === vocabSize);
-    if (!replicated) checkRows(own, vocabSize, name, refuse);
-    else if (own.length !== ranks.size) {
-      throw refuse(
-        `${name}: ${own.length} of ${ranks === first ? "the first stage's" : 'these'} ${ranks.size} ranks hold all rows; ` +
-          'every rank of it must, or cut the rows between ranks',
-      );
+  const ends = [
+    { what: 'embedding', shares: embedding, stage: nth(stages, 0), where: 'first' },
+    { what: 'head', shares: head, stage: nth(stages, stages.length - 1), where: 'last' },
+  ];
+  for (const { what, shares, stage, where } of ends) {
+    const all = ranksOf(stage);
+    checkRanks(shares, all, what, where, refuse);
+    for (const ranks of placesOf(stage, all)) {
+      const own = shares.filter(({ rank }) => ranks.has(rank));
+      const name = nameOf(what, ranks, all);
+      const isWhole = own.length > 1 && own.every(({ rows: [a, b] }) => a === 0 && b === vocabSize);
+      if (what === 'head' || !isWhole) checkRows(own, vocabSize, name, refuse);
+      else if (own.length !== ranks.size) {
+        throw refuse(
+          `${name}: ${own.length} of ${ranks === all ? "the first stage's" : 'these'} ${ranks.size} ranks hold all rows; ` +
+            'every rank of it must, or cut the rows between ranks',
+        );
+      }
     }
-  }
-  for (const ranks of placesOf(stages.at(-1)!, last)) {
-    const own = head.filter(({ rank }) => ranks.has(rank));
-    checkRows(own, vocabSize, nameOf('head', ranks, last), refuse);
   }
 }
 

@@ -1,7 +1,7 @@
-import { sameList, showList } from '../../base/lists.js';
+import { nth, sameList, showList } from '../../base/lists.js';
 import { dataPlaces } from '../sequences/sequence_ranges.js';
 import { hasGap, isKvOnly, type RankShare, STAGE_KINDS, type Stage, type StageKind } from '../plan.js';
-import type { Refuse } from '../check/refuse.js';
+import type { Refuse } from '../check/check_weights.js';
 
 /** The kind of a stage that doesn't say it, in a file of an earlier version, and of an arrangement's layer: some come to a plain cut. */
 export function kindOf(shares: readonly RankShare[]): StageKind {
@@ -70,7 +70,7 @@ function checkOwnRows(shares: readonly RankShare[], refuse: Refuse): void {
     );
   }
   const [first, ...others] = dataPlaces(shares);
-  if (others.length === 0) {
+  if (!first || others.length === 0) {
     throw refuse(
       shares.length === 1
         ? `kind 'adp' on one rank: write "kind": "tensor", and leave sequences out`
@@ -78,21 +78,21 @@ function checkOwnRows(shares: readonly RankShare[], refuse: Refuse): void {
             '"kind": "tensor" and leave sequences out, or give every rank all heads and lanes',
     );
   }
-  const odd = others.find(({ length }) => length !== first!.length);
+  const odd = others.find(({ length }) => length !== first.length);
   if (odd) {
     throw refuse(
-      `ranks ${namesOf(first!)} hold all heads and lanes together, and so do ranks ${namesOf(odd)}, which are not as many: make all groups ` +
+      `ranks ${namesOf(first)} hold all heads and lanes together, and so do ranks ${namesOf(odd)}, which are not as many: make all groups ` +
         'alike',
     );
   }
   for (const place of others) {
     for (const [at, share] of place.entries()) {
-      const like = first![at]!;
+      const like = nth(first, at);
       const key = (['heads', 'kvHeads', 'lanes'] as const).find((name) => !sameList(share[name], like[name]));
       if (key === undefined) continue;
       throw refuse(
         `rank ${share.rank} has ${key} ${showList(share[key])}, rank ${like.rank} ${showList(like[key])}; ranks ${namesOf(place)} share ` +
-          `a request as ranks ${namesOf(first!)} do: make all groups alike`,
+          `a request as ranks ${namesOf(first)} do: make all groups alike`,
       );
     }
   }
