@@ -9,8 +9,7 @@ export { checkTogether, type Feature, featuresOf, misfit, modelFeatures } from '
 export { checkPlan } from './check/check_plan.js';
 export { exchangesOfStep } from './cost/exchanges.js';
 export * from './cost/measure.js';
-export { stageSteps } from './cost/stage_step.js';
-export { generatedRows, type ModelWork, promptRows } from './cost/step_rows.js';
+export { generatedRows, type ModelWork, promptRows, stageSteps } from './cost/step_rows.js';
 export { arrangedPlan } from './make/arranged_plan.js';
 export { type AskedPlan, type Degrees, planOfDegrees } from './make/degrees.js';
 export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './make/lane_sharing.js';

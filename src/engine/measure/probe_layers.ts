@@ -1,7 +1,7 @@
 import { cachesLatent, expertsOf, type ModelConfig } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import type { ModelSizes, Plan } from '../../placement/index.js';
-import { expertsRead } from '../../placement/cost/stage_time.js';
+import { expertsRead } from '../../placement/cost/step_time.js';
 
 export type LayerKind = 'dense' | 'expert';
 

@@ -4,7 +4,7 @@ import type { ModelShape } from '../plan.js';
 import { gqaShape, mlaShape } from '../testing/shapes.js';
 import { machineOf, workOf } from '../testing/machine.js';
 import { type PredictedExchange, secondsOfExchange, layerExchanges, type MlpKind, stepExchanges } from './exchanges.js';
-import { stageSteps } from './stage_step.js';
+import { stageSteps } from './step_rows.js';
 import { type StepRows, generatedRows, promptRows } from './step_rows.js';
 
 const exchangesOf = (policy: string, ranks: number, shape: ModelShape, step: StepRows, mlp: MlpKind = 'gated') => {

@@ -1,6 +1,5 @@
-import { range, sum } from '../../base/lists.js';
-import { holdersOf, homeOf } from '../sequences/copies.js';
-import { sequenceRanges } from '../sequences/sequence_ranges.js';
+import { nth, sum } from '../../base/lists.js';
+import { holdersOf } from '../sequences/copies.js';
 import {
   attentionRoutes,
   type Cargo,
@@ -20,8 +19,7 @@ import {
 } from '../routes.js';
 import type { LayerSizes } from '../memory.js';
 import type { MachineMeasure } from './measure.js';
-import type { StageStep } from './stage_step.js';
-import type { ModelWork } from './step_rows.js';
+import { type ModelWork, sequencesPart, type StageStep } from './step_rows.js';
 
 /** Bytes from one rank to another. */
 export interface Message {
@@ -44,12 +42,12 @@ export function secondsOfExchange({ links, crowding }: MachineMeasure, { message
   const arrivals = new Map<number, { latency: number; transfer: number }>();
   const ranks = new Set<number>();
   for (const { from, to, bytes } of messages) {
-    const { latencySeconds, bytesPerSecond } = links[to]![from]!;
+    const { latencySeconds, bytesPerSecond } = nth(nth(links, to), from);
     const { latency, transfer } = arrivals.get(to) ?? { latency: 0, transfer: 0 };
     arrivals.set(to, { latency: Math.max(latency, latencySeconds), transfer: transfer + bytes / bytesPerSecond });
     ranks.add(from).add(to);
   }
-  const crowd = ranks.size > 1 ? crowding[ranks.size - 1]! : 1;
+  const crowd = ranks.size > 1 ? nth(crowding, ranks.size - 1) : 1;
   return Math.max(0, ...[...arrivals.values()].map(({ latency, transfer }) => latency * crowd + transfer));
 }
 
@@ -99,7 +97,7 @@ export function stepExchanges(stages: readonly StageStep[], work: ModelWork, sam
   const [{ plan, topology, role, groupRows }] = stages as [StageStep];
   // Where places run rows of their own, each samples of its own.
   const of = role === 'generated' ? groupRows : groupRows.map((rows) => Math.min(1, rows));
-  const sampled = { ...stages.at(-1)!, groupRows: topology.ownRows ? of : [samples] };
+  const sampled = { ...nth(stages, stages.length - 1), groupRows: topology.ownRows ? of : [samples] };
   return stages.map((stage, index) => {
     const exchanges = [
       index === 0
@@ -123,11 +121,9 @@ export function stepExchanges(stages: readonly StageStep[], work: ModelWork, sam
 /** All exchanges of a step, stage after stage. */
 export const exchangesOfStep = (stages: readonly StageStep[], work: ModelWork, samples: number): PredictedExchange[] =>
   stepExchanges(stages, work, samples).flatMap((outside, index) => {
-    const [first, end] = stages[index]!.stage.layers;
-    const layers = range(first, end).flatMap((layer) =>
-      layerExchanges(stages[index]!, work, mlpKind(work.sizes.layers[layer]!)),
-    );
-    return [...outside, ...layers];
+    const stage = nth(stages, index);
+    const sizes = work.sizes.layers.slice(...stage.stage.layers);
+    return [...outside, ...sizes.flatMap((layer) => layerExchanges(stage, work, mlpKind(layer)))];
   });
 
 const onlyGroup = (route: Route): Route => ({ ...route, cargo: { ...route.cargo, group: 0 } });
@@ -156,17 +152,10 @@ function exchangeOf(
 /** Of a copied head's segment, the part of the rows whose home the sender is: no other copy sends them. */
 function homePart(from: number, cargo: Cargo, { plan, stage, groupRows }: StageStep): number {
   if (cargo.kind !== 'segments' || cargo.of !== 'heads' || plan.sharing === undefined) return 1;
-  const rows = sum(groupRows);
+  const sequences = plan.sharing === 'lanes' ? 1 : sum(groupRows);
   const parts = cargo.segments.map((head) => {
     const holders = holdersOf(stage, head);
-    if (holders.length === 1) return 1;
-    if (plan.sharing === 'lanes' || rows <= 1) return homeOf(holders) === from ? 1 : 0;
-    const ranges = sequenceRanges(
-      holders.map(({ share }) => share),
-      rows,
-    );
-    const [first, end] = ranges[holders.findIndex(({ rank }) => rank === from)]!;
-    return (end - first) / rows;
+    return holders.length === 1 ? 1 : sequencesPart(holders, from, sequences);
   });
   return sum(parts) / parts.length;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
-import { expectedLargest, expertsRead } from './stage_time.js';
+import { expectedLargest, expertsRead } from './step_time.js';
 
 test('one rank has them all; ranks without experts have none', () => {
   expect(expectedLargest(6, [1])).toBe(6);

@@ -1,5 +1,5 @@
 import { usageError } from '../../base/errors.js';
-import { sum } from '../../base/lists.js';
+import { nth, sum } from '../../base/lists.js';
 
 /**
  * What the planner knows of a machine: measured numbers, none of them assumed. They are of a model: taken with its own forward
@@ -138,24 +138,21 @@ const SUBSETS = [
 
 /** x of least |sum of x_i columns_i - 1|; undefined where the columns depend on each other. */
 function leastSquares(columns: readonly (readonly number[])[]): number[] | undefined {
-  const norms = columns.map((column) => Math.sqrt(sum(column.map((value) => value * value))));
-  const unit = columns.map((column, i) => column.map((value) => value / norms[i]!));
-  const dot = (a: readonly number[], b: readonly number[]): number => sum(a.map((value, i) => value * b[i]!));
-  // Normal equations, augmented with the right-hand side; unit columns make 1 the largest entry.
-  const rows = unit.map((a) => [...unit.map((b) => dot(a, b)), sum(a)]);
-  const n = rows.length;
-  for (let i = 0; i < n; i++) {
-    const pivot = rows.findIndex(
-      (row, r) => r >= i && Math.abs(row[i]!) === Math.max(...rows.slice(i).map((x) => Math.abs(x[i]!))),
-    );
-    [rows[i], rows[pivot]] = [rows[pivot]!, rows[i]!];
-    const row = rows[i]!;
-    if (Math.abs(row[i]!) < 1e-10) return undefined;
-    for (const other of rows) {
-      if (other === row) continue;
-      const factor = other[i]! / row[i]!;
-      for (let k = i; k <= n; k++) other[k]! -= factor * row[k]!;
-    }
-  }
-  return rows.map((row, i) => row[n]! / row[i]! / norms[i]!);
+  const dot = (a: readonly number[], b: readonly number[]): number => sum(a.map((value, i) => value * nth(b, i)));
+  const norms = columns.map((column) => Math.sqrt(dot(column, column)));
+  const unit = columns.map((column, i) => column.map((value) => value / nth(norms, i)));
+  // Normal equations, each with its right-hand side; unit columns make 1 the largest entry.
+  const found = solve(unit.map((a) => [...unit.map((b) => dot(a, b)), sum(a)]));
+  return found?.map((x, i) => x / nth(norms, i));
+}
+
+/** x of rows [a_1, ..., a_n, b] with sum of a_i x_i = b; undefined where the rows depend on each other. */
+function solve(rows: readonly (readonly number[])[]): number[] | undefined {
+  const [pivot, ...others] = rows.toSorted(([a = 0], [b = 0]) => Math.abs(b) - Math.abs(a));
+  if (!pivot) return [];
+  const [lead = 0, ...tail] = pivot;
+  if (Math.abs(lead) < 1e-10) return undefined;
+  const below = others.map(([first = 0, ...own]) => own.map((value, i) => value - (first / lead) * nth(tail, i)));
+  const rest = solve(below);
+  return rest && [rest.reduce((left, x, i) => left - x * nth(tail, i), nth(tail, rest.length)) / lead, ...rest];
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { sideBySide, slowdownAt } from './stage_time.js';
+import { sideBySide, slowdownAt } from './step_time.js';
 
 test('between numbers of ranks, and beyond those measured', () => {
   expect(slowdownAt([1, 1.5, 3], 1)).toBe(1);

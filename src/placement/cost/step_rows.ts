@@ -1,9 +1,11 @@
-import { range, sum } from '../../base/lists.js';
-import { CHUNK_TOKENS, localTokens } from '../owner.js';
+import { nth, range, sum } from '../../base/lists.js';
+import { CHUNK_TOKENS, localTokens, MERGE_LANES } from '../owner.js';
+import { type Holder, holdersOf, homeOf, laneHolders } from '../sequences/copies.js';
 import { sequenceRanges } from '../sequences/sequence_ranges.js';
-import type { ModelShape } from '../plan.js';
+import { isKvOnly, type ModelShape, type Plan, type RankShare } from '../plan.js';
 import type { CargoWidths } from '../routes.js';
 import type { ModelSizes } from '../memory.js';
+import { type PlanTopology, planTopology, type StageView } from '../topology.js';
 
 /**
  * One generated row of each of `slots` sequences that are `length` tokens long.
@@ -39,7 +41,7 @@ export function promptRows(first: number, rows: number, prompts = 1): StepRows {
     splitRows: (split) => splitRows(first, first + rows, split),
     // Nothing else is placed: each goes to the rank that is to have the most sequences, of equals the later one (`sequenceRanges`).
     sharded: (weights) => {
-      const order = [...weights.keys()].toSorted((a, b) => weights[b]! - weights[a]! || b - a);
+      const order = [...weights.keys()].toSorted((a, b) => nth(weights, b) - nth(weights, a) || b - a);
       return weights.map((_, index) => (order.indexOf(index) < prompts ? rows : 0));
     },
     attended: (split) =>
@@ -98,3 +100,86 @@ export interface StepRows {
   /** Offsets of the sequences, which say who has their first chunks; undefined where there may be any. */
   readonly offsets?: readonly number[];
 }
+
+/** Rows of a step as one stage's ranks see them. */
+export interface StageStep extends StageView {
+  readonly topology: PlanTopology;
+  readonly plan: Plan;
+  readonly role: StepRows['role'];
+  /** By row group. */
+  readonly groupRows: readonly number[];
+  readonly chunks: number;
+  /** As `StepRows.offsets`. */
+  readonly offsets: readonly number[] | undefined;
+  /** Ranks with weights and those that only attend wait for each other, and may work on other sequences meanwhile. */
+  readonly takesTurns: boolean;
+  /** Rows that a rank runs, the most of any. */
+  readonly rows: number;
+  /** Rows that a rank runs. */
+  readonly rowsOf: (share: RankShare) => number;
+  /** Rows of its MLP segments: all, where places run their own rows and compute segments for each other. */
+  readonly mlpRowsOf: (share: RankShare) => number;
+  /** Sum over the step's rows of the cached tokens that a rank attends to for each, of a head that has all and isn't copied. */
+  readonly attendedOf: (share: RankShare) => number;
+  /** Heads that a rank attends for in a layer: copied ones by its part, those with fewer entries by what they have left. */
+  readonly attendedHeads: (share: RankShare, layer: number) => number;
+}
+
+export function stageSteps(plan: Plan, step: StepRows): StageStep[] {
+  const topology = planTopology(plan);
+  const { places, rowGroups } = topology;
+  const groupRows = places
+    ? step.sharded(places)
+    : rowGroups[step.role] > 1
+      ? step.splitRows(rowGroups[step.role])
+      : [step.rows];
+  return topology.stages.map((view): StageStep => {
+    const attended = step.attended(view.split);
+    const partOf = ({ rank }: RankShare) => nth(nth(topology.ranks, rank).stages, view.index);
+    const rowsIn = (groups: readonly number[]): number => sum(groups.map((group) => nth(groupRows, group)));
+    const rowsOf = (share: RankShare): number => rowsIn(partOf(share).runs[step.role]);
+    return {
+      ...view,
+      topology,
+      plan,
+      role: step.role,
+      groupRows,
+      chunks: step.chunks,
+      offsets: step.offsets,
+      takesTurns: view.stage.shares.some(isKvOnly),
+      rows: Math.max(...view.holders.map(rowsOf)),
+      rowsOf,
+      mlpRowsOf: (share) => (view.gathersMlp ? step.rows : rowsOf(share)),
+      attendedOf: (share) => {
+        const all = nth(attended, partOf(share).sequence.index);
+        return places ? (all * rowsIn(partOf(share).attends[step.role])) / step.rows : all;
+      },
+      attendedHeads: (share, layer) =>
+        sum(share.kvHeads.map((head) => copyPart(plan, view, share, head, step) * (step.left?.[layer]?.[head] ?? 1))),
+    };
+  });
+}
+
+/** What of a head's attention is a rank's: its copy's part of the lanes, or of the sequences. */
+function copyPart({ sharing }: Plan, { stage }: StageView, share: RankShare, head: number, step: StepRows): number {
+  const copy = share.copies?.find((own) => own.head === head);
+  if (!copy) return 1;
+  const holders = holdersOf(stage, head);
+  // A prompt comes alone.
+  if (sharing === 'sequences') return sequencesPart(holders, share.rank, step.role === 'prompt' ? 1 : step.rows);
+  if (step.rows > 1) return copy.share;
+  const lanes = laneHolders(holders);
+  const chunks = Math.max(1, Math.ceil(step.chunks * (step.left ? meanOf(step.left) : 1)));
+  return range(0, chunks).filter((chunk) => lanes[chunk % MERGE_LANES] === share.rank).length / chunks;
+}
+
+/** Of so many sequences, the part whose home among a head's copies is a rank: whole ones, in proportion to the copies' shares. */
+export function sequencesPart(holders: readonly Holder[], rank: number, sequences: number): number {
+  if (sequences <= 1) return homeOf(holders) === rank ? 1 : 0;
+  const shares = holders.map(({ share }) => share);
+  const at = holders.findIndex((holder) => holder.rank === rank);
+  const [first, end] = nth(sequenceRanges(shares, sequences), at);
+  return (end - first) / sequences;
+}
+
+const meanOf = (left: readonly (readonly number[])[]): number => sum(left.flat()) / left.flat().length;
