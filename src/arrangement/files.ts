@@ -72,26 +72,28 @@ const rank = z.int('a rank, a whole number from 0 on').check(z.minimum(0, 'a ran
 const share = z
   .number('a share, above 0 and at most 1')
   .check(z.positive('a share above 0'), z.maximum(1, 'a share of at most 1'));
-const load = z.number('a number from 0 on').check(z.minimum(0, 'a number from 0 on'));
+/** A load, or a weight. */
+export const fromZero = z.number('a number from 0 on').check(z.minimum(0, 'a number from 0 on'));
 const copies = z
   .array(z.strictObject({ rank, share }, 'an object such as {"rank": 0, "share": 1}'), 'a list of {"rank", "share"}')
   .check(z.minLength(1, 'at least one {"rank", "share"}'));
 const heads = z.array(copies, 'a list, one entry a kv head').check(z.minLength(1, 'at least one kv head'));
+const part = 'a number from 0 to 1';
+/** What plans' files have, too. */
+export const planFields = {
+  version: z.literal(1, '1, the version this splitkv reads'),
+  sharing: z.optional(z.enum(COPY_SHARING, '"sequences" or "lanes"')),
+  utilisation: z.optional(z.number(part).check(z.minimum(0, part), z.maximum(1, part))),
+};
 const schema = z.strictObject(
   {
-    version: z.literal(1, '1, the version this splitkv reads'),
+    ...planFields,
     policy: z.literal('arranged', '"arranged"'),
     model: z.string("the model's name in quotes"),
     ranks: z.int('the number of ranks').check(z.minimum(1, 'the number of ranks, at least 1')),
     pipeline: z.optional(z.int('the number of stages').check(z.minimum(1, 'the number of stages, at least 1'))),
     mode: z.enum(MODES, `the mode that made it: ${MODES.join(', ')}`),
-    sharing: z.optional(z.enum(COPY_SHARING, `"sequences" or "lanes"`)),
-    utilisation: z.optional(
-      z
-        .number('a number from 0 to 1')
-        .check(z.minimum(0, 'a number from 0 to 1'), z.maximum(1, 'a number from 0 to 1')),
-    ),
-    loads: z.optional(z.array(z.array(load, 'a list, one number per kv head'), 'a list, one entry per layer')),
+    loads: z.optional(z.array(z.array(fromZero, 'a list, one number per kv head'), 'a list, one entry per layer')),
     placement: z.array(heads, 'a list, one entry per layer').check(z.minLength(1, 'at least one layer')),
   },
   'an arrangement: an object with version, policy, model, ranks, mode and placement',

@@ -2,7 +2,7 @@ import { limitError } from '../base/errors.js';
 import { alignUp, formatBytes } from '../base/math.js';
 import { chunkRoom } from './sequences/copies.js';
 import { KV_BLOCK } from '../base/kv_units.js';
-import { sum } from '../base/lists.js';
+import { nth, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, localChunks } from './owner.js';
 import { type Plan, type RankShare, type VocabShare, isKvOnly, planName } from './plan.js';
 import { Owners } from './owners.js';
@@ -56,11 +56,8 @@ export interface RankMemory {
 export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions): RankMemory[] {
   const { ranks, stages: views, places: sharded } = planTopology(plan);
   const { contextLength, prefillChunk = Infinity, compressed = false, seats } = options;
-  const window = keptWindow(
-    plan,
-    sizes.layers.map((layer) => layer.window),
-    { contextLength, prefillChunk, compressed },
-  );
+  const windows = sizes.layers.map((layer) => layer.window);
+  const window = keptWindow(plan, windows, { contextLength, prefillChunk, compressed });
   const lanes = Math.max(...views.map(({ split }) => split));
   const owners = seats && new Owners(plan, seats.slots, seats.batches);
   const pools =
@@ -106,14 +103,14 @@ export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
   isKvOnly(share)
     ? 0
     : layer.attentionShared +
-      sum(share.heads.map((segment) => layer.attentionSegments[segment]!)) +
+      sum(share.heads.map((segment) => nth(layer.attentionSegments, segment))) +
       layer.mlpShared +
-      sum(share.mlp.map((segment) => layer.mlpSegments[segment]!)) +
+      sum(share.mlp.map((segment) => nth(layer.mlpSegments, segment))) +
       share.experts.length * layer.expert;
 
 /** A share's part of a sequence's state in one layer, in bytes. */
 const layerState = ({ stateSegments }: LayerSizes, { heads }: RankShare): number =>
-  stateSegments ? sum(heads.map((segment) => stateSegments[segment]!)) : 0;
+  stateSegments ? sum(heads.map((segment) => nth(stateSegments, segment))) : 0;
 
 /** Tokens that a layer's cache has room for on a rank, of each kv head. */
 function cachedTokens(own: StageTopology, sharing: Plan['sharing'], options: MemoryOptions): number {
@@ -126,8 +123,8 @@ function cachedTokens(own: StageTopology, sharing: Plan['sharing'], options: Mem
   const tokens = Math.min(localChunks(contextLength, own.sequence.ranks) * CHUNK_TOKENS, whole);
   const parts = options.compressed ? [] : copies;
   const copied = parts.map(({ head }) => {
-    const of = { rank: share.rank, head };
-    return chunkTokens(chunkRoom(stage, sharing, of, { slots, tokens: contextLength }), whole, slots);
+    const chunks = chunkRoom(stage, sharing, { rank: share.rank, head }, { slots, tokens: contextLength });
+    return Math.min(chunks * CHUNK_TOKENS, Math.ceil(slots) * whole);
   });
   return (kvHeads.length - copied.length) * slots * tokens + sum(copied);
 }
@@ -142,16 +139,12 @@ function windowTokens(
   return own.share.kvHeads.length * sequencesOn(own, windows) * tokens;
 }
 
-/** Tokens of some chunks, of `slots` sequences of at most `whole` tokens. */
-const chunkTokens = (chunks: number, whole: number, slots: number): number =>
-  Math.min(chunks * CHUNK_TOKENS, Math.ceil(slots) * whole);
-
 /** Sequences that the rank keeps. A pool of blocks may have room for a part of one: each rank has its share of that. */
 function sequencesOn(own: StageTopology, slots: number): number {
   if (!shardsSequences(own)) return slots;
   const { weights, place } = own;
-  if (!Number.isInteger(slots)) return (slots * weights[place]!) / sum(weights);
-  const [first, end] = sequenceRanges(weights, slots)[place]!;
+  if (!Number.isInteger(slots)) return (slots * nth(weights, place)) / sum(weights);
+  const [first, end] = nth(sequenceRanges(weights, slots), place);
   return end - first;
 }
 
@@ -205,13 +198,11 @@ function tightestRank(
   memories: readonly RankMemory[],
   budgets: readonly (number | undefined)[],
 ): { readonly memory: RankMemory; readonly budget: number } | undefined {
-  let worst: { memory: RankMemory; budget: number } | undefined;
-  for (const memory of memories) {
-    const budget = budgets[memory.rank];
-    if (budget === undefined || memory.totalBytes <= budget) continue;
-    if (!worst || memory.totalBytes - budget > worst.memory.totalBytes - worst.budget) worst = { memory, budget };
-  }
-  return worst;
+  const tight = memories
+    .map((memory) => ({ memory, budget: budgets[memory.rank] ?? Infinity }))
+    .filter(({ memory, budget }) => memory.totalBytes > budget);
+  const lack = ({ memory, budget }: (typeof tight)[number]): number => memory.totalBytes - budget;
+  return tight.toSorted((a, b) => lack(b) - lack(a))[0];
 }
 
 /** The largest number of whole chunks below `length` that fits, in tokens; 0 when none does. Fewer always fit where more do. */

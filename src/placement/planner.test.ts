@@ -158,7 +158,7 @@ describe('predictPlans', () => {
   test('exact bytes replace the estimate', () => {
     const plan = makePlan('tp', 2, work.shape);
     const exact = { weightBytes: [11, 12], activationBytes: [3, 4] };
-    const { memory } = predictPlan(plan, work, machineOf(2), workload, { bytesOf: () => exact });
+    const { memory } = predictPlan(plan, work, machineOf(2), { ...workload, bytesOf: () => exact });
     expect(memory.map(({ weightBytes }) => weightBytes)).toEqual([11, 12]);
     for (const { totalBytes, kvBytes, rank } of memory) expect(totalBytes - kvBytes).toBe([14, 16][rank]);
   });

@@ -6,10 +6,10 @@ import type { HeadCosts } from '../arrangement/types.js';
 import { type AdapterMeasure, type MachineMeasure, type RowsMeasure, linearSeconds } from './cost/measure.js';
 import { type StepTime, generatedStep, promptTime } from './cost/step_time.js';
 import type { ModelWork } from './cost/step_rows.js';
-import { range, sum } from '../base/lists.js';
+import { nth, range, sum } from '../base/lists.js';
 import { type PlanOptions, makePlan } from './make/make_plan.js';
 import { type LayerSizes, type MemoryOptions, type RankMemory, checkMemory, layerBytes, planMemory } from './memory.js';
-import { type Plan, defaultPromptChunk, pipelineDepth } from './plan.js';
+import { type Plan, type Stage, defaultPromptChunk, pipelineDepth } from './plan.js';
 import { POLICIES, parsePolicy } from './make/policy.js';
 
 /** What plans are compared at: requests of so many tokens, and room for whole contexts. */
@@ -23,6 +23,8 @@ export interface Workload extends Omit<
   readonly roomOf?: (plan: Plan) => Pick<MemoryOptions, 'slots' | 'windows' | 'seats'>;
   /** Batches of a step's sequences whose steps run side by side with a plan; default: as many as a pipeline has stages. */
   readonly batchesOf?: (plan: Plan) => number;
+  /** Exact bytes of each rank's weights, and of what it works in; by default from ModelSizes, and nothing. */
+  readonly bytesOf?: (plan: Plan) => Pick<MemoryOptions, 'weightBytes' | 'activationBytes'>;
   readonly promptLength: number;
   /** Tokens that follow the prompt; the decode speed is that halfway through them. Default 128. */
   readonly newTokens?: number;
@@ -59,11 +61,6 @@ export type PlanCandidate = { readonly policy: string; readonly worldSize: numbe
   | { readonly plan?: undefined; readonly refused: string }
 );
 
-export interface PlannerOptions {
-  /** Exact bytes of each rank's weights, and of what it works in; by default from ModelSizes, and nothing. */
-  readonly bytesOf?: (plan: Plan) => Pick<MemoryOptions, 'weightBytes' | 'activationBytes'>;
-}
-
 /** Predictions aren't exact: a plan on more ranks must look this much faster, as a share, to be picked. */
 const MARGIN = 0.05;
 
@@ -71,13 +68,7 @@ const MARGIN = 0.05;
  * What a (checked) plan does on the machine's first ranks.
  * @throws SplitkvError `usage` for a machine with fewer ranks, or measures missing.
  */
-export function predictPlan(
-  plan: Plan,
-  work: ModelWork,
-  machine: MachineMeasure,
-  workload: Workload,
-  options: PlannerOptions = {},
-): PlanPrediction {
+export function predictPlan(plan: Plan, work: ModelWork, machine: MachineMeasure, workload: Workload): PlanPrediction {
   checkMachine(machine, work, plan.worldSize);
   const {
     batch = 1,
@@ -90,21 +81,15 @@ export function predictPlan(
     ...workload,
     ...(workload.roomOf?.(plan) ?? { slots: Math.max(batch, pipelineDepth(plan)) }),
     prefillChunk: promptChunk,
-    ...options.bytesOf?.(plan),
+    ...workload.bytesOf?.(plan),
   };
   const length = Math.min(promptLength + Math.ceil(newTokens / 2), workload.contextLength);
   const entries = kept?.map((heads) => heads.map((own) => own + length - promptLength));
   const decode = generatedStep(plan, work, machine, batch, length, workload.batchesOf?.(plan), entries);
   const prompt = promptTime(plan, work, machine, promptLength, promptChunk);
   const prompts = batch === 1 ? prompt : promptTime(plan, work, machine, promptLength, promptChunk, batch);
-  const refused = refusal('limit', () =>
-    checkMemory(
-      plan,
-      work.sizes,
-      memoryOptions,
-      machine.ranks.map(({ budgetBytes }) => budgetBytes),
-    ),
-  );
+  const budgets = machine.ranks.map(({ budgetBytes }) => budgetBytes);
+  const refused = refusal('limit', () => checkMemory(plan, work.sizes, memoryOptions, budgets));
   return {
     plan,
     tokensPerSecond: batch / decode.seconds,
@@ -121,12 +106,7 @@ export function predictPlan(
  * Policies on 1, 2, ... all of the machine's ranks. Policies that come to the same plan are listed once; those that
  * the model can't have are left out, those that keep whole sequences on ranks only with several.
  */
-export function predictPlans(
-  work: ModelWork,
-  machine: MachineMeasure,
-  workload: Workload,
-  options: PlannerOptions = {},
-): PlanCandidate[] {
+export function predictPlans(work: ModelWork, machine: MachineMeasure, workload: Workload): PlanCandidate[] {
   checkMachine(machine, work, machine.ranks.length);
   const candidates: PlanCandidate[] = [];
   for (const worldSize of range(1, machine.ranks.length + 1)) {
@@ -149,7 +129,7 @@ export function predictPlans(
       if (seen.has(form)) continue;
       seen.add(form);
       // A root has as many sequences as its other work leaves it time for.
-      const tried = withRootShares(plan).map((one) => predictPlan(one, work, machine, workload, options));
+      const tried = withRootShares(plan).map((one) => predictPlan(one, work, machine, workload));
       const fits = tried.filter(({ refused }) => refused === undefined);
       const best = (fits.length > 0 ? fits : tried).reduce((a, b) => (b.requestSeconds < a.requestSeconds ? b : a));
       candidates.push({ policy, worldSize, ...best });
@@ -161,7 +141,7 @@ export function predictPlans(
     candidates.push({
       policy: arranged.policy,
       worldSize,
-      ...predictPlan(arranged, work, machine, workload, options),
+      ...predictPlan(arranged, work, machine, workload),
     });
   }
   return candidates;
@@ -169,10 +149,10 @@ export function predictPlans(
 
 /** A pipeline's stages take turns, so it is memory that they balance. */
 function pipelineCosts({ shape, sizes }: ModelWork, { contextLength, batch = 1 }: Workload): PlanOptions {
-  const { stages } = makePlan('single', 1, shape);
+  const [{ shares }] = makePlan('single', 1, shape).stages as [Stage];
   const tokens = shape.kvHeads * contextLength * batch;
   return {
-    layerCosts: sizes.layers.map((layer) => layerBytes(layer, stages[0]!.shares[0]!) + tokens * layer.kvToken),
+    layerCosts: sizes.layers.map((layer) => layerBytes(layer, nth(shares, 0)) + tokens * layer.kvToken),
     embeddingCost: shape.vocabSize * sizes.embeddingRow,
     headCost: shape.vocabSize * sizes.headRow,
   };
@@ -223,7 +203,8 @@ function checkMachine({ ranks, links, crowding, slowdown }: MachineMeasure, work
         throw usageError(`the link from rank ${from} to rank ${to} isn't measured`);
     }
     for (const [what, list] of Object.entries({ crowding, ...slowdown })) {
-      if (!(list[to]! >= 0)) throw usageError(`what ${to + 1} ranks at once do to each other (${what}) isn't measured`);
+      if (!((list[to] ?? -1) >= 0))
+        throw usageError(`what ${to + 1} ranks at once do to each other (${what}) isn't measured`);
     }
   }
   const kinds = new Set(work.sizes.layers.map(({ expert }) => (expert > 0 ? 'expert' : 'dense')));
@@ -270,7 +251,7 @@ export function headCosts(
     bytesPerHead: mean(headBytes),
     bytesPerEntry: mean(({ kvToken }) => kvToken),
     ...(measures.some(({ budgetBytes }) => budgetBytes !== undefined) && {
-      memoryBytes: range(0, ranks).map((rank) => Math.max(0, (measures[rank]!.budgetBytes ?? Infinity) - beside)),
+      memoryBytes: measures.map(({ budgetBytes = Infinity }) => Math.max(0, budgetBytes - beside)),
     }),
   };
 }

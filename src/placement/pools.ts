@@ -64,8 +64,9 @@ export function windowBlocks({ tokens, step }: KeptWindow, lanes: number): numbe
 
 /**
  * The cache's blocks as pools: one for each place that sequences are dealt out to. A pool has as many lanes as ranks split a sequence,
- * each with as many blocks: lane l has blocks [l * n, (l + 1) * n), and a chunk takes them from the lane of its holder (`chunkOwner`). A rank has the blocks of its lanes of the pools that it keeps, so numbers of the pool say where a block is on every
- * rank, and nobody else hands blocks out.
+ * each with as many blocks: lane l has blocks [l * n, (l + 1) * n), and a chunk takes them from the lane of its holder (`chunkOwner`). A
+ * rank has the blocks of its lanes of the pools that it keeps, so numbers of the pool say where a block is on every rank, and nobody else
+ * hands blocks out.
  *
  * Layers with windows have pools of their own beside these (`KeptWindow`), with fewer blocks and numbers of their own, cut alike.
  */
@@ -89,7 +90,6 @@ export class CachePools {
   /** Blocks of each lane of a place's pool: of the layers that keep all tokens, or of those with windows. */
   laneBlocks(place: number, of: PoolKind = 'all'): number {
     const { owners, lanes, contextLength, kvBlocks, window } = this;
-    const chunkBlocks = CHUNK_BLOCKS;
     const slots = owners.placeSlots(place);
     if (slots === 0) return 0;
     if (of === 'window' && window) {
@@ -100,7 +100,7 @@ export class CachePools {
     if (kvBlocks === undefined) return Math.max(1, whole);
     const blocks = Math.ceil((kvBlocks * slots) / owners.total);
     // Whole chunks: the longest sequence may begin in any lane.
-    const part = lanes === 1 ? blocks : ceilDiv(ceilDiv(blocks, chunkBlocks), lanes) * chunkBlocks;
+    const part = lanes === 1 ? blocks : ceilDiv(ceilDiv(blocks, CHUNK_BLOCKS), lanes) * CHUNK_BLOCKS;
     return Math.max(1, Math.min(whole, part));
   }
 

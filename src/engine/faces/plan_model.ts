@@ -190,7 +190,7 @@ async function namedOrReason(
 ): Promise<Pick<PlanReport, 'pick' | 'why'>> {
   const { policy, worldSize } = plan;
   const exact = bytesOf(await memoryOnPaper(plan, subject, runnerOf(subject, plan)));
-  const prediction = predictPlan(plan, work, machine, workload, { bytesOf: () => exact });
+  const prediction = predictPlan(plan, work, machine, { ...workload, bytesOf: () => exact });
   if (prediction.refused !== undefined) return { pick: undefined, why: prediction.refused };
   return { pick: { policy, worldSize, ...prediction }, why: `plan '${policy}' was asked for` };
 }

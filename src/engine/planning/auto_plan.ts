@@ -9,7 +9,6 @@ import {
   type ModelWork,
   type Plan,
   type PlanCandidate,
-  type PlannerOptions,
   predictPlan,
   predictPlans,
   type Workload,
@@ -71,13 +70,13 @@ export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook
     if (!exactMemory) return;
     bytes.set(JSON.stringify(plan), bytesOf(await memoryOnPaper(plan, subject, runnerFor(subject, plan))));
   };
-  const options: PlannerOptions = { bytesOf: (plan) => bytes.get(JSON.stringify(plan)) ?? {} };
+  const exact: Workload = { ...workload, bytesOf: (plan) => bytes.get(JSON.stringify(plan)) ?? {} };
   await count(makePlan('single', 1, work.shape));
-  const order = fastestFirst(withBudgets, work, workload, options);
+  const order = fastestFirst(withBudgets, work, exact);
   const machine = reorder(withBudgets, order);
   for (const { plan } of predictPlans(work, machine, workload)) if (plan) await count(plan);
   return {
-    candidates: predictPlans(work, machine, workload, options).map((candidate) => {
+    candidates: predictPlans(work, machine, exact).map((candidate) => {
       const why = candidate.plan && refusalOf(subject, candidate.plan);
       return why === undefined ? candidate : { ...candidate, refused: why };
     }),
@@ -127,9 +126,9 @@ function runnerFor(asked: PlanSubject, plan: Plan): RunnerOptions {
 }
 
 /** Ranks by how soon each would answer alone; those that have room for the model come first. */
-function fastestFirst(machine: MachineMeasure, work: ModelWork, workload: Workload, options: PlannerOptions): number[] {
+function fastestFirst(machine: MachineMeasure, work: ModelWork, workload: Workload): number[] {
   const single = makePlan('single', 1, work.shape);
-  const alone = machine.ranks.map((_, rank) => predictPlan(single, work, reorder(machine, [rank]), workload, options));
+  const alone = machine.ranks.map((_, rank) => predictPlan(single, work, reorder(machine, [rank]), workload));
   const fits = (rank: number): number => (alone[rank]!.refused === undefined ? 0 : 1);
   return alone
     .map((_, rank) => rank)

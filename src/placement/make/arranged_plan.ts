@@ -1,7 +1,7 @@
 import { usageError } from '../../base/errors.js';
 import type { ArrangementFile } from '../../arrangement/index.js';
 import { misfit, modelFeatures } from '../check/capabilities.js';
-import { range, sameList, spreadEvenly } from '../../base/lists.js';
+import { nth, range, sameList, spreadEvenly } from '../../base/lists.js';
 import { cutRows, spreadSegments } from './stage_cut.js';
 import { MERGE_LANES } from '../owner.js';
 import { kindOf } from '../plan/stage_kind.js';
@@ -22,18 +22,19 @@ export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: 
   const bad = (what: string): Error => usageError(`arrangement of '${file.model}': ${what}`);
   const why = misfit(['arranged', ...modelFeatures(shape)]);
   if (why !== undefined) throw bad(why);
-  if (placement.length !== shape.numLayers || placement[0]!.length !== shape.kvHeads) {
+  const { length: heads } = nth(placement, 0);
+  if (placement.length !== shape.numLayers || heads !== shape.kvHeads) {
     throw bad(
-      `${placement.length} layers of ${placement[0]!.length} kv heads; this model has ${shape.numLayers} of ` +
+      `${placement.length} layers of ${heads} kv heads; this model has ${shape.numLayers} of ` +
         `${shape.kvHeads}: arrange a profile of this model`,
     );
   }
   const stageRanks = ranks / (file.pipeline ?? 1);
   const cut = cutMlp(stageRanks, shape);
   const stages: Stage[] = [];
-  for (const [layer, heads] of placement.entries()) {
-    const first = Math.floor(heads[0]![0]!.rank / stageRanks) * stageRanks;
-    const shares = layerShares(heads, first, cut);
+  for (const [layer, own] of placement.entries()) {
+    const first = Math.floor(nth(nth(own, 0), 0).rank / stageRanks) * stageRanks;
+    const shares = layerShares(own, first, cut);
     const loads = file.loads?.[layer];
     const before = stages.at(-1);
     if (before && sameShares(before.shares, shares) && sameList(before.loads ?? [], loads ?? [])) {
@@ -66,7 +67,7 @@ type MlpCut = Pick<RankShare, 'mlp' | 'experts'>;
 /** What each rank of a stage holds beside heads: MLP segments over as many ranks as there are, and experts. */
 function cutMlp(ranks: number, { mlpSegments, numExperts }: ModelShape): MlpCut[] {
   const filled = mlpSegments.filter((columns) => columns > 0).length || mlpSegments.length;
-  const mlp = spreadSegments(mlpSegments, Math.min(ranks, filled))!;
+  const mlp = spreadSegments(mlpSegments, Math.min(ranks, filled)) ?? [];
   return spreadEvenly(numExperts, ranks).map(([first, end], rank) => ({
     mlp: mlp[rank] ?? [],
     experts: range(first, end),
@@ -77,22 +78,14 @@ function cutMlp(ranks: number, { mlpSegments, numExperts }: ModelShape): MlpCut[
 function layerShares(heads: LayerHeads, first: number, cut: readonly MlpCut[]): RankShare[] {
   return cut.flatMap(({ mlp, experts }, at) => {
     const rank = first + at;
-    const own = [...heads.keys()].filter((head) => heads[head]!.some((copy) => copy.rank === rank));
+    const held = heads.flatMap((of, head) =>
+      of.filter((copy) => copy.rank === rank).map(({ share }) => ({ head, share, isCopy: of.length > 1 })),
+    );
+    const own = held.map(({ head }) => head);
     if (own.length + mlp.length + experts.length === 0) return [];
-    const copies = own
-      .filter((head) => heads[head]!.length > 1)
-      .map((head): HeadCopy => ({ head, share: heads[head]!.find((copy) => copy.rank === rank)!.share }));
-    return [
-      {
-        rank,
-        heads: own,
-        ...(copies.length > 0 && { copies }),
-        mlp,
-        experts,
-        kvHeads: own,
-        lanes: range(0, MERGE_LANES),
-      },
-    ];
+    const copies = held.flatMap(({ head, share, isCopy }): HeadCopy[] => (isCopy ? [{ head, share }] : []));
+    const lanes = range(0, MERGE_LANES);
+    return [{ rank, heads: own, ...(copies.length > 0 && { copies }), mlp, experts, kvHeads: own, lanes }];
   });
 }
 
@@ -132,7 +125,7 @@ function copied({ layers, shares }: Stage, shape: ModelShape): Stage {
       rank,
       heads: kvHeads,
       copies: kvHeads.map((head) => ({ head, share: 1 / holders(head) })),
-      ...cut[at]!,
+      ...nth(cut, at),
       kvHeads,
       lanes: range(0, MERGE_LANES),
     })),

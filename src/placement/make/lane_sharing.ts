@@ -1,7 +1,7 @@
 import { CHUNK_TOKENS, MERGE_LANES } from '../owner.js';
 import { laneHolders } from '../sequences/copies.js';
 import type { LayerPlacement, Placement } from '../../arrangement/types.js';
-import { range, sum } from '../../base/lists.js';
+import { nth, range, sum } from '../../base/lists.js';
 
 /** Entries from which a head has a chunk in every merge lane: with fewer, copies can't share it as they should. */
 export const LANE_ENTRIES = MERGE_LANES * CHUNK_TOKENS;
@@ -35,11 +35,11 @@ export function lanesThatPay(
   const layers = placement.map((heads, layer) => {
     if (!hasCopies(heads)) return heads;
     copied++;
-    const kept = entries[layer]!;
+    const kept = nth(entries, layer);
     const whole = uncopied(heads, kept, ranks, () => true);
     const wholePeak = busiest(whole, kept, ranks);
     before += wholePeak;
-    const long = uncopied(heads, kept, ranks, (head) => kept[head]! < LANE_ENTRIES);
+    const long = uncopied(heads, kept, ranks, (head) => nth(kept, head) < LANE_ENTRIES);
     const longPeak = hasCopies(long) ? busiest(long, kept, ranks) : wholePeak;
     after += Math.min(longPeak, wholePeak);
     if (longPeak >= wholePeak) return whole;
@@ -58,17 +58,16 @@ function uncopied(
   ranks: number,
   isWhole: (head: number) => boolean,
 ): LayerPlacement {
-  const chosen = [...heads.keys()].filter((head) => heads[head]!.length > 1 && isWhole(head));
-  const loads = loadsOf(
-    heads.map((copies, head) => (chosen.includes(head) ? [] : copies)),
-    entries,
-    ranks,
-  );
+  const chosen = heads
+    .map((copies, head) => ({ head, copies, kept: nth(entries, head) }))
+    .filter(({ head, copies }) => copies.length > 1 && isWhole(head));
   const placed = [...heads];
-  for (const head of chosen.toSorted((a, b) => entries[b]! - entries[a]! || a - b)) {
-    const { rank } = heads[head]!.reduce((best, copy) => (loads[copy.rank]! < loads[best.rank]! ? copy : best));
+  for (const { head } of chosen) placed[head] = [];
+  const loads = loadsOf(placed, entries, ranks);
+  for (const { head, copies, kept } of chosen.toSorted((a, b) => b.kept - a.kept || a.head - b.head)) {
+    const { rank } = copies.reduce((best, copy) => (nth(loads, copy.rank) < nth(loads, best.rank) ? copy : best));
     placed[head] = [{ rank, share: 1 }];
-    loads[rank]! += entries[head]!;
+    loads[rank]! += kept;
   }
   return placed;
 }
@@ -80,12 +79,13 @@ const busiest = (heads: LayerPlacement, entries: readonly number[], ranks: numbe
 function loadsOf(heads: LayerPlacement, entries: readonly number[], ranks: number): number[] {
   const loads = range(0, ranks).map(() => 0);
   for (const [head, copies] of heads.entries()) {
-    const kept = entries[head]!;
-    if (copies.length === 1) loads[copies[0]!.rank]! += kept;
-    if (copies.length < 2) continue;
+    const kept = nth(entries, head);
+    const [first, second] = copies;
+    if (first && !second) loads[first.rank]! += kept;
+    if (!second) continue;
     const lanes = laneHolders(copies);
     for (let chunk = 0; chunk * CHUNK_TOKENS < kept; chunk++) {
-      loads[lanes[chunk % MERGE_LANES]!]! += Math.min(CHUNK_TOKENS, kept - chunk * CHUNK_TOKENS);
+      loads[nth(lanes, chunk % MERGE_LANES)]! += Math.min(CHUNK_TOKENS, kept - chunk * CHUNK_TOKENS);
     }
   }
   return loads;

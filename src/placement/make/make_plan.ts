@@ -1,7 +1,7 @@
 import { usageError } from '../../base/errors.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { type Feature, misfit, modelFeatures } from '../check/capabilities.js';
-import { count, range } from '../../base/lists.js';
+import { count, nth, range, sum } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
 import { type StageCut, partition } from './stage_cut.js';
 import type { ModelShape, Plan } from '../plan.js';
@@ -112,7 +112,8 @@ function build(policy: Policy, worldSize: number, shape: ModelShape, options: Pl
 
 /** Ranks have as many merge lanes each. */
 const hasEvenLanes = ({ shares }: StageCut): boolean =>
-  shares.every(({ lanes }) => lanes.length === shares[0]!.lanes.length && lanes.every((lane) => lane < MERGE_LANES));
+  new Set(shares.map(({ lanes }) => lanes.length)).size === 1 &&
+  shares.every(({ lanes }) => nth(lanes, lanes.length - 1) < MERGE_LANES);
 
 const tooManyStages = (stages: number, { numLayers }: ModelShape): string =>
   `${count(numLayers, 'layer')} can't make ${count(stages, 'stage')}`;
@@ -136,19 +137,19 @@ export function stageCounts(
 function cutLayers(stages: number, shape: ModelShape, options: PlanOptions): [number, number][] | undefined {
   const { numLayers } = shape;
   const { layerCosts, embeddingCost = 0, headCost = 0 } = options.layerCosts ? options : estimate(shape);
-  const upTo = [0];
-  for (const layer of range(0, numLayers)) upTo.push(upTo[layer]! + (layerCosts?.[layer] ?? 0));
+  let before = 0;
+  const upTo = [0, ...range(0, numLayers).map((layer) => (before += layerCosts?.[layer] ?? 0))];
   return partition(
     numLayers,
     stages,
-    (first, end) => upTo[end]! - upTo[first]! + (first === 0 ? embeddingCost : 0) + (end === numLayers ? headCost : 0),
+    (first, end) =>
+      nth(upTo, end) - nth(upTo, first) + (first === 0 ? embeddingCost : 0) + (end === numLayers ? headCost : 0),
   );
 }
 
 /** Weights that a token passes, as far as a shape tells: four square attention projections, the MLP, the head. */
 function estimate({ numLayers, hiddenSize, mlpSegments, vocabSize }: ModelShape): PlanOptions {
-  const columns = mlpSegments.reduce((total, size) => total + size, 0);
-  const layer = hiddenSize * (4 * hiddenSize + 3 * columns);
+  const layer = hiddenSize * (4 * hiddenSize + 3 * sum(mlpSegments));
   return { layerCosts: range(0, numLayers).map(() => layer), headCost: hiddenSize * vocabSize };
 }
 

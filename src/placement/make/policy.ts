@@ -43,10 +43,10 @@ const rows: PolicyRow[] = [
   { name: 'tp+sp', aliases: ['tp x sp x ep'], stage: by(forms.hybrid), pipeline: true },
   // Alone, ep splits what sp does.
   { name: 'ep', aliases: ['sp x ep'], stage: by(forms.experts), features: ['splitChunks'], pipeline: true },
-  { name: 'token', stage: by(forms.oneRoot(false)), pipeline: true },
-  { name: 'tp x token', stage: by(forms.severalRoots(false)), pipeline: true },
-  { name: 'token x sp', stage: by(forms.oneRoot(true)), pipeline: true },
-  { name: 'tp x token x sp', stage: by(forms.severalRoots(true)), pipeline: true },
+  { name: 'token', stage: by(forms.token(false, 1)), pipeline: true },
+  { name: 'tp x token', stage: by(forms.token(false)), pipeline: true },
+  { name: 'token x sp', stage: by(forms.token(true, 1)), pipeline: true },
+  { name: 'tp x token x sp', stage: by(forms.token(true)), pipeline: true },
   { name: 'adp', aliases: ['adp x ep'], stage: by(forms.attentionData), pipeline: true },
   { name: 'adp x tp', aliases: ['adp x tp x ep'], stage: by(forms.dataGroups(forms.tensor)) },
   { name: 'adp x sp', aliases: ['adp x sp x ep'], stage: by(forms.dataGroups(forms.sequence)) },
@@ -75,10 +75,10 @@ export const ARRANGED: readonly string[] = ['arranged', 'pp x arranged'];
 export const isArranged = (name: unknown): name is string =>
   typeof name === 'string' && arrangedName(name) !== undefined;
 
-const arrangedName = (name: string): string | undefined => {
-  const wanted = wordsOf(name).toSorted().join();
-  return ARRANGED.find((other) => wordsOf(other).toSorted().join() === wanted);
-};
+const arrangedName = (name: string): string | undefined => ARRANGED.find((other) => keyOf(other) === keyOf(name));
+
+/** A name's words, whatever their order and what joins them. */
+const keyOf = (name: string): string => wordsOf(name).toSorted().join();
 
 /** What a name means, whoever makes its plans. @throws as `parsePolicy` */
 export function readPolicyName(name: string): Pick<Policy, 'name' | 'pipeline' | 'features'> {
@@ -109,10 +109,8 @@ const wordsOf = (name: string): string[] =>
  */
 export function parsePolicy(name: string): Policy {
   const words = wordsOf(name);
-  const unknown = (): Error =>
-    usageError(
-      `plan '${name}': use ${[...POLICIES, ...ARRANGED].join(', ')}.${didYouMean(name, [...POLICIES, ...ARRANGED])}`,
-    );
+  const all = [...POLICIES, ...ARRANGED];
+  const unknown = (): Error => usageError(`plan '${name}': use ${all.join(', ')}.${didYouMean(name, all)}`);
   const known = new Set(rows.flatMap((row) => [row.name, ...(row.aliases ?? []), ...ARRANGED].flatMap(wordsOf)));
   const repeated = new Set(words).size < words.length || (words.includes('single') && words.length > 1);
   if (repeated || words.some((word) => !known.has(word))) throw unknown();
@@ -121,10 +119,11 @@ export function parsePolicy(name: string): Policy {
   if (words.includes('arranged')) throw fromLoads(name, words);
   const pipeline = words.includes('pp');
   const inner = words.filter((word) => word !== 'pp');
-  const row = inner.length === 0 ? rows[0] : findRow(inner);
+  const wanted = keyOf(inner.join() || 'single');
+  const row = rows.find(({ name: own, aliases = [] }) => [own, ...aliases].some((other) => keyOf(other) === wanted));
   if (!row) throw unknown();
   return {
-    name: !pipeline ? row.name : row === rows[0] ? 'pp' : `pp x ${row.name}`,
+    name: !pipeline ? row.name : inner.length === 0 ? 'pp' : `pp x ${row.name}`,
     pipeline,
     stage: row.stage,
     features: [...wordFeatures(words), ...(row.features ?? [])],
@@ -142,12 +141,5 @@ function fromLoads(name: string, words: readonly string[]): Error {
   return usageError(
     `plan '${name}' is made from loads: give --plan the file that \`splitkv arrange --out FILE\` writes` +
       (words.length > 1 ? ', with --pipeline for stages' : ''),
-  );
-}
-
-function findRow(words: readonly string[]): PolicyRow | undefined {
-  const wanted = words.toSorted().join();
-  return rows.find(({ name, aliases = [] }) =>
-    [name, ...aliases].some((other) => wordsOf(other).toSorted().join() === wanted),
   );
 }

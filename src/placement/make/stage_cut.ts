@@ -1,4 +1,4 @@
-import { range, spreadEvenly, sum } from '../../base/lists.js';
+import { nth, range, spreadEvenly, sum } from '../../base/lists.js';
 import { VOCAB_GRANULE } from '../check/check_weights.js';
 import { lanesOf } from '../owner.js';
 import type { ModelShape, RankShare, StageKind, VocabShare } from '../plan.js';
@@ -20,23 +20,17 @@ export function cutStage(form: StageForm, ranks: number, shape: ModelShape): Sta
   if (form.kind === 'adp') return dataCut(form, ranks, shape);
   const shares = formShares(ranks, form, shape);
   const isToken = form.kind === 'token';
+  const { kind } = form;
   if (form.cutVocabulary) {
     // Roots alone hold vocabulary rows.
     const step = isToken && !shape.latent ? ranks / form.tensor : 1;
-    const rows = cutRows(shape.vocabSize, isToken ? form.tensor : ranks).map((share) => ({
-      ...share,
-      rank: share.rank * step,
-    }));
-    return { kind: form.kind, shares, embedding: rows, head: rows };
+    const cut = cutRows(shape.vocabSize, isToken ? form.tensor : ranks);
+    const rows = cut.map((share) => ({ ...share, rank: share.rank * step }));
+    return { kind, shares, embedding: rows, head: rows };
   }
   const whole = (holders: number): VocabShare[] =>
     range(0, holders).map((rank) => ({ rank, rows: [0, shape.vocabSize] }));
-  return {
-    kind: form.kind,
-    shares,
-    embedding: whole(isToken ? 1 : ranks),
-    head: whole(1),
-  };
+  return { kind, shares, embedding: whole(isToken ? 1 : ranks), head: whole(1) };
 }
 
 /** The same cut for each group of ranks with sequences of its own; experts over all of them. */
@@ -46,11 +40,11 @@ function dataCut({ data = 1, mlpOverAll, ...form }: StageForm, ranks: number, sh
   const ofAll = <T extends { readonly rank: number }>(list: readonly T[]): T[] =>
     range(0, data).flatMap((at) => list.map((item) => ({ ...item, rank: at * members + item.rank })));
   const experts = spreadEvenly(shape.numExperts, ranks);
-  const mlp = mlpOverAll ? spreadSegments(shape.mlpSegments, ranks)! : undefined;
+  const mlp = mlpOverAll ? spreadSegments(shape.mlpSegments, ranks) : undefined;
   const shares = ofAll(group.shares).map((share, rank) => ({
     ...share,
-    ...(mlp && { mlp: mlp[rank]! }),
-    experts: range(...experts[rank]!),
+    ...(mlp && { mlp: nth(mlp, rank) }),
+    experts: range(...nth(experts, rank)),
     sequences: 1,
   }));
   return { kind: 'adp', shares, embedding: ofAll(group.embedding), head: ofAll(group.head) };
@@ -68,11 +62,11 @@ function tokenShares(ranks: number, form: StageForm, shape: ModelShape): RankSha
     return range(0, members).map((member): RankShare => {
       const alone = member < before;
       const place = alone ? member : before + Math.floor((member - before) / split);
-      const share = own[member] ?? { ...own[0]!, heads: [], mlp: [], experts: [] };
+      const share = own[member] ?? { ...nth(own, 0), heads: [], mlp: [], experts: [] };
       return {
         ...share,
         rank: group * members + member,
-        sequences: weights![place]!,
+        sequences: nth(weights ?? [], place),
         lanes: alone ? share.lanes : lanesOf(split, (member - before) % split),
       };
     });
@@ -81,20 +75,19 @@ function tokenShares(ranks: number, form: StageForm, shape: ModelShape): RankSha
 
 function formShares(ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
   if (form.kind === 'token') return tokenShares(ranks, form, shape);
-  const heads = spreadSegments(shape.segmentHeads, form.tensor)!;
-  const mlp = spreadSegments(shape.mlpSegments, form.tensor)!;
-  const experts = spreadEvenly(shape.numExperts, ranks);
+  const heads = spreadSegments(shape.segmentHeads, form.tensor) ?? [];
+  const mlp = spreadSegments(shape.mlpSegments, form.tensor) ?? [];
   const replicas = ranks / form.tensor;
-  return range(0, ranks).map((i) => {
-    const group = Math.floor(i / replicas);
-    const [first, end] = form.spreadExperts ? experts[i]! : [0, shape.numExperts];
+  return spreadEvenly(shape.numExperts, ranks).map((experts, rank) => {
+    const group = Math.floor(rank / replicas);
+    const own = nth(heads, group);
     return {
-      rank: i,
-      heads: heads[group]!,
-      mlp: mlp[group]!,
-      experts: range(first, end),
-      kvHeads: form.ownHeads ? heads[group]! : range(0, shape.kvHeads),
-      lanes: lanesOf(form.sequence, i % form.sequence),
+      rank,
+      heads: own,
+      mlp: nth(mlp, group),
+      experts: form.spreadExperts ? range(...experts) : range(0, shape.numExperts),
+      kvHeads: form.ownHeads ? own : range(0, shape.kvHeads),
+      lanes: lanesOf(form.sequence, rank % form.sequence),
     };
   });
 }
@@ -142,27 +135,23 @@ function cut(
   cost: (first: number, end: number) => number,
   join: (a: number, b: number) => number,
 ): [first: number, end: number][] | undefined {
-  // best[p][end]: the least cost of cutting 0 .. end - 1 into p parts, and where the last one starts.
-  const best: { cost: number; first: number }[][] = [];
-  for (let p = 1; p <= parts; p++) {
-    best[p] = range(0, n + 1).map((end) => {
-      let least = { cost: Infinity, first: 0 };
-      const [low, high] = p === 1 ? [0, 1] : [p - 1, end];
-      for (let first = low; first < high && first < end; first++) {
-        const value = p === 1 ? cost(0, end) : join(best[p - 1]![first]!.cost, cost(first, end));
-        if (value < least.cost) least = { cost: value, first };
-      }
-      return least;
-    });
+  interface Cut {
+    readonly cost: number;
+    readonly parts: [first: number, end: number][];
   }
-  if (!(best[parts]![n]!.cost < Infinity)) return undefined;
-  const out: [number, number][] = [];
-  for (let p = parts, end = n; p > 0; p--) {
-    const { first } = best[p]![end]!;
-    out.unshift([first, end]);
-    end = first;
+  const none: Cut = { cost: Infinity, parts: [] };
+  /** By end: the best cut of 0 .. end - 1 into so many parts; at first into one. */
+  let best = range(0, n + 1).map((end): Cut => (end === 0 ? none : { cost: cost(0, end), parts: [[0, end]] }));
+  for (let p = 2; p <= parts; p++) {
+    best = best.map((_, end) =>
+      best.slice(0, end).reduce((least, before, first) => {
+        const value = first < p - 1 ? Infinity : join(before.cost, cost(first, end));
+        return value < least.cost ? { cost: value, parts: [...before.parts, [first, end]] } : least;
+      }, none),
+    );
   }
-  return out;
+  const { cost: found, parts: cuts } = nth(best, n);
+  return found < Infinity ? cuts : undefined;
 }
 
 /**

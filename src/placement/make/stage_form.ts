@@ -66,61 +66,53 @@ export const tensor: FormMaker = (ranks, shape, wanted) => {
   return tensorMisfit(ranks, shape) ?? asWanted({ tensor: ranks, sequence: 1, ownHeads: true, ...cut }, wanted, ranks);
 };
 
-/** Token plans of one root, or as many as `tensor` asks for. */
-export const oneRoot =
-  (splits: boolean): FormMaker =>
-  (ranks, shape, wanted) =>
-    token(ranks, shape, { ...wanted, tensor: wanted.tensor ?? 1 }, splits);
-
-export const severalRoots =
-  (splits: boolean): FormMaker =>
-  (ranks, shape, wanted) =>
-    token(ranks, shape, wanted, splits);
-
 /**
- * As many roots as can be cut and keep a rank each that follows them. `splits`: each sequence's chunks are split over as many ranks as
- * possible, or as wanted; roots are among them, or beside them and keep no sequence.
+ * Token plans of `usual` roots, or as many as `tensor` asks for; without either as many as can be cut and keep a rank each that follows
+ * them. `splits`: each sequence's chunks are split over as many ranks as possible, or as wanted; roots are among them, or beside them and
+ * keep no sequence.
  *
  * A root's kv heads are kept by itself and by ranks of its own. A latent has no heads: each rank that keeps some of it attends for all
  * roots, so that they share all ranks, and need not have as many each.
  */
-function token(ranks: number, shape: ModelShape, wanted: WantedForm, splits: boolean): StageForm | string {
-  const { latent } = shape;
-  const { token, sequence: split = splits ? undefined : 1 } = wanted;
-  const tensor = rootsOf(ranks, shape, wanted, split);
-  if (typeof tensor === 'string') return tensor;
-  const cuts = tensor > 1;
-  const over = split ?? (token && ranks / (tensor * token));
-  if (token !== undefined && over !== undefined && tensor * token * over !== ranks) {
-    return `tensor ${tensor} x token ${token}${over > 1 ? ` x sequence ${over}` : ''} are ${tensor * token * over}`;
-  }
-  // That keep the same heads' sequences, and the roots among them.
-  const [members, heads] = latent ? [ranks, tensor] : [ranks / tensor, 1];
-  const sequence = splits ? splitOver(members, heads, over) : 1;
-  if (sequence === undefined) {
-    const root = heads === 1 ? 'the root' : `the ${heads} roots`;
-    return `${over ?? 2} ranks that split a sequence, 2 to ${MERGE_LANES} of them, make no ${count(members, 'rank')}, with or without ${root}`;
-  }
-  const alone = members % sequence === 0 ? 0 : heads;
-  const places = alone + (members - alone) / sequence;
-  const rooms = range(0, places).map((place) => ({
-    root: place < alone || (alone === 0 && place * sequence < heads),
-    ...(place < alone && { bytes: 0 }),
-  }));
-  const weights = wanted.sequenceWeights ?? sequenceWeights(rooms, 1);
-  const wrong = weightsMisfit(weights, places, alone, heads);
-  if (wrong !== undefined) return wrong;
-  const form = {
-    kind: 'token',
-    tensor,
-    sequence,
-    ownHeads: !shape.latent,
-    cutVocabulary: cuts,
-    spreadExperts: cuts,
-    weights,
-  } as const;
-  return asWanted(form, { sequence: wanted.sequence }, ranks);
-}
+export const token =
+  (splits: boolean, usual?: number): FormMaker =>
+  (ranks, shape, wanted) => {
+    const { latent } = shape;
+    const { token: followed, sequence: split = splits ? undefined : 1 } = wanted;
+    const tensor = rootsOf(ranks, shape, { ...wanted, tensor: wanted.tensor ?? usual }, split);
+    if (typeof tensor === 'string') return tensor;
+    const cuts = tensor > 1;
+    const over = split ?? (followed && ranks / (tensor * followed));
+    if (followed !== undefined && over !== undefined && tensor * followed * over !== ranks) {
+      return `tensor ${tensor} x token ${followed}${over > 1 ? ` x sequence ${over}` : ''} are ${tensor * followed * over}`;
+    }
+    // That keep the same heads' sequences, and the roots among them.
+    const [members, heads] = latent ? [ranks, tensor] : [ranks / tensor, 1];
+    const sequence = splits ? splitOver(members, heads, over) : 1;
+    if (sequence === undefined) {
+      const root = heads === 1 ? 'the root' : `the ${heads} roots`;
+      return `${over ?? 2} ranks that split a sequence, 2 to ${MERGE_LANES} of them, make no ${count(members, 'rank')}, with or without ${root}`;
+    }
+    const alone = members % sequence === 0 ? 0 : heads;
+    const places = alone + (members - alone) / sequence;
+    const rooms = range(0, places).map((place) => ({
+      root: place < alone || (alone === 0 && place * sequence < heads),
+      ...(place < alone && { bytes: 0 }),
+    }));
+    const weights = wanted.sequenceWeights ?? sequenceWeights(rooms, 1);
+    const wrong = weightsMisfit(weights, places, alone, heads);
+    if (wrong !== undefined) return wrong;
+    const form = {
+      kind: 'token',
+      tensor,
+      sequence,
+      ownHeads: !shape.latent,
+      cutVocabulary: cuts,
+      spreadExperts: cuts,
+      weights,
+    } as const;
+    return asWanted(form, { sequence: wanted.sequence }, ranks);
+  };
 
 /** How many roots, or why there can't be so many. */
 function rootsOf(ranks: number, shape: ModelShape, wanted: WantedForm, split: number | undefined): number | string {
@@ -215,17 +207,16 @@ export const hybrid: FormMaker = (ranks, shape, wanted) => {
   // Without both axes it isn't this policy, unless those degrees were asked for.
   const usual = forms.filter((form) => form.sequence > 1 || ranks === 1);
   const asked = wanted.tensor !== undefined || wanted.sequence !== undefined;
-  const form = (asked ? forms : usual).find(
-    (candidate) =>
-      candidate.tensor === (wanted.tensor ?? candidate.tensor) &&
-      candidate.sequence === (wanted.sequence ?? candidate.sequence),
-  );
-  // Where weight groups share all of the cache, what they split it into is their number times the ranks of each.
-  const shared = forms.find(
-    ({ tensor: t, sequence: s, ownHeads }) =>
-      !ownHeads && t === (wanted.tensor ?? t) && s === t * (wanted.sequence ?? Number.NaN),
-  );
-  if (form ?? shared) return { ...(form ?? shared)!, ...cut };
+  const form =
+    (asked ? forms : usual).find(
+      ({ tensor: t, sequence: s }) => t === (wanted.tensor ?? t) && s === (wanted.sequence ?? s),
+    ) ??
+    // Where weight groups share all of the cache, what they split it into is their number times the ranks of each.
+    forms.find(
+      ({ tensor: t, sequence: s, ownHeads }) =>
+        !ownHeads && t === (wanted.tensor ?? t) && s === t * (wanted.sequence ?? Number.NaN),
+    );
+  if (form) return { ...form, ...cut };
   const { tensor: t = 'any', sequence: s = 'any' } = wanted;
   const options = forms.map((candidate) => `${candidate.tensor} x ${candidate.sequence}`);
   return (

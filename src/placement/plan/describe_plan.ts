@@ -1,6 +1,6 @@
 import { formatBytes, grouped } from '../../base/math.js';
 import { layersName } from '../check/check_plan.js';
-import { count, range, sameList, showList, sum } from '../../base/lists.js';
+import { count, nth, range, sameList, showList, sum } from '../../base/lists.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../owner.js';
 import { type ModelShape, type Plan, type RankShare, type VocabShare, isKvOnly, planName } from '../plan.js';
 import { alignedTable } from '../../base/aligned_table.js';
@@ -25,7 +25,7 @@ function describeShare(share: RankShare, shape: ModelShape): string {
   if (isKvOnly(share) && share.sequences === 0) return 'nothing: no sequences of its own (weight 0)';
   if (isKvOnly(share)) return `no weights, cache${isSplit ? ` in lanes ${share.lanes.join(' ')}` : ''}${sequences}`;
   const { segmentHeads, mlpSegments, numExperts, latent } = shape;
-  const held = (list: readonly number[], sizes: readonly number[]): number => sum(list.map((item) => sizes[item]!));
+  const held = (list: readonly number[], sizes: readonly number[]): number => sum(list.map((item) => nth(sizes, item)));
   const copied = (share.copies ?? []).map(({ head, share: own }) => `${head} (${Math.round(own * 100)}%)`);
   const parts = [
     `query heads ${part(held(share.heads, segmentHeads), sum(segmentHeads))}${latent ? '' : ` (kv heads ${showList(share.heads)})`}`,
@@ -75,7 +75,10 @@ export function formatPlanTable(candidates: readonly PlanCandidate[], pick?: Pla
   const lines = alignedTable([HEADINGS, ...rows], 1)
     .trimEnd()
     .split('\n');
-  for (const candidate of worthTelling(candidates)) lines.push(`- ${refusedLine(candidate)}`);
+  for (const { policy, worldSize, refused, plan } of worthTelling(candidates)) {
+    // A reason from makePlan names plan and ranks itself.
+    lines.push(`- ${plan === undefined ? refused : `${policy} on ${count(worldSize, 'rank')}: ${refused}`}`);
+  }
   return lines.join('\n');
 }
 
@@ -102,11 +105,6 @@ function cells({ policy, worldSize, ...prediction }: PlanCandidate & PlanPredict
     `${decode.exchanges}`,
     `${Math.round((100 * decode.exchangeSeconds) / decode.seconds)}%`,
   ];
-}
-
-function refusedLine({ policy, worldSize, refused, plan }: PlanCandidate & { readonly refused: string }): string {
-  // A reason from makePlan names plan and ranks itself.
-  return plan === undefined ? refused : `${policy} on ${count(worldSize, 'rank')}: ${refused}`;
 }
 
 /** Why the pick is what it is, in a sentence. */

@@ -6,8 +6,7 @@
 import * as z from 'zod/mini';
 import { parseForm } from '../../base/form.js';
 import { parseJson } from '../../base/json.js';
-import { type ArrangementFile, parseArrangementFile } from '../../arrangement/index.js';
-import { COPY_SHARING } from '../../arrangement/types.js';
+import { type ArrangementFile, fromZero, parseArrangementFile, planFields } from '../../arrangement/index.js';
 import { type Plan, STAGE_KINDS } from '../plan.js';
 import { kindOf } from './stage_kind.js';
 
@@ -16,7 +15,6 @@ const whole = z.int('a whole number from 0 on').check(z.minimum(0, 'a whole numb
 const list = z.array(whole, 'a list of whole numbers, such as [0, 1]');
 const span = z.tuple([whole, whole], 'two whole numbers, first and end: [0, 12] means 0 to 11');
 
-const weight = z.number('a number from 0 on').check(z.minimum(0, 'a number from 0 on'));
 const copy = z.strictObject(
   {
     head: whole,
@@ -33,7 +31,7 @@ const share = z.strictObject(
     experts: list,
     kvHeads: list,
     lanes: list,
-    sequences: z.optional(weight),
+    sequences: z.optional(fromZero),
   },
   'an object: what one rank holds',
 );
@@ -42,7 +40,7 @@ const stage = z.strictObject(
     layers: span,
     kind: z.optional(z.enum(STAGE_KINDS, `one of ${STAGE_KINDS.map((kind) => `"${kind}"`).join(', ')}`)),
     shares: z.array(share, 'a list, one entry per rank'),
-    loads: z.optional(z.array(weight, 'a list, one number per kv head')),
+    loads: z.optional(z.array(fromZero, 'a list, one number per kv head')),
   },
   'an object',
 );
@@ -50,15 +48,9 @@ const vocabShare = z.strictObject({ rank: whole, rows: span }, 'an object such a
 const vocab = z.array(vocabShare, 'a list such as [{"rank": 0, "rows": [0, 32000]}]');
 const schema = z.strictObject(
   {
-    version: z.literal(1, '1, the version this splitkv reads'),
+    ...planFields,
     policy: z.string('the policy\'s name in quotes, such as "tp"'),
     worldSize: z.int('the number of ranks').check(z.minimum(1, 'the number of ranks, at least 1')),
-    utilisation: z.optional(
-      z
-        .number('a number from 0 to 1')
-        .check(z.minimum(0, 'a number from 0 to 1'), z.maximum(1, 'a number from 0 to 1')),
-    ),
-    sharing: z.optional(z.enum(COPY_SHARING, '"sequences" or "lanes"')),
     stages: z.array(stage, 'a list, one entry a run of layers'),
     embedding: vocab,
     head: vocab,
