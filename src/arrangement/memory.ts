@@ -58,16 +58,15 @@ export function withinMemory(
     return answers;
   });
   const answersOf = tasks.map((_, layer) => [...byLimit, unlimited].flatMap((answers) => answers[layer] ?? []));
-  const { chosen } = chooseCopies(
-    answersOf.map((list) => list.map((found): Choice => ({ copies: copiesOf(found), cost: found.peak }))),
-    slack,
-  );
+  const choose = (choiceOf: (found: Answer, i: number) => Choice) =>
+    chooseCopies(
+      answersOf.map((list) => list.map(choiceOf)),
+      slack,
+    );
+  const { chosen } = choose((found) => ({ copies: copiesOf(found), cost: found.peak }));
   // Up to a limit's bound is only what needs more copies than the limit before.
   const needs = [0, ...limits.map((limit) => limit + 1)];
-  const bound = chooseCopies(
-    answersOf.map((list) => list.map((found, i): Choice => ({ copies: needs[i] ?? 0, cost: found.bound }))),
-    slack,
-  ).cost;
+  const { cost: bound } = choose((found, i) => ({ copies: needs[i] ?? 0, cost: found.bound }));
   const answers = chosen.flatMap((i, layer) => answersOf[layer]?.[i] ?? []);
   const placement = fits(answers) ?? repair(tasks, named(answers, ranks, memory), memory, solve);
   return { placement, bound };

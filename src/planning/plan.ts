@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { didYouMean, usageError } from '../base/errors.js';
+import { usageError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
 import {
   COPY_SHARING,
@@ -27,7 +27,7 @@ import {
   arrange as search,
   parseArrangementFile,
 } from '../arrangement/index.js';
-import { type OptionsSchema, checkOptions } from '../base/options.js';
+import { type OptionsSchema, checkOptions, oneOf, wholeNumber } from '../base/options.js';
 import type { NetworkOptions, Source } from '../loader/index.js';
 import { parseForm } from '../base/form.js';
 
@@ -124,11 +124,7 @@ export function arrange(problem: ArrangementProblem, steps?: number): Arrangemen
   if (!isObject(problem) || !Array.isArray(problem.loads) || !problem.loads.every(Array.isArray)) {
     throw usageError(`arrange ${show(problem)}: expected { loads, ranks }, loads a list of numbers for each layer`);
   }
-  const { mode } = problem;
-  if (mode !== undefined) oneOf('mode', mode, MODES);
-  if (steps !== undefined && !(Number.isSafeInteger(steps) && steps >= 1)) {
-    throw usageError(`arrange: steps ${show(steps)}: expected a whole number of at least 1`);
-  }
+  checkOptions('arrange', { mode: problem.mode, steps }, { mode: oneOf(MODES), steps: wholeNumber(1) });
   return search(problem, steps);
 }
 
@@ -140,14 +136,9 @@ export function arrange(problem: ArrangementProblem, steps?: number): Arrangemen
  */
 export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing?: CopySharing): Plan {
   checkShape(shape);
-  if (sharing !== undefined) oneOf('sharing', sharing, COPY_SHARING);
+  checkOptions('arrangedPlan', { sharing }, { sharing: oneOf(COPY_SHARING) });
   const parsed = parseArrangementFile(file);
   return planOf(parsed, shape, sharing ?? parsed.sharing ?? 'sequences');
-}
-
-function oneOf(name: string, value: string, allowed: readonly string[]): void {
-  if (allowed.includes(value)) return;
-  throw usageError(`${name} ${show(value)}: use ${allowed.join(', ')}.${didYouMean(String(value), allowed)}`);
 }
 
 /** How a model of the Hub, or of a server, is asked for. */

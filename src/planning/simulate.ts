@@ -1,6 +1,7 @@
 import { usageError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
-import { checkOptions, type OptionRule, type OptionsSchema, wholeNumber } from '../base/options.js';
+import { sum } from '../base/lists.js';
+import { checkOptions, type OptionsSchema, wholeNumber, within } from '../base/options.js';
 import { quantile } from '../base/stats.js';
 import { solTps } from '../engine/scheduler/index.js';
 import type { AttentionDpOptions } from '../engine/contracts/api.js';
@@ -61,14 +62,6 @@ export interface SyntheticLengths {
   readonly maxInput?: number;
 }
 
-const number =
-  (expected: string, accept: (value: number) => boolean): OptionRule =>
-  (value) =>
-    typeof value === 'number' && Number.isFinite(value) && accept(value)
-      ? undefined
-      : `${show(value)}: expected ${expected}`;
-const fromZero = number('a number of at least 0', (value) => value >= 0);
-
 const MOST_RANKS = 1024;
 const MOST_REQUESTS = 1_000_000;
 
@@ -83,20 +76,20 @@ const schema: OptionsSchema<SimulateOptions> = {
   attentionDpConfig: true,
 };
 const timeSchema: OptionsSchema<SimulatedTime> = {
-  baseSeconds: fromZero,
-  secondsPerToken: number('a number above 0', (value) => value > 0),
+  baseSeconds: within({ low: 0 }),
+  secondsPerToken: within({ above: 0 }),
 };
 const traceSchema: OptionsSchema<TraceRequest> = {
   inputTokens: wholeNumber(1),
   outputTokens: wholeNumber(1),
-  arrivalSeconds: fromZero,
+  arrivalSeconds: within({ low: 0 }),
   priority: wholeNumber(-100, 100),
-  ttftDeadlineSeconds: fromZero,
+  ttftDeadlineSeconds: within({ low: 0 }),
 };
 const lengthsSchema: OptionsSchema<SyntheticLengths> = {
   requests: wholeNumber(1, MOST_REQUESTS),
-  meanInput: number('a number of at least 1', (value) => value >= 1),
-  meanOutput: number('a number of at least 1', (value) => value >= 1),
+  meanInput: within({ low: 1 }),
+  meanOutput: within({ low: 1 }),
   seed: wholeNumber(0),
   maxInput: wholeNumber(1),
 };
@@ -158,7 +151,7 @@ export function simulate(
     seconds,
     outputTokens,
     ttft: {
-      meanSeconds: ttft.reduce((sum, value) => sum + value, 0) / ttft.length,
+      meanSeconds: sum(ttft) / ttft.length,
       p95Seconds: quantile(ttft, 0.95),
     },
     preemptions,

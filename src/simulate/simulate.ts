@@ -3,10 +3,10 @@
  * real one. Read trace.ts next; docs/adp.md explains.
  */
 
-import { sum } from '../base/lists.js';
+import { nth, range, sum } from '../base/lists.js';
 import { BalanceMeter, type BalanceSummary } from '../engine/scheduler/adp/metrics.js';
 import { type Iteration, Scheduler, type SchedulerOptions, contextPolicy } from '../engine/scheduler/index.js';
-import type { Trace } from './trace.js';
+import type { Trace, TraceRequest } from './trace.js';
 
 /** Seconds of an iteration: base + perToken * (tokens that count); a token costs the same in any phase. */
 export interface LinearTime {
@@ -71,30 +71,25 @@ export function simulate(trace: Trace, options: SimulationOptions): SimulationRe
       continue;
     }
     const tokens = tokensOf(iteration);
-    const counted = countedTokens(
-      iteration.ranks.map((rank) => rank.tokens),
-      counts,
-    );
-    const seconds = baseSeconds + secondsPerToken * counted;
+    const work = iteration.ranks.map((rank) => rank.tokens);
+    const seconds = baseSeconds + secondsPerToken * countedTokens(work, counts);
     clock += seconds;
-    let contextTokens = 0;
-    for (const rank of iteration.ranks) {
-      contextTokens += rank.contextTokens;
-      preemptions += rank.preempted.length;
-      for (const { sequence, samples } of rank.prefills) {
-        if (samples) ttftSeconds[Number(sequence.id)] = clock - sentAt[Number(sequence.id)]!;
+    for (const { preempted, prefills } of iteration.ranks) {
+      preemptions += preempted.length;
+      for (const { sequence, samples } of prefills) {
+        if (samples) ttftSeconds[Number(sequence.id)] = clock - nth(sentAt, Number(sequence.id));
       }
     }
     meter.add(tokens, seconds);
-    log.push({ tokens, seconds, contextTokens });
+    log.push({ tokens, seconds, contextTokens: sum(iteration.ranks.map((rank) => rank.contextTokens)) });
     for (const _ of scheduler.complete(iteration, { seconds })) clients.done();
   }
-  const outputTokens = trace.reduce((sum, request) => sum + request.outputTokens, 0);
+  const outputTokens = sum(trace.map((request) => request.outputTokens));
   return { log, balance: meter.summary, outputTokens, seconds: clock, ttftSeconds, preemptions };
 }
 
 function submit(scheduler: Scheduler, trace: Trace, index: number, now: number): void {
-  const { inputTokens, outputTokens, priority, ttftDeadlineSeconds } = trace[index]!;
+  const { inputTokens, outputTokens, priority, ttftDeadlineSeconds } = nth(trace, index);
   scheduler.submit({
     id: String(index),
     prompt: { length: inputTokens },
@@ -105,39 +100,32 @@ function submit(scheduler: Scheduler, trace: Trace, index: number, now: number):
 }
 
 /** Rows of each rank. In lockstep a rank without work joins in with one padding row. */
-function tokensOf({ ranks }: Iteration): Uint32Array {
-  const tokens = new Uint32Array(ranks.length);
-  for (const [rank, work] of ranks.entries()) tokens[rank] = ranks.length > 1 ? Math.max(1, work.tokens) : work.tokens;
-  return tokens;
-}
+const tokensOf = ({ ranks }: Iteration): Uint32Array =>
+  Uint32Array.from(ranks, ({ tokens }) => (ranks.length > 1 ? Math.max(1, tokens) : tokens));
 
 /** Clients that send a trace's requests in order of arrival, with a limit to how many are open at once. */
 export class Clients {
-  readonly #order: readonly number[];
-  #sent = 0;
+  /** Requests by their index, those to send last first. */
+  readonly #waiting: (readonly [index: number, request: TraceRequest])[];
   #open = 0;
 
   constructor(
-    private readonly trace: Trace,
+    trace: Trace,
     private readonly concurrency: number,
   ) {
-    this.#order = [...trace.keys()].sort((a, b) => trace[a]!.arrivalSeconds - trace[b]!.arrivalSeconds || a - b);
+    this.#waiting = [...trace.entries()].sort(([i, a], [j, b]) => b.arrivalSeconds - a.arrivalSeconds || j - i);
   }
 
   /** The index of a request to send at this time; undefined when there is none, or no client is free. */
   next(clock: number): number | undefined {
-    const index = this.#order[this.#sent];
-    if (index === undefined || this.#open >= this.concurrency) return undefined;
-    if (this.trace[index]!.arrivalSeconds > clock) return undefined;
-    this.#sent++;
+    if (this.#open >= this.concurrency || !((this.nextArrival ?? Infinity) <= clock)) return undefined;
     this.#open++;
-    return index;
+    return this.#waiting.pop()?.[0];
   }
 
   /** When the next request comes; undefined after the last. */
   get nextArrival(): number | undefined {
-    const index = this.#order[this.#sent];
-    return index === undefined ? undefined : this.trace[index]!.arrivalSeconds;
+    return this.#waiting.at(-1)?.[1].arrivalSeconds;
   }
 
   /** An open request has finished. */
@@ -169,7 +157,7 @@ export function schedulerOf(options: Room): Omit<SchedulerOptions, 'attentionDpC
   const most = maxBatch * blocks;
   const numBlocks = kvTokens === undefined ? most : Math.min(most, Math.max(1, Math.floor(kvTokens / BLOCK_TOKENS)));
   return {
-    ranks: Array.from({ length: options.ranks }, () => ({ numBlocks, slots: maxBatch })),
+    ranks: range(0, options.ranks).map(() => ({ numBlocks, slots: maxBatch })),
     blockTokens: BLOCK_TOKENS,
     contextLength: longest,
     maxTokensPerIteration,

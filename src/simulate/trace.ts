@@ -1,7 +1,7 @@
 import { didYouMean, formatError, usageError } from '../base/errors.js';
 import { isObject, parseJson, show } from '../base/json.js';
 import { Random } from '../base/random.js';
-import { sum } from '../base/lists.js';
+import { nth, sum } from '../base/lists.js';
 
 /** One request of a trace. */
 export interface TraceRequest {
@@ -19,7 +19,7 @@ export type Trace = readonly TraceRequest[];
 export const meanInput = (trace: Trace): number => mean(trace.map(({ inputTokens }) => inputTokens));
 export const meanOutput = (trace: Trace): number => mean(trace.map(({ outputTokens }) => outputTokens));
 
-const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+const mean = (values: readonly number[]): number => sum(values) / values.length;
 
 const FIELDS = ['input_tokens', 'output_tokens', 'arrival_s', 'priority', 'ttft_deadline_s'] as const;
 type Field = (typeof FIELDS)[number];
@@ -65,10 +65,10 @@ function csvRows(text: string, file: string): PlacedRow[] {
     if (cells.length !== names.length) {
       throw formatError(`${file}: ${where} has ${cells.length} cells; line 1 names ${names.length}`);
     }
-    const given = names.map((name, column) => [name, cells[column]!] as const).filter(([, cell]) => cell !== '');
     // Text that is no number is left for the message.
     const valueOf = (cell: string): unknown => (Number.isNaN(Number(cell)) ? cell : Number(cell));
-    rows.push({ where, row: Object.fromEntries(given.map(([name, cell]) => [name, valueOf(cell)])) });
+    const given = cells.flatMap((cell, column) => (cell === '' ? [] : [[nth(names, column), valueOf(cell)]]));
+    rows.push({ where, row: Object.fromEntries(given) });
   }
   return rows;
 }
@@ -153,7 +153,7 @@ export function syntheticTrace(options: SyntheticTraceOptions): Trace {
   const outputs = lengths(random, requests, options.meanOutput, LENGTHS.output.sigma, cutOutput);
   return inputs.map((inputTokens, index) => ({
     inputTokens,
-    outputTokens: outputs[index]!,
+    outputTokens: nth(outputs, index),
     arrivalSeconds: 0,
     priority: 0,
     ttftDeadlineSeconds: undefined,
