@@ -41,10 +41,14 @@ const sizes: ModelSizes = {
 };
 const weights = (policy: string, ranks: number, of = sizes, model = shape) =>
   planMemory(makePlan(policy, ranks, model), of, options).map(({ weightBytes }) => weightBytes);
-const cache = (policy: string, ranks: number, tokens: number, model = shape, block = 64) =>
-  planMemory(makePlan(policy, ranks, model), sizes, { contextLength: tokens, slots: 1, block }).map(
-    ({ kvBytes }) => kvBytes / 4 / model.numLayers / model.kvHeads,
-  );
+const cache = (policy: string, ranks: number, tokens: number, model = shape, block = 64) => {
+  const layers = sizes.layers.map((layer) => ({ ...layer, attentionSegments: model.segmentHeads.map(() => 1) }));
+  return planMemory(
+    makePlan(policy, ranks, model),
+    { ...sizes, layers },
+    { contextLength: tokens, slots: 1, block },
+  ).map(({ kvBytes }) => kvBytes / 4 / model.numLayers / model.kvHeads);
+};
 
 describe('planMemory', () => {
   const layer = 100 + 200 + 10 + 36 + 3;
