@@ -36,14 +36,5 @@ export type {
 } from '../placement/index.js';
 export type { LoggedIteration } from '../simulate/simulate.js';
 export { parseTrace, type TraceRequest } from '../simulate/trace.js';
-export { arrange, arrangedPlan } from './plan.js';
-export { modelShape, type ShapeOptions } from './plan.js';
-export { checkPlan, describePlan, exportPlan, makePlan } from './plan.js';
-export {
-  type SimulatedTime,
-  simulate,
-  type SimulateOptions,
-  type SimulateReport,
-  type SyntheticLengths,
-  syntheticTrace,
-} from './simulate.js';
+export * from './plan.js';
+export * from './simulate.js';

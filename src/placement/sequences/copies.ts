@@ -76,13 +76,17 @@ export interface SharedSequence {
   readonly remaining: number;
 }
 
-/** A sequence's cache of a copied head, in the layers of a stage, goes from one copy to another. */
-export interface CopyMove {
-  readonly stage: number;
+/** A sequence's cache of a copied head goes from one copy to another. */
+export interface PieceMove {
   readonly head: number;
   readonly slot: number;
   readonly from: number;
   readonly to: number;
+}
+
+/** The same in the layers of a stage. */
+export interface CopyMove extends PieceMove {
+  readonly stage: number;
   /** Positions, as in `SharedSequence`. */
   readonly length: number;
 }
@@ -294,14 +298,7 @@ export interface CopyPiece {
 /** A head of a stage that several ranks hold: their shares, and of how many sequences each has room for. */
 export interface CopiedHead {
   readonly head: number;
-  readonly holders: readonly { readonly rank: number; readonly share: number; readonly room: number }[];
-}
-
-export interface PieceMove {
-  readonly head: number;
-  readonly slot: number;
-  readonly from: number;
-  readonly to: number;
+  readonly holders: readonly (Holder & { readonly room: number })[];
 }
 
 /** Steps that a better balance is taken to last for, at most: others come and go. */
