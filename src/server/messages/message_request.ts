@@ -7,7 +7,7 @@ import * as z from 'zod/mini';
 import { isObject, show } from '../../base/json.js';
 import type { ChatMessage, ChatOptions, Prompt, Tool, ToolCall, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
-import { chatFields, chatOptionsOf, checkMessages, textAt, textOfParts } from '../requests/chat_request.js';
+import { chatFields, chatOptionsOf, checkMessages, MESSAGES, textAt, textOfParts } from '../requests/chat_request.js';
 import {
   callOf,
   checkLength,
@@ -19,7 +19,6 @@ import {
 } from '../requests/fields.js';
 import type { TokenizeCall } from '../requests/tokenize_request.js';
 
-const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
 const STOPS = `a list of at most ${MAX_STOPS} texts, none of them empty`;
 const TOOL = 'a tool such as {"name": "weather", "input_schema": {"type": "object"}}';
 const CHOICE = 'an object such as {"type": "auto"}';

@@ -22,7 +22,7 @@ import {
 type Conversed = Extract<Prompt, { readonly messages: unknown }>;
 
 const ROLES = ['system', 'developer', 'user', 'assistant', 'tool'] as const;
-const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
+export const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
 const CALLS =
   'a list of calls such as {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}';
 const toolCall = z.looseObject(

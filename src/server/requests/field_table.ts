@@ -1,7 +1,7 @@
 /**
- * Fields that others' APIs have and that this server doesn't do, sorted: what would change an answer, or its form, is refused
- * unless it has a value that asks for nothing; what is a hint is ignored, and named in a header. What is done is in the schemas.
- * Nested ones are written with a dot. docs/serving.md lists them.
+ * Fields that others' APIs have and that this server doesn't do: what would change an answer, or its form, is refused unless it has
+ * a value that asks for nothing. What is done is in the schemas; all else is ignored, and named in a header. Nested ones are
+ * written with a dot. docs/serving.md lists them.
  */
 
 export type Api = 'chat' | 'completions' | 'responses' | 'messages' | 'embeddings' | 'tokenize';
@@ -139,77 +139,6 @@ const REFUSED_BY: Readonly<Partial<Record<Api, Refusals>>> = {
   },
 };
 
-/** Hints, and what has no meaning without a field that is refused: named in the header. */
-const HARMLESS: readonly string[] = [
-  // OpenAI's.
-  'context_management',
-  'prediction',
-  'prompt_cache_options',
-  'reasoning.context',
-  'reasoning.generate_summary',
-  'reasoning.mode',
-  'reasoning.summary',
-  'text.verbosity',
-  'verbosity',
-  // Anthropic's.
-  'anthropic_beta',
-  'anthropic_version',
-  'betas',
-  'billing_policy',
-  'cache_control',
-  'diagnostics',
-  'fallback_credit_token',
-  'fallbacks',
-  'inference_geo',
-  'output_config.task_budget',
-  'speed',
-  'thinking.budget_tokens',
-  'thinking.display',
-  'user_profile_id',
-  'workspace_id',
-  // vLLM's.
-  'cache_salt',
-  'chat_template_content_format',
-  'guided_decoding_backend',
-  'length_penalty',
-  'media_io_kwargs',
-  'mm_processor_kwargs',
-  'request_id',
-  'spaces_between_special_tokens',
-  'stream_options.continuous_usage_stats',
-  'structured_outputs.backend',
-  'structured_outputs.disable_fallback',
-  'truncation_side',
-  'vllm_xargs',
-  // llama.cpp's.
-  'backend_sampling',
-  'cache_prompt',
-  'dry_allowed_length',
-  'dry_base',
-  'dry_penalty_last_n',
-  'dry_sequence_breakers',
-  'dynatemp_exponent',
-  'id_slot',
-  'min_keep',
-  'mirostat_eta',
-  'mirostat_tau',
-  'n_cache_reuse',
-  'n_discard',
-  'n_keep',
-  'parse_special',
-  'repeat_last_n',
-  'return_progress',
-  'samplers',
-  'speculative.n_max',
-  'speculative.n_min',
-  'speculative.p_min',
-  'timings_per_token',
-  'xtc_threshold',
-  // SGLang's.
-  'rid',
-  'stream_reasoning',
-];
-
 /** What is to change nothing of an answer: nobody need be told. `session` is what gateways look at. */
 const SILENT: readonly string[] = [
   'max_tool_calls',
@@ -225,20 +154,11 @@ const SILENT: readonly string[] = [
   'user',
 ];
 
-/** What becomes of a field that isn't in an API's schema; undefined: nobody here knows it. */
-export function sortOf(api: Api, name: string): Refusal | 'harmless' | 'silent' | undefined {
+/** What becomes of a field that isn't in an API's schema; undefined: it is ignored, and named. */
+export function sortOf(api: Api, name: string): Refusal | 'silent' | undefined {
   for (const rows of [REFUSED_BY[api] ?? {}, REFUSED]) if (Object.hasOwn(rows, name)) return rows[name];
-  if (HARMLESS.includes(name)) return 'harmless';
   return SILENT.includes(name) ? 'silent' : undefined;
 }
 
-/** All of them by what becomes of them. */
-export const SORTED = {
-  refused: [...new Set([REFUSED, ...Object.values(REFUSED_BY)].flatMap((rows) => Object.keys(rows)))],
-  harmless: HARMLESS,
-};
-
-/** Fields that have some of them within. */
-export const NESTED: ReadonlySet<string> = new Set(
-  [...SORTED.refused, ...HARMLESS, ...SILENT].filter((name) => name.includes('.')).map((name) => name.split('.')[0]!),
-);
+/** All that are refused, of whatever API. */
+export const REFUSED_NAMES = [REFUSED, ...Object.values(REFUSED_BY)].flatMap((rows) => Object.keys(rows));

@@ -8,7 +8,7 @@ import type { OptionRow } from '../../engine/contracts/options/row.js';
 import { SAMPLING_ROWS } from '../../engine/contracts/options/sampling_rows.js';
 import type { ChatOptions, CompletionOptions, Prompt, SamplingFields, SamplingOptions, TextForm } from '../../index.js';
 import { ApiError, badRequest } from '../api_error.js';
-import { type Api, NESTED, sortOf } from './field_table.js';
+import { type Api, sortOf } from './field_table.js';
 
 /** Each schema's error says what is expected in its place. Clients send null for what they leave out. */
 
@@ -39,17 +39,17 @@ const ONE_STOP = 'a text of at least one character';
 const stopText = z.string(ONE_STOP).check(z.minLength(1, ONE_STOP));
 
 const BIASES = 'an object of biases by token id, such as {"50256": -100}';
-const STOP_IDS = 'a list of token ids';
 
 /** By one look each: there may be as many as a vocabulary has, and as many faults. */
 const biases = z.custom<Record<string, number>>(
   (value) => isObject(value) && Object.entries(value).every(([id, bias]) => /^\d+$/.test(id) && Number.isFinite(bias)),
   BIASES,
 );
-const stopIds = z.custom<number[]>(
-  (value) => Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0),
-  STOP_IDS,
-);
+export const tokenIds = (expected: string) =>
+  z.custom<number[]>(
+    (value) => Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0),
+    expected,
+  );
 
 const FORMAT = 'an object such as {"type": "json_object"}';
 const CHOICES = 'a list of texts';
@@ -64,7 +64,10 @@ export const mostTokens = z.nullish(integerOrNone(0));
 export const optionalInteger = (low: number, high?: number) => z.nullish(integer(low, high));
 
 /** Of sampling what is no number. */
-const OTHERS: Readonly<Record<string, z.ZodMiniType>> = { logitBias: biases, stopTokenIds: stopIds };
+const OTHERS: Readonly<Record<string, z.ZodMiniType>> = {
+  logitBias: biases,
+  stopTokenIds: tokenIds('a list of token ids'),
+};
 
 function samplingField(name: string, { range, most, hasNone }: OptionRow): z.ZodMiniType {
   if (!range) return OTHERS[name] ?? z.unknown();
@@ -116,7 +119,7 @@ export const commonFields = {
   ),
 };
 
-/** A field that this server doesn't know, and what a strict one says of it. */
+/** A field that changes nothing here, and what a strict server says of it. */
 export interface IgnoredField {
   readonly name: string;
   readonly why: string;
@@ -124,7 +127,7 @@ export interface IgnoredField {
 
 /**
  * Reads a request's fields.
- * @returns `ignored`: hints, and those that nobody here knows: clients of other servers send many
+ * @returns `ignored`: those that change nothing here: clients of other servers send many
  * @throws ApiError 400 naming the first field at fault and what was expected
  */
 export function parseFields<Shape extends z.core.$ZodLooseShape>(
@@ -137,14 +140,29 @@ export function parseFields<Shape extends z.core.$ZodLooseShape>(
   if (Array.isArray(body.stop)) checkLength(body.stop, MAX_STOPS, 'stop', STOP);
   const parsed = parse(schema, body);
   if (!parsed.success) throw faultAt(parsed.error.issues[0]!, body);
-  const known = Object.keys(schema.shape);
   const ignored: IgnoredField[] = [];
-  for (const [name, value] of Object.entries(body)) {
-    if (!known.includes(name)) checkOther(api, name, value, ignored, known);
-    else if (NESTED.has(name) && isObject(value))
-      for (const key of Object.keys(value)) checkOther(api, `${name}.${key}`, value[key], ignored);
+  const look = (known: readonly string[], of: object, within = ''): void => {
+    for (const [key, value] of Object.entries(of)) {
+      if (!known.includes(within + key)) checkOther(api, within + key, value, ignored, known);
+    }
+  };
+  look(Object.keys(schema.shape), body);
+  for (const name of NESTED) {
+    const [field, value] = [schema.shape[name], body[name]];
+    if (!field || !isObject(value)) continue;
+    checkFieldCount(value, name);
+    look(namesWithin(field, `${name}.`), value, `${name}.`);
   }
   return { fields: parsed.data, ignored };
+}
+
+/** Fields of which those within are looked at: what others have within others is for whoever reads it. */
+const NESTED = ['output_config', 'reasoning', 'stream_options', 'structured_outputs', 'text', 'thinking'];
+
+/** Names that the schema of an object, which may be left out, has within. */
+function namesWithin(field: z.core.$ZodType, before: string): string[] {
+  const { innerType, shape = {} } = field._zod.def as { readonly innerType?: z.core.$ZodType; readonly shape?: object };
+  return innerType ? namesWithin(innerType, before) : Object.keys(shape).map((name) => before + name);
 }
 
 /** A list of too many faults makes the parser recurse too deeply. */
@@ -177,23 +195,19 @@ function faultAt({ path, message }: z.core.$ZodIssue, body: unknown): ApiError {
   return badRequest(`${name} is ${value === undefined ? 'missing' : show(value)}; expected ${message}`, name);
 }
 
-/** @param known where a name that nobody knows is told, with the nearest of these */
-function checkOther(api: Api, name: string, value: unknown, ignored: IgnoredField[], known?: readonly string[]): void {
+/** @param known names of which the nearest is told where nobody knows this one */
+function checkOther(api: Api, name: string, value: unknown, ignored: IgnoredField[], known: readonly string[]): void {
   const sort = sortOf(api, name);
-  if (sort === 'silent' || (sort === undefined && !known)) return;
+  if (sort === 'silent' || value === null) return;
   if (sort === undefined) {
     const shown = shortened(name);
-    const others = didYouMean(name, known!) || ` Known are ${known!.join(', ')}`;
+    const others = didYouMean(name, known) || ` Known are ${known.join(', ')}`;
     ignored.push({ name: shown, why: `unknown field '${shown}'.${others}` });
     return;
   }
-  const { neutral = [], instead, code } = sort === 'harmless' ? {} : sort;
+  const { neutral, instead, code } = sort;
   const text = jsonText(value);
-  if (value === null || neutral.some((each) => jsonText(each) === text)) return;
-  if (sort === 'harmless') {
-    ignored.push({ name, why: `${name} changes nothing of an answer of this server; leave it out` });
-    return;
-  }
+  if (neutral.some((each) => jsonText(each) === text)) return;
   const leave = neutral.length > 0 ? `leave it out, or send ${JSON.stringify(neutral[0])}` : 'leave it out';
   const todo = instead === undefined ? leave : `${leave}; ${instead}`;
   throw new ApiError(400, `${name} is not supported by this server; ${todo}`, {

@@ -12,7 +12,7 @@ import {
   messagesField,
   messagesOf,
 } from './chat_request.js';
-import { checkLength, commonFields, flag, type IgnoredField, parseFields } from './fields.js';
+import { checkLength, commonFields, flag, type IgnoredField, parseFields, tokenIds } from './fields.js';
 
 /** Ids of one request to /detokenize. */
 const MAX_IDS = 2 ** 20;
@@ -47,10 +47,7 @@ const toTokenize = z.looseObject({
 });
 const toDetokenize = z.looseObject({
   model: commonFields.model,
-  tokens: z.custom<number[]>(
-    (value) => Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0),
-    IDS,
-  ),
+  tokens: tokenIds(IDS),
 });
 
 /**
