@@ -65,7 +65,7 @@ test('a gated model tells where its licence is; with a token it loads, and the t
   await page.goto(`${site.url}gated.html`);
   await expect(chatOf(page).problem).toContainText('tiny/Gated is gated: accept its licence at');
   hub.requests.length = 0;
-  await page.evaluate(() => (document.querySelector<SplitkvChat>('splitkv-chat')!.token = 'hf_mine'));
+  await page.evaluate(() => (document.querySelector<SplitkvChat>('splitkv-chat')!.hubToken = 'hf_mine'));
   await answers(page);
   const tokens = (origin: string) =>
     hub.requests

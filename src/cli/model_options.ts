@@ -1,8 +1,8 @@
 import type { PlainLoadOptions } from '../app/host_protocol.js';
 import { usageError } from '../base/errors.js';
-import { LOAD_ROWS, MAX_RANKS } from '../engine/contracts/options/load_rows.js';
+import { LOAD_ROWS } from '../engine/contracts/options/load_rows.js';
 import type { OptionRow, OptionTable } from '../engine/contracts/options/row.js';
-import type { AttentionDpOptions, NetworkOptions, PrefillOptions } from '../index.js';
+import type { NetworkOptions } from '../index.js';
 import { parseProfile, type Profile } from '../arrangement/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
@@ -24,10 +24,7 @@ import {
 const rows = specsOf(LOAD_ROWS);
 
 /** Which Hub is asked, and as whom. */
-export const hubOptions = {
-  ...only(rows, 'hub', 'hub-token'),
-  token: { ...rows['hub-token'], help: 'as --hub-token; a number is a degree of parallelism where a model is loaded' },
-};
+export const hubOptions = only(rows, 'hub', 'hub-token');
 
 /** Options that predictions of plans have. */
 export const plannedOptions: OptionSpecs = specsOf(
@@ -53,24 +50,6 @@ export const modelOptions: OptionSpecs = {
     'rank-patience': {
       value: 'SECONDS',
       help: '--cluster: how long a rank that is gone may take to come back, before others take its share; default 10',
-    },
-    'attention-dp-mode': {
-      value: 'MODE',
-      help: 'with plan adp, its products, or token: which rank a request goes to: cost (default; by measured times) or trtllm',
-    },
-    'enable-balance': { help: 'with mode trtllm: prompts wait until running them keeps the ranks evenly busy' },
-    'no-balance': { help: 'prompts run as soon as they fit; without it, mode cost lets them wait where that gains' },
-    'timeout-iters': { value: 'N', help: 'iterations that they wait for every rank to have one; default 50' },
-    'batching-wait-iters': { value: 'N', help: 'iterations that they then wait for more; default 10' },
-    'prefill-worker': {
-      value: 'KIND',
-      multiple: true,
-      help: 'compute prompts on a device of their own: splitkv (our kernels; the same bits); given several times: several workers',
-    },
-    'prefill-adapter': {
-      value: 'NAME',
-      multiple: true,
-      help: "the prefill worker's adapter, one for all or one each; default: the first rank's",
     },
   } as const satisfies OptionSpecs),
   ...clusterOptions,
@@ -115,18 +94,8 @@ export const tellingOf = (options: Options, terminal: Terminal): Telling => ({
   onWarning: (message) => terminal.note(`splitkv: warning: ${message}`),
 });
 
-export function networkOptions(options: Options): NetworkOptions {
-  const token = options.text('token');
-  const access = token !== undefined && DEGREE.test(token) ? undefined : token;
-  const named = options.text('hub-token');
-  if (access !== undefined && named !== undefined) {
-    throw usageError('--token and --hub-token are two access tokens: give one of them');
-  }
-  return defined({ hub: options.text('hub'), token: named ?? access });
-}
-
-/** An access token of the Hub is no number. */
-const DEGREE = /^\d+$/;
+export const networkOptions = (options: Options): NetworkOptions =>
+  defined({ hub: options.text('hub'), token: options.text('hub-token') });
 
 /** Files on this disk need no Hub, and a page can't read the environment. */
 async function networkFor(
@@ -151,7 +120,6 @@ export const loadValues = (options: Options, table: OptionTable = LOAD_ROWS): Pr
   readRows<PlainLoadOptions>(table, options, {
     plan: planOption,
     kvProfile: profileOption,
-    token: (text) => (DEGREE.test(text) ? options.integer('token', 1, MAX_RANKS) : undefined),
     // Of the network, which a page has otherwise than Node.
     hub: () => undefined,
     hubToken: () => undefined,
@@ -166,49 +134,6 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
       ...defined({ patience: options.integer('rank-patience', 0) }),
     },
     ...(await loadValues(options)),
-    attentionDpConfig: attentionDpOption(options),
-    prefill: prefillOption(options),
-  });
-}
-
-/** What the options say of `attention_dp_config`; undefined where they say nothing. */
-function attentionDpOption(options: Options): AttentionDpOptions | undefined {
-  const mode = options.oneOf('attention-dp-mode', ['cost', 'trtllm']);
-  const balance = options.has('enable-balance') ? true : options.has('no-balance') ? false : undefined;
-  if (balance && options.has('no-balance')) throw usageError('--enable-balance and --no-balance: give one of them');
-  for (const name of ['timeout-iters', 'batching-wait-iters']) {
-    if (options.has(name) && !(balance ?? mode !== 'trtllm')) {
-      const instead = balance === false ? 'leave out --no-balance' : 'give --enable-balance too';
-      throw usageError(`--${name} is about waiting: ${instead}`);
-    }
-  }
-  const config = defined({
-    mode,
-    enable_balance: balance,
-    timeout_iters: options.integer('timeout-iters', 0),
-    batching_wait_iters: options.integer('batching-wait-iters', 0),
-  });
-  return Object.keys(config).length > 0 ? config : undefined;
-}
-
-function prefillOption(options: Options): PrefillOptions[] | undefined {
-  const kinds = options.texts('prefill-worker').map((kind) => {
-    if (kind !== 'splitkv') throw usageError(`--prefill-worker ${kind}: use splitkv`);
-    return 'splitkv' as const;
-  });
-  const adapters = options.texts('prefill-adapter');
-  if (kinds.length === 0) {
-    if (adapters.length > 0) throw usageError('--prefill-adapter needs --prefill-worker splitkv');
-    return undefined;
-  }
-  if (adapters.length > 1 && adapters.length !== kinds.length) {
-    throw usageError(
-      `${kinds.length} times --prefill-worker, but ${adapters.length} times --prefill-adapter: one for all, or one each`,
-    );
-  }
-  return kinds.map((kind, worker) => {
-    const adapter = adapters.length > 1 ? adapters[worker] : adapters[0];
-    return { kind, ...(adapter !== undefined && { adapter }) };
   });
 }
 

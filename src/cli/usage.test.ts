@@ -32,11 +32,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
       "unknown option --max-token. Did you mean '--max-tokens'?",
     ],
     ["vLLM's name of a degree", [...generate, '-tp', '2'], 'unknown option -tp: it is --tensor here'],
-    [
-      'two access tokens',
-      [...generate, '--token', 'hf_a', '--hub-token', 'hf_b'],
-      '--token and --hub-token are two access tokens',
-    ],
+    ['an access token as a degree', [...generate, '--token', 'hf_a'], 'token: expected an integer from 1 to 64'],
     ['a degree of none', [...generate, '--tensor', '0'], '--tensor 0: expected an integer from 1 to 64'],
     ['a stray word', [...generate, 'y'], "unexpected argument 'y'"],
     ['words beyond those that a command has', ['generate', scratch, 'x', 'y'], "unexpected argument 'y'"],

@@ -75,7 +75,7 @@ export interface ChatProperties {
   /** Degrees of parallelism name a plan and its ranks in place of plan and ranks. */
   tensor: number | undefined;
   /** Of the degrees. */
-  token: number | string | undefined;
+  token: number | undefined;
   /** Of the degrees: ranks that split the chunks of each sequence (sp). */
   sequence: number | undefined;
   /** Of the degrees: stages of layers (pp). */

@@ -40,6 +40,7 @@ const Base = withProperties((globalThis as Partial<typeof globalThis>).HTMLEleme
 const SETTABLE = [
   ...Object.keys(ATTRIBUTES).map(camel),
   'files',
+  'hubToken',
   'strings',
   'messages',
   'math',
@@ -105,7 +106,7 @@ export class SplitkvChat extends Base {
   readonly #parts: ChatParts;
   #meter = new ProgressMeter();
   #files: readonly File[] | undefined;
-  #token: string | undefined;
+  #hubToken: string | undefined;
   #access: ClusterAccess | undefined;
   #strings: ChatStrings = STRINGS;
   #say = sayOf(STRINGS);
@@ -231,18 +232,15 @@ export class SplitkvChat extends Base {
 
   /**
    * An access token of the Hub, for gated and private models: a person's own, asked for in the page. It is no attribute, as
-   * whoever reads a page's source would have it. A number is a degree of parallelism, and the attribute.
+   * whoever reads a page's source would have it.
    */
-  override get token(): number | string | undefined {
-    return this.#token ?? (Number(this.getAttribute('token')) || undefined);
+  get hubToken(): string | undefined {
+    return this.#hubToken;
   }
 
-  override set token(token: number | string | null | undefined) {
-    if (typeof token === 'number') this.setAttribute('token', `${token}`);
-    else {
-      this.#token = token ?? undefined;
-      this.#openSoon();
-    }
+  set hubToken(token: string | null | undefined) {
+    this.#hubToken = token ?? undefined;
+    this.#openSoon();
   }
 
   /** The cluster whose ranks run the model; an object may have a token, and is no attribute. */
@@ -416,7 +414,7 @@ export class SplitkvChat extends Base {
       const load = {
         ...settings.load,
         ...(this.#access && { cluster: { ...this.#named(), ...this.#access } }),
-        ...(this.#token !== undefined && { hubToken: this.#token }),
+        ...(this.#hubToken !== undefined && { hubToken: this.#hubToken }),
       };
       void this.#session.open(where, { ...settings, load });
     } catch (error) {

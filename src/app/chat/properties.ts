@@ -32,6 +32,7 @@ export type ChatPropertyValues = {
   readonly [Name in keyof ChatProperties]?: Settable<Name, ChatProperties[Name]> | Gone;
 } & {
   readonly files?: readonly File[] | undefined;
+  readonly hubToken?: string | undefined;
   readonly highlight?: Highlight | undefined;
   readonly math?: MathHook | undefined;
 };

@@ -51,35 +51,36 @@ export const SplitkvChat: ForwardRefExoticComponent<SplitkvChatProps & RefAttrib
   function SplitkvChat(props: SplitkvChatProps, ref) {
     const element = useRef<SplitkvChatElement>(null);
     useImperativeHandle(ref, () => element.current!, []);
+    /** Effects find the element there. */
+    const on = (work: (chat: SplitkvChatElement) => void | (() => void)) => () =>
+      element.current ? work(element.current) : undefined;
     const latest = useRef(props);
     useEffect(() => {
       latest.current = props;
     });
-    useEffect(() => {
-      const chat = element.current!;
-      const added = (Object.keys(LISTENERS) as (keyof typeof LISTENERS)[]).map((name) => {
+    const listen = on((chat) => {
+      const gone = new AbortController();
+      for (const name of Object.keys(LISTENERS) as (keyof typeof LISTENERS)[]) {
         const listener = (event: Event): void =>
           (latest.current[name] as ((event: Event) => void) | undefined)?.(event);
-        chat.addEventListener(LISTENERS[name], listener);
-        return () => chat.removeEventListener(LISTENERS[name], listener);
-      });
-      return () => {
-        for (const remove of added) remove();
-      };
-    }, []);
-    const { files, cluster, highlight, math, className, id, style } = props;
-    useEffect(() => {
-      Object.assign(element.current!, { highlight, math });
-    }, [highlight, math]);
-    useEffect(() => {
-      const chat = element.current!;
+        chat.addEventListener(LISTENERS[name], listener, { signal: gone.signal });
+      }
+      return () => gone.abort();
+    });
+    useEffect(listen, []);
+    const { files, hubToken, cluster, highlight, math, className, id, style } = props;
+    const hook = on((chat) => void Object.assign(chat, { highlight, math }));
+    useEffect(hook, [highlight, math]);
+    const join = on((chat) => {
       // A text is an attribute, below.
       if (typeof cluster === 'object' || typeof chat.cluster === 'object') chat.cluster = cluster;
-    }, [cluster]);
-    useEffect(() => {
-      const chat = element.current!;
+    });
+    useEffect(join, [cluster]);
+    const choose = on((chat) => {
       if (chat.files !== files) chat.files = files;
-    }, [files]);
+      if (chat.hubToken !== hubToken) chat.hubToken = hubToken;
+    });
+    useEffect(choose, [files, hubToken]);
     // As attributes, which React 18 and a server's markup need.
     const attributes = (Object.keys(ATTRIBUTES) as Attribute[]).map((name) => [
       name,

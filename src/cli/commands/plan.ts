@@ -38,7 +38,7 @@ export const command: Command = {
   usage: 'plan MODEL [--ranks N] [options]',
   options: {
     ...only(modelOptions, 'model', 'host'),
-    ...only(hubOptions, 'hub', 'hub-token'),
+    ...hubOptions,
     ...plannedOptions,
     ranks: {
       ...modelOptions['ranks'],

@@ -29,11 +29,10 @@ export function checkLoadOptions(options: LoadOptions): void {
 /** What is said of the network, and nothing else. */
 export function networkOf({
   hub,
-  token,
-  hubToken = typeof token === 'string' ? token : undefined,
+  hubToken,
   headers,
   fetch: given,
-}: Pick<LoadOptions, keyof NetworkOptions | 'hubToken'>): NetworkOptions {
+}: Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch'>): NetworkOptions {
   return defined({ hub, token: hubToken, headers, fetch: given });
 }
 

@@ -136,10 +136,10 @@ export interface LoadOptions {
    */
   readonly tensor?: number | undefined;
   /**
-   * Of the degrees: ranks that sequences are shared out to for each rank with weights, itself among them (token); a
-   * text is an access token of the Hub, as `hubToken`.
+   * Of the degrees: ranks that sequences are shared out to for each rank with weights, itself among them (token). An
+   * integer from 1 to 64.
    */
-  readonly token?: number | string | undefined;
+  readonly token?: number | undefined;
   /** Of the degrees: ranks that split the chunks of each sequence (sp). An integer from 1 to 64. */
   readonly sequence?: number | undefined;
   /** Of the degrees: stages of layers (pp). An integer from 1 to 64. */

@@ -2,7 +2,7 @@ import { usageError } from '../../base/errors.js';
 import type { Degrees } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 
-/** Degrees of parallelism among some options; undefined where none is given. A token that is a text is the Hub's. */
+/** Degrees of parallelism among some options; undefined where none is given. */
 export function degreesOf({
   tensor,
   token,
@@ -10,7 +10,7 @@ export function degreesOf({
   pipeline,
   data,
 }: Pick<LoadOptions, keyof Degrees>): Degrees | undefined {
-  const degrees = { tensor, token: typeof token === 'number' ? token : undefined, sequence, pipeline, data };
+  const degrees = { tensor, token, sequence, pipeline, data };
   return Object.values(degrees).some((degree) => degree !== undefined) ? degrees : undefined;
 }
 

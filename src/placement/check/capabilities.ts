@@ -36,7 +36,7 @@ export const FEATURES = {
   compression: 'a compressed cache (kvBudget)',
   prefixCaching: 'shared prefixes (prefixCaching)',
   prefillWorker: 'a prefill worker (prefill)',
-  attentionDp: 'balance between ranks (attentionDpConfig, --enable-balance)',
+  attentionDp: 'balance between ranks (attentionDpConfig)',
   moves: 'moves of running sequences between slots',
   rankMoves: 'moves of running sequences between ranks',
   workers: 'a worker for each rank (workers)',

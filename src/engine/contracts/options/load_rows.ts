@@ -1,7 +1,7 @@
 import { wholeNumber } from '../../../base/options.js';
 import { MAX_STEPS_IN_FLIGHT } from '../../../placement/pools.js';
 import type { LoadOptions } from '../option_types.js';
-import { parseAttentionDp, parseMemory, parseRanks } from './read_texts.js';
+import { parseAttentionDp, parseMemory, parsePrefill, parseRanks } from './read_texts.js';
 import { inGroup, type OptionRow, readOption } from './row.js';
 
 /** What a plan may have. */
@@ -194,11 +194,13 @@ const several = inGroup('Several GPUs', 'ranks.md', {
     range: rank,
   },
   token: {
-    help: 'of the degrees: ranks that sequences are shared out to for each rank with weights, itself among them (token); a text is an access token of the Hub, as `hubToken`',
-    type: 'number | string',
+    help: 'of the degrees: ranks that sequences are shared out to for each rank with weights, itself among them (token)',
     range: rank,
-    rule: (value) => (typeof value === 'number' ? wholeNumber(1, MAX_RANKS)(value) : undefined),
-    // The text may be somebody's secret.
+    // A text may be somebody's secret.
+    rule: (value) =>
+      typeof value === 'number'
+        ? wholeNumber(1, MAX_RANKS)(value)
+        : "a text: expected an integer; the Hub's is hubToken",
     read: (text) => readOption({ help: '', range: rank }, text, 'token'),
   },
   sequence: {
@@ -248,15 +250,20 @@ const several = inGroup('Several GPUs', 'ranks.md', {
     default: 'mode cost with balance; with token, filled by what ranks keep',
     type: 'AttentionDpOptions',
     read: parseAttentionDp,
-    at: ['attribute', 'page'],
+    value: 'JSON',
     page: 'adp.md',
+    isOfRunsOnly: true,
   },
   prefill: {
     help: 'prompts are computed on a device of their own, with whole weights, and their keys and values handed over to the ranks',
     more: 'A list: several such workers of one kind, each with a device of its own; a prompt goes to the one with least to do, and where one fails the others compute its prompts.',
     default: 'the ranks compute prompts themselves',
     type: 'PrefillOptions | readonly PrefillOptions[]',
-    at: [],
+    read: parsePrefill,
+    at: ['cli'],
+    flag: 'prefill-workers',
+    value: 'N|ADAPTER,...',
+    isOfRunsOnly: true,
     page: 'serving.md#prompts-on-a-device-of-their-own',
   },
 });

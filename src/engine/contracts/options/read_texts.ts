@@ -1,7 +1,9 @@
 import { usageError } from '../../../base/errors.js';
-import type { AttentionDpOptions } from '../api.js';
+import type { AttentionDpOptions, PrefillOptions } from '../api.js';
 
 /** Readers of what people type for ranks and their memory. */
+
+const MOST_WORKERS = 64;
 
 /**
  * A number of ranks, or an adapter for each with commas between.
@@ -17,6 +19,18 @@ export function parseRanks(text: string, given: string): number | readonly strin
     );
   }
   return names;
+}
+
+/**
+ * Prefill workers: how many, or an adapter for each with commas between.
+ * @param given as for `parseRanks`
+ * @throws SplitkvError `usage`
+ */
+export function parsePrefill(text: string, given: string): readonly PrefillOptions[] {
+  const workers = parseRanks(text, given);
+  if (typeof workers !== 'number') return workers.map((adapter) => ({ kind: 'splitkv', adapter }));
+  if (workers < 1 || workers > MOST_WORKERS) throw usageError(`${given}: expected 1 to ${MOST_WORKERS} workers`);
+  return Array.from({ length: workers }, () => ({ kind: 'splitkv' as const }));
 }
 
 /**
