@@ -1,10 +1,8 @@
-import { readFile } from 'node:fs/promises';
-import { parseMemory } from '../engine/contracts/options/read_texts.js';
 import { messageOf, SplitkvError, usageError } from '../base/errors.js';
 import type { FrontOptions, RequestRecord } from '../server/front.js';
 import { isLoopback } from '../server/http/access.js';
 import { isTerminated, type Terminal } from './command.js';
-import { defined, type Options, type OptionSpecs } from './options.js';
+import { defined, type Options, type OptionSpecs, readGiven } from './options.js';
 
 const DEFAULT_PORT = 8000;
 const DEFAULT_GRACE_SECONDS = 30;
@@ -42,10 +40,6 @@ export const frontSpecs = {
     value: 'N',
     help: 'of these, those of one address; behind a proxy give it as many as --max-connections; default half of them',
   },
-  'max-per-client': {
-    value: 'N',
-    help: 'answers that one key or address may have under way; default: half of all places',
-  },
   'keep-alive': { value: 'SECONDS', help: 'that a connection waits for its next request; default 75' },
   'drain-delay': {
     value: 'SECONDS',
@@ -58,10 +52,7 @@ export const frontSpecs = {
  * Who may connect and ask, and what requests may take.
  * @throws SplitkvError `usage` for wrong values, and where others could come in without a key
  */
-export async function frontOptions(
-  options: Options,
-  terminal: Terminal,
-): Promise<FrontOptions & { readonly maxPerClient?: number }> {
+export async function frontOptions(options: Options, terminal: Terminal): Promise<FrontOptions> {
   const { keys, priorityKeys } = await apiKeys(options);
   const host = options.text('listen') ?? '127.0.0.1';
   const needsKeys = !isLoopback(host) && !options.has('no-auth');
@@ -84,10 +75,9 @@ export async function frontOptions(
     origins: options.texts('allow-origin').map(checkedOrigin),
     ...defined({
       allowedHosts: options.texts('allowed-host').length > 0 ? options.texts('allowed-host') : undefined,
-      maxPerClient: options.integer('max-per-client', 1),
       keepAliveMs: milliseconds(options, 'keep-alive'),
-      maxBodyBytes: size(options, 'max-body'),
-      maxBodiesBytes: size(options, 'max-bodies'),
+      maxBodyBytes: options.bytes('max-body'),
+      maxBodiesBytes: options.bytes('max-bodies'),
       maxConnections: options.integer('max-connections', 1),
       maxConnectionsPerAddress: options.integer('max-connections-per-address', 1),
       onRequest: verbose ? (record: RequestRecord) => terminal.note(requestLine(record)) : undefined,
@@ -156,7 +146,7 @@ async function apiKeys(options: Options): Promise<{ keys: string[]; priorityKeys
   }
   const file = options.text('api-key-file');
   if (file !== undefined) {
-    const lines = (await keyFile(file)).split('\n').map((line) => line.trim());
+    const lines = (await readGiven('api-key-file', file)).split('\n').map((line) => line.trim());
     const found = lines.filter((line) => line !== '');
     if (found.length === 0) throw usageError(`--api-key-file ${file}: there is no key in it`);
     for (const line of found) {
@@ -174,16 +164,6 @@ async function apiKeys(options: Options): Promise<{ keys: string[]; priorityKeys
   return { keys: keys.map(([, key]) => key), priorityKeys };
 }
 
-async function keyFile(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8');
-  } catch (error) {
-    throw usageError(
-      `--api-key-file ${file}: can't be read (${(error as NodeJS.ErrnoException).code ?? String(error)})`,
-    );
-  }
-}
-
 function checkedOrigin(text: string): string {
   if (text === '*') return text;
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -191,15 +171,6 @@ function checkedOrigin(text: string): string {
   throw usageError(
     `--allow-origin ${text}: expected an origin such as ${url && url.origin !== 'null' ? url.origin : 'https://example.com'}, or *`,
   );
-}
-
-/** Bytes that an option says. @throws SplitkvError `usage` */
-export function size(options: Options, name: string): number | undefined {
-  const text = options.text(name);
-  if (text === undefined) return undefined;
-  const bytes = parseMemory(text, `--${name} ${text}`);
-  if (typeof bytes === 'number' && bytes > 0) return bytes;
-  throw usageError(`--${name} ${text}: expected one size above 0, such as 500MB`);
 }
 
 const requestLine = ({ id, trace, method, path, status, outcome, seconds }: RequestRecord): string =>

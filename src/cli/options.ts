@@ -1,7 +1,8 @@
 import { parseArgs } from 'node:util';
-import { didYouMean, SplitkvError, usageError } from '../base/errors.js';
+import { didYouMean, ioError, usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
 import { defined, isWithin, type NumberRange, rangeText } from '../base/options.js';
+import { parseMemory } from '../engine/contracts/options/read_texts.js';
 import { helpText, isSwitch, type OptionRow, type OptionTable, rowsAt } from '../engine/contracts/options/row.js';
 
 export { defined };
@@ -67,6 +68,15 @@ export class Options {
 
   within(name: string, range: NumberRange): number | undefined {
     return this.#number(name, rangeText(range), (value) => isWithin(value, range));
+  }
+
+  /** One size in bytes, above 0. */
+  bytes(name: string): number | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const bytes = parseMemory(text, `--${name} ${text}`);
+    if (typeof bytes === 'number' && bytes > 0) return bytes;
+    throw usageError(`--${name} ${text}: expected one size above 0, such as 500MB`);
   }
 
   #number(name: string, expected: string, accept: (value: number) => boolean): number | undefined {
@@ -202,7 +212,7 @@ export async function readGiven(option: string, path: string, mark = ''): Promis
   try {
     return await readFile(path, 'utf8');
   } catch (cause) {
-    throw new SplitkvError('io', `--${option} ${mark}${path}: can't be read: ${(cause as Error).message}`, { cause });
+    throw ioError(`--${option} ${mark}${path}: can't be read: ${(cause as Error).message}`, cause);
   }
 }
 
@@ -216,6 +226,6 @@ export async function writeGiven(option: string, path: string, text: string): Pr
   try {
     await writeFile(path, text);
   } catch (cause) {
-    throw new SplitkvError('io', `--${option} ${path}: can't be written: ${(cause as Error).message}`, { cause });
+    throw ioError(`--${option} ${path}: can't be written: ${(cause as Error).message}`, cause);
   }
 }

@@ -16,10 +16,9 @@ import { MessageWriter } from './messages/message_writer.js';
 import type { ResponseCall } from './responses/response_request.js';
 import { itemList, ResponseStore } from './responses/response_store.js';
 import { ResponseWriter } from './responses/response_writer.js';
-import { ClientPlaces } from './http/client_places.js';
 import { embeddingAnswer } from './requests/text_request.js';
 import type { CallKind, Calls } from './requests/read_call.js';
-import type { Exchange } from './http/exchange.js';
+import { addTo, type Exchange } from './http/exchange.js';
 import { type FrontOptions, HttpFront } from './front.js';
 import { RequestReader, SHORT_BODY } from './request_reader.js';
 import type { Route } from './routes.js';
@@ -57,7 +56,8 @@ const MAX_NAMES = 16;
 /** The OpenAI API over HTTP, for one model. */
 export class ApiServer extends HttpFront {
   readonly #options: ServerOptions & typeof DEFAULTS;
-  readonly #places = new ClientPlaces();
+  /** Answers under way by client. */
+  readonly #taken = new Map<string, number>();
   /** What it keeps for clients. */
   readonly responses = new ResponseStore(STORED_BYTES);
   #model: ServingModel | undefined;
@@ -164,8 +164,8 @@ export class ApiServer extends HttpFront {
     });
   }
 
-  /** Does what takes so many places of the queue. @throws ApiError 429, 400 */
-  #inPlaces(
+  /** Does what takes so many places of the queue, of which a client has no more than its share. @throws ApiError 429, 400 */
+  async #inPlaces(
     { client }: Exchange,
     model: ServingModel,
     wanted: number,
@@ -173,7 +173,21 @@ export class ApiServer extends HttpFront {
     work: () => Promise<void>,
   ): Promise<void> {
     this.#checkQueue(model, wanted, param);
-    return this.#places.run(client, wanted, this.#perClient, param, work);
+    const most = this.#perClient;
+    if (wanted > most) {
+      throw badRequest(`${wanted} answers in one request: this server takes at most ${most} of one client`, param);
+    }
+    const taken = this.#taken.get(client) ?? 0;
+    if (taken + wanted > most) {
+      const message = `you have ${taken} answers under way, and this server takes at most ${most} of one client; try again when some have ended`;
+      throw new ApiError(429, message, { code: 'client_queue_full', retryAfter: 1 });
+    }
+    addTo(this.#taken, client, wanted);
+    try {
+      await work();
+    } finally {
+      addTo(this.#taken, client, -wanted);
+    }
   }
 
   async #countTokens(exchange: Exchange, model: ServingModel): Promise<void> {

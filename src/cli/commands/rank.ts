@@ -1,6 +1,4 @@
 import { pathToFileURL } from 'node:url';
-import { parseMemory } from '../../engine/contracts/options/read_texts.js';
-import { usageError } from '../../base/errors.js';
 import { namedAdapter } from '../../engine/planning/rank_adapters.js';
 import { clusterOptions, machineName, neededCluster } from '../cluster/cluster_options.js';
 import { type Command, commonOptions, interrupted, say } from '../command.js';
@@ -31,9 +29,7 @@ export const command: Command = {
   async run(options, terminal) {
     const cluster = await neededCluster(options, 'rank');
     const models = options.text('models');
-    const size = options.text('memory');
-    const memory = size === undefined ? undefined : parseMemory(size, `--memory ${size}`);
-    if (memory !== undefined && typeof memory !== 'number') throw usageError(`--memory ${size}: a rank has one size`);
+    const memory = options.bytes('memory');
     const adapter = options.text('adapter');
     const { hostRank } = await import('../../cluster/ranks/rank_host.js');
     const host = await hostRank({

@@ -10,7 +10,7 @@ import { ApiServer, type ServerOptions } from '../../server/api_server.js';
 import type { Replica } from '../../server/replicas/replica.js';
 import { machineName, readCluster } from '../cluster/cluster_options.js';
 import { type Command, interrupted, say, type Terminal } from '../command.js';
-import { endGently, endingOf, frontOptions, frontSpecs, size } from '../front_options.js';
+import { endGently, endingOf, frontOptions, frontSpecs } from '../front_options.js';
 import { modelOptions, modelRequest } from '../model_options.js';
 import { version } from '../version.js';
 import { defined, type Options, without } from '../options.js';
@@ -50,6 +50,10 @@ export const command: Command = {
     },
     'no-prefix-caching': { help: 'compute every prompt whole' },
     'max-queue': { value: 'N', help: 'answers that may wait; beyond them clients get 429; default 128' },
+    'max-per-client': {
+      value: 'N',
+      help: 'answers that one key or address may have under way; default: half of all places',
+    },
     'exit-on-failure': {
       help: 'end with code 1 when the GPU is lost for good, so that a supervisor starts the server again; default: go on and say 503',
     },
@@ -59,7 +63,11 @@ export const command: Command = {
   async run(options, terminal) {
     const own: ServerOptions = {
       ...(await frontOptions(options, terminal)),
-      ...defined({ modelName: options.text('served-name'), maxQueue: options.integer('max-queue', 0) }),
+      ...defined({
+        modelName: options.text('served-name'),
+        maxQueue: options.integer('max-queue', 0),
+        maxPerClient: options.integer('max-per-client', 1),
+      }),
       version: await version(),
       strict: options.has('strict'),
     };
@@ -70,7 +78,7 @@ export const command: Command = {
     }
     const serving = defined({
       slots: options.integer('slots', 1, 256),
-      kvMemory: size(options, 'kv-memory'),
+      kvMemory: options.bytes('kv-memory'),
       tokensPerIteration: options.integer('tokens-per-iteration', 1),
       microBatches: microBatches(options),
       prefixCaching: options.has('no-prefix-caching') ? false : undefined,

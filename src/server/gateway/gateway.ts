@@ -4,22 +4,16 @@
  * ../replicas.
  */
 
-import type { Subscription } from '@nats-io/nats-core';
 import { ApiError } from '../api_error.js';
 import { type FrontOptions, HttpFront } from '../front.js';
 import type { Exchange } from '../http/exchange.js';
-import { CLIENTS_MS, encode, PROTOCOL, readGatewayBeat, SILENCE_MS } from '../replicas/messages.js';
 import { newInstance } from '../replicas/replica.js';
 import type { Route } from '../routes.js';
 import type { Metric, OwnMetrics } from '../server_metrics.js';
 import { type Member, ReplicaSet, type ReplicaSetOptions, takes } from './replica_set.js';
-import { factsOf, factsOfPath, hashOfClient, Relay, type RelayEvent, type RequestFacts } from './relay.js';
-import type { Cluster } from '../../cluster/connect.js';
-import { ClientPlaces } from '../http/client_places.js';
+import { factsOf, factsOfPath, Relay, type RelayEvent, type RequestFacts } from './relay.js';
 
 export interface GatewayOptions extends FrontOptions, Omit<ReplicaSetOptions, 'instance'> {
-  /** Answers that one client may have under way, over all gateways; default: half of the replicas' places. */
-  readonly maxPerClient?: number;
   /** Time that a request which was begun waits for a replica to come; default 15 s. */
   readonly patienceMs?: number;
 }
@@ -37,20 +31,16 @@ const EVENTS: Readonly<Record<RelayEvent, string>> = {
 /** The API over HTTP, for all models that a cluster's replicas have. The cluster's connection stays open. */
 export class Gateway extends HttpFront {
   readonly replicas: ReplicaSet;
-  readonly #clients: GatewayClients;
   readonly #events: Record<RelayEvent, number> = { moved: 0, resumed: 0, differed: 0 };
 
   constructor(private readonly given: GatewayOptions) {
     super(given);
-    const instance = newInstance();
-    this.replicas = new ReplicaSet({ ...given, instance });
-    this.#clients = new GatewayClients(given.cluster, instance);
+    this.replicas = new ReplicaSet({ ...given, instance: newInstance() });
   }
 
   override async close(graceMs = 0): Promise<void> {
     await super.close(graceMs);
     this.replicas.close();
-    this.#clients.close();
   }
 
   protected status(): string {
@@ -70,7 +60,6 @@ export class Gateway extends HttpFront {
       members.map((member) => [{ replica: member.beat.name, model: member.beat.model }, value(member)]),
     ];
     const metrics: Metric[] = [
-      ['splitkv_gateways', 'Gateways of the cluster, this one included.', this.#clients.others + 1],
       ['splitkv_replicas', 'Replicas that are there.', members.length],
       ['splitkv_replicas_ready', 'Of those, such as take requests.', ready.length],
       by('running', 'Answers being generated.', ({ beat }) => beat.running),
@@ -93,17 +82,14 @@ export class Gateway extends HttpFront {
 
   protected async answer(exchange: Exchange, route: Route): Promise<void> {
     this.checkOpen();
-    const { request, client } = exchange;
+    const { request } = exchange;
     if (request.method !== 'POST') return this.#relay(exchange, factsOfPath(request.url ?? ''));
     // Held until it is answered: another replica may need it.
     await this.withBody(exchange, async (body) => {
       const session = request.headers[SESSION_HEADER];
       const facts = factsOf(route.name, body, typeof session === 'string' ? session : undefined);
       this.access.checkPriority(request, facts.priority);
-      if (facts.answers === 0) return this.#relay(exchange, facts);
-      const { places } = this.#clients;
-      const most = this.given.maxPerClient ?? Math.max(1, Math.floor(this.#places / 2));
-      await places.run(hashOfClient(client), facts.answers, most, 'n', () => this.#relay(exchange, facts));
+      await this.#relay(exchange, facts);
     });
   }
 
@@ -133,11 +119,6 @@ export class Gateway extends HttpFront {
     return named;
   }
 
-  /** Answers that all replicas may have, running and waiting. */
-  get #places(): number {
-    return this.replicas.ready.reduce((sum, { beat }) => sum + beat.room, 0);
-  }
-
   #retryAfter(): number {
     let waiting = 0;
     let slots = 0;
@@ -146,84 +127,5 @@ export class Gateway extends HttpFront {
       slots += beat.slots;
     }
     return this.metrics.retryAfter(waiting + 1, Math.max(1, slots));
-  }
-}
-
-/** Clients that one message has room for; those with most answers first. */
-const MAX_TOLD = 4096;
-/** Looks between two messages where nothing changed. */
-const REPEAT = 4;
-
-interface Other {
-  readonly clients: ReadonlyMap<string, number>;
-  readonly heardAt: number;
-}
-
-/**
- * Answers under way by client, over all gateways of a cluster: each tells the others its own, at most four times a second. What began
- * in that quarter of a second at another gateway isn't seen: with G gateways a client may have up to G times its share for as long.
- */
-class GatewayClients {
-  readonly places = new ClientPlaces((client) => this.#elsewhere(client));
-  readonly #others = new Map<string, Other>();
-  readonly #subscription: Subscription;
-  readonly #timer: NodeJS.Timeout;
-  #told = '';
-  #untilRepeat = 0;
-
-  constructor(
-    private readonly cluster: Cluster,
-    private readonly instance: string,
-  ) {
-    this.#subscription = cluster.connection.subscribe(cluster.subject('gateways', '*'), {
-      callback: (error, { data, subject }) => {
-        if (!error) this.#hear(data, subject.split('.').at(-1));
-      },
-    });
-    this.#timer = setInterval(() => this.#tell(), CLIENTS_MS);
-    this.#tell();
-  }
-
-  /** Other gateways that are there. */
-  get others(): number {
-    return this.#others.size;
-  }
-
-  close(): void {
-    clearInterval(this.#timer);
-    this.#subscription.unsubscribe();
-  }
-
-  #elsewhere(client: string): number {
-    let all = 0;
-    for (const { clients } of this.#others.values()) all += clients.get(client) ?? 0;
-    return all;
-  }
-
-  #tell(): void {
-    const now = performance.now();
-    for (const [instance, { heardAt }] of this.#others) if (now - heardAt > SILENCE_MS) this.#others.delete(instance);
-    const most = [...this.places.taken].toSorted(([, a], [, b]) => b - a).slice(0, MAX_TOLD);
-    const clients = Object.fromEntries(most);
-    const text = JSON.stringify(clients);
-    if (text === this.#told && this.#untilRepeat-- > 0) return;
-    this.#told = text;
-    this.#untilRepeat = REPEAT - 1;
-    const { cluster, instance } = this;
-    if (cluster.connection.isClosed()) return;
-    cluster.connection.publish(
-      cluster.subject('gateways', instance),
-      encode({ protocol: PROTOCOL, instance, clients }),
-    );
-  }
-
-  #hear(data: Uint8Array, from: string | undefined): void {
-    try {
-      const { instance, clients } = readGatewayBeat(data);
-      if (instance === this.instance || instance !== from) return;
-      this.#others.set(instance, { clients: new Map(Object.entries(clients)), heardAt: performance.now() });
-    } catch {
-      // Whoever sends what is no beat is no gateway.
-    }
   }
 }

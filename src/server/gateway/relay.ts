@@ -269,8 +269,6 @@ export interface RequestFacts {
   readonly model: string | undefined;
   /** As it came. */
   readonly priority?: unknown;
-  /** Answers that it asks for; 0 where nothing is generated. */
-  readonly answers: number;
   readonly session: string | undefined;
   /** Of the prompt, as far as it is a text. */
   readonly prefix: Uint32Array;
@@ -298,7 +296,6 @@ const NOTHING = { model: undefined, session: undefined, prefix: new Uint32Array(
 export const factsOfPath = (path: string): RequestFacts => ({
   ...NOTHING,
   body: new Uint8Array(),
-  answers: 0,
   instance: instanceOf(/^\/v1\/responses\/([^/?]*)/.exec(path)?.[1]),
 });
 
@@ -317,7 +314,6 @@ export function factsOf(route: RouteName, body: Uint8Array, session: string | un
     ...NOTHING,
     model: typeof model === 'string' ? model : undefined,
     session: checkedSession(session ?? named),
-    answers: prompts ? answersOf(fields) : route === '/v1/embeddings' ? 1 : 0,
     instance: instanceOf(fields['previous_response_id']),
     ...(prompts && {
       priority: fields['priority'],
@@ -334,8 +330,8 @@ function askedOf({ request, client }: Exchange, { prefix, body }: RequestFacts):
   return { method: method as AskedRequest['method'], path, ...told };
 }
 
-/** Who asks, for those who count: nobody else should know the key. */
-export const hashOfClient = (client: string): string => createHash('sha256').update(client).digest('hex').slice(0, 32);
+/** Who asks, for replicas, which count by client: nobody else should know the key. */
+const hashOfClient = (client: string): string => createHash('sha256').update(client).digest('hex').slice(0, 32);
 
 const instanceOf = (id: unknown): string | undefined => (typeof id === 'string' ? RESPONSE.exec(id)?.[1] : undefined);
 
@@ -343,13 +339,6 @@ function checkedSession(session: unknown): string | undefined {
   if (session === undefined) return undefined;
   if (typeof session === 'string' && session !== '' && session.length <= MAX_SESSION) return session;
   throw badRequest(`session: expected a text of at most ${MAX_SESSION} characters`, 'session');
-}
-
-function answersOf({ n, prompt }: Record<string, unknown>): number {
-  const each = typeof n === 'number' && Number.isSafeInteger(n) && n > 0 ? n : 1;
-  // A list of token ids is one prompt.
-  const prompts = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? Math.max(1, prompt.length) : 1;
-  return each * prompts;
 }
 
 /** The text as it came, with one field more behind the others: of two with one name the last counts. */

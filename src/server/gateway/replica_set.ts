@@ -110,7 +110,7 @@ export class ReplicaSet {
   /** Who takes a request for a model. @param accept leaves the others out */
   choose(model: string, request: RoutedRequest, accept: (member: Member) => boolean): Choice {
     const except = new Set(this.members.filter((member) => !accept(member)).map(({ beat }) => beat.name));
-    return this.#tableOf(model).choose(request, performance.now() / 1000, except);
+    return this.#tableOf(model).choose(request, except);
   }
 
   /** Sends a request to a replica. @throws ReplicaGoneError from its answer, when it goes away */
@@ -164,8 +164,7 @@ export class ReplicaSet {
 
   #tableOf(model: string): ReplicaTable {
     let table = this.#tables.get(model);
-    // What is stale is seen by #look, which knows when this thread itself was late.
-    if (!table) this.#tables.set(model, (table = new ReplicaTable({ staleSeconds: Infinity })));
+    if (!table) this.#tables.set(model, (table = new ReplicaTable()));
     return table;
   }
 
@@ -205,10 +204,8 @@ export class ReplicaSet {
 
   #tell(member: Member): void {
     const { name, running, waiting, slots, room, model } = member.beat;
-    this.#tableOf(model).tell(
-      { name, running, waiting, slots, room, draining: !takes(member), prefixes: member.prefixes },
-      performance.now() / 1000,
-    );
+    const { prefixes } = member;
+    this.#tableOf(model).tell({ name, running, waiting, slots, room, draining: !takes(member), prefixes });
   }
 
   #hear(error: Error | null, { data, subject, headers }: Msg): void {

@@ -279,6 +279,13 @@ export async function readBody(
 const leavingOpen = (request: IncomingMessage): AsyncIterable<Buffer> =>
   request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
 
+/** Adds to what is counted of a client; who has nothing is forgotten. */
+export function addTo(counts: Map<string, number>, client: string, by: number): void {
+  const now = (counts.get(client) ?? 0) + by;
+  if (now > 0) counts.set(client, now);
+  else counts.delete(client);
+}
+
 /** Bodies up to this size always have room: the limit on connections bounds them. */
 const ALWAYS = 65_536;
 
@@ -298,9 +305,7 @@ export class BodyRooms {
     const add = (count: number): void => {
       held += count;
       this.#bytes += count;
-      const own = (this.#byClient.get(client) ?? 0) + count;
-      if (own > 0) this.#byClient.set(client, own);
-      else this.#byClient.delete(client);
+      addTo(this.#byClient, client, count);
     };
     return {
       take: (count) => {

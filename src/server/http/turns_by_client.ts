@@ -127,4 +127,4 @@ export class TurnsByClient {
 }
 
 const busy = (message: string, seconds: number): ApiError =>
-  new ApiError(429, message, { code: 'busy', headers: { 'Retry-After': String(seconds) } });
+  new ApiError(429, message, { code: 'busy', retryAfter: seconds });

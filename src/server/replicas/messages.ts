@@ -11,11 +11,9 @@ import { PrefixFilter } from '../../cluster/routing/prefixes.js';
 
 /** Replicas and gateways of other protocols don't understand each other. */
 export const PROTOCOL = 1;
-/** Between two beats of a replica or gateway. Silence of BEATS_LOST of them is a loss. */
+/** Between two beats of a replica. Silence of BEATS_LOST of them is a loss. */
 export const BEAT_MS = 500;
 export const SILENCE_MS = 2000;
-/** Between two looks of a gateway at what it would tell the others of its clients. */
-export const CLIENTS_MS = 250;
 /** Between two signs of life of a request that has nothing else to say. */
 export const ALIVE_MS = 1000;
 /** Replicas whose responses one may have, by handovers from one to the next. */
@@ -91,15 +89,6 @@ const toGateway = z.discriminatedUnion('kind', [
 /** What a replica tells a gateway of a request: in order, numbered from 0. A piece of the answer is behind `data`. */
 export type ToGateway = z.infer<typeof toGateway>;
 
-const gatewaySchema = z.object({
-  protocol: count,
-  instance,
-  /** Answers under way by client, who is a hash. */
-  clients: z.record(z.string().check(z.regex(/^[\w-]{1,64}$/)), count),
-});
-/** What a gateway tells the others. */
-export type GatewayBeat = z.infer<typeof gatewaySchema>;
-
 /** A message: its head, and bytes behind it. */
 export interface Message<Head> {
   readonly head: Head;
@@ -149,7 +138,6 @@ export function readBeat(data: Uint8Array): { readonly beat: Beat; readonly pref
 
 export const readToReplica = (data: Uint8Array): Message<ToReplica> => decode("a gateway's message", toReplica, data);
 export const readToGateway = (data: Uint8Array): Message<ToGateway> => decode("a replica's message", toGateway, data);
-export const readGatewayBeat = (data: Uint8Array): GatewayBeat => decode("a gateway's beat", gatewaySchema, data).head;
 
 /** Whether it is the NATS server's own word that nobody listens there. */
 export const isNobody = (data: Uint8Array, status: number | undefined): boolean => data.length === 0 && status === 503;

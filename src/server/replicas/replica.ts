@@ -45,8 +45,6 @@ export const newInstance = (): string => randomBytes(4).toString('hex');
 
 /** A gateway may add a field to a body. */
 const ADDED = 1024;
-/** Gateways count clients' answers, and check who may have a priority; here one is as good as another. */
-const MANY = 2 ** 30;
 
 /** A model's server that takes requests from gateways by NATS: it says how it is, and answers what comes. */
 export class Replica {
@@ -94,8 +92,7 @@ export class Replica {
     const cluster = await connectCluster(where);
     const server = new ApiServer({
       ...given,
-      maxPerClient: MANY,
-      priorityKeys: 'all',
+      priorityKeys: 'all', // gateways check who may have one
       maxBodyBytes: (given.maxBodyBytes ?? DEFAULT_BODY) + ADDED,
       allowedHosts: ['*'],
       place: instance,
