@@ -12,8 +12,8 @@ export const usesPrefixes = (policy: PolicyName): boolean => policy === 'prefix'
 /** A gateway's way to choose. Replicas are numbers, and bear them as names. */
 export interface Router {
   /** Undefined: all that it knows of are full. */
-  choose(request: PrefixRequest, now: number, except: ReadonlySet<number> | undefined): number | undefined;
-  tell(state: ReplicaState, now: number): void;
+  choose(request: PrefixRequest, except: ReadonlySet<number> | undefined): number | undefined;
+  tell(state: ReplicaState): void;
   sent(replica: number, request: PrefixRequest): void;
   ended(replica: number): void;
 }
@@ -39,12 +39,9 @@ export function makeRouter(options: RouterOptions): Router {
     case 'two_choices':
       return new TwoChoices(random);
     case 'least_loaded':
-      return new ByTable(new ReplicaTable({ bound: 0, staleSeconds: Infinity }), false);
+      return new ByTable(new ReplicaTable(0), false);
     default:
-      return new ByTable(
-        new ReplicaTable({ staleSeconds: Infinity, ...(options.bound !== undefined && { bound: options.bound }) }),
-        options.policy === 'session',
-      );
+      return new ByTable(new ReplicaTable(options.bound), options.policy === 'session');
   }
 }
 
@@ -55,7 +52,7 @@ class Blind implements Router {
     private readonly draw: () => number,
   ) {}
 
-  choose(_request: PrefixRequest, _now: number, except?: ReadonlySet<number>): number | undefined {
+  choose(_request: PrefixRequest, except?: ReadonlySet<number>): number | undefined {
     if (except && except.size >= this.replicas) return undefined;
     for (;;) {
       const replica = Math.floor(this.draw() * this.replicas + 1e-9);
@@ -75,13 +72,13 @@ class ByTable implements Router {
     private readonly sessions: boolean,
   ) {}
 
-  choose(request: PrefixRequest, now: number, except?: ReadonlySet<number>): number | undefined {
-    const choice = this.table.choose(this.#routed(request), now, except && new Set([...except].map(String)));
+  choose(request: PrefixRequest, except?: ReadonlySet<number>): number | undefined {
+    const choice = this.table.choose(this.#routed(request), except && new Set([...except].map(String)));
     return typeof choice === 'string' ? undefined : Number(choice.replica);
   }
 
-  tell(state: ReplicaState, now: number): void {
-    this.table.tell(state, now);
+  tell(state: ReplicaState): void {
+    this.table.tell(state);
   }
 
   sent(replica: number, request: PrefixRequest): void {
@@ -100,11 +97,11 @@ class ByTable implements Router {
 /** Two at random, of which the one with less to do takes it. */
 class TwoChoices extends ByTable {
   constructor(private readonly random: Random) {
-    super(new ReplicaTable({ staleSeconds: Infinity }), false);
+    super(new ReplicaTable(), false);
   }
 
-  override choose(_request: PrefixRequest, now: number, except?: ReadonlySet<number>): number | undefined {
-    const all = this.table.there(now).filter(({ name }) => !except?.has(Number(name)));
+  override choose(_request: PrefixRequest, except?: ReadonlySet<number>): number | undefined {
+    const all = this.table.there.filter(({ name }) => !except?.has(Number(name)));
     if (all.length === 0) return undefined;
     const [one, other] = [all[this.random.integer(all.length)]!, all[this.random.integer(all.length)]!];
     return Number(sum([one.running, one.waiting]) <= sum([other.running, other.waiting]) ? one.name : other.name);

@@ -73,7 +73,7 @@ export class ClusterRun {
     );
     this.#meter = new ClusterMeter(options.requests, this.#replicas);
     for (let replica = 0; replica < replicas; replica++) {
-      this.#hear(this.#stateOf(replica), 0);
+      this.#hear(this.#stateOf(replica));
       // Replicas tell at times of their own.
       this.#tellings.push(replica, this.#random.next() * tellSeconds);
     }
@@ -136,7 +136,7 @@ export class ClusterRun {
   #send(job: Job, now: number): void {
     const router = this.#routers[job.gateway]!;
     const tries = job.refusedBy?.size ?? 0;
-    const replica = tries < MOST_TRIES ? router.choose(job.request, now, job.refusedBy) : undefined;
+    const replica = tries < MOST_TRIES ? router.choose(job.request, job.refusedBy) : undefined;
     if (replica === undefined) {
       this.#open--;
       this.#meter.refused(job);
@@ -149,7 +149,7 @@ export class ClusterRun {
 
   #deliver(message: Message, now: number): void {
     if (message.kind === 'state') {
-      this.#hear(message.state, now);
+      this.#hear(message.state);
       return;
     }
     const { job } = message;
@@ -195,7 +195,7 @@ export class ClusterRun {
     return { name: String(index), running, waiting, slots, room: slots + queue, draining: false, prefixes };
   }
 
-  #hear(state: ReplicaState, now: number): void {
-    for (const router of this.#routers) router.tell(state, now);
+  #hear(state: ReplicaState): void {
+    for (const router of this.#routers) router.tell(state);
   }
 }

@@ -4,8 +4,8 @@
  * replicas. Nothing of it is loaded before a cluster is asked for.
  */
 
-import type { Authenticator, ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
-import { limitError, messageOf, SplitkvError, throwIfAborted, usageError, withAbort } from '../base/errors.js';
+import type { ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
+import { ioError, limitError, messageOf, SplitkvError, throwIfAborted, usageError, withAbort } from '../base/errors.js';
 import { checkOptions, type OptionsSchema } from '../base/options.js';
 import { pause } from '../base/waits.js';
 import type { ClusterOptions } from '../engine/contracts/cluster_options.js';
@@ -175,25 +175,18 @@ async function identity({
   if (user !== undefined) return { user, ...(password !== undefined && { pass: password }) };
   if (nkey === undefined && creds === undefined) return {};
   const { credsAuthenticator, nkeyAuthenticator, nkeys } = await import('@nats-io/nats-core');
-  const text = new TextEncoder();
-  if (creds !== undefined) {
-    let authenticator: Authenticator;
-    try {
-      authenticator = credsAuthenticator(text.encode(creds));
-    } catch (error) {
-      throw usageError(
-        `cluster: these credentials can't be read: ${messageOf(error)}. Give a .creds file as nsc makes it`,
-      );
-    }
-    return { authenticator };
-  }
-  const seed = text.encode(nkey!.trim());
+  const bytes = new TextEncoder().encode(creds ?? nkey?.trim());
   try {
-    nkeys.fromSeed(seed);
+    if (creds !== undefined) return { authenticator: credsAuthenticator(bytes) };
+    nkeys.fromSeed(bytes);
+    return { authenticator: nkeyAuthenticator(bytes) };
   } catch (error) {
-    throw usageError(`cluster: this nkey can't be read: ${messageOf(error)}. Give the seed of a user, SU...`);
+    const [what, form] =
+      creds === undefined
+        ? ['this nkey', 'the seed of a user, SU...']
+        : ['these credentials', 'a .creds file as nsc makes it'];
+    throw usageError(`cluster: ${what} can't be read: ${messageOf(error)}. Give ${form}`);
   }
-  return { authenticator: nkeyAuthenticator(seed) };
 }
 
 const ADVICE = 'Is it running, and reachable from here? `splitkv cluster` starts one on this machine';
@@ -205,19 +198,17 @@ const isPage = (): boolean => globalThis.process?.versions?.node === undefined;
 function connectError(error: unknown, where: string): SplitkvError {
   if (error instanceof SplitkvError) return error;
   const name = error instanceof Error ? error.name : '';
-  const options = { cause: error };
   if (name === 'AuthorizationError' || name === 'UserAuthenticationExpiredError') {
     return new SplitkvError(
       'usage',
       `cluster ${where}: the server refuses this account (${messageOf(error)}); give its token, nkey or credentials${isPage() ? '' : ' (--token-file, --nkey-file, --creds-file)'}`,
-      options,
+      { cause: error },
     );
   }
   const cause = error instanceof Error && error.cause instanceof Error ? `: ${error.cause.message}` : '';
-  return new SplitkvError(
-    'io',
+  return ioError(
     `cluster ${where}: no NATS server answers (${messageOf(error)}${cause}). ${isPage() ? PAGE_ADVICE : ADVICE}`,
-    options,
+    error,
   );
 }
 

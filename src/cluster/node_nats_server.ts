@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { SplitkvError, usageError } from '../base/errors.js';
+import { ioError, usageError } from '../base/errors.js';
 
 export interface NatsServerOptions {
   /** The program; see find_nats_server.js. */
@@ -113,7 +113,7 @@ async function untilReady(
     if (child.exitCode !== null || child.signalCode !== null || performance.now() > until) {
       const lines = said().trim().split('\n');
       const why = lines.find((line) => line.includes('[FTL]')) ?? lines.at(-1);
-      throw new SplitkvError('io', `nats-server didn't come up: ${why || 'it said nothing'}`);
+      throw ioError(`nats-server didn't come up: ${why || 'it said nothing'}`);
     }
     await pause(10);
   }

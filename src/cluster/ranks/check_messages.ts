@@ -1,89 +1,97 @@
+import * as z from 'zod/mini';
 import { formatError, usageError } from '../../base/errors.js';
-import { type Check, fields, isFlag, isNumber, isText, kindOf, oneOf, optional } from '../../base/checks.js';
 import type { PortReason } from '../../distributed/ports/port.js';
 import type { ModelPlace } from '../../engine/workers/model_place.js';
 import { endpointOf } from '../../loader/hub/hub_options.js';
 import { hubText, isCommit, parseHubName } from '../../loader/hub/hub_name.js';
 import { RankRunner } from '../../engine/ranks/rank_runner.js';
-import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
+import type { LinkAddress, RankRequest, WorkerCommand, WorkerReport } from '../../engine/workers/worker_protocol.js';
 import type { AdapterMeasure, LinkMeasure } from '../../placement/index.js';
 import { isLinkAddress, isReason } from '../links/nats_link.js';
 
 /** Calls that end a rank or take what no message holds. */
 const NOT_CALLED = ['constructor', 'abort', 'dispose'];
 /** What a rank can be called: the methods of `Rank`, which RankRunner is. */
-const isCall: Check = (name) =>
-  typeof name === 'string' &&
+const isCall = (name: string): boolean =>
   !NOT_CALLED.includes(name) &&
   Object.hasOwn(RankRunner.prototype, name) &&
   typeof Object.getOwnPropertyDescriptor(RankRunner.prototype, name)?.value === 'function';
 
-const isId: Check = (id) => Number.isSafeInteger(id) && (id as number) >= 0;
-const isPeers: Check = (peers) =>
-  peers instanceof Map && peers.size < 64 && [...peers].every(([rank, at]) => isId(rank) && isLinkAddress(at));
-const isShortText: Check = (text) => isText(text) && (text as string).length < 4096;
+const id = z.int().check(z.minimum(0));
+const list = z.custom<unknown[]>(Array.isArray);
+const link = z.custom<LinkAddress>(isLinkAddress);
+const peers = z.map(id, link).check(z.refine((ports) => ports.size < 64));
+const shortText = z.string().check(z.maxLength(4095));
+const some = z.looseObject({});
+const reason = z.custom<PortReason>(isReason);
 
-const isSlice = fields({
-  place: fields({
-    kind: oneOf('url'),
-    href: isShortText,
-    network: fields({ hub: optional(isShortText), commit: optional(isShortText) }),
-  }),
-  plan: fields({ worldSize: isId, stages: Array.isArray }),
-  rank: isId,
-  runner: fields({}),
-  type: isText,
-  digest: isText,
-});
-
-const requests: Readonly<Record<RankRequest['type'], Check>> = {
-  // Which adapter it is, is the rank's own matter.
-  open: fields({ adapter: fields({ variants: optional(oneOf('hardware', 'software')) }) }),
-  load: fields({
-    slice: (slice) => isSlice(slice) && (slice as SliceRequest).rank < (slice as SliceRequest).plan.worldSize,
-  }),
-  connect: fields({ ports: isPeers }),
-  measure: fields({
-    subject: fields({ config: fields({}), type: isText, kvType: isText, contextLength: isId, batched: isFlag }),
-  }),
-  exchanges: fields({
-    ports: (ports) => isPeers(ports) && (ports as ReadonlyMap<unknown, unknown>).size === 1,
-    rank: oneOf(0, 1),
-  }),
-  call: fields({ method: isCall, args: Array.isArray }),
-  ping: fields({}),
-  dispose: fields({}),
-};
-
-const commands: Readonly<Record<WorkerCommand['type'], Check>> = {
-  abort: fields({ reason: isReason }),
-  request: fields({ id: isId, request: kindOf(requests) }),
-};
-
-const reports: Readonly<Record<WorkerReport['type'], Check>> = {
-  answer: fields({ id: isId }),
-  failure: fields({ id: isId, reason: isReason }),
-  progress: fields({
-    progress: fields({
-      loadedBytes: isNumber,
-      totalBytes: isNumber,
-      tensorsLoaded: isNumber,
-      tensorsTotal: isNumber,
+const slice = z
+  .looseObject({
+    place: z.looseObject({
+      kind: z.literal('url'),
+      href: shortText,
+      network: z.looseObject({ hub: z.optional(shortText), commit: z.optional(shortText) }),
     }),
-  }),
-  warning: fields({ message: isText }),
-  lost: fields({ reason: isReason }),
-  broken: fields({ reason: isReason }),
-};
+    plan: z.looseObject({ worldSize: id, stages: list }),
+    rank: id,
+    runner: some,
+    type: z.string(),
+    digest: z.string(),
+  })
+  .check(z.refine(({ rank, plan }) => rank < plan.worldSize));
+
+const subject = z.looseObject({
+  config: some,
+  type: z.string(),
+  kvType: z.string(),
+  contextLength: id,
+  batched: z.boolean(),
+});
+/** Of one of several kinds, by its `type`. */
+const kindOf = <Kinds extends Readonly<Record<string, z.core.$ZodLooseShape>>>(kinds: Kinds) =>
+  z.discriminatedUnion(
+    'type',
+    Object.entries(kinds).map(([type, shape]) => z.looseObject({ ...shape, type: z.literal(type) })) as [
+      z.ZodMiniObject<{ type: z.ZodMiniLiteral<string> }>,
+    ],
+  );
+
+const request = kindOf({
+  // Which adapter it is, is the rank's own matter.
+  open: { adapter: z.looseObject({ variants: z.optional(z.enum(['hardware', 'software'])) }) },
+  load: { slice },
+  connect: { ports: peers },
+  measure: { subject },
+  exchanges: { ports: peers.check(z.refine((ports) => ports.size === 1)), rank: z.literal([0, 1]) },
+  call: { method: z.string().check(z.refine(isCall)), args: list },
+  ping: {},
+  dispose: {},
+} satisfies Record<RankRequest['type'], z.core.$ZodLooseShape>);
+const command = kindOf({
+  abort: { reason },
+  request: { id, request },
+} satisfies Record<WorkerCommand['type'], z.core.$ZodLooseShape>);
+
+const count = z.number();
+const report = kindOf({
+  answer: { id },
+  failure: { id, reason },
+  progress: {
+    progress: z.looseObject({ loadedBytes: count, totalBytes: count, tensorsLoaded: count, tensorsTotal: count }),
+  },
+  warning: { message: z.string() },
+  lost: { reason },
+  broken: { reason },
+} satisfies Record<WorkerReport['type'], z.core.$ZodLooseShape>);
 
 /**
  * A command that came over the network to a rank, as far as a rank's worker doesn't check it by itself.
  * @throws SplitkvError `format`
  */
 export function checkCommand(value: unknown): WorkerCommand {
-  if (!kindOf(commands)(value)) throw formatError('a command that no coordinator gives');
-  const command = value as WorkerCommand;
-  return command.type === 'abort' ? { type: 'abort', reason: command.reason } : command;
+  if (!command.safeParse(value).success) throw formatError('a command that no coordinator gives');
+  const given = value as WorkerCommand;
+  return given.type === 'abort' ? { type: 'abort', reason: given.reason } : given;
 }
 
 /**
@@ -91,36 +99,36 @@ export function checkCommand(value: unknown): WorkerCommand {
  * @throws SplitkvError `format`
  */
 export function checkReport(value: unknown): WorkerReport {
-  if (kindOf(reports)(value)) return value as WorkerReport;
+  if (report.safeParse(value).success) return value as WorkerReport;
   throw formatError('a report that no rank gives');
 }
 
-const areNumbers: Check = (value) =>
-  typeof value === 'object' ? Object.values(value ?? {}).every(areNumbers) : isNumber(value);
-const isPositive: Check = (value) => isNumber(value) && (value as number) > 0;
-const isLayer = fields({ generated: fields({ layerSeconds: isNumber }), prompt: fields({ layerSeconds: isNumber }) });
-const isMeasure = fields({
-  name: isText,
-  dense: optional((layer) => isLayer(layer) && areNumbers(layer)),
-  expert: optional((layer) => isLayer(layer) && areNumbers(layer)),
-  head: fields({ secondsPerByte: isNumber, secondsPerByteRow: isNumber }),
-  dispatchSeconds: isNumber,
-  submitSeconds: isNumber,
-  waitSeconds: isNumber,
+const areNumbers = (value: unknown): boolean =>
+  typeof value === 'object' ? Object.values(value ?? {}).every(areNumbers) : Number.isFinite(value);
+const positive = z.number().check(z.refine((value) => value > 0));
+const times = z.looseObject({ layerSeconds: count });
+const layer = z.optional(z.looseObject({ generated: times, prompt: times }).check(z.refine(areNumbers)));
+const measure = z.looseObject({
+  name: z.string(),
+  dense: layer,
+  expert: layer,
+  head: z.looseObject({ secondsPerByte: count, secondsPerByteRow: count }),
+  dispatchSeconds: count,
+  submitSeconds: count,
+  waitSeconds: count,
 });
 
 /** @throws SplitkvError `format` for what is no measure of an adapter */
 export function checkMeasure(value: AdapterMeasure): AdapterMeasure {
-  if (isMeasure(value)) return value;
+  if (measure.safeParse(value).success) return value;
   throw formatError('a rank measured what no adapter does');
 }
 
 /** @throws SplitkvError `format` for what is no measure of a link */
 export function checkLink(value: LinkMeasure): LinkMeasure {
-  if (!fields({ latencySeconds: isPositive, bytesPerSecond: isPositive })(value))
-    throw formatError('a rank measured what no link does');
-  const { latencySeconds, bytesPerSecond } = value;
-  return { latencySeconds, bytesPerSecond };
+  const { success, data } = z.object({ latencySeconds: positive, bytesPerSecond: positive }).safeParse(value);
+  if (success) return data;
+  throw formatError('a rank measured what no link does');
 }
 
 /** Folders of models have such names: no way leads out of the folder that they are in. */

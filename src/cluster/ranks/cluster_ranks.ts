@@ -12,6 +12,7 @@ import type { PlanSubject } from '../../engine/planning/plan_subject.js';
 import type { Source } from '../../loader/index.js';
 import type { ProbeSubject } from '../../engine/measure/probe.js';
 import { WorkerRank } from '../../engine/workers/worker_rank.js';
+import { nth } from '../../base/lists.js';
 import { formatBytes } from '../../base/math.js';
 import { pause } from '../../base/waits.js';
 import type { AdapterRequest } from '../../gpu/index.js';
@@ -106,7 +107,7 @@ export class ClusterRanks implements ModelPlaces {
       const cards = await callRoll(this.cluster).catch(() => []);
       for (const rank of open) {
         const why = await this.#take(rank, cards);
-        if (why !== undefined) refusals.push(`${this.#cards[rank]!.name}: ${why}`);
+        if (why !== undefined) refusals.push(`${this.name(rank)}: ${why}`);
       }
       open = open.filter((rank) => !this.#claims.has(rank));
       if (open.length === 0) return;
@@ -202,7 +203,7 @@ export class ClusterRanks implements ModelPlaces {
 
   /** Undefined once the rank has a place, otherwise why it has none. */
   async #take(rank: number, cards: readonly RankCard[]): Promise<string | undefined> {
-    const before = this.#cards[rank]!;
+    const before = nth(this.#cards, rank);
     const names = new Set(this.#cards.map(({ name }) => name));
     const needed = this.#memory.get(before.name);
     const same = cards.filter(({ name }) => name === before.name);
@@ -247,14 +248,14 @@ export class ClusterRanks implements ModelPlaces {
   }
 
   name(rank: number): string {
-    return this.#cards[rank]!.name;
+    return nth(this.#cards, rank).name;
   }
 
   start(rank: number): StartWorker {
     return (events) => {
       const address = this.#claims.get(rank)!;
       this.#claims.delete(rank);
-      const { name } = this.#cards[rank]!;
+      const name = this.name(rank);
       const link = new NatsLink(this.cluster, address, {
         message: (value) => events.message(checkReport(value)),
         ended: (why) => {
@@ -277,11 +278,11 @@ export class ClusterRanks implements ModelPlaces {
 
   connections(worldSize: number): readonly ReadonlyMap<number, LinkAddress>[] {
     const ranks = Array.from({ length: worldSize }, () => new Map<number, LinkAddress>());
-    for (let a = 0; a < worldSize; a++) {
-      for (let b = a + 1; b < worldSize; b++) {
-        const [one, other] = newLink();
-        ranks[a]!.set(b, one);
-        ranks[b]!.set(a, other);
+    for (const [a, one] of ranks.entries()) {
+      for (const [b, other] of ranks.slice(0, a).entries()) {
+        const [near, far] = newLink();
+        one.set(b, near);
+        other.set(a, far);
       }
     }
     return ranks;
@@ -297,7 +298,7 @@ export class ClusterRanks implements ModelPlaces {
     if (known) return known;
     this.arrange(adapters);
     const { signal } = this.options;
-    const numbers = adapters.map((_, rank) => rank);
+    const numbers = [...adapters.keys()];
     await this.prepare(numbers, signal);
     const ranks = numbers.map((rank) => new WorkerRank(rank, this.start(rank), { warning: () => {}, died: () => {} }));
     const stop = (): void => void Promise.all(ranks.map((rank) => rank.close()));
@@ -314,7 +315,7 @@ export class ClusterRanks implements ModelPlaces {
             one.measureExchanges(0, new Map([[1, near]])),
             other.measureExchanges(1, new Map([[0, far]])),
           ]);
-          [links[a]![b], links[b]![a]] = [checkLink(sides[0]), checkLink(sides[1])];
+          [nth(links, a)[b], nth(links, b)[a]] = [checkLink(sides[0]), checkLink(sides[1])];
         }
       }
       const alone = ranks.map(() => 1);
@@ -372,12 +373,7 @@ function choose(cards: readonly RankCard[], ranks: number | readonly string[], m
     return named.every((card) => card !== undefined) ? named : undefined;
   }
   const alike = (card: RankCard): RankCard[] =>
-    mixed
-      ? free
-      : free.filter(
-          ({ version, ...other }) =>
-            version === card.version && adapterKind({ version, ...other }) === adapterKind(card),
-        );
+    free.filter((other) => mixed || (other.version === card.version && adapterKind(other) === adapterKind(card)));
   return free
     .map(alike)
     .find((group) => group.length >= ranks)

@@ -1,6 +1,6 @@
+import * as z from 'zod/mini';
 import type { AdapterDescription } from '../../gpu/index.js';
-import { formatError, messageOf, SplitkvError } from '../../base/errors.js';
-import { type Check, fields, isFlag, isText, oneOf, optional } from '../../base/checks.js';
+import { formatError, ioError, messageOf } from '../../base/errors.js';
 import { decode, encode } from 'cborg/extended';
 import { type Cluster, isName } from '../connect.js';
 
@@ -24,29 +24,29 @@ export const adapterKind = ({ adapter }: RankCard): string =>
     .filter((text, at, all) => text !== '' && all.indexOf(text) === at)
     .join(', ');
 
-const MAX_TEXT = 1000;
-const isShortText: Check = (text) => isText(text) && (text as string).length <= MAX_TEXT;
-const isCard = fields({
-  name: isName,
-  id: isName,
-  version: isShortText,
-  adapter: fields({
-    name: isShortText,
-    vendor: isShortText,
-    architecture: isShortText,
-    device: isShortText,
-    description: isShortText,
-    software: isFlag,
-    variants: oneOf('hardware', 'software'),
+const shortText = z.string().check(z.maxLength(1000));
+const name = z.string().check(z.refine(isName));
+const cardForm = z.looseObject({
+  name,
+  id: name,
+  version: shortText,
+  adapter: z.looseObject({
+    name: shortText,
+    vendor: shortText,
+    architecture: shortText,
+    device: shortText,
+    description: shortText,
+    software: z.boolean(),
+    variants: z.enum(['hardware', 'software']),
   }),
-  memory: optional((bytes) => Number.isSafeInteger(bytes) && (bytes as number) > 0),
-  busy: isFlag,
+  memory: z.optional(z.int().check(z.refine((bytes) => bytes > 0))),
+  busy: z.boolean(),
 });
 
 /** @throws SplitkvError `format` */
 export function readCard(data: Uint8Array): RankCard {
   const card = readObject(data);
-  if (!isCard(card)) throw formatError("a rank's card that is none");
+  if (!cardForm.safeParse(card).success) throw formatError("a rank's card that is none");
   return card as unknown as RankCard;
 }
 
@@ -92,7 +92,7 @@ export async function callRoll(
     const { name } = error as Error;
     // That nobody listens is an answer, too.
     if (!/NoResponders|RequestError|TimeoutError/.test(name)) {
-      throw new SplitkvError('io', `the cluster's server is away: ${(error as Error).message}`, { cause: error });
+      throw ioError(`the cluster's server is away: ${(error as Error).message}`, error);
     }
   }
   return [...cards.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));

@@ -281,8 +281,8 @@ class Session {
 
   #loads(id: number, { place, plan, rank }: SliceRequest): void {
     this.#loading = id;
-    const model = place.kind === 'url' ? lastPart(place.href) : place.kind === 'port' ? modelName(place.name) : 'files';
-    this.#serve({ model, rank, ranks: plan.worldSize });
+    const where = place.kind === 'url' ? place.href : place.kind === 'port' ? place.name : 'files';
+    this.#serve({ model: modelName(where).slice(0, 100), rank, ranks: plan.worldSize });
   }
 
   /** What the worker's reports tell people. */
@@ -346,12 +346,3 @@ class Session {
     return { ports, transfer: [...ports.values()] };
   }
 }
-
-/** Of an address, or of a name of the Hub. */
-const lastPart = (href: string): string =>
-  href
-    .replace(/[?#].*$/, '')
-    .replace(/\/+$/, '')
-    .split('/')
-    .at(-1)!
-    .slice(0, 100);

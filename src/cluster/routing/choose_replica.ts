@@ -155,39 +155,27 @@ class Search {
   }
 }
 
-export interface ReplicaTableOptions {
-  /** As chooseReplica takes it. */
-  readonly bound?: number;
-  /** A replica that told nothing for longer counts as gone; default 2. */
-  readonly staleSeconds?: number;
-}
-
 type Row = { -readonly [Field in keyof ReplicaView]: ReplicaView[Field] } & {
   /** The filter is this table's own, and may be added to. */
   ownFilter: boolean;
-  toldAt: number;
 };
 
 /**
  * A gateway's picture of the replicas: what each told last, and what the gateway itself has sent there and seen end since. Other
- * gateways' requests are seen when the replica tells of them. Times are seconds of any one clock, given by the caller.
+ * gateways' requests are seen when the replica tells of them. Who says nothing any more is the caller's to notice.
  */
 export class ReplicaTable {
   readonly #rows = new Map<string, Row>();
   /** The same, made anew when replicas come or go. */
   #list: readonly Row[] | undefined;
-  readonly #bound: number;
-  readonly #staleSeconds: number;
 
-  constructor({ bound = BOUND, staleSeconds = 2 }: ReplicaTableOptions = {}) {
-    this.#bound = bound;
-    this.#staleSeconds = staleSeconds;
-  }
+  /** @param bound as chooseReplica takes it */
+  constructor(private readonly bound: number = BOUND) {}
 
   /** A replica's state has come. */
-  tell(state: ReplicaState, now: number): void {
+  tell(state: ReplicaState): void {
     const { name } = state;
-    const told = { prefixes: undefined, ...state, ownFilter: false, toldAt: now };
+    const told = { prefixes: undefined, ...state, ownFilter: false };
     const row = this.#rows.get(name);
     if (row) return void Object.assign(row, told);
     this.#rows.set(name, { key: hashOfText(name), ...told });
@@ -199,20 +187,16 @@ export class ReplicaTable {
     if (this.#rows.delete(name)) this.#list = undefined;
   }
 
-  /** Those that told something lately, draining ones included; those that didn't are forgotten. */
-  there(now: number): readonly ReplicaView[] {
-    const list = (this.#list ??= [...this.#rows.values()]);
-    const stale = list.filter(({ toldAt }) => now - toldAt > this.#staleSeconds);
-    if (stale.length === 0) return list;
-    for (const { name } of stale) this.leave(name);
-    return this.there(now);
+  /** Draining ones included. */
+  get there(): readonly ReplicaView[] {
+    return (this.#list ??= [...this.#rows.values()]);
   }
 
   /** @param except replicas that failed this request already */
-  choose(request: RoutedRequest, now: number, except?: ReadonlySet<string>): Choice {
-    const there = this.there(now);
+  choose(request: RoutedRequest, except?: ReadonlySet<string>): Choice {
+    const { there } = this;
     const asked = except && except.size > 0 ? there.filter(({ name }) => !except.has(name)) : there;
-    return chooseReplica(request, asked, this.#bound);
+    return chooseReplica(request, asked, this.bound);
   }
 
   /** This gateway sends a request there: it counts, and its prefix will be cached, before the replica tells so. */

@@ -285,48 +285,49 @@ describe("a gateway's table", () => {
 
   test('own requests count before the replica tells of them, and until they end', () => {
     const table = new ReplicaTable();
-    for (const name of ['a', 'b']) table.tell(told(name), 0);
+    for (const name of ['a', 'b']) table.tell(told(name));
     const sent = Array.from({ length: 16 }, (_, index) => {
-      const choice = table.choose({ prefix: familyPrefix(index, 3) }, 0) as { replica: string };
+      const choice = table.choose({ prefix: familyPrefix(index, 3) }) as { replica: string };
       table.sent(choice.replica, { prefix: familyPrefix(index, 3) });
       return choice.replica;
     });
     expect(sent.filter((name) => name === 'a')).toHaveLength(8);
-    expect(table.choose({ prefix }, 0)).toBe('full');
+    expect(table.choose({ prefix })).toBe('full');
     table.ended('b');
-    expect(table.choose({ prefix }, 0)).toEqual({ replica: 'b', cachedBlocks: 0 });
+    expect(table.choose({ prefix })).toEqual({ replica: 'b', cachedBlocks: 0 });
     // What is told replaces what was thought.
-    table.tell(told('a', 1), 0.5);
-    expect(table.choose({ prefix }, 0.5)).toMatchObject({ replica: 'a' });
+    table.tell(told('a', 1));
+    expect(table.choose({ prefix })).toMatchObject({ replica: 'a' });
     table.ended('a');
     table.ended('a');
-    expect(table.there(0.5).map(({ running, waiting }) => running + waiting)).toEqual([0, 7]);
+    expect(table.there.map(({ running, waiting }) => running + waiting)).toEqual([0, 7]);
   });
 
   test('a prefix that was sent is found again before the replica tells of it; the told filter is left as it is', () => {
     const table = new ReplicaTable();
     const state = told('a');
-    for (const name of ['a', 'b', 'c']) table.tell(name === 'a' ? state : told(name), 0);
+    for (const name of ['a', 'b', 'c']) table.tell(name === 'a' ? state : told(name));
     table.sent('a', { prefix });
-    expect(table.choose({ prefix }, 0)).toEqual({ replica: 'a', cachedBlocks: 3 });
+    expect(table.choose({ prefix })).toEqual({ replica: 'a', cachedBlocks: 3 });
     expect(state.prefixes!.matched(prefix)).toBe(0);
-    table.tell(state, 1);
-    expect(table.choose({ prefix }, 1)).toMatchObject({ cachedBlocks: 0 });
+    table.tell(state);
+    expect(table.choose({ prefix })).toMatchObject({ cachedBlocks: 0 });
   });
 
-  test('who tells nothing for two seconds, leaves or failed already is not chosen', () => {
+  test('who leaves or failed already is not chosen', () => {
     const table = new ReplicaTable();
-    table.tell(told('a'), 0);
-    table.tell(told('b', 3), 1);
-    expect(table.choose({ prefix }, 2)).toMatchObject({ replica: 'a' });
-    expect(table.choose({ prefix }, 2, new Set(['a']))).toMatchObject({ replica: 'b' });
-    expect(table.choose({ prefix }, 2.5)).toMatchObject({ replica: 'b' });
-    expect(table.there(2.5)).toHaveLength(1);
+    table.tell(told('a'));
+    table.tell(told('b', 3));
+    expect(table.choose({ prefix })).toMatchObject({ replica: 'a' });
+    expect(table.choose({ prefix }, new Set(['a']))).toMatchObject({ replica: 'b' });
+    table.leave('a');
+    expect(table.choose({ prefix })).toMatchObject({ replica: 'b' });
+    expect(table.there).toHaveLength(1);
     table.sent('a', { prefix }); // it is gone: nothing to count
     table.ended('a');
     table.leave('b');
-    expect(table.choose({ prefix }, 2.5)).toBe('none');
-    table.tell({ ...told('c'), draining: true }, 3);
-    expect(table.choose({ prefix }, 3)).toBe('none');
+    expect(table.choose({ prefix })).toBe('none');
+    table.tell({ ...told('c'), draining: true });
+    expect(table.choose({ prefix })).toBe('none');
   });
 });
