@@ -1,6 +1,6 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { SplitkvError } from '../base/errors.js';
+import { ioError, SplitkvError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
 import { isStored } from '../engine/contracts/cluster_options.js';
 import type { NetworkOptions } from '../index.js';
@@ -31,13 +31,13 @@ export async function modelPath(given: string, request: PathRequest): Promise<st
   if (name === undefined) {
     if (/^https?:\/\//.test(given)) return given;
     const hint = hubForm(given) === 'word' ? `, and the catalog has no model of that name.${catalogHint(given)}` : '';
-    throw new SplitkvError('io', `--model ${given}: no such folder${hint}`);
+    throw ioError(`--model ${given}: no such folder${hint}`);
   }
   if (!request.pull) return `hf:${hubText(name)}`;
   const named = /^(hf:|https?:)/i.test(given) ? '' : ' (nor is there a folder or file of that name on this disk)';
   const { folder, gguf } = await pull(name, request).catch((error: unknown) => {
     if (!(error instanceof SplitkvError) || error.code !== 'io' || named === '') throw error;
-    throw new SplitkvError('io', `${error.message}${named}`, { cause: error });
+    throw ioError(`${error.message}${named}`, error);
   });
   return gguf === undefined ? folder : join(folder, gguf);
 }
@@ -45,7 +45,7 @@ export async function modelPath(given: string, request: PathRequest): Promise<st
 async function localPath(path: string, isFolder: boolean): Promise<string> {
   if (!isFolder) {
     if (isGgufName(path)) return path;
-    throw new SplitkvError('io', `--model ${path}: expected a folder with config.json and weights, or a .gguf file`);
+    throw ioError(`--model ${path}: expected a folder with config.json and weights, or a .gguf file`);
   }
   // Named here, because a page that is served the folder can't look for it.
   const files = await readdir(path);

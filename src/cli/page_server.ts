@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import { existsSync } from 'node:fs';
 import { readFile, realpath } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -94,7 +95,12 @@ type ServePages = (port: number, files: Handler) => Promise<Omit<PageServer, 'mo
 
 async function serveSource(port: number, modelFiles: Handler): Promise<Omit<PageServer, 'modelUrl'>> {
   const vite = await import('vite');
-  const ours = process.listeners('SIGTERM');
+  // Vite's own listeners would end this process before what came of the run is told, and where its input ends.
+  const enders: readonly (readonly [EventEmitter, event: string])[] = [
+    [process, 'SIGTERM'],
+    [process.stdin, 'end'],
+  ];
+  const ours = enders.flatMap(([from, event]) => from.listeners(event));
   const server = await vite.createServer({
     configFile: root('vite.config.ts'),
     logLevel: 'error',
@@ -103,8 +109,10 @@ async function serveSource(port: number, modelFiles: Handler): Promise<Omit<Page
     server: { port, strictPort: false, ...(port === 0 && { hmr: false, watch: null }) },
     plugins: [{ name: 'splitkv-model', configureServer: ({ middlewares }) => void middlewares.use(modelFiles) }],
   });
-  // Vite's own listener would end this process before what came of the run is told.
-  for (const listener of process.listeners('SIGTERM')) if (!ours.includes(listener)) process.off('SIGTERM', listener);
+  for (const [from, event] of enders) {
+    const added = from.listeners(event).filter((listener) => !ours.includes(listener));
+    for (const listener of added) from.off(event, listener as () => void);
+  }
   await server.listen();
   const { port: actual } = server.httpServer!.address() as AddressInfo;
   return { url: `http://127.0.0.1:${actual}/`, close: () => server.close() };

@@ -32,6 +32,8 @@ export type * from './types.js';
 export type PromptApiSource = Model | ((options: Pick<LoadOptions, 'onProgress'>) => Promise<Model>);
 
 const MAX_TEMPERATURE = 2;
+/** The event's name, and an older one of the same. */
+const OVERFLOWS = ['contextoverflow', 'quotaoverflow'] as const;
 
 /**
  * Gives pages the Prompt API where the browser has none: sets `globalThis.LanguageModel` and returns true; false where it is there
@@ -144,7 +146,8 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   #usage: number;
   #last: Promise<unknown> = Promise.resolve();
   readonly #destroyed = new AbortController();
-  readonly #handlers = new Map<string, (event: Event) => void>();
+  oncontextoverflow: ((event: Event) => void) | null = null;
+  onquotaoverflow: ((event: Event) => void) | null = null;
 
   constructor(
     state: State,
@@ -158,6 +161,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
     this.#state = state;
     this.#usage = usageOf(state);
     if (this.#usage > this.contextWindow) throw quotaExceeded(this.#usage, this.contextWindow);
+    for (const type of OVERFLOWS) this.addEventListener(type, (event) => this[`on${type}`]?.(event));
   }
 
   get contextUsage(): number {
@@ -174,22 +178,6 @@ abstract class Session extends EventTarget implements LanguageModelSession {
 
   get inputQuota(): number {
     return this.contextWindow;
-  }
-
-  get oncontextoverflow(): ((event: Event) => void) | null {
-    return this.#handlers.get('contextoverflow') ?? null;
-  }
-
-  set oncontextoverflow(handler: ((event: Event) => void) | null) {
-    this.#handle('contextoverflow', handler);
-  }
-
-  get onquotaoverflow(): ((event: Event) => void) | null {
-    return this.#handlers.get('quotaoverflow') ?? null;
-  }
-
-  set onquotaoverflow(handler: ((event: Event) => void) | null) {
-    this.#handle('quotaoverflow', handler);
   }
 
   async prompt(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): Promise<string> {
@@ -269,7 +257,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
       this.#state = { model, conversation: talk, pending: [] };
       this.#usage = prompt_tokens + tokens.length;
       if (talk.messages.length < before + 2) {
-        for (const type of ['contextoverflow', 'quotaoverflow']) this.dispatchEvent(new Event(type));
+        for (const type of OVERFLOWS) this.dispatchEvent(new Event(type));
       }
     } catch (error) {
       throw this.#told(error, messages);
@@ -317,15 +305,6 @@ abstract class Session extends EventTarget implements LanguageModelSession {
     } finally {
       leave();
     }
-  }
-
-  #handle(type: string, handler: ((event: Event) => void) | null): void {
-    const old = this.#handlers.get(type);
-    if (old) this.removeEventListener(type, old);
-    this.#handlers.delete(type);
-    if (typeof handler !== 'function') return;
-    this.#handlers.set(type, handler);
-    this.addEventListener(type, handler);
   }
 }
 

@@ -1,3 +1,4 @@
+import { sha256 } from '../../base/math.js';
 import { defined } from '../../base/options.js';
 import type {
   ConversationOptions,
@@ -68,7 +69,7 @@ export const modelCalls = (model: Model) => ({
     for await (const piece of generation) onText?.(piece);
     const result = await generation.result;
     const saved: SavedConversation = conversation.save();
-    return { result, sha256: logits ? await sha256(logits) : '', saved };
+    return { result, sha256: logits ? await sha256(new Uint8Array(logits.slice().buffer)) : '', saved };
   },
   /** Rows go to `onRow` alone. @returns their number */
   async logits(
@@ -90,11 +91,6 @@ export const modelCalls = (model: Model) => ({
 });
 
 export type ModelCalls = ReturnType<typeof modelCalls>;
-
-async function sha256(row: Float32Array): Promise<string> {
-  const digest = await crypto.subtle.digest('SHA-256', new Uint8Array(row.slice().buffer));
-  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-}
 
 /** A text as a message, where the model has a chat template. */
 const asPrompt = (model: Model, prompt: Fed, { raw = false, special }: TextFeed): Prompt =>

@@ -1,16 +1,14 @@
 import { formatBytes } from '../../base/math.js';
 import type { LoadProgress } from '../../index.js';
 
-export const progressLine = (progress: LoadProgress): string =>
-  lineOf(progress) + (progress.waiting ? `; ${progress.waiting}` : '');
-
-function lineOf(progress: LoadProgress): string {
-  const { phase, loadedBytes, totalBytes, tensorsLoaded, tensorsTotal, kernelsCompiled, kernelsTotal } = progress;
-  if (phase === 'download') return `downloading: ${formatBytes(loadedBytes)} of ${formatBytes(totalBytes)}`;
-  if (phase === 'kernels') return `compiling kernels: ${kernelsCompiled} of ${kernelsTotal}`;
-  if (phase === 'profile') return progress.what ?? 'measuring heads';
-  if (phase !== 'weights') return phase === 'ready' ? 'ready' : `loading ${phase}`;
-  return `loading weights: ${formatBytes(loadedBytes)} of ${formatBytes(totalBytes)}, ${tensorsLoaded} of ${tensorsTotal} tensors`;
+export function progressLine(progress: LoadProgress): string {
+  const { phase, tensorsLoaded, tensorsTotal, what = 'measuring heads', waiting } = progress;
+  const part = progressPart(progress);
+  const show = (value: number): string => (part?.bytes ? formatBytes(value) : `${value}`);
+  const counted = part && `${part.what}: ${show(part.done)} of ${show(part.total)}`;
+  const named = phase === 'profile' ? what : phase === 'ready' ? 'ready' : `loading ${phase}`;
+  const tensors = phase === 'weights' ? `, ${tensorsLoaded} of ${tensorsTotal} tensors` : '';
+  return `${counted ?? named}${tensors}${waiting ? `; ${waiting}` : ''}`;
 }
 
 /** How much of something counted is done. Plain data. */
@@ -27,13 +25,9 @@ function progressPart(progress: LoadProgress): ProgressPart | undefined {
   const { phase, loadedBytes, totalBytes, kernelsCompiled, kernelsTotal } = progress;
   if (phase === 'kernels')
     return { what: 'compiling kernels', done: kernelsCompiled, total: kernelsTotal, bytes: false };
-  if ((phase !== 'download' && phase !== 'weights') || totalBytes === 0) return undefined;
-  return {
-    what: phase === 'download' ? 'downloading' : 'loading weights',
-    done: loadedBytes,
-    total: totalBytes,
-    bytes: true,
-  };
+  if (phase !== 'download' && phase !== 'weights') return undefined;
+  const what = phase === 'download' ? 'downloading' : 'loading weights';
+  return { what, done: loadedBytes, total: totalBytes, bytes: true };
 }
 
 /** Takes a load's progress, and says what is new of it. */
@@ -41,7 +35,8 @@ export function progressLines(say: (line: string, part?: ProgressPart) => void):
   let last = '';
   return (progress) => {
     const line = progressLine(progress);
-    if (line !== last) say(line, progressPart(progress));
+    const part = progressPart(progress);
+    if (line !== last) say(line, part?.total === 0 ? undefined : part);
     last = line;
   };
 }

@@ -1,4 +1,4 @@
-import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
+import { abortedError, ioError, usageError } from '../../base/errors.js';
 import { findNatsServer } from '../cluster/find_nats_server.js';
 import { type Command, commonOptions, interrupted, say } from '../command.js';
 import { defined, inGroup, type OptionSpecs, readGiven } from '../options.js';
@@ -25,7 +25,7 @@ export const command: Command = {
   },
   async run(options, terminal) {
     const binary = findNatsServer();
-    if (binary === undefined) throw new SplitkvError('io', missing());
+    if (binary === undefined) throw ioError(missing());
     const { startNatsServer } = await import('../../cluster/node_nats_server.js');
     const path = options.text('token-file');
     const token = path === undefined ? undefined : (await readGiven('token-file', path)).trim();
@@ -44,7 +44,7 @@ export const command: Command = {
     await say(options, terminal, { url, websocket_url: webSocketUrl }, text);
     const said = await Promise.race([server.ended, interrupted(terminal.signal)]);
     await server.stop();
-    if (said !== undefined) throw new SplitkvError('io', `nats-server ended: ${said.split('\n').at(-1)}`);
+    if (said !== undefined) throw ioError(`nats-server ended: ${said.split('\n').at(-1)}`);
     return 0;
   },
 };

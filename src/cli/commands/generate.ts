@@ -5,6 +5,7 @@
 
 import { text as readAll } from 'node:stream/consumers';
 import { usageError } from '../../base/errors.js';
+import { sum } from '../../base/lists.js';
 import { formatBytes } from '../../base/math.js';
 import { isArranged } from '../../placement/index.js';
 import type { TextFeed } from '../../app/shared/model_calls.js';
@@ -113,7 +114,7 @@ async function generateMany(
     // Of the moment when most of them ran.
     const busiest = all
       .flatMap(({ stats }) => stats.attention ?? [])
-      .toSorted((a, b) => sumOf(b.kv_tokens_per_step) - sumOf(a.kv_tokens_per_step))[0];
+      .toSorted((a, b) => sum(b.kv_tokens_per_step) - sum(a.kv_tokens_per_step))[0];
     const stats = { ...(await host.stats()), ...(busiest && { attention: busiest }) };
     if (options.has('json')) {
       const results = all.map(({ stats: _, ...result }) => result);
@@ -128,8 +129,6 @@ async function generateMany(
     await host.close();
   }
 }
-
-const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 
 function readFeed(options: Options): TextFeed {
   const raw = options.has('raw');

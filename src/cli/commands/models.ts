@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { ioError, usageError } from '../../base/errors.js';
 import { alignedTable } from '../../base/aligned_table.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import { snakeOf } from '../../base/names.js';
@@ -42,7 +42,7 @@ async function remove(given: string, caches: readonly string[], options: Options
   if (name === undefined) throw usageError(`--delete ${given}: expected ORG/NAME or a name of the catalog`);
   const found = await Promise.all(caches.map((cache) => deleteLocalModel(cache, name.repo)));
   if (found.every((bytes) => bytes === undefined))
-    throw new SplitkvError('io', `--delete ${given}: ${name.repo} is not in ${caches.join(', ')}`);
+    throw ioError(`--delete ${given}: ${name.repo} is not in ${caches.join(', ')}`);
   const bytes = found.reduce<number>((sum, each) => sum + (each ?? 0), 0);
   await say(options, terminal, { deleted: name.repo, bytes }, `${name.repo} deleted: ${formatBytes(bytes)} are free\n`);
   return 0;
