@@ -207,7 +207,7 @@ test('calibration finds times that give the target', () => {
   const again = runPolicy({ ...options, time: calibrate(log, outputTokens, target) }, baseline);
   const tps = again.outputTokens / again.seconds;
   expect(tps).toBeCloseTo(5000, 3);
-  expect((tps * again.balance.seconds) / again.balance.solSeconds).toBeCloseTo(6000, 2);
+  expect((tps * again.balance.secondsTotal) / again.balance.solSecondsTotal).toBeCloseTo(6000, 2);
 });
 
 test('the Pareto front leaves out what another beats in both', () => {

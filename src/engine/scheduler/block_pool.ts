@@ -1,9 +1,21 @@
 import { SplitkvError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
+import { ceilDiv } from '../../base/math.js';
 import type { BlockRun } from '../../placement/pools.js';
 import { laneBlocks, laneOf, type RankLimits, type SchedulerConfig, type WindowLimits } from './config.js';
 import type { PrefixCache } from './prefix_cache.js';
-import type { Sequence } from './sequence.js';
+import { NO_WINDOWS, type Sequence } from './sequence.js';
+
+/** What is known of blocks' contents. */
+interface Contents {
+  /** Whether a block's is known. */
+  has(block: number): boolean;
+  /** A block that had some is given out for other content. */
+  forget(block: number): void;
+}
+
+/** Nothing. */
+export const UNKNOWN: Contents = { has: () => false, forget: () => {} };
 
 /**
  * A rank's KV blocks, slots, or copies of states: free, held (a block may be held by several), or kept: held by nobody but with content
@@ -20,13 +32,11 @@ export class Pool {
 
   /**
    * @param sizes blocks of each lane
-   * @param isCached whether the prefix cache knows a block's content; left out for slots
-   * @param forget told when a kept block is given out for other content
+   * @param contents what the prefix cache knows; left out for slots
    */
   constructor(
     sizes: readonly number[],
-    private readonly isCached?: (block: number) => boolean,
-    private readonly forget: (block: number) => void = () => {},
+    private readonly contents?: Contents,
   ) {
     this.#laneOf = sizes.flatMap((size, lane) => new Array<number>(size).fill(lane));
     this.#holders = new Int32Array(this.size);
@@ -69,7 +79,7 @@ export class Pool {
       if (oldest.done) throw new SplitkvError('internal', `all blocks of lane ${lane} are held`);
       block = oldest.value;
       kept.delete(block);
-      this.forget(block);
+      this.contents?.forget(block);
     }
     this.#holders[block] = 1;
     return block;
@@ -89,9 +99,9 @@ export class Pool {
       if (!(this.holders(block) > 0)) throw new SplitkvError('internal', `block ${block} is released but not held`);
       if (--this.#holders[block]! > 0) continue;
       const { empty, kept } = this.#lane(this.laneOf(block));
-      if (this.isCached?.(block)) kept.add(block);
+      if (this.contents?.has(block)) kept.add(block);
       else empty.push(block);
-      if (!this.isCached) empty.sort((a, b) => b - a);
+      if (!this.contents) empty.sort((a, b) => b - a);
     }
   }
 }
@@ -111,8 +121,6 @@ export const evenLanes = (numBlocks: number, lanes = 1): number[] =>
 /** What of a sequence decides which blocks it holds. */
 export type Windowed = Pick<Sequence, 'windows' | 'windowsFrom' | 'offset' | 'most' | 'computed' | 'confirmed'>;
 
-const NONE: BlockRun = { first: 0, blocks: [] };
-
 /**
  * A rank's blocks in layers with windows: a sequence holds those that its next rows see and write, and gives up the others as it goes
  * on. One is admitted only where there is room for all that it may ever hold at once, so none ever lacks a block.
@@ -130,16 +138,13 @@ export class WindowBlocks {
     cache?: PrefixCache,
   ) {
     this.#lanes = lanes ?? 1;
-    this.pool = new Pool(
-      evenLanes(limits.numBlocks, lanes),
-      (block) => cache?.hasWindow(block) ?? false,
-      (block) => cache?.forgetWindow(block),
-    );
+    this.pool = new Pool(evenLanes(limits.numBlocks, lanes), cache?.windowed ?? UNKNOWN);
   }
 
   /** Of a lane, whichever has most. */
   #mostOf({ most }: Windowed): number {
-    return Math.min(this.limits.most, Math.max(...laneBlocks(most, this.#lanes, this.config)));
+    const blocks = ceilDiv(most, this.config.blockTokens);
+    return Math.min(this.limits.most, Math.max(...laneBlocks([0, blocks], 0, this.#lanes, this.config)));
   }
 
   /** Whether there is room for another sequence. */
@@ -194,7 +199,7 @@ export class WindowBlocks {
   release(sequence: Windowed): void {
     this.#promised -= this.#mostOf(sequence);
     this.pool.release(sequence.windows.blocks);
-    sequence.windows = NONE;
+    sequence.windows = NO_WINDOWS;
     sequence.windowsFrom = 0;
   }
 }

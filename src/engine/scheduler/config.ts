@@ -1,11 +1,12 @@
-import { usageError } from '../../base/errors.js';
+import { SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions as checkGiven, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { CHUNK_TOKENS } from '../../base/kv_units.js';
 import { sum } from '../../base/lists.js';
-import { ceilDiv, grouped } from '../../base/math.js';
+import { grouped } from '../../base/math.js';
 import type { PromptEviction } from '../../model/compression/budgets.js';
 import { chunkOwner } from '../../placement/owner.js';
 import { type AttentionDpConfig, parseAttentionDpConfig } from './adp/config.js';
+import type { RequestSpec } from './sequence.js';
 
 /** Layers with windows that keep blocks of their own (`CachePools`). */
 export interface WindowLimits {
@@ -92,15 +93,12 @@ export interface SchedulerOptions {
 }
 
 /** Checked options, defaults filled in. */
-export interface SchedulerConfig extends Required<
-  Omit<SchedulerOptions, 'attentionDpConfig' | 'eviction' | 'chunkEnd' | 'keptStates' | 'keptBlocks'>
-> {
-  readonly eviction?: PromptEviction | undefined;
-  readonly keptStates?: number | undefined;
-  readonly keptBlocks?: number | undefined;
-  readonly chunkEnd?: SchedulerOptions['chunkEnd'];
+export interface SchedulerConfig
+  extends Omit<SchedulerOptions, 'attentionDpConfig' | Defaulted>, Required<Pick<SchedulerOptions, Defaulted>> {
   readonly attentionDp: AttentionDpConfig;
 }
+
+type Defaulted = keyof typeof DEFAULTS | 'maxChunkTokens';
 
 const COUNT = wholeNumber(1);
 const schema: OptionsSchema<SchedulerOptions> = {
@@ -199,27 +197,22 @@ function checkRanks({ ranks, sharedRows, chunkedPrefill, maxTokensPerIteration }
 /**
  * Tokens that a request may generate: what it asks for, cut to the context and to the largest rank's pool, so that whatever is
  * admitted can finish with the rest of the pool free.
- * @throws SplitkvError through `refuse` when the prompt alone is too long
+ * @throws SplitkvError `context_full` when the prompt alone is too long
  */
-export function generationRoom(
-  config: SchedulerConfig,
-  promptLength: number,
-  refuse: (reason: string) => never,
-): number {
+export function generationRoom(config: SchedulerConfig, { id, prompt, continuation = [] }: RequestSpec): number {
   const { ranks, contextLength, chunkedPrefill, maxTokensPerIteration } = config;
+  const promptLength = prompt.length + continuation.length;
+  const refusal = (reason: string): SplitkvError =>
+    new SplitkvError('context_full', `request ${id}: the prompt has ${grouped(promptLength)} tokens${reason}`);
   const pool = Math.max(...ranks.map((limits) => poolTokens(limits, config)));
   const capacity = Math.min(contextLength, pool);
   if (promptLength > capacity) {
-    refuse(
-      `the prompt has ${grouped(promptLength)} tokens; ${
-        capacity === contextLength ? 'the context holds' : 'the KV pool holds'
-      } ${grouped(capacity)}: shorten the prompt`,
-    );
+    const what = capacity === contextLength ? 'the context' : 'the KV pool';
+    throw refusal(`; ${what} holds ${grouped(capacity)}: shorten the prompt`);
   }
   if (!chunkedPrefill && promptLength > maxTokensPerIteration) {
-    refuse(
-      `the prompt has ${grouped(promptLength)} tokens and isn't cut into chunks; an iteration takes ` +
-        `${grouped(maxTokensPerIteration)}: turn chunkedPrefill on or raise maxTokensPerIteration`,
+    throw refusal(
+      ` and isn't cut into chunks; an iteration takes ${grouped(maxTokensPerIteration)}: turn chunkedPrefill on or raise maxTokensPerIteration`,
     );
   }
   // The last token generated is never fed back.
@@ -235,16 +228,16 @@ function poolTokens({ numBlocks, lanes = 1 }: RankLimits, { blockTokens, chunkTo
   return whole * lanes * chunkTokens + (each - whole * chunkBlocks) * blockTokens;
 }
 
-/** Blocks of a sequence of `tokens` tokens by lane, with offset 0: in the order of its chunks. */
+/** Blocks [first, end) of a sequence, counted by lane. */
 export function laneBlocks(
-  tokens: number,
+  [first, end]: readonly [first: number, end: number],
+  offset: number,
   lanes: number,
   sizes: Pick<SchedulerConfig, 'blockTokens' | 'chunkTokens'>,
 ): number[] {
-  const blocks = blocksFor(tokens, sizes.blockTokens);
-  if (lanes === 1) return [blocks];
+  if (lanes === 1) return [Math.max(0, end - first)];
   const counts = Array.from({ length: lanes }, () => 0);
-  for (let block = 0; block < blocks; block++) counts[laneOf(block, 0, lanes, sizes)]! += 1;
+  for (let block = first; block < end; block++) counts[laneOf(block, offset, lanes, sizes)]! += 1;
   return counts;
 }
 
@@ -255,5 +248,3 @@ export const laneOf = (
   lanes: number,
   { blockTokens, chunkTokens }: Pick<SchedulerConfig, 'blockTokens' | 'chunkTokens'>,
 ): number => (lanes === 1 ? 0 : chunkOwner(Math.floor((block * blockTokens) / chunkTokens), lanes, offset));
-
-export const blocksFor = (tokens: number, blockTokens: number): number => ceilDiv(tokens, blockTokens);

@@ -4,7 +4,7 @@
  */
 
 export { contextPolicy } from './adp/policy.js';
-export { BalanceMeter, balanceRatio, solTps } from './adp/metrics.js';
+export { BalanceMeter, balanceRatio, type BalanceSummary, solTps } from './adp/metrics.js';
 export type { RankLimits, SchedulerOptions } from './config.js';
 export type { Iteration, PrefillChunk, WorkList } from './iteration.js';
 export { Scheduler } from './scheduler.js';

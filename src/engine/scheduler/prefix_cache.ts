@@ -3,7 +3,7 @@ import type { BlockRun } from '../../placement/pools.js';
 import { Pool } from './block_pool.js';
 import type { PromptEviction } from '../../model/compression/budgets.js';
 import type { PromptCopy } from './iteration.js';
-import type { Sequence } from './sequence.js';
+import { NO_WINDOWS, type Sequence } from './sequence.js';
 
 /** Cached content of one block, below the blocks before it. */
 interface Node extends Content {
@@ -42,11 +42,32 @@ export interface PrefixMatch {
   readonly known?: number;
 }
 
-const NOTHING: BlockRun = { first: 0, blocks: [] };
+/** What nodes have beside their blocks, by its number. */
+class Places {
+  readonly #nodes = new Map<number, Node>();
+
+  constructor(private readonly kind: 'window' | 'state') {}
+
+  has(place: number): boolean {
+    return this.#nodes.has(place);
+  }
+
+  set(place: number, node: Node): void {
+    node[this.kind] = place;
+    this.#nodes.set(place, node);
+  }
+
+  forget(place: number): void {
+    const node = this.#nodes.get(place);
+    if (node) node[this.kind] = undefined;
+    this.#nodes.delete(place);
+  }
+}
+
 export const NOTHING_CACHED: PrefixMatch = {
   blocks: [],
   partial: undefined,
-  windows: NOTHING,
+  windows: NO_WINDOWS,
   tokens: 0,
   offset: undefined,
 };
@@ -64,35 +85,29 @@ export class PrefixCache {
   /** By offset. */
   readonly #roots = new Map<number, Node>();
   readonly #nodes = new Map<number, Node>();
-  /** By block in layers with windows. */
-  readonly #windows = new Map<number, Node>();
-  /** By place of a kept state. */
-  readonly #kept = new Map<number, Node>();
+  /** Blocks in layers with windows: content is known without them, too. */
+  readonly windowed = new Places('window');
+  /** Kept states, and room for them. */
+  readonly kept = new Places('state');
+  readonly states: Pool | undefined;
 
   /**
    * @param blockTokens tokens per block
    * @param window keys that a row sees in layers whose blocks are freed when their window has passed; default: there are none
-   * @param states of a model with recurrent layers: sequences begin where a state was kept
+   * @param numStates of a model with recurrent layers, whose sequences begin where a state was kept: how many there is room for
    * @param blocksOf a sequence's blocks, of those that are known here
    */
   constructor(
     private readonly blockTokens: number,
     private readonly window?: number,
-    private readonly states?: Pool,
+    numStates?: number,
     private readonly blocksOf: (sequence: Sequence) => readonly number[] = ({ blocks }) => blocks,
-  ) {}
-
-  get size(): number {
-    return this.#nodes.size;
+  ) {
+    this.states = numStates === undefined ? undefined : new Pool([numStates], this.kept);
   }
 
   has(block: number): boolean {
     return this.#nodes.has(block);
-  }
-
-  /** As `has`, of a block in layers with windows. */
-  hasWindow(block: number): boolean {
-    return this.#windows.has(block);
   }
 
   /** The longest known beginning of a waiting sequence, of `most` tokens at most. */
@@ -113,6 +128,7 @@ export class PrefixCache {
     let node = root;
     let tokens = 0;
     let state: number | undefined;
+    /** Blocks before it. */
     let before = 0;
     for (; tokens + this.blockTokens <= limit; tokens += this.blockTokens) {
       const content = contentOf(sequence, tokens, this.blockTokens);
@@ -124,41 +140,26 @@ export class PrefixCache {
       ({ state } = node);
       before = path.length;
     }
-    if (this.states) {
-      const own = path.slice(0, before);
-      const windows = this.#windowsOf(own, before * this.blockTokens);
-      if (before === 0 || !windows) return { ...NOTHING_CACHED, known: tokens };
-      const blocks = own.map(({ block }) => block);
-      return {
-        blocks,
-        partial: undefined,
-        windows,
-        tokens: before * this.blockTokens,
-        offset,
-        known: tokens,
-        state: state!,
-      };
-    }
-    let partial = this.#partial(node, sequence, tokens, limit);
-    tokens += partial?.tokens ?? 0;
-    // A row sees nothing that isn't there: where a window's blocks are gone, a shorter beginning may have its own still.
+    const known = tokens;
+    if (this.states) path.length = before;
+    let partial = this.states ? undefined : this.#partial(node, sequence, tokens, limit);
+    tokens = path.length * this.blockTokens + (partial?.tokens ?? 0);
     let windows = this.#windowsOf(path, tokens);
-    if (!windows && partial) {
-      partial = undefined;
-      tokens = path.length * this.blockTokens;
-      windows = this.#windowsOf(path, tokens);
-    }
+    if (this.states && (before === 0 || !windows)) return { ...NOTHING_CACHED, known };
+    // A row sees nothing that isn't there: where a window's blocks are gone, a shorter beginning may have its own still.
     while (!windows) {
-      path.pop();
+      if (partial) partial = undefined;
+      else path.pop();
       tokens = path.length * this.blockTokens;
       windows = this.#windowsOf(path, tokens);
     }
-    return { blocks: path.map(({ block }) => block), partial, windows, tokens, offset };
+    const blocks = path.map(({ block }) => block);
+    return { blocks, partial, windows, tokens, offset, ...(state !== undefined && { state, known }) };
   }
 
   /** What the row at position `next` sees of whole blocks, in layers with windows; undefined where one of them isn't there. */
   #windowsOf(path: readonly Node[], next: number): BlockRun | undefined {
-    if (this.window === undefined) return NOTHING;
+    if (this.window === undefined) return NO_WINDOWS;
     const first = Math.min(path.length, Math.floor(Math.max(0, next - this.window + 1) / this.blockTokens));
     const blocks: number[] = [];
     for (let at = path.length - 1; at >= first; at--) {
@@ -201,30 +202,16 @@ export class PrefixCache {
       const start = index * this.blockTokens;
       const length = Math.min(this.blockTokens, end - start);
       if (length < this.blockTokens && !partial) return;
-      node = this.#put(node, this.blocksOf(sequence)[index]!, contentOf(sequence, start, length));
+      node = this.#put(node, nth(this.blocksOf(sequence), index), contentOf(sequence, start, length));
       if (node) this.#putWindow(node, sequence.windows.blocks[index - sequence.windows.first]);
     }
-  }
-
-  /** As `has` and `forgetWindow`, of a kept state. */
-  hasState(place: number): boolean {
-    return this.#kept.has(place);
-  }
-
-  forgetState(place: number): void {
-    const node = this.#kept.get(place);
-    if (node) node.state = undefined;
-    this.#kept.delete(place);
   }
 
   /** The state behind the first `end` tokens of a sequence is kept at a place of the pool, which the sequence gives up. */
   keep(sequence: Sequence, end: number, place: number): void {
     const node = end % this.blockTokens === 0 ? this.#pathTo(sequence, end / this.blockTokens) : undefined;
-    if (node && node.state === undefined) {
-      node.state = place;
-      this.#kept.set(place, node);
-    }
-    this.states!.release([place]);
+    if (node && node.state === undefined) this.kept.set(place, node);
+    this.states?.release([place]);
   }
 
   /** The state behind the first `end` tokens of a sequence is no longer of use. */
@@ -235,9 +222,9 @@ export class PrefixCache {
   #dropState(node: Node | undefined): void {
     if (node?.state === undefined) return;
     const place = node.state;
-    this.states!.hold(place);
-    this.forgetState(place);
-    this.states!.release([place]);
+    this.states?.hold(place);
+    this.kept.forget(place);
+    this.states?.release([place]);
   }
 
   #rootOf(offset: number): Node {
@@ -253,7 +240,7 @@ export class PrefixCache {
   #pathTo(sequence: Sequence, count: number): Node | undefined {
     const root = this.#rootOf(sequence.offset);
     if (count === 0) return root;
-    const own = this.#nodes.get(this.blocksOf(sequence)[count - 1]!);
+    const own = this.#nodes.get(nth(this.blocksOf(sequence), count - 1));
     if (own?.tokens.length === this.blockTokens) return own;
     let node = root;
     for (let index = 0; index < count; index++) {
@@ -291,9 +278,8 @@ export class PrefixCache {
   #putWindow(node: Node, window: number | undefined): void {
     if (window === undefined || node.window !== undefined) return;
     // It has grown since it was known as the beginning of another's content.
-    this.forgetWindow(window);
-    node.window = window;
-    this.#windows.set(window, node);
+    this.windowed.forget(window);
+    this.windowed.set(window, node);
   }
 
   /** Drops a block's content; what was cached below it can't be found any more and ages out. */
@@ -301,17 +287,9 @@ export class PrefixCache {
     const node = this.#nodes.get(block);
     if (!node) return;
     this.#nodes.delete(block);
-    if (node.window !== undefined) this.forgetWindow(node.window);
+    if (node.window !== undefined) this.windowed.forget(node.window);
     detach(node);
     this.#dropState(node);
-  }
-
-  /** Of a block in layers with windows: its content is known without them still. */
-  forgetWindow(window: number): void {
-    const node = this.#windows.get(window);
-    if (!node) return;
-    this.#windows.delete(window);
-    node.window = undefined;
   }
 }
 
@@ -359,11 +337,7 @@ export class KeptPrompts {
     readonly eviction: PromptEviction,
   ) {
     this.#cache = new PrefixCache(blockTokens, undefined, undefined, ({ keptBlocks }) => keptBlocks);
-    this.pool = new Pool(
-      [numBlocks],
-      (block) => this.#cache.has(block),
-      (block) => this.#cache.forget(block),
-    );
+    this.pool = new Pool([numBlocks], this.#cache);
   }
 
   /** The longest beginning of a waiting sequence that is there. Its blocks are this pool's. */

@@ -1,3 +1,4 @@
+import { listIn } from '../../base/lists.js';
 import { DecayingMean, LinearFit } from './adp/fits.js';
 import type { Sequence } from './sequence.js';
 
@@ -12,27 +13,19 @@ export const virtualArrival = (iteration: number, priority: number, agingIterati
   iteration - priority * agingIterations;
 
 /** Who asks, as the scheduler sees it, while a request of its is unfinished. */
-export interface Client {
-  readonly name: string;
-  unfinished: number;
+export class Client {
+  unfinished = 0;
   /** Slots that it has, of all ranks. */
-  running: number;
+  running = 0;
   /** When it came, or gave up a slot last. Of this and the next one only the order counts. */
-  since: number;
+  since = 0;
   /** When a chunk of a prompt of its was planned last. */
-  computed: number;
+  computed = 0;
   /** While others have rows, its prompts rest up to this iteration. */
-  promptsRest: number;
-}
+  promptsRest = 0;
 
-export const newClient = (name = ''): Client => ({
-  name,
-  unfinished: 0,
-  running: 0,
-  since: 0,
-  computed: 0,
-  promptsRest: 0,
-});
+  constructor(readonly name = '') {}
+}
 
 /** A slot that was given up, and isn't at once given to whoever would have to give it back if it were asked for again. */
 interface KeptSlot {
@@ -93,7 +86,8 @@ export class Clients {
   join(name: string): Client {
     let client = this.#known.get(name);
     if (!client) {
-      client = { ...newClient(name), since: this.now() };
+      client = new Client(name);
+      client.since = this.now();
       this.#known.set(name, client);
     }
     client.unfinished++;
@@ -212,9 +206,7 @@ export class Clients {
     const rows = new Map<Client, Sequence[]>();
     for (const sequence of running) {
       if (sequence.status === 'decode' && sequence.sampled >= sequence.maxTokens) continue;
-      const own = rows.get(sequence.client);
-      if (own) own.push(sequence);
-      else rows.set(sequence.client, [sequence]);
+      listIn(rows, sequence.client).push(sequence);
     }
     if (rows.size < 2) return undefined;
     const most = free + Math.min(...[...rows.values()].map(({ length }) => length));

@@ -1,7 +1,8 @@
 import { nth, sum } from '../../base/lists.js';
+import { ceilDiv } from '../../base/math.js';
 import { chunkOwner, leastLoadedOffset } from '../../placement/owner.js';
-import { evenLanes, Pool, WindowBlocks } from './block_pool.js';
-import { blocksFor, laneBlocks, laneOf, type RankLimits, type SchedulerConfig } from './config.js';
+import { evenLanes, Pool, UNKNOWN, WindowBlocks } from './block_pool.js';
+import { laneBlocks, laneOf, type RankLimits, type SchedulerConfig } from './config.js';
 import { chooseGroup, type GroupLoad } from './groups/micro_batches.js';
 import type { WorkList } from './iteration.js';
 import { KeptPrompts, NOTHING_CACHED, PrefixCache, type PrefixMatch } from './prefix_cache.js';
@@ -71,29 +72,14 @@ export class RankState {
       config.prefixCaching && eviction && keptBlocks > 0
         ? new KeptPrompts(keptBlocks, config.blockTokens, eviction)
         : undefined;
-    this.#states =
-      shares && keptStates !== undefined
-        ? new Pool(
-            [keptStates],
-            (place) => this.cache?.hasState(place) ?? false,
-            (place) => this.cache?.forgetState(place),
-          )
-        : undefined;
-    const { windows } = limits;
-    this.cache = shares ? new PrefixCache(config.blockTokens, windows?.tokens, this.#states) : undefined;
-    this.windows = limits.windows && new WindowBlocks(limits.windows, limits.lanes, config, this.cache);
-    this.pool = new Pool(
-      evenLanes(limits.numBlocks, limits.lanes),
-      (block) => this.cache?.has(block) ?? false,
-      (block) => this.cache?.forget(block),
-    );
-    this.#lanes = limits.lanes ?? 1;
+    const { numBlocks, lanes, windows } = limits;
+    this.cache = shares ? new PrefixCache(config.blockTokens, windows?.tokens, keptStates) : undefined;
+    this.#states = this.cache?.states;
+    this.windows = windows && new WindowBlocks(windows, lanes, config, this.cache);
+    this.pool = new Pool(evenLanes(numBlocks, lanes), this.cache ?? UNKNOWN);
+    this.#lanes = lanes ?? 1;
     this.#slots = new Pool(limits.microBatches ?? [limits.slots]);
-    this.#watermarkBlocks = Math.ceil(limits.numBlocks * config.watermark);
-  }
-
-  get slots(): number {
-    return this.limits.slots;
+    this.#watermarkBlocks = Math.ceil(numBlocks * config.watermark);
   }
 
   /** Bound sequences, running or not. */
@@ -137,24 +123,22 @@ export class RankState {
 
   /** Whether the rank's whole pool would hold the sequence at its longest. */
   canEverHold(sequence: Sequence): boolean {
-    const inLane = laneBlocks(sequence.most, this.#lanes, this.config);
+    const inLane = laneBlocks([0, this.mostBlocks(sequence)], 0, this.#lanes, this.config);
     return Math.max(...inLane) <= this.limits.numBlocks / this.#lanes;
   }
 
   /** Blocks of the sequence at its longest. */
   mostBlocks({ most }: Sequence): number {
-    return blocksFor(most, this.#blockTokens);
+    return ceilDiv(most, this.#blockTokens);
   }
 
   /** Blocks a waiting sequence would take now. */
   demand(sequence: Sequence, match = this.#match(sequence)): BlockDemand {
     const offset = match.offset ?? this.#bestOffset(sequence);
-    const fresh = Array.from({ length: this.#lanes }, () => 0);
-    const revived = fresh.slice();
     const shared = this.#sharedBlocks(match);
-    for (let at = shared.length; at < blocksFor(sequence.target, this.#blockTokens); at++) {
-      fresh[this.#laneOf(at, offset)]! += 1;
-    }
+    const end = ceilDiv(sequence.target, this.#blockTokens);
+    const fresh = laneBlocks([shared.length, end], offset, this.#lanes, this.config);
+    const revived = fresh.map(() => 0);
     for (const block of shared) if (this.pool.holders(block) === 0) revived[this.pool.laneOf(block)]! += 1;
     return { offset, fresh, revived };
   }
@@ -221,8 +205,7 @@ export class RankState {
   canTakeIn(sequence: Sequence): boolean {
     const { blocks, offset } = sequence;
     if (this.windows?.fits(sequence) === false) return false;
-    const needed = Array.from({ length: this.#lanes }, () => 0);
-    for (const at of blocks.keys()) needed[this.#laneOf(at, offset)]! += 1;
+    const needed = laneBlocks([0, blocks.length], offset, this.#lanes, this.config);
     return this.#slots.numFree > 0 && needed.every((count, lane) => this.pool.freeIn(lane) >= count);
   }
 
@@ -475,7 +458,7 @@ export class RankState {
 
   /** Its state will be that of an edge: keeps it. Of what it decodes, the last one, where there are some places for prompts' beside. */
   #keepState(sequence: Sequence, work: WorkList, decoded: boolean): void {
-    if (!this.#states || (decoded && this.#states.size < 2 * this.slots)) return;
+    if (!this.#states || (decoded && this.#states.size < 2 * this.limits.slots)) return;
     if (this.#states.numFree === 0) return;
     const place = this.#states.allocate();
     sequence.keeping.push({ end: sequence.computed, place, decoded });
@@ -484,11 +467,8 @@ export class RankState {
 
   /** The first that may run: where prompts come from elsewhere, the first whose prompt is there. */
   #nextPending(): Sequence | undefined {
-    const { clients, config, pending } = this;
-    const firsts = pending.firsts(
-      ({ client, handed, computedHere }) =>
-        (!config.handover || handed || computedHere) && !clients.promptsRest(client),
-    );
+    const { clients, pending } = this;
+    const firsts = pending.firsts(({ client, hasPrompt }) => hasPrompt && !clients.promptsRest(client));
     const next = nextInTurn(firsts.filter(({ client }) => !clients.hadItsPart(client))) ?? nextInTurn(firsts);
     return next && clients.mayTake(next.client, this.numFreeSlots) ? next : undefined;
   }
@@ -503,14 +483,14 @@ export class RankState {
     const shared = this.#sharedBlocks(match);
     for (const block of shared) this.pool.hold(block);
     sequence.blocks = [...shared];
-    for (let at = shared.length; at < blocksFor(sequence.target, this.#blockTokens); at++) {
+    for (let at = shared.length; at < ceilDiv(sequence.target, this.#blockTokens); at++) {
       sequence.blocks.push(this.pool.allocate(this.#laneOf(at, sequence.offset)));
     }
     sequence.capacity = sequence.blocks.length * this.#blockTokens;
     if (match.state !== undefined) {
       // It is the one used last now.
-      this.#states!.hold(match.state);
-      this.#states!.release([match.state]);
+      this.#states?.hold(match.state);
+      this.#states?.release([match.state]);
       work.restored.push({ sequence, place: match.state });
     }
     sequence.cachedTokens = match.tokens;
@@ -604,7 +584,7 @@ export class RankState {
       }
       sequence.keeping = sequence.keeping.filter((one) => one.end > end);
     }
-    if (sequence.keptBlocks.length > 0 && end >= nth(sequence.keepsAt, 0)) this.prompts!.confirm(sequence);
+    if (sequence.keptBlocks.length > 0 && end >= nth(sequence.keepsAt, 0)) this.prompts?.confirm(sequence);
     sequence.confirmed = end;
     if (end >= sequence.promptLength && sequence.evicted === 0) this.#evict(sequence);
   }
@@ -614,7 +594,7 @@ export class RankState {
     const evicted = sequence.toEvict ?? this.config.eviction?.evictedOf(sequence.promptLength) ?? 0;
     if (evicted === 0) return;
     sequence.evicted = evicted;
-    const kept = blocksFor(sequence.capacity - evicted, this.#blockTokens);
+    const kept = ceilDiv(sequence.capacity - evicted, this.#blockTokens);
     this.pool.release(sequence.blocks.splice(kept));
     sequence.capacity = kept * this.#blockTokens + evicted;
     this.#compressed.push(sequence);

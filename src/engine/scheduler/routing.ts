@@ -37,6 +37,6 @@ export interface ContextPolicy {
 /** One pool: every request belongs to it, and contexts run whenever they fit. */
 export class OnePool implements ContextPolicy {
   route(waiting: WaitingQueue, [rank]: readonly RankState[]): void {
-    for (const sequence of waiting.takeAll()) rank!.bind(sequence);
+    for (const sequence of waiting.takeAll()) rank?.bind(sequence);
   }
 }

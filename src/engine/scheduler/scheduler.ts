@@ -55,7 +55,7 @@ export class Scheduler {
 
   /** Of the requests that wait for their prompts to be handed over, the first in order; `under`: those that are being computed. */
   nextToHand(under: ReadonlyMap<string, unknown>): ScheduledSequence | undefined {
-    return this.#firstOfAll(({ id, handed, computedHere }) => !handed && !computedHere && !under.has(id));
+    return this.#firstOfAll(({ id, hasPrompt }) => !hasPrompt && !under.has(id));
   }
 
   /** Of those that wait, wherever, the one whose turn it is. */
@@ -76,17 +76,13 @@ export class Scheduler {
   submit(spec: RequestSpec): ScheduledSequence {
     checkSpec(spec);
     if (this.#sequences.has(spec.id)) throw usageError(`request ${spec.id}: a request of this id isn't finished yet`);
-    const known = spec.prompt.length + (spec.continuation?.length ?? 0);
-    const room = generationRoom(this.config, known, (reason) => {
-      throw new SplitkvError('context_full', `request ${spec.id}: ${reason}`);
-    });
-    const maxTokens = Math.min(spec.maxTokens, room);
+    const maxTokens = Math.min(spec.maxTokens, generationRoom(this.config, spec));
     const { agingIterations, eviction, handover } = this.config;
     const { generatedSpans, ...plain } = spec;
     // Rows that were computed elsewhere, or scored, are prompt rows.
     const of = generatedSpans && !eviction && !handover ? spec : plain;
     const sequence = new Sequence(
-      of,
+      { ...of, computedHere: !handover || spec.computedHere === true },
       this.#submitted++,
       this.#iteration,
       maxTokens,
@@ -138,10 +134,7 @@ export class Scheduler {
     if (ranks.length > 1) {
       for (const rank of ranks) for (const sequence of rank.unbindPending(true)) this.#waiting.insert(sequence);
     }
-    const { handover } = this.config;
-    const next = this.#firstOfAll(
-      ({ outstanding, handed, computedHere }) => outstanding === 0 && (handed || computedHere || !handover),
-    );
+    const next = this.#firstOfAll(({ outstanding, hasPrompt }) => outstanding === 0 && hasPrompt);
     if (!next) return;
     const places = ranks.filter((rank) => (next.rank < 0 ? rank.canEverHold(next) : rank.index === next.rank));
     const victim = victimFor(

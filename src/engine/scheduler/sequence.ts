@@ -2,7 +2,7 @@ import { SplitkvError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { BlockRun } from '../../placement/pools.js';
-import { type Client, newClient, virtualArrival } from './priority.js';
+import { Client, virtualArrival } from './priority.js';
 
 /** Rows of a prompt's tokens run through the prompt kernels, those of generated tokens through the decode kernels. */
 export type RowRole = 'prompt' | 'generated';
@@ -46,26 +46,8 @@ export type SequenceStatus = 'waiting' | 'prefill' | 'decode' | 'finished';
 /** `length`: maxTokens reached; `context_full`: cut short by the context or the KV pool; `ended`: as the caller said. */
 export type EndReason = 'length' | 'context_full' | 'ended' | 'aborted';
 
-/** A request, as the scheduler shows it to others. */
-export type ScheduledSequence = Readonly<
-  Pick<
-    Sequence,
-    | (
-        | 'id'
-        | 'status'
-        | 'endReason'
-        | 'prompt'
-        | 'generated'
-        | 'maxTokens'
-        | 'rank'
-        | 'slot'
-        | 'blocks'
-        | 'windows'
-        | 'offset'
-      )
-    | ('capacity' | 'computed' | 'sampled' | 'cachedTokens' | 'stepwise' | 'resting' | 'preemptions' | 'tokenAt')
-  >
->;
+/** A request, as the scheduler shows it to others: they change nothing of it. */
+export type ScheduledSequence = Readonly<Omit<Sequence, 'goOn'>>;
 
 const SPEC: OptionsSchema<RequestSpec> = {
   id: true,
@@ -82,6 +64,9 @@ const SPEC: OptionsSchema<RequestSpec> = {
     typeof value === 'number' && !Number.isNaN(value) ? undefined : `${String(value)}: expected seconds`,
 };
 
+/** Of a sequence that holds nothing in layers with windows. */
+export const NO_WINDOWS: BlockRun = { first: 0, blocks: [] };
+
 /** A request as the scheduler sees it. */
 export class Sequence {
   readonly id: string;
@@ -93,6 +78,7 @@ export class Sequence {
   /** Nothing is sampled. */
   readonly prefillOnly: boolean;
   readonly computeFrom: number;
+  /** No other device computes its prompt. */
   readonly computedHere: boolean;
   readonly stepwise: boolean;
   /** Of `stepwise`: its last token was sampled, and the caller hasn't said yet what may follow. */
@@ -114,7 +100,7 @@ export class Sequence {
   /** Physical KV block of tokens [i * block, (i + 1) * block). */
   blocks: number[] = [];
   /** Blocks in layers with windows, where those have a pool of their own; replaced as a whole. */
-  windows: BlockRun = { first: 0, blocks: [] };
+  windows = NO_WINDOWS;
   /** Rotates which lane of the pool holds which chunk (`RankLimits.lanes`). */
   offset = 0;
   /** Tokens that `blocks` have room for, those included that compression evicted. */
@@ -171,7 +157,7 @@ export class Sequence {
     iteration: number,
     maxTokens: number,
     agingIterations: number,
-    readonly client: Client = newClient(spec.client),
+    readonly client = new Client(spec.client),
   ) {
     this.id = spec.id;
     this.prompt = spec.prompt;
@@ -184,7 +170,7 @@ export class Sequence {
     this.clamped = maxTokens < spec.maxTokens;
     this.prefillOnly = spec.maxTokens === 0;
     this.computeFrom = spec.computeFrom ?? Infinity;
-    this.computedHere = spec.computedHere ?? false;
+    this.computedHere = spec.computedHere ?? true;
     this.stepwise = spec.stepwise ?? false;
     this.firstTokenDeadline = spec.firstTokenDeadline ?? Infinity;
     this.priority = spec.priority ?? 0;
@@ -208,6 +194,11 @@ export class Sequence {
   /** Tokens in the cache at its longest: the last one generated is never fed. */
   get most(): number {
     return this.prefillOnly ? this.target : this.promptLength + this.maxTokens - 1;
+  }
+
+  /** Whether its prompt can be computed, or is there to be taken over. */
+  get hasPrompt(): boolean {
+    return this.computedHere || this.handed;
   }
 
   roleAt(position: number): RowRole {
@@ -244,15 +235,6 @@ export function checkSpec(spec: RequestSpec): void {
     throw usageError(`request ${id}: the prompt is empty: give at least one token`);
   }
   checkOptions(`request ${id}`, spec, SPEC);
-  checkSpans(id, prompt.length, generatedSpans);
-}
-
-/** @throws SplitkvError `usage` for rows of generated tokens that can't be */
-function checkSpans(
-  id: string,
-  promptLength: number,
-  generatedSpans: NonNullable<RequestSpec['generatedSpans']>,
-): void {
   let before = 0;
   for (const [start, end] of generatedSpans) {
     if (!(Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= before && end > start)) {
@@ -260,7 +242,7 @@ function checkSpans(
     }
     before = end;
   }
-  if (before >= promptLength && before > 0) {
+  if (before >= prompt.length && before > 0) {
     throw usageError(`request ${id}: generatedSpans reach the end of the prompt; its last token is of none`);
   }
 }

@@ -1,3 +1,4 @@
+import { listIn } from '../../base/lists.js';
 import { type Client, inOrder, nextInTurn } from './priority.js';
 import type { Sequence } from './sequence.js';
 
@@ -42,18 +43,8 @@ export class WaitingQueue {
   }
 
   insert(sequence: Sequence): void {
-    const { client } = sequence;
-    const own = this.#of.get(client);
-    if (own) insertInOrder(own, sequence);
-    else this.#of.set(client, [sequence]);
+    insertInOrder(listIn(this.#of, sequence.client), sequence);
     this.#length++;
-  }
-
-  /** Takes the first `count` out, as `inTurn`. */
-  take(count: number): Sequence[] {
-    const taken = this.inTurn(count);
-    for (const sequence of taken) this.remove(sequence);
-    return taken;
   }
 
   /** Takes all out, in no order. */

@@ -1,6 +1,7 @@
+import { nth } from '../../base/lists.js';
 import type { Owners } from '../../placement/index.js';
 import { contextPolicy } from '../scheduler/adp/policy.js';
-import { BalanceMeter, balanceRatio, type Iteration, solTps } from '../scheduler/index.js';
+import { BalanceMeter, balanceRatio, type BalanceSummary, type Iteration, solTps } from '../scheduler/index.js';
 
 /** One iteration, as the measures of attention data parallelism see it. */
 export interface IterationRecord {
@@ -14,17 +15,11 @@ export interface IterationRecord {
 }
 
 /** How evenly iterations were spread over the ranks that keep requests; docs/adp.md defines the measures. */
-export interface RankBalance {
+export interface RankBalance extends BalanceSummary {
   /** The latest iteration. */
   readonly last: IterationRecord | undefined;
   /** Rows of each rank over all iterations. */
   readonly tokensTotal: readonly number[];
-  /** The mean over iterations; weighed: each counts as many times as its largest rank has rows. */
-  readonly balance: number;
-  readonly weighedBalance: number;
-  /** What iterations took, and would have at perfect balance. */
-  readonly secondsTotal: number;
-  readonly solSecondsTotal: number;
   /** Tokens generated a second of iterations, and at perfect balance. */
   readonly tps: number;
   readonly solTps: number;
@@ -46,7 +41,7 @@ export class RankBalanceMeter {
 
   add({ ranks }: Iteration, seconds: number): IterationRecord {
     const tokens = this.#totals.map(() => 1);
-    for (const [pool, work] of ranks.entries()) tokens[this.places[pool]!] = Math.max(1, work.tokens);
+    for (const [pool, work] of ranks.entries()) tokens[nth(this.places, pool)] = Math.max(1, work.tokens);
     for (const [rank, count] of tokens.entries()) this.#totals[rank]! += count;
     this.#meter.add(tokens, seconds);
     const contextTokens = ranks.reduce((sum, work) => sum + work.contextTokens, 0);
@@ -56,17 +51,8 @@ export class RankBalanceMeter {
 
   summary(generatedTokens: number): RankBalance {
     const { summary } = this.#meter;
-    const tps = summary.seconds === 0 ? 0 : generatedTokens / summary.seconds;
-    return {
-      last: this.#last,
-      tokensTotal: [...this.#totals],
-      balance: summary.balance,
-      weighedBalance: summary.weighedBalance,
-      secondsTotal: summary.seconds,
-      solSecondsTotal: summary.solSeconds,
-      tps,
-      solTps: solTps(tps, summary),
-    };
+    const tps = summary.secondsTotal === 0 ? 0 : generatedTokens / summary.secondsTotal;
+    return { ...summary, last: this.#last, tokensTotal: [...this.#totals], tps, solTps: solTps(tps, summary) };
   }
 }
 

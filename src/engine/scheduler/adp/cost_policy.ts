@@ -78,12 +78,8 @@ export class CostPolicy implements ContextPolicy {
 
   /** The waiting requests that there are slots for. */
   #ableToRun(waiting: WaitingQueue, { ranks, iteration }: Situation): Sequence[] {
-    const slots = freeSlots(ranks);
-    const able: Sequence[] = [];
-    for (const sequence of waiting.inTurn(slots)) {
-      if (sequence.readySince < 0) sequence.readySince = iteration;
-      able.push(sequence);
-    }
+    const able = waiting.inTurn(freeSlots(ranks));
+    for (const sequence of able) if (sequence.readySince < 0) sequence.readySince = iteration;
     this.#arrivals.add(Math.max(0, able.length - this.#leftWaiting));
     this.#held += able.length * this.#lastSeconds;
     this.#leftWaiting = able.length;

@@ -15,6 +15,6 @@ test('means, and throughput at perfect balance', () => {
   expect(summary.balance).toBe(0.875);
   expect(summary.weighedBalance).toBe((10 + 30) / (10 + 40));
   // 1 * 1 + 3 * 0.75 of 4 seconds.
-  expect(summary.solSeconds).toBe(3.25);
+  expect(summary.solSecondsTotal).toBe(3.25);
   expect(solTps(100, summary)).toBeCloseTo((100 * 4) / 3.25, 12);
 });

@@ -22,9 +22,9 @@ export interface BalanceSummary {
   readonly balance: number;
   /** The mean with each iteration weighed by its largest rank's tokens: sum of tokens_avg over sum of tokens_max. */
   readonly weighedBalance: number;
-  /** Seconds at perfect balance. */
-  readonly solSeconds: number;
-  readonly seconds: number;
+  /** What iterations took, and would have at perfect balance. */
+  readonly secondsTotal: number;
+  readonly solSecondsTotal: number;
 }
 
 /** Sums up iterations as they come. */
@@ -53,12 +53,12 @@ export class BalanceMeter {
       iterations: this.#iterations,
       balance: this.#iterations === 0 ? 1 : this.#balance / this.#iterations,
       weighedBalance: this.#most === 0 ? 1 : this.#average / this.#most,
-      solSeconds: this.#sol,
-      seconds: this.#seconds,
+      secondsTotal: this.#seconds,
+      solSecondsTotal: this.#sol,
     };
   }
 }
 
 /** Tokens per second at perfect balance. */
-export const solTps = (tps: number, { seconds, solSeconds }: BalanceSummary): number =>
-  solSeconds === 0 ? tps : (seconds / solSeconds) * tps;
+export const solTps = (tps: number, { secondsTotal, solSecondsTotal }: BalanceSummary): number =>
+  solSecondsTotal === 0 ? tps : (secondsTotal / solSecondsTotal) * tps;

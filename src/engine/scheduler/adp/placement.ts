@@ -169,14 +169,14 @@ export function placeContexts(
 ): Placement {
   const sites = ranks.map((rank, index) => new Site(rank, nth(work, index), seconds, config));
   const oldest = withinBudget(sites, candidates);
-  const slots = ranks.reduce((sum, rank) => sum + rank.slots, 0);
+  const slots = ranks.reduce((sum, rank) => sum + rank.limits.slots, 0);
   const active = ranks.reduce((sum, rank) => sum + rank.numActive, oldest.length);
   const assigned: Assignment[] = [];
   for (const sequence of oldest.toSorted((a, b) => b.promptLength - a.promptLength || inOrder(a, b))) {
     let best: { readonly site: Site; readonly rows: number; readonly load: number } | undefined;
     for (const site of sites) {
       const { rank } = site;
-      const share = Math.ceil((active * rank.slots) / slots) + COUNT_SLACK;
+      const share = Math.ceil((active * rank.limits.slots) / slots) + COUNT_SLACK;
       if (site.slots === 0 || site.active >= share) continue;
       const rows = sequence.target - rank.cachedTokens(sequence);
       const load = site.loadWith(rows);

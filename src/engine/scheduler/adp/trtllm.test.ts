@@ -4,7 +4,7 @@ import { contextPolicy, Scheduler } from '../index.js';
 import { RankState } from '../rank_state.js';
 import { Sequence } from '../sequence.js';
 import { WaitingQueue } from '../waiting_queue.js';
-import { routeLeastLoaded, WaitGate } from './trtllm_policy.js';
+import { routeLeastLoaded, WaitGate } from './policy.js';
 
 const options: SchedulerOptions = {
   ranks: Array.from({ length: 3 }, () => ({ numBlocks: 1000, slots: 4 })),

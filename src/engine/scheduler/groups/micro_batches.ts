@@ -90,7 +90,7 @@ function together<S extends Shiftable>(
   for (const sequence of sequences) {
     // One that ends soon leaves by itself.
     if (sequence.group !== smallest || sequence.remaining <= SHIFTING) continue;
-    const to = others.findLast((group) => nth(loads, sequence.rank)[group]!.freeSlots > 0);
+    const to = others.findLast((group) => nth(nth(loads, sequence.rank), group).freeSlots > 0);
     if (to !== undefined) return { sequence, to };
   }
   return undefined;
@@ -113,7 +113,7 @@ function balance<S extends Shiftable>(
     const { rank, group: from, tokens, remaining } = sequence;
     if (nth(now, from) < longest) continue;
     for (const to of open) {
-      if (to === from || nth(loads, rank)[to]!.freeSlots === 0) continue;
+      if (to === from || nth(nth(loads, rank), to).freeSlots === 0) continue;
       const after = stepTimes(loads, rows, { rank, from, to, tokens });
       const saved = ((longest - Math.max(...after)) / longest) * Math.min(remaining, LASTING);
       if (saved > most) [best, most] = [{ sequence, to }, saved];

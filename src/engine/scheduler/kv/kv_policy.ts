@@ -18,18 +18,14 @@ const SLACK = 0.1;
  * attention is least for the pool's share; running ones are moved where the balance would otherwise be bad.
  */
 export class KvPolicy implements ContextPolicy {
-  /** `moves`: false where caches can't be copied block by block: heads have blocks of their own, or several ranks parts of a sequence. */
-  constructor(
-    private readonly handover: boolean,
-    private readonly moves = true,
-  ) {}
+  /** @param moves false where caches can't be copied block by block: heads have blocks of their own, or several ranks parts of a sequence */
+  constructor(private readonly moves: boolean) {}
 
   route(waiting: WaitingQueue, ranks: readonly RankState[]): void {
     // Whoever hasn't started is placed anew: another pool may have room by now.
     for (const rank of ranks) for (const sequence of rank.unbindPending()) waiting.insert(sequence);
     const placed = ranks.map(() => ({ blocks: [] as number[], sequences: 0, tokens: 0 }));
-    const ready = ({ outstanding, handed, computedHere }: Sequence): boolean =>
-      outstanding === 0 && (handed || computedHere || !this.handover);
+    const ready = ({ outstanding, hasPrompt }: Sequence): boolean => outstanding === 0 && hasPrompt;
     const given = new Map<Client, number>();
     for (;;) {
       const next = nextInTurn(waiting.firsts(ready), given);

@@ -38,8 +38,8 @@ export function audit(scheduler: Scheduler): void {
         throw new Error(`rank ${rank.index}: ${pool.numFree} blocks free, not ${expectFree}`);
       }
     }
-    if (rank.numFreeSlots !== rank.slots - slots.size) {
-      throw new Error(`rank ${rank.index}: ${rank.numFreeSlots} slots free, not ${rank.slots - slots.size}`);
+    if (rank.numFreeSlots !== rank.limits.slots - slots.size) {
+      throw new Error(`rank ${rank.index}: ${rank.numFreeSlots} slots free, not ${rank.limits.slots - slots.size}`);
     }
     for (const sequence of rank.pending) {
       if (sequence.blocks.length + sequence.windows.blocks.length + sequence.keptBlocks.length > 0)
