@@ -84,7 +84,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     'arrange_model',
     'arrangement',
     'self_test',
-    'compression_parts',
+    'head_pages',
     'mla',
     'experts',
     'fragments',

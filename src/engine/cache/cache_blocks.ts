@@ -107,13 +107,13 @@ export function writeBlocks(device: Device, list: readonly BufferBlocks[], bytes
  */
 function messagesOf(blocks: readonly BufferBlocks[]): Region[][] {
   const messages: Region[][] = [];
-  let room = 0;
+  let [message, room]: [Region[], number] = [[], 0];
   for (const region of regionsOf(blocks)) {
     if (region.size > room) {
-      messages.push([]);
+      messages.push((message = []));
       room = MESSAGE_BYTES;
     }
-    messages.at(-1)!.push(region);
+    message.push(region);
     room -= region.size;
   }
   return messages;
@@ -187,7 +187,9 @@ function partsOf(
   { kvHeads, firstBlock, byHead }: CutOptions,
 ): Uint8Array[] {
   const bytes = nth(buffers, buffer);
-  const counts = range(0, kvHeads).map((head) => (entries ? ceilDiv(nth(entries, layer)[head]!, KV_BLOCK) : blocks));
+  const counts = range(0, kvHeads).map((head) =>
+    entries ? ceilDiv(nth(nth(entries, layer), head), KV_BLOCK) : blocks,
+  );
   const size = bytes.byteLength / sum(counts);
   const part = (head: number, block: number): Uint8Array => {
     const at = entries ? sum(counts.slice(0, head)) + block : block * kvHeads + head;

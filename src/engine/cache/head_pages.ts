@@ -4,10 +4,12 @@
  */
 
 import type { Buffer, Device } from '../../gpu/index.js';
-import { listIn, nth, range } from '../../base/lists.js';
+import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
+import { listIn, nth, range, sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { countedEntries } from '../../model/compression/budgets.js';
 import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../../model/compression/head_blocks.js';
+import type { Decoder } from '../../model/forward/decoder.js';
 import {
   CHUNK_TOKENS,
   chunkRoom,
@@ -18,8 +20,11 @@ import {
   type Stage,
   type StageTopology,
 } from '../../placement/index.js';
-import type { LayerBlocks, PeerBlocks } from './cache_blocks.js';
+import { headBuffers, type LayerBlocks, type PeerBlocks } from './cache_blocks.js';
 import type { CacheUse, KeptEntries } from '../contracts/rank.js';
+
+// Loaded together, where heads have tables of their own.
+export { StageCompression } from '../../model/compression/prompt_compression.js';
 
 export interface HeadPagesShape {
   readonly rank: number;
@@ -118,7 +123,7 @@ export class HeadPages {
     const isNew = nth(this.#slots, slot).room === 0;
     if (isNew) this.shape.owners?.admit(slot, tokens, chunkOffset);
     for (const stage of this.#stages) if (stage.blocks.reserve(slot, tokens)) this.#write(stage, slot);
-    this.#slots[slot] = { ...this.#slots[slot]!, room: tokens };
+    this.#slots[slot] = { ...nth(this.#slots, slot), room: tokens };
     return isNew;
   }
 
@@ -134,9 +139,9 @@ export class HeadPages {
   compressed(slot: number, length: number, kept: ReadonlyMap<number, readonly number[]>): void {
     const keptOf = ({ firstLayer, numLayers }: PagedStage): (readonly number[])[] =>
       range(firstLayer, firstLayer + numLayers).map((layer) => kept.get(layer) ?? []);
-    for (const stage of this.#stages) stage.blocks.compressed(slot, length, keptOf(stage));
     const { room } = nth(this.#slots, slot);
     for (const stage of this.#stages) {
+      stage.blocks.compressed(slot, length, keptOf(stage));
       stage.blocks.reserve(slot, room);
       this.#write(stage, slot);
     }
@@ -150,7 +155,7 @@ export class HeadPages {
       );
     });
     const mostKept = Math.max(0, ...[...kept.values()].flat());
-    this.#slots[slot] = { ...this.#slots[slot]!, prompt: length, kept: entries, mostKept };
+    this.#slots[slot] = { ...nth(this.#slots, slot), prompt: length, kept: entries, mostKept };
   }
 
   /**
@@ -197,7 +202,7 @@ export class HeadPages {
   /** The slot's prompt is there, whole or compressed: copies that share its lanes part with each other's. */
   settle(slot: number): void {
     if (!this.shape.wholePrompts) return;
-    this.#slots[slot] = { ...this.#slots[slot]!, settled: true };
+    this.#slots[slot] = { ...nth(this.#slots, slot), settled: true };
     for (const stage of this.#stages) if (stage.blocks.settle(slot)) this.#write(stage, slot);
   }
 
@@ -270,7 +275,7 @@ export class HeadPages {
 
   /** Copies keep a prompt whole until it is settled. */
   #hasWhole(slot: number): boolean {
-    return this.shape.wholePrompts === true && !this.#slots[slot]!.settled;
+    return this.shape.wholePrompts === true && !nth(this.#slots, slot).settled;
   }
 
   /** Blocks of all of a layer's heads: of a copied one, for this rank's part. */
@@ -296,4 +301,80 @@ function ownerOf({ owners, block }: HeadPagesShape, stage: Stage, { rank, kvHead
       slot,
       chunk: Math.floor((at * block) / CHUNK_TOKENS),
     });
+}
+
+/** A layer's K or V beside its cache: block k of kv head h begins at (h * count + k) * blockBytes. */
+interface KeptBuffer {
+  readonly layer: number;
+  /** Of the cache. */
+  readonly own: Buffer;
+  readonly kept: Buffer;
+  readonly blockBytes: number;
+}
+
+/** Blocks that lie side by side in both buffers. */
+interface Run {
+  readonly own: number;
+  readonly kept: number;
+  count: number;
+}
+
+/** Where a rank keeps blocks of whole prompts, beside a cache in which prompts are compressed. */
+export class KeptPromptBlocks {
+  readonly #buffers: readonly KeptBuffer[];
+
+  /** @param count blocks of each kv head */
+  constructor(
+    readonly device: Device,
+    readonly pages: HeadPages,
+    forward: Pick<Decoder, 'layerCache'>,
+    readonly count: number,
+  ) {
+    this.#buffers = [...pages.kvHeads].flatMap(([layer, { length: heads }]) =>
+      headBuffers(forward, layer).map(({ buffer: own, blockBytes }) => {
+        const kept = device.createBuffer(`layers.${layer}.kept_prompts`, heads * count * blockBytes);
+        return { layer, own, kept, blockBytes };
+      }),
+    );
+  }
+
+  get bytes(): number {
+    return sum(this.#buffers.map(({ kept }) => kept.size));
+  }
+
+  /** As `Rank.copyPrompt`; the slot has room for what comes back. */
+  copy(slot: number, first: number, kept: readonly number[], back: boolean): void {
+    const encoder = this.device.gpu.createCommandEncoder();
+    const runs = new Map(
+      this.pages.blocksBelow(slot, (first + kept.length) * KV_BLOCK).map(({ layer, heads }) => {
+        const places = heads.flatMap((blocks, head) =>
+          range(0, kept.length).map((at) => ({
+            own: nth(blocks, first + at),
+            kept: head * this.count + nth(kept, at),
+          })),
+        );
+        return [layer, runsOf(places)] as const;
+      }),
+    );
+    for (const { layer, own, kept: other, blockBytes } of this.#buffers) {
+      for (const { own: at, kept: there, count } of runs.get(layer)!) {
+        const [ownAt, otherAt, bytes] = [at * blockBytes, there * blockBytes, count * blockBytes];
+        if (back) encoder.copyBufferToBuffer(other.gpu, otherAt, own.gpu, ownAt, bytes);
+        else encoder.copyBufferToBuffer(own.gpu, ownAt, other.gpu, otherAt, bytes);
+      }
+    }
+    this.device.gpu.queue.submit([encoder.finish()]);
+  }
+}
+
+/** Pairs of blocks joined to runs; those that another rank holds are left out. */
+function runsOf(places: readonly { readonly own: number; readonly kept: number }[]): Run[] {
+  const runs: Run[] = [];
+  for (const { own, kept } of places) {
+    if (own === NO_BLOCK) continue;
+    const last = runs.at(-1);
+    if (last && own === last.own + last.count && kept === last.kept + last.count) last.count++;
+    else runs.push({ own, kept, count: 1 });
+  }
+  return runs;
 }

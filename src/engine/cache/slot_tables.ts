@@ -7,10 +7,10 @@ import type { CacheOptions } from '../../model/layers/attention/cache.js';
 import type { World } from '../../model/layers/world.js';
 import { type BlockRun, CachePools, keptWindow, Owners, type Plan, type RankBlocks } from '../../placement/index.js';
 import type { RunnerOptions } from '../contracts/rank.js';
-import type * as CompressionModule from './compression_parts.js';
-import type { HeadPages } from './head_pages.js';
+import type * as HeadTables from './head_pages.js';
 
-export type CompressionParts = typeof CompressionModule;
+/** What only caches with tables by head need (compressed prompts, copied heads), loaded when one is wanted. */
+export type CompressionParts = typeof HeadTables;
 
 interface Slot {
   /** By logical block; NO_BLOCK where another rank holds it. */
@@ -27,7 +27,7 @@ export class SlotTables {
   /** Who holds what, and runs which rows. */
   readonly owners: Owners;
   /** Where prompts are compressed or heads are copied: blocks and tables of each head, instead of one table. */
-  readonly pages: HeadPages | undefined;
+  readonly pages: HeadTables.HeadPages | undefined;
   /** Where the pools' blocks are here. */
   readonly #pool: RankBlocks;
   /** Of layers with windows, where they keep fewer. */

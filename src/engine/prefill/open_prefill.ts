@@ -1,10 +1,11 @@
 /**
  * Room: prompts on a device of their own: a worker computes keys and values, the ranks that decode take them over as
- * cache blocks. prefill_pool.ts shares prompts between several workers. Read contracts/prefill_worker.ts next.
+ * cache blocks. PrefillPool shares prompts between several workers. Read contracts/prefill_worker.ts next.
  */
 
+import { isLoss, messageOf } from '../../base/errors.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
-import { range, sum } from '../../base/lists.js';
+import { nth, range, sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { openDevice } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
@@ -18,7 +19,6 @@ import { type AdapterRequest, namedAdapter } from '../planning/rank_adapters.js'
 import { type ModelRanks, RankGroup } from '../ranks/rank_group.js';
 import { Engine } from '../serving/engine.js';
 import { WorkerGroup, type WorkerGroupOptions } from '../workers/worker_group.js';
-import { PrefillPool } from './prefill_pool.js';
 import type { HandedKv, PrefillWorker } from '../contracts/prefill_worker.js';
 
 export interface PrefillRequest extends Pick<
@@ -49,7 +49,7 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
     await Promise.all(opened.map((worker) => worker.dispose()));
     throw error;
   }
-  return opened.length === 1 ? opened[0]! : new PrefillPool(opened, request.onWarning);
+  return opened.length === 1 ? nth(opened, 0) : new PrefillPool(opened, request.onWarning);
 }
 
 async function openOne(request: PrefillRequest, options: PrefillOptions, index: number): Promise<PrefillWorker> {
@@ -111,7 +111,7 @@ export class SplitkvPrefill implements PrefillWorker {
   }
 
   get weightBytes(): number {
-    return this.ranks.runner.ranks[0]!.facts.weightBytes;
+    return nth(this.ranks.runner.ranks, 0).facts.weightBytes;
   }
 
   async prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
@@ -125,7 +125,7 @@ export class SplitkvPrefill implements PrefillWorker {
 
   async #read(slot: number, tokens: number): Promise<HandedKv> {
     const { runner } = this.ranks;
-    const rank = runner.ranks[0]!;
+    const rank = nth(runner.ranks, 0);
     const { cacheBlockBytes } = rank.facts;
     const [bytes, lastRow, use] = await Promise.all([rank.readKv(slot), rank.readLastRow(slot), rank.cacheUse(slot)]);
     const entries = runner.options.compression && this.#entries(use, tokens);
@@ -133,7 +133,9 @@ export class SplitkvPrefill implements PrefillWorker {
     const { kvHeads, numLayers } = modelShape(runner.config);
     const perLayer = cacheBlockBytes.length / numLayers;
     const blocksIn = (buffer: number): number =>
-      entries ? sum(entries[Math.floor(buffer / perLayer)]!.map((own) => ceilDiv(own, KV_BLOCK))) / kvHeads : numBlocks;
+      entries
+        ? sum(nth(entries, Math.floor(buffer / perLayer)).map((own) => ceilDiv(own, KV_BLOCK))) / kvHeads
+        : numBlocks;
     let at = 0;
     const buffers = cacheBlockBytes.map((size, buffer) => bytes.subarray(at, (at += size * blocksIn(buffer))));
     return { tokens, blocks: numBlocks, buffers, lastRow, entries };
@@ -143,7 +145,7 @@ export class SplitkvPrefill implements PrefillWorker {
   #entries({ kept }: CacheUse, tokens: number): number[][] {
     const { numLayers, kvHeads } = modelShape(this.ranks.runner.config);
     const entries = range(0, numLayers).map(() => range(0, kvHeads).map(() => tokens));
-    for (const { layer, head, entries: own } of kept) entries[layer]![head] = own;
+    for (const { layer, head, entries: own } of kept) nth(entries, layer)[head] = own;
     return entries;
   }
 
@@ -159,5 +161,104 @@ export class SplitkvPrefill implements PrefillWorker {
 
   async dispose(): Promise<void> {
     await this.#engine.dispose();
+  }
+}
+
+interface Member {
+  readonly worker: PrefillWorker;
+  /** Tokens of the prompts that it was given and hasn't computed. */
+  waiting: number;
+  /** Why it gets none: what it failed with. */
+  failure: { readonly reason: unknown } | undefined;
+}
+
+/**
+ * Several prefill workers as one. A prompt goes to the worker with the fewest tokens to compute. A worker that fails is left out, and its
+ * prompt computed again by another; one that lost its device, or its thread, is made anew meanwhile and comes back.
+ */
+export class PrefillPool implements PrefillWorker {
+  readonly kind = 'splitkv';
+  readonly #members: readonly Member[];
+  readonly #repairs = new Set<Promise<void>>();
+
+  /** @param workers one or more */
+  constructor(
+    workers: readonly PrefillWorker[],
+    readonly onWarning: (message: string) => void = () => {},
+  ) {
+    this.#members = workers.map((worker) => ({ worker, waiting: 0, failure: undefined }));
+  }
+
+  get #usable(): Member[] {
+    return this.#members.filter(({ failure }) => !failure);
+  }
+
+  /** One where none is usable: what it is given says why. */
+  get atOnce(): number {
+    return Math.max(1, sum(this.#usable.map(({ worker }) => worker.atOnce)));
+  }
+
+  get adapter(): string {
+    return this.#members.map(({ worker }) => worker.adapter).join(', ');
+  }
+
+  /** Of all workers together. */
+  get weightBytes(): number {
+    return sum(this.#members.map(({ worker }) => worker.weightBytes));
+  }
+
+  async prefill(prompt: readonly number[], signal?: AbortSignal): Promise<HandedKv> {
+    for (;;) {
+      const [first, ...rest] = this.#usable;
+      // As one worker fails; `recover` makes all of them anew.
+      if (!first) throw this.#members.findLast(({ failure }) => failure)?.failure?.reason;
+      const member = rest.reduce((least, other) => (other.waiting < least.waiting ? other : least), first);
+      member.waiting += prompt.length;
+      try {
+        return await member.worker.prefill(prompt, signal);
+      } catch (error) {
+        if (signal?.aborted) throw error;
+        this.#leaveOut(member, error);
+      } finally {
+        member.waiting -= prompt.length;
+      }
+    }
+  }
+
+  #leaveOut(member: Member, reason: unknown): void {
+    if (member.failure) return;
+    member.failure = { reason };
+    const others = this.#usable.length;
+    if (others === 0) return;
+    this.onWarning(
+      `a prefill worker (${member.worker.adapter}) failed: ${messageOf(reason)}; its prompts are computed by the other${others === 1 ? '' : 's'}`,
+    );
+    if (!isLoss(reason)) return;
+    const repair = this.#repair(member)
+      .catch(() => {})
+      .finally(() => this.#repairs.delete(repair));
+    this.#repairs.add(repair);
+  }
+
+  async #repair(member: Member, signal?: AbortSignal): Promise<void> {
+    await member.worker.recover(signal);
+    member.failure = undefined;
+  }
+
+  assertUsable(): void {
+    if (this.#usable.length === 0) nth(this.#members, 0).worker.assertUsable();
+  }
+
+  async recover(signal?: AbortSignal): Promise<void> {
+    await Promise.all(this.#repairs);
+    const left = this.#members.filter(({ failure }) => failure);
+    const made = await Promise.allSettled(left.map((member) => this.#repair(member, signal)));
+    if (this.#usable.length > 0) return;
+    for (const one of made) if (one.status === 'rejected') throw one.reason;
+  }
+
+  async dispose(): Promise<void> {
+    await Promise.all(this.#repairs);
+    await Promise.all(this.#members.map(({ worker }) => worker.dispose()));
   }
 }

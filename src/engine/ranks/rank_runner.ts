@@ -17,7 +17,7 @@ import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '..
 import type { AttentionTimes } from './attention_times.js';
 import { Batch } from './batch.js';
 import { CallQueue } from './call_queue.js';
-import type { KeptPromptBlocks } from '../cache/kept_prompt_blocks.js';
+import type { KeptPromptBlocks } from '../cache/head_pages.js';
 import { type CompressionParts, hasHeadTables, SlotTables } from '../cache/slot_tables.js';
 import { type BufferBlocks, exchangeBlocks, headBlocks, readBlocks, writeBlocks } from '../cache/cache_blocks.js';
 import type { KvPiece } from '../contracts/prefill_worker.js';
@@ -160,7 +160,7 @@ export class RankRunner implements Rank {
     model: DeviceModel,
     options: RunnerOptions,
   ): Promise<RankRunner> {
-    const parts = hasHeadTables(world.plan, options) ? await import('../cache/compression_parts.js') : undefined;
+    const parts = hasHeadTables(world.plan, options) ? await import('../cache/head_pages.js') : undefined;
     const before = device.usage.bytes;
     const runner = await device.recorded(
       `preparing rank ${world.rank}`,

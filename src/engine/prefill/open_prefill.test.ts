@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { checkPrefill } from '../contracts/load_options.js';
 import type { HandedKv, PrefillWorker } from '../contracts/prefill_worker.js';
-import { PrefillPool } from './prefill_pool.js';
+import { PrefillPool } from './open_prefill.js';
 
 /** A worker whose prompts end when they are told to. */
 class Told implements PrefillWorker {
