@@ -95,7 +95,6 @@ export async function generate(
 > {
   const started = performance.now();
   const { maxTokens = DEFAULT_MAX_TOKENS, onFirstLogits } = options;
-  const stops = stopTexts(options.stop);
   const seed = options.seed ?? randomSeed();
   const { runner } = engine.ranks;
   const { prompt, continuation: given = [] } = rows;
@@ -103,14 +102,8 @@ export async function generate(
   checkForm(options);
   checkTools(options);
   if (given.length > 0) runner.checkPrompt(given);
-  const answer = new Answer(
-    stops.length > 0 ? needTokenizer(reader, 'a stop text') : reader.tokenizer,
-    stops,
-    undefined,
-    options.minTokens,
-    0,
-    readerOf(reader.tokenizer, prompt, options, isChat),
-  );
+  if (stopTexts(options.stop).length > 0) needTokenizer(reader, 'a stop text');
+  const answer = new Answer(reader.tokenizer, options, readerOf(reader.tokenizer, prompt, options, isChat));
   const tokens = [...given];
   let text = '';
   let reasoning = '';

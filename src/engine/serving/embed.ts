@@ -48,8 +48,7 @@ export async function embed(
   const embeddings: Float32Array[] = [];
   const left = new AbortController();
   const over = AbortSignal.any([left.signal, ...(signal ? [signal] : [])]);
-  const one = async (index: number): Promise<void> => {
-    const prompt = prompts[index]!;
+  const one = async (index: number, prompt: readonly number[]): Promise<void> => {
     const sum = new Float64Array(hiddenSize);
     // After a lost device rows come again.
     let next = pooling === 'mean' ? 0 : prompt.length - 1;
@@ -67,9 +66,9 @@ export async function embed(
     }
     embeddings[index] = ofLengthOne(sum.subarray(0, dimensions));
   };
-  let begun = 0;
+  const waiting = prompts.entries();
   const lane = async (): Promise<void> => {
-    while (begun < prompts.length && !over.aborted) await one(begun++);
+    for (const [index, prompt] of waiting) if (!over.aborted) await one(index, prompt);
   };
   try {
     await Promise.all(Array.from({ length: Math.min(engine.options.slots, prompts.length) }, lane));

@@ -5,7 +5,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
-import { PrefillPool } from '../prefill/prefill_pool.js';
+import { PrefillPool } from '../prefill/open_prefill.js';
 import { SplitkvPrefill } from '../prefill/open_prefill.js';
 import type { DrawOptions } from '../contracts/rank.js';
 import type { RankGroup } from '../ranks/rank_group.js';

@@ -3,6 +3,7 @@
  * tokens, iteration_runner.ts runs an iteration, `text` makes tokens answers. Read iteration_runner.ts next.
  */
 
+import { nth } from '../../base/lists.js';
 import { defined } from '../../base/options.js';
 import { pause } from '../../base/waits.js';
 import { abortedError, isLoss, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
@@ -124,7 +125,7 @@ export interface EngineOptions extends Pick<
   readonly recover?: boolean;
   /** For tests: how that is done. */
   readonly recovery?: RecoveryOptions;
-  /** Needed where sequences are dealt out to several places (`placingOf`). */
+  /** Needed where sequences are dealt out to several places (`optionsOfPlan`). */
   readonly placing?: Placing | undefined;
   /** What of these options is another once the ranks have another plan (`ModelRanks.recover`). */
   readonly forPlan?: () => Promise<Partial<EngineOptions>>;
@@ -158,50 +159,58 @@ export interface EngineMetrics {
   readonly balance?: RankBalance;
 }
 
-interface Running {
-  readonly request: EngineRequest;
-  readonly ended: Promise<EngineEnd>;
-  cachedTokens: number;
-  readonly resolve: (end: EngineEnd) => void;
-  readonly reject: (reason: unknown) => void;
-  /** When its first token should be there, in seconds of `performance.now()`. */
-  readonly firstTokenDeadline: number | undefined;
-  readonly submitted: number;
+/** A request under way. */
+class Running {
+  /** When it came, in seconds of `performance.now()`. */
+  readonly submitted = performance.now() / 1000;
+  cachedTokens = 0;
   /** Its prompt has begun to be computed. */
-  begun: boolean;
+  begun = false;
   /** Handed on so far. */
-  emitted: number;
+  emitted = 0;
   /** It waits for another one that is tried alone. */
-  held: boolean;
+  held = false;
   /** After a recovery: tokens that come again and were handed on before. */
-  replay: number;
+  replay = 0;
   over: EngineEnd | undefined;
   /** What its next step may sample, where that is limited. */
   allowed: AllowedTokens | undefined;
+  resolve!: (end: EngineEnd) => void;
+  reject!: (reason: unknown) => void;
+  readonly ended = new Promise<EngineEnd>((resolve, reject) => {
+    this.resolve = resolve;
+    this.reject = reject;
+  });
+
+  constructor(readonly request: EngineRequest) {
+    this.ended.catch(() => {}); // whoever asks hears of it
+  }
+
+  /** When its first token should be there, as `submitted`. */
+  get firstTokenDeadline(): number | undefined {
+    const { firstTokenSeconds } = this.request;
+    return firstTokenSeconds === undefined ? undefined : this.submitted + firstTokenSeconds;
+  }
 }
 
 /** Rows that an iteration samples: which request each is of. */
 interface InFlight {
   readonly iteration: Iteration;
   readonly slots: readonly { readonly id: string; readonly slot: number }[];
-  /** Requests whose prompt is computed then. */
-  readonly prepared: readonly { readonly id: string; readonly slot: number }[];
+  /** Requests that sample nothing, whose prompt is computed then. */
+  readonly computed: readonly { readonly id: string; readonly slot: number }[];
   readonly outcome: Promise<IterationOutcome>;
   readonly started: number;
 }
 
 export type Placing = typeof placing;
 
-/** What an engine over these ranks needs beside. */
-const placingOf = async ({ runner }: Pick<ModelRanks, 'runner'>): Promise<Placing | undefined> =>
-  runner.owners.ranges(0).length > 1 ? (await import('./rank_balance.js')).placing : undefined;
-
 /** What of an engine's options follows from the plan of its ranks. Balance between ranks is for plans that have a choice. */
 export const optionsOfPlan = async (
   ranks: Pick<ModelRanks, 'runner' | 'options'>,
   { attentionDpConfig }: Pick<EngineOptions, 'attentionDpConfig'>,
 ): Promise<Pick<EngineOptions, 'placing' | 'attentionDpConfig'>> => ({
-  placing: await placingOf(ranks),
+  placing: ranks.runner.owners.ranges(0).length > 1 ? (await import('./rank_balance.js')).placing : undefined,
   attentionDpConfig: misfit(['attentionDp'], ranks.options.plan) === undefined ? attentionDpConfig : undefined,
 });
 
@@ -296,7 +305,7 @@ export class Engine {
       );
     this.#slots = new PoolSlots(ranks.runner.owners);
     this.#scheduler = this.#newScheduler();
-    this.#balance = this.#newBalance();
+    this.#balance = options.placing?.balanceMeter(this.#slots.places, ranks.runner.owners);
     this.#iterations = this.#newIterations();
     this.#loop = this.#run();
   }
@@ -306,18 +315,15 @@ export class Engine {
     return this.#options;
   }
 
-  #newBalance(): RankBalanceMeter | undefined {
-    return this.options.placing?.balanceMeter(this.#slots.places, this.ranks.runner.owners);
-  }
-
   /** The ranks may have another plan since they were rebuilt. */
   async #followPlan(): Promise<void> {
     const { plan } = this.ranks.options;
     if (plan === this.#plan) return;
     this.#options = { ...this.#options, ...(await this.#options.forPlan?.()) };
     this.#plan = plan;
-    this.#slots = new PoolSlots(this.ranks.runner.owners);
-    this.#balance = this.#newBalance();
+    const { owners } = this.ranks.runner;
+    this.#slots = new PoolSlots(owners);
+    this.#balance = this.#options.placing?.balanceMeter(this.#slots.places, owners);
   }
 
   #newScheduler(): Scheduler {
@@ -332,18 +338,18 @@ export class Engine {
     const options: SchedulerOptions = {
       // Ranks that keep whole sequences have a pool each, in proportion to their slots.
       ranks: pools.map(({ length }, pool) => ({
-        numBlocks: caches.poolBlocks(held[pool]!),
+        numBlocks: caches.poolBlocks(nth(held, pool)),
         lanes: caches.lanes,
         ...(caches.window && {
           windows: {
             ...caches.window,
-            numBlocks: caches.poolBlocks(held[pool]!, 'window'),
+            numBlocks: caches.poolBlocks(nth(held, pool), 'window'),
             most: windowBlocks(caches.window, caches.lanes),
           },
         }),
         ...(owners.plan.sharing === 'lanes' && { rotations: MERGE_LANES }),
         slots: length,
-        microBatches: sizes[pool]!,
+        microBatches: nth(sizes, pool),
       })),
       blockTokens: KV_BLOCK,
       contextLength: runner.contextLength,
@@ -407,31 +413,7 @@ export class Engine {
     if (this.#closed !== undefined) throw this.#closed;
     this.ranks.runner.checkPrompt(request.prompt);
     const id = `r${this.#next++}`;
-    let resolve!: (end: EngineEnd) => void;
-    let reject!: (reason: unknown) => void;
-    const ended = new Promise<EngineEnd>((yes, no) => {
-      resolve = yes;
-      reject = no;
-    });
-    ended.catch(() => {}); // whoever asks hears of it
-    const { firstTokenSeconds } = request;
-    const submitted = performance.now() / 1000;
-    const firstTokenDeadline = firstTokenSeconds === undefined ? undefined : submitted + firstTokenSeconds;
-    const running: Running = {
-      request,
-      ended,
-      cachedTokens: 0,
-      resolve,
-      reject,
-      firstTokenDeadline,
-      submitted,
-      begun: false,
-      emitted: 0,
-      held: false,
-      replay: 0,
-      over: undefined,
-      allowed: undefined,
-    };
+    const running = new Running(request);
     this.#running.set(id, running);
     try {
       this.#submit(id, running);
@@ -442,7 +424,7 @@ export class Engine {
     this.#totals.promptTokensTotal += request.prompt.length;
     return {
       id,
-      ended,
+      ended: running.ended,
       abort: () => this.#abort(id),
       get cachedTokens() {
         return running.cachedTokens;
@@ -575,48 +557,46 @@ export class Engine {
       if (!iteration) return;
       this.#totals.iterationsTotal++;
       const slots: { id: string; slot: number }[] = [];
-      const prepared: { id: string; slot: number }[] = [];
+      const computed: { id: string; slot: number }[] = [];
       for (const [pool, { moves, handed, prefills, decodes, preempted }] of iteration.ranks.entries()) {
         const starting = [...handed, ...prefills].filter(({ samples }) => samples).map(({ sequence }) => sequence);
         for (const { id, slot } of [...starting, ...decodes]) slots.push({ id, slot: this.#slots.of(pool, slot) });
-        const whole = prefills.filter(({ start, count, sequence: { prompt, sampled, maxTokens } }) =>
-          sampled === maxTokens ? start + count === prompt.length + sampled : false,
-        );
-        for (const { id, slot } of [...starting, ...whole.map(({ sequence }) => sequence)]) {
-          if (!prepared.some((other) => other.id === id)) prepared.push({ id, slot: this.#slots.of(pool, slot) });
+        for (const { start, count, sequence } of prefills) {
+          const { id, slot, prompt, sampled, maxTokens } = sequence;
+          const isWhole = sampled === maxTokens && start + count === prompt.length + sampled;
+          if (isWhole) computed.push({ id, slot: this.#slots.of(pool, slot) });
         }
         this.#totals.preemptionsTotal += preempted.length;
         this.#totals.movesTotal += moves.length;
+        for (const { sequence, start } of [...handed, ...prefills]) this.#begins(sequence, start, started);
         // An answer that goes on may have no row to compute.
-        const cached = decodes
-          .filter(
-            ({ id }) => this.#running.get(id)?.begun === false && !handed.some(({ sequence }) => sequence.id === id),
-          )
-          .map((sequence) => ({ sequence, start: sequence.cachedTokens }));
-        for (const { sequence, start } of [...handed, ...prefills, ...cached]) {
-          const running = this.#running.get(sequence.id);
-          if (running && !running.begun) {
-            running.begun = true;
-            this.#queued.observe(started / 1000 - running.submitted);
-          }
-          if (start !== sequence.cachedTokens) continue;
-          this.#totals.cachedTokensTotal += start;
-          if (running && sequence.preemptions === 0) running.cachedTokens = start;
+        for (const sequence of decodes) {
+          if (this.#running.get(sequence.id)?.begun === false) this.#begins(sequence, sequence.cachedTokens, started);
         }
       }
       const outcome = this.#iterations.run(iteration.ranks);
       outcome.catch(() => {}); // awaited in order
-      this.#inFlight.push({ iteration, slots, prepared, outcome, started });
+      this.#inFlight.push({ iteration, slots, computed, outcome, started });
     }
   }
 
-  async #complete({ iteration, slots, prepared, outcome, started }: InFlight): Promise<void> {
+  /** A sequence's tokens from `start` on are computed by an iteration: perhaps its first ones. */
+  #begins({ id, cachedTokens, preemptions }: ScheduledSequence, start: number, started: number): void {
+    const running = this.#running.get(id);
+    if (running && !running.begun) {
+      running.begun = true;
+      this.#queued.observe(started / 1000 - running.submitted);
+    }
+    if (start !== cachedTokens) return;
+    this.#totals.cachedTokensTotal += start;
+    if (running && preemptions === 0) running.cachedTokens = start;
+  }
+
+  async #complete({ iteration, slots, computed, outcome, started }: InFlight): Promise<void> {
     const { ids, evicted } = await outcome;
     const ended: string[] = [];
     const goOn = new Map<string, readonly number[]>();
-    // An answer that goes on has no first row of its own.
-    const goesOn = slots.filter(({ id }) => this.#running.get(id)?.request.continuation);
-    for (const { id, slot } of [...prepared, ...goesOn]) {
+    for (const { id, slot } of [...computed, ...slots]) {
       const running = this.#running.get(id);
       if (running && running.emitted === 0) await running.request.onPrompt?.(slot);
     }
@@ -626,7 +606,7 @@ export class Engine {
     for (const { id, slot } of slots) {
       const running = this.#running.get(id);
       if (!running || running.over) continue;
-      const token = ids![slot]!;
+      const token = nth(ids ?? [], slot);
       const end = await this.#emit(running, token, slot);
       if (end) {
         running.over = end;
@@ -679,8 +659,8 @@ export class Engine {
       running.replay--;
       return undefined;
     }
-    const wanted = slot === undefined ? false : request.logits === 'first' ? running.emitted === 0 : request.logits;
-    const logits = wanted ? await this.ranks.runner.slotLogits(slot!) : undefined;
+    const wanted = slot !== undefined && (request.logits === 'first' ? running.emitted === 0 : request.logits);
+    const logits = wanted ? await this.ranks.runner.slotLogits(slot) : undefined;
     running.emitted++;
     this.#totals.generatedTokensTotal++;
     if (this.#trial !== undefined && running === this.#running.get(this.#trial)) this.#tried(this.#trial);
@@ -694,16 +674,17 @@ export class Engine {
     token: number,
   ): Promise<{ readonly taken: readonly number[]; readonly end?: EngineEnd } | undefined> {
     const { constraint, logits, eosIds } = running.request;
+    if (!constraint) return undefined;
     const scheduler = this.#scheduler;
     const taken: number[] = [];
     try {
-      constraint!.accept(token);
+      constraint.accept(token);
       for (;;) {
         const before = scheduler.sequence(id);
         if (!before) return undefined; // aborted meanwhile
         // Where a token would end it, it isn't whole yet.
         if (eosIds.length > 0 && before.sampled + taken.length >= before.maxTokens) return { taken };
-        const next = await constraint!.next();
+        const next = await constraint.next();
         if (this.#running.get(id) !== running || scheduler !== this.#scheduler) return undefined;
         if (!next) return { taken, end: 'eos' };
         running.allowed = next.allowed;
@@ -712,7 +693,7 @@ export class Engine {
         const end = await this.#emit(running, next.only);
         if (end) return { taken, end };
         taken.push(next.only);
-        constraint!.accept(next.only);
+        constraint.accept(next.only);
       }
     } catch (error) {
       if (this.#running.get(id) !== running || scheduler !== this.#scheduler) return undefined;

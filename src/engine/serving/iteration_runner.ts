@@ -1,6 +1,6 @@
 import { type SharedSequence } from '../../placement/index.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
-import { type DrawOptions, LOGITS_ROWS, type Rank, RECOMPUTED_ROWS, type SlotTokens } from '../contracts/rank.js';
+import { type DrawOptions, LOGITS_ROWS, RECOMPUTED_ROWS, type SlotTokens } from '../contracts/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import { roundsOf, type Runner } from '../ranks/runner.js';
 import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
@@ -33,7 +33,6 @@ interface Item extends SlotTokens {
 type Call = (of: Promise<unknown>) => void;
 
 interface Row {
-  readonly id: string;
   readonly sequence: ScheduledSequence;
   /** Takes part in decode steps. */
   decoding: boolean;
@@ -86,10 +85,7 @@ export class IterationRunner {
     this.#wake(works, call);
     const sampled = this.#sample(decodes, call);
     for (const [pool, work] of works.entries()) {
-      this.#onSlots(work.kept, pool, call, (rank, slot, { place }) => rank.copyState(slot, place, false));
-      this.#onSlots(work.keptPrompts, pool, call, (rank, slot, { first, blocks }) =>
-        rank.copyPrompt(slot, first, blocks, false),
-      );
+      this.#copyKept(work.kept, work.keptPrompts, pool, call, false);
     }
     this.#pause(call);
     // Errors included: nothing of them may be under way when the ranks are set up anew.
@@ -107,12 +103,12 @@ export class IterationRunner {
         continue;
       }
       // Ended, aborted, preempted or elsewhere: its row must not write where another sequence's tokens may now be.
-      const isOver = status === 'finished' || (row.decoding && !decodes.has(row.id));
+      const isOver = status === 'finished' || (row.decoding && !decodes.has(row.sequence.id));
       const runs = status === 'decode' || (stepwise && status === 'prefill');
       if (isOver || (runs && this.slots.of(rank, now) !== slot)) this.#free(slot, call);
     }
     for (const { id } of works.flatMap((work) => work.preempted)) {
-      for (const [slot, row] of this.#rows) if (row.id === id) this.#free(slot, call);
+      for (const [slot, row] of this.#rows) if (row.sequence.id === id) this.#free(slot, call);
     }
   }
 
@@ -133,10 +129,7 @@ export class IterationRunner {
     const any = slots.of(pool, 0);
     if (work.copies.length > 0) call(runner.all((rank) => rank.copyBlocks(any, work.copies)));
     for (const sequence of work.tables) this.#setBlocks(sequence, slots.of(pool, sequence.slot), call);
-    this.#onSlots(work.restored, pool, call, (rank, slot, { place }) => rank.copyState(slot, place, true));
-    this.#onSlots(work.restoredPrompts, pool, call, (rank, slot, { first, blocks }) =>
-      rank.copyPrompt(slot, first, blocks, true),
-    );
+    this.#copyKept(work.restored, work.restoredPrompts, pool, call, true);
     for (const { sequence, start, samples: begins } of work.handed) {
       const slot = slots.of(pool, sequence.slot);
       const taken = runner.handOver(slot, this.source.handed(sequence.id), Math.floor(start / KV_BLOCK));
@@ -159,8 +152,8 @@ export class IterationRunner {
 
   /** Nobody wants what is under way of this request: the ranks stop computing it. Call it when the request is aborted. */
   drop(id: string): void {
-    for (const [slot, row] of this.#rows) {
-      if (row.id !== id) continue;
+    for (const [slot, { sequence }] of this.#rows) {
+      if (sequence.id !== id) continue;
       // A rank that fails is told of by the calls under way.
       this.runner.all((rank) => rank.drop(slot)).catch(() => {});
     }
@@ -211,16 +204,15 @@ export class IterationRunner {
     });
   }
 
-  /** What all ranks are to copy of each sequence's slot. */
-  #onSlots<Copy extends { readonly sequence: ScheduledSequence }>(
-    copies: readonly Copy[],
-    pool: number,
-    call: Call,
-    run: (rank: Rank, slot: number, copy: Copy) => Promise<void>,
-  ): void {
-    for (const copy of copies) {
-      const slot = this.slots.of(pool, copy.sequence.slot);
-      call(this.runner.all((rank) => run(rank, slot, copy)));
+  /** Copies states and prompts to where they are kept, or `back` to sequences that begin with them. */
+  #copyKept(states: WorkList['kept'], prompts: WorkList['keptPrompts'], pool: number, call: Call, back: boolean): void {
+    for (const { sequence, place } of states) {
+      const slot = this.slots.of(pool, sequence.slot);
+      call(this.runner.all((rank) => rank.copyState(slot, place, back)));
+    }
+    for (const { sequence, first, blocks } of prompts) {
+      const slot = this.slots.of(pool, sequence.slot);
+      call(this.runner.all((rank) => rank.copyPrompt(slot, first, blocks, back)));
     }
   }
 
@@ -236,14 +228,14 @@ export class IterationRunner {
   }
 
   #setBlocks(sequence: ScheduledSequence, slot: number, call: Call): void {
-    const { id, blocks, windows, capacity, offset } = sequence;
+    const { blocks, windows, capacity, offset } = sequence;
     let row = this.#rows.get(slot);
-    if (row && row.id !== id) {
+    if (row && row.sequence.id !== sequence.id) {
       this.#free(slot, call);
       row = undefined;
     }
     if (!row) {
-      row = { id, sequence, decoding: false, paused: false };
+      row = { sequence, decoding: false, paused: false };
       this.#rows.set(slot, row);
       this.#unbalanced = true;
     }

@@ -1,3 +1,4 @@
+import { nth, range } from '../../base/lists.js';
 import type { Owners } from '../../placement/index.js';
 
 /** Slots of the ranks, as the scheduler counts them: pool by pool, and in a pool by the batch whose steps they take part in. */
@@ -14,22 +15,21 @@ export class PoolSlots {
   constructor(owners: Owners) {
     const { slots } = owners;
     const ranges = Array.from({ length: owners.batches }, (_, batch) => owners.ranges(batch));
-    const all = owners.ranges(0).map((_, pool) => ranges.map((of) => of[pool]!));
-    this.held = [...all.keys()].filter((pool) => all[pool]!.some(([first, end]) => end > first));
-    this.pools = this.held.map((pool) =>
-      all[pool]!.flatMap(([first, end], batch) =>
-        Array.from({ length: end - first }, (_, slot) => batch * slots + first + slot),
-      ),
+    const all = owners.ranges(0).map((_, pool) => ({ pool, own: ranges.map((of) => nth(of, pool)) }));
+    const held = all.filter(({ own }) => own.some(([first, end]) => end > first));
+    this.held = held.map(({ pool }) => pool);
+    this.pools = held.map(({ own }) =>
+      own.flatMap(([first, end], batch) => range(batch * slots + first, batch * slots + end)),
     );
-    this.sizes = this.held.map((pool) => all[pool]!.map(([first, end]) => end - first));
+    this.sizes = held.map(({ own }) => own.map(([first, end]) => end - first));
     // Where places run their own rows, in the order of their ranks.
-    const roots = owners.rowRanks?.map(([root]) => root!);
+    const roots = owners.rowRanks?.map((ranks) => nth(ranks, 0));
     const inOrder = roots?.toSorted((a, b) => a - b);
-    this.places = this.held.map((pool) => inOrder?.indexOf(roots![pool]!) ?? pool);
+    this.places = this.held.map((pool) => (roots && inOrder ? inOrder.indexOf(nth(roots, pool)) : pool));
   }
 
   /** The ranks' number of a pool's slot. */
   of(pool: number, slot: number): number {
-    return this.pools[pool]![slot]!;
+    return nth(nth(this.pools, pool), slot);
   }
 }

@@ -19,7 +19,7 @@ function answer(
   end: EngineEnd,
   minTokens = 0,
 ): { pieces: string[]; logprobs: TokenLogprobs[]; finish: CompletionEvent['finish']; used: number } {
-  const made = new Answer(tokenizer, stops, 0, minTokens);
+  const made = new Answer(tokenizer, { stop: stops, logprobs: 0, minTokens });
   const pieces: string[] = [];
   const logprobs: TokenLogprobs[] = [];
   let used = 0;
@@ -89,7 +89,7 @@ describe('answer', () => {
   });
 
   test('without a tokenizer there is no text, and tokens still count', () => {
-    const made = new Answer(undefined, [], 2);
+    const made = new Answer(undefined, { logprobs: 2 });
     expect(made.push(7, flat)).toMatchObject({ text: '', logprobs: [{ id: 7, text: '', bytes: [] }] });
     expect(made.tokens).toBe(1);
   });
@@ -112,7 +112,7 @@ describe('answer', () => {
       tokenizerConfig: config,
     });
     const said = (text: string, ...more: string[]) => {
-      const made = new Answer(harmony, more, undefined, 0, 0, readerOf(harmony, [], {}, true));
+      const made = new Answer(harmony, { stop: more }, readerOf(harmony, [], {}, true));
       const all = harmony.encode(text, { addSpecial: false }).map((token) => made.push(token, undefined));
       const ended = made.finish(made.stopped ? 'ended' : 'eos');
       const join = (key: 'text' | 'reasoning'): string => [...all, ended].map((out) => out[key] ?? '').join('');

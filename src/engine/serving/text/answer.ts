@@ -1,9 +1,10 @@
 import type { GenerateResult } from '../../contracts/api.js';
 import type { AnswerDelta, AnswerReader } from '../../../chat_formats/answer_reader.js';
 import { StopScanner, type TextStream, type Tokenizer } from '../../../tokenizer/index.js';
-import type { CompletionEvent, TokenLogprobs } from '../api.js';
+import { stopTexts } from '../../ranks/sampling/sampling_options.js';
+import type { CompletionEvent, CompletionOptions, TokenLogprobs } from '../api.js';
 import type { EngineEnd } from '../engine.js';
-import { tokenChance, tokenLogprobs } from './logprobs.js';
+import { chosenToken } from './logprobs.js';
 
 const DETAILS: Readonly<Record<EngineEnd, GenerateResult['finish_detail']>> = {
   eos: 'eos',
@@ -40,23 +41,20 @@ export class Answer {
   #held: Held[] = [];
 
   /**
-   * @param minTokens stop texts are looked for in what comes after so many tokens
-   * @param logprobs how many likeliest tokens to tell beside each; undefined: no probabilities
-   * @param begins where its text begins, in UTF-16 units
+   * @param options stop texts are looked for in what comes after `minTokens` tokens
    * @param reader tells thoughts and calls apart; default: all is text
+   * @param begins where its text begins, in UTF-16 units
    * @throws SplitkvError `usage` for an empty stop text
    */
   constructor(
     private readonly tokenizer: Tokenizer | undefined,
-    stops: readonly string[],
-    private readonly logprobs: number | undefined,
-    private readonly minTokens = 0,
-    begins = 0,
+    private readonly options: Pick<CompletionOptions, 'stop' | 'minTokens' | 'logprobs'>,
     private readonly reader?: AnswerReader,
+    begins = 0,
   ) {
     this.#decoded = begins;
     this.#out = begins;
-    this.#scanner = new StopScanner(stops);
+    this.#scanner = new StopScanner(stopTexts(options.stop));
     // Text after a prompt keeps the blank that a sentence's first token would lose.
     this.#stream = tokenizer?.stream({ continues: true, keep: reader && new Set(tokenizer.marks.keys()) });
   }
@@ -82,8 +80,14 @@ export class Answer {
     const read = this.#read(this.#stream?.push(token) ?? '');
     if (thought || this.reader?.thinking) this.#reasoningTokens++;
     const { text } = read;
-    if (logits && this.logprobs !== undefined) this.#hold(token, logits, this.logprobs, text);
+    const [offset, { logprobs }] = [this.#decoded, this.options];
     this.#decoded += text.length;
+    if (logits && logprobs !== undefined) {
+      this.#held.push({
+        end: this.#decoded,
+        logprobs: chosenToken(this.tokenizer, token, logits, { top: logprobs, offset }),
+      });
+    }
     return { ...read.beside, ...this.#scan(text) };
   }
 
@@ -117,20 +121,8 @@ export class Answer {
     };
   }
 
-  #hold(token: number, logits: Float32Array, count: number, text: string): void {
-    const { logprob, top } = tokenLogprobs(logits, token, count);
-    this.#held.push({
-      end: this.#decoded + text.length,
-      logprobs: {
-        ...tokenChance(this.tokenizer, token, logprob),
-        offset: this.#decoded,
-        top: top.map((other) => tokenChance(this.tokenizer, other.id, other.logprob)),
-      },
-    });
-  }
-
   #scan(piece: string): Out {
-    const goesOn = this.#tokens <= this.minTokens;
+    const goesOn = this.#tokens <= (this.options.minTokens ?? 0);
     const { text, stopped } = goesOn ? { text: piece, stopped: undefined } : this.#scanner.push(piece);
     this.#out += text.length;
     this.#stop ??= stopped;

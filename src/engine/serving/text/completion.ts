@@ -9,7 +9,7 @@ import { defined, checkOptions, type OptionsSchema, wholeNumber } from '../../..
 import type { AnswerFrame } from '../../../grammar/answer_frame.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../../ranks/sampling/sampling.js';
-import { engineSampling, samplingSchema, stopTexts } from '../../ranks/sampling/sampling_options.js';
+import { engineSampling, samplingSchema } from '../../ranks/sampling/sampling_options.js';
 import { Answer } from './answer.js';
 import { chatSchema, checkTools, frameOf, readerOf } from './reading.js';
 import { checkForm, formSchema, type TextForms, wantsForm } from './forms.js';
@@ -18,7 +18,6 @@ import type { Constraint, Engine, EngineHandle, EngineRequest } from '../engine.
 import { EventQueue } from './event_queue.js';
 import type { Histogram } from '../histogram.js';
 import { PromptEcho } from './logprobs.js';
-import { answerSeed } from './seeds.js';
 
 const MAX_ANSWERS = 128;
 const MAX_LOGPROBS = 20;
@@ -105,17 +104,14 @@ export class RunningCompletion implements Completion {
     const frames = prompts.map((prompt, at) => frameOf(host.tokenizer, prompt, options, chats[at] ?? false));
     const waits = wantsForm(options) || frames.some((frame) => frame !== undefined);
     if (waits) for (const prompt of prompts) host.engine.ranks.runner.checkPrompt(prompt);
+    this.#parts.forEach(() => host.count(1));
     try {
-      if (!waits) for (const part of leading) this.#submit(part);
+      if (waits) void this.#submitConstrained(leading, frames);
+      else for (const part of leading) this.#submit(part);
     } catch (error) {
-      for (const { handle } of this.#parts) handle?.abort();
+      this.abort();
       throw error;
     }
-    for (const part of this.#parts) {
-      host.count(1);
-      if (part.handle) this.#follow(part, part.handle);
-    }
-    if (waits) void this.#submitConstrained(leading, frames);
     signal?.addEventListener('abort', this.#onAbort, { once: true });
   }
 
@@ -155,7 +151,7 @@ export class RunningCompletion implements Completion {
 
   #part(prompt: readonly number[], index: number, answer: number, echo: PromptEcho | undefined, isChat: boolean): Part {
     const { host, options } = this;
-    const { maxTokens = DEFAULT_MAX_TOKENS, priority, client, stop } = options;
+    const { maxTokens = DEFAULT_MAX_TOKENS, priority, client } = options;
     return {
       index,
       request: {
@@ -167,14 +163,7 @@ export class RunningCompletion implements Completion {
         ...(options.logprobs !== undefined && { logits: true }),
         ...(echo && answer === 0 && this.#echoesLogits && { promptRows: { all: true, onRow: echo.onRow } }),
       },
-      answer: new Answer(
-        host.tokenizer,
-        stopTexts(stop),
-        options.logprobs,
-        options.minTokens,
-        echo?.text.length,
-        readerOf(host.tokenizer, prompt, options, isChat),
-      ),
+      answer: new Answer(host.tokenizer, options, readerOf(host.tokenizer, prompt, options, isChat), echo?.text.length),
       echo,
       constraint: undefined,
       handle: undefined,
@@ -192,6 +181,14 @@ export class RunningCompletion implements Completion {
       ...(firstTokenSeconds !== undefined && { firstTokenSeconds: Math.max(0, firstTokenSeconds - waited) }),
       onToken: (token, logits) => this.#onToken(part, token, logits),
     });
+    part.handle.ended.then(
+      (end) => {
+        this.#submitOthers(part);
+        if (end !== 'aborted') this.#tellPrompt(part);
+        this.#end(part, { index: part.index, ...part.answer.finish(end) });
+      },
+      (reason: unknown) => this.#fail(reason),
+    );
   }
 
   /** As soon as the form of the answers is ready. */
@@ -200,25 +197,10 @@ export class RunningCompletion implements Completion {
       const { n = 1, signal } = this.options;
       const forms = await Promise.all(frames.map((frame) => this.host.forms.compile(this.options, frame, { signal })));
       for (const part of this.#parts) if (!part.ended) part.constraint = forms[Math.floor(part.index / n)]?.start();
-      for (const part of leading) {
-        if (part.ended) continue;
-        this.#submit(part);
-        this.#follow(part, part.handle!);
-      }
+      for (const part of leading) if (!part.ended) this.#submit(part);
     } catch (error) {
       this.#fail(error);
     }
-  }
-
-  #follow(part: Part, handle: EngineHandle): void {
-    handle.ended.then(
-      (end) => {
-        this.#submitOthers(part);
-        if (end !== 'aborted') this.#tellPrompt(part);
-        this.#end(part, { index: part.index, ...part.answer.finish(end) });
-      },
-      (reason: unknown) => this.#fail(reason),
-    );
   }
 
   #onToken(part: Part, token: number, logits: Float32Array | undefined): boolean {
@@ -253,35 +235,33 @@ export class RunningCompletion implements Completion {
   #submitOthers({ index }: Part): void {
     const { n = 1 } = this.options;
     if (index % n !== 0) return;
-    for (const part of this.#parts.slice(index + 1, index + n)) {
-      if (part.handle || part.ended) continue;
-      try {
-        this.#submit(part);
-      } catch (error) {
-        this.#fail(error);
-        return;
-      }
-      this.#follow(part, part.handle!);
+    try {
+      for (const part of this.#parts.slice(index + 1, index + n)) if (!part.handle && !part.ended) this.#submit(part);
+    } catch (error) {
+      this.#fail(error);
     }
   }
 
   #end(part: Part, event: CompletionEvent): void {
-    if (part.ended) return;
+    if (!this.#takeEnd(part)) return;
+    this.#events.push(event);
+    if (--this.#unfinished === 0) this.#close();
+  }
+
+  /** Takes the end of an answer; false where it had ended. */
+  #takeEnd(part: Part): boolean {
+    if (part.ended) return false;
     part.ended = true;
     if (!part.handle) part.constraint?.dispose();
     this.host.count(-1);
-    this.#events.push(event);
-    if (--this.#unfinished === 0) this.#close();
+    return true;
   }
 
   #fail(reason: unknown): void {
     this.#events.end({ reason });
     for (const part of this.#parts) {
       part.handle?.abort();
-      if (part.ended) continue;
-      part.ended = true;
-      if (!part.handle) part.constraint?.dispose();
-      this.host.count(-1);
+      this.#takeEnd(part);
     }
     this.#close();
   }
@@ -304,4 +284,22 @@ function checkCompletion(options: CompletionOptions, seed: number, vocabSize: nu
   if (firstTokenSeconds !== undefined && !(Number.isFinite(firstTokenSeconds) && firstTokenSeconds >= 0)) {
     throw usageError(`firstTokenSeconds ${String(firstTokenSeconds)}: expected a number of at least 0`);
   }
+}
+
+/**
+ * The seed of an answer among several: the first one's is the request's own. The others' are mixed (the finaliser of murmur3, 24
+ * bits of each half), so that neighbouring requests share none.
+ */
+export function answerSeed(seed: number, index: number): number {
+  if (index === 0) return seed;
+  const low = mix((seed >>> 0) ^ Math.imul(index, 0x9e3779b9));
+  const high = mix(Math.floor(seed / 2 ** 32) ^ Math.imul(low, 0x85ebca6b) ^ index);
+  return (high >>> 8) * 2 ** 24 + (low >>> 8);
+}
+
+function mix(value: number): number {
+  let bits = value >>> 0;
+  bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
+  bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35);
+  return (bits ^ (bits >>> 16)) >>> 0;
 }

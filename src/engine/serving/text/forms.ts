@@ -29,11 +29,8 @@ export function checkForm(
 ): void {
   const { toolChoice: choice = 'auto' } = options;
   if (!wantsForm(options) && (choice === 'auto' || choice === 'none')) return;
-  if (options.ignoreEos)
-    throw usageError('ignoreEos: a text of a given form ends where it is whole; leave one of the two out');
-  if ((options.minTokens ?? 0) > 0) {
-    throw usageError('min_tokens: a text of a given form ends where it is whole; leave one of the two out');
-  }
+  const name = options.ignoreEos ? 'ignoreEos' : (options.minTokens ?? 0) > 0 ? 'min_tokens' : undefined;
+  if (name) throw usageError(`${name}: a text of a given form ends where it is whole; leave one of the two out`);
 }
 
 /** Tokens that are read without a pause. */

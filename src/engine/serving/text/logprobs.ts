@@ -1,3 +1,4 @@
+import { nth } from '../../../base/lists.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import type { CompletionEvent, TokenChance, TokenLogprobs } from '../api.js';
 
@@ -36,9 +37,21 @@ export function tokenLogprobs(
 }
 
 /** A token's own text and bytes, special tokens included. */
-export function tokenChance(tokenizer: Tokenizer | undefined, id: number, logprob: number): TokenChance {
+function tokenChance(tokenizer: Tokenizer | undefined, id: number, logprob: number): TokenChance {
   const bytes = tokenizer?.piece(id, false)?.bytes ?? new Uint8Array(0);
   return { id, text: new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes), bytes: [...bytes], logprob };
+}
+
+/** What is told of a token that was chosen by logits, and of the `top` likeliest ones. @param offset where its text begins */
+export function chosenToken(
+  tokenizer: Tokenizer | undefined,
+  token: number,
+  logits: Float32Array,
+  { top, offset }: { readonly top: number; readonly offset: number },
+): TokenLogprobs {
+  const { logprob, top: likeliest } = tokenLogprobs(logits, token, top);
+  const others = likeliest.map((other) => tokenChance(tokenizer, other.id, other.logprob));
+  return { ...tokenChance(tokenizer, token, logprob), offset, top: others };
 }
 
 /** A prompt as the beginning of its answer: its text, and each token's probability by the logits before it. */
@@ -62,19 +75,16 @@ export class PromptEcho {
     }
     this.text = text + (stream?.flush() ?? '');
     // Nothing predicts the first one.
-    if (logprobs !== undefined) this.#tokens.push({ ...tokenChance(tokenizer, prompt[0]!, NaN), offset: 0, top: [] });
+    if (logprobs !== undefined)
+      this.#tokens.push({ ...tokenChance(tokenizer, nth(prompt, 0), NaN), offset: 0, top: [] });
   }
 
   /** Logits at a position of the prompt: they predict the token behind it. After a lost device they come again. */
   readonly onRow = (position: number, logits: Float32Array): void => {
     const next = position + 1;
     if (this.logprobs === undefined || next !== this.#tokens.length || next >= this.prompt.length) return;
-    const { logprob, top } = tokenLogprobs(logits, this.prompt[next]!, this.logprobs);
-    this.#tokens.push({
-      ...tokenChance(this.tokenizer, this.prompt[next]!, logprob),
-      offset: this.#offsets[next]!,
-      top: top.map((other) => tokenChance(this.tokenizer, other.id, other.logprob)),
-    });
+    const told = { top: this.logprobs, offset: nth(this.#offsets, next) };
+    this.#tokens.push(chosenToken(this.tokenizer, nth(this.prompt, next), logits, told));
   };
 
   /** What an answer begins with. */

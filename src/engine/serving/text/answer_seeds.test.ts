@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { answerSeed } from './seeds.js';
+import { answerSeed } from './completion.js';
 
 test("the first answer's seed is the request's, the others differ from each other and between requests", () => {
   expect(answerSeed(42, 0)).toBe(42);
