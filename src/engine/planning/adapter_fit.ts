@@ -23,7 +23,7 @@ export async function adapterMisfit(
   const devices: Device[] = [];
   try {
     for (let rank = 0; rank < plan.worldSize; rank++) {
-      const device = virtual && rank > 0 ? devices[0]! : await openDevice({ ...adapters[rank]!, instance: rank });
+      const device = (virtual ? devices[0] : undefined) ?? (await openDevice({ ...adapters[rank]!, instance: rank }));
       devices.push(device);
       const runner = { ...runnerOf(subject, plan), memory: [] };
       const { totalBytes } = await rankOnPaper(plan, rank, subject, runner, device);

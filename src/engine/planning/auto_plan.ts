@@ -1,5 +1,5 @@
 import { SplitkvError } from '../../base/errors.js';
-import type { AdapterRequest } from '../../gpu/index.js';
+import { nth } from '../../base/lists.js';
 import { modelWork } from '../../model/model_sizes.js';
 import {
   type MachineMeasure,
@@ -15,29 +15,25 @@ import {
 } from '../../placement/index.js';
 import { bytesOf, roomOf } from './budgets.js';
 import { type MachineRequest, measureMachine } from '../measure/measure_machine.js';
-import { keptOf, type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
+import { keptOf, type PlanRanks, type PlanSubject, runnerOf, subjectFeatures } from './plan_subject.js';
 import { groupsWorth } from '../scheduler/groups/micro_batches.js';
 import { microBatchesOf } from './seats.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 
-export interface AutoPlanRequest extends Pick<MachineRequest, 'virtual' | 'fresh' | 'store' | 'signal' | 'onProgress'> {
+/** For the ranks that there may be. */
+export interface AutoPlanRequest extends PlanRanks, Pick<MachineRequest, 'fresh' | 'store' | 'onProgress'> {
   readonly subject: PlanSubject;
-  /** One for each rank there may be, as the budgets are. */
-  readonly adapters: readonly AdapterRequest[];
-  readonly budgets: readonly (number | undefined)[];
   readonly workload: Pick<Workload, 'promptLength' | 'newTokens' | 'batch'>;
   /** Memory is counted as loading would allocate it; otherwise activations are left out. */
   readonly exactMemory: boolean;
 }
 
 /** What every plan is predicted to do on the ranks that there may be. */
-export interface PlanOutlook {
+export interface PlanOutlook extends Pick<PlanRanks, 'adapters' | 'budgets'> {
   readonly candidates: readonly PlanCandidate[];
-  /** The adapters, their budgets and what they measured, the fastest first: plans use the first ones. */
-  readonly adapters: readonly AdapterRequest[];
-  readonly budgets: readonly (number | undefined)[];
+  /** What adapters measured. They are the fastest first: plans use the first ones. */
   readonly machine: MachineMeasure;
   readonly work: ModelWork;
   readonly workload: Workload;
@@ -80,7 +76,7 @@ export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook
       const why = candidate.plan && refusalOf(subject, candidate.plan);
       return why === undefined ? candidate : { ...candidate, refused: why };
     }),
-    adapters: order.map((rank) => adapters[rank]!),
+    adapters: order.map((rank) => nth(adapters, rank)),
     budgets: order.map((rank) => budgets[rank]),
     machine,
     work,
@@ -128,18 +124,18 @@ function runnerFor(asked: PlanSubject, plan: Plan): RunnerOptions {
 /** Ranks by how soon each would answer alone; those that have room for the model come first. */
 function fastestFirst(machine: MachineMeasure, work: ModelWork, workload: Workload): number[] {
   const single = makePlan('single', 1, work.shape);
-  const alone = machine.ranks.map((_, rank) => predictPlan(single, work, reorder(machine, [rank]), workload));
-  const fits = (rank: number): number => (alone[rank]!.refused === undefined ? 0 : 1);
-  return alone
-    .map((_, rank) => rank)
-    .toSorted((a, b) => fits(a) - fits(b) || alone[a]!.requestSeconds - alone[b]!.requestSeconds);
+  const alone = machine.ranks.map((_, rank) => {
+    const { refused, requestSeconds } = predictPlan(single, work, reorder(machine, [rank]), workload);
+    return { rank, misfits: Number(refused !== undefined), requestSeconds };
+  });
+  return alone.toSorted((a, b) => a.misfits - b.misfits || a.requestSeconds - b.requestSeconds).map(({ rank }) => rank);
 }
 
 /** The machine with only these ranks, in this order. */
 function reorder({ ranks, links, ...rest }: MachineMeasure, order: readonly number[]): MachineMeasure {
   return {
     ...rest,
-    ranks: order.map((rank) => ranks[rank]!),
-    links: order.map((to) => order.map((from) => links[to]![from])),
+    ranks: order.map((rank) => nth(ranks, rank)),
+    links: order.map((to) => order.map((from) => nth(links, to)[from])),
   };
 }

@@ -5,12 +5,12 @@
 
 import { usageError } from '../../base/errors.js';
 import { modelShape } from '../../model/shape.js';
-import { checkPlan, checkTogether, isArranged, isKvOnly, makePlan, type Plan } from '../../placement/index.js';
+import { checkPlan, checkTogether, isArranged, isKvOnly, makePlan } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 import { checkBudgets } from './budgets.js';
 import { degreesOf } from './degrees.js';
 import { type PlanRanks, type PlanSubject, type ProfileOf, runnerOf, subjectFeatures } from './plan_subject.js';
-import { type AdapterRequest, rankCount, ranksOf } from './rank_adapters.js';
+import { rankCount, ranksOf } from './rank_adapters.js';
 import type { ReadPlan } from './read_plan.js';
 
 /** What the planner said of the plan that it picked. */
@@ -22,18 +22,10 @@ export interface PickedPlan {
   predict(promptTokens: number, newTokens: number): { readonly tokensPerSecond: number; readonly ttftMs: number };
 }
 
-export interface ChosenPlan {
-  readonly plan: Plan;
-  /** One for each of its ranks. */
-  readonly adapters: readonly AdapterRequest[];
-  /** Bytes that each may take; undefined: no limit. */
-  readonly budgets: readonly (number | undefined)[];
+/** A plan, and its ranks. */
+export interface ChosenPlan extends ReadPlan, Pick<PlanRanks, 'adapters' | 'budgets'> {
   /** Where the planner had a choice. */
   readonly picked?: PickedPlan;
-  /** Why it is as it is, where it was searched for. */
-  readonly why?: string;
-  /** What whoever asked for the plan should know of it. */
-  readonly note?: string;
 }
 
 /**
@@ -52,34 +44,30 @@ export async function choosePlan(
   const asked = options.plan ?? 'auto';
   const ranks = rankCount(options);
   if (asked === 'auto' && ranks > 1) return (await import('./pick_plan.js')).pickPlanFor(options, subject, ranks);
-  let plan: Plan;
-  let note: string | undefined;
-  let why: string | undefined;
   if (options.copies !== undefined && !isArranged(asked)) {
     throw usageError("copies is for plan 'arranged': leave it out, or give that plan");
   }
-  if (typeof asked !== 'string') {
-    // Most pages name a policy.
-    ({ plan, note } = (await import('./read_plan.js')).readPlan(asked, shape, subject));
-    if (options.ranks !== undefined && plan.worldSize !== ranks) {
-      throw usageError(
-        `the plan is for ${plan.worldSize} ranks, and ranks asks for ${ranks}: leave ranks out, or change it`,
-      );
-    }
-  } else {
-    const name = asked === 'auto' ? 'single' : asked;
-    ({ plan, note, why } = await planOfName(name, options, subject, await ranksOf(ranks, options), profileOf));
-    if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
-      const { weighSequences } = await import('./weigh_sequences.js');
-      plan = await weighSequences(plan, await ranksOf(plan.worldSize, options), subject);
-    }
+  const name = asked === 'auto' ? 'single' : asked;
+  const read =
+    typeof name === 'string'
+      ? await planOfName(name, options, subject, await ranksOf(ranks, options), profileOf)
+      : (await import('./read_plan.js')).readPlan(name, shape, subject); // most pages name a policy
+  let { plan } = read;
+  if (typeof name !== 'string' && options.ranks !== undefined && plan.worldSize !== ranks) {
+    throw usageError(
+      `the plan is for ${plan.worldSize} ranks, and ranks asks for ${ranks}: leave ranks out, or change it`,
+    );
+  }
+  if (typeof name === 'string' && plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
+    const { weighSequences } = await import('./weigh_sequences.js');
+    plan = await weighSequences(plan, await ranksOf(plan.worldSize, options), subject);
   }
   if (subject.compression) plan = (await import('../../placement/make/arranged_plan.js')).chunksAsCopies(plan, shape);
   checkPlan(plan, shape);
   checkTogether(subjectFeatures(subject), plan);
   const { adapters, budgets } = await ranksOf(plan.worldSize, options);
   await checkBudgets(plan, subject, runnerOf(subject, plan), budgets);
-  return { plan, adapters, budgets, ...(why !== undefined && { why }), ...(note !== undefined && { note }) };
+  return { ...read, plan, adapters, budgets };
 }
 
 /**

@@ -32,10 +32,12 @@ export async function kvCompression(
   }
   const shape = modelShape(config);
   checkTogether(['compression', ...modelFeatures(shape)]);
-  const loads =
-    options.kvProfile !== undefined && kvPolicy === 'static'
-      ? await loadsOf(options.kvProfile, options.fetch)
-      : undefined;
+  let loads: Profile['layers'] | undefined;
+  if (options.kvProfile !== undefined && kvPolicy === 'static') {
+    // The form of profiles is checked by code that few pages need.
+    const { readProfile } = await import('./heads/read_profile.js');
+    loads = (await readProfile(options.kvProfile, options.fetch)).layers;
+  }
   return compressionOptions(
     {
       policy: kvPolicy,
@@ -44,13 +46,4 @@ export async function kvCompression(
     },
     { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },
   );
-}
-
-/** The form of profiles is checked by code that few pages need. */
-async function loadsOf(
-  profile: NonNullable<LoadOptions['kvProfile']>,
-  request: LoadOptions['fetch'],
-): Promise<Profile['layers']> {
-  const { readProfile } = await import('./heads/read_profile.js');
-  return (await readProfile(profile, request)).layers;
 }

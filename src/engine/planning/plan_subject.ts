@@ -60,10 +60,6 @@ export const subjectFeatures = ({
   features = [],
 }: Pick<PlanSubject, 'compression' | 'features'>): Feature[] => [...features, ...featuresOf({ compression })];
 
-/** States that ranks keep copies of. */
-const keptStatesOf = ({ config, prefixCaching }: Pick<PlanSubject, 'config' | 'prefixCaching'>): number =>
-  prefixCaching === false ? 0 : keptStates(config);
-
 /** Blocks of whole prompts that ranks keep beside compressed ones, where that is asked for: those of one context. */
 export const keptBlocksOf = ({
   compression,
@@ -78,19 +74,20 @@ export const keptBlocksOf = ({
 export const keptOf = (
   subject: Pick<PlanSubject, 'config' | 'compression' | 'prefixCaching' | 'contextLength' | 'features'>,
 ): Pick<ModelSizes, 'keptStates' | 'keptBlocks'> => ({
-  keptStates: keptStatesOf(subject),
+  keptStates: subject.prefixCaching === false ? 0 : keptStates(subject.config),
   keptBlocks: keptBlocksOf(subject),
 });
 
 /** How the ranks of a plan are to be set up. @throws as `seatsOf` */
 export const runnerOf = (subject: PlanSubject, plan: Plan): Omit<RunnerOptions, 'memory'> => {
-  const { config, kvType, contextLength, prefillChunk, compression, prefixCaching, seatsOf } = subject;
+  const { config, kvType, contextLength, prefillChunk, compression, seatsOf } = subject;
+  const kept = keptOf(subject);
   return {
     ...seatsOf(plan),
     contextLength,
     prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
     kvType,
-    ...(hasState(config) && { keptStates: keptStatesOf({ config, prefixCaching }) }),
-    ...(compression && { compression, keptBlocks: keptBlocksOf(subject) }),
+    ...(hasState(config) && { keptStates: kept.keptStates }),
+    ...(compression && { compression, keptBlocks: kept.keptBlocks }),
   };
 };

@@ -32,7 +32,7 @@ export async function weighSequences(
   // What a rank takes beside caches doesn't depend on how many sequences it keeps.
   const fixed = await memoryOnPaper(plan, subject, runnerOf(subject, plan));
   const rooms = fixed.map(({ rank, weightBytes, activationBytes }) => {
-    const layer = machine?.ranks[rank]!.dense ?? machine?.ranks[rank]!.expert;
+    const layer = machine?.ranks[rank]?.dense ?? machine?.ranks[rank]?.expert;
     const budget = budgets[rank];
     return {
       bytes: budget === undefined ? undefined : budget - weightBytes - activationBytes,

@@ -7,7 +7,7 @@ import { usageError } from '../../../base/errors.js';
 import { arrange, type Arrangement, type Profile, toArrangementFile } from '../../../arrangement/index.js';
 import { modelShape } from '../../../model/shape.js';
 import { MERGE_LANES, misfit, modelFeatures, readPolicyName, stageCounts } from '../../../placement/index.js';
-import { count } from '../../../base/lists.js';
+import { count, nth } from '../../../base/lists.js';
 import type { LoadOptions } from '../../contracts/api.js';
 import { type PlanRanks, type PlanSubject, type ProfileOf, subjectFeatures } from '../plan_subject.js';
 import { type ReadPlan, readPlan } from '../read_plan.js';
@@ -46,18 +46,16 @@ export async function arrangeModel(
   if (options.copies === undefined && misfit(subjectFeatures(subject), read.plan) !== undefined) {
     ({ found, read } = make(0));
   }
-  const { plan, note } = read;
   const before = arrange({ loads, ranks: worldSize, pipeline, mode: 'static' });
   const copied =
-    plan.sharing === undefined
+    read.plan.sharing === undefined
       ? 'without copies'
-      : `${found.copies} ${found.copies === 1 ? 'copy' : 'copies'} sharing ${plan.sharing}`;
+      : `${found.copies} ${found.copies === 1 ? 'copy' : 'copies'} sharing ${read.plan.sharing}`;
   return {
-    plan,
+    ...read,
     why:
       `heads arranged by ${from}: ranks should be busy with attention ${percent(found.utilisation)} of the time ` +
       `(heads in order: ${percent(before.utilisation)}), ${copied}`,
-    ...(note !== undefined && { note }),
   };
 }
 
@@ -90,9 +88,9 @@ async function headLoads(
   const alike = Array.from({ length: numLayers }, () => Array.from({ length: kvHeads }, () => 1));
   if (options.kvProfile !== undefined) {
     const { layers } = await readProfile(options.kvProfile, options.fetch);
-    if (layers.length !== numLayers || layers[0]!.length !== kvHeads) {
+    if (layers.length !== numLayers || nth(layers, 0).length !== kvHeads) {
       throw usageError(
-        `kvProfile: ${layers.length} layers of ${layers[0]!.length} kv heads; this model has ${numLayers} of ${kvHeads}: profile this model`,
+        `kvProfile: ${layers.length} layers of ${nth(layers, 0).length} kv heads; this model has ${numLayers} of ${kvHeads}: profile this model`,
       );
     }
     return { loads: layers, from: 'the profile that was given' };
