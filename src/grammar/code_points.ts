@@ -1,3 +1,5 @@
+import { valueIn } from '../base/lists.js';
+
 /** Sets of Unicode scalar values: code points without surrogates, as sorted, disjoint, inclusive ranges. */
 export type CodePoints = readonly (readonly [first: number, last: number])[];
 
@@ -59,15 +61,20 @@ const bytesOf = (code: number): number[] => [...encoder.encode(String.fromCodePo
 /** What takes one byte, two, three and four. */
 const WIDTHS: CodePoints = [[0, 0x7f], [0x80, 0x7ff], [0x800, 0xffff], [0x10000, LAST]]; // prettier-ignore
 
+const known = new WeakMap<CodePoints, ByteRange[][]>();
+
 /** The bytes of a set's characters: runs of ranges, one of which each character is. */
 export const byteRuns = (set: CodePoints): ByteRange[][] =>
-  WIDTHS.flatMap((width) => intersection(set, [width])).flatMap(([low, high]) =>
-    runsBetween(bytesOf(low), bytesOf(high)),
+  valueIn(known, set, () =>
+    WIDTHS.flatMap((width) => intersection(set, [width])).flatMap(([low, high]) =>
+      runsBetween(bytesOf(low), bytesOf(high)),
+    ),
   );
 
 /** The texts of bytes from `low` to `high`, of the same length, as products of ranges. */
 function runsBetween(low: readonly number[], high: readonly number[]): ByteRange[][] {
-  const [[a = 0, ...restA], [b = 0, ...restB]] = [low, high];
+  const [a = 0, b = 0] = [low[0], high[0]];
+  const [restA, restB] = [low.slice(1), high.slice(1)];
   if (low.length === 1) return [[[a, b]]];
   if (a === b) return runsBetween(restA, restB).map((rest): ByteRange[] => [[a, a], ...rest]);
   const [least, most] = [restA.map(() => 0x80), restA.map(() => 0xbf)];

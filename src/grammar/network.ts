@@ -145,11 +145,9 @@ class Builder {
         for (const option of of.options) this.#add(option, from, to);
         return;
       case 'all': {
-        // One node for all that need what the rest leads from.
         const [first = NOTHING, ...rest] = of.parts;
-        const before = (next: Node, part: Expression): Node =>
-          this.#leading(next, part, (node) => this.#add(part, node, next));
-        return this.#add(first, from, rest.reduceRight(before, to));
+        const behind = rest.reduceRight<Node>((next, part) => this.#before(part, next), to);
+        return this.#add(first, from, behind);
       }
       case 'states': {
         const nodes = of.of.states.map((_, state) => (state === 0 ? from : this.#node()));
@@ -163,6 +161,11 @@ class Builder {
       case 'repeat':
         return this.#addTimes(of.part, of.least, of.most, from, to);
     }
+  }
+
+  /** A node from which an expression leads to another: one for all that need it. */
+  #before(of: Expression, to: Node): Node {
+    return this.#leading(to, of, (node) => this.#add(of, node, to));
   }
 
   #leading(to: Node, key: Expression | string, make: (node: Node) => void): Node {
@@ -193,9 +196,11 @@ class Builder {
   /** What ends alike is there once. */
   #addRuns(runs: readonly ByteRun[], from: Node, to: Node): void {
     for (const [first, ...rest] of runs) {
-      const before = (next: Node, range: readonly [number, number]): Node =>
-        this.#leading(next, range.join(), (node) => node.edges.push([...range, next]));
-      if (first) from.edges.push([...first, rest.reduceRight(before, to)]);
+      const behind = rest.reduceRight<Node>(
+        (next, range) => this.#leading(next, range.join(), (node) => node.edges.push([...range, next])),
+        to,
+      );
+      if (first) from.edges.push([...first, behind]);
     }
   }
 
