@@ -53,6 +53,12 @@ export const unsupportedError = errorOf('unsupported');
 export const limitError = errorOf('limit');
 export const internalError = errorOf('internal');
 
+/** A value that is there. @throws SplitkvError `internal` where it isn't, which is a mistake here. */
+export function known<T>(value: T | undefined, what: string): T {
+  if (value === undefined) throw internalError(`there is no ${what}`);
+  return value;
+}
+
 /** What an error says, or whatever was thrown instead of one. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 

@@ -2,7 +2,7 @@ import { loadFast } from '../../shaders/linear/fast/fast.js';
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
-import type { ModelConfig } from './config/model_config.js';
+import { hasState, type ModelConfig } from './config/model_config.js';
 import { Decoder } from './forward/decoder.js';
 import type { CacheOptions } from './layers/attention/cache.js';
 import { loadModelWeights, type LoadWeightsOptions } from './weights/weight_loader.js';
@@ -43,11 +43,15 @@ async function layerKinds({ layers }: Pick<ModelConfig, 'layers'>): Promise<Laye
   const has = (kind: string): boolean =>
     layers.some(({ attention, mlp }) => attention.kind === kind || mlp.kind === kind);
   const mla = has('mla') ? await import('./layers/attention/mla.js') : undefined;
-  const conv = has('conv') ? await import('./layers/recurrent/conv.js') : undefined;
-  const delta = has('delta') ? await import('./layers/recurrent/delta.js') : undefined;
+  const recurrent = hasState({ layers }) ? await import('./layers/recurrent/recurrent.js') : undefined;
   const experts = has('experts') ? await import('./layers/mlp/experts.js') : undefined;
   return {
-    attention: { gqa: GqaLayers, mla: mla?.MlaLayers, conv: conv?.ConvLayers, delta: delta?.DeltaLayers },
+    attention: {
+      gqa: GqaLayers,
+      mla: mla?.MlaLayers,
+      conv: recurrent?.RecurrentLayers,
+      delta: recurrent?.RecurrentLayers,
+    },
     mlp: { gated: DenseLayers, plain: DenseLayers, experts: experts?.ExpertLayers },
   };
 }

@@ -3,7 +3,7 @@ import { throwIfAborted } from '../../../src/base/errors.js';
 import type { TensorReader } from '../../../src/loader/index.js';
 import type { DenseModel } from './dense_model.js';
 import type { GqaSpecs } from '../../../src/model/layers/attention/gqa_weights.js';
-import type { DenseMlpSpecs } from '../../../src/model/layers/mlp/dense_weights.js';
+import type { DenseMlpSpecs } from '../../../src/model/layers/mlp/mlp_weights.js';
 import { type LayerMap, modelMap } from '../../../src/model/weights/model_map.js';
 import {
   expectedTensors,

@@ -3,7 +3,7 @@ import { SplitkvError } from '../../base/errors.js';
 import { INACTIVE } from '../../base/kv_units.js';
 import type { Buffer, Device, Program } from '../../gpu/index.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
-import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/head.js';
+import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/vocab.js';
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
 import { MAX_STEPS_IN_FLIGHT, tokenRoutes } from '../../placement/index.js';
 import type { AttentionTimes } from './attention_times.js';

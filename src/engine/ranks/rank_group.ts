@@ -109,7 +109,7 @@ export class RankGroup implements ModelRanks {
   #connect(): Runner {
     const { plan, config, runner } = this.options;
     const communicators = createGroup(this.devices);
-    for (const [rank, { world }] of this.#ranks.entries()) world.connect(nth(communicators, rank));
+    for (const [rank, { world }] of this.#ranks.entries()) world.communicator = nth(communicators, rank);
     return new Runner(this.#ranks, plan, config, runner);
   }
 

@@ -66,7 +66,7 @@ async function serveAll(
   const events: Event[] = [];
   let handedOn = 0;
   const { world } = group.ranks[0] as RankRunner;
-  if (world.communicator) world.connect(traced(world.communicator, () => handedOn, events));
+  if (world.communicator) world.communicator = traced(world.communicator, () => handedOn, events);
   const engine = new Engine(group, { placing, slots: SLOTS, tokensPerIteration: 256 });
   const tokens = await Promise.all(
     requests.map(async (request) => {

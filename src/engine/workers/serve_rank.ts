@@ -170,15 +170,8 @@ class RankServer {
   async #connect(ports: ReadonlyMap<number, MessagePort>, sharedMemory: boolean): Promise<void> {
     const { world, device } = this.#loaded();
     world.communicator?.dispose();
-    world.connect(
-      createPortCommunicator({
-        rank: world.rank,
-        worldSize: world.plan.worldSize,
-        device,
-        ports,
-        sharedMemory,
-      }),
-    );
+    const { rank, plan } = world;
+    world.communicator = createPortCommunicator({ rank, worldSize: plan.worldSize, device, ports, sharedMemory });
   }
 
   #loaded(): RankRunner {

@@ -3,9 +3,10 @@
  * layers come from (../layers/).
  */
 
-import { SplitkvError } from '../../base/errors.js';
+import { known, SplitkvError } from '../../base/errors.js';
+import { nth, range, sum } from '../../base/lists.js';
 import type { Buffer, Device } from '../../gpu/index.js';
-import type { StageCompression } from '../compression/prompt_compression.js';
+import type { PromptCompression } from '../compression/prompt_compression.js';
 import { type LayerConfig, likeness, type ModelConfig } from '../config/model_config.js';
 import type { CacheOptions, LayerCache, LayerState } from '../layers/attention/cache.js';
 import { RopeTables } from '../layers/attention/rope_table.js';
@@ -20,12 +21,13 @@ import type {
   MlpProgram,
   StageContext,
 } from '../layers/layer.js';
-import { VocabParallelEmbedding } from '../layers/linear/embedding.js';
+import { VocabParallelEmbedding } from '../layers/linear/vocab.js';
 import { fusesNorm } from '../layers/fusion.js';
 import { fitRows, recordLinear } from '../layers/linear/linear.js';
 import { activationStride, type Role } from '../layers/roles.js';
 import {
   attendedRowInfo,
+  normedOf,
   recordAttendedRows,
   recordStageRows,
   type RowBuffers,
@@ -39,17 +41,17 @@ import type { LayerWeights, ModelWeights } from '../weights/weight_loader.js';
 
 /** A layer of the model on this rank. */
 interface DecoderLayer {
-  readonly attention: AttentionLayers;
+  /** Which of the stage's `attentions`. */
+  readonly attention: number;
   readonly cache: LayerCache;
-  /** With its weights; undefined on a rank that keeps cache only. */
-  readonly held: { readonly mlp: MlpLayers; readonly weights: LayerWeights } | undefined;
+  /** Which of its `mlps`, with the layer's weights; undefined on a rank that keeps cache only. */
+  readonly held: { readonly mlp: number; readonly weights: LayerWeights } | undefined;
 }
 
 /** The layers of one stage on this rank. */
 interface DecoderStage {
   readonly context: StageContext;
   readonly layers: readonly DecoderLayer[];
-  /** Each once. */
   readonly attentions: readonly AttentionLayers[];
   readonly mlps: readonly MlpLayers[];
 }
@@ -57,8 +59,9 @@ interface DecoderStage {
 /** What a stage's layers work in, of some rows. */
 interface StagePrograms {
   readonly rows: StageRows;
-  readonly attention: ReadonlyMap<AttentionLayers, AttentionProgram>;
-  readonly mlp: ReadonlyMap<MlpLayers, MlpProgram>;
+  /** Of each of its `attentions`, and of its `mlps`. */
+  readonly attention: readonly AttentionProgram[];
+  readonly mlp: readonly MlpProgram[];
 }
 
 /** Of `Decoder.allocateRows`. */
@@ -92,7 +95,7 @@ export class Decoder {
   /** Every cache buffer, in the order of layers. */
   readonly cacheBuffers: readonly CacheBuffer[];
   /** Of a per-head cache: what compresses the prompts of each of the rank's stages. */
-  readonly compressions: readonly StageCompression[];
+  readonly compressions: readonly PromptCompression[];
   /** Rows of the output head that this rank holds. */
   readonly headRows: number;
   /** Weights of the norm before the head; undefined where no rows of it are. */
@@ -114,27 +117,15 @@ export class Decoder {
     this.finalNorm = weights.norm;
     const scratch = new Scratch(device);
     const ropes = new RopeTables(device, options.contextLength);
+    const common = { device, world, config, cache: options, hiddenStride: this.hiddenStride, ropes, scratch };
     this.#stages = world.topology.stages.flatMap((topology) =>
-      topology
-        ? [
-            this.#stage({
-              device,
-              world,
-              config,
-              cache: options,
-              topology,
-              hiddenStride: this.hiddenStride,
-              ropes,
-              scratch,
-            }),
-          ]
-        : [],
+      topology ? [this.#stage({ ...common, topology })] : [],
     );
     const caches = this.#stages.flatMap(({ layers }) => layers.map(({ cache }) => cache));
     this.states = caches.flatMap(({ states = [] }) => states);
-    this.stateBytes = this.states.reduce((sum, { buffer, kept }) => sum + buffer.size + (kept?.size ?? 0), 0);
-    this.cacheBytes = caches.reduce((sum, { buffers, bytes }) => sum + buffers.length * bytes, this.stateBytes);
-    this.cacheBytesPerToken = caches.reduce((sum, { bytesPerToken }) => sum + bytesPerToken, 0);
+    this.stateBytes = sum(this.states.map(({ buffer, kept }) => buffer.size + (kept?.size ?? 0)));
+    this.cacheBytes = this.stateBytes + sum(caches.map(({ buffers, bytes }) => buffers.length * bytes));
+    this.cacheBytesPerToken = sum(caches.map(({ bytesPerToken }) => bytesPerToken));
     this.cacheBuffers = caches.flatMap(({ buffers, bytes, isWindowed = false }) => {
       const { numBlocks } = (isWindowed && options.windowed) || options;
       return buffers.map((buffer) => ({ buffer, blockBytes: bytes / numBlocks, isWindowed }));
@@ -145,54 +136,53 @@ export class Decoder {
   }
 
   #stage(context: StageContext): DecoderStage {
-    const [first, end] = context.topology.stage.layers;
-    const indices = Array.from({ length: end - first }, (_, at) => first + at);
+    const indices = range(...context.topology.stage.layers);
     const weights = new Map(this.weights.layers.map((layer) => [layer.index, layer]));
-    const attention = this.#alike(context, indices, 'attention', (of) => make(this.kinds.attention, of));
     const held = indices.filter((index) => weights.has(index));
-    const mlp = this.#alike(context, held, 'mlp', (of) => make(this.kinds.mlp, of));
-    const layers = indices.map((index): DecoderLayer => {
-      const { made, layers: alike } = attention.get(index)!;
-      const own = weights.get(index);
-      return {
-        attention: made,
-        cache: made.caches[alike.indexOf(index)]!,
-        held: own && { mlp: mlp.get(index)!.made, weights: own },
-      };
-    });
-    const each = <Made>(of: ReadonlyMap<number, { readonly made: Made }>): Made[] => [
-      ...new Set([...of.values()].map(({ made }) => made)),
-    ];
-    return { context, layers, attentions: each(attention), mlps: each(mlp) };
+    const attentions = this.#alike(context, indices, 'attention', (of) => make(this.kinds.attention, of));
+    const mlps = this.#alike(context, held, 'mlp', (of) => make(this.kinds.mlp, of));
+    const layers = attentions.flatMap(({ made, layers: alike }, attention) =>
+      alike.map((index, at): DecoderLayer => {
+        const own = weights.get(index);
+        const mlp = mlps.findIndex((of) => of.layers.includes(index));
+        return { attention, cache: nth(made.caches, at), held: own && { mlp, weights: own } };
+      }),
+    );
+    return {
+      context,
+      layers: layers.toSorted((a, b) => a.cache.layer - b.cache.layer),
+      attentions: attentions.map(({ made }) => made),
+      mlps: mlps.map(({ made }) => made),
+    };
   }
 
-  /** What serves each of a stage's layers, made once for those that are alike. */
+  /** What serves a stage's layers, made once for those that are alike. */
   #alike<Part extends 'attention' | 'mlp', Made>(
     stage: StageContext,
     indices: readonly number[],
     part: Part,
     make: (of: AlikeLayers<LayerConfig[Part], LayerWeights[Part]['weights']>) => Made,
-  ): ReadonlyMap<number, { readonly made: Made; readonly layers: readonly number[] }> {
+  ): { readonly made: Made; readonly layers: readonly number[] }[] {
     const keys = this.config.layers.map((layer) => likeness(layer[part], this.options.contextLength));
-    const kinds = [...new Set(keys)];
-    const made = new Map<number, { readonly made: Made; readonly layers: readonly number[] }>();
-    for (const [kind, key] of kinds.entries()) {
+    return [...new Set(keys)].flatMap((key, kind) => {
       const layers = indices.filter((index) => keys[index] === key);
-      if (layers.length === 0) continue;
+      const [first] = layers;
+      if (first === undefined) return [];
       const weights = this.weights.layers
         .filter(({ index }) => layers.includes(index))
         .map((layer) => layer[part].weights);
-      const config = this.config.layers[layers[0]!]![part];
-      const of = { made: make({ stage, config, layers, weights, suffix: kind === 0 ? '' : ` ${kind}` }), layers };
-      for (const layer of layers) made.set(layer, of);
-    }
-    return made;
+      const config = nth(this.config.layers, first)[part];
+      return [{ made: make({ stage, config, layers, weights, suffix: kind === 0 ? '' : ` ${kind}` }), layers }];
+    });
   }
 
   /** The cache of a layer of the model that this rank holds some of. */
   layerCache(layer: number): LayerCache {
     const caches = this.#stages.flatMap(({ layers }) => layers.map(({ cache }) => cache));
-    return caches.find((cache) => cache.layer === layer)!;
+    return known(
+      caches.find((cache) => cache.layer === layer),
+      `cache of layer ${layer} on this rank`,
+    );
   }
 
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
@@ -233,8 +223,8 @@ export class Decoder {
           topology.index,
           {
             rows: stageRows,
-            attention: new Map(attentions.map((attention) => [attention, attention.program(stageRows)])),
-            mlp: new Map(mlps.map((mlp) => [mlp, mlp.program(stageRows)])),
+            attention: attentions.map((of) => of.program(stageRows)),
+            mlp: mlps.map((of) => of.program(stageRows)),
           },
         ];
       });
@@ -251,17 +241,17 @@ export class Decoder {
    */
   recordLayers(recorder: RankRecorder, buffers: DecoderRows, compresses = false): void {
     buffers.embedding.record(recorder, this.config.embeddingScale);
-    const own = new Map(this.#stages.map((stage) => [stage.context.topology.index, stage]));
     for (const index of this.world.plan.stages.keys()) {
       recordStageRows(recorder, this.world, index, buffers, this.hiddenStride);
-      const stage = own.get(index);
-      if (!stage) continue;
-      const { rows, attention, mlp } = buffers.stages.get(index)!;
+      const stage = this.#stages.find(({ context }) => context.topology.index === index);
+      const programs = buffers.stages.get(index);
+      if (!stage || !programs) continue;
+      const { rows, attention, mlp } = programs;
       recordAttendedRows(recorder, stage.context.topology, rows);
       for (const { cache, attention: attends, held } of stage.layers) {
-        const weights = held && this.#halves(recorder, cache.layer, held.weights, rows);
-        attention.get(attends)!.record(recorder, cache, weights?.attention, compresses);
-        if (held) mlp.get(held.mlp)!.record(recorder, weights!.mlp);
+        const halves = held && this.#halves(recorder, cache.layer, held.weights, rows);
+        nth(attention, attends).record(recorder, cache, halves?.attention, compresses);
+        if (halves) nth(mlp, held.mlp).record(recorder, halves.mlp);
       }
     }
   }
@@ -271,13 +261,15 @@ export class Decoder {
     recorder: RankRecorder,
     index: number,
     { attention, mlp }: LayerWeights,
-    { rows, x, normed }: StageRows,
+    buffers: StageRows,
   ): { readonly attention: Half<AttentionWeights>; readonly mlp: Half<MlpWeights> } {
-    const shared = this.config.layers[index]!.norms === 'shared' ? attention.before : undefined;
+    const { rows, x } = buffers;
+    const shared = nth(this.config.layers, index).norms === 'shared' ? attention.before : undefined;
     if (!shared) return { attention: { ...attention, input: x }, mlp: { ...mlp, input: x } };
     const width = this.config.hiddenSize;
-    recordNorm(recorder, shared, { rows, width, stride: this.hiddenStride }, x, normed!);
-    return { attention: { ...attention, before: undefined, input: normed! }, mlp: { ...mlp, input: normed! } };
+    const input = normedOf(buffers);
+    recordNorm(recorder, shared, { rows, width, stride: this.hiddenStride }, x, input);
+    return { attention: { ...attention, before: undefined, input }, mlp: { ...mlp, input } };
   }
 
   /**

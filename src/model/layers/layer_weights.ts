@@ -48,10 +48,11 @@ export const vectorSpec = (
   more?: Partial<VectorSpec>,
 ): VectorSpec => ({ name: partName(context, what), parts, ...more });
 
-/** A vector that every rank of the layer holds whole. */
-export const layerVector = (context: LayerContext, what: string, tensor: string, length: number): VectorSpec =>
-  wholeVector(partName(context, what), tensor, length);
-
-/** The same of the weights of a norm within a part: of heads, of latents. */
-export const partNorm = (context: LayerContext, what: string, name: string, length: number): VectorSpec =>
-  wholeVector(partName(context, what), `${name}.weight`, length, context.norm.offset);
+/** A vector that every rank of the layer holds whole. @param plus as of `VectorSpec` */
+export const layerVector = (
+  context: LayerContext,
+  what: string,
+  tensor: string,
+  length: number,
+  plus?: number,
+): VectorSpec => wholeVector(partName(context, what), tensor, length, plus);

@@ -1,3 +1,5 @@
+import { known } from '../../base/errors.js';
+import { nth } from '../../base/lists.js';
 import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import { firstRowOf, stageRoutes, type StageTopology } from '../../placement/index.js';
 import { rowsOf } from './linear/parts.js';
@@ -50,9 +52,12 @@ export interface StageRows extends RowBuffers {
   readonly scratch: Scratch;
 }
 
+/** Where rows are normalised whose norm isn't fused. */
+export const normedOf = ({ normed }: Pick<RowBuffers, 'normed'>): Buffer => known(normed, 'buffer of normalised rows');
+
 /** The block of the rows that this rank runs. */
 export const ownBlock = (world: World, role: Role): number =>
-  world.all.rowPieces[role] === 1 ? 0 : world.topology.runs[role][0]!;
+  world.all.rowPieces[role] === 1 ? 0 : nth(world.topology.runs[role], 0);
 
 /** This rank's own rows of `rowInfo`. */
 export function ownRowInfo(
@@ -95,7 +100,7 @@ export function recordAttendedRows(
     label: 'own rows',
     copy: (encoder, { rows }) => {
       const first = firstRowOf(place, [...rows.keys()], rows);
-      const count = rows[place]!;
+      const count = rows[place] ?? 0;
       if (count > 0) encoder.copyBufferToBuffer(rowInfo.gpu, first * 8, attendedInfo.gpu, 0, count * 8);
     },
   });

@@ -3,12 +3,17 @@ import type { Loaded } from '../weights/weight_map.js';
 import { gqaBytes, type GqaSpecs, gqaSpecs } from './attention/gqa_weights.js';
 import { mlaBytes, type MlaSpecs, mlaSpecs } from './attention/mla_weights.js';
 import type { Bytes, CutBytes, LayerContext } from './layer_weights.js';
-import { denseMlpBytes, type DenseMlpSpecs, denseMlpSpecs } from './mlp/dense_weights.js';
-import { expertBytes, type ExpertSpecs, expertSpecs } from './mlp/expert_weights.js';
-import { convBytes, type ConvSpecs, convSpecs } from './recurrent/conv_weights.js';
-import { deltaBytes, type DeltaSpecs, deltaSpecs } from './recurrent/delta_weights.js';
+import {
+  denseMlpBytes,
+  type DenseMlpSpecs,
+  denseMlpSpecs,
+  expertBytes,
+  type ExpertSpecs,
+  expertSpecs,
+} from './mlp/mlp_weights.js';
+import { recurrentBytes, type RecurrentSpecs, recurrentSpecs } from './recurrent/recurrent_weights.js';
 
-export type AttentionSpecs = GqaSpecs | MlaSpecs | ConvSpecs | DeltaSpecs;
+export type AttentionSpecs = GqaSpecs | MlaSpecs | RecurrentSpecs;
 export type AttentionWeights = Loaded<AttentionSpecs>;
 export type MlpSpecs = DenseMlpSpecs | ExpertSpecs;
 export type MlpWeights = Loaded<MlpSpecs>;
@@ -20,11 +25,13 @@ interface WeightKind<Config, Specs> {
   bytes(specs: Specs, bytes: Bytes): CutBytes;
 }
 
+const recurrent = { specs: recurrentSpecs, bytes: recurrentBytes };
+
 export const attentionKinds: Readonly<Record<AttentionSpecs['kind'], WeightKind<AttentionConfig, AttentionSpecs>>> = {
   gqa: { specs: gqaSpecs, bytes: gqaBytes },
   mla: { specs: mlaSpecs, bytes: mlaBytes },
-  conv: { specs: convSpecs, bytes: convBytes },
-  delta: { specs: deltaSpecs, bytes: deltaBytes },
+  conv: recurrent,
+  delta: recurrent,
 };
 
 const dense = { specs: denseMlpSpecs, bytes: denseMlpBytes };

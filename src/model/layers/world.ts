@@ -1,4 +1,5 @@
 import { SplitkvError } from '../../base/errors.js';
+import { nth } from '../../base/lists.js';
 import type { Communicator, Exchange, Region, Transfer } from '../../distributed/communicator.js';
 import { type ProgramStep, Recorder, type Device, type RowsOf } from '../../gpu/index.js';
 import {
@@ -31,7 +32,8 @@ export type RegionsOf = (route: Route, side: 'send' | 'receive', step: RankStep)
 export class World {
   readonly topology: RankTopology;
   readonly all: PlanTopology;
-  #communicator: Communicator | undefined;
+  /** Once the rank is connected; another one after a recovery, of the new group. */
+  communicator: Communicator | undefined;
 
   /** `mixed`: the ranks' adapters differ, so results that others rely on exactly are computed by one rank. */
   constructor(
@@ -43,18 +45,9 @@ export class World {
     this.all = planTopology(plan);
   }
 
-  get communicator(): Communicator | undefined {
-    return this.#communicator;
-  }
-
-  /** Also after a recovery, with the new group. */
-  connect(communicator: Communicator): void {
-    this.#communicator = communicator;
-  }
-
   async exchange(encoder: GPUCommandEncoder, exchange: Exchange): Promise<void> {
-    if (!this.#communicator) throw new SplitkvError('internal', `rank ${this.rank} isn't connected`);
-    await this.#communicator.exchange(encoder, exchange);
+    if (!this.communicator) throw new SplitkvError('internal', `rank ${this.rank} isn't connected`);
+    await this.communicator.exchange(encoder, exchange);
   }
 
   /** Rows of a role that this rank runs, of a step's row groups. */
@@ -65,7 +58,7 @@ export class World {
 
   /** A row group's rows among those that this rank runs. */
   rowRange(role: RowRole, group: number, { rows }: ProgramStep): { readonly first: number; readonly count: number } {
-    return { first: firstRowOf(group, this.topology.runs[role], rows), count: rows[group]! };
+    return { first: firstRowOf(group, this.topology.runs[role], rows), count: nth(rows, group) };
   }
 
   recorder(device: Device, label: string, role: RowRole): RankRecorder {

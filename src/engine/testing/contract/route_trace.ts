@@ -73,7 +73,7 @@ export async function traceRoutes(options: OpenRunnerOptions, lengths = [40, 300
   try {
     const traced = group.ranks.map(({ world }) => {
       const communicator = new TracedCommunicator(world.communicator!);
-      world.connect(communicator);
+      world.communicator = communicator;
       return communicator;
     });
     const taken = (): string[][] => traced.map(({ lines }) => lines.splice(0));

@@ -1,6 +1,6 @@
 /**
  * Room: projections, and what ranks do for each other in them: row_parallel.ts adds up segments of a contraction,
- * embedding.ts and head.ts cut the vocabulary. Here a packed matrix is multiplied.
+ * vocab.ts cuts the vocabulary. Here a packed matrix is multiplied.
  */
 
 import { linear } from '../../../../shaders/linear/linear/index.js';
@@ -12,7 +12,7 @@ import type { Activation } from '../../config/model_config.js';
 import { fusesNorm, recordMerging } from '../fusion.js';
 import type { Half, StageContext } from '../layer.js';
 import { type Norm, recordNorm } from '../norm.js';
-import type { RowBuffers } from '../rows.js';
+import { normedOf, type RowBuffers } from '../rows.js';
 import type { Matrix } from '../../weights/matrix.js';
 import { ONE_SEGMENT, tileRows } from '../roles.js';
 import type { HeldSegments } from '../../shape.js';
@@ -84,7 +84,7 @@ export function recordLinear(
   const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, norm.config, role, rows, width);
   let { x } = io;
   if (norm && !fused) {
-    x = buffers.normed!;
+    x = normedOf(buffers);
     recordNorm(recorder, norm, { rows, width, stride: io.xStride }, io.x, x);
   }
   const { segments, epilogue = 'none' } = io;

@@ -1,4 +1,5 @@
 import { reduceSegments } from '../../../../shaders/linear/reduce_segments/index.js';
+import { nth } from '../../../base/lists.js';
 import { alignUp } from '../../../base/math.js';
 import type { Region } from '../../../distributed/communicator.js';
 import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
@@ -73,7 +74,7 @@ export const headRegions =
   (stage: number, parts: Parts, owners: Owners): RegionsOf =>
   ({ from, cargo }, _side, { rows: groups, slots }) => {
     if (cargo.kind !== 'segments') return [];
-    const rows = groups[cargo.group]!;
+    const rows = nth(groups, cargo.group);
     const slotOf = (row: number): number => (slots ? slots.first + (slots.same ? 0 : row) : 0);
     const isHome = (head: number, row: number): boolean => owners.home(stage, head, slotOf(row)) === from;
     return cargo.segments.flatMap((head) => {

@@ -147,14 +147,15 @@ export class RowParallelLinear {
 
   /** What brings the other ranks' segments here; undefined where there are none. */
   get exchange(): { readonly routes: readonly Route[]; readonly regions: RegionsOf } | undefined {
-    const { parts } = this;
-    if (!parts || !(this.shape.gathered || isCut(this.stage.topology))) return undefined;
+    const parts = this.parts;
+    const own = this.#own;
+    if (!parts || !own || !(this.shape.gathered || isCut(this.stage.topology))) return undefined;
     const { world, topology, cache } = this.stage;
     const { role } = this.rows;
     const { cut, gathered } = this.shape;
     const { index } = topology;
     if (gathered) {
-      return { routes: gatheredSegmentRoutes(world.all, index), regions: gathered.segmentsHome(this.#own!, parts) };
+      return { routes: gatheredSegmentRoutes(world.all, index), regions: gathered.segmentsHome(own, parts) };
     }
     const owners = cut === 'heads' ? cache.copyOwners : undefined;
     return {

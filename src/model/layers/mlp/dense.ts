@@ -12,11 +12,11 @@ import { type Norm, recordNorm } from '../norm.js';
 import { type Projection, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, DOWN_SEGMENTS, paddedName } from '../roles.js';
-import type { RowBuffers, StageRows } from '../rows.js';
+import { normedOf, type RowBuffers, type StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { GatheredRows, gatheringPlaces } from './gathered_rows.js';
 import type { Matrix } from '../../weights/matrix.js';
-import type { DenseMlpWeights } from './dense_weights.js';
+import type { DenseMlpWeights } from './mlp_weights.js';
 
 /** Columns of the intermediate size that a rank holds. */
 export const heldColumns = ({ downSegments: { start, end } }: DenseMlpWeights): number => end - start;
@@ -47,31 +47,7 @@ export class DenseLayers implements MlpLayers {
     const { stage, suffix, config } = this.alike;
     const { activation, kind } = config;
     const of = { name: `down${suffix}`, width: this.#width, activation, gated: kind === 'gated' };
-    return new DenseProgram(stage, rows, new DenseMlp(stage, rows, of));
-  }
-}
-
-class DenseProgram implements MlpProgram {
-  constructor(
-    readonly stage: StageContext,
-    readonly rows: StageRows,
-    readonly mlp: DenseMlp,
-  ) {}
-
-  record(recorder: RankRecorder, half: Half<DenseMlpWeights>): void {
-    const { stage, rows, mlp } = this;
-    const { weights, input, before, behind } = half;
-    if (mlp.gathered) {
-      const width = stage.config.hiddenSize;
-      const normed = before ? rows.normed! : input;
-      if (before) recordNorm(recorder, before, { rows: rows.rows, width, stride: stage.hiddenStride }, input, normed);
-      mlp.gathered.recordGather(recorder, normed);
-      mlp.recordSegments(recorder, weights, { x: mlp.gathered.x }, behind);
-    } else {
-      mlp.recordSegments(recorder, weights, { x: input, norm: before }, behind);
-    }
-    mlp.down.recordExchange(recorder, 'down_proj');
-    mlp.down.recordSum(recorder, weights.downBias, behind);
+    return new DenseMlp(stage, rows, of);
   }
 }
 
@@ -82,7 +58,7 @@ const GATE_STRIDE = activationStride(1);
 type OpenedWeights = DenseMlpWeights & { readonly gate?: Matrix | undefined };
 
 /** A dense MLP of some rows: of a dense layer, or shared experts. */
-export class DenseMlp {
+export class DenseMlp implements MlpProgram {
   readonly down: RowParallelLinear;
   /** Where places run rows of their own and share out its segments: whose rows `recordSegments` works on. */
   readonly gathered: GatheredRows | undefined;
@@ -124,9 +100,21 @@ export class DenseMlp {
     });
   }
 
-  /**
-   * This rank's part of it; nothing where the rank holds none of its columns. `x`: f32 [rows][hiddenStride].
-   */
+  /** The half of a dense layer. */
+  record(recorder: RankRecorder, { weights, input, before, behind }: Half<DenseMlpWeights>): void {
+    const { stage, rows, gathered, down } = this;
+    if (gathered) {
+      const width = stage.config.hiddenSize;
+      const normed = before ? normedOf(rows) : input;
+      if (before) recordNorm(recorder, before, { rows: rows.rows, width, stride: stage.hiddenStride }, input, normed);
+      gathered.recordGather(recorder, normed);
+    }
+    this.recordSegments(recorder, weights, gathered ? { x: gathered.x } : { x: input, norm: before }, behind);
+    down.recordExchange(recorder, 'down_proj');
+    down.recordSum(recorder, weights.downBias, behind);
+  }
+
+  /** This rank's part of it; nothing where the rank holds none of its columns. `x`: f32 [rows][hiddenStride]. */
   recordSegments(
     recorder: RankRecorder,
     weights: OpenedWeights,
@@ -154,13 +142,13 @@ export class DenseMlp {
     const input = { ...from, xStride: this.stage.hiddenStride, bias: gateUpBias };
     if (kind === 'plain') {
       recordLinear(recorder, buffers, gateUp, { ...input, out: hidden, outStride: stride, epilogue: 'gelu' });
-    } else if (buffers.role === 'prompt') {
+    } else if (this.#gateUp) {
       const inStride = gateUp.outFeatures;
-      recordLinear(recorder, buffers, gateUp, { ...input, out: this.#gateUp!, outStride: inStride });
+      recordLinear(recorder, buffers, gateUp, { ...input, out: this.#gateUp, outStride: inStride });
       recorder.dispatch(
         swiglu,
         { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride, activation },
-        { gate_up: this.#gateUp!, out: hidden },
+        { gate_up: this.#gateUp, out: hidden },
       );
     } else {
       recordLinear(recorder, buffers, gateUp, {
@@ -172,9 +160,9 @@ export class DenseMlp {
         activation,
       });
     }
-    if (gate) {
+    const gates = this.#gates;
+    if (gate && gates) {
       // What it reads times the gate is as good as the output times it, and each rank has all of it.
-      const gates = this.#gates!;
       recordLinear(recorder, buffers, gate, {
         ...from,
         xStride: this.stage.hiddenStride,

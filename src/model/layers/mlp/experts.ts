@@ -6,18 +6,19 @@ import type { PackedType } from '../../../../shaders/linear/pack.js';
 import type { Matrix } from '../../weights/matrix.js';
 import { moeCombine } from '../../../../shaders/moe/moe_combine/index.js';
 import { moeRoute } from '../../../../shaders/moe/moe_route/index.js';
+import { known } from '../../../base/errors.js';
 import type { Buffer } from '../../../gpu/index.js';
 import { expertRoutes, matesOf, routingRoutes } from '../../../placement/index.js';
 import type { ExpertsConfig } from '../../config/model_config.js';
-import type { AlikeLayers, Half, MlpLayers, MlpProgram, StageContext } from '../layer.js';
+import type { AlikeLayers, Half, MlpLayers, MlpProgram } from '../layer.js';
 import { fuses, fusesNorm } from '../fusion.js';
 import { type Projection, recordLinear } from '../linear/linear.js';
 import type { Norm } from '../norm.js';
 import { rowsOf } from '../linear/parts.js';
 import { activationStride, paddedName } from '../roles.js';
-import type { StageRows } from '../rows.js';
+import { normedOf, type StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
-import type { ExpertWeights } from './expert_weights.js';
+import type { ExpertWeights } from './mlp_weights.js';
 import { DenseMlp, denseWidestRow, heldColumns } from './dense.js';
 import { GatheredRows, gatheringPlaces } from './gathered_rows.js';
 
@@ -66,6 +67,10 @@ export class ExpertLayers implements MlpLayers {
   }
 }
 
+/** What an expert's projection reads and writes. `norm`: RMS-normalises x first, generated rows where the norm is fused. */
+type ExpertProjection = Omit<ExpertLinearProblem, 'rows' | 'topK' | 'experts' | 'type' | 'bias'> &
+  Pick<Projection, 'x' | 'norm'> & { readonly out: Buffer; readonly bias: Buffer | undefined };
+
 /**
  * Router, routed and shared experts read the normalised rows, so the norm is a dispatch of its own, or on a GPU each of them normalises
  * a lone row. The shared experts' output is added to x first, then the weighted sum of the routed ones, in ascending expert order; a
@@ -75,13 +80,21 @@ export class ExpertLayers implements MlpLayers {
 class ExpertProgram implements MlpProgram {
   readonly #logits: Buffer;
   readonly #ids: Buffer;
+  /** Those of all the rows that the rank's experts work on. */
+  readonly #allIds: Buffer;
   readonly #weights: Buffer;
-  readonly #experts: RoutedExperts;
+  /** The most rows that the rank's experts work on. */
+  readonly #most: number;
+  /** u32: how many rows there are. */
+  readonly #rowCount: Buffer;
+  readonly #pairs: Buffer;
+  readonly #pairCounts: Buffer;
+  readonly #hidden: Buffer;
+  /** f32 [rows][expertsPerToken][hiddenStride], of the experts on this rank. */
+  readonly #out: Buffer;
   readonly #shared: DenseMlp | undefined;
   /** Where places run rows of their own and share out experts or MLP segments. */
   readonly #gathered: GatheredRows | undefined;
-  /** Experts of all places' rows. */
-  readonly #gatheredIds: Buffer | undefined;
   /** Where experts are spread: f32 [ranks][rows][expertsPerToken][hiddenStride]. */
   readonly #outs: Buffer | undefined;
   /** Who reads a row normalises it. */
@@ -94,12 +107,18 @@ class ExpertProgram implements MlpProgram {
     const { alike, gathers, sharedWidth, ranks } = of;
     const { stage, config, suffix } = alike;
     const { role, scratch } = rows;
-    const { numExperts, expertsPerToken: topK } = config;
+    const { numExperts, expertsPerToken: topK, width } = config;
     const buffer = (name: string, words: number): Buffer => scratch.createBuffer(`${role} ${name}`, words * 4);
     this.#logits = buffer('router logits', rows.rows * activationStride(numExperts));
     this.#ids = buffer('expert ids', rows.rows * topK);
     this.#weights = buffer('expert weights', rows.rows * topK);
-    this.#experts = new RoutedExperts(stage, config, rows, gathers ? rows.allRows : rows.rows);
+    const most = gathers ? rows.allRows : rows.rows;
+    this.#most = most;
+    this.#rowCount = buffer('row count', 1);
+    this.#pairs = buffer('expert pairs', role === 'prompt' ? numExperts * most : 1);
+    this.#pairCounts = buffer('expert pair counts', numExperts);
+    this.#hidden = buffer(paddedName('expert hidden', width), most * topK * activationStride(width));
+    this.#out = buffer('expert out', most * topK * stage.hiddenStride);
     this.#shared =
       config.sharedWidth > 0
         ? new DenseMlp(stage, rows, {
@@ -112,7 +131,7 @@ class ExpertProgram implements MlpProgram {
     if (gathers || gatheringPlaces(stage.topology) > 0) {
       this.#gathered = this.#shared?.gathered ?? new GatheredRows(stage, rows);
     }
-    this.#gatheredIds = gathers ? buffer('gathered expert ids', rows.allRows * topK) : undefined;
+    this.#allIds = gathers ? buffer('gathered expert ids', most * topK) : this.#ids;
     this.#outs = of.owners && buffer('expert outs', ranks.length * rows.rows * topK * stage.hiddenStride);
     this.#fusesNorm =
       !this.#gathered &&
@@ -123,13 +142,15 @@ class ExpertProgram implements MlpProgram {
   record(recorder: RankRecorder, half: Half<ExpertWeights>): void {
     const { stage } = this.of.alike;
     const { weights } = half;
-    const norm = half.before!;
-    const input = this.#fusesNorm ? { x: this.rows.x, norm } : { x: this.rows.normed! };
+    const norm = known(half.before, 'norm before experts');
+    const input = this.#fusesNorm ? { x: this.rows.x, norm } : { x: normedOf(this.rows) };
     this.#recordRouting(recorder, weights, norm);
     this.#recordRouted(recorder, weights, input);
     const shared = weights.shared && this.#shared;
-    const held = { ...weights.shared!, gate: weights.sharedGate };
-    shared?.recordSegments(recorder, held, shared.gathered ? { x: shared.gathered.x } : input);
+    if (shared) {
+      const held = { ...weights.shared, gate: weights.sharedGate };
+      shared.recordSegments(recorder, held, shared.gathered ? { x: shared.gathered.x } : input);
+    }
     const segments = shared?.down.exchange;
     const experts = this.#expertRegions();
     const routes = [
@@ -137,7 +158,7 @@ class ExpertProgram implements MlpProgram {
       ...(experts ? expertRoutes(stage.world.all, stage.topology.index, this.rows.role) : []),
     ];
     stage.world.exchangeRoutes(recorder, 'experts', routes, (route, side, step) =>
-      (route.cargo.kind === 'segments' ? segments!.regions : experts!)(route, side, step),
+      known(route.cargo.kind === 'segments' ? segments?.regions : experts, 'part of the experts')(route, side, step),
     );
     shared?.down.recordSum(recorder, undefined);
     this.#recordCombine(recorder, weights);
@@ -178,7 +199,7 @@ class ExpertProgram implements MlpProgram {
         correction_bias: weights.correctionBias,
         expert_ids: this.#ids,
         expert_weights: this.#weights,
-        row_count: this.#experts.rowCount,
+        row_count: this.#rowCount,
       },
     );
     // Different adapters may break a near tie differently; then one rank routes for all.
@@ -194,25 +215,29 @@ class ExpertProgram implements MlpProgram {
   /** The outputs of this rank's experts, of its own rows or of those of all ranks; what `recordCombine` needs of them. */
   #recordRouted(recorder: RankRecorder, weights: ExpertWeights, input: Pick<Projection, 'x' | 'norm'>): void {
     const gathered = this.#gathered;
-    const ids = this.#gatheredIds;
-    const { expertsPerToken: stride } = this.of.alike.config;
-    const experts = this.#experts;
-    gathered?.recordGather(recorder, input.x, ids && { mine: this.#ids, all: ids, stride });
-    if (!gathered || !ids) {
-      experts.recordHidden(recorder, weights, input, this.#ids);
-      if (!this.#addsUp(weights)) experts.recordDown(recorder, weights, this.#ids);
+    const { gathers, alike } = this.of;
+    const ids = { mine: this.#ids, all: this.#allIds, stride: alike.config.expertsPerToken };
+    gathered?.recordGather(recorder, input.x, gathers ? ids : undefined);
+    if (!gathered || !gathers) {
+      this.#recordHidden(recorder, weights, input);
+      if (!this.#addsUp(weights)) this.#recordDown(recorder, weights);
       return;
     }
-    gathered.recordCount(recorder, experts.rowCount);
+    gathered.recordCount(recorder, this.#rowCount);
     recorder.viewing(gathered.rowsOf, () => {
-      experts.recordHidden(recorder, weights, { x: gathered.x }, ids);
-      experts.recordDown(recorder, weights, ids);
+      this.#recordHidden(recorder, weights, { x: gathered.x });
+      this.#recordDown(recorder, weights);
     });
   }
 
-  /** The experts' outputs go onto x as they are computed. */
-  #addsUp(weights: ExpertWeights): boolean {
-    return !this.#outs && this.#experts.addsUp(weights);
+  /**
+   * The experts' outputs go onto x as they are computed: where they aren't spread, of generated rows on a GPU, all experts in one buffer, and
+   * room for their sums.
+   */
+  #addsUp({ expertsDown: down }: ExpertWeights): boolean {
+    const { device } = this.of.alike.stage;
+    if (this.#outs || this.rows.role === 'prompt' || down?.shards.length !== 1) return false;
+    return fuses(device, expertLinearCombine) && canCombine(this.#sumOf(down.type), device.traits);
   }
 
   /** Where experts are spread: every rank that runs a row needs the outputs of all experts for it. */
@@ -222,7 +247,7 @@ class ExpertProgram implements MlpProgram {
     const { alike, ranks } = this.of;
     const { stage, config } = alike;
     const { role, rows: room } = this.rows;
-    const { out } = this.#experts;
+    const out = this.#out;
     const stride = config.expertsPerToken * stage.hiddenStride;
     return ({ from, cargo }, side, step) => {
       const { first, count } = stage.world.rowRange(role, cargo.group, step);
@@ -237,10 +262,7 @@ class ExpertProgram implements MlpProgram {
     const { alike, ranks, owners } = this.of;
     const { stage, config } = alike;
     const outs = this.#outs;
-    if (this.#addsUp(weights)) {
-      this.#experts.recordSum(recorder, weights, { ids: this.#ids, weights: this.#weights, x: this.rows.x });
-      return;
-    }
+    if (this.#addsUp(weights)) return this.#recordSum(recorder, weights);
     recorder.dispatch(
       moeCombine,
       {
@@ -252,71 +274,30 @@ class ExpertProgram implements MlpProgram {
         ...(outs && { ranks: ranks.length, experts: config.numExperts }),
       },
       {
-        expert_out: outs ?? this.#experts.out,
+        expert_out: outs ?? this.#out,
         expert_weights: this.#weights,
         ...(outs && { expert_ids: this.#ids, owners }),
         x: this.rows.x,
       },
     );
   }
-}
 
-/** What an expert's projection reads and writes. `norm`: RMS-normalises x first, generated rows where the norm is fused. */
-type ExpertProjection = Omit<ExpertLinearProblem, 'rows' | 'topK' | 'experts' | 'type' | 'bias'> &
-  Pick<Projection, 'x' | 'norm'> & { readonly out: Buffer; readonly bias: Buffer | undefined };
-
-/** A rank's experts, fused: all of a row's that are here in one dispatch a projection. */
-class RoutedExperts {
-  /** f32 [rows][expertsPerToken][hiddenStride], of the experts on this rank. */
-  readonly out: Buffer;
-  /** u32: how many rows there are. */
-  readonly rowCount: Buffer;
-  readonly #role: StageRows['role'];
-  readonly #pairs: Buffer;
-  readonly #pairCounts: Buffer;
-  readonly #hidden: Buffer;
-
-  /** `most`: the most rows that they work on. */
-  constructor(
-    readonly stage: StageContext,
-    readonly config: ExpertsConfig,
-    { role, scratch }: StageRows,
-    readonly most: number,
-  ) {
-    const { numExperts, expertsPerToken, width } = config;
-    const buffer = (name: string, words: number): Buffer => scratch.createBuffer(`${role} ${name}`, words * 4);
-    this.#role = role;
-    this.rowCount = buffer('row count', 1);
-    this.#pairs = buffer('expert pairs', role === 'prompt' ? numExperts * most : 1);
-    this.#pairCounts = buffer('expert pair counts', numExperts);
-    this.#hidden = buffer(paddedName('expert hidden', width), most * expertsPerToken * activationStride(width));
-    this.out = buffer('expert out', most * expertsPerToken * stage.hiddenStride);
-  }
-
-  /**
-   * silu(gate x) * up x of each row's experts. `x`: f32 [rows][hiddenStride], normalised or with the norm that is fused; `ids`: u32
-   * [rows][expertsPerToken].
-   */
-  recordHidden(
-    recorder: RankRecorder,
-    weights: ExpertWeights,
-    { x, norm }: Pick<Projection, 'x' | 'norm'>,
-    ids: Buffer,
-  ): void {
-    const { hiddenStride, config } = this.stage;
-    const { expertsPerToken: topK, numExperts, width, clamped } = this.config;
-    if (this.#role === 'prompt') {
+  /** silu(gate x) * up x of each row's experts. `x`: f32 [rows][hiddenStride], normalised or with the norm that is fused. */
+  #recordHidden(recorder: RankRecorder, weights: ExpertWeights, { x, norm }: Pick<Projection, 'x' | 'norm'>): void {
+    const { stage, config } = this.of.alike;
+    const { expertsPerToken: topK, numExperts, width, clamped } = config;
+    if (this.rows.role === 'prompt') {
       recorder.dispatch(
         moeSort,
-        { rows: this.most, topK, experts: numExperts },
-        { expert_ids: ids, row_count: this.rowCount, pairs: this.#pairs, pair_counts: this.#pairCounts },
+        { rows: this.#most, topK, experts: numExperts },
+        { expert_ids: this.#allIds, row_count: this.#rowCount, pairs: this.#pairs, pair_counts: this.#pairCounts },
       );
     }
-    this.#recordLinear(recorder, weights, ids, weights.expertsGateUp, {
+    this.#recordLinear(recorder, weights, weights.expertsGateUp, {
       x,
-      xStride: hiddenStride,
+      xStride: stage.hiddenStride,
       xPerSlot: false,
-      inFeatures: config.hiddenSize,
+      inFeatures: stage.config.hiddenSize,
       out: this.#hidden,
       outStride: activationStride(width),
       outFeatures: width,
@@ -327,63 +308,53 @@ class RoutedExperts {
     });
   }
 
-  /** Down, to `out`; after `recordHidden`. */
-  recordDown(recorder: RankRecorder, weights: ExpertWeights, ids: Buffer): void {
-    const { hiddenStride, config } = this.stage;
-    const { width } = this.config;
-    this.#recordLinear(recorder, weights, ids, weights.expertsDown, {
+  /** Down, to `#out`; after `#recordHidden`. */
+  #recordDown(recorder: RankRecorder, weights: ExpertWeights): void {
+    const { stage, config } = this.of.alike;
+    const { width } = config;
+    this.#recordLinear(recorder, weights, weights.expertsDown, {
       x: this.#hidden,
       xStride: activationStride(width),
       xPerSlot: true,
       inFeatures: width,
-      out: this.out,
-      outStride: hiddenStride,
-      outFeatures: config.hiddenSize,
+      out: this.#out,
+      outStride: stage.hiddenStride,
+      outFeatures: stage.config.hiddenSize,
       epilogue: 'none',
       bias: weights.downBias,
     });
   }
 
-  /** Whether `recordSum` can run in place of `recordDown`: generated rows on a GPU, all experts in one buffer, and room for their sums. */
-  addsUp({ expertsDown: down }: ExpertWeights): boolean {
-    const { device } = this.stage;
-    if (this.#role === 'prompt' || down?.shards.length !== 1 || !fuses(device, expertLinearCombine)) return false;
-    return canCombine(this.#sumOf(down.type), device.traits);
-  }
-
-  /** Down, and the weighted sum of a row's experts, onto x; after `recordHidden`. */
-  recordSum(
-    recorder: RankRecorder,
-    { expertsDown: down, downBias: bias }: ExpertWeights,
-    { ids, weights, x }: { readonly ids: Buffer; readonly weights: Buffer; readonly x: Buffer },
-  ): void {
-    const { type, shards } = down!;
+  /** Down, and the weighted sum of a row's experts, onto x; after `#recordHidden`. */
+  #recordSum(recorder: RankRecorder, { expertsDown: down, downBias: bias }: ExpertWeights): void {
+    const { type, shards } = known(down, "experts' down projection");
     const [{ weight, scale }] = shards as [Matrix['shards'][0]];
-    const tensors = { x: this.#hidden, weight, scale, expert_ids: ids, expert_weights: weights, bias, out: x };
+    const routed = { expert_ids: this.#ids, expert_weights: this.#weights };
+    const tensors = { x: this.#hidden, weight, scale, ...routed, bias, out: this.rows.x };
     recorder.dispatch(expertLinearCombine, this.#sumOf(type), tensors);
   }
 
   #sumOf(type: PackedType) {
-    const { expertsPerToken: topK, numExperts: experts, width } = this.config;
-    const { hiddenStride: outStride, config } = this.stage;
-    const shape = { inFeatures: width, outFeatures: config.hiddenSize, xStride: activationStride(width), outStride };
-    return { rows: this.most, topK, experts, type, bias: this.config.bias ?? false, ...shape };
+    const { stage, config } = this.of.alike;
+    const { expertsPerToken: topK, numExperts: experts, width, bias = false } = config;
+    const out = { outFeatures: stage.config.hiddenSize, outStride: stage.hiddenStride };
+    const shape = { inFeatures: width, xStride: activationStride(width), ...out };
+    return { rows: this.#most, topK, experts, type, bias, ...shape };
   }
 
   #recordLinear(
     recorder: RankRecorder,
     { experts: [first, end] }: ExpertWeights,
-    ids: Buffer,
     matrix: Matrix<PackedType> | undefined,
     { x, out, norm, bias, ...shape }: ExpertProjection,
   ): void {
     if (!matrix) return;
-    const { numExperts, expertsPerToken } = this.config;
+    const { numExperts, expertsPerToken } = this.of.alike.config;
     const rowsPerExpert = matrix.outFeatures / (end - first);
     for (const shard of matrix.shards) {
       const problem = {
         ...shape,
-        rows: this.most,
+        rows: this.#most,
         topK: expertsPerToken,
         experts: numExperts,
         type: matrix.type,
@@ -393,7 +364,7 @@ class RoutedExperts {
         biasFirst: shard.firstRow / rowsPerExpert,
       };
       const tensors = { x, weight: shard.weight, scale: shard.scale, bias, out };
-      if (this.#role === 'prompt') {
+      if (this.rows.role === 'prompt') {
         recorder.dispatch(expertLinearTiled, problem, {
           ...tensors,
           pairs: this.#pairs,
@@ -403,7 +374,7 @@ class RoutedExperts {
         recorder.dispatch(
           expertLinear,
           { ...problem, ...(norm && { normEps: norm.config.eps }) },
-          { ...tensors, expert_ids: ids, norm_weight: norm?.weight },
+          { ...tensors, expert_ids: this.#allIds, norm_weight: norm?.weight },
         );
       }
     }

@@ -1,3 +1,4 @@
+import { nth } from '../../../base/lists.js';
 import type { Region } from '../../../distributed/communicator.js';
 import { allRows, type Buffer } from '../../../gpu/index.js';
 import { gatherRoutes, type StageTopology } from '../../../placement/index.js';
@@ -47,7 +48,9 @@ export class GatheredRows {
     const routes = gatherRoutes(world.all, topology.index, experts !== undefined);
     world.exchangeRoutes(recorder, 'rows', routes, ({ cargo }, side, step) =>
       pairs.map(({ mine, all, stride }) =>
-        side === 'send' ? rowsOf(mine, stride, step.rows[cargo.group]!) : this.region(all, stride, cargo.group, step),
+        side === 'send'
+          ? rowsOf(mine, stride, nth(step.rows, cargo.group))
+          : this.region(all, stride, cargo.group, step),
       ),
     );
   }
@@ -62,17 +65,17 @@ export class GatheredRows {
 
   /** A row group's rows among all. */
   region(all: Buffer, stride: number, group: number, { rows }: RankStep): Region {
-    return rowsOf(all, stride, rows[group]!, firstOf(group, rows));
+    return rowsOf(all, stride, nth(rows, group), firstOf(group, rows));
   }
 
   /** MLP segments of all rows, each to the ranks whose row it is: from `all`, this rank's segments, to `mine`, all of its own rows. */
   segmentsHome(all: Parts, mine: Parts): RegionsOf {
     return ({ cargo }, side, { rows }) => {
       if (cargo.kind !== 'segments') return [];
-      const [first, count] = [cargo.segments[0]!, cargo.segments.length];
+      const [first, count] = [nth(cargo.segments, 0), cargo.segments.length];
       return side === 'send'
-        ? partRegions(all, first, count, rows[cargo.group]!, firstOf(cargo.group, rows))
-        : partRegions(mine, first, count, rows[cargo.group]!);
+        ? partRegions(all, first, count, nth(rows, cargo.group), firstOf(cargo.group, rows))
+        : partRegions(mine, first, count, nth(rows, cargo.group));
     };
   }
 }

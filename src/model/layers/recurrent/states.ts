@@ -1,6 +1,6 @@
 import { limitError } from '../../../base/errors.js';
 import { grouped } from '../../../base/math.js';
-import { sum } from '../../../base/lists.js';
+import { range, sum } from '../../../base/lists.js';
 import type { Segments } from '../../../../shaders/linear/segments.js';
 import {
   type AttentionConfig,
@@ -31,33 +31,26 @@ export function heldSegments(config: RecurrentConfig, { heads }: Pick<LayerSlice
   return holdSegments(modelInFeatures, contraction, heads[0] ?? [0, 0]);
 }
 
-/** Key heads and value heads [first, end) that some segments are. */
-export function heldHeads(
-  { keyHeads, valueHeads, valueDim }: { keyHeads: number; valueHeads: number; valueDim: number },
-  { start, end }: HeldSegments,
-) {
-  const ratio = valueHeads / keyHeads;
-  const [first, last] = [start / valueDim, end / valueDim];
-  return { ratio, values: [first, last] as const, keys: [first / ratio, last / ratio] as const };
-}
-
-/** Numbers of a sequence's state in a layer, of some segments. */
-function stateLength(config: RecurrentConfig, held: HeldSegments): number {
-  const kept = config.taps - 1;
-  if (config.kind === 'conv') return kept * (held.end - held.start);
-  const { keys, values } = heldHeads(config, held);
-  const { keyDim, valueDim } = config;
-  const [numKeys, numValues] = [keys[1] - keys[0], values[1] - values[0]];
-  return kept * (2 * numKeys * keyDim + numValues * valueDim) + numValues * keyDim * valueDim;
+/** Elements of a row, of what a rank has of a mixer: of some segments, or none. */
+export function mixerWidths(config: RecurrentConfig, { start, end } = { start: 0, end: 0 }) {
+  const values = end - start;
+  // B, C and x: x goes through the convolution.
+  if (config.kind === 'conv') return { projected: 3 * values, channels: values, values, valueHeads: 0, memory: 0 };
+  const { keyHeads: keys, valueHeads: all, keyDim, valueDim } = config;
+  const valueHeads = values / valueDim;
+  const channels = ((2 * valueHeads * keys) / all) * keyDim + values;
+  // q, k and v, which do; z, b and a. `memory`: of the delta rule.
+  return { projected: channels + values + 2 * valueHeads, channels, values, valueHeads, memory: values * keyDim };
 }
 
 /** Bytes of a sequence's whole state in a layer, by attention segment; undefined where it has none. */
 export function stateSegments(attention: AttentionConfig): number[] | undefined {
   if (!isRecurrent(attention)) return undefined;
-  return Array.from(
-    { length: attention.segments },
-    (_, segment) => stateLength(attention, heldSegments(attention, { heads: [[segment, segment + 1]] })) * 4,
-  );
+  return range(0, attention.segments).map((segment) => {
+    const held = heldSegments(attention, { heads: [[segment, segment + 1]] });
+    const { channels, memory } = mixerWidths(attention, held);
+    return ((attention.taps - 1) * channels + memory) * 4;
+  });
 }
 
 /** What copies of states may take, about, and how many there are at least and at most. */

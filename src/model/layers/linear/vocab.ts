@@ -1,6 +1,9 @@
 import { embedding } from '../../../../shaders/embedding/embedding/index.js';
-import type { Buffer, Device, RowsOf, Tensor } from '../../../gpu/index.js';
-import { embeddingRoutes, vocabHolders } from '../../../placement/index.js';
+import { known } from '../../../base/errors.js';
+import { nth, range } from '../../../base/lists.js';
+import type { Region } from '../../../distributed/communicator.js';
+import { allRows, type Buffer, type Device, type RowsOf, type Tensor } from '../../../gpu/index.js';
+import { embeddingRoutes, samplingRoutes, vocabHolders, type VocabShare } from '../../../placement/index.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './parts.js';
 import { ownBlock, type RowBuffers } from '../rows.js';
 import type { Loaded, VocabSpec } from '../../weights/weight_map.js';
@@ -23,11 +26,12 @@ export class VocabParallelEmbedding {
     const { all, plan, rank } = world;
     this.#embedded = [];
     if (!this.#embeds || this.#routes.length === 0) return;
-    const parts = vocabHolders(all, plan.embedding, rank).length;
-    this.#parts = allocateParts(device, role, 'embedding parts', parts, rows, config.hiddenSize);
+    const holders = vocabHolders(all, plan.embedding, rank).length;
+    const parts = allocateParts(device, role, 'embedding parts', holders, rows, config.hiddenSize);
+    this.#parts = parts;
     if (!table) return;
-    this.#embedded = Array.from({ length: this.#blocks }, (_, block) => ({
-      buffer: device.createBuffer(`${role} embedded`, rows * this.#parts!.stride * 4),
+    this.#embedded = range(0, this.#blocks).map((block) => ({
+      buffer: device.createBuffer(`${role} embedded`, rows * parts.stride * 4),
       tokens: this.#tokensOf(block),
     }));
   }
@@ -54,20 +58,19 @@ export class VocabParallelEmbedding {
 
   /** Embedding rows into `x`; nothing on ranks of later stages. */
   record(recorder: RankRecorder, scaleBy = 1): void {
-    const { world, table, buffers, hiddenStride } = this;
+    const { world, buffers, hiddenStride } = this;
     const parts = this.#parts;
     if (!this.#embeds) return;
     if (!parts) {
       const tokens = this.#tokensOf(ownBlock(world, buffers.role));
-      this.#recordTable(recorder, table!, { tokens, out: buffers.x, outStride: hiddenStride, scaleBy });
+      this.#recordTable(recorder, { tokens, out: buffers.x, outStride: hiddenStride, scaleBy });
       return;
     }
     for (const [block, { buffer, tokens }] of this.#embedded.entries()) {
       this.#recordTable(
         recorder,
-        table!,
         { tokens, out: buffer, outStride: parts.stride, scaleBy, zeroOthers: true },
-        this.#blocks === 1 ? undefined : (counts) => counts[block]!,
+        this.#blocks === 1 ? undefined : (counts) => nth(counts, block),
       );
     }
     world.exchangeRoutes(recorder, 'embedding', this.#routes, ({ cargo }, side, step) => {
@@ -75,9 +78,9 @@ export class VocabParallelEmbedding {
       const { group, part } = cargo;
       // A rank that embeds for others may not run their rows; then groups have room of their own.
       const first = this.#blocks > 1 ? 0 : world.rowRange(buffers.role, group, step).first;
-      const count = step.rows[group]!;
+      const count = nth(step.rows, group);
       return side === 'send'
-        ? [rowsOf(this.#embedded[this.#blocks > 1 ? group : 0]!.buffer, parts.stride, count, first)]
+        ? [rowsOf(nth(this.#embedded, this.#blocks > 1 ? group : 0).buffer, parts.stride, count, first)]
         : [rowsOf(parts.buffer, parts.stride, count, part * parts.rows + first)];
     });
     // One part has the row, the others zeros.
@@ -91,7 +94,6 @@ export class VocabParallelEmbedding {
 
   #recordTable(
     recorder: RankRecorder,
-    { matrix, firstRow }: Loaded<VocabSpec>,
     io: {
       readonly tokens: Tensor;
       readonly out: Buffer;
@@ -102,6 +104,7 @@ export class VocabParallelEmbedding {
     rowsOfStep?: RowsOf,
   ): void {
     const { tokens, out, outStride, scaleBy, zeroOthers = false } = io;
+    const { matrix, firstRow } = known(this.table, 'embedding on this rank');
     for (const [index, shard] of matrix.shards.entries()) {
       recorder.dispatch(
         embedding,
@@ -121,4 +124,46 @@ export class VocabParallelEmbedding {
       );
     }
   }
+}
+
+/** Rows of the output head that a rank's tokens are sampled from, by the ranks that have them, the one that samples first. */
+export const headShares = ({ plan, rank, all }: World): VocabShare[] => vocabHolders(all, plan.head, rank);
+
+/**
+ * Brings every rank's logits to the root: f32 [rows][logitsStride], each rank's at its rows of the vocabulary. `rowsOf`: a step's rows that
+ * are there.
+ */
+export function recordGatherLogits(
+  recorder: RankRecorder,
+  world: World,
+  logits: Buffer,
+  { logitsStride, rowsOf: rowsOfStep = allRows }: { readonly logitsStride: number; readonly rowsOf?: RowsOf },
+): void {
+  const routes = samplingRoutes(world.all, world.plan, 'logits');
+  world.exchangeRoutes(recorder, 'logits', routes, ({ cargo }, _side, { rows }): Region[] => {
+    const [first, end] = (cargo.kind === 'logits' && cargo.share?.rows) || [0, 0];
+    return Array.from({ length: rowsOfStep(rows) }, (_, row) => ({
+      buffer: logits,
+      offset: (row * logitsStride + first) * 4,
+      size: (end - first) * 4,
+    }));
+  });
+}
+
+/**
+ * Brings every rank's candidates to the root, which samples: 8 bytes each, [parts][slots][pairs]. A rank's own is its first part; on
+ * the root the others' follow in the order of `headShares`.
+ */
+export function recordGatherCandidates(
+  recorder: RankRecorder,
+  world: World,
+  candidates: Buffer,
+  { slots, pairs, rowsOf: rowsOfStep }: { readonly slots: number; readonly pairs: number; readonly rowsOf: RowsOf },
+): void {
+  const parts = headShares(world).map(({ rank }) => rank);
+  const routes = samplingRoutes(world.all, world.plan, 'candidates');
+  world.exchangeRoutes(recorder, 'candidates', routes, ({ from }, side, { rows }) => {
+    const part = side === 'receive' ? parts.indexOf(from) : 0;
+    return [{ buffer: candidates, offset: part * slots * pairs * 8, size: rowsOfStep(rows) * pairs * 8 }];
+  });
 }

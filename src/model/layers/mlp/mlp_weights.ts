@@ -1,19 +1,77 @@
+import { known } from '../../../base/errors.js';
 import { range } from '../../../base/lists.js';
 import { alignUp, ceilDiv } from '../../../base/math.js';
-import type { ExpertsConfig } from '../../config/model_config.js';
-import type { Span } from '../../shape.js';
-import { type ExpertNames, numbered } from '../../config/tensor_names.js';
+import type { DenseMlpConfig, ExpertsConfig } from '../../config/model_config.js';
+import { type ExpertNames, type GatedMlpNames, numbered, type PlainMlpNames } from '../../config/tensor_names.js';
+import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
 import {
   allRows,
   type ExpertsSpec,
   type Loaded,
   type MatrixSpec,
   type Part,
+  someRows,
   type VectorSpec,
-  wholeVector,
 } from '../../weights/weight_map.js';
-import { biasSpec, type Bytes, type CutBytes, type LayerContext, matrixSpec, partName } from '../layer_weights.js';
-import { denseMlpBytes, type DenseMlpSpecs, denseMlpSpecs, GATE_UP_PAD } from './dense_weights.js';
+import { biasSpec, type Bytes, type CutBytes, type LayerContext, layerVector, matrixSpec } from '../layer_weights.js';
+import { DOWN_SEGMENTS } from '../roles.js';
+
+/** Gate and up tiles must not share a 32-row tile: the fused SwiGLU reads tile t of each. */
+const GATE_UP_PAD = 32;
+
+/** Which tensors make a rank's slice of a dense MLP. Undefined: the model has none, or the rank none of it. */
+export interface DenseMlpSpecs {
+  readonly kind: 'gated' | 'plain';
+  /**
+   * Gate rows, then up rows, each padded to 32; of a plain MLP the up rows alone: [downSegments.start, downSegments.end) of the
+   * intermediate size.
+   */
+  readonly gateUp: MatrixSpec | undefined;
+  readonly gateUpBias: VectorSpec | undefined;
+  readonly down: MatrixSpec | undefined;
+  readonly downSegments: HeldSegments;
+  /** For whoever adds up all segments. */
+  readonly downBias: VectorSpec | undefined;
+}
+
+/** The same on a device. */
+export type DenseMlpWeights = Loaded<DenseMlpSpecs>;
+
+/** @param part before the names of its matrices, where the layer has another dense MLP */
+export function denseMlpSpecs(
+  context: LayerContext,
+  { kind, width, bias }: DenseMlpConfig,
+  names: GatedMlpNames | PlainMlpNames,
+  part = '',
+): DenseMlpSpecs {
+  const { hiddenSize } = context;
+  const downSegments = holdSegments(width, DOWN_SEGMENTS, context.slice.mlp);
+  const hidden: Span = [downSegments.start, downSegments.end];
+  const held = spanLength(hidden) > 0;
+  const { gate, gateUp } = { gate: undefined, gateUp: undefined, ...names };
+  const pad = gate === undefined ? undefined : { padTo: GATE_UP_PAD };
+  const halves = [...(gate === undefined ? [] : [gate]), names.up].map((tensor, half) =>
+    gateUp === undefined
+      ? someRows(tensor, width, hidden, pad)
+      : someRows(gateUp, 2 * width, [half * width + hidden[0], half * width + hidden[1]], pad),
+  );
+  return {
+    kind,
+    // Gate and up tiles are read together.
+    gateUp: held ? matrixSpec(context, `${part}gate_up`, hiddenSize, halves, { whole: true }) : undefined,
+    gateUpBias: held && bias ? biasSpec(context, `${part}gate_up_bias`, halves) : undefined,
+    down: held
+      ? matrixSpec(context, `${part}down`, width, [allRows(names.down, hiddenSize)], { segments: downSegments })
+      : undefined,
+    downSegments,
+    downBias: bias ? layerVector(context, `${part}down_bias`, `${names.down}.bias`, hiddenSize) : undefined,
+  };
+}
+
+export const denseMlpBytes = ({ gateUp, gateUpBias, down, downBias }: DenseMlpSpecs, bytes: Bytes): CutBytes => ({
+  cut: bytes(gateUp, gateUpBias, down),
+  shared: bytes(downBias),
+});
 
 /** Which tensors make a rank's slice of a mixture of experts. Undefined: the model has none, or the rank none of it. */
 export interface ExpertSpecs {
@@ -61,7 +119,7 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
     kind: 'experts',
     router: matrixSpec(context, 'router', hiddenSize, [routed], { precision: 'f32' }),
     correctionBias: config.correctionBias
-      ? wholeVector(partName(context, 'correction_bias'), names.correctionBias, numExperts)
+      ? layerVector(context, 'correction_bias', names.correctionBias, numExperts)
       : undefined,
     experts: slice.experts,
     expertsGateUp: experts('experts_gate_up', hiddenSize, gateUp, 2 * alignUp(width, GATE_UP_PAD)),
@@ -79,7 +137,9 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
           )
         : undefined,
     sharedGate: sharedGate
-      ? matrixSpec(context, 'shared_gate', hiddenSize, [allRows(names.sharedGate!, 1)], { precision: 'f32' })
+      ? matrixSpec(context, 'shared_gate', hiddenSize, [allRows(known(names.sharedGate, 'name of a gate'), 1)], {
+          precision: 'f32',
+        })
       : undefined,
     config,
   };
