@@ -1,6 +1,7 @@
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { partialsPerSlot } from '../../shaders/sampling/params.js';
-import { sum } from '../base/lists.js';
+import { known } from '../base/errors.js';
+import { nth, sum } from '../base/lists.js';
 import { alignUp } from '../base/math.js';
 import type { LayerSizes, ModelSizes, ModelWork } from '../placement/index.js';
 import {
@@ -15,10 +16,10 @@ import {
 import { keptStates, stateSegments } from './layers/recurrent/states.js';
 import { type KvType, kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
-import { activationStride, queryRow, queryStride } from './layers/roles.js';
+import { activationStride, queryStride } from './layers/roles.js';
 import { attentionKinds, mlpKinds } from './layers/weight_kinds.js';
 import { type HalfMap, type LayerMap, modelMap, specBytes } from './weights/model_map.js';
-import { mlpSegments, modelShape } from './shape.js';
+import { headsOf, mlpSegments, modelShape, queryRow } from './shape.js';
 import { specsIn, type VocabSpec } from './weights/weight_map.js';
 
 /**
@@ -32,21 +33,21 @@ export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType
   const heads = modelShape(config).segmentHeads;
   const map = modelMap(config);
   const windows = layerWindows(config);
-  const row = ({ matrix }: VocabSpec): number => {
-    const [part] = matrix.parts;
-    return bytes({ ...matrix, parts: [{ ...part!, rows: 32 }] }) / 32;
+  const row = (of: VocabSpec | undefined): number => {
+    const { matrix } = known(of, 'table of the vocabulary');
+    return bytes({ ...matrix, parts: [{ ...nth(matrix.parts, 0), rows: 32 }] }) / 32;
   };
   return {
     layers: map.layers.map((layer, index) => {
       const window = windows[index];
-      const own = config.layers[index]!;
+      const own = nth(config.layers, index);
       const kvToken = isRecurrent(own.attention)
         ? 0
         : segmentKvHeads(own.attention) * kvTokenBytes(own.attention, kvType);
       return { ...layerSizes(layer, own, heads, bytes), kvToken, ...(window !== undefined && { window }) };
     }),
-    embeddingRow: row(map.embedding!),
-    headRow: row(map.head!),
+    embeddingRow: row(map.embedding),
+    headRow: row(map.head),
     tied: config.tieWordEmbeddings,
     finalNorm: bytes(map.norm),
     keptStates: keptStates(config),
@@ -94,11 +95,6 @@ export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType)
   const shape = modelShape(config);
   const attention = attentionOf(config);
   const dim = attention.kind === 'mla' ? attention.kvLoraRank : attention.headDim;
-  const headsOf = (segments: readonly number[]): number => sum(segments.map((segment) => shape.segmentHeads[segment]!));
-  const queriesOf = (segments: readonly number[], withTokens: boolean): number =>
-    attention.kind === 'gqa'
-      ? queryRow(attention, headsOf(segments), segments.length)
-      : alignUp((headsOf(segments) + (withTokens ? 1 : 0)) * (dim + attention.qkRopeHeadDim), 32);
   const expertsPerToken = expertsOf(config)?.expertsPerToken ?? 0;
   const hidden = activationStride(config.hiddenSize) * 4;
   return {
@@ -108,10 +104,10 @@ export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType)
     expertsPerToken,
     // As the forward program lays them out.
     widths: {
-      heads: headsOf,
-      queries: (groups, withTokens) => queryStride(groups, (segments) => queriesOf(segments, withTokens)) * 4,
+      heads: (segments) => headsOf(attention, segments),
+      queries: (groups, withTokens) => queryStride(groups, (segments) => queryRow(attention, segments, withTokens)) * 4,
       state: (dim + 2) * 4,
-      attended: (segments) => activationStride(headsOf(segments) * dim) * 4,
+      attended: (segments) => activationStride(headsOf(attention, segments) * dim) * 4,
       ...(attention.kind === 'gqa' && attention.qkNorm === 'whole' && { squares: alignUp(2, 64) * 4 }),
       segment: alignUp(config.hiddenSize, 64) * 4,
       hidden,

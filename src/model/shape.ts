@@ -6,6 +6,7 @@
 
 import { type Segments, segmentRange, segmentStart } from '../../shaders/linear/segments.js';
 import { usageError } from '../base/errors.js';
+import { nth, range, sum } from '../base/lists.js';
 import { type ModelShape, type Plan, planName, type RankShare, type VocabShare } from '../placement/plan.js';
 import {
   attentionOf,
@@ -17,14 +18,14 @@ import {
   type PagedAttention,
   segmentKvHeads,
 } from './config/model_config.js';
-import { DOWN_SEGMENTS } from './layers/roles.js';
+import { activationStride, DOWN_SEGMENTS } from './layers/roles.js';
 
 /** The numbers from `first` up to `end`, without it. */
 export type Span = readonly [first: number, end: number];
 
 const NOTHING: Span = [0, 0];
 export const spanLength = ([first, end]: Span): number => end - first;
-export const totalLength = (spans: readonly Span[]): number => spans.reduce((sum, span) => sum + spanLength(span), 0);
+export const totalLength = (spans: readonly Span[]): number => sum(spans.map(spanLength));
 
 /** Runs of neighbours of an ascending list: [0, 1, 4] is [0, 2) and [4, 5). */
 export function runsOf(list: readonly number[]): Span[] {
@@ -82,7 +83,7 @@ export const attentionSegments = (attention: PagedAttention): { readonly modelIn
     ? { modelInFeatures: attention.heads * attention.headDim, total: attention.segments ?? attention.kvHeads, align: 8 }
     : { modelInFeatures: attention.heads * attention.vHeadDim, total: 8, align: attention.vHeadDim };
 
-/** Query heads [first, end) of some attention segments. */
+/** Query heads [first, end) of a run of attention segments. */
 export function queryHeads(attention: PagedAttention, [first, end]: Span): Span {
   const { modelInFeatures, ...segments } = attentionSegments(attention);
   const width = modelInFeatures / attention.heads;
@@ -90,11 +91,27 @@ export function queryHeads(attention: PagedAttention, [first, end]: Span): Span 
   return [head(first), head(end)];
 }
 
+export const headsOf = (attention: PagedAttention, segments: readonly number[]): number =>
+  sum(segments.map((segment) => spanLength(queryHeads(attention, [segment, segment + 1]))));
+
+/**
+ * Elements from row to row of the queries of some attention segments: of all heads q (and gates), k and v, then sinks; of latent attention
+ * absorbed q with rotated q_pe, [heads][kvLoraRank + qkRopeHeadDim].
+ * @param token of latent attention: the row's own latent and rotary key lie behind them
+ */
+export function queryRow(attention: PagedAttention, segments: readonly number[], token = false): number {
+  const heads = headsOf(attention, segments);
+  if (attention.kind === 'mla')
+    return activationStride((heads + (token ? 1 : 0)) * (attention.kvLoraRank + attention.qkRopeHeadDim));
+  const { headDim, gated = false, sinks = false } = attention;
+  const kvHeads = segments.length * segmentKvHeads(attention);
+  return activationStride((heads * (gated ? 2 : 1) + 2 * kvHeads) * headDim + (sinks ? heads : 0));
+}
+
 /** Columns of each segment of an MLP of this intermediate size. */
 export const mlpSegments = (width: number): number[] =>
-  Array.from(
-    { length: DOWN_SEGMENTS.total },
-    (_, segment) => segmentStart(segment + 1, width, DOWN_SEGMENTS) - segmentStart(segment, width, DOWN_SEGMENTS),
+  range(0, DOWN_SEGMENTS.total).map(
+    (segment) => segmentStart(segment + 1, width, DOWN_SEGMENTS) - segmentStart(segment, width, DOWN_SEGMENTS),
   );
 
 /** The intermediate size of the widest MLP that is cut into segments: dense, or shared experts; 0 without either. */
@@ -114,9 +131,7 @@ export function modelShape(config: ModelConfig): ModelShape {
     numLayers: config.layers.length,
     hiddenSize: config.hiddenSize,
     vocabSize: config.vocabSize,
-    segmentHeads: Array.from({ length: total }, (_, segment) =>
-      spanLength(queryHeads(attention, [segment, segment + 1])),
-    ),
+    segmentHeads: range(0, total).map((segment) => headsOf(attention, [segment])),
     kvHeads: attention.kind === 'gqa' ? total : 1,
     latent: cachesLatent(config),
     ...(isWindowed(config) && { windowed: true }),
@@ -128,7 +143,7 @@ export function modelShape(config: ModelConfig): ModelShape {
 }
 
 function layerSlice(config: ModelConfig, index: number, heads: readonly Span[], mlp: Span, experts: Span): LayerSlice {
-  const { attention } = config.layers[index]!;
+  const { attention } = nth(config.layers, index);
   const kvHeads = segmentKvHeads(attention);
   return {
     index,
@@ -175,7 +190,7 @@ export function rankSlice(plan: Plan, rank: number, config: ModelConfig): RankSl
       : runsOf(share.heads);
     const mlp = run(share, 'mlp');
     const experts = run(share, 'experts');
-    return Array.from({ length: end - first }, (_, layer) => layerSlice(config, first + layer, heads, mlp, experts));
+    return range(first, end).map((layer) => layerSlice(config, layer, heads, mlp, experts));
   });
   const embeddingRows = vocabRows(plan.embedding, rank);
   const headRows = vocabRows(plan.head, rank);
@@ -184,8 +199,8 @@ export function rankSlice(plan: Plan, rank: number, config: ModelConfig): RankSl
 
 function run(share: RankShare, what: 'heads' | 'mlp' | 'experts'): Span {
   const list = share[what];
-  if (list.length === 0) return NOTHING;
-  const first = list[0]!;
+  const [first] = list;
+  if (first === undefined) return NOTHING;
   if (list.some((value, index) => value !== first + index)) {
     throw usageError(`the plan gives rank ${share.rank} ${what} ${list.join(', ')}; expected neighbours, ascending`);
   }

@@ -39,26 +39,23 @@ export const fusesNorm = (
 const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'role' | 'rows'>): boolean =>
   role === 'generated' && rows === 1 && isLocal;
 
-/** What of grouped-query attention is done in one with what is before or behind it. */
-export interface FusedGqa {
-  /** Rotation and append, with attention. */
-  readonly appends: boolean;
-  /** The merge of chunks, in the output projection, which must be one matrix of these segments: what it reads then. */
-  merges(output: readonly { readonly segments: HeldSegments }[]): Partials | undefined;
-}
-
-/** Heads of a compressed cache differ in their chunks, and before a window there are none: those are merged apart. */
+/**
+ * What of grouped-query attention is done in one with what is before or behind it. Heads of a compressed cache differ in their chunks, and
+ * before a window there are none: those are merged apart.
+ */
 export function fusedGqa(
   { device, cache }: StageContext,
   { headDim, gated }: GqaConfig,
   windowed: boolean,
   rows: StageRows,
   attention: SpreadAttention,
-): FusedGqa {
+) {
   const lone = isLone(attention, rows) && !cache.headTables;
   return {
+    /** Rotation and append, with attention. */
     appends: lone && canAppend(headDim) && fuses(device, attentionAppend),
-    merges([output, ...others]) {
+    /** The merge of chunks, in the output projection, which must be one matrix of these segments: what it reads then. */
+    merges([output, ...others]: readonly { readonly segments: HeldSegments }[]): Partials | undefined {
       if (!lone || windowed || gated || !output || others.length > 0 || !fuses(device, linearMerge)) return undefined;
       const { start, end, count } = output.segments;
       if (!canMerge(end - start, count, device.traits)) return undefined;

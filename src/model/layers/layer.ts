@@ -11,7 +11,7 @@
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { StageTopology } from '../../placement/index.js';
 import type { HalfWeights } from '../weights/weight_loader.js';
-import type { StageCompression } from '../compression/prompt_compression.js';
+import type { PromptCompression } from '../compression/prompt_compression.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { AttentionWeights, MlpWeights } from './weight_kinds.js';
 import type { CacheOptions, LayerCache } from './attention/cache.js';
@@ -58,7 +58,7 @@ export interface AttentionLayers {
   /** By layer, in the order of `AlikeLayers.layers`. */
   readonly caches: readonly LayerCache[];
   /** Of a per-head cache: what compresses prompts. */
-  readonly compression?: StageCompression | undefined;
+  readonly compression?: PromptCompression | undefined;
   /** Elements that a prompt row takes of the widest buffer. */
   readonly widestRow: number;
   program(rows: StageRows): AttentionProgram;

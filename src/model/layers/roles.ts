@@ -1,7 +1,6 @@
 import { CHUNK_TOKENS } from '../../../shaders/cache/kv_cache.js';
 import type { TileRows } from '../../../shaders/linear/problem.js';
 import { alignUp, ceilDiv } from '../../base/math.js';
-import type { GqaConfig } from '../config/model_config.js';
 
 /** Equal parts of the down projection's contraction. */
 export const DOWN_SEGMENTS = { total: 8, align: 32 } as const;
@@ -35,10 +34,3 @@ export const queryStride = (
   groups: readonly (readonly number[])[],
   strideOf: (segments: readonly number[]) => number,
 ): number => alignUp(Math.max(...groups.map(strideOf)), groups.length > 1 ? 64 : 1);
-
-/** Elements from row to row of so many heads' queries, with their keys and values, and gates or sinks. */
-export const queryRow = (
-  { headDim, gated = false, sinks = false }: Pick<GqaConfig, 'headDim' | 'gated' | 'sinks'>,
-  heads: number,
-  kvHeads: number,
-): number => activationStride((heads * (gated ? 2 : 1) + 2 * kvHeads) * headDim + (sinks ? heads : 0));

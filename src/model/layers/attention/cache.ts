@@ -3,7 +3,7 @@ import { latentCacheBytes } from '../../../../shaders/cache/latent_cache.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { Owners } from '../../../placement/index.js';
 import type { CompressionOptions } from '../../compression/options.js';
-import type { StageCompression } from '../../compression/prompt_compression.js';
+import type { PromptCompression } from '../../compression/prompt_compression.js';
 import type { PagedAttention } from '../../config/model_config.js';
 
 export { KV_TYPES, type KvType } from '../../../../shaders/cache/kv_cache.js';
@@ -30,7 +30,7 @@ export interface CacheOptions {
   readonly windowed?: Pick<CacheOptions, 'numBlocks' | 'blockTable'> | undefined;
   /** Where prompts are compressed head by head. The class is handed over, so that programs that never compress needn't load it. */
   readonly compression?:
-    | { readonly options: CompressionOptions; readonly compressor: typeof StageCompression }
+    | { readonly options: CompressionOptions; readonly compressor: typeof PromptCompression }
     | undefined;
   /** Where heads are copied: who holds what of them. */
   readonly copyOwners?: Owners | undefined;

@@ -4,28 +4,32 @@ import { attentionSplit } from '../../../../shaders/attention/attention_split/in
 import { outputGate } from '../../../../shaders/attention/output_gate/index.js';
 import type { Attended } from '../../../../shaders/attention/window.js';
 import { kvCacheBytes } from '../../../../shaders/cache/kv_cache.js';
+import { scaleHeads } from '../../../../shaders/norm/scale_heads/index.js';
+import { segmentSquares } from '../../../../shaders/norm/segment_squares/index.js';
 import { ropeAppend } from '../../../../shaders/rope/rope_append/index.js';
+import { known } from '../../../base/errors.js';
+import { nth, sum } from '../../../base/lists.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { RankShare } from '../../../placement/index.js';
-import type { StageCompression } from '../../compression/prompt_compression.js';
+import type { PromptCompression } from '../../compression/prompt_compression.js';
 import { type GqaConfig, segmentKvHeads } from '../../config/model_config.js';
-import { type FusedGqa, fusedGqa, recordMerge } from '../fusion.js';
-import { attentionSegments } from '../../shape.js';
+import { fusedGqa, recordMerge } from '../fusion.js';
+import { attentionSegments, headsOf, queryRow, runsOf } from '../../shape.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
 import { type Partials, recordFirst } from '../linear/linear.js';
+import { partsFrom } from '../linear/parts.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
-import { activationStride, chunksOf, paddedName, queryRow } from '../roles.js';
+import { activationStride, chunksOf, paddedName } from '../roles.js';
 import type { StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { type CacheOptions, kvTokenBytes, type LayerCache } from './cache.js';
 import type { GqaWeights } from './gqa_weights.js';
 import { type MergeTables, SpreadAttention } from './spread_attention.js';
-import { type AttentionShape, spreadLayout } from './spread_layout.js';
-import { WholeNorm } from './whole_norm.js';
+import { type AttentionShape, SpreadLayout } from './spread_layout.js';
 
 /** Attention segments whose cache a rank has, copies by their share. */
 const ownSegments = ({ kvHeads, copies = [] }: RankShare): number =>
-  copies.reduce((sum, { share }) => sum + share - 1, kvHeads.length);
+  kvHeads.length + sum(copies.map(({ share }) => share - 1));
 
 /** Grouped-query attention of alike layers of a stage. */
 export class GqaLayers implements AttentionLayers {
@@ -33,7 +37,7 @@ export class GqaLayers implements AttentionLayers {
   /** kv heads of an attention segment. What a plan calls a kv head is a segment's. */
   readonly segmentHeads: number;
   readonly caches: readonly LayerCache[];
-  readonly compression: StageCompression | undefined;
+  readonly compression: PromptCompression | undefined;
   readonly widestRow: number;
   readonly stage: StageContext;
   readonly config: GqaConfig;
@@ -54,7 +58,7 @@ export class GqaLayers implements AttentionLayers {
     this.stage = stage;
     this.config = config;
     this.segmentHeads = segmentKvHeads(config);
-    this.heads = this.#headsOf(holder.heads);
+    this.heads = headsOf(config, holder.heads);
     const { window = Infinity, softcap, sinks } = config;
     this.attended = {
       ...(window < cache.contextLength && { slidingWindow: window }),
@@ -65,8 +69,8 @@ export class GqaLayers implements AttentionLayers {
     this.caches = layers.map((layer) => this.#allocateCache(layer));
     this.rope = weights.length > 0 && config.rope ? ropes.of(config.rope) : undefined;
     this.shape = {
-      headsOf: (segments) => this.#headsOf(segments),
-      queryStrideOf: (segments) => this.#qkvStrideOf(segments),
+      headsOf: (segments) => headsOf(config, segments),
+      queryStrideOf: (segments) => queryRow(config, segments),
       dim: config.headDim,
       outStride: activationStride(this.heads * config.headDim),
       uneven: this.whole,
@@ -74,11 +78,11 @@ export class GqaLayers implements AttentionLayers {
       contextLength: cache.contextLength,
     };
     this.compression =
-      compression && this.heads > 0 ? new compression.compressor(stage, config, layers, this.heads) : undefined;
+      compression && this.heads > 0 ? compression.compressor.ofStage(stage, config, layers, this.heads) : undefined;
     const rows = { role: 'prompt', rows: 1, whole: this.whole } as const;
     this.widestRow = Math.max(
-      this.heads > 0 ? spreadLayout(stage.world, topology, this.shape, rows).largest : 0,
-      this.#qkvStrideOf(holder.heads),
+      this.heads > 0 ? new SpreadLayout(stage.world, topology, this.shape, rows).largest : 0,
+      queryRow(config, holder.heads),
       RowParallelLinear.widestRow(stage, attentionSegments(config).total),
     );
   }
@@ -110,14 +114,6 @@ export class GqaLayers implements AttentionLayers {
     };
   }
 
-  #headsOf(segments: readonly number[]): number {
-    return (segments.length * this.segmentHeads * this.config.heads) / this.config.kvHeads;
-  }
-
-  #qkvStrideOf(segments: readonly number[]): number {
-    return queryRow(this.config, this.#headsOf(segments), segments.length * this.segmentHeads);
-  }
-
   program(rows: StageRows): AttentionProgram {
     return new GqaProgram(this, rows);
   }
@@ -125,8 +121,7 @@ export class GqaLayers implements AttentionLayers {
 
 class GqaProgram implements AttentionProgram {
   /** Where the rank attends for some heads. */
-  readonly #attention: SpreadAttention | undefined;
-  readonly #fused: FusedGqa | undefined;
+  readonly #attends: { readonly attention: SpreadAttention; readonly fused: ReturnType<typeof fusedGqa> } | undefined;
   readonly #attended: Buffer;
   readonly #output: RowParallelLinear;
   /** Where the rank has weights. */
@@ -138,9 +133,11 @@ class GqaProgram implements AttentionProgram {
   ) {
     const { stage, config, shape, heads, whole, alike } = of;
     const { role, scratch } = rows;
-    this.#attention = heads > 0 ? new SpreadAttention(stage, shape, rows, whole && role === 'prompt') : undefined;
-    this.#fused =
-      this.#attention && fusedGqa(stage, config, of.attended.slidingWindow !== undefined, rows, this.#attention);
+    if (heads > 0) {
+      const attention = new SpreadAttention(stage, shape, rows, whole && role === 'prompt');
+      const windowed = of.attended.slidingWindow !== undefined;
+      this.#attends = { attention, fused: fusedGqa(stage, config, windowed, rows, attention) };
+    }
     const size = rows.rows * Math.max(shape.outStride, 32) * 4;
     this.#attended = scratch.createBuffer(paddedName(`${role} attended`, heads * config.headDim), size);
     this.#wholeNorm =
@@ -151,17 +148,18 @@ class GqaProgram implements AttentionProgram {
   }
 
   record(recorder: RankRecorder, cache: LayerCache, half: Half<GqaWeights> | undefined, compresses: boolean): void {
-    const attention = this.#attention;
+    const { attention, fused } = this.#attends ?? {};
     const weights = half?.weights;
-    const merges = weights && this.#fused?.merges(weights.o);
+    const merges = weights && fused?.merges(weights.o);
     if (half && weights?.qkv) {
-      const { ownQueries, input } = attention!;
-      const to = { bias: weights.qkvBias, out: ownQueries!, outStride: input.queryStride };
+      const { ownQueries, input } = known(attention, 'attention of these heads');
+      const out = known(ownQueries, 'query of this rank');
+      const to = { bias: weights.qkvBias, out, outStride: input.queryStride };
       recordFirst(recorder, this.of.stage, this.rows, half, weights.qkv, to);
     }
     if (weights) this.#wholeNorm?.record(recorder, attention, weights.wholeNorm);
     if (attention) {
-      if (this.#fused!.appends) this.#recordLocalAttention(recorder, attention, cache, weights!);
+      if (weights && fused?.appends) this.#recordLocalAttention(recorder, attention, cache, weights);
       else this.#recordAttention(recorder, attention, cache, weights);
       recordMerge(recorder, merges !== undefined, attention.partials, () =>
         attention.recordMerge(recorder, this.#attended, this.#tables(cache)),
@@ -198,7 +196,7 @@ class GqaProgram implements AttentionProgram {
       heads: input.heads,
       kvHeads: input.segments.length * segmentHeads,
       cacheKvHeads: topology.share.kvHeads.length * segmentHeads,
-      firstKvHead: topology.share.kvHeads.indexOf(input.segments[0]!) * segmentHeads,
+      firstKvHead: topology.share.kvHeads.indexOf(nth(input.segments, 0)) * segmentHeads,
       headDim: config.headDim,
       rotary: config.rope?.dims ?? 0,
       queryRows: config.rope?.temperature !== undefined,
@@ -210,7 +208,7 @@ class GqaProgram implements AttentionProgram {
     };
     return {
       common,
-      tensors: { row_info: input.rowInfo, block_table: this.#blockTable(layer), k_cache: k!, v_cache: v! },
+      tensors: { row_info: input.rowInfo, block_table: this.#blockTable(layer), k_cache: k, v_cache: v },
     };
   }
 
@@ -306,7 +304,7 @@ class GqaProgram implements AttentionProgram {
     const perHead = {
       kvHeads: holder.heads.length,
       cacheKvHeads: share.kvHeads.length,
-      firstKvHead: share.kvHeads.indexOf(holder.heads[0]!),
+      firstKvHead: share.kvHeads.indexOf(nth(holder.heads, 0)),
       tableStride: cache.tableStride,
       block: cache.block,
     };
@@ -321,13 +319,13 @@ class GqaProgram implements AttentionProgram {
   /** After attention of the rows that end a prompt. */
   #recordCompression(recorder: RankRecorder, attention: SpreadAttention, { layer, buffers: [k, v] }: LayerCache): void {
     const { queries, queryStride, rowsOf } = attention.input;
-    this.of.compression!.record(recorder, layer, {
+    this.of.compression?.record(recorder, layer, {
       q: queries,
       qStride: queryStride,
       partialMl: attention.target.partial_ml,
       lanes: attention.partials,
-      k: k!,
-      v: v!,
+      k,
+      v,
       blockTable: this.#blockTable(layer),
       rowsOf,
     });
@@ -346,5 +344,82 @@ class GqaProgram implements AttentionProgram {
       return input;
     });
     this.#output.record(recorder, inputs, oBias, behind);
+  }
+}
+
+/**
+ * The RMS norm of q, and of k, over all heads at once. Squares are summed by attention segment and the segments in order, wherever they
+ * are computed: two numbers of each travel where ranks share out the heads.
+ */
+class WholeNorm {
+  readonly #sums: RowParallelLinear;
+  readonly #segments: number;
+
+  constructor(
+    readonly stage: StageContext,
+    readonly config: GqaConfig,
+    readonly rows: StageRows,
+    suffix: string,
+  ) {
+    this.#segments = attentionSegments(config).total;
+    const shape = {
+      name: `qk squares${suffix}`,
+      cut: 'heads',
+      segments: this.#segments,
+      width: 2,
+      apart: true,
+    } as const;
+    this.#sums = new RowParallelLinear(stage, rows, shape);
+  }
+
+  /**
+   * Of what the rank projects, in place: q of its segments and then their k. `weight`: of the same elements; undefined where the rank has
+   * no heads, but others' sums may come here all the same.
+   */
+  record(recorder: RankRecorder, projected: SpreadAttention | undefined, weight: Buffer | undefined): void {
+    const { parts } = this.#sums;
+    const x = projected?.ownQueries;
+    if (!x || !weight || !parts) return this.#sums.recordExchange(recorder, 'qk_norm');
+    const stride = projected.input.queryStride;
+    const { heads, kvHeads, headDim } = this.config;
+    const { rows } = this.rows;
+    const [qTotal, kTotal] = [heads * headDim, kvHeads * headDim];
+    const [qWidth, kWidth] = [qTotal / this.#segments, kTotal / this.#segments];
+    const held = this.stage.topology.holder.heads;
+    const kStart = held.length * qWidth;
+    let before = 0;
+    for (const [first, end] of runsOf(held)) {
+      recorder.dispatch(
+        segmentSquares,
+        {
+          rows,
+          segments: end - first,
+          qWidth,
+          kWidth,
+          qStart: before * qWidth,
+          kStart: kStart + before * kWidth,
+          stride,
+          outStride: parts.stride,
+        },
+        { x, out: partsFrom(parts, first) },
+      );
+      before += end - first;
+    }
+    this.#sums.recordExchange(recorder, 'qk_norm');
+    recorder.dispatch(
+      scaleHeads,
+      {
+        rows,
+        segments: this.#segments,
+        squaresStride: parts.stride,
+        width: held.length * (qWidth + kWidth),
+        kStart,
+        stride,
+        qTotal,
+        kTotal,
+        eps: this.stage.config.norm.eps,
+      },
+      { squares: parts.buffer, weight, x },
+    );
   }
 }

@@ -1,3 +1,4 @@
+import { known } from '../../../base/errors.js';
 import { range } from '../../../base/lists.js';
 import type { GqaConfig } from '../../config/model_config.js';
 import { attentionSegments, type HeldSegments, holdSegments, type Span } from '../../shape.js';
@@ -18,7 +19,6 @@ import {
   type LayerContext,
   layerVector,
   matrixSpec,
-  partNorm,
   vectorSpec,
 } from '../layer_weights.js';
 import { pairsInHalves } from './rope_table.js';
@@ -78,10 +78,12 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
     ...(gated ? halfRows(1) : []),
   ];
   const zeros = (parts: readonly Part[]): Part[] => parts.map(({ rows }) => zeroRows(rows));
-  const sinkParts = sinks ? queryHeads.map((own) => someRows(names.sinks!, heads, own)) : [];
+  const sinkParts = sinks ? queryHeads.map((own) => someRows(known(names.sinks, 'name of sinks'), heads, own)) : [];
   const qkvBias = bias.q ? biasSpec(context, 'qkv_bias', qkv).parts : zeros(qkv);
   const headNorm = (what: string, name: string | undefined): VectorSpec | undefined =>
-    attends && qkNorm === 'head' ? partNorm(context, what, name!, headDim) : undefined;
+    attends && qkNorm === 'head'
+      ? layerVector(context, what, `${name}.weight`, headDim, context.norm.offset)
+      : undefined;
   const normRows = (name: string | undefined, all: number, own: readonly Span[]): Part[] =>
     own.map((span) => rowsOf(`${name}.weight`, all, span, { order }));
   const wholeRows = [...normRows(names.qNorm, heads, queryHeads), ...normRows(names.kNorm, config.kvHeads, kvHeads)];

@@ -5,11 +5,12 @@ import { linearGrouped } from '../../../../shaders/linear/linear_grouped/index.j
 import { linearGroupedMerge } from '../../../../shaders/linear/linear_grouped_merge/index.js';
 import { mlaAbsorbAppend } from '../../../../shaders/rope/mla_absorb_append/index.js';
 import { mlaRopeAppend } from '../../../../shaders/rope/mla_rope_append/index.js';
+import { known } from '../../../base/errors.js';
 import { alignUp } from '../../../base/math.js';
 import { headsBeside } from '../../../placement/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { MlaConfig, NormConfig } from '../../config/model_config.js';
-import { attentionSegments, queryHeads, spanLength } from '../../shape.js';
+import { attentionSegments, headsOf, queryRow } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
 import { fusedMla, fusesNorm, recordMerge, recordMerging } from '../fusion.js';
@@ -21,7 +22,7 @@ import type { RankRecorder } from '../world.js';
 import type { LayerCache } from './cache.js';
 import type { MlaWeights } from './mla_weights.js';
 import { SpreadAttention } from './spread_attention.js';
-import { type AttentionShape, spreadLayout } from './spread_layout.js';
+import { type AttentionShape, SpreadLayout } from './spread_layout.js';
 
 /** A matrix a head. */
 const groupedBy = (rows: number, heads: number, { type }: Matrix) => ({
@@ -58,30 +59,33 @@ export class MlaLayers implements AttentionLayers {
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, vHeadDim } = config;
     const { holder } = topology;
     const groups = headsBeside(topology);
+    // Rows to ranks without weights travel with their tokens.
+    const token = stage.world.all.stages.some(({ kind }) => kind === 'token');
+    const queryStrideOf = (segments: readonly number[]): number => queryRow(config, segments, token);
     this.stage = stage;
     this.config = config;
-    this.heads = this.#headsOf(holder.heads);
+    this.heads = headsOf(config, holder.heads);
     this.caches = layers.map((layer) => this.#allocateCache(layer));
     this.runs = weights.length > 0;
     this.rope = this.runs ? ropes.of(config.rope) : undefined;
     this.segments = attentionSegments(config).total;
-    this.projectStride = activationStride(weights[0]?.project!.outFeatures ?? 0);
+    this.projectStride = activationStride(weights[0]?.project?.outFeatures ?? 0);
     this.qStride = activationStride(this.heads * (qkNopeHeadDim + qkRopeHeadDim));
     this.attendedWidth = this.heads * vHeadDim;
     this.shape = {
-      headsOf: (segments) => this.#headsOf(segments),
-      queryStrideOf: (segments) => this.#absorbedStrideOf(segments),
+      headsOf: (segments) => headsOf(config, segments),
+      queryStrideOf,
       dim: kvLoraRank,
       // Where a rank attends for several weight groups, their outputs go home as wide as the widest.
-      outStride: activationStride(Math.max(...groups.map((group) => this.#headsOf(group))) * kvLoraRank),
+      outStride: activationStride(Math.max(...groups.map((group) => headsOf(config, group))) * kvLoraRank),
       uneven: false,
       contextLength: cache.contextLength,
     };
     this.widestRow = Math.max(
-      spreadLayout(stage.world, topology, this.shape, { role: 'prompt', rows: 1, whole: false }).largest,
+      new SpreadLayout(stage.world, topology, this.shape, { role: 'prompt', rows: 1, whole: false }).largest,
       this.projectStride,
       this.qStride,
-      this.#absorbedStrideOf(holder.heads),
+      queryStrideOf(holder.heads),
       this.shape.outStride,
       activationStride(this.attendedWidth),
       RowParallelLinear.widestRow(stage, this.segments),
@@ -104,19 +108,6 @@ export class MlaLayers implements AttentionLayers {
     const { kvLoraRank, qkRopeHeadDim } = this.config;
     const { type: kvType, block } = this.stage.cache;
     return { kvLoraRank, qkRopeHeadDim, kvType, block };
-  }
-
-  #headsOf(segments: readonly number[]): number {
-    return segments.length === 0
-      ? 0
-      : spanLength(queryHeads(this.config, [segments[0]!, segments[0]! + segments.length]));
-  }
-
-  /** Elements from row to row of absorbed q and rotated q_pe, [heads][kvLoraRank + qkRopeHeadDim]; behind them the row's own token. */
-  #absorbedStrideOf(segments: readonly number[]): number {
-    // Rows to ranks without weights travel with their tokens.
-    const tokens = this.#headsOf(segments) + (this.stage.world.all.stages.some(({ kind }) => kind === 'token') ? 1 : 0);
-    return alignUp(tokens * (this.config.kvLoraRank + this.config.qkRopeHeadDim), 32);
   }
 
   program(rows: StageRows): AttentionProgram {
@@ -175,39 +166,37 @@ class MlaProgram implements AttentionProgram {
     const attention = this.#attention;
     const computed = this.#computed;
     const [cache] = layerCache.buffers as readonly [Buffer];
-    if (computed) this.#recordProjection(recorder, computed, cache, half!);
+    if (computed && half) this.#recordProjection(recorder, computed, cache, half);
     attention.recordQueries(recorder);
     if (!computed) this.#recordAppend(recorder, cache);
     this.#recordAttention(recorder, cache);
     const merges = computed !== undefined && this.#fused.merges;
     recordMerge(recorder, merges, attention.partials, () => attention.recordMerge(recorder, computed?.latentOut));
-    if (computed) this.#recordOutput(recorder, computed, half!.weights, merges);
+    if (computed && half) this.#recordOutput(recorder, computed, half.weights, merges);
+  }
+
+  /** What appends are told of tokens. */
+  #tokens(of: {
+    readonly rows: number;
+    readonly qStride: number;
+    readonly kvStride: number;
+    readonly kvOffset: number;
+  }) {
+    const { stage, heads, config, latent } = this.of;
+    const { qkNopeHeadDim, loraNormEps: eps } = config;
+    const qAbsStride = this.#attention.input.queryStride;
+    return { ...latent, ...of, heads, qkNopeHeadDim, eps, tableStride: stage.cache.tableStride, qAbsStride };
   }
 
   /** On a rank without weights: tokens as they came, behind the queries. */
   #recordAppend(recorder: RankRecorder, latentCache: Buffer): void {
-    const { stage, heads, config, latent } = this.of;
-    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim, loraNormEps: eps } = config;
-    const { queries, queryStride, rowInfo, rowsOf, rows } = this.#attention.input;
-    const { blockTable, tableStride } = stage.cache;
-    recorder.dispatch(
-      mlaRopeAppend,
-      {
-        ...latent,
-        rows,
-        heads,
-        latents: 'ready',
-        qkNopeHeadDim,
-        eps,
-        tableStride,
-        qStride: alignUp(heads * (qkNopeHeadDim + qkRopeHeadDim), 4),
-        kvStride: queryStride,
-        kvOffset: heads * (kvLoraRank + qkRopeHeadDim),
-        qAbsStride: queryStride,
-      },
-      { kv_a: queries, row_info: rowInfo, block_table: blockTable, latent_cache: latentCache },
-      rowsOf,
-    );
+    const { stage, heads, config } = this.of;
+    const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = config;
+    const { queries, queryStride: kvStride, rowInfo, rowsOf, rows } = this.#attention.input;
+    const qStride = alignUp(heads * (qkNopeHeadDim + qkRopeHeadDim), 4);
+    const tokens = this.#tokens({ rows, qStride, kvStride, kvOffset: heads * (kvLoraRank + qkRopeHeadDim) });
+    const io = { kv_a: queries, row_info: rowInfo, block_table: stage.cache.blockTable, latent_cache: latentCache };
+    recorder.dispatch(mlaRopeAppend, { ...tokens, latents: 'ready' }, io, rowsOf);
   }
 
   /** Attention over the chunks of this rank. */
@@ -248,39 +237,28 @@ class MlaProgram implements AttentionProgram {
     latentCache: Buffer,
     half: Half<MlaWeights>,
   ): void {
-    const { stage, heads, config, projectStride, qStride, rope, latent } = this.of;
+    const { stage, heads, config, projectStride, qStride, rope } = this.of;
     const { cache, world } = stage;
     const attention = this.#attention;
     const { rows, role } = this.rows;
-    const qAbsorbed = attention.ownQueries!;
+    const qAbsorbed = known(attention.ownQueries, 'query of this rank');
     const qAbsStride = attention.input.queryStride;
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = config;
     const { weights } = half;
     const to = { bias: weights.projectBias, out: projected, outStride: projectStride };
-    recordFirst(recorder, stage, this.rows, half, weights.project!, to);
+    recordFirst(recorder, stage, this.rows, half, known(weights.project, 'first projection'), to);
     let q = { buffer: projected, stride: projectStride };
-    if (weights.qUp) {
-      q = { buffer: qBuffer!, stride: qStride };
+    if (weights.qUp && weights.qNorm && qBuffer) {
+      q = { buffer: qBuffer, stride: qStride };
       recordLinear(recorder, { role, rows, normed: qNormed }, weights.qUp, {
         x: projected,
         xStride: projectStride,
-        norm: { config: loraNorm(config), weight: weights.qNorm! },
+        norm: { config: loraNorm(config), weight: weights.qNorm },
         out: q.buffer,
         outStride: q.stride,
       });
     }
-    const token = {
-      ...latent,
-      rows,
-      heads,
-      qkNopeHeadDim,
-      eps: config.loraNormEps,
-      tableStride: cache.tableStride,
-      qStride: q.stride,
-      kvStride: projectStride,
-      kvOffset: weights.latentOffset,
-      qAbsStride,
-    };
+    const token = this.#tokens({ rows, qStride: q.stride, kvStride: projectStride, kvOffset: weights.latentOffset });
     const tensors = {
       q: q.buffer,
       kv_a: projected,
@@ -290,7 +268,7 @@ class MlaProgram implements AttentionProgram {
       block_table: cache.blockTable,
       latent_cache: latentCache,
     };
-    const { absorb } = weights.kvUp!;
+    const { absorb } = known(weights.kvUp, 'absorbed projection');
     const [{ weight }] = absorb.shards as [Matrix['shards'][0]];
     if (this.#fused.appends) {
       recorder.dispatch(mlaAbsorbAppend, { ...token, type: absorb.type }, { ...tensors, weight, out: qAbsorbed });
@@ -327,7 +305,7 @@ class MlaProgram implements AttentionProgram {
     const { kvLoraRank, vHeadDim } = config;
     const { rows } = this.rows;
     const stride = activationStride(attendedWidth);
-    const { valueUp: up } = weights.kvUp!;
+    const { valueUp: up } = known(weights.kvUp, 'projection of values');
     const [{ weight }] = up.shards as [Matrix['shards'][0]];
     const each = { inFeatures: kvLoraRank, outFeatures: vHeadDim, outStride: stride, outGroupStride: vHeadDim };
     const { target, partials, input: attends } = this.#attention;
@@ -342,7 +320,12 @@ class MlaProgram implements AttentionProgram {
       recorder.dispatch(linearGroupedMerge, merged, { ...target, row_info: attends.rowInfo, weight, out: attended });
     if (merges) recordMerging(recorder, partials, merging, apart);
     else apart();
-    const input = { matrix: weights.o!, segments: weights.oSegments, x: attended, xStride: stride };
+    const input = {
+      matrix: known(weights.o, 'output projection'),
+      segments: weights.oSegments,
+      x: attended,
+      xStride: stride,
+    };
     output.record(recorder, [input], weights.oBias);
   }
 }

@@ -6,22 +6,24 @@
 import { attentionMerge, type AttentionMergeProblem } from '../../../../shaders/attention/attention_merge/index.js';
 import { laneSources } from '../../../../shaders/attention/attention_merge/lane_sources.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
+import { known } from '../../../base/errors.js';
+import { nth } from '../../../base/lists.js';
 import type { Region } from '../../../distributed/communicator.js';
 import type { Buffer, RowsOf, Tensor } from '../../../gpu/index.js';
-import {
-  attentionRoutes,
-  firstRowOf,
-  laneRoom,
-  queryRoutes,
-  type Route,
-  type StageTopology,
-} from '../../../placement/index.js';
+import { attentionRoutes, firstRowOf, laneRoom, queryRoutes, type Route } from '../../../placement/index.js';
 import type { StageContext } from '../layer.js';
 import { rowsOf as rowRegion } from '../linear/parts.js';
-import { chunksOf, type Role } from '../roles.js';
+import { chunksOf } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
-import type { RankRecorder, RankStep, World } from '../world.js';
-import { type AttentionShape, type SpreadLayout, spreadLayout, stateRegions, type States } from './spread_layout.js';
+import type { RankRecorder, RankStep } from '../world.js';
+import {
+  type AttentionShape,
+  type Contribution,
+  SpreadLayout,
+  type StateLayout,
+  stateRegions,
+  type States,
+} from './spread_layout.js';
 
 /** Tells a merge how many entries each head has; of a per-head cache. */
 export interface MergeTables {
@@ -45,6 +47,12 @@ export interface AttendedRows {
   readonly pieces: readonly number[];
 }
 
+/** This rank's lanes. */
+interface OwnLanes {
+  readonly states: States;
+  readonly layout: StateLayout;
+}
+
 /**
  * How a stage's attention is spread over ranks: whose rows a rank attends for, over which chunks, and where the results go. All of it
  * follows from the plan's routes; one rank has none.
@@ -62,16 +70,14 @@ export class SpreadAttention {
   readonly partials: number;
   /** How attention of prompt rows writes its states. */
   readonly layout: 'row' | { readonly bundleHeads: number };
-  readonly world: World;
-  readonly #stage: StageTopology;
-  readonly #role: Role;
-  readonly #rows: number;
   readonly #layout: SpreadLayout;
+  readonly #queryRoutes: readonly Route[];
+  readonly #attentionRoutes: readonly Route[];
   /** What attention writes. */
   readonly #written: States;
   /** Undefined where one rank has all chunks of a sequence. */
-  readonly #own: States | undefined;
-  readonly #home: States | undefined;
+  readonly #own: OwnLanes | undefined;
+  readonly #home: { readonly states: States; readonly contributions: readonly Contribution[] } | undefined;
   readonly #sources: Buffer | undefined;
   /** Outputs on their way home, a piece for each weight group, where they aren't written where they go on. */
   readonly #merged: Buffer | undefined;
@@ -81,17 +87,15 @@ export class SpreadAttention {
     readonly context: StageContext,
     readonly shape: AttentionShape,
     readonly stageRows: StageRows,
-    readonly whole = false,
+    whole = false,
   ) {
     const { device, world, topology: stage } = context;
     const { role, rows, attendedInfo, scratch } = stageRows;
-    this.world = world;
-    this.#stage = stage;
-    this.#role = role;
-    this.#rows = rows;
-    const layout = spreadLayout(world, stage, shape, { role, rows, whole });
+    const layout = new SpreadLayout(world, stage, shape, { role, rows, whole });
     const { rowPieces, queryStride, partials, own, home } = layout;
     this.#layout = layout;
+    this.#queryRoutes = queryRoutes(world.all, stage.index, role);
+    this.#attentionRoutes = attentionRoutes(world.all, world.plan, stage.index, role, whole);
     const floats = (name: string, count: number): Buffer => scratch.createBuffer(`${role} ${name}`, count * 4);
     const states = (name: string, count: number): States => ({
       o: floats(`${name} o`, count * shape.dim),
@@ -121,11 +125,15 @@ export class SpreadAttention {
           ? { buffer: floats('own queries', rows * queryStride), offset: 0, size: pieceBytes }
           : { buffer: queries, offset: ownPiece * pieceBytes, size: pieceBytes };
     }
-    this.#own = own && states('lane', own.states);
+    this.#own = own && { states: states('lane', own.states), layout: own.layout };
+    const { chunkStates } = layout;
     this.#written =
-      layout.chunkStates === undefined ? this.#own! : states(own ? 'chunk' : 'partial', layout.chunkStates);
+      this.#own && chunkStates === undefined
+        ? this.#own.states
+        : states(own ? 'chunk' : 'partial', known(chunkStates, 'number of states'));
     if (home) {
-      this.#home = home.states === undefined ? this.#own : states('home', home.states);
+      const merged = home.states === undefined ? known(this.#own, 'lane').states : states('home', home.states);
+      this.#home = { states: merged, contributions: home.contributions };
       const table = laneSources(layout.sources, {
         rows,
         bundleHeads: layout.bundleHeads,
@@ -139,55 +147,50 @@ export class SpreadAttention {
 
   /** This rank attends for its own rows, over whole sequences, and for no others: nothing travels but sums of segments. */
   get isLocal(): boolean {
-    const { rank, all, plan } = this.world;
-    const { index } = this.#stage;
-    const routes = [
-      ...queryRoutes(all, index, this.#role),
-      ...attentionRoutes(all, plan, index, this.#role, this.whole),
-    ];
-    const travels = routes.some(({ from, to }) => from !== to && (from === rank || to === rank));
+    const { rank } = this.context.world;
+    const travels = [...this.#queryRoutes, ...this.#attentionRoutes].some(
+      ({ from, to }) => from !== to && (from === rank || to === rank),
+    );
     return !travels && !this.#own && !this.#home && this.ownQueries !== undefined && this.input.pieces.length === 1;
   }
 
   /** Brings the queries here that this rank attends for. */
   recordQueries(recorder: RankRecorder): void {
     const { queries, queryStride } = this.input;
-    const { index } = this.#stage;
-    const routes = queryRoutes(this.world.all, index, this.#role);
-    this.world.exchangeRoutes(recorder, 'queries', routes, ({ from, cargo }, side, step) => {
+    this.context.world.exchangeRoutes(recorder, 'queries', this.#queryRoutes, ({ from, cargo }, side, step) => {
       if (cargo.kind !== 'queries') return [];
-      const count = step.rows[cargo.group]!;
+      const count = nth(step.rows, cargo.group);
       if (side === 'receive') {
-        const first = this.#pieceOf(from) * this.#rows + this.#attendedFirst(cargo.group, step);
+        const first = this.#pieceOf(from) * this.stageRows.rows + this.#attendedFirst(cargo.group, step);
         return [rowRegion(queries, queryStride, count, first)];
       }
-      const { buffer } = this.ownQueries!;
-      const first = (this.#layout.ownPiece ?? 0) * this.#rows + this.#ownFirst(cargo.group, step);
+      const { buffer } = known(this.ownQueries, 'query of this rank');
+      const first = (this.#layout.ownPiece ?? 0) * this.stageRows.rows + this.#ownFirst(cargo.group, step);
       return [rowRegion(buffer, queryStride, count, first)];
     });
   }
 
   /** The piece that queries of a rank's weight group are put in, and its outputs. */
   #pieceOf(of: number): number {
-    const { attendsForAll, groups } = this.#stage;
+    const { attendsForAll, groups } = this.context.topology;
     return attendsForAll ? groups.findIndex((ranks) => ranks.some(({ rank }) => rank === of)) : 0;
   }
 
   /** Where a row group begins among the rows that this rank runs. */
   #ownFirst(group: number, step: RankStep): number {
-    return firstRowOf(group, this.#stage.runs[this.#role], step.rows);
+    return firstRowOf(group, this.context.topology.runs[this.stageRows.role], step.rows);
   }
 
   /** Where a row group begins among the rows that this rank attends for. */
   #attendedFirst(group: number, step: RankStep): number {
-    if (this.#layout.rowPieces > 1) return group * this.#rows;
-    return firstRowOf(group, this.#stage.attends[this.#role], step.rows);
+    if (this.#layout.rowPieces > 1) return group * this.stageRows.rows;
+    return firstRowOf(group, this.context.topology.attends[this.stageRows.role], step.rows);
   }
 
   /** Of generated rows, whose chunks are merged: which of them attention wrote. Lanes of prompt rows are all written. */
   get #window(): { readonly slidingWindow?: number } {
     const { slidingWindow } = this.shape;
-    return this.#role === 'generated' && slidingWindow !== undefined ? { slidingWindow } : {};
+    return this.stageRows.role === 'generated' && slidingWindow !== undefined ? { slidingWindow } : {};
   }
 
   /** What attention writes. */
@@ -197,26 +200,23 @@ export class SpreadAttention {
 
   /** After attention: everything home, merged into `out` (undefined on a rank without weights). */
   recordMerge(recorder: RankRecorder, out: Buffer | undefined, tables?: MergeTables): void {
-    if (this.#own) this.#recordLanes(recorder, tables);
-    const routes = attentionRoutes(this.world.all, this.world.plan, this.#stage.index, this.#role, this.whole);
-    if (!this.#own && !this.#home) this.#recordOutputs(recorder, routes, out, tables);
+    if (this.#own) this.#recordLanes(recorder, this.#own, tables);
+    if (!this.#own && !this.#home) this.#recordOutputs(recorder, out, tables);
     else {
-      this.world.exchangeRoutes(
+      this.context.world.exchangeRoutes(
         recorder,
-        this.#stage.sharers === undefined ? 'copies' : 'partials',
-        routes,
+        this.context.topology.sharers === undefined ? 'copies' : 'partials',
+        this.#attentionRoutes,
         (route, side, step) => this.#laneRegions(route, side, step),
       );
-      if (this.#home) this.#recordHome(recorder, out, tables);
+      if (this.#home) this.#recordHome(recorder, this.#home.states, out, tables);
     }
   }
 
   /** Generated rows: this rank's chunks to lanes. */
-  #recordLanes(recorder: RankRecorder, tables: MergeTables | undefined): void {
-    if (this.#role === 'prompt') return;
+  #recordLanes(recorder: RankRecorder, { states, layout }: OwnLanes, tables: MergeTables | undefined): void {
+    if (this.stageRows.role === 'prompt') return;
     const { input, shape, partials } = this;
-    const states = this.#own!;
-    const { layout } = this.#layout.own!;
     recorder.dispatch(
       attentionMerge,
       {
@@ -227,7 +227,7 @@ export class SpreadAttention {
         partials,
         lanes: layout.lanes,
         bundleHeads: layout.bundleHeads,
-        share: this.#stage.sequence,
+        share: this.context.topology.sequence,
         ...this.#window,
         ...tables?.problem,
       },
@@ -246,7 +246,7 @@ export class SpreadAttention {
   #laneRegions({ from, to, cargo }: Route, side: 'send' | 'receive', step: RankStep): Region[] {
     if (cargo.kind !== 'lanes') return [];
     // A rank's own lie where they are merged.
-    if (from === to && this.#home === this.#own) return [];
+    if (from === to && this.#home?.states === this.#own?.states) return [];
     const { dim, uneven, contextLength } = this.shape;
     const most = Math.min(MERGE_LANES, chunksOf(contextLength));
     const lanes = laneRoom(
@@ -256,12 +256,13 @@ export class SpreadAttention {
     );
     // Another rank has all chunks of these rows.
     if (lanes === 0) return [];
-    const rows = step.rows[cargo.group]!;
+    const rows = nth(step.rows, cargo.group);
+    const head = nth(cargo.heads, 0);
     if (side === 'send') {
-      const { layout } = this.#layout.own!;
+      const { states, layout } = known(this.#own, 'lane');
       const { segments } = this.input;
-      const before = segments.slice(0, segments.indexOf(cargo.heads[0]!));
-      return stateRegions(this.#own!, dim, layout, {
+      const before = segments.slice(0, segments.indexOf(head));
+      return stateRegions(states, dim, layout, {
         firstBundle: this.shape.headsOf(before) / layout.bundleHeads,
         bundles: this.shape.headsOf(cargo.heads) / layout.bundleHeads,
         lanes,
@@ -269,10 +270,12 @@ export class SpreadAttention {
         rows,
       });
     }
-    const { layout, first, bundle } = this.#layout.home!.contributions.find(
-      (own) => own.lanes.slots[0] === cargo.lanes.slots[0] && own.bundle.heads[0] === cargo.heads[0],
-    )!;
-    return stateRegions(this.#home!, dim, layout, {
+    const { states, contributions } = known(this.#home, 'home of lanes');
+    const { layout, first, bundle } = known(
+      contributions.find((own) => own.lanes.slots[0] === cargo.lanes.slots[0] && own.bundle.heads[0] === head),
+      'room for these lanes',
+    );
+    return stateRegions(states, dim, layout, {
       firstBundle: first,
       bundles: this.shape.headsOf(bundle.heads) / layout.bundleHeads,
       lanes: Math.min(lanes, layout.lanes),
@@ -282,15 +285,14 @@ export class SpreadAttention {
   }
 
   /** Lanes of all keepers, in order, to outputs. */
-  #recordHome(recorder: RankRecorder, out: Buffer | undefined, tables: MergeTables | undefined): void {
+  #recordHome(recorder: RankRecorder, states: States, out: Buffer | undefined, tables: MergeTables | undefined): void {
     const { shape } = this;
-    const states = this.#home!;
-    const { sharers, share } = this.#stage;
+    const { sharers, share } = this.context.topology;
     recorder.dispatch(
       attentionMerge,
       {
         mode: 'home',
-        rows: this.#rows,
+        rows: this.stageRows.rows,
         heads: shape.headsOf(share.heads),
         headDim: shape.dim,
         bundleHeads: this.#layout.bundleHeads,
@@ -301,7 +303,7 @@ export class SpreadAttention {
       {
         partial_o: states.o,
         partial_ml: states.ml,
-        row_info: ownRowInfo(this.world, this.stageRows),
+        row_info: ownRowInfo(this.context.world, this.stageRows),
         chunk_offsets: this.context.cache.chunkOffsets,
         block_table: tables?.blockTable,
         sources: this.#sources,
@@ -311,14 +313,9 @@ export class SpreadAttention {
   }
 
   /** Merged where all chunks are; outputs to the rank that projects them. */
-  #recordOutputs(
-    recorder: RankRecorder,
-    routes: readonly Route[],
-    out: Buffer | undefined,
-    tables: MergeTables | undefined,
-  ): void {
+  #recordOutputs(recorder: RankRecorder, out: Buffer | undefined, tables: MergeTables | undefined): void {
     const { input, shape } = this;
-    const merged = this.#merged ?? out!;
+    const merged = this.#merged ?? out;
     recorder.dispatch(
       attentionMerge,
       {
@@ -339,11 +336,12 @@ export class SpreadAttention {
       },
       input.rowsOf,
     );
-    this.world.exchangeRoutes(recorder, 'attended', routes, ({ to, cargo }, side, step) => {
-      const count = step.rows[cargo.group]!;
-      if (side === 'receive') return [rowRegion(out!, shape.outStride, count, this.#ownFirst(cargo.group, step))];
-      const first = this.#pieceOf(to) * this.#rows + this.#attendedFirst(cargo.group, step);
-      return [rowRegion(merged, shape.outStride, count, first)];
+    this.context.world.exchangeRoutes(recorder, 'attended', this.#attentionRoutes, ({ to, cargo }, side, step) => {
+      const count = nth(step.rows, cargo.group);
+      if (side === 'receive')
+        return [rowRegion(known(out, 'buffer of outputs'), shape.outStride, count, this.#ownFirst(cargo.group, step))];
+      const first = this.#pieceOf(to) * this.stageRows.rows + this.#attendedFirst(cargo.group, step);
+      return [rowRegion(known(merged, 'buffer of outputs'), shape.outStride, count, first)];
     });
   }
 }
@@ -351,5 +349,5 @@ export class SpreadAttention {
 /** Rows up to the last of row groups that each have room for `room` rows. */
 function span(counts: readonly number[], room: number): number {
   const last = counts.findLastIndex((count) => count > 0);
-  return last < 0 ? 0 : last * room + counts[last]!;
+  return last < 0 ? 0 : last * room + nth(counts, last);
 }

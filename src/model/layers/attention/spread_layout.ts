@@ -1,7 +1,8 @@
 import { type LaneContributor } from '../../../../shaders/attention/attention_merge/lane_sources.js';
 import { localChunks, localLanes } from '../../../../shaders/attention/share.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
-import { nth, range } from '../../../base/lists.js';
+import { known } from '../../../base/errors.js';
+import { nth, range, sum } from '../../../base/lists.js';
 import { gcd } from '../../../base/math.js';
 import type { Region } from '../../../distributed/communicator.js';
 import type { Buffer } from '../../../gpu/index.js';
@@ -69,15 +70,17 @@ const stateCount = ({ bundles, bundleHeads, lanes, rows }: Omit<StateLayout, 'ba
 /** Lane states that come to this rank of one keeper, of one bundle. */
 export interface Contribution {
   readonly bundle: HeadBundle;
-  readonly rank: number;
   readonly lanes: LaneSlots;
   readonly layout: StateLayout;
   /** The bundle's first in the layout, of `bundleHeads` heads each. */
   readonly first: number;
 }
 
+const keeperOn = (rank: number, { keepers }: HeadBundle): HeadBundle['keepers'][number] | undefined =>
+  keepers.find((keeper) => keeper.rank === rank);
+
 /** What a rank's attention of a stage works in: pure, so that it is known before there is a device. */
-export interface SpreadLayout {
+export class SpreadLayout {
   /** Row groups side by side in the attended rows, each with room of its own. */
   readonly rowPieces: number;
   /** The piece of the attended rows that this rank's own queries are put in; undefined where they have a buffer of their own. */
@@ -89,13 +92,11 @@ export interface SpreadLayout {
   readonly queryStride: number;
   /** f32 elements of all queries. */
   readonly queries: number;
-  /** f32 elements of outputs on their way home, a piece for each weight group; undefined where they are written where they go on. */
-  readonly outputs: number | undefined;
   /** Chunks (generated rows) or merge lanes (prompt rows) that a row may have on this rank: the kernels' maxChunks or lanes. */
   readonly partials: number;
   /** Neighbouring heads whose lanes travel together. */
   readonly bundleHeads: number;
-  /** States that attention writes; undefined where it writes `own` lanes. */
+  /** States that attention writes: of chunks, or of merge lanes where a row's cache is on several ranks; undefined: `own` lanes. */
   readonly chunkStates: number | undefined;
   /** Lanes of this rank's chunks, with room for those of others behind them where they are merged in place. Undefined: one rank has all. */
   readonly own: { readonly states: number; readonly layout: StateLayout } | undefined;
@@ -103,164 +104,124 @@ export interface SpreadLayout {
   readonly home: { readonly states: number | undefined; readonly contributions: readonly Contribution[] } | undefined;
   /** By bundle of `bundleHeads` heads: where the lanes lie that are merged to its output. */
   readonly sources: readonly (readonly LaneContributor[])[];
+
+  constructor(
+    readonly world: World,
+    readonly stage: StageTopology,
+    readonly shape: AttentionShape,
+    readonly spread: SpreadRows,
+  ) {
+    const { role, rows } = spread;
+    const { sequence, keepsSome } = stage;
+    const rowPieces = world.all.rowPieces[role];
+    const groups = headsBeside(stage);
+    this.rowPieces = rowPieces;
+    this.ownPiece = this.#ownPiece;
+    this.segments = groups.flat();
+    this.pieces = groups.map((own) => shape.headsOf(own));
+    this.heads = sum(this.pieces);
+    this.queryStride = queryStride(groups, shape.queryStrideOf);
+    this.queries = Math.max(this.pieces.length, rowPieces) * rows * this.queryStride;
+
+    const crossing = this.#crossing;
+    const byLanes = crossing.length > 0;
+    const chunks = chunksOf(shape.contextLength);
+    const lanes = Math.min(MERGE_LANES, chunks);
+    const holes = stage.sharers === undefined && byLanes;
+    const ownLanes = holes
+      ? Math.max(...crossing.map((bundle) => laneRoom(known(keeperOn(world.rank, bundle), 'lane here').lanes, lanes)))
+      : localLanes(chunks, sequence);
+    this.partials = role === 'prompt' ? ownLanes : localChunks(chunks, sequence);
+    this.bundleHeads = holes ? this.heads / this.segments.length : this.pieces.reduce(gcd);
+    const attendedRows = keepsSome ? rowPieces * rows : 1;
+    const layout = sequence.ranks > 1 || holes ? this.#room(this.segments, ownLanes, 0, attendedRows) : undefined;
+    this.chunkStates = layout && role === 'prompt' ? undefined : attendedRows * this.heads * this.partials;
+
+    const inPlace = rowPieces === 1 && keepsSome && !stage.apart ? layout : undefined;
+    const merged = this.#merged(crossing, lanes, inPlace);
+    const { contributions } = merged;
+    this.own = layout && { states: inPlace && byLanes ? merged.states : stateCount(layout), layout };
+    this.home = byLanes ? { states: inPlace ? undefined : merged.states, contributions } : undefined;
+    this.sources = crossing.flatMap((bundle) => this.#sourcesOf(bundle, contributions));
+  }
+
+  /** f32 elements of outputs on their way home, a piece for each weight group; undefined where they are written where they go on. */
+  get outputs(): number | undefined {
+    const { length } = this.pieces;
+    return this.own || (this.#runs && length === 1) ? undefined : length * this.spread.rows * this.shape.outStride;
+  }
+
   /** f32 elements of the largest buffer. */
-  readonly largest: number;
-}
+  get largest(): number {
+    const states = Math.max(this.chunkStates ?? 0, this.own?.states ?? 0, this.home?.states ?? 0);
+    return Math.max(this.queries, this.outputs ?? 0, states * this.shape.dim);
+  }
 
-const keeperOn = (rank: number, { keepers }: HeadBundle): HeadBundle['keepers'][number] | undefined =>
-  keepers.find((keeper) => keeper.rank === rank);
+  get #runs(): boolean {
+    return this.stage.holder === this.stage.share;
+  }
 
-export function spreadLayout(
-  world: World,
-  stage: StageTopology,
-  shape: AttentionShape,
-  spread: SpreadRows,
-): SpreadLayout {
-  const { plan, rank } = world;
-  const { role, rows, whole } = spread;
-  const runs = stage.holder === stage.share;
-  const rowPieces = world.all.rowPieces[role];
-  const bundles = runs ? bundlesOf(plan, stage, usualPlace(stage), whole) : [];
-  const byLanes = bundles.some(({ keepers }) => keepers.length > 1);
-  const crossing = byLanes ? bundles : [];
-  const attended = attendedHere(stage, shape, rows, rowPieces);
-  const written = writtenHere(rank, stage, shape, spread, rowPieces, attended, crossing);
-  const { partials, bundleHeads, layout, inPlace, chunkStates } = written;
-  const merged = mergedHere(rank, shape, attended, written, crossing);
-  const own = layout && { states: inPlace && byLanes ? merged.states : stateCount(layout), layout };
-  const home = byLanes
-    ? { states: inPlace ? undefined : merged.states, contributions: merged.contributions }
-    : undefined;
-  const states = Math.max(chunkStates ?? 0, own?.states ?? 0, home?.states ?? 0);
-  const { pieces, queries } = attended;
-  const outputs = own || (runs && pieces.length === 1) ? undefined : pieces.length * rows * shape.outStride;
-  return {
-    rowPieces,
-    ownPiece: ownPieceOf(stage, role, rowPieces),
-    ...attended,
-    outputs,
-    partials,
-    bundleHeads,
-    chunkStates,
-    own,
-    home,
-    sources: merged.sources,
-    largest: Math.max(queries, outputs ?? 0, states * shape.dim),
-  };
-}
+  /** Bundles whose lanes are merged from several ranks'. */
+  get #crossing(): readonly HeadBundle[] {
+    const { world, stage, spread } = this;
+    const bundles = this.#runs ? bundlesOf(world.plan, stage, usualPlace(stage), spread.whole) : [];
+    return bundles.some(({ keepers }) => keepers.length > 1) ? bundles : [];
+  }
 
-function ownPieceOf(stage: StageTopology, role: Role, rowPieces: number): number | undefined {
-  if (stage.apart) return undefined;
-  if (rowPieces > 1) return nth(stage.runs[role], 0);
-  return stage.attendsForAll ? stage.group : 0;
-}
+  get #ownPiece(): number | undefined {
+    const { apart, runs, attendsForAll, group } = this.stage;
+    if (apart) return undefined;
+    if (this.rowPieces > 1) return nth(runs[this.spread.role], 0);
+    return attendsForAll ? group : 0;
+  }
 
-type Attended = Pick<SpreadLayout, 'segments' | 'pieces' | 'heads' | 'queryStride' | 'queries'>;
+  /** Room for lanes of some attention segments, from state `base` on. */
+  #room(segments: readonly number[], lanes: number, base: number, rows = this.spread.rows): StateLayout {
+    const { bundleHeads } = this;
+    return { base, bundles: this.shape.headsOf(segments) / bundleHeads, bundleHeads, lanes, rows };
+  }
 
-/** What this rank attends to: queries of the heads of each weight group that it attends for. */
-function attendedHere(stage: StageTopology, shape: AttentionShape, rows: number, rowPieces: number): Attended {
-  const groups = headsBeside(stage);
-  const pieces = groups.map((own) => shape.headsOf(own));
-  const stride = queryStride(groups, shape.queryStrideOf);
-  return {
-    segments: groups.flat(),
-    pieces,
-    heads: pieces.reduce((sum, own) => sum + own, 0),
-    queryStride: stride,
-    queries: Math.max(pieces.length, rowPieces) * rows * stride,
-  };
-}
-
-/** What attention writes: states of chunks, or of merge lanes where a row's cache is on several ranks. */
-interface Written extends Pick<SpreadLayout, 'partials' | 'bundleHeads' | 'chunkStates'> {
-  /** Merge lanes that a row may have. */
-  readonly lanes: number;
-  /** This rank's lanes; undefined where it has all of them. */
-  readonly layout: StateLayout | undefined;
-  /** They are merged where they lie, and those of others behind them. */
-  readonly inPlace: boolean;
-  /** Room for lanes of these attention segments, from state `base` on. */
-  readonly room: (segments: readonly number[], lanes: number, base: number, rows?: number) => StateLayout;
-}
-
-/** @param crossing bundles whose lanes are merged from several ranks' */
-function writtenHere(
-  rank: number,
-  stage: StageTopology,
-  { headsOf, contextLength }: AttentionShape,
-  { role, rows }: SpreadRows,
-  rowPieces: number,
-  { segments, pieces, heads }: Attended,
-  crossing: readonly HeadBundle[],
-): Written {
-  const chunks = chunksOf(contextLength);
-  const lanes = Math.min(MERGE_LANES, chunks);
-  const holes = stage.sharers === undefined && crossing.length > 0;
-  const ownLanes = holes
-    ? Math.max(...crossing.map((bundle) => laneRoom(keeperOn(rank, bundle)!.lanes, lanes)))
-    : localLanes(chunks, stage.sequence);
-  const partials = role === 'prompt' ? ownLanes : localChunks(chunks, stage.sequence);
-  const bundleHeads = holes ? heads / segments.length : pieces.reduce(gcd);
-  const attendedRows = stage.keepsSome ? rowPieces * rows : 1;
-  const room: Written['room'] = (of, lanesOf, base, rowsOf = rows) => ({
-    base,
-    bundles: headsOf(of) / bundleHeads,
-    bundleHeads,
-    lanes: lanesOf,
-    rows: rowsOf,
-  });
-  const layout = stage.sequence.ranks > 1 || holes ? room(segments, ownLanes, 0, attendedRows) : undefined;
-  return {
-    lanes,
-    partials,
-    bundleHeads,
-    layout,
-    inPlace: layout !== undefined && rowPieces === 1 && stage.keepsSome && !stage.apart,
-    chunkStates: layout && role === 'prompt' ? undefined : attendedRows * heads * partials,
-    room,
-  };
-}
-
-/** What is merged here: this rank's lanes, then those of the other keepers of the bundles whose home it is. */
-function mergedHere(
-  rank: number,
-  { headsOf }: AttentionShape,
-  { segments }: Attended,
-  { lanes, bundleHeads, layout, inPlace, room }: Written,
-  crossing: readonly HeadBundle[],
-): Pick<SpreadLayout, 'sources'> & { readonly states: number; readonly contributions: readonly Contribution[] } {
-  const contributions: Contribution[] = [];
-  let states = inPlace ? stateCount(layout!) : 0;
-  const add = (bundle: HeadBundle, { rank: from, lanes: slots }: HeadBundle['keepers'][number]): void => {
-    const of = room(bundle.heads, laneRoom(slots, lanes), states);
-    contributions.push({ bundle, rank: from, lanes: slots, layout: of, first: 0 });
-    states += stateCount(of);
-  };
-  for (const bundle of crossing) {
-    const mine = keeperOn(rank, bundle);
-    if (!mine) continue;
-    if (!inPlace) add(bundle, mine);
-    else {
-      const before = segments.slice(0, segments.indexOf(nth(bundle.heads, 0)));
-      const first = headsOf(before) / bundleHeads;
-      contributions.push({ bundle, rank, lanes: mine.lanes, layout: layout!, first });
+  /**
+   * What is merged here: this rank's lanes, then those of the other keepers of the bundles whose home it is.
+   * @param most merge lanes that a row may have
+   * @param inPlace where this rank's lie, if they are merged there and those of others behind them
+   */
+  #merged(crossing: readonly HeadBundle[], most: number, inPlace: StateLayout | undefined) {
+    const { rank } = this.world;
+    const contributions: Contribution[] = [];
+    let states = inPlace ? stateCount(inPlace) : 0;
+    const add = (bundle: HeadBundle, { lanes }: HeadBundle['keepers'][number]): void => {
+      const layout = this.#room(bundle.heads, laneRoom(lanes, most), states);
+      contributions.push({ bundle, lanes, layout, first: 0 });
+      states += stateCount(layout);
+    };
+    for (const bundle of crossing) {
+      const mine = keeperOn(rank, bundle);
+      if (!mine) continue;
+      if (!inPlace) add(bundle, mine);
+      else {
+        const before = this.segments.slice(0, this.segments.indexOf(nth(bundle.heads, 0)));
+        const first = this.shape.headsOf(before) / this.bundleHeads;
+        contributions.push({ bundle, lanes: mine.lanes, layout: inPlace, first });
+      }
     }
+    for (const bundle of crossing) {
+      if (bundle.home === rank) for (const other of bundle.keepers) if (other.rank !== rank) add(bundle, other);
+    }
+    return { states, contributions };
   }
-  for (const bundle of crossing) {
-    if (bundle.home === rank) for (const other of bundle.keepers) if (other.rank !== rank) add(bundle, other);
-  }
-  const sources = crossing.flatMap((bundle) => {
+
+  #sourcesOf(bundle: HeadBundle, contributions: readonly Contribution[]): LaneContributor[][] {
     const own = contributions.filter((contribution) => contribution.bundle === bundle);
-    return Array.from({ length: headsOf(bundle.heads) / bundleHeads }, (_, at) =>
-      own.map(({ lanes: slots, layout: of, first }) => ({
+    return range(0, this.shape.headsOf(bundle.heads) / this.bundleHeads).map((at) =>
+      own.map(({ lanes: slots, layout, first }) => ({
         // Elsewhere than at its home a copied head's output lacks lanes, and isn't used.
-        slots: bundle.home === rank ? slots.slots : range(0, slots.of),
-        base: of.base + (first + at) * of.lanes * of.rows * bundleHeads,
-        lanes: of.lanes,
+        slots: bundle.home === this.world.rank ? slots.slots : range(0, slots.of),
+        base: layout.base + (first + at) * layout.lanes * layout.rows * this.bundleHeads,
+        lanes: layout.lanes,
       })),
     );
-  });
-  return { states, contributions, sources };
+  }
 }
 
 /** Bytes of `rows` rows from `firstRow` on, of the first `lanes` lanes of some bundles; `dim`: elements of o. */
