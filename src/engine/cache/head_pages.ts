@@ -24,7 +24,7 @@ import { headBuffers, type LayerBlocks, type PeerBlocks } from './cache_blocks.j
 import type { CacheUse, KeptEntries } from '../contracts/rank.js';
 
 // Loaded together, where heads have tables of their own.
-export { StageCompression } from '../../model/compression/prompt_compression.js';
+export { PromptCompression } from '../../model/compression/prompt_compression.js';
 
 export interface HeadPagesShape {
   readonly rank: number;

@@ -93,7 +93,7 @@ export class SlotTables {
       windowed: this.#windows && { numBlocks: this.#windows.pool.numBlocks, blockTable: this.#windows.table },
       ...(pages && {
         headTables: pages,
-        compression: options.compression && { options: options.compression, compressor: parts!.StageCompression },
+        compression: options.compression && { options: options.compression, compressor: parts!.PromptCompression },
         copyOwners: world.plan.sharing && owners,
       }),
     };

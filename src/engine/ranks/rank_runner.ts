@@ -6,12 +6,12 @@ import { alignUp, ceilDiv, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
-import type { StageCompression } from '../../model/compression/prompt_compression.js';
+import type { PromptCompression } from '../../model/compression/prompt_compression.js';
 import { layerWindows, type ModelConfig, segmentKvHeads } from '../../model/config/model_config.js';
 import type { DeviceModel } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
-import { recordGatherLogits } from '../../model/layers/linear/head.js';
+import { recordGatherLogits } from '../../model/layers/linear/vocab.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
 import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
 import type { AttentionTimes } from './attention_times.js';
@@ -352,7 +352,7 @@ export class RankRunner implements Rank {
       const compressed = compressions.length > 0 && this.#tables.keeps(slot);
       if (compressed) {
         const lengths = await Promise.all(compressions.map((each) => each.keptLengths()));
-        const kept = compressions.flatMap(({ layers }, at) =>
+        const kept = compressions.flatMap(({ shape: { layers } }, at) =>
           layers.map((layer, of) => [layer, nth(lengths, at)[of]!] as const),
         );
         this.#tables.pages!.compressed(slot, end, new Map(kept));
@@ -363,7 +363,7 @@ export class RankRunner implements Rank {
   }
 
   /** What compresses a prompt of so many tokens: nothing where it is within the budget. */
-  #compressionsOf(length: number): readonly StageCompression[] {
+  #compressionsOf(length: number): readonly PromptCompression[] {
     const { compression } = this.options;
     return compression && isCompressed(compression, length) ? this.#forward.compressions : [];
   }

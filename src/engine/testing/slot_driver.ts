@@ -1,6 +1,6 @@
 import { SplitkvError, throwIfAborted } from '../../base/errors.js';
 import { CHUNK_TOKENS, KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
-import { endBeforeWindow, isCompressed } from '../../model/compression/budgets.js';
+import { isCompressed } from '../../model/compression/budgets.js';
 import {
   chunkOwner,
   leastLoadedOffset,
@@ -244,7 +244,9 @@ export class SlotDriver extends Runner {
   #stepEnd(slot: number, start: number, end: number): number {
     const { compression } = this.options;
     const reached = this.chunkEnd(this.#slots[slot]!.chunkOffset, start, end);
-    return compression && isCompressed(compression, end) ? endBeforeWindow(reached, end, compression.window) : reached;
+    // The step that ends a prompt has its whole window: steps before it stop short of that.
+    if (!compression || reached === end || !isCompressed(compression, end)) return reached;
+    return Math.min(reached, Math.max(end - compression.window, 0));
   }
 
   async #promptLogits(

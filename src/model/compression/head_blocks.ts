@@ -1,7 +1,7 @@
 import { HEAD_TABLE_LEAD } from '../../../shaders/cache/head_tables.js';
 import { NO_BLOCK } from '../../base/kv_units.js';
 import { internalError, SplitkvError } from '../../base/errors.js';
-import { range, sum } from '../../base/lists.js';
+import { nth, range, sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 
 /** Of a rank's cache whose heads have block tables of their own. */
@@ -37,24 +37,26 @@ const held = (blocks: readonly number[]): number[] => blocks.filter((block) => b
  */
 export class HeadBlocks {
   readonly tableStride: number;
-  /** By layer, free blocks; the last is handed out next. */
-  readonly #free: number[][];
-  /** [layer][slot][kv head] */
-  readonly #heads: Head[][][];
+  readonly #layers: readonly {
+    /** The last is handed out next. */
+    readonly free: number[];
+    /** [slot][kv head] */
+    readonly slots: readonly (readonly Head[])[];
+  }[];
 
   constructor(readonly shape: HeadBlocksShape) {
     const { layers, slots, kvHeads, numBlocks } = shape;
     this.tableStride = headTableStride(shape);
-    this.#free = Array.from({ length: layers }, () => Array.from({ length: numBlocks }, (_, i) => numBlocks - 1 - i));
-    this.#heads = Array.from({ length: layers }, () =>
-      Array.from({ length: slots }, () => Array.from({ length: kvHeads }, () => ({ evicted: 0, blocks: [] }))),
-    );
+    this.#layers = range(0, layers).map(() => ({
+      free: range(0, numBlocks).reverse(),
+      slots: range(0, slots).map(() => range(0, kvHeads).map(() => ({ evicted: 0, blocks: [] }))),
+    }));
   }
 
   /** Blocks in use, over all layers. */
   get used(): number {
     const { layers, numBlocks } = this.shape;
-    return layers * numBlocks - this.#free.reduce((sum, free) => sum + free.length, 0);
+    return layers * numBlocks - sum(this.#layers.map(({ free }) => free.length));
   }
 
   /** Blocks of all layers that a slot has. */
@@ -65,7 +67,7 @@ export class HeadBlocks {
   /** Blocks more than it has that a slot needs to hold positions below `tokens`, in the layer that needs most beyond its free ones. */
   missing(slot: number, tokens: number): number {
     return Math.max(
-      ...this.#heads.map((layer, at) => this.#wanted(slot, layer[slot]!, tokens) - this.#free[at]!.length),
+      ...this.#layers.map(({ free, slots }) => this.#wanted(slot, nth(slots, slot), tokens) - free.length),
     );
   }
 
@@ -78,10 +80,12 @@ export class HeadBlocks {
     return wanted.flat().length;
   }
 
-  /** A slot's heads, by layer, with the layer's free blocks. */
-  *#of(slot: number) {
-    for (const [layer, slots] of this.#heads.entries())
-      for (const [kvHead, head] of slots[slot]!.entries()) yield { layer, kvHead, head, free: this.#free[layer]! };
+  /** A slot's heads, or those of one kv head, by layer, with the layer's free blocks. */
+  *#of(slot: number, only?: number) {
+    for (const [layer, { free, slots }] of this.#layers.entries()) {
+      for (const [kvHead, head] of nth(slots, slot).entries())
+        if (only === undefined || kvHead === only) yield { layer, kvHead, head, free };
+    }
   }
 
   /** Whether a block of a slot's kv head, by its place in the cache, lies here. */
@@ -157,48 +161,45 @@ export class HeadBlocks {
    * @throws SplitkvError `internal` without room: whoever moves a head knows that there is some
    */
   takeIn(slot: number, kvHead: number, length: number): number[][] {
-    return this.#heads.map((layer, at) => {
-      const head = layer[slot]![kvHead]!;
-      if (this.#free[at]!.length < head.blocks.length) {
+    for (const { head, free } of this.#of(slot, kvHead)) {
+      if (free.length < head.blocks.length) {
         throw internalError(`no room for kv head ${kvHead} of slot ${slot} on the rank that it goes to`);
       }
-      for (const place of head.blocks.keys()) head.blocks[place] = this.#free[at]!.pop()!;
-      return head.blocks.slice(0, this.#blocksFor(head, length));
-    });
+      for (const place of head.blocks.keys()) head.blocks[place] = free.pop()!;
+    }
+    return this.blocksBelow(slot, kvHead, length);
   }
 
   /** Blocks of a slot's kv head that positions below `length` take, by layer. */
   blocksBelow(slot: number, kvHead: number, length: number): number[][] {
-    return this.#heads.map((layer) => {
-      const head = layer[slot]![kvHead]!;
-      return head.blocks.slice(0, this.#blocksFor(head, length));
-    });
+    return [...this.#of(slot, kvHead)].map(({ head }) => head.blocks.slice(0, this.#blocksFor(head, length)));
   }
 
   /** A slot's kv head has gone to another rank: its blocks are free. */
   giveAway(slot: number, kvHead: number): void {
-    for (const [at, layer] of this.#heads.entries()) {
-      const { blocks } = layer[slot]![kvHead]!;
-      this.#free[at]!.push(...blocks.toReversed());
-      blocks.fill(NO_BLOCK);
+    for (const { head, free } of this.#of(slot, kvHead)) {
+      free.push(...head.blocks.toReversed());
+      head.blocks.fill(NO_BLOCK);
     }
   }
 
   /** Entries that a slot's heads were left with of a prompt of `length` tokens, [layer][kv head], wherever they lie. */
   left(slot: number, length: number): number[][] {
-    return this.#heads.map((layer) => layer[slot]!.map(({ evicted }) => length - evicted));
+    return this.#layers.map(({ slots }) => nth(slots, slot).map(({ evicted }) => length - evicted));
   }
 
   /** Entries that lie here of a slot's heads in a layer, when the sequence has `length` tokens. */
   entries(layer: number, slot: number, length: number): number {
     const { block } = this.shape;
-    return this.#heads[layer]![slot]!.reduce((sum, { evicted, blocks }) => {
+    const here = this.#heads(layer, slot).map(({ evicted, blocks }) => {
       const left = length - evicted;
-      return blocks.reduce(
-        (own, held, at) => own + (held === NO_BLOCK ? 0 : Math.min(block, Math.max(0, left - at * block))),
-        sum,
-      );
-    }, 0);
+      return sum(blocks.map((own, at) => (own === NO_BLOCK ? 0 : Math.min(block, Math.max(0, left - at * block)))));
+    });
+    return sum(here);
+  }
+
+  #heads(layer: number, slot: number): readonly Head[] {
+    return nth(nth(this.#layers, layer).slots, slot);
   }
 
   /** Ends a sequence. */
@@ -212,7 +213,7 @@ export class HeadBlocks {
   /** A slot's tables of a layer as kernels read them, u32 [kv heads][tableStride]; they begin at word slot * kvHeads * tableStride. */
   table(layer: number, slot: number): Uint32Array<ArrayBuffer> {
     const words = new Uint32Array(this.shape.kvHeads * this.tableStride).fill(NO_BLOCK);
-    for (const [head, { evicted, blocks }] of this.#heads[layer]![slot]!.entries()) {
+    for (const [head, { evicted, blocks }] of this.#heads(layer, slot).entries()) {
       words[head * this.tableStride] = evicted;
       words.set(blocks, head * this.tableStride + HEAD_TABLE_LEAD);
     }

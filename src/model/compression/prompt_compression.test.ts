@@ -76,12 +76,16 @@ async function compress(device: Device, policy: KvPolicy, ranks: readonly Rank[]
       buffers.push(buffer);
       return buffer;
     };
-    const compression = new PromptCompression(device, optionsOf(policy), {
+    const shape = {
       ...model,
       ...own,
       layers: [0, 1],
       modelHeads: Array.from({ length: count }, (_, head) => first + head),
       contextLength: 700,
+    };
+    const compression = new PromptCompression(device, optionsOf(policy), shape, (_, shared) => {
+      scores.push(shared);
+      recorder.exchange({ label: 'scores', run: (encoder) => share(encoder, shared) });
     });
     const partialO = device.createBuffer('o', own.rows * own.heads * own.lanes * own.headDim * 4);
     const partialMl = device.createBuffer('ml', own.rows * own.heads * own.lanes * 8);
@@ -102,23 +106,15 @@ async function compress(device: Device, policy: KvPolicy, ranks: readonly Rank[]
         partial_o: partialO,
         partial_ml: partialMl,
       });
-      compression.record(
-        recorder,
-        at,
-        {
-          q: tensors.q,
-          qStride: own.qStride,
-          partialMl,
-          lanes: own.lanes,
-          k: tensors.k_cache,
-          v: tensors.v_cache,
-          blockTable: tensors.block_table,
-        },
-        (_, shared) => {
-          scores.push(shared);
-          recorder.exchange({ label: 'scores', run: (encoder) => share(encoder, shared) });
-        },
-      );
+      compression.record(recorder, at, {
+        q: tensors.q,
+        qStride: own.qStride,
+        partialMl,
+        lanes: own.lanes,
+        k: tensors.k_cache,
+        v: tensors.v_cache,
+        blockTable: tensors.block_table,
+      });
       return tensors;
     });
     const share = async (encoder: GPUCommandEncoder, shared: SharedScores): Promise<void> => {

@@ -5,15 +5,17 @@ import { kvCompact } from '../../../shaders/compress/kv_compact/index.js';
 import { snapPool } from '../../../shaders/compress/snap_pool/index.js';
 import { snapScores } from '../../../shaders/compress/snap_scores/index.js';
 import { snapSelect } from '../../../shaders/compress/snap_select/index.js';
-import { internalError } from '../../base/errors.js';
+import { internalError, known } from '../../base/errors.js';
+import { nth } from '../../base/lists.js';
 import { alignUp } from '../../base/math.js';
 import type { Buffer, Device, RowsOf, Tensor } from '../../gpu/index.js';
-import { type Owners, scoreRoutes } from '../../placement/index.js';
+import { scoreRoutes } from '../../placement/index.js';
 import type { GqaConfig } from '../config/model_config.js';
 import type { KvType } from '../layers/attention/cache.js';
 import type { StageContext } from '../layers/layer.js';
 import type { Scratch } from '../layers/rows.js';
-import type { RankRecorder, RankStep, RegionsOf, World } from '../layers/world.js';
+import type { RankRecorder, RankStep, RegionsOf } from '../layers/world.js';
+import { runsOf } from '../shape.js';
 import { baseEntries, givenBudgets } from './budgets.js';
 import type { CompressedModel, CompressionOptions } from './options.js';
 
@@ -47,8 +49,8 @@ export interface LayerTensors {
   /** (m, l) [rows][heads][lanes] that attention_prefill left of the same rows. */
   readonly partialMl: Tensor;
   readonly lanes: number;
-  readonly k: Tensor;
-  readonly v: Tensor;
+  readonly k: Tensor | undefined;
+  readonly v: Tensor | undefined;
   /** u32 [slots][cacheKvHeads][tableStride], of the layer. */
   readonly blockTable: Tensor;
   /** Rows of a step; one without rows compresses nothing. */
@@ -68,15 +70,6 @@ interface HeadRun {
   readonly first: number;
   readonly head: number;
   readonly count: number;
-}
-
-function headRuns(modelHeads: readonly number[]): HeadRun[] {
-  const starts = [...modelHeads.keys()].filter((at) => at === 0 || modelHeads[at] !== modelHeads[at - 1]! + 1);
-  return starts.map((first, i) => ({
-    first,
-    head: modelHeads[first]!,
-    count: (starts[i + 1] ?? modelHeads.length) - first,
-  }));
 }
 
 /** Rows of a small table, each a binding of its own. */
@@ -103,15 +96,23 @@ export class PromptCompression {
   readonly #stride: number;
   readonly #runs: readonly HeadRun[];
 
+  /**
+   * @param shareScores lets every rank of the layer have all heads' scores: 'ada' needs it where ranks split the heads
+   */
   constructor(
     readonly device: Device,
     readonly options: CompressionOptions,
     readonly shape: CompressionShape,
+    readonly shareScores?: (recorder: RankRecorder, scores: SharedScores) => void,
   ) {
     const { numKvHeads, modelHeads, layers, contextLength, scratch = device } = shape;
     // Whole cache lines, and each head's row may be bound by itself.
     this.#stride = alignUp(contextLength, 64);
-    this.#runs = headRuns(modelHeads);
+    this.#runs = runsOf(modelHeads).map(([head, end]) => ({
+      first: modelHeads.indexOf(head),
+      head,
+      count: end - head,
+    }));
     const words = (maker: Pick<Device, 'createBuffer'>, name: string, count: number): Buffer =>
       maker.createBuffer(`kv compression ${name}`, count * 4);
     this.#info = words(device, 'info', COMPRESS_INFO_WORDS);
@@ -123,16 +124,43 @@ export class PromptCompression {
   }
 
   /**
-   * Adds the compression of a layer of the model, after its attention. `shareScores` lets every rank of the layer have all heads' scores;
-   * 'ada' needs it where ranks split the heads.
+   * Of a stage's layers on a rank, with the exchange of scores where ranks split the heads.
+   * @param heads query heads of this rank's weights, or of its root's
    */
-  record(
-    recorder: RankRecorder,
-    layer: number,
-    tensors: LayerTensors,
-    shareScores?: (recorder: RankRecorder, scores: SharedScores) => void,
-  ): void {
-    const { options, shape } = this;
+  static ofStage(
+    { device, world, config, cache, topology: { index, share, holder }, scratch }: StageContext,
+    { kvHeads, headDim }: GqaConfig,
+    layers: readonly number[],
+    heads: number,
+  ): PromptCompression {
+    const { type: kvType, block, tableStride, contextLength, copyOwners } = cache;
+    const { options } = known(cache.compression, 'compression');
+    const shape = {
+      numLayers: config.layers.length,
+      numKvHeads: kvHeads,
+      layers,
+      heads,
+      modelHeads: holder.heads,
+      cacheKvHeads: share.kvHeads.length,
+      firstKvHead: share.kvHeads.indexOf(nth(holder.heads, 0)),
+      headDim,
+      kvType,
+      block,
+      tableStride,
+      contextLength,
+      scratch,
+    };
+    /** Of a copied head the rank scores that keeps the sequence. */
+    const isScorer = (head: number, rank: number, { slots }: RankStep): boolean =>
+      !copyOwners || copyOwners.home(index, head, slots?.first ?? 0) === rank;
+    return new PromptCompression(device, options, shape, (recorder, scores) =>
+      world.exchangeRoutes(recorder, 'scores', scoreRoutes(world.all, index), scoreRegions(scores, isScorer)),
+    );
+  }
+
+  /** Adds the compression of a layer of the model, after its attention. */
+  record(recorder: RankRecorder, layer: number, tensors: LayerTensors): void {
+    const { options, shape, shareScores } = this;
     const { numKvHeads, modelHeads } = shape;
     const at = shape.layers.indexOf(layer);
     const { rowsOf } = tensors;
@@ -218,7 +246,7 @@ export class PromptCompression {
     const budgets = givenBudgets(options, shape, length);
     const row = rowBytes(numKvHeads) / 4;
     const caps = new Uint32Array(layers.length * row);
-    for (const [at, layer] of layers.entries()) caps.set(budgets[layer]!, at * row);
+    for (const [at, layer] of layers.entries()) caps.set(nth(budgets, layer), at * row);
     device.write(this.#caps, 0, caps);
   }
 
@@ -237,62 +265,6 @@ export class PromptCompression {
     for (const buffer of [this.#info, this.#scores, this.#pooled, this.#kept, this.#caps, this.#lengths]) {
       buffer.dispose();
     }
-  }
-}
-
-/** The compression of a stage's layers on a rank, with the exchange of scores where ranks split the heads. */
-export class StageCompression extends PromptCompression {
-  /** Of the model. */
-  readonly layers: readonly number[];
-  readonly kvHeads: readonly number[];
-  readonly #world: World;
-  readonly #stage: number;
-  readonly #owners: Owners | undefined;
-
-  /** `heads`: query heads of this rank's weights, or of its root's. */
-  constructor(
-    { device, world, config, cache, topology: { index, share, holder }, scratch }: StageContext,
-    { kvHeads, headDim }: GqaConfig,
-    layers: readonly number[],
-    heads: number,
-  ) {
-    super(device, cache.compression!.options, {
-      numLayers: config.layers.length,
-      numKvHeads: kvHeads,
-      layers,
-      heads,
-      modelHeads: holder.heads,
-      cacheKvHeads: share.kvHeads.length,
-      firstKvHead: share.kvHeads.indexOf(holder.heads[0]!),
-      headDim,
-      kvType: cache.type,
-      block: cache.block,
-      tableStride: cache.tableStride,
-      contextLength: cache.contextLength,
-      scratch,
-    });
-    this.layers = layers;
-    this.kvHeads = share.kvHeads;
-    this.#world = world;
-    this.#stage = index;
-    this.#owners = cache.copyOwners;
-  }
-
-  override record(recorder: RankRecorder, layer: number, tensors: LayerTensors): void {
-    const routes = scoreRoutes(this.#world.all, this.#stage);
-    super.record(recorder, layer, tensors, (to, scores) =>
-      this.#world.exchangeRoutes(
-        to,
-        'scores',
-        routes,
-        scoreRegions(scores, (head, from, step) => this.#scores(head, from, step)),
-      ),
-    );
-  }
-
-  /** Whether a rank scores a head of the step's prompt: of a copied one, the rank that keeps the sequence. */
-  #scores(head: number, rank: number, { slots }: RankStep): boolean {
-    return this.#owners === undefined || this.#owners.home(this.#stage, head, slots?.first ?? 0) === rank;
   }
 }
 
