@@ -1,7 +1,6 @@
 import {
   type AttentionConfig,
   attentionOf,
-  denseMlpOf,
   type DenseMlpConfig,
   type GqaConfig,
   likeness,
@@ -20,11 +19,11 @@ export interface DenseModel {
 export function denseModel(config: ModelConfig): DenseModel | undefined {
   const { layers, embeddingScale, residualScale, logitScale, logitCap, norm, maxPositions } = config;
   const attention = attentionOf(config);
-  const mlp = denseMlpOf(config);
+  const { mlp } = layers[0]!;
   const scaled = embeddingScale !== 1 || residualScale !== 1 || logitScale !== 1 || logitCap !== undefined;
   const plain = !scaled && norm.kind === 'rms' && (norm.offset ?? 0) === 0;
   if (!plain || !isPlainAttention(attention, maxPositions)) return undefined;
-  if (mlp?.kind !== 'gated' || mlp.activation !== 'silu') return undefined;
+  if (mlp.kind !== 'gated' || mlp.activation !== 'silu') return undefined;
   if ((layers[0]!.norms ?? 'before') !== 'before') return undefined;
   if (new Set(layers.map((layer) => likeness(layer, maxPositions))).size > 1) return undefined;
   return { config, attention, mlp };

@@ -147,7 +147,6 @@ describe('published configurations', () => {
       logitScale: 1,
       eosTokenIds: [128001, 128008, 128009],
       bosTokenId: 128000,
-      torchDtype: 'bfloat16',
       tensors: llamaNames,
     });
     expect(layers).toHaveLength(16);

@@ -36,13 +36,9 @@ export interface ModelConfig {
   /** Tokens that end generation; may be empty. */
   readonly eosTokenIds: readonly number[];
   readonly bosTokenId: number | null;
-  /** The dtype the folder says its weights have; the weight files decide. */
-  readonly torchDtype: TorchDtype;
   readonly layers: readonly LayerConfig[];
   readonly tensors: TensorNames;
 }
-
-export type TorchDtype = 'float32' | 'float16' | 'bfloat16' | null;
 
 /**
  * 'rms': x / sqrt(mean(x^2) + eps) * w. 'layer': (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * w, plus a bias where it has one.
@@ -100,8 +96,6 @@ export interface GqaConfig {
   readonly sinks?: boolean;
   /** True: the output is multiplied by the sigmoid of a gate, whose rows lie behind each head's rows of q. */
   readonly gated?: boolean;
-  /** The earlier layer whose keys and values this one reads; default: its own. */
-  readonly keysOf?: number;
 }
 
 /** Multi-head latent attention: a latent and a rotary key for each token, shared by all heads. */
@@ -261,10 +255,6 @@ export function alikeSegments(layers: readonly LayerConfig[]): readonly LayerCon
 /** By layer: keys that a row sees, its own included; undefined: all before it. */
 export const layerWindows = ({ layers }: Pick<ModelConfig, 'layers'>): (number | undefined)[] =>
   layers.map(({ attention }) => (attention.kind === 'gqa' ? attention.window : undefined));
-
-/** The MLP of the layers without experts; undefined where all have experts. */
-export const denseMlpOf = ({ layers }: Pick<ModelConfig, 'layers'>): DenseMlpConfig | undefined =>
-  layers.map(({ mlp }) => mlp).find((mlp) => mlp.kind !== 'experts');
 
 /** The experts of the layers that have them; undefined where none has. */
 export const expertsOf = ({ layers }: Pick<ModelConfig, 'layers'>): ExpertsConfig | undefined =>

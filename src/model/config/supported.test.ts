@@ -40,7 +40,6 @@ describe('what a model may say that nothing runs is refused by its key', () => {
       { ...v3, layers: v3.layers.map((layer) => ({ ...layer, mlp: { ...experts, bias: true } })) },
       /shared experts \d+ is not supported; biased/,
     ],
-    ['shared keys', attending({ keysOf: 1 }, [3]), /keysOf 1 of layer 3 is not/],
     ['a head rotated in part', attending({ rope: { ...rope!, dims: 4 } }), /partial_rotary_factor 0\.25 is not.*of 8/],
     ['norms behind experts', replaced(llama, 1, { mlp: experts, norms: 'both' }), /norms "both" of layer 1 is not/],
     [

@@ -24,10 +24,10 @@ const fault = (...found: Fault): Fault => found;
  */
 export function checkSupported(config: ModelConfig, file: string): void {
   const found = config.layers.map((layer) => layerFault(layer, config));
-  const first = found.findIndex((one) => one !== undefined);
-  if (first !== -1) {
-    const [key, value, supported] = found[first]!;
-    const others = found.every((one) => one?.[0] === key) ? '' : ` of layer ${first}`;
+  const first = found.find((one) => one !== undefined);
+  if (first) {
+    const [key, value, supported] = first;
+    const others = found.every((one) => one?.[0] === key) ? '' : ` of layer ${found.indexOf(first)}`;
     throw unsupportedError(`${file}: ${key} ${show(value)}${others} is not supported; ${supported}`);
   }
   checkAlike(config, file);
@@ -98,18 +98,11 @@ function widthFault(attention: PagedAttention, hiddenSize: number): Fault | unde
 const evenHeads = ({ heads, headDim }: { heads: number; headDim: number }, hiddenSize: number): string =>
   heads * headDim === hiddenSize ? ` (hidden_size ${hiddenSize} / num_attention_heads ${heads})` : '';
 
-function gqaFault({
-  rope,
-  sinks,
-  gated,
-  keysOf,
-  qkNorm,
-}: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
+function gqaFault({ rope, sinks, gated, qkNorm }: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
   if (rope?.interleaved && (gated || qkNorm === 'head'))
     return fault('rope_interleaved', true, 'gated attention, and norms of heads, need halves');
   if (gated && qkNorm === 'whole') return fault('qkNorm', qkNorm, 'gated attention has norms of heads');
   if (sinks && gated) return fault('sinks', true, 'gated attention has no sinks');
-  if (keysOf !== undefined) return fault('keysOf', keysOf, 'every layer has keys and values of its own');
   return undefined;
 }
 
@@ -118,20 +111,20 @@ function gqaFault({
  * grouped-query ones in their heads, too.
  */
 function checkAlike({ layers }: ModelConfig, file: string): void {
-  const firsts = new Map<string, number>();
+  const firsts = new Map<string, readonly [layer: number, part: AttentionConfig | MlpConfig]>();
   layers.forEach((layer, index) => {
     for (const what of ['attention', 'mlp'] as const) {
       const part = layer[what];
       // MLPs of two kinds may alternate, and attention with mixers of another.
       const recurrent = what === 'attention' && isRecurrent(layer.attention);
       const group = what === 'mlp' || recurrent ? `${what} ${part.kind}` : what;
-      const first = firsts.get(group) ?? index;
-      firsts.set(group, first);
-      const field = differing(layers[first]![what], part);
+      const [first, alike] = firsts.get(group) ?? [index, part];
+      firsts.set(group, [first, alike]);
+      const field = differing(alike, part);
       if (field === undefined) continue;
       const of = (one: object): string => show((one as Record<string, unknown>)[field]);
       throw unsupportedError(
-        `${file}: ${what}.${field} is ${of(part)} in layer ${index} and ${of(layers[first]![what])} in layer ${first}; ` +
+        `${file}: ${what}.${field} is ${of(part)} in layer ${index} and ${of(alike)} in layer ${first}; ` +
           'that is not supported: layers must be alike',
       );
     }

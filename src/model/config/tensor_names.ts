@@ -1,3 +1,7 @@
+import { known } from '../../base/errors.js';
+
+type LayerKind = 'gqa' | 'mla' | 'conv' | 'delta' | 'gated' | 'plain' | 'experts';
+
 /**
  * What a checkpoint calls its tensors: `.weight` and `.bias` follow. `{layer}` stands for the layer's number, `{expert}` for the
  * expert's.
@@ -97,6 +101,10 @@ export interface ExpertNames extends GatedMlpNames {
   /** True: in stacks of all experts, gate and up alternate, and plain numbers lie input by input (weights/stored_names.ts). */
   readonly alternating?: true;
 }
+
+/** A kind of layer's. @throws SplitkvError `internal` where the model's family has none, which is a mistake of it */
+export const namesOf = <Kind extends LayerKind>(names: TensorNames, kind: Kind): NonNullable<TensorNames[Kind]> =>
+  known(names[kind] as NonNullable<TensorNames[Kind]> | undefined, `name of the tensors of ${kind} layers`);
 
 /** The same with the layer's number in its place, and the expert's. */
 export const numbered = <T>(names: T, layer: number, expert?: number): T =>

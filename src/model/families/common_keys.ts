@@ -1,7 +1,6 @@
-import type { Activation, ExpertsConfig, DenseMlpConfig, GqaConfig, TorchDtype } from '../config/model_config.js';
-import type { ConfigReader } from '../config/config_reader.js';
+import type { Activation, ExpertsConfig, DenseMlpConfig, GqaConfig } from '../config/model_config.js';
+import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { LayerType } from '../config/rope_config.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
 
 /** Keys that mean the same to every family. */
 
@@ -13,24 +12,12 @@ export function parseTokenIds(config: ConfigReader, generation: ConfigReader | u
   return { eosTokenIds: ids('eos_token_id') ?? [], bosTokenId: ids('bos_token_id')?.[0] ?? null };
 }
 
-export function parseDtype(config: ConfigReader): TorchDtype {
+/** The weight files decide; this is only what the folder says of them. */
+export function refuseFloat8(config: ConfigReader): void {
   const key = config.raw('dtype') === undefined ? 'torch_dtype' : 'dtype';
   const dtype = config.optionalString(key)?.replace(/^torch\./, '');
-  switch (dtype) {
-    case undefined:
-    case 'auto':
-      return null;
-    case 'float32':
-    case 'float16':
-    case 'bfloat16':
-      return dtype;
-    default:
-      if (dtype.startsWith('float8')) {
-        throw config.unsupported(key, dtype, "this runtime reads 'float32', 'float16' and 'bfloat16'");
-      }
-      // The weight files decide; this is only what the folder says of them.
-      return null;
-  }
+  if (dtype?.startsWith('float8'))
+    throw config.unsupported(key, dtype, "this runtime reads 'float32', 'float16' and 'bfloat16'");
 }
 
 /** @param read methods whose files are read */
@@ -98,14 +85,16 @@ export const parseGated = (
  */
 export function parseExperts(
   config: ConfigReader,
-  [all, chosen, width] = ['num_experts', 'num_experts_per_tok', 'moe_intermediate_size'],
+  all = 'num_experts',
+  chosen = 'num_experts_per_tok',
+  width = 'moe_intermediate_size',
 ): ExpertsConfig {
-  const numExperts = config.integer(all!, { min: 1, max: 1024 });
+  const numExperts = config.integer(all, { min: 1, max: 1024 });
   return {
     kind: 'experts',
     numExperts,
-    expertsPerToken: config.integer(chosen!, { min: 1, max: numExperts }),
-    width: config.integer(width!),
+    expertsPerToken: config.integer(chosen, { min: 1, max: numExperts }),
+    width: config.integer(width),
     sharedWidth: 0,
     activation: parseActivation(config),
     numGroups: 1,

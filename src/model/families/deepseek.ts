@@ -1,7 +1,6 @@
 import type { GgufFile } from '../../loader/index.js';
 import type { ExpertsConfig, LayerConfig, MlaConfig } from '../config/model_config.js';
-import type { ConfigReader } from '../config/config_reader.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
+import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import { latentScale, parseRope } from '../config/rope_config.js';
 import { expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import { countRange, ggufExperts, parseExperts, parseGated } from './common_keys.js';
@@ -47,7 +46,7 @@ export const deepseek = defineFamily({
         ...minicpmScales(config, common),
       }),
       layers: Array.from({ length: numLayers }, (_, layer): LayerConfig => {
-        return { attention: latent, mlp: hasExperts(layer) ? experts! : dense };
+        return { attention: latent, mlp: (hasExperts(layer) ? experts : undefined) ?? dense };
       }),
       tensors,
     };
@@ -126,7 +125,7 @@ function parseRouted(architecture: string, config: ConfigReader): ExpertsConfig 
   if (numExperts === undefined) {
     return config.has('n_routed_experts') ? undefined : config.missing('n_routed_experts');
   }
-  const experts = parseExperts(config, ['n_routed_experts', 'num_experts_per_tok', 'moe_intermediate_size']);
+  const experts = parseExperts(config, 'n_routed_experts');
   // null means none; absent means a class default that is rarely what the weights have.
   if (!config.has('n_shared_experts')) return config.missing('n_shared_experts');
   const numShared = config.optionalInteger('n_shared_experts', { min: 0, max: 64 }) ?? 0;

@@ -5,9 +5,8 @@
 
 import type { GgufFile } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
-import type { ConfigReader } from '../config/config_reader.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
-import { countRange, type NeutralKey, parseDtype, parseTokenIds, refuseQuantized } from './common_keys.js';
+import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
+import { countRange, type NeutralKey, parseTokenIds, refuseFloat8, refuseQuantized } from './common_keys.js';
 
 /** What config.json says in the same words in every family. */
 export type CommonConfig = Omit<ModelConfig, 'layers' | 'tensors'> & { readonly numLayers: number };
@@ -61,6 +60,7 @@ export function parseCommon(
   packings?: readonly string[],
 ): CommonConfig {
   refuseQuantized(config, packings);
+  refuseFloat8(config);
   const vocabSize = config.integer('vocab_size', { min: 1, max: 1 << 24 });
   return {
     architecture,
@@ -74,6 +74,5 @@ export function parseCommon(
     residualScale: 1,
     logitScale: 1,
     ...parseTokenIds(config, generation, vocabSize),
-    torchDtype: parseDtype(config),
   };
 }

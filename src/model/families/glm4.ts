@@ -1,7 +1,7 @@
 import type { LayerConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
+import type { GgufMetadata } from '../config/config_reader.js';
 import { countRange, ggufHeads, parseGated, parseGqa } from './common_keys.js';
 import { defineFamily } from './family.js';
 

@@ -49,7 +49,7 @@ export const gptOss = defineFamily({
     const chosen =
       config.has('experts_per_token') && !config.has('num_experts_per_tok') ? 'experts_per_token' : undefined;
     const experts: MlpConfig = {
-      ...parseExperts(config, ['num_local_experts', chosen ?? 'num_experts_per_tok', 'intermediate_size']),
+      ...parseExperts(config, 'num_local_experts', chosen, 'intermediate_size'),
       clamped: {
         alpha: config.optionalPositive('swiglu_alpha') ?? 1.702,
         limit: config.optionalPositive('swiglu_limit') ?? 7,

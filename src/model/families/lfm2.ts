@@ -1,8 +1,7 @@
-import type { ConfigReader } from '../config/config_reader.js';
+import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { AttentionConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import type { GatedMlpNames, TensorNames } from '../config/tensor_names.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
 import { countRange, ggufExperts, parseExperts, parseGqa, parseLayerTypes } from './common_keys.js';
 import { defineFamily } from './family.js';
 

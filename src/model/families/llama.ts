@@ -1,6 +1,6 @@
+import { known } from '../../base/errors.js';
 import type { GqaConfig, LayerConfig } from '../config/model_config.js';
-import type { ConfigReader } from '../config/config_reader.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
+import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import { parseRope, parseTemperature } from '../config/rope_config.js';
 import { llamaNames } from '../config/tensor_names.js';
 import { countRange, ggufHeads, type NeutralKey, parseGated, parseGqa, parseLayerTypes } from './common_keys.js';
@@ -57,7 +57,7 @@ export const llama = defineFamily({
   },
   neutral: llamaNeutral,
   config(config, common) {
-    const trait = traits[common.architecture]!;
+    const trait = traitOf(common.architecture);
     const attention = parseAttention(config, common);
     const rotates = trait.skipsRope ? parseRotatedLayers(config, common) : () => true;
     const windows = parseWindows(config, common, rotates);
@@ -104,9 +104,11 @@ const traits: Readonly<Record<string, Trait>> = {
   qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
 };
 
+const traitOf = (architecture: string): Trait => known(traits[architecture], `trait of ${architecture}`);
+
 /** Of every layer, without a window. */
 export function parseAttention(config: ConfigReader, { architecture, hiddenSize }: CommonConfig): GqaConfig {
-  const trait = traits[architecture]!;
+  const trait = traitOf(architecture);
   for (const key of trait.required) if (config.raw(key) === undefined) return config.missing(key);
   const flag = parseBias(config, 'attention_bias', architecture, trait.attentionBias !== 'none');
   const qkv = flag || trait.attentionBias === 'qkv';
@@ -158,7 +160,7 @@ function parseWindows(
   const given = config.optionalInteger('sliding_window', { min: 1, max: 2 ** 30 });
   const window = architecture === 'mistral' && !config.has('sliding_window') ? 4096 : given;
   const slides = (layer: number): boolean =>
-    mistral || (traits[architecture]!.skipsRope ? !rotates(layer) : layer >= first);
+    mistral || (traitOf(architecture).skipsRope ? !rotates(layer) : layer >= first);
   const types = parseLayerTypes(config, numLayers, (layer) =>
     enabled && window !== undefined && slides(layer) ? 'sliding_attention' : 'full_attention',
   );

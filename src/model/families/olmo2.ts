@@ -1,8 +1,7 @@
-import type { ConfigReader } from '../config/config_reader.js';
+import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
 import { fullEvery, ggufHeads, ggufLayerTypes, parseGated, parseGqa, parseLayerTypes } from './common_keys.js';
 import { defineFamily } from './family.js';
 

@@ -1,8 +1,7 @@
-import type { ConfigReader } from '../config/config_reader.js';
+import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { AttentionConfig, DeltaConfig, ExpertsConfig, LayerConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import { type DeltaNames, expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
-import type { GgufMetadata } from '../gguf/metadata.js';
 import {
   countRange,
   ggufExperts,

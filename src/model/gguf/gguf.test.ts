@@ -86,7 +86,7 @@ describe('a GGUF file says what the checkpoint it was made from says', () => {
     const read = await open(modelToGguf(config, weights));
 
     // The stretch of rotary frequencies is written in other ways, in f32: what it comes to is compared below.
-    const plain = ({ torchDtype: _, layers, ...rest }: ModelConfig): object => ({
+    const plain = ({ layers, ...rest }: ModelConfig): object => ({
       ...rest,
       layers: layers.map(({ attention, mlp }) => {
         if (isRecurrent(attention)) throw new Error('no such layers');

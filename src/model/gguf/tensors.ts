@@ -1,4 +1,5 @@
 import { formatError } from '../../base/errors.js';
+import { nth, range, sum } from '../../base/lists.js';
 import {
   absorbedView,
   columnsView,
@@ -17,6 +18,7 @@ import {
   type DeltaNames,
   type ExpertNames,
   type GatedMlpNames,
+  namesOf,
   numbered,
   type TensorNames,
 } from '../config/tensor_names.js';
@@ -113,7 +115,7 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
   const { embedding, norm, head } = config.tensors;
   const { parts = {} } = family;
   const called = (block: Block, part: 'norm' | 'postNorm', usual: string): string =>
-    block.stored(`${parts[part]}.weight`) ? parts[part]! : usual;
+    (block.stored(`${parts[part]}.weight`) ? parts[part] : undefined) ?? usual;
   const whole = new Block(gguf, tensors);
   const ends = { embedding: 'token_embd', norm: called(whole, 'norm', 'output_norm'), head: 'output' };
   whole.addParts(ends, { embedding, norm, head });
@@ -122,20 +124,22 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
     const block = new Block(gguf, tensors, `blk.${index}.`);
     const norms = { ...normParts, postNorm: called(block, 'postNorm', normParts.postNorm) };
     block.addParts<keyof typeof normParts>(norms, names);
-    if (attention.kind === 'conv') block.addParts(convParts, names.conv!, { taps: withAxis });
-    else if (attention.kind === 'delta') addDelta(block, attention, names.delta!, tiledHeads);
+    if (attention.kind === 'conv') block.addParts(convParts, namesOf(names, 'conv'), { taps: withAxis });
+    else if (attention.kind === 'delta') addDelta(block, attention, namesOf(names, 'delta'), tiledHeads);
     else if (attention.kind === 'gqa') {
       const { heads, kvHeads } = attention;
-      block.add(block.stored('attn_sinks.weight'), names.gqa!.sinks);
+      const own = namesOf(names, 'gqa');
+      block.add(block.stored('attn_sinks.weight'), own.sinks);
       const views = { q: inHalves(attention, heads), k: inHalves(attention, kvHeads) };
-      block.addParts<keyof typeof gqaParts>(gqaParts, names.gqa!, pairedRows ? views : undefined);
+      block.addParts<keyof typeof gqaParts>(gqaParts, own, pairedRows ? views : undefined);
     } else {
-      block.addParts(mlaParts, names.mla!);
-      joinKeysAndValues(block, attention, `${names.mla!.kvUp}.weight`);
+      const own = namesOf(names, 'mla');
+      block.addParts(mlaParts, own);
+      joinKeysAndValues(block, attention, `${own.kvUp}.weight`);
     }
     addMlp(block, mlp, names);
   });
-  const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
+  const totalBytes = sum([...tensors.values()].map(({ start, end }) => end - start));
   return { tensors, totalBytes, files: gguf.files };
 }
 
@@ -148,7 +152,7 @@ const inHalves =
 
 /** A convolution's taps with the axis that a checkpoint has between. */
 const withAxis: View = (entry) =>
-  entry.shape.length === 2 ? { ...entry, shape: [entry.shape[0]!, 1, entry.shape[1]!] } : entry;
+  entry.shape.length === 2 ? { ...entry, shape: entry.shape.toSpliced(1, 0, 1) } : entry;
 
 function addDelta(
   block: Block,
@@ -161,11 +165,8 @@ function addDelta(
   const headInFile = (head: number): number => (head % ratio) * keyHeads + Math.floor(head / ratio);
   /** Where values of `width` elements a head lie in the file, behind `before` that aren't theirs. */
   const order = (width: number, before = 0): number[] => [
-    ...Array.from({ length: before }, (_, i) => i),
-    ...Array.from(
-      { length: valueHeads * width },
-      (_, i) => before + headInFile(Math.floor(i / width)) * width + (i % width),
-    ),
+    ...range(0, before),
+    ...range(0, valueHeads * width).map((i) => before + headInFile(Math.floor(i / width)) * width + (i % width)),
   ];
   const grouped = tiled && ratio > 1;
   const rows =
@@ -187,13 +188,14 @@ function addDelta(
   block.add(block.stored('ssm_dt.bias'), names.dtBias, rows(1));
 }
 
-function addMlp(block: Block, mlp: MlpConfig, { plain, gated, experts }: TensorNames): void {
+function addMlp(block: Block, mlp: MlpConfig, names: TensorNames): void {
   if (mlp.kind !== 'experts') {
-    if (mlp.kind === 'plain') block.addParts({ up: 'ffn_up', down: 'ffn_down' }, plain!);
-    else block.addParts<keyof GatedMlpNames>(gated!.gateUp === undefined ? gatedParts() : fusedParts, gated!);
-    return;
+    if (mlp.kind === 'plain') return block.addParts({ up: 'ffn_up', down: 'ffn_down' }, namesOf(names, 'plain'));
+    const gated = namesOf(names, 'gated');
+    return block.addParts<keyof GatedMlpNames>(gated.gateUp === undefined ? gatedParts() : fusedParts, gated);
   }
-  const { router, sharedGate, shared, correctionBias } = experts!;
+  const experts = namesOf(names, 'experts');
+  const { router, sharedGate, shared, correctionBias } = experts;
   block.addParts({ router: 'ffn_gate_inp' }, { router });
   block.addParts(gatedParts('_shexp'), shared);
   block.addParts({ gate: 'ffn_gate_inp_shexp' }, { gate: sharedGate }, { gate: asRow });
@@ -201,7 +203,7 @@ function addMlp(block: Block, mlp: MlpConfig, { plain, gated, experts }: TensorN
   for (const [name, parts] of Object.entries(stacks)) {
     for (const end of ['weight', 'bias']) {
       const stack = block.stored(`${name}.${end}`);
-      if (stack) unstack(block, stack, mlp.numExperts, experts!, parts);
+      if (stack) unstack(block, stack, mlp.numExperts, experts, parts);
     }
   }
 }
@@ -232,7 +234,7 @@ function unstack(
       `${block.gguf.what}: tensor '${stack.name}' has shape [${shape.join(', ')}]; expected [experts, ${isBias ? 'length' : 'rows, columns'}] for ${count} experts`,
     );
   }
-  const length = shape[1]! / parts.length;
+  const length = nth(shape, 1) / parts.length;
   for (let expert = 0; expert < count; expert++) {
     for (const [index, part] of parts.entries()) {
       const name = `${names[part].replace('{expert}', `${expert}`)}.${isBias ? 'bias' : 'weight'}`;

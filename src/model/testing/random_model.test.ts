@@ -22,7 +22,6 @@ describe('makeRandomModel', () => {
     expect(config).toMatchObject({
       architecture: 'qwen3',
       tieWordEmbeddings: true,
-      torchDtype: 'float32',
     });
     expect(attentionOf(config, 'gqa').headDim).toBe(24);
     expect(parseModelConfig(text(files.get('config.json')), text(files.get('generation_config.json')))).toEqual(config);

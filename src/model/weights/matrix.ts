@@ -1,10 +1,10 @@
 import { packedLayout, type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
-import { limitError } from '../../base/errors.js';
+import { known, limitError } from '../../base/errors.js';
 import { ceilDiv, grouped } from '../../base/math.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { spanLength } from '../shape.js';
-import { activationWidth, type MatrixSpec, packedColumns, paddedRows, type Part, specRows } from './weight_map.js';
+import { type MatrixSpec, packedColumns, paddedRows, type Part, specRows } from './weight_map.js';
 
 /** Rows of a packed weight come in tiles of 32 (shaders/linear/pack.ts). */
 const TILE = 32;
@@ -56,7 +56,9 @@ export function allocateMatrix<Type extends PackedType>(device: Device, spec: Ma
       scale: tileScaleBytes > 0 ? device.createBuffer(`${label} scale`, count * tileScaleBytes) : undefined,
     });
   }
-  return { name: spec.name, type, outFeatures, inFeatures: activationWidth(spec), shards };
+  // Its segments' own elements, not the widened columns.
+  const { start, end } = spec.segments ?? { start: 0, end: spec.inFeatures };
+  return { name: spec.name, type, outFeatures, inFeatures: end - start, shards };
 }
 
 export interface FillOptions {
@@ -113,7 +115,10 @@ export class MatrixWriter<Type extends PackedType = PackedType> {
     const tiles = ceilDiv(count, TILE);
     for (let done = 0; done < tiles;) {
       const row = (this.#tile + done) * TILE;
-      const shard = matrix.shards.findLast((candidate) => candidate.firstRow <= row)!;
+      const shard = known(
+        matrix.shards.findLast((candidate) => candidate.firstRow <= row),
+        'shard of this row',
+      );
       const first = (row - shard.firstRow) / TILE;
       const fit = Math.min(tiles - done, ceilDiv(shard.rows, TILE) - first);
       const slice = (array: Uint32Array, tileBytes: number): Uint32Array =>

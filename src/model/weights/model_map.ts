@@ -1,12 +1,12 @@
 import { packedLayout, type WeightType } from '../../../shaders/linear/pack.js';
-import { SplitkvError } from '../../base/errors.js';
+import { known } from '../../base/errors.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { partName } from '../layers/layer_weights.js';
 import { type NormSpec, normSpec } from '../layers/norm.js';
 import { attentionKinds, type AttentionSpecs, mlpKinds, type MlpSpecs } from '../layers/weight_kinds.js';
 import { holdsWeights, type RankSlice, spanLength, wholeSlice } from '../shape.js';
-import { numbered, type TensorNames } from '../config/tensor_names.js';
-import { sum } from '../../base/lists.js';
+import { namesOf, numbered } from '../config/tensor_names.js';
+import { nth, sum } from '../../base/lists.js';
 import {
   expectedTensors,
   isMatrixSpec,
@@ -55,20 +55,20 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
       const { index } = held;
       const context = { hiddenSize, norm, slice: held };
       const names = numbered(tensors, index);
-      const { attention, mlp, norms = 'before' } = config.layers[index]!;
+      const { attention, mlp, norms = 'before' } = nth(config.layers, index);
       const [before, behind] = [norms !== 'behind', norms === 'behind' || norms === 'both'];
       const of = (there: boolean, what: string, name: string | undefined): NormSpec | undefined =>
-        there ? normSpec(norm, partName(context, what), name!, hiddenSize) : undefined;
+        there ? normSpec(norm, partName(context, what), known(name, `name of ${what}`), hiddenSize) : undefined;
       return {
         index,
         attention: {
           before: of(before, 'input_norm', names.inputNorm),
-          weights: attentionKinds[attention.kind].specs(context, attention, named(names, attention.kind)),
+          weights: attentionKinds[attention.kind].specs(context, attention, namesOf(names, attention.kind)),
           behind: of(behind, 'attention_out_norm', names.attentionOutNorm),
         },
         mlp: {
           before: of(before && norms !== 'shared', 'post_norm', names.postNorm),
-          weights: mlpKinds[mlp.kind].specs(context, mlp, named(names, mlp.kind)),
+          weights: mlpKinds[mlp.kind].specs(context, mlp, namesOf(names, mlp.kind)),
           behind: of(behind, 'mlp_out_norm', names.mlpOutNorm),
         },
       };
@@ -76,12 +76,6 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
     norm: slice.headRows && normSpec(norm, 'norm', tensors.norm, hiddenSize),
     head,
   };
-}
-
-function named(names: TensorNames, kind: AttentionSpecs['kind'] | MlpSpecs['kind']): object {
-  const own = names[kind];
-  if (!own) throw new SplitkvError('internal', `the model's family names no tensors of its ${kind} layers`);
-  return own;
 }
 
 /** Everything that a rank loads, once. */

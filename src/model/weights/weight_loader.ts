@@ -4,6 +4,7 @@
  */
 
 import { isQuantised, type PackedType, type WeightType } from '../../../shaders/linear/pack.js';
+import { known } from '../../base/errors.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
@@ -60,9 +61,6 @@ export interface LoadWeightsOptions {
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
 }
-
-/** The type of the two halves of latent attention's kv_b_proj: under q8 and q4 both stay f16. */
-export const absorbType = (type: WeightType): WeightType => (isQuantised(type) ? 'f16' : type);
 
 /**
  * Puts a model's tensors on a device. Every tensor's presence and shape is checked on construction, so a wrong checkpoint fails
@@ -152,13 +150,13 @@ class WeightLoader<Parts extends object> {
    */
   async #absorbed({ inFeatures: rank, packedAs, parts }: AbsorbedSpec): Promise<Absorbed> {
     const [half, other] = packedAs;
-    const type = absorbType(this.type);
+    const type = isQuantised(this.type) ? 'f16' : this.type;
     const [absorb, valueUp] = [await this.#writer(half, type), await this.#writer(other, type)];
     const [{ tensor, firstRow, rows }] = parts as readonly [Part];
     const [heads, nope] = [half.rows / rank, half.columns];
     if (!this.reader.isBlank) {
       for (let row = firstRow; row < firstRow + rows; row += rows / heads) {
-        const stored = await this.#rows(tensor!, row, row + rows / heads);
+        const stored = await this.#rows(known(tensor, 'tensor of kv_b_proj'), row, row + rows / heads);
         const transposed = new Float32Array(rank * nope);
         for (let n = 0; n < nope; n++) for (let r = 0; r < rank; r++) transposed[r * nope + n] = stored[n * rank + r]!;
         await absorb.append(transposed, rank);

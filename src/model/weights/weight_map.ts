@@ -144,10 +144,6 @@ export const packedColumns = ({ inFeatures, segments }: MatrixSpec): Span => {
   return [start, end];
 };
 
-/** Elements of a row of activations that the matrix multiplies: its segments' own, not the widened columns. */
-export const activationWidth = ({ inFeatures, segments }: MatrixSpec): number =>
-  segments ? segments.end - segments.start : inFeatures;
-
 /** Rows of a part, with its padding. */
 export const paddedRows = ({ rows, padTo = 1 }: Part): number => alignUp(rows, padTo);
 

@@ -5,7 +5,6 @@
 
 import {
   attentionOf,
-  denseMlpOf,
   type GqaConfig,
   type ModelConfig,
   type RopeConfig,
@@ -60,7 +59,7 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
     context_length: u32(config.maxPositions),
     embedding_length: u32(config.hiddenSize),
     block_count: u32(config.layers.length),
-    feed_forward_length: u32(denseMlpOf(config)?.width ?? 1),
+    feed_forward_length: u32(config.layers.map(({ mlp }) => mlp).find(({ kind }) => kind !== 'experts')?.width ?? 1),
     'attention.head_count': u32(attention.heads),
     ...(config.norm.kind === 'rms' && { 'attention.layer_norm_rms_epsilon': f32(config.norm.eps) }),
     'rope.freq_base': f32(rope?.theta ?? 10000),
