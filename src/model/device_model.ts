@@ -17,8 +17,6 @@ export interface DeviceModel {
   readonly type: WeightType;
   /** Bytes of the weights on the GPU. */
   readonly bytes: number;
-  /** Numbers in the checkpoint tensors that were read. */
-  readonly parameters: number;
   createForward(cache: CacheOptions): Decoder;
 }
 

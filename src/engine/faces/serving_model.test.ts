@@ -296,7 +296,7 @@ test.runIf(isTurn(2, 'serving by workers'))(
       plan: makePlan('tp', 2, modelShape(config)),
       runner: { slots: 4, kvBlocks: 32, contextLength: 512, prefillChunk: 64, kvType: 'f32' },
       adapters: [{ adapterName: adapter }, { adapterName: adapter }],
-      start: ranks.start,
+      places: ranks.places,
     });
     const text = await openTokenizer(await openModelFiles(await openSource(own)));
     const model = new EngineServingModel(

@@ -1,4 +1,5 @@
-import type { Device, TimedPasses } from '../../gpu/index.js';
+import { sum } from '../../base/lists.js';
+import type { Device } from '../../gpu/index.js';
 import { PassClock } from '../tuning/stopwatch.js';
 
 /** What of a decode step reads the cache, and merges what was read; by name, as few models need all of these kernels. */
@@ -8,12 +9,6 @@ export const ATTENTION_KERNELS: ReadonlySet<string> = new Set([
   'attention_split',
   'mla_split',
 ]);
-
-/** A step's passes; `record` is encoded behind the last of them, and `submitted` said when all are. */
-export interface StepTimes extends TimedPasses {
-  record(encoder: GPUCommandEncoder): void;
-  submitted(): void;
-}
 
 /** What attention of some decode steps takes on a device with a clock; the steps compute what they do without. */
 export class AttentionTimes {
@@ -25,8 +20,7 @@ export class AttentionTimes {
   /** A step whose times aren't known yet; others aren't timed meanwhile. */
   #underWay = false;
   /** Its passes are submitted, and what they took is on its way. */
-  #isReading = false;
-  #reading: Promise<void> = Promise.resolve();
+  #reading: Promise<void> | undefined;
 
   constructor(readonly device: Device) {}
 
@@ -41,8 +35,11 @@ export class AttentionTimes {
     return { steps: this.#steps, ms: this.#seconds * 1000 };
   }
 
-  /** For a step of a program; undefined where this one isn't timed. */
-  begin(program: { count(kernels: ReadonlySet<string>): number }): StepTimes | undefined {
+  /**
+   * The passes of a step of a program; `record` is encoded behind the last of them, and `submitted` said when all are. Undefined where
+   * this step isn't timed.
+   */
+  begin(program: { count(kernels: ReadonlySet<string>): number }) {
     if (this.#left === 0 || this.#underWay) return undefined;
     const passes = program.count(ATTENTION_KERNELS);
     if (!this.#clock || this.#clock.most < passes) {
@@ -56,7 +53,7 @@ export class AttentionTimes {
     return {
       kernels: ATTENTION_KERNELS,
       next: () => clock.next(),
-      record: (encoder) => clock.record(encoder),
+      record: (encoder: GPUCommandEncoder) => clock.record(encoder),
       submitted: () => void (this.#reading = this.#read(clock)),
     };
   }
@@ -64,19 +61,18 @@ export class AttentionTimes {
   /** After a failure: no step is under way, unless its times are. */
   reset(): void {
     this.#left = 0;
-    if (!this.#isReading) this.#underWay = false;
+    this.#underWay = this.#reading !== undefined;
   }
 
   async #read(clock: PassClock): Promise<void> {
-    this.#isReading = true;
     try {
       const seconds = await clock.seconds();
       this.#steps++;
-      this.#seconds += seconds.reduce((sum, each) => sum + each, 0);
+      this.#seconds += sum(seconds);
     } catch {
       // A device that was lost: its steps tell.
     } finally {
-      this.#isReading = false;
+      this.#reading = undefined;
       this.#underWay = false;
     }
   }

@@ -12,7 +12,6 @@ import type { Replacements } from './check_variants.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import { RankRunner } from './rank_runner.js';
 
-/** Of a rank that is being opened. */
 export interface RankProgress extends WeightProgress {
   /** Kernels that are compiled of those that the rank's programs need, as far as that is known. */
   readonly kernelsCompiled?: number;
@@ -67,7 +66,7 @@ export async function openRank(
   world: World,
   request: RankRequest,
   onProgress?: (progress: RankProgress) => void,
-): Promise<{ readonly runner: RankRunner; readonly parameters: number }> {
+): Promise<RankRunner> {
   const { config, reader, type, runner, signal } = request;
   const failed = new AbortController();
   const arrived = new AbortController();
@@ -90,7 +89,7 @@ export async function openRank(
     await preparing;
     const ready = await RankRunner.create(device, world, config, model, runner);
     ready.facts = { ...ready.facts, tuning: await tuneHere(device, request) };
-    return { runner: ready, parameters: model.parameters };
+    return ready;
   } catch (error) {
     // Nothing may be under way on a device that is given up.
     failed.abort();
@@ -129,13 +128,9 @@ async function prepare(
       );
     }
     if (tunes(device, request) !== 'on') return;
-    const [{ tuningSources }, { defaultStore }] = await Promise.all([
-      import('../tuning/tune.js'),
-      import('../measure/stores/store.js'),
-    ]);
-    const wanted = await tuningSources(device, paper.device, await defaultStore());
+    const { tuningSources } = await import('../tuning/tune.js');
     // No load waits for them.
-    await device.compile(wanted, AbortSignal.any([signal, arrived]), () => {});
+    await device.compile(await tuningSources(device, paper.device), AbortSignal.any([signal, arrived]), () => {});
   } catch {
     // Recording says why.
   }
@@ -150,11 +145,8 @@ function tunes(device: Device, { runner: { tune = true } }: RankRequest): Tuning
 async function tuneHere(device: Device, request: RankRequest): Promise<TuningStats> {
   const state = tunes(device, request);
   if (state !== 'on') return { state, choices: 0, known: 0, measured: 0, left: 0, chosen: {}, ms: 0 };
-  const [{ tune }, { defaultStore }] = await Promise.all([
-    import('../tuning/tune.js'),
-    import('../measure/stores/store.js'),
-  ]);
-  return tune(device, { store: await defaultStore(), signal: request.signal, ...request.stopwatch });
+  const { tune } = await import('../tuning/tune.js');
+  return tune(device, { signal: request.signal, ...request.stopwatch });
 }
 
 /** As `wrongVariants`, on a device of its own; once for an adapter and these kernels. */

@@ -3,31 +3,21 @@ import type { WeightType } from '../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../base/errors.js';
 import { createGroup } from '../../distributed/index.js';
 import { type AdapterDescription, type AdapterRequest, type Device, openDevice } from '../../gpu/index.js';
-import type { TensorReader } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
 import { World } from '../../model/layers/world.js';
 import type { Plan } from '../../placement/index.js';
 import { openRank, progressOf, type RankProgress, type RankRequest } from './open_rank.js';
 import type { RankRunner } from './rank_runner.js';
-import { Runner, type RunnerOptions } from './runner.js';
+import { Runner } from './runner.js';
 
-export interface GroupOptions {
-  readonly config: ModelConfig;
-  readonly reader: TensorReader;
-  readonly type: WeightType;
+export interface GroupOptions extends Omit<RankRequest, 'again'> {
   readonly plan: Plan;
-  readonly runner: RunnerOptions;
   /** Adapter of each rank. */
   readonly adapters: readonly AdapterRequest[];
   /** All ranks on one device, the first adapter's. */
   readonly virtual: boolean;
   /** Opens a rank's device; default `openDevice`. */
   readonly open?: (request: AdapterRequest) => Promise<Device>;
-  readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: RankProgress) => void) | undefined;
-  readonly onWarning?: ((message: string) => void) | undefined;
-  /** For tests: how kernels are timed. */
-  readonly stopwatch?: RankRequest['stopwatch'];
 }
 
 export type NamedAdapter = AdapterDescription & { readonly name: string };
@@ -60,8 +50,6 @@ export class RankGroup implements ModelRanks {
   private constructor(
     readonly options: GroupOptions,
     ranks: readonly RankRunner[],
-    /** Numbers in the model's checkpoint tensors. */
-    readonly parameters: number,
   ) {
     this.#ranks = ranks;
     this.#runner = this.#connect();
@@ -69,16 +57,15 @@ export class RankGroup implements ModelRanks {
 
   /** Opens every rank's device and loads its slice. @throws as `openDevice` and `loadWeights`; nothing stays allocated then. */
   static async open(options: GroupOptions): Promise<RankGroup> {
-    const { plan, adapters, virtual, open = openDevice } = options;
     const devices: Device[] = [];
     try {
-      for (let rank = 0; rank < plan.worldSize; rank++) {
-        devices.push(virtual && rank > 0 ? nth(devices, 0) : await open({ ...adapters[rank]!, instance: rank }));
+      for (let rank = 0; rank < options.plan.worldSize; rank++) {
+        devices.push(options.virtual && rank > 0 ? nth(devices, 0) : await deviceOf(options, rank));
       }
-      const { ranks, parameters } = await loadOn(options, devices);
+      const ranks = await loadOn(options, devices);
       await Promise.all([...new Set(devices)].map((device) => device.settle()));
       throwIfAborted(options.signal, 'loading');
-      return new RankGroup(options, ranks, parameters);
+      return new RankGroup(options, ranks);
     } catch (error) {
       for (const device of devices) device.dispose();
       throw error;
@@ -115,20 +102,16 @@ export class RankGroup implements ModelRanks {
 
   async recover(signal?: AbortSignal): Promise<void> {
     const { options } = this;
-    const { adapters, virtual, open = openDevice } = options;
     for (const rank of this.#ranks) rank.abort(new Error('the ranks are being rebuilt'));
     await Promise.all(this.#ranks.filter(({ device }) => !device.isLost).map((rank) => rank.reset()));
-    const opened: Device[] = [];
+    const devices = new Map<Device, Device>();
     try {
-      const devices = new Map<Device, Device>();
       for (const { device, world } of this.#ranks) {
         if (!device.isLost || devices.has(device)) continue;
-        const replacement = await open({ ...adapters[virtual ? 0 : world.rank]!, instance: world.rank });
-        opened.push(replacement);
-        devices.set(device, replacement);
+        devices.set(device, await deviceOf(options, world.rank));
       }
       const next = this.#ranks.map(({ device }) => devices.get(device) ?? device);
-      const { ranks } = await loadOn({ ...options, signal }, next, this.#ranks);
+      const ranks = await loadOn({ ...options, signal }, next, this.#ranks);
       for (const { device, world } of this.#ranks) {
         world.communicator?.dispose();
         if (devices.has(device)) device.dispose();
@@ -136,7 +119,7 @@ export class RankGroup implements ModelRanks {
       this.#ranks = ranks;
       this.#runner = this.#connect();
     } catch (error) {
-      for (const device of opened) device.dispose();
+      for (const device of devices.values()) device.dispose();
       throw error;
     }
   }
@@ -163,30 +146,31 @@ export function warnOfExact(
   onWarning?.(`precision 'fast': prompts are computed exactly all the same: ${why}`);
 }
 
+function deviceOf({ adapters, virtual, open = openDevice }: GroupOptions, rank: number): Promise<Device> {
+  const instance = virtual ? 0 : rank;
+  return open({ ...nth(adapters, instance), instance });
+}
+
 /** Loads each rank's slice on its device; ranks of `before` that are there already stay. */
 async function loadOn(
   options: GroupOptions,
   devices: readonly Device[],
   before: readonly RankRunner[] = [],
-): Promise<{ readonly ranks: readonly RankRunner[]; readonly parameters: number }> {
-  const { plan, adapters, virtual, open = openDevice } = options;
+): Promise<readonly RankRunner[]> {
+  const { plan } = options;
   const mixed = devices.some(({ name }) => name !== nth(devices, 0).name);
   const missing = devices.filter((device, rank) => before[rank]?.device !== device);
   const progress = progressOf(missing.length, options.onProgress);
   const ranks: RankRunner[] = [];
-  let parameters = 0;
   for (const [rank, device] of devices.entries()) {
     const kept = before[rank];
     if (kept?.device === device) {
       ranks.push(kept);
       continue;
     }
-    const instance = virtual ? 0 : rank;
-    const again = (): Promise<Device> => open({ ...adapters[instance]!, instance });
+    const again = (): Promise<Device> => deviceOf(options, rank);
     const world = new World(plan, rank, mixed);
-    const loaded = await openRank(device, world, { ...options, again }, (own) => progress(rank, own));
-    parameters = Math.max(parameters, loaded.parameters);
-    ranks.push(loaded.runner);
+    ranks.push(await openRank(device, world, { ...options, again }, (own) => progress(rank, own)));
   }
-  return { ranks, parameters };
+  return ranks;
 }

@@ -2,7 +2,7 @@
 import { parentPort } from 'node:worker_threads';
 import type { Port } from '../../distributed/index.js';
 import { Device } from '../../gpu/index.js';
-import { serveRank } from '../workers/serve_rank.js';
+import { RankServer } from '../workers/serve_rank.js';
 import type { WorkerCommand } from '../workers/worker_protocol.js';
 import type { BreakCommand } from './breakable_ranks.js';
 
@@ -18,7 +18,7 @@ const port: Pick<Port, 'postMessage' | 'onmessage'> = {
   postMessage: (message, transfer) => parentPort!.postMessage(message, transfer as never[]),
   onmessage: null,
 };
-const rank = serveRank(port, () => parentPort!.unref());
+const rank = new RankServer(port, () => parentPort!.unref());
 process.on('uncaughtException', (error) => rank.fail(error));
 
 /** As soon as Dawn, which works in immediates, has nothing pending: it would abort the process. */

@@ -1,5 +1,5 @@
 import { startNodeWorker } from '../workers/node_workers.js';
-import type { StartWorker, WorkerHandle } from '../workers/worker_protocol.js';
+import { placesHere, type RankPlaces, type WorkerHandle } from '../workers/worker_protocol.js';
 
 /** To a worker of breakable_rank_worker.ts, beside what a rank's worker understands. */
 export interface BreakCommand {
@@ -13,14 +13,14 @@ export class BreakableRanks {
   readonly handles: WorkerHandle[] = [];
   live = 0;
 
-  readonly start: StartWorker = (events) => {
+  readonly places: RankPlaces = placesHere((events) => {
     this.live++;
     const script = new URL('./breakable_rank_worker.ts', import.meta.url);
     const handle = startNodeWorker(events, script);
     this.handles.push(handle);
     void handle.end().then(() => this.live--);
     return handle;
-  };
+  });
 
   /** Breaks the worker that was started as the `index`th. */
   break(index: number, how: BreakCommand['how']): void {

@@ -1,3 +1,4 @@
+import { nth, range } from '../../base/lists.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 
 /** Encodes something into a pass of its own. */
@@ -12,51 +13,33 @@ export interface Stopwatch {
   dispose(): void;
 }
 
+/** @param most passes at once */
 export function openStopwatch(device: Device, most: number): Stopwatch {
-  return device.gpu.features.has('timestamp-query') ? new GpuStopwatch(device, most) : new HostStopwatch(device);
+  const { gpu } = device;
+  if (!gpu.features.has('timestamp-query')) return hostStopwatch(device);
+  const clock = new PassClock(device, most);
+  return {
+    enough: 0.003,
+    async seconds(passes) {
+      const encoder = gpu.createCommandEncoder({ label: 'stopwatch' });
+      for (const encode of passes) {
+        const pass = encoder.beginComputePass({ timestampWrites: clock.next() });
+        encode(pass);
+        pass.end();
+      }
+      clock.record(encoder);
+      gpu.queue.submit([encoder.finish()]);
+      const seconds = await clock.seconds();
+      // Some drivers have a clock that stands still.
+      return seconds.every((each) => each > 0) ? seconds : hostStopwatch(device).seconds(passes);
+    },
+    dispose: () => clock.dispose(),
+  };
 }
 
-class GpuStopwatch implements Stopwatch {
-  readonly enough = 0.003;
-  readonly #host: HostStopwatch;
-  readonly #clock: PassClock;
-
-  /** @param most passes at once */
-  constructor(
-    readonly device: Device,
-    most: number,
-  ) {
-    this.#host = new HostStopwatch(device);
-    this.#clock = new PassClock(device, most);
-  }
-
-  async seconds(passes: readonly Encode[]): Promise<number[]> {
-    const { gpu } = this.device;
-    const encoder = gpu.createCommandEncoder({ label: 'stopwatch' });
-    for (const encode of passes) {
-      const pass = encoder.beginComputePass({ timestampWrites: this.#clock.next() });
-      encode(pass);
-      pass.end();
-    }
-    this.#clock.record(encoder);
-    gpu.queue.submit([encoder.finish()]);
-    const seconds = await this.#clock.seconds();
-    // Some drivers have a clock that stands still.
-    return seconds.every((each) => each > 0) ? seconds : this.#host.seconds(passes);
-  }
-
-  dispose(): void {
-    this.#clock.dispose();
-  }
-}
-
-class HostStopwatch implements Stopwatch {
-  readonly enough = 0.02;
-
-  constructor(readonly device: Device) {}
-
-  async seconds(passes: readonly Encode[]): Promise<number[]> {
-    const { device } = this;
+const hostStopwatch = (device: Device): Stopwatch => ({
+  enough: 0.02,
+  async seconds(passes) {
     const seconds: number[] = [];
     for (const encode of passes) {
       const encoder = device.gpu.createCommandEncoder({ label: 'stopwatch' });
@@ -70,10 +53,9 @@ class HostStopwatch implements Stopwatch {
       seconds.push((performance.now() - started) / 1000);
     }
     return seconds;
-  }
-
-  dispose(): void {}
-}
+  },
+  dispose: () => {},
+});
 
 /** Times passes by the GPU's own clock (`timestamp-query`). Browsers round what GPUs tell to 0.1 ms. */
 export class PassClock {
@@ -120,7 +102,7 @@ export class PassClock {
     await this.device.wait(this.#read.gpu.mapAsync(GPUMapMode.READ));
     const times = new BigInt64Array(this.#read.gpu.getMappedRange(0, 16 * passes).slice(0));
     this.#read.gpu.unmap();
-    return Array.from({ length: passes }, (_, index) => Number(times[2 * index + 1]! - times[2 * index]!) / 1e9);
+    return range(0, passes).map((index) => Number(nth(times, 2 * index + 1) - nth(times, 2 * index)) / 1e9);
   }
 
   dispose(): void {

@@ -4,14 +4,17 @@
  */
 
 import { throwIfAborted } from '../../base/errors.js';
+import { nth, sum } from '../../base/lists.js';
+import type { Region } from '../../distributed/communicator.js';
 import type { TuningStats } from '../contracts/api.js';
-import type { Buffer, Choice, Device, PipelineSource, Tensor } from '../../gpu/index.js';
+import type { Choice, Device, PipelineSource, Tensor } from '../../gpu/index.js';
 import { type Encode, openStopwatch, type Stopwatch } from './stopwatch.js';
 import { submitPass } from '../measure/timing.js';
-import { isMeasured, measured, type MeasureStore } from '../measure/stores/store.js';
+import { defaultStore, isMeasured, measured, type MeasureStore } from '../measure/stores/store.js';
 
 export interface TuneOptions {
-  readonly store: MeasureStore;
+  /** Default: this machine's. */
+  readonly store?: MeasureStore;
   /** Nothing is begun after so long; default half a second. */
   readonly budgetMs?: number;
   readonly signal?: AbortSignal | undefined;
@@ -37,7 +40,7 @@ const FASTER = 0.97;
  * found before on this adapter, or by running them, those that a lone token waits for first. What they write to is zero afterwards.
  */
 export async function tune(device: Device, options: TuneOptions): Promise<TuningStats> {
-  const { store, budgetMs = BUDGET_MS, signal, now = () => performance.now() } = options;
+  const { store = await defaultStore(), budgetMs = BUDGET_MS, signal, now = () => performance.now() } = options;
   const started = now();
   const isLate = (): boolean => now() - started >= budgetMs;
   const counts = { known: 0, measured: 0, left: 0 };
@@ -78,18 +81,15 @@ export async function tune(device: Device, options: TuneOptions): Promise<Tuning
   }
   const chosen: Record<string, number> = {};
   for (const { kernel, candidates, chosen: index } of choices) {
-    const { tuning } = candidates[index]!;
+    const { tuning } = nth(candidates, index);
     if (tuning !== undefined) chosen[`${kernel} ${tuning}`] = (chosen[`${kernel} ${tuning}`] ?? 0) + 1;
   }
   return { state: 'on', choices: choices.length, ...counts, chosen, ms: now() - started };
 }
 
 /** Pipelines that `tune` will want on the device, of what was recorded on paper. */
-export async function tuningSources(
-  device: Device,
-  paper: Device,
-  store: MeasureStore,
-): Promise<readonly PipelineSource[]> {
+export async function tuningSources(device: Device, paper: Device): Promise<readonly PipelineSource[]> {
+  const store = await defaultStore();
   const sources: PipelineSource[] = [];
   for (const choice of inOrder(paper.choices.all)) {
     if (await isMeasured(store, 'tuning', subjectOf(device, choice))) continue;
@@ -109,8 +109,7 @@ const subjectOf = ({ adapter }: Device, { kernel, problem, candidates }: Choice)
 /** A token of one sequence first, then what takes longest: the most weights, as often as it is dispatched. */
 function inOrder(choices: readonly Choice[]): Choice[] {
   const rowsOf = ({ problem }: Choice): number => (problem as { readonly rows?: number }).rows ?? 1;
-  const bytesOf = ({ uses }: Choice): number =>
-    uses.length * (uses[0]?.tensors.reduce((sum, { size }) => sum + size, 0) ?? 0);
+  const bytesOf = ({ uses }: Choice): number => uses.length * sum(uses[0]?.tensors.map(({ size }) => size) ?? []);
   return choices.toSorted((a, b) => rowsOf(a) - rowsOf(b) || bytesOf(b) - bytesOf(a));
 }
 
@@ -122,18 +121,15 @@ async function quickest(
   isLate: () => boolean,
 ): Promise<number | undefined> {
   const { candidates, uses } = choice;
-  await device.compile(
-    candidates.map(({ source }) => source),
-    undefined,
-    () => {},
-  );
-  const compiled = candidates.flatMap(({ source }, index) => (device.isCompiled(source) ? index : []));
+  const sources = candidates.map(({ source }) => source);
+  await device.compile(sources, undefined, () => {});
+  const compiled = sources.flatMap((source, index) => (device.isCompiled(source) ? index : []));
   if (compiled.length < 2 || isLate()) return undefined;
   /** A candidate, `repeats` times, over the layers in turn. */
   const runs =
     (index: number, repeats: number): Encode =>
     (pass) => {
-      const { source, grid } = candidates[index]!;
+      const { source, grid } = nth(candidates, index);
       const [x, y, z] = typeof grid === 'function' ? grid({ rows: MOST_ROWS, chunks: CHUNKS }) : grid;
       pass.setPipeline(device.pipelineOf(source).pipeline!);
       for (let i = 0; i < repeats; i++) {
@@ -151,15 +147,15 @@ async function quickest(
     for (let round = 0; round < ROUNDS; round++) {
       if (isLate()) return undefined;
       const seconds = await stopwatch.seconds(left.map((index) => runs(index, repeats)));
-      for (const [at, index] of left.entries()) best[index] = Math.min(best[index]!, seconds[at]!);
+      for (const [at, index] of left.entries()) best[index] = Math.min(nth(best, index), nth(seconds, at));
       const least = Math.min(...best);
-      left = left.filter((index) => best[index]! <= HOPELESS * least);
+      left = left.filter((index) => nth(best, index) <= HOPELESS * least);
     }
     const winner = best.indexOf(Math.min(...best));
-    if (winner === 0 || best[winner]! >= FASTER * best[0]!) return 0;
+    if (winner === 0 || nth(best, winner) >= FASTER * nth(best, 0)) return 0;
     const expected = await outputsOf(device, choice, runs(0, 1));
     const got = await outputsOf(device, choice, runs(winner, 1));
-    return got.every((bits, output) => bits.every((word, i) => word === expected[output]![i])) ? winner : 0;
+    return got.every((bits, output) => bits.every((word, i) => word === expected[output]?.[i])) ? winner : 0;
   };
   try {
     return await device.checked(`tuning ${choice.kernel}`, () => withContents(device, choice, race));
@@ -169,27 +165,21 @@ async function quickest(
   }
 }
 
-interface Range {
-  readonly buffer: Buffer;
-  readonly offset: number;
-  readonly size: number;
-}
-
-const rangeOf = (tensor: Tensor): Range =>
+const rangeOf = (tensor: Tensor): Region =>
   'buffer' in tensor ? tensor : { buffer: tensor, offset: 0, size: tensor.size };
 
 /** What dispatches write to. */
-function outputRanges({ candidates }: Choice, uses: Choice['uses']): Range[] {
+function outputRanges({ candidates }: Choice, uses: Choice['uses']): Region[] {
   const { bindings } = candidates[0].source;
   const all = uses.flatMap(({ tensors }) => tensors.filter((_, binding) => bindings[binding] === 'read_write'));
   const ranges = all.map(rangeOf);
   return ranges.filter((range, index) => ranges.findIndex((other) => isSame(range, other)) === index); // layers share them
 }
 
-const isSame = (a: Range, b: Range): boolean => a.buffer === b.buffer && a.offset === b.offset;
+const isSame = (a: Region, b: Region): boolean => a.buffer === b.buffer && a.offset === b.offset;
 
 /** Zeros: kernels may add to their outputs. */
-function clear(device: Device, ranges: readonly Range[]): void {
+function clear(device: Device, ranges: readonly Region[]): void {
   for (const { buffer, offset, size } of ranges) device.write(buffer, offset, new Uint32Array(size / 4));
 }
 
@@ -206,11 +196,11 @@ async function outputsOf(device: Device, choice: Choice, run: Encode): Promise<U
 /** Runs `body` with contents in the dispatches' bindings that are there else only in a step. Outputs are zero after it. */
 async function withContents<T>(device: Device, choice: Choice, body: () => Promise<T>): Promise<T> {
   const contents = choice.contents();
-  const before: (Range & { readonly bytes: ArrayBuffer })[] = [];
+  const before: (Region & { readonly bytes: ArrayBuffer })[] = [];
   try {
     for (const { tensors } of choice.uses) {
       for (const [binding, data] of contents) {
-        const range = rangeOf(tensors[binding]!);
+        const range = rangeOf(nth(tensors, binding));
         if (before.some((known) => isSame(known, range))) continue;
         const { buffer, offset, size } = range;
         const bytes = Math.min(size, data.byteLength);

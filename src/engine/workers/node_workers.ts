@@ -13,18 +13,12 @@ const typescript = here.endsWith('.ts')
 export function startNodeWorker(events: WorkerEvents, script = rankScript): WorkerHandle {
   // The Vulkan loader reads the process's environment: a copy for the worker wouldn't reach it.
   const worker = new Worker(script, { env: SHARE_ENV, name: 'splitkv rank', ...typescript });
-  let over = false;
-  const tell = (why: string): void => {
-    if (over) return;
-    over = true;
-    events.ended(why);
-  };
   worker.on('message', (report: WorkerReport) => events.message(report));
-  worker.on('messageerror', ({ message }) => tell(`a message of it could not be read: ${message}`));
-  worker.on('error', (error: unknown) => tell(error instanceof Error ? error.message : String(error)));
+  worker.on('messageerror', ({ message }) => events.ended(`a message of it could not be read: ${message}`));
+  worker.on('error', (error: unknown) => events.ended(error instanceof Error ? error.message : String(error)));
   const exited = new Promise<void>((resolve) => {
     worker.on('exit', (code) => {
-      tell(`it ended with exit code ${code}`);
+      events.ended(`it ended with exit code ${code}`);
       resolve();
     });
   });

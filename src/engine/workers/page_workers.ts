@@ -12,30 +12,25 @@ export function startPageWorker(events: WorkerEvents): WorkerHandle {
   let over = false;
   /** Undefined as soon as a worker has said something. Nothing is transferred before: what is kept here is whole. */
   let unheard: WorkerCommand[] | undefined = [];
-  const tell = (why: string): void => {
-    if (over) return;
-    over = true;
-    events.ended(why);
-  };
   const follow = (started: Worker, failed: (why: string) => void): void => {
     worker = started;
     started.onmessage = ({ data }) => {
       unheard = undefined;
       events.message(data as WorkerReport);
     };
-    started.onmessageerror = () => tell('a message of it could not be read');
+    started.onmessageerror = () => events.ended('a message of it could not be read');
     // A script that isn't found, or that the page's policy forbids, has no message.
     started.onerror = (event) => {
       const why = (event as Partial<ErrorEvent>).message || 'its script could not be loaded';
       if (unheard) failed(why);
-      else tell(why);
+      else events.ended(why);
     };
     for (const command of unheard ?? []) started.postMessage(command);
   };
   const second = async (start: () => Promise<Worker>): Promise<void> => {
     worker?.terminate();
     worker = undefined;
-    const forbidden = (why: string): void => tell(`${why}. ${advice('worker-src blob:')}`);
+    const forbidden = (why: string): void => events.ended(`${why}. ${advice('worker-src blob:')}`);
     try {
       const started = await start();
       if (over) started.terminate();
@@ -45,8 +40,8 @@ export function startPageWorker(events: WorkerEvents): WorkerHandle {
     }
   };
   try {
-    if (startFile) follow(startFile(), (why) => (startText ? void second(startText) : tell(why)));
-    else void second(startText!);
+    if (startFile) follow(startFile(), (why) => (startText ? void second(startText) : events.ended(why)));
+    else if (startText) void second(startText);
   } catch (error) {
     if (!startText) {
       throw unsupportedError(

@@ -14,20 +14,8 @@ import type { RankRequest, SliceRequest, WorkerCommand, WorkerReport } from './w
 
 const PROGRESS_MS = 50;
 
-/**
- * Serves one rank's requests in a worker: its own device, its own reading of the files, its own programs.
- * @param leave called when everything is freed and nothing more will be served
- */
-export function serveRank(
-  port: Pick<Port, 'postMessage' | 'onmessage'>,
-  leave: () => void = () => {},
-): Pick<RankServer, 'fail'> {
-  const server = new RankServer((report, transfer = []) => port.postMessage(report, transfer), leave);
-  port.onmessage = ({ data }) => server.take(data as WorkerCommand);
-  return server;
-}
-
-class RankServer {
+/** Serves one rank's requests in a worker: its own device, its own reading of the files, its own programs. */
+export class RankServer {
   #adapter: AdapterRequest | undefined;
   #device: Device | undefined;
   #runner: RankRunner | undefined;
@@ -35,12 +23,19 @@ class RankServer {
   readonly #running = new Set<Promise<void>>();
   readonly #disposal = new AbortController();
 
+  /** @param leave called when everything is freed and nothing more will be served */
   constructor(
-    readonly post: (report: WorkerReport, transfer?: Transferable[]) => void,
-    readonly leave: () => void,
-  ) {}
+    readonly port: Pick<Port, 'postMessage' | 'onmessage'>,
+    readonly leave: () => void = () => {},
+  ) {
+    port.onmessage = ({ data }) => this.#take(data as WorkerCommand);
+  }
 
-  take(command: WorkerCommand): void {
+  #post(report: WorkerReport, transfer: Transferable[] = []): void {
+    this.port.postMessage(report, transfer);
+  }
+
+  #take(command: WorkerCommand): void {
     if (command.type === 'abort') {
       this.#runner?.abort(decodeReason(command.reason));
       return;
@@ -48,15 +43,15 @@ class RankServer {
     const { id, request } = command;
     if (request.type === 'dispose') {
       void this.#dispose(usageError('the model was disposed; load it again')).then(() => {
-        this.post({ type: 'answer', id, result: undefined });
+        this.#post({ type: 'answer', id, result: undefined });
         this.leave();
       });
       return;
     }
     const served = this.#serve(request)
       .then(
-        (result) => this.post({ type: 'answer', id, result }, ArrayBuffer.isView(result) ? [result.buffer] : []),
-        (error: unknown) => this.post({ type: 'failure', id, reason: encodeReason(error) }),
+        (result) => this.#post({ type: 'answer', id, result }, ArrayBuffer.isView(result) ? [result.buffer] : []),
+        (error: unknown) => this.#post({ type: 'failure', id, reason: encodeReason(error) }),
       )
       .finally(() => this.#running.delete(served));
     this.#running.add(served);
@@ -64,7 +59,7 @@ class RankServer {
 
   /** An error that nobody caught: tells the other side, frees everything and leaves. */
   fail(error: unknown): void {
-    this.post({ type: 'broken', reason: encodeReason(error) });
+    this.#post({ type: 'broken', reason: encodeReason(error) });
     const why = error instanceof Error ? error.message : String(error);
     const reason = new SplitkvError(
       'peer_lost',
@@ -89,8 +84,10 @@ class RankServer {
         this.#adapter = request.adapter;
         this.#device = await openDevice(request.adapter);
         return this.#watch(this.#device);
-      case 'load':
-        return this.#load(request.slice);
+      case 'load': {
+        const { place } = request.slice;
+        return this.#load(request.slice).finally(() => place.kind === 'port' && place.port.close());
+      }
       case 'connect':
         return this.#connect(request.ports as ReadonlyMap<number, MessagePort>, request.sharedMemory);
       case 'measure':
@@ -114,25 +111,17 @@ class RankServer {
       try {
         device.assertAlive();
       } catch (error) {
-        this.post({ type: 'lost', reason: encodeReason(error) });
+        this.#post({ type: 'lost', reason: encodeReason(error) });
       }
     });
     return { ...device.adapter, name: device.name };
   }
 
   async #load(slice: SliceRequest): Promise<RankFacts> {
-    const { place } = slice;
-    try {
-      return await this.#loadFrom(slice);
-    } finally {
-      if (place.kind === 'port') place.port.close();
-    }
-  }
-
-  async #loadFrom({ place, cache, integrity, digest, type, plan, rank, mixed, runner }: SliceRequest) {
+    const { place, cache, integrity, digest, type, plan, rank, mixed, runner } = slice;
     const device = this.#device!;
     const { signal } = this.#disposal;
-    const onWarning = (message: string): void => this.post({ type: 'warning', message });
+    const onWarning = (message: string): void => this.#post({ type: 'warning', message });
     const { onProgress, onWait } = this.#progress();
     const network = networkAt(place);
     const source = await openFiles(whereOf(place), { network, cache, integrity, onWarning, onWait, signal });
@@ -143,7 +132,7 @@ class RankServer {
     const world = new World(plan, rank, mixed);
     const again = (): Promise<Device> => openDevice(this.#adapter!);
     const request = { config: files.config, reader, type, runner, signal, again, onWarning };
-    ({ runner: this.#runner } = await openRank(device, world, request, onProgress));
+    this.#runner = await openRank(device, world, request, onProgress);
     // What this rank downloaded is there for the next one.
     await source.flush?.();
     await device.settle();
@@ -159,10 +148,10 @@ class RankServer {
         const now = performance.now();
         if (now - last < PROGRESS_MS && progress.loadedBytes < progress.totalBytes) return;
         last = now;
-        this.post({ type: 'progress', progress });
+        this.#post({ type: 'progress', progress });
       },
       onWait: (waiting: string | undefined): void => {
-        if (told) this.post({ type: 'progress', progress: { ...told, waiting } });
+        if (told) this.#post({ type: 'progress', progress: { ...told, waiting } });
       },
     };
   }

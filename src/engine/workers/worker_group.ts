@@ -1,43 +1,24 @@
-import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
-import type { AdapterRequest } from '../../gpu/index.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
-import { progressOf, type RankProgress } from '../ranks/open_rank.js';
-import type { Plan } from '../../placement/index.js';
-import type { ModelPlace } from './model_place.js';
-import type { ModelRanks, NamedAdapter } from '../ranks/rank_group.js';
-import { Runner, type RunnerOptions } from '../ranks/runner.js';
-import { placesHere, type RankPlaces, rankWorkerStarter, type StartWorker } from './worker_protocol.js';
-import { type Patience, WorkerRank } from './worker_rank.js';
+import { nth, range } from '../../base/lists.js';
+import { progressOf } from '../ranks/open_rank.js';
+import type { GroupOptions, ModelRanks, NamedAdapter } from '../ranks/rank_group.js';
+import { Runner } from '../ranks/runner.js';
+import { placesHere, type RankPlaces, rankWorkerStarter, type SliceRequest } from './worker_protocol.js';
+import { WorkerRank } from './worker_rank.js';
 
-export interface WorkerGroupOptions {
-  readonly config: ModelConfig;
-  readonly place: ModelPlace;
-  /** As of `LoadOptions`. */
-  readonly cache: boolean;
-  readonly integrity?: Readonly<Record<string, string>> | undefined;
+export interface WorkerGroupOptions
+  extends
+    Omit<SliceRequest, 'rank' | 'mixed'>,
+    Pick<GroupOptions, 'config' | 'adapters' | 'signal' | 'onProgress' | 'onWarning'> {
   /** Ranks load one after another, so that each finds in the cache what the one before downloaded. */
   readonly oneByOne: boolean;
-  readonly type: WeightType;
-  readonly plan: Plan;
-  readonly runner: RunnerOptions;
-  /** Adapter of each rank. */
-  readonly adapters: readonly AdapterRequest[];
-  readonly signal?: AbortSignal | undefined;
-  readonly onProgress?: ((progress: RankProgress) => void) | undefined;
-  readonly onWarning?: ((message: string) => void) | undefined;
-  /** As of a slice's request. */
-  readonly digest?: string | undefined;
-  /** Starts a rank's worker; default: a Web Worker or a worker_thread. */
-  readonly start?: StartWorker;
-  /** Where the ranks run; default: workers of this process. */
+  /** Where the ranks run; default: Web Workers or worker_threads of this process. */
   readonly places?: RankPlaces | undefined;
   /**
    * Another plan, where a recovery found no place for a rank that was lost; no rank is held meanwhile. Default: the recovery fails.
    * @throws SplitkvError what the recovery is to fail with
    */
   readonly replan?: ((lost: SplitkvError, signal: AbortSignal | undefined) => Promise<RanksOfPlan>) | undefined;
-  readonly patience?: Patience;
 }
 
 /** What another plan changes of a group. */
@@ -65,7 +46,7 @@ export class WorkerGroup implements ModelRanks {
 
   /** Starts a worker a rank, which opens its device and loads its slice. @throws as `RankGroup.open`; no worker is left then. */
   static async open(options: WorkerGroupOptions): Promise<WorkerGroup> {
-    const places = options.places ?? placesHere(options.start ?? (await rankWorkerStarter()));
+    const places = options.places ?? placesHere(await rankWorkerStarter());
     const group = new WorkerGroup(options, places);
     await group.#assemble(options.signal);
     return group;
@@ -76,7 +57,7 @@ export class WorkerGroup implements ModelRanks {
   }
 
   get adapter(): NamedAdapter {
-    return this.#ranks[0]!.adapter;
+    return nth(this.#ranks, 0).adapter;
   }
 
   assertUsable(): void {
@@ -104,7 +85,7 @@ export class WorkerGroup implements ModelRanks {
     const { plan, config, runner, adapters } = this.options;
     const kept = new Map(this.#healthy().map((rank) => [rank.rank, rank]));
     await Promise.all(this.#ranks.filter(({ failure }) => failure).map((rank) => rank.close()));
-    const missing = Array.from({ length: plan.worldSize }, (_, rank) => rank).filter((rank) => !kept.has(rank));
+    const missing = range(0, plan.worldSize).filter((rank) => !kept.has(rank));
     try {
       await this.places.prepare?.(missing, signal);
     } catch (error) {
@@ -117,31 +98,24 @@ export class WorkerGroup implements ModelRanks {
     }
     const made: WorkerRank[] = [];
     try {
-      const ranks = Array.from({ length: plan.worldSize }, (_, rank) => {
+      const ranks = range(0, plan.worldSize).map((rank) => {
         const found = kept.get(rank);
         if (found) return found;
         const fresh = this.#startRank(rank);
         made.push(fresh);
         return fresh;
       });
-      await withAbort(
-        (async () => {
-          await Promise.all(made.map((rank) => rank.open(adapters[rank.rank]!)));
-          await this.#load(made, ranks);
-          const ports = this.places.connections(plan.worldSize);
-          await Promise.all(ranks.map((rank) => rank.connect(ports[rank.rank]!)));
-        })(),
-        signal,
-        'loading',
-      );
+      const ready = async (): Promise<void> => {
+        await Promise.all(made.map((rank) => rank.open(nth(adapters, rank.rank))));
+        await this.#load(made, ranks);
+        const ports = this.places.connections(plan.worldSize);
+        await Promise.all(ranks.map((rank) => rank.connect(nth(ports, rank.rank))));
+      };
+      await withAbort(ready(), signal, 'loading');
       this.#lost = undefined;
       this.#ranks = ranks;
-      this.#runner = new Runner(
-        ranks.map(({ calls }) => calls),
-        plan,
-        config,
-        runner,
-      );
+      const calls = ranks.map((rank) => rank.calls);
+      this.#runner = new Runner(calls, plan, config, runner);
     } catch (error) {
       await Promise.all(made.map((rank) => rank.close()));
       throw error;
@@ -156,12 +130,12 @@ export class WorkerGroup implements ModelRanks {
         for (const other of this.#ranks) if (other.rank !== rank) other.calls.abort(reason);
       },
     };
-    return new WorkerRank(rank, this.places.start(rank), events, this.options.patience);
+    return new WorkerRank(rank, this.places.start(rank), events);
   }
 
   async #load(made: readonly WorkerRank[], all: readonly WorkerRank[]): Promise<void> {
     const { place, cache, integrity, digest, oneByOne, type, plan, runner, onProgress } = this.options;
-    const mixed = all.some(({ adapter }) => adapter.name !== all[0]!.adapter.name);
+    const mixed = all.some(({ adapter }) => adapter.name !== nth(all, 0).adapter.name);
     const progress = progressOf(made.length, onProgress);
     const load = (rank: WorkerRank, index: number): Promise<void> =>
       rank.load({ place, cache, integrity, digest, type, plan, rank: rank.rank, mixed, runner }, (report) =>

@@ -79,7 +79,7 @@ export type WorkerReport =
 /** What a worker tells outside of any call. */
 export interface WorkerEvents {
   message(report: WorkerReport): void;
-  /** It ended by itself, failed or couldn't be started; told once. */
+  /** It ended by itself, failed or couldn't be started; what is told after that doesn't count. */
   ended(why: string): void;
 }
 

@@ -27,105 +27,9 @@ import type {
 
 export interface WorkerRankEvents {
   warning(message: string): void;
-  /** The worker ended by itself. */
+  /** The worker ended by itself; told once. */
   died(reason: SplitkvError): void;
 }
-
-/** A rank in a worker of its own. `open` it, then `load` its slice, then `connect` it with its peers; then `calls` is the rank. */
-export class WorkerRank {
-  readonly calls: Rank;
-  readonly #link: WorkerLink;
-  #adapter: NamedAdapter | undefined;
-  #facts: RankFacts | undefined;
-  #lost: SplitkvError | undefined;
-  #onProgress: ((progress: RankProgress) => void) | undefined;
-
-  constructor(
-    readonly rank: number,
-    start: StartWorker,
-    events: WorkerRankEvents,
-    patience?: Patience,
-  ) {
-    this.#link = new WorkerLink(
-      rank,
-      start,
-      (report) => {
-        if (report.type === 'progress') this.#onProgress?.(report.progress);
-        else if (report.type === 'warning') events.warning(report.message);
-        else this.#lost ??= lossOf(decodeReason(report.reason));
-      },
-      events.died,
-      patience,
-    );
-    this.calls = this.#forward();
-  }
-
-  get adapter(): NamedAdapter {
-    return this.#adapter!;
-  }
-
-  /** Why this rank can't go on: its device was lost, or its worker ended. */
-  get failure(): SplitkvError | undefined {
-    return this.#lost ?? this.#link.ended;
-  }
-
-  async open(adapter: AdapterRequest): Promise<void> {
-    this.#adapter = await this.#link.ask({ type: 'open', adapter });
-  }
-
-  async load(slice: SliceRequest, onProgress: ((progress: RankProgress) => void) | undefined): Promise<void> {
-    this.#onProgress = onProgress;
-    this.#facts = await this.#link.ask({ type: 'load', slice });
-  }
-
-  async connect(ports: ReadonlyMap<number, RankConnection>): Promise<void> {
-    const here = [...ports.values()].filter((port) => port instanceof MessagePort);
-    await this.#link.ask({ type: 'connect', ports, sharedMemory: here.length === ports.size }, here);
-  }
-
-  measure(subject: ProbeSubject): Promise<AdapterMeasure> {
-    return this.#link.ask({ type: 'measure', subject });
-  }
-
-  /** With one peer, which is asked at the same time, as the other of the two. */
-  measureExchanges(rank: 0 | 1, ports: ReadonlyMap<number, RankConnection>): Promise<LinkMeasure> {
-    return this.#link.ask({ type: 'exchanges', ports, rank });
-  }
-
-  /** Frees everything and ends the worker. */
-  close(): Promise<void> {
-    return this.#link.dispose(usageError(`rank ${this.rank}'s worker was disposed; load the model again`));
-  }
-
-  /** Each call is sent under its name: one that is added to `Rank` needs nothing here. */
-  #forward(): Rank {
-    const facts = (): RankFacts => this.#facts!;
-    const own: Omit<Rank, RankMethod> = {
-      get facts() {
-        return facts();
-      },
-      abort: (reason) => this.#link.abort(reason),
-      dispose: () => void this.close(),
-    };
-    return new Proxy(own as Rank, {
-      get: (target, name: string) => {
-        // Only what a rank has: a promise would take an object with any other method, `then`, for one of its own.
-        if (name in target || !(name in RankRunner.prototype)) return Reflect.get(target, name) as unknown;
-        return (...args: readonly unknown[]) =>
-          this.#link.ask({ type: 'call', method: name as RankMethod, args: args.map(withoutSignals) });
-      },
-    });
-  }
-}
-
-/** Options may carry an AbortSignal for the caller's own use; it can't be sent. */
-function withoutSignals(arg: unknown): unknown {
-  if (typeof arg !== 'object' || arg === null || Object.getPrototypeOf(arg) !== Object.prototype) return arg;
-  return Object.fromEntries(Object.entries(arg).filter(([, value]) => !(value instanceof AbortSignal)));
-}
-
-const lossOf = (reason: unknown): SplitkvError =>
-  reason instanceof SplitkvError ? reason : new SplitkvError('device_lost', String(reason));
 
 /** How long a worker may be silent while it is awaited. */
 export interface Patience {
@@ -139,41 +43,73 @@ const PATIENCE: Patience = { pingMs: 5000, pings: 24 };
 /** A worker that was asked to free everything and doesn't is left to itself: nobody waits for it. */
 const DISPOSE_MS = 10_000;
 
-type Told = Extract<WorkerReport, { type: 'progress' | 'warning' | 'lost' }>;
-
 interface Waiting {
   readonly resolve: (result: unknown) => void;
   readonly reject: (reason: unknown) => void;
 }
 
-/** Requests to a rank's worker, each of which ends: with the answer, with an error of the worker, or with the worker itself. */
-export class WorkerLink {
+/**
+ * A rank in a worker of its own. `open` it, then `load` its slice, then `connect` it with its peers; then `calls` is the rank. Each
+ * request ends: with the answer, with an error of the worker, or with the worker itself.
+ */
+export class WorkerRank {
+  readonly calls: Rank;
   readonly #worker: WorkerHandle;
   readonly #waiting = new Map<number, Waiting>();
+  #adapter: NamedAdapter | undefined;
+  #facts: RankFacts | undefined;
+  #onProgress: ((progress: RankProgress) => void) | undefined;
   #requests = 0;
   #started = false;
-  #ended: SplitkvError | undefined;
   #watch: ReturnType<typeof setInterval> | undefined;
   #unanswered = 0;
+  /** Why its device is gone, and why nothing can be asked any more. */
+  #lost: SplitkvError | undefined;
+  #ended: SplitkvError | undefined;
   #disposal: Promise<void> | undefined;
 
   constructor(
     readonly rank: number,
     start: StartWorker,
-    /** What the worker tells unasked. */
-    readonly told: (report: Told) => void,
-    /** Called once when the worker ends by itself. */
-    readonly died: (reason: SplitkvError) => void,
+    readonly events: WorkerRankEvents,
     readonly patience: Patience = PATIENCE,
   ) {
     this.#worker = start({ message: (report) => this.#receive(report), ended: (why) => this.#die(why) });
     this.#started = this.#worker.isThere ?? false;
     this.#worker.hold(false);
+    this.calls = this.#forward();
   }
 
-  /** Why nothing can be asked any more. */
-  get ended(): SplitkvError | undefined {
-    return this.#ended;
+  get adapter(): NamedAdapter {
+    return this.#adapter!;
+  }
+
+  /** Why this rank can't go on: its device was lost, or its worker ended. */
+  get failure(): SplitkvError | undefined {
+    return this.#lost ?? this.#ended;
+  }
+
+  async open(adapter: AdapterRequest): Promise<void> {
+    this.#adapter = await this.ask({ type: 'open', adapter });
+  }
+
+  async load(slice: SliceRequest, onProgress: ((progress: RankProgress) => void) | undefined): Promise<void> {
+    this.#onProgress = onProgress;
+    this.#facts = await this.ask({ type: 'load', slice });
+  }
+
+  async connect(ports: ReadonlyMap<number, RankConnection>): Promise<void> {
+    const here = [...ports.values()].filter((port) => port instanceof MessagePort);
+    await this.ask({ type: 'connect', ports, sharedMemory: here.length === ports.size }, here);
+  }
+
+  measure(subject: ProbeSubject): Promise<AdapterMeasure> {
+    return this.ask({ type: 'measure', subject });
+  }
+
+  /** With one peer, which is asked at the same time, as the other of the two. */
+  measureExchanges(rank: 0 | 1, ports: ReadonlyMap<number, RankConnection>): Promise<LinkMeasure> {
+    return this.ask({ type: 'exchanges', ports, rank });
   }
 
   /** @throws the worker's own error with its code; SplitkvError `peer_lost` when it ended or answers nothing for two minutes. */
@@ -191,27 +127,47 @@ export class WorkerLink {
     });
   }
 
-  abort(reason: unknown): void {
-    if (!this.#ended) this.#worker.post({ type: 'abort', reason: encodeReason(reason) }, []);
+  /** Frees what the worker holds and ends it; what is still asked rejects. */
+  close(): Promise<void> {
+    return (this.#disposal ??= this.#dispose());
   }
 
-  /** Frees what the worker holds and ends it; what is still asked rejects with the reason. */
-  dispose(reason: SplitkvError): Promise<void> {
-    return (this.#disposal ??= this.#dispose(reason));
-  }
-
-  async #dispose(reason: SplitkvError): Promise<void> {
+  async #dispose(): Promise<void> {
     if (!this.#ended) await inTime(this.ask({ type: 'dispose' }), DISPOSE_MS).catch(() => {});
-    this.#end(reason);
+    this.#end(usageError(`rank ${this.rank}'s worker was disposed; load the model again`));
     await inTime(this.#worker.end(), DISPOSE_MS).catch(() => {});
+  }
+
+  /** Each call is sent under its name: one that is added to `Rank` needs nothing here. */
+  #forward(): Rank {
+    const facts = (): RankFacts => this.#facts!;
+    const own: Omit<Rank, RankMethod> = {
+      get facts() {
+        return facts();
+      },
+      abort: (reason) => {
+        if (!this.#ended) this.#worker.post({ type: 'abort', reason: encodeReason(reason) }, []);
+      },
+      dispose: () => void this.close(),
+    };
+    return new Proxy(own as Rank, {
+      get: (target, name: string) => {
+        // Only what a rank has: a promise would take an object with any other method, `then`, for one of its own.
+        if (name in target || !(name in RankRunner.prototype)) return Reflect.get(target, name) as unknown;
+        return (...args: readonly unknown[]) =>
+          this.ask({ type: 'call', method: name as RankMethod, args: args.map(withoutSignals) });
+      },
+    });
   }
 
   #receive(report: WorkerReport): void {
     this.#started = true;
     this.#unanswered = 0;
-    if (report.type !== 'answer' && report.type !== 'failure') {
-      if (report.type === 'broken') this.#die(messageOf(decodeReason(report.reason)));
-      else this.told(report);
+    if (report.type === 'progress') return this.#onProgress?.(report.progress);
+    if (report.type === 'warning') return this.events.warning(report.message);
+    if (report.type === 'broken') return this.#die(messageOf(decodeReason(report.reason)));
+    if (report.type === 'lost') {
+      this.#lost ??= lossOf(decodeReason(report.reason));
       return;
     }
     const waiting = this.#waiting.get(report.id);
@@ -246,16 +202,12 @@ export class WorkerLink {
 
   #die(why: string): void {
     if (this.#ended) return;
-    const { rank } = this;
-    this.#end(
-      this.#started
-        ? new SplitkvError(
-            'peer_lost',
-            `rank ${rank}'s worker is gone: ${why}. Call the model's recover(), or load it again`,
-          )
-        : new SplitkvError('io', `rank ${rank}'s worker can't be started: ${why}. Is the whole of splitkv served?`),
-    );
-    this.died(this.#ended!);
+    const worker = `rank ${this.rank}'s worker`;
+    const reason = this.#started
+      ? new SplitkvError('peer_lost', `${worker} is gone: ${why}. Call the model's recover(), or load it again`)
+      : new SplitkvError('io', `${worker} can't be started: ${why}. Is the whole of splitkv served?`);
+    this.#end(reason);
+    this.events.died(reason);
   }
 
   #end(reason: SplitkvError): void {
@@ -265,3 +217,12 @@ export class WorkerLink {
     this.#waiting.clear();
   }
 }
+
+/** Options may carry an AbortSignal for the caller's own use; it can't be sent. */
+function withoutSignals(arg: unknown): unknown {
+  if (typeof arg !== 'object' || arg === null || Object.getPrototypeOf(arg) !== Object.prototype) return arg;
+  return Object.fromEntries(Object.entries(arg).filter(([, value]) => !(value instanceof AbortSignal)));
+}
+
+const lossOf = (reason: unknown): SplitkvError =>
+  reason instanceof SplitkvError ? reason : new SplitkvError('device_lost', String(reason));

@@ -38,7 +38,7 @@ async function openWorkers(name: string, plan: string, more: Partial<WorkerGroup
     plan: makePlan(plan, 2, modelShape(model.config)),
     runner: runnerOptions,
     adapters: [{ adapterName: adapter }, { adapterName: adapter }],
-    start: ranks.start,
+    places: ranks.places,
     ...more,
   }).catch((error: unknown) => {
     expect(ranks.live, 'no worker is left after a failure').toBe(0);

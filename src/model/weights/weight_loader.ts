@@ -45,7 +45,6 @@ export type HalfWeights<Weights> = Loaded<Omit<HalfMap<unknown>, 'weights'>> & {
 export interface ModelWeights extends Loaded<ModelMap> {
   readonly type: WeightType;
   readonly bytes: number;
-  readonly parameters: number;
 }
 
 export interface WeightProgress {
@@ -67,8 +66,6 @@ export interface LoadWeightsOptions {
  * before bytes are read or buffers made.
  */
 class WeightLoader<Parts extends object> {
-  /** Numbers read from all the tensors. */
-  readonly parameters: number;
   readonly #loaded = new WeakMap<object, unknown>();
   readonly #before: number;
   readonly #fill: FillOptions;
@@ -83,13 +80,10 @@ class WeightLoader<Parts extends object> {
   ) {
     const tensors = expectedTensors(specsIn(map));
     let totalBytes = 0;
-    let parameters = 0;
     for (const [name, { shape, numbers }] of tensors) {
       reader.expectTensor(name, shape);
       totalBytes += numbers * this.#elementBytes(name);
-      parameters += numbers;
     }
-    this.parameters = parameters;
     this.#before = device.usage.bytes;
     let loadedBytes = 0;
     const seen = new Set<string>();
@@ -223,7 +217,7 @@ export async function loadModelWeights(
 ): Promise<ModelWeights> {
   const loader = new WeightLoader(device, reader, type, modelMap(config, options.slice), options);
   const loaded = await loader.load();
-  return { ...loaded, type, bytes: loader.bytes, parameters: loader.parameters };
+  return { ...loaded, type, bytes: loader.bytes };
 }
 
 /**
