@@ -236,7 +236,7 @@ for (const [model, plans] of drawn(same, 1, 'ranks in Chrome')) {
 }
 
 test('heads arranged in one step: measured at load, the answer of one rank, copies shown', async ({ page }) => {
-  const { prompt } = storyQuestion(180, 5);
+  const prompt = storyQuestion(180, 5);
   const at = prompt.lastIndexOf(' . ') + 2;
   const answerOf = async (query: string): Promise<string> => {
     await page.goto(`/ranks.html?context=512&max-tokens=8&kv-budget=0.2&${query}`);

@@ -111,7 +111,7 @@ async function profileAt(
     options: { ...request.options, ...kv, kvPolicy: 'ada', kvBudget: PROFILE_BUDGET },
   });
   try {
-    const samples = Array.from({ length: PROFILE_SAMPLES }, (_, i) => storyQuestion(context, 1 + i).prompt);
+    const samples = Array.from({ length: PROFILE_SAMPLES }, (_, i) => storyQuestion(context, 1 + i));
     const { info, kept } = host;
     const measured = { info, kept: (sample: string | readonly number[]) => kept({ signal: terminal.signal }, sample) };
     return await measureProfile(measured, samples, { onProgress: (line) => terminal.progress(line) });

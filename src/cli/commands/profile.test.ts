@@ -92,14 +92,14 @@ describe('samples', () => {
   test('stories are about as long as asked, end with a question about them, and follow from the seed', () => {
     for (let seed = 0; seed < 40; seed++) {
       const length = 40 + seed * 25;
-      const { prompt, answer } = storyQuestion(length, seed);
-      expect(storyQuestion(length, seed).prompt).toBe(prompt);
+      const prompt = storyQuestion(length, seed);
+      expect(storyQuestion(length, seed)).toBe(prompt);
       expect(Math.abs(prompt.split(' ').length - length)).toBeLessThan(16);
       const subject = /(?:where is the|what is the code of|what does) (.*?)(?: like)? \?$/.exec(prompt)![1]!;
-      const told = prompt.split(/(?<=\.) /).find((sentence) => sentence.includes(subject) && sentence.endsWith(answer));
-      expect(told, `${seed}: ${subject}: ${answer}`).toBeDefined();
+      const told = prompt.split(/(?<=\.) /).find((sentence) => sentence.includes(subject) && sentence.endsWith(' .'));
+      expect(told, `${seed}: ${subject}`).toBeDefined();
     }
-    expect(storyQuestion(100, 1).prompt).not.toBe(storyQuestion(100, 2).prompt);
+    expect(storyQuestion(100, 1)).not.toBe(storyQuestion(100, 2));
   });
 
   test('are read from lists, lines, texts, ids and objects', async () => {

@@ -57,7 +57,7 @@ export const command: Command = {
       const tokens = asked ?? Math.min(DEFAULT_TOKENS, Math.floor(host.info.contextLength / 2));
       const samples =
         given ??
-        Array.from({ length: count ?? DEFAULT_SAMPLES }, (_, at) => storyQuestion(tokens, seed * 100_003 + at).prompt);
+        Array.from({ length: count ?? DEFAULT_SAMPLES }, (_, at) => storyQuestion(tokens, seed * 100_003 + at));
       const { info, kept } = host;
       const measured = {
         info,

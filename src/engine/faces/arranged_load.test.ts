@@ -54,7 +54,7 @@ describe('plan arranged, by name', () => {
     async () => {
       const where = 'models/tiny-gqa';
       const common = { contextLength: 1024, requests: 2, kvBudget: 0.2 };
-      const prompts = Array.from({ length: 4 }, (_, seed) => storyQuestion(200 + 40 * seed, 1000 + seed).prompt);
+      const prompts = Array.from({ length: 4 }, (_, seed) => storyQuestion(200 + 40 * seed, 1000 + seed));
       const last = prompts.slice(-1);
       const one = await withModel(where, common, (model) => answers(model, prompts));
       const inOrder = await withModel(where, { ...common, ranks: 4, plan: 'tp' }, async (model) => ({

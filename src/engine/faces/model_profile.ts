@@ -122,7 +122,7 @@ function sampleOf({ tokenizer }: ModelTokenizer, vocabSize: number, length: numb
   }
   let words = length;
   for (;;) {
-    const ids = [...tokenizer.encode(storyQuestion(words, seed).prompt, { addSpecial: true })];
+    const ids = [...tokenizer.encode(storyQuestion(words, seed), { addSpecial: true })];
     if (ids.length <= length || words < 16) return ids.slice(-length);
     words = Math.floor((0.95 * words * length) / ids.length);
   }

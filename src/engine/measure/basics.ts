@@ -1,7 +1,8 @@
 import { packTiles } from '../../../shaders/linear/pack.js';
 import { internalError, throwIfAborted } from '../../base/errors.js';
+import { nth } from '../../base/lists.js';
 import { Random } from '../../base/random.js';
-import { type AdapterRequest, type Device, openDevice, Recorder } from '../../gpu/index.js';
+import { type AdapterRequest, type Buffer, type Device, openDevice, Recorder } from '../../gpu/index.js';
 import { allocateMatrix } from '../../model/weights/matrix.js';
 import { recordLinear } from '../../model/layers/linear/linear.js';
 import type { LinkMeasure } from '../../placement/index.js';
@@ -55,11 +56,11 @@ export async function measureAdapters(
       devices.push(device);
     }
     const exchanges: AdaptersMeasure['exchanges'][number][] = [];
-    for (const [b, request] of requests.entries()) {
-      for (let a = 0; a <= b; a++) {
-        onProgress?.(`measuring exchanges of ${devices[a]!.name} and ${devices[b]!.name}`);
-        const other = a === b ? await open(request) : devices[a]!;
-        exchanges.push({ a, b, ...(await measureLink([{ device: devices[b]! }, { device: other }], 0)) });
+    for (const [b, device] of devices.entries()) {
+      for (const [a, peer] of devices.slice(0, b + 1).entries()) {
+        onProgress?.(`measuring exchanges of ${peer.name} and ${device.name}`);
+        const other = a === b ? await open(nth(requests, b)) : peer;
+        exchanges.push({ a, b, ...(await measureLink([{ device }, { device: other }], 0)) });
       }
     }
     return { adapters, exchanges };
@@ -69,21 +70,20 @@ export async function measureAdapters(
 }
 
 async function copyRate(device: Device): Promise<number> {
-  const [from, to] = await device.checked('preparing to measure', () =>
-    ['from', 'to'].map((name) => device.createBuffer(`probe copy ${name}`, COPY_BYTES)),
-  );
+  const buffer = (name: string): Buffer => device.createBuffer(`probe copy ${name}`, COPY_BYTES);
+  const [from, to] = await device.checked('preparing to measure', () => [buffer('from'), buffer('to')] as const);
   let least = Infinity;
   for (let round = 0; round <= ROUNDS; round++) {
     const started = performance.now();
     const encoder = device.gpu.createCommandEncoder();
-    encoder.copyBufferToBuffer(from!.gpu, 0, to!.gpu, 0, COPY_BYTES);
+    encoder.copyBufferToBuffer(from.gpu, 0, to.gpu, 0, COPY_BYTES);
     device.gpu.queue.submit([encoder.finish()]);
     await device.wait(device.gpu.queue.onSubmittedWorkDone());
     // The first one zeroes the buffers.
     if (round > 0) least = Math.min(least, performance.now() - started);
   }
-  from!.dispose();
-  to!.dispose();
+  from.dispose();
+  to.dispose();
   return COPY_BYTES / (least / 1000);
 }
 
@@ -101,17 +101,13 @@ async function matvec(device: Device): Promise<number> {
   const rows = random.normals(32 * size, 1 / Math.sqrt(size));
   const { program, out } = await device.checked('preparing to measure', () => {
     const matrix = allocateMatrix(device, spec, 'f16');
-    device.write(matrix.shards[0]!.weight, 0, packTiles('f16', rows, 32, size).weight);
+    device.write(nth(matrix.shards, 0).weight, 0, packTiles('f16', rows, 32, size).weight);
     const input = device.createBuffer('probe x', size * 4);
     device.write(input, 0, x);
     const output = device.createBuffer('probe out', size * 4);
     const recorder = new Recorder(device, 'probe matvec');
-    recordLinear(recorder, { role: 'generated', rows: 1, normed: undefined }, matrix, {
-      x: input,
-      xStride: size,
-      out: output,
-      outStride: size,
-    });
+    const ends = { x: input, xStride: size, out: output, outStride: size };
+    recordLinear(recorder, { role: 'generated', rows: 1, normed: undefined }, matrix, ends);
     return { program: recorder.finish(), out: output };
   });
   const seconds = await timeProgram({ device, program, step: { rows: [1], chunks: 1 } });

@@ -1,3 +1,4 @@
+import { nth, range } from '../../base/lists.js';
 import { median } from '../../base/stats.js';
 import { createGroup } from '../../distributed/index.js';
 import type { Communicator, Exchange } from '../../distributed/communicator.js';
@@ -24,15 +25,17 @@ const MAX_SECONDS = 0.25;
 export async function measureGroup(devices: readonly Device[], subject: ProbeSubject): Promise<GroupMeasure> {
   if (devices.length === 1) return { links: [[undefined]], crowding: [1], slowdown: { generated: [1], prompt: [1] } };
   const { config, type, kvType } = subject;
-  const kind = layerKinds(config).at(-1)!;
+  const kind = layerKinds(config).includes('expert') ? 'expert' : 'dense';
   const layers = chooseLayers(config, modelSizes(config, type, kvType), kind, 'whole', 1, MOST_BYTES);
-  const probes = new Map<Device, Probe>();
+  const opened = new Map<Device, Probe>();
+  const probes: Probe[] = [];
   for (const device of devices) {
-    if (!probes.has(device)) probes.set(device, await Probe.open(device, subject, layers));
+    const probe = opened.get(device) ?? (await Probe.open(device, subject, layers));
+    opened.set(device, probe);
+    probes.push(probe);
   }
-  const generated = devices.map((device) => probes.get(device)!.generated(1, 1));
-  const ranks = devices.map((device, rank): LinkRank => ({ device, work: generated[rank] }));
-  const links = await measureLinks(ranks);
+  const generated = probes.map((probe) => probe.generated(1, 1));
+  const links = await measureLinks(generated);
   const sizes = groupSizes(devices.length);
   const together = await sideBySide(generated, sizes);
   const slowest = (n: number): number => {
@@ -40,13 +43,11 @@ export async function measureGroup(devices: readonly Device[], subject: ProbeSub
     return Math.max(...latencies);
   };
   const crowding: [number, number][] = [];
-  for (const n of sizes) {
-    const latency = n === 1 ? 0 : await exchangeLatency(ranks.slice(0, n), together.seconds.get(n)!);
+  for (const [at, n] of sizes.entries()) {
+    const latency = n === 1 ? 0 : await exchangeLatency(generated.slice(0, n).map(busy), nth(together.seconds, at));
     crowding.push([n, n <= 2 ? 1 : Math.max(1, latency / slowest(n))]);
   }
-  const prompt = devices
-    .map((device) => probes.get(device)!)
-    .map((probe) => probe.prompt(0, Math.min(PROMPT_ROWS, probe.promptRows)));
+  const prompt = probes.map((probe) => probe.prompt(0, Math.min(PROMPT_ROWS, probe.promptRows)));
   return {
     links,
     crowding: between(crowding),
@@ -55,7 +56,7 @@ export async function measureGroup(devices: readonly Device[], subject: ProbeSub
 }
 
 /** Of every pair; pairs of the same adapters over the same kind of link are alike. */
-async function measureLinks(ranks: readonly LinkRank[]): Promise<(LinkMeasure | undefined)[][]> {
+async function measureLinks(ranks: readonly Timed[]): Promise<(LinkMeasure | undefined)[][]> {
   const known = new Map<string, LinkMeasure>();
   const links = ranks.map(() => ranks.map((): LinkMeasure | undefined => undefined));
   for (const [to, a] of ranks.entries()) {
@@ -63,23 +64,20 @@ async function measureLinks(ranks: readonly LinkRank[]): Promise<(LinkMeasure | 
       const names = [a, b].map(({ device }) => JSON.stringify(device.adapter)).toSorted();
       const key = JSON.stringify([a.device === b.device, ...names]);
       let link = known.get(key);
-      if (!link) {
-        const work = [a.work!, b.work!];
-        known.set(key, (link = await measureLink([a, b], await timeAtOnce(work))));
-      }
-      links[to]![from] = link;
-      links[from]![to] = link;
+      if (!link) known.set(key, (link = await measureLink([busy(a), busy(b)], await timeAtOnce([a, b]))));
+      nth(links, to)[from] = link;
+      nth(links, from)[to] = link;
     }
   }
   return links;
 }
 
-/** Time of the first n at once, and its ratio to the slowest of them alone. */
+/** Time of the first n at once, for each size n, and its ratio to the slowest of them alone. */
 async function sideBySide(
   all: readonly Timed[],
   sizes: readonly number[],
-): Promise<{ readonly seconds: ReadonlyMap<number, number>; readonly slowdown: readonly number[] }> {
-  const seconds = new Map<number, number>();
+): Promise<{ readonly seconds: readonly number[]; readonly slowdown: readonly number[] }> {
+  const seconds: number[] = [];
   const alone = new Map<string, number>();
   let slowest = 0;
   const slowdown: [number, number][] = [];
@@ -90,9 +88,9 @@ async function sideBySide(
       slowest = Math.max(slowest, alone.get(name)!);
     }
     const together = n === 1 ? slowest : await timeAtOnce(all.slice(0, n));
-    seconds.set(n, together);
+    seconds.push(together);
     // Sharing everything is the worst there is; beyond it is noise. Ranks of one device do.
-    const shared = all.slice(0, n).every(({ device }) => device === all[0]!.device);
+    const shared = all.slice(0, n).every(({ device }) => device === nth(all, 0).device);
     slowdown.push([n, shared ? n : Math.min(n, Math.max(1, together / slowest))]);
   }
   return { seconds, slowdown: between(slowdown) };
@@ -105,24 +103,20 @@ function groupSizes(ranks: number): number[] {
   return [...sizes, ranks];
 }
 
-/** Values at 1, 2, 3, ... from those at some of them, on straight lines between. */
+/** Values at 1, 2, 3, ... from those at some of them, 1 among them, on straight lines between. */
 function between(known: readonly (readonly [n: number, value: number])[]): number[] {
-  const last = known.at(-1)![0];
-  return Array.from({ length: last }, (_, i) => {
-    const n = i + 1;
-    const at = known.findIndex(([size]) => size >= n);
-    const [high, value] = known[at]!;
-    if (high === n || at === 0) return value;
-    const [low, before] = known[at - 1]!;
-    return before + ((n - low) / (high - low)) * (value - before);
+  return known.flatMap(([n, value], at) => {
+    const [low, before] = known[at - 1] ?? [n - 1, value];
+    return range(low + 1, n + 1).map((here) => value - ((n - here) / (n - low)) * (value - before));
   });
 }
 
 /** A rank and the work that it does before each exchange. */
 interface LinkRank {
   readonly device: Device;
-  readonly work?: Timed | undefined;
+  readonly work?: Timed;
 }
+const busy = (work: Timed): LinkRank => ({ device: work.device, work });
 
 /**
  * Every rank works, then all tell all others a few bytes, again and again: what an exchange adds to the work of the slowest.
@@ -189,7 +183,7 @@ async function timeExchanges(ranks: readonly LinkRank[], bytes: number): Promise
     const runs = communicators.map((communicator, rank) => {
       const buffer = communicator.device.createBuffer('probe exchange', bytes * ranks.length);
       buffers.push(buffer);
-      return { communicator, work: ranks[rank]!.work, exchange: allToAll(communicator, buffer, bytes) };
+      return { communicator, work: nth(ranks, rank).work, exchange: allToAll(communicator, buffer, bytes) };
     });
     return await usual(
       (count) =>
@@ -222,7 +216,7 @@ async function runSome(
 /** The rank's own part of the buffer goes to all others, theirs come beside it. */
 function allToAll({ rank, worldSize }: Communicator, buffer: Buffer, bytes: number): Exchange {
   const part = (index: number) => ({ buffer, offset: index * bytes, size: bytes });
-  const peers = Array.from({ length: worldSize }, (_, peer) => peer).filter((peer) => peer !== rank);
+  const peers = range(0, worldSize).filter((peer) => peer !== rank);
   return {
     label: 'probe',
     sends: peers.map((peer) => ({ peer, regions: [part(rank)] })),

@@ -4,6 +4,7 @@
  */
 
 import { throwIfAborted } from '../../base/errors.js';
+import { nth } from '../../base/lists.js';
 import { type AdapterRequest, type Buffer, type Device, openDevice, type Program, Recorder } from '../../gpu/index.js';
 import type { NormConfig } from '../../model/config/model_config.js';
 import { recordLinear } from '../../model/layers/linear/linear.js';
@@ -58,7 +59,7 @@ export interface MachineRequest {
 export async function measureMachine(request: MachineRequest): Promise<MachineMeasure> {
   const { subject, virtual, fresh = false, signal, onProgress } = request;
   const store = request.store ?? (await defaultStore());
-  const adapters = virtual ? request.adapters.map(() => request.adapters[0]!) : request.adapters;
+  const adapters = virtual ? request.adapters.map(() => nth(request.adapters, 0)) : request.adapters;
   // Opened when first needed: what is known already needs one device a request, to tell its adapter.
   const devices = new Map<number, Device>();
   const deviceOf = async (rank: number): Promise<Device> => {
@@ -66,7 +67,7 @@ export async function measureMachine(request: MachineRequest): Promise<MachineMe
     let device = devices.get(at);
     if (!device) {
       throwIfAborted(signal, 'measuring');
-      devices.set(at, (device = await openDevice({ ...adapters[at]!, instance: at })));
+      devices.set(at, (device = await openDevice({ ...nth(adapters, at), instance: at })));
     }
     return device;
   };
@@ -98,7 +99,6 @@ export async function measureMachine(request: MachineRequest): Promise<MachineMe
   }
 }
 
-/** One adapter by itself. */
 async function measureAdapter(device: Device, subject: ProbeSubject): Promise<AdapterMeasure> {
   const overheads = await measureOverheads(device);
   const head = await measureHead(device, subject);

@@ -1,4 +1,5 @@
 import { usageError } from '../../base/errors.js';
+import { nth, sum } from '../../base/lists.js';
 import type { KvPolicy, Model, Profile } from '../contracts/api.js';
 
 /** A profile and how it was measured; other tools read `model`, `kv_budget` and `layers`. */
@@ -49,11 +50,11 @@ export async function measureProfile(
     );
   }
   const over = (of: (sample: (typeof kept)[number], layer: number, head: number) => number) =>
-    kept[0]!.layers.map((heads, layer) =>
+    nth(kept, 0).layers.map((heads, layer) =>
       heads.map((_, head) => spread(kept.map((sample) => of(sample, layer, head)))),
     );
-  const entries = over(({ layers }, layer, head) => layers[layer]![head]!);
-  const shares = over(({ layers, promptTokens }, layer, head) => layers[layer]![head]! / promptTokens);
+  const entries = over(({ layers }, layer, head) => nth(nth(layers, layer), head));
+  const shares = over(({ layers, promptTokens }, layer, head) => nth(nth(layers, layer), head) / promptTokens);
   const part = (of: typeof entries, name: 'mean' | 'std'): number[][] =>
     of.map((heads) => heads.map((head) => Number(head[name].toPrecision(6))));
   return {
@@ -75,6 +76,6 @@ export async function measureProfile(
 
 /** Of a population. */
 function spread(values: readonly number[]): { readonly mean: number; readonly std: number } {
-  const mean = values.reduce((a, b) => a + b, 0) / values.length;
-  return { mean, std: Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length) };
+  const mean = sum(values) / values.length;
+  return { mean, std: Math.sqrt(sum(values.map((value) => (value - mean) ** 2)) / values.length) };
 }

@@ -1,5 +1,6 @@
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { internalError } from '../../base/errors.js';
+import { nth, range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
@@ -9,10 +10,10 @@ import type { KvType } from '../../model/layers/attention/cache.js';
 import { chunksOf } from '../../model/layers/roles.js';
 import { rankSlice } from '../../model/shape.js';
 import { World } from '../../model/layers/world.js';
-import { KV_BLOCK } from '../../base/kv_units.js';
+import { INACTIVE, KV_BLOCK } from '../../base/kv_units.js';
 import { type ProbeLayers, probePlan } from './probe_layers.js';
 import { syntheticWeights } from './synthetic_weights.js';
-import { submitPass, type Timed, timeProgram, type TimingOptions } from './timing.js';
+import { submitPass, type Timed, timeProgram } from './timing.js';
 
 /** What is measured of a model. */
 export interface ProbeSubject {
@@ -76,11 +77,7 @@ export class Probe {
     return device.checked('preparing to measure', () => {
       const numBlocks = ceilDiv(contextLength, KV_BLOCK);
       const blockTable = device.createBuffer('block_table', numBlocks * 4);
-      device.write(
-        blockTable,
-        0,
-        Uint32Array.from({ length: numBlocks }, (_, block) => block),
-      );
+      device.write(blockTable, 0, Uint32Array.from(range(0, numBlocks)));
       const forward = weights.createForward({
         type: subject.kvType,
         block: KV_BLOCK,
@@ -136,11 +133,8 @@ export class Probe {
 
   /** Rows at these positions of sequences that have `length` tokens then. */
   #placed({ buffers, program }: ProbeRows, rows: number, length: number, positionOf: (row: number) => number): Timed {
-    const info = new Uint32Array(buffers.rows * 2).fill(0xffffffff);
-    for (let row = 0; row < rows; row++) {
-      info[row * 2] = positionOf(row);
-      info[row * 2 + 1] = 0;
-    }
+    const info = new Uint32Array(buffers.rows * 2).fill(INACTIVE);
+    for (let row = 0; row < rows; row++) info.set([positionOf(row), 0], row * 2);
     this.device.write(buffers.rowInfo, 0, info);
     return { device: this.device, program, step: { rows: [rows], chunks: chunksOf(length) } };
   }
@@ -156,7 +150,7 @@ export class Probe {
     let difference = 0;
     let size = 0;
     for (const [i, value] of generated.entries()) {
-      difference += (value - prompt[i]!) ** 2;
+      difference += (value - nth(prompt, i)) ** 2;
       size += value ** 2;
     }
     // An expert that two rows choose differently by a hair weighs little; garbage doesn't.
@@ -173,8 +167,8 @@ export class Probe {
   }
 
   /** Seconds of one layer. @param overhead of what isn't the layers: the embedding */
-  async layerSeconds(timed: Timed, overhead: number, options?: TimingOptions): Promise<number> {
-    const seconds = await timeProgram(timed, options);
+  async layerSeconds(timed: Timed, overhead: number): Promise<number> {
+    const seconds = await timeProgram(timed);
     return Math.max((seconds - overhead) / this.count, seconds / this.count / 2);
   }
 }

@@ -1,3 +1,4 @@
+import { nth, range, sum } from '../../base/lists.js';
 import { cachesLatent, expertsOf, type ModelConfig } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import type { ModelSizes, Plan } from '../../placement/index.js';
@@ -15,14 +16,13 @@ export interface ProbeLayers {
   readonly experts: number;
 }
 
-/** The kinds of layers that the model has. */
 export function layerKinds(config: ModelConfig): LayerKind[] {
   const kinds = config.layers.map((_, layer) => kindOf(config, layer));
   return (['dense', 'expert'] as const).filter((kind) => kinds.includes(kind));
 }
 
 const kindOf = (config: ModelConfig, layer: number): LayerKind =>
-  config.layers[layer]!.mlp.kind === 'experts' ? 'expert' : 'dense';
+  nth(config.layers, layer).mlp.kind === 'experts' ? 'expert' : 'dense';
 
 const halved = (n: number): number => Math.max(1, Math.floor(n / 2));
 
@@ -51,7 +51,7 @@ export function chooseLayers(
     experts: kind === 'expert' ? shape.numExperts : 0,
   };
   const without = layerRead({ ...held, experts: 0 }, config, sizes, first, 1).read;
-  const { expert } = sizes.layers[first]!;
+  const { expert } = nth(sizes.layers, first);
   const experts = held.experts === 0 ? 0 : Math.min(share(held.experts), Math.max(1, Math.floor(mostBytes / expert)));
   const bytes = without + experts * expert;
   // Attention and mixers of every kind that are among them, from the first on.
@@ -69,8 +69,8 @@ export function layerRead(
   layer: number,
   rows: number,
 ): { readonly read: number; readonly multiplied: number } {
-  const { attentionShared, attentionSegments, mlpShared, mlpSegments, expert } = sizes.layers[layer]!;
-  const first = (list: readonly number[], n: number): number => list.slice(0, n).reduce((sum, bytes) => sum + bytes, 0);
+  const { attentionShared, attentionSegments, mlpShared, mlpSegments, expert } = nth(sizes.layers, layer);
+  const first = (list: readonly number[], n: number): number => sum(list.slice(0, n));
   const dense = attentionShared + first(attentionSegments, held.heads) + mlpShared + first(mlpSegments, held.mlp);
   const { expertsPerToken = 0, numExperts = 1 } = expertsOf(config) ?? {};
   const pairs = (rows * expertsPerToken * held.experts) / numExperts;
@@ -82,7 +82,7 @@ export function layerRead(
 
 /** A plan of one rank that holds just these layers and parts, and a whole (small) vocabulary. */
 export function probePlan({ layers, heads, mlp, experts }: ProbeLayers, config: ModelConfig): Plan {
-  const list = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
+  const list = (n: number): number[] => range(0, n);
   const rows = [0, config.vocabSize] as const;
   return {
     version: 1,

@@ -1,3 +1,4 @@
+import { nth } from '../../base/lists.js';
 import { Random } from '../../base/random.js';
 
 /**
@@ -43,20 +44,13 @@ const FILLERS = [
   'NAME played with FRIEND .',
 ];
 
-export interface StoryQuestion {
-  /** The story, then the question. */
-  readonly prompt: string;
-  readonly answer: string;
-}
-
 interface Fact {
   readonly sentence: string;
   readonly question: string;
-  readonly answer: string;
 }
 
 /** A story of about `length` words (tokens of the embedded models) that ends with a question about it. The same for the same seed. */
-export function storyQuestion(length: number, seed: number): StoryQuestion {
+export function storyQuestion(length: number, seed: number): string {
   const random = new Random(seed);
   const facts = new Facts(random, length);
   const told: Fact[] = [];
@@ -70,26 +64,25 @@ export function storyQuestion(length: number, seed: number): StoryQuestion {
     sentences.push(sentence);
     count += words(sentence).length;
   }
-  const { question, answer } = pick(random, told);
-  return { prompt: [...sentences, question].join(' '), answer };
+  return [...sentences, pick(random, told).question].join(' ');
 }
 
-const pick = <T>(random: Random, list: readonly T[]): T => list[random.integer(list.length)]!;
+const pick = <T>(random: Random, list: readonly T[]): T => nth(list, random.integer(list.length));
 
 function shuffled<T>(random: Random, list: readonly T[]): T[] {
   const out = [...list];
   for (let i = out.length - 1; i > 0; i--) {
     const j = random.integer(i + 1);
-    [out[i], out[j]] = [out[j]!, out[i]!];
+    [out[i], out[j]] = [nth(out, j), nth(out, i)];
   }
   return out;
 }
 
 function filler(random: Random): string {
-  const [name, friend] = shuffled(random, NAMES);
+  const [name = '', friend = ''] = shuffled(random, NAMES);
   return pick(random, FILLERS)
-    .replace('NAME', name!)
-    .replace('FRIEND', friend!)
+    .replace('NAME', name)
+    .replace('FRIEND', friend)
     .replace('ROOM', pick(random, ROOMS))
     .replace('ANIMAL', pick(random, ANIMALS));
 }
@@ -126,20 +119,16 @@ class Facts {
     const name = kind < 0.2 ? this.#coded.pop() : kind < 0.4 ? this.#liking.pop() : undefined;
     if (name !== undefined && kind < 0.2) {
       const code = [0, 1, 2].map(() => random.integer(10)).join(' ');
-      return {
-        sentence: `the code of ${name} is ${code} .`,
-        question: `what is the code of ${name} ?`,
-        answer: `${code} .`,
-      };
+      return { sentence: `the code of ${name} is ${code} .`, question: `what is the code of ${name} ?` };
     }
     if (name !== undefined) {
       const liked = `the ${pick(random, MOODS)} ${pick(random, ANIMALS)}`;
-      return { sentence: `${name} likes ${liked} .`, question: `what does ${name} like ?`, answer: `${liked} .` };
+      return { sentence: `${name} likes ${liked} .`, question: `what does ${name} like ?` };
     }
     // A story longer than all keys tells of the first again.
-    const key = this.#keys.length > 1 ? this.#keys.pop()! : this.#keys[0]!;
+    const key = (this.#keys.length > 1 && this.#keys.pop()) || nth(this.#keys, 0);
     const place = `in the ${pick(random, ROOMS)} ${pick(random, CONTAINERS)}`;
     const sentence = `${pick(random, NAMES)} ${pick(random, VERBS)} the ${key} ${place} .`;
-    return { sentence, question: `where is the ${key} ?`, answer: `${place} .` };
+    return { sentence, question: `where is the ${key} ?` };
   }
 }

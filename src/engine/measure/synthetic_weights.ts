@@ -35,10 +35,8 @@ const SOURCE = {
 };
 
 function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array): TensorIndex {
-  const tensors = new Map<string, TensorEntry>();
-  for (const [name, { shape }] of expectedTensors(weightSpecs(config, slice))) {
-    tensors.set(name, entryOf(name, shape, table));
-  }
+  const expected = [...expectedTensors(weightSpecs(config, slice))];
+  const tensors = new Map(expected.map(([name, { shape }]) => [name, entryOf(name, shape, table)]));
   return { tensors, totalBytes: 0, files: [] };
 }
 
@@ -66,11 +64,8 @@ function entryOf(name: string, shape: readonly number[], table: Float32Array): T
             bytes: (rowEnd - rowStart) * width * 4,
             convertTo: (out) => {
               for (let row = rowStart; row < rowEnd; row++) {
-                fillRow(
-                  out.subarray((row - rowStart) * width, (row - rowStart + 1) * width),
-                  values,
-                  row * STRIDE + columnStart,
-                );
+                const at = (row - rowStart) * width;
+                fillRow(out.subarray(at, at + width), values, row * STRIDE + columnStart);
               }
             },
           }),

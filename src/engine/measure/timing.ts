@@ -7,17 +7,13 @@ export interface Timed {
   readonly step: ProgramStep;
 }
 
-export interface TimingOptions {
-  /** A round lasts this long at least, so that submitting and waiting count for little; 4 ms. Short ones are rarely disturbed. */
-  readonly minSeconds?: number;
-  /** No new round begins after this long; 150 ms. */
-  readonly maxSeconds?: number;
-  readonly rounds?: number;
-}
-
+/** A round lasts this long at least, so that submitting and waiting count for little. Short ones are rarely disturbed. */
+const MIN_SECONDS = 0.004;
+/** No new round begins after this long. */
+const MAX_SECONDS = 0.15;
+const ROUNDS = 12;
 const MAX_REPEATS = 512;
 
-/** Submits a pass by itself. */
 export function submitPass({ gpu }: Device, encode: (pass: GPUComputePassEncoder) => void): void {
   const encoder = gpu.createCommandEncoder();
   const pass = encoder.beginComputePass();
@@ -27,23 +23,20 @@ export function submitPass({ gpu }: Device, encode: (pass: GPUComputePassEncoder
 }
 
 /** Seconds of one run, with many of them submitted at once: the least of some rounds, as whatever else goes on only adds to it. */
-export async function timeProgram(timed: Timed, options: TimingOptions = {}): Promise<number> {
-  return timeAtOnce([timed], options);
-}
+export const timeProgram = (timed: Timed): Promise<number> => timeAtOnce([timed]);
 
 /** As `timeProgram`, with the same number of runs on each at the same time; until the last has ended. */
-export async function timeAtOnce(all: readonly Timed[], options: TimingOptions = {}): Promise<number> {
-  const { minSeconds = 0.004, maxSeconds = 0.15, rounds = 12 } = options;
+export async function timeAtOnce(all: readonly Timed[]): Promise<number> {
   await runAll(all, 1);
   let repeats = 1;
   let seconds = await runAll(all, repeats);
-  while (seconds < minSeconds && repeats < MAX_REPEATS) {
-    repeats = Math.min(MAX_REPEATS, Math.ceil(repeats * Math.min(10, Math.max(1.5, (1.2 * minSeconds) / seconds))));
+  while (seconds < MIN_SECONDS && repeats < MAX_REPEATS) {
+    repeats = Math.min(MAX_REPEATS, Math.ceil(repeats * Math.min(10, Math.max(1.5, (1.2 * MIN_SECONDS) / seconds))));
     seconds = await runAll(all, repeats);
   }
   const samples = [seconds / repeats];
   let spent = seconds;
-  while (samples.length < rounds && spent < maxSeconds) {
+  while (samples.length < ROUNDS && spent < MAX_SECONDS) {
     seconds = await runAll(all, repeats);
     spent += seconds;
     samples.push(seconds / repeats);

@@ -3,6 +3,8 @@
  * where their workers find it, too (page_store.ts).
  */
 
+import { sha256 } from '../../../base/math.js';
+
 /** Where measures are kept, so that an adapter is measured once and not at each load. Failing to keep them is no error. */
 export interface MeasureStore {
   /** What measures depend on besides the adapter: measures taken elsewhere aren't found. */
@@ -56,12 +58,9 @@ export async function isMeasured(store: MeasureStore, name: string, subject: unk
   return taken.has(key) || (await store.get(key).catch(() => undefined)) !== undefined;
 }
 
-const keyOf = async (store: MeasureStore, name: string, subject: unknown): Promise<string> =>
-  `${name}-${await digest(JSON.stringify([VERSION, name, store.environment, subject]))}`;
-
-async function digest(text: string): Promise<string> {
-  const bytes = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text));
-  return [...new Uint8Array(bytes.slice(0, 12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+async function keyOf({ environment }: MeasureStore, name: string, subject: unknown): Promise<string> {
+  const text = JSON.stringify([VERSION, name, environment, subject]);
+  return `${name}-${(await sha256(new TextEncoder().encode(text))).slice(0, 24)}`;
 }
 
 /** Drivers, browsers and machines change: older measures are taken again. */
