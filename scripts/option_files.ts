@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { format, type FormatOptions } from 'oxfmt';
 import { camel, snake } from '../src/base/names.js';
+import { rangeText } from '../src/base/options.js';
 import { CHAT_ROWS, ELEMENT_ROWS } from '../src/app/chat/chat_rows.js';
 import { LOAD_ROWS } from '../src/engine/contracts/options/load_rows.js';
 import {
-  expectedText,
   helpText,
   isSwitch,
   type OptionRow,
@@ -31,6 +31,13 @@ const MADE = '// Made of src/engine/contracts/options by `npm run options`: chan
 /** A type of an option, in TypeScript. */
 const typeOf = ({ type, range, choices }: OptionRow): string =>
   type ?? (range ? 'number' : (choices ?? []).map((each) => `'${each}'`).join(' | '));
+
+/** What a value may be, for people. */
+function expectedText({ range, choices, type }: OptionRow): string {
+  if (range) return rangeText(range);
+  if (choices) return choices.join(', ');
+  return type === 'boolean' ? 'true or false' : (type ?? 'a text');
+}
 
 const memberType = (row: OptionRow): string => (typeOf(row).includes('=>') ? `(${typeOf(row)})` : typeOf(row));
 

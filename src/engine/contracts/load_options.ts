@@ -52,23 +52,21 @@ export function checkPrefill(options: PrefillOptions | readonly PrefillOptions[]
   if (options === undefined) return;
   const workers = prefillList(options);
   if (workers.length === 0) throw usageError('prefill []: give a worker, or leave it out');
-  for (const worker of workers) checkWorker(worker);
+  for (const worker of workers) {
+    if (typeof worker !== 'object' || worker === null) {
+      throw usageError(`prefill ${JSON.stringify(worker)}: expected { kind: 'splitkv' }`);
+    }
+    checkOptions('prefill', worker, prefillSchema);
+    const { kind, adapter } = worker;
+    if (kind !== 'splitkv') {
+      throw usageError(`prefill kind '${String(kind)}': use splitkv.${didYouMean(String(kind), ['splitkv'])}`);
+    }
+    if (adapter !== undefined && typeof adapter !== 'string') {
+      throw usageError(`prefill adapter ${JSON.stringify(adapter)}: expected a name, or high-performance or low-power`);
+    }
+  }
 }
 
 /** A worker each. */
 export const prefillList = (options: PrefillOptions | readonly PrefillOptions[]): readonly PrefillOptions[] =>
   Array.isArray(options) ? (options as readonly PrefillOptions[]) : [options as PrefillOptions];
-
-function checkWorker(options: PrefillOptions): void {
-  if (typeof options !== 'object' || options === null) {
-    throw usageError(`prefill ${JSON.stringify(options)}: expected { kind: 'splitkv' }`);
-  }
-  checkOptions('prefill', options, prefillSchema);
-  const { kind, adapter } = options;
-  if (kind !== 'splitkv') {
-    throw usageError(`prefill kind '${String(kind)}': use splitkv.${didYouMean(String(kind), ['splitkv'])}`);
-  }
-  if (adapter !== undefined && typeof adapter !== 'string') {
-    throw usageError(`prefill adapter ${JSON.stringify(adapter)}: expected a name, or high-performance or low-power`);
-  }
-}

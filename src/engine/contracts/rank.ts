@@ -1,3 +1,4 @@
+import type { CommStats } from '../../distributed/communicator.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { BlockRun, SharedSequence } from '../../placement/index.js';
@@ -96,15 +97,8 @@ export interface CacheUse {
   readonly kept: readonly KeptEntries[];
 }
 
-/** What a rank counted. */
-export interface RankCounts {
-  /** Exchanges with other ranks, messages sent, bytes sent and received, and what of their time was no work of the rank's own. */
-  readonly exchanges: number;
-  readonly messages: number;
-  readonly bytesSent: number;
-  readonly bytesReceived: number;
-  readonly moveMs: number;
-  readonly waitMs: number;
+/** What a rank counted, exchanges with other ranks among it. */
+export interface RankCounts extends Readonly<CommStats> {
   /** Decode steps that have ended, the bytes that they sent, and the time in which one was under way, of which the two are a part. */
   readonly steps: number;
   readonly stepBytes: number;

@@ -43,18 +43,13 @@ export function chatCompletions(
   let count = 0;
   const finish = (reason: FinishReason): ChatFinishReason => (reason === 'abort' ? 'stop' : reason);
 
-  function create(request: ChatCompletionRequest, options: { signal?: AbortSignal } = {}): Promise<unknown> {
+  async function create(request: ChatCompletionRequest, options: { signal?: AbortSignal } = {}): Promise<unknown> {
     if (!Array.isArray(request.messages) || request.messages.length === 0) {
-      return Promise.reject(
-        usageError('chat.completions.create: messages must be a non-empty list of {role, content}'),
-      );
+      throw usageError('chat.completions.create: messages must be a non-empty list of {role, content}');
     }
     for (const key of Object.keys(request)) {
-      if (!REQUEST_KEYS.includes(key)) {
-        return Promise.reject(
-          usageError(`chat.completions.create: unknown key '${key}'.${didYouMean(key, REQUEST_KEYS)}`),
-        );
-      }
+      if (REQUEST_KEYS.includes(key)) continue;
+      throw usageError(`chat.completions.create: unknown key '${key}'.${didYouMean(key, REQUEST_KEYS)}`);
     }
     const generation = generate(
       { messages: request.messages, ...defined({ special: request.special }) },
@@ -68,7 +63,7 @@ export function chatCompletions(
       created: Math.floor(Date.now() / 1000),
       model: modelName,
     };
-    return request.stream ? Promise.resolve(chunks(generation, head)) : whole(generation, head);
+    return request.stream ? chunks(generation, head) : whole(generation, head);
   }
 
   async function* chunks(generation: Generation, head: Head): AsyncGenerator<ChatCompletionChunk> {

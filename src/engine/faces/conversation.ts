@@ -1,5 +1,5 @@
 import { formatError, SplitkvError, unsupportedError, usageError } from '../../base/errors.js';
-import { checkOptions, type OptionsSchema } from '../../base/options.js';
+import { checkOptions, isWithin, oneOf, type OptionsSchema } from '../../base/options.js';
 import type { Tokenizer } from '../../tokenizer/index.js';
 import type {
   ChatMessage,
@@ -31,7 +31,7 @@ const VERSION = 1;
 const schema: OptionsSchema<ConversationOptions> = {
   system: true,
   restore: true,
-  whenFull: true,
+  whenFull: oneOf(['error', 'forget']),
   about: true,
   special: true,
 };
@@ -49,10 +49,7 @@ export class TalkingConversation implements Conversation {
   /** @throws SplitkvError `usage` for options that are none, `unsupported` where the model has no chat template */
   constructor(host: ConversationHost, options: ConversationOptions = {}, turns?: readonly Turn[]) {
     checkOptions('conversation', options, schema);
-    const { restore, whenFull = 'error' } = options;
-    if (whenFull !== 'error' && whenFull !== 'forget') {
-      throw usageError(`whenFull ${String(whenFull)}: expected 'error' or 'forget'`);
-    }
+    const { restore } = options;
     specialAsTokens(options.special);
     this.#host = host;
     const saved = restore === undefined ? undefined : readSaved(restore, host.name);
@@ -63,16 +60,13 @@ export class TalkingConversation implements Conversation {
   }
 
   get messages(): readonly ChatMessage[] {
-    return [...this.#systemMessages, ...messagesOf(this.#turns)];
-  }
-
-  get #systemMessages(): ChatMessage[] {
-    const { system } = this.#options;
-    return system === undefined ? [] : [{ role: 'system', content: system }];
+    return this.#messagesWith([]);
   }
 
   #messagesWith(asked: Asked, turns = this.#turns): ChatMessage[] {
-    return [...this.#systemMessages, ...messagesOf(turns), ...askedOf(asked)];
+    const { system } = this.#options;
+    const before: ChatMessage[] = system === undefined ? [] : [{ role: 'system', content: system }];
+    return [...before, ...messagesOf(turns), ...askedOf(asked)];
   }
 
   send(content: Asked, options: GenerateOptions = {}): Generation {
@@ -162,7 +156,7 @@ export class TalkingConversation implements Conversation {
       throw usageError("send: give a text, or results such as {role: 'tool', tool_call_id, content}");
     }
     const ids = (this.#turns.at(-1)?.calls ?? []).map(({ id }) => id);
-    const stray = content.find(({ tool_call_id: id }) => !ids.includes(id!));
+    const stray = content.find(({ tool_call_id: id }) => !ids.some((own) => own === id));
     if (stray) throw usageError(`send: the last answer made no call '${stray.tool_call_id}'`);
   }
 
@@ -339,10 +333,10 @@ function cutAtMarks(text: string, marks: number): string[] | undefined {
   const pieces: string[] = [];
   let rest = text;
   for (let index = 0; index < marks; index++) {
-    const parts = rest.split(markOf(index));
-    if (parts.length !== 2) return undefined;
-    pieces.push(parts[0]!);
-    rest = parts[1]!;
+    const [before, after, ...more] = rest.split(markOf(index));
+    if (before === undefined || after === undefined || more.length > 0) return undefined;
+    pieces.push(before);
+    rest = after;
   }
   return [...pieces, rest];
 }
@@ -379,28 +373,21 @@ function piecesOf(
     if (own?.trimEnd() !== piece.trimEnd()) return undefined;
     asked.push(own);
   }
-  return [...asked, pieces.at(-1)!];
+  return [...asked, ...pieces.slice(-1)];
 }
+
+const isIds = (value: unknown): boolean =>
+  Array.isArray(value) && value.every((id) => isWithin(id, { integer: true, low: 0, high: 2 ** 32 - 1 }));
+const isTurn = (turn: Partial<Turn> | null): boolean =>
+  typeof turn?.user === 'string' &&
+  typeof turn.answer === 'string' &&
+  isIds(turn.tokens) &&
+  (turn.cut === undefined || isIds(turn.cut));
 
 /** @throws SplitkvError `format` for what `save` didn't write, `usage` for another model's */
 function readSaved(saved: SavedConversation, model: string): Pick<SavedConversation, 'system' | 'turns'> {
-  const isText = (value: unknown): boolean => typeof value === 'string';
-  const isId = (id: unknown): boolean => Number.isInteger(id) && (id as number) >= 0 && (id as number) < 2 ** 32;
-  const valid =
-    typeof saved === 'object' &&
-    saved !== null &&
-    (saved.system === undefined || isText(saved.system)) &&
-    Array.isArray(saved.turns) &&
-    saved.turns.every(
-      (turn: Turn | null) =>
-        typeof turn === 'object' &&
-        turn !== null &&
-        isText(turn.user) &&
-        isText(turn.answer) &&
-        Array.isArray(turn.tokens) &&
-        turn.tokens.every(isId) &&
-        (turn.cut === undefined || (Array.isArray(turn.cut) && turn.cut.every(isId))),
-    );
+  const { system, turns }: Partial<SavedConversation> = saved ?? {};
+  const valid = (system === undefined || typeof system === 'string') && Array.isArray(turns) && turns.every(isTurn);
   if (!valid) throw formatError("restore: this isn't what a conversation's save() gave");
   if (saved.version !== VERSION) {
     throw formatError(`restore: version ${String(saved.version)} of a saved conversation isn't known here`);

@@ -1,3 +1,4 @@
+import { sum } from '../../base/lists.js';
 import type { Source, TensorReader } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
 import { weightBytes } from '../../model/weights/model_map.js';
@@ -76,7 +77,7 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
     hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
     sampling,
     adapter: group.adapter,
-    weightBytes: runner.ranks.reduce((sum, { facts: { weightBytes: bytes } }) => sum + bytes, 0),
+    weightBytes: sum(runner.ranks.map(({ facts }) => facts.weightBytes)),
     kvBytes: runner.kv.bytes,
     kvBytesPerToken: runner.kv.bytesPerToken,
     ...(compression && { compression: { policy: compression.policy, budget: compression.budget } }),

@@ -1,4 +1,5 @@
 import { limitError, usageError } from '../../base/errors.js';
+import { nth, range, sum } from '../../base/lists.js';
 import { ceilDiv, formatBytes } from '../../base/math.js';
 import { layerWindows } from '../../model/config/model_config.js';
 import { modelSizes } from '../../model/model_sizes.js';
@@ -69,7 +70,7 @@ export function kvBlocksOf(
   if (kvMemory === undefined) {
     const weights = budgets.length === 0 ? [] : exactWeights(facts)(facts.plan);
     const held = weights.map((bytes, rank) => {
-      const room = Math.min(DEFAULT_MEMORY, DEFAULT_SHARE * (budgets[rank]! - bytes));
+      const room = Math.min(DEFAULT_MEMORY, DEFAULT_SHARE * (nth(budgets, rank) - bytes));
       return fitting(room - besides, tokenBytes, owners.keptSlots(rank));
     });
     const sensible = Math.min(
@@ -105,10 +106,9 @@ function contextBlocks({ plan, contextLength }: ModelFacts): number {
 
 /** Slots of each KV pool: ranks that keep whole sequences have one each, in proportion to their slots. */
 function poolSlots(owners: Owners): readonly number[] {
-  const ranges = Array.from({ length: owners.batches }, (_, batch) => owners.ranges(batch));
-  return ranges[0]!
-    .map((_, pool) => ranges.reduce((sum, of) => sum + of[pool]![1] - of[pool]![0], 0))
-    .filter((count) => count > 0);
+  const slots = range(0, owners.batches).map((batch) => owners.ranges(batch).map(([first, end]) => end - first));
+  const pools = nth(slots, 0).map((_, pool) => sum(slots.map((of) => nth(of, pool))));
+  return pools.filter((count) => count > 0);
 }
 
 /**
@@ -118,12 +118,7 @@ function poolSlots(owners: Owners): readonly number[] {
 function bytesOnBusiestRank(
   facts: ModelFacts,
   slots: number,
-): {
-  readonly besides: number;
-  readonly tokenBytes: number;
-  readonly layerBytes: number;
-  readonly split: number;
-} {
+): Readonly<Record<'besides' | 'tokenBytes' | 'layerBytes' | 'split', number>> {
   const { config, type, kvType, plan, contextLength, compression, prefillChunk = defaultPromptChunk(plan) } = facts;
   const sizes = modelSizes(config, type, kvType);
   const compressed = compression !== undefined;
@@ -140,10 +135,8 @@ function bytesOnBusiestRank(
   const tokenBytes = (some: Plan): number =>
     most(some, only(true), { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK, compressed }) / SAMPLE_TOKENS;
   const perToken = tokenBytes(plan);
-  const first = Math.max(
-    0,
-    only(true).layers.findIndex(({ kvToken }) => kvToken > 0),
-  );
+  const keeps = only(true).layers.findIndex(({ kvToken }) => kvToken > 0);
+  const first = Math.max(0, keeps);
   const alone = plan.stages.map((stage) => tokenBytes({ ...plan, stages: [{ ...stage, layers: [first, first + 1] }] }));
   return {
     besides: keepsWindow

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LiveProgress } from './live_progress.js';
+import { LiveProgress } from './load.js';
 
 const kernels = { kernelsCompiled: 0, kernelsTotal: 0 };
 

@@ -31,8 +31,19 @@ import {
   type ModelFacts,
   type Seats,
 } from './describe_model.js';
-import { LiveProgress, NO_PROGRESS } from './live_progress.js';
 import { LoadedModel } from './model.js';
+
+const REPORT_MS = 100;
+
+/** What is told before there is anything. */
+export const NO_PROGRESS = {
+  loadedBytes: 0,
+  totalBytes: 0,
+  tensorsLoaded: 0,
+  tensorsTotal: 0,
+  kernelsCompiled: 0,
+  kernelsTotal: 0,
+};
 
 /** A model on its ranks: what `load` and `serve` build on. */
 export interface OpenedModel extends ModelTokenizer {
@@ -72,14 +83,6 @@ export interface ModelPlaces extends RankPlaces {
 /** Finds ranks of other machines, by the options' `cluster`. */
 export type JoinPlaces = (options: LoadOptions) => Promise<ModelPlaces>;
 
-/** What `openModel` does beside what the options say. */
-export interface OpenHow {
-  /** As `PlanSubject`'s. */
-  readonly together?: number | undefined;
-  /** Default: there are no ranks but this machine's. */
-  readonly join?: JoinPlaces | undefined;
-}
-
 /**
  * What splitkv's `load` does (src/entry.ts).
  * @param join finds the ranks of a cluster; default: there are none
@@ -101,30 +104,30 @@ export async function load(
 }
 
 /**
- * Opens a model's files and its ranks, with as many seats as the caller wants.
+ * Opens a model's files and its ranks, with as many seats as the caller wants; without `join` there are no ranks but this machine's.
  * @throws as `load`
  */
 export async function openModel(
   where: string | URL | readonly File[] | Source,
   options: LoadOptions,
   seats: (facts: ModelFacts) => Seats,
-  { together, join }: OpenHow = {},
+  { together, join }: Pick<PlanSubject, 'together'> & { readonly join?: JoinPlaces | undefined } = {},
 ): Promise<OpenedModel> {
-  if (!options.cluster) return orDamage(options.signal, (opened) => openParts(where, options, seats, together, opened));
-  checkLoadOptions(options);
-  if (!join) throw usageError("cluster: this call has no ranks but this machine's; use splitkv's load or serve");
-  const places = await join(await namedByDegrees(options));
+  let places: ModelPlaces | undefined;
+  if (options.cluster) {
+    checkLoadOptions(options);
+    if (!join) throw usageError("cluster: this call has no ranks but this machine's; use splitkv's load or serve");
+    places = await join(await namedByDegrees(options));
+  }
+  const asked = places?.options ?? options;
   try {
-    return await orDamage(options.signal, (opened) =>
-      openParts(where, places.options, seats, together, opened, places),
-    );
+    return await orDamage(options.signal, (opened) => openParts(where, asked, seats, together, opened, places));
   } catch (error) {
-    await places.close();
+    await places?.close();
     throw error;
   }
 }
 
-/** A model that is being opened. */
 interface Opening {
   readonly where: string | URL | readonly File[] | Source;
   /** Checked, and with the plan that degrees name. */
@@ -140,7 +143,7 @@ async function openParts(
   seats: (facts: ModelFacts) => Seats,
   together: number | undefined,
   opened: (source: Source) => Source,
-  places?: ModelPlaces,
+  places: ModelPlaces | undefined,
 ): Promise<OpenedModel> {
   const started = performance.now();
   checkLoadOptions(given);
@@ -331,13 +334,8 @@ async function openPrefiller(
 /** Kernels are compiled while weights are read; where they take longer, they are what is waited for. */
 function loadProgress({ kernelsCompiled = 0, kernelsTotal = 0, waiting, ...weights }: RankProgress): LoadProgress {
   const waits = weights.loadedBytes >= weights.totalBytes && kernelsCompiled < kernelsTotal;
-  return {
-    phase: waits ? 'kernels' : 'weights',
-    ...weights,
-    kernelsCompiled,
-    kernelsTotal,
-    ...(waiting && { waiting }),
-  };
+  const phase = waits ? 'kernels' : 'weights';
+  return { phase, ...weights, kernelsCompiled, kernelsTotal, ...(waiting && { waiting }) };
 }
 
 /** @throws SplitkvError `usage` */
@@ -360,4 +358,54 @@ function oncePerText(onWarning: LoadOptions['onWarning']): LoadOptions['onWarnin
     told.add(message);
     onWarning?.(message);
   };
+}
+
+/** Progress that counts bytes as they arrive over the network, ahead of the tensors that are made of them. */
+export class LiveProgress {
+  #last: LoadProgress | undefined;
+  /** Of the files before the weights. */
+  #first = 0;
+  #underway = 0;
+  #shown = 0;
+  #at = -Infinity;
+
+  constructor(
+    readonly report: (progress: LoadProgress) => void,
+    readonly now: () => number = () => performance.now(),
+  ) {}
+
+  /** As far as tensors have been read; before the first, what they will come to. */
+  get last(): LoadProgress | undefined {
+    return this.#last;
+  }
+
+  /** What is read from now on are weights. */
+  begin(totalBytes: number, tensorsTotal: number): void {
+    this.#last = { ...NO_PROGRESS, phase: 'weights', totalBytes, tensorsTotal };
+  }
+
+  /** As of `HttpOptions.onBytes`. */
+  arrived(bytes: number): void {
+    this.#underway += bytes;
+    if (bytes <= 0) return;
+    if (!this.#last) this.#first += bytes;
+    if (this.now() - this.#at < REPORT_MS) return;
+    if (this.#last) return this.#tell(this.#last);
+    this.#at = this.now();
+    this.report({ ...NO_PROGRESS, phase: 'config', loadedBytes: this.#first });
+  }
+
+  /** Tensors were read. */
+  used(progress: LoadProgress): void {
+    if (progress.loadedBytes < (this.#last?.loadedBytes ?? 0)) this.#shown = 0; // others begin, of a prefill worker
+    this.#last = progress;
+    this.#tell(progress);
+  }
+
+  #tell(progress: LoadProgress): void {
+    this.#at = this.now();
+    const { loadedBytes, totalBytes } = progress;
+    this.#shown = Math.min(totalBytes, Math.max(this.#shown, loadedBytes + Math.max(0, this.#underway)));
+    this.report({ ...progress, loadedBytes: this.#shown });
+  }
 }

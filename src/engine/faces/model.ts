@@ -1,4 +1,5 @@
 import { isLoss, throwIfAborted, usageError } from '../../base/errors.js';
+import { nth, sum } from '../../base/lists.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
@@ -152,21 +153,21 @@ export class LoadedModel implements Model {
   ): AsyncGenerator<IndexedResult, void, undefined> {
     checkOptions('generateMany', options, schema);
     if (options.continueFrom) throw usageError('generateMany: continueFrom is of one answer; use generate');
-    const rows = prompts.map((prompt) => promptTokens(prompt, this.#reader, options));
+    const rows = prompts.map((prompt): GeneratedPrompt => {
+      return { prompt: promptTokens(prompt, this.#reader, options), isChat: isChat(prompt) };
+    });
     const left = new AbortController();
     const signal = AbortSignal.any([left.signal, ...(options.signal ? [options.signal] : [])]);
-    const shared = commonPrefix(rows);
+    const shared = commonPrefix(rows.map(({ prompt }) => prompt));
     // Together they would each compute it.
     if (rows.length > 1 && shared.length >= KV_BLOCK && this.#engine.options.prefixCaching) {
       await this.#compute('generateMany', signal, { prompt: shared });
     }
     const running = new Map(
-      rows.map((prompt, index) => [
-        index,
-        this.#generation(() => ({ prompt, isChat: isChat(prompts[index]!) }), { ...options, signal }).result.then(
-          (result) => ({ index, ...result }),
-        ),
-      ]),
+      rows.map((row, index) => {
+        const { result } = this.#generation(() => row, { ...options, signal });
+        return [index, result.then((done) => ({ index, ...done }))];
+      }),
     );
     for (const result of running.values()) result.catch(() => {}); // awaited below, or left
     try {
@@ -262,7 +263,7 @@ export class LoadedModel implements Model {
       prompt: tokens,
       onPrompt: async (slot) => {
         for (const { kept } of await runner.cacheUse(slot)) {
-          for (const { layer, head, entries } of kept) layers[layer]![head] = entries;
+          for (const { layer, head, entries } of kept) nth(layers, layer)[head] = entries;
         }
       },
     });
@@ -363,9 +364,7 @@ function variantsOf({ ranks }: Runner): RunStats['variants'] {
   const all = new Map<string, Set<string>>();
   for (const { facts } of ranks) {
     for (const [kernel, own] of Object.entries(facts.variants)) {
-      const found = all.get(kernel) ?? new Set();
-      all.set(kernel, found);
-      for (const variant of own.split(' + ')) found.add(variant);
+      all.set(kernel, new Set([...(all.get(kernel) ?? []), ...own.split(' + ')]));
     }
   }
   return Object.fromEntries([...all].map(([kernel, found]) => [kernel, [...found].sort().join(' + ')]));
@@ -373,19 +372,19 @@ function variantsOf({ ranks }: Runner): RunStats['variants'] {
 
 function tuningOf({ ranks }: Runner): TuningStats {
   const all = ranks.flatMap(({ facts }) => facts.tuning ?? []);
-  const sum = (of: (tuning: TuningStats) => number): number => all.reduce((total, tuning) => total + of(tuning), 0);
+  const total = (of: 'choices' | 'known' | 'measured' | 'left' | 'ms'): number => sum(all.map((tuning) => tuning[of]));
   const chosen: Record<string, number> = {};
   for (const [what, count] of all.flatMap((tuning) => Object.entries(tuning.chosen))) {
     chosen[what] = (chosen[what] ?? 0) + count;
   }
   return {
     state: all.find(({ state }) => state === 'on')?.state ?? all[0]?.state ?? 'off',
-    choices: sum(({ choices }) => choices),
-    known: sum(({ known }) => known),
-    measured: sum(({ measured }) => measured),
-    left: sum(({ left }) => left),
+    choices: total('choices'),
+    known: total('known'),
+    measured: total('measured'),
+    left: total('left'),
     chosen,
-    ms: sum(({ ms }) => ms),
+    ms: total('ms'),
   };
 }
 

@@ -1,5 +1,5 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
-import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
 import type { EmbedOptions, EmbedResult, Prompt, TokenizeOptions } from '../contracts/api.js';
 import { loadSchema } from '../contracts/load_options.js';
@@ -69,7 +69,7 @@ export async function serve(
     if (name in options) throw usageError(`serve: option '${name}' is load's; serve takes slots`);
   }
   checkOptions('serve', options, serveSchema);
-  const pool = { ...(kvBlocks !== undefined && { kvBlocks }), ...(kvMemory !== undefined && { kvMemory }) };
+  const pool = defined({ kvBlocks, kvMemory });
   const { memory } = loadOptions;
   const seats = (facts: ModelFacts): Seats => {
     const { worldSize } = facts.plan;
@@ -85,7 +85,7 @@ export async function serve(
     const forPlan = async () => {
       const { plan, options: set } = opened.group.runner;
       return {
-        slots: set.slots * set.batches!,
+        slots: set.slots * (set.batches ?? 1),
         rowsPerMicroBatch: microBatchesOf(plan, slots, microBatches).rowsEach,
         ...(await optionsOfPlan(opened.group, { attentionDpConfig })),
       };

@@ -1,4 +1,4 @@
-import { nth } from '../../base/lists.js';
+import { nth, sum } from '../../base/lists.js';
 import { SplitkvError } from '../../base/errors.js';
 import { INACTIVE } from '../../base/kv_units.js';
 import type { Buffer, Device, Program } from '../../gpu/index.js';
@@ -42,8 +42,9 @@ export class Batch {
   /** Those rows: their prompt's last row is in headX. */
   readonly #first = new Set<number>();
 
-  readonly slots: number;
-  readonly firstSlot: number;
+  /** Of a decode step of one greedy request, as `exchanges`. */
+  readonly dispatches: number;
+  readonly exchanges: number;
 
   /** Slots [firstSlot, firstSlot + rows) are this rank's; all ranks together have `allRows`, where each runs its own. */
   constructor(
@@ -54,9 +55,7 @@ export class Batch {
     readonly own: { readonly rows: number; readonly allRows: number; readonly firstSlot: number },
   ) {
     const { hiddenStride, logitsStride } = forward;
-    const { rows: slots, firstSlot, allRows } = own;
-    this.slots = slots;
-    this.firstSlot = firstSlot;
+    const { rows: slots, allRows } = own;
     this.#rows = forward.allocateRows('generated', slots, Math.max(slots, allRows));
     const heads = forward.headRows > 0;
     this.headX = heads ? device.createBuffer('head x', slots * hiddenStride * 4) : undefined;
@@ -64,8 +63,8 @@ export class Batch {
       const shares = headShares(world);
       this.#sampler = new Sampler(device, {
         slots,
-        vocabSize,
-        logitsStride,
+        vocab: vocabSize,
+        stride: logitsStride,
         ring: RING,
         slices: shares.map((share) => share.rows),
         part: shares.findIndex((share) => share.rank === world.rank),
@@ -80,18 +79,12 @@ export class Batch {
       slots === 1
         ? this.#wide
         : { ...this.#wide, buffers: forward.allocateRows('generated', 1, 1, this.#rows), sampling: new Map() };
-    this.#slim.layers = this.#recordLayers(this.#slim);
-    this.#slim.sampling.set('greedy', this.#recordSampling(this.#slim, 'greedy', false));
+    const layers = (this.#slim.layers = this.#recordLayers(this.#slim));
+    const greedy = this.#recordSampling(this.#slim, 'greedy', false);
+    this.#slim.sampling.set('greedy', greedy);
+    this.dispatches = layers.dispatchCount + greedy.dispatchCount;
+    this.exchanges = layers.exchangeCount + greedy.exchangeCount;
     for (let row = 0; row < slots; row++) this.#writeRowInfo(row, INACTIVE);
-  }
-
-  /** Of a decode step of one greedy request, as `exchanges`. */
-  get dispatches(): number {
-    return this.#slim.layers!.dispatchCount + this.#slim.sampling.get('greedy')!.dispatchCount;
-  }
-
-  get exchanges(): number {
-    return this.#slim.layers!.exchangeCount + this.#slim.sampling.get('greedy')!.exchangeCount;
   }
 
   #record(label: string, body: (recorder: RankRecorder) => void): Program<RankStep> {
@@ -109,7 +102,7 @@ export class Batch {
   }
 
   #recordSampling({ buffers }: StepPrograms, mode: SamplingMode, controlled: boolean): Program<RankStep> {
-    const { forward, world, slots } = this;
+    const { forward, world, own } = this;
     const { x, normed, rows } = buffers;
     const sampler = this.#sampler;
     const rowsOf = world.rowsOf('generated');
@@ -122,17 +115,14 @@ export class Batch {
         if (sampler.samples) sampler.recordCandidates(recorder, mode, logits);
       } else {
         sampler.recordCandidates(recorder, mode, logits);
-        recordGatherCandidates(recorder, world, sampler.candidates, { slots, pairs: sampler.pairs(mode), rowsOf });
+        recordGatherCandidates(recorder, world, sampler.candidates, {
+          slots: own.rows,
+          pairs: sampler.pairs(mode),
+          rowsOf,
+        });
       }
       if (sampler.samples) sampler.recordSample(recorder, mode, logits);
     });
-  }
-
-  /** For a step of so many rows by row group: the same on every rank. */
-  async #programsOf(rows: readonly number[]): Promise<StepPrograms> {
-    const programs = rows.reduce((sum, count) => sum + count, 0) <= 1 ? this.#slim : this.#wide;
-    programs.layers ??= await this.device.recorded('preparing decoding', () => this.#recordLayers(programs));
-    return programs;
   }
 
   /** What the present requests are sampled by: the same on every rank. */
@@ -153,8 +143,8 @@ export class Batch {
   #recordNext(recorder: RankRecorder): void {
     const { tokens, rowInfo } = this.#rows;
     this.world.exchangeRoutes(recorder, 'next tokens', tokenRoutes(this.world.all), () => [
-      { buffer: tokens, offset: 0, size: this.slots * 4 },
-      { buffer: rowInfo, offset: 0, size: this.slots * 8 },
+      { buffer: tokens, offset: 0, size: this.own.rows * 4 },
+      { buffer: rowInfo, offset: 0, size: this.own.rows * 8 },
     ]);
   }
 
@@ -165,7 +155,7 @@ export class Batch {
   async start(row: number, sampling: StartOptions, seen: Uint32Array, position: number): Promise<void> {
     this.#first.add(row);
     await this.#prepare(row, sampling, seen, position, true);
-    if (this.#ids) this.device.write(this.#firstInfo, row * 8, new Uint32Array([position, this.firstSlot + row]));
+    if (this.#ids) this.device.write(this.#firstInfo, row * 8, new Uint32Array([position, this.own.firstSlot + row]));
   }
 
   /** Goes on with a request at a row: `token`, the last one sampled, is fed at `position` by the next decode step. */
@@ -180,13 +170,7 @@ export class Batch {
     this.#writeRowInfo(row, position);
   }
 
-  async #prepare(
-    row: number,
-    sampling: StartOptions,
-    seen: Uint32Array,
-    position: number,
-    isFirst: boolean,
-  ): Promise<void> {
+  async #prepare(row: number, sampling: StartOptions, seen: Uint32Array, position: number, isFirst: boolean) {
     if (hasControls(sampling)) await this.#sampler?.prepareControls();
     this.#needs.set(row, sampling);
     this.#sampler?.start(row, sampling, seen, position, isFirst);
@@ -203,8 +187,11 @@ export class Batch {
     times?: AttentionTimes,
   ): Promise<(() => Promise<Uint32Array>) | undefined> {
     const { device } = this;
-    const programs = await this.#programsOf(step.rows);
-    const layers = programs.layers!;
+    // The same on every rank.
+    const programs = sum(step.rows) <= 1 ? this.#slim : this.#wide;
+    const layers = (programs.layers ??= await device.recorded('preparing decoding', () =>
+      this.#recordLayers(programs),
+    ));
     const program = await this.#samplingNow(programs);
     const timed = decodes ? times?.begin(layers) : undefined;
     let encoder = device.gpu.createCommandEncoder();
@@ -220,8 +207,8 @@ export class Batch {
     }
     // Where another rank's rows needed this one there are none of its own, and so no ids.
     const samples = this.world.rowsOf('generated')(step.rows) > 0;
-    const next = samples ? this.#ids && this.#sampler!.nextIds() : undefined;
-    const read = next && this.#ids!.record(encoder, next.ids, next.offset);
+    const next = samples && this.#ids ? this.#sampler?.nextIds() : undefined;
+    const read = next && this.#ids?.record(encoder, next.ids, next.offset);
     timed?.record(encoder);
     device.gpu.queue.submit([encoder.finish()]);
     timed?.submitted();
@@ -232,9 +219,7 @@ export class Batch {
     const bytes = this.forward.hiddenStride * 4;
     for (const row of this.#first) {
       if (this.headX) encoder.copyBufferToBuffer(this.headX.gpu, row * bytes, this.#rows.x.gpu, row * bytes, bytes);
-      if (this.#ids) {
-        encoder.copyBufferToBuffer(this.#firstInfo.gpu, row * 8, this.#rows.rowInfo.gpu, row * 8, 8);
-      }
+      if (this.#ids) encoder.copyBufferToBuffer(this.#firstInfo.gpu, row * 8, this.#rows.rowInfo.gpu, row * 8, 8);
     }
     this.#first.clear();
   }
@@ -265,15 +250,15 @@ export class Batch {
   /** This rank's rows of the head, in order. */
   async logitsOf(row: number): Promise<Float32Array | undefined> {
     if (!this.#sampler) return undefined;
-    const { slices, part, logitsStride } = this.#sampler.shape;
+    const { slices, part, stride } = this.#sampler.shape;
     const [first, end] = nth(slices, part);
-    const offset = (row * logitsStride + first) * 4;
+    const offset = (row * stride + first) * 4;
     return new Float32Array(await this.device.read(this.#sampler.logits, offset, (end - first) * 4));
   }
 
   /** Only the root's counts: it sends them to the others with each step. */
   #writeRowInfo(row: number, position: number): void {
-    this.device.write(this.#rows.rowInfo, row * 8, new Uint32Array([position, this.firstSlot + row]));
+    this.device.write(this.#rows.rowInfo, row * 8, new Uint32Array([position, this.own.firstSlot + row]));
   }
 }
 

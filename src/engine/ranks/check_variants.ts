@@ -99,7 +99,7 @@ async function disagreeing<T>(
       const alone = (own: Replacement | undefined): Promise<boolean> =>
         agrees((other) => (other === kernel ? own : 'plain'));
       if (await alone(undefined)) continue;
-      found.set(kernel, planned[kernel]!.includes(',') && (await alone('exact')) ? 'exact' : 'plain');
+      found.set(kernel, planned[kernel]?.includes(',') && (await alone('exact')) ? 'exact' : 'plain');
     }
     if (found.size === before) break;
     if (await agrees((kernel) => found.get(kernel))) return found;
@@ -147,12 +147,12 @@ function isClose(
 /** Tokens that each kind of request samples from random logits, by one rank's own programs; equal wherever kernels compute rightly. */
 async function sampledTokens(device: Device, vocabSize: number): Promise<number[]> {
   const vocab = Math.min(vocabSize, MOST_TOKENS);
-  const logitsStride = alignUp(vocab, 32);
+  const stride = alignUp(vocab, 32);
   const tokens = device.createBuffer('tokens', 4);
   const rowInfo = device.createBuffer('row_info', 8);
   const sampled: number[] = [];
   for (const request of REQUESTS) {
-    const shape = { slots: 1, vocabSize: vocab, logitsStride, ring: STEPS, slices: [[0, vocab] as const], part: 0 };
+    const shape = { slots: 1, vocab, stride, ring: STEPS, slices: [[0, vocab] as const], part: 0 };
     const sampler = new Sampler(device, { ...shape, tokens, rowInfo });
     const controlled = hasControls(request);
     if (controlled) await sampler.prepareControls();
@@ -167,7 +167,7 @@ async function sampledTokens(device: Device, vocabSize: number): Promise<number[
     const prompt = Uint32Array.from({ length: 20 }, (_, i) => (i * 37) % vocab);
     sampler.start(0, request, prompt, prompt.length - 1, true);
     device.write(rowInfo, 0, Uint32Array.of(prompt.length - 1, 0));
-    device.write(sampler.logits, 0, new Random(request.seed).normals(logitsStride, 3));
+    device.write(sampler.logits, 0, new Random(request.seed).normals(stride, 3));
     await device.checked('comparing sampling', () =>
       submitPass(device, (pass) => {
         for (let step = 0; step < STEPS; step++) program.encode(pass, { rows: [1], chunks: 1 } as RankStep);

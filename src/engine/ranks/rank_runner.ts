@@ -117,18 +117,19 @@ export class RankRunner implements Rank {
     const isRoot = world.rank === topology.root;
     const rowsBuffer = (name: string, rows: number, stride: number): Buffer =>
       device.createBuffer(name, rows * stride * 4);
-    this.#logitsX = heads ? rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride) : undefined;
-    this.#logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
+    const logitsX = heads ? rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride) : undefined;
+    const logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
+    [this.#logitsX, this.#logitsRows] = [logitsX, logitsRows];
     this.#prefill = this.#record('prefill', 'prompt', (recorder) => forward.recordLayers(recorder, this.#prompt));
     this.#compressing =
       compression &&
       this.#record('prefill, compressed', 'prompt', (recorder) => forward.recordLayers(recorder, this.#prompt, true));
     this.#logitsProgram = this.#record('logits', undefined, (recorder) => {
-      if (heads) {
+      if (logitsX && logitsRows) {
         const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
-        forward.recordHead(recorder, this.#logitsX!, normed, LOGITS_ROWS, this.#logitsRows!);
+        forward.recordHead(recorder, logitsX, normed, LOGITS_ROWS, logitsRows);
       }
-      if (heads || isRoot) recordGatherLogits(recorder, world, this.#logitsRows!, forward);
+      if (logitsRows) recordGatherLogits(recorder, world, logitsRows, forward);
     });
     this.#batches = Array.from({ length: batches }, (_, index) => {
       const [first, end] = owners.rowSlots(world.rank, index);
@@ -136,7 +137,7 @@ export class RankRunner implements Rank {
       const own = { rows: Math.max(1, end - first), allRows: slots, firstSlot: index * slots + first };
       return new Batch(device, world, forward, config.vocabSize, own);
     });
-    const [batch] = this.#batches;
+    const batch = nth(this.#batches, 0);
     this.facts = {
       rank: world.rank,
       adapter: device.name,
@@ -145,8 +146,8 @@ export class RankRunner implements Rank {
       kvBytes: forward.cacheBytes + (this.#keptPrompts?.bytes ?? 0),
       stateBytes: forward.stateBytes,
       kvBytesPerToken: forward.cacheBytesPerToken,
-      dispatchesPerStep: batch!.dispatches,
-      exchangesPerStep: batch!.exchanges,
+      dispatchesPerStep: batch.dispatches,
+      exchangesPerStep: batch.exchanges,
       cacheBlockBytes: forward.cacheBuffers.map(({ blockBytes }) => blockBytes),
       variants: device.planned,
     };
@@ -283,9 +284,9 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => {
       const { device, world } = this;
       const { places, group } = world.topology.stages.find((stage) => stage !== undefined)!;
-      const [source, target] = [from, to].map(
-        ({ slot }) => nth(places, group)[this.#tables.owners.placeOf(slot)]![0]!.rank,
-      );
+      const keeperOf = ({ slot }: SlotBlocks): number =>
+        nth(nth(nth(places, group), this.#tables.owners.placeOf(slot)), 0).rank;
+      const [source, target] = [keeperOf(from), keeperOf(to)];
       if (world.rank !== source && world.rank !== target) return;
       const own = world.rank === source ? from : to;
       const local = (blocks: readonly number[] = [], windowed = false): number[] =>
@@ -293,7 +294,7 @@ export class RankRunner implements Rank {
       const [blocks, windows] = [local(own.blocks), local(own.windows?.blocks, true)];
       const all = this.#cacheBlocks((windowed) => (windowed ? windows : blocks));
       const moves =
-        own === from ? { peer: target!, sends: all, receives: [] } : { peer: source!, sends: [], receives: all };
+        own === from ? { peer: target, sends: all, receives: [] } : { peer: source, sends: [], receives: all };
       await exchangeBlocks(world, device, [moves]);
     });
   }
@@ -349,16 +350,17 @@ export class RankRunner implements Rank {
       if (tokens.length > 0) this.#lengths[slot] = end;
       // One step at a time on the queue, so that an abort or a lost device shows at once.
       await this.#submits.finish(encoder);
-      const compressed = compressions.length > 0 && this.#tables.keeps(slot);
+      const { pages } = this.#tables;
+      const compressed = compressions.length > 0 && this.#tables.keeps(slot) ? pages : undefined;
       if (compressed) {
         const lengths = await Promise.all(compressions.map((each) => each.keptLengths()));
         const kept = compressions.flatMap(({ shape: { layers } }, at) =>
-          layers.map((layer, of) => [layer, nth(lengths, at)[of]!] as const),
+          layers.map((layer, of) => [layer, nth(nth(lengths, at), of)] as const),
         );
-        this.#tables.pages!.compressed(slot, end, new Map(kept));
+        compressed.compressed(slot, end, new Map(kept));
       }
-      if (last) this.#tables.pages?.settle(slot);
-      return compressed ? this.#tables.pages!.evicted(slot) : undefined;
+      if (last) pages?.settle(slot);
+      return compressed?.evicted(slot);
     });
   }
 
@@ -376,7 +378,8 @@ export class RankRunner implements Rank {
 
   async kvTokens(lengths: readonly number[]): Promise<number[]> {
     await this.#queue.idle();
-    const { plan, topology } = this.world;
+    const { plan, topology, rank } = this.world;
+    const { pages, owners } = this.#tables;
     const windows = layerWindows(this.config);
     const total = (of: (length: number, slot: number) => number): number =>
       sum(lengths.map((length, slot) => (length > 0 ? of(length, slot) : 0)));
@@ -384,11 +387,10 @@ export class RankRunner implements Rank {
       const stage = topology.stages[index];
       return Array.from({ length: end - first }, (_, at) => {
         if (!stage || this.#forward.layerCache(first + at).states) return 0;
-        if (this.#tables.pages) return total((length, slot) => this.#tables.pages!.entries(first + at, slot, length));
+        if (pages) return total((length, slot) => pages.entries(first + at, slot, length));
         const { kvHeads } = stage.share;
-        const { rank } = this.world;
         const tokens = (kvHead: number, slot: number, length: number): number =>
-          this.#tables.owners.tokens(rank, index, kvHead, slot, length);
+          owners.tokens(rank, index, kvHead, slot, length);
         const window = windows[first + at] ?? Infinity;
         const seen = (kvHead: number, slot: number, length: number): number =>
           tokens(kvHead, slot, length) - tokens(kvHead, slot, Math.max(0, length - window));
@@ -475,8 +477,8 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => {
       const { pages } = this.#tables;
       const { compression } = this.options;
-      const compressed = entries !== undefined && compression !== undefined && isCompressed(compression, tokens);
-      if (compressed) pages!.compressed(slot, tokens, entries);
+      const compressed = entries && compression && isCompressed(compression, tokens) ? pages : undefined;
+      if (entries) compressed?.compressed(slot, tokens, entries);
       if (bytes && entries) {
         const layers = pages!.blocksBelow(slot, tokens).map(({ layer, heads }) => {
           const counts = entries.get(layer)!.map((count) => ceilDiv(count, KV_BLOCK));
@@ -494,7 +496,7 @@ export class RankRunner implements Rank {
       if (lastRow && headX) this.device.write(headX, home.row * this.#forward.hiddenStride * 4, lastRow);
       this.#lengths[slot] = tokens;
       pages?.settle(slot);
-      return compressed ? pages!.evicted(slot) : undefined;
+      return compressed?.evicted(slot);
     });
   }
 

@@ -2,7 +2,7 @@
  * Room: steps on ranks. Runner gives every rank the same calls; RankRunner (rank_runner.ts) is one rank in this
  * process: its program, cache and sampling. contracts/rank.ts has what every rank can do. Read that next.
  */
-import { nth } from '../../base/lists.js';
+import { nth, sum } from '../../base/lists.js';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
@@ -86,11 +86,10 @@ export class Runner {
 
   /** Bytes of the KV cache on all ranks, and what one token takes of them. */
   get kv(): { readonly type: KvType; readonly bytes: number; readonly bytesPerToken: number } {
-    const sum = (of: (rank: Rank) => number): number => this.ranks.reduce((total, rank) => total + of(rank), 0);
     return {
       type: this.options.kvType,
-      bytes: sum(({ facts }) => facts.kvBytes),
-      bytesPerToken: sum(({ facts }) => facts.kvBytesPerToken) / this.#holders,
+      bytes: sum(this.ranks.map(({ facts }) => facts.kvBytes)),
+      bytesPerToken: sum(this.ranks.map(({ facts }) => facts.kvBytesPerToken)) / this.#holders,
     };
   }
 
@@ -148,7 +147,7 @@ export class Runner {
   async prefillRound(round: readonly SlotTokens[]): Promise<Map<number, number>> {
     const shares = this.ranks.map((_, index) => shareOf(this.owners, round, index));
     const slots = round.map(({ slot }) => slot);
-    const answers = await this.#each((rank, index) => rank.prefill(...shares[index]!, slots));
+    const answers = await this.#each((rank, index) => rank.prefill(...nth(shares, index), slots));
     const evicted = new Map<number, number>();
     for (const [index, [{ slot }]] of shares.entries()) {
       const here = answers[index];
@@ -182,9 +181,9 @@ export class Runner {
     );
     const answers = await this.#each((rank) => rank.step(batch, decodes, longest, rows));
     const ids = new Uint32Array(this.options.slots);
-    for (const [place, [root]] of rowRanks.entries()) {
+    for (const [place, [root = -1]] of rowRanks.entries()) {
       const [first, end] = nth(ranges, place);
-      ids.set(answers[root!]?.subarray(0, end - first) ?? [], first);
+      ids.set(answers[root]?.subarray(0, end - first) ?? [], first);
     }
     return ids;
   }
@@ -255,8 +254,8 @@ export class Runner {
 
   /** The ranks that run the slot's rows: of its place, where places run their own, otherwise all. */
   #runnersOf(slot: number): readonly Rank[] {
-    const { owners, ranks } = this;
-    return owners.rowRanks?.[owners.placeOf(slot)]!.map((rank) => nth(ranks, rank)) ?? ranks;
+    const { rowRanks } = this.owners;
+    return rowRanks ? nth(rowRanks, this.owners.placeOf(slot)).map((rank) => nth(this.ranks, rank)) : this.ranks;
   }
 }
 

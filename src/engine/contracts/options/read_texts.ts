@@ -46,17 +46,6 @@ export function parseAttentionDp(text: string, given: string): AttentionDpOption
   }
 }
 
-const UNITS: Readonly<Record<string, number>> = {
-  '': 1,
-  B: 1,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
-  KIB: 2 ** 10,
-  MIB: 2 ** 20,
-  GIB: 2 ** 30,
-};
-
 /**
  * Bytes: one size for all ranks, or one for each with commas between.
  * @param given as for `parseRanks`
@@ -64,14 +53,14 @@ const UNITS: Readonly<Record<string, number>> = {
  */
 export function parseMemory(text: string, given: string): number | readonly number[] {
   const sizes = text.split(',').map((part) => {
-    const match = /^(\d+(?:\.\d+)?)\s*([a-z]*)$/i.exec(part.trim());
-    const unit = UNITS[match?.[2]?.toUpperCase() ?? '?'];
-    if (!match || unit === undefined) {
+    const match = /^(\d+(?:\.\d+)?)\s*(?:(?:([kmg])(i)?)?b)?$/i.exec(part.trim());
+    if (!match) {
       throw usageError(
         `${given}: expected a size such as 500MB, 1.5GB or 300MiB, or one for each rank with commas between`,
       );
     }
-    return Math.floor(Number(match[1]) * unit);
+    const [, number, prefix = '', binary] = match;
+    return Math.floor(Number(number) * (binary ? 1024 : 1000) ** ' kmg'.indexOf(prefix.toLowerCase()));
   });
   return sizes.length === 1 ? sizes[0]! : sizes;
 }

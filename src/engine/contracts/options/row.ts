@@ -71,12 +71,9 @@ export const inGroup = <Table extends OptionTable>(group: string, page: string |
     Object.entries(table).map(([name, row]) => [name, { ...(page !== undefined && { page }), ...row, group }]),
   ) as Table;
 
-const isAt = ({ at, isSecret }: OptionRow, face: Face): boolean =>
-  (at?.includes(face) ?? true) && !(isSecret && face !== 'cli');
-
 /** What a face calls an option; undefined: it has none. */
 export function spelling(name: string, row: OptionRow, face: Face): string | undefined {
-  if (!isAt(row, face)) return undefined;
+  if (!(row.at?.includes(face) ?? true) || (row.isSecret && face !== 'cli')) return undefined;
   const own = (face === 'cli' ? row.flag : row.attribute) ?? dashed(name);
   return row.isOn && face !== 'page' ? `no-${own}` : own;
 }
@@ -103,13 +100,6 @@ export function helpText(row: OptionRow, table: OptionTable, face?: Face): strin
     const own = table[name] && spelling(name, table[name], face);
     return own === undefined ? quoted : face === 'cli' ? `--${own}` : own;
   });
-}
-
-/** What a value may be, for people. */
-export function expectedText({ range, choices, type }: OptionRow): string {
-  if (range) return rangeText(range);
-  if (choices) return choices.join(', ');
-  return type === 'boolean' ? 'true or false' : (type ?? 'a text');
 }
 
 const trueOrFalse: OptionRule = (value) =>

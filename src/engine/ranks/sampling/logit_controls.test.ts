@@ -40,8 +40,8 @@ class Rig {
     this.#rowInfo = on.createBuffer('row_info', SLOTS * 8);
     this.#sampler = new Sampler(on, {
       slots: SLOTS,
-      vocabSize: VOCAB,
-      logitsStride: STRIDE,
+      vocab: VOCAB,
+      stride: STRIDE,
       ring: RING,
       slices: [[0, VOCAB]],
       part: 0,

@@ -69,12 +69,8 @@ export function samplingMode(options: SamplingOptions): SamplingMode {
   return topK >= 1 && topK <= CANDIDATES && !dropsUnlikely(options) ? 'top-k' : 'whole';
 }
 
-interface SamplerShape {
-  readonly slots: number;
-  readonly vocabSize: number;
-  readonly logitsStride: number;
-  /** Steps whose ids are kept on the GPU. */
-  readonly ring: number;
+/** `ring`: steps whose ids are kept on the GPU. */
+interface SamplerShape extends Omit<SliceProblem, 'slice'> {
   /** Tokens whose logits each rank has that has some; the first one's rank samples. */
   readonly slices: readonly VocabSlice[];
   /** This rank's of `slices`. */
@@ -88,7 +84,7 @@ interface SamplerShape {
  * tokens and positions. The others bring their best tokens, with the repetition penalty applied, or all their logits.
  */
 export class Sampler {
-  /** f32 [slots][logitsStride]: this rank's slice at its tokens' places. */
+  /** f32 [slots][stride]: this rank's slice at its tokens' places. */
   readonly logits: Buffer;
   /** (key, token id) [parts][slots][`pairs`]: this rank's part, and after it, where it samples, the others'. */
   readonly candidates: Buffer;
@@ -97,7 +93,7 @@ export class Sampler {
   readonly #seen: Buffer;
   readonly #counter: Buffer;
   readonly #ids: Buffer | undefined;
-  readonly #problem: SliceProblem;
+  readonly #problem: Required<SliceProblem>;
   /** Where `#many` look at all tokens: the vocabulary's best pairs, bins and listed tokens (binned_layout.wgsl). */
   #binned: Buffer | undefined;
   /** The best tokens of each tile of a long slice. */
@@ -111,11 +107,11 @@ export class Sampler {
     readonly device: Device,
     readonly shape: SamplerShape,
   ) {
-    const { slots, vocabSize, logitsStride, ring, slices, part } = shape;
-    this.#problem = { slots, vocab: vocabSize, stride: logitsStride, ring, slice: nth(slices, part) };
-    this.logits = device.createBuffer('logits', slots * logitsStride * 4);
+    const { slots, vocab, stride, ring, slices, part } = shape;
+    this.#problem = { slots, vocab, stride, ring, slice: nth(slices, part) };
+    this.logits = device.createBuffer('logits', slots * stride * 4);
     this.#params = device.createBuffer('sampling', slots * SAMPLING_PARAMS_BYTES);
-    this.#seen = device.createBuffer('seen', 2 * slots * seenWords(vocabSize) * 4);
+    this.#seen = device.createBuffer('seen', 2 * slots * seenWords(vocab) * 4);
     const pairs = SAMPLING_MODES.map((mode) => this.#parts(mode) * this.pairs(mode));
     this.candidates = device.createBuffer('candidates', slots * Math.max(...pairs) * 8);
     this.#counter = device.createBuffer('step_counter', 4);
@@ -141,9 +137,9 @@ export class Sampler {
 
   /** Candidates of each slot in a part. */
   pairs(mode: SamplingMode): number {
-    const { slices, vocabSize } = this.shape;
+    const { slices, vocab } = this.shape;
     if (mode === 'top-k') return CANDIDATES;
-    return partialsPerSlot(mode === 'whole' ? vocabSize : Math.max(...slices.map(([first, end]) => end - first)));
+    return partialsPerSlot(mode === 'whole' ? vocab : Math.max(...slices.map(([first, end]) => end - first)));
   }
 
   #parts(mode: SamplingMode): number {
@@ -170,12 +166,11 @@ export class Sampler {
     if (mode !== 'top-k') {
       const { slice, ...whole } = this.#problem;
       const clearsBins = mode === 'whole' && this.#many;
-      const problem =
-        mode === 'whole' ? { ...whole, clearsBins } : { ...whole, slice: slice!, tiles: this.pairs(mode) };
+      const problem = mode === 'whole' ? { ...whole, clearsBins } : { ...whole, slice, tiles: this.pairs(mode) };
       recorder.dispatch(argmaxPartial, problem, { ...inputs, partials: this.#partials(mode) });
       return;
     }
-    const [first, end] = this.#problem.slice!;
+    const [first, end] = this.#problem.slice;
     const tiles = candidateTiles(end - first);
     if (tiles === 1) {
       recorder.dispatch(candidates, this.#problem, { ...inputs, candidates: this.candidates });
@@ -217,13 +212,7 @@ export class Sampler {
         draws: mode !== 'greedy',
         partials: { parts: this.#parts(mode), pairs: this.pairs(mode), hold },
       },
-      {
-        ...inputs,
-        tokens,
-        row_info: rowInfo,
-        ids: this.#ids,
-        step_counter: this.#counter,
-      },
+      { ...inputs, tokens, row_info: rowInfo, ids: this.#ids, step_counter: this.#counter },
     );
   }
 

@@ -19,12 +19,6 @@ export const samplingOf = <T extends SamplingOptions>(options: T): Pick<T, keyof
     Object.fromEntries(Object.keys(SAMPLING_ROWS).map((name) => [name, options[name as keyof SamplingOptions]])),
   ) as Pick<T, keyof SamplingOptions>;
 
-/** The tokens that `minTokens` holds back: those that end the text, the model's own also where they are ignored, as in vLLM. */
-const heldBack = (
-  { minTokens = 0, stopTokenIds = [] }: SamplingOptions,
-  eosIds: readonly number[],
-): { readonly endIds?: readonly number[] } => (minTokens > 0 ? { endIds: [...eosIds, ...stopTokenIds] } : {});
-
 /** Of a request's options what the engine is told of sampling and of the end: copies, as they may be sent again after a preemption. */
 export const engineSampling = <T extends SamplingOptions & { readonly ignoreEos?: boolean | undefined }>(
   options: T,
@@ -32,7 +26,8 @@ export const engineSampling = <T extends SamplingOptions & { readonly ignoreEos?
 ): Pick<T, keyof SamplingOptions> & { readonly eosIds: readonly number[]; readonly endIds?: readonly number[] } => ({
   ...samplingOf(options),
   ...(options.logitBias && { logitBias: new Map(biasEntries(options.logitBias)) }),
-  ...heldBack(options, eosIds),
+  // What `minTokens` holds back: the model's own also where they are ignored, as in vLLM.
+  ...((options.minTokens ?? 0) > 0 && { endIds: [...eosIds, ...(options.stopTokenIds ?? [])] }),
   eosIds: options.ignoreEos ? [] : eosIds,
 });
 
@@ -65,7 +60,7 @@ export const dropsUnlikely = (options: SamplingOptions): boolean => (options.min
 
 /**
  * @param vocabSize ids are below it; default: as large as may be
- * @throws SplitkvError `usage` for a value out of range
+ * @throws SplitkvError `usage` for a value out of range, what is no id of a token, or no bias
  */
 export function checkControls(options: SamplingOptions & { readonly maxTokens?: number }, vocabSize = 2 ** 31): void {
   for (const [name, { range, default: preset }] of Object.entries<OptionRow>(SAMPLING_ROWS)) {
@@ -73,14 +68,9 @@ export function checkControls(options: SamplingOptions & { readonly maxTokens?: 
     if (value === undefined || !range || isWithin(value, range)) continue;
     throw usageError(`${snake(name)} ${show(value)}: use ${rangeText(range)}, or leave it out (${preset})`);
   }
-  const { minTokens = 0, maxTokens } = options;
+  const { minTokens = 0, maxTokens, stopTokenIds = [], logitBias = {} } = options;
   if (maxTokens !== undefined && minTokens > maxTokens)
     throw usageError(`min_tokens ${minTokens}: more than the ${maxTokens} of max_tokens; use at most that`);
-  checkIds(options, vocabSize);
-}
-
-/** @throws SplitkvError `usage` for what is no id of a token, or no bias */
-function checkIds({ stopTokenIds = [], logitBias = {} }: SamplingOptions, vocabSize: number): void {
   const checkId = (name: string, id: number): void => {
     if (!(Number.isInteger(id) && id >= 0 && id < vocabSize))
       throw usageError(`${name}: token ${id}; this model's ids are integers from 0 to ${vocabSize - 1}`);
