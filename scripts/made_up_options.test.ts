@@ -81,7 +81,7 @@ test('the library checks and hands on both', async () => {
     told = given;
     throw new Error('enough');
   });
-  expect(() => api.create({ messages, evenness: 2 } as never)).toThrow('enough');
+  await expect(api.create({ messages, evenness: 2 } as never)).rejects.toThrow('enough');
   expect(told).toEqual({ evenness: 2 });
 });
 
