@@ -14,16 +14,11 @@ interface Contents {
   forget(block: number): void;
 }
 
-/** Nothing. */
-export const UNKNOWN: Contents = { has: () => false, forget: () => {} };
-
 /**
  * A rank's KV blocks, slots, or copies of states: free, held (a block may be held by several), or kept: held by nobody but with content
  * that the prefix cache knows. Kept ones count as free; the one unused for longest is given out first, after all empty ones.
  *
  * Blocks are of lanes, one after the other. A sequence that several ranks split takes each block from the lane of its chunk.
- *
- * Of slots, whose contents nobody knows, the lowest free one is given out: a step computes rows up to the highest slot in use.
  */
 export class Pool {
   readonly #holders: Int32Array;
@@ -32,11 +27,13 @@ export class Pool {
 
   /**
    * @param sizes blocks of each lane
-   * @param contents what the prefix cache knows; left out for slots
+   * @param contents what the prefix cache knows; left out where it knows nothing
+   * @param lowestFirst of a lane the lowest empty one is given out, as of slots: a step computes rows up to the highest in use
    */
   constructor(
     sizes: readonly number[],
     private readonly contents?: Contents,
+    private readonly lowestFirst = false,
   ) {
     this.#laneOf = sizes.flatMap((size, lane) => new Array<number>(size).fill(lane));
     this.#holders = new Int32Array(this.size);
@@ -101,7 +98,7 @@ export class Pool {
       const { empty, kept } = this.#lane(this.laneOf(block));
       if (this.contents?.has(block)) kept.add(block);
       else empty.push(block);
-      if (!this.contents) empty.sort((a, b) => b - a);
+      if (this.lowestFirst) empty.sort((a, b) => b - a);
     }
   }
 }
@@ -138,7 +135,7 @@ export class WindowBlocks {
     cache?: PrefixCache,
   ) {
     this.#lanes = lanes ?? 1;
-    this.pool = new Pool(evenLanes(limits.numBlocks, lanes), cache?.windowed ?? UNKNOWN);
+    this.pool = new Pool(evenLanes(limits.numBlocks, lanes), cache?.windowed);
   }
 
   /** Of a lane, whichever has most. */

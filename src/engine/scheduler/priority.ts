@@ -1,4 +1,4 @@
-import { listIn } from '../../base/lists.js';
+import { listIn, valueIn } from '../../base/lists.js';
 import { DecayingMean, LinearFit } from './adp/fits.js';
 import type { Sequence } from './sequence.js';
 
@@ -17,14 +17,16 @@ export class Client {
   unfinished = 0;
   /** Slots that it has, of all ranks. */
   running = 0;
-  /** When it came, or gave up a slot last. Of this and the next one only the order counts. */
-  since = 0;
   /** When a chunk of a prompt of its was planned last. */
   computed = 0;
   /** While others have rows, its prompts rest up to this iteration. */
   promptsRest = 0;
 
-  constructor(readonly name = '') {}
+  /** @param since when it came, or gave up a slot last; of this and of `computed` only the order counts */
+  constructor(
+    readonly name = '',
+    public since = 0,
+  ) {}
 }
 
 /** A slot that was given up, and isn't at once given to whoever would have to give it back if it were asked for again. */
@@ -84,12 +86,7 @@ export class Clients {
 
   /** The client of a new request. */
   join(name: string): Client {
-    let client = this.#known.get(name);
-    if (!client) {
-      client = new Client(name);
-      client.since = this.now();
-      this.#known.set(name, client);
-    }
+    const client = valueIn(this.#known, name, () => new Client(name, this.now()));
     client.unfinished++;
     return client;
   }

@@ -1,7 +1,7 @@
 import { nth, sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { chunkOwner, leastLoadedOffset } from '../../placement/owner.js';
-import { evenLanes, Pool, UNKNOWN, WindowBlocks } from './block_pool.js';
+import { evenLanes, Pool, WindowBlocks } from './block_pool.js';
 import { laneBlocks, laneOf, type RankLimits, type SchedulerConfig } from './config.js';
 import { chooseGroup, type GroupLoad } from './groups/micro_batches.js';
 import type { WorkList } from './iteration.js';
@@ -76,9 +76,9 @@ export class RankState {
     this.cache = shares ? new PrefixCache(config.blockTokens, windows?.tokens, keptStates) : undefined;
     this.#states = this.cache?.states;
     this.windows = windows && new WindowBlocks(windows, lanes, config, this.cache);
-    this.pool = new Pool(evenLanes(numBlocks, lanes), this.cache ?? UNKNOWN);
+    this.pool = new Pool(evenLanes(numBlocks, lanes), this.cache);
     this.#lanes = lanes ?? 1;
-    this.#slots = new Pool(limits.microBatches ?? [limits.slots]);
+    this.#slots = new Pool(limits.microBatches ?? [limits.slots], undefined, true);
     this.#watermarkBlocks = Math.ceil(numBlocks * config.watermark);
   }
 
