@@ -1,4 +1,4 @@
-import { SplitkvError } from './errors.js';
+import { internalError } from './errors.js';
 
 /** first .. end - 1. */
 export const range = (first: number, end: number): number[] => Array.from({ length: end - first }, (_, i) => first + i);
@@ -6,7 +6,7 @@ export const range = (first: number, end: number): number[] => Array.from({ leng
 /** What a list has at a place. @throws SplitkvError `internal` where it has nothing there, which is a mistake here. */
 export function nth<T>(list: ArrayLike<T | undefined>, at: number): T {
   const item = list[at];
-  if (item === undefined) throw new SplitkvError('internal', `a list of ${list.length} has nothing at ${at}`);
+  if (item === undefined) throw internalError(`a list of ${list.length} has nothing at ${at}`);
   return item;
 }
 

@@ -105,7 +105,7 @@ export function checkReport(value: unknown): WorkerReport {
 
 const areNumbers = (value: unknown): boolean =>
   typeof value === 'object' ? Object.values(value ?? {}).every(areNumbers) : Number.isFinite(value);
-const positive = z.number().check(z.refine((value) => value > 0));
+const positive = z.number().check(z.positive());
 const times = z.looseObject({ layerSeconds: count });
 const layer = z.optional(z.looseObject({ generated: times, prompt: times }).check(z.refine(areNumbers)));
 const measure = z.looseObject({

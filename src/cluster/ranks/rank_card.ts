@@ -39,7 +39,7 @@ const cardForm = z.looseObject({
     software: z.boolean(),
     variants: z.enum(['hardware', 'software']),
   }),
-  memory: z.optional(z.int().check(z.refine((bytes) => bytes > 0))),
+  memory: z.optional(z.int().check(z.positive())),
   busy: z.boolean(),
 });
 

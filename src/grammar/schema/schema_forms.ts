@@ -1,5 +1,6 @@
 import { usageError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
+import { valueIn } from '../../base/lists.js';
 
 /** A schema without references and combinations: every keyword holds. Patterns and formats may be several. */
 export type Form = Readonly<Record<string, unknown>>;
@@ -96,9 +97,7 @@ export class SchemaForms {
   of(schema: unknown, within: readonly string[] = []): Form[] {
     const own = schemaOf(schema);
     if (typeof own === 'boolean') return own ? [{}] : [];
-    let forms = this.#known.get(own);
-    if (!forms) this.#known.set(own, (forms = this.#formsOf(own, within)));
-    return forms;
+    return valueIn(this.#known, own, () => this.#formsOf(own, within));
   }
 
   #formsOf(own: Readonly<Record<string, unknown>>, within: readonly string[]): Form[] {

@@ -1,5 +1,5 @@
 import { throwIfAborted } from '../../base/errors.js';
-import { isObject } from '../../base/json.js';
+import { isObject, parsed } from '../../base/json.js';
 import { sha256 } from '../../base/math.js';
 
 /**
@@ -84,12 +84,8 @@ export async function readCacheObject(
   name: string,
 ): Promise<Record<string, unknown> | undefined> {
   const text = (await (await readCacheFile(directory, name))?.text()) ?? '';
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parsed(text);
+  return isObject(value) ? value : undefined;
 }
 
 export async function removeCacheEntry(directory: CacheDirectory, name: string): Promise<void> {

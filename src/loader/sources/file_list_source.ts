@@ -41,8 +41,8 @@ export async function blobSource(url: URL, signal?: AbortSignal): Promise<Source
 export function packagedSource(folder: URL): Source {
   const files = new Map<string, Promise<File | undefined>>();
   return new FilesSource(folder.href, (file) => {
-    const url = new URL(file.split('/').map(encodeURIComponent).join('/'), folder.href.replace(/\/?$/, '/'));
     const open = async (): Promise<File | undefined> => {
+      const url = new URL(file.split('/').map(encodeURIComponent).join('/'), folder.href.replace(/\/?$/, '/'));
       const blob = await fetchBlob(url.href);
       return blob && new File([blob], file, { lastModified: 0 });
     };

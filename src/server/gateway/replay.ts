@@ -1,6 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { formatError } from '../../base/errors.js';
-import { isObject } from '../../base/json.js';
+import { isObject, parsed } from '../../base/json.js';
+import { valueIn } from '../../base/lists.js';
 
 /** An event of a stream, or a comment. */
 export interface SseEvent {
@@ -41,15 +42,7 @@ function eventOf(block: string): SseEvent {
   }
   if (data.length === 0) return { text, name, data: undefined, value: undefined };
   const joined = data.join('\n');
-  return { text, name, data: joined, value: valueOf(joined) };
-}
-
-function valueOf(data: string): unknown {
-  try {
-    return JSON.parse(data);
-  } catch {
-    return undefined;
-  }
+  return { text, name, data: joined, value: parsed(joined) };
 }
 
 /** Whether a stream ends well with this event, in any of the APIs. */
@@ -151,11 +144,8 @@ export class StreamReplay {
 const differs = (count: number): DiffersError =>
   new DiffersError(`another replica doesn't say the same within the ${count} events that were sent`);
 
-function entry(map: Map<string, Lane>, name: string): Lane {
-  let found = map.get(name);
-  if (!found) map.set(name, (found = { count: 0, digest: createHash('sha256'), ids: [] }));
-  return found;
-}
+const entry = (map: Map<string, Lane>, name: string): Lane =>
+  valueIn(map, name, () => ({ count: 0, digest: createHash('sha256'), ids: [] }));
 
 const digestOf = ({ digest }: Lane): string => digest.copy().digest('base64');
 

@@ -1,4 +1,5 @@
 import type { Msg, Subscription } from '@nats-io/nats-core';
+import { valueIn } from '../../base/lists.js';
 import type { Cluster } from '../../cluster/connect.js';
 import { type Choice, ReplicaTable, type RoutedRequest } from '../../cluster/routing/choose_replica.js';
 import type { PrefixFilter } from '../../cluster/routing/prefixes.js';
@@ -163,9 +164,7 @@ export class ReplicaSet {
   }
 
   #tableOf(model: string): ReplicaTable {
-    let table = this.#tables.get(model);
-    if (!table) this.#tables.set(model, (table = new ReplicaTable()));
-    return table;
+    return valueIn(this.#tables, model, () => new ReplicaTable());
   }
 
   #hearBeat(error: Error | null, { data, subject }: Msg): void {
