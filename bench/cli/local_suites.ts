@@ -69,7 +69,7 @@ export async function runCompile(options: Options, terminal: Terminal): Promise<
   const family = options.oneOf('family', FAMILIES) ?? DEFAULT_FAMILY;
   const request = { family, kernel: options.text('kernel'), case: options.text('case') };
   const document = await runCompileSuite(request, terminal);
-  return { document, table: compileTable(document.rows) };
+  return { document, table: compileTable(document) };
 }
 
 export async function runGpu(options: Options, terminal: Terminal): Promise<SuiteResult> {

@@ -3,21 +3,21 @@
  * print, paper_run.ts finds the dispatches of a model's steps. Read driver.ts next.
  */
 
-import { usageError } from '../../../src/base/errors.js';
+import { SplitkvError, usageError } from '../../../src/base/errors.js';
 import { alignedTable } from '../../../src/base/aligned_table.js';
 import type { Terminal } from '../../../src/cli/command.js';
 import { loadFast } from '../../../shaders/linear/fast/fast.js';
 import type { DeviceTraits } from '../../../src/gpu/index.js';
 import { assembleWgsl } from '../../../src/gpu/kernel.js';
 import { readModelConfig } from '../../../src/model/families/registry.js';
-import { PUBLISHED } from '../../../src/model/testing/published_configs.js';
+import { OTHERS, PUBLISHED } from '../../../src/model/testing/published_configs.js';
 import type { SuiteDocument } from '../../document.js';
 import { type AnyKernelSuite, kernelFolders, loadKernelSuite } from '../../kernel_suites.js';
 import { decimals } from '../../table.js';
 import { readEnvironment } from '../environment.js';
 import { CompileLab, type CompileJob, type Family, type LabAdapter } from './driver.js';
 import type { Figures } from './figures.js';
-import { PAPER_BATCH, PAPER_TOKENS, paperRun } from './paper_run.js';
+import { countDispatches, PAPER_BATCH, PAPER_TOKENS, paperRun, type StepDispatches } from './paper_run.js';
 
 export interface CompileRequest {
   readonly family: Family;
@@ -47,14 +47,40 @@ export interface CompileRow extends Omit<Figures, 'thread_bytes_in_flight'> {
   readonly bytes_in_flight: number | null;
 }
 
+export interface CompileModel extends StepDispatches {
+  readonly name: string;
+}
+
 /** What `bench --suite compile --json` prints. */
 export interface CompileDocument extends SuiteDocument {
+  /** None where the driver is missing and no kernel was asked for. */
   readonly rows: readonly CompileRow[];
+  /** Weights in q4, the cache in f16. */
+  readonly models: readonly CompileModel[];
 }
 
 /** Models whose steps are compiled, by their names in the catalog, and the types that their weights may have. */
 const MODELS = ['qwen2.5-0.5b-instruct', 'llama-3.2-1b-instruct', 'llama-3.2-3b-instruct', 'deepseek-v2-lite-chat'];
 const WEIGHTS = ['f16', 'q8', 'q4'] as const;
+
+/** Models whose dispatches are counted: dense ones, then those with windows, states, experts and latents. */
+const COUNTED = [
+  'qwen2.5-0.5b-instruct',
+  'qwen3-0.6b',
+  'llama-3.2-1b-instruct',
+  'smollm2-360m-instruct',
+  'smollm3-3b',
+  'phi-4-mini-instruct',
+  'granite-4.0-1b',
+  'gemma-3-1b-it',
+  'gemma-2-2b-it',
+  'lfm2-1.2b',
+  'qwen3.5-0.8b',
+  'gpt-oss-20b',
+  'qwen3-30b-a3b',
+  'deepseek-v2-lite-chat',
+  'minicpm3-4b',
+];
 
 /**
  * Every variant that the card gets: each case of each kernel, and every dispatch of the models' steps.
@@ -151,24 +177,60 @@ export async function compileRows(
   });
 }
 
-/** @throws SplitkvError as `CompileLab.open` and `compileVariants` */
+/**
+ * Without the driver dispatches are counted all the same, where no kernel is asked for.
+ * @throws SplitkvError as `CompileLab.open` and `compileVariants`
+ */
 export async function runCompileSuite(request: CompileRequest, terminal: Terminal): Promise<CompileDocument> {
   kernelFolders(request.kernel); // a wrong name is told before the driver is looked for
-  const lab = await CompileLab.open(request.family, terminal.signal);
+  const lab = await CompileLab.open(request.family, terminal.signal).catch((error: unknown) => {
+    const isMissing = error instanceof SplitkvError && error.code === 'unsupported';
+    if (!isMissing || (request.kernel ?? request.case) !== undefined) throw error;
+    terminal.note(`bench: ${error.message}`);
+    return undefined;
+  });
   try {
+    const models = await countModels(lab?.card, terminal);
+    if (!lab) return { suite: 'compile', environment: await readEnvironment('node', []), rows: [], models };
     const variants = await compileVariants(request, lab.card);
     const rows = await compileRows(lab, variants, (done, of) => terminal.progress(`${done} of ${of} shaders compiled`));
     const { adapter } = lab.card;
     const environment = await readEnvironment('node', [
       { ...adapter, name: `${adapter.description}, ${request.family}` },
     ]);
-    return { suite: 'compile', environment, rows };
+    return { suite: 'compile', environment, rows, models };
   } finally {
-    await lab.close();
+    await lab?.close();
   }
 }
 
-export function compileTable(rows: readonly CompileRow[]): string {
+async function countModels(card: LabAdapter | undefined, terminal: Terminal): Promise<CompileModel[]> {
+  const models: CompileModel[] = [];
+  for (const name of COUNTED) {
+    terminal.progress(`counting dispatches of ${name}`);
+    const config = await readModelConfig(PUBLISHED[name]?.config ?? OTHERS[name]!);
+    models.push({ name, ...(await countDispatches(config, 'q4', 'f16', card)) });
+  }
+  return models;
+}
+
+export const compileTable = ({ rows, models }: CompileDocument): string =>
+  (rows.length > 0 ? `${rowsTable(rows)}\n` : '') + modelsTable(models);
+
+function modelsTable(models: readonly CompileModel[]): string {
+  const cells = models.map(({ name, ...counted }) => [
+    name,
+    ...[counted.dispatches_512, counted.dispatches_4096, counted.dispatches_prompt, counted.dispatches_8_rows].map(
+      String,
+    ),
+  ]);
+  return (
+    alignedTable([['dispatches', 'at 512', `at ${PAPER_TOKENS}`, 'prompt', '8 rows'], ...cells], 1) +
+    '\nCounted, in q4: a token of one sequence with so many in its cache, a chunk of a prompt, a token of each of 8 sequences.\n'
+  );
+}
+
+function rowsTable(rows: readonly CompileRow[]): string {
   const heading = [
     'kernel',
     'case',

@@ -51,7 +51,6 @@ export async function paperRun(
   kv: KvType,
   like: LabAdapter,
 ): Promise<PaperDispatch[]> {
-  const device = await openPaperDevice(like);
   const found = new Map<string, PaperDispatch>();
   let step = '';
   const weightNames = new Set<string>();
@@ -67,28 +66,9 @@ export async function paperRun(
     const bindings = entries.slice(0, -1).map(({ buffer }) => (buffer!.type === 'storage' ? 'read_write' : 'read'));
     found.set(key, { kernel, what, code, bindings, workgroups });
   };
-  Object.assign(
-    device.gpu,
-    recording(record, (name) => weightNames.add(name)),
-  );
-
-  const plan = makePlan('single', 1, modelShape(config));
-  const world = new World(plan, 0);
-  const reader = blankWeights(config, rankSlice(plan, 0, config));
-  const model = await loadWeights(device, config, reader, weights, world);
-  Object.assign(
-    device.gpu,
-    recording(record, () => {}),
-  );
-  const prefillChunk = defaultPromptChunk(plan);
-  const contextLength = PAPER_TOKENS + KV_BLOCK;
-  const kvBlocks = contextLength / KV_BLOCK;
-  const options = { slots: PAPER_BATCH, contextLength, prefillChunk, kvType: kv, kvBlocks };
-  const runner = await RankRunner.create(device, world, config, model, options);
-  await runner.setBlocks(0, range(0, kvBlocks), 0);
+  const runner = await paperRunner(config, { weights, kv, slots: PAPER_BATCH, like }, record, weightNames);
   step = 'prompt';
-  const tokens = new Uint32Array(prefillChunk);
-  await runner.prefill({ slot: 0, tokens, start: PAPER_TOKENS - prefillChunk, last: true });
+  await runPrompt(runner);
   for (const [name, sampling] of Object.entries(SAMPLING)) {
     await runner.start(0, sampling, new Uint32Array(1));
     step = name;
@@ -98,6 +78,81 @@ export async function paperRun(
   await runner.start(0, SAMPLING['token']!, new Uint32Array(1));
   await runner.step(0, true, PAPER_TOKENS);
   return [...found.values()];
+}
+
+/** Dispatches of a model's steps on one GPU, where each token is the likeliest. */
+export interface StepDispatches {
+  /** A token of one sequence, with so many tokens in its cache. */
+  readonly dispatches_512: number;
+  readonly dispatches_4096: number;
+  /** A chunk of 512 rows of a prompt. */
+  readonly dispatches_prompt: number;
+  /** A token of each of 8 sequences of 512. */
+  readonly dispatches_8_rows: number;
+}
+
+/** @param like the GPU; default: one with the limits of current ones */
+export async function countDispatches(
+  config: ModelConfig,
+  weights: WeightType,
+  kv: KvType,
+  like?: LabAdapter,
+): Promise<StepDispatches> {
+  let dispatches = 0;
+  const runner = await paperRunner(config, { weights, kv, slots: 8, like }, () => dispatches++);
+  const counted = async (step: Promise<unknown>): Promise<number> => {
+    const before = dispatches;
+    await step;
+    return dispatches - before;
+  };
+  const prompt = await counted(runPrompt(runner));
+  await runner.start(0, SAMPLING['token']!, new Uint32Array(1));
+  return {
+    dispatches_512: await counted(runner.step(0, true, 512, 1)),
+    dispatches_4096: await counted(runner.step(0, true, PAPER_TOKENS, 1)),
+    dispatches_prompt: prompt,
+    dispatches_8_rows: await counted(runner.step(0, true, 512)),
+  };
+}
+
+interface PaperOptions {
+  readonly weights: WeightType;
+  readonly kv: KvType;
+  readonly slots: number;
+  readonly like: LabAdapter | undefined;
+}
+
+/** The model on one rank, whose slot 0 has blocks for `PAPER_TOKENS` and one more. `weightNames`: takes the names of its weights' buffers. */
+async function paperRunner(
+  config: ModelConfig,
+  { weights, kv, slots, like }: PaperOptions,
+  record: OnDispatch,
+  weightNames = new Set<string>(),
+): Promise<RankRunner> {
+  const device = await openPaperDevice(like);
+  Object.assign(
+    device.gpu,
+    recording(record, (name) => weightNames.add(name)),
+  );
+  const plan = makePlan('single', 1, modelShape(config));
+  const world = new World(plan, 0);
+  const model = await loadWeights(device, config, blankWeights(config, rankSlice(plan, 0, config)), weights, world);
+  Object.assign(
+    device.gpu,
+    recording(record, () => {}),
+  );
+  const contextLength = PAPER_TOKENS + KV_BLOCK;
+  const kvBlocks = contextLength / KV_BLOCK;
+  const options = { slots, contextLength, prefillChunk: defaultPromptChunk(plan), kvType: kv, kvBlocks };
+  const runner = await RankRunner.create(device, world, config, model, options);
+  await runner.setBlocks(0, range(0, kvBlocks), 0);
+  return runner;
+}
+
+/** The last chunk of a prompt of `PAPER_TOKENS`. */
+function runPrompt(runner: RankRunner): Promise<unknown> {
+  const tokens = new Uint32Array(runner.options.prefillChunk);
+  return runner.prefill({ slot: 0, tokens, start: PAPER_TOKENS - tokens.length, last: true });
 }
 
 const paperPipeline = ({ label, layout, compute }: GPUComputePipelineDescriptor): unknown => ({
