@@ -19,7 +19,7 @@ import {
   type ProgramStep,
   Recorder,
 } from '../../src/gpu/index.js';
-import type { Bindings, KernelPlan, ParamTypes } from '../../src/gpu/kernel.js';
+import { type Bindings, type KernelPlan, type ParamTypes, pipelineSource } from '../../src/gpu/kernel.js';
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { findMismatch } from '../../src/gpu/testing/run_kernel.js';
 import { type AnyKernelSuite, kernelFolders, loadKernelSuite } from '../kernel_suites.js';
@@ -175,8 +175,8 @@ async function timeMatrix(
     const found = new Map<string, { readonly tuning: string; readonly timed: Timed; readonly plan: string }>();
     for (const tuning of tunings) {
       const plan = kernel.plan(big, tuning === undefined ? traits : { ...traits, tuning });
-      const named = planName(plan.constants);
-      if (found.has(named)) continue;
+      const { code } = pipelineSource(kernel, plan);
+      if (found.has(code)) continue;
       const got = await outputs(plan, big);
       for (let r = 0; r < rows; r++) {
         for (let n = 0; n < outs; n++) {
@@ -189,7 +189,8 @@ async function timeMatrix(
       }
       const program = recordPlan(device, kernel, big, plan, [first!, ...rest]);
       programs.push(program);
-      found.set(named, { tuning: tuning ?? 'as planned', plan: named, timed: { program, step, count: copies } });
+      const timed = { program, step, count: copies };
+      found.set(code, { tuning: tuning ?? 'as planned', plan: planName(plan.constants), timed });
     }
     if (isLate()) return;
     const { copy_gbps: copy, fma_gflops: fma } = await rates();

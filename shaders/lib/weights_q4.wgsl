@@ -35,25 +35,19 @@ fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
   return nibbles(weight[index][part >> 1u] >> ((part & 1u) * 4u), d);
 }
 
-// For hardware adapters (scaled_sum.wgsl).
-
-/// q - 8 of the bytes of a word whose upper nibbles are clear: compilers have an instruction a byte for it.
-fn byte_quants(word: u32) -> vec4<f32> {
-  return vec4<f32>(vec4<u32>(word, word >> 8u, word >> 16u, word >> 24u) & vec4<u32>(255u)) - 8.0;
-}
+// For hardware adapters (scaled_sum.wgsl), joined after quants_q4.wgsl or quants_q4_f16.wgsl.
 
 /// The unit's values without their scale.
 fn unit_values(words: vec4<u32>) -> Unit {
-  let low = words & vec4<u32>(0x0f0f0f0fu);
-  let high = (words >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu);
+  let high = words >> vec4<u32>(4u);
   return Unit(
-    byte_quants(low.x),
-    byte_quants(high.x),
-    byte_quants(low.y),
-    byte_quants(high.y),
-    byte_quants(low.z),
-    byte_quants(high.z),
-    byte_quants(low.w),
-    byte_quants(high.w),
+    quants(words.x),
+    quants(high.x),
+    quants(words.y),
+    quants(high.y),
+    quants(words.z),
+    quants(high.z),
+    quants(words.w),
+    quants(high.w),
   );
 }

@@ -51,14 +51,29 @@ export interface ContractPlan {
 const subsOf = (total: number): number => Math.max(1, Math.floor(PARTS / total));
 
 /**
- * What a stopwatch may choose beside the plan, best guesses first: twice the outputs side by side, as many threads; other numbers of
- * outputs of a thread, or of units asked for ahead: twice as many, or half where that can't be.
+ * What a stopwatch may choose beside the plan, best guesses first: 4 outputs of a thread; q4 unpacked by f16 (weights_wgsl.ts); both;
+ * twice the outputs side by side, as many threads; other numbers of outputs of a thread, or of units asked for ahead: twice as many, or
+ * half where that can't be; half the threads.
  */
-export const CONTRACT_TUNINGS: readonly string[] = ['lanes', 'each', 'loads'];
+export const CONTRACT_TUNINGS: readonly string[] = [
+  'each 4',
+  'halves',
+  'each 4, halves',
+  'lanes',
+  'each',
+  'loads',
+  'threads 128',
+];
+
+/** Outputs of a thread. */
+function tunedEach(tuning: string, usually: number, fits: (each: number) => boolean): number {
+  if (tuning === 'each') return fits(2 * usually) && usually < 4 ? 2 * usually : Math.ceil(usually / 2);
+  return tuning.startsWith('each 4') && fits(4) ? 4 : usually;
+}
 
 /** How a hardware adapter's workgroups contract (contract.wgsl): everything but SUBS and PARTS changes no bit. */
 export function planContract(contraction: Contraction, traits: DeviceTraits): ContractPlan {
-  const { tuning } = traits;
+  const { tuning = '' } = traits;
   const { type, outFeatures, inFeatures, matrices, segments, cut, copies = 1, staged = 0 } = contraction;
   const subs = subsOf(segments.total);
   const parts = segments.count * subs;
@@ -70,7 +85,7 @@ export function planContract(contraction: Contraction, traits: DeviceTraits): Co
     staged + (parts * rows * matrices * outs * 4) / passesOf(rows);
   const doubles = tuning === 'lanes' && 2 * usual <= 4 * LANES && bytesOf(1, 2 * usual) <= limit;
   const lanes = doubles ? 2 * usual : usual;
-  const slices = Math.min(parts, THREADS / lanes);
+  const slices = Math.min(parts, (tuning === 'threads 128' ? 128 : THREADS) / lanes);
   const bytes = (rows: number, each: number): number => bytesOf(rows, each * lanes);
   let { tileRows } = contraction;
   while (tileRows > 1 && bytes(tileRows, 1) > limit) tileRows /= 2;
@@ -79,8 +94,7 @@ export function planContract(contraction: Contraction, traits: DeviceTraits): Co
   const pays = (each: number): boolean =>
     fits(each) && ceilDiv(outFeatures, lanes * each) * copies >= ENOUGH_WORKGROUPS;
   const usually = pays(4) ? 4 : pays(2) ? 2 : 1;
-  const other = fits(2 * usually) && usually < 4 ? 2 * usually : Math.ceil(usually / 2);
-  const each = tuning === 'each' ? other : usually;
+  const each = tunedEach(tuning, usually, fits);
   const units = ceilDiv(ceilDiv(inFeatures, UNIT_ELEMENTS[type]), parts);
   const passes = passesOf(tileRows);
   const loads = Math.floor((traits.unroll ? MOST_LOADS : 1) / ((each * matrices * Math.ceil(tileRows / 2)) / passes));

@@ -5,6 +5,7 @@
 
 import { SplitkvError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
+import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
 import geluWgsl from '../lib/gelu.wgsl?raw';
 import segmentsWgsl from '../lib/segments.wgsl?raw';
@@ -12,7 +13,7 @@ import tanhWgsl from '../lib/tanh.wgsl?raw';
 import outputWgsl from './output.wgsl?raw';
 import outputSegmentsWgsl from './output_segments.wgsl?raw';
 import { TILE, UNIT_ELEMENTS, type WeightType } from './pack.js';
-import { WEIGHTS_WGSL } from './weights_wgsl.js';
+import { weightsWgsl } from './weights_wgsl.js';
 import { type ResolvedSegments, resolveSegments, type Segments } from './segments.js';
 
 /** Rows that share one read of the weights: at most so many, as a variant has room; changes no bit. */
@@ -82,6 +83,7 @@ export function planLinear(
   kernel: string,
   problem: LinearProblem,
   epilogue: Epilogue,
+  traits: DeviceTraits,
 ): {
   readonly segments: ResolvedSegments;
   readonly params: LinearParams;
@@ -115,7 +117,7 @@ export function planLinear(
       eps: 0,
       out_scale: problem.outScale ?? 1,
     },
-    fragments: [segmentsWgsl, WEIGHTS_WGSL[type], tanhWgsl, geluWgsl, outputWgsl, outputSegmentsWgsl],
+    fragments: [segmentsWgsl, weightsWgsl(type, traits), tanhWgsl, geluWgsl, outputWgsl, outputSegmentsWgsl],
     constants: {
       BIAS: problem.bias,
       RESIDUAL: epilogue === 'residual',

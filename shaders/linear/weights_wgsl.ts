@@ -1,18 +1,23 @@
+import type { DeviceTraits } from '../../src/gpu/device.js';
+import quantsQ4 from '../lib/quants_q4.wgsl?raw';
+import quantsQ4Half from '../lib/quants_q4_f16.wgsl?raw';
 import scaledSum from '../lib/scaled_sum.wgsl?raw';
 import unitOf32 from '../lib/unit_of_32.wgsl?raw';
 import f16 from '../lib/weights_f16.wgsl?raw';
 import f32 from '../lib/weights_f32.wgsl?raw';
+import mxfp4 from '../lib/weights_mxfp4.wgsl?raw';
 import q4 from '../lib/weights_q4.wgsl?raw';
 import q8 from '../lib/weights_q8.wgsl?raw';
-import type { WeightType } from './pack.js';
+import type { PackedType } from './pack.js';
 
-/** Weights of 4 bits, with what all of them share. */
-export const fourBits = (weights: string): string => unitOf32 + weights + scaledSum;
-
-/** How a kernel reads packed weights of each type. */
-export const WEIGHTS_WGSL: Readonly<Record<WeightType, string>> = {
+const WEIGHTS: Readonly<Record<PackedType, string>> = {
   f32,
   f16,
   q8: q8 + scaledSum,
-  q4: fourBits(q4),
+  q4: unitOf32 + quantsQ4 + q4 + scaledSum,
+  mxfp4: unitOf32 + mxfp4 + scaledSum,
 };
+
+/** How a kernel reads packed weights of a type. */
+export const weightsWgsl = (type: PackedType, { f16: hasHalves, tuning = '' }: DeviceTraits): string =>
+  type === 'q4' && hasHalves && tuning.includes('halves') ? unitOf32 + quantsQ4Half + q4 + scaledSum : WEIGHTS[type];

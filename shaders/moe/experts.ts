@@ -7,8 +7,7 @@ import { limitError, SplitkvError } from '../../src/base/errors.js';
 import { alignUp, ceilDiv } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
-import mxfp4 from '../lib/weights_mxfp4.wgsl?raw';
-import { fourBits, WEIGHTS_WGSL } from '../linear/weights_wgsl.js';
+import { weightsWgsl } from '../linear/weights_wgsl.js';
 import { packedLayout, type PackedType, UNIT_ELEMENTS } from '../linear/pack.js';
 import expertOutputWgsl from './expert_output.wgsl?raw';
 
@@ -42,12 +41,6 @@ export interface ExpertProblem {
   readonly expertFirst?: number;
   readonly expertCount?: number;
 }
-
-/** How a kernel reads packed weights of experts. */
-const EXPERT_WEIGHTS_WGSL: Readonly<Record<PackedType, string>> = {
-  ...WEIGHTS_WGSL,
-  mxfp4: fourBits(mxfp4),
-};
 
 export const EXPERT_PARAMS = {
   rows: 'u32',
@@ -86,7 +79,7 @@ export function expertLayout({ type, inFeatures, outFeatures, epilogue }: Expert
 }
 
 /** The parts of a plan that both kernels share. */
-export function planExperts(kernel: string, problem: ExpertProblem) {
+export function planExperts(kernel: string, problem: ExpertProblem, traits: DeviceTraits) {
   const { rows, topK, experts, inFeatures, outFeatures, type, epilogue, xStride, xPerSlot, outStride } = problem;
   const { expertFirst = 0, expertCount = experts - expertFirst, clamped, bias = false, biasFirst = 0 } = problem;
   const bad = (what: string): SplitkvError => new SplitkvError('internal', `${kernel}: ${what}`);
@@ -103,6 +96,7 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
       `experts ${expertFirst} to ${expertFirst + expertCount - 1} in the shard, expected some of 0 to ${experts - 1}`,
     );
   }
+  const weights = weightsWgsl(type, traits);
   const { tiles } = packedLayout(type, outFeatures, inFeatures);
   const matrices: 1 | 2 = epilogue === 'swiglu' ? 2 : 1;
   const unit = UNIT_ELEMENTS[type];
@@ -110,8 +104,8 @@ export function planExperts(kernel: string, problem: ExpertProblem) {
     expertCount,
     tiles,
     matrices,
-    weights: EXPERT_WEIGHTS_WGSL[type],
-    fragments: [EXPERT_WEIGHTS_WGSL[type], expertOutputWgsl],
+    weights,
+    fragments: [weights, expertOutputWgsl],
     constants: { SWIGLU: matrices === 2, CLAMPED: clamped !== undefined, BIASED: bias },
     params: {
       rows,

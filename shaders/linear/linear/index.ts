@@ -53,7 +53,7 @@ export const linear = defineKernel({
   contents: ({ rows, xStride }: LinearRowsProblem) => ({ x: someActivations(rows * xStride) }),
   plan(problem: LinearRowsProblem, traits) {
     const { rows, inFeatures, outFeatures, type, epilogue, norm, eps } = problem;
-    const { segments, params, fragments, constants } = planLinear('linear', problem, epilogue);
+    const { segments, params, fragments, constants } = planLinear('linear', problem, epilogue, traits);
     if (norm) checkNorm(problem, segments.end - segments.start === params.model_in_features);
     const staged = norm ? normBytes(inFeatures) : 0;
     const limit = traits.limits.maxComputeWorkgroupStorageSize;

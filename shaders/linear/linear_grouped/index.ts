@@ -2,7 +2,7 @@ import { SplitkvError } from '../../../src/base/errors.js';
 import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
-import { WEIGHTS_WGSL } from '../weights_wgsl.js';
+import { weightsWgsl } from '../weights_wgsl.js';
 import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
 import { someActivations, type TileRows, tilesOf } from '../problem.js';
 import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../contract.js';
@@ -96,7 +96,7 @@ export const linearGrouped = defineKernel({
     if (traits.software) {
       const serialRows = Math.min(tileRows, 8);
       return {
-        wgsl: [WEIGHTS_WGSL[type], serialSource],
+        wgsl: [weightsWgsl(type, traits), serialSource],
         constants: { TILE_ROWS: serialRows, ...masked },
         params,
         grid: (step) => [tilesOf(outFeatures), groups, ceilDiv(Math.min(step.rows, rows), serialRows)],
@@ -107,7 +107,7 @@ export const linearGrouped = defineKernel({
       traits,
     );
     return {
-      wgsl: [stepsWgsl, WEIGHTS_WGSL[type], contractWgsl, groupOutputsWgsl, source],
+      wgsl: [stepsWgsl, weightsWgsl(type, traits), contractWgsl, groupOutputsWgsl, source],
       constants: { ...contract.constants, ...masked },
       params,
       grid: (step) => [contract.tiles, groups, ceilDiv(Math.min(step.rows, rows), contract.tileRows)],

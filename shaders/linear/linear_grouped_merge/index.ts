@@ -8,7 +8,7 @@ import contractWgsl from '../contract.wgsl?raw';
 import groupOutputsWgsl from '../group_outputs.wgsl?raw';
 import { MOST_MERGED_CHUNKS } from '../linear_merge/index.js';
 import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
-import { WEIGHTS_WGSL } from '../weights_wgsl.js';
+import { weightsWgsl } from '../weights_wgsl.js';
 import xMergedWgsl from '../x_merged.wgsl?raw';
 import { someActivations } from '../problem.js';
 import source from './linear_grouped_merge.wgsl?raw';
@@ -84,7 +84,7 @@ export const linearGroupedMerge = defineKernel({
       traits,
     );
     return {
-      wgsl: [stepsWgsl, WEIGHTS_WGSL[type], softmaxState, xMergedWgsl, contractWgsl, groupOutputsWgsl, source],
+      wgsl: [stepsWgsl, weightsWgsl(type, traits), softmaxState, xMergedWgsl, contractWgsl, groupOutputsWgsl, source],
       constants: {
         ...contract.constants,
         HEAD_UNITS: inFeatures / 4,

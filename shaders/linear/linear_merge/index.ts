@@ -55,7 +55,7 @@ export const linearMerge = defineKernel({
     const { inFeatures, outFeatures, type, epilogue, headDim, partials } = problem;
     const xStride = alignUp(inFeatures, 32);
     const linear = { ...problem, rows: 1, xStride };
-    const { segments, params, fragments, constants } = planLinear('linear_merge', linear, epilogue);
+    const { segments, params, fragments, constants } = planLinear('linear_merge', linear, epilogue, traits);
     if (inFeatures % headDim !== 0 || headDim % 4 !== 0) {
       throw new SplitkvError('internal', `linear_merge: inFeatures ${inFeatures} aren't heads of ${headDim}`);
     }

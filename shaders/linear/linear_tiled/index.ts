@@ -29,7 +29,7 @@ export const linearTiled = defineKernel({
   contents: ({ rows, xStride }: LinearTiledProblem) => ({ x: someActivations(rows * xStride) }),
   plan(problem: LinearTiledProblem, traits) {
     const { rows, inFeatures, outFeatures } = problem;
-    const { segments, params, fragments, constants } = planLinear('linear_tiled', problem, problem.epilogue);
+    const { segments, params, fragments, constants } = planLinear('linear_tiled', problem, problem.epilogue, traits);
     if (traits.software) {
       return {
         wgsl: [...fragments, xPlainWgsl, serialContractWgsl, serialWgsl],

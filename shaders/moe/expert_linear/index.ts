@@ -45,7 +45,7 @@ export const expertLinear = defineKernel({
     };
   },
   plan(problem: ExpertLinearProblem, traits) {
-    const { fragments, constants, matrices, tiles, params: experts } = planExperts('expert_linear', problem);
+    const { fragments, constants, matrices, tiles, params: experts } = planExperts('expert_linear', problem, traits);
     const { normEps } = problem;
     const norm = normEps !== undefined;
     const params = { ...experts, model_in_features: problem.inFeatures, eps: normEps ?? 0 };

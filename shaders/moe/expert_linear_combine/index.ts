@@ -62,7 +62,8 @@ export const expertLinearCombine = defineKernel({
   }),
   plan(problem: ExpertCombineProblem, traits) {
     const { rows } = problem;
-    const planned = planExperts('expert_linear_combine', { ...problem, epilogue: 'none', xPerSlot: true });
+    const own = { ...problem, epilogue: 'none', xPerSlot: true } as const;
+    const planned = planExperts('expert_linear_combine', own, traits);
     const { BIASED } = planned.constants;
     const { top_k, tiles, units, used_units, x_stride4, out_features, out_stride } = planned.params;
     checkGridY('expert_linear_combine', rows, rows, traits);

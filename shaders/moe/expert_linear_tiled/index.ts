@@ -38,7 +38,11 @@ export const expertLinearTiled = defineKernel({
   params: EXPERT_PARAMS,
   plan(problem: ExpertLinearTiledProblem, traits) {
     const { rows, topK } = problem;
-    const { expertCount, fragments, constants, matrices, params, tiles } = planExperts('expert_linear_tiled', problem);
+    const { expertCount, fragments, constants, matrices, params, tiles } = planExperts(
+      'expert_linear_tiled',
+      problem,
+      traits,
+    );
     const tile = tileRows(traits);
     const most = (stepRows: number): number => mostTiles(Math.min(stepRows, rows), topK, expertCount, tile);
     checkGridY('expert_linear_tiled', rows, most(rows), traits);

@@ -5,7 +5,7 @@ import groupOutputsWgsl from '../../linear/group_outputs.wgsl?raw';
 import contractWgsl from '../../linear/contract.wgsl?raw';
 import { linearGrouped } from '../../linear/linear_grouped/index.js';
 import type { WeightType } from '../../linear/pack.js';
-import { WEIGHTS_WGSL } from '../../linear/weights_wgsl.js';
+import { weightsWgsl } from '../../linear/weights_wgsl.js';
 import {
   MLA_TOKEN_PARAMS,
   mlaRopeAppend,
@@ -75,7 +75,7 @@ export const mlaAbsorbAppend = defineKernel({
     const [tiles] = typeof absorb.grid === 'function' ? absorb.grid({ rows: 1, chunks: 1 }) : absorb.grid;
     const extra = mlaTokenWorkgroups(problem, Number(absorb.constants['LANES']) * Number(absorb.constants['SLICES']));
     return {
-      wgsl: [...mlaTokenWgsl(problem.kvType), WEIGHTS_WGSL[type], contractWgsl, groupOutputsWgsl, source],
+      wgsl: [...mlaTokenWgsl(problem.kvType), weightsWgsl(type, traits), contractWgsl, groupOutputsWgsl, source],
       constants: { ...tokenConstants, ...absorb.constants },
       params: {
         rows,
