@@ -8,8 +8,10 @@ import { type Pacer, pacing, saysCpu } from './cpu_adapter.js';
 const entries = new Map<string, GPU>();
 
 /** Turns without a sleep, so that a short wait ends as soon as its work does. */
-const FREE_TURNS = 20;
-const SLEEP_MS = 0.2;
+const FREE_TURNS = 4;
+/** Of what a wait has lasted, it sleeps so much in a turn. */
+const SLEEP_SHARE = 0.1;
+const [LEAST_SLEEP_MS, MOST_SLEEP_MS] = [0.1, 0.5];
 const ICD = 'vk_swiftshader_icd.json';
 const INSTALLED = ['/usr/lib/chromium', '/opt/google/chrome', '/usr/lib/chromium-browser'];
 
@@ -106,11 +108,13 @@ export class NodePacer implements Pacer {
   readonly #cell = new Int32Array(new SharedArrayBuffer(4));
   #waits = 0;
   #turns = 0;
+  #began = 0;
   #scheduled = false;
 
   begin(): void {
     this.#waits++;
     this.#turns = 0;
+    this.#began = performance.now();
     if (this.#scheduled) return;
     this.#scheduled = true;
     setImmediate(this.#turn);
@@ -125,7 +129,10 @@ export class NodePacer implements Pacer {
       this.#scheduled = false;
       return;
     }
-    if (++this.#turns > FREE_TURNS) Atomics.wait(this.#cell, 0, 0, SLEEP_MS);
+    if (++this.#turns > FREE_TURNS) {
+      const sleep = (performance.now() - this.#began) * SLEEP_SHARE;
+      Atomics.wait(this.#cell, 0, 0, Math.min(Math.max(sleep, LEAST_SLEEP_MS), MOST_SLEEP_MS));
+    }
     setImmediate(this.#turn);
   };
 }

@@ -11,7 +11,7 @@ test('sleeps in each turn while a wait lasts, but not in its first turns, and no
   const sleep = vi.spyOn(Atomics, 'wait').mockReturnValue('timed-out');
   const pacer = new NodePacer();
   pacer.begin();
-  await turns(10);
+  await turns(3);
   expect(sleep).not.toHaveBeenCalled();
   await turns(100);
   const long = sleep.mock.calls.length;
@@ -20,7 +20,7 @@ test('sleeps in each turn while a wait lasts, but not in its first turns, and no
 
   // A wait that begins meanwhile may be a short one.
   pacer.begin();
-  await turns(10);
+  await turns(3);
   expect(sleep.mock.calls.length).toBeLessThanOrEqual(long + 1);
   pacer.end();
   await turns(50);
@@ -31,4 +31,21 @@ test('sleeps in each turn while a wait lasts, but not in its first turns, and no
   const ended = sleep.mock.calls.length;
   await turns(50);
   expect(sleep).toHaveBeenCalledTimes(ended);
+});
+
+test('sleeps for a tenth of what a wait has lasted, from 0.1 to 0.5 ms', async () => {
+  const sleep = vi.spyOn(Atomics, 'wait').mockReturnValue('timed-out');
+  let now = 1000;
+  vi.spyOn(performance, 'now').mockImplementation(() => now);
+  const pacer = new NodePacer();
+  pacer.begin();
+  await turns(10);
+  const lasts = async (ms: number): Promise<number | undefined> => {
+    now = 1000 + ms;
+    await turns(2);
+    return sleep.mock.lastCall![3];
+  };
+  expect([await lasts(0.5), await lasts(3), await lasts(80)]).toEqual([0.1, expect.closeTo(0.3), 0.5]);
+  pacer.end();
+  await turns(2);
 });
