@@ -78,6 +78,9 @@ type LinearParams = { readonly [K in keyof typeof LINEAR_PARAMS]: number };
  */
 export type Epilogue = 'none' | 'residual' | 'gelu' | 'swiglu';
 
+/** Of a gate. 'gelu_tanh': lib/gelu.wgsl. */
+export type Activation = 'silu' | 'gelu_tanh';
+
 /** The parts of a plan that the kernels share. */
 export function planLinear(
   kernel: string,

@@ -1,12 +1,11 @@
-import type { Activation } from '../mlp/swiglu/index.js';
 import { alignUp } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import type { Expected, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { packTiles, unpackTiles } from './pack.js';
-import type { Epilogue, LinearProblem } from './problem.js';
+import type { Activation, Epilogue, LinearProblem } from './problem.js';
 import { segmentStart, weightColumns } from './segments.js';
 
-/** Extras of the few-rows kernel; the many-rows kernel has the first two only. */
+/** Extras of the few-rows kernel; the many-rows kernel has no norm. */
 interface Variant extends LinearProblem {
   readonly epilogue: Epilogue;
   readonly activation?: Activation;

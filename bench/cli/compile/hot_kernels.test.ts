@@ -6,7 +6,7 @@ import { CompileLab, DEFAULT_FAMILY } from './driver.js';
 
 /** Kernels that a token or its prompt waits for. */
 const HOT =
-  /^(linear|attention_|mla_|expert_|moe_|rope_append$|rms_norm$|swiglu$|embedding$|causal_conv$|delta_|gated_norm$|output_gate$|argmax_partial$|(merge_)?candidates$|bin_weights$|list_bins$|sample$)/;
+  /^(linear|attention_|mla_|expert_|moe_|rope_append$|rms_norm$|embedding$|causal_conv$|delta_|gated_norm$|output_gate$|argmax_partial$|(merge_)?candidates$|bin_weights$|list_bins$|sample$)/;
 
 /** What is asked of them, and what a kernel that falls short has. */
 const RULES = {

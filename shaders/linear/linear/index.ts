@@ -5,6 +5,7 @@ import { defineKernel } from '../../../src/gpu/kernel.js';
 import rmsWgsl from '../../lib/rms.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import {
+  type Activation,
   type Epilogue,
   LINEAR_PARAMS,
   type LinearProblem,
@@ -14,12 +15,12 @@ import {
   tilesOf,
 } from '../problem.js';
 import { CONTRACT_TUNINGS, planContract } from '../contract.js';
-import type { Activation } from '../../mlp/swiglu/index.js';
 import contractWgsl from '../contract.wgsl?raw';
 import serialContractWgsl from '../serial.wgsl?raw';
 import outputsWgsl from '../outputs.wgsl?raw';
 import linearWgsl from './linear.wgsl?raw';
 import serialWgsl from './linear_serial.wgsl?raw';
+import siluWgsl from './silu.wgsl?raw';
 import swigluWgsl from './swiglu.wgsl?raw';
 import xNormedWgsl from './x_normed.wgsl?raw';
 import xPlainWgsl from '../x_plain.wgsl?raw';
@@ -77,7 +78,7 @@ export const linear = defineKernel({
         GELU: problem.activation === 'gelu_tanh',
         ...(norm && { STAGED: alignUp(inFeatures, 32) / 4 }),
       },
-      fragments: [stepsWgsl, ...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), swigluWgsl],
+      fragments: [stepsWgsl, ...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), siluWgsl, swigluWgsl],
       params: { ...params, eps: eps ?? 0 },
     };
     const tileRows = hardware?.tileRows ?? Math.min(problem.tileRows, 2);

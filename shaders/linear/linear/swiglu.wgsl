@@ -1,4 +1,5 @@
 // The swiglu epilogue: out[row][n] = silu(gate) * up, silu(g) = g / (1 + exp(-g)); GELU: gelu_tanh (gelu.wgsl) for silu.
+// Generated rows take silu.wgsl, prompts' rows lib/silu.wgsl.
 const GELU: bool = false; // variant
 
 fn write_swiglu(row: u32, n: u32, gate: f32, up: f32) {
@@ -11,7 +12,6 @@ fn write_swiglu(row: u32, n: u32, gate: f32, up: f32) {
   if (GELU) {
     out[row * params.out_stride + params.out_offset + n] = gelu_tanh(g) * u;
   } else {
-    // exp(87) is finite; beyond it silu is zero to f32's precision either way.
-    out[row * params.out_stride + params.out_offset + n] = g / (1.0 + exp(min(-g, 87.0))) * u;
+    out[row * params.out_stride + params.out_offset + n] = silu(g) * u;
   }
 }

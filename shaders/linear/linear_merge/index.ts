@@ -6,6 +6,7 @@ import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { CONTRACT_TUNINGS, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
+import siluWgsl from '../linear/silu.wgsl?raw';
 import swigluWgsl from '../linear/swiglu.wgsl?raw';
 import outputsWgsl from '../outputs.wgsl?raw';
 import { LINEAR_PARAMS, type LinearProblem, planLinear, someActivations } from '../problem.js';
@@ -80,7 +81,17 @@ export const linearMerge = defineKernel({
       traits,
     );
     return {
-      wgsl: [stepsWgsl, ...fragments, softmaxState, xMergedWgsl, swigluWgsl, contractWgsl, outputsWgsl, source],
+      wgsl: [
+        stepsWgsl,
+        ...fragments,
+        softmaxState,
+        xMergedWgsl,
+        siluWgsl,
+        swigluWgsl,
+        contractWgsl,
+        outputsWgsl,
+        source,
+      ],
       constants: {
         ...constants,
         ...contract.constants,

@@ -27,15 +27,16 @@ export function tiledProblem(
 }
 
 function tiledCase(name: string, problem: LinearTiledProblem, extra: Partial<KernelCase<LinearTiledProblem>> = {}) {
-  const { rows, inFeatures, outFeatures, type } = problem;
-  const layout = packedLayout(type, outFeatures, inFeatures);
+  const { rows, inFeatures, outFeatures, type, epilogue } = problem;
+  const columns = outFeatures * (epilogue === 'swiglu' ? 2 : 1);
+  const layout = packedLayout(type, columns, inFeatures);
   return {
     name,
     problem,
     seed: 2,
     // f32 accumulation, one product after the other, against float64.
     tolerance: { absolute: 4e-5, relative: 1e-5 },
-    flops: 2 * rows * inFeatures * outFeatures,
+    flops: 2 * rows * inFeatures * columns,
     bytes: layout.weightBytes + layout.scaleBytes + 4 * rows * (inFeatures + outFeatures),
     step: { rows, chunks: 1 },
     ...extra,
@@ -64,6 +65,13 @@ export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.
     ),
     tiledCase('gelu and bias', tiledProblem(9, 576, 33, { epilogue: 'gelu', bias: true })),
     tiledCase('gelu, large tiles', tiledProblem(70, 72, 200, { epilogue: 'gelu', type: 'q4' })),
+    ...WEIGHT_TYPES.flatMap((type) => [
+      tiledCase(`${type}, swiglu`, tiledProblem(33, 100, 33, { type, epilogue: 'swiglu' })),
+      tiledCase(`${type}, swiglu, large tiles`, tiledProblem(200, 72, 1060, { type, epilogue: 'swiglu' })),
+    ]),
+    tiledCase('swiglu of little', tiledProblem(2, 8, 3, { epilogue: 'swiglu' }), { races: true }),
+    tiledCase('swiglu and bias', tiledProblem(9, 576, 100, { epilogue: 'swiglu', bias: true })),
+    tiledCase('swiglu by gelu', tiledProblem(9, 72, 70, { epilogue: 'swiglu', activation: 'gelu_tanh', bias: true })),
     tiledCase('a shard of the outputs', tiledProblem(8, 64, 40, { outOffset: 24, outStride: 96 })),
     tiledCase('segments as output', tiledProblem(9, 100, 33, { output: 'segments', segments: { total: 8, align: 8 } })),
     tiledCase(

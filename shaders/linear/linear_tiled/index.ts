@@ -1,9 +1,20 @@
+import { SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel, type GridSpec } from '../../../src/gpu/kernel.js';
+import siluWgsl from '../../lib/silu.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { fastPath, fastTile } from '../fast/fast.js';
+import swigluWgsl from '../linear/swiglu.wgsl?raw';
 import { BLOCK } from '../pack.js';
-import { type Epilogue, LINEAR_PARAMS, type LinearProblem, planLinear, someActivations, tilesOf } from '../problem.js';
+import {
+  type Activation,
+  type Epilogue,
+  LINEAR_PARAMS,
+  type LinearProblem,
+  planLinear,
+  someActivations,
+  tilesOf,
+} from '../problem.js';
 import { segmentStart } from '../segments.js';
 import serialContractWgsl from '../serial.wgsl?raw';
 import xPlainWgsl from '../x_plain.wgsl?raw';
@@ -11,7 +22,9 @@ import tiledWgsl from './linear_tiled.wgsl?raw';
 import serialWgsl from './linear_tiled_serial.wgsl?raw';
 
 export interface LinearTiledProblem extends LinearProblem {
-  readonly epilogue: Exclude<Epilogue, 'swiglu'>;
+  readonly epilogue: Epilogue;
+  /** Of swiglu's gate; 'silu' where left out. */
+  readonly activation?: Activation;
 }
 
 /** Outputs x rows of a workgroup, and whether it asks for the next columns early. */
@@ -28,28 +41,35 @@ export const linearTiled = defineKernel({
   tunings: TUNINGS,
   contents: ({ rows, xStride }: LinearTiledProblem) => ({ x: someActivations(rows * xStride) }),
   plan(problem: LinearTiledProblem, traits) {
-    const { rows, inFeatures, outFeatures } = problem;
-    const { segments, params, fragments, constants } = planLinear('linear_tiled', problem, problem.epilogue, traits);
+    const { rows, inFeatures, outFeatures, epilogue, activation } = problem;
+    const { segments, params, ...shared } = planLinear('linear_tiled', problem, epilogue, traits);
+    const isGated = epilogue === 'swiglu';
+    if (isGated && segments.count > 1) {
+      throw new SplitkvError('internal', `linear_tiled: swiglu of ${segments.count} segments, expected one`);
+    }
+    const fragments = [...shared.fragments, xPlainWgsl, siluWgsl, swigluWgsl];
+    const constants = { ...shared.constants, SWIGLU: isGated, GELU: activation === 'gelu_tanh' };
+    // Columns of weights: of gate and of up.
+    const columns = isGated ? 2 * outFeatures : outFeatures;
     if (traits.software) {
       return {
-        wgsl: [...fragments, xPlainWgsl, serialContractWgsl, serialWgsl],
+        wgsl: [...fragments, serialContractWgsl, serialWgsl],
         constants: { ...constants, ALIGNED: segments.aligned },
         params,
         grid: (step) => [tilesOf(outFeatures), ceilDiv(Math.min(step.rows, rows), 2), 1],
       };
     }
-    const workgroups = (outTile: number, rowTile: number): number =>
-      ceilDiv(outFeatures, outTile) * ceilDiv(rows, rowTile);
+    const workgroups = (outTile: number, rowTile: number): number => ceilDiv(columns, outTile) * ceilDiv(rows, rowTile);
     const { tuning = '', unroll } = traits;
     const [outs, most] = tuning.split(' x ').map(Number);
     const rowTile = most ?? (rows <= 32 || workgroups(64, 64) < ENOUGH_WORKGROUPS ? 32 : 64);
-    const outTile = (most && outs) ?? (outFeatures <= 32 || workgroups(64, rowTile) < ENOUGH_WORKGROUPS ? 32 : 64);
+    const outTile = (most && outs) ?? (columns <= 32 || workgroups(64, rowTile) < ENOUGH_WORKGROUPS ? 32 : 64);
     const prefetch = unroll && tuning !== 'late';
     const path = fastPath(traits, problem.type);
-    const grid: GridSpec = (step) => [ceilDiv(outFeatures, outTile), ceilDiv(Math.min(step.rows, rows), rowTile), 1];
+    const grid: GridSpec = (step) => [ceilDiv(columns, outTile), ceilDiv(Math.min(step.rows, rows), rowTile), 1];
     if (path !== undefined) {
       const tile = fastTile('linear_tiled', path, problem.type, traits, [rowTile, outTile]);
-      const wgsl = [stepsWgsl, ...fragments, xPlainWgsl, ...tile.wgsl];
+      const wgsl = [stepsWgsl, ...fragments, ...tile.wgsl];
       return {
         ...tile,
         wgsl,
@@ -65,7 +85,7 @@ export const linearTiled = defineKernel({
       if (boundary % BLOCK !== 0 && boundary !== params.model_in_features) aligned = false;
     }
     return {
-      wgsl: [stepsWgsl, ...fragments, xPlainWgsl, tiledWgsl],
+      wgsl: [stepsWgsl, ...fragments, tiledWgsl],
       constants: { ...constants, ALIGNED: aligned, OUT_TILE: outTile, ROW_TILE: rowTile, PREFETCH: prefetch },
       params,
       grid,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
 import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
-import { testKernel } from '../../../src/gpu/testing/test_kernel.js';
+import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
 import { linearInputs } from '../reference.js';
 import { rowBits, runOnce } from '../testing/run.js';
 import { suite, tiledProblem } from './cases.js';
@@ -9,11 +9,18 @@ import { linearTiled } from './index.js';
 
 await testKernel(suite);
 
+test('gate and up are of whole contractions', () => {
+  const problem = tiledProblem(4, 64, 32, { epilogue: 'swiglu', segments: { total: 2, align: 32 } });
+  expect(() => linearTiled.plan(problem, BASELINE_TRAITS)).toThrow('swiglu of 2 segments');
+});
+
 await describeOnAdapters('linear_tiled', (device) => {
   describe.each([true, false])('decided for a software adapter: %s', (software) => {
-    test('a row has the same bits whatever the number of rows and the tiles', async () => {
-      // 200 rows x 2112 outputs take the largest tiles, fewer rows smaller ones.
-      const problem = tiledProblem(200, 72, 2112, { type: 'q4', segments: { total: 3, align: 8 } });
+    test.each([
+      ['segments', tiledProblem(200, 72, 2112, { type: 'q4', segments: { total: 3, align: 8 } })],
+      ['swiglu', tiledProblem(200, 72, 1060, { type: 'q4', epilogue: 'swiglu' })],
+    ])('a row has the same bits whatever the number of rows and the tiles: %s', async (_name, problem) => {
+      // 200 rows take the largest tiles, fewer rows smaller ones.
       const inputs = linearInputs(problem, new Random(6));
       const { xStride, outStride, outFeatures } = problem;
       const whole = await runOnce(device(), linearTiled, problem, inputs, 200 * outStride, software);

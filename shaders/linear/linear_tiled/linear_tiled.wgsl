@@ -1,26 +1,28 @@
 // A linear layer for many rows (prompt tokens): out = x W^T, for hardware adapters.
 //
 //   out[r][n] (+)= sum_s sum_{k in segment s} W[n][k] x[r][k] + bias[n]
+//   SWIGLU: gate = W[n] x, up = W[32 tiles + n] x, out = silu(gate) * up (linear/swiglu.wgsl)
 //
 // x:      [rows][x_stride4 * 4] f32; a rank's slice starts at element 4 * x_start4 of the contraction
-// weight: packed tiles of 32 output rows (pack.ts), 16-byte units
+// weight: packed tiles of 32 output rows (pack.ts), 16-byte units; SWIGLU: tiles of gate rows, then as many of up rows
 // scale:  f16 scales of q8 and q4
-// bias:   [out_features] f32
+// bias:   [out_features] f32 (SWIGLU: [gate padded to 32, then up])
 // out:    [rows][out_stride] f32, or [segment_count][rows][out_stride] with SEGMENTS_OUT; elements from out_features on are
 //         never written
 //
-// Grid: x = tile of OUT_TILE outputs, y = tile of ROW_TILE rows. A workgroup stages 32 columns of its weights and rows at a time
+// Grid: x = tile of OUTS outputs, y = tile of ROW_TILE rows. A workgroup stages 32 columns of its weights and rows at a time
 // in workgroup memory; an invocation computes 4 outputs x 4 rows, each product by fma in ascending k within a segment, then
 // the segments in order: the order depends on nothing but the segments.
 //
 // OUT_TILE, ROW_TILE: 32 or 64, chosen by the plan from the problem's size; PREFETCH: the next 32 columns are asked for before these
-// are used. They change no bit. ALIGNED: every segment starts at a multiple of 32 columns.
+// are used. They change no bit. ALIGNED: every segment starts at a multiple of 32 columns. SWIGLU: from the problem.
 // Empty input: rows = 0 dispatches nothing; an empty segment adds 0.
 
 const OUT_TILE: u32 = 64u; // variant
 const ROW_TILE: u32 = 64u; // variant
 const ALIGNED: bool = true; // variant
 const PREFETCH: bool = true; // variant
+const SWIGLU: bool = false; // variant
 
 /// vec4s of 32 columns.
 const DEPTH4: u32 = 8u;
@@ -28,6 +30,8 @@ const DEPTH4: u32 = 8u;
 const OUT_STEP: u32 = OUT_TILE / 4u;
 const ROW_STEP: u32 = ROW_TILE / 4u;
 const THREADS: u32 = OUT_STEP * ROW_STEP;
+/// Outputs of a tile. With SWIGLU its first half is of gate, the second of up.
+const OUTS: u32 = select(OUT_TILE, OUT_TILE / 2u, SWIGLU);
 /// What a thread stages of each.
 const WEIGHT_LOADS: u32 = DEPTH4 * OUT_TILE / THREADS;
 const ROW_LOADS: u32 = DEPTH4 * ROW_TILE / THREADS;
@@ -81,10 +85,15 @@ struct Columns {
 
 /// The `i`-th vec4 of the weights' tile.
 fn fetch_weight(i: u32, columns: Columns, first_n: u32) -> vec4<f32> {
-  let n = first_n + i % OUT_TILE;
+  let column = i % OUT_TILE;
+  let n = first_n + column % OUTS;
+  var packed_tile = n / 32u;
+  if (SWIGLU && column >= OUTS) {
+    packed_tile += (params.out_features + 31u) / 32u;
+  }
   let at_k4 = columns.base4 + i / OUT_TILE;
   if (n < params.out_features && (ALIGNED || (at_k4 >= columns.start4 && at_k4 < columns.end4))) {
-    let index = ((n / 32u) * params.units + at_k4 / UNIT4 - params.first_unit) * 32u + n % 32u;
+    let index = (packed_tile * params.units + at_k4 / UNIT4 - params.first_unit) * 32u + n % 32u;
     return load_part(index, at_k4 % UNIT4, unit_scale(index));
   }
   return vec4<f32>();
@@ -149,11 +158,13 @@ fn write_row(segment: u32, row: u32, n: u32, sums: vec4<f32>) {
   if (row >= params.rows) {
     return;
   }
-  for (var o = 0u; o < 4u; o++) {
+  for (var o = 0u; o < OUTS / OUT_STEP; o++) {
     let at = n + o * OUT_STEP;
     if (at < params.out_features) {
       if (SEGMENTS_OUT) {
         write_segment(segment, row, at, sums[o]);
+      } else if (SWIGLU) {
+        write_swiglu(row, at, sums[o], sums[o + 2u]);
       } else {
         write_output(row, at, sums[o]);
       }
@@ -170,7 +181,7 @@ fn write_rows(segment: u32, row: u32, n: u32, sums: mat4x4<f32>) {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let first_n = group.x * OUT_TILE;
+  let first_n = group.x * OUTS;
   let top_row = group.y * ROW_TILE;
   let o = thread % OUT_STEP;
   let r = thread / OUT_STEP;

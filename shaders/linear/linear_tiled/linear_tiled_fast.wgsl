@@ -2,23 +2,25 @@
 // (bytes.wgsl), and so are weights beyond f16; sums are f32.
 //
 //   out[r][n] (+)= sum_s sum_{k in segment s} W[n][k] x[r][k] + bias[n]
+//   SWIGLU: gate = W[n] x, up = W[32 tiles + n] x, out = silu(gate) * up (linear/swiglu.wgsl)
 //
 // x:      [rows][x_stride4 * 4] f32; a rank's slice starts at element 4 * x_start4 of the contraction
-// weight: packed tiles of 32 output rows (pack.ts), 16-byte units
+// weight: packed tiles of 32 output rows (pack.ts), 16-byte units; SWIGLU: tiles of gate rows, then as many of up rows
 // scale:  f16 scales of q8 and q4
-// bias:   [out_features] f32
+// bias:   [out_features] f32 (SWIGLU: [gate padded to 32, then up])
 // out:    [rows][out_stride] f32, or [segment_count][rows][out_stride] with SEGMENTS_OUT; elements from out_features on are
 //         never written
 //
-// Grid: x = tile of OUT_TILE outputs, y = tile of ROW_TILE rows. A workgroup stages some columns of its weights and rows, counted from
+// Grid: x = tile of OUTS outputs, y = tile of ROW_TILE rows. A workgroup stages some columns of its weights and rows, counted from
 // the contraction's start in the model, in workgroup memory, and asks for the next while it multiplies. A segment is summed in
 // ascending k, then the segments in order.
 //
-// PREFETCH: changes no bit. SEGMENTED: there are several segments.
+// PREFETCH: changes no bit. SEGMENTED: there are several segments, and no SWIGLU, which is from the problem.
 // Empty input: rows = 0 dispatches nothing; an empty segment adds 0.
 
 const PREFETCH: bool = true; // variant
 const SEGMENTED: bool = true; // variant
+const SWIGLU: bool = false; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
@@ -46,6 +48,9 @@ struct Params {
 }
 @group(0) @binding(5) var<uniform> params: Params;
 
+/// Outputs of a tile. With SWIGLU its first half is of gate, the second of up.
+const OUTS: u32 = select(OUT_TILE, OUT_TILE / 2u, SWIGLU);
+
 /// The tile's first row and output.
 struct Place {
   row: u32,
@@ -61,18 +66,25 @@ fn x_at(place: Place, row: u32, k4: u32, columns: Columns) -> vec4<f32> {
 
 /// Outputs beyond the last repeat it; they aren't written. Units beyond a rank's slice meet rows that are zero.
 fn weight_index(place: Place, out: u32, unit: u32) -> u32 {
-  let n = min(place.n + out, params.out_features - 1u);
-  return ((n / 32u) * params.units + unit - params.first_unit) * 32u + n % 32u;
+  let n = min(place.n + out % OUTS, params.out_features - 1u);
+  var packed_tile = n / 32u;
+  if (SWIGLU && out >= OUTS) {
+    packed_tile += (params.out_features + 31u) / 32u;
+  }
+  return (packed_tile * params.units + unit - params.first_unit) * 32u + n % 32u;
 }
 
-fn write_element(place: Place, at: vec2<u32>, segment: u32, value: f32) {
+/// With SWIGLU `value` is of gate.
+fn write_element(place: Place, at: vec2<u32>, segment: u32, value: f32, up: f32) {
   let row = place.row + at.x;
   let n = place.n + at.y;
-  if (row >= params.rows || n >= params.out_features) {
+  if (row >= params.rows || n >= params.out_features || at.y >= OUTS) {
     return;
   }
   if (SEGMENTS_OUT) {
     write_segment(segment, row, n, value);
+  } else if (SWIGLU) {
+    write_swiglu(row, n, value, up);
   } else {
     write_output(row, n, value);
   }
@@ -83,7 +95,7 @@ const TAKEN: u32 = 4u * PIECE / THREADS;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let place = Place(group.y * ROW_TILE, group.x * OUT_TILE);
+  let place = Place(group.y * ROW_TILE, group.x * OUTS);
   let quarter = quarter_of(thread);
   var totals = array<f32, PIECES * TAKEN>();
   var s = 0u;
@@ -117,7 +129,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let at = i * THREADS + thread;
         let value = piece_sums[at];
         if (SEGMENTS_OUT || !SEGMENTED) {
-          write_element(place, place_of(piece, at), s, value);
+          // Up's quarters lie beside those of gate.
+          write_element(place, place_of(piece, at), s, value, piece_sums[min(at + PIECE, 4u * PIECE - 1u)]);
         } else if (s == 0u) {
           totals[piece * TAKEN + i] = value;
         } else {
@@ -131,7 +144,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (!SEGMENTS_OUT && SEGMENTED) {
     for (var piece = 0u; piece < PIECES; piece++) {
       for (var i = 0u; i < TAKEN; i++) {
-        write_element(place, place_of(piece, i * THREADS + thread), 0u, totals[piece * TAKEN + i]);
+        write_element(place, place_of(piece, i * THREADS + thread), 0u, totals[piece * TAKEN + i], 0.0);
       }
     }
   }

@@ -87,7 +87,8 @@ export function recordLinear(
     x = normedOf(buffers);
     recordNorm(recorder, norm, { rows, width, stride: io.xStride }, io.x, x);
   }
-  const { segments, epilogue = 'none' } = io;
+  const { segments, epilogue = 'none', activation } = io;
+  const gate = activation && { activation };
   for (const shard of matrix.shards) {
     const problem = {
       rows,
@@ -114,7 +115,7 @@ export function recordLinear(
       out: io.out,
     };
     if (role === 'prompt') {
-      recorder.dispatch(linearTiled, { ...problem, epilogue: epilogue === 'swiglu' ? 'none' : epilogue }, tensors);
+      recorder.dispatch(linearTiled, { ...problem, epilogue, ...gate }, tensors);
     } else {
       const { merges } = io;
       const dispatch = (): void =>
@@ -126,7 +127,7 @@ export function recordLinear(
             norm: fused,
             eps: norm?.config.eps ?? 0,
             epilogue,
-            ...(io.activation && { activation: io.activation }),
+            ...gate,
           },
           { ...tensors, norm_weight: fused ? norm.weight : undefined },
         );

@@ -4,7 +4,6 @@
  */
 
 import { outputGate } from '../../../../shaders/attention/output_gate/index.js';
-import { swiglu } from '../../../../shaders/mlp/swiglu/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { Activation, DenseMlpConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram, StageContext } from '../layer.js';
@@ -25,7 +24,7 @@ export const heldColumns = ({ downSegments: { start, end } }: DenseMlpWeights): 
 export function denseWidestRow(stage: StageContext, width: number): number {
   const places = gatheringPlaces(stage.topology);
   return Math.max(
-    2 * activationStride(width) * Math.max(1, places),
+    activationStride(width) * Math.max(1, places),
     RowParallelLinear.widestRow(stage, DOWN_SEGMENTS.total, places),
   );
 }
@@ -45,9 +44,8 @@ export class DenseLayers implements MlpLayers {
 
   program(rows: StageRows): MlpProgram {
     const { stage, suffix, config } = this.alike;
-    const { activation, kind } = config;
-    const of = { name: `down${suffix}`, width: this.#width, activation, gated: kind === 'gated' };
-    return new DenseMlp(stage, rows, of);
+    const { activation } = config;
+    return new DenseMlp(stage, rows, { name: `down${suffix}`, width: this.#width, activation });
   }
 }
 
@@ -62,15 +60,12 @@ export class DenseMlp implements MlpProgram {
   readonly down: RowParallelLinear;
   /** Where places run rows of their own and share out its segments: whose rows `recordSegments` works on. */
   readonly gathered: GatheredRows | undefined;
-  /** Prompt rows only: generated rows fuse SwiGLU into the projection. */
-  readonly #gateUp: Buffer | undefined;
   readonly #hidden: Buffer;
   /** f32 [rows][GATE_STRIDE]: of each row's output. */
   readonly #gates: Buffer | undefined;
 
   /**
-   * `name`: of its buffers. `width`: the most columns that the rank holds. `gated`: it isn't plain. `activation`: of the gate. `opens`: its
-   * output has one.
+   * `name`: of its buffers. `width`: the most columns that the rank holds. `activation`: of the gate. `opens`: its output has one.
    */
   constructor(
     readonly stage: StageContext,
@@ -79,17 +74,15 @@ export class DenseMlp implements MlpProgram {
       readonly name: string;
       readonly width: number;
       readonly activation: Activation;
-      readonly gated?: boolean;
       readonly opens?: boolean;
     },
   ) {
     const { role, scratch } = rows;
-    const { name, width, gated = true, opens = false } = of;
+    const { name, width, opens = false } = of;
     this.gathered = gatheringPlaces(stage.topology) > 0 ? new GatheredRows(stage, rows) : undefined;
     const most = this.gathered?.rows ?? rows.rows;
     const stride = activationStride(width);
     const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);
-    this.#gateUp = role === 'prompt' && gated ? floats('gate_up', most * 2 * stride) : undefined;
     this.#hidden = floats(paddedName(`${name} hidden`, width), most * stride);
     this.#gates = opens ? floats(`${name} gates`, most * GATE_STRIDE) : undefined;
     this.down = new RowParallelLinear(stage, rows, {
@@ -142,14 +135,6 @@ export class DenseMlp implements MlpProgram {
     const input = { ...from, xStride: this.stage.hiddenStride, bias: gateUpBias };
     if (kind === 'plain') {
       recordLinear(recorder, buffers, gateUp, { ...input, out: hidden, outStride: stride, epilogue: 'gelu' });
-    } else if (this.#gateUp) {
-      const inStride = gateUp.outFeatures;
-      recordLinear(recorder, buffers, gateUp, { ...input, out: this.#gateUp, outStride: inStride });
-      recorder.dispatch(
-        swiglu,
-        { rows: buffers.rows, width, inStride, upOffset: inStride / 2, outStride: stride, activation },
-        { gate_up: this.#gateUp, out: hidden },
-      );
     } else {
       recordLinear(recorder, buffers, gateUp, {
         ...input,
