@@ -6,11 +6,11 @@
 // the model's number of segments alone.
 //
 // Decode waits for memory, so a thread first asks for UNROLL units of each of its outputs, then multiplies; the next units are asked
-// for before these are used, and the first ones before the activations are staged. Loops have constant bounds or count
+// for before these are used, and the first ones behind what is staged of the activations, which is awaited meanwhile. Loops have constant bounds or count
 // down: what browsers put into other loops to make sure that they end keeps compilers from unrolling them.
 //
-// Joined after lib/steps.wgsl. The kernel declares the bindings weight and scale, fn load_x(row, k4), fn stage_x(row, thread),
-// which may have a barrier, and fn part_of(part) -> Part.
+// Joined after lib/steps.wgsl. The kernel declares the bindings weight and scale, fn load_x(row, k4), fn ask_x(row, thread) ->
+// Asked, which fn stage_x(row, thread, asked) stages and may have a barrier, and fn part_of(part) -> Part.
 //
 // Variants that change no bit: LANES (4, 8, 16 or 32), EACH, TILE_ROWS, PASSES, SLICES (at most PARTS), UNROLL
 // and UNROLLED.
@@ -185,10 +185,12 @@ fn contract_rounds(
 
 /// Leaves the sums of all parts of the first pass in `partials`, after the next barrier.
 fn contract_first(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32) {
+  let thread = slice * LANES + lane;
+  let asked = ask_x(first_row, thread);
   let part = part_of(slice);
   let words = load_words(base, up_step, part, 0u);
   let scales = load_scales(base, up_step, part, 0u);
-  stage_x(first_row, slice * LANES + lane);
+  stage_x(first_row, thread, asked);
   contract_rounds(0u, base, up_step, part, words, scales, first_row, lane, slice);
 }
 

@@ -20,7 +20,13 @@ fn chunk_state(at: u32, unit: u32) -> SoftmaxState {
   return SoftmaxState(partial_o[at * HEAD_UNITS + unit], ml.x, ml.y);
 }
 
-fn stage_x(row: u32, thread: u32) {
+alias Asked = bool;
+
+fn ask_x(row: u32, thread: u32) -> Asked {
+  return false;
+}
+
+fn stage_x(row: u32, thread: u32, asked: Asked) {
   let chunks = min(min(row_info[0].x / CHUNK + 1u, params.partials), MOST_CHUNKS);
   var k4 = thread;
   for (var left = steps(thread, STAGED, THREADS); left > 0u; left--) {

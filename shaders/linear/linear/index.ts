@@ -23,6 +23,7 @@ import serialWgsl from './linear_serial.wgsl?raw';
 import siluWgsl from './silu.wgsl?raw';
 import swigluWgsl from './swiglu.wgsl?raw';
 import xNormedWgsl from './x_normed.wgsl?raw';
+import xNormedSerialWgsl from './x_normed_serial.wgsl?raw';
 import xPlainWgsl from '../x_plain.wgsl?raw';
 
 export interface LinearRowsProblem extends LinearProblem {
@@ -35,14 +36,22 @@ export interface LinearRowsProblem extends LinearProblem {
   readonly activation?: Activation;
 }
 
-/** Of workgroup memory, for a row that x_normed.wgsl normalises. */
-export const normBytes = (inFeatures: number): number => alignUp(inFeatures, 32) * 4 + 64 * 4;
+/** How a row of `inFeatures` is normalised in workgroup memory: `bytes` of it, of which `constants` tell the shader. */
+export function planNormedX(inFeatures: number, { software }: Pick<DeviceTraits, 'software'>) {
+  // A GPU's threads have as many vec4s each.
+  const vec4s = alignUp(inFeatures, software ? 32 : 4 * 256) / 4;
+  return {
+    bytes: vec4s * 16 + 256 * 4,
+    constants: { STAGED: vec4s },
+    fragments: [rmsWgsl, software ? xNormedSerialWgsl : xNormedWgsl],
+  };
+}
 
 /** Whether `linear` can normalise a row of `inFeatures` itself; if not, rms_norm before it gives the same bits. */
 export function canFuseNorm(inFeatures: number, traits: DeviceTraits): boolean {
   // A thread of 256 sums gate and up.
   const partials = traits.software ? 0 : 2 * 256 * 4;
-  return normBytes(inFeatures) + partials <= traits.limits.maxComputeWorkgroupStorageSize;
+  return planNormedX(inFeatures, traits).bytes + partials <= traits.limits.maxComputeWorkgroupStorageSize;
 }
 
 /** Linear layer for few rows: generated tokens and logits. */
@@ -56,7 +65,8 @@ export const linear = defineKernel({
     const { rows, inFeatures, outFeatures, type, epilogue, norm, eps } = problem;
     const { segments, params, fragments, constants } = planLinear('linear', problem, epilogue, traits);
     if (norm) checkNorm(problem, segments.end - segments.start === params.model_in_features);
-    const staged = norm ? normBytes(inFeatures) : 0;
+    const normed = norm ? planNormedX(inFeatures, traits) : { bytes: 0, constants: {}, fragments: [xPlainWgsl] };
+    const staged = normed.bytes;
     const limit = traits.limits.maxComputeWorkgroupStorageSize;
     const matrices = epilogue === 'swiglu' ? 2 : 1;
     const { tileRows: most } = problem;
@@ -76,9 +86,9 @@ export const linear = defineKernel({
       constants: {
         ...constants,
         GELU: problem.activation === 'gelu_tanh',
-        ...(norm && { STAGED: alignUp(inFeatures, 32) / 4 }),
+        ...normed.constants,
       },
-      fragments: [stepsWgsl, ...fragments, ...(norm ? [rmsWgsl, xNormedWgsl] : [xPlainWgsl]), siluWgsl, swigluWgsl],
+      fragments: [stepsWgsl, ...fragments, siluWgsl, swigluWgsl],
       params: { ...params, eps: eps ?? 0 },
     };
     const tileRows = hardware?.tileRows ?? Math.min(problem.tileRows, 2);
@@ -87,6 +97,7 @@ export const linear = defineKernel({
       wgsl: [
         ...shared.fragments,
         ...(hardware ? [contractWgsl, outputsWgsl, linearWgsl] : [serialContractWgsl, serialWgsl]),
+        ...normed.fragments,
       ],
       constants: {
         ...shared.constants,

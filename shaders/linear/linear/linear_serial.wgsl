@@ -74,7 +74,7 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
 ) {
   let top_row = group.y * SERIAL_ROWS;
-  stage_x(top_row, thread);
+  stage_x(top_row, thread, ask_x(top_row, thread));
   var sums = mat2x4<f32>();
   var ups = mat2x4<f32>();
   for (var matrix = 0u; matrix < select(1u, 2u, SWIGLU); matrix++) {

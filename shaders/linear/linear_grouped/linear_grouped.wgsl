@@ -46,7 +46,13 @@ fn load_x(row: u32, k4: u32) -> vec4<f32> {
   return x[row * params.x_stride4 + slice_start4 + k4];
 }
 
-fn stage_x(row: u32, thread: u32) {}
+alias Asked = bool;
+
+fn ask_x(row: u32, thread: u32) -> Asked {
+  return false;
+}
+
+fn stage_x(row: u32, thread: u32, asked: Asked) {}
 
 @compute @workgroup_size(LANES, SLICES)
 fn main(

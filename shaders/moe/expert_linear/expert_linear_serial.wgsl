@@ -60,7 +60,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   let tile = expert * params.tiles * params.matrices + group.x;
   let x_row = pair / params.x_divisor;
-  stage_x(x_row, thread);
+  stage_x(x_row, thread, ask_x(x_row, thread));
   // Without SWIGLU, `gates` stays empty and `sums` are the outputs. One call of contract compiles in half the time of two.
   var gates = vec4<f32>();
   var sums = vec4<f32>();

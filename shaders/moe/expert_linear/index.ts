@@ -1,12 +1,10 @@
 import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { alignUp } from '../../../src/base/math.js';
 import { defineKernel, type StepShape } from '../../../src/gpu/kernel.js';
-import rmsWgsl from '../../lib/rms.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../../linear/contract.js';
 import contractWgsl from '../../linear/contract.wgsl?raw';
-import { normBytes } from '../../linear/linear/index.js';
-import xNormedWgsl from '../../linear/linear/x_normed.wgsl?raw';
+import { planNormedX } from '../../linear/linear/index.js';
 import { someActivations } from '../../linear/problem.js';
 import { checkGridY, EXPERT_PARAMS, type ExpertProblem, planExperts } from '../experts.js';
 import expertXWgsl from '../expert_x.wgsl?raw';
@@ -55,7 +53,8 @@ export const expertLinear = defineKernel({
       throw new SplitkvError('internal', 'expert_linear: a fused norm needs rows that slots share, got xPerSlot');
     }
     const { type, inFeatures, outFeatures, topK } = problem;
-    const staged = norm ? normBytes(inFeatures) : 0;
+    const normed = norm ? planNormedX(inFeatures, traits) : { bytes: 0, constants: {}, fragments: [expertXWgsl] };
+    const staged = normed.bytes;
     const shared = { segments: ONE_SEGMENT, cut: false, copies: topK, staged } as const;
     const contract = planContract({ type, inFeatures, outFeatures, matrices, tileRows: 1, ...shared }, traits);
     const bytes = traits.software ? staged : contract.bytes;
@@ -66,19 +65,17 @@ export const expertLinear = defineKernel({
           `this adapter's maxComputeWorkgroupStorageSize is ${limit}; use the rms_norm kernel before it`,
       );
     }
-    const xFragments = norm ? [rmsWgsl, xNormedWgsl] : [expertXWgsl];
-    const staging = norm ? { STAGED: alignUp(inFeatures, 32) / 4 } : {};
     if (traits.software) {
       return {
-        wgsl: [...(norm ? [stepsWgsl] : []), ...fragments, ...xFragments, serialContractWgsl, serialSource],
-        constants: { ...constants, SERIAL_ROWS: 1, ...staging },
+        wgsl: [...(norm ? [stepsWgsl] : []), ...fragments, serialContractWgsl, serialSource, ...normed.fragments],
+        constants: { ...constants, SERIAL_ROWS: 1, ...normed.constants },
         params,
         grid: (step) => [tiles, rows(step), 1],
       };
     }
     return {
-      wgsl: [stepsWgsl, ...fragments, ...xFragments, contractWgsl, source],
-      constants: { ...constants, ...contract.constants, ...staging },
+      wgsl: [stepsWgsl, ...fragments, contractWgsl, source, ...normed.fragments],
+      constants: { ...constants, ...contract.constants, ...normed.constants },
       params,
       grid: (step) => [contract.tiles, rows(step), 1],
     };

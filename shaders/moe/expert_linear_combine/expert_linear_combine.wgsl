@@ -46,7 +46,13 @@ var<workgroup> slot_sums: array<f32, TOP_K * OUTS>;
 /// (row, slot 0).
 var<private> first_pair: u32 = 0u;
 
-fn stage_x(row: u32, thread: u32) {}
+alias Asked = bool;
+
+fn ask_x(row: u32, thread: u32) -> Asked {
+  return false;
+}
+
+fn stage_x(row: u32, thread: u32, asked: Asked) {}
 
 fn load_x(pair: u32, k4: u32) -> vec4<f32> {
   return x[pair * params.x_stride4 + k4];

@@ -1,9 +1,14 @@
 import { limitError, SplitkvError } from '../../../src/base/errors.js';
+import { ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel, type StepShape } from '../../../src/gpu/kernel.js';
 import rms from '../../lib/rms.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
 import source from './rms_norm.wgsl?raw';
+import serialSource from './rms_norm_serial.wgsl?raw';
+
+/** vec4s of a row that a thread keeps: registers. */
+const MOST_AHEAD = 8;
 
 export interface RmsNormProblem {
   /** Most rows of a step; the step's own number is the grid's. */
@@ -38,8 +43,13 @@ export const rmsNorm = defineKernel({
   name: 'rms_norm',
   bindings: { x: 'read', weight: 'read', out: 'read_write' },
   params: { width: 'u32', stride: 'u32', eps: 'f32' },
-  plan: (problem: RmsNormProblem, traits) => ({
-    ...planNorm('rms_norm', problem, traits),
-    wgsl: [rms, steps, source],
-  }),
+  plan(problem: RmsNormProblem, traits) {
+    const plan = planNorm('rms_norm', problem, traits);
+    if (traits.software) return { ...plan, wgsl: [rms, steps, serialSource] };
+    const vec4s = ceilDiv(problem.width, 4 * 64);
+    const ahead = traits.unroll ? Math.min(vec4s, MOST_AHEAD) : 1;
+    const turns = ahead === vec4s ? 1 : 0;
+    const constants = { RESIDUAL: problem.residual, AHEAD: ahead, TURNS: turns };
+    return { ...plan, constants, wgsl: [rms, steps, source] };
+  },
 });

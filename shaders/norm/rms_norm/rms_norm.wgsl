@@ -8,11 +8,14 @@
 // out:     [rows][stride] f32; elements from width to the next multiple of 4 get zero (RESIDUAL: stay), those beyond are never written
 //
 // Grid: x = row; one workgroup per row. The order of the sum is rms.wgsl's: the same bits as a norm fused in another kernel.
-// RESIDUAL: from the problem. THREADS: a power of two, 1..64, chosen by the plan from the adapter; changes no bit.
+// RESIDUAL: from the problem. Variants that change no bit: AHEAD, vec4s of a row that a thread asks for at a time, and keeps where that
+// is all; TURNS, how often a thread asks, or 0 where compilers aren't to see it. Software adapters: rms_norm_serial.wgsl.
 // Empty input: rows = 0 dispatches nothing; a row of zeros gives zeros.
 
 const RESIDUAL: bool = false; // variant
-const THREADS: u32 = 64u; // variant
+const AHEAD: u32 = 4u; // variant
+const TURNS: u32 = 1u; // variant
+const THREADS: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<f32>>;
@@ -25,30 +28,64 @@ struct Params {
 }
 @group(0) @binding(3) var<uniform> params: Params;
 
+/// vec4s of x, of the weight, and where RESIDUAL of out.
+alias Asked = array<vec4<f32>, 3u * AHEAD>;
+
+/// vec4s k, k + THREADS, ... of the row that begins at `row`; beyond its end x is 0.
+fn ask(row: u32, k: u32) -> Asked {
+  let vec4s = (params.width + 3u) / 4u;
+  var asked = Asked();
+  for (var i = 0u; i < AHEAD; i++) {
+    let own = k + i * THREADS;
+    let at = min(own, vec4s - 1u);
+    asked[i] = select(vec4<f32>(), x[row + at], vec4<bool>(own < vec4s));
+    asked[AHEAD + i] = weight[at];
+    if (RESIDUAL) {
+      asked[2u * AHEAD + i] = out[row + at];
+    }
+  }
+  return asked;
+}
+
+fn rms_add(x: vec4<f32>, scale: f32, weight: vec4<f32>, sum: vec4<f32>) -> vec4<f32> {
+  return fma(x * scale, weight, sum);
+}
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let row = group.x * (params.stride / 4u);
   let vec4s = (params.width + 3u) / 4u;
-  var j = thread;
-  for (var own = steps(thread, RMS_PARTIALS, THREADS); own > 0u; own--) {
-    var partial = 0.0;
-    var k = j;
-    for (var left = steps(j, vec4s, RMS_PARTIALS); left > 0u; left--) {
-      partial = rms_accumulate(partial, x[row + k]);
-      k += RMS_PARTIALS;
+  let turns = select(TURNS, steps(0u, vec4s, AHEAD * THREADS), TURNS == 0u);
+  var asked = ask(row, thread);
+  var partial = 0.0;
+  var k = thread;
+  for (var left = turns; left >= 1u; left--) {
+    if (left < turns) {
+      k += AHEAD * THREADS;
+      asked = ask(row, k);
     }
-    rms_partials[j] = partial;
-    j += THREADS;
+    for (var i = 0u; i < AHEAD; i++) {
+      partial = rms_accumulate(partial, asked[i]);
+    }
   }
+  rms_partials[thread] = partial;
   workgroupBarrier();
   let scale = rms_scale(f32(params.width), params.eps);
-  var k = thread;
-  for (var left = steps(thread, vec4s, THREADS); left > 0u; left--) {
-    if (RESIDUAL) {
-      out[row + k] = fma(x[row + k] * scale, weight[k], out[row + k]);
-    } else {
-      out[row + k] = rms_apply(x[row + k], scale, weight[k]);
+  // Backwards: the last turn's are still here.
+  for (var left = turns; left >= 1u; left--) {
+    if (left < turns) {
+      k -= AHEAD * THREADS;
+      asked = ask(row, k);
     }
-    k += THREADS;
+    for (var i = 0u; i < AHEAD; i++) {
+      let own = k + i * THREADS;
+      if (own < vec4s) {
+        if (RESIDUAL) {
+          out[row + own] = rms_add(asked[i], scale, asked[AHEAD + i], asked[2u * AHEAD + i]);
+        } else {
+          out[row + own] = rms_apply(asked[i], scale, asked[AHEAD + i]);
+        }
+      }
+    }
   }
 }

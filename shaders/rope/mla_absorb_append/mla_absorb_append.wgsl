@@ -65,7 +65,13 @@ fn load_x(row: u32, k4: u32) -> vec4<f32> {
   return q[row * params.q_units + slice_start4 + k4];
 }
 
-fn stage_x(row: u32, thread: u32) {}
+alias Asked = bool;
+
+fn ask_x(row: u32, thread: u32) -> Asked {
+  return false;
+}
+
+fn stage_x(row: u32, thread: u32, asked: Asked) {}
 
 fn write_q_abs(unit: u32, value: vec4<f32>) {
   out[unit * 4u] = value.x;
