@@ -12,7 +12,7 @@ import type { ThroughputResult } from '../suites/throughput.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { runCli } from '../../src/cli/testing/run_cli.js';
 import { runHere } from '../../src/cli/testing/run_here.js';
-import type { GpuDocument } from './gpu_suite.js';
+import { readSubmission } from '../submissions.js';
 import type { LoadResult } from './load_suite.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 
@@ -270,7 +270,7 @@ test.runIf(suites.includes('gpu'))('gpu: parts in one document and a page that n
   const asked = ['--parts', 'overheads,linear,attention', '--host', 'node', '--adapter', adapter, '--out', out];
   const { code, stdout, stderr } = await runCli(['bench', '--suite', 'gpu', ...asked]);
   expect(code, stderr).toBe(0);
-  const { suite, environment, results } = JSON.parse(readFileSync(join(out, 'gpu.json'), 'utf8')) as GpuDocument;
+  const { suite, environment, results } = readSubmission(readFileSync(join(out, 'gpu.json'), 'utf8'), 'gpu.json');
   expect(suite).toBe('gpu');
   expect(environment).toMatchObject({
     host: 'node',

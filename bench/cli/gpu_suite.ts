@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs';
-import { SplitkvError, throwIfAborted, usageError } from '../../src/base/errors.js';
+import { limitError, throwIfAborted, usageError } from '../../src/base/errors.js';
 import type { Terminal } from '../../src/cli/command.js';
 import { modelOptions } from '../../src/cli/model_options.js';
 import { type Options, parseOptions } from '../../src/cli/options.js';
 import type { BenchDocument, SuiteDocument } from '../document.js';
 import { gpuPageHtml } from '../report/gpu_page.js';
-import { GPU_PARTS, type GpuRequest, type GpuResult, type GpuRow, gpuTable } from '../suites/gpu.js';
-import type { PeerResult } from '../peers/peer_result.js';
+import { GPU_PARTS, type GpuRequest, type GpuResult, gpuTable } from '../suites/gpu.js';
+import { peersResult } from '../suites/gpu_peers.js';
 import { benchModel, chromeIsThere, embeddedMla, oneWeights, passOn, requestFor } from './bench_options.js';
 import type { SuiteResult } from './hosted_suites.js';
 import { runPeersSuite } from './peers_suite.js';
@@ -113,28 +113,9 @@ const PEER_OPTIONS = {
   runs: { value: 'N', help: '' },
 };
 
-const peerRow = ({ task, runtime, device, tokens = 0, unit, value, speed_ratio: ours }: PeerResult): GpuRow => ({
-  task,
-  runtime,
-  device,
-  tokens,
-  [unit]: value,
-  'ours / it': ours.value,
-  from: ours.low,
-  to: ours.high,
-});
-
 /** Other runtimes in Chrome; where they aren't installed, or time runs out, it says so. */
 async function peers(options: Options, terminal: Terminal, seconds: number): Promise<GpuResult> {
-  const started = performance.now();
-  const about = { part: 'peers', title: 'Other runtimes on the same weights, in Chrome (q4)', host: 'chrome' } as const;
-  const told = (rows: GpuResult['rows'], why?: string): GpuResult => ({
-    ...about,
-    seconds: (performance.now() - started) / 1000,
-    rows,
-    ...(why !== undefined && { left_out: why }),
-  });
-  if (seconds < 20) return told([], 'out of time');
+  if (seconds < 20) return peersResult('chrome', () => Promise.reject(limitError('out of time')));
   const late = AbortSignal.timeout(seconds * 1000);
   const asked = parseOptions('bench', PEER_OPTIONS, [
     '--host=chrome',
@@ -150,14 +131,12 @@ async function peers(options: Options, terminal: Terminal, seconds: number): Pro
     progress: (line) => terminal.progress(line),
     signal: AbortSignal.any([terminal.signal, late]),
   };
-  try {
+  const run = async () => {
     const { document } = await runPeersSuite(asked, timed);
-    const rows = (document.results as readonly PeerResult[]).map(peerRow);
-    const left = document.left_out?.map(({ runtime, why }) => `${runtime}: ${why}`) ?? [];
-    return told(rows, left.length > 0 ? left.join('; ') : undefined);
-  } catch (error) {
+    return { results: document.results ?? [], leftOut: document.left_out };
+  };
+  return peersResult('chrome', run, () => {
     throwIfAborted(terminal.signal, 'bench');
-    if (!(error instanceof SplitkvError)) throw error;
-    return told([], late.aborted ? `out of time (${Math.round(seconds)} s)` : error.message);
-  }
+    return late.aborted ? `out of time (${Math.round(seconds)} s)` : undefined;
+  });
 }

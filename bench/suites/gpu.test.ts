@@ -9,7 +9,7 @@ const request: GpuRequest = {
   adapter: { adapterName },
   models: [],
   load: {},
-  parts: ['overheads', 'rates', 'merge'],
+  parts: ['overheads', 'rates', 'kernels'],
   seconds: 600,
 };
 const hooks = { signal: new AbortController().signal, onProgress: () => {}, onWarning: () => {} };
@@ -25,7 +25,7 @@ test('what time runs out for is left out, and told', async () => {
   expect(results.map(({ part, rows, left_out: why }) => [part, rows.length, why])).toEqual([
     ['overheads', 0, 'out of time'],
     ['rates', 0, 'out of time'],
-    ['merge', 0, 'out of time'],
+    ['kernels', 0, 'out of time'],
   ]);
   expect(gpuTable(results)).toContain('Left out: out of time.');
 });

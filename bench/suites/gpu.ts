@@ -28,7 +28,7 @@ export type GpuRow = Readonly<Record<string, string | number>>;
 export interface GpuResult {
   readonly part: string;
   readonly title: string;
-  readonly host: 'node' | 'chrome';
+  readonly host: 'node' | 'chrome' | 'page';
   readonly seconds: number;
   readonly rows: readonly GpuRow[];
   /** Why nothing of it, or not all of it, was measured. */

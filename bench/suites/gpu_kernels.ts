@@ -388,19 +388,19 @@ async function timeAttention(
   }
 }
 
-/** Cases that kernels have, which say flops and bytes. */
+/** Cases that kernels have, which say flops and bytes: new ones are among them. */
 const casesPart = (
   name: string,
   title: string,
   seconds: number,
-  folders: readonly string[],
+  folders: (quick: boolean) => readonly string[],
   wanted: (suite: AnyKernelSuite) => AnyKernelSuite['cases'],
 ): GpuPart => ({
   name,
   title,
   seconds,
   async run({ device, hooks, rates, row, isLate, quick }) {
-    for (const folder of folders) {
+    for (const folder of folders(quick)) {
       const suite = await loadKernelSuite(folder);
       for (const testCase of wanted(suite).slice(0, quick ? 1 : undefined)) {
         if (isLate()) return;
@@ -416,20 +416,19 @@ const byBytes = ({ cases }: AnyKernelSuite): AnyKernelSuite['cases'] =>
   cases
     .filter(({ large, needsF16 }) => !large && !needsF16)
     .toSorted((a, b) => b.bytes - a.bytes)
-    .slice(0, 4);
+    .slice(0, 2);
 
 export const KERNEL_PARTS: readonly GpuPart[] = [
   correct,
   matrices,
   attention,
-  casesPart('merge', 'attention_merge alone', 20, ['attention/attention_merge'], byBytes),
   tiles,
-  casesPart('mla', 'Latent attention, absorbed', 20, ['attention/mla_split', 'attention/mla_prefill'], byBytes),
+  casesPart('kernels', "Every kernel's largest cases", 60, (quick) => kernelFolders(quick ? 'norm/' : ''), byBytes),
   casesPart(
     'sampling',
     'Sampling from a vocabulary of 151,936',
     20,
-    [
+    () => [
       'sampling/argmax_partial',
       'sampling/candidates',
       'sampling/merge_candidates',

@@ -1,6 +1,8 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { expect, type Page, test } from '@playwright/test';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
+import { readGpuSubmission, readSubmission } from '../../bench/submissions.js';
+import { madeUpSubmission } from '../../bench/testing/made_up_submission.js';
 import { PAGES } from '../../pages/shared/pages.js';
 import { exampleProfile } from '../../pages/tools/example_profile.js';
 import { arrange, type Mode } from '../../src/arrangement/index.js';
@@ -28,6 +30,7 @@ test('the pages link to each other, and each says where it is', async ({ page })
     ['Simulate', 'Simulate'],
     ['Bench', 'Bench'],
     ['Check', 'Check'],
+    ['GPUs', 'GPUs'],
     ['Join', 'Join a cluster'],
     ['Chat', 'Chat'],
     ['Ranks', 'What does a second GPU buy?'],
@@ -227,9 +230,73 @@ test('check: kernels against their references, and a line to copy', async ({ pag
   expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(
     /^splitkv: .+ \| software variants, on the CPU \| 1 of 1 kernels right \| tiny-gqa \w+, kv \w+: decode [\d,.]+ tokens\/s, prefill [\d,.]+ tokens\/s \| weights read at \d+% of copies \| Chrom\S+ \d+$/,
   );
+  const download = page.waitForEvent('download');
+  await page.getByRole('link', { name: 'Save the file' }).click();
+  const file = await (await download).path();
+  expect((await download).suggestedFilename()).toMatch(/^[a-z0-9-]+-\d{4}-\d\d-\d\d\.json$/);
+  const sent = readSubmission(readFileSync(file, 'utf8'), 'the file');
+  expect(sent.results.map(({ part, rows }) => [part, rows.length])).toEqual([
+    ['correct', 1],
+    ['answers', 4],
+  ]);
+  expect(() => readGpuSubmission(sent, 'the file')).toThrow('runs on the CPU');
+  await expect(page.getByRole('link', { name: 'add it on GitHub' })).toHaveAttribute(
+    'href',
+    /upload\/main\/bench\/results\/gpu$/,
+  );
   await page.locator('[name="model"]').fill('/models/nosuch');
   await page.getByRole('button', { name: 'Check', exact: true }).click();
   await expect(page.getByRole('alert')).toContainText('no config.json');
+  expect(problems).toEqual([]);
+});
+
+test('gpus: nothing is drawn of none, files that are opened stand side by side, others are refused', async ({
+  page,
+}) => {
+  const problems = await open(page, 'gpus');
+  const kept = readdirSync('bench/results/gpu').filter((name) => name !== 'schema.json' && name.endsWith('.json'));
+  await expect(page.locator('#state')).toHaveText(kept.length === 0 ? /^No GPU has measured anything yet/ : /sent/);
+  await expect(page.locator('#sent > div')).toHaveCount(kept.length);
+  await checkAccessibility(page);
+  const fileOf = (name: string, json: object) => ({
+    name,
+    mimeType: 'application/json',
+    buffer: Buffer.from(JSON.stringify(json)),
+  });
+  await page
+    .locator('#files')
+    .setInputFiles([
+      fileOf('one.json', madeUpSubmission('Made-up GPU 1', 1)),
+      fileOf('two.json', madeUpSubmission('Made-up GPU 2', 2)),
+      fileOf('other.json', { suite: 'decode' }),
+    ]);
+  await expect(page.getByRole('alert')).toContainText(`other.json.suite is "decode"; write 'gpu'`);
+  await expect(page.locator('#sent > div')).toHaveCount(kept.length + 2);
+  await expect(page.locator('#sent > div').last()).toContainText('2 of 2 kernels right; the same bits in 2 of 2 ways');
+  const asked = page.locator('.asked').filter({ hasText: 'q4, outputs 896, inputs 896, rows 1' });
+  await expect(asked.getByRole('listitem')).toHaveText([
+    /Made-up GPU 2, Node.*4\.00 us/,
+    /Made-up GPU 1, Node.*8\.00 us/,
+  ]);
+  const width = (at: number) =>
+    asked
+      .locator('.share')
+      .nth(at)
+      .evaluate((bar) => bar.clientWidth);
+  expect(await width(0)).toBeCloseTo((await width(1)) / 2, -1);
+  await expect(page.locator('.asked').filter({ hasText: 'tokens 128' }).getByRole('listitem')).toHaveText([
+    /GPU 2, Chrome: splitkv.*200/,
+    /GPU 1, Chrome: splitkv.*100/,
+    /GPU 2, Chrome: onnxruntime-web.*100/,
+    /GPU 1, Chrome: onnxruntime-web.*50/,
+  ]);
+  await checkAccessibility(page);
+  if (process.env['SPLITKV_SHOTS'] !== undefined) {
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      await page.screenshot({ path: `${process.env['SPLITKV_SHOTS']}/gpus-${colorScheme}.png`, fullPage: true });
+    }
+  }
   expect(problems).toEqual([]);
 });
 

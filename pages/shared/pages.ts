@@ -25,6 +25,7 @@ export const PAGES: readonly SitePage[] = [
   },
   { address: 'bench.html', name: 'Bench', about: 'The benchmarks in your own browser, with results to share' },
   { address: 'check.html', name: 'Check', about: 'Is this GPU right, and how fast? A line to send' },
+  { address: 'gpus.html', name: 'GPUs', about: 'What GPUs have measured, side by side' },
   { address: 'arrange.html', name: 'Arrange', about: 'Heads with unequal caches, put on ranks' },
   { address: 'simulate.html', name: 'Simulate', about: "The scheduler's policies on a clock, with any numbers" },
   { address: 'api/index.html', name: 'API', about: 'Every function, option and type of the package, and its guides' },
