@@ -27,6 +27,7 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'linear/reduce_segments': () => import('../shaders/linear/reduce_segments/cases.js'),
   'moe/expert_linear': () => import('../shaders/moe/expert_linear/cases.js'),
   'moe/expert_linear_combine': () => import('../shaders/moe/expert_linear_combine/cases.js'),
+  'moe/expert_linear_route': () => import('../shaders/moe/expert_linear_route/cases.js'),
   'moe/expert_linear_tiled': () => import('../shaders/moe/expert_linear_tiled/cases.js'),
   'moe/moe_combine': () => import('../shaders/moe/moe_combine/cases.js'),
   'moe/moe_route': () => import('../shaders/moe/moe_route/cases.js'),

@@ -41,11 +41,12 @@ const ROUNDS: u32 = (PARTS + SLICES - 1u) / SLICES;
 /// Rounds in which the threads of a workgroup write its outputs.
 const WRITES: u32 = (OUTS * TILE_ROWS + THREADS - 1u) / THREADS;
 
-/// The units first, first + SUBS, ... of a part, `count` of them; with CUT only its vec4s in [start4, end4). `first` exists also
+/// The units first, first + step, ... of a part, `count` of them; with CUT only its vec4s in [start4, end4). `first` exists also
 /// where count is 0. `base` and `row`: added to those of the contraction, where its parts multiply other weights and rows.
 struct Part {
   first: u32,
   count: u32,
+  step: u32,
   start4: u32,
   end4: u32,
   base: u32,
@@ -54,7 +55,7 @@ struct Part {
 
 /// A part of a contraction of `units` units that is one segment. An empty part names a unit that exists: it is asked for all the same.
 fn uncut_part(part: u32, units: u32) -> Part {
-  return Part(select(0u, part, part < units), steps(part, units, SUBS), 0u, 0u, 0u, 0u);
+  return Part(select(0u, part, part < units), steps(part, units, SUBS), SUBS, 0u, 0u, 0u, 0u);
 }
 
 /// Of a pass: [part][(matrix * TILE_ROWS + row) * EACH + output of a thread][lane]
@@ -69,7 +70,7 @@ fn loop_count(count: u32) -> u32 {
 /// one again, which nobody uses. `base`: unit 0 of a thread's first output; its others lie LANES further each, those of the
 /// second matrix `up_step`.
 fn load_index(load: u32, base: u32, up_step: u32, part: Part, done: u32) -> u32 {
-  let unit = part.first + min(done + load / (BESIDE * EACH), max(part.count, 1u) - 1u) * SUBS;
+  let unit = part.first + min(done + load / (BESIDE * EACH), max(part.count, 1u) - 1u) * part.step;
   return base + part.base + load / EACH % BESIDE * up_step + unit * 32u + load % EACH * LANES;
 }
 
@@ -125,7 +126,7 @@ fn contract_part(
     }
     for (var u = 0u; u < UNROLL; u++) {
       if (u == 0u || done + u < part.count) {
-        let k4 = (part.first + (done + u) * SUBS) * UNIT4;
+        let k4 = (part.first + (done + u) * part.step) * UNIT4;
         var values: Unit;
         if (TILE_ROWS == 1u) {
           values = part_x(first_row, k4, part);

@@ -18,7 +18,7 @@ fn part_of(part: u32) -> Part {
   let first = start / UNIT + part % SUBS;
   let count = steps(first, (end + UNIT - 1u) / UNIT, SUBS);
   // An empty part names a unit that exists: it is asked for all the same.
-  return Part(select(first, params.first_unit, count == 0u), count, start / 4u, (end + 3u) / 4u, 0u, 0u);
+  return Part(select(first, params.first_unit, count == 0u), count, SUBS, start / 4u, (end + 3u) / 4u, 0u, 0u);
 }
 
 @compute @workgroup_size(LANES, SLICES)

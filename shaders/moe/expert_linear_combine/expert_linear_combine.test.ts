@@ -3,22 +3,32 @@ import { Random } from '../../../src/base/random.js';
 import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { drawn } from '../../../src/gpu/testing/draw.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
+import { linear } from '../../linear/linear/index.js';
+import { runOnce as runLinear } from '../../linear/testing/run.js';
 import { suite as expertSuite } from '../expert_linear/cases.js';
 import { runOnce } from '../fixture.js';
 import { suite as combineSuite } from '../moe_combine/cases.js';
 import { suite } from './cases.js';
 import { canCombine, expertLinearCombine } from './index.js';
-import { downProblem } from './reference.js';
+import { downProblem, parted, sharedProblem } from './reference.js';
 
 await testKernel(suite);
 
 await describeOnAdapters('expert_linear_combine', (device) => {
-  test('gives the bits of expert_linear and moe_combine, row by row', { timeout: 300_000 }, async () => {
-    for (const { name, problem, seed } of drawn(suite.cases, 2, `combine ${device().name}`)) {
+  const small = suite.cases.filter(({ large }) => large !== true);
+
+  test('gives the bits of linear, expert_linear and moe_combine, row by row', { timeout: 300_000 }, async () => {
+    for (const { name, problem, seed } of drawn(small, 3, `combine ${device().name}`)) {
       const { rows, topK, outFeatures: width, outStride: stride } = problem;
       const inputs = suite.inputs(problem, new Random(seed));
-      const { out: x, expert_weights, ...matrices } = inputs;
-      const room = { ...matrices, out: new Float32Array(rows * topK * stride) };
+      const { routed, shared } = parted(problem, inputs);
+      const { out: residual, expert_weights, ...matrices } = inputs;
+      const dense = sharedProblem(problem);
+      const beside = { ...shared, out: residual! };
+      const x = dense
+        ? new Float32Array((await runLinear(device(), linear, dense, beside, stride, false)).slice().buffer)
+        : residual;
+      const room = { ...matrices, ...routed, out: new Float32Array(rows * topK * stride) };
       const { out: each } = await runOnce(device(), expertSuite, downProblem(problem), room, rows, false);
       const combine = { rows, topK, width, inStride: stride, stride };
       const outputs = { expert_out: each!, expert_weights: expert_weights!, x: x! };

@@ -1,33 +1,49 @@
 import { limitError } from '../../../src/base/errors.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import segmentsWgsl from '../../lib/segments.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { type Contraction, CONTRACT_TUNINGS, type ContractPlan, planContract } from '../../linear/contract.js';
 import contractWgsl from '../../linear/contract.wgsl?raw';
+import { packedLayout } from '../../linear/pack.js';
 import { someActivations } from '../../linear/problem.js';
 import { checkGridY, type ExpertProblem, planExperts } from '../experts.js';
 import source from './expert_linear_combine.wgsl?raw';
 
 /** The down projection; `outStride` is that of the residual stream, [rows][outStride]. */
-export type ExpertCombineProblem = Omit<
+export interface ExpertCombineProblem extends Omit<
   ExpertProblem,
   'epilogue' | 'clamped' | 'xPerSlot' | 'expertFirst' | 'expertCount' | 'biasFirst'
->;
+> {
+  /** Of a lone row, added first: a dense MLP's down, in the same buffers from unit `firstUnit` on, whose x follows the slots'. */
+  readonly shared?: SharedDown | undefined;
+}
 
-type Shape = Pick<Contraction, 'type' | 'inFeatures' | 'outFeatures'> & Pick<ExpertProblem, 'topK'>;
+export interface SharedDown {
+  readonly inFeatures: number;
+  readonly segments: { readonly total: number; readonly align: number };
+  readonly firstUnit: number;
+  readonly outScale: number;
+}
 
-/** Slots are the segments of one contraction, and each is in as many parts as one that isn't cut. */
-function contractionOf({ type, inFeatures, outFeatures, topK }: Shape, traits: DeviceTraits): ContractPlan {
+type Shape = Pick<Contraction, 'type' | 'inFeatures' | 'outFeatures'> & Pick<ExpertCombineProblem, 'topK' | 'shared'>;
+
+/** Slots are the segments of one contraction, and each is in as many parts as one that isn't cut; so is the dense MLP. */
+function contractionOf({ type, inFeatures, outFeatures, topK, shared }: Shape, traits: DeviceTraits): ContractPlan {
   // A thread has several experts already: no more outputs in a batch than alone.
   const contraction = { type, outFeatures, tileRows: 1, matrices: 1, cut: false } as const;
   // What is staged is sums of at most 32 outputs.
-  const slots = { inFeatures: topK * inFeatures, segments: { total: 1, count: topK }, staged: topK * 32 * 4 };
-  return planContract({ ...contraction, ...slots }, traits);
+  const all = { inFeatures: topK * inFeatures + (shared?.inFeatures ?? 0), staged: topK * 32 * 4 };
+  const segments = { total: 1, count: topK + (shared ? 1 : 0) };
+  return planContract({ ...contraction, ...all, segments }, traits);
 }
 
-/** Whether the sums of a row's experts fit the workgroup memory. */
-export const canCombine = (shape: Shape, traits: DeviceTraits): boolean =>
-  contractionOf(shape, traits).bytes <= traits.limits.maxComputeWorkgroupStorageSize;
+/** Whether the sums of a row's experts fit the workgroup memory, and its dense MLP can be cut into as many parts as they. */
+export function canCombine(shape: Shape, traits: DeviceTraits): boolean {
+  const { bytes, constants } = contractionOf(shape, traits);
+  const divides = Number(constants['SUBS']) % (shape.shared?.segments.total ?? 1) === 0;
+  return divides && bytes <= traits.limits.maxComputeWorkgroupStorageSize;
+}
 
 /**
  * expert_linear of the down projection and moe_combine in one, bit for bit: out[row] += (w0 W0 x0 + w1 W1 x1) + ..., for generated
@@ -53,15 +69,19 @@ export const expertLinearCombine = defineKernel({
     x_stride4: 'u32',
     out_features: 'u32',
     out_stride: 'u32',
+    shared_first: 'u32',
+    shared_units: 'u32',
+    shared_in: 'u32',
+    shared_scale: 'f32',
   },
   tunings: CONTRACT_TUNINGS,
-  contents: ({ rows, topK, experts, xStride }: ExpertCombineProblem) => ({
-    x: someActivations(rows * topK * xStride),
+  contents: ({ rows, topK, experts, xStride, shared }: ExpertCombineProblem) => ({
+    x: someActivations(rows * topK * xStride + (shared?.inFeatures ?? 0)),
     expert_ids: Uint32Array.from({ length: rows * topK }, (_, slot) => slot % experts),
     expert_weights: someActivations(rows * topK),
   }),
   plan(problem: ExpertCombineProblem, traits) {
-    const { rows } = problem;
+    const { rows, shared } = problem;
     const own = { ...problem, epilogue: 'none', xPerSlot: true } as const;
     const planned = planExperts('expert_linear_combine', own, traits);
     const { BIASED } = planned.constants;
@@ -75,10 +95,17 @@ export const expertLinearCombine = defineKernel({
           `maxComputeWorkgroupStorageSize is ${limit}; use expert_linear and moe_combine`,
       );
     }
+    const { total = 0, align = 1 } = shared?.segments ?? {};
+    const dense = {
+      shared_first: shared?.firstUnit ?? 0,
+      shared_units: shared ? packedLayout(problem.type, 1, shared.inFeatures).units : units,
+      shared_in: shared?.inFeatures ?? 0,
+      shared_scale: shared?.outScale ?? 1,
+    };
     return {
-      wgsl: [stepsWgsl, planned.weights, contractWgsl, source],
-      constants: { ...contract.constants, BIASED },
-      params: { top_k, tiles, units, used_units, x_stride4, out_features, out_stride },
+      wgsl: [stepsWgsl, segmentsWgsl, planned.weights, contractWgsl, source],
+      constants: { ...contract.constants, BIASED, SHARED_SEGMENTS: total, SHARED_ALIGN: align },
+      params: { top_k, tiles, units, used_units, x_stride4, out_features, out_stride, ...dense },
       grid: (step) => [contract.tiles, Math.min(step.rows, rows), 1],
     };
   },

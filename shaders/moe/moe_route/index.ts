@@ -1,6 +1,7 @@
 import { limitError, SplitkvError } from '../../../src/base/errors.js';
-import { defineKernel } from '../../../src/gpu/kernel.js';
+import { defineKernel, type ParamTypes } from '../../../src/gpu/kernel.js';
 import steps from '../../lib/steps.wgsl?raw';
+import routeWgsl from '../route.wgsl?raw';
 import source from './moe_route.wgsl?raw';
 
 export interface MoeRouteProblem {
@@ -29,6 +30,25 @@ const MAX_EXPERTS = 512;
 const MAX_GROUPS = 64;
 const MAX_TOP_K = 32;
 
+export const ROUTE_PARAMS = {
+  experts: 'u32',
+  top_k: 'u32',
+  groups: 'u32',
+  topk_groups: 'u32',
+  sigmoid: 'u32',
+  two_best: 'u32',
+  normalise: 'u32',
+  bias: 'u32',
+  stride: 'u32',
+  scaling: 'f32',
+} as const satisfies ParamTypes;
+
+/** Experts that there is room for. */
+const capacityOf = (experts: number): number => [64, 128, 256].find((room) => experts <= room) ?? MAX_EXPERTS;
+
+/** Of workgroup memory, for route.wgsl. */
+export const routeBytes = (experts: number): number => (3 * capacityOf(experts) + MAX_GROUPS + 2 * MAX_TOP_K) * 4;
+
 /**
  * The experts of each row, in ascending order, and their weights. Ties go to the lower expert, and to the lower group. `row_count`
  * receives the number of rows of the step, for moe_sort; without one it may be left out.
@@ -42,18 +62,7 @@ export const moeRoute = defineKernel({
     expert_weights: 'read_write',
     row_count: 'read_write',
   },
-  params: {
-    experts: 'u32',
-    top_k: 'u32',
-    groups: 'u32',
-    topk_groups: 'u32',
-    sigmoid: 'u32',
-    two_best: 'u32',
-    normalise: 'u32',
-    bias: 'u32',
-    stride: 'u32',
-    scaling: 'f32',
-  },
+  params: ROUTE_PARAMS,
   plan(problem: MoeRouteProblem, traits) {
     const { rows, experts, topK, groups, topkGroups, scoring, method, stride } = problem;
     const bad = (what: string): SplitkvError => new SplitkvError('internal', `moe_route: ${what}`);
@@ -76,11 +85,12 @@ export const moeRoute = defineKernel({
     if (topK < 1 || topK > reachable)
       throw bad(`topK is ${topK}, expected 1 to ${reachable} (experts in topkGroups groups)`);
     return {
-      wgsl: [steps, source],
+      wgsl: [steps, routeWgsl, source],
       // Workgroup memory is zeroed first, which takes SwiftShader long to compile: no more of it than needed.
       constants: {
         THREADS: traits.software ? 4 : 128,
-        CAPACITY: experts <= 64 ? 64 : experts <= 256 ? 256 : MAX_EXPERTS,
+        CAPACITY: capacityOf(experts),
+        AHEAD: traits.unroll ? 16 : 1,
       },
       params: {
         experts,

@@ -40,7 +40,11 @@ const BROKEN: [string, Record<string, unknown>, kernels: string[]][] = [
   // The second one runs only where the first doesn't.
   ['llama, attention broken', {}, ['attention_append', 'attention_split']],
   ['deepseek, the router broken', { model_type: 'deepseek_v3' }, ['moe_route']],
-  ['deepseek, experts broken', { model_type: 'deepseek_v2' }, ['expert_linear', 'expert_linear_combine']],
+  [
+    'deepseek, experts broken',
+    { model_type: 'deepseek_v2' },
+    ['expert_linear_route', 'expert_linear', 'expert_linear_combine'],
+  ],
   ['sampling broken: the list of tokens', { vocab_size: 9100 }, ['list_bins']],
   ['sampling broken: the sums of weights', { vocab_size: 9100 }, ['bin_weights']],
   ['sampling broken: candidates', { vocab_size: 9100 }, ['merge_candidates']],

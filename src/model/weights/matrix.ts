@@ -1,7 +1,7 @@
 import { packedLayout, type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
 import { known, limitError } from '../../base/errors.js';
 import { ceilDiv, grouped } from '../../base/math.js';
-import type { Buffer, Device } from '../../gpu/index.js';
+import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { spanLength } from '../shape.js';
 import { type MatrixSpec, packedColumns, paddedRows, type Part, specRows } from './weight_map.js';
@@ -15,6 +15,24 @@ export interface MatrixShard {
   readonly rows: number;
   readonly weight: Buffer;
   readonly scale: Buffer | undefined;
+  /** 16-byte units of `weight` before its own, with their scales before its own: those of the matrix that it lies behind. */
+  readonly firstUnit: number;
+}
+
+/** What a kernel binds that reads this shard alone. */
+export function shardTensors(
+  type: PackedType,
+  { weight, scale, firstUnit }: MatrixShard,
+): { readonly weight: Tensor; readonly scale: Tensor | undefined } {
+  const from = (buffer: Buffer, offset: number): Tensor =>
+    offset === 0 ? buffer : { buffer, offset, size: buffer.size - offset };
+  return { weight: from(weight, firstUnit * 16), scale: scale && from(scale, scaleOffset(type, firstUnit)) };
+}
+
+/** Bytes of the scales of so many units, whole tiles. */
+function scaleOffset(type: PackedType, units: number): number {
+  const { tileWeightBytes, tileScaleBytes } = packedLayout(type, 1, 1);
+  return (units * 16 * tileScaleBytes) / tileWeightBytes;
 }
 
 /** A packed weight matrix [outFeatures, inFeatures] on a device. */
@@ -27,6 +45,51 @@ export interface Matrix<Type extends PackedType = WeightType> {
   readonly shards: readonly MatrixShard[];
 }
 
+const layoutOf = (spec: MatrixSpec, type: PackedType) =>
+  packedLayout(type, specRows(spec), spanLength(packedColumns(spec)));
+
+/** What one binding holds. */
+function bindingLimit({ traits }: Device): number {
+  const { maxStorageBufferBindingSize, maxBufferSize } = traits.limits;
+  return Math.min(maxStorageBufferBindingSize, maxBufferSize);
+}
+
+/** Where the second of two matrices begins that lie in the same buffers: its first 16-byte unit. Undefined where they don't. */
+export function besideAt(first: Matrix<PackedType> | undefined, second: Matrix | undefined): number | undefined {
+  const [one, ...others] = first?.shards ?? [];
+  const [beside] = second?.shards ?? [];
+  return one && others.length === 0 && one.weight === beside?.weight ? beside.firstUnit : undefined;
+}
+
+/**
+ * Two matrices of one type side by side in the same buffers, so that one dispatch reads both. Undefined where a binding has no room for
+ * both, or can't begin where the second does.
+ */
+export function allocateBeside<Type extends PackedType>(
+  device: Device,
+  [spec, beside]: readonly [MatrixSpec, MatrixSpec],
+  type: Type,
+): readonly [Matrix<Type>, Matrix<Type>] | undefined {
+  const alignment = device.traits.limits.minStorageBufferOffsetAlignment;
+  const [first, second] = [layoutOf(spec, type), layoutOf(beside, type)];
+  const { weightBytes, scaleBytes } = first;
+  if (weightBytes + second.weightBytes > bindingLimit(device)) return undefined;
+  if (weightBytes % alignment > 0 || scaleBytes % alignment > 0) return undefined;
+  const buffer = (name: string, bytes: number): Buffer | undefined =>
+    bytes > 0 ? device.createBuffer(name, bytes) : undefined;
+  const weight = known(buffer(spec.name, weightBytes + second.weightBytes), 'buffer of weights');
+  const scale = buffer(`${spec.name} scale`, scaleBytes + second.scaleBytes);
+  const matrixOf = (of: MatrixSpec, firstUnit: number): Matrix<Type> =>
+    matrix(of, type, [{ firstRow: 0, rows: specRows(of), weight, scale, firstUnit }]);
+  return [matrixOf(spec, 0), matrixOf(beside, weightBytes / 16)];
+}
+
+/** Its features are its segments' own elements, not the widened columns. */
+function matrix<Type extends PackedType>(spec: MatrixSpec, type: Type, shards: readonly MatrixShard[]): Matrix<Type> {
+  const { start, end } = spec.segments ?? { start: 0, end: spec.inFeatures };
+  return { name: spec.name, type, outFeatures: specRows(spec), inFeatures: end - start, shards };
+}
+
 /**
  * Allocates the buffers of a matrix, in as many shards as one binding's limit asks for. Contents are zero until `fillMatrix`.
  * @throws SplitkvError `limit` when not even one granule fits, or when `whole` is asked for and the matrix doesn't fit one binding.
@@ -34,9 +97,8 @@ export interface Matrix<Type extends PackedType = WeightType> {
 export function allocateMatrix<Type extends PackedType>(device: Device, spec: MatrixSpec, type: Type): Matrix<Type> {
   const { whole = false, granule = 2 } = spec;
   const outFeatures = specRows(spec);
-  const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
-  const limit = Math.min(maxStorageBufferBindingSize, maxBufferSize);
-  const { tileWeightBytes, tileScaleBytes, tiles } = packedLayout(type, outFeatures, spanLength(packedColumns(spec)));
+  const limit = bindingLimit(device);
+  const { tileWeightBytes, tileScaleBytes, tiles } = layoutOf(spec, type);
   const tilesThatFit = Math.floor(limit / Math.max(tileWeightBytes, tileScaleBytes) / granule) * granule;
   const tilesPerShard = Math.min(tiles, tilesThatFit);
   if (tilesPerShard === 0 || (whole && tilesPerShard < tiles)) {
@@ -54,11 +116,10 @@ export function allocateMatrix<Type extends PackedType>(device: Device, spec: Ma
       rows: Math.min(count * TILE, outFeatures - tile * TILE),
       weight: device.createBuffer(label, count * tileWeightBytes),
       scale: tileScaleBytes > 0 ? device.createBuffer(`${label} scale`, count * tileScaleBytes) : undefined,
+      firstUnit: 0,
     });
   }
-  // Its segments' own elements, not the widened columns.
-  const { start, end } = spec.segments ?? { start: 0, end: spec.inFeatures };
-  return { name: spec.name, type, outFeatures, inFeatures: end - start, shards };
+  return matrix(spec, type, shards);
 }
 
 export interface FillOptions {
@@ -123,9 +184,12 @@ export class MatrixWriter<Type extends PackedType = PackedType> {
       const fit = Math.min(tiles - done, ceilDiv(shard.rows, TILE) - first);
       const slice = (array: Uint32Array, tileBytes: number): Uint32Array =>
         array.subarray((done * tileBytes) / 4, ((done + fit) * tileBytes) / 4);
-      device.write(shard.weight, first * tileWeightBytes, slice(packed.weight, tileWeightBytes));
-      if (shard.scale && packed.scale)
-        device.write(shard.scale, first * tileScaleBytes, slice(packed.scale, tileScaleBytes));
+      const before = shard.firstUnit * 16;
+      device.write(shard.weight, before + first * tileWeightBytes, slice(packed.weight, tileWeightBytes));
+      if (shard.scale && packed.scale) {
+        const at = scaleOffset(matrix.type, shard.firstUnit) + first * tileScaleBytes;
+        device.write(shard.scale, at, slice(packed.scale, tileScaleBytes));
+      }
       done += fit;
     }
     this.#tile += tiles;

@@ -10,7 +10,15 @@ import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { RankSlice } from '../shape.js';
 import { type HalfMap, type LayerMap, type ModelMap, modelMap } from './model_map.js';
-import { allocateMatrix, fillMatrix, type FillOptions, type Matrix, MatrixWriter, reorderRows } from './matrix.js';
+import {
+  allocateBeside,
+  allocateMatrix,
+  fillMatrix,
+  type FillOptions,
+  type Matrix,
+  MatrixWriter,
+  reorderRows,
+} from './matrix.js';
 import {
   type Absorbed,
   type AbsorbedSpec,
@@ -67,6 +75,8 @@ export interface LoadWeightsOptions {
  */
 class WeightLoader<Parts extends object> {
   readonly #loaded = new WeakMap<object, unknown>();
+  /** Allocated with the matrix that they lie behind. */
+  readonly #beside = new WeakMap<MatrixSpec, Matrix<PackedType>>();
   readonly #before: number;
   readonly #fill: FillOptions;
 
@@ -131,11 +141,20 @@ class WeightLoader<Parts extends object> {
   /** A packed matrix, streamed. */
   async #matrix(spec: MatrixSpec): Promise<Matrix<PackedType>> {
     const { device } = this;
-    const allocated = await device.checked(`loading ${spec.name}`, () =>
-      allocateMatrix(device, spec, matrixType(spec, this.type)),
-    );
+    const allocated =
+      this.#beside.get(spec) ?? (await device.checked(`loading ${spec.name}`, () => this.#allocated(spec)));
     await fillMatrix(device, allocated, spec, this.reader, this.#fill);
     return allocated;
+  }
+
+  #allocated(spec: MatrixSpec): Matrix<PackedType> {
+    const { device, type } = this;
+    const { beside } = spec;
+    const packed = matrixType(spec, type);
+    const both =
+      beside && matrixType(beside, type) === packed ? allocateBeside(device, [spec, beside], packed) : undefined;
+    if (beside && both) this.#beside.set(beside, both[1]);
+    return both?.[0] ?? allocateMatrix(device, spec, packed);
   }
 
   /**

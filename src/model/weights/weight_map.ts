@@ -50,6 +50,8 @@ export interface MatrixSpec {
   readonly granule?: number;
   /** The matrices made of it, where it isn't packed as stored. */
   readonly packedAs?: readonly PackedAs[];
+  /** A matrix of the map that lies behind it in the same buffers, where they fit one binding and have one type. */
+  readonly beside?: MatrixSpec | undefined;
 }
 
 /** Experts, which may be kept as they are stored; shards hold whole ones. */

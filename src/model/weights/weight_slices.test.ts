@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { unpackTiles, WEIGHT_TYPES, type WeightType } from '../../../shaders/linear/pack.js';
-import { Buffer, type Device } from '../../gpu/index.js';
+import { Buffer, type Device, type Tensor } from '../../gpu/index.js';
 import { describeOnAdapters } from '../../gpu/testing/adapters.js';
 import { TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import type { Plan } from '../../placement/plan.js';
 import type { GqaWeights } from '../layers/attention/gqa_weights.js';
 import { type HalfWeights, loadModelWeights, type WeightProgress } from './weight_loader.js';
-import type { Matrix } from './matrix.js';
+import { type Matrix, shardTensors } from './matrix.js';
 import { rankSlice } from '../shape.js';
 import { handPlan, type HandStage, range } from '../testing/plans.js';
 import { makeRandomModel, type RandomModel, type RandomModelOptions } from '../testing/random_model.js';
@@ -202,11 +202,14 @@ const opened = async ({ files }: RandomModel): Promise<{ source: MemorySource; r
 
 async function unpacked(device: Device, matrix: Matrix, columns: number): Promise<Float32Array> {
   const values = new Float32Array(matrix.outFeatures * columns);
-  for (const { firstRow, rows, weight, scale } of matrix.shards) {
-    const packed = {
-      weight: new Uint32Array(await device.read(weight)),
-      scale: scale && new Uint32Array(await device.read(scale)),
-    };
+  const read = async (tensor: Tensor): Promise<Uint32Array<ArrayBuffer>> =>
+    new Uint32Array(
+      await ('buffer' in tensor ? device.read(tensor.buffer, tensor.offset, tensor.size) : device.read(tensor)),
+    );
+  for (const shard of matrix.shards) {
+    const { firstRow, rows } = shard;
+    const { weight, scale } = shardTensors(matrix.type, shard);
+    const packed = { weight: await read(weight), scale: scale && (await read(scale)) };
     values.set(unpackTiles(matrix.type, packed, rows, columns), firstRow * columns);
   }
   return values;

@@ -13,7 +13,7 @@ import { fusesNorm, recordMerging } from '../fusion.js';
 import type { Half, StageContext } from '../layer.js';
 import { type Norm, recordNorm } from '../norm.js';
 import { normedOf, type RowBuffers } from '../rows.js';
-import type { Matrix } from '../../weights/matrix.js';
+import { type Matrix, shardTensors } from '../../weights/matrix.js';
 import { ONE_SEGMENT, tileRows } from '../roles.js';
 import type { HeldSegments } from '../../shape.js';
 import type { RankRecorder } from '../world.js';
@@ -109,8 +109,7 @@ export function recordLinear(
     };
     const tensors = {
       x,
-      weight: shard.weight,
-      scale: shard.scale,
+      ...shardTensors(matrix.type, shard),
       bias: io.bias && biasOf(io.bias, shard.firstRow),
       out: io.out,
     };

@@ -1,9 +1,18 @@
 import { expertLinear, type ExpertLinearProblem } from '../../../../shaders/moe/expert_linear/index.js';
-import { canCombine, expertLinearCombine } from '../../../../shaders/moe/expert_linear_combine/index.js';
+import {
+  canCombine,
+  expertLinearCombine,
+  type SharedDown,
+} from '../../../../shaders/moe/expert_linear_combine/index.js';
+import {
+  canRoute,
+  expertLinearRoute,
+  type ExpertRouteProblem,
+} from '../../../../shaders/moe/expert_linear_route/index.js';
 import { expertLinearTiled } from '../../../../shaders/moe/expert_linear_tiled/index.js';
 import { moeSort } from '../../../../shaders/moe/moe_sort/index.js';
 import type { PackedType } from '../../../../shaders/linear/pack.js';
-import type { Matrix } from '../../weights/matrix.js';
+import { besideAt, type Matrix } from '../../weights/matrix.js';
 import { moeCombine } from '../../../../shaders/moe/moe_combine/index.js';
 import { moeRoute } from '../../../../shaders/moe/moe_route/index.js';
 import { known } from '../../../base/errors.js';
@@ -71,10 +80,17 @@ export class ExpertLayers implements MlpLayers {
 type ExpertProjection = Omit<ExpertLinearProblem, 'rows' | 'topK' | 'experts' | 'type' | 'bias'> &
   Pick<Projection, 'x' | 'norm'> & { readonly out: Buffer; readonly bias: Buffer | undefined };
 
+/** How shared experts run with the routed ones. */
+interface SharedBeside {
+  readonly gateUp: ExpertRouteProblem['shared'];
+  readonly down: SharedDown;
+}
+
 /**
  * Router, routed and shared experts read the normalised rows, so the norm is a dispatch of its own, or on a GPU each of them normalises
- * a lone row. The shared experts' output is added to x first, then the weighted sum of the routed ones, in ascending expert order; a
- * rank that has all experts adds the sum up where it projects down. Where places run their own rows, each routes its own and gets the
+ * a lone row, whose experts are chosen where they are multiplied, with the shared ones beside them. The shared experts' output is added
+ * to x first, then the weighted sum of the routed ones, in ascending expert order; a rank that has all experts adds the sum up where it
+ * projects down. Where places run their own rows, each routes its own and gets the
  * outputs back.
  */
 class ExpertProgram implements MlpProgram {
@@ -99,6 +115,8 @@ class ExpertProgram implements MlpProgram {
   readonly #outs: Buffer | undefined;
   /** Who reads a row normalises it. */
   readonly #fusesNorm: boolean;
+  /** Who multiplies a row by its experts' first matrices chooses them. */
+  readonly #routes: boolean;
 
   constructor(
     readonly of: ExpertLayers,
@@ -106,6 +124,8 @@ class ExpertProgram implements MlpProgram {
   ) {
     const { alike, gathers, sharedWidth, ranks } = of;
     const { stage, config, suffix } = alike;
+    const { device, world, topology } = stage;
+    const { hiddenSize, norm } = stage.config;
     const { role, scratch } = rows;
     const { numExperts, expertsPerToken: topK, width } = config;
     const buffer = (name: string, words: number): Buffer => scratch.createBuffer(`${role} ${name}`, words * 4);
@@ -117,7 +137,15 @@ class ExpertProgram implements MlpProgram {
     this.#rowCount = buffer('row count', 1);
     this.#pairs = buffer('expert pairs', role === 'prompt' ? numExperts * most : 1);
     this.#pairCounts = buffer('expert pair counts', numExperts);
-    this.#hidden = buffer(paddedName('expert hidden', width), most * topK * activationStride(width));
+    const apart = gathers || gatheringPlaces(topology) > 0;
+    this.#fusesNorm = !apart && fuses(device, expertLinear) && fusesNorm(device, norm, role, rows.rows, hiddenSize);
+    // Where adapters differ one rank chooses for all.
+    const asks = world.mixed && topology.spreadsExperts;
+    this.#routes =
+      this.#fusesNorm && !asks && fuses(device, expertLinearRoute) && canRoute(numExperts, hiddenSize, device.traits);
+    const hidden = this.#routes ? paddedName('expert and shared hidden', sharedWidth) : 'expert hidden';
+    const hiddenWords = most * topK * activationStride(width) + (this.#routes ? activationStride(sharedWidth) : 0);
+    this.#hidden = buffer(paddedName(hidden, width), hiddenWords);
     this.#out = buffer('expert out', most * topK * stage.hiddenStride);
     this.#shared =
       config.sharedWidth > 0
@@ -128,15 +156,9 @@ class ExpertProgram implements MlpProgram {
             opens: config.sharedGate === true,
           })
         : undefined;
-    if (gathers || gatheringPlaces(stage.topology) > 0) {
-      this.#gathered = this.#shared?.gathered ?? new GatheredRows(stage, rows);
-    }
+    if (apart) this.#gathered = this.#shared?.gathered ?? new GatheredRows(stage, rows);
     this.#allIds = gathers ? buffer('gathered expert ids', most * topK) : this.#ids;
     this.#outs = of.owners && buffer('expert outs', ranks.length * rows.rows * topK * stage.hiddenStride);
-    this.#fusesNorm =
-      !this.#gathered &&
-      fuses(stage.device, expertLinear) &&
-      fusesNorm(stage.device, stage.config.norm, role, rows.rows, stage.config.hiddenSize);
   }
 
   record(recorder: RankRecorder, half: Half<ExpertWeights>): void {
@@ -146,8 +168,8 @@ class ExpertProgram implements MlpProgram {
     const input = this.#fusesNorm ? { x: this.rows.x, norm } : { x: normedOf(this.rows) };
     this.#recordRouting(recorder, weights, norm);
     this.#recordRouted(recorder, weights, input);
-    const shared = weights.shared && this.#shared;
-    if (shared) {
+    const shared = weights.shared && !this.#beside(weights) ? this.#shared : undefined;
+    if (shared && weights.shared) {
       const held = { ...weights.shared, gate: weights.sharedGate };
       shared.recordSegments(recorder, held, shared.gathered ? { x: shared.gathered.x } : input);
     }
@@ -179,28 +201,11 @@ class ExpertProgram implements MlpProgram {
       out: this.#logits,
       outStride: stride,
     });
+    if (this.#choosesIn(weights)) return;
     recorder.dispatch(
       moeRoute,
-      {
-        rows: rows.rows,
-        experts: config.numExperts,
-        topK: config.expertsPerToken,
-        groups: config.numGroups,
-        topkGroups: config.topkGroups,
-        scoring: config.scoring,
-        method: config.method,
-        normTopkProb: config.normTopkProb,
-        routedScalingFactor: config.routedScalingFactor,
-        correctionBias: config.correctionBias,
-        stride,
-      },
-      {
-        logits: this.#logits,
-        correction_bias: weights.correctionBias,
-        expert_ids: this.#ids,
-        expert_weights: this.#weights,
-        row_count: this.#rowCount,
-      },
+      { ...this.#choice, rows: rows.rows, stride },
+      { ...this.#choiceTo(weights), row_count: this.#rowCount },
     );
     // Different adapters may break a near tie differently; then one rank routes for all.
     if (!world.mixed || !topology.spreadsExperts) return;
@@ -210,6 +215,42 @@ class ExpertProgram implements MlpProgram {
       const { first, count } = world.rowRange(rows.role, cargo.group, step);
       return [rowsOf(this.#ids, topK, count, first), rowsOf(this.#weights, topK, count, first)];
     });
+  }
+
+  /** How a row's experts are chosen. */
+  get #choice() {
+    const { config } = this.of.alike;
+    const { numExperts: experts, expertsPerToken: topK, numGroups: groups, topkGroups, scoring, method } = config;
+    const { normTopkProb, routedScalingFactor, correctionBias } = config;
+    const chosen = { experts, topK, groups, topkGroups, scoring, method };
+    return { ...chosen, normTopkProb, routedScalingFactor, correctionBias };
+  }
+
+  #choiceTo({ correctionBias }: ExpertWeights) {
+    const chosen = { expert_ids: this.#ids, expert_weights: this.#weights };
+    return { logits: this.#logits, correction_bias: correctionBias, ...chosen };
+  }
+
+  /** A lone row's experts are chosen where they are multiplied: in one dispatch, if the rank has any. */
+  #choosesIn({ expertsGateUp }: ExpertWeights): boolean {
+    return this.#routes && expertsGateUp?.shards.length === 1;
+  }
+
+  /**
+   * The shared experts of a lone row run with the routed ones, where the rank has all of both, in the same buffers, and the routed ones'
+   * outputs go onto x as they are computed.
+   */
+  #beside(weights: ExpertWeights): SharedBeside | undefined {
+    const { shared, sharedGate, expertsGateUp, expertsDown } = weights;
+    if (!shared || sharedGate || this.#shared?.down.parts || !this.#choosesIn(weights)) return undefined;
+    const firstUnit = besideAt(expertsGateUp, shared.gateUp);
+    const downUnit = besideAt(expertsDown, shared.down);
+    if (firstUnit === undefined || downUnit === undefined) return undefined;
+    const { start, end, total, align } = shared.downSegments;
+    const width = end - start;
+    const { residualScale: outScale = 1 } = this.of.alike.stage.config;
+    const down = { inFeatures: width, segments: { total, align }, firstUnit: downUnit, outScale };
+    return this.#addsUp(weights, down) ? { gateUp: { width, firstUnit }, down } : undefined;
   }
 
   /** The outputs of this rank's experts, of its own rows or of those of all ranks; what `recordCombine` needs of them. */
@@ -234,10 +275,10 @@ class ExpertProgram implements MlpProgram {
    * The experts' outputs go onto x as they are computed: where they aren't spread, of generated rows on a GPU, all experts in one buffer, and
    * room for their sums.
    */
-  #addsUp({ expertsDown: down }: ExpertWeights): boolean {
+  #addsUp({ expertsDown: down }: ExpertWeights, shared?: SharedDown): boolean {
     const { device } = this.of.alike.stage;
     if (this.#outs || this.rows.role === 'prompt' || down?.shards.length !== 1) return false;
-    return fuses(device, expertLinearCombine) && canCombine(this.#sumOf(down.type), device.traits);
+    return fuses(device, expertLinearCombine) && canCombine(this.#sumOf(down.type, shared), device.traits);
   }
 
   /** Where experts are spread: every rank that runs a row needs the outputs of all experts for it. */
@@ -326,29 +367,31 @@ class ExpertProgram implements MlpProgram {
   }
 
   /** Down, and the weighted sum of a row's experts, onto x; after `#recordHidden`. */
-  #recordSum(recorder: RankRecorder, { expertsDown: down, downBias: bias }: ExpertWeights): void {
+  #recordSum(recorder: RankRecorder, weights: ExpertWeights): void {
+    const { expertsDown: down, downBias: bias } = weights;
     const { type, shards } = known(down, "experts' down projection");
     const [{ weight, scale }] = shards as [Matrix['shards'][0]];
     const routed = { expert_ids: this.#ids, expert_weights: this.#weights };
     const tensors = { x: this.#hidden, weight, scale, ...routed, bias, out: this.rows.x };
-    recorder.dispatch(expertLinearCombine, this.#sumOf(type), tensors);
+    recorder.dispatch(expertLinearCombine, this.#sumOf(type, this.#beside(weights)?.down), tensors);
   }
 
-  #sumOf(type: PackedType) {
+  #sumOf(type: PackedType, shared?: SharedDown) {
     const { stage, config } = this.of.alike;
     const { expertsPerToken: topK, numExperts: experts, width, bias = false } = config;
     const out = { outFeatures: stage.config.hiddenSize, outStride: stage.hiddenStride };
     const shape = { inFeatures: width, xStride: activationStride(width), ...out };
-    return { rows: this.#most, topK, experts, type, bias, ...shape };
+    return { rows: this.#most, topK, experts, type, bias, shared, ...shape };
   }
 
   #recordLinear(
     recorder: RankRecorder,
-    { experts: [first, end] }: ExpertWeights,
+    weights: ExpertWeights,
     matrix: Matrix<PackedType> | undefined,
     { x, out, norm, bias, ...shape }: ExpertProjection,
   ): void {
     if (!matrix) return;
+    const [first, end] = weights.experts;
     const { numExperts, expertsPerToken } = this.of.alike.config;
     const rowsPerExpert = matrix.outFeatures / (end - first);
     for (const shard of matrix.shards) {
@@ -364,7 +407,12 @@ class ExpertProgram implements MlpProgram {
         biasFirst: shard.firstRow / rowsPerExpert,
       };
       const tensors = { x, weight: shard.weight, scale: shard.scale, bias, out };
-      if (this.rows.role === 'prompt') {
+      if (norm && this.#choosesIn(weights)) {
+        const { epilogue: _e, xPerSlot: _x, rows: _r, ...row } = problem;
+        const route = { ...row, ...this.#choice, normEps: norm.config.eps, shared: this.#beside(weights)?.gateUp };
+        const choice = this.#choiceTo(weights);
+        recorder.dispatch(expertLinearRoute, route, { ...tensors, norm_weight: norm.weight, ...choice });
+      } else if (this.rows.role === 'prompt') {
         recorder.dispatch(expertLinearTiled, problem, {
           ...tensors,
           pairs: this.#pairs,

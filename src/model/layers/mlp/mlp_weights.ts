@@ -81,7 +81,7 @@ export interface ExpertSpecs {
   readonly correctionBias: VectorSpec | undefined;
   /** Experts of the matrices below, by the model's numbers. */
   readonly experts: Span;
-  /** Expert by expert: gate rows, then up rows, each padded to 32; undefined where there are no experts. */
+  /** Expert by expert: gate rows, then up rows, each padded to 32; undefined where there are no experts. The shared ones' lie behind. */
   readonly expertsGateUp: ExpertsSpec | undefined;
   readonly expertsDown: ExpertsSpec | undefined;
   /** Of the rows of each. */
@@ -106,12 +106,28 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
   const rowsOf = (tensor: string, rows: number): Part => allRows(tensor, rows, { padTo: GATE_UP_PAD });
   const gateUp = each.flatMap(({ gate, up }) => [rowsOf(gate, width), rowsOf(up, width)]);
   const downs = each.map(({ down }) => rowsOf(down, hiddenSize));
-  const experts = (what: string, inFeatures: number, parts: readonly Part[], rows: number): ExpertsSpec | undefined =>
+  const experts = (
+    what: string,
+    inFeatures: number,
+    parts: readonly Part[],
+    rows: number,
+    beside: MatrixSpec | undefined,
+  ): ExpertsSpec | undefined =>
     parts.length > 0
       ? matrixSpec(context, what, inFeatures, parts, {
           granule: ceilDiv(rows, GATE_UP_PAD),
+          beside,
           ...(precision && { precision }),
         })
+      : undefined;
+  const shared =
+    sharedWidth > 0
+      ? denseMlpSpecs(
+          context,
+          { kind: 'gated', width: sharedWidth, activation: config.activation, bias: false },
+          names.shared,
+          'shared_',
+        )
       : undefined;
   const biasOf = (what: string, parts: readonly Part[]): VectorSpec | undefined =>
     bias && parts.length > 0 ? biasSpec(context, what, parts) : undefined;
@@ -122,20 +138,12 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
       ? layerVector(context, 'correction_bias', names.correctionBias, numExperts)
       : undefined,
     experts: slice.experts,
-    expertsGateUp: experts('experts_gate_up', hiddenSize, gateUp, 2 * alignUp(width, GATE_UP_PAD)),
-    expertsDown: experts('experts_down', width, downs, hiddenSize),
+    expertsGateUp: experts('experts_gate_up', hiddenSize, gateUp, 2 * alignUp(width, GATE_UP_PAD), shared?.gateUp),
+    expertsDown: experts('experts_down', width, downs, hiddenSize, shared?.down),
     routerBias: biasOf('router_bias', [routed]),
     gateUpBias: biasOf('experts_gate_up_bias', gateUp),
     downBias: biasOf('experts_down_bias', downs),
-    shared:
-      sharedWidth > 0
-        ? denseMlpSpecs(
-            context,
-            { kind: 'gated', width: sharedWidth, activation: config.activation, bias: false },
-            names.shared,
-            'shared_',
-          )
-        : undefined,
+    shared,
     sharedGate: sharedGate
       ? matrixSpec(context, 'shared_gate', hiddenSize, [allRows(known(names.sharedGate, 'name of a gate'), 1)], {
           precision: 'f32',
