@@ -1,9 +1,10 @@
 // The one row of a workgroup is attention's output, whose chunks are merged in workgroup memory; the counterpart of x_plain.wgsl.
 // Joined after lib/softmax_state.wgsl. The bits are attention_merge's: of up to 8 chunks each is a merge lane of its own, so they
-// are merged in order.
+// are merged in the order of their lanes. All chunks of an element are asked for at once.
 //
 // The kernel declares partial_o: array<vec4<f32>> [heads][params.partials][HEAD_UNITS], partial_ml: array<vec2<f32>>, row_info:
-// array<vec2<u32>> of the one row, and fn first_head() -> u32, the head that the row begins with, and fn staged_at(k4) -> u32.
+// array<vec2<u32>> of the one row, fn first_head() -> u32, the head that the row begins with, fn staged_at(k4) -> u32, and
+// fn opening(k4) -> vec4<f32>, what merged elements are multiplied by.
 
 const HEAD_UNITS: u32 = 16u; // variant
 /// vec4s of a row that are read, and of these that are attention's; the others are 0.
@@ -11,14 +12,12 @@ const STAGED: u32 = 8u; // variant
 const MERGED: u32 = 8u; // variant
 /// Chunks that a row may have here.
 const MOST_CHUNKS: u32 = 4u; // variant
+/// Entries up to its own that a row sees (window.wgsl). 0: all.
+const WINDOW: u32 = 0u; // variant
 const CHUNK: u32 = 256u;
+const MERGE_LANES: u32 = 8u;
 
 var<workgroup> staged: array<vec4<f32>, STAGED>;
-
-fn chunk_state(at: u32, unit: u32) -> SoftmaxState {
-  let ml = partial_ml[at];
-  return SoftmaxState(partial_o[at * HEAD_UNITS + unit], ml.x, ml.y);
-}
 
 alias Asked = bool;
 
@@ -27,22 +26,38 @@ fn ask_x(row: u32, thread: u32) -> Asked {
 }
 
 fn stage_x(row: u32, thread: u32, asked: Asked) {
-  let chunks = min(min(row_info[0].x / CHUNK + 1u, params.partials), MOST_CHUNKS);
-  var k4 = thread;
-  for (var left = steps(thread, STAGED, THREADS); left > 0u; left--) {
-    var value = vec4<f32>();
-    if (k4 < MERGED) {
-      let first = (first_head() + k4 / HEAD_UNITS) * params.partials;
-      var state = softmax_empty();
-      for (var chunk = 0u; chunk < MOST_CHUNKS; chunk++) {
-        if (chunk < chunks) {
-          state = softmax_merge(state, chunk_state(first + chunk, k4 % HEAD_UNITS));
-        }
+  let last = row_info[0].x;
+  var first = 0u;
+  if (WINDOW > 0u) {
+    first = (last + 1u - min(WINDOW, last + 1u)) / CHUNK;
+  }
+  let count = min(min(last / CHUNK + 1u, params.partials) - first, MOST_CHUNKS);
+  // Lanes begin anew at chunks 8, 16, ...: those come before the ones that the window begins with.
+  let turn = min(MERGE_LANES - first % MERGE_LANES, count);
+  const trips = (STAGED + THREADS - 1u) / THREADS;
+  for (var trip = 0u; trip < trips; trip++) {
+    let k4 = trip * THREADS + thread;
+    let used = min(k4, MERGED - 1u);
+    let base = (first_head() + used / HEAD_UNITS) * params.partials;
+    let factors = opening(used);
+    var o = array<vec4<f32>, MOST_CHUNKS>();
+    var ml = array<vec2<f32>, MOST_CHUNKS>();
+    for (var i = 0u; i < MOST_CHUNKS; i++) {
+      var at = base + i;
+      if (WINDOW > 0u) {
+        at = base + first + turn + i - select(0u, count, turn + i >= count);
       }
-      value = softmax_finish(state);
+      o[i] = partial_o[at * HEAD_UNITS + used % HEAD_UNITS];
+      ml[i] = partial_ml[at];
     }
-    staged[k4] = value;
-    k4 += THREADS;
+    var state = SoftmaxState(o[0], ml[0].x, ml[0].y);
+    for (var i = 1u; i < MOST_CHUNKS; i++) {
+      // Those that the row doesn't have are empty.
+      state = softmax_merge(state, SoftmaxState(o[i], ml[i].x, select(0.0, ml[i].y, i < count)));
+    }
+    if (k4 < STAGED) {
+      staged[k4] = select(vec4<f32>(), softmax_finish(state) * factors, k4 < MERGED);
+    }
   }
   workgroupBarrier();
 }

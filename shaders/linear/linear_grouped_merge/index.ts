@@ -91,6 +91,7 @@ export const linearGroupedMerge = defineKernel({
         STAGED: width / 4,
         MERGED: inFeatures / 4,
         MOST_CHUNKS: Math.min(MOST_MERGED_CHUNKS, partials),
+        WINDOW: 0,
       },
       params: {
         rows: 1,

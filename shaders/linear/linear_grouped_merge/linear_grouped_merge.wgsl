@@ -42,6 +42,10 @@ fn staged_at(k4: u32) -> u32 {
   return k4;
 }
 
+fn opening(k4: u32) -> vec4<f32> {
+  return vec4<f32>(1.0);
+}
+
 @compute @workgroup_size(LANES, SLICES)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,

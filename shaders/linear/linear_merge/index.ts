@@ -1,12 +1,13 @@
 import { SplitkvError } from '../../../src/base/errors.js';
-import { alignUp } from '../../../src/base/math.js';
+import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
+import siluWgsl from '../../lib/silu.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
+import { CHUNK_TOKENS } from '../../cache/kv_cache.js';
 import { CONTRACT_TUNINGS, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
-import siluWgsl from '../linear/silu.wgsl?raw';
 import swigluWgsl from '../linear/swiglu.wgsl?raw';
 import outputsWgsl from '../outputs.wgsl?raw';
 import { LINEAR_PARAMS, type LinearProblem, planLinear, someActivations } from '../problem.js';
@@ -16,13 +17,25 @@ import source from './linear_merge.wgsl?raw';
 /** Chunks that are merged where they are projected: more, times all the workgroups that read them, would cost more than a dispatch. */
 export const MOST_MERGED_CHUNKS = 4;
 
-/** Of a lone row: heads of headDim elements are what is contracted. */
-export interface LinearMergeProblem extends Omit<LinearProblem, 'rows' | 'xStride' | 'xOffset'> {
-  readonly headDim: number;
-  /** Chunks of a head that partial_o and partial_ml have room for. */
+/** The chunks of a row's heads. */
+export interface MergedChunks {
+  /** That partial_o and partial_ml have room for. */
   readonly partials: number;
+  /** As attention_merge's. */
+  readonly slidingWindow?: number | undefined;
+}
+
+/** Of a lone row: heads of headDim elements are what is contracted. */
+export interface LinearMergeProblem extends MergedChunks, Omit<LinearProblem, 'rows' | 'xStride' | 'xOffset'> {
+  readonly headDim: number;
+  /** Element of gate by whose sigmoid the first merged one is multiplied, a multiple of 4; no gate where left out. */
+  readonly gateOffset?: number | undefined;
   readonly epilogue: 'none' | 'residual';
 }
+
+/** The most chunks of a head that a row sees. */
+export const mostChunks = ({ partials, slidingWindow = Infinity }: MergedChunks): number =>
+  Math.min(partials, ceilDiv(slidingWindow - 1, CHUNK_TOKENS) + 1);
 
 const stagedBytes = (inFeatures: number): number => alignUp(inFeatures, 32) * 4;
 
@@ -31,8 +44,8 @@ export const canMerge = (inFeatures: number, segments: number, { limits }: Devic
   stagedBytes(inFeatures) + Math.max(32, segments) * 32 <= limits.maxComputeWorkgroupStorageSize;
 
 /**
- * attention_merge ('all') and linear in one, bit for bit: for a lone row of at most MOST_MERGED_CHUNKS chunks. On every adapter planned
- * as for a GPU.
+ * attention_merge ('all'), output_gate and linear in one, bit for bit: for a lone row that sees at most MOST_MERGED_CHUNKS chunks. On
+ * every adapter planned as for a GPU.
  * @throws SplitkvError `limit` where `canMerge` says so
  */
 export const linearMerge = defineKernel({
@@ -44,16 +57,17 @@ export const linearMerge = defineKernel({
     weight: 'read',
     scale: 'read',
     bias: 'read',
+    gate: 'read',
     out: 'read_write',
   },
-  params: { ...LINEAR_PARAMS, partials: 'u32' },
+  params: { ...LINEAR_PARAMS, partials: 'u32', gate_start4: 'u32' },
   tunings: CONTRACT_TUNINGS,
   contents: ({ inFeatures, headDim, partials }: LinearMergeProblem) => ({
     partial_o: someActivations(inFeatures * partials),
     partial_ml: someActivations((inFeatures / headDim) * partials * 2),
   }),
   plan(problem: LinearMergeProblem, traits) {
-    const { inFeatures, outFeatures, type, epilogue, headDim, partials } = problem;
+    const { inFeatures, outFeatures, type, epilogue, headDim, partials, slidingWindow = 0, gateOffset } = problem;
     const xStride = alignUp(inFeatures, 32);
     const linear = { ...problem, rows: 1, xStride };
     const { segments, params, fragments, constants } = planLinear('linear_merge', linear, epilogue, traits);
@@ -84,9 +98,9 @@ export const linearMerge = defineKernel({
       wgsl: [
         stepsWgsl,
         ...fragments,
+        siluWgsl,
         softmaxState,
         xMergedWgsl,
-        siluWgsl,
         swigluWgsl,
         contractWgsl,
         outputsWgsl,
@@ -100,9 +114,11 @@ export const linearMerge = defineKernel({
         HEAD_UNITS: headDim / 4,
         STAGED: xStride / 4,
         MERGED: inFeatures / 4,
-        MOST_CHUNKS: Math.min(MOST_MERGED_CHUNKS, partials),
+        MOST_CHUNKS: Math.min(MOST_MERGED_CHUNKS, mostChunks(problem)),
+        WINDOW: slidingWindow,
+        GATED: gateOffset !== undefined,
       },
-      params: { ...params, partials },
+      params: { ...params, partials, gate_start4: (gateOffset ?? 0) / 4 },
       grid: (step) => [contract.tiles, Math.min(step.rows, 1), 1],
     };
   },

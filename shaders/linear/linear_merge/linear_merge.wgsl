@@ -1,7 +1,8 @@
-// A row's attention merged and projected: out = merge(partials) W^T, for hardware adapters. attention_merge and linear in one, with
-// their bits, for a lone row of few chunks: every workgroup merges all heads (x_merged.wgsl).
+// A row's attention merged and projected: out = merge(partials) W^T, for hardware adapters. attention_merge, output_gate and linear in
+// one, with their bits, for a lone row of few chunks: every workgroup merges all heads (x_merged.wgsl).
 //
-//   x[h]          = merge of chunks c of (o, m, l)[h][c], o / l        c <= position / 256 < MOST_CHUNKS
+//   x[h]          = merge of chunks c of (o, m, l)[h][c], o / l        of c <= position / 256, at most MOST_CHUNKS of the window
+//   x             = x * sigmoid(gate)                                  with GATED
 //   out[n]      (+)= sum_s sum_{k in segment s} W[n][k] x[k] + bias[n]
 //
 // partial_o:   [heads][partials][HEAD_UNITS * 4] f32, unnormalised
@@ -10,6 +11,7 @@
 // weight:      packed tiles of 32 output rows (pack.ts), 16-byte units
 // scale:       f16 scales of q8 and q4
 // bias:        [out_features] f32
+// gate:        f32, from vec4 gate_start4 on; only where x is gated
 // out:         [out_stride] f32, or [segment_count][out_stride] with SEGMENTS_OUT; elements from out_features on are never written
 //
 // Grid: x = OUTS outputs. The entry point is outputs.wgsl's.
@@ -20,7 +22,8 @@
 @group(0) @binding(3) var<storage, read> weight: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read> scale: array<u32>;
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
-@group(0) @binding(6) var<storage, read_write> out: array<f32>;
+@group(0) @binding(6) var<storage, read> gate: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read_write> out: array<f32>;
 
 struct Params {
   rows: u32,
@@ -40,11 +43,22 @@ struct Params {
   eps: f32,
   out_scale: f32,
   partials: u32,
+  gate_start4: u32,
 }
-@group(0) @binding(7) var<uniform> params: Params;
+@group(0) @binding(8) var<uniform> params: Params;
+
+const GATED: bool = false; // variant
 
 fn first_head() -> u32 {
   return 0u;
+}
+
+fn opening(k4: u32) -> vec4<f32> {
+  if (!GATED) {
+    return vec4<f32>(1.0);
+  }
+  let g = gate[params.gate_start4 + k4];
+  return vec4<f32>(sigmoid(g.x), sigmoid(g.y), sigmoid(g.z), sigmoid(g.w));
 }
 
 /// What a unit that the slice cuts has outside of it isn't used.

@@ -1,9 +1,15 @@
 import { attentionAppend, canAppend } from '../../../shaders/attention/attention_append/index.js';
 import { canFuseNorm } from '../../../shaders/linear/linear/index.js';
 import { linearGroupedMerge } from '../../../shaders/linear/linear_grouped_merge/index.js';
-import { canMerge, linearMerge, MOST_MERGED_CHUNKS } from '../../../shaders/linear/linear_merge/index.js';
+import {
+  canMerge,
+  linearMerge,
+  type MergedChunks,
+  MOST_MERGED_CHUNKS,
+  mostChunks,
+} from '../../../shaders/linear/linear_merge/index.js';
 import { mlaAbsorbAppend } from '../../../shaders/rope/mla_absorb_append/index.js';
-import type { Device, Kernel } from '../../gpu/index.js';
+import type { Device, Kernel, Tensor } from '../../gpu/index.js';
 import type { GqaConfig, NormConfig } from '../config/model_config.js';
 import type { HeldSegments } from '../shape.js';
 import type { SpreadAttention } from './attention/spread_attention.js';
@@ -40,13 +46,12 @@ const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'r
   role === 'generated' && rows === 1 && isLocal;
 
 /**
- * What of grouped-query attention is done in one with what is before or behind it. Heads of a compressed cache differ in their chunks, and
- * before a window there are none: those are merged apart.
+ * What of grouped-query attention is done in one with what is before or behind it. Heads of a compressed cache differ in their chunks:
+ * those are merged apart.
  */
 export function fusedGqa(
   { device, cache }: StageContext,
-  { headDim, gated }: GqaConfig,
-  windowed: boolean,
+  { headDim }: GqaConfig,
   rows: StageRows,
   attention: SpreadAttention,
 ) {
@@ -54,13 +59,23 @@ export function fusedGqa(
   return {
     /** Rotation and append, with attention. */
     appends: lone && canAppend(headDim) && fuses(device, attentionAppend),
-    /** The merge of chunks, in the output projection, which must be one matrix of these segments: what it reads then. */
-    merges([output, ...others]: readonly { readonly segments: HeldSegments }[]): Partials | undefined {
-      if (!lone || windowed || gated || !output || others.length > 0 || !fuses(device, linearMerge)) return undefined;
+    /**
+     * The merge of chunks, and the gate of what is merged, in the output projection, which must be one matrix of these segments: what it
+     * reads then.
+     */
+    merges(
+      [output, ...others]: readonly { readonly segments: HeldSegments }[],
+      gate?: Tensor,
+      gateOffset?: number,
+    ): Partials | undefined {
+      if (!lone || !output || others.length > 0 || !fuses(device, linearMerge)) return undefined;
       const { start, end, count } = output.segments;
       if (!canMerge(end - start, count, device.traits)) return undefined;
-      const { partials, input, target } = attention;
-      return { ...target, row_info: input.rowInfo, headDim, partials };
+      const { partials, input, target, shape } = attention;
+      return {
+        problem: { headDim, partials, slidingWindow: shape.slidingWindow, gateOffset },
+        tensors: { ...target, row_info: input.rowInfo, gate },
+      };
     },
   };
 }
@@ -75,13 +90,19 @@ const isFew = (chunks: number): boolean => chunks <= MOST_MERGED_CHUNKS;
 const isMany = (chunks: number): boolean => !isFew(chunks);
 
 /** Records a projection that merges in steps of few chunks, and in others reads what was merged apart. */
-export function recordMerging(recorder: RankRecorder, partials: number, merging: () => void, plain: () => void): void {
+export function recordMerging(
+  recorder: RankRecorder,
+  merged: MergedChunks,
+  merging: () => void,
+  plain: () => void,
+): void {
+  if (isFew(mostChunks(merged))) return merging();
   recorder.inSteps(isFew, merging);
-  if (isMany(partials)) recorder.inSteps(isMany, plain);
+  recorder.inSteps(isMany, plain);
 }
 
-/** Records a merge: in all steps, or, where the projection behind it `merges`, in those of many chunks. */
-export function recordMerge(recorder: RankRecorder, merges: boolean, partials: number, merge: () => void): void {
-  if (!merges) merge();
-  else if (isMany(partials)) recorder.inSteps(isMany, merge);
+/** Records a merge: in all steps, or, where the projection behind it does it (`merged`), in those of many chunks. */
+export function recordMerge(recorder: RankRecorder, merged: MergedChunks | undefined, merge: () => void): void {
+  if (!merged) merge();
+  else if (isMany(mostChunks(merged))) recorder.inSteps(isMany, merge);
 }

@@ -135,8 +135,7 @@ class GqaProgram implements AttentionProgram {
     const { role, scratch } = rows;
     if (heads > 0) {
       const attention = new SpreadAttention(stage, shape, rows, whole && role === 'prompt');
-      const windowed = of.attended.slidingWindow !== undefined;
-      this.#attends = { attention, fused: fusedGqa(stage, config, windowed, rows, attention) };
+      this.#attends = { attention, fused: fusedGqa(stage, config, rows, attention) };
     }
     const size = rows.rows * Math.max(shape.outStride, 32) * 4;
     this.#attended = scratch.createBuffer(paddedName(`${role} attended`, heads * config.headDim), size);
@@ -150,7 +149,9 @@ class GqaProgram implements AttentionProgram {
   record(recorder: RankRecorder, cache: LayerCache, half: Half<GqaWeights> | undefined, compresses: boolean): void {
     const { attention, fused } = this.#attends ?? {};
     const weights = half?.weights;
-    const merges = weights && fused?.merges(weights.o);
+    const gateOffset = weights?.qkv && this.#gateOffset;
+    const gate = gateOffset === undefined ? undefined : attention?.ownQueries;
+    const merges = weights && fused?.merges(weights.o, gate, gateOffset);
     if (half && weights?.qkv) {
       const { ownQueries, input } = known(attention, 'attention of these heads');
       const out = known(ownQueries, 'query of this rank');
@@ -161,19 +162,24 @@ class GqaProgram implements AttentionProgram {
     if (attention) {
       if (weights && fused?.appends) this.#recordLocalAttention(recorder, attention, cache, weights);
       else this.#recordAttention(recorder, attention, cache, weights);
-      recordMerge(recorder, merges !== undefined, attention.partials, () =>
-        attention.recordMerge(recorder, this.#attended, this.#tables(cache)),
-      );
-      if (weights?.qkv && this.of.config.gated) this.#recordGate(recorder, attention);
+      recordMerge(recorder, merges?.problem, () => {
+        attention.recordMerge(recorder, this.#attended, this.#tables(cache));
+        if (gateOffset !== undefined) this.#recordGate(recorder, attention, gateOffset);
+      });
       if (compresses) this.#recordCompression(recorder, attention, cache);
     }
     if (half) this.#recordOutput(recorder, half, merges);
   }
 
-  /** The gate lies behind q, k and v. */
-  #recordGate(recorder: RankRecorder, { ownQueries, input }: SpreadAttention): void {
-    const { config, heads, shape, stage } = this.of;
-    const kvHeads = stage.topology.holder.heads.length * this.of.segmentHeads;
+  /** The gate lies behind q, k and v; undefined where there is none. */
+  get #gateOffset(): number | undefined {
+    const { config, heads, segmentHeads, stage } = this.of;
+    const kvHeads = stage.topology.holder.heads.length * segmentHeads;
+    return config.gated ? (heads + 2 * kvHeads) * config.headDim : undefined;
+  }
+
+  #recordGate(recorder: RankRecorder, { ownQueries, input }: SpreadAttention, gateOffset: number): void {
+    const { config, heads, shape } = this.of;
     recorder.dispatch(
       outputGate,
       {
@@ -181,7 +187,7 @@ class GqaProgram implements AttentionProgram {
         width: heads * config.headDim,
         stride: shape.outStride,
         gateStride: input.queryStride,
-        gateOffset: (heads + 2 * kvHeads) * config.headDim,
+        gateOffset,
       },
       { gate: ownQueries, x: this.#attended },
     );

@@ -171,7 +171,8 @@ class MlaProgram implements AttentionProgram {
     if (!computed) this.#recordAppend(recorder, cache);
     this.#recordAttention(recorder, cache);
     const merges = computed !== undefined && this.#fused.merges;
-    recordMerge(recorder, merges, attention.partials, () => attention.recordMerge(recorder, computed?.latentOut));
+    const merge = (): void => attention.recordMerge(recorder, computed?.latentOut);
+    recordMerge(recorder, merges ? attention : undefined, merge);
     if (computed && half) this.#recordOutput(recorder, computed, half.weights, merges);
   }
 
@@ -318,7 +319,7 @@ class MlaProgram implements AttentionProgram {
     const merged = { groups: heads, type: up.type, ...each, partials };
     const merging = (): void =>
       recorder.dispatch(linearGroupedMerge, merged, { ...target, row_info: attends.rowInfo, weight, out: attended });
-    if (merges) recordMerging(recorder, partials, merging, apart);
+    if (merges) recordMerging(recorder, merged, merging, apart);
     else apart();
     const input = {
       matrix: known(weights.o, 'output projection'),

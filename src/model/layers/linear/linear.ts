@@ -4,7 +4,7 @@
  */
 
 import { linear } from '../../../../shaders/linear/linear/index.js';
-import { linearMerge } from '../../../../shaders/linear/linear_merge/index.js';
+import { linearMerge, type LinearMergeProblem } from '../../../../shaders/linear/linear_merge/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
 import { alignUp } from '../../../base/math.js';
 import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
@@ -52,13 +52,15 @@ export interface Projection {
 
 /** What attention leaves of a lone row. */
 export interface Partials {
-  /** f32 [heads][partials][headDim]. */
-  readonly partial_o: Buffer;
-  /** vec2<f32> [heads][partials]: (m, l). */
-  readonly partial_ml: Buffer;
-  readonly row_info: Tensor;
-  readonly headDim: number;
-  readonly partials: number;
+  readonly problem: Pick<LinearMergeProblem, 'headDim' | 'partials' | 'slidingWindow' | 'gateOffset'>;
+  readonly tensors: {
+    /** f32 [heads][partials][headDim]. */
+    readonly partial_o: Buffer;
+    /** vec2<f32> [heads][partials]: (m, l). */
+    readonly partial_ml: Buffer;
+    readonly row_info: Tensor;
+    readonly gate: Tensor | undefined;
+  };
 }
 
 /** As many rows as fit the largest binding at `rowBytes` each: all that are wanted, or a multiple of 16. */
@@ -134,15 +136,14 @@ export function recordLinear(
         dispatch();
         continue;
       }
-      const { headDim, partials, ...states } = merges;
       const { x: _x, ...matrixTensors } = tensors;
       const merging = (): void =>
         recorder.dispatch(
           linearMerge,
-          { ...problem, headDim, partials, epilogue: epilogue === 'residual' ? 'residual' : 'none' },
-          { ...matrixTensors, ...states },
+          { ...problem, ...merges.problem, epilogue: epilogue === 'residual' ? 'residual' : 'none' },
+          { ...matrixTensors, ...merges.tensors },
         );
-      recordMerging(recorder, partials, merging, dispatch);
+      recordMerging(recorder, merges.problem, merging, dispatch);
     }
   }
 }
