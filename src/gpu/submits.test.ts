@@ -48,7 +48,8 @@ function slowDevice(secondsEach: number) {
     }
     encoded = { dispatches: since, rows };
     sizes.push(since);
-    await own.finish(encoder);
+    await own.submit(encoder);
+    while (submits.length > 0) await device.wait(Promise.resolve());
   };
   return { device, run, sizes, most: () => most };
 }

@@ -42,17 +42,6 @@ export class Submits {
 
   /** Submits what was encoded; resolves when another may follow. @throws SplitkvError `device_lost` */
   async submit(encoder: GPUCommandEncoder): Promise<void> {
-    this.#submit(encoder);
-    while (this.#running.length >= IN_FLIGHT) await this.device.wait(this.#running[0]!);
-  }
-
-  /** As `submit`; resolves when all of it is done. */
-  async finish(encoder: GPUCommandEncoder): Promise<void> {
-    this.#submit(encoder);
-    while (this.#running.length > 0) await this.device.wait(this.#running[0]!);
-  }
-
-  #submit(encoder: GPUCommandEncoder): void {
     const { queue } = this.device.gpu;
     const work = this.#encoded * this.#rows;
     this.#encoded = 0;
@@ -67,5 +56,6 @@ export class Submits {
     this.#running.push(running);
     const over = (): void => void this.#running.splice(this.#running.indexOf(running), 1);
     running.then(over, over);
+    while (this.#running.length >= IN_FLIGHT) await this.device.wait(this.#running[0]!);
   }
 }

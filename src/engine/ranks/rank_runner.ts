@@ -348,8 +348,8 @@ export class RankRunner implements Rank {
         encoder = await this.#publish(encoder, { start: end - 1, count: 1 }, home.batch.headX, home.row);
       }
       if (tokens.length > 0) this.#lengths[slot] = end;
-      // One step at a time on the queue, so that an abort or a lost device shows at once.
-      await this.#submits.finish(encoder);
+      // The next step is encoded while this one runs.
+      await this.#submits.submit(encoder);
       const { pages } = this.#tables;
       const compressed = compressions.length > 0 && this.#tables.keeps(slot) ? pages : undefined;
       if (compressed) {
