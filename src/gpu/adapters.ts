@@ -1,6 +1,6 @@
 import { messageOf, SplitkvError, usageError } from '../base/errors.js';
 import { saysCpu } from './cpu_adapter.js';
-import { Device, type FastPath, type Variants } from './device.js';
+import { Device, type DeviceTraits, type FastPath, type Variants } from './device.js';
 
 export interface AdapterRequest {
   /**
@@ -17,8 +17,10 @@ export interface AdapterRequest {
   readonly instance?: number;
   /** Of kernels; default: those for what the adapter is. Forces a GPU's on the CPU, for tests. */
   readonly variants?: Variants;
-  /** With precision 'fast': how prompts may be multiplied; of these, what the adapter has. Undefined: exactly. */
+  /** How prompts may be multiplied; of these, what the adapter has. Undefined: exactly. */
   readonly fast?: readonly FastPath[];
+  /** Node only: with features that browsers keep behind a flag, such as matrix units. */
+  readonly experimental?: boolean;
 }
 
 const isNode = typeof process !== 'undefined' && process.versions?.node !== undefined;
@@ -51,16 +53,21 @@ async function requestAdapter(request: AdapterRequest): Promise<GPUAdapter | nul
   return gpu.requestAdapter({ powerPreference });
 }
 
-async function fastPathsHere(adapter: GPUAdapter, request: AdapterRequest): Promise<FastPath[]> {
-  const { fastPathsOf } = await import('./fast_paths.js');
-  return fastPathsOf(adapter, (await gpuOf(request))?.wgslLanguageFeatures);
+async function fastTraitsHere(
+  adapter: GPUAdapter,
+  request: AdapterRequest,
+): Promise<NonNullable<DeviceTraits['fast']>> {
+  const { fastTraits } = await import('./fast_paths.js');
+  return fastTraits(adapter, (await gpuOf(request))?.wgslLanguageFeatures);
 }
 
-/** How an adapter can multiply prompts with precision 'fast', the best way first. Where there is no adapter: none, and opening one says why. */
-export async function adapterFastPaths(request: AdapterRequest = {}): Promise<readonly FastPath[]> {
-  const asked = { ...request, fast: [] };
-  const adapter = await requestAdapter(asked).catch(() => null);
-  return adapter ? fastPathsHere(adapter, asked) : [];
+/**
+ * How an adapter can multiply prompts otherwise than exactly, the best way first. Where there is no adapter: none, and opening one says why.
+ * @param gpuOnly none of an adapter that runs on the CPU
+ */
+export async function adapterFastPaths(request: AdapterRequest = {}, gpuOnly = false): Promise<readonly FastPath[]> {
+  const adapter = await requestAdapter(request).catch(() => null);
+  return !adapter || (gpuOnly && saysCpu(adapter)) ? [] : (await fastTraitsHere(adapter, request)).paths;
 }
 
 /** Which variants of kernels `openDevice` would plan. Where there is no adapter: 'software', and opening one says why. */
@@ -93,7 +100,6 @@ export async function openDevice(request: AdapterRequest = {}): Promise<Device> 
   }
   const { fast, variants } = request;
   if (!fast) return Device.open(adapter, variants);
-  const has = await fastPathsHere(adapter, request);
-  const { subgroupMaxSize: subgroup = 0 } = adapter.info as Partial<GPUAdapterInfo>;
-  return Device.open(adapter, variants, { paths: has.filter((path) => fast.includes(path)), subgroup });
+  const has = await fastTraitsHere(adapter, request);
+  return Device.open(adapter, variants, { ...has, paths: has.paths.filter((path) => fast.includes(path)) });
 }

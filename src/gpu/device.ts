@@ -8,9 +8,10 @@ import { Choices } from './choices.js';
 
 /**
  * How prompts may be multiplied with precision 'fast': products of numbers rounded to f16, products of bytes by packed_4x8_integer_dot_product,
- * or of f16 by matrix units that multiply rows x depth by depth x outputs (`matrix ROWSxOUTPUTSxDEPTH`). Sums are f32.
+ * or matrix units that multiply rows x depth by depth x outputs: `matrix ROWSxOUTPUTSxDEPTH` of f16 with sums in f32, `matrix f32 ...` of
+ * f32, `matrix f16 ...` of f16 with sums in f16 of 32 products at most. All other sums are f32.
  */
-export type FastPath = 'f16' | 'dot4' | `matrix ${number}x${number}x${number}`;
+export type FastPath = 'f16' | 'dot4' | `matrix ${'' | 'f32 ' | 'f16 '}${number}x${number}x${number}`;
 
 /** What kernels may base a decision on: features and limits, never a browser's name. Plain data. */
 export interface DeviceTraits {
@@ -29,6 +30,8 @@ export interface DeviceTraits {
     readonly paths: readonly FastPath[];
     /** Invocations of the largest subgroup. */
     readonly subgroup: number;
+    /** The feature that has matrix units. */
+    readonly matrix?: string | undefined;
   };
 }
 
@@ -113,8 +116,6 @@ const OPEN_MS = 60_000;
 const keyOf = ({ name, code }: PipelineSource): string => `${name}\n${code}`;
 /** Asked for where there are. */
 const FEATURES: readonly string[] = ['shader-f16', 'timestamp-query', STRICT_MATH];
-/** Asked for where prompts are multiplied by matrix units. */
-const MATRIX_FEATURES: readonly string[] = ['subgroups', 'chromium-experimental-subgroup-matrix'];
 
 /** One GPUDevice with its adapter's description, a pipeline cache, and a count of what it holds. */
 export class Device {
@@ -181,7 +182,9 @@ export class Device {
    * @param fast with precision 'fast': how prompts may be multiplied
    */
   static async open(adapter: GPUAdapter, variants?: Variants, fast?: DeviceTraits['fast']): Promise<Device> {
-    const wanted = fast?.paths.some((path) => path.startsWith('matrix')) ? [...FEATURES, ...MATRIX_FEATURES] : FEATURES;
+    const { paths = [], matrix } = fast ?? {};
+    const units = matrix !== undefined && paths.some((path) => path.startsWith('matrix'));
+    const wanted = units ? [...FEATURES, 'subgroups', matrix] : FEATURES;
     const features = wanted.filter((feature) => adapter.features.has(feature)) as GPUFeatureName[];
     const requiredLimits = Object.fromEntries(ASKED_LIMITS.map((name) => [name, adapter.limits[name]]));
     let device: GPUDevice;

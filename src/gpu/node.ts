@@ -54,9 +54,8 @@ export async function nodeGpu(adapterName: string | undefined, instance = 0, exp
 const SLOWEST_LAST = [/llvmpipe|lavapipe/i, /^(?!.*swiftshader)/i, /swiftshader/i];
 let fastest: Promise<string | undefined> | undefined;
 
-/** Matrix units of GPUs are experimental. */
-export const nodeGpuOf = ({ adapterName, instance, fast }: AdapterRequest): Promise<GPU> =>
-  nodeGpu(adapterName, instance, fast !== undefined);
+export const nodeGpuOf = ({ adapterName, instance, experimental }: AdapterRequest): Promise<GPU> =>
+  nodeGpu(adapterName, instance, experimental);
 
 /**
  * The adapter asked for by name, otherwise the fastest: a GPU (a discrete one, unless low power is preferred) before a software adapter,

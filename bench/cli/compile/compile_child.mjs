@@ -9,7 +9,7 @@ Object.assign(globalThis, globals);
 const gpu = create(['backend=vulkan', 'enable-dawn-features=allow_unsafe_apis,dump_shaders']);
 const adapter = await gpu.requestAdapter();
 if (!adapter) process.exit(3);
-const names = ['shader-f16', 'subgroups', 'chromium-experimental-subgroup-matrix'];
+const names = ['shader-f16', 'subgroups', 'chromium-experimental-subgroup-matrix', 'subgroup-matrix'];
 const limits = {};
 for (const name in adapter.limits) if (typeof adapter.limits[name] === 'number') limits[name] = adapter.limits[name];
 const { vendor, architecture, device: card, description, subgroupMaxSize } = adapter.info;

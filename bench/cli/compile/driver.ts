@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { SplitkvError, throwIfAborted, unsupportedError } from '../../../src/base/errors.js';
 import type { AdapterDescription, DeviceTraits } from '../../../src/gpu/index.js';
-import { fastPathsOf } from '../../../src/gpu/fast_paths.js';
+import { fastTraits } from '../../../src/gpu/fast_paths.js';
 import type { Access } from '../../../src/gpu/kernel.js';
 // oxlint-disable-next-line import/default -- its text
 import child from './compile_child.mjs?raw';
@@ -213,6 +213,6 @@ function readCard(line: string): LabAdapter {
   return {
     adapter: { ...info, software: false, variants: 'hardware' },
     traits: { limits, f16: features.includes('shader-f16'), software: false, unroll: true },
-    fast: { paths: fastPathsOf(told as never, new Set(language)), subgroup: info.subgroupMaxSize },
+    fast: fastTraits(told as never, new Set(language)),
   };
 }

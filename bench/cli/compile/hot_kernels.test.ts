@@ -61,7 +61,7 @@ describe.skipIf(lab === undefined)('hot kernels on a GPU', () => {
   });
 
   test("with precision 'fast' prompts are multiplied by matrix units and by packed bytes", async () => {
-    expect(lab!.card.fast.paths).toEqual(['matrix 16x16x16', 'dot4', 'f16']);
+    expect(lab!.card.fast.paths).toEqual(['matrix 16x16x16', 'matrix f16 16x16x16', 'dot4', 'f16']);
     const q4 = await compileVariants({ kernel: 'linear_tiled', case: '128 rows, 576 x 1536, q4' }, lab!.card);
     const rows = await compileRows(lab!, q4);
     const products = (suffix: string): readonly boolean[] => {
@@ -70,6 +70,7 @@ describe.skipIf(lab === undefined)('hot kernels on a GPU', () => {
     };
     expect(products('')).toEqual([false, false]);
     expect(products(', matrix 16x16x16')).toEqual([true, false]);
+    expect(products(', matrix f16 16x16x16')).toEqual([true, false]);
     expect(products(', dot4')).toEqual([false, true]);
     expect(products(', f16')).toEqual([false, false]);
   });

@@ -1,7 +1,8 @@
 // Rows in 8 bits by weights in 8 or 4, for the tile of tile.wgsl with the sums of held.wgsl. A row's elements are rounded to
 // q * (largest magnitude / 127) in blocks of 32 columns, as the weights' are; a block's products are summed exactly, in integers, and
-// its sum times both scales is added by fma, in ascending k. The kernel gives x_at and weight_index (half.wgsl), the type of the
-// weights fn unit_bytes(words) -> Bytes, and dot_packed.wgsl or dot_plain.wgsl fn dot_bytes.
+// its sum times both scales is added by fma, in ascending k. The kernel gives x_at and weight_index (half.wgsl), rows_f32.wgsl or
+// rows_bytes.wgsl the rows' blocks, the type of the weights fn unit_bytes(words) -> Bytes, and dot_packed.wgsl or dot_plain.wgsl fn
+// dot_bytes.
 
 const BLOCKS: u32 = 2u;
 /// vec4s of a block, and those that are staged together.
@@ -12,6 +13,9 @@ const UNITS: u32 = STAGE4 / UNIT4;
 const PARTS: u32 = UNIT4 / 4u;
 const WEIGHTS: u32 = OUT_TILE * UNITS;
 const WEIGHT_LOADS: u32 = (WEIGHTS + THREADS - 1u) / THREADS;
+/// Blocks of rows, an invocation each: the others begin with the weights.
+const X_BLOCKS: u32 = BLOCKS * ROW_TILE;
+const FIRST: u32 = THREADS - X_BLOCKS % THREADS;
 
 alias Bytes = array<vec4<u32>, PARTS>;
 
@@ -23,56 +27,38 @@ var<workgroup> weight_scales: array<f32, BLOCKS * OUT_TILE>;
 
 /// On its way from memory: an invocation has a block of a row.
 struct Fetched {
-  x: array<vec4<f32>, BLOCK4>,
+  x: RowBlock,
   words: array<vec4<u32>, WEIGHT_LOADS>,
   scales: array<f32, WEIGHT_LOADS>,
 }
 
 fn fetch(place: Place, columns: Columns, thread: u32) -> Fetched {
   var fetched = Fetched();
+  let first = (thread + FIRST) % THREADS;
   for (var load = 0u; load < WEIGHT_LOADS; load++) {
-    let i = min(load * THREADS + thread, WEIGHTS - 1u);
+    let i = min(load * THREADS + first, WEIGHTS - 1u);
     let index = weight_index(place, i % OUT_TILE, columns.base4 / UNIT4 + i / OUT_TILE);
     fetched.words[load] = weight[index];
     fetched.scales[load] = unit_scale(index);
   }
-  if (thread < BLOCKS * ROW_TILE) {
-    for (var part = 0u; part < BLOCK4; part++) {
-      fetched.x[part] = x_at(place, thread / BLOCKS, columns.base4 + thread % BLOCKS * BLOCK4 + part, columns);
-    }
+  if (thread < X_BLOCKS) {
+    fetched.x = row_block(place, thread / BLOCKS, columns.base4 + thread % BLOCKS * BLOCK4, columns);
   }
   return fetched;
 }
 
-/// Four numbers of at most 127 in magnitude, in a word.
-fn byte_word(values: vec4<f32>) -> u32 {
-  let bytes = vec4<u32>(vec4<i32>(round(values))) & vec4<u32>(255u);
-  return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
-}
-
 fn put(fetched: Fetched, thread: u32) {
-  if (thread < BLOCKS * ROW_TILE) {
+  if (thread < X_BLOCKS) {
     let row = thread / BLOCKS;
     let part = thread % BLOCKS;
-    var most = vec4<f32>();
-    for (var i = 0u; i < BLOCK4; i++) {
-      most = max(most, abs(fetched.x[i]));
-    }
-    let largest = max(max(most.x, most.y), max(most.z, most.w));
-    // What is smaller has no inverse in f32.
-    let inverse = select(0.0, 127.0 / largest, largest > 1e-35);
-    x_scales[part * ROW_TILE + row] = largest / 127.0;
-    for (var half = 0u; half < 2u; half++) {
-      x_bytes[(2u * part + half) * ROW_TILE + row] = vec4<u32>(
-        byte_word(fetched.x[4u * half] * inverse),
-        byte_word(fetched.x[4u * half + 1u] * inverse),
-        byte_word(fetched.x[4u * half + 2u] * inverse),
-        byte_word(fetched.x[4u * half + 3u] * inverse),
-      );
-    }
+    let rounded = bytes_of(fetched.x);
+    x_scales[part * ROW_TILE + row] = rounded.scale;
+    x_bytes[2u * part * ROW_TILE + row] = rounded.words[0];
+    x_bytes[(2u * part + 1u) * ROW_TILE + row] = rounded.words[1];
   }
+  let first = (thread + FIRST) % THREADS;
   for (var load = 0u; load < WEIGHT_LOADS; load++) {
-    let i = load * THREADS + thread;
+    let i = load * THREADS + first;
     if (i < WEIGHTS) {
       let n = i % OUT_TILE;
       let at = i / OUT_TILE * PARTS;

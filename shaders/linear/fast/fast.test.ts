@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
+import { fastTraits } from '../../../src/gpu/fast_paths.js';
 import type { Device, DeviceTraits, FastPath } from '../../../src/gpu/index.js';
 import { assembleWgsl, type Bindings, type Kernel, type KernelPlan, type ParamTypes } from '../../../src/gpu/kernel.js';
 import { describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
@@ -12,30 +13,39 @@ import { expertProblem } from '../../moe/fixture.js';
 import { suite as expertSuite, sorted } from '../../moe/expert_linear_tiled/cases.js';
 import { expertInputs, randomExperts } from '../../moe/fixture.js';
 import { expertLinearTiled } from '../../moe/expert_linear_tiled/index.js';
+import { suite as normSuite } from '../../norm/rms_norm/cases.js';
+import { rmsNorm } from '../../norm/rms_norm/index.js';
 import { suite as linearSuite, tiledProblem } from '../linear_tiled/cases.js';
 import { linearTiled, type LinearTiledProblem } from '../linear_tiled/index.js';
 import { unpackTiles, type WeightType } from '../pack.js';
 import { linearInputs, linearReference } from '../reference.js';
 import dotPacked from './dot_packed.wgsl?raw';
 import dotPlain from './dot_plain.wgsl?raw';
-import { fastPath, loadFast } from './fast.js';
+import { fastPath, loadFast, takesBytes } from './fast.js';
+import { spelledOut } from './testing/plain_units.js';
 
 beforeAll(loadFast);
 
 const PATHS = ['f16', 'dot4'] as const satisfies FastPath[];
+/** Apple's, AMD's and NVIDIA's, Intel's; spelled out (testing/plain_units.ts), as no adapter of tests has them. */
+const UNITS = ['matrix f32 8x8x8', 'matrix 16x16x16', 'matrix f16 8x16x16'] as const satisfies FastPath[];
+const ALL = [...PATHS, ...UNITS] as const;
 
 /** As for a GPU with one path; the CPU's compilers take long for what is unrolled. */
 const traitsFor = (traits: DeviceTraits, path: FastPath, subgroup = 32): DeviceTraits => ({
   ...traits,
   software: false,
-  fast: { paths: [path], subgroup },
+  fast: { paths: [path], subgroup, matrix: 'subgroup-matrix' },
 });
 
 const decided = <B extends Bindings, P extends ParamTypes, Problem>(
   kernel: Kernel<B, P, Problem>,
   traits: DeviceTraits,
   change: (plan: KernelPlan<P>) => KernelPlan<P> = (plan) => plan,
-): Kernel<B, P, Problem> => ({ ...kernel, plan: (problem: Problem) => change(kernel.plan(problem, traits)) });
+): Kernel<B, P, Problem> => ({
+  ...kernel,
+  plan: (problem: Problem) => spelledOut(change(kernel.plan(problem, traits))),
+});
 
 /** Runs one dispatch; the outputs by binding. */
 async function runCase<B extends Bindings, P extends ParamTypes, Problem>(
@@ -71,7 +81,50 @@ const runLinear = async (
 const TOLERANCE = {
   f16: { absolute: 4e-3, relative: 2e-3 },
   dot4: { absolute: 6e-2, relative: 2e-2 },
+  'matrix f32 8x8x8': { absolute: 4e-5, relative: 1e-5 },
+  'matrix 16x16x16': { absolute: 4e-3, relative: 2e-3 },
+  'matrix f16 8x16x16': { absolute: 2e-2, relative: 4e-3 },
 } as const;
+
+describe('by what an adapter has', () => {
+  const config = (componentType: string, resultComponentType: string, M: number, N: number, K: number) => ({
+    componentType,
+    resultComponentType,
+    M,
+    N,
+    K,
+  });
+  const apple = [config('f32', 'f32', 8, 8, 8), config('f16', 'f16', 8, 8, 8)];
+  const intel = [config('i8', 'i32', 8, 16, 32), config('f16', 'f16', 8, 16, 16)];
+  const nvidia = [...intel, config('f16', 'f32', 16, 16, 16), config('f16', 'f32', 16, 8, 16)];
+  const experimental = 'chromium-experimental-subgroup-matrix';
+  test.each<[vendor: string, features: readonly string[], configs: unknown[], size: number, paths: readonly string[]]>([
+    ['apple', ['subgroup-matrix'], apple, 32, ['matrix f32 8x8x8', 'matrix f16 8x8x8', 'f16']],
+    ['intel', [experimental], intel, 32, ['matrix f16 8x16x16', 'dot4', 'f16']],
+    ['nvidia', [experimental, 'subgroup-matrix'], nvidia, 32, ['matrix 16x16x16', 'matrix f16 8x16x16', 'dot4', 'f16']],
+    ['of large subgroups', [experimental], nvidia, 128, ['dot4', 'f16']],
+    ['without matrix units', [], nvidia, 32, ['dot4', 'f16']],
+  ])('%s', (vendor, features, subgroupMatrixConfigs, subgroupMaxSize, paths) => {
+    const has = new Set(['shader-f16', 'subgroups', ...features]);
+    const info = { vendor, subgroupMatrixConfigs, subgroupMaxSize };
+    const language = new Set(['packed_4x8_integer_dot_product']);
+    const of = (names: Set<string>) => fastTraits({ features: names, info } as never, language);
+    expect(of(has)).toEqual({ paths, subgroup: subgroupMaxSize, matrix: features[0] });
+    has.delete('shader-f16');
+    expect(of(has).paths).toEqual(paths.filter((path) => path === 'dot4' || path.includes('f32')));
+    has.delete('subgroups');
+    expect(of(has).paths).toEqual(paths.filter((path) => path === 'dot4'));
+  });
+
+  test('shaders name the feature as the adapter does', () => {
+    for (const matrix of [experimental, 'subgroup-matrix']) {
+      const fast = { paths: ['matrix 16x16x16'], subgroup: 32, matrix } as const;
+      const plan = linearTiled.plan(tiledProblem(100, 64, 4096), { ...BASELINE_TRAITS, fast });
+      const code = assembleWgsl('linear_tiled', plan);
+      expect(code).toMatch(new RegExp(`^enable ${matrix.replaceAll('-', '_')}, f16;$`, 'm'));
+    }
+  });
+});
 
 describe('by features and weights', () => {
   const paths = ['matrix 16x16x16', 'dot4', 'f16'] as const;
@@ -85,7 +138,7 @@ describe('by features and weights', () => {
     ['q4', [], undefined],
     ['f32', paths, undefined],
   ])('%s of %j', (type, given, taken) => {
-    const fast = { paths: given, subgroup: 32 };
+    const fast = { paths: given, subgroup: 32, matrix: 'subgroup-matrix' };
     expect(fastPath({ ...BASELINE_TRAITS, fast }, type)).toBe(taken);
     expect(fastPath({ ...BASELINE_TRAITS, software: true, fast }, type)).toBeUndefined();
     expect(fastPath(BASELINE_TRAITS, type)).toBeUndefined();
@@ -112,12 +165,16 @@ describe.each([linearSuite, expertSuite] as const)('$kernel.name', (suite) => {
 });
 
 await describeOnAdapters('fast tiles', (device, isQuickest) => {
-  test.each(PATHS)('%s: every case is near the reference', { timeout: 300_000 }, async (path) => {
+  test.each(ALL)('%s: every case is near the reference', { timeout: 300_000 }, async (path) => {
     const traits = traitsFor(device().traits, path);
     for (const suite of [linearSuite, expertSuite]) {
       const { kernel, cases, ...rest } = suite as unknown as KernelSuite<Bindings, ParamTypes, { type: WeightType }>;
-      const fast = cases.filter(({ problem }) => fastPath(traits, problem.type) !== undefined);
-      for (const testCase of drawn(fast, isQuickest ? 2 : 1, `fast ${kernel.name} ${path}`)) {
+      const isUnits = path.startsWith('matrix');
+      // Units that are spelled out are slow.
+      const fast = cases.filter(
+        ({ problem, flops }) => fastPath(traits, problem.type) !== undefined && !(isUnits && flops > 1e6),
+      );
+      for (const testCase of drawn(fast, isQuickest && !isUnits ? 2 : 1, `fast ${kernel.name} ${path}`)) {
         const { inputs, out } = await runCase(device(), { ...rest, cases, kernel: decided(kernel, traits) }, testCase);
         const tolerance = TOLERANCE[path];
         const want = rest.reference(testCase.problem, inputs)['out']!;
@@ -136,6 +193,9 @@ await describeOnAdapters('fast tiles', (device, isQuickest) => {
     ['f16', 'q4', 4e-4],
     ['dot4', 'q8', 1.2e-2],
     ['dot4', 'q4', 1.2e-2],
+    ['matrix f32 8x8x8', 'q8', 1e-6],
+    ['matrix 16x16x16', 'q4', 4e-4],
+    ['matrix f16 8x16x16', 'q8', 2e-3],
   ])('%s by %s weights: errors are within their bound', async (path, type, rms) => {
     const K = 1536;
     const problem = tiledProblem(40, K, 96, { type });
@@ -161,8 +221,10 @@ await describeOnAdapters('fast tiles', (device, isQuickest) => {
             largest = Math.max(largest, a);
           }
           // Half a step of a row's block; or both factors' rounding, and f16's least normal number where it is flushed.
-          bound += path === 'dot4' ? (weights * largest) / 254 : products * (2 * F16 + F16 ** 2) + weights * 2 ** -14;
-          bound += products * K * F32;
+          if (path === 'dot4') bound += (weights * largest) / 254;
+          else if (!path.includes('f32')) bound += products * (2 * F16 + F16 ** 2) + weights * 2 ** -14;
+          // Sums of 32 products in f16, or all in f32.
+          bound += products * (path.startsWith('matrix f16') ? 33 * F16 : K * F32);
         }
         const error = got[row * 96 + n]! - want[row * 96 + n]!;
         expect(Math.abs(error)).toBeLessThan(bound);
@@ -173,7 +235,7 @@ await describeOnAdapters('fast tiles', (device, isQuickest) => {
     const relative = Math.sqrt(errors / sizes);
     if (process.env['SPLITKV_PRINT']) console.log(path, type, relative);
     expect(relative).toBeLessThan(rms);
-    expect(relative, 'it rounds').toBeGreaterThan(1e-5);
+    if (!path.includes('f32')) expect(relative, 'it rounds').toBeGreaterThan(1e-5);
   });
 
   const pairs: [FastPath, WeightType][] = [
@@ -251,7 +313,40 @@ await describeOnAdapters('fast tiles', (device, isQuickest) => {
     });
   });
 
-  test.each(PATHS)("%s: an expert's rows alone or among others, experts in one buffer or not", async (path) => {
+  test.each(drawn(['q8', 'q4'] as const, 1, 'bytes'))(
+    '%s: rows that a norm writes in bytes give the bits of rows in f32',
+    async (type) => {
+      const [rows, width, stride] = [37, 352, 384];
+      const traits = traitsFor(device().traits, 'dot4');
+      const norm = { rows, width, stride, eps: 1e-5, residual: false };
+      const given = normSuite.inputs(norm, new Random(9));
+      const normed = async (inBytes: boolean): Promise<HostArray> => {
+        const suite = { ...normSuite, kernel: decided(rmsNorm, traits), inputs: () => given };
+        const step = { rows, chunks: 1 };
+        return (
+          await runCase(device(), suite, {
+            name: 'one',
+            problem: { ...norm, inBytes },
+            seed: 0,
+            flops: 0,
+            bytes: 0,
+            step,
+          })
+        ).out;
+      };
+      const problem = tiledProblem(rows, width, 72, { type, xStride: stride, segments: { total: 3, align: 32 } });
+      expect(takesBytes(traits, problem)).toBe(true);
+      expect(takesBytes(traits, { ...problem, segments: { total: 3, align: 8 } })).toBe(false);
+      expect(takesBytes(traitsFor(device().traits, 'f16'), problem)).toBe(false);
+      const inputs = linearInputs(problem, new Random(10));
+      const kernel = decided(linearTiled, traits);
+      const outputs = async (inBytes: boolean): Promise<Uint32Array> =>
+        runLinear(device(), kernel, { ...problem, inBytes }, { ...inputs, x: await normed(inBytes) });
+      expect(await outputs(true)).toEqual(await outputs(false));
+    },
+  );
+
+  test.each(ALL)("%s: an expert's rows alone or among others, experts in one buffer or not", async (path) => {
     const problem = { ...expertProblem(35, [8, 3], 72, 100, { type: 'q8' }), stepRows: 35 };
     const random = new Random(6);
     const inputs = expertInputs(problem, random);

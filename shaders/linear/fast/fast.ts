@@ -4,8 +4,11 @@
  */
 
 import { SplitkvError } from '../../../src/base/errors.js';
+import { range } from '../../../src/base/lists.js';
 import type { DeviceTraits, FastPath } from '../../../src/gpu/index.js';
-import { isQuantised, type PackedType } from '../pack.js';
+import { BLOCK, isQuantised, type PackedType } from '../pack.js';
+import type { LinearProblem } from '../problem.js';
+import { segmentStart } from '../segments.js';
 
 type Fragments = typeof import('./fragments.js');
 
@@ -20,8 +23,27 @@ export async function loadFast(): Promise<void> {
 export const fastPath = ({ software, fast }: DeviceTraits, type: PackedType): FastPath | undefined =>
   software || type === 'f32' ? undefined : fast?.paths.find((path) => path !== 'dot4' || isQuantised(type));
 
-/** As `fastTile` of fragments.ts. */
-export const fastTile: Fragments['fastTile'] = (kernel, ...rest) => {
+/**
+ * Whether rows may lie in bytes that prompts are multiplied of: where no segment cuts a block of 32, so that no rank's block is a part of
+ * another's. Whoever writes them rounds once what each tile would have to.
+ */
+export function takesBytes(
+  traits: DeviceTraits,
+  problem: Pick<LinearProblem, 'type' | 'inFeatures' | 'modelInFeatures' | 'segments' | 'xStride' | 'xOffset'>,
+): boolean {
+  const { type, inFeatures, modelInFeatures = inFeatures, segments, xStride, xOffset = 0 } = problem;
+  if (fastPath(traits, type) !== 'dot4') return false;
+  const starts = range(0, segments.total + 1).map((segment) => segmentStart(segment, modelInFeatures, segments));
+  return [...starts, xStride, xOffset].every((element) => element % BLOCK === 0);
+}
+
+const loaded = (kernel: string): Fragments => {
   if (!fragments) throw new SplitkvError('internal', `${kernel}: precision 'fast' without loadFast`);
-  return fragments.fastTile(kernel, ...rest);
+  return fragments;
 };
+
+/** As `fastTile` of fragments.ts. */
+export const fastTile: Fragments['fastTile'] = (kernel, ...rest) => loaded(kernel).fastTile(kernel, ...rest);
+
+/** What a kernel has beside its own text that writes rows in bytes. */
+export const writeBytes = (kernel: string): readonly string[] => loaded(kernel).WRITE_BYTES;

@@ -1,11 +1,19 @@
-// What the f16 multiplies stage (tile.wgsl): 32 columns of rows and weights, rounded to f16. Beyond f16's range they are clamped. The
-// kernel gives fn x_at(place, row, k4, columns) -> vec4<f32> and fn weight_index(place, n, unit) -> u32 of rows and outputs of its tile.
+// What multiplies of f16 and f32 stage (tile.wgsl): 32 columns of rows and weights. HALVES: they are rounded to f16, clamped beyond its
+// range. The kernel gives fn x_at(place, row, k4, columns) -> vec4<f32> and fn weight_index(place, n, unit) -> u32 of rows and outputs
+// of its tile.
+
+const HALVES: bool = true; // variant
+
+alias Rows = vec4<f32>;
 
 const STAGE4: u32 = 8u;
 const X_LOADS: u32 = ROW_TILE * STAGE4 / THREADS;
-/// Units of an output's weights in a stage.
+/// Units of an output's weights in a stage, and invocations that share one: all have some of the weights.
 const UNITS: u32 = STAGE4 / UNIT4;
-const WEIGHTS: u32 = OUT_TILE * UNITS;
+const SPLIT: u32 = min(max(THREADS / TILE_UNITS, 1u), min(UNIT4, 4u));
+const PARTS: u32 = UNIT4 / SPLIT;
+const TILE_UNITS: u32 = OUT_TILE * UNITS;
+const WEIGHTS: u32 = TILE_UNITS * SPLIT;
 const WEIGHT_LOADS: u32 = (WEIGHTS + THREADS - 1u) / THREADS;
 
 /// On its way from memory.
@@ -15,12 +23,22 @@ struct Fetched {
   scales: array<f32, WEIGHT_LOADS>,
 }
 
+/// The words of a unit that an invocation has, from its first on.
+fn own_words(index: u32, share: u32) -> vec4<u32> {
+  if (SPLIT == 4u) {
+    return vec4<u32>(weight[index][share], 0u, 0u, 0u);
+  } else if (SPLIT == 2u) {
+    return vec4<u32>(weight[index][2u * share], weight[index][2u * share + 1u], 0u, 0u);
+  }
+  return weight[index];
+}
+
 fn fetch(place: Place, columns: Columns, thread: u32) -> Fetched {
   var fetched = Fetched();
   for (var load = 0u; load < WEIGHT_LOADS; load++) {
     let i = min(load * THREADS + thread, WEIGHTS - 1u);
-    let index = weight_index(place, i % OUT_TILE, columns.base4 / UNIT4 + i / OUT_TILE);
-    fetched.words[load] = weight[index];
+    let index = weight_index(place, i % OUT_TILE, columns.base4 / UNIT4 + i % TILE_UNITS / OUT_TILE);
+    fetched.words[load] = own_words(index, i / TILE_UNITS);
     fetched.scales[load] = unit_scale(index);
   }
   for (var load = 0u; load < X_LOADS; load++) {
@@ -31,7 +49,7 @@ fn fetch(place: Place, columns: Columns, thread: u32) -> Fetched {
 }
 
 fn in_range(values: vec4<f32>) -> vec4<f32> {
-  return clamp(values, vec4<f32>(-65504.0), vec4<f32>(65504.0));
+  return select(values, clamp(values, vec4<f32>(-65504.0), vec4<f32>(65504.0)), HALVES);
 }
 
 fn put(fetched: Fetched, thread: u32) {
@@ -42,9 +60,10 @@ fn put(fetched: Fetched, thread: u32) {
   for (var load = 0u; load < WEIGHT_LOADS; load++) {
     let i = load * THREADS + thread;
     if (i < WEIGHTS) {
+      let first4 = i % TILE_UNITS / OUT_TILE * UNIT4 + i / TILE_UNITS * PARTS;
       let values = unit_values(fetched.words[load]);
-      for (var part = 0u; part < UNIT4; part++) {
-        put_weight(i % OUT_TILE, i / OUT_TILE * UNIT4 + part, in_range(values[part] * fetched.scales[load]));
+      for (var part = 0u; part < PARTS; part++) {
+        put_weight(i % OUT_TILE, first4 + part, in_range(values[part] * fetched.scales[load]));
       }
     }
   }

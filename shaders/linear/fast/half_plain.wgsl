@@ -1,4 +1,4 @@
-// Products of f16 numbers (half.wgsl), summed by fma in f32 in ascending k; needs no feature. The twin of half_matrix.wgsl.
+// Products of f16 numbers (half.wgsl), summed by fma in f32 in ascending k; needs no feature. The twin of matrix.wgsl.
 
 /// [k4][row ^ k4] and [k4][output], 4 numbers each: the exclusive or keeps the stores of one row off each other's memory banks.
 var<workgroup> x_tile: array<vec2<u32>, STAGE4 * ROW_TILE>;

@@ -25,6 +25,8 @@ export interface LinearTiledProblem extends LinearProblem {
   readonly epilogue: Epilogue;
   /** Of swiglu's gate; 'silu' where left out. */
   readonly activation?: Activation;
+  /** x lies in bytes (fast/row_vec4s.wgsl): only where it `takesBytes`. */
+  readonly inBytes?: boolean;
 }
 
 /** Outputs x rows of a workgroup, and whether it asks for the next columns early. */
@@ -68,8 +70,10 @@ export const linearTiled = defineKernel({
     const path = fastPath(traits, problem.type);
     const grid: GridSpec = (step) => [ceilDiv(columns, outTile), ceilDiv(Math.min(step.rows, rows), rowTile), 1];
     if (path !== undefined) {
-      const tile = fastTile('linear_tiled', path, problem.type, traits, [rowTile, outTile]);
-      const wgsl = [stepsWgsl, ...fragments, ...tile.wgsl];
+      const { inBytes = false } = problem;
+      const tile = fastTile('linear_tiled', path, problem.type, traits, [rowTile, outTile], inBytes);
+      // Rows in bytes have a load_x of their own.
+      const wgsl = [stepsWgsl, ...fragments.filter((text) => !(inBytes && text === xPlainWgsl)), ...tile.wgsl];
       return {
         ...tile,
         wgsl,

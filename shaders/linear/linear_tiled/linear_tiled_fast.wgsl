@@ -4,7 +4,7 @@
 //   out[r][n] (+)= sum_s sum_{k in segment s} W[n][k] x[r][k] + bias[n]
 //   SWIGLU: gate = W[n] x, up = W[32 tiles + n] x, out = silu(gate) * up (linear/swiglu.wgsl)
 //
-// x:      [rows][x_stride4 * 4] f32; a rank's slice starts at element 4 * x_start4 of the contraction
+// x:      [rows][x_stride4 * 4] f32, or in bytes (row_vec4s.wgsl); a rank's slice starts at element 4 * x_start4 of the contraction
 // weight: packed tiles of 32 output rows (pack.ts), 16-byte units; SWIGLU: tiles of gate rows, then as many of up rows
 // scale:  f16 scales of q8 and q4
 // bias:   [out_features] f32 (SWIGLU: [gate padded to 32, then up])
@@ -22,7 +22,7 @@ const PREFETCH: bool = true; // variant
 const SEGMENTED: bool = true; // variant
 const SWIGLU: bool = false; // variant
 
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> x: array<Rows>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> scale: array<u32>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;

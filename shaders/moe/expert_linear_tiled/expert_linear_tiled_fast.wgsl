@@ -23,7 +23,7 @@
 
 const PREFETCH: bool = true; // variant
 
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> x: array<Rows>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> scale: array<u32>;
 @group(0) @binding(3) var<storage, read> pairs: array<u32>;

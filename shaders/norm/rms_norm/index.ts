@@ -4,7 +4,9 @@ import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel, type StepShape } from '../../../src/gpu/kernel.js';
 import rms from '../../lib/rms.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
+import { writeBytes } from '../../linear/fast/fast.js';
 import source from './rms_norm.wgsl?raw';
+import bytesSource from './rms_norm_bytes.wgsl?raw';
 import serialSource from './rms_norm_serial.wgsl?raw';
 
 /** vec4s of a row that a thread keeps: registers. */
@@ -19,6 +21,8 @@ export interface RmsNormProblem {
   readonly eps: number;
   /** Add what is normalised to out, instead of writing it. */
   readonly residual: boolean;
+  /** Written in bytes (linear/fast/row_vec4s.wgsl); width and stride are multiples of 32. */
+  readonly inBytes?: boolean;
 }
 
 /** What kernels that normalise rows, a workgroup each, plan alike. */
@@ -45,6 +49,10 @@ export const rmsNorm = defineKernel({
   params: { width: 'u32', stride: 'u32', eps: 'f32' },
   plan(problem: RmsNormProblem, traits) {
     const plan = planNorm('rms_norm', problem, traits);
+    if (problem.inBytes) {
+      const wgsl = [rms, steps, ...writeBytes('rms_norm'), bytesSource];
+      return { ...plan, constants: { THREADS: plan.constants.THREADS }, wgsl };
+    }
     if (traits.software) return { ...plan, wgsl: [rms, steps, serialSource] };
     const vec4s = ceilDiv(problem.width, 4 * 64);
     const ahead = traits.unroll ? Math.min(vec4s, MOST_AHEAD) : 1;

@@ -404,7 +404,7 @@ function missing(cards: readonly RankCard[], ranks: number | readonly string[]):
   return `ranks ${wanted}: the cluster has ${there.join('; ') || 'none'}. Start them: splitkv rank --cluster URL --name NAME`;
 }
 
-/** The options as the planner understands them: how many, what they hold, and what type their cache is. */
+/** The options as the planner understands them: how many, what they hold, what type their cache is, and that they compute exactly. */
 function settled(options: LoadOptions, cards: readonly RankCard[]): LoadOptions {
   const { kv = 'auto', memory } = options;
   const software = cards.some(({ adapter }) => adapter.variants === 'software');
@@ -415,6 +415,7 @@ function settled(options: LoadOptions, cards: readonly RankCard[]): LoadOptions 
     // Where the planner chooses, it says which of them.
     ranks: (options.plan ?? 'auto') === 'auto' && cards.length > 1 ? cards.map(({ name }) => name) : cards.length,
     kv: kv === 'auto' ? (isSoftware ? 'f32' : 'f16') : kv,
+    precision: 'exact',
     ...(memory === undefined && memoryOf(cards.map((card) => card.memory ?? UNLIMITED))),
   };
 }

@@ -273,7 +273,7 @@ export interface RunStats {
   readonly ranks: readonly RankStats[];
   readonly plan: string;
   readonly tuning: TuningStats;
-  /** As `load` was asked. */
+  /** Of prompts: 'fast' where a kernel that multiplies them is in `variants` with what is fast of it. */
   readonly precision: 'exact' | 'fast';
   /**
    * Which variant of each kernel runs, by its name: 'hardware' or 'software', with what is fast of it, as in 'hardware, dot4'; with ' + '

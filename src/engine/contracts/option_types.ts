@@ -91,11 +91,11 @@ export interface LoadOptions {
    */
   readonly variants?: 'auto' | 'hardware' | 'software' | undefined;
   /**
-   * How prompts are multiplied on GPUs: exact, or fast by matrix units in f16, in bytes, or in f16, by what all ranks
-   * have in common. Sums stay f32. Texts may differ a little between the two; those of fast are as much the same over
-   * plans, batches and chunks. Default: exact.
+   * How prompts are multiplied on GPUs: exact, fast by matrix units, in bytes, or in f16, by what all ranks have in
+   * common, or auto: fast where that needs no flag. Texts may differ a little between the two; those of fast are as
+   * much the same over plans, batches and chunks. `stats.variants` tells. Default: exact.
    */
-  readonly precision?: 'exact' | 'fast' | undefined;
+  readonly precision?: 'auto' | 'exact' | 'fast' | undefined;
   /**
    * The timing of a GPU's kernels at load, for half a second at most, to choose among plans of equal bits. What is
    * quickest on this adapter is kept for the next time. Default: true.

@@ -33,7 +33,7 @@ import type { OpenedModel } from './load.js';
 import { modelInfo } from './describe_model.js';
 import { eosIds, isChat, needTokenizer, type PromptReader, promptTokens, tokenIds } from '../serving/prompt_tokens.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
-import type { ModelRanks } from '../ranks/rank_group.js';
+import { type ModelRanks, roundsPrompts } from '../ranks/rank_group.js';
 import type { Runner } from '../ranks/runner.js';
 import { samplingSchema } from '../ranks/sampling/sampling_options.js';
 import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
@@ -296,7 +296,7 @@ export class LoadedModel implements Model {
         ...(this.#speed.ranks[rank] ?? NO_SPEED),
       })),
       plan: this.info.plan.policy,
-      precision: this.#group.adapter.fast ? 'fast' : 'exact',
+      precision: roundsPrompts(runner.ranks) ? 'fast' : 'exact',
       variants: variantsOf(runner),
       tuning: tuningOf(runner),
     };

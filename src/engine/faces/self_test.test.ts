@@ -45,14 +45,18 @@ test.each(['hardware', 'software'] as const)('variants that are asked for: %s', 
 });
 
 /** A model whose GPU gives these logits for every position, and generates token 1. */
-const model = (row: readonly number[]): Pick<Model, 'generate' | 'logits' | 'info'> =>
+const model = (
+  row: readonly number[],
+  precision: 'exact' | 'fast' = 'exact',
+): Pick<Model, 'generate' | 'logits' | 'info' | 'stats'> =>
   ({
+    stats: () => ({ precision }),
     info: { vocabSize: row.length, contextLength: 64, adapter: { name: 'a GPU' } },
     generate: (_prompt: unknown, { maxTokens }: { maxTokens: number }) => ({
       result: Promise.resolve({ tokens: Array.from({ length: maxTokens }, () => 1) }),
     }),
     logits: (tokens: readonly number[]) => Promise.resolve({ rows: tokens.map(() => Float32Array.from(row)) }),
-  }) as unknown as Pick<Model, 'generate' | 'logits' | 'info'>;
+  }) as unknown as Model;
 
 test.each<[string, number[], string | undefined]>([
   ['agreement', [0, 3, 1], undefined],
@@ -65,6 +69,15 @@ test.each<[string, number[], string | undefined]>([
   const result = await runSelfTest(model(row), []);
   expect(result.passed).toBe(problem === undefined);
   if (problem !== undefined) expect(result.problem).toContain(`a GPU computes this model wrongly: ${problem}`);
+});
+
+test.each<[number[], passes: boolean]>([
+  [[0.2, 3, 3.2], true],
+  [[0.2, 3, 4], false],
+])('rounded prompts may say another token by a hair: %j', async (row, passed) => {
+  expect(await runSelfTest(model(row, 'fast'), [{ prompt: [1], tokens: [1] }])).toMatchObject({ passed });
+  expect(await runSelfTest(model(row, 'fast'), [{ prompt: [1], tokens: [2] }])).toMatchObject({ passed });
+  expect(await runSelfTest(model(row), [{ prompt: [1], tokens: [2] }])).toMatchObject({ passed: false });
 });
 
 test('an aborted test rejects', async () => {

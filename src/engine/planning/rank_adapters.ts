@@ -14,20 +14,23 @@ const PREFERENCES: readonly string[] = ['high-performance', 'low-power'] satisfi
 type Adapters = Pick<LoadOptions, 'ranks' | 'adapter' | 'powerPreference' | 'variants'>;
 
 /**
- * The adapter of each of `count` ranks that the options ask for. With precision 'fast' all may multiply prompts only in ways that all of
- * them have, so that a prompt's numbers don't follow from which rank computes them.
+ * The adapter of each of `count` ranks that the options ask for. All may multiply prompts only in ways that all of them have, so that a
+ * prompt's numbers don't follow from which rank computes them; with precision 'auto' in ways of GPUs that need no flag.
  * @throws SplitkvError `usage` where they say two things.
  */
 export async function rankAdapters(
   options: Adapters & Pick<LoadOptions, 'precision'>,
   count: number,
 ): Promise<AdapterRequest[]> {
-  const requests = namedAdapters(options, count);
-  if (options.precision !== 'fast') return requests;
-  const each = await Promise.all(distinct(requests).map((request) => adapterFastPaths(request)));
+  const { precision = 'exact' } = options;
+  const isAuto = precision === 'auto';
+  const named = namedAdapters(options, count);
+  if (precision === 'exact') return named;
+  const requests = isAuto ? named : named.map((request) => ({ ...request, experimental: true }));
+  const each = await Promise.all(distinct(requests).map((request) => adapterFastPaths(request, isAuto)));
   const [first = [], ...others] = each;
   const fast = first.filter((path) => others.every((paths) => paths.includes(path)));
-  return requests.map((request) => ({ ...request, fast }));
+  return isAuto && fast.length === 0 ? named : requests.map((request) => ({ ...request, fast }));
 }
 
 /** Adapters and budgets of so many ranks. @throws as `rankAdapters` and `memoryBudgets` */

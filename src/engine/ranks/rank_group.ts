@@ -129,14 +129,17 @@ export class RankGroup implements ModelRanks {
   }
 }
 
+/** Whether a kernel multiplies prompts otherwise than exactly. */
+export const roundsPrompts = (ranks: ModelRanks['runner']['ranks']): boolean =>
+  ranks.some(({ facts }) => Object.values(facts.variants).some((variant) => variant.includes(',')));
+
 /** Tells where precision 'fast' changes nothing. */
 export function warnOfExact(
   type: WeightType,
   { runner: { ranks }, adapter }: ModelRanks,
   onWarning: GroupOptions['onWarning'],
 ): void {
-  const variants = ranks.flatMap(({ facts }) => Object.values(facts.variants));
-  if (variants.some((variant) => variant.includes(','))) return;
+  if (roundsPrompts(ranks)) return;
   const why =
     type === 'f32'
       ? 'f32 weights are never rounded'

@@ -1,5 +1,5 @@
 import { layerNorm } from '../../../shaders/norm/layer_norm/index.js';
-import { rmsNorm } from '../../../shaders/norm/rms_norm/index.js';
+import { rmsNorm, type RmsNormProblem } from '../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { NormConfig } from '../config/model_config.js';
 import { type Loaded, type VectorSpec, wholeVector } from '../weights/weight_map.js';
@@ -26,7 +26,7 @@ export const normSpec = (config: NormConfig, what: string, name: string, length:
 export function recordNorm(
   recorder: RankRecorder,
   { config: { kind, eps }, weight, bias }: Norm,
-  rows: { readonly rows: number; readonly width: number; readonly stride: number; readonly residual?: boolean },
+  rows: Omit<RmsNormProblem, 'eps' | 'residual'> & { readonly residual?: boolean },
   x: Buffer,
   out: Buffer,
 ): void {

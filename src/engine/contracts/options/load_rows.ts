@@ -138,10 +138,10 @@ const runs = inGroup('Where and how it runs', undefined, {
     choices: ['auto', 'hardware', 'software'],
   },
   precision: {
-    help: 'how prompts are multiplied on GPUs: exact, or fast by matrix units in f16, in bytes, or in f16, by what all ranks have in common',
-    more: 'Sums stay f32. Texts may differ a little between the two; those of fast are as much the same over plans, batches and chunks.',
+    help: 'how prompts are multiplied on GPUs: exact, fast by matrix units, in bytes, or in f16, by what all ranks have in common, or auto: fast where that needs no flag',
+    more: 'Texts may differ a little between the two; those of fast are as much the same over plans, batches and chunks. `stats.variants` tells.',
     default: 'exact',
-    choices: ['exact', 'fast'],
+    choices: ['auto', 'exact', 'fast'],
     page: 'library.md#how-prompts-are-multiplied',
   },
   tune: {

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn } from '../../../gpu/testing/draw.js';
 import { KV_TYPES } from '../../../model/layers/attention/cache.js';
-import type { Model } from '../../contracts/api.js';
+import type { LoadOptions, Model } from '../../contracts/api.js';
 import { load } from '../../faces/load.js';
 
 interface Question {
@@ -42,12 +42,19 @@ describe('embedded models answer questions about their stories', async () => {
     ...(['f32', 'f16', 'q8', 'q4'] as const).map((weights) => ({ weights, kv: 'f32' as const })),
     ...(['f16', 'q8'] as const).map((kv) => ({ weights: 'f16' as const, kv })),
   ];
+  /** As GPUs multiply prompts: f16 by f16, the others by bytes. */
+  const precisions = (['f16', 'q8', 'q4'] as const).flatMap((weights) =>
+    (['exact', 'fast'] as const).map((precision) => ({ weights, kv: 'f16' as const, precision })),
+  );
   const names = ['tiny-gqa', 'tiny-mla'];
   for (const name of full ? names : drawn(names, 1, 'embedded models')) {
     const few = drawn(KV_TYPES, 1, `answers of ${name}`).map((kv) => ({ weights: 'f32' as const, kv }));
-    for (const { weights, kv } of full ? all : few) {
-      test(`${name}, ${weights}, kv ${kv}`, { timeout: full ? 3_600_000 : 300_000 }, async () => {
-        const model = await load(`models/${name}`, { weights, kv, adapter: adapter.name });
+    const asked: readonly Pick<LoadOptions, 'weights' | 'kv' | 'precision'>[] = full ? [...all, ...precisions] : few;
+    for (const { weights, kv, precision } of asked) {
+      const what = `${name}, ${weights}, kv ${kv}${precision ? `, ${precision}` : ''}`;
+      test(what, { timeout: full ? 3_600_000 : 300_000 }, async () => {
+        const variants = precision ? ('hardware' as const) : ('auto' as const);
+        const model = await load(`models/${name}`, { weights, kv, precision, variants, adapter: adapter.name });
         let right = 0;
         let asked = 0;
         const cells: string[] = [];
@@ -58,7 +65,7 @@ describe('embedded models answer questions about their stories', async () => {
           cells.push(`${((100 * result.right) / result.asked).toFixed(1)}% (${result.right}/${result.asked})`);
         }
         await model.dispose();
-        console.log(`${name} | ${weights}, kv ${kv} | ${cells.join(' | ')}`);
+        console.log(`${what} | ${cells.join(' | ')}`);
         if (weights === 'f32') expect(right / asked).toBeGreaterThanOrEqual(0.95);
       });
     }

@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import type { FastPath } from '../../../gpu/index.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn } from '../../../gpu/testing/draw.js';
 import { expertsOf } from '../../../model/config/model_config.js';
@@ -12,6 +13,7 @@ import { familyLogits } from '../../../model/testing/reference/families.js';
 import type { LoadOptions, Model } from '../../contracts/api.js';
 import { load } from '../../faces/load.js';
 import { KV_TYPES } from '../../../model/layers/attention/cache.js';
+import { openRunner } from '../open_runner.js';
 import { randomFiles } from '../random_source.js';
 import { firstDifference, runAlone } from '../run_bits.js';
 
@@ -755,6 +757,9 @@ function relative(rows: readonly Float32Array[], expected: readonly ArrayLike<nu
   return worst / largest;
 }
 
+/** Of the largest logit, what prompts that are rounded may be off by, after few layers of random weights. */
+const ROUNDED: Partial<Record<FastPath, number>> = { f16: 0.02, dot4: 0.2 };
+
 const rawOf = (files: readonly File[]): Promise<Record<string, unknown>> =>
   files
     .find(({ name }) => name === 'config.json')!
@@ -857,6 +862,27 @@ describe('model families', { timeout: 300_000 }, async () => {
       }
     },
   );
+
+  // SPLITKV_SWEEP=all with SPLITKV_PRINT=1 prints them all.
+  test.each(drawn(Object.keys(cases), 1, 'rounded prompts'))("%s: logits with precision 'fast'", async (name) => {
+    const { options, tokens } = cases[name]!;
+    const given = { adapter: adapter.name, model: options, weights: 'q8', variants: 'hardware' } as const;
+    const prompt = somePrompt(tokens);
+    const rowsBy = async (fast?: FastPath): Promise<Float32Array[]> => {
+      const { runner, group } = await openRunner({ ...given, ...(fast && { fast: [fast] }) });
+      const rows: Float32Array[] = [];
+      await runner.logits(prompt, true, (_position, row) => rows.push(row.slice()));
+      group.dispose();
+      return rows;
+    };
+    const exact = await rowsBy();
+    for (const [path, most] of Object.entries(ROUNDED) as [FastPath, number][]) {
+      const error = relative(await rowsBy(path), exact);
+      if (process.env['SPLITKV_PRINT']) console.log(`${name} | ${path} | ${error.toExponential(1)}`);
+      expect(error, path).toBeLessThan(most);
+      expect(error, path).toBeGreaterThan(0);
+    }
+  });
 
   test.each(drawn(Object.keys(cases), 1, 'lone rows'))(
     "%s: a GPU's lone row has the bits of one in a batch",

@@ -114,9 +114,15 @@ describe("precision 'fast'", () => {
     [{ weights: 'f32', variants: 'hardware' }, /exactly all the same: f32 weights are never rounded/],
   ])('says where it changes nothing: %o', async (how, warning) => {
     const { stats, warnings, tokens: got } = await opened({ ...how, precision: 'fast' });
-    expect(stats.precision).toBe('fast');
+    expect(stats.precision).toBe('exact');
     expect(warnings).toEqual([expect.stringMatching(warning)]);
     expect(got).toEqual((await opened(how)).tokens);
+  });
+
+  test("'auto' computes exactly on the CPU, and says nothing", async () => {
+    const { stats, warnings } = await opened({ weights: 'q8', variants: 'hardware', precision: 'auto' });
+    expect(stats).toMatchObject({ precision: 'exact', variants: { linear_tiled: 'hardware' } });
+    expect(warnings).toEqual([]);
   });
 
   test('is refused where it is neither', async () => {

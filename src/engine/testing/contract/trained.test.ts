@@ -39,4 +39,23 @@ describe.skipIf(why !== '')(`a trained model tells its author's story${why}`, { 
     const ranks = { ranks: 2, plan: 'tp', virtualRanks: true } as const;
     expect(await tell('hf', ranks)).toEqual(await tell('hf'));
   });
+
+  // SPLITKV_PRINT=1 tells how many.
+  test.each(['f16', 'q8', 'q4'] as const)("%s: with precision 'fast' it foresees as much of it", async (weights) => {
+    const { tokens } = await tell('hf');
+    const right = async (precision: 'exact' | 'fast'): Promise<number> => {
+      const adapter = (await testAdapters()).at(-1)!.name;
+      const how = { adapter, weights, precision, variants: 'hardware' } as const;
+      const model = await load(`${folder}/hf`, how);
+      const { rows } = await model.logits([1, ...tokens.slice(0, -1)], { all: true });
+      expect(model.stats().precision).toBe(precision);
+      await model.dispose();
+      const foreseen = rows.filter((row, i) => row.indexOf(row.reduce((most, of) => Math.max(most, of))) === tokens[i]);
+      return foreseen.length;
+    };
+    const [exact, fast] = [await right('exact'), await right('fast')];
+    if (process.env['SPLITKV_PRINT'])
+      console.log(`stories260K | ${weights} | ${exact}, fast ${fast} of ${tokens.length}`);
+    expect(fast).toBeGreaterThanOrEqual(exact - 5);
+  });
 });

@@ -3,6 +3,7 @@
  * vocab.ts cuts the vocabulary. Here a packed matrix is multiplied.
  */
 
+import { takesBytes } from '../../../../shaders/linear/fast/fast.js';
 import { linear } from '../../../../shaders/linear/linear/index.js';
 import { linearMerge, type LinearMergeProblem } from '../../../../shaders/linear/linear_merge/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
@@ -14,7 +15,7 @@ import type { Half, StageContext } from '../layer.js';
 import { type Norm, recordNorm } from '../norm.js';
 import { normedOf, type RowBuffers } from '../rows.js';
 import { type Matrix, shardTensors } from '../../weights/matrix.js';
-import { ONE_SEGMENT, tileRows } from '../roles.js';
+import { ONE_SEGMENT, type Role, tileRows } from '../roles.js';
 import type { HeldSegments } from '../../shape.js';
 import type { RankRecorder } from '../world.js';
 
@@ -26,6 +27,8 @@ export interface Projection {
   readonly xOffset?: number;
   /** Normalise x first. */
   readonly norm?: Norm | undefined;
+  /** x lies in bytes, as `takesRows` said. */
+  readonly inBytes?: boolean;
   readonly bias?: Buffer | undefined;
   readonly out: Tensor;
   readonly outStride: number;
@@ -84,30 +87,21 @@ export function recordLinear(
   const { norm } = io;
   const width = matrix.inFeatures;
   const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, norm.config, role, rows, width);
-  let { x } = io;
+  const { epilogue = 'none' } = io;
+  const whole = wholeProblem(rows, matrix, io);
+  let { x, inBytes = false } = io;
   if (norm && !fused) {
     x = normedOf(buffers);
-    recordNorm(recorder, norm, { rows, width, stride: io.xStride }, io.x, x);
+    inBytes = !io.keepNormed && norm.config.kind === 'rms' && takesRows(recorder.device, role, whole);
+    recordNorm(recorder, norm, { rows, width, stride: io.xStride, inBytes }, io.x, x);
   }
-  const { segments, epilogue = 'none', activation } = io;
+  const { activation } = io;
   const gate = activation && { activation };
   for (const shard of matrix.shards) {
     const problem = {
-      rows,
-      // A split contraction's weight may be wider than the activations: whole quantisation blocks.
-      inFeatures: segments ? segments.end - segments.start : matrix.inFeatures,
+      ...whole,
       outFeatures: io.outFeatures ?? shard.rows,
-      type: matrix.type,
-      segments: segments ?? ONE_SEGMENT,
-      ...(segments && { modelInFeatures: segments.modelInFeatures }),
-      ...(io.output && { output: io.output }),
-      bias: io.bias !== undefined,
-      xStride: io.xStride,
-      xOffset: io.xOffset ?? 0,
-      outStride: io.outStride,
       outOffset: (io.outOffset ?? 0) + shard.firstRow,
-      outScale: io.outScale ?? 1,
-      ...(io.outCap !== undefined && { outCap: io.outCap }),
     };
     const tensors = {
       x,
@@ -116,7 +110,7 @@ export function recordLinear(
       out: io.out,
     };
     if (role === 'prompt') {
-      recorder.dispatch(linearTiled, { ...problem, epilogue, ...gate }, tensors);
+      recorder.dispatch(linearTiled, { ...problem, inBytes, epilogue, ...gate }, tensors);
     } else {
       const { merges } = io;
       const dispatch = (): void =>
@@ -147,6 +141,27 @@ export function recordLinear(
     }
   }
 }
+
+/** What all shards' dispatches are told. */
+const wholeProblem = (rows: number, { inFeatures, type }: Matrix, io: Projection) => ({
+  rows,
+  // A split contraction's weight may be wider than the activations: whole quantisation blocks.
+  inFeatures: io.segments ? io.segments.end - io.segments.start : inFeatures,
+  type,
+  segments: io.segments ?? ONE_SEGMENT,
+  ...(io.segments && { modelInFeatures: io.segments.modelInFeatures }),
+  ...(io.output && { output: io.output }),
+  bias: io.bias !== undefined,
+  xStride: io.xStride,
+  xOffset: io.xOffset ?? 0,
+  outStride: io.outStride,
+  outScale: io.outScale ?? 1,
+  ...(io.outCap !== undefined && { outCap: io.outCap }),
+});
+
+/** Whether a projection of these rows is to be given them in bytes, by whoever writes them for it alone. */
+export const takesRows = (device: Device, role: Role, problem: Parameters<typeof takesBytes>[1]): boolean =>
+  role === 'prompt' && takesBytes(device.traitsOf(linearTiled.name), problem);
 
 /** The projection that a layer's half begins with: of its rows, normalised. */
 export const recordFirst = (
