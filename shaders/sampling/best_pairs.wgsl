@@ -7,11 +7,13 @@
 // nothing worse is among the best COUNT; and only COUNT groups have a pair as good, so that at most LISTED pairs are listed and
 // compared one with another. Pairs are all different, by their ids: this is exact however many logits tie.
 //
-// THREADS: chosen by the plan from the adapter. COUNT, TILE: fixed in params.ts; COUNT <= GROUPS.
+// THREADS, and AHEAD, pairs that a thread compares with at a time, a divisor of GROUPS and LISTED: chosen by the plan from the adapter.
+// COUNT, TILE: fixed in params.ts; COUNT <= GROUPS.
 
 const THREADS: u32 = 256u; // variant
 const COUNT: u32 = 64u; // variant
 const TILE: u32 = 4096u; // variant
+const AHEAD: u32 = 16u; // variant
 const GROUPS: u32 = 256u;
 const LISTED: u32 = COUNT * TILE / GROUPS;
 
@@ -33,8 +35,10 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
     atomicStore(&num_listed, 0u);
     least = nothing;
   }
+  // Groups up to a multiple of AHEAD; beyond `groups` they are empty.
+  let turns_of_groups = steps(0u, groups, AHEAD);
   var group = thread;
-  for (var own = steps(thread, groups, THREADS); own > 0u; own--) {
+  for (var own = steps(thread, turns_of_groups * AHEAD, THREADS); own > 0u; own--) {
     var best = nothing;
     var four = group;
     for (var left = steps(group, fours, GROUPS); left > 0u; left--) {
@@ -52,11 +56,13 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
   for (var turns = steps(thread, groups, THREADS); turns > 0u; turns--) {
     let own = group_best[group];
     var before = 0u;
-    for (var left = groups; left > 0u; left--) {
-      let pair = group_best[left - 1u];
-      if (pair.x > own.x || (pair.x == own.x && pair.y < own.y)) {
-        before++;
+    var at = 0u;
+    for (var left = turns_of_groups; left > 0u; left--) {
+      for (var i = 0u; i < AHEAD; i++) {
+        let pair = group_best[at + i];
+        before += select(0u, 1u, pair.x > own.x || (pair.x == own.x && pair.y < own.y));
       }
+      at += AHEAD;
     }
     if (before == COUNT - 1u && own.y != NO_TOKEN) {
       least = own;
@@ -87,13 +93,16 @@ fn store_best(slot: u32, fours: u32, out: u32, thread: u32) {
   for (var turns = steps(thread, count, THREADS); turns > 0u; turns--) {
     let own = listed[place];
     var before = 0u;
-    for (var left = count; left > 0u; left--) {
-      let other = left - 1u;
-      let pair = listed[other];
-      // No two pairs are equal. Places matter to wgsl_reflect's interpreter alone, whose lanes get each other's results of calls.
-      if (pair.x > own.x || (pair.x == own.x && (pair.y < own.y || (pair.y == own.y && other < place)))) {
-        before++;
+    var at = 0u;
+    for (var left = steps(0u, count, AHEAD); left > 0u; left--) {
+      for (var i = 0u; i < AHEAD; i++) {
+        let other = at + i;
+        let pair = listed[other];
+        // No two pairs are equal. Places matter to wgsl_reflect's interpreter alone, whose lanes get each other's results of calls.
+        let above = pair.x > own.x || (pair.x == own.x && (pair.y < own.y || (pair.y == own.y && other < place)));
+        before += select(0u, 1u, other < count && above);
       }
+      at += AHEAD;
     }
     if (before < COUNT) {
       candidates[out + before] = own;

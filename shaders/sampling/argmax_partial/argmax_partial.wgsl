@@ -13,11 +13,12 @@
 //
 // Grid: x = tile, y = slot; one workgroup per tile.
 // TILE: a multiple of 4, fixed in params.ts. THREADS: a multiple of 16, 16..256, chosen by the plan from the adapter.
-// Neither changes a result. Empty input: slots that aren't active are skipped; there is at least one token.
+// UNROLLED: whether a compiler may unroll the loop over a tile. None changes a result. Empty input: slots that aren't active are skipped; there is at least one token.
 
 const THREADS: u32 = 256u; // variant
 const TILE: u32 = 2048u; // variant
 const CLEARED: u32 = 0u; // variant
+const UNROLLED: bool = true; // variant
 
 @group(0) @binding(0) var<storage, read> logits: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> sampling: array<SamplingParams>;
@@ -58,17 +59,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var best = vec2<u32>(0u, NO_TOKEN);
   var first = params.first + group.x * TILE + thread * 4u;
   let end = min(params.first + (group.x + 1u) * TILE, params.end);
-  for (var left = steps(first, end, 4u * THREADS); left > 0u; left--) {
-    let four = logits[slot * (params.stride / 4u) + first / 4u];
+  for (var left = select(steps(first, end, 4u * THREADS), TILE / (4u * THREADS), UNROLLED); left >= 1u; left--) {
+    let at = min(first, params.end - 1u);
+    let four = logits[slot * (params.stride / 4u) + at / 4u];
     var seen_bits = 0u;
     if (penalty != 1.0) {
-      seen_bits = seen[slot * params.seen_words + first / 32u] >> (first % 32u);
+      seen_bits = seen[slot * params.seen_words + at / 32u] >> (first % 32u);
     }
-    let tokens = min(4u, params.end - first);
-    for (var more = tokens; more > 0u; more--) {
-      let c = tokens - more;
+    for (var c = 0u; c < 4u; c++) {
       let logit = penalised(four[c], ((seen_bits >> c) & 1u) == 1u, penalty);
-      best = better(best, vec2<u32>(key_of(logit), first + c));
+      best = select(best, better(best, vec2<u32>(key_of(logit), first + c)), first + c < end);
     }
     first += 4u * THREADS;
   }
@@ -78,9 +78,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var n = 1u; n < THREADS / 16u; n++) {
       best = better(best, bests[thread + 16u * n]);
     }
-  }
-  workgroupBarrier();
-  if (thread < 16u) {
     bests[thread] = best;
   }
   workgroupBarrier();

@@ -35,7 +35,12 @@ export const argmaxPartial = defineKernel({
     const { slots, vocab, stride, tiles = partialsPerSlot(end - first), clearsBins = false } = problem;
     return {
       wgsl: [steps, logit, source],
-      constants: { THREADS: traits.software ? 16 : 256, TILE: ARGMAX_TILE, CLEARED: clearsBins ? BIN_PAIRS : 0 },
+      constants: {
+        THREADS: traits.software ? 16 : 256,
+        TILE: ARGMAX_TILE,
+        CLEARED: clearsBins ? BIN_PAIRS : 0,
+        UNROLLED: traits.unroll,
+      },
       params: { first, end, stride, seen_words: seenWords(vocab), tiles, cleared_first: slots * tiles },
       grid: (step) => [tiles, step.rows, 1],
     };

@@ -25,7 +25,12 @@ export const candidates = defineKernel({
     const tiles = candidateTiles(end - first);
     return {
       wgsl: [steps, logit, bestPairs, source],
-      constants: { THREADS: traits.software ? 32 : 256, COUNT: CANDIDATES, TILE: CANDIDATE_TILE },
+      constants: {
+        THREADS: traits.software ? 32 : 256,
+        AHEAD: traits.unroll ? 16 : 1,
+        COUNT: CANDIDATES,
+        TILE: CANDIDATE_TILE,
+      },
       params: { first, end, stride: problem.stride, seen_words: seenWords(problem.vocab), tiles },
       grid: (step) => [tiles, step.rows, 1],
     };

@@ -18,7 +18,12 @@ export const mergeCandidates = defineKernel({
     );
     return {
       wgsl: [steps, logit, bestPairs, source],
-      constants: { THREADS: traits.software ? 32 : 256, COUNT: CANDIDATES, TILE: CANDIDATE_TILE },
+      constants: {
+        THREADS: traits.software ? 32 : 256,
+        AHEAD: traits.unroll ? 16 : 1,
+        COUNT: CANDIDATES,
+        TILE: CANDIDATE_TILE,
+      },
       params: { tiles: candidateTiles(end - first) },
       grid: (step) => [1, step.rows, 1],
     };

@@ -52,6 +52,15 @@ const LEAST_TEMPERATURE: f32 = 1.0e-5;
 var<workgroup> settings: SamplingParams;
 var<workgroup> best_token: vec2<u32>;
 
+fn scratch_pair(place: u32) -> vec2<u32> {
+  return vec2<u32>(scratch[2u * place], scratch[2u * place + 1u]);
+}
+
+fn set_scratch_pair(place: u32, pair: vec2<u32>) {
+  scratch[2u * place] = pair.x;
+  scratch[2u * place + 1u] = pair.y;
+}
+
 /// (key, id) of the slot's largest logit, to every thread.
 fn best_of_partials(slot: u32, thread: u32) -> vec2<u32> {
   var best = vec2<u32>(0u, NO_TOKEN);
@@ -62,12 +71,18 @@ fn best_of_partials(slot: u32, thread: u32) -> vec2<u32> {
       pair += THREADS;
     }
   }
-  scratch[2u * thread] = best.x;
-  scratch[2u * thread + 1u] = best.y;
+  set_scratch_pair(thread, best);
+  workgroupBarrier();
+  if (thread < 16u) {
+    for (var n = 1u; n < THREADS / 16u; n++) {
+      best = better(best, scratch_pair(thread + 16u * n));
+    }
+    set_scratch_pair(thread, best);
+  }
   workgroupBarrier();
   if (thread == 0u) {
-    for (var i = min(THREADS, params.pairs) - 1u; i > 0u; i--) {
-      best = better(best, vec2<u32>(scratch[2u * i], scratch[2u * i + 1u]));
+    for (var i = 1u; i < 16u; i++) {
+      best = better(best, scratch_pair(i));
     }
     best_token = best;
   }
