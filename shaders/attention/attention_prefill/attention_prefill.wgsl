@@ -16,24 +16,38 @@
 // or both in bundles of heads (partial_layout.wgsl), [bundle][lanes][rows][bundle_heads]...
 //
 // Grid (local lanes, kv heads * ceil(group / HEAD_TILE), ceil(rows / TILE_ROWS)): a workgroup = QUERIES (row, head) vectors of one
-// kv head, which share each tile of K, then V, in workgroup memory. As 8 x 16 threads: a thread scores QUERIES/8 vectors
-// against KEY_TILE/16 keys, and sums QUERIES/8 vectors of every 16th unit.
-// Variants, chosen by index.ts: KEY_TILE * HEAD_DIM <= 2048; HEAD_TILE 1 or 2; TILE_ROWS 16.
+// kv head, which share each tile of K, then V, in workgroup memory. A thread scores SCORE_QUERIES vectors against SCORE_KEYS keys; as
+// 8 x 16 threads each sums QUERIES/8 vectors of every 16th unit. V is asked for before the scores, the next K before V is used.
+// Variants, chosen by index.ts: KEY_TILE * HEAD_DIM <= 2048; HEAD_TILE 1 or 2; TILE_ROWS 16. KEEPS_QUERIES: in workgroup memory;
+// changes no bit.
 // A lane without keys for a row: the empty state; one that lies elsewhere (kv_holes.wgsl), too, or, COMPACT, nothing, and those that
 // lie here stand one behind the other. Inactive rows: nothing is written.
 const TILE_ROWS: u32 = 16; // variant
 const KEY_TILE: u32 = 32; // variant
 const HEAD_TILE: u32 = 2; // variant
 const COMPACT: bool = false; // variant
+const KEEPS_QUERIES: bool = true; // variant
 const THREADS: u32 = 128u;
 const QUERIES: u32 = TILE_ROWS * HEAD_TILE;
+// Of a scorer: vectors QUERY_LANES and keys KEY_LANES apart, and units that it loads at once.
+const SCORE_KEYS: u32 = select(1u, 2u, KEY_TILE * HEAD_TILE >= 32u);
+const KEY_LANES: u32 = KEY_TILE / SCORE_KEYS;
+const QUERY_LANES: u32 = min(THREADS / KEY_LANES, QUERIES);
+const SCORE_QUERIES: u32 = QUERIES / QUERY_LANES;
+const SCORE_UNITS: u32 = select(2u, 4u, HEAD_UNITS % 4u == 0u && SCORE_QUERIES * SCORE_KEYS <= 4u);
+// Of a thread that sums: vectors, units, and keys that it loads at once.
 const THREAD_QUERIES: u32 = QUERIES / 8u;
-const THREAD_KEYS: u32 = (KEY_TILE + 15u) / 16u;
 const THREAD_UNITS: u32 = (HEAD_UNITS + 15u) / 16u;
-// Threads that share a vector's softmax.
+const SUM_KEYS: u32 = max(1u, 4u / THREAD_UNITS);
+// Threads that share a vector's softmax, and their keys.
 const PARTS: u32 = THREADS / QUERIES;
+const PART_KEYS: u32 = (KEY_TILE + PARTS - 1u) / PARTS;
 // Of `weights`, padded by one so that neighbouring keys fall into different banks.
 const WEIGHT_STRIDE: u32 = QUERIES + 1u;
+const TILE_UNITS: u32 = KEY_TILE * HEAD_UNITS;
+const TILE_LOADS: u32 = (TILE_UNITS + THREADS - 1u) / THREADS;
+const QUERY_UNITS: u32 = select(1u, QUERIES * HEAD_UNITS, KEEPS_QUERIES);
+const QUERY_LOADS: u32 = (QUERY_UNITS + THREADS - 1u) / THREADS;
 
 struct Params {
   rows: u32,
@@ -61,7 +75,8 @@ struct Params {
   share_index: u32,
   // Query heads of a kv head.
   group: u32,
-  // HEAD_UNITS, KEY_TILE and TILE_ROWS as bounds that compilers don't unroll: lavapipe would compile for many seconds.
+  // HEAD_UNITS, KEY_TILE and TILE_ROWS as bounds that compilers don't unroll: lavapipe would compile for many seconds, and a GPU's
+  // would load more at once than there are registers.
   head_units: u32,
   key_tile: u32,
   tile_rows: u32,
@@ -84,12 +99,31 @@ struct Params {
 @group(0) @binding(8) var<uniform> params: Params;
 
 // K as [unit][key], then V as [key][unit].
-var<workgroup> kv_tile: array<vec4<f32>, KEY_TILE * HEAD_UNITS>;
+var<workgroup> kv_tile: array<vec4<f32>, TILE_UNITS>;
+// [query][unit].
+var<workgroup> queries: array<vec4<f32>, QUERY_UNITS>;
 // Scores, then weights exp(s - m): [key][query].
 var<workgroup> weights: array<f32, KEY_TILE * WEIGHT_STRIDE>;
 // [part][query]: maxima of a tile, at the end sums of weights.
 var<workgroup> parts: array<f32, THREADS>;
 var<workgroup> rescale: array<f32, QUERIES>;
+// Of a chunk.
+var<workgroup> blocks: array<u32, CHUNK / BLOCK>;
+
+// A tile of K or V: entries from `start` on of a head. Those outside of [seen, end) repeat one within: weight 0 times a NaN that no row
+// of the tile sees would not be 0.
+struct Tile {
+  start: u32,
+  seen: u32,
+  end: u32,
+  head: u32,
+}
+
+// Units load * THREADS + thread of a tile, on their way from memory.
+struct Fetched {
+  units: array<KvUnit, TILE_LOADS>,
+  scales: array<KvUnit, TILE_LOADS>,
+}
 
 fn row_sink(row: u32, head: u32) -> f32 {
   let piece = query_piece(head);
@@ -101,14 +135,61 @@ fn sum4(v: vec4<f32>) -> f32 {
   return (v.x + v.y) + (v.z + v.w);
 }
 
-// 4 dims of the key whose unit 0 is `key`.
-fn load_key(key: u32, unit: u32) -> vec4<f32> {
-  return kv_unpack(k_cache[key + unit * BLOCK], kv_scale(k_cache[key + kv_scale_unit(HEAD_UNITS, unit) * BLOCK], unit));
+fn tile_unit(load: u32, thread: u32) -> u32 {
+  return min(load * THREADS + thread, TILE_UNITS - 1u);
 }
 
-// 4 dims of the value whose unit 0 is `value`.
-fn load_value(value: u32, unit: u32) -> vec4<f32> {
-  return kv_unpack(v_cache[value + unit], kv_scale(v_cache[value + kv_scale_unit(HEAD_UNITS, unit)], unit));
+fn tile_entry(tile: Tile, index: u32) -> u32 {
+  return clamp(tile.start + index, tile.seen, tile.end - 1u);
+}
+
+fn fetch_keys(tile: Tile, thread: u32) -> Fetched {
+  var fetched = Fetched();
+  for (var load = 0u; load < TILE_LOADS; load++) {
+    let i = tile_unit(load, thread);
+    let entry = tile_entry(tile, i % KEY_TILE);
+    let unit = i / KEY_TILE;
+    let key = key_base(blocks[entry % CHUNK / BLOCK], block_heads(), tile.head, entry % BLOCK);
+    fetched.units[load] = k_cache[key + unit * BLOCK];
+    fetched.scales[load] = k_cache[key + kv_scale_unit(HEAD_UNITS, unit) * BLOCK];
+  }
+  return fetched;
+}
+
+fn fetch_values(tile: Tile, thread: u32) -> Fetched {
+  var fetched = Fetched();
+  for (var load = 0u; load < TILE_LOADS; load++) {
+    let i = tile_unit(load, thread);
+    let entry = tile_entry(tile, i / HEAD_UNITS);
+    let unit = i % HEAD_UNITS;
+    let value = value_base(blocks[entry % CHUNK / BLOCK], block_heads(), tile.head, entry % BLOCK);
+    fetched.units[load] = v_cache[value + unit];
+    fetched.scales[load] = v_cache[value + kv_scale_unit(HEAD_UNITS, unit)];
+  }
+  return fetched;
+}
+
+fn put(fetched: Fetched, is_key: bool, thread: u32) {
+  for (var load = 0u; load < TILE_LOADS; load++) {
+    let i = load * THREADS + thread;
+    if (TILE_UNITS % THREADS == 0u || i < TILE_UNITS) {
+      let unit = select(i % HEAD_UNITS, i / KEY_TILE, is_key);
+      kv_tile[i] = kv_unpack(fetched.units[load], kv_scale(fetched.scales[load], unit));
+    }
+  }
+}
+
+// In q, from first_query on: unit 0 of a vector. Rows and heads beyond the last repeat it.
+fn query_at(vector: u32, first_row: u32, first_head: u32) -> u32 {
+  let row = min(first_row + vector % TILE_ROWS, params.rows - 1u);
+  return row * params.q_units + min(first_head + vector / TILE_ROWS, params.group - 1u) * HEAD_UNITS;
+}
+
+fn query_unit_at(at: u32) -> vec4<f32> {
+  if (KEEPS_QUERIES) {
+    return queries[at];
+  }
+  return q[at];
 }
 
 fn row_position(row: u32) -> u32 {
@@ -130,9 +211,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   var end = 0u;
   var seen = INACTIVE;
   var slot = 0u;
-  let tile_rows = min(params.tile_rows, params.rows - first_row);
-  for (var left = tile_rows; left > 0u; left--) {
-    let info = row_info[first_row + tile_rows - left];
+  for (var i = 0u; i < TILE_ROWS; i++) {
+    let info = row_info[min(first_row + i, params.rows - 1u)];
     if (info.x != INACTIVE) {
       end = max(end, info.x + 1u);
       seen = min(seen, info.x);
@@ -155,19 +235,28 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     partial_lane = countOneBits(held_lanes(table, lane));
   }
 
-  // As a scorer: vectors ty, ty + 8, ... (row = vector % TILE_ROWS), keys or units tx, tx + 16, ...
-  let tx = thread % 16u;
-  let ty = thread / 16u;
   let piece = query_piece(kv_head * params.group);
-  var query_at: array<u32, THREAD_QUERIES>;
-  var limit: array<u32, THREAD_QUERIES>;
-  var since: array<u32, THREAD_QUERIES>;
-  var o: array<vec4<f32>, THREAD_QUERIES * THREAD_UNITS>;
-  for (var j = 0u; j < THREAD_QUERIES; j++) {
-    let vector = ty + 8u * j;
-    let row = min(first_row + vector % TILE_ROWS, params.rows - 1u);
-    let head = min(first_head + vector / TILE_ROWS, params.group - 1u);
-    query_at[j] = piece.base + row * params.q_units + (kv_head * params.group + head - piece.start) * HEAD_UNITS;
+  let first_query = piece.base + (kv_head * params.group - piece.start) * HEAD_UNITS;
+  if (KEEPS_QUERIES) {
+    for (var load = 0u; load < QUERY_LOADS; load++) {
+      let i = load * THREADS + thread;
+      if (QUERY_UNITS % THREADS == 0u || i < QUERY_UNITS) {
+        queries[i] = q[first_query + query_at(i / HEAD_UNITS, first_row, first_head) + i % HEAD_UNITS];
+      }
+    }
+  }
+  // As a scorer: vectors qy, qy + QUERY_LANES, ... (row = vector % TILE_ROWS), keys kx, kx + KEY_LANES, ...
+  let kx = thread % KEY_LANES;
+  let qy = thread / KEY_LANES;
+  var score_at: array<u32, SCORE_QUERIES>;
+  var limit: array<u32, SCORE_QUERIES>;
+  var since: array<u32, SCORE_QUERIES>;
+  for (var j = 0u; j < SCORE_QUERIES; j++) {
+    let vector = qy + QUERY_LANES * j;
+    score_at[j] = first_query + query_at(vector, first_row, first_head);
+    if (KEEPS_QUERIES) {
+      score_at[j] = vector * HEAD_UNITS;
+    }
     // Keys below the limit count; of an inactive row, none.
     let position = row_position(first_row + vector % TILE_ROWS);
     limit[j] = select(position + 1u - gone, 0u, position == INACTIVE);
@@ -175,6 +264,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       since[j] = select(first_seen(position - gone), 0u, position == INACTIVE);
     }
   }
+  // As one that sums: vectors ty, ty + 8, ..., units tx, tx + 16, ...
+  let tx = thread % 16u;
+  let ty = thread / 16u;
+  var o: array<vec4<f32>, THREAD_QUERIES * THREAD_UNITS>;
 
   // As a softmaxer: vector `mine`, keys part, part + PARTS, ...
   let mine = thread % QUERIES;
@@ -195,75 +288,77 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       l = select(0.0, 1.0, part == 0u);
     }
   }
-  let staged = steps(thread, params.key_tile * HEAD_UNITS, THREADS);
-  let own_keys = steps(part, params.key_tile, PARTS);
   var chunk = lane;
   if (WINDOWED) {
     // The first of the lane's chunks that isn't before the window.
     chunk += (max(seen / CHUNK, lane) - lane + MERGE_LANES - 1u) / MERGE_LANES * MERGE_LANES;
   }
+  var tile = Tile(0u, seen, end, block_head(cache_kv_head));
   for (var chunks = steps(chunk, steps(0u, end, CHUNK), MERGE_LANES); chunks > 0u; chunks--) {
     let chunk_end = min(end, (chunk + 1u) * CHUNK);
-    var start = chunk * CHUNK;
+    tile.start = chunk * CHUNK;
     if (WINDOWED) {
-      start = max(start, seen / KEY_TILE * KEY_TILE);
+      tile.start = max(tile.start, seen / KEY_TILE * KEY_TILE);
     }
-    for (var tiles = steps(start, chunk_end, KEY_TILE); tiles > 0u; tiles--) {
-      var i = thread;
-      for (var left = staged; left > 0u; left--) {
-        let token = start + i % KEY_TILE;
-        var value = vec4<f32>();
-        if (token < end && token >= seen) {
-          let base = key_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
-          value = load_key(base, i / KEY_TILE);
-        }
-        kv_tile[i] = value;
-        i += THREADS;
-      }
+    if (thread < CHUNK / BLOCK) {
+      blocks[thread] = entry_block(table, clamp(chunk * (CHUNK / BLOCK) + thread, seen / BLOCK, (end - 1u) / BLOCK));
+    }
+    workgroupBarrier();
+    var keys = fetch_keys(tile, thread);
+    for (var tiles = steps(tile.start, chunk_end, KEY_TILE); tiles > 0u; tiles--) {
+      put(keys, true, thread);
       workgroupBarrier();
 
-      if (tx < KEY_TILE) {
+      let values = fetch_values(tile, thread);
+      if (qy < QUERY_LANES) {
         // Initialised in so many words: without, some compilers zero it only before the loop.
-        var s = array<vec4<f32>, THREAD_QUERIES * THREAD_KEYS>();
-        for (var units = params.head_units; units > 0u; units--) {
-          let unit = params.head_units - units;
-          for (var j = 0u; j < THREAD_QUERIES; j++) {
-            let query = q[query_at[j] + unit];
-            for (var i = 0u; i < THREAD_KEYS; i++) {
-              s[j * THREAD_KEYS + i] = fma(query, kv_tile[unit * KEY_TILE + tx + 16u * i], s[j * THREAD_KEYS + i]);
+        var s = array<vec4<f32>, SCORE_QUERIES * SCORE_KEYS>();
+        var unit = 0u;
+        for (var left = params.head_units / SCORE_UNITS; left > 0u; left--) {
+          var wanted = array<vec4<f32>, SCORE_QUERIES * SCORE_UNITS>();
+          var given = array<vec4<f32>, SCORE_KEYS * SCORE_UNITS>();
+          for (var u = 0u; u < SCORE_UNITS; u++) {
+            for (var j = 0u; j < SCORE_QUERIES; j++) {
+              wanted[j * SCORE_UNITS + u] = query_unit_at(score_at[j] + unit + u);
+            }
+            for (var i = 0u; i < SCORE_KEYS; i++) {
+              given[i * SCORE_UNITS + u] = kv_tile[(unit + u) * KEY_TILE + kx + KEY_LANES * i];
             }
           }
+          for (var u = 0u; u < SCORE_UNITS; u++) {
+            for (var j = 0u; j < SCORE_QUERIES; j++) {
+              for (var i = 0u; i < SCORE_KEYS; i++) {
+                let at = j * SCORE_KEYS + i;
+                s[at] = fma(wanted[j * SCORE_UNITS + u], given[i * SCORE_UNITS + u], s[at]);
+              }
+            }
+          }
+          unit += SCORE_UNITS;
         }
-        for (var j = 0u; j < THREAD_QUERIES; j++) {
-          for (var i = 0u; i < THREAD_KEYS; i++) {
-            let key = tx + 16u * i;
-            let score = cap_scores(vec4<f32>(params.scale * sum4(s[j * THREAD_KEYS + i]))).x;
-            let sees = start + key < limit[j] && (!WINDOWED || start + key >= since[j]);
-            weights[key * WEIGHT_STRIDE + ty + 8u * j] = select(EMPTY_M, score, sees);
+        for (var j = 0u; j < SCORE_QUERIES; j++) {
+          for (var i = 0u; i < SCORE_KEYS; i++) {
+            let key = kx + KEY_LANES * i;
+            let score = cap_scores(vec4<f32>(params.scale * sum4(s[j * SCORE_KEYS + i]))).x;
+            let sees = tile.start + key < limit[j] && (!WINDOWED || tile.start + key >= since[j]);
+            weights[key * WEIGHT_STRIDE + qy + QUERY_LANES * j] = select(EMPTY_M, score, sees);
           }
         }
       }
       workgroupBarrier();
 
-      i = thread;
-      for (var left = staged; left > 0u; left--) {
-        let token = start + i / HEAD_UNITS;
-        // Tokens that no row of the tile sees are never loaded: weight 0 times a NaN would not be 0.
-        var value = vec4<f32>();
-        if (token < end && token >= seen) {
-          let base = value_base(entry_block(table, token / BLOCK), block_heads(), block_head(cache_kv_head), token % BLOCK);
-          value = load_value(base, i % HEAD_UNITS);
-        }
-        kv_tile[i] = value;
-        i += THREADS;
+      put(values, false, thread);
+      tile.start += KEY_TILE;
+      if (tiles > 1u) {
+        keys = fetch_keys(tile, thread);
       }
-      var own = EMPTY_M;
-      var key = part;
-      for (var left = own_keys; left > 0u; left--) {
-        own = max(own, weights[key * WEIGHT_STRIDE + mine]);
-        key += PARTS;
+      var own = array<f32, PART_KEYS>();
+      var most = EMPTY_M;
+      for (var i = 0u; i < PART_KEYS; i++) {
+        // Keys beyond the tile repeat its last one.
+        own[i] = weights[min(part + i * PARTS, KEY_TILE - 1u) * WEIGHT_STRIDE + mine];
+        most = max(most, own[i]);
       }
-      parts[thread] = own;
+      parts[thread] = most;
       workgroupBarrier();
 
       var new_m = m;
@@ -276,13 +371,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         rescale[mine] = old_weight;
       }
       var added = 0.0;
-      key = part;
-      for (var left = own_keys; left > 0u; left--) {
-        let score = weights[key * WEIGHT_STRIDE + mine];
-        let weight = select(exp(score - m), 0.0, score == EMPTY_M);
-        weights[key * WEIGHT_STRIDE + mine] = weight;
-        added += weight;
-        key += PARTS;
+      for (var i = 0u; i < PART_KEYS; i++) {
+        let key = part + i * PARTS;
+        if (KEY_TILE % PARTS == 0u || key < KEY_TILE) {
+          let weight = select(exp(own[i] - m), 0.0, own[i] == EMPTY_M);
+          weights[key * WEIGHT_STRIDE + mine] = weight;
+          added += weight;
+        }
       }
       l = fma(l, old_weight, added);
       workgroupBarrier();
@@ -293,18 +388,29 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
           o[j * THREAD_UNITS + i] *= scale;
         }
       }
-      for (var keys = params.key_tile; keys > 0u; keys--) {
-        let token = params.key_tile - keys;
-        for (var i = 0u; i < THREAD_UNITS; i++) {
-          let value = kv_tile[token * HEAD_UNITS + min(tx + 16u * i, HEAD_UNITS - 1u)];
+      var token = 0u;
+      for (var left = params.key_tile / SUM_KEYS; left > 0u; left--) {
+        var given = array<vec4<f32>, SUM_KEYS * THREAD_UNITS>();
+        var weighed = array<f32, SUM_KEYS * THREAD_QUERIES>();
+        for (var k = 0u; k < SUM_KEYS; k++) {
+          for (var i = 0u; i < THREAD_UNITS; i++) {
+            given[k * THREAD_UNITS + i] = kv_tile[(token + k) * HEAD_UNITS + min(tx + 16u * i, HEAD_UNITS - 1u)];
+          }
           for (var j = 0u; j < THREAD_QUERIES; j++) {
-            let weight = weights[token * WEIGHT_STRIDE + ty + 8u * j];
-            o[j * THREAD_UNITS + i] = fma(vec4<f32>(weight), value, o[j * THREAD_UNITS + i]);
+            weighed[k * THREAD_QUERIES + j] = weights[(token + k) * WEIGHT_STRIDE + ty + 8u * j];
           }
         }
+        for (var k = 0u; k < SUM_KEYS; k++) {
+          for (var i = 0u; i < THREAD_UNITS; i++) {
+            for (var j = 0u; j < THREAD_QUERIES; j++) {
+              let at = j * THREAD_UNITS + i;
+              o[at] = fma(vec4<f32>(weighed[k * THREAD_QUERIES + j]), given[k * THREAD_UNITS + i], o[at]);
+            }
+          }
+        }
+        token += SUM_KEYS;
       }
       workgroupBarrier();
-      start += KEY_TILE;
     }
     chunk += MERGE_LANES;
   }
@@ -328,7 +434,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     let vector = ty + 8u * j;
     let head = first_head + vector / TILE_ROWS;
     let row = first_row + vector % TILE_ROWS;
-    if (limit[j] != 0u && head < params.group) {
+    if (row_position(row) != INACTIVE && head < params.group) {
       let to = (select(second_at, first_at, vector < TILE_ROWS) + row * params.row_stride) * HEAD_UNITS;
       for (var i = 0u; i < THREAD_UNITS; i++) {
         let unit = tx + 16u * i;

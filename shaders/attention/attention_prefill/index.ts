@@ -4,6 +4,7 @@ import { chunkTableWgsl, type TableLayout, tableConstants } from '../../cache/he
 import {
   type CacheHeads,
   cacheHeads,
+  CHUNK_TOKENS,
   checkKvShape,
   checkStride,
   kvConstants,
@@ -177,9 +178,14 @@ export const attentionPrefill = defineKernel({
     }
     const headTile = group === 1 ? 1 : 2;
     const headTiles = ceilDiv(group, headTile);
+    const queries = PREFILL_TILE_ROWS * headTile;
+    // In words: a tile of K or V, scores, and what threads share. Wider heads' queries would leave room for few workgroups.
+    const tiles = keyTile * headDim + keyTile * (queries + 1) + 128 + queries + CHUNK_TOKENS / problem.block;
+    const bytes = 4 * (tiles + queries * headDim);
+    const keepsQueries = headDim <= 64 && bytes <= traits.limits.maxComputeWorkgroupStorageSize;
     return {
       wgsl: [stepsWgsl, ...fragments, source],
-      constants: { ...constants, HEAD_TILE: headTile },
+      constants: { ...constants, HEAD_TILE: headTile, KEEPS_QUERIES: keepsQueries },
       params,
       grid: (step) => [gridLanes(step.chunks), kvHeads * headTiles, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
     };
