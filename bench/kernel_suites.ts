@@ -40,6 +40,7 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'recurrent/causal_conv': () => import('../shaders/recurrent/causal_conv/cases.js'),
   'recurrent/delta_heads': () => import('../shaders/recurrent/delta_heads/cases.js'),
   'recurrent/delta_rule': () => import('../shaders/recurrent/delta_rule/cases.js'),
+  'recurrent/delta_step': () => import('../shaders/recurrent/delta_step/cases.js'),
   'recurrent/gated_norm': () => import('../shaders/recurrent/gated_norm/cases.js'),
   'rope/mla_absorb_append': () => import('../shaders/rope/mla_absorb_append/cases.js'),
   'rope/mla_rope_append': () => import('../shaders/rope/mla_rope_append/cases.js'),

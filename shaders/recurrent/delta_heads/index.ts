@@ -2,6 +2,7 @@ import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import rms from '../../lib/rms.wgsl?raw';
 import silu from '../../lib/silu.wgsl?raw';
+import softplus from '../../lib/softplus.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
 import type { DeltaShape } from '../shape.js';
 import source from './delta_heads.wgsl?raw';
@@ -44,7 +45,7 @@ export const deltaHeads = defineKernel({
     const most = traits.limits.maxComputeWorkgroupsPerDimension;
     if (rows > most) throw limitError(`delta_heads: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
     return {
-      wgsl: [rms, steps, silu, source],
+      wgsl: [rms, steps, silu, softplus, source],
       constants: { THREADS: traits.software ? 8 : 32 },
       params: {
         key_heads: keyHeads,

@@ -34,11 +34,22 @@ function breakKernels(device: Device, kernels: readonly string[], form: 'hardwar
   return device;
 }
 
+const deltaHeads = {
+  linear_num_key_heads: 2,
+  linear_num_value_heads: 4,
+  linear_key_head_dim: 16,
+  linear_value_head_dim: 16,
+};
 const BROKEN: [string, Record<string, unknown>, kernels: string[]][] = [
   ['llama as it is', {}, []],
   ['llama, a merge broken', {}, ['linear_merge']],
   // The second one runs only where the first doesn't.
   ['llama, attention broken', {}, ['attention_append', 'attention_split']],
+  [
+    'qwen3.5, linear attention broken',
+    { model_type: 'qwen3_5_text', num_hidden_layers: 4, head_dim: 32, ...deltaHeads },
+    ['delta_step', 'delta_rule'],
+  ],
   ['deepseek, the router broken', { model_type: 'deepseek_v3' }, ['moe_route']],
   [
     'deepseek, experts broken',

@@ -62,6 +62,30 @@ describe('dispatches of a layer for one token', () => {
     expect(await perLayer({ model_type: type }, { variants: 'hardware', plan: 'tp', ranks: 2 })).toBe(most + 2);
   });
 
+  test('on a GPU: linear attention by the gated delta rule is one between its projections', async () => {
+    const heads = { linear_num_key_heads: 2, linear_key_head_dim: 16, linear_value_head_dim: 16 };
+    const linear = { model_type: 'qwen3_5_text', head_dim: 32, ...heads };
+    const taken = async (ratio: number, variants: 'hardware' | 'software'): Promise<number> => {
+      const [three, five] = await Promise.all(
+        [3, 5].map((layers) => {
+          const types = Array.from({ length: layers }, (_, layer) =>
+            layer === 0 ? 'full_attention' : 'linear_attention',
+          );
+          const config = { ...linear, linear_num_value_heads: 2 * ratio, num_hidden_layers: layers };
+          return dispatches({ ...config, layer_types: types }, { variants });
+        }),
+      );
+      return (five! - three!) / 2;
+    };
+    for (const ratio of [1, 3]) {
+      expect(await taken(ratio, 'hardware')).toBe(5);
+      // A convolution, heads, the rule and a norm, where the other has three.
+      expect(await taken(ratio, 'software')).toBe(
+        (await perLayer({ model_type: 'llama' }, { variants: 'software' })) + 1,
+      );
+    }
+  });
+
   test('on a GPU: a mixture of experts on one rank, and spread over two', async () => {
     const experts = { model_type: 'qwen3_moe', num_experts: 8, num_experts_per_tok: 2, moe_intermediate_size: 32 };
     expect(await perLayer(experts, { variants: 'hardware' })).toBe(6);

@@ -8,9 +8,10 @@ import {
   MOST_MERGED_CHUNKS,
   mostChunks,
 } from '../../../shaders/linear/linear_merge/index.js';
+import { canStep, deltaStep } from '../../../shaders/recurrent/delta_step/index.js';
 import { mlaAbsorbAppend } from '../../../shaders/rope/mla_absorb_append/index.js';
 import type { Device, Kernel, Tensor } from '../../gpu/index.js';
-import type { GqaConfig, NormConfig } from '../config/model_config.js';
+import type { DeltaConfig, GqaConfig, NormConfig } from '../config/model_config.js';
 import type { HeldSegments } from '../shape.js';
 import type { SpreadAttention } from './attention/spread_attention.js';
 import type { StageContext } from './layer.js';
@@ -85,6 +86,14 @@ export function fusedMla({ device }: StageContext, rows: StageRows, attention: S
   const lone = isLone(attention, rows);
   return { appends: lone && fuses(device, mlaAbsorbAppend), merges: lone && fuses(device, linearGroupedMerge) };
 }
+
+/** Whether linear attention by the gated delta rule is one kernel behind its first projection. */
+export const fusesDelta = (
+  device: Device,
+  { keyHeads, valueHeads, keyDim, valueDim }: DeltaConfig,
+  role: Role,
+): boolean =>
+  role === 'generated' && canStep({ ratio: valueHeads / keyHeads, keyDim, valueDim }) && fuses(device, deltaStep);
 
 const isFew = (chunks: number): boolean => chunks <= MOST_MERGED_CHUNKS;
 const isMany = (chunks: number): boolean => !isFew(chunks);

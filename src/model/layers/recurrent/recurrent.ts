@@ -6,10 +6,12 @@
 import { causalConv } from '../../../../shaders/recurrent/causal_conv/index.js';
 import { deltaHeads } from '../../../../shaders/recurrent/delta_heads/index.js';
 import { deltaRule } from '../../../../shaders/recurrent/delta_rule/index.js';
+import { deltaStep } from '../../../../shaders/recurrent/delta_step/index.js';
 import { gatedNorm } from '../../../../shaders/recurrent/gated_norm/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { DeltaConfig, RecurrentConfig } from '../../config/model_config.js';
 import type { LayerCache } from '../attention/cache.js';
+import { fusesDelta } from '../fusion.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half } from '../layer.js';
 import { recordFirst } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
@@ -47,8 +49,9 @@ class RecurrentProgram implements AttentionProgram {
   readonly #projected: Buffer;
   readonly #mixed: Buffer;
   readonly #output: RowParallelLinear;
-  /** Of linear attention: q, k and v as the delta rule takes them. */
-  readonly #delta: { readonly config: DeltaConfig; readonly qkv: Buffer; readonly gates: Buffer } | undefined;
+  readonly #delta: DeltaConfig | undefined;
+  /** Of linear attention that isn't one kernel: q, k and v as the delta rule takes them. */
+  readonly #apart: { readonly qkv: Buffer; readonly gates: Buffer } | undefined;
 
   constructor(
     readonly of: RecurrentLayers,
@@ -57,13 +60,15 @@ class RecurrentProgram implements AttentionProgram {
     const { config } = of.alike;
     const { projected, channels, values, valueHeads } = of.widths;
     const { role, scratch } = rows;
+    const { device } = of.alike.stage;
     const floats = (what: string, width: number): Buffer => {
       const name = `${role} ${paddedName(`${config.kind} ${what}`, width)}`;
       return scratch.createBuffer(name, rows.rows * activationStride(Math.max(1, width)) * 4);
     };
     this.#projected = floats('projected', projected);
-    if (config.kind === 'delta')
-      this.#delta = { config, qkv: floats('qkv', channels), gates: floats('gates', 2 * valueHeads) };
+    this.#delta = config.kind === 'delta' ? config : undefined;
+    if (this.#delta && !fusesDelta(device, this.#delta, role))
+      this.#apart = { qkv: floats('qkv', channels), gates: floats('gates', 2 * valueHeads) };
     this.#mixed = floats('mixed', values);
     this.#output = RowParallelLinear.ofHeads(of.alike, rows, config.segments);
   }
@@ -86,25 +91,34 @@ class RecurrentProgram implements AttentionProgram {
     const { rows: stageRows, of } = this;
     const { stage, config } = of.alike;
     const { projected, channels, values, valueHeads } = of.widths;
-    const [x, out, delta] = [this.#projected, this.#mixed, this.#delta];
+    const [x, out, delta, apart] = [this.#projected, this.#mixed, this.#delta, this.#apart];
     const [inputStride, stride] = [activationStride(projected), activationStride(channels)];
     const outStride = activationStride(values);
-    const common = { rows: stageRows.rows, oneRun: stageRows.role === 'prompt' };
+    const { rows } = stageRows;
+    const common = { rows, oneRun: stageRows.role === 'prompt' };
     const run = { row_info: ownRowInfo(stage.world, stageRows), places: stage.cache.states.places };
     const [conv, memory] = states.map(({ buffer }) => buffer);
     const { taps: weight, rates, dtBias, norm } = half.weights;
+    const { taps } = config;
+    const { eps } = stage.config.norm;
     recordFirst(recorder, stage, stageRows, half, input, { out: x, outStride: inputStride });
+    const ratio = delta ? delta.valueHeads / delta.keyHeads : 1;
+    const shape = delta && { keyHeads: valueHeads / ratio, ratio, keyDim: delta.keyDim, valueDim: delta.valueDim };
+    if (shape && !apart) {
+      recorder.dispatch(
+        deltaStep,
+        { rows, ...shape, taps, xStride: inputStride, outStride, eps },
+        { ...run, x, taps: weight, rates, dt_bias: dtBias, norm, conv_state: conv, memory, out },
+      );
+      return;
+    }
     recorder.dispatch(
       causalConv,
-      { ...common, width: channels, taps: config.taps, gated: !delta, xStride: inputStride, outStride: stride },
-      { ...run, x, weight, state: conv, out: delta?.qkv ?? out },
+      { ...common, width: channels, taps, gated: !delta, xStride: inputStride, outStride: stride },
+      { ...run, x, weight, state: conv, out: apart?.qkv ?? out },
     );
-    if (!delta) return;
-    const { rows } = common;
-    const { qkv, gates } = delta;
-    const { keyHeads: allKeys, valueHeads: allValues, keyDim, valueDim } = delta.config;
-    const ratio = allValues / allKeys;
-    const shape = { keyHeads: valueHeads / ratio, ratio, keyDim, valueDim };
+    if (!shape || !apart) return;
+    const { qkv, gates } = apart;
     recorder.dispatch(
       deltaHeads,
       { rows, ...shape, stride, inputStride, bOffset: channels + values },
@@ -120,11 +134,11 @@ class RecurrentProgram implements AttentionProgram {
       {
         rows,
         heads: valueHeads,
-        width: valueDim,
+        width: shape.valueDim,
         stride: outStride,
         gateStride: inputStride,
         gateOffset: channels,
-        eps: stage.config.norm.eps,
+        eps,
       },
       { gate: x, weight: norm, x: out },
     );
