@@ -23,3 +23,17 @@ fn run_length(first: u32, rows: u32) -> u32 {
   }
   return length;
 }
+
+/// The same of a step's only run, which begins at row 0: rows behind it are inactive.
+fn only_run_length(rows: u32) -> u32 {
+  var running = 0u;
+  var end = rows;
+  // Halved till nothing is between them.
+  for (var left = 32u - countLeadingZeros(rows); left > 0u; left--) {
+    let middle = (running + end) / 2u;
+    let is_running = middle < end && row_info[middle].x != INACTIVE;
+    running = select(running, middle + 1u, is_running);
+    end = select(middle, end, is_running);
+  }
+  return running;
+}

@@ -33,6 +33,7 @@ export const suite: KernelSuite<typeof causalConv.bindings, typeof causalConv.pa
     convCase('runs of several slots', [13, 100, 4]),
     convCase('prompt that goes on', [17, 72, 4], { oneRun: true }),
     convCase('prompt from its beginning, gated', [16, 72, 3], { oneRun: true, gated: true }),
+    convCase('prompt of fewer rows than taps', [5, 40, 8], { oneRun: true }),
     convCase('decode 6144', [1, 6144, 4]),
     convCase('prompt 128 x 2048', [128, 2048, 3], { oneRun: true, gated: true }),
   ],

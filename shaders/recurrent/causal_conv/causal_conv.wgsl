@@ -9,13 +9,17 @@
 // state:    [places][TAPS - 1][width] f32: inputs u of the last TAPS - 1 tokens, oldest first
 // out:      [rows][out_stride] f32; elements at and beyond width, and rows that are inactive, are never written
 //
-// Grid: x = ceil(width / THREADS), y = row where a run may begin (state_rows.wgsl): prompt rows are one run from row 0.
+// Grid: x = ceil(width / THREADS), y = row where a run may begin (state_rows.wgsl). ONE_RUN: all rows are one run from row 0, and
+// y = `block` rows of it: a row needs none but the TAPS - 1 inputs before it. The first rows' workgroup writes the state.
 // A channel is summed oldest tap first, each by fma: the same bits however rows are cut into steps.
-// TAPS: 2..8, GATED: from the problem. THREADS: chosen by the plan; changes no bit.
+// TAPS: 2..8, GATED, ONE_RUN: from the problem. THREADS, BLOCK (1, or 8 where a thread asks for several rows at once): chosen by
+// the plan; change no bit.
 // Empty input: rows = 0 dispatches nothing.
 
 const TAPS: u32 = 4u; // variant
 const GATED: bool = false; // variant
+const ONE_RUN: bool = false; // variant
+const BLOCK: u32 = 1u; // variant
 const THREADS: u32 = 64u; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
@@ -30,50 +34,86 @@ struct Params {
   width: u32,
   x_stride: u32,
   out_stride: u32,
+  block: u32,
 }
 @group(0) @binding(6) var<uniform> params: Params;
+
+fn input(row: u32, channel: u32) -> f32 {
+  let at = row * params.x_stride + channel;
+  var u = x[at];
+  if (GATED) {
+    u *= x[at + 2u * params.width];
+  }
+  return u;
+}
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let channel = group.x * THREADS + thread;
-  let count = run_length(group.y, params.rows);
-  if (channel >= params.width || count == 0u) {
+  // The run's first row, and the workgroup's, counted from it.
+  let begin = select(group.y, 0u, ONE_RUN);
+  let first = select(0u, group.y * params.block, ONE_RUN);
+  var count: u32;
+  if (ONE_RUN) {
+    count = only_run_length(params.rows);
+  } else {
+    count = run_length(begin, params.rows);
+  }
+  if (channel >= params.width || first >= count) {
     return;
   }
-  let info = row_info[group.y];
+  let end = min(first + params.block, count);
+  let info = row_info[begin];
   let kept = places[info.y] * (TAPS - 1u) * params.width + channel;
   var taps: array<f32, TAPS>;
-  var past: array<f32, TAPS>;
+  var inputs: array<f32, TAPS - 1u + BLOCK>;
   for (var j = 0u; j < TAPS; j++) {
     taps[j] = weight[channel * TAPS + j];
   }
   for (var j = 0u; j < TAPS - 1u; j++) {
-    let before = state[kept + j * params.width];
-    past[j] = select(before, 0.0, info.x == 0u);
-  }
-  var row = group.y;
-  for (var left = count; left > 0u; left--) {
-    let at = row * params.x_stride + channel;
-    var input = x[at];
-    if (GATED) {
-      input *= x[at + 2u * params.width];
+    if (first > 0u) {
+      inputs[j] = input(first + j - (TAPS - 1u), channel);
+    } else {
+      inputs[j] = select(state[kept + j * params.width], 0.0, info.x == 0u);
     }
-    past[TAPS - 1u] = input;
-    var y = 0.0;
-    for (var j = 0u; j < TAPS; j++) {
-      y = fma(taps[j], past[j], y);
+  }
+  var row = begin + first;
+  for (var left = (end - first + BLOCK - 1u) / BLOCK; left > 0u; left--) {
+    for (var i = 0u; i < BLOCK; i++) {
+      inputs[TAPS - 1u + i] = input(min(row + i, begin + end - 1u), channel);
+    }
+    for (var i = 0u; i < BLOCK; i++) {
+      var y = 0.0;
+      for (var j = 0u; j < TAPS; j++) {
+        y = fma(taps[j], inputs[i + j], y);
+      }
+      if (BLOCK > 1u && row + i >= begin + end) {
+        break;
+      }
+      let to = (row + i) * params.out_stride + channel;
+      if (GATED) {
+        out[to] = x[(row + i) * params.x_stride + params.width + channel] * y;
+      } else {
+        out[to] = silu(y);
+      }
     }
     for (var j = 0u; j < TAPS - 1u; j++) {
-      past[j] = past[j + 1u];
+      inputs[j] = inputs[BLOCK + j];
     }
-    if (GATED) {
-      out[row * params.out_stride + channel] = x[at + params.width] * y;
-    } else {
-      out[row * params.out_stride + channel] = silu(y);
-    }
-    row += 1u;
+    row += BLOCK;
+  }
+  if (first > 0u) {
+    return;
   }
   for (var j = 0u; j < TAPS - 1u; j++) {
-    state[kept + j * params.width] = past[j];
+    var kept_input = inputs[j];
+    if (BLOCK > 1u) {
+      if (count + j >= TAPS - 1u) {
+        kept_input = input(count + j - (TAPS - 1u), channel);
+      } else {
+        kept_input = select(state[kept + (count + j) * params.width], 0.0, info.x == 0u);
+      }
+    }
+    state[kept + j * params.width] = kept_input;
   }
 }

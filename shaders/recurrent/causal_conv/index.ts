@@ -20,11 +20,14 @@ export interface CausalConvProblem {
   readonly outStride: number;
 }
 
+/** Of a prompt on a GPU, for a thread: more than the rows that a state keeps. */
+const ROWS_AT_ONCE = 8;
+
 /** A causal convolution of each channel over the last `taps` rows of a sequence, whose state keeps the `taps` - 1 before a step. */
 export const causalConv = defineKernel({
   name: 'causal_conv',
   bindings: { x: 'read', weight: 'read', row_info: 'read', places: 'read', state: 'read_write', out: 'read_write' },
-  params: { rows: 'u32', width: 'u32', x_stride: 'u32', out_stride: 'u32' },
+  params: { rows: 'u32', width: 'u32', x_stride: 'u32', out_stride: 'u32', block: 'u32' },
   plan({ rows, oneRun, width, taps, gated, xStride, outStride }: CausalConvProblem, traits) {
     if (width < 1 || taps < 2 || taps > 8 || xStride < (gated ? 3 : 1) * width || outStride < width) {
       throw new SplitkvError(
@@ -36,11 +39,13 @@ export const causalConv = defineKernel({
     const most = traits.limits.maxComputeWorkgroupsPerDimension;
     if (rows > most) throw limitError(`causal_conv: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
     const threads = traits.software ? 32 : 64;
+    const blocks = oneRun && !traits.software;
+    const block = blocks ? ROWS_AT_ONCE : rows;
     return {
       wgsl: [silu, stateRows, source],
-      constants: { TAPS: taps, GATED: gated, THREADS: threads },
-      params: { rows, width, x_stride: xStride, out_stride: outStride },
-      grid: (step) => [ceilDiv(width, threads), oneRun ? Math.min(1, step.rows) : step.rows, 1],
+      constants: { TAPS: taps, GATED: gated, ONE_RUN: oneRun, BLOCK: blocks ? ROWS_AT_ONCE : 1, THREADS: threads },
+      params: { rows, width, x_stride: xStride, out_stride: outStride, block },
+      grid: (step) => [ceilDiv(width, threads), oneRun ? ceilDiv(step.rows, block) : step.rows, 1],
     };
   },
 });

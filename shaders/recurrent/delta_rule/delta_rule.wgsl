@@ -11,11 +11,12 @@
 // Grid: x = ceil(value_heads * value_dim / (THREADS / 4)), y = row where a run may begin (state_rows.wgsl).
 // Four threads have a column of S in registers, a chain each: the key's elements 4 i + chain, by fma. Their sums are added through
 // workgroup memory, (0 + 1) + (2 + 3): the same bits however rows are cut into steps. Value head h reads key head floor(h / ratio).
-// KEY_DIM: a multiple of 4, from the problem. THREADS: chosen by the plan; changes no bit. UNROLLED: loops over a column have constant
-// bounds, so that GPUs keep it in registers. CPUs run delta_rule_serial.wgsl.
+// KEY_DIM: a multiple of 4, ONE_RUN: from the problem. THREADS: chosen by the plan; changes no bit. UNROLLED: loops over a column
+// have constant bounds, so that GPUs keep it in registers. CPUs run delta_rule_serial.wgsl.
 // Empty input: rows = 0 dispatches nothing.
 
 const KEY_DIM: u32 = 128u; // variant
+const ONE_RUN: bool = false; // variant
 const THREADS: u32 = 64u; // variant
 const UNROLLED: bool = false; // variant
 const COLUMNS: u32 = THREADS / 4u;
@@ -57,7 +58,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let value_heads = params.key_heads * params.ratio;
   let columns = value_heads * params.value_dim;
   if (thread == 0u) {
-    run = run_length(group.y, params.rows);
+    if (ONE_RUN) {
+      run = only_run_length(params.rows);
+    } else {
+      run = run_length(group.y, params.rows);
+    }
   }
   let count = workgroupUniformLoad(&run);
   if (count == 0u) {

@@ -2,10 +2,11 @@
 //
 // Grid: x = ceil(value_heads * value_dim / THREADS), y = row where a run may begin (state_rows.wgsl). state: vec4s of four elements.
 // A thread has a column of S and needs no other: four chains over the key's elements, by fma, then (0 + 1) + (2 + 3).
-// KEY_DIM: a multiple of 4, from the problem. THREADS: chosen by the plan; changes no bit.
+// KEY_DIM: a multiple of 4, ONE_RUN: from the problem. THREADS: chosen by the plan; changes no bit.
 // Empty input: rows = 0 dispatches nothing.
 
 const KEY_DIM: u32 = 128u; // variant
+const ONE_RUN: bool = false; // variant
 const THREADS: u32 = 64u; // variant
 const UNITS: u32 = KEY_DIM / 4u;
 
@@ -35,7 +36,12 @@ fn four(at: u32) -> vec4<f32> {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let column = group.x * THREADS + thread;
   let value_heads = params.key_heads * params.ratio;
-  let count = run_length(group.y, params.rows);
+  var count: u32;
+  if (ONE_RUN) {
+    count = only_run_length(params.rows);
+  } else {
+    count = run_length(group.y, params.rows);
+  }
   if (column >= value_heads * params.value_dim || count == 0u) {
     return;
   }

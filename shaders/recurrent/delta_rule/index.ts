@@ -46,7 +46,7 @@ export const deltaRule = defineKernel({
     const [threads, columnsEach] = software ? [16, 16] : [128, 32];
     return {
       wgsl: [stateRows, software ? serialSource : source],
-      constants: { KEY_DIM: keyDim, THREADS: threads, ...(!software && { UNROLLED: unroll }) },
+      constants: { KEY_DIM: keyDim, ONE_RUN: oneRun, THREADS: threads, ...(!software && { UNROLLED: unroll }) },
       params: {
         rows,
         key_heads: keyHeads,
