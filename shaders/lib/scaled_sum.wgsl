@@ -15,3 +15,5 @@ fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
 fn sum_total(sum: Sum) -> f32 {
   return sum;
 }
+
+fn stage_units(first_row: u32, thread: u32) {}

@@ -58,3 +58,5 @@ fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
 fn sum_total(sum: Sum) -> f32 {
   return sum.x + sum.y;
 }
+
+fn stage_units(first_row: u32, thread: u32) {}

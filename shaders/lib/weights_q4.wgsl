@@ -2,12 +2,6 @@
 // `weight: array<vec4<u32>>` and `scale: array<u32>` (f16, two a word), and fn load_x(row: u32, k4: u32) -> vec4<f32>, the
 // activations k = 4 * k4 .. 4 * k4 + 3 of a row.
 
-/// A unit is a whole block, so scales are indexed like units.
-fn unit_scale(index: u32) -> f32 {
-  let pair = unpack2x16float(scale[index >> 1u]);
-  return select(pair.x, pair.y, (index & 1u) == 1u);
-}
-
 /// (q - 8) * d of the low nibbles of a word's bytes; fma(q, d, -8 d) is exact.
 fn nibbles(word: u32, d: f32) -> vec4<f32> {
   let q = vec4<f32>(vec4<i32>((vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(15u)));

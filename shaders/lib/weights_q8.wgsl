@@ -8,13 +8,6 @@ const UNIT4: u32 = 4u;
 
 alias Unit = array<vec4<f32>, UNIT4>;
 
-/// Two units share the scale of their block of 32.
-fn unit_scale(index: u32) -> f32 {
-  let at = ((index >> 6u) << 5u) | (index & 31u);
-  let pair = unpack2x16float(scale[at >> 1u]);
-  return select(pair.x, pair.y, (at & 1u) == 1u);
-}
-
 fn signed_bytes(word: u32) -> vec4<f32> {
   return vec4<f32>(vec4<i32>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u));
 }

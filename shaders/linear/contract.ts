@@ -12,6 +12,8 @@ const LANES = 8;
 const ENOUGH_WORKGROUPS = 512;
 /** Sums of a thread with several outputs (rows x matrices x outputs): registers, and workgroup memory of 4 bytes a sum and thread. */
 const MOST_SUMS = 8;
+/** Of rows in bytes: workgroups with more would leave few waves to a processor. */
+const MOST_ROW_BYTES = 24 * 1024;
 /** Units that a thread asks for before it uses the first. */
 const MOST_LOADS = 4;
 
@@ -33,8 +35,9 @@ export interface Contraction {
   readonly cut: boolean;
   /** Other workgroups of the grid for each tile of outputs: groups, rows x experts. Default 1. */
   readonly copies?: number;
-  /** Bytes of workgroup memory that the kernel needs besides. Default 0. */
+  /** Bytes of workgroup memory that the kernel needs besides, and of each row of a tile. Default 0. */
   readonly staged?: number;
+  readonly rowBytes?: number;
 }
 
 export interface ContractPlan {
@@ -74,7 +77,7 @@ function tunedEach(tuning: string, usually: number, fits: (each: number) => bool
 /** How a hardware adapter's workgroups contract (contract.wgsl): everything but SUBS and PARTS changes no bit. */
 export function planContract(contraction: Contraction, traits: DeviceTraits): ContractPlan {
   const { tuning = '' } = traits;
-  const { type, outFeatures, inFeatures, matrices, segments, cut, copies = 1, staged = 0 } = contraction;
+  const { type, outFeatures, inFeatures, matrices, segments, cut, copies = 1, staged = 0, rowBytes = 0 } = contraction;
   const subs = subsOf(segments.total);
   const parts = segments.count * subs;
   const usual = parts >= LANES ? LANES : parts >= LANES / 2 ? 2 * LANES : 4 * LANES;
@@ -82,13 +85,13 @@ export function planContract(contraction: Contraction, traits: DeviceTraits): Co
   // Several rows use so many registers that gate and up take turns.
   const passesOf = (rows: number): number => (rows > 1 ? matrices : 1);
   const bytesOf = (rows: number, outs: number): number =>
-    staged + (parts * rows * matrices * outs * 4) / passesOf(rows);
+    staged + rows * rowBytes + (parts * rows * matrices * outs * 4) / passesOf(rows);
   const doubles = tuning === 'lanes' && 2 * usual <= 4 * LANES && bytesOf(1, 2 * usual) <= limit;
   const lanes = doubles ? 2 * usual : usual;
   const slices = Math.min(parts, (tuning === 'threads 128' ? 128 : THREADS) / lanes);
   const bytes = (rows: number, each: number): number => bytesOf(rows, each * lanes);
   let { tileRows } = contraction;
-  while (tileRows > 1 && bytes(tileRows, 1) > limit) tileRows /= 2;
+  while (tileRows > 1 && (bytes(tileRows, 1) > limit || tileRows * rowBytes > MOST_ROW_BYTES)) tileRows /= 2;
   const fits = (each: number): boolean =>
     lanes * each <= 32 && tileRows * matrices * each <= MOST_SUMS && bytes(tileRows, each) <= limit;
   const pays = (each: number): boolean =>

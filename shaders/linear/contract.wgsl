@@ -9,6 +9,7 @@
 // for before these are used, and the first ones behind what is staged of the activations, which is awaited meanwhile. Loops have constant bounds or count
 // down: what browsers put into other loops to make sure that they end keeps compilers from unrolling them.
 //
+// Units are those of the weights' fragment, of which fn stage_units(first_row, thread) may stage a tile's activations anew.
 // Joined after lib/steps.wgsl. The kernel declares the bindings weight and scale, fn load_x(row, k4), fn ask_x(row, thread) ->
 // Asked, which fn stage_x(row, thread, asked) stages and may have a barrier, and fn part_of(part) -> Part.
 //
@@ -93,9 +94,10 @@ fn load_scales(base: u32, up_step: u32, part: Part, done: u32) -> array<f32, LOA
 fn part_x(row: u32, k4: u32, part: Part) -> Unit {
   var values = load_x_unit(row + part.row, k4);
   if (CUT) {
+    let zero = Unit();
     for (var i = 0u; i < UNIT4; i++) {
       let inside = k4 + i >= part.start4 && k4 + i < part.end4;
-      values[i] = select(vec4<f32>(), values[i], inside);
+      values[i] = select(zero[i], values[i], inside);
     }
   }
   return values;
@@ -192,6 +194,7 @@ fn contract_first(base: u32, up_step: u32, first_row: u32, lane: u32, slice: u32
   let words = load_words(base, up_step, part, 0u);
   let scales = load_scales(base, up_step, part, 0u);
   stage_x(first_row, thread, asked);
+  stage_units(first_row, thread);
   contract_rounds(0u, base, up_step, part, words, scales, first_row, lane, slice);
 }
 

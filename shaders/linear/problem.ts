@@ -5,16 +5,17 @@
 
 import { SplitkvError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
-import type { DeviceTraits } from '../../src/gpu/device.js';
+import type { DeviceTraits, FastPath } from '../../src/gpu/device.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
 import geluWgsl from '../lib/gelu.wgsl?raw';
 import segmentsWgsl from '../lib/segments.wgsl?raw';
 import tanhWgsl from '../lib/tanh.wgsl?raw';
+import { decodeBytes, decodesBytes, rowBytes } from './fast/fast.js';
 import outputWgsl from './output.wgsl?raw';
 import outputSegmentsWgsl from './output_segments.wgsl?raw';
 import { TILE, UNIT_ELEMENTS, type WeightType } from './pack.js';
 import { weightsWgsl } from './weights_wgsl.js';
-import { type ResolvedSegments, resolveSegments, type Segments } from './segments.js';
+import { inBlocks, type ResolvedSegments, resolveSegments, type Segments } from './segments.js';
 
 /** Rows that share one read of the weights: at most so many, as a variant has room; changes no bit. */
 export type TileRows = 1 | 2 | 4 | 8 | 16;
@@ -81,17 +82,21 @@ export type Epilogue = 'none' | 'residual' | 'gelu' | 'swiglu';
 /** Of a gate. 'gelu_tanh': lib/gelu.wgsl. */
 export type Activation = 'silu' | 'gelu_tanh';
 
-/** The parts of a plan that the kernels share. */
+/** The parts of a plan that the kernels share. `few`: of rows that precision 'fast' may round to bytes as they come. */
 export function planLinear(
   kernel: string,
   problem: LinearProblem,
   epilogue: Epilogue,
   traits: DeviceTraits,
+  few = false,
 ): {
   readonly segments: ResolvedSegments;
   readonly params: LinearParams;
   readonly fragments: readonly string[];
   readonly constants: Readonly<Record<string, boolean | number>>;
+  /** Of workgroup memory for each row; with `few`. */
+  readonly rowBytes: number;
+  readonly fast?: FastPath;
 } {
   checkRows(kernel, problem, epilogue);
   const { rows, inFeatures, outFeatures, type, xStride, xOffset = 0 } = problem;
@@ -99,6 +104,9 @@ export function planLinear(
   const modelInFeatures = problem.modelInFeatures ?? inFeatures;
   const unit = UNIT_ELEMENTS[type];
   const segments = resolveSegments(kernel, problem.segments, inFeatures, modelInFeatures, unit);
+  // All ranks round the same blocks, so no segment of the model may cut one.
+  const bytes = few && decodesBytes(traits, type) && inBlocks(problem.segments, modelInFeatures);
+  const inBytes = bytes ? decodeBytes(type, inFeatures) : undefined;
   return {
     segments,
     params: {
@@ -120,8 +128,18 @@ export function planLinear(
       eps: 0,
       out_scale: problem.outScale ?? 1,
     },
-    fragments: [segmentsWgsl, weightsWgsl(type, traits), tanhWgsl, geluWgsl, outputWgsl, outputSegmentsWgsl],
+    rowBytes: bytes ? rowBytes(inFeatures) : 0,
+    ...(bytes && { fast: 'dot4' as const }),
+    fragments: [
+      segmentsWgsl,
+      ...(inBytes?.wgsl ?? [weightsWgsl(type, traits)]),
+      tanhWgsl,
+      geluWgsl,
+      outputWgsl,
+      outputSegmentsWgsl,
+    ],
     constants: {
+      ...inBytes?.constants,
       BIAS: problem.bias,
       RESIDUAL: epilogue === 'residual',
       GELU_OUT: epilogue === 'gelu',

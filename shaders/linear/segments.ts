@@ -1,4 +1,5 @@
 import { SplitkvError } from '../../src/base/errors.js';
+import { range } from '../../src/base/lists.js';
 import { alignUp } from '../../src/base/math.js';
 import { BLOCK } from './pack.js';
 
@@ -19,6 +20,10 @@ export function segmentStart(segment: number, modelInFeatures: number, segments:
   if (segment >= segments.total) return modelInFeatures;
   return Math.floor(Math.floor((segment * modelInFeatures) / segments.total) / segments.align) * segments.align;
 }
+
+/** Whether no segment of the model cuts a block of 32. */
+export const inBlocks = (segments: Segments, modelInFeatures: number): boolean =>
+  range(0, segments.total).every((segment) => segmentStart(segment, modelInFeatures, segments) % BLOCK === 0);
 
 /** The elements [start, end) of the contraction that these segments cover: what a rank's activations hold. */
 export function segmentRange(

@@ -1,4 +1,6 @@
 import type { DeviceTraits } from '../../src/gpu/device.js';
+import scaleQ4 from '../lib/scale_q4.wgsl?raw';
+import scaleQ8 from '../lib/scale_q8.wgsl?raw';
 import quantsQ4 from '../lib/quants_q4.wgsl?raw';
 import quantsQ4Half from '../lib/quants_q4_f16.wgsl?raw';
 import scaledSum from '../lib/scaled_sum.wgsl?raw';
@@ -10,14 +12,16 @@ import q4 from '../lib/weights_q4.wgsl?raw';
 import q8 from '../lib/weights_q8.wgsl?raw';
 import type { PackedType } from './pack.js';
 
+const q4Of = (quants: string): string => unitOf32 + scaleQ4 + quants + q4 + scaledSum;
+
 const WEIGHTS: Readonly<Record<PackedType, string>> = {
   f32,
   f16,
-  q8: q8 + scaledSum,
-  q4: unitOf32 + quantsQ4 + q4 + scaledSum,
+  q8: scaleQ8 + q8 + scaledSum,
+  q4: q4Of(quantsQ4),
   mxfp4: unitOf32 + mxfp4 + scaledSum,
 };
 
 /** How a kernel reads packed weights of a type. */
 export const weightsWgsl = (type: PackedType, { f16: hasHalves, tuning = '' }: DeviceTraits): string =>
-  type === 'q4' && hasHalves && tuning.includes('halves') ? unitOf32 + quantsQ4Half + q4 + scaledSum : WEIGHTS[type];
+  type === 'q4' && hasHalves && tuning.includes('halves') ? q4Of(quantsQ4Half) : WEIGHTS[type];

@@ -4,11 +4,11 @@
  */
 
 import { SplitkvError } from '../../../src/base/errors.js';
-import { range } from '../../../src/base/lists.js';
+import { ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits, FastPath } from '../../../src/gpu/index.js';
 import { BLOCK, isQuantised, type PackedType } from '../pack.js';
 import type { LinearProblem } from '../problem.js';
-import { segmentStart } from '../segments.js';
+import { inBlocks } from '../segments.js';
 
 type Fragments = typeof import('./fragments.js');
 
@@ -33,8 +33,8 @@ export function takesBytes(
 ): boolean {
   const { type, inFeatures, modelInFeatures = inFeatures, segments, xStride, xOffset = 0 } = problem;
   if (fastPath(traits, type) !== 'dot4') return false;
-  const starts = range(0, segments.total + 1).map((segment) => segmentStart(segment, modelInFeatures, segments));
-  return [...starts, xStride, xOffset].every((element) => element % BLOCK === 0);
+  const isWhole = [modelInFeatures, xStride, xOffset].every((element) => element % BLOCK === 0);
+  return isWhole && inBlocks(segments, modelInFeatures);
 }
 
 const loaded = (kernel: string): Fragments => {
@@ -47,3 +47,13 @@ export const fastTile: Fragments['fastTile'] = (kernel, ...rest) => loaded(kerne
 
 /** What a kernel has beside its own text that writes rows in bytes. */
 export const writeBytes = (kernel: string): readonly string[] => loaded(kernel).WRITE_BYTES;
+
+/** Whether generated rows are multiplied in bytes by weights of this type (decode_bytes.wgsl). */
+export const decodesBytes = ({ software, fast }: DeviceTraits, type: PackedType): boolean =>
+  !software && isQuantised(type) && type !== 'mxfp4' && fast?.paths.includes('dot4') === true;
+
+/** Of workgroup memory, for a row of `inFeatures` in bytes. */
+export const rowBytes = (inFeatures: number): number => ceilDiv(inFeatures, BLOCK) * (BLOCK + 8);
+
+/** As `decodeBytes` of fragments.ts. */
+export const decodeBytes: Fragments['decodeBytes'] = (...given) => loaded('linear').decodeBytes(...given);

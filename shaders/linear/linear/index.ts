@@ -14,6 +14,7 @@ import {
   type TileRows,
   tilesOf,
 } from '../problem.js';
+import { decodesBytes, rowBytes } from '../fast/fast.js';
 import { CONTRACT_TUNINGS, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
 import serialContractWgsl from '../serial.wgsl?raw';
@@ -51,7 +52,8 @@ export function planNormedX(inFeatures: number, { software }: Pick<DeviceTraits,
 export function canFuseNorm(inFeatures: number, traits: DeviceTraits): boolean {
   // A thread of 256 sums gate and up.
   const partials = traits.software ? 0 : 2 * 256 * 4;
-  return planNormedX(inFeatures, traits).bytes + partials <= traits.limits.maxComputeWorkgroupStorageSize;
+  const bytes = decodesBytes(traits, 'q8') ? rowBytes(inFeatures) : 0;
+  return planNormedX(inFeatures, traits).bytes + bytes + partials <= traits.limits.maxComputeWorkgroupStorageSize;
 }
 
 /** Linear layer for few rows: generated tokens and logits. */
@@ -63,7 +65,8 @@ export const linear = defineKernel({
   contents: ({ rows, xStride }: LinearRowsProblem) => ({ x: someActivations(rows * xStride) }),
   plan(problem: LinearRowsProblem, traits) {
     const { rows, inFeatures, outFeatures, type, epilogue, norm, eps } = problem;
-    const { segments, params, fragments, constants } = planLinear('linear', problem, epilogue, traits);
+    const planned = planLinear('linear', problem, epilogue, traits, true);
+    const { segments, params, fragments, constants, fast } = planned;
     if (norm) checkNorm(problem, segments.end - segments.start === params.model_in_features);
     const normed = norm ? planNormedX(inFeatures, traits) : { bytes: 0, constants: {}, fragments: [xPlainWgsl] };
     const staged = normed.bytes;
@@ -71,7 +74,17 @@ export const linear = defineKernel({
     const matrices = epilogue === 'swiglu' ? 2 : 1;
     const { tileRows: most } = problem;
     const cut = !segments.aligned;
-    const contraction = { type, outFeatures, inFeatures, tileRows: most, matrices, segments, cut, staged } as const;
+    const contraction = {
+      type,
+      outFeatures,
+      inFeatures,
+      tileRows: most,
+      matrices,
+      segments,
+      cut,
+      staged,
+      rowBytes: planned.rowBytes,
+    } as const;
     const hardware = traits.software ? undefined : planContract(contraction, traits);
     const bytes = hardware?.bytes ?? staged;
     if (bytes > limit) {
@@ -106,6 +119,7 @@ export const linear = defineKernel({
           : { ALIGNED: segments.aligned, SERIAL_ROWS: tileRows, SWIGLU: epilogue === 'swiglu' }),
       },
       params: shared.params,
+      ...(fast && { fast }),
       grid: (step) => [tiles, ceilDiv(Math.min(step.rows, rows), tileRows), 1],
     };
   },

@@ -6,6 +6,7 @@ import siluWgsl from '../../lib/silu.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { CHUNK_TOKENS } from '../../cache/kv_cache.js';
+import { decodesBytes, rowBytes } from '../fast/fast.js';
 import { CONTRACT_TUNINGS, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
 import swigluWgsl from '../linear/swiglu.wgsl?raw';
@@ -40,8 +41,9 @@ export const mostChunks = ({ partials, slidingWindow = Infinity }: MergedChunks)
 const stagedBytes = (inFeatures: number): number => alignUp(inFeatures, 32) * 4;
 
 /** Whether `inFeatures` of attention's output fit the workgroup memory, beside the sums of so many segments. */
-export const canMerge = (inFeatures: number, segments: number, { limits }: DeviceTraits): boolean =>
-  stagedBytes(inFeatures) + Math.max(32, segments) * 32 <= limits.maxComputeWorkgroupStorageSize;
+export const canMerge = (inFeatures: number, segments: number, traits: DeviceTraits): boolean =>
+  stagedBytes(inFeatures) + (decodesBytes(traits, 'q8') ? rowBytes(inFeatures) : 0) + Math.max(32, segments) * 32 <=
+  traits.limits.maxComputeWorkgroupStorageSize;
 
 /**
  * attention_merge ('all'), output_gate and linear in one, bit for bit: for a lone row that sees at most MOST_MERGED_CHUNKS chunks. On
@@ -70,7 +72,8 @@ export const linearMerge = defineKernel({
     const { inFeatures, outFeatures, type, epilogue, headDim, partials, slidingWindow = 0, gateOffset } = problem;
     const xStride = alignUp(inFeatures, 32);
     const linear = { ...problem, rows: 1, xStride };
-    const { segments, params, fragments, constants } = planLinear('linear_merge', linear, epilogue, traits);
+    const planned = planLinear('linear_merge', linear, epilogue, traits, true);
+    const { segments, params, fragments, constants, fast } = planned;
     if (inFeatures % headDim !== 0 || headDim % 4 !== 0) {
       throw new SplitkvError('internal', `linear_merge: inFeatures ${inFeatures} aren't heads of ${headDim}`);
     }
@@ -91,6 +94,7 @@ export const linearMerge = defineKernel({
         segments,
         cut: !segments.aligned,
         staged: stagedBytes(inFeatures),
+        rowBytes: planned.rowBytes,
       },
       traits,
     );
@@ -119,6 +123,7 @@ export const linearMerge = defineKernel({
         GATED: gateOffset !== undefined,
       },
       params: { ...params, partials, gate_start4: (gateOffset ?? 0) / 4 },
+      ...(fast && { fast }),
       grid: (step) => [contract.tiles, Math.min(step.rows, 1), 1],
     };
   },

@@ -74,7 +74,7 @@ export const expertLinear = defineKernel({
       };
     }
     return {
-      wgsl: [stepsWgsl, ...fragments, contractWgsl, source, ...normed.fragments],
+      wgsl: [stepsWgsl, ...fragments, ...normed.fragments, contractWgsl, source],
       constants: { ...constants, ...contract.constants, ...normed.constants },
       params,
       grid: (step) => [contract.tiles, rows(step), 1],

@@ -92,8 +92,9 @@ export interface LoadOptions {
   readonly variants?: 'auto' | 'hardware' | 'software' | undefined;
   /**
    * How prompts are multiplied on GPUs: exact, fast by matrix units, in bytes, or in f16, by what all ranks have in
-   * common, or auto: fast where that needs no flag. Texts may differ a little between the two; those of fast are as
-   * much the same over plans, batches and chunks. `stats.variants` tells. Default: exact.
+   * common, or auto: fast where that needs no flag. Where all have bytes, generated tokens are multiplied in them.
+   * Texts may differ a little between the two; those of fast are as much the same over plans, batches and chunks.
+   * `stats.variants` tells. Default: exact.
    */
   readonly precision?: 'auto' | 'exact' | 'fast' | undefined;
   /**

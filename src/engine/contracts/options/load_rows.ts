@@ -139,7 +139,7 @@ const runs = inGroup('Where and how it runs', undefined, {
   },
   precision: {
     help: 'how prompts are multiplied on GPUs: exact, fast by matrix units, in bytes, or in f16, by what all ranks have in common, or auto: fast where that needs no flag',
-    more: 'Texts may differ a little between the two; those of fast are as much the same over plans, batches and chunks. `stats.variants` tells.',
+    more: 'Where all have bytes, generated tokens are multiplied in them. Texts may differ a little between the two; those of fast are as much the same over plans, batches and chunks. `stats.variants` tells.',
     default: 'exact',
     choices: ['auto', 'exact', 'fast'],
     page: 'library.md#how-prompts-are-multiplied',

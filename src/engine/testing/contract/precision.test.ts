@@ -50,6 +50,11 @@ async function bitsOf(
   const { runner, group } = await openRunner({ ...shared, ...(!exact && { fast: [path] }) });
   const rows: Float32Array[] = [];
   await runner.logits(tokens, true, (_position, row) => rows.push(row.slice()));
+  await runner.prefill(tokens, 4, { seed: 0 });
+  for (const next of [() => runner.sampleFirst(), () => runner.step()]) {
+    await next();
+    rows.push((await runner.slotLogits(0)).slice());
+  }
   const { variants } = group.ranks[0]!.facts;
   group.dispose();
   return { rows, variants };
@@ -62,12 +67,14 @@ describe("precision 'fast'", () => {
     async (one) => {
       const { rows, variants } = await bitsOf(one, {});
       expect(variants['linear_tiled']).toContain(`hardware, ${one.path}`);
-      expect(variants['linear']).toBe('hardware');
+      // Heads that cut blocks are projected exactly.
+      expect(variants['linear']).toMatch(one.path === 'dot4' ? /hardware, dot4/ : /^hardware$/);
       if (variants['expert_linear_tiled']) expect(variants['expert_linear_tiled']).toBe(`hardware, ${one.path}`);
       const exact = await bitsOf(one, { exact: true });
       expect(Object.values(exact.variants)).not.toContainEqual(expect.stringContaining(','));
       let [difference, size] = [0, 0];
-      for (const [position, row] of rows.entries()) {
+      // The last row is of a token that another may have been sampled for.
+      for (const [position, row] of rows.slice(0, -1).entries()) {
         for (const [id, value] of row.entries()) {
           difference += (value - exact.rows[position]![id]!) ** 2;
           size += value ** 2;

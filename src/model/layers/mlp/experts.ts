@@ -11,6 +11,7 @@ import {
 } from '../../../../shaders/moe/expert_linear_route/index.js';
 import { expertLinearTiled } from '../../../../shaders/moe/expert_linear_tiled/index.js';
 import { moeSort } from '../../../../shaders/moe/moe_sort/index.js';
+import { decodesBytes } from '../../../../shaders/linear/fast/fast.js';
 import type { PackedType } from '../../../../shaders/linear/pack.js';
 import { besideAt, type Matrix } from '../../weights/matrix.js';
 import { moeCombine } from '../../../../shaders/moe/moe_combine/index.js';
@@ -245,7 +246,9 @@ class ExpertProgram implements MlpProgram {
     if (!shared || sharedGate || this.#shared?.down.parts || !this.#choosesIn(weights)) return undefined;
     const firstUnit = besideAt(expertsGateUp, shared.gateUp);
     const downUnit = besideAt(expertsDown, shared.down);
-    if (firstUnit === undefined || downUnit === undefined) return undefined;
+    if (firstUnit === undefined || !shared.down || downUnit === undefined) return undefined;
+    // Kernels of experts multiply exactly.
+    if (decodesBytes(this.of.alike.stage.device.traits, shared.down.type)) return undefined;
     const { start, end, total, align } = shared.downSegments;
     const width = end - start;
     const { residualScale: outScale = 1 } = this.of.alike.stage.config;
