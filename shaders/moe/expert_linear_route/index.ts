@@ -8,6 +8,7 @@ import { UNIT_ELEMENTS } from '../../linear/pack.js';
 import { someActivations, tilesOf } from '../../linear/problem.js';
 import { expertLinear, type ExpertLinearProblem } from '../expert_linear/index.js';
 import { moeRoute, type MoeRouteProblem, ROUTE_PARAMS, routeBytes } from '../moe_route/index.js';
+import expertLinearWgsl from '../expert_linear/expert_linear.wgsl?raw';
 import routeWgsl from '../route.wgsl?raw';
 import source from './expert_linear_route.wgsl?raw';
 
@@ -81,7 +82,7 @@ export const expertLinearRoute = defineKernel({
     const outs = Number(linear.constants['LANES']) * Number(linear.constants['EACH']);
     const y = topK + ceilDiv(shared?.width ?? 0, x * outs);
     return {
-      wgsl: [...linear.wgsl.slice(0, -1), routeWgsl, source],
+      wgsl: [...linear.wgsl.filter((part) => part !== expertLinearWgsl), routeWgsl, source],
       constants: { ...linear.constants, CAPACITY: CAPACITY!, AHEAD: AHEAD!, SHARED: shared !== undefined },
       params: {
         ...linear.params,
