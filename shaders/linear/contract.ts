@@ -27,8 +27,8 @@ export interface Contraction {
   readonly inFeatures: number;
   /** Rows that would share one read of the weights; lowered where registers or workgroup memory are short. */
   readonly tileRows: number;
-  /** 2: gate and up. */
-  readonly matrices: 1 | 2;
+  /** 2: gate and up; 3: what a gated convolution takes. */
+  readonly matrices: 1 | 2 | 3;
   /** The model's segments, and this rank's. */
   readonly segments: { readonly total: number; readonly count: number };
   /** A segment boundary cuts a unit. */

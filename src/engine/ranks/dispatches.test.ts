@@ -86,6 +86,14 @@ describe('dispatches of a layer for one token', () => {
     }
   });
 
+  test('on a GPU: a gated short convolution is in the projection before it, where channels stand in whole tiles', async () => {
+    const config = { model_type: 'lfm2', head_dim: undefined, num_attention_heads: 3, num_key_value_heads: 3 };
+    const taken = (width: number): Promise<number> =>
+      perLayer({ ...config, hidden_size: width, full_attn_idxs: [0] }, { variants: 'hardware' });
+    expect(await taken(96)).toBe(4);
+    expect(await taken(72)).toBe(5);
+  });
+
   test('on a GPU: a mixture of experts on one rank, and spread over two', async () => {
     const experts = { model_type: 'qwen3_moe', num_experts: 8, num_experts_per_tok: 2, moe_intermediate_size: 32 };
     expect(await perLayer(experts, { variants: 'hardware' })).toBe(6);

@@ -1,6 +1,7 @@
 import { attentionAppend, canAppend } from '../../../shaders/attention/attention_append/index.js';
 import { canFuseNorm } from '../../../shaders/linear/linear/index.js';
 import { linearGroupedMerge } from '../../../shaders/linear/linear_grouped_merge/index.js';
+import { canConvolve, linearConv } from '../../../shaders/linear/linear_conv/index.js';
 import {
   canMerge,
   linearMerge,
@@ -13,6 +14,7 @@ import { mlaAbsorbAppend } from '../../../shaders/rope/mla_absorb_append/index.j
 import type { Device, Kernel, Tensor } from '../../gpu/index.js';
 import type { DeltaConfig, GqaConfig, NormConfig } from '../config/model_config.js';
 import type { HeldSegments } from '../shape.js';
+import type { Matrix } from '../weights/matrix.js';
 import type { SpreadAttention } from './attention/spread_attention.js';
 import type { StageContext } from './layer.js';
 import type { Partials } from './linear/linear.js';
@@ -94,6 +96,20 @@ export const fusesDelta = (
   role: Role,
 ): boolean =>
   role === 'generated' && canStep({ ratio: valueHeads / keyHeads, keyDim, valueDim }) && fuses(device, deltaStep);
+
+/** Whether a gated short convolution is in the projection before it: its channels' inputs stand in thirds of one matrix. */
+export const fusesConv = (
+  device: Device,
+  norm: NormConfig,
+  { shards, inFeatures }: Matrix,
+  { role, rows }: Pick<StageRows, 'role' | 'rows'>,
+  channels: number,
+): boolean =>
+  shards.length === 1 &&
+  channels % 32 === 0 &&
+  fusesNorm(device, norm, role, rows, inFeatures) &&
+  canConvolve(inFeatures, device.traits) &&
+  fuses(device, linearConv);
 
 const isFew = (chunks: number): boolean => chunks <= MOST_MERGED_CHUNKS;
 const isMany = (chunks: number): boolean => !isFew(chunks);

@@ -3,6 +3,7 @@
  * that the sequence is in, and rows run through it in the order of their positions. Read states.ts next.
  */
 
+import { linearConv } from '../../../../shaders/linear/linear_conv/index.js';
 import { causalConv } from '../../../../shaders/recurrent/causal_conv/index.js';
 import { deltaHeads } from '../../../../shaders/recurrent/delta_heads/index.js';
 import { deltaRule } from '../../../../shaders/recurrent/delta_rule/index.js';
@@ -10,8 +11,9 @@ import { deltaStep } from '../../../../shaders/recurrent/delta_step/index.js';
 import { gatedNorm } from '../../../../shaders/recurrent/gated_norm/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { DeltaConfig, RecurrentConfig } from '../../config/model_config.js';
+import type { MatrixShard } from '../../weights/matrix.js';
 import type { LayerCache } from '../attention/cache.js';
-import { fusesDelta } from '../fusion.js';
+import { fusesConv, fusesDelta } from '../fusion.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half } from '../layer.js';
 import { recordFirst } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
@@ -101,6 +103,17 @@ class RecurrentProgram implements AttentionProgram {
     const { taps: weight, rates, dtBias, norm } = half.weights;
     const { taps } = config;
     const { eps } = stage.config.norm;
+    const { before } = half;
+    if (!delta && before && fusesConv(recorder.device, before.config, input, stageRows, channels)) {
+      const { inFeatures, type, shards } = input;
+      const [{ weight: matrix, scale }] = shards as [MatrixShard];
+      recorder.dispatch(
+        linearConv,
+        { inFeatures, width: channels, taps, type, xStride: stage.hiddenStride, eps: before.config.eps },
+        { ...run, x: half.input, weight: matrix, scale, norm_weight: before.weight, taps: weight, state: conv, out },
+      );
+      return;
+    }
     recordFirst(recorder, stage, stageRows, half, input, { out: x, outStride: inputStride });
     const ratio = delta ? delta.valueHeads / delta.keyHeads : 1;
     const shape = delta && { keyHeads: valueHeads / ratio, ratio, keyDim: delta.keyDim, valueDim: delta.valueDim };
