@@ -6,6 +6,9 @@
 
 const SEGMENT_TOTAL: u32 = 1u; // variant
 
+/// Whether this workgroup is the first of a row of the grid.
+var<private> first_group: bool = false;
+
 /// Part segment * SUBS + sub of this rank's segments.
 fn part_of(part: u32) -> Part {
   var start = 0u;
@@ -27,6 +30,7 @@ fn main(
   @builtin(local_invocation_id) local: vec3<u32>,
   @builtin(local_invocation_index) thread: u32,
 ) {
+  first_group = group.x == 0u;
   let first_out = group.x * OUTS;
   let first_row = group.y * TILE_ROWS;
   let base = ((first_out / 32u) * params.units - params.first_unit) * 32u + first_out % 32u + local.x;

@@ -22,6 +22,7 @@ import outputsWgsl from '../outputs.wgsl?raw';
 import linearWgsl from './linear.wgsl?raw';
 import serialWgsl from './linear_serial.wgsl?raw';
 import siluWgsl from './silu.wgsl?raw';
+import stagedRowWgsl from './staged_row.wgsl?raw';
 import swigluWgsl from './swiglu.wgsl?raw';
 import xNormedWgsl from './x_normed.wgsl?raw';
 import xNormedSerialWgsl from './x_normed_serial.wgsl?raw';
@@ -44,7 +45,7 @@ export function planNormedX(inFeatures: number, { software }: Pick<DeviceTraits,
   return {
     bytes: vec4s * 16 + 256 * 4,
     constants: { STAGED: vec4s },
-    fragments: [rmsWgsl, software ? xNormedSerialWgsl : xNormedWgsl],
+    fragments: [rmsWgsl, ...(software ? [xNormedSerialWgsl] : [stagedRowWgsl, xNormedWgsl])],
   };
 }
 

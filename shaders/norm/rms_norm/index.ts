@@ -23,6 +23,8 @@ export interface RmsNormProblem {
   readonly residual: boolean;
   /** Written in bytes (linear/fast/row_vec4s.wgsl); width and stride are multiples of 32. */
   readonly inBytes?: boolean;
+  /** With `residual`: out is the sum of base and that. Of rms_norm. */
+  readonly apart?: boolean;
 }
 
 /** What kernels that normalise rows, a workgroup each, plan alike. */
@@ -42,22 +44,23 @@ export function planNorm(kernel: string, { rows, width, stride, eps, residual }:
   };
 }
 
-/** out = x / sqrt(mean(x^2) + eps) * weight for each row, or out += that. */
+/** out = x / sqrt(mean(x^2) + eps) * weight for each row, or out += that, or out = base + that. */
 export const rmsNorm = defineKernel({
   name: 'rms_norm',
-  bindings: { x: 'read', weight: 'read', out: 'read_write' },
+  bindings: { x: 'read', weight: 'read', base: 'read', out: 'read_write' },
   params: { width: 'u32', stride: 'u32', eps: 'f32' },
   plan(problem: RmsNormProblem, traits) {
+    const { residual: RESIDUAL, apart: APART = false } = problem;
     const plan = planNorm('rms_norm', problem, traits);
     if (problem.inBytes) {
       const wgsl = [rms, steps, ...writeBytes('rms_norm'), bytesSource];
       return { ...plan, constants: { THREADS: plan.constants.THREADS }, wgsl };
     }
-    if (traits.software) return { ...plan, wgsl: [rms, steps, serialSource] };
+    if (traits.software) return { ...plan, constants: { ...plan.constants, APART }, wgsl: [rms, steps, serialSource] };
     const vec4s = ceilDiv(problem.width, 4 * 64);
     const ahead = traits.unroll ? Math.min(vec4s, MOST_AHEAD) : 1;
     const turns = ahead === vec4s ? 1 : 0;
-    const constants = { RESIDUAL: problem.residual, AHEAD: ahead, TURNS: turns };
+    const constants = { RESIDUAL, APART, AHEAD: ahead, TURNS: turns };
     return { ...plan, constants, wgsl: [rms, steps, source] };
   },
 });

@@ -7,7 +7,7 @@ export function rmsNormReference(
   inputs: HostArrays,
 ): { out: number[] } {
   const x = inputs['x']!;
-  const before = inputs['out'];
+  const before = inputs['base'] ?? inputs['out'];
   const out = residual ? Array.from(before!) : new Array<number>(rows * stride);
   for (let r = 0; r < rows; r++) {
     const at = r * stride;

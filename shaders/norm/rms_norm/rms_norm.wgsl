@@ -1,34 +1,37 @@
 // RMS normalisation of rows.
 //
 //   y[r][i] = (x[r][i] * 1 / sqrt(mean_i(x[r][i]^2) + eps)) * weight[i]
-//   out[r][i] = y[r][i], or out[r][i] + y[r][i] (where RESIDUAL)
+//   out[r][i] = y[r][i], or out[r][i] + y[r][i] (where RESIDUAL), or base[r][i] + y[r][i] (with APART besides)
 //
 // x:       [rows][stride] f32, elements from width to the next multiple of 4 are zero
 // weight:  [width, padded to a multiple of 4] f32
+// base:    as x
 // out:     [rows][stride] f32; elements from width to the next multiple of 4 get zero (RESIDUAL: stay), those beyond are never written
 //
 // Grid: x = row; one workgroup per row. The order of the sum is rms.wgsl's: the same bits as a norm fused in another kernel.
-// RESIDUAL: from the problem. Variants that change no bit: AHEAD, vec4s of a row that a thread asks for at a time, and keeps where that
+// RESIDUAL, APART: from the problem. Variants that change no bit: AHEAD, vec4s of a row that a thread asks for at a time, and keeps where that
 // is all; TURNS, how often a thread asks, or 0 where compilers aren't to see it. Software adapters: rms_norm_serial.wgsl.
 // Empty input: rows = 0 dispatches nothing; a row of zeros gives zeros.
 
 const RESIDUAL: bool = false; // variant
+const APART: bool = false; // variant
 const AHEAD: u32 = 4u; // variant
 const TURNS: u32 = 1u; // variant
 const THREADS: u32 = 64u;
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> base: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> out: array<vec4<f32>>;
 
 struct Params {
   width: u32,
   stride: u32,
   eps: f32,
 }
-@group(0) @binding(3) var<uniform> params: Params;
+@group(0) @binding(4) var<uniform> params: Params;
 
-/// vec4s of x, of the weight, and where RESIDUAL of out.
+/// vec4s of x, of the weight, and where RESIDUAL of out, or of base.
 alias Asked = array<vec4<f32>, 3u * AHEAD>;
 
 /// vec4s k, k + THREADS, ... of the row that begins at `row`; beyond its end x is 0.
@@ -40,7 +43,9 @@ fn ask(row: u32, k: u32) -> Asked {
     let at = min(own, vec4s - 1u);
     asked[i] = select(vec4<f32>(), x[row + at], vec4<bool>(own < vec4s));
     asked[AHEAD + i] = weight[at];
-    if (RESIDUAL) {
+    if (APART) {
+      asked[2u * AHEAD + i] = base[row + at];
+    } else if (RESIDUAL) {
       asked[2u * AHEAD + i] = out[row + at];
     }
   }

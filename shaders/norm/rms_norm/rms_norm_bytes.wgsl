@@ -4,6 +4,7 @@
 //
 // x:       [rows][stride] f32
 // weight:  [width] f32; width is a multiple of 32
+// base:    not read
 // out:     [rows] in bytes (row_vec4s.wgsl)
 //
 // Grid: x = row; one workgroup per row, an invocation for each block. The order of the sum is rms.wgsl's.
@@ -14,14 +15,15 @@ const THREADS: u32 = 64u; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> out: array<u32>;
+@group(0) @binding(2) var<storage, read> base: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> out: array<u32>;
 
 struct Params {
   width: u32,
   stride: u32,
   eps: f32,
 }
-@group(0) @binding(3) var<uniform> params: Params;
+@group(0) @binding(4) var<uniform> params: Params;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {

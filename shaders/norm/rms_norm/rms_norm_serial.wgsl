@@ -1,10 +1,11 @@
 // RMS normalisation of rows, for software adapters.
 //
 //   y[r][i] = (x[r][i] * 1 / sqrt(mean_i(x[r][i]^2) + eps)) * weight[i]
-//   out[r][i] = y[r][i], or out[r][i] + y[r][i] (where RESIDUAL)
+//   out[r][i] = y[r][i], or out[r][i] + y[r][i] (where RESIDUAL), or base[r][i] + y[r][i] (with APART besides)
 //
 // x:       [rows][stride] f32, elements from width to the next multiple of 4 are zero
 // weight:  [width, padded to a multiple of 4] f32
+// base:    as x
 // out:     [rows][stride] f32; elements from width to the next multiple of 4 get zero (RESIDUAL: stay), those beyond are never written
 //
 // Grid: x = row; one workgroup per row. The order of the sum is rms.wgsl's: the same bits as a norm fused in another kernel.
@@ -12,18 +13,20 @@
 // Empty input: rows = 0 dispatches nothing; a row of zeros gives zeros.
 
 const RESIDUAL: bool = false; // variant
+const APART: bool = false; // variant
 const THREADS: u32 = 64u; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> base: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> out: array<vec4<f32>>;
 
 struct Params {
   width: u32,
   stride: u32,
   eps: f32,
 }
-@group(0) @binding(3) var<uniform> params: Params;
+@group(0) @binding(4) var<uniform> params: Params;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
@@ -44,7 +47,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let scale = rms_scale(f32(params.width), params.eps);
   var k = thread;
   for (var left = steps(thread, vec4s, THREADS); left > 0u; left--) {
-    if (RESIDUAL) {
+    if (APART) {
+      out[row + k] = fma(x[row + k] * scale, weight[k], base[row + k]);
+    } else if (RESIDUAL) {
       out[row + k] = fma(x[row + k] * scale, weight[k], out[row + k]);
     } else {
       out[row + k] = rms_apply(x[row + k], scale, weight[k]);

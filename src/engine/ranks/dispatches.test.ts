@@ -101,6 +101,21 @@ describe('dispatches of a layer for one token', () => {
     expect(await perLayer(experts, { variants: 'hardware', plan: 'tp', ranks: 2 })).toBe(8);
   });
 
+  test.each([
+    ['gemma3_text', 5, { hidden_act: undefined, rope_theta: undefined }],
+    ['gemma2', 5, { hidden_act: undefined }],
+    ['glm4', 5, {}],
+    // Without norms before halves, and with those of q and k over all heads.
+    ['olmo2', 7, {}],
+  ])('on a GPU: norms behind halves are done by who reads their sums, %s takes %i', async (type, most, config) => {
+    expect(await perLayer({ model_type: type, ...config }, { variants: 'hardware' })).toBe(most);
+    // The sums of a tensor-parallel plan are added up first.
+    if (most > 5) return;
+    expect(await perLayer({ model_type: type, ...config }, { variants: 'hardware', plan: 'tp', ranks: 2 })).toBe(
+      most + 2,
+    );
+  });
+
   test('on a GPU: a layer that may see less than the context takes no more', async () => {
     const windowed = { model_type: 'phi3', head_dim: undefined, sliding_window: 300 };
     expect(await perLayer(windowed, { variants: 'hardware' })).toBe(5);

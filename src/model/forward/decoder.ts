@@ -22,8 +22,9 @@ import type {
   StageContext,
 } from '../layers/layer.js';
 import { VocabParallelEmbedding } from '../layers/linear/vocab.js';
-import { fusesNorm } from '../layers/fusion.js';
+import { fusesAdded, fusesNorm } from '../layers/fusion.js';
 import { fitRows, recordLinear } from '../layers/linear/linear.js';
+import { Residual } from '../layers/residual.js';
 import { activationStride, type Role } from '../layers/roles.js';
 import {
   attendedRowInfo,
@@ -204,12 +205,16 @@ export class Decoder {
       fusesNorm(device, config.norm, role, rows, config.hiddenSize) &&
       !config.layers.some(({ norms }) => norms === 'shared') &&
       !this.#stages.some(({ mlps }) => mlps.some(({ sharesNormed }) => sharesNormed));
+    const x = like?.x ?? floats('x', rows * hiddenStride);
+    const folds = fusesAdded(device, config, role, rows);
+    const shape = { rows, width: config.hiddenSize, stride: hiddenStride };
     const buffers: RowBuffers = {
       role,
       rows,
       tokens: like?.tokens ?? floats('tokens', blocks * rows),
       rowInfo: like?.rowInfo ?? floats('row_info', blocks * rows * 2),
-      x: like?.x ?? floats('x', rows * hiddenStride),
+      x,
+      residual: new Residual(x, folds ? floats('x, other', hiddenStride) : undefined, shape),
       normed: fuses ? undefined : floats('normed', rows * hiddenStride),
     };
     const scratch = new Scratch(device);
@@ -253,6 +258,7 @@ export class Decoder {
         nth(attention, attends).record(recorder, cache, halves?.attention, compresses);
         if (halves) nth(mlp, held.mlp).record(recorder, halves.mlp);
       }
+      rows.residual.settle(recorder);
     }
   }
 
@@ -265,7 +271,7 @@ export class Decoder {
   ): { readonly attention: Half<AttentionWeights>; readonly mlp: Half<MlpWeights> } {
     const { rows, x } = buffers;
     const shared = nth(this.config.layers, index).norms === 'shared' ? attention.before : undefined;
-    if (!shared) return { attention: { ...attention, input: x }, mlp: { ...mlp, input: x } };
+    if (!shared) return { attention, mlp };
     const width = this.config.hiddenSize;
     const input = normedOf(buffers);
     recordNorm(recorder, shared, { rows, width, stride: this.hiddenStride }, x, input);

@@ -1,5 +1,6 @@
 import { attentionAppend, canAppend } from '../../../shaders/attention/attention_append/index.js';
 import { canFuseNorm } from '../../../shaders/linear/linear/index.js';
+import { linearAddNorm } from '../../../shaders/linear/linear_add_norm/index.js';
 import { linearGroupedMerge } from '../../../shaders/linear/linear_grouped_merge/index.js';
 import { canConvolve, linearConv } from '../../../shaders/linear/linear_conv/index.js';
 import {
@@ -12,7 +13,7 @@ import {
 import { canStep, deltaStep } from '../../../shaders/recurrent/delta_step/index.js';
 import { mlaAbsorbAppend } from '../../../shaders/rope/mla_absorb_append/index.js';
 import type { Device, Kernel, Tensor } from '../../gpu/index.js';
-import type { DeltaConfig, GqaConfig, NormConfig } from '../config/model_config.js';
+import type { DeltaConfig, GqaConfig, ModelConfig, NormConfig } from '../config/model_config.js';
 import type { HeldSegments } from '../shape.js';
 import type { Matrix } from '../weights/matrix.js';
 import type { SpreadAttention } from './attention/spread_attention.js';
@@ -43,6 +44,20 @@ export const fusesNorm = (
   rows: number,
   width: number,
 ): boolean => kind === 'rms' && role === 'generated' && rows === 1 && canFuseNorm(width, device.traits);
+
+/**
+ * Whether sums that are normalised behind halves are left to the projection that reads x next. The head has so many workgroups that each
+ * of them adding would cost more than a dispatch, so the last sum of a stage isn't.
+ */
+export const fusesAdded = (
+  device: Device,
+  { norm, layers, hiddenSize }: Pick<ModelConfig, 'norm' | 'layers' | 'hiddenSize'>,
+  role: Role,
+  rows: number,
+): boolean =>
+  fusesNorm(device, norm, role, rows, hiddenSize) &&
+  layers.every(({ norms }) => norms === 'behind' || norms === 'both') &&
+  fuses(device, linearAddNorm);
 
 /** A lone generated row, whose sequence is all here: its steps take fewer kernels. */
 const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'role' | 'rows'>): boolean =>

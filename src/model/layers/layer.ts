@@ -47,8 +47,8 @@ export interface AlikeLayers<Config, Weights> {
 
 /** A layer's half, of which the rank has weights: x += residualScale * f(before(input)), or x += behind(f(before(input))). */
 export interface Half<Weights> extends HalfWeights<Weights> {
-  /** f32 [rows][hiddenStride]: x, or where halves stand side by side what their norm made of it. */
-  readonly input: Buffer;
+  /** f32 [rows][hiddenStride]: where halves stand side by side, what their norm made of x; otherwise x itself is read. */
+  readonly input?: Buffer;
 }
 
 /** Attention of alike layers on this rank: their caches, and how they work on some rows. */

@@ -22,15 +22,18 @@ export const normSpec = (config: NormConfig, what: string, name: string, length:
   bias: config.bias ? wholeVector(`${what}_bias`, `${name}.bias`, length) : undefined,
 });
 
-/** Rows of x normalised into out, or added to it. */
+/** Rows of x normalised into out; with `base` added to those rows of it, which may be out itself. */
 export function recordNorm(
   recorder: RankRecorder,
   { config: { kind, eps }, weight, bias }: Norm,
-  rows: Omit<RmsNormProblem, 'eps' | 'residual'> & { readonly residual?: boolean },
+  rows: Omit<RmsNormProblem, 'eps' | 'residual' | 'apart'>,
   x: Buffer,
   out: Buffer,
+  base?: Buffer,
 ): void {
-  const problem = { ...rows, eps, residual: rows.residual ?? false };
-  if (kind === 'rms') recorder.dispatch(rmsNorm, problem, { x, weight, out });
+  const problem = { ...rows, eps, residual: base !== undefined };
+  const apart = base === out ? undefined : base;
+  if (kind === 'rms')
+    recorder.dispatch(rmsNorm, { ...problem, apart: apart !== undefined }, { x, weight, base: apart, out });
   else recorder.dispatch(layerNorm, { ...problem, bias: bias !== undefined }, { x, weight, bias, out });
 }

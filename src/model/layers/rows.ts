@@ -3,6 +3,7 @@ import { nth } from '../../base/lists.js';
 import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import { firstRowOf, stageRoutes, type StageTopology } from '../../placement/index.js';
 import { rowsOf } from './linear/parts.js';
+import type { Residual } from './residual.js';
 import type { Role } from './roles.js';
 import type { RankRecorder, World } from './world.js';
 
@@ -38,6 +39,8 @@ export interface RowBuffers {
   readonly rowInfo: Buffer;
   /** f32 [rows][hiddenStride]: the residual stream of the own block; after the program, the last layer's output. */
   readonly x: Buffer;
+  /** x while a program is recorded. */
+  readonly residual: Residual;
   /** f32 [rows][hiddenStride], where a norm isn't fused into the projection that follows. */
   readonly normed: Buffer | undefined;
 }

@@ -5,6 +5,7 @@
 
 import { takesBytes } from '../../../../shaders/linear/fast/fast.js';
 import { linear } from '../../../../shaders/linear/linear/index.js';
+import { linearAddNorm } from '../../../../shaders/linear/linear_add_norm/index.js';
 import { linearMerge, type LinearMergeProblem } from '../../../../shaders/linear/linear_merge/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
 import { alignUp } from '../../../base/math.js';
@@ -13,6 +14,7 @@ import type { Activation } from '../../config/model_config.js';
 import { fusesNorm, recordMerging } from '../fusion.js';
 import type { Half, StageContext } from '../layer.js';
 import { type Norm, recordNorm } from '../norm.js';
+import type { Added } from '../residual.js';
 import { normedOf, type RowBuffers } from '../rows.js';
 import { type Matrix, shardTensors } from '../../weights/matrix.js';
 import { ONE_SEGMENT, type Role, tileRows } from '../roles.js';
@@ -25,6 +27,8 @@ export interface Projection {
   readonly xStride: number;
   /** Element of its row that x starts at: a multiple of 4. Default 0. */
   readonly xOffset?: number;
+  /** Add this to x first. */
+  readonly adds?: Added | undefined;
   /** Normalise x first. */
   readonly norm?: Norm | undefined;
   /** x lies in bytes, as `takesRows` said. */
@@ -84,7 +88,7 @@ export function recordLinear(
   io: Projection,
 ): void {
   const { role, rows } = buffers;
-  const { norm } = io;
+  const { norm, adds } = io;
   const width = matrix.inFeatures;
   const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, norm.config, role, rows, width);
   const { epilogue = 'none' } = io;
@@ -113,19 +117,21 @@ export function recordLinear(
       recorder.dispatch(linearTiled, { ...problem, inBytes, epilogue, ...gate }, tensors);
     } else {
       const { merges } = io;
+      const normed = {
+        ...problem,
+        tileRows: tileRows(rows),
+        norm: fused,
+        eps: (norm ?? adds?.norm)?.config.eps ?? 0,
+        epilogue,
+        ...gate,
+      };
+      if (adds) {
+        const added = { added: adds.sum, added_weight: adds.norm.weight, x_out: adds.to };
+        recorder.dispatch(linearAddNorm, normed, { ...tensors, ...added, norm_weight: norm?.weight });
+        continue;
+      }
       const dispatch = (): void =>
-        recorder.dispatch(
-          linear,
-          {
-            ...problem,
-            tileRows: tileRows(rows),
-            norm: fused,
-            eps: norm?.config.eps ?? 0,
-            epilogue,
-            ...gate,
-          },
-          { ...tensors, norm_weight: fused ? norm.weight : undefined },
-        );
+        recorder.dispatch(linear, normed, { ...tensors, norm_weight: fused ? norm.weight : undefined });
       if (!merges) {
         dispatch();
         continue;
@@ -167,11 +173,17 @@ export const takesRows = (device: Device, role: Role, problem: Parameters<typeof
 export const recordFirst = (
   recorder: RankRecorder,
   { hiddenStride }: Pick<StageContext, 'hiddenStride'>,
-  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
-  { input, before }: Half<unknown>,
+  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'residual'>,
+  half: Half<unknown>,
   matrix: Matrix,
   io: Omit<Projection, 'x' | 'xStride' | 'norm'>,
-): void => recordLinear(recorder, buffers, matrix, { x: input, xStride: hiddenStride, norm: before, ...io });
+): void => recordLinear(recorder, buffers, matrix, { ...inputOf(buffers, half), xStride: hiddenStride, ...io });
+
+/** What that projection reads. */
+export const inputOf = (
+  { residual }: Pick<RowBuffers, 'residual'>,
+  { input, before }: Half<unknown>,
+): Pick<Projection, 'x' | 'adds' | 'norm'> => (input ? { x: input } : { ...residual.take(), norm: before });
 
 const biasOf = (bias: Buffer, firstRow: number): Tensor =>
   firstRow === 0 ? bias : { buffer: bias, offset: firstRow * 4, size: bias.size - firstRow * 4 };

@@ -4,7 +4,7 @@ import type { HeldSegments } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, StageContext } from '../layer.js';
 import type { GatheredRows } from '../mlp/gathered_rows.js';
-import { type Norm, recordNorm } from '../norm.js';
+import type { Norm } from '../norm.js';
 import type { RowBuffers, StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import { paddedName } from '../roles.js';
@@ -114,8 +114,8 @@ export class RowParallelLinear {
       });
       return;
     }
-    recordLinear(recorder, buffers, matrix, { ...input, bias, ...this.#sumTo(behind) });
-    this.#recordNormed(recorder, behind);
+    recordLinear(recorder, buffers, matrix, { ...input, bias, ...this.#sumTo(recorder, behind) });
+    this.#addNormed(recorder, behind);
   }
 
   /** Where the sum goes: x, or what is normalised before it is added to x. */
@@ -126,17 +126,15 @@ export class RowParallelLinear {
     return behind ? scratch.createBuffer(name, rows * this.stage.hiddenStride * 4) : x;
   }
 
-  #sumTo(behind: Norm | undefined) {
+  #sumTo(recorder: RankRecorder, behind: Norm | undefined) {
+    this.rows.residual.settle(recorder);
     const { hiddenStride: outStride, config } = this.stage;
     const epilogue = behind ? ('none' as const) : ('residual' as const);
     return { out: this.#sum(behind), outStride, outScale: config.residualScale, epilogue };
   }
 
-  #recordNormed(recorder: RankRecorder, behind: Norm | undefined): void {
-    if (!behind) return;
-    const { rows, x } = this.rows;
-    const { hiddenStride: stride, config } = this.stage;
-    recordNorm(recorder, behind, { rows, width: config.hiddenSize, stride, residual: true }, this.#sum(behind), x);
+  #addNormed(recorder: RankRecorder, behind: Norm | undefined): void {
+    if (behind) this.rows.residual.add(recorder, this.#sum(behind), behind);
   }
 
   /** Brings the other ranks' segments here. */
@@ -167,7 +165,7 @@ export class RowParallelLinear {
   /** All segments, in order, onto x, or normalised first; nothing where they are there already. */
   recordSum(recorder: RankRecorder, bias: Buffer | undefined, behind?: Norm): void {
     if (!this.parts) return;
-    recordReduce(recorder, this.parts, { width: this.stage.config.hiddenSize, bias, ...this.#sumTo(behind) });
-    this.#recordNormed(recorder, behind);
+    recordReduce(recorder, this.parts, { width: this.stage.config.hiddenSize, bias, ...this.#sumTo(recorder, behind) });
+    this.#addNormed(recorder, behind);
   }
 }

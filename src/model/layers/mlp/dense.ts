@@ -8,7 +8,7 @@ import type { Buffer } from '../../../gpu/index.js';
 import type { Activation, DenseMlpConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram, StageContext } from '../layer.js';
 import { type Norm, recordNorm } from '../norm.js';
-import { type Projection, recordLinear } from '../linear/linear.js';
+import { inputOf, type Projection, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, DOWN_SEGMENTS, paddedName } from '../roles.js';
 import { normedOf, type RowBuffers, type StageRows } from '../rows.js';
@@ -94,15 +94,20 @@ export class DenseMlp implements MlpProgram {
   }
 
   /** The half of a dense layer. */
-  record(recorder: RankRecorder, { weights, input, before, behind }: Half<DenseMlpWeights>): void {
+  record(recorder: RankRecorder, half: Half<DenseMlpWeights>): void {
     const { stage, rows, gathered, down } = this;
+    const { weights, input = rows.x, before, behind } = half;
+    // Nobody else may take what is left to the projection.
+    const projects = !gathered && weights.gateUp !== undefined;
+    if (!projects) rows.residual.settle(recorder);
     if (gathered) {
       const width = stage.config.hiddenSize;
       const normed = before ? normedOf(rows) : input;
       if (before) recordNorm(recorder, before, { rows: rows.rows, width, stride: stage.hiddenStride }, input, normed);
       gathered.recordGather(recorder, normed);
     }
-    this.recordSegments(recorder, weights, gathered ? { x: gathered.x } : { x: input, norm: before }, behind);
+    const from = projects ? inputOf(rows, half) : { x: gathered?.x ?? input };
+    this.recordSegments(recorder, weights, from, behind);
     down.recordExchange(recorder, 'down_proj');
     down.recordSum(recorder, weights.downBias, behind);
   }
@@ -111,7 +116,7 @@ export class DenseMlp implements MlpProgram {
   recordSegments(
     recorder: RankRecorder,
     weights: OpenedWeights,
-    from: Pick<Projection, 'x' | 'norm'>,
+    from: Pick<Projection, 'x' | 'adds' | 'norm'>,
     behind?: Norm,
   ): void {
     const { gathered, rows } = this;
@@ -124,7 +129,7 @@ export class DenseMlp implements MlpProgram {
     recorder: RankRecorder,
     buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
     { kind, gateUp, gateUpBias, down, downBias, downSegments, gate }: OpenedWeights,
-    from: Pick<Projection, 'x' | 'norm'>,
+    from: Pick<Projection, 'x' | 'adds' | 'norm'>,
     behind: Norm | undefined,
   ): void {
     if (!gateUp || !down) return;

@@ -1,0 +1,25 @@
+import { alignUp } from '../../../src/base/math.js';
+import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
+import { rmsNormReference } from '../../norm/rms_norm/reference.js';
+import type { LinearRowsProblem } from '../linear/index.js';
+import { linearReference } from '../reference.js';
+
+/** The same of rms_norm alone, whose rows are `added`. */
+export const addedProblem = ({ inFeatures: width, xStride: stride, eps = 0 }: LinearRowsProblem) => ({
+  rows: 1,
+  width,
+  stride,
+  eps,
+  residual: true,
+});
+
+/** rms_norm onto x, then linear. */
+export function linearAddNormReference(problem: LinearRowsProblem, inputs: HostArrays): Expected {
+  const { x, added, added_weight: weight } = inputs;
+  const sum = rmsNormReference(addedProblem(problem), { x: added!, weight: weight!, out: x! });
+  const given = { ...inputs, x: Float64Array.from(sum.out) as unknown as Float32Array };
+  // Padding beyond a vec4 isn't written.
+  const x_out = Array.from<number>({ length: problem.xStride });
+  for (let i = 0; i < alignUp(problem.inFeatures, 4); i++) x_out[i] = sum.out[i]!;
+  return { ...linearReference(problem, given), x_out };
+}
