@@ -17,7 +17,7 @@ import { type Norm, recordNorm } from '../norm.js';
 import type { Added } from '../residual.js';
 import { normedOf, type RowBuffers } from '../rows.js';
 import { type Matrix, shardTensors } from '../../weights/matrix.js';
-import { ONE_SEGMENT, type Role, tileRows } from '../roles.js';
+import { ONE_SEGMENT, tileRows } from '../roles.js';
 import type { HeldSegments } from '../../shape.js';
 import type { RankRecorder } from '../world.js';
 
@@ -31,8 +31,6 @@ export interface Projection {
   readonly adds?: Added | undefined;
   /** Normalise x first. */
   readonly norm?: Norm | undefined;
-  /** x lies in bytes, as `takesRows` said. */
-  readonly inBytes?: boolean;
   readonly bias?: Buffer | undefined;
   readonly out: Tensor;
   readonly outStride: number;
@@ -93,10 +91,13 @@ export function recordLinear(
   const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, norm.config, role, rows, width);
   const { epilogue = 'none' } = io;
   const whole = wholeProblem(rows, matrix, io);
-  let { x, inBytes = false } = io;
+  let { x } = io;
+  let inBytes = false;
   if (norm && !fused) {
     x = normedOf(buffers);
-    inBytes = !io.keepNormed && norm.config.kind === 'rms' && takesRows(recorder.device, role, whole);
+    // Whoever else reads normalised rows reads them in f32.
+    const alone = role === 'prompt' && !io.keepNormed && norm.config.kind === 'rms';
+    inBytes = alone && takesBytes(recorder.device.traitsOf(linearTiled.name), whole);
     recordNorm(recorder, norm, { rows, width, stride: io.xStride, inBytes }, io.x, x);
   }
   const { activation } = io;
@@ -164,10 +165,6 @@ const wholeProblem = (rows: number, { inFeatures, type }: Matrix, io: Projection
   outScale: io.outScale ?? 1,
   ...(io.outCap !== undefined && { outCap: io.outCap }),
 });
-
-/** Whether a projection of these rows is to be given them in bytes, by whoever writes them for it alone. */
-export const takesRows = (device: Device, role: Role, problem: Parameters<typeof takesBytes>[1]): boolean =>
-  role === 'prompt' && takesBytes(device.traitsOf(linearTiled.name), problem);
 
 /** The projection that a layer's half begins with: of its rows, normalised. */
 export const recordFirst = (
