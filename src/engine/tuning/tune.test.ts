@@ -89,7 +89,7 @@ test.each(drawn(MODELS, 1, 'tuned models'))(
   },
 );
 
-test('what was found is found again without measuring; what is corrupt is measured', { timeout: 120_000 }, async () => {
+test('what was found is found again without measuring; what is corrupt is measured', { timeout: 300_000 }, async () => {
   const store = memoryStore();
   const told = { passes: 0 };
   const { group, device } = await openRunner(LLAMA);
@@ -120,7 +120,7 @@ test('what was found is found again without measuring; what is corrupt is measur
   again.group.dispose();
 });
 
-test('nothing is begun after the time is up; a token of one sequence comes first', { timeout: 120_000 }, async () => {
+test('nothing is begun after the time is up; a token of one sequence comes first', { timeout: 300_000 }, async () => {
   const { group, device } = await openRunner({ ...LLAMA, slots: 3 });
   const store = memoryStore();
   let clock = 0;
@@ -151,7 +151,7 @@ test('nothing is begun after the time is up; a token of one sequence comes first
   group.dispose();
 });
 
-test("a plan that the driver makes wrong doesn't win", { timeout: 120_000 }, async () => {
+test("a plan that the driver makes wrong doesn't win", { timeout: 300_000 }, async () => {
   const expected = await logits(await openRunner(LLAMA));
   const opened = await openRunner(LLAMA);
   const { gpu } = opened.device;
@@ -175,7 +175,7 @@ test.each([
   ['a GPU', { software: false, tune: true }, 'on'],
   ['a GPU, if it is wanted', { software: false, tune: false }, 'off'],
   ['not the CPU', { software: true, tune: true }, 'software'],
-] as const)('load tunes %s', { timeout: 120_000 }, async (_what, { software, tune: wanted }, state) => {
+] as const)('load tunes %s', { timeout: 300_000 }, async (_what, { software, tune: wanted }, state) => {
   const told = { passes: 0 };
   const opened = await openRunner({
     ...LLAMA,

@@ -1,4 +1,5 @@
 import { attentionAppend, canAppend } from '../../../shaders/attention/attention_append/index.js';
+import { decodesBytes } from '../../../shaders/linear/fast/fast.js';
 import { canFuseNorm } from '../../../shaders/linear/linear/index.js';
 import { linearAddNorm } from '../../../shaders/linear/linear_add_norm/index.js';
 import { linearGroupedMerge } from '../../../shaders/linear/linear_grouped_merge/index.js';
@@ -116,13 +117,15 @@ export const fusesDelta = (
 export const fusesConv = (
   device: Device,
   norm: NormConfig,
-  { shards, inFeatures }: Matrix,
+  { type, shards, inFeatures }: Matrix,
   { role, rows }: Pick<StageRows, 'role' | 'rows'>,
   channels: number,
 ): boolean =>
   shards.length === 1 &&
   channels % 32 === 0 &&
   fusesNorm(device, norm, role, rows, inFeatures) &&
+  // It multiplies exactly.
+  !decodesBytes(device.traits, type) &&
   canConvolve(inFeatures, device.traits) &&
   fuses(device, linearConv);
 
