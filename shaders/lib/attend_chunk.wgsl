@@ -5,7 +5,8 @@
 //   sinks.wgsl: of the chunk with the row's own entry, sinks beside the scores
 //
 // Its heads share the read of K and V. Scores: a key a thread. Values: SLICES token slices x HEAD_UNITS threads.
-// Memory is waited for seldom: STEP units of a key are asked for before the first is used, and the first values before the scores.
+// Memory is waited for seldom: STEP units of a key are asked for before those before them are used, and the first values before the
+// scores.
 // Joined after lib/steps.wgsl, lib/softmax_state.wgsl, lib/window.wgsl and lib/sinks.wgsl. The kernel declares the bindings k_cache, v_cache, block_table, partial_o,
 // partial_ml, the params head_units, stats, max_chunks, scale, and
 //
@@ -35,9 +36,14 @@ var<workgroup> maxima: array<vec4<f32>, STATS>;
 var<workgroup> sums: array<vec4<f32>, STATS>;
 var<workgroup> slice_o: array<vec4<f32>, PAIR * SLICES * HEAD_UNITS>;
 
-// 4 dims of the key whose unit 0 is `key`.
-fn load_key(key: u32, unit: u32) -> vec4<f32> {
-  return kv_unpack(k_cache[key + unit * BLOCK], kv_scale(k_cache[key + kv_scale_unit(HEAD_UNITS, unit) * BLOCK], unit));
+// STEP units from `first` on of the key whose unit 0 is `key`, as they are stored, then what has their scales.
+fn load_keys(key: u32, first: u32) -> array<KvUnit, 2u * STEP> {
+  var units = array<KvUnit, 2u * STEP>();
+  for (var i = 0u; i < STEP; i++) {
+    units[i] = k_cache[key + (first + i) * BLOCK];
+    units[STEP + i] = k_cache[key + kv_scale_unit(HEAD_UNITS, first + i) * BLOCK];
+  }
+  return units;
 }
 
 // 4 dims of the value whose unit 0 is `value`.
@@ -52,24 +58,30 @@ fn key_scores(at: vec4<u32>, key: u32, is_newest: bool) -> vec4<f32> {
   var a2 = vec4<f32>();
   var a3 = vec4<f32>();
   var first = 0u;
-  for (var left = params.head_units / STEP; left > 0u; left--) {
-    var k = array<vec4<f32>, STEP>();
-    for (var i = 0u; i < STEP; i++) {
-      if (is_newest) {
-        k[i] = newest_key(first + i);
-      } else {
-        k[i] = load_key(key, first + i);
-      }
+  var next = array<KvUnit, 2u * STEP>();
+  if (!is_newest) {
+    next = load_keys(key, 0u);
+  }
+  for (var left = select(params.head_units, HEAD_UNITS, UNROLLED) / STEP; left >= 1u; left--) {
+    let units = next;
+    if (!is_newest && left > 1u) {
+      next = load_keys(key, first + STEP);
     }
     for (var i = 0u; i < STEP; i++) {
       let unit = first + i;
-      a0 = fma(query(at.x, unit), k[i], a0);
+      var k: vec4<f32>;
+      if (is_newest) {
+        k = newest_key(unit);
+      } else {
+        k = kv_unpack(units[i], kv_scale(units[STEP + i], unit));
+      }
+      a0 = fma(query(at.x, unit), k, a0);
       if (HEAD_TILE > 1u) {
-        a1 = fma(query(at.y, unit), k[i], a1);
+        a1 = fma(query(at.y, unit), k, a1);
       }
       if (HEAD_TILE > 2u) {
-        a2 = fma(query(at.z, unit), k[i], a2);
-        a3 = fma(query(at.w, unit), k[i], a3);
+        a2 = fma(query(at.z, unit), k, a2);
+        a3 = fma(query(at.w, unit), k, a3);
       }
     }
     first += STEP;

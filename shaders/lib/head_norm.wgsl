@@ -2,7 +2,7 @@
 //
 //   y = x * w / sqrt(mean(x^2) + eps)
 //
-// The kernel declares qkv: array<vec4<f32>>, the params half_units, lanes, eps, LANES, HALF_UNITS, and has a barrier after each
+// The kernel declares qkv: array<vec4<f32>>, the params half_units and eps, LANES, HALF_UNITS, and has a barrier after each
 // thread's head_squares went to `squares`, the LANES of a head side by side.
 
 fn sum4(v: vec4<f32>) -> f32 {

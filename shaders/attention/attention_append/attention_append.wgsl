@@ -117,8 +117,8 @@ fn stage_vectors(row: u32, kv_head: u32, tile: u32, position: u32, thread: u32) 
     workgroupBarrier();
     var total = 0.0;
     let own = min(vector, VECTORS - 1u) * LANES;
-    for (var left = params.lanes; left > 0u; left--) {
-      total += squares[own + params.lanes - left];
+    for (var left = select(params.lanes, LANES, UNROLLED); left >= 1u; left--) {
+      total += squares[own + LANES - left];
     }
     let inverse = head_inverse(total);
     if (vector < HEAD_TILE) {

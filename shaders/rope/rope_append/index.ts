@@ -85,7 +85,6 @@ export const ropeAppend = defineKernel({
     ...PIECE_PARAMS,
     table_stride: 'u32',
     half_units: 'u32',
-    lanes: 'u32',
     eps: 'f32',
   },
   plan(problem: RopeAppendProblem, traits) {
@@ -135,7 +134,6 @@ export const ropeAppend = defineKernel({
         ...pieces.params,
         table_stride: problem.tableStride,
         half_units: headDim / 8,
-        lanes,
         eps: problem.eps,
       },
       grid: (step) => [ceilDiv(ready ? 2 * kvHeads : items, headTile), step.rows, 1],

@@ -46,9 +46,8 @@ struct Params {
   piece_6: u32,
   piece_7: u32,
   table_stride: u32,
-  // HALF_UNITS and LANES as bounds that compilers don't unroll: lavapipe would compile for many seconds.
+  // HALF_UNITS as a bound that compilers don't unroll: lavapipe would compile for many seconds.
   half_units: u32,
-  lanes: u32,
   eps: f32,
 }
 
@@ -108,8 +107,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       squares[thread] = total;
       workgroupBarrier();
       total = 0.0;
-      for (var left = params.lanes; left > 0u; left--) {
-        total += squares[thread - lane + params.lanes - left];
+      for (var i = 0u; i < LANES; i++) {
+        total += squares[thread - lane + i];
       }
     }
     inverse = head_inverse(total);
