@@ -13,6 +13,8 @@ const RULES = {
   'no spills': ({ spilled }: CompileRow) => spilled === 0,
   'no scratch': ({ scratch }: CompileRow) => scratch === 0,
   'no loop guards': ({ loop_guards: guards }: CompileRow) => guards === 0,
+  // Of other kernels some variants have them.
+  'no serial scans': ({ kernel, serial_scans: scans }: CompileRow) => scans === 0 || kernel !== 'attention_prefill',
   '8 waves': ({ waves_per_simd: waves }: CompileRow) => waves >= 8,
 } as const;
 type Rule = keyof typeof RULES;
