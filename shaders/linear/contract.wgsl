@@ -5,9 +5,10 @@
 // ascending order (unit_add). The parts of a segment are added in order, then the segments in order: so bits follow from
 // the model's number of segments alone.
 //
-// Decode waits for memory, so a thread first asks for UNROLL units of each of its outputs, then multiplies; the next units are asked
-// for before these are used, and the first ones behind what is staged of the activations, which is awaited meanwhile. Loops have constant bounds or count
-// down: what browsers put into other loops to make sure that they end keeps compilers from unrolling them.
+// Decode waits for memory, so a thread first asks for UNROLL units of each of its outputs, then multiplies; the next units are
+// asked for before these are used, and the first ones behind what is staged of the activations, which is awaited meanwhile. Loops
+// have constant bounds or count down: what browsers put into other loops to make sure that they end keeps compilers from unrolling
+// them.
 //
 // Units are those of the weights' fragment, of which fn stage_units(first_row, thread) may stage a tile's activations anew.
 // Joined after lib/steps.wgsl. The kernel declares the bindings weight and scale, fn load_x(row, k4), fn ask_x(row, thread) ->

@@ -1,4 +1,5 @@
 import { ceilDiv } from '../../../src/base/math.js';
+import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { chunkTableWgsl, type TableLayout, tableConstants } from '../../cache/head_tables.js';
 import {
@@ -178,16 +179,24 @@ export const attentionPrefill = defineKernel({
     }
     const headTile = group === 1 ? 1 : 2;
     const headTiles = ceilDiv(group, headTile);
-    const queries = PREFILL_TILE_ROWS * headTile;
-    // In words: a tile of K or V, scores, and what threads share. Wider heads' queries would leave room for few workgroups.
-    const tiles = keyTile * headDim + keyTile * (queries + 1) + 128 + queries + CHUNK_TOKENS / problem.block;
-    const bytes = 4 * (tiles + queries * headDim);
-    const keepsQueries = headDim <= 64 && bytes <= traits.limits.maxComputeWorkgroupStorageSize;
     return {
       wgsl: [stepsWgsl, ...fragments, source],
-      constants: { ...constants, HEAD_TILE: headTile, KEEPS_QUERIES: keepsQueries },
+      constants: { ...constants, HEAD_TILE: headTile, KEEPS_QUERIES: keepsQueries(problem, keyTile, headTile, traits) },
       params,
       grid: (step) => [gridLanes(step.chunks), kvHeads * headTiles, ceilDiv(step.rows, PREFILL_TILE_ROWS)],
     };
   },
 });
+
+/** Whether a GPU's workgroup keeps its queries in workgroup memory: those of wider heads would leave room for few workgroups. */
+function keepsQueries(
+  { headDim, block }: AttentionPrefillProblem,
+  keyTile: number,
+  headTile: number,
+  { limits }: DeviceTraits,
+): boolean {
+  const queries = PREFILL_TILE_ROWS * headTile;
+  // In words: a tile of K or V, scores, and what threads share.
+  const tiles = keyTile * headDim + keyTile * (queries + 1) + 128 + queries + CHUNK_TOKENS / block;
+  return headDim <= 64 && 4 * (tiles + queries * headDim) <= limits.maxComputeWorkgroupStorageSize;
+}

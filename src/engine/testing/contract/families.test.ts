@@ -866,7 +866,14 @@ describe('model families', { timeout: 300_000 }, async () => {
   // SPLITKV_SWEEP=all with SPLITKV_PRINT=1 prints them all.
   test.each(drawn(Object.keys(cases), 1, 'rounded prompts'))("%s: logits with precision 'fast'", async (name) => {
     const { options, tokens } = cases[name]!;
-    const given = { adapter: adapter.name, model: options, weights: 'q8', variants: 'hardware' } as const;
+    const contextLength = Math.max(600, tokens + 1);
+    const given = {
+      adapter: adapter.name,
+      model: options,
+      weights: 'q8',
+      variants: 'hardware',
+      contextLength,
+    } as const;
     const prompt = somePrompt(tokens);
     const rowsBy = async (fast?: FastPath): Promise<Float32Array[]> => {
       const { runner, group } = await openRunner({ ...given, ...(fast && { fast: [fast] }) });

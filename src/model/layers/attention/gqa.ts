@@ -160,8 +160,7 @@ class GqaProgram implements AttentionProgram {
     }
     if (weights) this.#wholeNorm?.record(recorder, attention, weights.wholeNorm);
     if (attention) {
-      if (weights && fused?.appends) this.#recordLocalAttention(recorder, attention, cache, weights);
-      else this.#recordAttention(recorder, attention, cache, weights);
+      this.#recordAttention(recorder, attention, cache, weights);
       recordMerge(recorder, merges?.problem, () => {
         attention.recordMerge(recorder, this.#attended, this.#tables(cache));
         if (gateOffset !== undefined) this.#recordGate(recorder, attention, gateOffset);
@@ -169,6 +168,16 @@ class GqaProgram implements AttentionProgram {
       if (compresses) this.#recordCompression(recorder, attention, cache);
     }
     if (half) this.#recordOutput(recorder, half, merges);
+  }
+
+  #recordAttention(
+    recorder: RankRecorder,
+    attention: SpreadAttention,
+    cache: LayerCache,
+    weights: GqaWeights | undefined,
+  ): void {
+    if (weights && this.#attends?.fused?.appends) this.#recordLocalAttention(recorder, attention, cache, weights);
+    else this.#recordSpreadAttention(recorder, attention, cache, weights);
   }
 
   /** The gate lies behind q, k and v; undefined where there is none. */
@@ -218,7 +227,7 @@ class GqaProgram implements AttentionProgram {
     };
   }
 
-  /** As `#recordAttention`, in one dispatch. */
+  /** As `#recordSpreadAttention`, in one dispatch. */
   #recordLocalAttention(
     recorder: RankRecorder,
     attention: SpreadAttention,
@@ -252,7 +261,7 @@ class GqaProgram implements AttentionProgram {
   }
 
   /** Rotation of queries and keys, the append of those that this rank's chunks take, and attention over this rank's chunks. */
-  #recordAttention(
+  #recordSpreadAttention(
     recorder: RankRecorder,
     attention: SpreadAttention,
     layerCache: LayerCache,

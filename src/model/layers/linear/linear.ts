@@ -4,7 +4,7 @@
  */
 
 import { takesBytes } from '../../../../shaders/linear/fast/fast.js';
-import { linear } from '../../../../shaders/linear/linear/index.js';
+import { linear, type LinearRowsProblem } from '../../../../shaders/linear/linear/index.js';
 import { linearAddNorm } from '../../../../shaders/linear/linear_add_norm/index.js';
 import { linearMerge, type LinearMergeProblem } from '../../../../shaders/linear/linear_merge/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
@@ -86,7 +86,7 @@ export function recordLinear(
   io: Projection,
 ): void {
   const { role, rows } = buffers;
-  const { norm, adds } = io;
+  const { norm } = io;
   const width = matrix.inFeatures;
   const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, norm.config, role, rows, width);
   const { epilogue = 'none' } = io;
@@ -114,39 +114,42 @@ export function recordLinear(
       bias: io.bias && biasOf(io.bias, shard.firstRow),
       out: io.out,
     };
-    if (role === 'prompt') {
-      recorder.dispatch(linearTiled, { ...problem, inBytes, epilogue, ...gate }, tensors);
-    } else {
-      const { merges } = io;
-      const normed = {
-        ...problem,
-        tileRows: tileRows(rows),
-        norm: fused,
-        eps: (norm ?? adds?.norm)?.config.eps ?? 0,
-        epilogue,
-        ...gate,
-      };
-      if (adds) {
-        const added = { added: adds.sum, added_weight: adds.norm.weight, x_out: adds.to };
-        recorder.dispatch(linearAddNorm, normed, { ...tensors, ...added, norm_weight: norm?.weight });
-        continue;
-      }
-      const dispatch = (): void =>
-        recorder.dispatch(linear, normed, { ...tensors, norm_weight: fused ? norm.weight : undefined });
-      if (!merges) {
-        dispatch();
-        continue;
-      }
-      const { x: _x, ...matrixTensors } = tensors;
-      const merging = (): void =>
-        recorder.dispatch(
-          linearMerge,
-          { ...problem, ...merges.problem, epilogue: epilogue === 'residual' ? 'residual' : 'none' },
-          { ...matrixTensors, ...merges.tensors },
-        );
-      recordMerging(recorder, merges.problem, merging, dispatch);
-    }
+    if (role === 'prompt') recorder.dispatch(linearTiled, { ...problem, inBytes, epilogue, ...gate }, tensors);
+    else
+      recordGenerated(recorder, { ...problem, tileRows: tileRows(rows), epilogue, ...gate }, tensors, { ...io, fused });
   }
+}
+
+/** A shard's outputs of generated rows. */
+function recordGenerated(
+  recorder: RankRecorder,
+  problem: Omit<LinearRowsProblem, 'norm' | 'eps'>,
+  tensors: { readonly x: Tensor; readonly bias: Tensor | undefined; readonly out: Tensor } & ReturnType<
+    typeof shardTensors
+  >,
+  { norm, adds, merges, fused }: Pick<Projection, 'norm' | 'adds' | 'merges'> & { readonly fused: boolean },
+): void {
+  const normed = { ...problem, norm: fused, eps: (norm ?? adds?.norm)?.config.eps ?? 0 };
+  if (adds) {
+    const added = { added: adds.sum, added_weight: adds.norm.weight, x_out: adds.to };
+    recorder.dispatch(linearAddNorm, normed, { ...tensors, ...added, norm_weight: norm?.weight });
+    return;
+  }
+  const dispatch = (): void =>
+    recorder.dispatch(linear, normed, { ...tensors, norm_weight: fused ? norm?.weight : undefined });
+  if (!merges) {
+    dispatch();
+    return;
+  }
+  const { x: _x, ...matrixTensors } = tensors;
+  const epilogue = problem.epilogue === 'residual' ? 'residual' : 'none';
+  const merging = (): void =>
+    recorder.dispatch(
+      linearMerge,
+      { ...problem, ...merges.problem, epilogue },
+      { ...matrixTensors, ...merges.tensors },
+    );
+  recordMerging(recorder, merges.problem, merging, dispatch);
 }
 
 /** What all shards' dispatches are told. */

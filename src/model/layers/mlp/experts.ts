@@ -251,7 +251,7 @@ class ExpertProgram implements MlpProgram {
     if (decodesBytes(this.of.alike.stage.device.traits, shared.down.type)) return undefined;
     const { start, end, total, align } = shared.downSegments;
     const width = end - start;
-    const { residualScale: outScale = 1 } = this.of.alike.stage.config;
+    const { residualScale: outScale } = this.of.alike.stage.config;
     const down = { inFeatures: width, segments: { total, align }, firstUnit: downUnit, outScale };
     return this.#addsUp(weights, down) ? { gateUp: { width, firstUnit }, down } : undefined;
   }
