@@ -74,7 +74,7 @@ export const expertLinear = defineKernel({
       };
     }
     return {
-      wgsl: [stepsWgsl, ...fragments, ...normed.fragments, contractWgsl, source],
+      wgsl: [stepsWgsl, ...fragments, contractWgsl, ...normed.fragments, source],
       constants: { ...constants, ...contract.constants, ...normed.constants },
       params,
       grid: (step) => [contract.tiles, rows(step), 1],
