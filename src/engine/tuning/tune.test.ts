@@ -22,7 +22,7 @@ const MODELS: readonly (readonly [string, OpenRunnerOptions])[] = [
   ['deepseek, f16', { ...LLAMA, model: { seed: 2, config: { model_type: 'deepseek_v3' } }, weights: 'f16' }],
 ];
 /** More than any kernel has. */
-const CANDIDATES = 6;
+const CANDIDATES = 99;
 
 function memoryStore(environment = `${Math.random()}`): MeasureStore & { readonly kept: Map<string, unknown> } {
   const kept = new Map<string, unknown>();

@@ -139,11 +139,12 @@ class ExpertProgram implements MlpProgram {
     this.#pairs = buffer('expert pairs', role === 'prompt' ? numExperts * most : 1);
     this.#pairCounts = buffer('expert pair counts', numExperts);
     const apart = gathers || gatheringPlaces(topology) > 0;
-    this.#fusesNorm = !apart && fuses(device, expertLinear) && fusesNorm(device, norm, role, rows.rows, hiddenSize);
+    const isLone = !apart && fusesNorm(device, norm, role, rows.rows, hiddenSize);
     // Where adapters differ one rank chooses for all.
     const asks = world.mixed && topology.spreadsExperts;
     this.#routes =
-      this.#fusesNorm && !asks && fuses(device, expertLinearRoute) && canRoute(numExperts, hiddenSize, device.traits);
+      isLone && !asks && fuses(device, expertLinearRoute) && canRoute(numExperts, hiddenSize, device.traits);
+    this.#fusesNorm = this.#routes || (isLone && fuses(device, expertLinear));
     const hidden = this.#routes ? paddedName('expert and shared hidden', sharedWidth) : 'expert hidden';
     const hiddenWords = most * topK * activationStride(width) + (this.#routes ? activationStride(sharedWidth) : 0);
     this.#hidden = buffer(paddedName(hidden, width), hiddenWords);
