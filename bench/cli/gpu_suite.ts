@@ -6,7 +6,7 @@ import { type Options, parseOptions } from '../../src/cli/options.js';
 import type { BenchDocument, SuiteDocument } from '../document.js';
 import { gpuPageHtml } from '../report/gpu_page.js';
 import { GPU_PARTS, type GpuRequest, type GpuResult, gpuTable } from '../suites/gpu.js';
-import { peersResult } from '../suites/gpu_peers.js';
+import { peersResult } from '../peers/gpu_part.js';
 import { benchModel, chromeIsThere, embeddedMla, oneWeights, passOn, requestFor } from './bench_options.js';
 import type { SuiteResult } from './hosted_suites.js';
 import { runPeersSuite } from './peers_suite.js';

@@ -40,7 +40,7 @@ const form: RunForm = new RunForm(async (signal, say) => {
   if ((form.form.elements.namedItem('all') as HTMLInputElement).checked) {
     const [{ GPU_PARTS }, { peersResult }] = await Promise.all([
       import('../../bench/suites/gpu.js'),
-      import('../../bench/suites/gpu_peers.js'),
+      import('../../bench/peers/gpu_part.js'),
     ]);
     const parts = GPU_PARTS.map(({ name }) => name).filter((name) => name !== 'correct');
     const adapter = { powerPreference: 'high-performance' } as const;

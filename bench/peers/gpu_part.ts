@@ -1,7 +1,7 @@
 import { SplitkvError } from '../../src/base/errors.js';
-import type { LeftOut } from '../peers/peer_model.js';
-import type { PeerResult } from '../peers/peer_result.js';
-import type { GpuResult, GpuRow } from './gpu.js';
+import type { LeftOut } from './peer_model.js';
+import type { PeerResult } from './peer_result.js';
+import type { GpuResult, GpuRow } from '../suites/gpu.js';
 
 const rowOf = ({ task, runtime, device, tokens = 0, unit, value, speed_ratio: ours }: PeerResult): GpuRow => ({
   task,
