@@ -15,7 +15,7 @@ import { make, pair } from '../../src/app/shared/dom.js';
 import { decoration, element } from '../shared/elements.js';
 
 const kept = Object.entries(
-  import.meta.glob<string>(['../../bench/results/gpu/*.json', '!**/schema.json'], {
+  import.meta.glob<string>(['../../bench/results/gpu/*.json', '!../../bench/results/gpu/schema.json'], {
     query: '?raw',
     import: 'default',
     eager: true,

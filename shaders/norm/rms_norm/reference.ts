@@ -3,12 +3,13 @@ import type { RmsNormProblem } from './index.js';
 
 /** Float64, straight from the equation. Elements that the kernel leaves alone are not compared in `out`. */
 export function rmsNormReference(
-  { rows, width, stride, eps, residual }: RmsNormProblem,
+  { rows, width, stride, eps, residual, apart = false }: RmsNormProblem,
   inputs: HostArrays,
 ): { out: number[] } {
   const x = inputs['x']!;
   const before = inputs['base'] ?? inputs['out'];
-  const out = residual ? Array.from(before!) : new Array<number>(rows * stride);
+  const inPlace = residual && !apart;
+  const out = inPlace ? Array.from(before!) : new Array<number>(rows * stride);
   for (let r = 0; r < rows; r++) {
     const at = r * stride;
     let sum = 0;
@@ -17,7 +18,7 @@ export function rmsNormReference(
       const y = (x[at + i]! / Math.sqrt(sum / width + eps)) * inputs['weight']![i]!;
       out[at + i] = residual ? before![at + i]! + y : y;
     }
-    if (!residual) for (let i = width; i % 4 !== 0; i++) out[at + i] = 0;
+    if (!inPlace) for (let i = width; i % 4 !== 0; i++) out[at + i] = 0;
   }
   return { out };
 }
