@@ -1,6 +1,6 @@
 /**
  * The reference of the package, of the types that it exports and the guides in docs/, as pages that look like the site's others. By
- * TypeDoc, which reads TypeScript by the compiler's JavaScript API: TypeScript 7 has none, so it gets that of dts-bundle-generator.
+ * TypeDoc, which reads TypeScript by the compiler's JavaScript API: TypeScript 7 has none, so it gets TypeScript 5.
  */
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire, register } from 'node:module';
@@ -9,8 +9,9 @@ import { pathToFileURL } from 'node:url';
 import { root } from './setup.mjs';
 import { ENTRIES } from './entries.mjs';
 
-const requireFrom = createRequire(createRequire(import.meta.url).resolve('dts-bundle-generator'));
-const typescript = pathToFileURL(requireFrom.resolve('typescript')).href;
+const typescript = pathToFileURL(
+  createRequire(join(root, 'scripts/typescript5/package.json')).resolve('typescript'),
+).href;
 register(
   `data:text/javascript,${encodeURIComponent(
     `export const resolve = (name, context, next) => name === 'typescript' && context.parentURL?.includes('/typedoc/')

@@ -233,5 +233,5 @@ const hostPage = readFileSync(join(root, 'pages/host.html'), 'utf8').replace('./
 writeFileSync(join(root, 'dist/cli/host.html'), hostPage);
 
 checkLicenseFile(join(root, 'dist/THIRD_PARTY_LICENSES.md'));
-buildTypes(join(root, 'dist'));
+await buildTypes(join(root, 'dist'));
 console.log('built dist/splitkv.js, its declarations, dist/app, dist/cli');

@@ -1,12 +1,13 @@
 /** The package's declarations: one file an entry, rolled up, so that those who use it see no file of ours that isn't meant for them. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { rolldown } from 'rolldown';
+import { dts } from 'rolldown-plugin-dts';
 import { root } from './setup.mjs';
 
 /** Writes the declarations of each entry of the package into `folder`. */
-export function buildTypes(folder) {
+export async function buildTypes(folder) {
   const parts = join(folder, 'types');
   mkdirSync(parts, { recursive: true });
   const tsc = [
@@ -18,20 +19,12 @@ export function buildTypes(folder) {
   ];
   if (spawnSync(process.execPath, tsc, { stdio: 'inherit' }).status !== 0)
     throw new Error('writing declarations failed');
-  const project = join(parts, 'tsconfig.json');
-  const compilerOptions = {
-    target: 'ES2023',
-    module: 'ESNext',
-    moduleResolution: 'Bundler',
-    skipLibCheck: true,
-    types: [],
+  const entries = {
+    splitkv: 'src/index.d.ts',
+    'splitkv-chat': 'src/app/chat/index.d.ts',
+    'splitkv-planning': 'src/planning/index.d.ts',
   };
-  writeFileSync(project, JSON.stringify({ compilerOptions, include: [] }));
-  const entries = ['src/index.d.ts', 'src/app/chat/index.d.ts', 'src/planning/index.d.ts'];
-  const [main, chat, planning] = rollUp(
-    project,
-    entries.map((file) => join(parts, file)),
-  );
+  for (const [name, file] of Object.entries(entries)) await rollUp(name, join(parts, file), folder);
   const frameworks = readFileSync(join(root, 'src/app/chat/frameworks.d.ts'), 'utf8').replace(/^import .*\n/gm, '');
   // A component's element is the one of splitkv/chat, not another class of the same looks.
   const react = readFileSync(join(parts, 'src/app/react/index.d.ts'), 'utf8').replaceAll(
@@ -48,24 +41,17 @@ export function buildTypes(folder) {
       .replaceAll("'../../index.js'", "'splitkv'");
     writeFileSync(join(folder, `splitkv-${face}.d.ts`), declared);
   }
-  writeFileSync(join(folder, 'splitkv.d.ts'), main);
-  writeFileSync(join(folder, 'splitkv-planning.d.ts'), planning);
-  writeFileSync(
-    join(folder, 'splitkv-chat.d.ts'),
-    `${chat.replace(/export \{\};\s*$/, '')}${frameworks}\nexport {};\n`,
-  );
+  appendFileSync(join(folder, 'splitkv-chat.d.ts'), frameworks);
   writeFileSync(join(folder, 'splitkv-react.d.ts'), react);
   rmSync(parts, { recursive: true });
 }
 
-function rollUp(project, files) {
-  const { generateDtsBundle } = createRequire(import.meta.url)('dts-bundle-generator');
-  return generateDtsBundle(
-    files.map((filePath) => ({
-      filePath,
-      // Of the element, whose tag is known to all who import it.
-      output: { inlineDeclareGlobals: filePath.includes('chat'), exportReferencedTypes: false, noBanner: true },
-    })),
-    { preferredConfigPath: project },
-  );
+/** An entry and what it needs, in one file: what it does not export can't be imported. */
+async function rollUp(name, input, folder) {
+  // What a room of the source holds is no matter of those who use the package.
+  const rooms = { name: 'rooms', transform: (code) => code.replace(/\/\*\*[\s*]*Room:[^]*?\*\/\n/, '') };
+  const plugins = [rooms, dts({ dtsInput: true })];
+  const bundle = await rolldown({ input: { [name]: input }, plugins, external: (id) => !/^[./]/.test(id) });
+  await bundle.write({ dir: folder, entryFileNames: '[name].ts' });
+  await bundle.close();
 }
