@@ -66,10 +66,27 @@ export function races<B extends Bindings, P extends ParamTypes, Problem>(
   group[Object.keys(kernel.bindings).length] = { uniform: params };
   const grid = typeof plan.grid === 'function' ? plan.grid(testCase.step ?? { rows: 1, chunks: 1 }) : plan.grid;
   // wgsl_reflect's interpreter doesn't know workgroupUniformLoad: a load between two barriers is what it means.
-  const code = assembleWgsl(kernel.name, plan).replace(
+  const code = constantsFirst(assembleWgsl(kernel.name, plan)).replace(
     /(let|var) (\w+) = workgroupUniformLoad\(&(\w+)\);/g,
     'workgroupBarrier(); $1 $2 = $3; workgroupBarrier();',
   );
   const result = detectRaces(code, 'main', [...grid], { 0: group as Record<string, never> });
   return [...result.races.map((race) => race.message), ...result.errors];
+}
+
+/** WGSL whose constants stand first, each after those it needs: wgsl_reflect's interpreter goes by their order, WGSL does not. */
+function constantsFirst(code: string): string {
+  const texts = new Map<string, string>();
+  const rest = code.replaceAll(/^const (\w+)[^;]*;/gm, (text: string, name: string) => {
+    texts.set(name, text);
+    return '';
+  });
+  const sorted = new Set<string>();
+  const place = (text: string): void => {
+    const names = (text.match(/\w+/g) ?? []).slice(2);
+    for (const name of names) if (texts.has(name)) place(texts.get(name)!);
+    sorted.add(text);
+  };
+  for (const text of texts.values()) place(text);
+  return rest.replace(/^(?:(?:enable|requires|diagnostic)[^;]*;\s*)*/, (head) => `${head}${[...sorted].join('\n')}\n`);
 }
