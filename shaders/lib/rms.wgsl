@@ -21,8 +21,7 @@
 
 const RMS_PARTIALS: u32 = 64u;
 
-/// Behind the partials there is room for what further threads of 256 leave, which nobody reads.
-var<workgroup> rms_partials: array<f32, 4u * RMS_PARTIALS>;
+var<workgroup> rms_partials: array<f32, RMS_PARTIALS>;
 
 /// partial + v.x^2 + v.y^2 + v.z^2 + v.w^2, each term by fma, in component order.
 fn rms_accumulate(partial: f32, v: vec4<f32>) -> f32 {

@@ -43,7 +43,7 @@ export function planNormedX(inFeatures: number, { software }: Pick<DeviceTraits,
   // A GPU's threads have as many vec4s each.
   const vec4s = alignUp(inFeatures, software ? 32 : 4 * 256) / 4;
   return {
-    bytes: vec4s * 16 + 256 * 4,
+    bytes: vec4s * 16 + 64 * 4,
     constants: { STAGED: vec4s },
     fragments: [rmsWgsl, ...(software ? [xNormedSerialWgsl] : [stagedRowWgsl, xNormedWgsl])],
   };

@@ -16,11 +16,13 @@ fn stage(k4: u32, value: vec4<f32>) {
 /// rms_scale of what is staged: the threads come together before, and when they have read it.
 fn staged_scale(thread: u32) -> f32 {
   workgroupBarrier();
-  var partial = 0.0;
-  for (var i = 0u; i < STAGED / RMS_PARTIALS; i++) {
-    partial = rms_accumulate(partial, staged[thread % RMS_PARTIALS + i * RMS_PARTIALS]);
+  if (thread < RMS_PARTIALS) {
+    var partial = 0.0;
+    for (var i = 0u; i < STAGED / RMS_PARTIALS; i++) {
+      partial = rms_accumulate(partial, staged[thread + i * RMS_PARTIALS]);
+    }
+    rms_partials[thread] = partial;
   }
-  rms_partials[thread] = partial;
   workgroupBarrier();
   return rms_scale(f32(params.model_in_features), params.eps);
 }
