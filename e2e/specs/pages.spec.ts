@@ -199,7 +199,7 @@ test('bench: the other suites run in the page', async ({ page }) => {
     const problems = await open(page, 'bench');
     await page.getByLabel('Suite').selectOption(suite);
     for (const [field, value] of Object.entries(fields)) await page.locator(`[name="${field}"]`).fill(value);
-    if (suite === 'kernels') await page.locator('[name="kernel"]').selectOption('mlp/swiglu');
+    if (suite === 'kernels') await page.locator('[name="kernel"]').selectOption('norm/scale_heads');
     await page.getByRole('button', { name: 'Run' }).click();
     await expect(page.locator('#status')).toContainText('Done on');
     await expect(page.locator('#plots figure').first()).toBeVisible();
