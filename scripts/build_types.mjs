@@ -1,7 +1,7 @@
 /** The package's declarations: one file an entry, rolled up, so that those who use it see no file of ours that isn't meant for them. */
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { isAbsolute, join } from 'node:path';
 import { rolldown } from 'rolldown';
 import { dts } from 'rolldown-plugin-dts';
 import { root } from './setup.mjs';
@@ -51,7 +51,8 @@ async function rollUp(name, input, folder) {
   // What a room of the source holds is no matter of those who use the package.
   const rooms = { name: 'rooms', transform: (code) => code.replace(/\/\*\*[\s*]*Room:[^]*?\*\/\n/, '') };
   const plugins = [rooms, dts({ dtsInput: true })];
-  const bundle = await rolldown({ input: { [name]: input }, plugins, external: (id) => !/^[./]/.test(id) });
+  const external = (id) => !id.startsWith('.') && !isAbsolute(id);
+  const bundle = await rolldown({ input: { [name]: input }, plugins, external });
   await bundle.write({ dir: folder, entryFileNames: '[name].ts' });
   await bundle.close();
 }
