@@ -430,6 +430,45 @@ describe('rows', () => {
     expect(Math.max(...gained) - Math.min(...gained)).toBeLessThanOrEqual(18);
     expect(Math.min(...gained)).toBeGreaterThan(15);
   });
+
+  test.each([16, 900])('those that rest have the highest slots (%d tokens of the others)', (maxTokens) => {
+    const run = new Run({}, { fixed: 0, row: 1 });
+    run.many(72, 'a', 10, 4000);
+    run.steps(60);
+    let [iterations, few] = [0, 0];
+    while (run.iterations < 400) {
+      // Each asks one thing after the other, and is back in the iteration after next.
+      if (run.iterations % 3 === 0) {
+        for (const client of 'pqrs') {
+          if (run.slotsOf(client) === 0) run.submit(client, 10, maxTokens);
+        }
+      }
+      const { decodes } = run.step()!.ranks[0]!;
+      if (run.iterations < 150) continue;
+      iterations++;
+      // A step computes rows up to the highest one.
+      if (Math.max(...decodes.map(({ slot }) => slot)) < 8) few++;
+    }
+    expect(few / iterations).toBeGreaterThan(0.9);
+  });
+
+  test('beside prompts of others that are back, and for a moment when they have gone, a client has few rows', () => {
+    const run = new Run({}, { fixed: 0, row: 1 });
+    run.many(72, 'a', 10, 4000);
+    run.steps(60);
+    let most = 0;
+    for (let round = 0; round < 20; round++) {
+      for (const client of 'pqrs') run.submit(client, 10, 16);
+      for (let i = 0; i < 18; i++) {
+        const { decodes } = run.step()!.ranks[0]!;
+        const own = decodes.filter(({ id }) => id.startsWith('a')).length;
+        // In one iteration of 64 nobody rests: what rows cost is learned.
+        if (round > 8 && run.iterations % 64 !== 1) most = Math.max(most, own);
+      }
+      for (const client of 'pqrs') run.until(`${client}${round}`, 40);
+    }
+    expect(most).toBeLessThanOrEqual(2);
+  });
 });
 
 test('blocks run out: one that waits for its last token alone is left', () => {

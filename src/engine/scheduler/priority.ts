@@ -38,6 +38,8 @@ interface KeptSlot {
 
 /** Iterations that a slot is kept for: who asks one thing after the other comes back in that time. */
 const KEPT_ITERATIONS = 32;
+/** So soon is it back. */
+const BACK_ITERATIONS = 2;
 /** Iterations: long enough for two trials, short enough to forget the slow first ones. */
 const FIT_MEMORY = 96;
 const FIT_ENOUGH = 4;
@@ -46,7 +48,7 @@ const SPELL_ITERATIONS = 16;
 /** In one of so many iterations nobody rests, and in two all that may: what more rows take, and fewer, is known only from such. */
 const TRIED_ITERATIONS = 64;
 /** Decode rows of one client beside others may cost together this share of what an iteration costs in any case. */
-const FREE_SHARE = 0.5;
+const FREE_SHARE = 0.25;
 /** With several clients an iteration's prompts take as long as so many iterations of its decode rows alone... */
 const CHUNK_ITERATIONS = 4;
 /** ...and their client's next ones rest so many times as long while others have rows. */
@@ -67,6 +69,8 @@ export class Clients {
   readonly #promptRows = new DecayingMean(FIT_MEMORY);
   /** Those of several with rows in the planned iteration. */
   readonly #active = new Set<Client>();
+  /** The iteration when one had nothing left to do, where none has come since. */
+  #leftAt = -Infinity;
   /** The last iteration with several clients. */
   #severalAt = -Infinity;
   /** Decode rows of the planned iteration, of the rank with most. */
@@ -79,6 +83,11 @@ export class Clients {
     return this.#known.size > 1;
   }
 
+  /** One has just left, and none has come since: who asks one thing after the other is back in the iteration after next. */
+  get #mayComeBack(): boolean {
+    return this.iteration <= this.#leftAt + BACK_ITERATIONS;
+  }
+
   /** A moment after all before it. */
   now(): number {
     return ++this.#moment;
@@ -88,12 +97,15 @@ export class Clients {
   join(name: string): Client {
     const client = valueIn(this.#known, name, () => new Client(name, this.now()));
     client.unfinished++;
+    this.#leftAt = -Infinity;
     return client;
   }
 
   /** A request is over, and has no slot. */
   leave(client: Client): void {
-    if (--client.unfinished === 0) this.#known.delete(client.name);
+    if (--client.unfinished > 0) return;
+    this.#known.delete(client.name);
+    this.#leftAt = this.iteration;
   }
 
   /** A client got a slot. */
@@ -195,18 +207,23 @@ export class Clients {
   /**
    * Sequences that have no row in this iteration. Where rows cost time no client has more of them than the one with fewest, and those
    * that cost nothing much; a client's sequences take turns. So of K clients each goes on at least 1/K as quickly as alone.
+   * @param running of one client alone nobody rests, except for a moment when another has gone
    */
   resting(running: readonly Sequence[]): ReadonlySet<Sequence> | undefined {
+    if (!this.several && !this.#mayComeBack) return undefined;
     const trial = this.iteration % TRIED_ITERATIONS;
     const free = trial >> 1 === TRIED_ITERATIONS / 4 ? 0 : this.#freeRows;
     if (free === Infinity || trial === 0) return undefined;
     const rows = new Map<Client, Sequence[]>();
     for (const sequence of running) {
-      if (sequence.status === 'decode' && sequence.sampled >= sequence.maxTokens) continue;
-      listIn(rows, sequence.client).push(sequence);
+      const own = listIn(rows, sequence.client);
+      if (sequence.status !== 'decode' || sequence.sampled < sequence.maxTokens) own.push(sequence);
     }
-    if (rows.size < 2) return undefined;
-    const most = free + Math.min(...[...rows.values()].map(({ length }) => length));
+    // Whose last tokens are under way may come back, too.
+    const counts = [...rows.values()].map(({ length }) => Math.max(1, length));
+    if (this.#mayComeBack) counts.push(1);
+    if (counts.length < 2) return undefined;
+    const most = free + Math.min(...counts);
     const resting = new Set<Sequence>();
     const changes = this.iteration % SPELL_ITERATIONS === 1;
     const waits = (sequence: Sequence): number => Number(!changes && sequence.resting);

@@ -46,6 +46,8 @@ export class RankState {
   promptTokens = 0;
   /** Compressed since the last iteration was planned. */
   readonly #compressed: Sequence[] = [];
+  /** Those whose clients have had their turn in the planned iteration. */
+  #resting: ReadonlySet<Sequence> = new Set();
   /** Where prompts are compressed, instead of `cache`: their blocks hold other tokens when they have ended. */
   readonly prompts: KeptPrompts | undefined;
   /** Of a model with recurrent layers. */
@@ -278,7 +280,9 @@ export class RankState {
   planDecodes(work: WorkList): void {
     const { running: all, clients } = this;
     const running = clients.several ? byTurns(all) : all;
-    const resting = clients.several ? clients.resting(running) : undefined;
+    const resting = clients.resting(this.#withNext(running));
+    this.#resting = resting ?? new Set();
+    const rows = running.length - this.#resting.size;
     // Their blocks hold other tokens than before.
     for (const sequence of this.#compressed.splice(0)) {
       if (sequence.evicted > 0 && all.includes(sequence)) work.tables.push(sequence);
@@ -290,7 +294,11 @@ export class RankState {
         while (sequence.capacity < sequence.target) if (!this.#grow(sequence, running, work)) break;
         continue;
       }
+      // It rests until nothing of it is in flight, then goes on further down.
+      if (sequence.slot >= rows && sequence.status === 'decode' && this.#lowerSeat(sequence)) sequence.resting = true;
+      const rested = sequence.resting;
       if (!this.#mayDecode(sequence, resting)) continue;
+      if (rested) this.#seatLower(sequence, work);
       if (sequence.computed === sequence.capacity) {
         if (!this.#grow(sequence, running, work)) continue; // it was itself the last
       }
@@ -304,6 +312,31 @@ export class RankState {
       if (sequence.computed % this.#blockTokens === 0) this.#keepState(sequence, work, true);
       work.decodes.push(sequence);
     }
+  }
+
+  /** Those that run, and the one that is admitted next where it is now: its client has rows again at once. */
+  #withNext(running: readonly Sequence[]): readonly Sequence[] {
+    const next = this.clients.several && this.numFreeSlots > 0 ? this.#nextPending() : undefined;
+    return next && this.wouldAdmit(next) ? [...running, next] : running;
+  }
+
+  /** Of those that rest in this iteration, the one in the lowest slot below a sequence's. */
+  #lowerSeat({ slot }: Sequence): Sequence | undefined {
+    if (!this.config.shiftsSlots || this.groupRows.length > 1) return undefined;
+    let lowest: Sequence | undefined;
+    for (const other of this.#resting) {
+      const isIdle = other.resting && other.status === 'decode' && other.outstanding === 0;
+      if (isIdle && other.slot < (lowest?.slot ?? slot)) lowest = other;
+    }
+    return lowest;
+  }
+
+  /** A step computes rows up to the highest slot with one: a sequence that begins, or goes on, changes places with one that rests. */
+  #seatLower(sequence: Sequence, work: WorkList): void {
+    const other = this.#lowerSeat(sequence);
+    if (!other) return;
+    [sequence.slot, other.slot] = [other.slot, sequence.slot];
+    for (const moved of [sequence, other]) if (!work.tables.includes(moved)) work.tables.push(moved);
   }
 
   /** Whether a sequence may have a row of this iteration. @param resting those whose client has had its turn */
@@ -511,6 +544,7 @@ export class RankState {
       }
     }
     this.#takeSlot(sequence, sequence.target);
+    this.#seatLower(sequence, work);
     sequence.status = 'prefill';
     insertInOrder(this.running, sequence);
     if (sequence.handed && sequence.computed < sequence.promptLength) this.#takeOver(sequence, work);
