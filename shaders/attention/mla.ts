@@ -41,9 +41,6 @@ export const MLA_PARAMS = {
   table_stride: 'u32',
   ...SHARE_PARAMS,
   vectors: 'u32',
-  stats: 'u32',
-  lanes: 'u32',
-  slices: 'u32',
   scale: 'f32',
 } as const satisfies ParamTypes;
 
@@ -102,20 +99,14 @@ export function mlaPlan(
     return {
       wgsl: [...fragments, mlaAttendRow, file.rowSource],
       constants: { ...constants, THREADS: file.threads },
-      params: { ...params, vectors: file.threads, stats: 0, lanes: 0, slices: 0 },
+      params: { ...params, vectors: file.threads },
     };
   }
   // Neighbouring threads take neighbouring tokens of one unit.
   const lanes = Math.min(64, rankUnits);
   return {
     wgsl: [...fragments, stepsSource, mlaAttend, file.source],
-    constants: { ...constants, QUADS: file.quads },
-    params: {
-      ...params,
-      vectors: MLA_VECTORS,
-      stats: 16,
-      lanes,
-      slices: Math.min(16, Math.floor(256 / lanes)),
-    },
+    constants: { ...constants, QUADS: file.quads, LANES: lanes, SLICES: Math.min(16, Math.floor(256 / lanes)) },
+    params: { ...params, vectors: MLA_VECTORS },
   };
 }

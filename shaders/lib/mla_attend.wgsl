@@ -5,18 +5,18 @@
 //
 // The kernel declares the bindings and params of mla.ts. Needs latent_layout.wgsl, a KvUnit, and softmax_state.wgsl.
 // Scores: a token a thread. Values: thread = (unit, slice) sums one unit (4 elements) over every slices-th token; then slices
-// are added in order. A vector's bits depend on its own query and limit only, never on the other vectors. Params: `stats`
-// (STATS) threads scan scores, `lanes` units side by side, lanes * slices <= THREADS.
-// For GPUs; software adapters take mla_attend_row.wgsl. Loops count down (steps.wgsl) from params, which no compiler unrolls; those that
-// wait for memory ask for UNROLL units at once, then use them in order.
+// are added in order. A vector's bits depend on its own query and limit only, never on the other vectors.
+// For GPUs; software adapters take mla_attend_row.wgsl. Loops that wait for memory ask for UNROLL units at once, then use them in order.
 //
-// Variant: QUADS, fours of vectors; changes no bit.
+// Variants: QUADS, fours of vectors, which changes no bit; LANES units side by side, summed by SLICES threads each, from the rank.
 const QUADS: u32 = 1; // variant
+const LANES: u32 = 64; // variant
+const SLICES: u32 = 4; // variant
 /// At least CHUNK: a thread has one token at most.
 const THREADS: u32 = 256;
 const UNROLL: u32 = 4;
 const VECTORS: u32 = 4u * QUADS;
-// Threads that scan the scores of four vectors; params.stats, which compilers don't see.
+// Threads that scan the scores of four vectors.
 const STATS: u32 = 16;
 
 // By fours.
@@ -223,21 +223,22 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     if (thread * BLOCK < count) {
       blocks[thread] = block_table[table + first / BLOCK + thread];
     }
+    var scores = array<vec4<f32>, QUADS>();
     if (thread < count) {
       let physical = block_table[table + (first + thread) / BLOCK];
-      let scores = latent_scores(queries, token_base(physical, thread % BLOCK));
-      for (var quad = 0u; quad < QUADS; quad++) {
-        weights[quad * CHUNK + thread] =
-          select(vec4<f32>(EMPTY_M), scores[quad], vec4<u32>(first + thread) < queries.limit[quad]);
-      }
+      scores = latent_scores(queries, token_base(physical, thread % BLOCK));
+    }
+    for (var quad = 0u; quad < QUADS; quad++) {
+      weights[quad * CHUNK + thread] =
+        select(vec4<f32>(EMPTY_M), scores[quad], vec4<u32>(first + thread) < queries.limit[quad]);
     }
     workgroupBarrier();
     if (scanned < QUADS) {
       var own = vec4<f32>(EMPTY_M);
       var t = first_scanned;
-      for (var left = steps(thread % STATS, count, params.stats); left > 0u; left--) {
+      for (var left = CHUNK / STATS; left >= 1u; left--) {
         own = max(own, weights[t]);
-        t += params.stats;
+        t += STATS;
       }
       maxima[thread] = own;
     }
@@ -245,56 +246,52 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     var now = array<MaxSum, QUADS>();
     for (var quad = 0u; quad < QUADS; quad++) {
       var m = vec4<f32>(EMPTY_M);
-      for (var left = params.stats; left > 0u; left--) {
-        m = max(m, maxima[(quad + 1u) * params.stats - left]);
+      for (var left = STATS; left >= 1u; left--) {
+        m = max(m, maxima[(quad + 1u) * STATS - left]);
       }
       now[quad].m = m;
-      if (thread < count) {
-        weights[quad * CHUNK + thread] = score_weights(weights[quad * CHUNK + thread], m);
-      }
+      weights[quad * CHUNK + thread] = score_weights(weights[quad * CHUNK + thread], m);
     }
     workgroupBarrier();
     if (scanned < QUADS) {
       var own = vec4<f32>();
       var t = first_scanned;
-      for (var left = steps(thread % STATS, count, params.stats); left > 0u; left--) {
+      for (var left = CHUNK / STATS; left >= 1u; left--) {
         own += weights[t];
-        t += params.stats;
+        t += STATS;
       }
       sums[thread] = own;
     }
     workgroupBarrier();
     for (var quad = 0u; quad < QUADS; quad++) {
       var l = vec4<f32>();
-      for (var left = params.stats; left > 0u; left--) {
-        l += sums[(quad + 1u) * params.stats - left];
+      for (var left = STATS; left >= 1u; left--) {
+        l += sums[(quad + 1u) * STATS - left];
       }
       now[quad].l = l;
     }
 
     let merge = chunk != first_chunk;
     var unit_start = 0u;
-    for (var rounds = steps(0u, params.rank_units, params.lanes); rounds > 0u; rounds--) {
-      let slices = params.slices;
-      let unit = unit_start + thread / slices;
+    for (var rounds = steps(0u, params.rank_units, LANES); rounds > 0u; rounds--) {
+      let unit = unit_start + thread / SLICES;
       var o = array<vec4<f32>, VECTORS>();
-      if (thread < params.lanes * slices && unit < params.rank_units) {
-        o = weigh_latent(unit, thread % slices, slices, count);
+      if (thread < LANES * SLICES && unit < params.rank_units) {
+        o = weigh_latent(unit, thread % SLICES, SLICES, count);
       }
-      for (var vectors = QUADS * params.vectors; vectors > 0u; vectors--) {
-        let vector = vectors - 1u;
+      for (var vector = 0u; vector < VECTORS; vector++) {
         slice_o[thread] = pick(o, vector);
         workgroupBarrier();
-        if (thread < params.lanes) {
-          var total = slice_o[thread * slices];
-          for (var left = slices - 1u; left > 0u; left--) {
-            total += slice_o[thread * slices + slices - left];
+        if (thread < LANES) {
+          var total = slice_o[thread * SLICES];
+          for (var slice = 1u; slice < SLICES; slice++) {
+            total += slice_o[thread * SLICES + slice];
           }
           put_unit(pick_to(queries, vector), unit_start + thread, total, pick_sum(now, vector), pick_sum(run, vector), merge);
         }
         workgroupBarrier();
       }
-      unit_start += params.lanes;
+      unit_start += LANES;
     }
     // The next chunk overwrites weights and blocks.
     workgroupBarrier();
@@ -304,10 +301,10 @@ fn mla_attend(queries: Queries, table: u32, first_chunk: u32, chunk_step: u32, e
     chunk += chunk_step;
   }
   if (thread == 0u) {
-    for (var vectors = QUADS * params.vectors; vectors > 0u; vectors--) {
-      let to = pick_to(queries, vectors - 1u);
+    for (var vector = 0u; vector < VECTORS; vector++) {
+      let to = pick_to(queries, vector);
       if (to != NOWHERE) {
-        partial_ml[to] = pick_sum(run, vectors - 1u);
+        partial_ml[to] = pick_sum(run, vector);
       }
     }
   }

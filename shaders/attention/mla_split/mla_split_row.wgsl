@@ -33,9 +33,6 @@ struct Params {
   share_ranks: u32,
   share_index: u32,
   vectors: u32,
-  stats: u32,
-  lanes: u32,
-  slices: u32,
   scale: f32,
 }
 
