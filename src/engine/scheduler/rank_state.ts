@@ -336,7 +336,8 @@ export class RankState {
     const other = this.#lowerSeat(sequence);
     if (!other) return;
     [sequence.slot, other.slot] = [other.slot, sequence.slot];
-    for (const moved of [sequence, other]) if (!work.tables.includes(moved)) work.tables.push(moved);
+    addTable(work, sequence);
+    addTable(work, other);
   }
 
   /** Whether a sequence may have a row of this iteration. @param resting those whose client has had its turn */
@@ -369,7 +370,7 @@ export class RankState {
 
   /** Before a sequence's rows up to `end` are planned. */
   #advanceWindows(sequence: Sequence, end: number, work: WorkList): void {
-    if (this.windows?.advance(sequence, end) && !work.tables.includes(sequence)) work.tables.push(sequence);
+    if (this.windows?.advance(sequence, end)) addTable(work, sequence);
   }
 
   /** Makes room: the sequence waits again, bound to no rank. */
@@ -549,7 +550,7 @@ export class RankState {
     insertInOrder(this.running, sequence);
     if (sequence.handed && sequence.computed < sequence.promptLength) this.#takeOver(sequence, work);
     this.#settle(sequence);
-    work.tables.push(sequence);
+    addTable(work, sequence);
   }
 
   #takeOver(sequence: Sequence, work: WorkList): void {
@@ -677,6 +678,11 @@ export class RankState {
   #sharedBlocks({ blocks }: PrefixMatch): readonly number[] {
     return this.prompts ? [] : blocks;
   }
+}
+
+/** A sequence's table is written once in an iteration, as it then stands. */
+function addTable({ tables }: WorkList, sequence: Sequence): void {
+  if (!tables.includes(sequence)) tables.push(sequence);
 }
 
 /** Whether a running sequence has rows to compute before it can decode. */
