@@ -6,7 +6,8 @@
  *   npm run pace -- COMMIT | DIR [--rounds N] [--seconds S] [--only TEXT]... [--adapter NAME] [--out FILE]
  *
  * COMMIT is checked out into a temporary folder, with this tree's packages; DIR is a checkout as it is. Each round has processes of its
- * own; a round takes four turns of about S seconds on each side for each thing measured.
+ * own, one of both libraries and one of each server. A thing measured takes four turns of about S seconds on each side, those of the
+ * libraries cut into generations.
  */
 import { fork, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -21,7 +22,7 @@ import { ensurePackages, ensureVulkan, root } from './setup.mjs';
 const MODELS = ['tiny-gqa', 'tiny-mla'];
 const CLIENTS = [1, 16, 64];
 const PROMPT_TOKENS = 120;
-const OUTPUT_TOKENS = 150;
+const OUTPUT_TOKENS = 60;
 /** So many behind the first one: whoever streams has more than one step under way. */
 const FIRST_TOKENS = 8;
 const TURNS = 4;
@@ -110,7 +111,6 @@ const { interleave } = await import('../bench/interleave.ts');
 const { readEnvironment } = await import('../bench/cli/environment.ts');
 const { LEAST_PACE, paceRows, paceTable } = await import('../bench/pace.ts');
 const { randomPrompt } = await import('../bench/prompt.ts');
-const { median } = await import('../src/base/stats.ts');
 
 /** The same for both trees, so that only code differs. */
 const modelFolder = (model) => join(root, 'models', model);
@@ -129,28 +129,28 @@ function lastWords(child, what) {
   });
 }
 
-/** A tree's library in a process of its own. */
-async function openLibrary(tree) {
-  const child = fork(fileURLToPath(new URL('pace_side.mjs', import.meta.url)), [tree], {
+/** The libraries of trees, in one process. */
+async function openLibraries(trees) {
+  const child = fork(fileURLToPath(new URL('pace_side.mjs', import.meta.url)), trees, {
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });
   children.add(child);
-  const ended = lastWords(child, `the library of ${tree}`);
+  const ended = lastWords(child, `the libraries of ${trees.join(' and ')}`);
   ended.catch(() => {});
   const answer = async () => {
     const message = new Promise((resolve) => child.once('message', resolve));
     const { answer: result, error } = await Promise.race([message, ended]);
-    if (error !== undefined) throw new Error(`${tree}: ${error}`);
+    if (error !== undefined) throw new Error(error);
     return result;
   };
   await answer();
-  return {
+  const sides = trees.map((_, side) => ({
     call: (call, args) => {
-      child.send({ call, ...args });
+      child.send({ call, side, ...args });
       return answer();
     },
-    close: () => child.kill(),
-  };
+  }));
+  return { sides, close: () => child.kill() };
 }
 
 /** A tree's `serve` of a model, and what CPU time it took so far, in seconds. */
@@ -255,9 +255,9 @@ function same(what, ours, theirs) {
  * part of their names.
  */
 async function ownAdapter() {
-  const side = await openLibrary(root);
-  const { adapter: own } = await side.call('open', libraryOptions(MODELS[0]));
-  side.close();
+  const library = await openLibraries([root]);
+  const { adapter: own } = await library.sides[0].call('open', libraryOptions(MODELS[0]));
+  library.close();
   const software = ['llvmpipe', 'SwiftShader'].find((name) => own.name.includes(name));
   if (own.software && software !== undefined) values.adapter ??= software;
   return own;
@@ -272,9 +272,9 @@ const measured = new Map(names.map((name) => [name, { name, ours: [], theirs: []
 const adapter = await ownAdapter();
 
 /** Turns of both sides, once each side was warmed up. */
-async function inTurns(name, sides, run) {
+async function inTurns(name, sides, run, turns = TURNS) {
   const contenders = sides.map((side, index) => ({ name: index === 0 ? 'now' : 'then', run: () => run(side, index) }));
-  const [ours, theirs] = await interleave(contenders, TURNS, {
+  const [ours, theirs] = await interleave(contenders, turns, {
     signal: new AbortController().signal,
     onProgress: () => {},
     onWarning: note,
@@ -298,16 +298,15 @@ function freshPrompts(count, vocabSize, from) {
 async function measureLibrary(model) {
   const wanted = names.filter((name) => name === `decode ${model}` || name === `first token ${model}`);
   if (wanted.length === 0) return;
-  const sides = await Promise.all([root, theirTree].map(openLibrary));
+  const { sides, close } = await openLibraries([root, theirTree]);
   try {
-    const folder = modelFolder(model);
     const opened = [];
     for (const side of sides) opened.push(await side.call('open', libraryOptions(model)));
     if (opened[0].adapter.name !== opened[1].adapter.name) {
       throw new Error(`${opened.map((each) => each.adapter.name).join(' and ')} don't compare: give --adapter NAME`);
     }
     const { vocabSize } = opened[0];
-    const run = (side, tokens, prompts) => side.call('generate', { model: folder, prompts, tokens });
+    const run = (side, tokens, prompts) => side.call('generate', { prompts, tokens });
     const prompts = freshPrompts(1, vocabSize, drawn++);
     const found = [];
     for (const side of sides) found.push((await run(side, OUTPUT_TOKENS, prompts))[0]);
@@ -319,21 +318,19 @@ async function measureLibrary(model) {
       const isFirst = name.startsWith('first');
       const tokens = isFirst ? FIRST_TOKENS : OUTPUT_TOKENS;
       const each = (found[0].ttftMs + (found[0].decodeMs * (tokens - 1)) / (OUTPUT_TOKENS - 1)) / 1000;
-      const count = Math.max(1, Math.round(seconds / each));
-      // A turn's prompts are the same on both sides: each side counts its own turns.
+      const turns = TURNS * Math.max(1, Math.round(seconds / each));
+      // A turn's prompt is the same on both sides: each side counts its own turns.
       const froms = sides.map(() => drawn);
-      await inTurns(name, sides, async (side, index) => {
-        const results = await run(side, tokens, freshPrompts(count, vocabSize, froms[index]));
-        froms[index] += count;
-        if (isFirst) return { rate: 1000 / median(results.map(({ ttftMs }) => ttftMs)) };
-        const sum = (of) => results.reduce((total, result) => total + of(result), 0);
-        const later = count * (tokens - 1) * 1000;
-        return { rate: later / sum(({ decodeMs }) => decodeMs), cpuRate: later / sum(({ cpuMs }) => cpuMs) };
-      });
+      const turn = async (side, index) => {
+        const [{ ttftMs, decodeMs, cpuMs }] = await run(side, tokens, freshPrompts(1, vocabSize, froms[index]++));
+        const later = (tokens - 1) * 1000;
+        return isFirst ? { rate: 1000 / ttftMs } : { rate: later / decodeMs, cpuRate: later / cpuMs };
+      };
+      await inTurns(name, sides, turn, turns);
       drawn = Math.max(...froms);
     }
   } finally {
-    for (const side of sides) side.close();
+    close();
   }
 }
 

@@ -1,4 +1,7 @@
-/** One tree's library, driven by scripts/pace.mjs: a process of its own, which runs what it is told by message, one thing at a time. */
+/**
+ * The libraries of some trees in one process, driven by scripts/pace.mjs: it runs what it is told by message, one thing at a time. Two
+ * processes of the same tree may differ by a tenth as long as they live, so that trees are compared in one.
+ */
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
@@ -19,21 +22,22 @@ async function generate(model, prompt, tokens) {
   return { ttftMs: first - started, decodeMs: ended - first, cpuMs: (user + system) / 1000, tokens: result.tokens };
 }
 
-const [tree] = process.argv.slice(2);
-const at = (path) => import(pathToFileURL(join(tree, path)).href);
-await at('scripts/run_typescript.mjs');
-const { load } = await at('src/index.ts');
+const trees = process.argv.slice(2);
+const at = (tree, path) => import(pathToFileURL(join(tree, path)).href);
+await at(trees[0], 'scripts/run_typescript.mjs');
+const libraries = [];
+for (const tree of trees) libraries.push(await at(tree, 'src/index.ts'));
 const models = new Map();
 
 const CALLS = {
-  async open({ model, options }) {
-    const loaded = await load(model, options);
-    models.set(model, loaded);
+  async open({ side, model, options }) {
+    const loaded = await libraries[side].load(model, options);
+    models.set(side, loaded);
     return { adapter: loaded.info.adapter, vocabSize: loaded.info.vocabSize };
   },
-  async generate({ model, prompts, tokens }) {
+  async generate({ side, prompts, tokens }) {
     const results = [];
-    for (const prompt of prompts) results.push(await generate(models.get(model), prompt, tokens));
+    for (const prompt of prompts) results.push(await generate(models.get(side), prompt, tokens));
     return results;
   },
 };

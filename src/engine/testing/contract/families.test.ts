@@ -758,10 +758,9 @@ function relative(rows: readonly Float32Array[], expected: readonly ArrayLike<nu
 }
 
 /** The same model with each expert chosen in each row: a rounded prompt's router can't choose others. */
-function withAllExperts(options: RandomModelOptions): RandomModelOptions {
-  const { num_experts: named, num_local_experts: local } = options.config;
-  const experts = named ?? local;
-  return experts === undefined ? options : { ...options, config: { ...options.config, num_experts_per_tok: experts } };
+function withAllExperts({ config, ...options }: FamilyCase['options']): RandomModelOptions {
+  const experts = config['num_experts'] ?? config['num_local_experts'];
+  return { ...options, config: { ...config, ...(experts !== undefined && { num_experts_per_tok: experts }) } };
 }
 
 /** Of the largest logit, what prompts that are rounded may be off by, after few layers of random weights. */
