@@ -4,10 +4,12 @@ import { median } from '../../src/base/stats.js';
 import type { AttentionStats } from '../../src/engine/contracts/api.js';
 import { attentionMs, busiest } from '../../src/engine/ranks/stats.js';
 import { syntheticWeights } from '../../src/engine/measure/synthetic_weights.js';
-import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
+import { openModelFiles } from '../../src/engine/files/model_files.js';
+import { storedTypes } from '../../src/model/weights/stored_types.js';
 import { RankGroup } from '../../src/engine/ranks/rank_group.js';
 import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { KvType, WeightType } from '../../src/index.js';
+import type { WeightTypes } from '../../src/model/weights/weight_types.js';
 import { openSource, type TensorReader } from '../../src/loader/index.js';
 import { compressionOptions } from '../../src/model/compression/options.js';
 import { cachesLatent, type ModelConfig } from '../../src/model/config/model_config.js';
@@ -77,7 +79,7 @@ interface BenchModel {
   readonly name: string;
   readonly config: ModelConfig;
   readonly reader: TensorReader;
-  readonly type: WeightType;
+  readonly type: WeightTypes;
   readonly loads: readonly (readonly number[])[];
 }
 
@@ -146,7 +148,7 @@ async function modelsOf(request: ArrangedRequest, { signal }: SuiteHooks): Promi
       name: request.model.split(/[\\/]/).findLast((part) => part !== '') ?? request.model,
       config: given,
       reader,
-      type: request.weights ?? storedType(reader, given),
+      type: request.weights ?? storedTypes(reader.index, given),
       loads: profile?.layers ?? drawn(given),
     },
   ];

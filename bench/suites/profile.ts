@@ -1,6 +1,7 @@
 import { usageError } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
-import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
+import { openModelFiles } from '../../src/engine/files/model_files.js';
+import { storedTypes } from '../../src/model/weights/stored_types.js';
 import { RankGroup } from '../../src/engine/ranks/rank_group.js';
 import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { KvType, WeightType } from '../../src/index.js';
@@ -66,7 +67,7 @@ export async function runProfile(request: ProfileRequest, hooks: SuiteHooks): Pr
     const group = await RankGroup.open({
       config,
       reader,
-      type: request.weights ?? storedType(reader, config),
+      type: request.weights ?? storedTypes(reader.index, config),
       plan,
       adapters: [request.adapter],
       virtual: false,

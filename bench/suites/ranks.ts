@@ -1,7 +1,8 @@
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
 import { RankGroup } from '../../src/engine/ranks/rank_group.js';
-import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
+import { openModelFiles } from '../../src/engine/files/model_files.js';
+import { storedTypes } from '../../src/model/weights/stored_types.js';
 import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import type { AdapterRequest } from '../../src/gpu/index.js';
 import type { KvType, WeightType } from '../../src/index.js';
@@ -80,7 +81,7 @@ export async function runRanks(request: RanksRequest, hooks: SuiteHooks): Promis
     const group = await RankGroup.open({
       config,
       reader,
-      type: request.weights ?? storedType(reader, config),
+      type: request.weights ?? storedTypes(reader.index, config),
       plan: made,
       adapters: Array.from({ length: made.worldSize }, () => request.adapter),
       virtual: false,

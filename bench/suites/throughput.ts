@@ -1,6 +1,7 @@
 import { limitError, SplitkvError, usageError } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
-import { openModelFiles, storedType } from '../../src/engine/files/model_files.js';
+import { openModelFiles } from '../../src/engine/files/model_files.js';
+import { storedTypes } from '../../src/model/weights/stored_types.js';
 import type { HandedKv } from '../../src/engine/contracts/prefill_worker.js';
 import { RankGroup } from '../../src/engine/ranks/rank_group.js';
 import { SplitkvPrefill } from '../../src/engine/prefill/open_prefill.js';
@@ -100,7 +101,7 @@ export async function runThroughput(
     const group = await RankGroup.open({
       config,
       reader,
-      type: request.weights ?? storedType(reader, config),
+      type: request.weights ?? storedTypes(reader.index, config),
       plan: made,
       adapters: Array.from({ length: made.worldSize }, () => request.adapter),
       virtual: false,

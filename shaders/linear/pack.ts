@@ -24,6 +24,17 @@ const SCALE_BYTES: Readonly<Record<PackedType, number>> = { f32: 0, f16: 0, q8: 
 
 export const isQuantised = (type: PackedType): boolean => SCALE_BYTES[type] > 0;
 
+/** Rows of a file's blocks, which lie one behind the other in a row. */
+export interface BlockRows {
+  /** GGUF's name of their type. */
+  readonly blocks: string;
+  readonly bytes: Uint8Array;
+  /** From a row to the next. */
+  readonly rowBytes: number;
+  /** Elements of a row's first block before those that are packed: 0 where blocks have 32. */
+  readonly skip: number;
+}
+
 /** Sizes of a packed weight [outFeatures, inFeatures]; tiles follow each other, so tile t starts at t * tile...Bytes. */
 export interface PackedLayout {
   /** Tiles of 32 rows; the last one is padded with zero rows. */
@@ -65,6 +76,14 @@ export interface PackedTiles {
   readonly scale: Uint32Array<ArrayBuffer> | undefined;
 }
 
+export const emptyTiles = (type: PackedType, n: number, inFeatures: number): PackedTiles => {
+  const { weightBytes, scaleBytes } = packedLayout(type, n, inFeatures);
+  return {
+    weight: new Uint32Array(weightBytes / 4),
+    scale: scaleBytes > 0 ? new Uint32Array(scaleBytes / 4) : undefined,
+  };
+};
+
 /**
  * Packs `n` rows of `inFeatures` f32 weights (row-major, rows `rowStride` elements apart) into tiles of 32 rows. A tensor may be
  * packed in pieces: every piece but the last must hold a multiple of 32 rows; the results follow each other. What a quantised type can
@@ -78,6 +97,21 @@ export function packTiles(
   inFeatures: number,
   rowStride = inFeatures,
 ): PackedTiles {
+  const tiles = emptyTiles(type, n, inFeatures);
+  packRows(type, tiles, 0, rows, n, inFeatures, rowStride);
+  return tiles;
+}
+
+/** The same to rows [first, first + n) of tiles, which are zero there. */
+export function packRows(
+  type: PackedType,
+  { weight, scale }: PackedTiles,
+  first: number,
+  rows: Float32Array,
+  n: number,
+  inFeatures: number,
+  rowStride = inFeatures,
+): void {
   const needed = n === 0 ? 0 : (n - 1) * rowStride + inFeatures;
   if (rows.length < needed) {
     throw new SplitkvError(
@@ -86,27 +120,25 @@ export function packTiles(
     );
   }
   const layout = packedLayout(type, n, inFeatures);
-  const weight = new Uint32Array(layout.weightBytes / 4);
-  if (!isQuantised(type)) {
+  if (!scale) {
     const bits = new Uint32Array(rows.buffer, rows.byteOffset, rows.length);
     const pack = type === 'f32' ? packFloatRow : packHalfRow;
     for (let row = 0; row < n; row++) {
-      pack(bits.subarray(row * rowStride, row * rowStride + inFeatures), weight, wordOf(layout, row));
+      pack(bits.subarray(row * rowStride, row * rowStride + inFeatures), weight, wordOf(layout, first + row));
     }
-    return { weight, scale: undefined };
+    return;
   }
-  const scale = new Uint32Array(layout.scaleBytes / 4);
   const halves = new Uint16Array(scale.buffer);
   const bytes = new Uint8Array(scale.buffer);
   const pack = type === 'q8' ? packQ8Row : packQ4Row;
   const padded = new Float32Array(alignUp(inFeatures, BLOCK));
   for (let row = 0; row < n; row++) {
     padded.set(rows.subarray(row * rowStride, row * rowStride + inFeatures));
-    const firstScale = scaleOf(layout, type, row);
-    if (type === 'mxfp4') packMxfp4Row(padded, weight, wordOf(layout, row), bytes, firstScale);
-    else pack(padded, weight, wordOf(layout, row), halves, firstScale);
+    const firstScale = scaleOf(layout, type, first + row);
+    const base = wordOf(layout, first + row);
+    if (type === 'mxfp4') packMxfp4Row(padded, weight, base, bytes, firstScale);
+    else pack(padded, weight, base, halves, firstScale);
   }
-  return { weight, scale };
 }
 
 /** The f32 values of packed rows: exactly what the kernels multiply by. Returns n x inFeatures, row-major. */
@@ -146,13 +178,13 @@ export function unpackTiles(
 }
 
 /** Words from one unit of a row to its next. */
-const UNIT_WORDS = TILE * 4;
+export const UNIT_WORDS = TILE * 4;
 
 /** Of a row's first scale among the tiles' scales. */
-const scaleOf = ({ tileScaleBytes }: PackedLayout, type: PackedType, row: number): number =>
+export const scaleOf = ({ tileScaleBytes }: PackedLayout, type: PackedType, row: number): number =>
   Math.floor(row / TILE) * (tileScaleBytes / SCALE_BYTES[type]) + (row % TILE);
 
-const wordOf = (layout: PackedLayout, row: number): number =>
+export const wordOf = (layout: PackedLayout, row: number): number =>
   Math.floor(row / TILE) * (layout.tileWeightBytes / 4) + (row % TILE) * 4;
 
 function packFloatRow(bits: Uint32Array, weight: Uint32Array, base: number): void {
@@ -289,7 +321,7 @@ function scaleBits(d: number, extreme: number, finite: number, type: PackedType)
   return half;
 }
 
-function refusedWeight(value: number, type: PackedType): SplitkvError {
+export function refusedWeight(value: number, type: PackedType): SplitkvError {
   if (!Number.isFinite(value)) {
     return formatError(
       `weights as ${type}: a weight is not finite (NaN or infinity): the checkpoint is damaged; get it again`,

@@ -1,7 +1,7 @@
 import { range } from '../base/lists.js';
 import { inParallel } from '../base/waits.js';
 import { converter } from './convert.js';
-import { blockOf, type ReadableType } from './dtype.js';
+import { blockOf, type BlockType, isBlockType, type ReadableType } from './dtype.js';
 import type { Source } from './source.js';
 
 /** Some columns of a tensor seen as a matrix, read a span of rows at a time. */
@@ -12,8 +12,19 @@ export interface RowSlice {
   readonly width: number;
   /** Checkpoint bytes of a whole row. */
   readonly rowBytes: number;
+  /** Of quantised rows that can be had as they are stored. */
+  readonly blocks?: SliceBlocks | undefined;
   /** Rows [rowStart, rowEnd). */
   read(rowStart: number, rowEnd: number, signal: AbortSignal | undefined): Promise<RawPiece>;
+}
+
+/** The blocks that a slice's columns lie in. */
+export interface SliceBlocks {
+  readonly type: BlockType;
+  /** Bytes of a row's. */
+  readonly rowBytes: number;
+  /** Elements before the first column. */
+  readonly skip: number;
 }
 
 /** Rows read but not converted yet. */
@@ -22,6 +33,8 @@ export interface RawPiece {
   readonly bytes: number;
   /** Writes them as f32, row-major, without gaps. */
   convertTo(out: Float32Array): void;
+  /** Writes their blocks, without gaps, where the slice has them. */
+  copyTo?(out: Uint8Array): void;
 }
 
 /** Rows of `columns` elements from byte `start` of a file on, nothing between them. A row is a whole number of blocks. */
@@ -55,6 +68,8 @@ export function storedSlice(
   /** Elements between the first byte read and the first column. */
   const skip = columnStart % block.elements;
 
+  const blocks = isBlockType(type) ? { type, rowBytes: endByte - firstByte, skip } : undefined;
+
   const readRow = (row: number, signal: AbortSignal | undefined): Promise<Uint8Array<ArrayBuffer>> =>
     source.read(file, start + row * rowBytes + firstByte, start + row * rowBytes + endByte, signal);
 
@@ -62,6 +77,7 @@ export function storedSlice(
     name,
     width,
     rowBytes,
+    blocks,
     async read(rowStart, rowEnd, signal) {
       const rows = rowEnd - rowStart;
       const bytes = (rows * width * block.bytes) / block.elements;
@@ -71,12 +87,14 @@ export function storedSlice(
         return {
           bytes,
           convertTo: (out) => parts.forEach((part, row) => converter(type, part)(skip, skip + width, out, row * width)),
+          copyTo: (out) => parts.forEach((part, row) => out.set(part, row * part.length)),
         };
       }
       // From the first column needed of the first row to the last one needed of the last row.
       const begin = start + rowStart * rowBytes + firstByte;
       const end = start + (rowEnd - 1) * rowBytes + endByte;
-      const convert = converter(type, await source.read(file, begin, end, signal));
+      const stored = await source.read(file, begin, end, signal);
+      const convert = converter(type, stored);
       return {
         bytes,
         convertTo: (out) => {
@@ -85,6 +103,11 @@ export function storedSlice(
             const from = row * columns + skip;
             convert(from, from + width, out, row * width);
           }
+        },
+        copyTo: (out) => {
+          const part = endByte - firstByte;
+          for (let row = 0; row < rows; row++)
+            out.set(stored.subarray(row * rowBytes, row * rowBytes + part), row * part);
         },
       };
     },

@@ -36,6 +36,8 @@ export interface TensorEntry {
    * tensors (then `end - start` is the bytes of all of them, and nothing else is meant by either).
    */
   readonly slice?: (source: Source, columnStart: number, columnEnd: number) => RowSlice;
+  /** With a `slice`: its rows are no rows of the file, in whatever order. */
+  readonly isMade?: boolean;
 }
 
 /** Every tensor of a checkpoint and where its bytes are. */

@@ -1,6 +1,6 @@
-import { didYouMean, formatError, throwIfAborted, unsupportedError, usageError } from '../base/errors.js';
-import { BLOCK_TYPES, blockOf, isReadable, type ReadableType } from './dtype.js';
-import { type RawPiece, type RowSlice, storedSlice, type StoredRows } from './slices.js';
+import { didYouMean, formatError, known, throwIfAborted, unsupportedError, usageError } from '../base/errors.js';
+import { BLOCK_TYPES, blockOf, type BlockType, isBlockType, isReadable, type ReadableType } from './dtype.js';
+import { type RawPiece, type RowSlice, type SliceBlocks, storedSlice, type StoredRows } from './slices.js';
 import type { Source } from './source.js';
 import { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 
@@ -26,6 +26,12 @@ export interface RowPiece {
   readonly firstRow: number;
   readonly rows: number;
   readonly data: Float32Array<ArrayBuffer>;
+}
+
+/** The same of blocks as they are stored: those that the columns lie in, row by row. */
+export interface BlockPiece extends Omit<RowPiece, 'data'> {
+  readonly data: Uint8Array<ArrayBuffer>;
+  readonly blocks: SliceBlocks;
 }
 
 type StreamOptions = Pick<StreamRowsOptions, 'signal' | 'onBytes'> & {
@@ -112,6 +118,19 @@ export class TensorReader {
    * `data` is used again: it is valid until the next piece is asked for, so copy what must stay.
    */
   streamRows(name: string, options: StreamRowsOptions = {}): AsyncGenerator<RowPiece, void, void> {
+    const [slice, stream] = this.#streamed(name, options);
+    return streamPieces(slice, stream, slice.width, Float32Array, (piece, out) => piece.convertTo(out));
+  }
+
+  /** The same of blocks, of a tensor that has a `storedBlocks`. */
+  async *streamBlocks(name: string, options: StreamRowsOptions = {}): AsyncGenerator<BlockPiece, void, void> {
+    const [slice, stream] = this.#streamed(name, options);
+    const blocks = known(slice.blocks, 'blocks of a tensor');
+    for await (const piece of streamPieces(slice, stream, blocks.rowBytes, Uint8Array, (raw, out) => raw.copyTo?.(out)))
+      yield { ...piece, blocks };
+  }
+
+  #streamed(name: string, options: StreamRowsOptions): [RowSlice, StreamOptions] {
     const {
       rowStart = 0,
       rowEnd = matrixShape(this.entry(name)).rows,
@@ -122,7 +141,7 @@ export class TensorReader {
     if (!Number.isSafeInteger(tileRows) || tileRows < 1)
       throw usageError(`tileRows ${tileRows}; expected a positive integer`);
     if (!(pieceBytes > 0)) throw usageError(`pieceBytes ${pieceBytes}; expected a positive number`);
-    return streamPieces(slice, { ...options, rowStart, rowEnd, tileRows, pieceBytes });
+    return [slice, { ...options, rowStart, rowEnd, tileRows, pieceBytes }];
   }
 
   #slice(name: string, rowStart: number, rowEnd: number, columns: readonly [number, number] | undefined): RowSlice {
@@ -136,10 +155,19 @@ export class TensorReader {
   }
 }
 
-/** In memory at once: this piece as f32, the bytes of the next one, and while it is converted nothing more. */
-async function* streamPieces(slice: RowSlice, options: StreamOptions): AsyncGenerator<RowPiece, void, void> {
+/**
+ * In memory at once: this piece as f32, the bytes of the next one, and while it is converted nothing more. `width`: what a row takes of
+ * `data`.
+ */
+async function* streamPieces<Data extends Float32Array<ArrayBuffer> | Uint8Array<ArrayBuffer>>(
+  slice: RowSlice,
+  options: StreamOptions,
+  width: number,
+  Form: new (length: number) => Data,
+  write: (piece: RawPiece, to: Data) => void,
+): AsyncGenerator<{ firstRow: number; rows: number; data: Data }, void, void> {
   const { rowStart, rowEnd, tileRows, pieceBytes, onBytes } = options;
-  const { width, rowBytes } = slice;
+  const { rowBytes } = slice;
   const pieceRows = Math.max(1, Math.floor(pieceBytes / Math.max(1, rowBytes) / tileRows)) * tileRows;
   // Stops the read ahead when the caller fails or leaves early.
   const left = new AbortController();
@@ -153,15 +181,15 @@ async function* streamPieces(slice: RowSlice, options: StreamOptions): AsyncGene
     return piece;
   };
 
-  const out = new Float32Array(Math.min(pieceRows, rowEnd - rowStart) * width);
+  const out = new Form(Math.min(pieceRows, rowEnd - rowStart) * width);
   let ahead = read(rowStart);
   try {
     for (let firstRow = rowStart; firstRow < rowEnd; firstRow += pieceRows) {
       throwIfAborted(options.signal, what);
       const raw = await ahead!;
       const rows = Math.min(pieceRows, rowEnd - firstRow);
-      const data = out.subarray(0, rows * width);
-      raw.convertTo(data);
+      const data = out.subarray(0, rows * width) as Data;
+      write(raw, data);
       ahead = read(firstRow + pieceRows);
       onBytes?.(raw.bytes);
       yield { firstRow, rows, data };
@@ -175,6 +203,12 @@ async function* streamPieces(slice: RowSlice, options: StreamOptions): AsyncGene
 export function matrixShape({ shape }: { readonly shape: readonly number[] }): { rows: number; columns: number } {
   if (shape.length < 2) return { rows: shape[0] ?? 1, columns: 1 };
   return { rows: shape.slice(0, -1).reduce((product, size) => product * size, 1), columns: shape.at(-1) ?? 1 };
+}
+
+/** The type of a tensor's blocks, where they can be had as they are stored. */
+export function storedBlocks(entry: TensorEntry | undefined): BlockType | undefined {
+  const { dtype, isMade = false } = entry ?? { dtype: 'F32' };
+  return isMade || !isBlockType(dtype) ? undefined : dtype;
 }
 
 /** The rows of a tensor as they lie in its file. Throws `unsupported` for a type that isn't read as f32. */

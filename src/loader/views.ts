@@ -20,6 +20,7 @@ function view(entry: TensorEntry, read: (asked: Asked) => Promise<(out: Float32A
   const rowBytes = (entry.end - entry.start) / shape.rows;
   return {
     ...entry,
+    isMade: true,
     slice(source, ...columns): RowSlice {
       const width = columns[1] - columns[0];
       return {
@@ -139,22 +140,48 @@ export function rowsView(entry: TensorEntry, name: string, first: number, rows: 
   return { ...entry, name, shape: [rows, shape.columns], start, end: start + rows * rowBytes };
 }
 
-/** The tensor with row i of every group of `order.length` rows being row order[i] of that group. Whole groups are read. */
+/**
+ * The tensor with row i of every group of `order.length` rows being row order[i] of that group. Whole groups are read. Rows stay what
+ * they are, blocks too.
+ */
 export function orderedView(entry: TensorEntry, order: readonly number[]): TensorEntry {
   const group = order.length;
-  return view(entry, async (asked) => {
-    const { columns, width } = asked;
-    const [start, end] = asked.rows;
-    const first = start - (start % group);
-    const whole = await stored(entry, asked, columns, first, Math.ceil(end / group) * group);
-    return (out) => {
-      const values = whole();
-      for (let row = start; row < end; row++) {
-        const from = row - (row % group) + order[row % group]! - first;
-        out.set(values.subarray(from * width, (from + 1) * width), (row - start) * width);
-      }
-    };
-  });
+  return {
+    ...entry,
+    slice(source, ...columns): RowSlice {
+      const whole = storedSlice(source, storedRows(entry), ...columns);
+      const { width, blocks } = whole;
+      return {
+        ...whole,
+        async read(start, end, signal) {
+          const first = start - (start % group);
+          const last = start === end ? first : Math.ceil(end / group) * group;
+          const piece = await whole.read(first, last, signal);
+          const put = <T extends Float32Array | Uint8Array>(rows: T, length: number, out: T): void => {
+            for (let row = start; row < end; row++) {
+              const from = (row - (row % group) + order[row % group]! - first) * length;
+              out.set(rows.subarray(from, from + length), (row - start) * length);
+            }
+          };
+          return {
+            bytes: (piece.bytes * (end - start)) / Math.max(1, last - first),
+            convertTo(out) {
+              const values = new Float32Array((last - first) * width);
+              piece.convertTo(values);
+              put(values, width, out);
+            },
+            ...(blocks && {
+              copyTo(out: Uint8Array) {
+                const bytes = new Uint8Array((last - first) * blocks.rowBytes);
+                piece.copyTo?.(bytes);
+                put(bytes, blocks.rowBytes, out);
+              },
+            }),
+          };
+        },
+      };
+    },
+  };
 }
 
 /** The tensor with column i being column order[i]. Whole rows are read. */

@@ -1,11 +1,11 @@
 import { loadFast } from '../../shaders/linear/fast/fast.js';
-import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import { hasState, type ModelConfig } from './config/model_config.js';
 import { Decoder } from './forward/decoder.js';
 import type { CacheOptions } from './layers/attention/cache.js';
 import { loadModelWeights, type LoadWeightsOptions } from './weights/weight_loader.js';
+import type { WeightTypes } from './weights/weight_types.js';
 import { rankSlice } from './shape.js';
 import { GqaLayers } from './layers/attention/gqa.js';
 import type { LayerKinds } from './layers/layer.js';
@@ -14,7 +14,7 @@ import type { World } from './layers/world.js';
 
 /** A model's weights on a device, and the program that runs them. */
 export interface DeviceModel {
-  readonly type: WeightType;
+  readonly type: WeightTypes;
   /** Bytes of the weights on the GPU. */
   readonly bytes: number;
   createForward(cache: CacheOptions): Decoder;
@@ -25,7 +25,7 @@ export async function loadWeights(
   device: Device,
   config: ModelConfig,
   reader: TensorReader,
-  type: WeightType,
+  type: WeightTypes,
   world: World,
   options: LoadWeightsOptions = {},
 ): Promise<DeviceModel> {

@@ -1,4 +1,3 @@
-import type { WeightType } from '../../shaders/linear/pack.js';
 import { partialsPerSlot } from '../../shaders/sampling/params.js';
 import { known } from '../base/errors.js';
 import { nth, sum } from '../base/lists.js';
@@ -21,15 +20,16 @@ import { attentionKinds, mlpKinds } from './layers/weight_kinds.js';
 import { type HalfMap, type LayerMap, modelMap, specBytes } from './weights/model_map.js';
 import { headsOf, mlpSegments, modelShape, queryRow } from './shape.js';
 import { specsIn, type VocabSpec } from './weights/weight_map.js';
+import type { WeightTypes } from './weights/weight_types.js';
 
 /**
  * Bytes of a model as placement adds them up. A layer's cut matrices are shared out by heads and by columns, so all segments
  * together are exact; ranks whose cuts don't fall on tiles of 32 rows and blocks of 32 columns take a tile or block more
  * (`weightBytes` is exact).
  */
-export function modelSizes(config: ModelConfig, type: WeightType, kvType: KvType): ModelSizes {
+export function modelSizes(config: ModelConfig, types: WeightTypes, kvType: KvType): ModelSizes {
   const bytes: Bytes = (...parts) =>
-    sum(parts.flatMap((part) => [...specsIn(part)]).map((spec) => specBytes(spec, type)));
+    sum(parts.flatMap((part) => [...specsIn(part)]).map((spec) => specBytes(spec, types)));
   const heads = modelShape(config).segmentHeads;
   const map = modelMap(config);
   const windows = layerWindows(config);
@@ -90,8 +90,8 @@ function shareOut(bytes: number, weights: readonly number[]): number[] {
 /** Embedding, the norm and projection of the head, and two for sampling. */
 const STEP_DISPATCHES = 5;
 
-/** What the planner asks about a model whose weights are kept as `type`. Exchanges are those of the first layer, where layers differ in their heads. */
-export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType): ModelWork {
+/** What the planner asks about a model whose weights are kept as `types`. Exchanges are those of the first layer, where layers differ in their heads. */
+export function modelWork(config: ModelConfig, types: WeightTypes, kvType: KvType): ModelWork {
   const shape = modelShape(config);
   const attention = attentionOf(config);
   const dim = attention.kind === 'mla' ? attention.kvLoraRank : attention.headDim;
@@ -99,7 +99,7 @@ export function modelWork(config: ModelConfig, type: WeightType, kvType: KvType)
   const hidden = activationStride(config.hiddenSize) * 4;
   return {
     shape,
-    sizes: modelSizes(config, type, kvType),
+    sizes: modelSizes(config, types, kvType),
     stepDispatches: STEP_DISPATCHES,
     expertsPerToken,
     // As the forward program lays them out.

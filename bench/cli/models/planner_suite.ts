@@ -2,7 +2,8 @@ import { SplitkvError, throwIfAborted, usageError } from '../../../src/base/erro
 import { median } from '../../../src/base/stats.js';
 import { planOutlook, type PlanOutlook } from '../../../src/engine/planning/auto_plan.js';
 import { cacheType } from '../../../src/engine/planning/rank_adapters.js';
-import { openModelFiles, storedType } from '../../../src/engine/files/model_files.js';
+import { openModelFiles } from '../../../src/engine/files/model_files.js';
+import { storedTypes } from '../../../src/model/weights/stored_types.js';
 import { RankGroup } from '../../../src/engine/ranks/rank_group.js';
 import { SlotDriver } from '../../../src/engine/testing/slot_driver.js';
 import { openSource } from '../../../src/loader/index.js';
@@ -126,7 +127,7 @@ async function runModel(
   const compression = compressionOf(config, budget);
   const compressed = compression && { compression };
   const reader = await files.reader();
-  const type = options.weights && options.weights !== 'auto' ? options.weights : storedType(reader, config);
+  const type = options.weights && options.weights !== 'auto' ? options.weights : storedTypes(reader.index, config);
   const kvType = await cacheType(options);
   const contextLength = Math.min(config.maxPositions, Math.max(...promptTokens) + maxTokens);
   const requests = Array.from({ length: ranks }, () =>

@@ -2,10 +2,12 @@ import { sum } from '../../base/lists.js';
 import type { Source, TensorReader } from '../../loader/index.js';
 import { modelShape } from '../../model/shape.js';
 import { weightBytes } from '../../model/weights/model_map.js';
+import { storedTypes } from '../../model/weights/stored_types.js';
+import { mostOf } from '../../model/weights/weight_types.js';
 import { checkTogether, featuresOf, modelFeatures, type Plan } from '../../placement/index.js';
 import type { LoadOptions, ModelInfo } from '../contracts/api.js';
 import { checkContext } from '../contracts/load_options.js';
-import { type ModelFiles, openModelFiles, storedType } from '../files/model_files.js';
+import { type ModelFiles, openModelFiles } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
 import { kvCompression } from '../planning/kv_compression.js';
 import { type PlanSubject, subjectFeatures } from '../planning/plan_subject.js';
@@ -41,7 +43,7 @@ export async function describeModel(
   let read: Promise<TensorReader> | undefined;
   const reader = (): Promise<TensorReader> => (read ??= files.reader());
   const { weights = 'auto', prefillChunk, prefixCaching } = options;
-  const type = weights === 'auto' ? storedType(await reader(), config) : weights;
+  const type = weights === 'auto' ? storedTypes((await reader()).index, config) : weights;
   const kvType = await cacheType(options);
   const compression = await kvCompression(options, config);
   const facts: DescribedFacts = {
@@ -72,7 +74,7 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
     vocabSize: config.vocabSize,
     contextLength: runner.contextLength,
     parameters: weightBytes(config, type).parameters,
-    weights: type,
+    weights: mostOf(type),
     kv: runner.kv.type,
     hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
     sampling,

@@ -12,6 +12,7 @@ import {
   type PlanPrediction,
   predictPlan,
 } from '../../placement/index.js';
+import { mostOf } from '../../model/weights/weight_types.js';
 import type { KvType, LoadOptions, WeightType } from '../contracts/api.js';
 import { adapterMisfit } from '../planning/adapter_fit.js';
 import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
@@ -155,7 +156,7 @@ export async function planModel(
   const { pick, why } = named === undefined ? pickOrReason(candidates) : await namedOrReason(named, subject, outlook);
   return {
     name: model.name,
-    weights: facts.type,
+    weights: mostOf(facts.type),
     kv: facts.kvType,
     contextLength,
     promptTokens: request.promptLength,

@@ -3,13 +3,11 @@
  * Read open_files.ts next.
  */
 
-import type { WeightType } from '../../../shaders/linear/pack.js';
 import { SplitkvError, unsupportedError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
 import { snake } from '../../base/names.js';
 import { isWithin, rangeText } from '../../base/options.js';
 import {
-  isBlockType,
   readJson,
   readTensorIndex,
   readText,
@@ -19,7 +17,7 @@ import {
   TOKENIZER_CONFIG_LIMITS,
   TOKENIZER_LIMITS,
 } from '../../loader/index.js';
-import { expertsOf, type ModelConfig } from '../../model/config/model_config.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
 import { readModelConfig } from '../../model/families/registry.js';
 import { Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
 import type { LoadOptions, RecommendedSampling } from '../contracts/api.js';
@@ -104,29 +102,6 @@ export async function openTokenizer(files: ModelFiles): Promise<ModelTokenizer> 
     if (!(error instanceof SplitkvError && error.code === 'unsupported')) throw error;
     return { tokenizer: undefined, noTokenizer: error };
   }
-}
-
-/**
- * The type that keeps what the checkpoint's matrices say without taking more room than need be: that of the most bytes. Q4_0 is
- * q4 as it is; the other quantised types have finer scales or more bits than q4, so they become q8. Experts that are kept as they are
- * don't count.
- */
-export function storedType({ index }: TensorReader, config: ModelConfig): WeightType {
-  // By bytes: a checkpoint in 16 bits may well keep a router or a table in 32.
-  const bytes: Record<WeightType, number> = { f16: 0, f32: 0, q8: 0, q4: 0 };
-  const packed = expertsOf(config)?.packed !== undefined;
-  for (const { dtype, start, end } of index.tensors.values()) {
-    if (packed && dtype === 'MXFP4') continue;
-    const type = isBlockType(dtype)
-      ? dtype === 'Q4_0'
-        ? 'q4'
-        : 'q8'
-      : dtype === 'F32' || dtype === 'F64'
-        ? 'f32'
-        : 'f16';
-    bytes[type] += end - start;
-  }
-  return (Object.keys(bytes) as WeightType[]).reduce((most, type) => (bytes[type] > bytes[most] ? type : most));
 }
 
 /** What may be recommended, with its name in generation_config.json. */

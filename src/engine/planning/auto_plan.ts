@@ -1,6 +1,7 @@
 import { SplitkvError } from '../../base/errors.js';
 import { nth } from '../../base/lists.js';
 import { modelWork } from '../../model/model_sizes.js';
+import { mostOf } from '../../model/weights/weight_types.js';
 import {
   type MachineMeasure,
   makePlan,
@@ -90,7 +91,7 @@ export function measuredRanks(
   ranks: Omit<MachineRequest, 'subject'>,
   batched: boolean,
 ): Promise<MachineMeasure> {
-  const subject = { config, type, kvType, contextLength, batched };
+  const subject = { config, type: mostOf(type), kvType, contextLength, batched };
   return measure ? measure(subject, ranks.adapters) : measureMachine({ ...ranks, subject });
 }
 

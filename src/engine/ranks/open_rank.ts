@@ -1,6 +1,6 @@
-import type { WeightType } from '../../../shaders/linear/pack.js';
+import { eachOf, type WeightTypes } from '../../model/weights/weight_types.js';
 import { sum } from '../../base/lists.js';
-import type { Device, PipelineSource } from '../../gpu/index.js';
+import type { Device, PipelineSource, Replacement } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { loadWeights } from '../../model/device_model.js';
@@ -46,7 +46,7 @@ export function progressOf(
 export interface RankRequest {
   readonly config: ModelConfig;
   readonly reader: TensorReader;
-  readonly type: WeightType;
+  readonly type: WeightTypes;
   readonly runner: RunnerOptions;
   readonly signal?: AbortSignal | undefined;
   /** Another device on the same adapter. */
@@ -152,7 +152,7 @@ async function tuneHere(device: Device, request: RankRequest): Promise<TuningSta
 /** As `wrongVariants`, on a device of its own; once for an adapter and these kernels. */
 async function wrongHere(
   device: Device,
-  { config, type, runner: { kvType, contextLength, slots }, again }: RankRequest,
+  { config, type: types, runner: { kvType, contextLength, slots }, again }: RankRequest,
   sources: readonly PipelineSource[],
   signal: AbortSignal,
 ): Promise<Replacements> {
@@ -160,13 +160,20 @@ async function wrongHere(
     import('./check_variants.js'),
     import('../measure/stores/store.js'),
   ]);
-  const subject = { config, type, kvType, contextLength, batched: slots > 1 };
-  return measured(await defaultStore(), 'replacements', [device.adapter, subject, sources], false, async () => {
-    const own = await again();
-    try {
-      return await wrongVariants(own, subject, signal);
-    } finally {
-      own.dispose();
-    }
-  });
+  const store = await defaultStore();
+  const wrong: Record<string, Replacement> = {};
+  for (const type of eachOf(types)) {
+    const subject = { config, type, kvType, contextLength, batched: slots > 1 };
+    const found = await measured(store, 'replacements', [device.adapter, subject, sources], false, async () => {
+      const own = await again();
+      try {
+        return await wrongVariants(own, subject, signal);
+      } finally {
+        own.dispose();
+      }
+    });
+    for (const [kernel, replacement] of Object.entries(found))
+      if (wrong[kernel] !== 'plain') wrong[kernel] = replacement;
+  }
+  return wrong;
 }

@@ -1,5 +1,5 @@
 import { nth } from '../../base/lists.js';
-import type { WeightType } from '../../../shaders/linear/pack.js';
+import { mostOf, type WeightTypes } from '../../model/weights/weight_types.js';
 import { throwIfAborted } from '../../base/errors.js';
 import { createGroup } from '../../distributed/index.js';
 import { type AdapterDescription, type AdapterRequest, type Device, openDevice } from '../../gpu/index.js';
@@ -135,13 +135,13 @@ export const roundsPrompts = (ranks: ModelRanks['runner']['ranks']): boolean =>
 
 /** Tells where precision 'fast' changes nothing. */
 export function warnOfExact(
-  type: WeightType,
+  type: WeightTypes,
   { runner: { ranks }, adapter }: ModelRanks,
   onWarning: GroupOptions['onWarning'],
 ): void {
   if (roundsPrompts(ranks)) return;
   const why =
-    type === 'f32'
+    mostOf(type) === 'f32'
       ? 'f32 weights are never rounded'
       : adapter.variants === 'software'
         ? 'kernels for the CPU have no faster form'

@@ -4,7 +4,7 @@ import { loadWeights } from '../../model/device_model.js';
 import { type LayerSlice, rankSlice, spanLength, totalLength } from '../../model/shape.js';
 import { World } from '../../model/layers/world.js';
 import { Owners, type Plan, type RankMemory, rankTopology } from '../../placement/index.js';
-import type { WeightType } from '../../../shaders/linear/pack.js';
+import type { WeightTypes } from '../../model/weights/weight_types.js';
 import { blankWeights } from '../measure/synthetic_weights.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import { RankRunner } from './rank_runner.js';
@@ -12,7 +12,7 @@ import { RankRunner } from './rank_runner.js';
 /** A model whose weights take memory. */
 export interface MemorySubject {
   readonly config: ModelConfig;
-  readonly type: WeightType;
+  readonly type: WeightTypes;
 }
 
 /**

@@ -1,4 +1,3 @@
-import type { WeightType } from '../../../shaders/linear/pack.js';
 import { usageError } from '../../base/errors.js';
 import { createPorts } from '../../distributed/index.js';
 import type { PortReason } from '../../distributed/ports/port.js';
@@ -6,6 +5,7 @@ import type { AdapterRequest } from '../../gpu/index.js';
 import type { RankProgress } from '../ranks/open_rank.js';
 import type { AdapterMeasure, LinkMeasure, Plan } from '../../placement/index.js';
 import type { ProbeSubject } from '../measure/probe.js';
+import type { WeightTypes } from '../../model/weights/weight_types.js';
 import type { ModelPlace } from './model_place.js';
 import type { NamedAdapter } from '../ranks/rank_group.js';
 import type { Rank, RankFacts, RunnerOptions } from '../contracts/rank.js';
@@ -23,7 +23,7 @@ export interface SliceRequest {
   readonly integrity?: Readonly<Record<string, string>> | undefined;
   /** What the files must say that they are (`modelDigest`), where they may be others. */
   readonly digest?: string | undefined;
-  readonly type: WeightType;
+  readonly type: WeightTypes;
   readonly plan: Plan;
   readonly rank: number;
   /** The ranks' adapters differ. */

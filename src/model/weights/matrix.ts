@@ -1,8 +1,17 @@
-import { packedLayout, type PackedType, packTiles, type WeightType } from '../../../shaders/linear/pack.js';
+import {
+  type BlockRows,
+  emptyTiles,
+  packedLayout,
+  type PackedTiles,
+  type PackedType,
+  packRows,
+  type WeightType,
+} from '../../../shaders/linear/pack.js';
+import { keepsBlocks, packBlocks } from '../../../shaders/linear/pack_blocks.js';
 import { known, limitError } from '../../base/errors.js';
 import { ceilDiv, grouped } from '../../base/math.js';
 import type { Buffer, Device, Tensor } from '../../gpu/index.js';
-import type { TensorReader } from '../../loader/index.js';
+import { storedBlocks, type TensorReader } from '../../loader/index.js';
 import { spanLength } from '../shape.js';
 import { type MatrixSpec, packedColumns, paddedRows, type Part, specRows } from './weight_map.js';
 
@@ -129,9 +138,12 @@ export interface FillOptions {
   readonly flush: (bytes: number) => Promise<void>;
 }
 
+/** Rows of a matrix, one behind the other: f32, or blocks that its type keeps as they are. */
+type Rows = Float32Array | BlockRows;
+
 /** Packs rows of a matrix and writes them, one behind the other. */
 export class MatrixWriter<Type extends PackedType = PackedType> {
-  readonly #carry: Float32Array;
+  #carry: PackedTiles;
   #carried = 0;
   #tile = 0;
 
@@ -143,36 +155,52 @@ export class MatrixWriter<Type extends PackedType = PackedType> {
     readonly flush: FillOptions['flush'],
   ) {
     // Tensors needn't end on a tile: the rows of an unfinished tile wait here for the next tensor's.
-    this.#carry = new Float32Array(TILE * width);
+    this.#carry = emptyTiles(matrix.type, TILE, width);
   }
 
-  async append(data: Float32Array, rows: number): Promise<void> {
-    const { width } = this;
+  async append(data: Rows, rows: number): Promise<void> {
+    const { matrix, width } = this;
     let used = 0;
     if (this.#carried > 0) {
       used = Math.min(rows, TILE - this.#carried);
-      this.#carry.set(data.subarray(0, used * width), this.#carried * width);
+      this.#pack(this.#carry, this.#carried, data, 0, used);
       this.#carried += used;
       if (this.#carried < TILE) return;
       await this.end();
     }
     const whole = Math.floor((rows - used) / TILE) * TILE;
-    if (whole > 0) await this.#write(data.subarray(used * width, (used + whole) * width), whole);
+    if (whole > 0) {
+      const tiles = emptyTiles(matrix.type, whole, width);
+      this.#pack(tiles, 0, data, used, whole);
+      await this.#write(tiles, whole);
+    }
     used += whole;
-    this.#carry.set(data.subarray(used * width, rows * width));
+    this.#pack(this.#carry, 0, data, used, rows - used);
     this.#carried = rows - used;
   }
 
   /** Writes what waits. */
   async end(): Promise<void> {
-    if (this.#carried > 0) await this.#write(this.#carry.subarray(0, this.#carried * this.width), this.#carried);
+    if (this.#carried === 0) return;
+    await this.#write(this.#carry, this.#carried);
+    this.#carry = emptyTiles(this.matrix.type, TILE, this.width);
     this.#carried = 0;
   }
 
-  async #write(rows: Float32Array, count: number): Promise<void> {
+  /** Rows [first, first + count) of the data to rows from `at` on. */
+  #pack(tiles: PackedTiles, at: number, data: Rows, first: number, count: number): void {
+    const { matrix, width } = this;
+    if (data instanceof Float32Array) {
+      packRows(matrix.type, tiles, at, data.subarray(first * width), count, width);
+      return;
+    }
+    const bytes = data.bytes.subarray(first * data.rowBytes);
+    packBlocks(matrix.type, tiles, at, { ...data, bytes }, count, width);
+  }
+
+  async #write(packed: PackedTiles, count: number): Promise<void> {
     const { device, matrix, width } = this;
     const { tileWeightBytes, tileScaleBytes } = packedLayout(matrix.type, matrix.outFeatures, width);
-    const packed = packTiles(matrix.type, rows, count, width);
     const tiles = ceilDiv(count, TILE);
     for (let done = 0; done < tiles;) {
       const row = (this.#tile + done) * TILE;
@@ -215,15 +243,25 @@ export async function fillMatrix(
       await zeros(paddedRows(part));
       continue;
     }
-    for await (const piece of reader.streamRows(tensor, {
+    const wanted = {
       rowStart: firstRow,
       rowEnd: firstRow + rows,
       columns,
       tileRows: order?.length ?? TILE,
       signal: options.signal,
-      onBytes: (bytes) => options.onBytes(bytes, tensor),
-    })) {
-      await writer.append(order ? reorderRows(piece.data, order, piece.rows, width) : piece.data, piece.rows);
+      onBytes: (bytes: number) => options.onBytes(bytes, tensor),
+    };
+    const ordered = <T extends Float32Array | Uint8Array>(data: T, count: number, size: number): T =>
+      order ? reorderRows(data, order, count, size) : data;
+    const stored = storedBlocks(reader.entry(tensor));
+    if (stored && keepsBlocks(matrix.type, stored)) {
+      for await (const { data, rows: count, blocks } of reader.streamBlocks(tensor, wanted)) {
+        const { type, rowBytes, skip } = blocks;
+        await writer.append({ blocks: type, bytes: ordered(data, count, rowBytes), rowBytes, skip }, count);
+      }
+    } else {
+      for await (const { data, rows: count } of reader.streamRows(tensor, wanted))
+        await writer.append(ordered(data, count, width), count);
     }
     if (paddedRows(part) > rows) await zeros(paddedRows(part) - rows);
   }
@@ -231,13 +269,13 @@ export async function fillMatrix(
 }
 
 /** Rows of each group of `order.length` rows in that order. */
-export function reorderRows(
-  data: Float32Array,
+export function reorderRows<T extends Float32Array | Uint8Array>(
+  data: T,
   order: NonNullable<Part['order']>,
   rows: number,
   width: number,
-): Float32Array {
-  const out = new Float32Array(rows * width);
+): T {
+  const out = data.slice(0, rows * width) as T;
   for (let row = 0; row < rows; row++) {
     const group = row - (row % order.length);
     const from = (group + order[row % order.length]!) * width;

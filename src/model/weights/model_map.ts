@@ -1,4 +1,4 @@
-import { packedLayout, type WeightType } from '../../../shaders/linear/pack.js';
+import { packedLayout } from '../../../shaders/linear/pack.js';
 import { known } from '../../base/errors.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { partName } from '../layers/layer_weights.js';
@@ -19,6 +19,7 @@ import {
   type VocabSpec,
   vocabMaps,
 } from './weight_map.js';
+import type { WeightTypes } from './weight_types.js';
 
 /** Which tensors make a rank's slice of a layer's half: attention or MLP, and the norms before and behind it. */
 export interface HalfMap<Specs> {
@@ -84,11 +85,11 @@ export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(c
 ];
 
 /** Bytes that a matrix or vector takes on the GPU, with the padding of tiles and blocks. */
-export function specBytes(spec: Spec, type: WeightType): number {
+export function specBytes(spec: Spec, types: WeightTypes): number {
   if (!isMatrixSpec(spec)) return vectorLength(spec) * 4;
   const stored = { rows: specRows(spec), columns: spanLength(packedColumns(spec)) };
   return (spec.packedAs ?? [stored]).reduce((sum, { rows, columns }) => {
-    const { weightBytes: weights, scaleBytes } = packedLayout(matrixType(spec, type), rows, columns);
+    const { weightBytes: weights, scaleBytes } = packedLayout(matrixType(spec, types), rows, columns);
     return sum + weights + scaleBytes;
   }, 0);
 }
@@ -99,10 +100,10 @@ export function specBytes(spec: Spec, type: WeightType): number {
  */
 export function weightBytes(
   config: ModelConfig,
-  type: WeightType,
+  types: WeightTypes,
   slice: RankSlice = wholeSlice(config),
 ): { readonly bytes: number; readonly parameters: number } {
   const specs = weightSpecs(config, slice);
   const parameters = sum([...expectedTensors(specs).values()].map(({ numbers }) => numbers));
-  return { bytes: sum(specs.map((spec) => specBytes(spec, type))), parameters };
+  return { bytes: sum(specs.map((spec) => specBytes(spec, types))), parameters };
 }

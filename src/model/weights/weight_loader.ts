@@ -3,7 +3,7 @@
  * model_map.ts which of them a rank has, and counts them beforehand.
  */
 
-import { isQuantised, type PackedType, type WeightType } from '../../../shaders/linear/pack.js';
+import type { PackedType, WeightType } from '../../../shaders/linear/pack.js';
 import { known } from '../../base/errors.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
@@ -36,6 +36,7 @@ import {
   vectorLength,
   type VectorSpec,
 } from './weight_map.js';
+import type { WeightTypes } from './weight_types.js';
 
 const elementAs = {
   itself: (value: number): number => value,
@@ -51,7 +52,7 @@ export type HalfWeights<Weights> = Loaded<Omit<HalfMap<unknown>, 'weights'>> & {
 
 /** A rank's slice of a model on a device. Tied tables of the same rows are one object. */
 export interface ModelWeights extends Loaded<ModelMap> {
-  readonly type: WeightType;
+  readonly type: WeightTypes;
   readonly bytes: number;
 }
 
@@ -84,7 +85,7 @@ class WeightLoader<Parts extends object> {
   constructor(
     readonly device: Device,
     readonly reader: TensorReader,
-    readonly type: WeightType,
+    readonly types: WeightTypes,
     readonly map: Parts,
     { signal, onProgress }: LoadWeightsOptions,
   ) {
@@ -148,11 +149,11 @@ class WeightLoader<Parts extends object> {
   }
 
   #allocated(spec: MatrixSpec): Matrix<PackedType> {
-    const { device, type } = this;
+    const { device, types } = this;
     const { beside } = spec;
-    const packed = matrixType(spec, type);
+    const packed = matrixType(spec, types);
     const both =
-      beside && matrixType(beside, type) === packed ? allocateBeside(device, [spec, beside], packed) : undefined;
+      beside && matrixType(beside, types) === packed ? allocateBeside(device, [spec, beside], packed) : undefined;
     if (beside && both) this.#beside.set(beside, both[1]);
     return both?.[0] ?? allocateMatrix(device, spec, packed);
   }
@@ -161,9 +162,10 @@ class WeightLoader<Parts extends object> {
    * Cut into W_UK and W_UV a head, W_UK transposed: q_nope . (W_UK c) = (W_UK^T q_nope) . c, so keys needn't be expanded. A head's
    * rows are those of W_UK and then of W_UV.
    */
-  async #absorbed({ inFeatures: rank, packedAs, parts }: AbsorbedSpec): Promise<Absorbed> {
+  async #absorbed(spec: AbsorbedSpec): Promise<Absorbed> {
+    const { inFeatures: rank, packedAs, parts } = spec;
     const [half, other] = packedAs;
-    const type = isQuantised(this.type) ? 'f16' : this.type;
+    const type = matrixType(spec, this.types) as WeightType;
     const [absorb, valueUp] = [await this.#writer(half, type), await this.#writer(other, type)];
     const [{ tensor, firstRow, rows }] = parts as readonly [Part];
     const [heads, nope] = [half.rows / rank, half.columns];
@@ -231,12 +233,12 @@ export async function loadModelWeights(
   device: Device,
   config: ModelConfig,
   reader: TensorReader,
-  type: WeightType,
+  types: WeightTypes,
   options: LoadWeightsOptions & { readonly slice?: RankSlice | undefined } = {},
 ): Promise<ModelWeights> {
-  const loader = new WeightLoader(device, reader, type, modelMap(config, options.slice), options);
+  const loader = new WeightLoader(device, reader, types, modelMap(config, options.slice), options);
   const loaded = await loader.load();
-  return { ...loaded, type, bytes: loader.bytes };
+  return { ...loaded, type: types, bytes: loader.bytes };
 }
 
 /**

@@ -2,7 +2,7 @@
  * Where each GPU matrix of a model comes from: plain data, no GPU. A matrix is a stack of rows of checkpoint tensors, so a
  * plan that gives a rank only some heads or columns changes the parts, not the loader.
  */
-import { isQuantised, type PackedType, type WeightType } from '../../../shaders/linear/pack.js';
+import { isQuantised, type PackedType } from '../../../shaders/linear/pack.js';
 import { weightColumns } from '../../../shaders/linear/segments.js';
 import { sum } from '../../base/lists.js';
 import { alignUp } from '../../base/math.js';
@@ -10,6 +10,7 @@ import type { Buffer } from '../../gpu/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { type HeldSegments, type Span, spanLength } from '../shape.js';
 import type { Matrix } from './matrix.js';
+import { typeOfTensor, type WeightTypes } from './weight_types.js';
 
 /**
  * Rows [firstRow, firstRow + rows) of a tensor of `tensorRows` rows (a vector's are its elements), or `rows` rows of zeros without one;
@@ -154,9 +155,10 @@ export const specRows = ({ parts }: Spec): number => sum(parts.map(paddedRows));
 /** Elements of a vector on the GPU. */
 export const vectorLength = (spec: VectorSpec): number => alignUp(specRows(spec) * (spec.columns ?? 1), 32);
 
-/** How a matrix is stored where the model's weights are `type`. */
-export function matrixType({ precision }: MatrixSpec, type: WeightType): PackedType {
+/** How a matrix is stored; all its tensors have one type. */
+export function matrixType({ precision, parts }: MatrixSpec, types: WeightTypes): PackedType {
   if (precision === 'f32' || precision === 'mxfp4') return precision;
+  const type = typeOfTensor(types, parts.find(({ tensor }) => tensor !== undefined)?.tensor);
   return precision === 'unquantised' && isQuantised(type) ? 'f16' : type;
 }
 

@@ -1,0 +1,130 @@
+import { describe, expect, test } from 'vitest';
+import { testAdapters } from '../../../gpu/testing/adapters.js';
+import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
+import { matrixShape, openSource } from '../../../loader/index.js';
+import { modelToGguf } from '../../../model/testing/gguf/model.js';
+import { makeRandomModel } from '../../../model/testing/random_model.js';
+import { referenceLogits, type ReferenceTensor } from '../../../model/testing/reference/reference.js';
+import { weightBytes } from '../../../model/weights/model_map.js';
+import { storedTypes } from '../../../model/weights/stored_types.js';
+import type { LoadOptions } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
+import { openModelFiles } from '../../files/model_files.js';
+
+const adapter = (await testAdapters()).at(-1)!.name;
+
+const small = {
+  hidden_size: 128,
+  intermediate_size: 192,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 32,
+  vocab_size: 96,
+};
+
+/** By the beginning of a tensor's name. */
+type Types = Readonly<Record<string, WritableType>>;
+
+/** A random model in a GGUF file, no block of Q4_0 of which has the code of -8 in its first half. */
+async function fileOf(types: Types, config: Record<string, unknown> = small) {
+  const random = makeRandomModel({ config, seed: 12 });
+  const typeOf = (name: string, shape: readonly number[]): WritableType | undefined =>
+    shape.length > 1 ? Object.entries(types).find(([begin]) => name.startsWith(begin))?.[1] : undefined;
+  const bytes = modelToGguf(random.config, random.weights, { typeOf });
+  const open = async (content: Uint8Array<ArrayBuffer>) => {
+    const file = new File([content], 'm.gguf');
+    const model = await openModelFiles(await openSource([file]));
+    return { file, model, reader: await model.reader() };
+  };
+  const { reader: written } = await open(bytes);
+  for (const { dtype, start, end } of written.index.tensors.values()) {
+    if (dtype !== 'Q4_0') continue;
+    for (let block = start; block < end; block += 18) {
+      for (let at = block + 2; at < block + 18; at++) if ((bytes[at]! & 15) === 0) bytes[at]! |= 3;
+      // Some scales too small for a normal f16.
+      if (block % 5 === 0) bytes[block + 1] = 0x03;
+    }
+  }
+  const { file, model, reader } = await open(bytes);
+  const weights = new Map<string, ReferenceTensor>();
+  for (const [name, { shape }] of reader.index.tensors)
+    weights.set(name, { shape: [...shape], data: await reader.readRows(name, 0, matrixShape({ shape }).rows) });
+  return { file, weights, config: model.config, index: reader.index };
+}
+
+async function logitsOf(file: File, options: LoadOptions = {}) {
+  const model = await load([file], { adapter, ...options });
+  try {
+    const tokens = Array.from({ length: 12 }, (_, i) => (i * 37 + 11) % model.info.vocabSize);
+    const { rows } = await model.logits(tokens, { all: true });
+    return { rows, tokens, info: model.info };
+  } finally {
+    await model.dispose();
+  }
+}
+
+const mixtures: readonly (readonly [name: string, types: Types, most: string])[] = [
+  ['Q4_0', { '': 'Q4_0' }, 'q4'],
+  ['Q8_0', { '': 'Q8_0' }, 'q8'],
+  ['Q5_0 with IQ4_NL', { 'blk.0': 'Q5_0', '': 'IQ4_NL' }, 'q8'],
+  [
+    'Q4_0, Q8_0 and F16',
+    {
+      'blk.0.attn_k': 'Q8_0',
+      'blk.0.ffn_up': 'Q8_0',
+      'blk.0.ffn_down': 'F16',
+      'blk.1.attn_v': 'F16',
+      'blk.1.attn_output': 'Q8_0',
+      output: 'Q8_0',
+      token_embd: 'F16',
+      '': 'Q4_0',
+    },
+    'q8',
+  ],
+];
+
+describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () => {
+  test.each(mixtures)('%s', async (_, types, most) => {
+    const { file, weights, config, index } = await fileOf(types);
+    const { rows, tokens, info } = await logitsOf(file);
+    const expected = referenceLogits(config, weights, tokens);
+    const largest = Math.max(...expected.flatMap((row) => [...row].map(Math.abs)));
+    const worst = Math.max(...rows.flatMap((row, i) => [...row].map((x, id) => Math.abs(x - expected[i]![id]!))));
+    expect(worst / largest).toBeLessThan(1e-5);
+    expect(info.weights).toBe(most);
+    expect(info.weightBytes).toBe(weightBytes(config, storedTypes(index, config)).bytes);
+    for (const plan of ['tp', 'pp'] as const) {
+      const cut = await logitsOf(file, { plan, ranks: 2, virtualRanks: true });
+      expect(cut.rows, plan).toEqual(rows);
+    }
+  });
+});
+
+test('tensors that a matrix is made of have one type, the smallest that holds all of them', async () => {
+  const { config, index } = await fileOf(mixtures[3]![1]);
+  const types = storedTypes(index, config);
+  if (typeof types === 'string') throw new Error('one type');
+  const of = (name: string): string => types.others[`${name}.weight`] ?? types.most;
+  const attention = (layer: number): string[] =>
+    ['q', 'k', 'v'].map((x) => of(`model.layers.${layer}.self_attn.${x}_proj`));
+  expect(attention(0)).toEqual(['q8', 'q8', 'q8']);
+  expect(attention(1)).toEqual(['f32', 'f32', 'f32']);
+  expect(['gate', 'up', 'down'].map((x) => of(`model.layers.0.mlp.${x}_proj`))).toEqual(['q8', 'q8', 'f16']);
+  expect([of('model.embed_tokens'), of('lm_head'), of('model.layers.1.mlp.up_proj')]).toEqual(['f16', 'q8', 'q4']);
+});
+
+test('blocks that no type holds become q8, a file of floats has one type', async () => {
+  const typesIn = async (types: Types) => {
+    const { config, index } = await fileOf(types, {
+      ...small,
+      hidden_size: 256,
+      intermediate_size: 256,
+      num_attention_heads: 8,
+    });
+    return storedTypes(index, config);
+  };
+  expect(await typesIn({ '': 'Q4_K' })).toBe('q8');
+  expect(await typesIn({ output: 'Q6_K', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
+  expect(await typesIn({ token_embd: 'F32', '': 'BF16' })).toBe('f16');
+});
