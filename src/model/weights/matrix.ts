@@ -19,9 +19,10 @@ import { type MatrixSpec, packedColumns, paddedRows, type Part, specRows } from 
 const TILE = 32;
 
 /** Output rows [firstRow, firstRow + rows) of a matrix, in buffers that fit one binding. */
-export interface MatrixShard {
+export interface MatrixShard<Type extends PackedType = PackedType> {
   readonly firstRow: number;
   readonly rows: number;
+  readonly type: Type;
   readonly weight: Buffer;
   readonly scale: Buffer | undefined;
   /** 16-byte units of `weight` before its own, with their scales before its own: those of the matrix that it lies behind. */
@@ -29,10 +30,10 @@ export interface MatrixShard {
 }
 
 /** What a kernel binds that reads this shard alone. */
-export function shardTensors(
-  type: PackedType,
-  { weight, scale, firstUnit }: MatrixShard,
-): { readonly weight: Tensor; readonly scale: Tensor | undefined } {
+export function shardTensors({ type, weight, scale, firstUnit }: MatrixShard): {
+  readonly weight: Tensor;
+  readonly scale: Tensor | undefined;
+} {
   const from = (buffer: Buffer, offset: number): Tensor =>
     offset === 0 ? buffer : { buffer, offset, size: buffer.size - offset };
   return { weight: from(weight, firstUnit * 16), scale: scale && from(scale, scaleOffset(type, firstUnit)) };
@@ -47,11 +48,12 @@ function scaleOffset(type: PackedType, units: number): number {
 /** A packed weight matrix [outFeatures, inFeatures] on a device. */
 export interface Matrix<Type extends PackedType = WeightType> {
   readonly name: string;
+  /** Of its first shard: others may have another one (`typedRuns`). */
   readonly type: Type;
   readonly outFeatures: number;
   /** Elements of a row of activations. A slice of a split contraction packs its columns widened to whole blocks. */
   readonly inFeatures: number;
-  readonly shards: readonly MatrixShard[];
+  readonly shards: readonly MatrixShard<Type>[];
 }
 
 const layoutOf = (spec: MatrixSpec, type: PackedType) =>
@@ -89,12 +91,16 @@ export function allocateBeside<Type extends PackedType>(
   const weight = known(buffer(spec.name, weightBytes + second.weightBytes), 'buffer of weights');
   const scale = buffer(`${spec.name} scale`, scaleBytes + second.scaleBytes);
   const matrixOf = (of: MatrixSpec, firstUnit: number): Matrix<Type> =>
-    matrix(of, type, [{ firstRow: 0, rows: specRows(of), weight, scale, firstUnit }]);
+    matrix(of, type, [{ firstRow: 0, rows: specRows(of), type, weight, scale, firstUnit }]);
   return [matrixOf(spec, 0), matrixOf(beside, weightBytes / 16)];
 }
 
 /** Its features are its segments' own elements, not the widened columns. */
-function matrix<Type extends PackedType>(spec: MatrixSpec, type: Type, shards: readonly MatrixShard[]): Matrix<Type> {
+function matrix<Type extends PackedType>(
+  spec: MatrixSpec,
+  type: Type,
+  shards: readonly MatrixShard<Type>[],
+): Matrix<Type> {
   const { start, end } = spec.segments ?? { start: 0, end: spec.inFeatures };
   return { name: spec.name, type, outFeatures: specRows(spec), inFeatures: end - start, shards };
 }
@@ -116,13 +122,14 @@ export function allocateMatrix<Type extends PackedType>(device: Device, spec: Ma
         `maxStorageBufferBindingSize of ${grouped(limit)} (${device.name}); use --weights q8 or q4, or another adapter`,
     );
   }
-  const shards: MatrixShard[] = [];
+  const shards: MatrixShard<Type>[] = [];
   for (let tile = 0; tile < tiles; tile += tilesPerShard) {
     const count = Math.min(tilesPerShard, tiles - tile);
     const label = tilesPerShard < tiles ? `${spec.name} shard ${shards.length}` : spec.name;
     shards.push({
       firstRow: tile * TILE,
       rows: Math.min(count * TILE, outFeatures - tile * TILE),
+      type,
       weight: device.createBuffer(label, count * tileWeightBytes),
       scale: tileScaleBytes > 0 ? device.createBuffer(`${label} scale`, count * tileScaleBytes) : undefined,
       firstUnit: 0,

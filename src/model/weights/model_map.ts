@@ -10,11 +10,11 @@ import { nth, sum } from '../../base/lists.js';
 import {
   expectedTensors,
   isMatrixSpec,
-  matrixType,
   packedColumns,
   type Spec,
   specRows,
   specsIn,
+  typedRuns,
   vectorLength,
   type VocabSpec,
   vocabMaps,
@@ -87,11 +87,11 @@ export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(c
 /** Bytes that a matrix or vector takes on the GPU, with the padding of tiles and blocks. */
 export function specBytes(spec: Spec, types: WeightTypes): number {
   if (!isMatrixSpec(spec)) return vectorLength(spec) * 4;
-  const stored = { rows: specRows(spec), columns: spanLength(packedColumns(spec)) };
-  return (spec.packedAs ?? [stored]).reduce((sum, { rows, columns }) => {
-    const { weightBytes: weights, scaleBytes } = packedLayout(matrixType(spec, types), rows, columns);
-    return sum + weights + scaleBytes;
-  }, 0);
+  const stored = typedRuns(spec, types).flatMap(({ spec: run, type }) => {
+    const own = { rows: specRows(run), columns: spanLength(packedColumns(run)) };
+    return (run.packedAs ?? [own]).map(({ rows, columns }) => packedLayout(type, rows, columns));
+  });
+  return sum(stored.flatMap(({ weightBytes: weights, scaleBytes }) => [weights, scaleBytes]));
 }
 
 /**

@@ -54,8 +54,10 @@ export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): Weig
       }),
     );
     if (made.size === 0) continue;
-    const type = joinedType([...made.values()]);
-    for (const [name, { start, end }] of made) {
+    const joined = joinedType([...made.values()]);
+    for (const [name, entry] of made) {
+      const { start, end } = entry;
+      const type = spec.splits ? ownType(entry) : joined;
       types.set(name, type);
       bytes[type] += end - start;
     }

@@ -32,7 +32,9 @@ import {
   type PackedAs,
   paddedRows,
   type Part,
+  specRows,
   specsIn,
+  typedRuns,
   vectorLength,
   type VectorSpec,
 } from './weight_map.js';
@@ -141,6 +143,17 @@ class WeightLoader<Parts extends object> {
 
   /** A packed matrix, streamed. */
   async #matrix(spec: MatrixSpec): Promise<Matrix<PackedType>> {
+    const [run, ...others] = typedRuns(spec, this.types);
+    const first = await this.#run(run.spec);
+    const shards = [...first.shards];
+    for (const { spec: next, firstRow } of others)
+      for (const shard of (await this.#run(next)).shards)
+        shards.push({ ...shard, firstRow: firstRow + shard.firstRow });
+    return { ...first, outFeatures: specRows(spec), shards };
+  }
+
+  /** Of one type. */
+  async #run(spec: MatrixSpec): Promise<Matrix<PackedType>> {
     const { device } = this;
     const allocated =
       this.#beside.get(spec) ?? (await device.checked(`loading ${spec.name}`, () => this.#allocated(spec)));

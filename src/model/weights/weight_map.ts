@@ -47,6 +47,8 @@ export interface MatrixSpec {
   readonly precision?: 'f32' | 'unquantised' | 'mxfp4';
   /** True: it must fit one binding, as what is read together can't lie in different ones. */
   readonly whole?: boolean;
+  /** True: its parts may be of several types, as they begin where a shard may. */
+  readonly splits?: boolean;
   /** Tiles of 32 rows of which a shard is a multiple; default 2, so that a shard's bias starts at a multiple of 256 bytes. */
   readonly granule?: number;
   /** The matrices made of it, where it isn't packed as stored. */
@@ -155,7 +157,30 @@ export const specRows = ({ parts }: Spec): number => sum(parts.map(paddedRows));
 /** Elements of a vector on the GPU. */
 export const vectorLength = (spec: VectorSpec): number => alignUp(specRows(spec) * (spec.columns ?? 1), 32);
 
-/** How a matrix is stored; all its tensors have one type. */
+/** Some parts of a matrix that have one type, one behind the other. */
+export interface TypedRun {
+  readonly spec: MatrixSpec;
+  readonly type: PackedType;
+  readonly firstRow: number;
+}
+
+/** A matrix as its types cut it. Rows of zeros are of the type before them. */
+export function typedRuns(spec: MatrixSpec, types: WeightTypes): readonly [TypedRun, ...TypedRun[]] {
+  const runs: TypedRun[] = [];
+  let firstRow = 0;
+  for (const part of spec.splits ? spec.parts : []) {
+    const last = runs.at(-1);
+    const type = matrixType({ ...spec, parts: [part] }, types);
+    if (last && (part.tensor === undefined || last.type === type))
+      runs[runs.length - 1] = { ...last, spec: { ...spec, parts: [...last.spec.parts, part] } };
+    else runs.push({ spec: { ...spec, parts: [part] }, type, firstRow });
+    firstRow += paddedRows(part);
+  }
+  const [first, ...others] = runs;
+  return first && others.length > 0 ? [first, ...others] : [{ spec, type: matrixType(spec, types), firstRow: 0 }];
+}
+
+/** How a matrix is stored whose tensors have one type. */
 export function matrixType({ precision, parts }: MatrixSpec, types: WeightTypes): PackedType {
   if (precision === 'f32' || precision === 'mxfp4') return precision;
   const type = typeOfTensor(types, parts.find(({ tensor }) => tensor !== undefined)?.tensor);

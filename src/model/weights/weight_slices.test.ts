@@ -208,7 +208,7 @@ async function unpacked(device: Device, matrix: Matrix, columns: number): Promis
     );
   for (const shard of matrix.shards) {
     const { firstRow, rows } = shard;
-    const { weight, scale } = shardTensors(matrix.type, shard);
+    const { weight, scale } = shardTensors(shard);
     const packed = { weight: await read(weight), scale: scale && (await read(scale)) };
     values.set(unpackTiles(matrix.type, packed, rows, columns), firstRow * columns);
   }

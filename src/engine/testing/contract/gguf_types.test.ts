@@ -19,7 +19,7 @@ const small = {
   num_hidden_layers: 2,
   num_attention_heads: 4,
   num_key_value_heads: 2,
-  head_dim: 32,
+  head_dim: 64,
   vocab_size: 96,
 };
 
@@ -80,7 +80,7 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string])[]
       token_embd: 'F16',
       '': 'Q4_0',
     },
-    'q8',
+    'q4',
   ],
 ];
 
@@ -108,8 +108,9 @@ test('tensors that a matrix is made of have one type, the smallest that holds al
   const of = (name: string): string => types.others[`${name}.weight`] ?? types.most;
   const attention = (layer: number): string[] =>
     ['q', 'k', 'v'].map((x) => of(`model.layers.${layer}.self_attn.${x}_proj`));
-  expect(attention(0)).toEqual(['q8', 'q8', 'q8']);
-  expect(attention(1)).toEqual(['f32', 'f32', 'f32']);
+  // They are projected by type.
+  expect(attention(0)).toEqual(['q4', 'q8', 'q4']);
+  expect(attention(1)).toEqual(['q4', 'q4', 'f16']);
   expect(['gate', 'up', 'down'].map((x) => of(`model.layers.0.mlp.${x}_proj`))).toEqual(['q8', 'q8', 'f16']);
   expect([of('model.embed_tokens'), of('lm_head'), of('model.layers.1.mlp.up_proj')]).toEqual(['f16', 'q8', 'q4']);
 });
@@ -120,7 +121,7 @@ test('blocks that no type holds become q8, a file of floats has one type', async
       ...small,
       hidden_size: 256,
       intermediate_size: 256,
-      num_attention_heads: 8,
+      head_dim: 64,
     });
     return storedTypes(index, config);
   };

@@ -54,6 +54,8 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   const { bias, heads, headDim, rope, qkNorm, sinks = false, gated = false } = config;
   const attends = queryHeads.length > 0;
   const { modelInFeatures, ...contraction } = attentionSegments(config);
+  // Where a bias may be bound from.
+  const splits = headDim % 64 === 0;
   const order = rope?.interleaved ? pairsInHalves(headDim, 0, rope.dims) : undefined;
   /** Rows of some heads of a tensor of `all`. */
   const rowsOf = (tensor: string, all: number, [first, end]: Span, more?: Partial<Part>): Part =>
@@ -91,7 +93,7 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
     kind: 'gqa',
     queryHeads,
     kvHeads,
-    qkv: attends ? matrixSpec(context, 'qkv', hiddenSize, [...qkv, ...zeros(sinkParts)]) : undefined,
+    qkv: attends ? matrixSpec(context, 'qkv', hiddenSize, [...qkv, ...zeros(sinkParts)], { splits }) : undefined,
     qkvBias: attends && (bias.q || sinks) ? vectorSpec(context, 'qkv_bias', [...qkvBias, ...sinkParts]) : undefined,
     qNorm: headNorm('q_norm', names.qNorm),
     kNorm: headNorm('k_norm', names.kNorm),

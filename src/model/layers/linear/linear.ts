@@ -97,7 +97,8 @@ export function recordLinear(
     x = normedOf(buffers);
     // Whoever else reads normalised rows reads them in f32.
     const alone = role === 'prompt' && !io.keepNormed && norm.config.kind === 'rms';
-    inBytes = alone && takesBytes(recorder.device.traitsOf(linearTiled.name), whole);
+    const traits = recorder.device.traitsOf(linearTiled.name);
+    inBytes = alone && matrix.shards.every(({ type }) => takesBytes(traits, { ...whole, type }));
     recordNorm(recorder, norm, { rows, width, stride: io.xStride, inBytes }, io.x, x);
   }
   const { activation } = io;
@@ -105,12 +106,13 @@ export function recordLinear(
   for (const shard of matrix.shards) {
     const problem = {
       ...whole,
+      type: shard.type,
       outFeatures: io.outFeatures ?? shard.rows,
       outOffset: (io.outOffset ?? 0) + shard.firstRow,
     };
     const tensors = {
       x,
-      ...shardTensors(matrix.type, shard),
+      ...shardTensors(shard),
       bias: io.bias && biasOf(io.bias, shard.firstRow),
       out: io.out,
     };
@@ -153,11 +155,10 @@ function recordGenerated(
 }
 
 /** What all shards' dispatches are told. */
-const wholeProblem = (rows: number, { inFeatures, type }: Matrix, io: Projection) => ({
+const wholeProblem = (rows: number, { inFeatures }: Matrix, io: Projection) => ({
   rows,
   // A split contraction's weight may be wider than the activations: whole quantisation blocks.
   inFeatures: io.segments ? io.segments.end - io.segments.start : inFeatures,
-  type,
   segments: io.segments ?? ONE_SEGMENT,
   ...(io.segments && { modelInFeatures: io.segments.modelInFeatures }),
   ...(io.output && { output: io.output }),
