@@ -45,6 +45,7 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'recurrent/delta_step': () => import('../shaders/recurrent/delta_step/cases.js'),
   'recurrent/gated_norm': () => import('../shaders/recurrent/gated_norm/cases.js'),
   'rope/mla_absorb_append': () => import('../shaders/rope/mla_absorb_append/cases.js'),
+  'rope/mla_up_append': () => import('../shaders/rope/mla_up_append/cases.js'),
   'rope/mla_rope_append': () => import('../shaders/rope/mla_rope_append/cases.js'),
   'rope/rope_append': () => import('../shaders/rope/rope_append/cases.js'),
   'sampling/adjust_logits': () => import('../shaders/sampling/adjust_logits/cases.js'),

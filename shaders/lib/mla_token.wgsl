@@ -1,6 +1,7 @@
-// MLA's rotation and append of a row: what mla_rope_append and mla_absorb_append have in common. Joined after latent_layout.wgsl,
-// kv_stage.wgsl, rms.wgsl, steps.wgsl and rotate.wgsl. The kernel declares THREADS, the bindings q, kv_a, norm_weight, rope_table,
-// row_info, block_table and latent_cache, the params of mla_rope_append, and fn write_q_abs(unit, value).
+// MLA's rotation and append of a row: what mla_rope_append, mla_absorb_append and mla_up_append have in common. Joined after
+// latent_layout.wgsl, kv_stage.wgsl, rms.wgsl, steps.wgsl and rotate.wgsl. The kernel declares THREADS, the bindings rope_table,
+// row_info, block_table and latent_cache, the params of mla_rope_append, fn load_q(row, head, unit), a unit of a head's query, fn
+// load_kv(unit), of all latents and their keys, fn latent_weight(unit), of their norm, and fn write_q_abs(unit, value).
 const KEEP_LATENTS: bool = false; // variant
 const READY: bool = false; // variant
 
@@ -28,6 +29,17 @@ fn append_staged(to: u32, rank_units: u32, thread: u32) {
   }
 }
 
+// Pairs of units of a head's q_pe.
+fn rotate_query(row: u32, head: u32, unit: u32, position: u32) {
+  let half_units = params.rope_units / 2u;
+  let pe = params.nope_units + unit;
+  let rotated = rotate(load_q(row, head, pe), load_q(row, head, pe + half_units), first_pair(position, unit));
+  let rank_units = params.rank / 4u;
+  let to = row * params.q_abs_units + head * (rank_units + params.rope_units) + rank_units + unit;
+  write_q_abs(to, rotated.low);
+  write_q_abs(to + half_units, rotated.high);
+}
+
 // A workgroup of a row; number 0 has the latent and k_pe, the others share the pairs of units of q_pe. In uniform control flow.
 fn rope_and_append(job: u32, row: u32, thread: u32) {
   let position = row_info[row].x;
@@ -39,14 +51,8 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
 
   if (job > 0u) {
     let item = (job - 1u) * THREADS + thread;
-    let head = item / half_units;
-    let unit = item % half_units;
-    if (head < params.heads) {
-      let begin = row * params.q_units + params.q_start + head * (params.nope_units + params.rope_units) + params.nope_units;
-      let rotated = rotate(q[begin + unit], q[begin + half_units + unit], first_pair(position, unit));
-      let to = row * params.q_abs_units + head * (rank_units + params.rope_units) + rank_units;
-      write_q_abs(to + unit, rotated.low);
-      write_q_abs(to + half_units + unit, rotated.high);
+    if (item / half_units < params.heads) {
+      rotate_query(row, item / half_units, item % half_units, position);
     }
     return;
   }
@@ -63,9 +69,9 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
     var unit = thread;
     for (var left = steps(thread, units, THREADS); left > 0u; left--) {
       if (KV_SCALED) {
-        kv_staged[unit] = kv_a[start + unit];
+        kv_staged[unit] = load_kv(start + unit);
       } else {
-        latent_cache[to + unit * BLOCK] = kv_pack(kv_a[start + unit], 1.0);
+        latent_cache[to + unit * BLOCK] = kv_pack(load_kv(start + unit), 1.0);
       }
       unit += THREADS;
     }
@@ -79,7 +85,7 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
     var partial = 0.0;
     var k4 = j;
     for (var left = steps(j, rank_units, RMS_PARTIALS); left > 0u; left--) {
-      partial = rms_accumulate(partial, kv_a[start + k4]);
+      partial = rms_accumulate(partial, load_kv(start + k4));
       k4 += RMS_PARTIALS;
     }
     rms_partials[j] = partial;
@@ -90,7 +96,7 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
   let kept = row * params.q_abs_units + params.heads * units;
   var unit = thread;
   for (var left = steps(thread, rank_units, THREADS); left > 0u; left--) {
-    let latent = rms_apply(kv_a[start + unit], scale, norm_weight[unit]);
+    let latent = rms_apply(load_kv(start + unit), scale, latent_weight(unit));
     if (KEEP_LATENTS) {
       write_q_abs(kept + unit, latent);
     }
@@ -104,7 +110,7 @@ fn rope_and_append(job: u32, row: u32, thread: u32) {
   let key = start + rank_units;
   unit = thread;
   for (var left = steps(thread, half_units, THREADS); left > 0u; left--) {
-    let rotated = rotate(kv_a[key + unit], kv_a[key + half_units + unit], first_pair(position, unit));
+    let rotated = rotate(load_kv(key + unit), load_kv(key + half_units + unit), first_pair(position, unit));
     if (KEEP_LATENTS) {
       write_q_abs(kept + rank_units + unit, rotated.low);
       write_q_abs(kept + rank_units + half_units + unit, rotated.high);

@@ -13,8 +13,9 @@ import {
 } from '../../../shaders/linear/linear_merge/index.js';
 import { canStep, deltaStep } from '../../../shaders/recurrent/delta_step/index.js';
 import { mlaAbsorbAppend } from '../../../shaders/rope/mla_absorb_append/index.js';
+import { canUp, mlaUpAppend } from '../../../shaders/rope/mla_up_append/index.js';
 import type { Device, Kernel, Tensor } from '../../gpu/index.js';
-import type { DeltaConfig, GqaConfig, ModelConfig, NormConfig } from '../config/model_config.js';
+import type { DeltaConfig, GqaConfig, MlaConfig, ModelConfig, NormConfig } from '../config/model_config.js';
 import type { HeldSegments } from '../shape.js';
 import type { Matrix } from '../weights/matrix.js';
 import type { SpreadAttention } from './attention/spread_attention.js';
@@ -99,10 +100,22 @@ export function fusedGqa(
   };
 }
 
-/** The same of latent attention: whether q is absorbed, and the latent appended, in one; and chunks merged where values come from. */
+/**
+ * The same of latent attention: whether q is absorbed, and the latent appended, in one, after q's up-projection or with it, which must
+ * be multiplied exactly; and chunks merged where values come from.
+ */
 export function fusedMla({ device }: StageContext, rows: StageRows, attention: SpreadAttention) {
   const lone = isLone(attention, rows);
-  return { appends: lone && fuses(device, mlaAbsorbAppend), merges: lone && fuses(device, linearGroupedMerge) };
+  return {
+    appends: lone && fuses(device, mlaAbsorbAppend),
+    ups: (config: MlaConfig, { type, shards, inFeatures }: Matrix, absorb: Matrix): boolean =>
+      lone &&
+      shards.length === 1 &&
+      !decodesBytes(device.traits, type) &&
+      canUp({ ...config, loraRank: inFeatures, absorbType: absorb.type }, device.traits) &&
+      fuses(device, mlaUpAppend),
+    merges: lone && fuses(device, linearGroupedMerge),
+  };
 }
 
 /** Whether linear attention by the gated delta rule is one kernel behind its first projection. */

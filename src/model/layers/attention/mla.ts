@@ -5,13 +5,14 @@ import { linearGrouped } from '../../../../shaders/linear/linear_grouped/index.j
 import { linearGroupedMerge } from '../../../../shaders/linear/linear_grouped_merge/index.js';
 import { mlaAbsorbAppend } from '../../../../shaders/rope/mla_absorb_append/index.js';
 import { mlaRopeAppend } from '../../../../shaders/rope/mla_rope_append/index.js';
+import { mlaUpAppend } from '../../../../shaders/rope/mla_up_append/index.js';
 import { known } from '../../../base/errors.js';
 import { alignUp } from '../../../base/math.js';
 import { headsBeside } from '../../../placement/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { MlaConfig, NormConfig } from '../../config/model_config.js';
 import { attentionSegments, headsOf, queryRow } from '../../shape.js';
-import type { Matrix } from '../../weights/matrix.js';
+import { type Matrix, shardTensors } from '../../weights/matrix.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
 import { fusedMla, fusesNorm, recordMerge, recordMerging } from '../fusion.js';
 import { recordFirst, recordLinear } from '../linear/linear.js';
@@ -248,22 +249,9 @@ class MlaProgram implements AttentionProgram {
     const { weights } = half;
     const to = { bias: weights.projectBias, out: projected, outStride: projectStride };
     recordFirst(recorder, stage, this.rows, half, known(weights.project, 'first projection'), to);
-    let q = { buffer: projected, stride: projectStride };
-    if (weights.qUp && weights.qNorm && qBuffer) {
-      q = { buffer: qBuffer, stride: qStride };
-      recordLinear(recorder, { role, rows, normed: qNormed }, weights.qUp, {
-        x: projected,
-        xStride: projectStride,
-        norm: { config: loraNorm(config), weight: weights.qNorm },
-        out: q.buffer,
-        outStride: q.stride,
-      });
-    }
-    const token = this.#tokens({ rows, qStride: q.stride, kvStride: projectStride, kvOffset: weights.latentOffset });
-    const tensors = {
-      q: q.buffer,
-      kv_a: projected,
-      norm_weight: weights.latentNorm,
+    const { qUp } = weights;
+    const norms = known(weights.norms, 'norms');
+    const common = {
       rope_table: rope,
       row_info: ownRowInfo(world, this.rows),
       block_table: cache.blockTable,
@@ -271,6 +259,48 @@ class MlaProgram implements AttentionProgram {
     };
     const { absorb } = known(weights.kvUp, 'absorbed projection');
     const [{ weight }] = absorb.shards as [Matrix['shards'][0]];
+    const kvs = { kvStride: projectStride, kvOffset: weights.latentOffset };
+    if (qUp && this.#fused.ups(config, qUp, absorb)) {
+      const { qStride: _stride, ...token } = this.#tokens({ rows, qStride, ...kvs });
+      recorder.dispatch(
+        mlaUpAppend,
+        {
+          ...token,
+          loraRank: qUp.inFeatures,
+          type: qUp.type,
+          absorbType: absorb.type,
+          latentNorm: weights.latentNorm,
+        },
+        {
+          ...common,
+          x: projected,
+          ...shardTensors(qUp.shards[0]!),
+          norm_weight: norms,
+          absorb: weight,
+          out: qAbsorbed,
+        },
+      );
+      return;
+    }
+    let q = { buffer: projected, stride: projectStride };
+    if (qUp && qBuffer) {
+      q = { buffer: qBuffer, stride: qStride };
+      recordLinear(recorder, { role, rows, normed: qNormed }, qUp, {
+        x: projected,
+        xStride: projectStride,
+        norm: { config: loraNorm(config), weight: norms },
+        out: q.buffer,
+        outStride: q.stride,
+      });
+    }
+    const token = this.#tokens({ rows, qStride: q.stride, ...kvs });
+    const offset = weights.latentNorm * 4;
+    const tensors = {
+      ...common,
+      q: q.buffer,
+      kv_a: projected,
+      norm_weight: { buffer: norms, offset, size: norms.size - offset },
+    };
     if (this.#fused.appends) {
       recorder.dispatch(mlaAbsorbAppend, { ...token, type: absorb.type }, { ...tensors, weight, out: qAbsorbed });
       return;

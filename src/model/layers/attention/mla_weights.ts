@@ -23,11 +23,14 @@ import {
   layerVector,
   matrixSpec,
   partName,
+  vectorSpec,
 } from '../layer_weights.js';
 import { pairsInHalves } from './rope_table.js';
 
 /** Rows of a tile: parts that are read apart don't share one. */
 const PAD = 32;
+/** Elements of a vector's parts that are bound apart. */
+const BOUND = 64;
 
 /** Which tensors make a rank's slice of latent attention. Undefined: the model has none, or the rank none of it. */
 export interface MlaSpecs {
@@ -42,9 +45,11 @@ export interface MlaSpecs {
   /** The row of `project`, and the element of a projected row, where the latent and the rotary key start. */
   readonly latentOffset: number;
   readonly projectBias: VectorSpec | undefined;
-  readonly qNorm: VectorSpec | undefined;
   readonly qUp: MatrixSpec | undefined;
-  readonly latentNorm: VectorSpec | undefined;
+  /** Of q's bottleneck, where it has heads with one, and then of the latent. */
+  readonly norms: VectorSpec | undefined;
+  /** The element of `norms` where the latent's starts: it can be bound by itself. */
+  readonly latentNorm: number;
   readonly kvUp: AbsorbedSpec | undefined;
   readonly o: MatrixSpec | undefined;
   /** The segments of o's contraction that it holds, also where they are none (count 0) or have no heads. */
@@ -85,6 +90,10 @@ export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNam
   const qBias = qLoraRank === null ? qParts.map(({ rows }) => zeroRows(rows, { padTo: PAD })) : qParts;
   const latent = spanLength(heads) > 0;
   const bottleneck = count > 0 && qLoraRank !== null;
+  const normParts = [
+    ...(bottleneck ? [allRows(`${names.qNorm}.weight`, qLoraRank, { padTo: BOUND })] : []),
+    allRows(`${names.kvNorm}.weight`, kvLoraRank),
+  ];
   const half = (what: string, rows: number, columns: number): PackedAs => ({
     name: partName(context, `kv_up ${what}`),
     rows: count * rows,
@@ -96,9 +105,9 @@ export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNam
     project: latent ? matrixSpec(context, 'project', hiddenSize, [...qParts, kvDown]) : undefined,
     latentOffset: sum(qParts.map(paddedRows)),
     projectBias: latent && config.bias ? biasSpec(context, 'project_bias', [...qBias, kvDown]) : undefined,
-    qNorm: bottleneck ? layerVector(context, 'q_norm', `${names.qNorm}.weight`, qLoraRank) : undefined,
     qUp: bottleneck ? matrixSpec(context, 'q_up', qLoraRank, [q(names.qUp)]) : undefined,
-    latentNorm: latent ? layerVector(context, 'latent_norm', `${names.kvNorm}.weight`, kvLoraRank) : undefined,
+    norms: latent ? vectorSpec(context, 'norms', normParts) : undefined,
+    latentNorm: sum(normParts.slice(1).map(() => paddedRows(normParts[0]!))),
     kvUp:
       count > 0
         ? matrixSpec(context, 'kv_up', kvLoraRank, [someRows(names.kvUp, config.heads * kvWidth, headRows(kvWidth))], {
@@ -122,13 +131,13 @@ const rotaryOrder = ({ rope, qkRopeHeadDim }: MlaConfig, plain: number): number[
   rope.interleaved ? pairsInHalves(plain + qkRopeHeadDim, plain, qkRopeHeadDim) : undefined;
 
 export function mlaBytes(specs: MlaSpecs, bytes: Bytes): CutBytes {
-  const { project, projectBias, qNorm, qUp, latentNorm, kvUp, o, oBias, config } = specs;
+  const { project, projectBias, qUp, norms, kvUp, o, oBias, config } = specs;
   // Without a bottleneck the first projection's q rows are cut by head, and only the latent's are shared.
   const whole =
     config.qLoraRank === null ? bytes(lastPart(project), lastPart(projectBias)) : bytes(project, projectBias);
   return {
     cut: bytes(project, projectBias, qUp, kvUp, o) - whole,
-    shared: whole + bytes(qNorm, latentNorm, oBias),
+    shared: whole + bytes(norms, oBias),
   };
 }
 
