@@ -4,7 +4,7 @@
 alias Sum = f32;
 
 /// sum + d * (w . v), the dot product by fma over the vec4s in order, then (x + y) + (z + w).
-fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
+fn unit_add(sum: Sum, w: Unit, d: Scale, v: Unit) -> Sum {
   var products = w[0] * v[0];
   for (var i = 1u; i < UNIT4; i++) {
     products = fma(w[i], v[i], products);

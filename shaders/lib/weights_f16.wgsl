@@ -29,34 +29,19 @@ fn unit_fma(acc: vec4<f32>, w: Unit, v: Unit) -> vec4<f32> {
 }
 
 /// Unquantised weights have no scale.
-fn unit_scale(index: u32) -> f32 {
+alias Scale = f32;
+
+fn unit_scale(index: u32) -> Scale {
   return 1.0;
 }
 
 /// The `part`-th vec4 of a unit.
-fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
+fn load_part(index: u32, part: u32, d: Scale) -> vec4<f32> {
   return widen(weight[index][2u * part], weight[index][2u * part + 1u]);
 }
 
-// For hardware adapters (contract.wgsl).
+// For hardware adapters (plain_sum.wgsl).
 
-alias Sum = vec2<f32>;
-
-fn unit_values(words: vec4<u32>) -> Unit {
+fn unit_values(words: vec4<u32>, d: Scale) -> Unit {
   return Unit(widen(words.x, words.y), widen(words.z, words.w));
 }
-
-/// sum + w * v by fma, x and z of each vec4 to one element of the sum, y and w to the other, in ascending k.
-fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
-  var result = sum;
-  for (var i = 0u; i < UNIT4; i++) {
-    result = fma(w[i].zw, v[i].zw, fma(w[i].xy, v[i].xy, result));
-  }
-  return result;
-}
-
-fn sum_total(sum: Sum) -> f32 {
-  return sum.x + sum.y;
-}
-
-fn stage_units(first_row: u32, thread: u32) {}

@@ -2,9 +2,11 @@
 // `weight: array<vec4<u32>>` and `scale: array<u32>` (a byte a block, four a word), and fn load_x(row: u32, k4: u32) -> vec4<f32>, the
 // activations k = 4 * k4 .. 4 * k4 + 3 of a row.
 
+alias Scale = f32;
+
 /// Of doubled values, 2^(scale - 128): those of the scales 0 and 1 are subnormal. A unit is a whole block, so scales are indexed like
 /// units.
-fn unit_scale(index: u32) -> f32 {
+fn unit_scale(index: u32) -> Scale {
   let e = (scale[index >> 2u] >> ((index & 3u) * 8u)) & 255u;
   return bitcast<f32>(select((e - 1u) << 23u, 0x00200000u << e, e < 2u));
 }
@@ -27,7 +29,7 @@ fn doubled(word: u32) -> vec4<f32> {
 }
 
 /// Twice the unit's values, without their scale.
-fn unit_values(words: vec4<u32>) -> Unit {
+fn unit_values(words: vec4<u32>, d: Scale) -> Unit {
   let low = biased(words & vec4<u32>(0x0f0f0f0fu));
   let high = biased((words >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu));
   return Unit(
@@ -45,7 +47,7 @@ fn unit_values(words: vec4<u32>) -> Unit {
 /// `index` = (tile * units + unit) * 32 + lane.
 fn load_unit(index: u32) -> Unit {
   let d = unit_scale(index);
-  let values = unit_values(weight[index]);
+  let values = unit_values(weight[index], d);
   return Unit(
     values[0] * d,
     values[1] * d,
@@ -59,7 +61,7 @@ fn load_unit(index: u32) -> Unit {
 }
 
 /// The `part`-th vec4 of a unit, whose scale is `d`.
-fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
+fn load_part(index: u32, part: u32, d: Scale) -> vec4<f32> {
   let codes = (weight[index][part >> 1u] >> ((part & 1u) * 4u)) & 0x0f0f0f0fu;
   return doubled(biased(vec4<u32>(codes)).x) * d;
 }

@@ -25,14 +25,14 @@ fn load_unit(index: u32) -> Unit {
 }
 
 /// The `part`-th vec4 of a unit, whose scale is `d`.
-fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
+fn load_part(index: u32, part: u32, d: Scale) -> vec4<f32> {
   return nibbles(weight[index][part >> 1u] >> ((part & 1u) * 4u), d);
 }
 
 // For hardware adapters (scaled_sum.wgsl), joined after quants_q4.wgsl or quants_q4_f16.wgsl.
 
 /// The unit's values without their scale.
-fn unit_values(words: vec4<u32>) -> Unit {
+fn unit_values(words: vec4<u32>, d: Scale) -> Unit {
   let high = words >> vec4<u32>(4u);
   return Unit(
     quants(words.x),

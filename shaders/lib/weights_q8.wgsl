@@ -43,13 +43,13 @@ fn unit_fma(acc: vec4<f32>, w: Unit, v: Unit) -> vec4<f32> {
 }
 
 /// The `part`-th vec4 of a unit, whose scale is `d`.
-fn load_part(index: u32, part: u32, d: f32) -> vec4<f32> {
+fn load_part(index: u32, part: u32, d: Scale) -> vec4<f32> {
   return signed_bytes(weight[index][part]) * d;
 }
 
 // For hardware adapters (scaled_sum.wgsl).
 
 /// The unit's values without their scale.
-fn unit_values(words: vec4<u32>) -> Unit {
+fn unit_values(words: vec4<u32>, d: Scale) -> Unit {
   return Unit(signed_bytes(words.x), signed_bytes(words.y), signed_bytes(words.z), signed_bytes(words.w));
 }

@@ -84,8 +84,8 @@ fn load_words(base: u32, up_step: u32, part: Part, done: u32) -> array<vec4<u32>
   return words;
 }
 
-fn load_scales(base: u32, up_step: u32, part: Part, done: u32) -> array<f32, LOADS> {
-  var scales = array<f32, LOADS>();
+fn load_scales(base: u32, up_step: u32, part: Part, done: u32) -> array<Scale, LOADS> {
+  var scales = array<Scale, LOADS>();
   for (var load = 0u; load < LOADS; load++) {
     scales[load] = unit_scale(load_index(load, base, up_step, part, done));
   }
@@ -111,7 +111,7 @@ fn contract_part(
   part: Part,
   index: u32,
   first_words: array<vec4<u32>, LOADS>,
-  first_scales: array<f32, LOADS>,
+  first_scales: array<Scale, LOADS>,
   first_row: u32,
   lane: u32,
 ) {
@@ -137,7 +137,7 @@ fn contract_part(
         for (var m = 0u; m < BESIDE; m++) {
           for (var e = 0u; e < EACH; e++) {
             let load = (u * BESIDE + m) * EACH + e;
-            let weights = unit_values(words[load]);
+            let weights = unit_values(words[load], scales[load]);
             for (var r = 0u; r < TILE_ROWS; r++) {
               if (TILE_ROWS > 1u) {
                 values = part_x(first_row + r, k4, part);
@@ -163,7 +163,7 @@ fn contract_rounds(
   up_step: u32,
   first_part: Part,
   first_words: array<vec4<u32>, LOADS>,
-  first_scales: array<f32, LOADS>,
+  first_scales: array<Scale, LOADS>,
   first_row: u32,
   lane: u32,
   slice: u32,

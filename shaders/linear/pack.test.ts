@@ -182,6 +182,6 @@ describe('packing', () => {
   });
 
   test('16 bytes hold the promised number of elements', () => {
-    expect(UNIT_ELEMENTS).toEqual({ f32: 4, f16: 8, q8: 16, q4: 32, mxfp4: 32 });
+    expect(UNIT_ELEMENTS).toEqual({ f32: 4, f16: 8, q8: 16, q4: 32, q4_k: 32, q6_k: 32, mxfp4: 32 });
   });
 });

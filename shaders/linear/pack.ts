@@ -7,20 +7,40 @@ export { roundWeights } from './round_weights.js';
 /** How the weights of a linear layer are stored on the GPU. q8 and q4 are llama.cpp's Q8_0 and Q4_0 in another order. */
 export type WeightType = 'f32' | 'f16' | 'q8' | 'q4';
 export const WEIGHT_TYPES: readonly WeightType[] = ['f32', 'f16', 'q8', 'q4'];
+/** What the weights of a file may be kept as, blocks of llama.cpp's type of that name: repacked (planes.ts), and never rounded. */
+export type KeptType = 'q4_k' | 'q6_k';
+export const KEPT_TYPES: readonly KeptType[] = ['q4_k', 'q6_k'];
+export type MatrixType = WeightType | KeptType;
 /**
  * What the weights of experts may also be kept as: blocks of E2M1 numbers with a scale of 2^(byte - 127) each, as gpt-oss's files have
  * them.
  */
-export type PackedType = WeightType | 'mxfp4';
+export type PackedType = MatrixType | 'mxfp4';
 
 /** Rows (output features) of a packed tile. */
 export const TILE = 32;
-/** Consecutive elements of a row that share a quantisation scale; rows are padded with zeros to a multiple of it. */
+/** Consecutive elements of a row that share a quantisation scale. */
 export const BLOCK = 32;
 /** Elements of a row in one 16-byte unit. */
-export const UNIT_ELEMENTS: Readonly<Record<PackedType, number>> = { f32: 4, f16: 8, q8: 16, q4: 32, mxfp4: 32 };
-/** Of a block's scale. */
-const SCALE_BYTES: Readonly<Record<PackedType, number>> = { f32: 0, f16: 0, q8: 2, q4: 2, mxfp4: 1 };
+export const UNIT_ELEMENTS: Readonly<Record<PackedType, number>> = {
+  f32: 4,
+  f16: 8,
+  q8: 16,
+  q4: 32,
+  q4_k: 32,
+  q6_k: 32,
+  mxfp4: 32,
+};
+/** Of what 32 elements of a row have beside their units. */
+const SCALE_BYTES: Readonly<Record<PackedType, number>> = {
+  f32: 0,
+  f16: 0,
+  q8: 2,
+  q4: 2,
+  q4_k: 2.5,
+  q6_k: 10.5,
+  mxfp4: 1,
+};
 
 export const isQuantised = (type: PackedType): boolean => SCALE_BYTES[type] > 0;
 
@@ -34,6 +54,11 @@ export interface BlockRows {
   /** Elements of a row's first block before those that are packed: 0 where blocks have 32. */
   readonly skip: number;
 }
+
+export const isKept = (type: PackedType): type is KeptType => KEPT_TYPES.includes(type as KeptType);
+
+/** Elements of a row that can't be had apart; rows are padded with zeros to a multiple of it. */
+export const blockElements = (type: PackedType): number => (type.endsWith('_k') ? 256 : BLOCK);
 
 /** Sizes of a packed weight [outFeatures, inFeatures]; tiles follow each other, so tile t starts at t * tile...Bytes. */
 export interface PackedLayout {
@@ -51,7 +76,7 @@ export interface PackedLayout {
 
 export function packedLayout(type: PackedType, outFeatures: number, inFeatures: number): PackedLayout {
   const tiles = ceilDiv(outFeatures, TILE);
-  const padded = alignUp(inFeatures, BLOCK);
+  const padded = alignUp(inFeatures, blockElements(type));
   const unitElements = UNIT_ELEMENTS[type];
   const units = padded / unitElements;
   const tileWeightBytes = units * TILE * 16;
@@ -117,6 +142,14 @@ export function packRows(
     throw new SplitkvError(
       'internal',
       `packTiles: ${n} rows of ${inFeatures} need ${needed} elements, got ${rows.length}`,
+    );
+  }
+  if (isKept(type)) {
+    // Rows that pad.
+    if (rows.every((value) => value === 0)) return;
+    throw new SplitkvError(
+      'internal',
+      `packTiles: ${type} is repacked from a file's blocks, numbers are never rounded to it`,
     );
   }
   const layout = packedLayout(type, n, inFeatures);

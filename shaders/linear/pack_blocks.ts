@@ -2,6 +2,7 @@ import { SplitkvError } from '../../src/base/errors.js';
 import {
   BLOCK,
   type BlockRows,
+  isKept,
   packedLayout,
   type PackedTiles,
   type PackedType,
@@ -10,6 +11,7 @@ import {
   UNIT_WORDS,
   wordOf,
 } from './pack.js';
+import { packKeptRow } from './planes.js';
 
 /** Where a row's blocks go. */
 interface PackedRow {
@@ -112,7 +114,9 @@ const PACKERS: { readonly [Type in PackedType]?: Readonly<Record<string, PackRow
 
 /** Whether blocks of a file stay what they are. */
 export const keepsBlocks = (type: PackedType, blocks: string): boolean =>
-  Object.hasOwn(PACKERS, type) && Object.hasOwn(PACKERS[type] ?? {}, blocks);
+  isKept(type)
+    ? blocks === type.toUpperCase()
+    : Object.hasOwn(PACKERS, type) && Object.hasOwn(PACKERS[type] ?? {}, blocks);
 
 /**
  * Packs rows of `inFeatures` elements, whole blocks, to rows [first, first + n) of tiles, which are zero there.
@@ -127,6 +131,11 @@ export function packBlocks(
   inFeatures: number,
 ): void {
   const pack = PACKERS[type]?.[blocks];
+  if (isKept(type) && scale && keepsBlocks(type, blocks)) {
+    for (let row = 0; row < n; row++)
+      packKeptRow(type, { weight, scale }, first + row, bytes, row * rowBytes, inFeatures);
+    return;
+  }
   if (!pack || !scale) throw new SplitkvError('internal', `packBlocks: ${type} doesn't hold ${blocks}`);
   const layout = packedLayout(type, n, inFeatures);
   const halves = new Uint16Array(scale.buffer);

@@ -13,7 +13,7 @@ import tanhWgsl from '../lib/tanh.wgsl?raw';
 import { decodeBytes, decodesBytes, rowBytes } from './fast/fast.js';
 import outputWgsl from './output.wgsl?raw';
 import outputSegmentsWgsl from './output_segments.wgsl?raw';
-import { TILE, UNIT_ELEMENTS, type WeightType } from './pack.js';
+import { blockElements, type MatrixType, TILE, UNIT_ELEMENTS } from './pack.js';
 import { weightsWgsl } from './weights_wgsl.js';
 import { inBlocks, type ResolvedSegments, resolveSegments, type Segments } from './segments.js';
 
@@ -27,7 +27,7 @@ export interface LinearProblem {
   /** Elements of a row of x: all of K, or a rank's slice of it. */
   readonly inFeatures: number;
   readonly outFeatures: number;
-  readonly type: WeightType;
+  readonly type: MatrixType;
   readonly segments: Segments;
   /** K of the whole model, where inFeatures is a rank's slice. Defaults to inFeatures. */
   readonly modelInFeatures?: number;
@@ -103,7 +103,7 @@ export function planLinear(
   const { outStride, outOffset = 0, outCap = 0, output = 'sum' } = problem;
   const modelInFeatures = problem.modelInFeatures ?? inFeatures;
   const unit = UNIT_ELEMENTS[type];
-  const segments = resolveSegments(kernel, problem.segments, inFeatures, modelInFeatures, unit);
+  const segments = resolveSegments(kernel, problem.segments, inFeatures, modelInFeatures, unit, blockElements(type));
   // All ranks round the same blocks, so no segment of the model may cut one.
   const bytes = few && decodesBytes(traits, type) && inBlocks(problem.segments, modelInFeatures);
   const inBytes = bytes ? decodeBytes(type, inFeatures) : undefined;

@@ -1,9 +1,10 @@
 import { alignUp } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import type { Expected, HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { packTiles, unpackTiles } from './pack.js';
+import { blockElements } from './pack.js';
 import type { Activation, Epilogue, LinearProblem } from './problem.js';
 import { segmentStart, weightColumns } from './segments.js';
+import { randomTiles, tileValues } from './testing/kept_tiles.js';
 
 /** Extras of the few-rows kernel; the many-rows kernel has no norm. */
 interface Variant extends LinearProblem {
@@ -27,10 +28,10 @@ export function linearInputs(problem: Variant, random: Random): HostArrays {
   const { rows, inFeatures, type, segments, bias, xStride, epilogue } = problem;
   const x = new Float32Array(rows * xStride);
   for (let r = 0; r < rows; r++) x.set(random.normals(inFeatures), r * xStride);
-  const columns = weightColumns(problem.modelInFeatures ?? inFeatures, segments);
+  const columns = weightColumns(problem.modelInFeatures ?? inFeatures, segments, blockElements(type));
   const width = columns.end - columns.start;
   const n = weightRows(problem);
-  const packed = packTiles(type, random.normals(n * width, 1 / Math.sqrt(inFeatures)), n, width);
+  const packed = randomTiles(type, random, n, width, 1 / Math.sqrt(inFeatures));
   return {
     x,
     weight: packed.weight,
@@ -47,10 +48,10 @@ export function linearReference(problem: Variant, inputs: HostArrays): Expected 
   const modelInFeatures = problem.modelInFeatures ?? inFeatures;
   const { first = 0, total } = problem.segments;
   const count = problem.segments.count ?? total - first;
-  const columns = weightColumns(modelInFeatures, problem.segments);
+  const columns = weightColumns(modelInFeatures, problem.segments, blockElements(type));
   const width = columns.end - columns.start;
   const { weight, scale, bias, norm_weight: normWeight } = inputs as Record<string, Uint32Array<ArrayBuffer>>;
-  const w = unpackTiles(type, { weight: weight!, scale }, weightRows(problem), width);
+  const w = tileValues(type, { weight: weight!, scale }, weightRows(problem), width);
   const xStart = segmentStart(first, modelInFeatures, problem.segments);
 
   const activation = (row: number): number[] => {

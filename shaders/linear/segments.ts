@@ -40,14 +40,15 @@ export function segmentRange(
 
 /**
  * The columns [start, end) of the model's weight matrix that a rank with these segments packs: their range, widened to whole
- * quantisation blocks so that every rank rounds a shared block to the same values.
+ * quantisation blocks (`blockElements` of the type) so that every rank has the same values of a shared block.
  */
 export function weightColumns(
   modelInFeatures: number,
   segments: Segments,
+  block = BLOCK,
 ): { readonly start: number; readonly end: number } {
   const { start, end } = segmentRange(modelInFeatures, segments);
-  return { start: start - (start % BLOCK), end: Math.min(alignUp(end, BLOCK), modelInFeatures) };
+  return { start: start - (start % block), end: Math.min(alignUp(end, block), modelInFeatures) };
 }
 
 export interface ResolvedSegments {
@@ -71,6 +72,7 @@ export function resolveSegments(
   inFeatures: number,
   modelInFeatures: number,
   unitElements: number,
+  block = BLOCK,
 ): ResolvedSegments {
   const { total, align, first = 0 } = segments;
   const count = segments.count ?? total - first;
@@ -93,6 +95,6 @@ export function resolveSegments(
     const boundary = segmentStart(s, modelInFeatures, segments);
     if (boundary !== modelInFeatures && boundary % unitElements !== 0) aligned = false;
   }
-  const weightStart = start - (start % BLOCK);
-  return { total, align, first, count, start, end, weightStart, weightEnd: alignUp(end, BLOCK), aligned };
+  const weightStart = start - (start % block);
+  return { total, align, first, count, start, end, weightStart, weightEnd: alignUp(end, block), aligned };
 }

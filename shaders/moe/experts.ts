@@ -8,7 +8,7 @@ import { alignUp, ceilDiv } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
 import { weightsWgsl } from '../linear/weights_wgsl.js';
-import { packedLayout, type PackedType, UNIT_ELEMENTS } from '../linear/pack.js';
+import { blockElements, packedLayout, type PackedType, UNIT_ELEMENTS } from '../linear/pack.js';
 import expertOutputWgsl from './expert_output.wgsl?raw';
 
 /** What the kernels that multiply rows by their experts' weights are told. */
@@ -115,7 +115,7 @@ export function planExperts(kernel: string, problem: ExpertProblem, traits: Devi
       expert_count: expertCount,
       tiles,
       matrices,
-      units: alignUp(inFeatures, 32) / unit,
+      units: alignUp(inFeatures, blockElements(type)) / unit,
       used_units: ceilDiv(inFeatures, unit),
       x_stride4: xStride / 4,
       out_features: outFeatures,

@@ -4,7 +4,8 @@ import type { Device, Kernel } from '../../src/gpu/index.js';
 import type { Bindings, ParamTypes } from '../../src/gpu/kernel.js';
 import type { HostArray, HostArrays, KernelSuite } from '../../src/gpu/testing/kernel_case.js';
 import { prepareCase } from '../../src/gpu/testing/run_kernel.js';
-import { packTiles } from '../linear/pack.js';
+import { isKept, packTiles } from '../linear/pack.js';
+import { randomTiles } from '../linear/testing/kept_tiles.js';
 import { expertLayout, type ExpertProblem } from './experts.js';
 
 /** What elements that nothing is written to hold. */
@@ -36,7 +37,9 @@ export function expertInputs(problem: ExpertProblem, random: Random): HostArrays
   const some = random.normals(Math.min(count * expertRows * inFeatures, 65521), 1 / Math.sqrt(inFeatures));
   const weights = new Float32Array(count * expertRows * inFeatures);
   for (let at = 0; at < weights.length; at += some.length) weights.set(some.subarray(0, weights.length - at), at);
-  const packed = packTiles(type, weights, count * expertRows, inFeatures);
+  const packed = isKept(type)
+    ? randomTiles(type, random, count * expertRows, inFeatures, 1 / Math.sqrt(inFeatures))
+    : packTiles(type, weights, count * expertRows, inFeatures);
   return {
     x,
     weight: packed.weight,

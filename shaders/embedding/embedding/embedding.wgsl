@@ -4,16 +4,15 @@
 //
 // tokens: [rows] u32, token ids
 // weight: [tile = n / 32][unit][lane = n % 32] of 16 bytes, n = token - shard_first: the layout of a linear layer's weight
-// scale:  q8, q4: f16 [tile][block = k / 32][lane], two lanes a word, the even lane low
+// scale:  what a weight has beside its units
 // out:    [rows][out_stride] f32; elements from hidden to the next multiple of 4 get zero, those beyond are never written,
 //         nor is the row of a token outside the shard, unless ZERO_OTHERS: then it gets `others`
 //
 // Grid: x = ceil(hidden / 4 / (WORKGROUP * PER_THREAD)), y = row. An invocation writes 4 elements at a time.
-// TYPE: 0 f32, 1 f16, 2 q8, 3 q4, and ZERO_OTHERS: from the problem. WORKGROUP 1..256, PER_THREAD from 1: chosen by the plan
+// ZERO_OTHERS: from the problem. WORKGROUP 1..256, PER_THREAD from 1: chosen by the plan
 // from the adapter.
 // Empty input: rows = 0 dispatches nothing; an empty shard holds no token.
 
-const TYPE: u32 = 0u; // variant
 const ZERO_OTHERS: bool = false; // variant
 const WORKGROUP: u32 = 64u; // variant
 const PER_THREAD: u32 = 1u; // variant
@@ -35,31 +34,15 @@ struct Params {
 }
 @group(0) @binding(4) var<uniform> params: Params;
 
-const TILE: u32 = 32u;
+/// Nothing is multiplied here.
+fn load_x(row: u32, k4: u32) -> vec4<f32> {
+  return vec4<f32>();
+}
 
-// Elements 4 k4 .. 4 k4 + 3 of row n.
+/// Elements 4 k4 .. 4 k4 + 3 of row n.
 fn four(n: u32, k4: u32) -> vec4<f32> {
-  let tile = n / TILE;
-  let lane = n % TILE;
-  let base = tile * params.units * TILE + lane;
-  if (TYPE == 0u) {
-    return bitcast<vec4<f32>>(weight[base + k4 * TILE]);
-  }
-  if (TYPE == 1u) {
-    let word = (k4 % 2u) * 2u;
-    let unit = weight[base + k4 / 2u * TILE];
-    return vec4<f32>(unpack2x16float(unit[word]), unpack2x16float(unit[word + 1u]));
-  }
-  let blocks = select(params.units, params.units / 2u, TYPE == 2u);
-  let halves = unpack2x16float(scale[((tile * blocks + k4 / 8u) * TILE + lane) / 2u]);
-  let d = select(halves.x, halves.y, lane % 2u == 1u);
-  if (TYPE == 2u) {
-    let word = bitcast<i32>(weight[base + k4 / 4u * TILE][k4 % 4u]);
-    return vec4<f32>(vec4<i32>(word << 24u, word << 16u, word << 8u, word) >> vec4<u32>(24u)) * d;
-  }
-  let word = weight[base + k4 / 8u * TILE][k4 / 2u % 4u] >> (k4 % 2u * 4u);
-  let nibbles = (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(15u);
-  return (vec4<f32>(nibbles) - vec4<f32>(8.0)) * d;
+  let index = (n / 32u * params.units + k4 / UNIT4) * 32u + n % 32u;
+  return load_part(index, k4 % UNIT4, unit_scale(index));
 }
 
 @compute @workgroup_size(WORKGROUP)

@@ -1,7 +1,8 @@
 import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
-import { packedLayout, type WeightType, WEIGHT_TYPES } from '../../linear/pack.js';
+import { type MatrixType, packedLayout } from '../../linear/pack.js';
+import { weightsWgsl } from '../../linear/weights_wgsl.js';
 import steps from '../../lib/steps.wgsl?raw';
 import source from './embedding.wgsl?raw';
 
@@ -11,7 +12,7 @@ export interface EmbeddingProblem {
   readonly hidden: number;
   /** Elements between rows of out; a multiple of 4. */
   readonly outStride: number;
-  readonly type: WeightType;
+  readonly type: MatrixType;
   /** The vocabulary rows that `weight` and `scale` hold; rows of other tokens are left alone. One dispatch a shard. */
   readonly shardFirst: number;
   readonly shardRows: number;
@@ -54,9 +55,8 @@ export const embedding = defineKernel({
     if (rows > most) throw limitError(`embedding: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
     const [workgroup, perThread] = traits.software ? [16, 16] : [64, 1];
     return {
-      wgsl: [steps, source],
+      wgsl: [steps, weightsWgsl(type, traits), source],
       constants: {
-        TYPE: WEIGHT_TYPES.indexOf(type),
         ZERO_OTHERS: zeroOthers,
         WORKGROUP: workgroup,
         PER_THREAD: perThread,

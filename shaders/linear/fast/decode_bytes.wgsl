@@ -54,7 +54,7 @@ fn load_x_unit(row: u32, k4: u32) -> Unit {
 }
 
 /// Codes of weights, LESS too large.
-fn unit_values(words: vec4<u32>) -> Unit {
+fn unit_values(words: vec4<u32>, d: Scale) -> Unit {
   var unit = Unit();
   if (WORDS4 == 1u) {
     unit[0] = words;
@@ -67,7 +67,7 @@ fn unit_values(words: vec4<u32>) -> Unit {
   return unit;
 }
 
-fn unit_add(sum: Sum, w: Unit, d: f32, v: Unit) -> Sum {
+fn unit_add(sum: Sum, w: Unit, d: Scale, v: Unit) -> Sum {
   var products = 0;
   for (var i = 0u; i < WORDS4; i++) {
     products += dot_bytes(v[i], w[i]);

@@ -6,7 +6,7 @@
 import { SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits, FastPath } from '../../../src/gpu/index.js';
-import { BLOCK, isQuantised, type PackedType } from '../pack.js';
+import { BLOCK, isKept, isQuantised, type PackedType } from '../pack.js';
 import type { LinearProblem } from '../problem.js';
 import { inBlocks } from '../segments.js';
 
@@ -19,9 +19,14 @@ export async function loadFast(): Promise<void> {
   fragments ??= await import('./fragments.js');
 }
 
-/** How prompts are multiplied by weights of this type; undefined: exactly. f32 weights, routers' among them, are never rounded. */
+/**
+ * How prompts are multiplied by weights of this type; undefined: exactly. f32 weights, routers' among them, are never rounded, nor are
+ * those that are kept as a file has them.
+ */
 export const fastPath = ({ software, fast }: DeviceTraits, type: PackedType): FastPath | undefined =>
-  software || type === 'f32' ? undefined : fast?.paths.find((path) => path !== 'dot4' || isQuantised(type));
+  software || type === 'f32' || isKept(type)
+    ? undefined
+    : fast?.paths.find((path) => path !== 'dot4' || isQuantised(type));
 
 /**
  * Whether rows may lie in bytes that prompts are multiplied of: where no segment cuts a block of 32, so that no rank's block is a part of
@@ -50,7 +55,7 @@ export const writeBytes = (kernel: string): readonly string[] => loaded(kernel).
 
 /** Whether generated rows are multiplied in bytes by weights of this type (decode_bytes.wgsl). */
 export const decodesBytes = ({ software, fast }: DeviceTraits, type: PackedType): boolean =>
-  !software && isQuantised(type) && type !== 'mxfp4' && fast?.paths.includes('dot4') === true;
+  !software && (type === 'q8' || type === 'q4') && fast?.paths.includes('dot4') === true;
 
 /** Of workgroup memory, for a row of `inFeatures` in bytes. */
 export const rowBytes = (inFeatures: number): number => ceilDiv(inFeatures, BLOCK) * (BLOCK + 8);

@@ -61,7 +61,7 @@ fn put(fetched: Fetched, thread: u32) {
     let i = load * THREADS + thread;
     if (i < WEIGHTS) {
       let first4 = i % TILE_UNITS / OUT_TILE * UNIT4 + i / TILE_UNITS * PARTS;
-      let values = unit_values(fetched.words[load]);
+      let values = unit_values(fetched.words[load], fetched.scales[load]);
       for (var part = 0u; part < PARTS; part++) {
         put_weight(i % OUT_TILE, first4 + part, in_range(values[part] * fetched.scales[load]));
       }

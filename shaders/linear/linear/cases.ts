@@ -1,6 +1,6 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { packedLayout, WEIGHT_TYPES } from '../pack.js';
+import { KEPT_TYPES, packedLayout, WEIGHT_TYPES } from '../pack.js';
 import { linearInputs, outLength } from '../reference.js';
 import { linear, type LinearRowsProblem } from './index.js';
 import { reference } from './reference.js';
@@ -75,6 +75,28 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
         // Both factors carry the contraction's error.
         { tolerance: { absolute: 5e-5, relative: 5e-5 } },
       ),
+    ]),
+    ...KEPT_TYPES.flatMap((type) => [
+      linearCase(`${type}, one output`, rowsProblem(1, 256, 1, { type }), small),
+      linearCase(`${type}, 8 rows`, rowsProblem(8, 768, 96, { type, tileRows: 2 })),
+      linearCase(`${type}, a tail of rows`, rowsProblem(17, 512, 33, { type, tileRows: 4 })),
+      linearCase(`${type}, long contraction`, rowsProblem(1, 1536, 576, { type })),
+      // Boundaries cut blocks of 256, and units.
+      linearCase(`${type}, segments of 96`, rowsProblem(2, 768, 40, { type, segments: { total: 8, align: 8 } })),
+      linearCase(`${type}, segments of 152`, rowsProblem(1, 768, 33, { type, segments: { total: 5, align: 8 } })),
+      linearCase(
+        `${type}, a slice that starts within a block`,
+        rowsProblem(3, 320, 33, {
+          type,
+          output: 'segments',
+          modelInFeatures: 768,
+          segments: { total: 12, align: 8, first: 2, count: 5 },
+        }),
+      ),
+      linearCase(`${type}, norm`, rowsProblem(1, 768, 96, { type, norm: true, eps: 1e-5 })),
+      linearCase(`${type}, swiglu`, rowsProblem(3, 512, 33, { type, epilogue: 'swiglu' }), {
+        tolerance: { absolute: 5e-5, relative: 5e-5 },
+      }),
     ]),
     linearCase('q4, two rows', rowsProblem(2, 72, 33, { type: 'q4', segments: { total: 3, align: 8 } }), small),
     linearCase('bias', rowsProblem(3, 72, 33, { bias: true })),

@@ -6,7 +6,7 @@ import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
 import { planNormedX } from '../linear/index.js';
-import { BLOCK, TILE, UNIT_ELEMENTS, type WeightType } from '../pack.js';
+import { blockElements, type MatrixType, TILE, UNIT_ELEMENTS } from '../pack.js';
 import { someActivations } from '../problem.js';
 import { weightsWgsl } from '../weights_wgsl.js';
 import source from './linear_conv.wgsl?raw';
@@ -18,7 +18,7 @@ export interface LinearConvProblem {
   readonly width: number;
   /** 2 to 8. */
   readonly taps: number;
-  readonly type: WeightType;
+  readonly type: MatrixType;
   /** Elements, a multiple of 4; x's padding is zero. */
   readonly xStride: number;
   /** Of x's norm. */
@@ -85,7 +85,7 @@ export const linearConv = defineKernel({
         out_features: width,
         model_in_features: inFeatures,
         units: ceilDiv(inFeatures, UNIT_ELEMENTS[type]),
-        tile_units: alignUp(inFeatures, BLOCK) / UNIT_ELEMENTS[type],
+        tile_units: alignUp(inFeatures, blockElements(type)) / UNIT_ELEMENTS[type],
         x_stride4: xStride / 4,
         eps,
       },

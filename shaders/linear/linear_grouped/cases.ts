@@ -1,13 +1,14 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { packedLayout, packTiles, type WeightType } from '../pack.js';
+import { KEPT_TYPES, type MatrixType, packedLayout } from '../pack.js';
+import { randomTiles } from '../testing/kept_tiles.js';
 import { linearGrouped, type LinearGroupedProblem } from './index.js';
 import { linearGroupedReference } from './reference.js';
 
 /** Groups of `gap` elements more than they need, on both sides. */
 export function groupedProblem(
-  type: WeightType,
+  type: MatrixType,
   rows: number,
   groups: number,
   inFeatures: number,
@@ -56,12 +57,7 @@ function inputs(problem: LinearGroupedProblem, random: Random): HostArrays {
   const weight = new Uint32Array((groups * layout.weightBytes) / 4);
   const scale = new Uint32Array((groups * layout.scaleBytes) / 4);
   for (let g = 0; g < groups; g++) {
-    const packed = packTiles(
-      type,
-      random.normals(outFeatures * inFeatures, inFeatures ** -0.5),
-      outFeatures,
-      inFeatures,
-    );
+    const packed = randomTiles(type, random, outFeatures, inFeatures, inFeatures ** -0.5);
     weight.set(packed.weight, (g * layout.weightBytes) / 4);
     if (packed.scale) scale.set(packed.scale, (g * layout.scaleBytes) / 4);
   }
@@ -79,6 +75,7 @@ export const suite: KernelSuite<typeof linearGrouped.bindings, typeof linearGrou
     groupedCase('slices cut units', groupedProblem('q8', 2, 2, 40, 8), true),
     groupedCase('slices cut units', groupedProblem('q4', 3, 2, 72, 33)),
     groupedCase('whole units', groupedProblem('q4', 1, 3, 64, 64)),
+    ...KEPT_TYPES.map((type) => groupedCase('up 512 to 33', groupedProblem(type, 3, 2, 512, 33))),
     groupedCase('groups side by side', groupedProblem('q8', 1, 3, 24, 8, 0)),
   ],
   inputs,

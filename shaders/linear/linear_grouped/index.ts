@@ -3,7 +3,7 @@ import { alignUp, ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { weightsWgsl } from '../weights_wgsl.js';
-import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
+import { blockElements, type MatrixType, UNIT_ELEMENTS } from '../pack.js';
 import { someActivations, type TileRows, tilesOf } from '../problem.js';
 import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
@@ -23,7 +23,7 @@ export interface LinearGroupedProblem {
   /** Elements of a group's slice of x: a multiple of 8. What follows the slice is never read. */
   readonly inFeatures: number;
   readonly outFeatures: number;
-  readonly type: WeightType;
+  readonly type: MatrixType;
   /** Elements from row to row of x, of the first group in a row, and from group to group: multiples of 4. */
   readonly xStride: number;
   readonly xOffset: number;
@@ -84,7 +84,7 @@ export const linearGrouped = defineKernel({
       out_features: outFeatures,
       x_vec4s: inFeatures / 4,
       units: ceilDiv(inFeatures, unit),
-      tile_units: alignUp(inFeatures, BLOCK) / unit,
+      tile_units: alignUp(inFeatures, blockElements(type)) / unit,
       x_stride4: xStride / 4,
       x_start4: xOffset / 4,
       x_group4: xGroupStride / 4,

@@ -1,5 +1,6 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
-import { packedLayout, unpackTiles } from '../pack.js';
+import { packedLayout } from '../pack.js';
+import { tileValues } from '../testing/kept_tiles.js';
 import type { LinearGroupedProblem } from './index.js';
 
 /** Float64, straight from the equation; elements of out that no output goes to are left undefined. */
@@ -15,7 +16,7 @@ export function linearGroupedReference(problem: LinearGroupedProblem, inputs: Ho
       weight: slice(weight!, layout.weightBytes / 4),
       scale: scale && slice(scale, layout.scaleBytes / 4),
     };
-    const w = unpackTiles(type, packed, outFeatures, inFeatures);
+    const w = tileValues(type, packed, outFeatures, inFeatures);
     for (let row = 0; row < rows; row++) {
       const x = inputs['x']!.subarray(row * xStride + xOffset + group * xGroupStride);
       for (let n = 0; n < outFeatures; n++) {

@@ -7,7 +7,7 @@ import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../contract.js';
 import contractWgsl from '../contract.wgsl?raw';
 import groupOutputsWgsl from '../group_outputs.wgsl?raw';
 import { MOST_MERGED_CHUNKS } from '../linear_merge/index.js';
-import { BLOCK, UNIT_ELEMENTS, type WeightType } from '../pack.js';
+import { BLOCK, blockElements, type MatrixType, UNIT_ELEMENTS } from '../pack.js';
 import { weightsWgsl } from '../weights_wgsl.js';
 import xMergedWgsl from '../x_merged.wgsl?raw';
 import { someActivations } from '../problem.js';
@@ -19,7 +19,7 @@ export interface LinearGroupedMergeProblem {
   /** Elements of a head's state, which a group contracts: a multiple of 8. */
   readonly inFeatures: number;
   readonly outFeatures: number;
-  readonly type: WeightType;
+  readonly type: MatrixType;
   /** Chunks of a head that partial_o and partial_ml have room for. */
   readonly partials: number;
   /** Elements of out, and from group to group. */
@@ -97,7 +97,7 @@ export const linearGroupedMerge = defineKernel({
         rows: 1,
         out_features: outFeatures,
         units: ceilDiv(inFeatures, unit),
-        tile_units: width / unit,
+        tile_units: alignUp(inFeatures, blockElements(type)) / unit,
         out_stride: outStride,
         out_offset: 0,
         out_group: outGroupStride,

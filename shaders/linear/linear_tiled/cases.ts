@@ -1,6 +1,6 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { packedLayout, WEIGHT_TYPES } from '../pack.js';
+import { KEPT_TYPES, packedLayout, WEIGHT_TYPES } from '../pack.js';
 import { linearInputs, outLength } from '../reference.js';
 import { linearTiled, type LinearTiledProblem } from './index.js';
 import { reference } from './reference.js';
@@ -68,6 +68,21 @@ export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.
     ...WEIGHT_TYPES.flatMap((type) => [
       tiledCase(`${type}, swiglu`, tiledProblem(33, 100, 33, { type, epilogue: 'swiglu' })),
       tiledCase(`${type}, swiglu, large tiles`, tiledProblem(200, 72, 1060, { type, epilogue: 'swiglu' })),
+    ]),
+    ...KEPT_TYPES.flatMap((type) => [
+      tiledCase(`${type}, odd sizes`, tiledProblem(33, 768, 33, { type })),
+      tiledCase(`${type}, large tiles`, tiledProblem(200, 256, 2112, { type })),
+      tiledCase(`${type}, segments of 152`, tiledProblem(8, 768, 96, { type, segments: { total: 5, align: 8 } })),
+      tiledCase(
+        `${type}, a slice that starts within a block`,
+        tiledProblem(9, 320, 33, {
+          type,
+          output: 'segments',
+          modelInFeatures: 768,
+          segments: { total: 12, align: 8, first: 2, count: 5 },
+        }),
+      ),
+      tiledCase(`${type}, swiglu`, tiledProblem(33, 512, 70, { type, epilogue: 'swiglu' })),
     ]),
     tiledCase('swiglu of little', tiledProblem(2, 8, 3, { epilogue: 'swiglu' }), { races: true }),
     tiledCase('swiglu and bias', tiledProblem(9, 576, 100, { epilogue: 'swiglu', bias: true })),

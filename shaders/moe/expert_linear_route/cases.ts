@@ -1,6 +1,7 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { packTiles, UNIT_ELEMENTS } from '../../linear/pack.js';
+import { KEPT_TYPES, UNIT_ELEMENTS } from '../../linear/pack.js';
+import { randomTiles } from '../../linear/testing/kept_tiles.js';
 import { expertLayout } from '../experts.js';
 import { expertInputs, UNTOUCHED } from '../fixture.js';
 import { expertLinearRoute, type ExpertRouteProblem } from './index.js';
@@ -78,6 +79,9 @@ export const suite: KernelSuite<
       type: 'q8',
       sharedWidth: 100,
     }),
+    ...KEPT_TYPES.map((type) =>
+      routedCase(`${type}, 2 of 4 and a shared one`, [4, 2], [256, 40], { type, sharedWidth: 80 }),
+    ),
     routedCase('f32, every one of 3, narrow shared one', [3, 3], [72, 65], { type: 'f32', sharedWidth: 8 }),
     routedCase('mxfp4, 4 of 32, biased and clamped', [32, 4], [360, 96], OAI),
     routedCase('q8, experts 3 to 4 of 8', [8, 6], [72, 33], { type: 'q8', expertFirst: 3, expertCount: 2 }),
@@ -103,7 +107,7 @@ export const suite: KernelSuite<
     const width = shared?.width ?? 0;
     // Gate and up begin a tile each.
     const rows = alignUp(width, 32) + width;
-    const beside = packTiles(type, random.normals(rows * inFeatures, 1 / Math.sqrt(inFeatures)), rows, inFeatures);
+    const beside = randomTiles(type, random, rows, inFeatures, 1 / Math.sqrt(inFeatures));
     const joined = (routed: Uint32Array | undefined, more: Uint32Array | undefined) =>
       Uint32Array.from([...routed!, ...more!]);
     return {

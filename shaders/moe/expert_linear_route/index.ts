@@ -4,7 +4,7 @@ import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { CONTRACT_TUNINGS } from '../../linear/contract.js';
 import { canFuseNorm } from '../../linear/linear/index.js';
-import { UNIT_ELEMENTS } from '../../linear/pack.js';
+import { blockElements, UNIT_ELEMENTS } from '../../linear/pack.js';
 import { someActivations, tilesOf } from '../../linear/problem.js';
 import { expertLinear, type ExpertLinearProblem } from '../expert_linear/index.js';
 import { moeRoute, type MoeRouteProblem, ROUTE_PARAMS, routeBytes } from '../moe_route/index.js';
@@ -69,7 +69,7 @@ export const expertLinearRoute = defineKernel({
     const route = moeRoute.plan({ ...problem, correctionBias, rows, stride: experts }, less);
     const linear = expertLinear.plan({ ...problem, rows, epilogue: 'swiglu', xPerSlot: false }, less);
     const { CAPACITY, AHEAD } = route.constants;
-    const units = alignUp(inFeatures, 32) / UNIT_ELEMENTS[type];
+    const units = alignUp(inFeatures, blockElements(type)) / UNIT_ELEMENTS[type];
     const behind = expertCount * linear.params.matrices * linear.params.tiles * units * 32;
     if (shared && shared.firstUnit < behind) {
       const { firstUnit } = shared;

@@ -111,7 +111,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var b1 = vec4<f32>();
   var b2 = vec4<f32>();
   var b3 = vec4<f32>();
-  let stages = (params.units * UNIT4 + STAGED - 1u) / STAGED;
+  let stages = (params.used_units * UNIT4 + STAGED - 1u) / STAGED;
   workgroupBarrier();
   for (var left = stages; left > 0u; left--) {
     let first4 = (stages - left) * STAGED;

@@ -4,7 +4,7 @@ import { latentWidth } from '../../cache/latent_cache.js';
 import groupOutputsWgsl from '../../linear/group_outputs.wgsl?raw';
 import contractWgsl from '../../linear/contract.wgsl?raw';
 import { linearGrouped } from '../../linear/linear_grouped/index.js';
-import type { WeightType } from '../../linear/pack.js';
+import type { MatrixType } from '../../linear/pack.js';
 import { weightsWgsl } from '../../linear/weights_wgsl.js';
 import {
   MLA_TOKEN_PARAMS,
@@ -17,7 +17,7 @@ import source from './mla_absorb_append.wgsl?raw';
 
 /** Heads of q, and the type of their matrices [kvLoraRank, qkNopeHeadDim]. */
 export interface MlaAbsorbAppendProblem extends Omit<MlaRopeAppendProblem, 'latents'> {
-  readonly type: WeightType;
+  readonly type: MatrixType;
 }
 
 /**

@@ -1,0 +1,52 @@
+import { describe, expect, test } from 'vitest';
+import { Random } from '../../src/base/random.js';
+import { converter } from '../../src/loader/convert.js';
+import type { BlockType } from '../../src/loader/dtype.js';
+import { KEPT_TYPES, packedLayout } from './pack.js';
+import { keptBlockBytes } from './planes.js';
+import { keptTiles, randomBlocks, tileValues } from './testing/kept_tiles.js';
+
+describe.each(KEPT_TYPES)('%s', (type) => {
+  test('has the values that its blocks have in a file, exactly', () => {
+    const [n, width] = [70, 768];
+    const bytes = randomBlocks(type, new Random(3), n, width, 0.02).slice();
+    const expected = new Float32Array(n * width);
+    converter(type.toUpperCase() as BlockType, bytes)(0, expected.length, expected, 0);
+    expect(expected.filter((value) => value !== 0).length).toBeGreaterThan(expected.length / 2);
+    const got = tileValues(type, keptTiles(type, bytes, n, width), n, width);
+    // +: a zero has no sign.
+    expect(got.findIndex((value, i) => value + 0 !== expected[i]! + 0)).toBe(-1);
+  });
+
+  test('every f16 is what it is as a scale, subnormal ones and both signs too', () => {
+    const blockBytes = keptBlockBytes(type);
+    const bytes = new Uint8Array(64 * blockBytes).map((_, i) => (i * 7919) >> 3);
+    const view = new DataView(bytes.buffer);
+    const at = type === 'q6_k' ? 208 : 0;
+    for (let first = 0; first < 0x10000; first += 64) {
+      if ((first & 0x7c00) === 0x7c00) continue;
+      for (let row = 0; row < 64; row++) {
+        view.setUint16(row * blockBytes + at, first + row, true);
+        if (at === 0) view.setUint16(row * blockBytes + 2, (first ^ 0x8000) + row, true);
+      }
+      const expected = new Float32Array(64 * 256);
+      converter(type.toUpperCase() as BlockType, bytes)(0, expected.length, expected, 0);
+      const got = tileValues(type, keptTiles(type, bytes, 64, 256), 64, 256);
+      expect(
+        got.findIndex((value, i) => value + 0 !== expected[i]! + 0),
+        `f16 ${first}`,
+      ).toBe(-1);
+    }
+  });
+
+  test('takes at most 1.05 times the bytes of its blocks', () => {
+    const { weightBytes, scaleBytes } = packedLayout(type, 64, 1024);
+    expect((weightBytes + scaleBytes) / (64 * 4 * keptBlockBytes(type))).toBeLessThan(1.05);
+  });
+
+  test('refuses a scale that is not finite', () => {
+    const bytes = new Uint8Array(keptBlockBytes(type));
+    new DataView(bytes.buffer).setUint16(type === 'q6_k' ? 208 : 0, 0x7c00, true);
+    expect(() => keptTiles(type, bytes, 1, 256)).toThrow('not finite');
+  });
+});

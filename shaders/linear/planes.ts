@@ -1,0 +1,132 @@
+import { formatError } from '../../src/base/errors.js';
+import { ceilDiv } from '../../src/base/math.js';
+import { floatFromHalf } from './float16.js';
+import { blockElements, type KeptType, TILE } from './pack.js';
+
+/** A file's block, and what becomes of it: bits in another order, no number is rounded. */
+interface Kept {
+  /** Of a block in the file. */
+  readonly bytes: number;
+  /** Of 32 rows of it, beside their units. */
+  readonly words: number;
+  /** The codes of elements 32 group + 4 part on, a byte each. */
+  codes(block: DataView, group: number, part: number): number;
+  /** Writes what the block's groups have beside their low nibbles. `first`: of the block's rows in `to`. */
+  beside(block: DataView, codes: Uint32Array, to: Uint32Array, first: number, lane: number): void;
+}
+
+const LOW = 0x0f0f0f0f;
+
+/** Words of weight from one unit of a row to its next. */
+const UNIT_WORDS = TILE * 4;
+
+/** To the half of a word that `unit` and `lane` have of those from `first` on. */
+function putHalf(to: Uint32Array, first: number, unit: number, lane: number, half: number): void {
+  to[first + ((unit * TILE + lane) >>> 1)]! |= (half & 0xffff) << ((lane & 1) * 16);
+}
+
+/**
+ * The magnitude of an f16 as 16 bits whose exponent has six, so that no GPU takes small ones for zero: (e << 10 | f) is
+ * (1 + f / 1024) 2^(e - 24). Zero and signs are the factors' matter.
+ */
+function wideHalf(half: number): number {
+  const [exponent, fraction] = [(half >>> 10) & 31, half & 1023];
+  if (exponent === 31) {
+    throw formatError(
+      'weights: the scale of a block is not finite (NaN or infinity): the checkpoint is damaged; get it again',
+    );
+  }
+  if (exponent > 0) return ((exponent + 9) << 10) | fraction;
+  const place = 31 - Math.clz32(fraction | 1);
+  return (place << 10) | ((fraction << (10 - place)) & 1023);
+}
+
+/** Times the sign of an f16, or 0. */
+const signOf = (half: number): number => ((half & 0x7fff) === 0 ? 0 : half & 0x8000 ? -1 : 1);
+
+/** The 6-bit scale and minimum of group `j` of 8: the first four lie whole in bytes 0 to 3 and 4 to 7, the others in two parts. */
+function sixBits(block: DataView, j: number): readonly [scale: number, minimum: number] {
+  const byte = (i: number): number => block.getUint8(4 + i);
+  if (j < 4) return [byte(j) & 63, byte(j + 4) & 63];
+  return [(byte(j + 4) & 15) | ((byte(j - 4) >> 6) << 4), (byte(j + 4) >> 4) | ((byte(j) >> 6) << 4)];
+}
+
+/** [unit][lane] (signed scale, signed minimum) in bytes, then [lane] (d, dmin). */
+function putScalesAndMinima(block: DataView, to: Uint32Array, first: number, lane: number): void {
+  const [d, dmin] = [block.getUint16(0, true), block.getUint16(2, true)];
+  for (let group = 0; group < 8; group++) {
+    const [scale, minimum] = sixBits(block, group);
+    // The minimum is taken off.
+    putHalf(to, first, group, lane, ((scale * signOf(d)) & 0xff) | ((minimum * -signOf(dmin)) << 8));
+  }
+  to[first + 128 + lane] = wideHalf(d) | (wideHalf(dmin) << 16);
+}
+
+const floats = new Float32Array(1);
+const floatBits = new Uint32Array(floats.buffer);
+
+const KEPT: Readonly<Record<KeptType, Kept>> = {
+  q4_k: {
+    bytes: 144,
+    words: 160,
+    codes: (block, group, part) =>
+      (block.getUint32(16 + (group >> 1) * 32 + part * 4, true) >>> ((group & 1) * 4)) & LOW,
+    beside: (block, _, to, first, lane) => putScalesAndMinima(block, to, first, lane),
+  },
+  q6_k: {
+    bytes: 210,
+    words: 672,
+    codes(block, group, part) {
+      const [half, inHalf] = [group >> 2, group & 3];
+      const low = block.getUint32(half * 64 + (inHalf & 1) * 32 + part * 4, true) >>> ((inHalf >> 1) * 4);
+      const high = block.getUint32(128 + half * 32 + part * 4, true) >>> (inHalf * 2);
+      return (low & LOW) | ((high & 0x03030303) << 4);
+    },
+    /** [unit][lane] of two words of high bits, [unit][lane] of two scales in bytes, [lane] d. */
+    beside(block, codes, to, first, lane) {
+      for (let group = 0; group < 8; group++) {
+        for (let part = 0; part < 8; part++) {
+          const bits = (codes[group * 8 + part]! >>> 4) & 0x03030303;
+          to[first + (group * TILE + lane) * 2 + (part >> 2)]! |= bits << ((part & 3) * 2);
+        }
+        putHalf(to, first + 512, group, lane, block.getUint16(192 + group * 2, true));
+      }
+      const d = block.getUint16(208, true);
+      wideHalf(d);
+      floats[0] = floatFromHalf(d);
+      to[first + 640 + lane] = floatBits[0]!;
+    },
+  },
+};
+
+/** The bytes of a file's block of a type. */
+export const keptBlockBytes = (type: KeptType): number => KEPT[type].bytes;
+
+/**
+ * Repacks the blocks of one row of `inFeatures` elements, `bytes` from `at` on, to row `row` of tiles (pack.ts), which are zero there.
+ * @throws SplitkvError `format` for a scale that isn't finite
+ */
+export function packKeptRow(
+  type: KeptType,
+  { weight, scale }: { readonly weight: Uint32Array; readonly scale: Uint32Array },
+  row: number,
+  bytes: Uint8Array,
+  at: number,
+  inFeatures: number,
+): void {
+  const { bytes: blockBytes, words, codes: codesOf, beside } = KEPT[type];
+  const groups = blockElements(type) / 32;
+  const blocks = ceilDiv(inFeatures, groups * 32);
+  const [tile, lane] = [Math.floor(row / TILE), row % TILE];
+  const codes = new Uint32Array(groups * 8);
+  for (let b = 0; b < blocks; b++) {
+    const block = new DataView(bytes.buffer, bytes.byteOffset + at + b * blockBytes, blockBytes);
+    for (let i = 0; i < codes.length; i++) codes[i] = codesOf(block, i >> 3, i & 7);
+    const unit = (tile * blocks + b) * groups;
+    for (let i = 0; i < codes.length; i += 2) {
+      const word = (codes[i]! & LOW) | ((codes[i + 1]! & LOW) << 4);
+      weight[(unit + (i >> 3)) * UNIT_WORDS + lane * 4 + ((i & 7) >> 1)] = word;
+    }
+    beside(block, codes, scale, (tile * blocks + b) * words, lane);
+  }
+}
