@@ -4,12 +4,12 @@ import { converter } from '../../src/loader/convert.js';
 import type { BlockType } from '../../src/loader/dtype.js';
 import { KEPT_TYPES, packedLayout } from './pack.js';
 import { keptBlockBytes } from './planes.js';
-import { keptTiles, randomBlocks, tileValues } from './testing/kept_tiles.js';
+import { keptTiles, randomRows, tileValues } from './testing/kept_tiles.js';
 
 describe.each(KEPT_TYPES)('%s', (type) => {
   test('has the values that its blocks have in a file, exactly', () => {
     const [n, width] = [70, 768];
-    const bytes = randomBlocks(type, new Random(3), n, width, 0.02).slice();
+    const bytes = randomRows(type, new Random(3), n, width, 0.02).slice();
     const expected = new Float32Array(n * width);
     converter(type.toUpperCase() as BlockType, bytes)(0, expected.length, expected, 0);
     expect(expected.filter((value) => value !== 0).length).toBeGreaterThan(expected.length / 2);

@@ -1,6 +1,7 @@
 import { formatError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
-import { floatFromHalf } from './float16.js';
+import type { Random } from '../../src/base/random.js';
+import { floatFromHalf, halfFromFloat } from './float16.js';
 import { blockElements, type KeptType, TILE } from './pack.js';
 
 /** A file's block, and what becomes of it: bits in another order, no number is rounded. */
@@ -9,6 +10,8 @@ interface Kept {
   readonly bytes: number;
   /** Of 32 rows of it, beside their units. */
   readonly words: number;
+  /** Where a block has f16s, and what they are where values are about 1. */
+  readonly factors: readonly (readonly [at: number, value: number])[];
   /** The codes of elements 32 group + 4 part on, a byte each. */
   codes(block: DataView, group: number, part: number): number;
   /** Writes what the block's groups have beside their low nibbles. `first`: of the block's rows in `to`. */
@@ -69,6 +72,10 @@ const KEPT: Readonly<Record<KeptType, Kept>> = {
   q4_k: {
     bytes: 144,
     words: 160,
+    factors: [
+      [0, 1 / 240],
+      [2, 1 / 32],
+    ],
     codes: (block, group, part) =>
       (block.getUint32(16 + (group >> 1) * 32 + part * 4, true) >>> ((group & 1) * 4)) & LOW,
     beside: (block, _, to, first, lane) => putScalesAndMinima(block, to, first, lane),
@@ -76,6 +83,7 @@ const KEPT: Readonly<Record<KeptType, Kept>> = {
   q6_k: {
     bytes: 210,
     words: 672,
+    factors: [[208, 1 / 1200]],
     codes(block, group, part) {
       const [half, inHalf] = [group >> 2, group & 3];
       const low = block.getUint32(half * 64 + (inHalf & 1) * 32 + part * 4, true) >>> ((inHalf >> 1) * 4);
@@ -101,6 +109,24 @@ const KEPT: Readonly<Record<KeptType, Kept>> = {
 
 /** The bytes of a file's block of a type. */
 export const keptBlockBytes = (type: KeptType): number => KEPT[type].bytes;
+
+/** Blocks of random values about `size`, one behind the other. @param factor what each block's scales are multiplied by */
+export function randomBlocks(
+  type: KeptType,
+  random: Random,
+  count: number,
+  size: number,
+  factor: () => number = () => 1,
+): Uint8Array<ArrayBuffer> {
+  const { bytes: blockBytes, factors } = KEPT[type];
+  const bytes = Uint8Array.from({ length: count * blockBytes }, () => random.integer(256));
+  const view = new DataView(bytes.buffer);
+  for (let at = 0; at < bytes.length; at += blockBytes) {
+    const times = size * factor();
+    for (const [offset, value] of factors) view.setUint16(at + offset, halfFromFloat(value * times), true);
+  }
+  return bytes;
+}
 
 /**
  * Repacks the blocks of one row of `inFeatures` elements, `bytes` from `at` on, to row `row` of tiles (pack.ts), which are zero there.

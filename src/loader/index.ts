@@ -4,7 +4,7 @@
  */
 
 export type { CachedModel } from './cache/cache_list.js';
-export { isBlockType } from './dtype.js';
+export { type BlockType, isBlockType } from './dtype.js';
 export { fileListSource } from './sources/file_list_source.js';
 export { entryOf, findGguf, type GgufFile, isGgufName, openGguf } from './gguf/file.js';
 export type { GgufTensor } from './gguf/header.js';

@@ -1,6 +1,5 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
-import { halfFromFloat } from '../float16.js';
 import {
   blockElements,
   isKept,
@@ -11,36 +10,20 @@ import {
   packTiles,
   unpackTiles,
 } from '../pack.js';
-import { keptBlockBytes, packKeptRow } from '../planes.js';
-
-/** Where a block of a type has its f16s, of factors of values about `size`. */
-const HALVES: Readonly<Record<KeptType, (size: number) => readonly (readonly [at: number, value: number])[]>> = {
-  q4_k: (d) => [
-    [0, d / 240],
-    [2, d / 32],
-  ],
-  q6_k: (d) => [[208, d / 1200]],
-};
+import { packKeptRow, randomBlocks } from '../planes.js';
 
 /** Random blocks of a file, row after row: values about `size`; some scales are subnormal, negative or zero. */
-export function randomBlocks(type: KeptType, random: Random, n: number, width: number, size: number): Uint8Array {
-  const blockBytes = keptBlockBytes(type);
-  const blocks = n * ceilDiv(width, blockElements(type));
-  const bytes = Uint8Array.from({ length: blocks * blockBytes }, () => random.integer(256));
-  const view = new DataView(bytes.buffer);
-  for (let b = 0; b < blocks; b++) {
+export function randomRows(type: KeptType, random: Random, n: number, width: number, size: number): Uint8Array {
+  return randomBlocks(type, random, n * ceilDiv(width, blockElements(type)), size, () => {
     const draw = random.integer(16);
-    const factor = draw === 0 ? 0 : draw === 1 ? -1 : draw < 4 ? 0.01 : 0.5 + random.integer(256) / 256;
-    for (const [at, value] of HALVES[type](size))
-      view.setUint16(b * blockBytes + at, halfFromFloat(value * factor), true);
-  }
-  return bytes;
+    return draw === 0 ? 0 : draw === 1 ? -1 : draw < 4 ? 0.01 : 0.5 + random.integer(256) / 256;
+  });
 }
 
 /** A packed weight of random numbers about `size`, with the blocks of a type that is kept as a file has it. */
 export function randomTiles(type: PackedType, random: Random, n: number, width: number, size: number): PackedTiles {
   if (!isKept(type)) return packTiles(type, random.normals(n * width, size), n, width);
-  return keptTiles(type, randomBlocks(type, random, n, width, size), n, width);
+  return keptTiles(type, randomRows(type, random, n, width, size), n, width);
 }
 
 export function keptTiles(type: KeptType, bytes: Uint8Array, n: number, width: number): Required<PackedTiles> {

@@ -5,7 +5,7 @@ import { defineKernel } from '../../../src/gpu/kernel.js';
 import { ONE_SEGMENT, planContract } from '../../linear/contract.js';
 import contractWgsl from '../../linear/contract.wgsl?raw';
 import { canFuseNorm, planNormedX } from '../../linear/linear/index.js';
-import { BLOCK, TILE, UNIT_ELEMENTS, type WeightType } from '../../linear/pack.js';
+import { BLOCK, blockElements, type MatrixType, TILE, UNIT_ELEMENTS } from '../../linear/pack.js';
 import { weightsWgsl } from '../../linear/weights_wgsl.js';
 import { MLA_TOKEN_PARAMS, mlaRopeAppend, type MlaRopeAppendProblem, mlaTokenWgsl } from '../mla_rope_append/index.js';
 import source from './mla_up_append.wgsl?raw';
@@ -14,9 +14,9 @@ import source from './mla_up_append.wgsl?raw';
 export interface MlaUpAppendProblem extends Omit<MlaRopeAppendProblem, 'latents' | 'qStride' | 'qOffset'> {
   readonly loraRank: number;
   /** Of the up-projection [heads * (qkNopeHeadDim + qkRopeHeadDim), loraRank]. */
-  readonly type: WeightType;
+  readonly type: MatrixType;
   /** Of the heads' matrices [kvLoraRank, qkNopeHeadDim]. */
-  readonly absorbType: WeightType;
+  readonly absorbType: MatrixType;
   /** Element of norm_weight that the latent's norm starts at, behind the bottleneck's: a multiple of 4. */
   readonly latentNorm: number;
 }
@@ -102,7 +102,7 @@ export const mlaUpAppend = defineKernel({
         model_in_features: loraRank,
         x_stride4: problem.kvStride / 4,
         units: Math.ceil(loraRank / unit),
-        tile_units: alignUp(loraRank, BLOCK) / unit,
+        tile_units: alignUp(loraRank, blockElements(type)) / unit,
         absorb_tile_units: alignUp(qkNopeHeadDim, BLOCK) / UNIT_ELEMENTS[absorbType],
         latent_norm: latentNorm / 4,
         ...token.params,

@@ -4,7 +4,7 @@
  */
 
 import type { Snake } from '../../base/names.js';
-import type { WeightType } from '../../../shaders/linear/pack.js';
+import type { MatrixType } from '../../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../../gpu/index.js';
 import type { ChatOptions, ToolCall, ToolCallDelta } from '../../chat_formats/tools.js';
 import type { TextForm } from '../../grammar/text_form.js';
@@ -19,7 +19,7 @@ export type { KvPolicy } from '../../model/compression/options.js';
 export type { KvType } from '../../model/layers/attention/cache.js';
 export type { Profile } from '../../arrangement/index.js';
 export type { ModelShape, Plan } from '../../placement/index.js';
-export type { WeightType } from '../../../shaders/linear/pack.js';
+export type { MatrixType, WeightType } from '../../../shaders/linear/pack.js';
 export type { Variants } from '../../gpu/index.js';
 export type { NetworkOptions } from '../../loader/index.js';
 export type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
@@ -335,7 +335,7 @@ export interface ModelInfo {
   readonly vocabSize: number;
   readonly contextLength: number;
   readonly parameters: number;
-  readonly weights: WeightType;
+  readonly weights: MatrixType;
   readonly kv: KvType;
   readonly hasChatTemplate: boolean;
   /** As generation_config.json says, or `general.sampling` of a GGUF file; the chat's defaults. Empty where they say nothing. */

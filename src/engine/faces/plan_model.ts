@@ -13,7 +13,7 @@ import {
   predictPlan,
 } from '../../placement/index.js';
 import { mostOf } from '../../model/weights/weight_types.js';
-import type { KvType, LoadOptions, WeightType } from '../contracts/api.js';
+import type { KvType, LoadOptions, MatrixType } from '../contracts/api.js';
 import { adapterMisfit } from '../planning/adapter_fit.js';
 import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
 import { bytesOf } from '../planning/budgets.js';
@@ -49,7 +49,7 @@ export interface PlanModelOptions extends Omit<LoadOptions, 'plan' | 'onProgress
 /** What every plan would do. Plain data. */
 export interface PlanReport {
   readonly name: string;
-  readonly weights: WeightType;
+  readonly weights: MatrixType;
   readonly kv: KvType;
   readonly contextLength: number;
   readonly promptTokens: number;

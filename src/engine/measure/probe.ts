@@ -1,4 +1,4 @@
-import type { WeightType } from '../../../shaders/linear/pack.js';
+import type { MatrixType } from '../../../shaders/linear/pack.js';
 import { internalError } from '../../base/errors.js';
 import { nth, range } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
@@ -7,6 +7,7 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import { loadWeights } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
+import { uniformTypes } from '../../model/weights/stored_types.js';
 import { chunksOf } from '../../model/layers/roles.js';
 import { rankSlice } from '../../model/shape.js';
 import { World } from '../../model/layers/world.js';
@@ -18,7 +19,7 @@ import { submitPass, type Timed, timeProgram } from './timing.js';
 /** What is measured of a model. */
 export interface ProbeSubject {
   readonly config: ModelConfig;
-  readonly type: WeightType;
+  readonly type: MatrixType;
   readonly kvType: KvType;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
@@ -72,8 +73,9 @@ export class Probe {
     const config = { ...subject.config, vocabSize: Math.min(subject.config.vocabSize, VOCABULARY) };
     const contextLength = Math.min(subject.contextLength, device.adapter.software ? CPU_CONTEXT : GPU_CONTEXT);
     const world = new World(probePlan(layers, config), 0);
-    const reader = syntheticWeights(config, rankSlice(world.plan, 0, config));
-    const weights = await loadWeights(device, config, reader, subject.type, world);
+    const types = uniformTypes(subject.type, config);
+    const reader = syntheticWeights(config, rankSlice(world.plan, 0, config), types);
+    const weights = await loadWeights(device, config, reader, types, world);
     return device.checked('preparing to measure', () => {
       const numBlocks = ceilDiv(contextLength, KV_BLOCK);
       const blockTable = device.createBuffer('block_table', numBlocks * 4);

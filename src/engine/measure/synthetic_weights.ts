@@ -1,26 +1,31 @@
+import { blockElements, isKept, type MatrixType } from '../../../shaders/linear/pack.js';
+import { keptBlockBytes, randomBlocks } from '../../../shaders/linear/planes.js';
 import { Random } from '../../base/random.js';
-import { type RowPiece, type TensorEntry, type TensorIndex, TensorReader } from '../../loader/index.js';
+import { type BlockType, type RowPiece, type TensorEntry, type TensorIndex, TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankSlice } from '../../model/shape.js';
 import { weightSpecs } from '../../model/weights/model_map.js';
 import { expectedTensors } from '../../model/weights/weight_map.js';
+import { typeOfTensor, type WeightTypes } from '../../model/weights/weight_types.js';
 
 const TABLE = 2 ** 14;
 /** Odd and not near a power of two, so that rows are different pieces of the table. */
 const STRIDE = 4999;
+/** Of a file's blocks, of which rows are made. */
+const BLOCKS = 61;
 
 /**
  * A checkpoint of random weights that takes no room and is read at the speed of memory: enough to run a model's program at its real
  * speed, with routers that spread rows over experts, before anything of the model itself is read.
  */
-export function syntheticWeights(config: ModelConfig, slice: RankSlice): TensorReader {
+export function syntheticWeights(config: ModelConfig, slice: RankSlice, types: WeightTypes = 'f32'): TensorReader {
   const table = new Random(1).normals(TABLE);
-  return new TensorReader(SOURCE, indexOf(config, slice, table));
+  return new TensorReader(SOURCE, indexOf(config, slice, table, types));
 }
 
 /** A checkpoint that has nothing to read: matrices stay zero, and only their buffers are made. */
 export const blankWeights = (config: ModelConfig, slice: RankSlice): TensorReader =>
-  new BlankReader(SOURCE, indexOf(config, slice, new Float32Array(1)));
+  new BlankReader(SOURCE, indexOf(config, slice, new Float32Array(1), 'f32'));
 
 class BlankReader extends TensorReader {
   override readonly isBlank = true;
@@ -34,31 +39,38 @@ const SOURCE = {
   read: () => Promise.reject(new Error('synthetic weights have no files')),
 };
 
-function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array): TensorIndex {
+function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array, types: WeightTypes): TensorIndex {
   const expected = [...expectedTensors(weightSpecs(config, slice))];
-  const tensors = new Map(expected.map(([name, { shape }]) => [name, entryOf(name, shape, table)]));
+  const tensors = new Map(
+    expected.map(([name, { shape }]) => [name, entryOf(name, shape, table, typeOfTensor(types, name))]),
+  );
   return { tensors, totalBytes: 0, files: [] };
 }
 
-function entryOf(name: string, shape: readonly number[], table: Float32Array): TensorEntry {
+function entryOf(name: string, shape: readonly number[], table: Float32Array, type: MatrixType): TensorEntry {
   const isVector = shape.length < 2;
   // Rows of deviation 1 / sqrt(columns) keep activations near 1; norms scale by about 1.
   const scale = isVector ? 0.1 : 1 / Math.sqrt(shape.at(-1)!);
   const values = table.map((value) => (isVector ? 1 : 0) + scale * value);
   const numbers = shape.reduce((product, extent) => product * extent, 1);
+  const kept = isVector || !isKept(type) ? undefined : { type, blocks: type.toUpperCase() as BlockType };
+  const pool = kept ? randomBlocks(kept.type, new Random(1), BLOCKS, scale) : new Uint8Array();
   return {
     name,
     file: '',
-    dtype: 'F32',
+    dtype: kept?.blocks ?? 'F32',
     shape,
     start: 0,
     end: numbers * 4,
     slice: (_, columnStart, columnEnd) => {
       const width = columnEnd - columnStart;
+      const blockBytes = kept ? keptBlockBytes(kept.type) : 0;
+      const rowBytes = kept ? (width / blockElements(kept.type)) * blockBytes : 0;
       return {
         name,
         width,
         rowBytes: width * 4,
+        blocks: kept && { type: kept.blocks, rowBytes, skip: 0 },
         read: (rowStart, rowEnd) =>
           Promise.resolve({
             bytes: (rowEnd - rowStart) * width * 4,
@@ -68,13 +80,20 @@ function entryOf(name: string, shape: readonly number[], table: Float32Array): T
                 fillRow(out.subarray(at, at + width), values, row * STRIDE + columnStart);
               }
             },
+            copyTo: (out) => {
+              // Whole blocks, which begin anywhere in the pool.
+              for (let row = rowStart; row < rowEnd; row++) {
+                const at = (row - rowStart) * rowBytes;
+                fillRow(out.subarray(at, at + rowBytes), pool, row * STRIDE * blockBytes);
+              }
+            },
           }),
       };
     },
   };
 }
 
-function fillRow(out: Float32Array, values: Float32Array, from: number): void {
+function fillRow<T extends Float32Array | Uint8Array>(out: T, values: T, from: number): void {
   for (let at = 0; at < out.length;) {
     const start = (from + at) % values.length;
     const count = Math.min(out.length - at, values.length - start);

@@ -1,11 +1,11 @@
 import {
   type BlockRows,
   emptyTiles,
+  type MatrixType,
   packedLayout,
   type PackedTiles,
   type PackedType,
   packRows,
-  type WeightType,
 } from '../../../shaders/linear/pack.js';
 import { keepsBlocks, packBlocks } from '../../../shaders/linear/pack_blocks.js';
 import { known, limitError } from '../../base/errors.js';
@@ -46,7 +46,7 @@ function scaleOffset(type: PackedType, units: number): number {
 }
 
 /** A packed weight matrix [outFeatures, inFeatures] on a device. */
-export interface Matrix<Type extends PackedType = WeightType> {
+export interface Matrix<Type extends PackedType = MatrixType> {
   readonly name: string;
   /** Of its first shard: others may have another one (`typedRuns`). */
   readonly type: Type;
@@ -57,7 +57,7 @@ export interface Matrix<Type extends PackedType = WeightType> {
 }
 
 const layoutOf = (spec: MatrixSpec, type: PackedType) =>
-  packedLayout(type, specRows(spec), spanLength(packedColumns(spec)));
+  packedLayout(type, specRows(spec), spanLength(packedColumns(spec, type)));
 
 /** What one binding holds. */
 function bindingLimit({ traits }: Device): number {
@@ -240,7 +240,7 @@ export async function fillMatrix(
   reader: TensorReader,
   options: FillOptions,
 ): Promise<void> {
-  const columns = packedColumns(spec);
+  const columns = packedColumns(spec, matrix.type);
   const width = spanLength(columns);
   const writer = new MatrixWriter(device, matrix, width, options.flush);
   const zeros = (rows: number): Promise<void> => writer.append(new Float32Array(rows * width), rows);

@@ -88,7 +88,7 @@ export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(c
 export function specBytes(spec: Spec, types: WeightTypes): number {
   if (!isMatrixSpec(spec)) return vectorLength(spec) * 4;
   const stored = typedRuns(spec, types).flatMap(({ spec: run, type }) => {
-    const own = { rows: specRows(run), columns: spanLength(packedColumns(run)) };
+    const own = { rows: specRows(run), columns: spanLength(packedColumns(run, type)) };
     return (run.packedAs ?? [own]).map(({ rows, columns }) => packedLayout(type, rows, columns));
   });
   return sum(stored.flatMap(({ weightBytes: weights, scaleBytes }) => [weights, scaleBytes]));
@@ -104,6 +104,6 @@ export function weightBytes(
   slice: RankSlice = wholeSlice(config),
 ): { readonly bytes: number; readonly parameters: number } {
   const specs = weightSpecs(config, slice);
-  const parameters = sum([...expectedTensors(specs).values()].map(({ numbers }) => numbers));
+  const parameters = sum([...expectedTensors(specs, types).values()].map(({ numbers }) => numbers));
   return { bytes: sum(specs.map((spec) => specBytes(spec, types))), parameters };
 }

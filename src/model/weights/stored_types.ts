@@ -1,34 +1,36 @@
-import type { WeightType } from '../../../shaders/linear/pack.js';
+import { blockElements, isKept, type MatrixType } from '../../../shaders/linear/pack.js';
 import { keepsBlocks } from '../../../shaders/linear/pack_blocks.js';
-import { known } from '../../base/errors.js';
-import { isBlockType, storedBlocks, type TensorEntry, type TensorIndex } from '../../loader/index.js';
+import { type BlockType, isBlockType, storedBlocks, type TensorEntry, type TensorIndex } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { weightSpecs } from './model_map.js';
-import { isMatrixSpec } from './weight_map.js';
+import { isMatrixSpec, type MatrixSpec } from './weight_map.js';
 import type { WeightTypes } from './weight_types.js';
 
 /** From the smallest to the one that holds all that is read. */
-const WIDER: readonly WeightType[] = ['q4', 'q8', 'f16', 'f32'];
+const WIDER: readonly MatrixType[] = ['q4', 'q4_k', 'q6_k', 'q8', 'f16', 'f32'];
 
 /**
  * The type that keeps what a tensor says without taking more room than need be. Blocks that no type holds as they are have finer scales
  * than q4, or more bits, so they become q8.
  */
-function ownType(entry: TensorEntry): WeightType {
-  const { dtype } = entry;
+function ownType({ dtype }: TensorEntry, blocks: BlockType | undefined): MatrixType {
   if (!isBlockType(dtype)) return dtype === 'F32' || dtype === 'F64' ? 'f32' : 'f16';
-  const blocks = storedBlocks(entry);
   return WIDER.find((type) => blocks !== undefined && keepsBlocks(type, blocks)) ?? 'q8';
 }
 
-/** The smallest type that loses no more of any of them than their own do. */
-function joinedType(entries: readonly TensorEntry[]): WeightType {
-  const holds = (type: WeightType, entry: TensorEntry): boolean =>
-    type === ownType(entry) || type === 'f32' || keepsBlocks(type, storedBlocks(entry) ?? '');
-  return known(
-    WIDER.find((type) => entries.every((entry) => holds(type, entry))),
-    'type of a matrix',
-  );
+/**
+ * The type of a matrix of these tensors: the smallest that loses no more of any of them than their own do. Blocks of which no quantised
+ * type holds all become q8. `packedAs`: blocks don't stay what they are.
+ */
+function matrixTypeOf(entries: readonly TensorEntry[], { packedAs }: MatrixSpec): MatrixType {
+  const each = entries.map((entry) => {
+    const blocks = packedAs ? undefined : storedBlocks(entry);
+    return { own: ownType(entry, blocks), blocks };
+  });
+  const holds = (type: MatrixType): boolean =>
+    each.every(({ own, blocks = '' }) => type === own || type === 'f32' || keepsBlocks(type, blocks));
+  const type = WIDER.find(holds) ?? 'f32';
+  return type === 'f32' && entries.every(({ dtype }) => isBlockType(dtype)) ? 'q8' : type;
 }
 
 /**
@@ -36,14 +38,14 @@ function joinedType(entries: readonly TensorEntry[]): WeightType {
  * Tensors that one matrix is made of have one type. Experts and others that have one of their own (`precision`) don't count.
  */
 export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): WeightTypes {
-  const bytes: Record<WeightType, number> = { f16: 0, f32: 0, q8: 0, q4: 0 };
-  const most = (): WeightType => (Object.keys(bytes) as WeightType[]).reduce((a, b) => (bytes[b] > bytes[a] ? b : a));
+  const bytes: Record<MatrixType, number> = { f16: 0, f32: 0, q8: 0, q6_k: 0, q4_k: 0, q4: 0 };
+  const most = (): MatrixType => (Object.keys(bytes) as MatrixType[]).reduce((a, b) => (bytes[b] > bytes[a] ? b : a));
   const entries = [...tensors.values()];
   if (!entries.some(({ dtype }) => isBlockType(dtype))) {
-    for (const entry of entries) bytes[ownType(entry)] += entry.end - entry.start;
+    for (const entry of entries) bytes[ownType(entry, undefined)] += entry.end - entry.start;
     return most();
   }
-  const types = new Map<string, WeightType>();
+  const types = new Map<string, MatrixType>();
   for (const spec of weightSpecs(config)) {
     if (!isMatrixSpec(spec) || spec.precision === 'f32' || spec.precision === 'mxfp4') continue;
     // A tensor that is missing is told where it is loaded.
@@ -54,10 +56,10 @@ export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): Weig
       }),
     );
     if (made.size === 0) continue;
-    const joined = joinedType([...made.values()]);
+    const joined = matrixTypeOf([...made.values()], spec);
     for (const [name, entry] of made) {
       const { start, end } = entry;
-      const type = spec.splits ? ownType(entry) : joined;
+      const type = spec.splits ? matrixTypeOf([entry], spec) : joined;
       types.set(name, type);
       bytes[type] += end - start;
     }
@@ -65,4 +67,15 @@ export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): Weig
   const base = most();
   const others = [...types].filter(([, type]) => type !== base);
   return others.length === 0 ? base : { most: base, others: Object.fromEntries(others) };
+}
+
+/** All matrices as one type, and as q8 those that a type which is kept can't hold: rows of whole blocks are as they are stored. */
+export function uniformTypes(type: MatrixType, config: ModelConfig): WeightTypes {
+  if (!isKept(type)) return type;
+  const others: Record<string, MatrixType> = {};
+  for (const spec of weightSpecs(config)) {
+    if (!isMatrixSpec(spec) || (!spec.packedAs && spec.inFeatures % blockElements(type) === 0)) continue;
+    for (const { tensor } of spec.parts) if (tensor !== undefined) others[tensor] = 'q8';
+  }
+  return { most: type, others };
 }

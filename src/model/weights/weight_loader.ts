@@ -91,7 +91,7 @@ class WeightLoader<Parts extends object> {
     readonly map: Parts,
     { signal, onProgress }: LoadWeightsOptions,
   ) {
-    const tensors = expectedTensors(specsIn(map));
+    const tensors = expectedTensors(specsIn(map), types);
     let totalBytes = 0;
     for (const [name, { shape, numbers }] of tensors) {
       reader.expectTensor(name, shape);

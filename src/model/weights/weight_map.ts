@@ -2,7 +2,7 @@
  * Where each GPU matrix of a model comes from: plain data, no GPU. A matrix is a stack of rows of checkpoint tensors, so a
  * plan that gives a rank only some heads or columns changes the parts, not the loader.
  */
-import { isQuantised, type PackedType } from '../../../shaders/linear/pack.js';
+import { blockElements, isQuantised, type PackedType } from '../../../shaders/linear/pack.js';
 import { weightColumns } from '../../../shaders/linear/segments.js';
 import { sum } from '../../base/lists.js';
 import { alignUp } from '../../base/math.js';
@@ -142,10 +142,10 @@ export function vocabMaps(
   return { embedding, head };
 }
 
-/** Columns [first, end) of its tensors that a matrix packs: whole quantisation blocks. */
-export const packedColumns = ({ inFeatures, segments }: MatrixSpec): Span => {
+/** Columns [first, end) of its tensors that a matrix of a type packs: whole blocks of it. */
+export const packedColumns = ({ inFeatures, segments }: MatrixSpec, type: PackedType): Span => {
   if (!segments) return [0, inFeatures];
-  const { start, end } = weightColumns(inFeatures, segments);
+  const { start, end } = weightColumns(inFeatures, segments, blockElements(type));
   return [start, end];
 };
 
@@ -199,17 +199,21 @@ export function specsIn(part: unknown, found = new Set<Spec>()): Set<Spec> {
   return found;
 }
 
-/** Every checkpoint tensor that the specs read: the shape it must have, and how many of its numbers are read. */
+/** Every checkpoint tensor that the specs read: the shape it must have, and how many of its numbers are read for these types. */
 export function expectedTensors(
   specs: Iterable<Spec>,
+  types: WeightTypes = 'f32',
 ): Map<string, { readonly shape: readonly number[]; readonly numbers: number }> {
   const tensors = new Map<string, { shape: readonly number[]; numbers: number }>();
   for (const spec of specs) {
     const isMatrix = isMatrixSpec(spec);
-    const columns = isMatrix ? spanLength(packedColumns(spec)) : (spec.columns ?? 1);
     const axes = isMatrix ? [spec.inFeatures] : spec.columns === undefined ? [] : [1, spec.columns];
-    for (const { tensor, tensorRows, rows } of spec.parts) {
+    for (const part of spec.parts) {
+      const { tensor, tensorRows, rows } = part;
       if (tensor === undefined) continue;
+      const columns = isMatrix
+        ? spanLength(packedColumns(spec, matrixType({ ...spec, parts: [part] }, types)))
+        : (spec.columns ?? 1);
       const before = tensors.get(tensor)?.numbers ?? 0;
       tensors.set(tensor, { shape: [tensorRows, ...axes], numbers: before + rows * columns });
     }

@@ -1,26 +1,26 @@
-import type { WeightType } from '../../../shaders/linear/pack.js';
+import type { MatrixType } from '../../../shaders/linear/pack.js';
 
 /**
  * What a model's matrices are stored as on GPUs: all as one type, or each as what the checkpoint's tensors, here by name, say. Plain data,
  * which workers and other machines are told.
  */
-export type WeightTypes = WeightType | MixedTypes;
+export type WeightTypes = MatrixType | MixedTypes;
 
 export interface MixedTypes {
   /** That of the most bytes. */
-  readonly most: WeightType;
+  readonly most: MatrixType;
   /** Of tensors that have another one. */
-  readonly others: Readonly<Record<string, WeightType>>;
+  readonly others: Readonly<Record<string, MatrixType>>;
 }
 
 /** The type of the most bytes. */
-export const mostOf = (types: WeightTypes): WeightType => (typeof types === 'string' ? types : types.most);
+export const mostOf = (types: WeightTypes): MatrixType => (typeof types === 'string' ? types : types.most);
 
 /** Every type that there is, the one of the most bytes first. */
-export const eachOf = (types: WeightTypes): WeightType[] => [
+export const eachOf = (types: WeightTypes): MatrixType[] => [
   ...new Set([mostOf(types), ...(typeof types === 'string' ? [] : Object.values(types.others))]),
 ];
 
 /** That of a tensor. */
-export const typeOfTensor = (types: WeightTypes, tensor: string | undefined): WeightType =>
+export const typeOfTensor = (types: WeightTypes, tensor: string | undefined): MatrixType =>
   typeof types === 'string' ? types : (tensor !== undefined && types.others[tensor]) || types.most;

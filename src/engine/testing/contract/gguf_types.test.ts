@@ -64,10 +64,13 @@ async function logitsOf(file: File, options: LoadOptions = {}) {
   }
 }
 
-const mixtures: readonly (readonly [name: string, types: Types, most: string])[] = [
-  ['Q4_0', { '': 'Q4_0' }, 'q4'],
-  ['Q8_0', { '': 'Q8_0' }, 'q8'],
-  ['Q5_0 with IQ4_NL', { 'blk.0': 'Q5_0', '': 'IQ4_NL' }, 'q8'],
+/** Rows of whole blocks of 256, which two ranks cut in the middle. */
+const wide = { ...small, hidden_size: 256, intermediate_size: 768 };
+
+const mixtures: readonly (readonly [name: string, types: Types, most: string, config: Record<string, unknown>])[] = [
+  ['Q4_0', { '': 'Q4_0' }, 'q4', small],
+  ['Q8_0', { '': 'Q8_0' }, 'q8', small],
+  ['Q5_0 with IQ4_NL', { 'blk.0': 'Q5_0', '': 'IQ4_NL' }, 'q8', small],
   [
     'Q4_0, Q8_0 and F16',
     {
@@ -81,12 +84,29 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string])[]
       '': 'Q4_0',
     },
     'q4',
+    small,
+  ],
+  ['Q4_K', { '': 'Q4_K' }, 'q4_k', wide],
+  ['Q6_K', { '': 'Q6_K' }, 'q6_k', wide],
+  [
+    'Q4_K, Q6_K and others',
+    {
+      'blk.0.attn_k': 'Q8_0',
+      'blk.0.attn_v': 'Q6_K',
+      'blk.0.ffn_down': 'Q6_K',
+      'blk.1.attn_output': 'Q4_0',
+      'blk.1.attn_v': 'F16',
+      output: 'Q6_K',
+      '': 'Q4_K',
+    },
+    'q4_k',
+    wide,
   ],
 ];
 
 describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () => {
-  test.each(mixtures)('%s', async (_, types, most) => {
-    const { file, weights, config, index } = await fileOf(types);
+  test.each(mixtures)('%s', async (_, types, most, given) => {
+    const { file, weights, config, index } = await fileOf(types, given);
     const { rows, tokens, info } = await logitsOf(file);
     const expected = referenceLogits(config, weights, tokens);
     const largest = Math.max(...expected.flatMap((row) => [...row].map(Math.abs)));
@@ -125,7 +145,7 @@ test('blocks that no type holds become q8, a file of floats has one type', async
     });
     return storedTypes(index, config);
   };
-  expect(await typesIn({ '': 'Q4_K' })).toBe('q8');
-  expect(await typesIn({ output: 'Q6_K', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
+  expect(await typesIn({ '': 'Q5_K' })).toBe('q8');
+  expect(await typesIn({ output: 'Q5_K', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
   expect(await typesIn({ token_embd: 'F32', '': 'BF16' })).toBe('f16');
 });
