@@ -216,7 +216,7 @@ function latentAttention(config: MlaConfig, checkpoint: Checkpoint, prefix: stri
         : [{ tensor: `${prefix}q_a_proj.weight`, rows: bottleneck, padTo: 32 }];
   const withLatent = {
     project: checkpoint.stack([...q, { tensor: `${prefix}kv_a_proj_with_mqa.weight`, rows: kvRows }]),
-    latentNorm: checkpoint.vector(`${prefix}kv_a_layernorm.weight`),
+    norms: norms(),
     ...projectBias(),
   };
   if (heads.length === 0) return withLatent;
@@ -235,7 +235,6 @@ function latentAttention(config: MlaConfig, checkpoint: Checkpoint, prefix: stri
   return {
     ...withLatent,
     ...(qLoraRank !== null && {
-      qNorm: checkpoint.vector(`${prefix}q_a_layernorm.weight`),
       qUp: checkpoint.stack([{ tensor: `${prefix}q_b_proj.weight`, rows: qRows }]),
     }),
     absorb: half(
@@ -254,6 +253,15 @@ function latentAttention(config: MlaConfig, checkpoint: Checkpoint, prefix: stri
     ),
     o: checkpoint.columns(`${prefix}o_proj.weight`, heads[0]! * vHeadDim, (heads.at(-1)! + 1) * vHeadDim),
   };
+
+  /** The bottleneck's, zeros up to a multiple of 64, and the latent's. */
+  function norms(): ExpectedVector {
+    const own = checkpoint.vector(`${prefix}kv_a_layernorm.weight`);
+    if (qLoraRank === null || heads.length === 0) return own;
+    const { values } = checkpoint.vector(`${prefix}q_a_layernorm.weight`);
+    const padding = range(values.length, Math.ceil(values.length / 64) * 64).map(() => 0);
+    return { values: [...values, ...padding, ...own.values], numbers: values.length + own.numbers };
+  }
 
   function projectBias(): Expected {
     if (!config.bias) return {};
