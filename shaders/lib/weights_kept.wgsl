@@ -1,12 +1,20 @@
 // llama.cpp's blocks as a file has them (planes.ts), units of 32 elements whose low nibbles lie as q4's:
-// value = code * line.x + line.y, rounded once, as llama.cpp's own. The kernel declares the bindings `weight: array<vec4<u32>>` and
-// `scale: array<u32>`. The fragment of a type gives
-//   Scale, fn unit_scale(index: u32) -> Scale              what a unit has beside its nibbles
-//   fn line(s: Scale, half: u32) -> vec2<f32>              of 16 elements; both factors of a product are exact, and so is it
-//   fn high_bits(s: Scale, part: u32) -> u32               of a vec4's codes, in bytes, above their nibbles
+// value = code * line.x + line.y, rounded once, as llama.cpp's own; UNEVEN: by codes' numbers. The kernel declares the
+// bindings `weight: array<vec4<u32>>` and `scale: array<u32>`, and a type's fragment (beside kept_scale.wgsl) gives
+//   fn factors_of(first: u32, unit: u32) -> vec2<u32>   of a unit of a block whose factors begin at word `first`
+//   fn line(s: Scale, half: u32) -> vec2<f32>           of 16 elements; both factors of a product are exact, and so is it
+
+/// IQ4's numbers -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113: the polynomial is at most 0.44 beside them.
+fn uneven(q: vec4<f32>) -> vec4<f32> {
+  let square = fma(fma(q, vec4<f32>(0.00158604), vec4<f32>(0.0310864)), q, vec4<f32>(-1.37193));
+  return round(fma(fma(square, q, vec4<f32>(24.1738)), q, vec4<f32>(-126.567)));
+}
 
 fn values_of(codes: u32, line: vec2<f32>) -> vec4<f32> {
-  let q = vec4<f32>(vec4<u32>(codes, codes >> 8u, codes >> 16u, codes >> 24u) & vec4<u32>(255u));
+  var q = vec4<f32>(vec4<u32>(codes, codes >> 8u, codes >> 16u, codes >> 24u) & vec4<u32>(255u));
+  if (UNEVEN) {
+    q = uneven(q);
+  }
   return fma(q, vec4<f32>(line.x), vec4<f32>(line.y));
 }
 

@@ -8,8 +8,7 @@ export { roundWeights } from './round_weights.js';
 export type WeightType = 'f32' | 'f16' | 'q8' | 'q4';
 export const WEIGHT_TYPES: readonly WeightType[] = ['f32', 'f16', 'q8', 'q4'];
 /** What the weights of a file may be kept as, blocks of llama.cpp's type of that name: repacked (planes.ts), and never rounded. */
-export type KeptType = 'q4_k' | 'q6_k';
-export const KEPT_TYPES: readonly KeptType[] = ['q4_k', 'q6_k'];
+export type KeptType = 'q4_k' | 'q5_k' | 'q6_k' | 'q4_1' | 'q5_0' | 'q5_1' | 'iq4_nl' | 'iq4_xs';
 export type MatrixType = WeightType | KeptType;
 /**
  * What the weights of experts may also be kept as: blocks of E2M1 numbers with a scale of 2^(byte - 127) each, as gpt-oss's files have
@@ -21,14 +20,39 @@ export type PackedType = MatrixType | 'mxfp4';
 export const TILE = 32;
 /** Consecutive elements of a row that share a quantisation scale. */
 export const BLOCK = 32;
+
+/** A type's blocks as a file has them. */
+export interface KeptBlock {
+  readonly elements: number;
+  /** Of 32 rows of a block beside their units: first `high` words of each unit, [unit][lane][high]. */
+  readonly words: number;
+  /** Bits of a code above its nibble. */
+  readonly high: 0 | 1 | 2;
+}
+
+export const KEPT_BLOCKS: Readonly<Record<KeptType, KeptBlock>> = {
+  q4_k: { elements: 256, words: 160, high: 0 },
+  q5_k: { elements: 256, words: 416, high: 1 },
+  q6_k: { elements: 256, words: 672, high: 2 },
+  q4_1: { elements: 32, words: 32, high: 0 },
+  q5_0: { elements: 32, words: 48, high: 1 },
+  q5_1: { elements: 32, words: 64, high: 1 },
+  iq4_nl: { elements: 32, words: 16, high: 0 },
+  iq4_xs: { elements: 256, words: 96, high: 0 },
+};
+export const KEPT_TYPES = Object.keys(KEPT_BLOCKS) as readonly KeptType[];
+
+function ofKept(value: (block: KeptBlock) => number): Record<KeptType, number> {
+  return Object.fromEntries(KEPT_TYPES.map((type) => [type, value(KEPT_BLOCKS[type])])) as Record<KeptType, number>;
+}
+
 /** Elements of a row in one 16-byte unit. */
 export const UNIT_ELEMENTS: Readonly<Record<PackedType, number>> = {
   f32: 4,
   f16: 8,
   q8: 16,
   q4: 32,
-  q4_k: 32,
-  q6_k: 32,
+  ...ofKept(() => 32),
   mxfp4: 32,
 };
 /** Of what 32 elements of a row have beside their units. */
@@ -37,8 +61,7 @@ const SCALE_BYTES: Readonly<Record<PackedType, number>> = {
   f16: 0,
   q8: 2,
   q4: 2,
-  q4_k: 2.5,
-  q6_k: 10.5,
+  ...ofKept(({ elements, words }) => (4 * words) / elements),
   mxfp4: 1,
 };
 
@@ -55,10 +78,10 @@ export interface BlockRows {
   readonly skip: number;
 }
 
-export const isKept = (type: PackedType): type is KeptType => KEPT_TYPES.includes(type as KeptType);
+export const isKept = (type: PackedType): type is KeptType => Object.hasOwn(KEPT_BLOCKS, type);
 
 /** Elements of a row that can't be had apart; rows are padded with zeros to a multiple of it. */
-export const blockElements = (type: PackedType): number => (type.endsWith('_k') ? 256 : BLOCK);
+export const blockElements = (type: PackedType): number => (isKept(type) ? KEPT_BLOCKS[type].elements : BLOCK);
 
 /** Sizes of a packed weight [outFeatures, inFeatures]; tiles follow each other, so tile t starts at t * tile...Bytes. */
 export interface PackedLayout {

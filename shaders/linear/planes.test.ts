@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { Random } from '../../src/base/random.js';
 import { converter } from '../../src/loader/convert.js';
 import type { BlockType } from '../../src/loader/dtype.js';
-import { KEPT_TYPES, packedLayout } from './pack.js';
-import { keptBlockBytes } from './planes.js';
+import { blockElements, KEPT_TYPES, packedLayout } from './pack.js';
+import { keptBlockBytes, keptHalves } from './planes.js';
 import { keptTiles, randomRows, tileValues } from './testing/kept_tiles.js';
 
 describe.each(KEPT_TYPES)('%s', (type) => {
@@ -19,19 +19,18 @@ describe.each(KEPT_TYPES)('%s', (type) => {
   });
 
   test('every f16 is what it is as a scale, subnormal ones and both signs too', () => {
-    const blockBytes = keptBlockBytes(type);
+    const [blockBytes, width] = [keptBlockBytes(type), blockElements(type)];
     const bytes = new Uint8Array(64 * blockBytes).map((_, i) => (i * 7919) >> 3);
     const view = new DataView(bytes.buffer);
-    const at = type === 'q6_k' ? 208 : 0;
     for (let first = 0; first < 0x10000; first += 64) {
       if ((first & 0x7c00) === 0x7c00) continue;
       for (let row = 0; row < 64; row++) {
-        view.setUint16(row * blockBytes + at, first + row, true);
-        if (at === 0) view.setUint16(row * blockBytes + 2, (first ^ 0x8000) + row, true);
+        for (const [i, at] of keptHalves(type).entries())
+          view.setUint16(row * blockBytes + at, (first ^ (i * 0x8000)) + row, true);
       }
-      const expected = new Float32Array(64 * 256);
+      const expected = new Float32Array(64 * width);
       converter(type.toUpperCase() as BlockType, bytes)(0, expected.length, expected, 0);
-      const got = tileValues(type, keptTiles(type, bytes, 64, 256), 64, 256);
+      const got = tileValues(type, keptTiles(type, bytes, 64, width), 64, width);
       expect(
         got.findIndex((value, i) => value + 0 !== expected[i]! + 0),
         `f16 ${first}`,
@@ -41,12 +40,15 @@ describe.each(KEPT_TYPES)('%s', (type) => {
 
   test('takes at most 1.05 times the bytes of its blocks', () => {
     const { weightBytes, scaleBytes } = packedLayout(type, 64, 1024);
-    expect((weightBytes + scaleBytes) / (64 * 4 * keptBlockBytes(type))).toBeLessThan(1.05);
+    const blocks = (64 * 1024) / blockElements(type);
+    expect((weightBytes + scaleBytes) / (blocks * keptBlockBytes(type))).toBeLessThan(1.05);
   });
 
   test('refuses a scale that is not finite', () => {
-    const bytes = new Uint8Array(keptBlockBytes(type));
-    new DataView(bytes.buffer).setUint16(type === 'q6_k' ? 208 : 0, 0x7c00, true);
-    expect(() => keptTiles(type, bytes, 1, 256)).toThrow('not finite');
+    for (const at of keptHalves(type)) {
+      const bytes = new Uint8Array(keptBlockBytes(type));
+      new DataView(bytes.buffer).setUint16(at, 0x7c00, true);
+      expect(() => keptTiles(type, bytes, 1, blockElements(type))).toThrow('not finite');
+    }
   });
 });

@@ -2,20 +2,18 @@ import { formatError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import { floatFromHalf, halfFromFloat } from './float16.js';
-import { blockElements, type KeptType, TILE } from './pack.js';
+import { KEPT_BLOCKS, type KeptType, TILE } from './pack.js';
 
 /** A file's block, and what becomes of it: bits in another order, no number is rounded. */
 interface Kept {
   /** Of a block in the file. */
   readonly bytes: number;
-  /** Of 32 rows of it, beside their units. */
-  readonly words: number;
   /** Where a block has f16s, and what they are where values are about 1. */
   readonly factors: readonly (readonly [at: number, value: number])[];
   /** The codes of elements 32 group + 4 part on, a byte each. */
   codes(block: DataView, group: number, part: number): number;
-  /** Writes what the block's groups have beside their low nibbles. `first`: of the block's rows in `to`. */
-  beside(block: DataView, codes: Uint32Array, to: Uint32Array, first: number, lane: number): void;
+  /** Writes what the block's groups have beside their codes. `first`: where 32 rows of the block have it in `to`. */
+  beside(block: DataView, to: Uint32Array, first: number, lane: number): void;
 }
 
 const LOW = 0x0f0f0f0f;
@@ -28,17 +26,19 @@ function putHalf(to: Uint32Array, first: number, unit: number, lane: number, hal
   to[first + ((unit * TILE + lane) >>> 1)]! |= (half & 0xffff) << ((lane & 1) * 16);
 }
 
+function finite(half: number): number {
+  if ((half & 0x7c00) !== 0x7c00) return half;
+  throw formatError(
+    'weights: the scale of a block is not finite (NaN or infinity): the checkpoint is damaged; get it again',
+  );
+}
+
 /**
  * The magnitude of an f16 as 16 bits whose exponent has six, so that no GPU takes small ones for zero: (e << 10 | f) is
  * (1 + f / 1024) 2^(e - 24). Zero and signs are the factors' matter.
  */
 function wideHalf(half: number): number {
-  const [exponent, fraction] = [(half >>> 10) & 31, half & 1023];
-  if (exponent === 31) {
-    throw formatError(
-      'weights: the scale of a block is not finite (NaN or infinity): the checkpoint is damaged; get it again',
-    );
-  }
+  const [exponent, fraction] = [(finite(half) >>> 10) & 31, half & 1023];
   if (exponent > 0) return ((exponent + 9) << 10) | fraction;
   const place = 31 - Math.clz32(fraction | 1);
   return (place << 10) | ((fraction << (10 - place)) & 1023);
@@ -68,21 +68,65 @@ function putScalesAndMinima(block: DataView, to: Uint32Array, first: number, lan
 const floats = new Float32Array(1);
 const floatBits = new Uint32Array(floats.buffer);
 
+/** The bits of the f32 that an f16 is. */
+function floatOf(half: number): number {
+  floats[0] = floatFromHalf(finite(half));
+  return floatBits[0]!;
+}
+
+/** Of 32 codes in 16 bytes: low nibbles are elements 0 to 15, high ones 16 to 31. */
+const nibblesAt = (block: DataView, at: number, part: number): number =>
+  (block.getUint32(at + (part & 3) * 4, true) >>> ((part >> 2) * 4)) & LOW;
+/** Bit i of the word is the fifth of element i. */
+const fifthsAt = (block: DataView, at: number, part: number): number =>
+  ((((block.getUint32(at, true) >>> (part * 4)) & 15) * 0x00204081) & 0x01010101) << 4;
+
+/** Q4_K's and Q5_K's nibbles: low and high ones of 32 bytes are groups side by side. */
+const pairedAt = (block: DataView, at: number, group: number, part: number): number =>
+  (block.getUint32(at + (group >> 1) * 32 + part * 4, true) >>> ((group & 1) * 4)) & LOW;
+const MINIMA: Kept['factors'] = [
+  [0, 1 / 240],
+  [2, 1 / 32],
+];
+
+/** Blocks of 32: f16 d, of some types f16 m, of some the fifth bits in 4 bytes, then the nibbles. [lane] d or (d, m). */
+function smallBlock(high: 0 | 1, halves: 1 | 2, size: number): Kept {
+  const fifths = halves * 2;
+  const nibbles = fifths + high * 4;
+  return {
+    bytes: nibbles + 16,
+    factors:
+      halves === 1
+        ? [[0, size]]
+        : [
+            [0, size],
+            [2, -1],
+          ],
+    codes: (block, _, part) => nibblesAt(block, nibbles, part) | (high ? fifthsAt(block, fifths, part) : 0),
+    beside(block, to, first, lane) {
+      const d = finite(block.getUint16(0, true));
+      if (halves === 1) putHalf(to, first, 0, lane, d);
+      else to[first + lane] = d | (finite(block.getUint16(2, true)) << 16);
+    },
+  };
+}
+
 const KEPT: Readonly<Record<KeptType, Kept>> = {
   q4_k: {
     bytes: 144,
-    words: 160,
-    factors: [
-      [0, 1 / 240],
-      [2, 1 / 32],
-    ],
+    factors: MINIMA,
+    codes: (block, group, part) => pairedAt(block, 16, group, part),
+    beside: putScalesAndMinima,
+  },
+  q5_k: {
+    bytes: 176,
+    factors: MINIMA,
     codes: (block, group, part) =>
-      (block.getUint32(16 + (group >> 1) * 32 + part * 4, true) >>> ((group & 1) * 4)) & LOW,
-    beside: (block, _, to, first, lane) => putScalesAndMinima(block, to, first, lane),
+      pairedAt(block, 48, group, part) | (((block.getUint32(16 + part * 4, true) >>> group) & 0x01010101) << 4),
+    beside: putScalesAndMinima,
   },
   q6_k: {
     bytes: 210,
-    words: 672,
     factors: [[208, 1 / 1200]],
     codes(block, group, part) {
       const [half, inHalf] = [group >> 2, group & 3];
@@ -90,25 +134,37 @@ const KEPT: Readonly<Record<KeptType, Kept>> = {
       const high = block.getUint32(128 + half * 32 + part * 4, true) >>> (inHalf * 2);
       return (low & LOW) | ((high & 0x03030303) << 4);
     },
-    /** [unit][lane] of two words of high bits, [unit][lane] of two scales in bytes, [lane] d. */
-    beside(block, codes, to, first, lane) {
+    /** [unit][lane] of two scales in bytes, [lane] d. */
+    beside(block, to, first, lane) {
+      for (let group = 0; group < 8; group++) putHalf(to, first, group, lane, block.getUint16(192 + group * 2, true));
+      to[first + 128 + lane] = floatOf(block.getUint16(208, true));
+    },
+  },
+  q4_1: smallBlock(0, 2, 1 / 8),
+  q5_0: smallBlock(1, 1, 1 / 10),
+  q5_1: smallBlock(1, 2, 1 / 16),
+  iq4_nl: smallBlock(0, 1, 1 / 70),
+  iq4_xs: {
+    bytes: 136,
+    factors: [[0, 1 / 1200]],
+    codes: (block, group, part) => nibblesAt(block, 8 + group * 16, part),
+    /** [unit][lane] scales in bytes, [lane] d. */
+    beside(block, to, first, lane) {
       for (let group = 0; group < 8; group++) {
-        for (let part = 0; part < 8; part++) {
-          const bits = (codes[group * 8 + part]! >>> 4) & 0x03030303;
-          to[first + (group * TILE + lane) * 2 + (part >> 2)]! |= bits << ((part & 3) * 2);
-        }
-        putHalf(to, first + 512, group, lane, block.getUint16(192 + group * 2, true));
+        const low = (block.getUint8(4 + (group >> 1)) >> ((group & 1) * 4)) & 15;
+        const high = (block.getUint16(2, true) >> (group * 2)) & 3;
+        to[first + group * 8 + (lane >> 2)]! |= (((low | (high << 4)) - 32) & 0xff) << ((lane & 3) * 8);
       }
-      const d = block.getUint16(208, true);
-      wideHalf(d);
-      floats[0] = floatFromHalf(d);
-      to[first + 640 + lane] = floatBits[0]!;
+      to[first + 64 + lane] = floatOf(block.getUint16(0, true));
     },
   },
 };
 
 /** The bytes of a file's block of a type. */
 export const keptBlockBytes = (type: KeptType): number => KEPT[type].bytes;
+
+/** Where it has f16s. */
+export const keptHalves = (type: KeptType): readonly number[] => KEPT[type].factors.map(([at]) => at);
 
 /** Blocks of random values about `size`, one behind the other. @param factor what each block's scales are multiplied by */
 export function randomBlocks(
@@ -140,9 +196,10 @@ export function packKeptRow(
   at: number,
   inFeatures: number,
 ): void {
-  const { bytes: blockBytes, words, codes: codesOf, beside } = KEPT[type];
-  const groups = blockElements(type) / 32;
-  const blocks = ceilDiv(inFeatures, groups * 32);
+  const { bytes: blockBytes, codes: codesOf, beside } = KEPT[type];
+  const { elements, words, high } = KEPT_BLOCKS[type];
+  const groups = elements / 32;
+  const blocks = ceilDiv(inFeatures, elements);
   const [tile, lane] = [Math.floor(row / TILE), row % TILE];
   const codes = new Uint32Array(groups * 8);
   for (let b = 0; b < blocks; b++) {
@@ -153,6 +210,12 @@ export function packKeptRow(
       const word = (codes[i]! & LOW) | ((codes[i + 1]! & LOW) << 4);
       weight[(unit + (i >> 3)) * UNIT_WORDS + lane * 4 + ((i & 7) >> 1)] = word;
     }
-    beside(block, codes, scale, (tile * blocks + b) * words, lane);
+    const first = (tile * blocks + b) * words;
+    // Of vec4 p of a unit in bits high p of a row of `high` bytes each.
+    for (let i = 0; high > 0 && i < codes.length; i++) {
+      const place = (i & 7) * high;
+      scale[first + ((i >> 3) * TILE + lane) * high + (place >> 3)]! |= ((codes[i]! & ~LOW) >>> 4) << (place & 7);
+    }
+    beside(block, scale, first + groups * TILE * high, lane);
   }
 }

@@ -1,5 +1,8 @@
 import type { DeviceTraits } from '../../src/gpu/device.js';
-import keptQ4K from '../lib/kept_q4_k.wgsl?raw';
+import keptHalves from '../lib/kept_halves.wgsl?raw';
+import keptIq4Xs from '../lib/kept_iq4_xs.wgsl?raw';
+import keptMinima from '../lib/kept_minima.wgsl?raw';
+import keptScale from '../lib/kept_scale.wgsl?raw';
 import keptQ6K from '../lib/kept_q6_k.wgsl?raw';
 import plainSum from '../lib/plain_sum.wgsl?raw';
 import scaleQ4 from '../lib/scale_q4.wgsl?raw';
@@ -14,17 +17,38 @@ import kept from '../lib/weights_kept.wgsl?raw';
 import mxfp4 from '../lib/weights_mxfp4.wgsl?raw';
 import q4 from '../lib/weights_q4.wgsl?raw';
 import q8 from '../lib/weights_q8.wgsl?raw';
-import type { PackedType } from './pack.js';
+import { KEPT_BLOCKS, type KeptType, type PackedType } from './pack.js';
 
 const q4Of = (quants: string): string => unitOf32 + scaleQ4 + quants + q4 + scaledSum;
+
+/** `lines` as weights_kept.wgsl says. @param uneven codes stand for IQ4's numbers */
+function keptOf(type: KeptType, lines: string, uneven = false): string {
+  const { elements, words, high } = KEPT_BLOCKS[type];
+  const constants = `const BLOCK_UNITS = ${elements / 32}u;
+const BLOCK_WORDS = ${words}u;
+const HIGH = ${high}u;
+const UNEVEN = ${uneven};
+`;
+  return unitOf32 + constants + lines + keptScale + kept + plainSum;
+}
+
+/** Of blocks of 32 with one f16 or two; with one, the code that is zero. */
+const halvesOf = (halves: 1 | 2, middle = 0): string =>
+  `const HALVES = ${halves}u;\nconst MIDDLE = ${middle}.0;\n${keptHalves}`;
 
 const WEIGHTS: Readonly<Record<PackedType, string>> = {
   f32: f32 + plainSum,
   f16: f16 + plainSum,
   q8: scaleQ8 + q8 + scaledSum,
   q4: q4Of(quantsQ4),
-  q4_k: unitOf32 + keptQ4K + kept + plainSum,
-  q6_k: unitOf32 + keptQ6K + kept + plainSum,
+  q4_k: keptOf('q4_k', keptMinima),
+  q5_k: keptOf('q5_k', keptMinima),
+  q6_k: keptOf('q6_k', keptQ6K),
+  q4_1: keptOf('q4_1', halvesOf(2)),
+  q5_0: keptOf('q5_0', halvesOf(1, 16)),
+  q5_1: keptOf('q5_1', halvesOf(2)),
+  iq4_nl: keptOf('iq4_nl', halvesOf(1), true),
+  iq4_xs: keptOf('iq4_xs', keptIq4Xs, true),
   mxfp4: unitOf32 + mxfp4 + scaledSum,
 };
 

@@ -2,10 +2,11 @@ import { alignUp } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { rowInfoArray } from '../../attention/fixture.js';
-import { KEPT_TYPES, packedLayout, WEIGHT_TYPES } from '../pack.js';
+import { packedLayout, WEIGHT_TYPES } from '../pack.js';
 import { linearInputs, outLength } from '../reference.js';
 import { linearMerge, type MergedChunks } from './index.js';
 import { linearMergeReference, linearProblem, type MergedCase } from './reference.js';
+import { someKept } from '../testing/kept_tiles.js';
 
 /** A head's partials that the row at a position sees, as attention leaves them; the others are NaN. */
 export function partialInputs(
@@ -72,7 +73,7 @@ const small = { races: true };
 const cases = [
   mergedCase('tiny', [2, 8, 33], 300, {}, small),
   mergedCase('one chunk', [6, 24, 72], 255, { epilogue: 'residual' }),
-  ...KEPT_TYPES.map((type) => mergedCase(`${type}, 4 heads of 192`, [4, 192, 33], 600, { type })),
+  ...someKept('linear_merge').map((type) => mergedCase(`${type}, 4 heads of 192`, [4, 192, 33], 600, { type })),
   mergedCase('four chunks, bias and residual', [5, 40, 96], 1023, { bias: true, epilogue: 'residual' }),
   mergedCase('one partial only', [3, 64, 40], 17, { partials: 1 }),
   mergedCase('a window', [2, 8, 33], 700, { slidingWindow: 300 }, small),

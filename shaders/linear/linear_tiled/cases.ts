@@ -1,9 +1,10 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { KEPT_TYPES, packedLayout, WEIGHT_TYPES } from '../pack.js';
+import { packedLayout, WEIGHT_TYPES } from '../pack.js';
 import { linearInputs, outLength } from '../reference.js';
 import { linearTiled, type LinearTiledProblem } from './index.js';
 import { reference } from './reference.js';
+import { someKept } from '../testing/kept_tiles.js';
 
 /** A problem with the strides of a lone layer, changed by `rest`. */
 export function tiledProblem(
@@ -69,7 +70,7 @@ export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.
       tiledCase(`${type}, swiglu`, tiledProblem(33, 100, 33, { type, epilogue: 'swiglu' })),
       tiledCase(`${type}, swiglu, large tiles`, tiledProblem(200, 72, 1060, { type, epilogue: 'swiglu' })),
     ]),
-    ...KEPT_TYPES.flatMap((type) => [
+    ...someKept('linear_tiled').flatMap((type) => [
       tiledCase(`${type}, odd sizes`, tiledProblem(33, 768, 33, { type })),
       tiledCase(`${type}, large tiles`, tiledProblem(200, 256, 2112, { type })),
       tiledCase(`${type}, segments of 152`, tiledProblem(8, 768, 96, { type, segments: { total: 5, align: 8 } })),

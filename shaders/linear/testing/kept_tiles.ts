@@ -1,8 +1,12 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
+import { drawn } from '../../../src/gpu/testing/draw.js';
+import { floatFromHalf } from '../float16.js';
 import {
   blockElements,
   isKept,
+  KEPT_BLOCKS,
+  KEPT_TYPES,
   type KeptType,
   packedLayout,
   type PackedTiles,
@@ -11,6 +15,18 @@ import {
   unpackTiles,
 } from '../pack.js';
 import { packKeptRow, randomBlocks } from '../planes.js';
+
+const MOST_FOUND: readonly KeptType[] = ['q4_k', 'q6_k'];
+
+/** Those of most files and one drawn of the others, for a kernel's cases. */
+export const someKept = (kernel: string): readonly KeptType[] => [
+  ...MOST_FOUND,
+  ...drawn(
+    KEPT_TYPES.filter((type) => !MOST_FOUND.includes(type)),
+    1,
+    `kept of ${kernel}`,
+  ),
+];
 
 /** Random blocks of a file, row after row: values about `size`; some scales are subnormal, negative or zero. */
 export function randomRows(type: KeptType, random: Random, n: number, width: number, size: number): Uint8Array {
@@ -39,30 +55,51 @@ const half = (words: Uint32Array, first: number, at: number): number =>
   (words[first + (at >> 1)]! >>> ((at & 1) * 16)) & 0xffff;
 const wide = (bits: number): number => (1 + (bits & 1023) / 1024) * 2 ** ((bits >> 10) - 24);
 
-/** Of element `k` of 256 in lane `lane`: its factor and summand, and the bits of its code above the nibble. */
-const LINES: Readonly<
-  Record<KeptType, (scale: Uint32Array, block: number, k: number, lane: number) => readonly [number, number, number]>
-> = {
-  q4_k(scale, block, k, lane) {
-    const first = block * 160;
-    const factors = half(scale, first, (k >> 5) * 32 + lane);
-    const d = scale[first + 128 + lane]!;
-    return [wide(d & 0xffff) * signedByte(factors, 0), wide(d >>> 16) * signedByte(factors, 1), 0];
-  },
-  q6_k(scale, block, k, lane) {
-    const first = block * 672;
+/** Of element `k` of a block in lane `lane`, whose factors begin at word `first`: its factor and summand. */
+type Line = (scale: Uint32Array, first: number, k: number, lane: number) => readonly [number, number];
+
+const minima: Line = (scale, first, k, lane) => {
+  const factors = half(scale, first, (k >> 5) * 32 + lane);
+  const d = scale[first + 128 + lane]!;
+  return [wide(d & 0xffff) * signedByte(factors, 0), wide(d >>> 16) * signedByte(factors, 1)];
+};
+const floatAt = (scale: Uint32Array, at: number): number => new Float32Array(scale.buffer, scale.byteOffset)[at]!;
+const oneHalf =
+  (middle: number): Line =>
+  (scale, first, _, lane) => {
+    const d = floatFromHalf(half(scale, first, lane));
+    return [d, -middle * d];
+  };
+const twoHalves: Line = (scale, first, _, lane) => [
+  floatFromHalf(half(scale, first, lane * 2)),
+  floatFromHalf(half(scale, first, lane * 2 + 1)),
+];
+
+const LINES: Readonly<Record<KeptType, Line>> = {
+  q4_k: minima,
+  q5_k: minima,
+  q6_k(scale, first, k, lane) {
     const unit = (k >> 5) * 32 + lane;
-    const high = (scale[first + unit * 2 + ((k >> 4) & 1)]! >>> ((k & 3) * 8 + ((k >> 2) & 3) * 2)) & 3;
-    const d = new Float32Array(scale.buffer, scale.byteOffset)[first + 640 + lane]!;
-    const factor = d * signedByte(half(scale, first + 512, unit), (k >> 4) & 1);
-    return [factor, -32 * factor, high << 4];
+    const factor = floatAt(scale, first + 128 + lane) * signedByte(half(scale, first, unit), (k >> 4) & 1);
+    return [factor, -32 * factor];
+  },
+  q4_1: twoHalves,
+  q5_0: oneHalf(16),
+  q5_1: twoHalves,
+  iq4_nl: oneHalf(0),
+  iq4_xs(scale, first, k, lane) {
+    const factor = signedByte(scale[first + (k >> 5) * 8 + (lane >> 2)]!, lane & 3);
+    return [floatAt(scale, first + 64 + lane) * factor, 0];
   },
 };
+
+/** Of IQ4_NL and IQ4_XS, by code. */
+const UNEVEN = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /** The f32 values of packed rows, n x inFeatures: `unpackTiles`, also of types that are kept as a file has them. */
 export function tileValues(type: PackedType, packed: PackedTiles, n: number, width: number): Float32Array<ArrayBuffer> {
   if (!isKept(type)) return unpackTiles(type, packed, n, width);
-  const block = blockElements(type);
+  const { elements: block, words, high } = KEPT_BLOCKS[type];
   const blocks = ceilDiv(width, block);
   const out = new Float32Array(n * width);
   for (let row = 0; row < n; row++) {
@@ -72,8 +109,13 @@ export function tileValues(type: PackedType, packed: PackedTiles, n: number, wid
       const unit = (tile * blocks * block + k) >> 5;
       const word = packed.weight[unit * 128 + lane * 4 + ((k >> 3) & 3)]!;
       const nibble = (word >>> ((k & 3) * 8 + (k & 4))) & 15;
-      const [factor, summand, high] = LINES[type](packed.scale!, at, k % block, lane);
-      out[row * width + k] = (nibble | high) * factor + summand;
+      const first = at * words;
+      const place = ((k >> 2) & 7) * high;
+      const beside =
+        high && packed.scale![first + (((k % block) >> 5) * 32 + lane) * high + (place >> 3)]! >>> (place & 7);
+      const code = nibble | (((beside >>> ((k & 3) * 8)) & (2 ** high - 1)) << 4);
+      const [factor, summand] = LINES[type](packed.scale!, first + block * high, k % block, lane);
+      out[row * width + k] = (type.startsWith('iq4') ? UNEVEN[code]! : code) * factor + summand;
     }
   }
   return out;

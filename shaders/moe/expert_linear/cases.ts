@@ -1,10 +1,10 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { KEPT_TYPES } from '../../linear/pack.js';
 import { expertLayout } from '../experts.js';
 import { expertInputs, expertProblem, oaiProblem, randomExperts } from '../fixture.js';
 import { expertLinear, type ExpertLinearProblem } from './index.js';
 import { expertLinearReference } from './reference.js';
+import { someKept } from '../../linear/testing/kept_tiles.js';
 
 function expertCase(name: string, problem: ExpertLinearProblem, more: Partial<KernelCase<ExpertLinearProblem>> = {}) {
   const { rows, topK, inFeatures } = problem;
@@ -40,7 +40,7 @@ export const suite: KernelSuite<typeof expertLinear.bindings, typeof expertLinea
     ),
     expertCase('q8, the last expert of 8', expertProblem(3, [8, 6], 40, 33, { type: 'q8', ...DOWN, expertFirst: 7 })),
     expertCase('f32, wider strides', expertProblem(2, [4, 2], 40, 24, { type: 'f32', xStride: 68, outStride: 25 })),
-    ...KEPT_TYPES.flatMap((type) => [
+    ...someKept('expert_linear').flatMap((type) => [
       expertCase(`${type}, 2 of 4, gate and up`, expertProblem(2, [4, 2], 512, 33, { type, ...SWIGLU })),
       expertCase(`${type}, 2 of 4, norm`, { ...expertProblem(1, [4, 2], 256, 40, { type, ...SWIGLU }), normEps: 1e-5 }),
     ]),

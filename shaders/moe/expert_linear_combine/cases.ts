@@ -1,7 +1,7 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { KEPT_TYPES, UNIT_ELEMENTS } from '../../linear/pack.js';
-import { randomTiles } from '../../linear/testing/kept_tiles.js';
+import { UNIT_ELEMENTS } from '../../linear/pack.js';
+import { randomTiles, someKept } from '../../linear/testing/kept_tiles.js';
 import { expertLayout } from '../experts.js';
 import { expertInputs, expertProblem, randomExperts, UNTOUCHED } from '../fixture.js';
 import { expertLinearCombine, type ExpertCombineProblem } from './index.js';
@@ -59,7 +59,7 @@ export const suite: KernelSuite<
     combineCase('f16, 2 of 4 and a shared one', [1, 4, 2], [40, 24], { sharedIn: 40, races: true }),
     combineCase('f32, 3 of 8 and a shared one of 33', [1, 8, 3], [40, 33], { type: 'f32', sharedIn: 33 }),
     combineCase('q8, 2 of 8 and three shared ones', [1, 8, 2], [96, 65], { type: 'q8', sharedIn: 288 }),
-    ...KEPT_TYPES.map((type) =>
+    ...someKept('expert_linear_combine').map((type) =>
       combineCase(`${type}, 2 of 4 and a shared one`, [1, 4, 2], [256, 40], { type, sharedIn: 512 }),
     ),
     combineCase('q4, 4 of 8 and two shared ones', [1, 8, 4], [352, 128], { type: 'q4', sharedIn: 704 }),

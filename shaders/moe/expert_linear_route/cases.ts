@@ -1,7 +1,7 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { KEPT_TYPES, UNIT_ELEMENTS } from '../../linear/pack.js';
-import { randomTiles } from '../../linear/testing/kept_tiles.js';
+import { UNIT_ELEMENTS } from '../../linear/pack.js';
+import { randomTiles, someKept } from '../../linear/testing/kept_tiles.js';
 import { expertLayout } from '../experts.js';
 import { expertInputs, UNTOUCHED } from '../fixture.js';
 import { expertLinearRoute, type ExpertRouteProblem } from './index.js';
@@ -79,7 +79,7 @@ export const suite: KernelSuite<
       type: 'q8',
       sharedWidth: 100,
     }),
-    ...KEPT_TYPES.map((type) =>
+    ...someKept('expert_linear_route').map((type) =>
       routedCase(`${type}, 2 of 4 and a shared one`, [4, 2], [256, 40], { type, sharedWidth: 80 }),
     ),
     routedCase('f32, every one of 3, narrow shared one', [3, 3], [72, 65], { type: 'f32', sharedWidth: 8 }),

@@ -1,10 +1,10 @@
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { KEPT_TYPES } from '../../linear/pack.js';
 import { expertLayout } from '../experts.js';
 import { expertInputs, expertProblem, oaiProblem, randomExperts } from '../fixture.js';
 import { pairsOf } from '../moe_sort/reference.js';
 import { expertLinearTiled, type ExpertLinearTiledProblem } from './index.js';
 import { expertReference } from './reference.js';
+import { someKept } from '../../linear/testing/kept_tiles.js';
 
 /** `stepRows` of the problem's rows take part. */
 export interface TiledCase extends ExpertLinearTiledProblem {
@@ -65,7 +65,7 @@ export const suite: KernelSuite<typeof expertLinearTiled.bindings, typeof expert
       'mxfp4, 6 of 8, down, biased',
       expertProblem(33, [8, 6], 360, 40, { type: 'mxfp4', bias: true, ...DOWN }),
     ),
-    ...KEPT_TYPES.map((type) =>
+    ...someKept('expert_linear_tiled').map((type) =>
       tiledCase(`${type}, 2 of 4, gate and up`, expertProblem(33, [4, 2], 512, 33, { type, ...SWIGLU })),
     ),
     tiledCase('q4, 2048 inputs', expertProblem(33, [2, 1], 2048, 96, { type: 'q4', ...SWIGLU })),

@@ -7,7 +7,20 @@ import { isMatrixSpec, type MatrixSpec } from './weight_map.js';
 import type { WeightTypes } from './weight_types.js';
 
 /** From the smallest to the one that holds all that is read. */
-const WIDER: readonly MatrixType[] = ['q4', 'q4_k', 'q6_k', 'q8', 'f16', 'f32'];
+const WIDER: readonly MatrixType[] = [
+  'iq4_xs',
+  'iq4_nl',
+  'q4',
+  'q4_k',
+  'q4_1',
+  'q5_0',
+  'q5_k',
+  'q5_1',
+  'q6_k',
+  'q8',
+  'f16',
+  'f32',
+];
 
 /**
  * The type that keeps what a tensor says without taking more room than need be. Blocks that no type holds as they are have finer scales
@@ -38,11 +51,14 @@ function matrixTypeOf(entries: readonly TensorEntry[], { packedAs }: MatrixSpec)
  * Tensors that one matrix is made of have one type. Experts and others that have one of their own (`precision`) don't count.
  */
 export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): WeightTypes {
-  const bytes: Record<MatrixType, number> = { f16: 0, f32: 0, q8: 0, q6_k: 0, q4_k: 0, q4: 0 };
-  const most = (): MatrixType => (Object.keys(bytes) as MatrixType[]).reduce((a, b) => (bytes[b] > bytes[a] ? b : a));
+  const bytes = new Map<MatrixType, number>([['f16', 0]]);
+  const add = (type: MatrixType, { start, end }: TensorEntry): void => {
+    bytes.set(type, (bytes.get(type) ?? 0) + end - start);
+  };
+  const most = (): MatrixType => [...bytes].reduce((a, b) => (b[1] > a[1] ? b : a))[0];
   const entries = [...tensors.values()];
   if (!entries.some(({ dtype }) => isBlockType(dtype))) {
-    for (const entry of entries) bytes[ownType(entry, undefined)] += entry.end - entry.start;
+    for (const entry of entries) add(ownType(entry, undefined), entry);
     return most();
   }
   const types = new Map<string, MatrixType>();
@@ -58,10 +74,9 @@ export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): Weig
     if (made.size === 0) continue;
     const joined = matrixTypeOf([...made.values()], spec);
     for (const [name, entry] of made) {
-      const { start, end } = entry;
       const type = spec.splits ? matrixTypeOf([entry], spec) : joined;
       types.set(name, type);
-      bytes[type] += end - start;
+      add(type, entry);
     }
   }
   const base = most();

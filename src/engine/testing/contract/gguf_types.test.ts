@@ -70,7 +70,21 @@ const wide = { ...small, hidden_size: 256, intermediate_size: 768 };
 const mixtures: readonly (readonly [name: string, types: Types, most: string, config: Record<string, unknown>])[] = [
   ['Q4_0', { '': 'Q4_0' }, 'q4', small],
   ['Q8_0', { '': 'Q8_0' }, 'q8', small],
-  ['Q5_0 with IQ4_NL', { 'blk.0': 'Q5_0', '': 'IQ4_NL' }, 'q8', small],
+  [
+    'Q5_0 and IQ4_NL',
+    // Gate and up of several types, which q8 holds.
+    {
+      'blk.0.ffn_up': 'Q8_0',
+      'blk.1.ffn_up': 'Q4_0',
+      'blk.0': 'Q5_0',
+      token_embd: 'Q4_1',
+      output: 'Q5_1',
+      '': 'IQ4_NL',
+    },
+    'q5_0',
+    small,
+  ],
+  ['Q4_1 and Q5_1', { 'blk.0': 'Q4_1', token_embd: 'Q5_0', output: 'IQ4_NL', '': 'Q5_1' }, 'q5_1', small],
   [
     'Q4_0, Q8_0 and F16',
     {
@@ -102,6 +116,13 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string, co
     'q4_k',
     wide,
   ],
+  [
+    'Q5_K and IQ4_XS',
+    { 'blk.0': 'Q5_K', 'blk.1.attn_v': 'Q4_1', 'blk.1.ffn_down': 'IQ4_NL', output: 'Q5_K', '': 'IQ4_XS' },
+    'q5_k',
+    wide,
+  ],
+  ['IQ4_XS with a table of Q5_K', { token_embd: 'Q5_K', '': 'IQ4_XS' }, 'iq4_xs', wide],
 ];
 
 describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () => {
@@ -122,7 +143,7 @@ describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () =>
 });
 
 test('tensors that a matrix is made of have one type, the smallest that holds all of them', async () => {
-  const { config, index } = await fileOf(mixtures[3]![1]);
+  const { config, index } = await fileOf(mixtures.find(([name]) => name === 'Q4_0, Q8_0 and F16')![1]);
   const types = storedTypes(index, config);
   if (typeof types === 'string') throw new Error('one type');
   const of = (name: string): string => types.others[`${name}.weight`] ?? types.most;
@@ -135,7 +156,7 @@ test('tensors that a matrix is made of have one type, the smallest that holds al
   expect([of('model.embed_tokens'), of('lm_head'), of('model.layers.1.mlp.up_proj')]).toEqual(['f16', 'q8', 'q4']);
 });
 
-test('blocks that no type holds become q8, a file of floats has one type', async () => {
+test('blocks that no type holds become q8, others stay what they are, a file of floats has one type', async () => {
   const typesIn = async (types: Types) => {
     const { config, index } = await fileOf(types, {
       ...small,
@@ -145,7 +166,9 @@ test('blocks that no type holds become q8, a file of floats has one type', async
     });
     return storedTypes(index, config);
   };
-  expect(await typesIn({ '': 'Q5_K' })).toBe('q8');
-  expect(await typesIn({ output: 'Q5_K', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
+  expect(await typesIn({ '': 'Q3_K' })).toBe('q8');
+  expect(await typesIn({ output: 'Q2_K', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
+  for (const type of ['Q5_K', 'IQ4_XS', 'IQ4_NL', 'Q5_0', 'Q4_1', 'Q5_1'] as const)
+    expect(await typesIn({ '': type })).toBe(type.toLowerCase());
   expect(await typesIn({ token_embd: 'F32', '': 'BF16' })).toBe('f16');
 });
