@@ -143,10 +143,13 @@ describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () =>
 });
 
 test('tensors that a matrix is made of have one type, the smallest that holds all of them', async () => {
-  const { config, index } = await fileOf(mixtures.find(([name]) => name === 'Q4_0, Q8_0 and F16')![1]);
-  const types = storedTypes(index, config);
-  if (typeof types === 'string') throw new Error('one type');
-  const of = (name: string): string => types.others[`${name}.weight`] ?? types.most;
+  const typesOf = async (mixture: string) => {
+    const { config, index } = await fileOf(mixtures.find(([name]) => name === mixture)![1]);
+    const types = storedTypes(index, config);
+    if (typeof types === 'string') throw new Error('one type');
+    return (name: string): string => types.others[`${name}.weight`] ?? types.most;
+  };
+  const of = await typesOf('Q4_0, Q8_0 and F16');
   const attention = (layer: number): string[] =>
     ['q', 'k', 'v'].map((x) => of(`model.layers.${layer}.self_attn.${x}_proj`));
   // They are projected by type.
@@ -154,6 +157,9 @@ test('tensors that a matrix is made of have one type, the smallest that holds al
   expect(attention(1)).toEqual(['q4', 'q4', 'f16']);
   expect(['gate', 'up', 'down'].map((x) => of(`model.layers.0.mlp.${x}_proj`))).toEqual(['q8', 'q8', 'f16']);
   expect([of('model.embed_tokens'), of('lm_head'), of('model.layers.1.mlp.up_proj')]).toEqual(['f16', 'q8', 'q4']);
+  const kept = await typesOf('Q5_0 and IQ4_NL');
+  for (const [layer, down] of ['q5_0', 'iq4_nl'].entries())
+    expect(['gate', 'up', 'down'].map((x) => kept(`model.layers.${layer}.mlp.${x}_proj`))).toEqual(['q8', 'q8', down]);
 });
 
 test('blocks that no type holds become q8, others stay what they are, a file of floats has one type', async () => {
