@@ -105,8 +105,10 @@ export function planLinear(
   const unit = UNIT_ELEMENTS[type];
   const segments = resolveSegments(kernel, problem.segments, inFeatures, modelInFeatures, unit, blockElements(type));
   // All ranks round the same blocks, so no segment of the model may cut one.
-  const bytes = few && decodesBytes(traits, type) && inBlocks(problem.segments, modelInFeatures);
-  const inBytes = bytes ? decodeBytes(type, inFeatures) : undefined;
+  const inBytes =
+    few && inBlocks(problem.segments, modelInFeatures) && decodesBytes(traits, type)
+      ? decodeBytes(type, inFeatures, traits)
+      : undefined;
   return {
     segments,
     params: {
@@ -128,8 +130,8 @@ export function planLinear(
       eps: 0,
       out_scale: problem.outScale ?? 1,
     },
-    rowBytes: bytes ? rowBytes(inFeatures) : 0,
-    ...(bytes && { fast: 'dot4' as const }),
+    rowBytes: inBytes ? rowBytes(inFeatures) : 0,
+    ...(inBytes && { fast: 'dot4' as const }),
     fragments: [
       segmentsWgsl,
       ...(inBytes?.wgsl ?? [weightsWgsl(type, traits)]),

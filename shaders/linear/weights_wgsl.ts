@@ -1,4 +1,6 @@
 import type { DeviceTraits } from '../../src/gpu/device.js';
+import byIntegers from '../lib/half_by_integers.wgsl?raw';
+import byUnpacking from '../lib/half_by_unpacking.wgsl?raw';
 import keptHalves from '../lib/kept_halves.wgsl?raw';
 import keptIq4Xs from '../lib/kept_iq4_xs.wgsl?raw';
 import keptMinima from '../lib/kept_minima.wgsl?raw';
@@ -19,7 +21,7 @@ import q4 from '../lib/weights_q4.wgsl?raw';
 import q8 from '../lib/weights_q8.wgsl?raw';
 import { KEPT_BLOCKS, type KeptType, type PackedType } from './pack.js';
 
-const q4Of = (quants: string): string => unitOf32 + scaleQ4 + quants + q4 + scaledSum;
+const q4Of = (quants: string): string => unitOf32 + quants + q4 + scaledSum;
 
 /** `lines` as weights_kept.wgsl says. @param uneven codes stand for IQ4's numbers */
 function keptOf(type: KeptType, lines: string, uneven = false): string {
@@ -34,12 +36,12 @@ const UNEVEN = ${uneven};
 
 /** Of blocks of 32 with one f16 or two; with one, the code that is zero. */
 const halvesOf = (halves: 1 | 2, middle = 0): string =>
-  `const HALVES = ${halves}u;\nconst MIDDLE = ${middle}.0;\n${keptHalves}`;
+  `const HALVES = ${halves}u;\nconst MIDDLE = ${middle}.0;\n${byIntegers}${keptHalves}`;
 
 const WEIGHTS: Readonly<Record<PackedType, string>> = {
   f32: f32 + plainSum,
   f16: f16 + plainSum,
-  q8: scaleQ8 + q8 + scaledSum,
+  q8: q8 + scaledSum,
   q4: q4Of(quantsQ4),
   q4_k: keptOf('q4_k', keptMinima),
   q5_k: keptOf('q5_k', keptMinima),
@@ -52,6 +54,13 @@ const WEIGHTS: Readonly<Record<PackedType, string>> = {
   mxfp4: unitOf32 + mxfp4 + scaledSum,
 };
 
+/** The f16 scales of q8 or q4. */
+export const scalesWgsl = (type: 'q8' | 'q4', { flushesHalves = false }: DeviceTraits): string =>
+  (flushesHalves ? byIntegers : byUnpacking) + (type === 'q8' ? scaleQ8 : scaleQ4);
+
 /** How a kernel reads packed weights of a type. */
-export const weightsWgsl = (type: PackedType, { f16: hasHalves, tuning = '' }: DeviceTraits): string =>
-  type === 'q4' && hasHalves && tuning.includes('halves') ? q4Of(quantsQ4Half) : WEIGHTS[type];
+export function weightsWgsl(type: PackedType, traits: DeviceTraits): string {
+  if (type !== 'q8' && type !== 'q4') return WEIGHTS[type];
+  const halves = type === 'q4' && traits.f16 && traits.tuning?.includes('halves');
+  return scalesWgsl(type, traits) + (halves ? q4Of(quantsQ4Half) : WEIGHTS[type]);
+}

@@ -4,6 +4,7 @@ import { alignUp, formatBytes, grouped } from '../base/math.js';
 import { inParallel, inTime, pause } from '../base/waits.js';
 import type { Access, CompiledPipeline, PipelineSource } from './kernel.js';
 import { pacing, saysCpu } from './cpu_adapter.js';
+import { flushesHalves, shaderModule, STRICT_MATH } from './shader_module.js';
 import { Choices } from './choices.js';
 
 /**
@@ -22,6 +23,8 @@ export interface DeviceTraits {
   readonly software: boolean;
   /** Unroll hot loops, which changes no bit: a GPU waits less, and a CPU's compiler takes many seconds for it. */
   readonly unroll: boolean;
+  /** Takes subnormal f16s for zero where they are unpacked. */
+  readonly flushesHalves?: boolean;
   /** One of a kernel's `tunings`. */
   readonly tuning?: string;
   /** Undefined: prompts are multiplied as exactly as generated tokens. */
@@ -92,7 +95,6 @@ const PLANNED_LIMITS = [
 ] as const;
 const ASKED_LIMITS = [...RAISED_LIMITS, 'maxComputeWorkgroupSizeX'] as const;
 
-const STRICT_MATH = 'shader-module-compilation-options';
 /** Nothing to wait for takes no longer where browsers tell at once. */
 const PROMPT_MS = 20;
 const NUDGE_MS = 2;
@@ -151,6 +153,7 @@ export class Device {
     software: boolean,
     variants: Variants | undefined,
     fast: DeviceTraits['fast'],
+    flushes: boolean,
   ) {
     const { limits } = gpu;
     const info = adapter.info;
@@ -168,6 +171,7 @@ export class Device {
       f16: gpu.features.has('shader-f16'),
       software: this.adapter.variants === 'software',
       unroll: !software,
+      ...(flushes && { flushesHalves: true }),
       ...(fast && { fast }),
     };
     this.lost = new Promise((resolve) => (this.#tellLost = resolve));
@@ -180,8 +184,14 @@ export class Device {
    * Opens a device on the adapter with every limit kernels can use raised to what the adapter offers.
    * @param variants of kernels to plan; default: those for what the adapter is
    * @param fast with precision 'fast': how prompts may be multiplied
+   * @param flushes tells `flushesHalves` of a GPU
    */
-  static async open(adapter: GPUAdapter, variants?: Variants, fast?: DeviceTraits['fast']): Promise<Device> {
+  static async open(
+    adapter: GPUAdapter,
+    variants?: Variants,
+    fast?: DeviceTraits['fast'],
+    flushes: (gpu: GPUDevice) => Promise<boolean> = flushesHalves,
+  ): Promise<Device> {
     const { paths = [], matrix } = fast ?? {};
     const units = matrix !== undefined && paths.some((path) => path.startsWith('matrix'));
     const wanted = units ? [...FEATURES, 'subgroups', matrix] : FEATURES;
@@ -200,7 +210,8 @@ export class Device {
         { cause: error },
       );
     }
-    return new Device(device, adapter, saysCpu(adapter), variants, fast);
+    const software = saysCpu(adapter);
+    return new Device(device, adapter, software, variants, fast, !software && (await flushes(device)));
   }
 
   /** Name for people: the most telling of the adapter's fields. */
@@ -508,9 +519,7 @@ export class Device {
     }));
     entries.push({ binding: entries.length, visibility, buffer: { type: 'uniform' } });
     const layout = this.gpu.createBindGroupLayout({ label, entries });
-    // Without what "fast math" may do to sums, where the browser lets choose.
-    const strict = this.gpu.features.has(STRICT_MATH) ? { strictMath: true } : {};
-    const module = this.gpu.createShaderModule({ label, code, ...strict });
+    const module = shaderModule(this.gpu, label, code);
     return {
       layout,
       descriptor: {

@@ -57,5 +57,7 @@ export function openPaperDevice(like?: Pick<Device, 'traits' | 'adapter'>, varia
     },
     requestDevice: () => Promise.resolve(gpu),
   };
-  return Device.open(adapter as unknown as GPUAdapter, like?.adapter.variants ?? variants, like?.traits.fast);
+  const { fast, flushesHalves = false } = like?.traits ?? {};
+  const own = like?.adapter.variants ?? variants;
+  return Device.open(adapter as unknown as GPUAdapter, own, fast, () => Promise.resolve(flushesHalves));
 }

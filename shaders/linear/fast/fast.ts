@@ -54,7 +54,7 @@ export const fastTile: Fragments['fastTile'] = (kernel, ...rest) => loaded(kerne
 export const writeBytes = (kernel: string): readonly string[] => loaded(kernel).WRITE_BYTES;
 
 /** Whether generated rows are multiplied in bytes by weights of this type (decode_bytes.wgsl). */
-export const decodesBytes = ({ software, fast }: DeviceTraits, type: PackedType): boolean =>
+export const decodesBytes = ({ software, fast }: DeviceTraits, type: PackedType): type is 'q8' | 'q4' =>
   !software && (type === 'q8' || type === 'q4') && fast?.paths.includes('dot4') === true;
 
 /** Of workgroup memory, for a row of `inFeatures` in bytes. */

@@ -3,13 +3,12 @@ import type { DeviceTraits, FastPath } from '../../../src/gpu/index.js';
 import expertLinearTiled from '../../moe/expert_linear_tiled/expert_linear_tiled_fast.wgsl?raw';
 import linearTiled from '../linear_tiled/linear_tiled_fast.wgsl?raw';
 import { BLOCK, type PackedType, UNIT_ELEMENTS } from '../pack.js';
+import { scalesWgsl } from '../weights_wgsl.js';
 import byteBlock from './byte_block.wgsl?raw';
 import bytes from './bytes.wgsl?raw';
 import bytesMxfp4 from './bytes_mxfp4.wgsl?raw';
 import bytesQ4 from './bytes_q4.wgsl?raw';
 import bytesQ8 from './bytes_q8.wgsl?raw';
-import scaleQ4 from '../../lib/scale_q4.wgsl?raw';
-import scaleQ8 from '../../lib/scale_q8.wgsl?raw';
 import decodeBytesWgsl from './decode_bytes.wgsl?raw';
 import dotPacked from './dot_packed.wgsl?raw';
 import half from './half.wgsl?raw';
@@ -58,8 +57,12 @@ function tileFragments(path: FastPath, type: PackedType, inBytes: boolean, featu
 export const WRITE_BYTES = [byteBlock, rowVec4s, writeBytes] as const;
 
 /** What takes the place of q8 or q4 weights' fragment for generated rows of so many elements, of which it multiplies bytes. */
-export const decodeBytes = (type: PackedType, inFeatures: number): Pick<FastTile, 'wgsl' | 'constants'> => ({
-  wgsl: [type === 'q8' ? scaleQ8 : scaleQ4, dotPacked, byteBlock, decodeBytesWgsl],
+export const decodeBytes = (
+  type: 'q8' | 'q4',
+  inFeatures: number,
+  traits: DeviceTraits,
+): Pick<FastTile, 'wgsl' | 'constants'> => ({
+  wgsl: [scalesWgsl(type, traits), dotPacked, byteBlock, decodeBytesWgsl],
   constants: { UNIT: UNIT_ELEMENTS[type], LESS: type === 'q8' ? 0 : 8, X_BLOCKS: ceilDiv(inFeatures, BLOCK) },
 });
 

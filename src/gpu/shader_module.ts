@@ -1,0 +1,51 @@
+import { inTime } from '../base/waits.js';
+
+export const STRICT_MATH = 'shader-module-compilation-options';
+
+/** Without what "fast math" may do to sums and subnormal numbers, where the browser lets choose. */
+export function shaderModule(gpu: GPUDevice, label: string, code: string): GPUShaderModule {
+  const strict = gpu.features.has(STRICT_MATH) ? { strictMath: true } : {};
+  return gpu.createShaderModule({ label, code, ...strict });
+}
+
+/** The least f16 above 0 and 0, unpacked: whether it is one. */
+const WGSL = /* wgsl */ `
+@group(0) @binding(0) var<storage, read_write> halves: array<u32>;
+
+@compute @workgroup_size(1)
+fn main() {
+  halves[0] = select(0u, 1u, unpack2x16float(halves[0]).x * 0x1p24f == 1.0);
+}
+`;
+
+const PROBE_MS = 30_000;
+
+/** Whether a device takes subnormal f16s for zero where shaders unpack them, as WGSL allows. */
+export async function flushesHalves(gpu: GPUDevice): Promise<boolean> {
+  const label = 'subnormal halves';
+  const buffer = (usage: number): GPUBuffer => gpu.createBuffer({ label, size: 4, usage });
+  const value = buffer(GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC);
+  const read = buffer(GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST);
+  try {
+    const module = shaderModule(gpu, label, WGSL);
+    const pipeline = await gpu.createComputePipelineAsync({ label, layout: 'auto', compute: { module } });
+    gpu.queue.writeBuffer(value, 0, Uint32Array.of(1));
+    const encoder = gpu.createCommandEncoder({ label });
+    const pass = encoder.beginComputePass({ label });
+    pass.setPipeline(pipeline);
+    const entries = [{ binding: 0, resource: { buffer: value } }];
+    pass.setBindGroup(0, gpu.createBindGroup({ label, layout: pipeline.getBindGroupLayout(0), entries }));
+    pass.dispatchWorkgroups(1);
+    pass.end();
+    encoder.copyBufferToBuffer(value, 0, read, 0, 4);
+    gpu.queue.submit([encoder.finish()]);
+    await inTime(read.mapAsync(GPUMapMode.READ), PROBE_MS);
+    return new Uint32Array(read.getMappedRange())[0] === 0;
+  } catch {
+    // A device that can't be asked; loading says why, if it matters. Integers are right on every one.
+    return true;
+  } finally {
+    value.destroy();
+    read.destroy();
+  }
+}
