@@ -1,3 +1,8 @@
+/**
+ * Room: what tests of matrix kernels share. Blocks that are kept as a file has them: random ones, and what packed ones are, said once
+ * more (here).
+ */
+
 import { ceilDiv } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import { drawn } from '../../../src/gpu/testing/draw.js';
