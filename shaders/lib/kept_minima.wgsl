@@ -1,11 +1,6 @@
 // Q4_K and Q5_K for weights_kept.wgsl: value = d scale code - dmin minimum, scale and minimum of 32 elements, d and dmin of 256.
 
 /// (scale, minimum) in the bytes of the low half, signed; and d, dmin: 6 bits of exponent and 10 of fraction, never zero.
-/// [unit][lane] halves of words, then [lane] words.
-fn factors_of(first: u32, unit: u32) -> vec2<u32> {
-  return vec2<u32>(scale[first + (unit >> 1u)] >> ((unit & 1u) * 16u), scale[first + 128u + (unit & 31u)]);
-}
-
 fn line(s: Scale, half: u32) -> vec2<f32> {
   let factors = vec2<f32>(vec2<i32>(vec2<u32>(s.factors.x) << vec2<u32>(24u, 16u)) >> vec2<u32>(24u));
   let halves = vec2<u32>(s.factors.y & 0xffffu, s.factors.y >> 16u);

@@ -74,8 +74,6 @@ export interface BlockRows {
   readonly bytes: Uint8Array;
   /** From a row to the next. */
   readonly rowBytes: number;
-  /** Elements of a row's first block before those that are packed: 0 where blocks have 32. */
-  readonly skip: number;
 }
 
 export const isKept = (type: PackedType): type is KeptType => Object.hasOwn(KEPT_BLOCKS, type);

@@ -2,7 +2,7 @@ import { formatError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import { floatFromHalf, halfFromFloat } from './float16.js';
-import { KEPT_BLOCKS, type KeptType, TILE } from './pack.js';
+import { KEPT_BLOCKS, type KeptType, TILE, UNIT_WORDS } from './pack.js';
 
 /** A file's block, and what becomes of it: bits in another order, no number is rounded. */
 interface Kept {
@@ -17,9 +17,6 @@ interface Kept {
 }
 
 const LOW = 0x0f0f0f0f;
-
-/** Words of weight from one unit of a row to its next. */
-const UNIT_WORDS = TILE * 4;
 
 /** To the half of a word that `unit` and `lane` have of those from `first` on. */
 function putHalf(to: Uint32Array, first: number, unit: number, lane: number, half: number): void {

@@ -4,6 +4,7 @@ import byUnpacking from '../lib/half_by_unpacking.wgsl?raw';
 import keptHalves from '../lib/kept_halves.wgsl?raw';
 import keptIq4Xs from '../lib/kept_iq4_xs.wgsl?raw';
 import keptMinima from '../lib/kept_minima.wgsl?raw';
+import keptPairs from '../lib/kept_pairs.wgsl?raw';
 import keptScale from '../lib/kept_scale.wgsl?raw';
 import keptQ6K from '../lib/kept_q6_k.wgsl?raw';
 import plainSum from '../lib/plain_sum.wgsl?raw';
@@ -43,9 +44,9 @@ const WEIGHTS: Readonly<Record<PackedType, string>> = {
   f16: f16 + plainSum,
   q8: q8 + scaledSum,
   q4: q4Of(quantsQ4),
-  q4_k: keptOf('q4_k', keptMinima),
-  q5_k: keptOf('q5_k', keptMinima),
-  q6_k: keptOf('q6_k', keptQ6K),
+  q4_k: keptOf('q4_k', keptPairs + keptMinima),
+  q5_k: keptOf('q5_k', keptPairs + keptMinima),
+  q6_k: keptOf('q6_k', keptPairs + keptQ6K),
   q4_1: keptOf('q4_1', halvesOf(2)),
   q5_0: keptOf('q5_0', halvesOf(1, 16)),
   q5_1: keptOf('q5_1', halvesOf(2)),

@@ -4,7 +4,7 @@ import { alignUp, formatBytes, grouped } from '../base/math.js';
 import { inParallel, inTime, pause } from '../base/waits.js';
 import type { Access, CompiledPipeline, PipelineSource } from './kernel.js';
 import { pacing, saysCpu } from './cpu_adapter.js';
-import { flushesHalves, shaderModule, STRICT_MATH } from './shader_module.js';
+import { adapterFlushes, shaderModule, STRICT_MATH } from './shader_module.js';
 import { Choices } from './choices.js';
 
 /**
@@ -190,7 +190,7 @@ export class Device {
     adapter: GPUAdapter,
     variants?: Variants,
     fast?: DeviceTraits['fast'],
-    flushes: (gpu: GPUDevice) => Promise<boolean> = flushesHalves,
+    flushes = (gpu: GPUDevice): Promise<boolean> => adapterFlushes(adapter, gpu),
   ): Promise<Device> {
     const { paths = [], matrix } = fast ?? {};
     const units = matrix !== undefined && paths.some((path) => path.startsWith('matrix'));

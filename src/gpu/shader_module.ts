@@ -20,6 +20,17 @@ fn main() {
 
 const PROBE_MS = 30_000;
 
+/** Answers, by what adapters say that they are. */
+const asked = new Map<string, Promise<boolean>>();
+
+/** `flushesHalves` of a device of an adapter, whose like is asked once. */
+export function adapterFlushes({ info }: Pick<GPUAdapter, 'info'>, gpu: GPUDevice): Promise<boolean> {
+  const name = [info.vendor, info.architecture, info.device, info.description].join('\n');
+  const answer = asked.get(name) ?? flushesHalves(gpu);
+  asked.set(name, answer);
+  return answer;
+}
+
 /** Whether a device takes subnormal f16s for zero where shaders unpack them, as WGSL allows. */
 export async function flushesHalves(gpu: GPUDevice): Promise<boolean> {
   const label = 'subnormal halves';

@@ -23,8 +23,6 @@ export interface SliceBlocks {
   readonly type: BlockType;
   /** Bytes of a row's. */
   readonly rowBytes: number;
-  /** Elements before the first column. */
-  readonly skip: number;
 }
 
 /** Rows read but not converted yet. */
@@ -68,7 +66,7 @@ export function storedSlice(
   /** Elements between the first byte read and the first column. */
   const skip = columnStart % block.elements;
 
-  const blocks = isBlockType(type) ? { type, rowBytes: endByte - firstByte, skip } : undefined;
+  const blocks = isBlockType(type) ? { type, rowBytes: endByte - firstByte } : undefined;
 
   const readRow = (row: number, signal: AbortSignal | undefined): Promise<Uint8Array<ArrayBuffer>> =>
     source.read(file, start + row * rowBytes + firstByte, start + row * rowBytes + endByte, signal);

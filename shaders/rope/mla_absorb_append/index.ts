@@ -1,6 +1,8 @@
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { latentWidth } from '../../cache/latent_cache.js';
+import mlaTokenElements from '../../lib/mla_token_elements.wgsl?raw';
+import mlaTokenInputs from '../../lib/mla_token_inputs.wgsl?raw';
 import groupOutputsWgsl from '../../linear/group_outputs.wgsl?raw';
 import contractWgsl from '../../linear/contract.wgsl?raw';
 import { linearGrouped } from '../../linear/linear_grouped/index.js';
@@ -75,7 +77,15 @@ export const mlaAbsorbAppend = defineKernel({
     const [tiles] = typeof absorb.grid === 'function' ? absorb.grid({ rows: 1, chunks: 1 }) : absorb.grid;
     const extra = mlaTokenWorkgroups(problem, Number(absorb.constants['LANES']) * Number(absorb.constants['SLICES']));
     return {
-      wgsl: [...mlaTokenWgsl(problem.kvType), weightsWgsl(type, traits), contractWgsl, groupOutputsWgsl, source],
+      wgsl: [
+        ...mlaTokenWgsl(problem.kvType),
+        mlaTokenInputs,
+        mlaTokenElements,
+        weightsWgsl(type, traits),
+        contractWgsl,
+        groupOutputsWgsl,
+        source,
+      ],
       constants: { ...tokenConstants, ...absorb.constants },
       params: {
         rows,

@@ -73,26 +73,6 @@ fn ask_x(row: u32, thread: u32) -> Asked {
 
 fn stage_x(row: u32, thread: u32, asked: Asked) {}
 
-// A head's query: its plain units, then its rotary ones.
-fn load_q(row: u32, head: u32, unit: u32) -> vec4<f32> {
-  return q[row * params.q_units + params.q_start + head * (params.nope_units + params.rope_units) + unit];
-}
-
-fn load_kv(unit: u32) -> vec4<f32> {
-  return kv_a[unit];
-}
-
-fn latent_weight(unit: u32) -> vec4<f32> {
-  return norm_weight[unit];
-}
-
-fn write_q_abs(unit: u32, value: vec4<f32>) {
-  out[unit * 4u] = value.x;
-  out[unit * 4u + 1u] = value.y;
-  out[unit * 4u + 2u] = value.z;
-  out[unit * 4u + 3u] = value.w;
-}
-
 @compute @workgroup_size(LANES, SLICES)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,

@@ -11,6 +11,7 @@ import {
 } from '../../cache/latent_cache.js';
 import { checkStride, kvStage, kvStageWgsl, type KvType } from '../../cache/kv_cache.js';
 import mlaToken from '../../lib/mla_token.wgsl?raw';
+import mlaTokenInputs from '../../lib/mla_token_inputs.wgsl?raw';
 import rms from '../../lib/rms.wgsl?raw';
 import rotate from '../../lib/rotate.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
@@ -121,7 +122,7 @@ export const mlaRopeAppend = defineKernel({
     // Threads of a workgroup; on a software adapter they are one vector register, so that its barrier is cheap.
     const threads = traits.software ? 8 : 64;
     return {
-      wgsl: [...mlaTokenWgsl(problem.kvType), source],
+      wgsl: [...mlaTokenWgsl(problem.kvType), mlaTokenInputs, source],
       constants: {
         ...latentConstants(problem),
         ...kvStage(problem.kvType, latentWidth(problem)),

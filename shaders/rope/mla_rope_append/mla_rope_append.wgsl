@@ -48,19 +48,6 @@ struct Params {
 @group(0) @binding(7) var<storage, read_write> q_abs: array<vec4<f32>>;
 @group(0) @binding(8) var<uniform> params: Params;
 
-// A head's query: its plain units, then its rotary ones.
-fn load_q(row: u32, head: u32, unit: u32) -> vec4<f32> {
-  return q[row * params.q_units + params.q_start + head * (params.nope_units + params.rope_units) + unit];
-}
-
-fn load_kv(unit: u32) -> vec4<f32> {
-  return kv_a[unit];
-}
-
-fn latent_weight(unit: u32) -> vec4<f32> {
-  return norm_weight[unit];
-}
-
 fn write_q_abs(unit: u32, value: vec4<f32>) {
   q_abs[unit] = value;
 }

@@ -3,6 +3,7 @@ import { alignUp } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { ONE_SEGMENT, planContract } from '../../linear/contract.js';
+import mlaTokenElements from '../../lib/mla_token_elements.wgsl?raw';
 import contractWgsl from '../../linear/contract.wgsl?raw';
 import { canFuseNorm, planNormedX } from '../../linear/linear/index.js';
 import { BLOCK, blockElements, type MatrixType, TILE, UNIT_ELEMENTS } from '../../linear/pack.js';
@@ -81,6 +82,7 @@ export const mlaUpAppend = defineKernel({
     return {
       wgsl: [
         ...mlaTokenWgsl(problem.kvType),
+        mlaTokenElements,
         weightsWgsl(type, traits),
         contractWgsl,
         ...normed.fragments.filter((text) => !mlaTokenWgsl(problem.kvType).includes(text)),

@@ -88,13 +88,6 @@ fn latent_weight(unit: u32) -> vec4<f32> {
   return norm_weight[params.latent_norm + unit];
 }
 
-fn write_q_abs(unit: u32, value: vec4<f32>) {
-  out[unit * 4u] = value.x;
-  out[unit * 4u + 1u] = value.y;
-  out[unit * 4u + 2u] = value.z;
-  out[unit * 4u + 3u] = value.w;
-}
-
 // The row of output n.
 fn absorb_row(head: u32, n: u32) -> array<vec4<u32>, ABSORB_UNITS> {
   let tile = head * ((params.rank + 31u) / 32u) + n / 32u;

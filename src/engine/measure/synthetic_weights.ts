@@ -70,28 +70,27 @@ function entryOf(name: string, shape: readonly number[], table: Float32Array, ty
         name,
         width,
         rowBytes: width * 4,
-        blocks: kept && { type: kept.blocks, rowBytes, skip: 0 },
+        blocks: kept && { type: kept.blocks, rowBytes },
         read: (rowStart, rowEnd) =>
           Promise.resolve({
             bytes: (rowEnd - rowStart) * width * 4,
             convertTo: (out) => {
-              for (let row = rowStart; row < rowEnd; row++) {
-                const at = (row - rowStart) * width;
-                fillRow(out.subarray(at, at + width), values, row * STRIDE + columnStart);
-              }
+              for (let row = rowStart; row < rowEnd; row++)
+                fillRow(rowOf(out, row - rowStart, width), values, row * STRIDE + columnStart);
             },
             copyTo: (out) => {
               // Whole blocks, which begin anywhere in the pool.
-              for (let row = rowStart; row < rowEnd; row++) {
-                const at = (row - rowStart) * rowBytes;
-                fillRow(out.subarray(at, at + rowBytes), pool, row * STRIDE * blockBytes);
-              }
+              for (let row = rowStart; row < rowEnd; row++)
+                fillRow(rowOf(out, row - rowStart, rowBytes), pool, row * STRIDE * blockBytes);
             },
           }),
       };
     },
   };
 }
+
+const rowOf = <T extends Float32Array | Uint8Array>(rows: T, row: number, length: number): T =>
+  rows.subarray(row * length, (row + 1) * length) as T;
 
 function fillRow<T extends Float32Array | Uint8Array>(out: T, values: T, from: number): void {
   for (let at = 0; at < out.length;) {

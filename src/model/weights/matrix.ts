@@ -263,8 +263,8 @@ export async function fillMatrix(
     const stored = storedBlocks(reader.entry(tensor));
     if (stored && keepsBlocks(matrix.type, stored)) {
       for await (const { data, rows: count, blocks } of reader.streamBlocks(tensor, wanted)) {
-        const { type, rowBytes, skip } = blocks;
-        await writer.append({ blocks: type, bytes: ordered(data, count, rowBytes), rowBytes, skip }, count);
+        const { type, rowBytes } = blocks;
+        await writer.append({ blocks: type, bytes: ordered(data, count, rowBytes), rowBytes }, count);
       }
     } else {
       for await (const { data, rows: count } of reader.streamRows(tensor, wanted))

@@ -3,7 +3,7 @@ import { keepsBlocks } from '../../../shaders/linear/pack_blocks.js';
 import { type BlockType, isBlockType, storedBlocks, type TensorEntry, type TensorIndex } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { weightSpecs } from './model_map.js';
-import { isMatrixSpec, type MatrixSpec } from './weight_map.js';
+import { isMatrixSpec } from './weight_map.js';
 import type { WeightTypes } from './weight_types.js';
 
 /** From the smallest to the one that holds all that is read. */
@@ -33,11 +33,11 @@ function ownType({ dtype }: TensorEntry, blocks: BlockType | undefined): MatrixT
 
 /**
  * The type of a matrix of these tensors: the smallest that loses no more of any of them than their own do. Blocks of which no quantised
- * type holds all become q8. `packedAs`: blocks don't stay what they are.
+ * type holds all become q8.
  */
-function matrixTypeOf(entries: readonly TensorEntry[], { packedAs }: MatrixSpec): MatrixType {
+function matrixTypeOf(entries: readonly TensorEntry[]): MatrixType {
   const each = entries.map((entry) => {
-    const blocks = packedAs ? undefined : storedBlocks(entry);
+    const blocks = storedBlocks(entry);
     return { own: ownType(entry, blocks), blocks };
   });
   const holds = (type: MatrixType): boolean =>
@@ -72,9 +72,9 @@ export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): Weig
       }),
     );
     if (made.size === 0) continue;
-    const joined = matrixTypeOf([...made.values()], spec);
+    const joined = matrixTypeOf([...made.values()]);
     for (const [name, entry] of made) {
-      const type = spec.splits ? matrixTypeOf([entry], spec) : joined;
+      const type = spec.splits ? matrixTypeOf([entry]) : joined;
       types.set(name, type);
       add(type, entry);
     }
@@ -89,7 +89,7 @@ export function uniformTypes(type: MatrixType, config: ModelConfig): WeightTypes
   if (!isKept(type)) return type;
   const others: Record<string, MatrixType> = {};
   for (const spec of weightSpecs(config)) {
-    if (!isMatrixSpec(spec) || (!spec.packedAs && spec.inFeatures % blockElements(type) === 0)) continue;
+    if (!isMatrixSpec(spec) || spec.inFeatures % blockElements(type) === 0) continue;
     for (const { tensor } of spec.parts) if (tensor !== undefined) others[tensor] = 'q8';
   }
   return { most: type, others };

@@ -205,17 +205,18 @@ export function expectedTensors(
   types: WeightTypes = 'f32',
 ): Map<string, { readonly shape: readonly number[]; readonly numbers: number }> {
   const tensors = new Map<string, { shape: readonly number[]; numbers: number }>();
-  for (const spec of specs) {
-    const isMatrix = isMatrixSpec(spec);
-    const axes = isMatrix ? [spec.inFeatures] : spec.columns === undefined ? [] : [1, spec.columns];
-    for (const part of spec.parts) {
-      const { tensor, tensorRows, rows } = part;
+  const add = (parts: readonly Part[], columns: number, axes: readonly number[]): void => {
+    for (const { tensor, tensorRows, rows } of parts) {
       if (tensor === undefined) continue;
-      const columns = isMatrix
-        ? spanLength(packedColumns(spec, matrixType({ ...spec, parts: [part] }, types)))
-        : (spec.columns ?? 1);
       const before = tensors.get(tensor)?.numbers ?? 0;
       tensors.set(tensor, { shape: [tensorRows, ...axes], numbers: before + rows * columns });
+    }
+  };
+  for (const spec of specs) {
+    if (!isMatrixSpec(spec)) add(spec.parts, spec.columns ?? 1, spec.columns === undefined ? [] : [1, spec.columns]);
+    else {
+      for (const { spec: run, type } of typedRuns(spec, types))
+        add(run.parts, spanLength(packedColumns(run, type)), [spec.inFeatures]);
     }
   }
   return tensors;

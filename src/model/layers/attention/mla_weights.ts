@@ -90,10 +90,8 @@ export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNam
   const qBias = qLoraRank === null ? qParts.map(({ rows }) => zeroRows(rows, { padTo: PAD })) : qParts;
   const latent = spanLength(heads) > 0;
   const bottleneck = count > 0 && qLoraRank !== null;
-  const normParts = [
-    ...(bottleneck ? [allRows(`${names.qNorm}.weight`, qLoraRank, { padTo: BOUND })] : []),
-    allRows(`${names.kvNorm}.weight`, kvLoraRank),
-  ];
+  const qNorm = bottleneck ? [allRows(`${names.qNorm}.weight`, qLoraRank, { padTo: BOUND })] : [];
+  const latentNorm = allRows(`${names.kvNorm}.weight`, kvLoraRank);
   const half = (what: string, rows: number, columns: number): PackedAs => ({
     name: partName(context, `kv_up ${what}`),
     rows: count * rows,
@@ -106,8 +104,8 @@ export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNam
     latentOffset: sum(qParts.map(paddedRows)),
     projectBias: latent && config.bias ? biasSpec(context, 'project_bias', [...qBias, kvDown]) : undefined,
     qUp: bottleneck ? matrixSpec(context, 'q_up', qLoraRank, [q(names.qUp)]) : undefined,
-    norms: latent ? vectorSpec(context, 'norms', normParts) : undefined,
-    latentNorm: sum(normParts.slice(1).map(() => paddedRows(normParts[0]!))),
+    norms: latent ? vectorSpec(context, 'norms', [...qNorm, latentNorm]) : undefined,
+    latentNorm: sum(qNorm.map(paddedRows)),
     kvUp:
       count > 0
         ? matrixSpec(context, 'kv_up', kvLoraRank, [someRows(names.kvUp, config.heads * kvWidth, headRows(kvWidth))], {
