@@ -1,4 +1,5 @@
 import { addAll, type Lookup, lookupIn, matVec, rmsNorm, rotatePair, type Vector, type WeightMap } from './math.js';
+import { gemma4Logits, gemma4States, isGemma4 } from './gemma4.js';
 import { isRecurrentModel, recurrentLogits, recurrentStates } from './recurrent.js';
 
 /** A config.json, as it stands. */
@@ -53,6 +54,7 @@ interface Model {
  */
 export function familyLogits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
   if (isRecurrentModel(raw)) return recurrentLogits(raw, weights, tokens);
+  if (isGemma4(raw)) return gemma4Logits(raw, weights, tokens);
   const tensor = lookupIn(weights);
   const { tied, logitScale, finalCap } = modelOf(raw, tensor);
   const name = tied ? 'model.embed_tokens.weight' : 'lm_head.weight';
@@ -64,6 +66,7 @@ export function familyLogits(raw: Raw, weights: WeightMap, tokens: readonly numb
 /** Of the same: the final hidden states behind the last norm, [tokens.length][hidden_size]. */
 export function familyStates(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
   if (isRecurrentModel(raw)) return recurrentStates(raw, weights, tokens);
+  if (isGemma4(raw)) return gemma4States(raw, weights, tokens);
   const tensor = lookupIn(weights);
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
   const eps = number(raw, 'rms_norm_eps', 1e-6);
