@@ -3,6 +3,8 @@
 
 /// The expert's weight is gate tiles, then up tiles: out = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
 const SWIGLU: bool = false; // variant
+/// With SWIGLU: gelu_tanh(gate) * up (lib/gelu.wgsl).
+const GELU: bool = false; // variant
 /// With SWIGLU: g = min(gate, limit), u = clamp(up, -limit, limit), out = (u + 1) g / (1 + exp(-alpha g)).
 const CLAMPED: bool = false; // variant
 /// Outputs of a matrix have a bias each, before all else.
@@ -43,7 +45,11 @@ fn write_output(pair: u32, expert: u32, n: u32, gate_sum: f32, sum: f32) {
   }
   var result = value;
   if (SWIGLU) {
-    result = silu(gate) * value;
+    if (GELU) {
+      result = gelu_tanh(gate) * value;
+    } else {
+      result = silu(gate) * value;
+    }
   }
   if (SWIGLU && CLAMPED) {
     result = clamped_swiglu(gate, value);

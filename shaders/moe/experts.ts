@@ -7,6 +7,8 @@ import { limitError, SplitkvError } from '../../src/base/errors.js';
 import { alignUp, ceilDiv } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
 import type { ParamTypes } from '../../src/gpu/kernel.js';
+import geluWgsl from '../lib/gelu.wgsl?raw';
+import type { Activation } from '../linear/problem.js';
 import { weightsWgsl } from '../linear/weights_wgsl.js';
 import { blockElements, packedLayout, type PackedType, UNIT_ELEMENTS } from '../linear/pack.js';
 import expertOutputWgsl from './expert_output.wgsl?raw';
@@ -25,6 +27,8 @@ export interface ExpertProblem {
   readonly type: PackedType;
   /** 'swiglu': an expert's weight is its gate rows, then its up rows, each padded to 32. */
   readonly epilogue: 'swiglu' | 'none';
+  /** Of the gate; 'silu' where left out. */
+  readonly activation?: Activation | undefined;
   /** Of 'swiglu': g = min(gate, limit), u = clamp(up, -limit, limit), out = (u + 1) g sigmoid(alpha g). */
   readonly clamped?: { readonly alpha: number; readonly limit: number } | undefined;
   /** Every output has a bias; a matrix's follow each other as its rows do, with their padding. */
@@ -105,8 +109,13 @@ export function planExperts(kernel: string, problem: ExpertProblem, traits: Devi
     tiles,
     matrices,
     weights,
-    fragments: [weights, expertOutputWgsl],
-    constants: { SWIGLU: matrices === 2, CLAMPED: clamped !== undefined, BIASED: bias },
+    fragments: [weights, geluWgsl, expertOutputWgsl],
+    constants: {
+      SWIGLU: matrices === 2,
+      GELU: problem.activation === 'gelu_tanh',
+      CLAMPED: clamped !== undefined,
+      BIASED: bias,
+    },
     params: {
       rows,
       x_divisor: xPerSlot ? 1 : topK,

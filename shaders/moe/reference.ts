@@ -41,6 +41,8 @@ export function expertReference(
     };
     const { alpha = 1, limit = Infinity } = problem.clamped ?? {};
     const activated = (gate: number, up: number): number => {
+      if (problem.activation === 'gelu_tanh')
+        return 0.5 * gate * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (gate + 0.044715 * gate ** 3))) * up;
       const g = Math.min(gate, limit);
       const u = Math.max(-limit, Math.min(limit, up)) + (problem.clamped ? 1 : 0);
       return (g / (1 + Math.exp(-alpha * g))) * u;

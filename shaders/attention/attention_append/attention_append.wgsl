@@ -2,7 +2,7 @@
 // attention_split's softmax state of one 256-token chunk, for a tile of a kv head's query heads. For hardware adapters; the same bits
 // as those two.
 //
-//   q, k = rotate(norm(q)), rotate(norm(k))          norm with QK_NORM, as in rope_append
+//   q, k = rotate(norm(q)), rotate(norm(k))          norm with QK_NORM, of v with VALUE_NORM, as in rope_append
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t      t in the chunk, t <= position
 //   window.wgsl: t from first_seen on, s capped; sinks.wgsl: of the last chunk, each head's sink beside the scores
 //
@@ -21,6 +21,7 @@
 // attend to these, and the first tile appends them: no workgroup waits for what another writes.
 // Chunks beyond the row's keys or before its window and inactive rows: nothing is written.
 const QK_NORM: bool = true; // variant
+const VALUE_NORM: bool = false; // variant
 const HALF_UNITS: u32 = HEAD_UNITS / 2u;
 // Threads of a vector.
 const LANES: u32 = HALF_UNITS;
@@ -127,6 +128,9 @@ fn stage_vectors(row: u32, kv_head: u32, tile: u32, position: u32, thread: u32) 
     } else if (vector == HEAD_TILE) {
       low = (low * inverse) * k_norm[units.x];
       high = (high * inverse) * k_norm[units.y];
+    } else if (VALUE_NORM) {
+      low *= inverse;
+      high *= inverse;
     }
   }
   if (vector <= HEAD_TILE && rotates(lane)) {

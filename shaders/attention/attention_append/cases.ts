@@ -20,10 +20,16 @@ function appendCase(
   name: string,
   {
     qkNorm = false,
+    valueNorm = false,
     rotary,
     queryRows,
     ...shape
-  }: Shape & { readonly qkNorm?: boolean; readonly rotary?: number; readonly queryRows?: boolean },
+  }: Shape & {
+    readonly qkNorm?: boolean;
+    readonly valueNorm?: boolean;
+    readonly rotary?: number;
+    readonly queryRows?: boolean;
+  },
   rowInfo: readonly RowInfo[],
   races = false,
 ): KernelCase<AppendCase> {
@@ -31,6 +37,7 @@ function appendCase(
     ...attentionCase(shape, rowInfo),
     qkvStride: alignUp((shape.heads + 2 * shape.kvHeads) * shape.headDim + (shape.sinks ? shape.heads : 0), 32),
     qkNorm,
+    valueNorm,
     ...(rotary !== undefined && { rotary }),
     ...(queryRows && { queryRows }),
     eps: 1e-6,
@@ -99,6 +106,19 @@ const cases = [
     [299, 0],
     [30, 1],
   ]),
+  appendCase(
+    '7/1 d24 values normalised',
+    { heads: 7, kvHeads: 1, headDim: 24, kvType: 'f32', block: 32, qkNorm: true, valueNorm: true },
+    [
+      [299, 0],
+      [30, 1],
+    ],
+  ),
+  appendCase(
+    '6/3 d40 q8, values normalised',
+    { heads: 6, kvHeads: 3, headDim: 40, kvType: 'q8', block: 32, qkNorm: true, valueNorm: true },
+    [[256, 0]],
+  ),
   appendCase('3/3 d80', { heads: 3, kvHeads: 3, headDim: 80, kvType: 'f32', block: 16 }, [[270, 0]]),
   appendCase('6/3 d40 q8, normalised', { heads: 6, kvHeads: 3, headDim: 40, kvType: 'q8', block: 32, qkNorm: true }, [
     [256, 1],

@@ -33,6 +33,8 @@ export interface AttentionAppendProblem extends CacheHeads, RotaryHeads, Attende
   readonly kvHeads: number;
   /** RMS norm over each q and k head before RoPE (Qwen3). Without it q_norm and k_norm may be left unbound. */
   readonly qkNorm: boolean;
+  /** With qkNorm: over each v head too, without weights. */
+  readonly valueNorm?: boolean | undefined;
   readonly eps: number;
   /** 256-token chunks that partials have room for. */
   readonly maxChunks: number;
@@ -128,6 +130,7 @@ export const attentionAppend = defineKernel({
         ...sinks.constants,
         ...constants,
         QK_NORM: qkNorm,
+        VALUE_NORM: qkNorm && (problem.valueNorm ?? false),
         ROTARY: rotaryOf('attention_append', problem),
         QUERY_ROWS: problem.queryRows ?? false,
         STORED: storedUnits(headDim, problem.kvType),

@@ -2,13 +2,14 @@ import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.
 import { blockShape } from '../../cache/head_tables.js';
 import { keyUnit, valueUnit } from '../../cache/kv_cache.js';
 import { writeKvVector } from '../../cache/kv_vector.js';
-import { rotatedHead } from '../../rope/rope_append/reference.js';
+import { normedHead, rotatedHead } from '../../rope/rope_append/reference.js';
 import { attentionSplitReference } from '../attention_split/reference.js';
 import { type AttentionCase, cacheHeadOf, cacheShape, sinkStart } from '../fixture.js';
 
 export interface AppendCase extends AttentionCase {
   readonly qkvStride: number;
   readonly qkNorm: boolean;
+  readonly valueNorm?: boolean | undefined;
   readonly eps: number;
   readonly rotary?: number;
   readonly queryRows?: boolean;
@@ -43,7 +44,8 @@ export function attentionAppendReference(problem: AppendCase, inputs: HostArrays
       const place = (unitOf: typeof keyUnit) => (unit: number) =>
         unitOf(shape, physical, cacheHead, unit, position % block);
       writeKvVector(kvType, kCache, place(keyUnit), rotated(heads + head, 'k_norm'));
-      writeKvVector(kvType, vCache, place(valueUnit), vector(heads + kvHeads + head));
+      const value = vector(heads + kvHeads + head);
+      writeKvVector(kvType, vCache, place(valueUnit), problem.valueNorm ? normedHead(value, eps) : value);
     }
   }
   return attentionSplitReference(problem, {

@@ -28,6 +28,7 @@ export const suite: KernelSuite<typeof outputGate.bindings, typeof outputGate.pa
     gateCase('one element', [1, 1]),
     gateCase('uneven tail', [5, 333]),
     gateCase('a gate per row', [5, 333], { problem: { ...gateCase('', [5, 333]).problem, perRow: true } }),
+    gateCase('without a sigmoid', [5, 333], { problem: { ...gateCase('', [5, 333]).problem, open: true } }),
     gateCase('decode 4096', [1, 4096]),
     gateCase('prompt 128 x 2048', [128, 2048]),
   ],

@@ -15,14 +15,16 @@ export interface OutputGateProblem {
   readonly gateOffset: number;
   /** True: a row has one gate. */
   readonly perRow?: boolean;
+  /** True: the gate as it is, without a sigmoid. */
+  readonly open?: boolean;
 }
 
-/** x <- x * sigmoid(gate), in place: a gate per element, or per row. */
+/** x <- x * sigmoid(gate), or x * gate, in place: a gate per element, or per row. */
 export const outputGate = defineKernel({
   name: 'output_gate',
   bindings: { gate: 'read', x: 'read_write' },
   params: { width: 'u32', stride: 'u32', gate_stride: 'u32', gate_offset: 'u32', gate_step: 'u32' },
-  plan({ rows, width, stride, gateStride, gateOffset, perRow = false }: OutputGateProblem, traits) {
+  plan({ rows, width, stride, gateStride, gateOffset, perRow = false, open = false }: OutputGateProblem, traits) {
     if (width < 1 || stride < width || gateStride < gateOffset + (perRow ? 1 : width)) {
       throw new SplitkvError(
         'internal',
@@ -34,7 +36,7 @@ export const outputGate = defineKernel({
     const [workgroup, perThread] = traits.software ? [32, 16] : [256, 1];
     return {
       wgsl: [steps, silu, source],
-      constants: { WORKGROUP: workgroup, PER_THREAD: perThread },
+      constants: { OPEN: open, WORKGROUP: workgroup, PER_THREAD: perThread },
       params: { width, stride, gate_stride: gateStride, gate_offset: gateOffset, gate_step: perRow ? 0 : 1 },
       grid: (step) => [ceilDiv(width, workgroup * perThread), step.rows, 1],
     };

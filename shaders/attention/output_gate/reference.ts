@@ -3,11 +3,13 @@ import type { OutputGateProblem } from './index.js';
 
 /** Float64, straight from the equation. */
 export function outputGateReference(problem: OutputGateProblem, inputs: HostArrays): Expected {
-  const { rows, width, stride, gateStride, gateOffset, perRow = false } = problem;
+  const { rows, width, stride, gateStride, gateOffset, perRow = false, open = false } = problem;
   const x = Float64Array.from(inputs['x']!);
   for (let row = 0; row < rows; row++) {
-    for (let i = 0; i < width; i++)
-      x[row * stride + i]! /= 1 + Math.exp(-inputs['gate']![row * gateStride + gateOffset + (perRow ? 0 : i)]!);
+    for (let i = 0; i < width; i++) {
+      const gate = inputs['gate']![row * gateStride + gateOffset + (perRow ? 0 : i)]!;
+      x[row * stride + i]! *= open ? gate : 1 / (1 + Math.exp(-gate));
+    }
   }
   return { x };
 }

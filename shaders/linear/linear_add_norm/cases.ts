@@ -1,19 +1,18 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { rowsProblem } from '../linear/cases.js';
-import type { LinearRowsProblem } from '../linear/index.js';
 import { packedLayout, WEIGHT_TYPES } from '../pack.js';
 import { linearInputs, outLength } from '../reference.js';
-import { linearAddNorm } from './index.js';
+import { linearAddNorm, type LinearAddNormProblem } from './index.js';
 import { linearAddNormReference } from './reference.js';
 
 function addedCase(
   name: string,
   [inFeatures, outFeatures]: readonly [number, number],
-  rest: Partial<LinearRowsProblem> = {},
-  extra: Partial<KernelCase<LinearRowsProblem>> = {},
-): KernelCase<LinearRowsProblem> {
-  const problem = rowsProblem(1, inFeatures, outFeatures, { norm: true, eps: 1e-6, ...rest });
+  { scaled = false, ...rest }: Partial<LinearAddNormProblem> = {},
+  extra: Partial<KernelCase<LinearAddNormProblem>> = {},
+): KernelCase<LinearAddNormProblem> {
+  const problem = { ...rowsProblem(1, inFeatures, outFeatures, { norm: true, eps: 1e-6, ...rest }), scaled };
   const outputs = outFeatures * (problem.epilogue === 'swiglu' ? 2 : 1);
   const layout = packedLayout(problem.type, outputs, inFeatures);
   return {
@@ -36,6 +35,8 @@ const cases = [
   addedCase('bias and gate', [100, 40], { bias: true, epilogue: 'swiglu', activation: 'gelu_tanh' }),
   addedCase('without a second norm, gate', [96, 72], { norm: false, epilogue: 'swiglu', type: 'q8' }),
   addedCase('width of no multiple of 4', [259, 33]),
+  addedCase('a scaled sum', [260, 33], { scaled: true }, small),
+  addedCase('a scaled sum, width of no multiple of 4', [259, 33], { scaled: true }),
   addedCase('gelu', [1100, 40], { epilogue: 'gelu', bias: true }),
   addedCase('large eps', [96, 33], { eps: 0.5 }),
   ...WEIGHT_TYPES.map((type) => addedCase(`${type}, 1152 x 576`, [1152, 576], { type })),
@@ -45,15 +46,15 @@ const large = WEIGHT_TYPES.map((type) =>
   addedCase(`${type}, large`, [2304, 9216], { type, epilogue: 'swiglu' }, { large: true }),
 );
 
-export const suite: KernelSuite<typeof linearAddNorm.bindings, typeof linearAddNorm.params, LinearRowsProblem> = {
+export const suite: KernelSuite<typeof linearAddNorm.bindings, typeof linearAddNorm.params, LinearAddNormProblem> = {
   kernel: linearAddNorm,
   cases: [...cases, ...large],
   inputs: (problem, random) => {
     const { inFeatures, xStride } = problem;
     const added = new Float32Array(xStride);
     added.set(random.normals(inFeatures, 3));
-    const weight = new Float32Array(alignUp(inFeatures, 4));
-    weight.set(random.normals(inFeatures));
+    const weight = new Float32Array(alignUp(inFeatures + 1, 4));
+    weight.set(random.normals(inFeatures + 1));
     return { ...linearInputs(problem, random), added, added_weight: weight };
   },
   outputs: (problem) => ({

@@ -7,6 +7,11 @@ import { LINEAR_PARAMS, someActivations } from '../problem.js';
 import source from './linear_add_norm.wgsl?raw';
 import xAddedWgsl from './x_added.wgsl?raw';
 
+export interface LinearAddNormProblem extends LinearRowsProblem {
+  /** The sum is times the element behind added_weight. */
+  readonly scaled?: boolean | undefined;
+}
+
 /**
  * rms_norm with its residual, apart, and linear in one, bit for bit, for a lone row as canFuseNorm says; both norms have the same eps. On every adapter
  * planned as for a GPU. Binds 9 storage buffers. `norm` as `linear`'s, of the new row.
@@ -26,8 +31,8 @@ export const linearAddNorm = defineKernel({
   },
   params: LINEAR_PARAMS,
   tunings: CONTRACT_TUNINGS,
-  contents: ({ xStride }: LinearRowsProblem) => ({ x: someActivations(xStride), added: someActivations(xStride) }),
-  plan(problem: LinearRowsProblem, traits) {
+  contents: ({ xStride }: LinearAddNormProblem) => ({ x: someActivations(xStride), added: someActivations(xStride) }),
+  plan(problem: LinearAddNormProblem, traits) {
     const plan = linear.plan({ ...problem, norm: true }, { ...traits, software: false });
     const own = new Map([
       [linearWgsl, source],
@@ -36,7 +41,7 @@ export const linearAddNorm = defineKernel({
     return {
       ...plan,
       wgsl: plan.wgsl.map((text) => own.get(text) ?? text),
-      constants: { ...plan.constants, NORMED: problem.norm },
+      constants: { ...plan.constants, NORMED: problem.norm, SCALED: problem.scaled ?? false },
     };
   },
 });

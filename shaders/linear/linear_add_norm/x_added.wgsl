@@ -3,6 +3,7 @@
 // keeps it. The first workgroup writes the new row.
 
 const NORMED: bool = true; // variant
+const SCALED: bool = false; // variant
 
 /// x, added, added_weight and norm_weight. Beyond the row the first two are zero.
 alias Asked = array<vec4<f32>, 4u * OWN>;
@@ -31,6 +32,9 @@ fn stage_x(row: u32, thread: u32, asked: Asked) {
   var sums = array<vec4<f32>, OWN>();
   for (var i = 0u; i < OWN; i++) {
     sums[i] = fma(asked[OWN + i] * added_scale, asked[2u * OWN + i], asked[i]);
+    if (SCALED) {
+      sums[i] *= added_weight[params.model_in_features / 4u][params.model_in_features % 4u];
+    }
     stage(thread + i * THREADS, sums[i]);
   }
   if (NORMED) {

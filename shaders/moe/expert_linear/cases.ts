@@ -45,6 +45,10 @@ export const suite: KernelSuite<typeof expertLinear.bindings, typeof expertLinea
       expertCase(`${type}, 2 of 4, norm`, { ...expertProblem(1, [4, 2], 256, 40, { type, ...SWIGLU }), normEps: 1e-5 }),
     ]),
     expertCase('q4, 2048 inputs', expertProblem(1, [3, 2], 2048, 96, { type: 'q4', ...SWIGLU })),
+    expertCase(
+      'f32, 2 of 4, gate and up, gelu',
+      expertProblem(2, [4, 2], 72, 33, { type: 'f32', activation: 'gelu_tanh', ...SWIGLU }),
+    ),
     expertCase('mxfp4, 2 of 4, gate and up, biased and clamped', oaiProblem(2, [4, 2], [72, 33])),
     expertCase('mxfp4, 4 of 32, gate and up, biased and clamped, norm', {
       ...oaiProblem(1, [32, 4], [360, 96]),

@@ -56,6 +56,10 @@ export const suite: KernelSuite<typeof expertLinearTiled.bindings, typeof expert
       'f16, experts 3 to 4 of 8',
       expertProblem(33, [8, 6], 72, 33, { ...SWIGLU, expertFirst: 3, expertCount: 2 }),
     ),
+    tiledCase(
+      'f32, 2 of 4, gate and up, gelu',
+      expertProblem(3, [4, 2], 72, 33, { type: 'f32', activation: 'gelu_tanh', ...SWIGLU }),
+    ),
     tiledCase('mxfp4, 2 of 4, gate and up, biased and clamped', oaiProblem(3, [4, 2], [72, 33])),
     tiledCase(
       'mxfp4, experts 3 to 4 of 8, gate and up, biased and clamped',

@@ -46,6 +46,11 @@ export const suite: KernelSuite<typeof moeCombine.bindings, typeof moeCombine.pa
   cases: [
     combineCase(1, 1, 24, { races: true }),
     combineCase(3, 2, 33, { races: true }),
+    combineCase(3, 2, 33, {
+      name: 'the sum alone',
+      problem: { rows: 3, topK: 2, width: 33, inStride: 64, stride: 64, apart: true },
+      races: true,
+    }),
     combineCase(33, 6, 128),
     combineCase(1, 8, 2048),
     combineCase(3, 6, 300, {

@@ -18,6 +18,8 @@ export interface MoeCombineProblem {
    * owners[expert_ids[row][slot]]. 1 where left out: expert_ids and owners aren't read.
    */
   readonly ranks?: number;
+  /** True: x becomes the sum, instead. */
+  readonly apart?: boolean;
 }
 
 /**
@@ -28,7 +30,7 @@ export const moeCombine = defineKernel({
   name: 'moe_combine',
   bindings: { expert_out: 'read', expert_weights: 'read', expert_ids: 'read', owners: 'read', x: 'read_write' },
   params: { top_k: 'u32', width: 'u32', in_stride: 'u32', stride: 'u32', per_thread: 'u32', region: 'u32' },
-  plan({ rows, topK, width, inStride, stride, ranks = 1 }: MoeCombineProblem, traits) {
+  plan({ rows, topK, width, inStride, stride, ranks = 1, apart = false }: MoeCombineProblem, traits) {
     if (topK < 1 || width < 1 || width > inStride || width > stride) {
       throw new SplitkvError(
         'internal',
@@ -52,7 +54,7 @@ export const moeCombine = defineKernel({
     const [workgroup, perThread] = traits.software ? [32, 8] : [128, 1];
     return {
       wgsl: [steps, source],
-      constants: { WORKGROUP: workgroup, SPREAD: ranks > 1 },
+      constants: { WORKGROUP: workgroup, SPREAD: ranks > 1, APART: apart },
       params: { top_k: topK, width, in_stride: inStride, stride, per_thread: perThread, region },
       grid: (step) => [ceilDiv(width, workgroup * perThread), step.rows, 1],
     };

@@ -1,6 +1,6 @@
 // Adds the outputs of a row's experts to the residual stream.
 //
-//   x[r][i] += ((w[r][0] o[r][0][i] + w[r][1] o[r][1][i]) + w[r][2] o[r][2][i]) + ...
+//   x[r][i] += ((w[r][0] o[r][0][i] + w[r][1] o[r][1][i]) + w[r][2] o[r][2][i]) + ...      APART: x becomes that
 //
 // expert_out:     [rows][top_k][in_stride] f32; slots are in ascending order of their experts (moe_route)
 //                 SPREAD: [ranks] of that, each `region` elements; a slot's output is in the region of its expert's owner, and
@@ -18,6 +18,7 @@
 
 const WORKGROUP: u32 = 128u; // variant
 const SPREAD: bool = false; // variant
+const APART: bool = false; // variant
 
 @group(0) @binding(0) var<storage, read> expert_out: array<f32>;
 @group(0) @binding(1) var<storage, read> expert_weights: array<f32>;
@@ -53,7 +54,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       let pair = first + params.top_k - slots;
       sum = fma(expert_weights[pair], expert_out[output_start(pair) + i], sum);
     }
-    x[group.y * params.stride + i] += sum;
+    let at = group.y * params.stride + i;
+    if (APART) {
+      x[at] = sum;
+    } else {
+      x[at] += sum;
+    }
     i += WORKGROUP;
   }
 }

@@ -63,6 +63,9 @@ export const suite: KernelSuite<typeof moeRoute.bindings, typeof moeRoute.params
       },
     ),
     routeCase('every expert', routeProblem(2, 4, 4, { normTopkProb: true })),
+    routeCase('3 of 16, normalised and scaled', routeProblem(3, 16, 3, { normTopkProb: true, scaled: true }), {
+      races: true,
+    }),
     routeCase('6 of 64', routeProblem(33, 64, 6)),
     routeCase('6 of 160 in 8 groups', routeProblem(33, 160, 6, { ...LIMITED, groups: 8, topkGroups: 3 })),
     routeCase('8 of 256 in 8 groups by two', routeProblem(3, 256, 8, { ...V3, groups: 8, topkGroups: 4 })),
@@ -73,20 +76,21 @@ export const suite: KernelSuite<typeof moeRoute.bindings, typeof moeRoute.params
     routeCase('2 of 8 in 1 group, by sigmoid and bias', routeProblem(33, 8, 2, V3)),
     routeCase('32 of 256 in 64 groups', routeProblem(1, 256, 32, { ...LIMITED, groups: 64, topkGroups: 16 })),
   ],
-  inputs: ({ rows, experts, stride, correctionBias }, random) => ({
+  inputs: ({ rows, experts, stride, correctionBias, scaled }, random) => ({
     logits: random.normals(rows * stride, 2),
     // Some biases are large enough to choose an expert against its score, and some scores fall below zero.
     ...(correctionBias ? { correction_bias: random.normals(experts, 0.5) } : {}),
+    ...(scaled ? { expert_scale: random.normals(experts) } : {}),
   }),
   outputs: ({ rows, topK }): Record<string, { type: 'f32' | 'u32'; length: number }> => ({
     expert_ids: { type: 'u32', length: rows * topK },
     expert_weights: { type: 'f32', length: rows * topK },
     row_count: { type: 'u32', length: 1 },
   }),
-  reference: (problem, { logits, correction_bias: bias }) => {
+  reference: (problem, { logits, correction_bias: bias, expert_scale: scale }) => {
     const { rows, experts, stride } = problem;
     const routed = Array.from({ length: rows }, (_, row) =>
-      routeRow(problem, Array.from(logits!.subarray(row * stride, row * stride + experts)), bias),
+      routeRow(problem, Array.from(logits!.subarray(row * stride, row * stride + experts)), bias, scale),
     );
     return {
       expert_ids: routed.flatMap((row) => row.experts),

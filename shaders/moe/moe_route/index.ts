@@ -22,6 +22,8 @@ export interface MoeRouteProblem {
   readonly routedScalingFactor: number;
   /** Add `correction_bias` to the scores that are compared; never to the weights. */
   readonly correctionBias: boolean;
+  /** Weights are times `expert_scale`, in the end. Of moe_route. */
+  readonly scaled?: boolean;
   /** Elements between rows of logits. */
   readonly stride: number;
 }
@@ -58,6 +60,7 @@ export const moeRoute = defineKernel({
   bindings: {
     logits: 'read',
     correction_bias: 'read',
+    expert_scale: 'read',
     expert_ids: 'read_write',
     expert_weights: 'read_write',
     row_count: 'read_write',
@@ -91,6 +94,7 @@ export const moeRoute = defineKernel({
         THREADS: traits.software ? 4 : 128,
         CAPACITY: capacityOf(experts),
         AHEAD: traits.unroll ? 16 : 1,
+        SCALED: problem.scaled ?? false,
       },
       params: {
         experts,

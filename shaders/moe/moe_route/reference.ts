@@ -10,6 +10,7 @@ export function routeRow(
   problem: MoeRouteProblem,
   logits: readonly number[],
   bias: ArrayLike<number> | undefined,
+  scale?: ArrayLike<number>,
 ): RowRouting {
   const { experts, topK, groups, topkGroups, scoring, method, normTopkProb, routedScalingFactor } = problem;
   const exponentials = logits.map((x) => Math.exp(x - Math.max(...logits)));
@@ -28,7 +29,10 @@ export function routeRow(
   );
   const chosen = topOf(candidates, experts, topK).sort((a, b) => a - b);
   const divisor = normTopkProb ? chosen.reduce((sum, e) => sum + scores[e]!, 0) + 1e-20 : 1;
-  return { experts: chosen, weights: chosen.map((e) => (scores[e]! / divisor) * routedScalingFactor) };
+  return {
+    experts: chosen,
+    weights: chosen.map((e) => (scores[e]! / divisor) * routedScalingFactor * (scale?.[e] ?? 1)),
+  };
 }
 
 /** Indices of the `count` largest values; of equals the first. */

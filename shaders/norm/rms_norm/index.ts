@@ -25,10 +25,18 @@ export interface RmsNormProblem {
   readonly inBytes?: boolean;
   /** With `residual`: out is the sum of base and that. Of rms_norm. */
   readonly apart?: boolean;
+  /** With `residual`: out is times the element behind the weights. Of rms_norm. */
+  readonly scaled?: boolean | undefined;
+  /** Pieces of a row that are normalised each by itself, stride elements apart; 1 where left out. Of rms_norm. */
+  readonly pieces?: number;
 }
 
 /** What kernels that normalise rows, a workgroup each, plan alike. */
-export function planNorm(kernel: string, { rows, width, stride, eps, residual }: RmsNormProblem, traits: DeviceTraits) {
+export function planNorm(
+  kernel: string,
+  { rows, width, stride, eps, residual, pieces = 1 }: RmsNormProblem,
+  traits: DeviceTraits,
+) {
   if (width < 1 || stride < width || stride % 4 !== 0) {
     throw new SplitkvError(
       'internal',
@@ -40,27 +48,28 @@ export function planNorm(kernel: string, { rows, width, stride, eps, residual }:
   return {
     constants: { RESIDUAL: residual, THREADS: traits.software ? 8 : 64 },
     params: { width, stride, eps },
-    grid: (step: StepShape): [number, number, number] => [step.rows, 1, 1],
+    grid: (step: StepShape): [number, number, number] => [step.rows, pieces, 1],
   };
 }
 
-/** out = x / sqrt(mean(x^2) + eps) * weight for each row, or out += that, or out = base + that. */
+/** out = x / sqrt(mean(x^2) + eps) * weight for each row, or out += that, or out = base + that, or either times a number. */
 export const rmsNorm = defineKernel({
   name: 'rms_norm',
   bindings: { x: 'read', weight: 'read', base: 'read', out: 'read_write' },
   params: { width: 'u32', stride: 'u32', eps: 'f32' },
   plan(problem: RmsNormProblem, traits) {
-    const { residual: RESIDUAL, apart: APART = false } = problem;
+    const { residual: RESIDUAL, apart: APART = false, scaled: SCALED = false, pieces: PIECES = 1 } = problem;
     const plan = planNorm('rms_norm', problem, traits);
     if (problem.inBytes) {
       const wgsl = [rms, steps, ...writeBytes('rms_norm'), bytesSource];
       return { ...plan, constants: { THREADS: plan.constants.THREADS }, wgsl };
     }
-    if (traits.software) return { ...plan, constants: { ...plan.constants, APART }, wgsl: [rms, steps, serialSource] };
+    if (traits.software)
+      return { ...plan, constants: { ...plan.constants, APART, SCALED, PIECES }, wgsl: [rms, steps, serialSource] };
     const vec4s = ceilDiv(problem.width, 4 * 64);
     const ahead = traits.unroll ? Math.min(vec4s, MOST_AHEAD) : 1;
     const turns = ahead === vec4s ? 1 : 0;
-    const constants = { RESIDUAL, APART, AHEAD: ahead, TURNS: turns };
+    const constants = { RESIDUAL, APART, SCALED, PIECES, AHEAD: ahead, TURNS: turns };
     return { ...plan, constants, wgsl: [rms, steps, source] };
   },
 });

@@ -2,19 +2,24 @@
 //
 //   y[r][i] = (x[r][i] * 1 / sqrt(mean_i(x[r][i]^2) + eps)) * weight[i]
 //   out[r][i] = y[r][i], or out[r][i] + y[r][i] (where RESIDUAL), or base[r][i] + y[r][i] (with APART besides)
+//   SCALED, with RESIDUAL: out is that times weight[width]
 //
 // x:       [rows][stride] f32, elements from width to the next multiple of 4 are zero
-// weight:  [width, padded to a multiple of 4] f32
+// weight:  [width, or width + 1, padded to a multiple of 4] f32
 // base:    as x
 // out:     [rows][stride] f32; elements from width to the next multiple of 4 get zero (RESIDUAL: stay), those beyond are never written
 //
-// Grid: x = row; one workgroup per row. The order of the sum is rms.wgsl's: the same bits as a norm fused in another kernel.
-// RESIDUAL, APART: from the problem. Variants that change no bit: AHEAD, vec4s of a row that a thread asks for at a time, and keeps where that
-// is all; TURNS, how often a thread asks, or 0 where compilers aren't to see it. Software adapters: rms_norm_serial.wgsl.
+// Grid: x = row, y = piece; a row has PIECES, each as a row of its own. One workgroup per piece. The order of the sum is
+// rms.wgsl's: the same bits as a norm fused in another kernel.
+// RESIDUAL, APART, SCALED, PIECES: from the problem. Variants that change no bit: AHEAD, vec4s of a row that a thread asks for at
+// a time, and keeps where that is all; TURNS, how often a thread asks, or 0 where compilers aren't to see it. Software adapters:
+// rms_norm_serial.wgsl.
 // Empty input: rows = 0 dispatches nothing; a row of zeros gives zeros.
 
 const RESIDUAL: bool = false; // variant
 const APART: bool = false; // variant
+const SCALED: bool = false; // variant
+const PIECES: u32 = 1u; // variant
 const AHEAD: u32 = 4u; // variant
 const TURNS: u32 = 1u; // variant
 const THREADS: u32 = 64u;
@@ -52,13 +57,17 @@ fn ask(row: u32, k: u32) -> Asked {
   return asked;
 }
 
-fn rms_add(x: vec4<f32>, scale: f32, weight: vec4<f32>, sum: vec4<f32>) -> vec4<f32> {
-  return fma(x * scale, weight, sum);
+fn rms_add(x: vec4<f32>, scale: f32, factor: vec4<f32>, sum: vec4<f32>) -> vec4<f32> {
+  let added = fma(x * scale, factor, sum);
+  if (SCALED) {
+    return added * weight[params.width / 4u][params.width % 4u];
+  }
+  return added;
 }
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let row = group.x * (params.stride / 4u);
+  let row = (group.x * PIECES + group.y) * (params.stride / 4u);
   let vec4s = (params.width + 3u) / 4u;
   let turns = select(TURNS, steps(0u, vec4s, AHEAD * THREADS), TURNS == 0u);
   var asked = ask(row, thread);

@@ -2,18 +2,22 @@
 //
 //   y[r][i] = (x[r][i] * 1 / sqrt(mean_i(x[r][i]^2) + eps)) * weight[i]
 //   out[r][i] = y[r][i], or out[r][i] + y[r][i] (where RESIDUAL), or base[r][i] + y[r][i] (with APART besides)
+//   SCALED, with RESIDUAL: out is that times weight[width]
 //
 // x:       [rows][stride] f32, elements from width to the next multiple of 4 are zero
-// weight:  [width, padded to a multiple of 4] f32
+// weight:  [width, or width + 1, padded to a multiple of 4] f32
 // base:    as x
 // out:     [rows][stride] f32; elements from width to the next multiple of 4 get zero (RESIDUAL: stay), those beyond are never written
 //
-// Grid: x = row; one workgroup per row. The order of the sum is rms.wgsl's: the same bits as a norm fused in another kernel.
-// RESIDUAL: from the problem. THREADS: a power of two, 1..64, chosen by the plan from the adapter; changes no bit.
+// Grid: x = row, y = piece; a row has PIECES, each as a row of its own. One workgroup per piece. The order of the sum is
+// rms.wgsl's: the same bits as a norm fused in another kernel.
+// RESIDUAL, APART, SCALED, PIECES: from the problem. THREADS: a power of two, 1..64, chosen by the plan from the adapter; changes no bit.
 // Empty input: rows = 0 dispatches nothing; a row of zeros gives zeros.
 
 const RESIDUAL: bool = false; // variant
 const APART: bool = false; // variant
+const SCALED: bool = false; // variant
+const PIECES: u32 = 1u; // variant
 const THREADS: u32 = 64u; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
@@ -30,7 +34,7 @@ struct Params {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let row = group.x * (params.stride / 4u);
+  let row = (group.x * PIECES + group.y) * (params.stride / 4u);
   let vec4s = (params.width + 3u) / 4u;
   var j = thread;
   for (var own = steps(thread, RMS_PARTIALS, THREADS); own > 0u; own--) {
@@ -47,10 +51,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let scale = rms_scale(f32(params.width), params.eps);
   var k = thread;
   for (var left = steps(thread, vec4s, THREADS); left > 0u; left--) {
-    if (APART) {
-      out[row + k] = fma(x[row + k] * scale, weight[k], base[row + k]);
-    } else if (RESIDUAL) {
-      out[row + k] = fma(x[row + k] * scale, weight[k], out[row + k]);
+    if (RESIDUAL) {
+      var sum = out[row + k];
+      if (APART) {
+        sum = base[row + k];
+      }
+      sum = fma(x[row + k] * scale, weight[k], sum);
+      if (SCALED) {
+        sum *= weight[params.width / 4u][params.width % 4u];
+      }
+      out[row + k] = sum;
     } else {
       out[row + k] = rms_apply(x[row + k], scale, weight[k]);
     }

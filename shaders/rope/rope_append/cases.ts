@@ -16,7 +16,18 @@ export interface RopeCase extends RopeAppendProblem, Eviction, Idle {
 
 type Shape = Pick<
   RopeCase,
-  'heads' | 'kvHeads' | 'headDim' | 'rotary' | 'queryRows' | 'qkNorm' | 'kvType' | 'block' | 'keys' | keyof CacheHeads
+  | 'heads'
+  | 'kvHeads'
+  | 'headDim'
+  | 'rotary'
+  | 'queryRows'
+  | 'qkNorm'
+  | 'valueNorm'
+  | 'queriesOnly'
+  | 'kvType'
+  | 'block'
+  | 'keys'
+  | keyof CacheHeads
 > &
   Eviction &
   QueryPieces &
@@ -30,7 +41,8 @@ function ropeCase(
 ): KernelCase<RopeCase> {
   const rows = rowInfo.length;
   const all = withIdle(rowInfo, shape);
-  const width = (shape.heads + 2 * shape.kvHeads) * shape.headDim;
+  const kvHeads = shape.queriesOnly ? 0 : shape.kvHeads;
+  const width = (shape.heads + 2 * kvHeads) * shape.headDim;
   const widest = widestPiece(shape);
   const longest = Math.max(1, ...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
   return {
@@ -40,7 +52,7 @@ function ropeCase(
       rows: all.length,
       eps: 1e-6,
       tableStride: ceilDiv(longest, shape.block) + 1 + tableLead(shape),
-      qkvStride: alignUp((widest + (2 * widest * shape.kvHeads) / shape.heads) * shape.headDim, 32),
+      qkvStride: alignUp((widest + (2 * widest * kvHeads) / shape.heads) * shape.headDim, 32),
       rowInfo: all,
     },
     seed: 31 + rows,
@@ -131,6 +143,38 @@ const cases = [
     '4/2 d16, none rotated',
     { heads: 4, kvHeads: 2, headDim: 16, rotary: 0, qkNorm: true, kvType: 'f32', block: 16 },
     [[19, 0]],
+  ),
+  ropeCase(
+    'values normalised',
+    { heads: 2, kvHeads: 1, headDim: 8, qkNorm: true, valueNorm: true, kvType: 'f32', block: 16 },
+    [[19, 0], undefined, [3, 1]],
+    true,
+  ),
+  ropeCase(
+    'values normalised, d512 q8',
+    { heads: 3, kvHeads: 1, headDim: 512, qkNorm: true, valueNorm: true, kvType: 'q8', block: 64 },
+    [[70, 0]],
+  ),
+  ropeCase(
+    'keys and normalised values for a rank that keeps caches',
+    {
+      heads: 4,
+      kvHeads: 2,
+      headDim: 16,
+      qkNorm: true,
+      valueNorm: true,
+      kvType: 'f32',
+      block: 16,
+      elsewhere: [1],
+      keys: 'kept',
+    },
+    [[3, 0], [20, 1], undefined, [21, 1]],
+  ),
+  ropeCase(
+    'queries alone',
+    { heads: 3, kvHeads: 1, headDim: 8, qkNorm: true, queriesOnly: true, kvType: 'f32', block: 16 },
+    [[19, 0], undefined, [3, 1]],
+    true,
   ),
   ropeCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, qkNorm: false, kvType: 'f32', block: 16 }, [[7, 0]]),
   ropeCase('3/1 d512 qk norm', { heads: 3, kvHeads: 1, headDim: 512, qkNorm: true, kvType: 'f32', block: 64 }, [

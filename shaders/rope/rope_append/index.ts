@@ -38,7 +38,7 @@ export function rotaryOf(kernel: string, { headDim, rotary = headDim }: RotaryHe
   return rotary;
 }
 
-/** A piece of queryPieces brings the k and v heads of its query heads, behind them: its rows are [q][k][v]. */
+/** A piece of queryPieces brings, but with queriesOnly, the k and v heads of its query heads, behind them: its rows are [q][k][v]. */
 export interface RopeAppendProblem extends CacheHeads, RotaryHeads, TableLayout, QueryPieces {
   /** That qkv has room for; a step may have fewer. */
   readonly rows: number;
@@ -46,6 +46,8 @@ export interface RopeAppendProblem extends CacheHeads, RotaryHeads, TableLayout,
   readonly kvHeads: number;
   /** RMS norm over each q and k head before RoPE (Qwen3). Without it q_norm and k_norm may be left unbound. */
   readonly qkNorm: boolean;
+  /** With qkNorm: over each v head too, without weights. */
+  readonly valueNorm?: boolean | undefined;
   readonly eps: number;
   readonly kvType: KvType;
   readonly block: number;
@@ -58,6 +60,8 @@ export interface RopeAppendProblem extends CacheHeads, RotaryHeads, TableLayout,
    * doesn't append. 'ready': they were, so keys and values are appended as they are and queries left alone; no norm, rope_table unread.
    */
   readonly keys?: 'kept' | 'ready' | undefined;
+  /** Rows are q alone: nothing is appended. */
+  readonly queriesOnly?: boolean;
 }
 
 /**
@@ -88,7 +92,7 @@ export const ropeAppend = defineKernel({
     eps: 'f32',
   },
   plan(problem: RopeAppendProblem, traits) {
-    const { heads, kvHeads, headDim, qkvStride, keys, qkNorm } = problem;
+    const { heads, kvHeads, headDim, qkvStride, keys, qkNorm, queriesOnly = false } = problem;
     const ready = keys === 'ready';
     if (ready && qkNorm) throw usageError('rope_append: keys that are ready were normalised before; leave qkNorm out');
     checkKvShape('rope_append', problem);
@@ -96,8 +100,9 @@ export const ropeAppend = defineKernel({
     const group = queryGroup('rope_append', heads, kvHeads);
     const pieces = piecesPlan('rope_append', problem, qkvStride, group);
     const widest = widestPiece(problem);
-    const items = heads + 2 * kvHeads;
-    checkStride('rope_append', 'qkvStride', qkvStride, (widest + (2 * widest) / group) * headDim);
+    const pairs = queriesOnly ? 0 : 2;
+    const items = heads + pairs * kvHeads;
+    checkStride('rope_append', 'qkvStride', qkvStride, (widest + (pairs * widest) / group) * headDim);
     // A software adapter walks a head by one thread, without a barrier.
     const lanes = traits.software ? 1 : headDim / 8;
     const headTile = traits.software ? 8 : Math.max(1, Math.floor(64 / lanes));
@@ -121,8 +126,10 @@ export const ropeAppend = defineKernel({
         LANES: lanes,
         HEAD_TILE: headTile,
         QK_NORM: qkNorm,
+        VALUE_NORM: qkNorm && (problem.valueNorm ?? false),
         KEEP_KEYS: keys === 'kept',
         READY: ready,
+        QUERIES_ONLY: queriesOnly,
         ROTARY: rotary,
         QUERY_ROWS: problem.queryRows ?? false,
       },

@@ -24,6 +24,13 @@ export function rotatedHead(
   });
 }
 
+/** A v head, normalised without weights. */
+export const normedHead = (x: ArrayLike<number>, eps: number): Float64Array =>
+  rotatedHead(x, { weight: new Float32Array(x.length).fill(1), eps }, { table: new Float32Array(0), rotary: 0 }, 0);
+
+/** Vectors that a row has: q, k and v. */
+const vectorsOf = ({ heads, kvHeads, queriesOnly }: RopeCase): number => heads + (queriesOnly ? 0 : 2 * kvHeads);
+
 /** qkv with q rotated, and the caches with the rows' k and v; everything else as it was. q8 caches: by the property test. */
 export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expected {
   const { heads, kvHeads, headDim, qkNorm, eps, kvType, block, qkvStride, rowInfo, keys, firstKvHead = 0 } = problem;
@@ -59,6 +66,7 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       cache[at] = (kept | (halfBits(value) << (dim & 1 ? 16 : 0))) >>> 0;
     }
   };
+  const valued = (x: ArrayLike<number>): ArrayLike<number> => (problem.valueNorm ? normedHead(x, eps) : x);
   const keyRow = (position: number): number => (problem.queryRows ? 2 * position : position);
   const rotated = (x: ArrayLike<number>, weight: HostArray, row: number): Float64Array =>
     keys === 'ready'
@@ -68,7 +76,7 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
   for (const [row, info] of rowInfo.entries()) {
     if (!info) continue;
     const [position, slot] = info;
-    for (let vector = 0; vector < heads + 2 * kvHeads; vector++) {
+    for (let vector = 0; vector < vectorsOf(problem); vector++) {
       const at = start(row, vector);
       const x = given.subarray(at, at + headDim);
       if (vector < heads) {
@@ -76,21 +84,17 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
         continue;
       }
       const isKey = vector < heads + kvHeads;
-      if (keys === 'kept' && isKey) qkv.set(rotated(x, inputs['k_norm']!, keyRow(position)), at);
+      const made = isKey ? rotated(x, inputs['k_norm']!, keyRow(position)) : valued(x);
+      if (keys === 'kept') qkv.set(made, at);
       const head = firstKvHead + ((vector - heads) % kvHeads);
       const entry = rowEntries(problem, info, head) - 1;
       const table = headTable(problem, slot, head) + tableLead(problem);
       const physical = inputs['block_table']![table + Math.floor(entry / block)]!;
       if (physical === NO_BLOCK || kvType === 'q8') continue;
       const stored = problem.perHead ? 0 : head;
-      if (isKey) {
-        for (const [i, value] of rotated(x, inputs['k_norm']!, keyRow(position)).entries()) {
-          append(cached, keyUnit(shape, physical, stored, i >> 2, entry % block), i & 3, value);
-        }
-      } else {
-        for (let i = 0; i < headDim; i++) {
-          append(values, valueUnit(shape, physical, stored, i >> 2, entry % block), i & 3, x[i]!);
-        }
+      const [cache, unit] = isKey ? ([cached, keyUnit] as const) : ([values, valueUnit] as const);
+      for (let i = 0; i < headDim; i++) {
+        append(cache, unit(shape, physical, stored, i >> 2, entry % block), i & 3, made[i]!);
       }
     }
   }

@@ -3,10 +3,11 @@
 //   y   = x * w / sqrt(mean(x^2) + eps)                     (QK_NORM; otherwise y = x)
 //   out[i]       = y[i] cos(i) - y[i + r/2] sin(i)
 //   out[i + r/2] = y[i + r/2] cos(i) + y[i] sin(i)          i < r/2, half-split pairs of the first r = ROTARY elements
-//   out[i]       = y[i]                                     i >= r; v is copied unchanged
+//   out[i]       = y[i]                                     i >= r; v is copied unchanged, with VALUE_NORM y for w = 1
 //
-// Where a rank without weights keeps the rows' cache, the rank that has them normalises and rotates (KEEP_KEYS: k also in place),
-// the rows travel, and there k and v are appended as they are (READY: no norm, no rotation, q isn't touched).
+// Where a rank without weights keeps the rows' cache, the rank that has them normalises and rotates (KEEP_KEYS: k also in
+// place, with VALUE_NORM v too), the rows travel, and there k and v are appended as they are (READY: no norm, no rotation, q isn't
+// touched).
 //
 // qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each; q is written back in place. Or in
 //              pieces (query_pieces.wgsl), each of them so, with the kv heads of its query heads
@@ -15,6 +16,7 @@
 // row_info     [rows] (position, slot); position INACTIVE: the row is skipped
 // block_table  see kv_table.wgsl; NO_BLOCK: the row's k and v are of another rank's cache
 // k_cache, v_cache   see kv_layout.wgsl, KvUnit; of cache_kv_heads heads, written are kv_heads from first_kv_head on
+// QUERIES_ONLY: qkv has q alone, and nothing is appended.
 //
 // Grid (ceil((heads + 2 kv_heads) / HEAD_TILE), rows, 1): a workgroup = HEAD_TILE vectors of a row, LANES threads each; READY: of k
 // and v alone.
@@ -25,8 +27,10 @@
 const LANES: u32 = 8; // variant
 const HEAD_TILE: u32 = 8; // variant
 const QK_NORM: bool = true; // variant
+const VALUE_NORM: bool = false; // variant
 const KEEP_KEYS: bool = false; // variant
 const READY: bool = false; // variant
+const QUERIES_ONLY: bool = false; // variant
 const THREADS: u32 = HEAD_TILE * LANES;
 const HALF_UNITS: u32 = HEAD_UNITS / 2u;
 
@@ -89,7 +93,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
   let vector = group_id.x * HEAD_TILE + thread / LANES + select(0u, params.heads, READY);
   let lane = thread % LANES;
-  let exists = vector < params.heads + 2u * params.kv_heads;
+  let exists = vector < params.heads + select(2u * params.kv_heads, 0u, QUERIES_ONLY);
   let is_query = vector < params.heads;
   let is_value = vector >= params.heads + params.kv_heads;
   var base = row * params.row_units + vector * HEAD_UNITS;
@@ -100,7 +104,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   var inverse = 1.0;
   if (QK_NORM) {
     var total = 0.0;
-    if (exists && !is_value) {
+    if (exists && (VALUE_NORM || !is_value)) {
       total = head_squares(base, lane);
     }
     if (LANES > 1u) {
@@ -124,13 +128,20 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let key_to = key_base(physical, block_heads(), block_head(head), offset);
   let value_to = value_base(physical, block_heads(), block_head(head), offset);
   let staged = thread / LANES * HEAD_UNITS;
-  if (appends && is_value) {
+  if (exists && is_value && (appends || (VALUE_NORM && KEEP_KEYS))) {
     var unit = lane;
     for (var left = steps(lane, 2u * params.half_units, LANES); left > 0u; left--) {
-      if (KV_SCALED) {
-        kv_staged[staged + unit] = qkv[base + unit];
-      } else {
-        v_cache[value_to + unit] = kv_pack(qkv[base + unit], 1.0);
+      var value = qkv[base + unit];
+      if (VALUE_NORM) {
+        value *= inverse;
+        if (KEEP_KEYS) {
+          qkv[base + unit] = value;
+        }
+      }
+      if (KV_SCALED && appends) {
+        kv_staged[staged + unit] = value;
+      } else if (appends) {
+        v_cache[value_to + unit] = kv_pack(value, 1.0);
       }
       unit += LANES;
     }
