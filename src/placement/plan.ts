@@ -22,6 +22,8 @@ export interface ModelShape {
   readonly kvHeads: number;
   /** Layers differ in their kv heads. Default: they don't. */
   readonly mixedHeads?: boolean;
+  /** Layers from this one on share keys and values, or inputs, so that one stage has them all. Default: none do. */
+  readonly wholeFrom?: number | undefined;
   /** The latent cache: every rank that attends needs all of a token's entry. */
   readonly latent: boolean;
   /** Layers have a window: they attend to the last tokens only. Default: none has. */

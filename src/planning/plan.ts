@@ -179,6 +179,7 @@ const shapeSchema = z.strictObject(
     segmentHeads: counts,
     kvHeads: atLeast(1),
     mixedHeads: z.optional(flag),
+    wholeFrom: z.optional(atLeast(0)),
     latent: flag,
     windowed: z.optional(flag),
     recurrent: z.optional(flag),

@@ -265,13 +265,17 @@ function checkRanks({ worldSize, stages }: Plan, refuse: Refuse): void {
   if (idle !== undefined) throw refuse(`rank ${idle} holds nothing; give it a share or lower worldSize`);
 }
 
-function checkLayers({ stages }: Plan, { numLayers }: ModelShape, refuse: Refuse): void {
+function checkLayers({ stages }: Plan, { numLayers, wholeFrom = numLayers }: ModelShape, refuse: Refuse): void {
   let next = 0;
   for (const [index, { layers }] of stages.entries()) {
     const [first, end] = layers;
     if (first !== next || !Number.isInteger(end) || end <= first) {
       throw refuse(`stages[${index}].layers is [${first}, ${end}]; expected [${next}, end] with end above ${next}`);
     }
+    if (first > wholeFrom)
+      throw refuse(
+        `stages[${index}] begins at layer ${first}; those from ${wholeFrom} on share keys and values or inputs, so one stage has them`,
+      );
     next = end;
   }
   if (next !== numLayers) {

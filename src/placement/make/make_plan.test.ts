@@ -205,6 +205,23 @@ describe('tp+sp', () => {
 });
 
 describe('pp', () => {
+  test('keeps layers together that share keys and values', () => {
+    const shape = { ...gqaShape(1), numLayers: 8, wholeFrom: 3 };
+    expect(layers(makePlan('pp', 2, shape))).toEqual([
+      [0, 3],
+      [3, 8],
+    ]);
+    expect(layers(makePlan('pp', 2, shape, { layerCosts: [9, 1, 1, 1, 1, 1, 1, 1] }))).toEqual([
+      [0, 1],
+      [1, 8],
+    ]);
+    expect(layers(makePlan('pp', 4, shape)).at(-1)).toEqual([3, 8]);
+    expect(() => makePlan('pp', 5, shape)).toThrow('those from 3 on share keys and values or inputs');
+    const parted = makePlan('pp', 2, { ...shape, wholeFrom: 5 });
+    expect(layers(parted)[1]![0]).toBe(4);
+    expect(() => checkPlan(parted, shape)).toThrow('stages[1] begins at layer 4; those from 3 on');
+  });
+
   test('balances given costs, the embedding’s and the head’s included', () => {
     const shape = gqaShape(2, { numLayers: 6 });
     const layerCosts = [1, 1, 1, 1, 1, 1];

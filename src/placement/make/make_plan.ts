@@ -115,8 +115,8 @@ const hasEvenLanes = ({ shares }: StageCut): boolean =>
   new Set(shares.map(({ lanes }) => lanes.length)).size === 1 &&
   shares.every(({ lanes }) => nth(lanes, lanes.length - 1) < MERGE_LANES);
 
-const tooManyStages = (stages: number, { numLayers }: ModelShape): string =>
-  `${count(numLayers, 'layer')} can't make ${count(stages, 'stage')}`;
+const tooManyStages = (stages: number, { numLayers, wholeFrom }: ModelShape): string =>
+  `${count(numLayers, 'layer')}${wholeFrom === undefined ? '' : `, of which those from ${wholeFrom} on share keys and values or inputs,`} can't make ${count(stages, 'stage')}`;
 
 /** Numbers of stages to try, the best first. */
 export function stageCounts(
@@ -135,16 +135,20 @@ export function stageCounts(
 }
 
 function cutLayers(stages: number, shape: ModelShape, options: PlanOptions): [number, number][] | undefined {
-  const { numLayers } = shape;
+  const { numLayers, wholeFrom = numLayers - 1 } = shape;
+  // The last piece is all layers that no stage may part.
+  const pieces = wholeFrom + 1;
+  const layerOf = (piece: number): number => (piece === pieces ? numLayers : piece);
   const { layerCosts, embeddingCost = 0, headCost = 0 } = options.layerCosts ? options : estimate(shape);
   let before = 0;
   const upTo = [0, ...range(0, numLayers).map((layer) => (before += layerCosts?.[layer] ?? 0))];
-  return partition(
-    numLayers,
+  const cuts = partition(
+    pieces,
     stages,
     (first, end) =>
-      nth(upTo, end) - nth(upTo, first) + (first === 0 ? embeddingCost : 0) + (end === numLayers ? headCost : 0),
+      nth(upTo, layerOf(end)) - nth(upTo, first) + (first === 0 ? embeddingCost : 0) + (end === pieces ? headCost : 0),
   );
+  return cuts?.map(([first, end]) => [first, layerOf(end)]);
 }
 
 /** Weights that a token passes, as far as a shape tells: four square attention projections, the MLP, the head. */
