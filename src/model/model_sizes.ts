@@ -5,6 +5,7 @@ import { alignUp } from '../base/math.js';
 import type { LayerSizes, ModelSizes, ModelWork } from '../placement/index.js';
 import {
   attentionOf,
+  cacheLayer,
   expertsOf,
   isRecurrent,
   type LayerConfig,
@@ -41,12 +42,17 @@ export function modelSizes(config: ModelConfig, types: WeightTypes, kvType: KvTy
     layers: map.layers.map((layer, index) => {
       const window = windows[index];
       const own = nth(config.layers, index);
-      const kvToken = isRecurrent(own.attention)
-        ? 0
-        : segmentKvHeads(own.attention) * kvTokenBytes(own.attention, kvType);
-      return { ...layerSizes(layer, own, heads, bytes), kvToken, ...(window !== undefined && { window }) };
+      const kvToken =
+        isRecurrent(own.attention) || cacheLayer(config, index) !== index
+          ? 0
+          : segmentKvHeads(own.attention) * kvTokenBytes(own.attention, kvType);
+      const sizes = layerSizes(layer, own, heads, bytes);
+      // Inputs for all layers are with the first.
+      const inputs = index === 0 ? bytes(map.perLayer?.projection, map.perLayer?.norm) : 0;
+      const mlpShared = sizes.mlpShared + bytes(layer.perLayer) + inputs;
+      return { ...sizes, mlpShared, kvToken, ...(window !== undefined && { window }) };
     }),
-    embeddingRow: row(map.embedding),
+    embeddingRow: row(map.embedding) + (map.perLayer ? row(map.perLayer.table) : 0),
     headRow: row(map.head),
     tied: config.tieWordEmbeddings,
     finalNorm: bytes(map.norm),
@@ -63,7 +69,9 @@ function layerSizes(
   const norms = ({ before, behind }: HalfMap<unknown>): number => bytes(before, behind);
   const attends = attentionKinds[attention.weights.kind].bytes(attention.weights, bytes);
   const columns =
-    mlp.weights.kind === 'experts' ? mlp.weights.config.sharedWidth : mlp.weights.downSegments.modelInFeatures;
+    mlp.weights.kind === 'experts'
+      ? (mlp.weights.config.beside?.width ?? mlp.weights.config.sharedWidth)
+      : mlp.weights.downSegments.modelInFeatures;
   const held = mlpKinds[mlp.weights.kind].bytes(mlp.weights, bytes);
   const state = stateSegments(layer.attention);
   return {

@@ -10,10 +10,12 @@ import { nth, range, sum } from '../base/lists.js';
 import { type ModelShape, type Plan, planName, type RankShare, type VocabShare } from '../placement/plan.js';
 import {
   attentionOf,
+  cacheLayer,
   cachesLatent,
   expertsOf,
   hasState,
   mixesHeads,
+  perLayerWidth,
   type ModelConfig,
   type PagedAttention,
   segmentKvHeads,
@@ -95,7 +97,7 @@ export const headsOf = (attention: PagedAttention, segments: readonly number[]):
   sum(segments.map((segment) => spanLength(queryHeads(attention, [segment, segment + 1]))));
 
 /**
- * Elements from row to row of the queries of some attention segments: of all heads q (and gates), k and v, then sinks; of latent attention
+ * Elements from row to row of the queries of some attention segments: of all heads q (and gates), k and v (where the layer has them), then sinks; of latent attention
  * absorbed q with rotated q_pe, [heads][kvLoraRank + qkRopeHeadDim].
  * @param token of latent attention: the row's own latent and rotary key lie behind them
  */
@@ -103,8 +105,8 @@ export function queryRow(attention: PagedAttention, segments: readonly number[],
   const heads = headsOf(attention, segments);
   if (attention.kind === 'mla')
     return activationStride((heads + (token ? 1 : 0)) * (attention.kvLoraRank + attention.qkRopeHeadDim));
-  const { headDim, gated = false, sinks = false } = attention;
-  const kvHeads = segments.length * segmentKvHeads(attention);
+  const { headDim, gated = false, sinks = false, sharesKv } = attention;
+  const kvHeads = sharesKv === undefined ? segments.length * segmentKvHeads(attention) : 0;
   return activationStride((heads * (gated ? 2 : 1) + 2 * kvHeads) * headDim + (sinks ? heads : 0));
 }
 
@@ -116,7 +118,7 @@ export const mlpSegments = (width: number): number[] =>
 
 /** The intermediate size of the widest MLP that is cut into segments: dense, or shared experts; 0 without either. */
 const mlpWidth = ({ layers }: ModelConfig): number =>
-  Math.max(...layers.map(({ mlp }) => (mlp.kind === 'experts' ? mlp.sharedWidth : mlp.width)));
+  Math.max(...layers.map(({ mlp }) => (mlp.kind === 'experts' ? (mlp.beside?.width ?? mlp.sharedWidth) : mlp.width)));
 
 const numExperts = (config: ModelConfig): number => expertsOf(config)?.numExperts ?? 0;
 
@@ -125,6 +127,9 @@ const isWindowed = ({ layers, maxPositions }: ModelConfig): boolean =>
 
 /** The counts that placement works with. */
 export function modelShape(config: ModelConfig): ModelShape {
+  const sources = range(0, config.layers.length)
+    .filter((layer) => cacheLayer(config, layer) !== layer)
+    .map((layer) => cacheLayer(config, layer));
   const attention = attentionOf(config);
   const { total } = attentionSegments(attention);
   return {
@@ -137,6 +142,9 @@ export function modelShape(config: ModelConfig): ModelShape {
     ...(isWindowed(config) && { windowed: true }),
     ...(hasState(config) && { recurrent: true }),
     ...(mixesHeads(config) && { mixedHeads: true }),
+    // Inputs for each layer are where tokens are embedded.
+    ...(sources.length > 0 && { wholeFrom: Math.min(...sources) }),
+    ...(perLayerWidth(config) !== undefined && { wholeFrom: 0 }),
     mlpSegments: mlpSegments(mlpWidth(config)),
     numExperts: numExperts(config),
   };

@@ -20,6 +20,24 @@ const mixtures = {
       ...experts,
     },
   }),
+  // Beside an MLP, in a folder of their own.
+  gemma4: makeRandomModel({
+    config: {
+      model_type: 'gemma4_text',
+      layer_types: ['sliding_attention', 'full_attention'],
+      head_dim: 16,
+      global_head_dim: 32,
+      sliding_window: 8,
+      rope_theta: undefined,
+      hidden_act: undefined,
+      tie_word_embeddings: undefined,
+      hidden_size_per_layer_input: 0,
+      enable_moe_block: true,
+      num_experts: 4,
+      top_k_experts: 2,
+      moe_intermediate_size: 24,
+    },
+  }),
 };
 
 const tensor = (name: string, shape: readonly number[], data: Float32Array) => {
@@ -75,7 +93,7 @@ describe('checkpoints that call their tensors otherwise', () => {
     const rest = [...moe.weights].filter(([name]) => !/experts\.\d/.test(name));
     const tensors = rest.map(([name, { shape, data }]) => tensor(name, shape, data));
     for (const layer of moe.config.layers.keys()) {
-      const at = `model.layers.${layer}.mlp.experts`;
+      const at = `model.layers.${layer}.${moe === mixtures.gemma4 ? '' : 'mlp.'}experts`;
       const stack = (parts: readonly string[], shape: readonly number[], name: string): void => {
         const all = Array.from({ length: 4 }, (_, expert) =>
           parts.flatMap((part) => [...moe.weights.get(`${at}.${expert}.${part}.weight`)!.data]),

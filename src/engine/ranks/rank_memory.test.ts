@@ -94,6 +94,36 @@ test.each(['single 1', 'tp 2', 'pp 2', 'token 3', 'adp 2', 'tp x token 4'])(
   },
 );
 
+test.each(['single 1', 'tp 2', 'sp 2', 'token 3', 'adp 2'])(
+  'shared keys and values are counted once, inputs for each layer with the embedding: plan %s',
+  async (name) => {
+    const [, policy, ranks] = /^(.+) (\d)$/.exec(name)!;
+    const { config } = makeRandomModel({
+      config: {
+        model_type: 'gemma4_text',
+        num_hidden_layers: 6,
+        layer_types: ['sliding', 'full', 'sliding', 'sliding', 'sliding', 'full'].map((type) => `${type}_attention`),
+        num_kv_shared_layers: 4,
+        head_dim: 32,
+        global_head_dim: 64,
+        sliding_window: 40,
+        hidden_act: undefined,
+        rope_theta: undefined,
+        hidden_size_per_layer_input: 64,
+        vocab_size_per_layer_input: 320,
+      },
+    });
+    const plan = makePlan(policy!, Number(ranks), modelShape(config));
+    const common = { config, type: 'f32', kvType: 'f16', contextLength: 600, prefillChunk: 48 } as const;
+    const runner = { ...runnerOf({ ...common, seatsOf: () => ({ slots: 3 }) }, plan), memory: [] };
+    const held = await memoryOnPaper(plan, common, runner);
+    const options = { ...roomOf(runner), contextLength: 600, block: 64 };
+    const planned = planMemory(plan, modelSizes(config, 'f32', 'f16'), options);
+    const counted = ({ kvBytes, weightBytes }: RankMemory) => ({ kvBytes, weightBytes });
+    expect(held.map(counted)).toEqual(planned.map(counted));
+  },
+);
+
 test('no copies of states are kept where prefixes are not', { timeout: 120_000 }, async () => {
   const adapter = (await testAdapters()).at(-1)!.name;
   const { files, model } = randomFiles({ config: { model_type: 'lfm2', ...models.lfm2, num_hidden_layers: 2 } });

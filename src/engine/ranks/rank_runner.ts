@@ -7,7 +7,7 @@ import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { PromptCompression } from '../../model/compression/prompt_compression.js';
-import { layerWindows, type ModelConfig, segmentKvHeads } from '../../model/config/model_config.js';
+import { cacheLayer, layerWindows, type ModelConfig, segmentKvHeads } from '../../model/config/model_config.js';
 import type { DeviceModel } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
@@ -386,7 +386,8 @@ export class RankRunner implements Rank {
     return plan.stages.flatMap(({ layers: [first, end] }, index) => {
       const stage = topology.stages[index];
       return Array.from({ length: end - first }, (_, at) => {
-        if (!stage || this.#forward.layerCache(first + at).states) return 0;
+        if (!stage || cacheLayer(this.config, first + at) !== first + at) return 0;
+        if (this.#forward.layerCache(first + at).states) return 0;
         if (pages) return total((length, slot) => pages.entries(first + at, slot, length));
         const { kvHeads } = stage.share;
         const tokens = (kvHead: number, slot: number, length: number): number =>

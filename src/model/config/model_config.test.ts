@@ -2,8 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { attentionOf, type DenseMlpConfig, type GqaConfig, type ModelConfig } from './model_config.js';
-import { parseModelConfig } from '../families/registry.js';
+import { loadFamilies, parseModelConfig } from '../families/registry.js';
 import { llamaNames } from './tensor_names.js';
+
+await loadFamilies();
 
 /** The config.json files of published models, shortened to the keys that matter and some that must not. */
 const llama32 = {
@@ -110,7 +112,67 @@ const mistral = {
   vocab_size: 32000,
 };
 
+/** Of Gemma 4 26B-A4B. */
+const gemma4Experts = {
+  attention_k_eq_v: true,
+  enable_moe_block: true,
+  final_logit_softcapping: 30.0,
+  global_head_dim: 512,
+  head_dim: 256,
+  hidden_activation: 'gelu_pytorch_tanh',
+  hidden_size: 2816,
+  hidden_size_per_layer_input: 0,
+  intermediate_size: 2112,
+  max_position_embeddings: 262144,
+  model_type: 'gemma4_text',
+  moe_intermediate_size: 704,
+  num_attention_heads: 16,
+  num_experts: 128,
+  num_global_key_value_heads: 2,
+  num_hidden_layers: 30,
+  num_key_value_heads: 8,
+  num_kv_shared_layers: 0,
+  rms_norm_eps: 1e-6,
+  sliding_window: 1024,
+  top_k_experts: 8,
+  use_bidirectional_attention: 'vision',
+  vocab_size: 262144,
+};
+
 type Raw = Record<string, unknown>;
+
+describe('Gemma 4', () => {
+  const layersOf = (changes: Raw) =>
+    parseModelConfig({ model_type: 'gemma4', text_config: { ...gemma4Experts, ...changes } }).layers;
+
+  it('has experts beside an MLP, and few kv heads that are wide where it sees all', () => {
+    const [sliding, full] = [0, 5].map((layer) => layersOf({})[layer]!);
+    expect(sliding!.attention).toMatchObject({ kvHeads: 8, segments: 2, headDim: 256, window: 1024, scale: 1 });
+    expect(sliding!.attention).not.toHaveProperty('keysAreValues');
+    expect(full!.attention).toMatchObject({ kvHeads: 2, segments: 2, headDim: 512, keysAreValues: true });
+    const { scaling, dims, theta } = (full!.attention as GqaConfig).rope!;
+    expect([dims, theta]).toEqual([512, 1e6]);
+    // Of 256 pairs 64 are turned.
+    expect(scaling).toMatchObject({ longFactor: [...Array(64).fill(1), ...Array(192).fill(1e30)] });
+    expect(full!.mlp).toMatchObject({ numExperts: 128, width: 704, normTopkProb: true, beside: { width: 2112 } });
+  });
+
+  it('shares the last keys and values of each kind, beside wider MLPs', () => {
+    const layers = layersOf({ enable_moe_block: false, num_kv_shared_layers: 12, use_double_wide_mlp: true });
+    const shared = layers.map(({ attention }) => (attention as GqaConfig).sharesKv);
+    const sliding = [16, 16, 16, 16, 16, 17];
+    expect(shared).toEqual([...Array(18).fill(undefined), ...sliding, ...sliding]);
+    expect(layers.map(({ mlp }) => mlp.width)).toEqual([...Array(18).fill(2112), ...Array(12).fill(4224)]);
+  });
+
+  it('may have heads of each layer by its number, and inputs for each layer', () => {
+    const own = { '5': { head_dim: 128, num_key_value_heads: 4 } };
+    const layers = layersOf({ enable_moe_block: false, per_layer_config: own, hidden_size_per_layer_input: 256 });
+    expect(layers[5]!.attention).toMatchObject({ headDim: 128, kvHeads: 4 });
+    expect(layers[0]!.perLayer).toEqual({ width: 256 });
+  });
+});
+
 const without = (config: Raw, key: string): Raw =>
   Object.fromEntries(Object.entries(config).filter(([name]) => name !== key));
 
@@ -303,8 +365,12 @@ describe('refusals name the key, the value and what is supported', () => {
       'config',
       /'rope_teta'.*mean 'rope_theta'\?/,
     ],
-    ['Gemma 4', { model_type: 'gemma4' }, 'unsupported', /Gemma 4 has .*keys and values of others.* supported are/],
-    ['Gemma 4, its text', { model_type: 'gemma4_text' }, 'unsupported', /Gemma 4 has/],
+    [
+      'Gemma 4 whose tokens see later ones',
+      { model_type: 'gemma4_text', hidden_size_per_layer_input: 0, use_bidirectional_attention: 'all' },
+      'unsupported',
+      /use_bidirectional_attention "all"/,
+    ],
     ['Gemma 3n, by class', { architectures: ['Gemma3nForConditionalGeneration'] }, 'unsupported', /AltUp/],
     ['a negative size', llama({ hidden_size: -8 }), 'config', /hidden_size is -8; expected an integer from 1/],
     ['a size of zero', llama({ num_hidden_layers: 0 }), 'config', /num_hidden_layers is 0/],

@@ -6,6 +6,7 @@
 import { internalError } from '../../base/errors.js';
 import type { RopeConfig } from './rope_config.js';
 import type { TensorNames } from './tensor_names.js';
+import { nth } from '../../base/lists.js';
 import { gcd } from '../../base/math.js';
 
 export type { RopeConfig, RopeScaling } from './rope_config.js';
@@ -61,6 +62,13 @@ export interface LayerConfig {
    * 'both': x += norm(f(norm(x))). 'shared': the halves stand side by side, x += attention(norm(x)) + mlp(norm(x)), with one norm.
    */
   readonly norms?: 'before' | 'behind' | 'both' | 'shared';
+  /**
+   * A third part: x += norm(project(gelu_tanh(gate x) * p / sqrt(2))). p are the layer's of the token's inputs for all layers,
+   * norm(projection(x0) / sqrt(hiddenSize)) + sqrt(width) * T[token], with x0 what the first layer reads. All layers have them, or none.
+   */
+  readonly perLayer?: { readonly width: number };
+  /** True: what the layer leaves of x is multiplied by a number in the files. */
+  readonly scaled?: true;
 }
 
 export type AttentionConfig = GqaConfig | MlaConfig | RecurrentConfig;
@@ -86,6 +94,12 @@ export interface GqaConfig {
   readonly qkNorm: false | 'head' | 'whole';
   /** null: positions aren't encoded. */
   readonly rope: RopeConfig | null;
+  /** True: v is normalised as k is, without weights. With `qkNorm` of heads. */
+  readonly valueNorm?: true;
+  /** True: v is what k is before its norm; there is no projection of it. */
+  readonly keysAreValues?: true;
+  /** The layer before it whose keys and values it attends to; it has none of its own. */
+  readonly sharesKv?: number;
   /** Scores are q.k times this. */
   readonly scale: number;
   /** A query at position p sees the keys at p - window + 1 to p; default: all before it. */
@@ -188,7 +202,12 @@ export interface ExpertsConfig {
   /** Of the shared experts together; 0: none. */
   readonly sharedWidth: number;
   readonly sharedGate?: true;
-  readonly activation: 'silu';
+  /**
+   * A dense MLP beside them, which reads x by a norm of its own: norm(mlp(norm(x))) + norm(experts(norm(x))). The router reads x
+   * normalised and times a vector, and an expert's weight is times a number in the files.
+   */
+  readonly beside?: DenseMlpConfig;
+  readonly activation: Activation;
   /** Instead of SwiGLU: (u + 1) g sigmoid(alpha g), where g = min(gate x, limit) and u is up x between -limit and limit. */
   readonly clamped?: { readonly alpha: number; readonly limit: number };
   /** On the router and on all three projections of every expert; an expert's output has it before its weight. */
@@ -238,9 +257,18 @@ export const cachesLatent = (config: Pick<ModelConfig, 'architecture' | 'layers'
 export const segmentKvHeads = (attention: AttentionConfig): number =>
   attention.kind === 'gqa' ? attention.kvHeads / (attention.segments ?? attention.kvHeads) : 1;
 
-/** True where layers differ in their kv heads. */
+/** The layer of the model whose keys and values a layer attends to: its own, but where it shares those of another. */
+export const cacheLayer = ({ layers }: Pick<ModelConfig, 'layers'>, layer: number): number => {
+  const { attention } = nth(layers, layer);
+  return (attention.kind === 'gqa' ? attention.sharesKv : undefined) ?? layer;
+};
+
+/** True where layers differ in their kv heads, or have none of their own. */
 export const mixesHeads = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
-  layers.some(({ attention }) => attention.kind === 'gqa' && attention.segments !== undefined);
+  layers.some(
+    ({ attention }) =>
+      attention.kind === 'gqa' && (attention.segments !== undefined || attention.sharesKv !== undefined),
+  );
 
 /** The same layers: where they differ in their kv heads, with as many attention segments each as divide them all. */
 export function alikeSegments(layers: readonly LayerConfig[]): readonly LayerConfig[] {
@@ -251,6 +279,10 @@ export function alikeSegments(layers: readonly LayerConfig[]): readonly LayerCon
     layer.attention.kind === 'mla' ? layer : { ...layer, attention: { ...layer.attention, segments } },
   );
 }
+
+/** Elements of a layer's input of its own; undefined: the model has none. */
+export const perLayerWidth = ({ layers }: Pick<ModelConfig, 'layers'>): number | undefined =>
+  layers[0]?.perLayer?.width;
 
 /** By layer: keys that a row sees, its own included; undefined: all before it. */
 export const layerWindows = ({ layers }: Pick<ModelConfig, 'layers'>): (number | undefined)[] =>

@@ -30,7 +30,7 @@ export type RopeStretch =
       attentionFactor: number;
     }
   | {
-      /** LongRoPE (arXiv 2402.13753): each frequency has its own divisor. */
+      /** LongRoPE (arXiv 2402.13753): each frequency has its own divisor. Where pairs stand still, that is `STILL`. */
       type: 'longrope';
       /** [dims / 2] each. */
       shortFactor: number[];
@@ -41,6 +41,12 @@ export type RopeStretch =
     };
 
 export type RopeScaling = RopeStretch | null;
+
+/** Divisor of a frequency that turns nothing, as llama.cpp's files have it. */
+const STILL = 1e30;
+
+/** Words of config.json for them. */
+type StretchName = RopeStretch['type'] | 'proportional';
 
 /** The rotary embedding of queries and keys: position p turns pair i of a head by p * frequency(i). */
 export interface RopeConfig {
@@ -69,7 +75,7 @@ export interface RopeConfig {
 export function parseRope(
   config: ConfigReader,
   width: number,
-  types: readonly RopeStretch['type'][] = ['linear', 'llama3'],
+  types: readonly StretchName[] = ['linear', 'llama3'],
   interleaved = false,
   otherwise = 1,
 ): RopeConfig {
@@ -104,7 +110,7 @@ export function parseLayerRope(
   type: LayerType,
   width: number,
   theta: number,
-  types: readonly RopeStretch['type'][],
+  types: readonly StretchName[],
 ): RopeConfig | undefined {
   const own = config.optionalObject('rope_parameters')?.optionalObject(type);
   if (!own) return undefined;
@@ -131,7 +137,7 @@ export function latentScale(width: number, scaling: RopeScaling): number {
 function parseScaling(
   config: ConfigReader,
   rope: ConfigReader,
-  types: readonly RopeStretch['type'][],
+  types: readonly StretchName[],
   dims: number,
 ): RopeScaling {
   for (const key of ['full_attention', 'sliding_attention']) {
@@ -156,6 +162,8 @@ function parseScaling(
       return parseYarn(rope);
     case 'longrope':
       return parseLongRope(config, rope, dims);
+    case 'proportional':
+      return parseProportional(config, rope, dims);
     default: {
       const names = ['default', ...types].map((name) => `'${name}'`);
       throw rope.unsupported(key, type, `this model can have ${names.slice(0, -1).join(', ')} and ${names.at(-1)}`);
@@ -211,6 +219,20 @@ function parseLongRope(config: ConfigReader, rope: ConfigReader, dims: number): 
   const scale =
     rope.optionalPositive('factor') ?? config.integer('max_position_embeddings', positions) / originalMaxPositions;
   return longRope(rope, dims, scale, originalMaxPositions);
+}
+
+/** Of the whole head's frequencies the first `partial_rotary_factor` are as they are (over `factor`), the others 0. */
+function parseProportional(config: ConfigReader, rope: ConfigReader, dims: number): RopeScaling {
+  const turned = Math.floor(((rope.optionalPositive('partial_rotary_factor') ?? 1) * dims) / 2);
+  const factor = rope.optionalPositive('factor') ?? 1;
+  const divisors = Array.from({ length: dims / 2 }, (_, i) => (i < turned ? factor : STILL));
+  return {
+    type: 'longrope',
+    shortFactor: divisors,
+    longFactor: divisors,
+    originalMaxPositions: config.integer('max_position_embeddings', positions),
+    attentionFactor: 1,
+  };
 }
 
 /**

@@ -35,9 +35,18 @@ export function checkSupported(config: ModelConfig, file: string): void {
     throw unsupportedError(`${file}: every layer is recurrent; that is not supported: some must have attention`);
 }
 
-function layerFault(layer: LayerConfig, { hiddenSize, residualScale, norm }: ModelConfig): Fault | undefined {
-  const { attention, mlp, norms = 'before' } = layer;
-  if (norms !== 'before' && (attention.kind !== 'gqa' || mlp.kind === 'experts' || residualScale !== 1)) {
+function layerFault(layer: LayerConfig, config: ModelConfig): Fault | undefined {
+  const { attention, mlp } = layer;
+  const found = normsFault(layer, config) ?? behindFault(layer) ?? mlpFault(mlp);
+  if (found) return found;
+  if (isRecurrent(attention)) return recurrentFault(attention);
+  return widthFault(attention, config.hiddenSize) ?? (attention.kind === 'gqa' ? gqaFault(attention) : undefined);
+}
+
+function normsFault({ attention, mlp, norms = 'before' }: LayerConfig, model: ModelConfig): Fault | undefined {
+  const { residualScale, norm } = model;
+  const alone = mlp.kind === 'experts' && !mlp.beside;
+  if (norms !== 'before' && (attention.kind !== 'gqa' || alone || residualScale !== 1)) {
     return fault('norms', norms, 'layers with them have grouped-query attention, a dense MLP and no residual scale');
   }
   if (norm.kind === 'layer' && (attention.kind !== 'gqa' || mlp.kind === 'experts' || attention.qkNorm))
@@ -46,12 +55,28 @@ function layerFault(layer: LayerConfig, { hiddenSize, residualScale, norm }: Mod
       norm.kind,
       'layers with it have grouped-query attention without norms of q and k, and a dense MLP',
     );
+  return undefined;
+}
+
+/** What needs norms behind halves. */
+function behindFault({ mlp, norms, scaled, perLayer }: LayerConfig): Fault | undefined {
+  if (scaled && norms !== 'both' && norms !== 'behind')
+    return fault('layer_scalar', scaled, 'layers whose output is scaled have norms behind their halves');
+  if (perLayer && (perLayer.width % 64 !== 0 || norms !== 'both'))
+    return fault('hidden_size_per_layer_input', perLayer.width, 'a multiple of 64, of layers with norms on both sides');
+  if (mlp.kind === 'experts' && mlp.beside && (norms !== 'both' || mlp.sharedWidth > 0 || mlp.bias))
+    return fault('enable_moe_block', true, 'experts beside an MLP have norms on both sides, and no biases');
+  return undefined;
+}
+
+function mlpFault(mlp: MlpConfig): Fault | undefined {
   if (mlp.kind === 'plain' && mlp.activation !== 'gelu_tanh')
     return fault('hidden_act', mlp.activation, 'an MLP without a gate has gelu_tanh');
-  if (mlp.kind === 'experts' && mlp.sharedWidth > 0 && (mlp.bias || mlp.clamped))
-    return fault('shared experts', mlp.sharedWidth, 'biased or clamped experts have no shared ones beside them');
-  if (isRecurrent(attention)) return recurrentFault(attention);
-  return widthFault(attention, hiddenSize) ?? (attention.kind === 'gqa' ? gqaFault(attention) : undefined);
+  if (mlp.kind !== 'experts') return undefined;
+  if (!mlp.beside && mlp.activation !== 'silu') return fault('hidden_act', mlp.activation, 'experts alone have silu');
+  return mlp.sharedWidth > 0 && (mlp.bias || mlp.clamped)
+    ? fault('shared experts', mlp.sharedWidth, 'biased or clamped experts have no shared ones beside them')
+    : undefined;
 }
 
 function recurrentFault(mixer: RecurrentConfig): Fault | undefined {
@@ -98,10 +123,25 @@ function widthFault(attention: PagedAttention, hiddenSize: number): Fault | unde
 const evenHeads = ({ heads, headDim }: { heads: number; headDim: number }, hiddenSize: number): string =>
   heads * headDim === hiddenSize ? ` (hidden_size ${hiddenSize} / num_attention_heads ${heads})` : '';
 
-function gqaFault({ rope, sinks, gated, qkNorm }: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
+function gqaFault({
+  rope,
+  sinks,
+  gated,
+  qkNorm,
+  valueNorm,
+  sharesKv,
+}: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
   if (rope?.interleaved && (gated || qkNorm === 'head'))
     return fault('rope_interleaved', true, 'gated attention, and norms of heads, need halves');
   if (gated && qkNorm === 'whole') return fault('qkNorm', qkNorm, 'gated attention has norms of heads');
+  if (valueNorm && (qkNorm !== 'head' || gated))
+    return fault('valueNorm', valueNorm, 'values are normalised where heads of q and k are');
+  if (sharesKv !== undefined && (gated || sinks || qkNorm === 'whole'))
+    return fault(
+      'sharesKv',
+      sharesKv,
+      'layers that share keys and values have neither gates, sinks nor norms of all heads',
+    );
   if (sinks && gated) return fault('sinks', true, 'gated attention has no sinks');
   return undefined;
 }
@@ -132,9 +172,18 @@ function checkAlike({ layers }: ModelConfig, file: string): void {
 }
 
 /** Fields in which layers may differ; windows that cut nothing. */
-const OWN_FIELDS: readonly string[] = ['window', 'softcap', 'rope', 'scale', 'bias', 'qkNorm', 'loraNormEps'];
+const OWN_FIELDS: readonly string[] = [
+  'window',
+  'softcap',
+  'rope',
+  'scale',
+  'bias',
+  'qkNorm',
+  'valueNorm',
+  'loraNormEps',
+];
 /** With grouped-query attention also in these. */
-const OWN_HEADS: readonly string[] = [...OWN_FIELDS, 'heads', 'kvHeads', 'headDim'];
+const OWN_HEADS: readonly string[] = [...OWN_FIELDS, 'heads', 'kvHeads', 'headDim', 'keysAreValues', 'sharesKv'];
 
 /** The first field in which two differ that must not; dense MLPs may in all. */
 function differing(a: AttentionConfig | MlpConfig, b: AttentionConfig | MlpConfig): string | undefined {

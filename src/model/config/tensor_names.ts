@@ -16,6 +16,9 @@ export interface TensorNames {
   readonly postNorm?: string;
   readonly attentionOutNorm?: string;
   readonly mlpOutNorm?: string;
+  readonly perLayer?: PerLayerNames;
+  /** What a layer's output is multiplied by. Whole: nothing follows. */
+  readonly layerScale?: string;
   /** By kind of layer, those that the model has. */
   readonly gqa?: GqaNames;
   readonly mla?: MlaNames;
@@ -24,6 +27,16 @@ export interface TensorNames {
   readonly gated?: GatedMlpNames;
   readonly plain?: PlainMlpNames;
   readonly experts?: ExpertNames;
+}
+
+/** Of inputs for each layer: of all of them, then of a layer. */
+export interface PerLayerNames {
+  readonly table: string;
+  readonly projection: string;
+  readonly norm: string;
+  readonly gate: string;
+  readonly project: string;
+  readonly outNorm: string;
 }
 
 export interface GqaNames {
@@ -98,6 +111,15 @@ export interface ExpertNames extends GatedMlpNames {
   readonly shared: GatedMlpNames;
   /** One row, where they have a gate. */
   readonly sharedGate?: string;
+  /** A dense MLP beside them, with the norms of both. `routerScale`, `expertScale`: whole, nothing follows. */
+  readonly beside?: {
+    readonly mlp: GatedMlpNames;
+    readonly mlpOutNorm: string;
+    readonly norm: string;
+    readonly outNorm: string;
+    readonly routerScale: string;
+    readonly expertScale: string;
+  };
   /** True: in stacks of all experts, gate and up alternate, and plain numbers lie input by input (weights/stored_names.ts). */
   readonly alternating?: true;
 }

@@ -88,6 +88,7 @@ export function parseExperts(
   all = 'num_experts',
   chosen = 'num_experts_per_tok',
   width = 'moe_intermediate_size',
+  activation: Activation = parseActivation(config),
 ): ExpertsConfig {
   const numExperts = config.integer(all, { min: 1, max: 1024 });
   return {
@@ -96,7 +97,7 @@ export function parseExperts(
     expertsPerToken: config.integer(chosen, { min: 1, max: numExperts }),
     width: config.integer(width),
     sharedWidth: 0,
-    activation: parseActivation(config),
+    activation,
     numGroups: 1,
     topkGroups: 1,
     scoring: 'softmax',

@@ -92,6 +92,16 @@ const models: Record<
   },
 };
 
+const gemma4 = {
+  model_type: 'gemma4_text',
+  attention_k_eq_v: true,
+  hidden_size_per_layer_input: 0,
+  num_attention_heads: 16,
+  num_global_key_value_heads: 2,
+  num_key_value_heads: 8,
+};
+const gemma4Experts = { enable_moe_block: true, moe_intermediate_size: 704, num_experts: 128, top_k_experts: 8 };
+
 const page = readFileSync('docs/models.md', 'utf8').replaceAll(/ +/g, ' ');
 
 describe('published shapes', () => {
@@ -202,6 +212,38 @@ describe('published shapes', () => {
     };
     const weights = (['q4', 'q8', 'f16'] as const).map((type) => gib(weightBytes(config, type).bytes));
     expect(page).toContain(`| ${[name, ...weights, cache(8192), cache(32768)].join(' | ')} |`);
+  });
+
+  test.each([
+    // As their cards say, with pictures' and sounds' parameters: these are a little less.
+    [
+      '26B-A4B',
+      25.2,
+      { ...gemma4, hidden_size: 2816, intermediate_size: 2112, num_hidden_layers: 30, ...gemma4Experts },
+    ],
+    [
+      '12B',
+      11.95,
+      { ...gemma4, hidden_size: 3840, intermediate_size: 15360, num_hidden_layers: 48, num_global_key_value_heads: 1 },
+    ],
+    [
+      '31B',
+      30.7,
+      {
+        ...gemma4,
+        hidden_size: 5376,
+        intermediate_size: 21504,
+        num_hidden_layers: 60,
+        num_attention_heads: 32,
+        num_key_value_heads: 16,
+        num_global_key_value_heads: 4,
+      },
+    ],
+  ])('Gemma 4 %s: counted', (_, billions, raw) => {
+    const config = parseModelConfig(raw);
+    const { parameters } = weightBytes(config, 'q4');
+    expect(parameters / 1e9 / billions).toBeGreaterThan(0.99);
+    expect(parameters / 1e9 / billions).toBeLessThan(1.01);
   });
 
   test("Granite 4's hybrid models are refused by their layers", () => {

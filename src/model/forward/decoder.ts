@@ -7,7 +7,7 @@ import { known, SplitkvError } from '../../base/errors.js';
 import { nth, range, sum } from '../../base/lists.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { PromptCompression } from '../compression/prompt_compression.js';
-import { type LayerConfig, likeness, type ModelConfig } from '../config/model_config.js';
+import { cacheLayer, type LayerConfig, likeness, type ModelConfig, perLayerWidth } from '../config/model_config.js';
 import type { CacheOptions, LayerCache, LayerState } from '../layers/attention/cache.js';
 import { RopeTables } from '../layers/attention/rope_table.js';
 import type {
@@ -24,6 +24,7 @@ import type {
 import { VocabParallelEmbedding } from '../layers/linear/vocab.js';
 import { fusesAdded, fusesNorm } from '../layers/fusion.js';
 import { fitRows, recordLinear } from '../layers/linear/linear.js';
+import { PerLayerInputs } from '../layers/per_layer.js';
 import { Residual } from '../layers/residual.js';
 import { activationStride, type Role } from '../layers/roles.js';
 import {
@@ -42,8 +43,11 @@ import type { LayerWeights, ModelWeights } from '../weights/weight_loader.js';
 
 /** A layer of the model on this rank. */
 interface DecoderLayer {
+  /** In the model. */
+  readonly index: number;
   /** Which of the stage's `attentions`. */
   readonly attention: number;
+  /** Its own, or the one that it shares. */
   readonly cache: LayerCache;
   /** Which of its `mlps`, with the layer's weights; undefined on a rank that keeps cache only. */
   readonly held: { readonly mlp: number; readonly weights: LayerWeights } | undefined;
@@ -68,6 +72,7 @@ interface StagePrograms {
 /** Of `Decoder.allocateRows`. */
 export interface DecoderRows extends RowBuffers {
   readonly embedding: VocabParallelEmbedding;
+  readonly perLayer: PerLayerInputs | undefined;
   /** By stage of the plan. */
   readonly stages: ReadonlyMap<number, StagePrograms>;
 }
@@ -122,7 +127,7 @@ export class Decoder {
     this.#stages = world.topology.stages.flatMap((topology) =>
       topology ? [this.#stage({ ...common, topology })] : [],
     );
-    const caches = this.#stages.flatMap(({ layers }) => layers.map(({ cache }) => cache));
+    const caches = this.#caches;
     this.states = caches.flatMap(({ states = [] }) => states);
     this.stateBytes = sum(this.states.map(({ buffer, kept }) => buffer.size + (kept?.size ?? 0)));
     this.cacheBytes = this.stateBytes + sum(caches.map(({ buffers, bytes }) => buffers.length * bytes));
@@ -142,16 +147,18 @@ export class Decoder {
     const held = indices.filter((index) => weights.has(index));
     const attentions = this.#alike(context, indices, 'attention', (of) => make(this.kinds.attention, of));
     const mlps = this.#alike(context, held, 'mlp', (of) => make(this.kinds.mlp, of));
-    const layers = attentions.flatMap(({ made, layers: alike }, attention) =>
-      alike.map((index, at): DecoderLayer => {
+    const caches = new Map(attentions.flatMap(({ made }) => made.caches.map((cache) => [cache.layer, cache])));
+    const layers = attentions.flatMap(({ layers: alike }, attention) =>
+      alike.map((index): DecoderLayer => {
         const own = weights.get(index);
         const mlp = mlps.findIndex((of) => of.layers.includes(index));
-        return { attention, cache: nth(made.caches, at), held: own && { mlp, weights: own } };
+        const cache = known(caches.get(cacheLayer(this.config, index)), `cache for layer ${index}`);
+        return { index, attention, cache, held: own && { mlp, weights: own } };
       }),
     );
     return {
       context,
-      layers: layers.toSorted((a, b) => a.cache.layer - b.cache.layer),
+      layers: layers.toSorted((a, b) => a.index - b.index),
       attentions: attentions.map(({ made }) => made),
       mlps: mlps.map(({ made }) => made),
     };
@@ -177,11 +184,17 @@ export class Decoder {
     });
   }
 
-  /** The cache of a layer of the model that this rank holds some of. */
+  /** In the order of layers, each once. */
+  get #caches(): readonly LayerCache[] {
+    return this.#stages.flatMap(({ layers }) =>
+      layers.flatMap(({ index, cache }) => (cache.layer === index ? cache : [])),
+    );
+  }
+
+  /** The cache of a layer of the model that has one and that this rank holds some of. */
   layerCache(layer: number): LayerCache {
-    const caches = this.#stages.flatMap(({ layers }) => layers.map(({ cache }) => cache));
     return known(
-      caches.find((cache) => cache.layer === layer),
+      this.#caches.find((cache) => cache.layer === layer),
       `cache of layer ${layer} on this rank`,
     );
   }
@@ -189,7 +202,8 @@ export class Decoder {
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
   promptRows(wanted: number): number {
     const parts = this.#stages.flatMap(({ attentions, mlps }) => [...attentions, ...mlps]);
-    const widest = Math.max(this.hiddenStride, ...parts.map(({ widestRow }) => widestRow));
+    const inputs = this.config.layers.length * (perLayerWidth(this.config) ?? 0);
+    const widest = Math.max(this.hiddenStride, inputs, ...parts.map(({ widestRow }) => widestRow));
     return fitRows(this.device, wanted, widest * 4);
   }
 
@@ -233,8 +247,10 @@ export class Decoder {
           },
         ];
       });
+    const { perLayer } = this.weights;
     return {
       ...buffers,
+      perLayer: perLayer && new PerLayerInputs(device, world, config, perLayer, buffers, hiddenStride),
       embedding: new VocabParallelEmbedding(device, world, config, this.weights.embedding, buffers, hiddenStride),
       stages: new Map(stages),
     };
@@ -245,7 +261,9 @@ export class Decoder {
    * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention.
    */
   recordLayers(recorder: RankRecorder, buffers: DecoderRows, compresses = false): void {
-    buffers.embedding.record(recorder, this.config.embeddingScale);
+    const { embedding, perLayer } = buffers;
+    embedding.record(recorder, this.config.embeddingScale);
+    perLayer?.record(recorder);
     for (const index of this.world.plan.stages.keys()) {
       recordStageRows(recorder, this.world, index, buffers, this.hiddenStride);
       const stage = this.#stages.find(({ context }) => context.topology.index === index);
@@ -253,10 +271,11 @@ export class Decoder {
       if (!stage || !programs) continue;
       const { rows, attention, mlp } = programs;
       recordAttendedRows(recorder, stage.context.topology, rows);
-      for (const { cache, attention: attends, held } of stage.layers) {
-        const halves = held && this.#halves(recorder, cache.layer, held.weights, rows);
+      for (const { index: layer, cache, attention: attends, held } of stage.layers) {
+        const halves = held && this.#halves(recorder, layer, held.weights, rows);
         nth(attention, attends).record(recorder, cache, halves?.attention, compresses);
         if (halves) nth(mlp, held.mlp).record(recorder, halves.mlp);
+        if (held?.weights.perLayer) perLayer?.recordHalf(recorder, layer, held.weights.perLayer, rows);
       }
       rows.residual.settle(recorder);
     }

@@ -53,6 +53,7 @@ export async function ggufConfig(
   const metadata = new GgufMetadata(gguf, arch);
   const embedding = gguf.tensors.get('token_embd.weight');
   if (!embedding) throw formatError(`${gguf.what} has no tensor 'token_embd.weight'; expected a whole model`);
+  const own: Record<string, unknown> = family.keys(metadata, gguf);
   const keys = {
     hidden_size: metadata.integer('embedding_length'),
     num_hidden_layers:
@@ -60,9 +61,11 @@ export async function ggufConfig(
       (metadata.optionalInteger('nextn_predict_layers', { min: 0, max: 64 }) ?? 0),
     num_attention_heads: metadata.integer('attention.head_count', countRange),
     // Where all layers have experts, a file needn't say.
-    intermediate_size: metadata.optionalInteger('expert_count', countRange)
-      ? metadata.optionalInteger('feed_forward_length')
-      : metadata.integer('feed_forward_length'),
+    intermediate_size:
+      own['intermediate_size'] ??
+      (metadata.optionalInteger('expert_count', countRange)
+        ? metadata.optionalInteger('feed_forward_length')
+        : metadata.integer('feed_forward_length')),
     vocab_size: embedding.shape[0],
     max_position_embeddings: metadata.integer('context_length', positions),
     rms_norm_eps:
@@ -70,7 +73,7 @@ export async function ggufConfig(
       metadata.positive('attention.layer_norm_rms_epsilon'),
     rope_theta: metadata.optionalPositive('rope.freq_base') ?? 10000,
     tie_word_embeddings: !gguf.tensors.has('output.weight'),
-    ...family.keys(metadata, gguf),
+    ...own,
   };
   refuseVariants(metadata, keys.max_position_embeddings);
   const config = await readModelConfig(keys, generation, gguf.what);
@@ -78,14 +81,14 @@ export async function ggufConfig(
   const layers: LayerConfig[] = [];
   let scaling: { readonly dims: number; readonly is: RopeScaling } | undefined;
   for (const layer of config.layers) {
-    const dims = ropeDims(layer);
+    const { attention } = layer;
+    const plain = attention.kind === 'gqa' && attention.window !== undefined && family.plainWindows?.includes(arch);
+    const dims = plain ? undefined : ropeDims(layer);
     if (dims !== undefined && scaling?.dims !== dims) {
       const stored = await ggufRopeScaling(source, gguf, metadata, dims, yarnScalesSoftmax, signal);
       const unrounded = stored?.type === 'yarn' && family.unroundedYarn?.includes(arch);
       scaling = { dims, is: unrounded ? { ...stored, truncate: false } : stored };
     }
-    const { attention } = layer;
-    const plain = attention.kind === 'gqa' && attention.window !== undefined && family.plainWindows?.includes(arch);
     layers.push(asInFile(layer, gguf, plain ? null : (scaling?.is ?? null)));
   }
   // Where norms multiply by 1 + w, a file has the sum.

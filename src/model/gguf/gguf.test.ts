@@ -274,7 +274,6 @@ describe('what is no model for this runtime', () => {
       'unsupported',
       /'qwen4'.*Did you mean 'qwen2'/,
     ],
-    ['Gemma 4', change({ 'general.architecture': text('gemma4') }), 'unsupported', /Gemma 4 has .*don't run here/],
     ['Gemma 3n', change({ 'general.architecture': text('gemma3n') }), 'unsupported', /AltUp/],
     ['Granite with Mamba', change({ 'general.architecture': text('granitehybrid') }), 'unsupported', /Mamba-2/],
     ['no architecture', without('general.architecture'), 'format', /general\.architecture is null/],

@@ -68,6 +68,12 @@ const deltaParts = {
   output: 'ssm_out',
 };
 
+const perLayerParts = {
+  table: 'per_layer_token_embd',
+  projection: 'per_layer_model_proj',
+  norm: 'per_layer_proj_norm',
+};
+
 type View = (entry: TensorEntry) => TensorEntry;
 
 /** The tensors of a file, or of a block of it, as they are put into an index. */
@@ -119,11 +125,16 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
   const whole = new Block(gguf, tensors);
   const ends = { embedding: 'token_embd', norm: called(whole, 'norm', 'output_norm'), head: 'output' };
   whole.addParts(ends, { embedding, norm, head });
+  const { table, projection, norm: inputNorm } = config.tensors.perLayer ?? {};
+  whole.addParts(perLayerParts, { table, projection, norm: inputNorm });
   config.layers.forEach(({ attention, mlp }, index) => {
     const names = numbered(config.tensors, index);
     const block = new Block(gguf, tensors, `blk.${index}.`);
     const norms = { ...normParts, postNorm: called(block, 'postNorm', normParts.postNorm) };
     block.addParts<keyof typeof normParts>(norms, names);
+    block.add(block.stored('layer_output_scale.weight'), names.layerScale);
+    const { gate, project, outNorm } = names.perLayer ?? {};
+    block.addParts({ gate: 'inp_gate', project: 'proj', outNorm: 'post_norm' }, { gate, project, outNorm });
     if (attention.kind === 'conv') block.addParts(convParts, namesOf(names, 'conv'), { taps: withAxis });
     else if (attention.kind === 'delta') addDelta(block, attention, namesOf(names, 'delta'), tiledHeads);
     else if (attention.kind === 'gqa') {
@@ -200,6 +211,14 @@ function addMlp(block: Block, mlp: MlpConfig, names: TensorNames): void {
   block.addParts(gatedParts('_shexp'), shared);
   block.addParts({ gate: 'ffn_gate_inp_shexp' }, { gate: sharedGate }, { gate: asRow });
   block.add(block.stored('exp_probs_b.bias'), correctionBias);
+  if (experts.beside) {
+    const { mlp: dense, mlpOutNorm, norm, outNorm, routerScale, expertScale } = experts.beside;
+    block.addParts(gatedParts(), dense);
+    const norms = { mlpOutNorm: 'post_ffw_norm_1', norm: 'pre_ffw_norm_2', outNorm: 'post_ffw_norm_2' };
+    block.addParts(norms, { mlpOutNorm, norm, outNorm });
+    block.add(block.stored('ffn_gate_inp.scale'), routerScale);
+    block.add(block.stored('ffn_down_exps.scale'), expertScale);
+  }
   for (const [name, parts] of Object.entries(stacks)) {
     for (const end of ['weight', 'bias']) {
       const stack = block.stored(`${name}.${end}`);

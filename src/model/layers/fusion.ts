@@ -71,14 +71,14 @@ const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'r
  */
 export function fusedGqa(
   { device, cache }: StageContext,
-  { headDim }: GqaConfig,
+  { headDim, sharesKv }: GqaConfig,
   rows: StageRows,
   attention: SpreadAttention,
 ) {
   const lone = isLone(attention, rows) && !cache.headTables;
   return {
     /** Rotation and append, with attention. */
-    appends: lone && canAppend(headDim) && fuses(device, attentionAppend),
+    appends: lone && sharesKv === undefined && canAppend(headDim) && fuses(device, attentionAppend),
     /**
      * The merge of chunks, and the gate of what is merged, in the output projection, which must be one matrix of these segments: what it
      * reads then.

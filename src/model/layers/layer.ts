@@ -55,7 +55,7 @@ export interface Half<Weights> extends HalfWeights<Weights> {
 export interface AttentionLayers {
   /** Query heads of this rank's weights, or of its root's. */
   readonly heads: number;
-  /** By layer, in the order of `AlikeLayers.layers`. */
+  /** By layer, in the order of `AlikeLayers.layers`; none where these share those of others. */
   readonly caches: readonly LayerCache[];
   /** Of a per-head cache: what compresses prompts. */
   readonly compression?: PromptCompression | undefined;

@@ -2,7 +2,7 @@ import { layerNorm } from '../../../shaders/norm/layer_norm/index.js';
 import { rmsNorm, type RmsNormProblem } from '../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { NormConfig } from '../config/model_config.js';
-import { type Loaded, type VectorSpec, wholeVector } from '../weights/weight_map.js';
+import { allRows, type Loaded, type VectorSpec, wholeVector } from '../weights/weight_map.js';
 import type { RankRecorder } from './world.js';
 
 /** Which tensors a norm is made of. */
@@ -10,6 +10,8 @@ export interface NormSpec {
   readonly config: NormConfig;
   readonly weight: VectorSpec;
   readonly bias?: VectorSpec | undefined;
+  /** True: sums that it is added to are times the element behind the weights. */
+  readonly scaled?: true;
 }
 
 /** A norm on a device. */
@@ -22,11 +24,18 @@ export const normSpec = (config: NormConfig, what: string, name: string, length:
   bias: config.bias ? wholeVector(`${what}_bias`, `${name}.bias`, length) : undefined,
 });
 
+/** The same, by whose sums' scale `name` (whole) is meant. */
+export const scaledNorm = (norm: NormSpec, name: string): NormSpec => ({
+  ...norm,
+  weight: { ...norm.weight, parts: [...norm.weight.parts, allRows(name, 1)] },
+  scaled: true,
+});
+
 /** Rows of x normalised into out; with `base` added to those rows of it, which may be out itself. */
 export function recordNorm(
   recorder: RankRecorder,
-  { config: { kind, eps }, weight, bias }: Norm,
-  rows: Omit<RmsNormProblem, 'eps' | 'residual' | 'apart'>,
+  { config: { kind, eps }, weight, bias, scaled }: Norm,
+  rows: Omit<RmsNormProblem, 'eps' | 'residual' | 'apart' | 'scaled'>,
   x: Buffer,
   out: Buffer,
   base?: Buffer,
@@ -34,6 +43,10 @@ export function recordNorm(
   const problem = { ...rows, eps, residual: base !== undefined };
   const apart = base === out ? undefined : base;
   if (kind === 'rms')
-    recorder.dispatch(rmsNorm, { ...problem, apart: apart !== undefined }, { x, weight, base: apart, out });
+    recorder.dispatch(
+      rmsNorm,
+      { ...problem, apart: apart !== undefined, scaled: problem.residual && scaled },
+      { x, weight, base: apart, out },
+    );
   else recorder.dispatch(layerNorm, { ...problem, bias: bias !== undefined }, { x, weight, bias, out });
 }

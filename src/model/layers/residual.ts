@@ -52,3 +52,17 @@ export class Residual {
     this.#left = undefined;
   }
 }
+
+/** The sum of what is added while a layer's halves are recorded, without x: the first one's norm writes it. */
+export class HalvesSum extends Residual {
+  #started = false;
+
+  begin(): void {
+    this.#started = false;
+  }
+
+  override add(recorder: RankRecorder, sum: Buffer, norm: Norm): void {
+    recordNorm(recorder, norm, this.shape, sum, this.home, this.#started ? this.home : undefined);
+    this.#started = true;
+  }
+}

@@ -4,7 +4,7 @@ import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import { firstRowOf, stageRoutes, type StageTopology } from '../../placement/index.js';
 import { rowsOf } from './linear/parts.js';
 import type { Residual } from './residual.js';
-import type { Role } from './roles.js';
+import { paddedName, type Role } from './roles.js';
 import type { RankRecorder, World } from './world.js';
 
 /**
@@ -57,6 +57,10 @@ export interface StageRows extends RowBuffers {
 
 /** Where rows are normalised whose norm isn't fused. */
 export const normedOf = ({ normed }: Pick<RowBuffers, 'normed'>): Buffer => known(normed, 'buffer of normalised rows');
+
+/** f32 [rows][stride]: what a half of a layer gives where it is normalised before it is added. */
+export const halfOf = ({ role, rows, scratch }: StageRows, width: number, stride: number): Buffer =>
+  scratch.createBuffer(paddedName(`${role} half`, width), rows * stride * 4);
 
 /** The block of the rows that this rank runs. */
 export const ownBlock = (world: World, role: Role): number =>

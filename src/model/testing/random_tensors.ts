@@ -21,8 +21,8 @@ export interface TensorRecipe {
 /** An empty list of tensors, and how to add to it. */
 function startList({ norm: { offset = 0, bias: normBias = false } }: Pick<ModelConfig, 'norm'>) {
   const list: TensorRecipe[] = [];
-  const norm = (name: string, size: number) => {
-    list.push({ name: `${name}.weight`, shape: [size], mean: 1 - offset, deviation: 0.2 });
+  const norm = (name: string, size: number, gain = 1) => {
+    list.push({ name: `${name}.weight`, shape: [size], mean: gain - offset, deviation: 0.2 * gain });
     if (normBias) list.push({ name: `${name}.bias`, shape: [size], mean: 0, deviation: 0.2 });
   };
   /** A matrix of deviation gain / sqrt(in_features) gives outputs of deviation gain for inputs of 1. */
@@ -48,7 +48,7 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     hiddenSize,
     tieWordEmbeddings ? headGain : Math.sqrt(hiddenSize) / embeddingScale,
   );
-  config.layers.forEach(({ attention, mlp, norms = 'before' }, layer) => {
+  config.layers.forEach(({ attention, mlp, norms = 'before', scaled, perLayer }, layer) => {
     const at = `model.layers.${layer}`;
     // Norms that stand where most models have them go by their usual names, those of others by the model's own.
     const usual = { inputNorm: `${at}.input_layernorm`, postNorm: `${at}.post_attention_layernorm` };
@@ -60,11 +60,29 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     else if (attention.kind === 'mla') mlaTensors(lists, `${at}.self_attn`, hiddenSize, attention);
     else if (attention.kind === 'conv') convTensors(lists, `${at}.conv`, hiddenSize, attention);
     else deltaTensors(lists, `${at}.linear_attn`, hiddenSize, attention, config.tensors.delta?.qkvz !== undefined);
-    const { attentionOutNorm, mlpOutNorm } = numbered(config.tensors, layer);
+    const { attentionOutNorm, mlpOutNorm, layerScale } = numbered(config.tensors, layer);
+    if (perLayer) {
+      const own = numbered(config.tensors.perLayer!, layer);
+      linear(own.gate, perLayer.width, hiddenSize, 1.5);
+      linear(own.project, hiddenSize, perLayer.width, 1);
+      norm(own.outNorm, hiddenSize);
+    }
+    if (scaled) list.push({ name: layerScale!, shape: [1], mean: 0.8, deviation: 0.1 });
     if (behind) norm(attentionOutNorm!, hiddenSize);
     if (before && norms !== 'shared') norm(names.postNorm!, hiddenSize);
     if (behind) norm(mlpOutNorm!, hiddenSize);
-    if (mlp.kind === 'experts')
+    if (mlp.kind === 'experts' && mlp.beside) {
+      const { beside, router, gate } = numbered(config.tensors.experts!, layer);
+      const { mlpOutNorm: denseOut, norm: before, outNorm, routerScale, expertScale } = beside!;
+      mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.beside.width);
+      for (const name of [denseOut, before, outNorm]) norm(name, hiddenSize);
+      linear(router, mlp.numExperts, hiddenSize, 1);
+      // So that scores aren't crowded: what the router reads is divided by sqrt(hiddenSize).
+      list.push({ name: routerScale, shape: [hiddenSize], mean: 1.5 * Math.sqrt(hiddenSize), deviation: 1 });
+      list.push({ name: expertScale, shape: [mlp.numExperts], mean: 1, deviation: 0.3 });
+      for (let expert = 0; expert < mlp.numExperts; expert++)
+        mlpTensors(lists, gate.replace('{expert}', `${expert}`).replace('.gate_proj', ''), hiddenSize, mlp.width);
+    } else if (mlp.kind === 'experts')
       expertTensors(lists, `${at}.mlp`, hiddenSize, mlp, mlp.sharedGate ? 'shared_expert' : 'shared_experts');
     else if (mlp.kind === 'gated')
       mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias, fusedNames(config.tensors.gated!, layer));
@@ -73,6 +91,15 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
       linear(`${at}.mlp.c_proj`, hiddenSize, mlp.width, 1, mlp.bias);
     }
   });
+  const { perLayer } = config.layers[0]!;
+  if (perLayer) {
+    const { table, projection, norm: inputNorm } = config.tensors.perLayer!;
+    const all = config.layers.length * perLayer.width;
+    // Of the same size as what is projected.
+    list.push({ name: `${table}.weight`, shape: [vocabSize, all], mean: 0, deviation: perLayer.width ** -0.5 });
+    linear(projection, all, hiddenSize, 1);
+    norm(inputNorm, perLayer.width);
+  }
   norm('model.norm', hiddenSize);
   if (!tieWordEmbeddings) linear('lm_head', vocabSize, hiddenSize, headGain);
   if (!config.architecture.startsWith('lfm2')) return list;
@@ -95,13 +122,16 @@ function gqaTensors(
     linear(`${at}.qkv_proj`, (heads + 2 * kvHeads) * headDim, hiddenSize, 1.5);
   } else {
     linear(`${at}.q_proj`, heads * headDim * (config.gated ? 2 : 1), hiddenSize, 1.5, bias.q);
-    linear(`${at}.k_proj`, kvHeads * headDim, hiddenSize, 1.5, bias.k);
-    linear(`${at}.v_proj`, kvHeads * headDim, hiddenSize, 1, bias.v);
+    if (config.sharesKv === undefined) linear(`${at}.k_proj`, kvHeads * headDim, hiddenSize, 1.5, bias.k);
+    if (config.sharesKv === undefined && !config.keysAreValues)
+      linear(`${at}.v_proj`, kvHeads * headDim, hiddenSize, 1, bias.v);
   }
   if (config.qkNorm) {
     const whole = config.qkNorm === 'whole';
-    norm(`${at}.q_norm`, whole ? heads * headDim : headDim);
-    norm(`${at}.k_norm`, whole ? kvHeads * headDim : headDim);
+    // Where nothing else scales scores.
+    const gain = config.scale === 1 ? 1.2 * headDim ** -0.25 : 1;
+    norm(`${at}.q_norm`, whole ? heads * headDim : headDim, gain);
+    if (config.sharesKv === undefined) norm(`${at}.k_norm`, whole ? kvHeads * headDim : headDim, gain);
   }
   if (config.sinks) list.push({ name: `${at}.sinks`, shape: [heads], mean: 1, deviation: 2 });
   linear(`${at}.o_proj`, hiddenSize, heads * headDim, 1, bias.o);

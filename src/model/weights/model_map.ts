@@ -2,7 +2,13 @@ import { packedLayout } from '../../../shaders/linear/pack.js';
 import { known } from '../../base/errors.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { partName } from '../layers/layer_weights.js';
-import { type NormSpec, normSpec } from '../layers/norm.js';
+import { type NormSpec, normSpec, scaledNorm } from '../layers/norm.js';
+import {
+  perLayerHalfSpecs,
+  type PerLayerHalfSpecs,
+  type PerLayerSpecs,
+  perLayerSpecs,
+} from '../layers/per_layer_weights.js';
 import { attentionKinds, type AttentionSpecs, mlpKinds, type MlpSpecs } from '../layers/weight_kinds.js';
 import { holdsWeights, type RankSlice, spanLength, wholeSlice } from '../shape.js';
 import { namesOf, numbered } from '../config/tensor_names.js';
@@ -34,6 +40,7 @@ export interface LayerMap {
   readonly index: number;
   readonly attention: HalfMap<AttentionSpecs>;
   readonly mlp: HalfMap<MlpSpecs>;
+  readonly perLayer: PerLayerHalfSpecs | undefined;
 }
 
 /** Where each GPU matrix of a rank's slice of a model comes from, or of all of it: plain data, no GPU. */
@@ -41,6 +48,8 @@ export interface ModelMap {
   readonly embedding: VocabSpec | undefined;
   /** Of which the rank holds weights. */
   readonly layers: readonly LayerMap[];
+  /** Of inputs for each layer. */
+  readonly perLayer: PerLayerSpecs | undefined;
   /** Where the head is. */
   readonly norm: NormSpec | undefined;
   /** The embedding itself when they are tied and the rank holds the same rows of both. */
@@ -56,10 +65,13 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
       const { index } = held;
       const context = { hiddenSize, norm, slice: held };
       const names = numbered(tensors, index);
-      const { attention, mlp, norms = 'before' } = nth(config.layers, index);
+      const { attention, mlp, norms = 'before', scaled, perLayer } = nth(config.layers, index);
       const [before, behind] = [norms !== 'behind', norms === 'behind' || norms === 'both'];
       const of = (there: boolean, what: string, name: string | undefined): NormSpec | undefined =>
         there ? normSpec(norm, partName(context, what), known(name, `name of ${what}`), hiddenSize) : undefined;
+      const scaledBy = <N extends NormSpec | undefined>(last: N): N | NormSpec =>
+        last && scaled ? scaledNorm(last, known(names.layerScale, 'name of a scale')) : last;
+      const mlpOut = of(behind, 'mlp_out_norm', names.mlpOutNorm);
       return {
         index,
         attention: {
@@ -70,10 +82,12 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
         mlp: {
           before: of(before && norms !== 'shared', 'post_norm', names.postNorm),
           weights: mlpKinds[mlp.kind].specs(context, mlp, namesOf(names, mlp.kind)),
-          behind: of(behind, 'mlp_out_norm', names.mlpOutNorm),
+          behind: perLayer ? mlpOut : scaledBy(mlpOut),
         },
+        perLayer: perLayer && perLayerHalfSpecs(context, perLayer, known(names.perLayer, 'names'), scaledBy),
       };
     }),
+    perLayer: slice.layers.some(holdsWeights) ? perLayerSpecs(config, slice) : undefined,
     norm: slice.headRows && normSpec(norm, 'norm', tensors.norm, hiddenSize),
     head,
   };

@@ -66,7 +66,7 @@ export class GqaLayers implements AttentionLayers {
       ...(sinks && { sinks }),
     };
     this.blocks = (this.attended.slidingWindow !== undefined && cache.windowed) || cache;
-    this.caches = layers.map((layer) => this.#allocateCache(layer));
+    this.caches = config.sharesKv === undefined ? layers.map((layer) => this.#allocateCache(layer)) : [];
     this.rope = weights.length > 0 && config.rope ? ropes.of(config.rope) : undefined;
     this.shape = {
       headsOf: (segments) => headsOf(config, segments),
@@ -243,6 +243,7 @@ class GqaProgram implements AttentionProgram {
         ...common,
         ...this.of.attended,
         qkNorm: weights.qNorm !== undefined,
+        valueNorm: config.valueNorm,
         eps: stage.config.norm.eps,
         qkvStride: input.queryStride,
         maxChunks: partials,
@@ -275,25 +276,30 @@ class GqaProgram implements AttentionProgram {
     // Rows to ranks without weights travel with their keys normalised and rotated: no other rank has the weights of the norms.
     const runs = topology.holder === topology.share;
     if (!(sendsReady && runs)) attention.recordQueries(recorder);
-    recorder.dispatch(
-      ropeAppend,
-      {
-        ...common,
-        keys: sendsReady ? (runs ? 'kept' : 'ready') : undefined,
-        qkNorm: weights?.qNorm !== undefined,
-        eps: stage.config.norm.eps,
-        qkvStride: input.queryStride,
-      },
-      {
-        ...tensors,
-        qkv: input.queries,
-        rope_table: rope,
-        q_norm: weights?.qNorm,
-        k_norm: weights?.kNorm,
-      },
-      // Also rows that others attend for.
-      sendsReady && runs ? undefined : input.rowsOf,
-    );
+    const queriesOnly = config.sharesKv !== undefined;
+    const isReady = queriesOnly && sendsReady && !runs;
+    if (!isReady)
+      recorder.dispatch(
+        ropeAppend,
+        {
+          ...common,
+          queriesOnly,
+          keys: sendsReady ? (runs ? 'kept' : 'ready') : undefined,
+          qkNorm: weights?.qNorm !== undefined,
+          valueNorm: config.valueNorm,
+          eps: stage.config.norm.eps,
+          qkvStride: input.queryStride,
+        },
+        {
+          ...tensors,
+          qkv: input.queries,
+          rope_table: rope,
+          q_norm: weights?.qNorm,
+          k_norm: weights?.kNorm,
+        },
+        // Also rows that others attend for.
+        sendsReady && runs ? undefined : input.rowsOf,
+      );
     if (sendsReady && runs) attention.recordQueries(recorder);
     const problem = {
       ...common,

@@ -30,7 +30,7 @@ export interface GqaSpecs {
   readonly queryHeads: readonly Span[];
   readonly kvHeads: readonly Span[];
   /**
-   * q rows of the query heads, then k and v rows of the kv heads; then, where the output is gated, the gate's, or a row of zeros for each
+   * q rows of the query heads, then k and v rows of the kv heads, unless the layer shares another's; then, where the output is gated, the gate's, or a row of zeros for each
    * sink, whose bias it is: so sinks travel where queries do.
    */
   readonly qkv: MatrixSpec | undefined;
@@ -51,7 +51,8 @@ export type GqaWeights = Loaded<GqaSpecs>;
 export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNames): GqaSpecs {
   const { hiddenSize, slice } = context;
   const { heads: runs, queryHeads, kvHeads } = slice;
-  const { bias, heads, headDim, rope, qkNorm, sinks = false, gated = false } = config;
+  const { bias, heads, headDim, rope, qkNorm, sinks = false, gated = false, keysAreValues = false } = config;
+  const shares = config.sharesKv !== undefined;
   const attends = queryHeads.length > 0;
   const { modelInFeatures, ...contraction } = attentionSegments(config);
   // Where a bias may be bound from.
@@ -75,8 +76,12 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
     );
   const qkv = [
     ...(gated ? halfRows(0) : headRows(names.q, heads, queryHeads, 0)),
-    ...headRows(names.k, config.kvHeads, kvHeads, heads),
-    ...headRows(names.v, config.kvHeads, kvHeads, heads + config.kvHeads),
+    ...(shares
+      ? []
+      : [
+          ...headRows(names.k, config.kvHeads, kvHeads, heads),
+          ...headRows(keysAreValues ? names.k : names.v, config.kvHeads, kvHeads, heads + config.kvHeads),
+        ]),
     ...(gated ? halfRows(1) : []),
   ];
   const zeros = (parts: readonly Part[]): Part[] => parts.map(({ rows }) => zeroRows(rows));
@@ -96,7 +101,7 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
     qkv: attends ? matrixSpec(context, 'qkv', hiddenSize, [...qkv, ...zeros(sinkParts)], { splits }) : undefined,
     qkvBias: attends && (bias.q || sinks) ? vectorSpec(context, 'qkv_bias', [...qkvBias, ...sinkParts]) : undefined,
     qNorm: headNorm('q_norm', names.qNorm),
-    kNorm: headNorm('k_norm', names.kNorm),
+    kNorm: shares ? undefined : headNorm('k_norm', names.kNorm),
     wholeNorm: attends && qkNorm === 'whole' ? vectorSpec(context, 'qk_norm', wholeRows) : undefined,
     o: runs.map((run) => {
       const segments = holdSegments(modelInFeatures, contraction, run);

@@ -134,7 +134,11 @@ function recordGenerated(
   const normed = { ...problem, norm: fused, eps: (norm ?? adds?.norm)?.config.eps ?? 0 };
   if (adds) {
     const added = { added: adds.sum, added_weight: adds.norm.weight, x_out: adds.to };
-    recorder.dispatch(linearAddNorm, normed, { ...tensors, ...added, norm_weight: norm?.weight });
+    recorder.dispatch(
+      linearAddNorm,
+      { ...normed, scaled: adds.norm.scaled },
+      { ...tensors, ...added, norm_weight: norm?.weight },
+    );
     return;
   }
   const dispatch = (): void =>

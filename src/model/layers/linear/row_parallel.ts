@@ -5,9 +5,8 @@ import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, StageContext } from '../layer.js';
 import type { GatheredRows } from '../mlp/gathered_rows.js';
 import type { Norm } from '../norm.js';
-import type { RowBuffers, StageRows } from '../rows.js';
+import { halfOf, type RowBuffers, type StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
-import { paddedName } from '../roles.js';
 import { type Partials, recordLinear } from './linear.js';
 import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions } from './parts.js';
 
@@ -120,10 +119,7 @@ export class RowParallelLinear {
 
   /** Where the sum goes: x, or what is normalised before it is added to x. */
   #sum(behind: Norm | undefined): Buffer {
-    const { role, scratch, rows, x } = this.rows;
-    const { hiddenSize } = this.stage.config;
-    const name = paddedName(`${role} half`, hiddenSize);
-    return behind ? scratch.createBuffer(name, rows * this.stage.hiddenStride * 4) : x;
+    return behind ? halfOf(this.rows, this.stage.config.hiddenSize, this.stage.hiddenStride) : this.rows.x;
   }
 
   #sumTo(recorder: RankRecorder, behind: Norm | undefined) {

@@ -23,10 +23,11 @@ import type { ExpertsConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram } from '../layer.js';
 import { fuses, fusesNorm } from '../fusion.js';
 import { type Projection, recordLinear } from '../linear/linear.js';
-import type { Norm } from '../norm.js';
+import { type Norm, recordNorm } from '../norm.js';
+import { HalvesSum } from '../residual.js';
 import { rowsOf } from '../linear/parts.js';
 import { activationStride, paddedName } from '../roles.js';
-import { normedOf, type StageRows } from '../rows.js';
+import { halfOf, normedOf, type StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import type { ExpertWeights } from './mlp_weights.js';
 import { DenseMlp, denseWidestRow, heldColumns } from './dense.js';
@@ -37,7 +38,7 @@ export class ExpertLayers implements MlpLayers {
   /** Every expert reads the normalised rows, but for a lone row on a GPU. */
   readonly sharesNormed = true;
   readonly widestRow: number;
-  /** Columns of the shared experts that the rank holds. */
+  /** Columns of the shared experts, or of the MLP beside them, that the rank holds. */
   readonly sharedWidth: number;
   /** Experts are spread over places that run rows of their own: each rank works on the rows of all. */
   readonly gathers: boolean;
@@ -50,7 +51,8 @@ export class ExpertLayers implements MlpLayers {
     const { stage, config, weights } = alike;
     const { device, topology, hiddenStride } = stage;
     const { numExperts, expertsPerToken, width } = config;
-    this.sharedWidth = Math.max(0, ...weights.map(({ shared }) => (shared ? heldColumns(shared) : 0)));
+    const dense = weights.flatMap(({ shared, beside }) => shared ?? beside?.mlp ?? []);
+    this.sharedWidth = Math.max(0, ...dense.map(heldColumns));
     this.gathers = topology.gathersExperts;
     this.ranks = [];
     if (topology.spreadsExperts) {
@@ -66,14 +68,50 @@ export class ExpertLayers implements MlpLayers {
     // Buffers of all places' rows are as many times as large.
     const all = this.gathers ? topology.placeRanks.length : 1;
     this.widestRow = Math.max(
-      config.sharedWidth > 0 ? denseWidestRow(stage, this.sharedWidth) : 0,
+      config.sharedWidth > 0 || config.beside ? denseWidestRow(stage, this.sharedWidth) : 0,
       expertsPerToken * Math.max(hiddenStride * Math.max(all, this.ranks.length), activationStride(width) * all),
       activationStride(numExperts) * all,
     );
   }
 
   program(rows: StageRows): MlpProgram {
-    return new ExpertProgram(this, rows);
+    return this.alike.config.beside ? new ExpertsBeside(this, rows) : new ExpertProgram(this, rows);
+  }
+}
+
+/** Experts beside a dense MLP: norm(mlp(norm(x))) + norm(experts(norm(x))), normalised and added to x. */
+class ExpertsBeside implements MlpProgram {
+  /** f32 [rows][hiddenStride]. */
+  readonly #sum: Buffer;
+  readonly #halves: HalvesSum;
+  readonly #mlp: DenseMlp;
+  readonly #experts: ExpertProgram;
+
+  constructor(
+    readonly of: ExpertLayers,
+    readonly rows: StageRows,
+  ) {
+    const { stage, config, suffix } = of.alike;
+    const { hiddenStride: stride } = stage;
+    const { hiddenSize: width } = stage.config;
+    this.#sum = rows.scratch.createBuffer(paddedName(`${rows.role} halves`, width), rows.rows * stride * 4);
+    this.#halves = new HalvesSum(this.#sum, undefined, { rows: rows.rows, width, stride });
+    const inner = { ...rows, x: this.#sum, residual: this.#halves };
+    const { activation } = config.beside ?? config;
+    this.#mlp = new DenseMlp(stage, inner, { name: `down beside${suffix}`, width: of.sharedWidth, activation });
+    this.#experts = new ExpertProgram(of, inner);
+  }
+
+  record(recorder: RankRecorder, { before, behind, weights }: Half<ExpertWeights>): void {
+    const { rows } = this;
+    const beside = known(weights.beside, 'MLP beside experts');
+    rows.residual.settle(recorder);
+    this.#halves.begin();
+    const input = normedOf(rows);
+    recordNorm(recorder, known(before, 'norm before an MLP'), this.#halves.shape, rows.x, input);
+    this.#mlp.record(recorder, { weights: beside.mlp, before: undefined, behind: beside.mlpBehind, input });
+    this.#experts.record(recorder, { weights, before: beside.before, behind: beside.behind, input: rows.x });
+    rows.residual.add(recorder, this.#sum, known(behind, 'norm behind both'));
   }
 }
 
@@ -139,7 +177,7 @@ class ExpertProgram implements MlpProgram {
     this.#pairs = buffer('expert pairs', role === 'prompt' ? numExperts * most : 1);
     this.#pairCounts = buffer('expert pair counts', numExperts);
     const apart = gathers || gatheringPlaces(topology) > 0;
-    const isLone = !apart && fusesNorm(device, norm, role, rows.rows, hiddenSize);
+    const isLone = !apart && !config.beside && fusesNorm(device, norm, role, rows.rows, hiddenSize);
     // Where adapters differ one rank chooses for all.
     const asks = world.mixed && topology.spreadsExperts;
     this.#routes =
@@ -165,10 +203,10 @@ class ExpertProgram implements MlpProgram {
 
   record(recorder: RankRecorder, half: Half<ExpertWeights>): void {
     const { stage } = this.of.alike;
-    const { weights } = half;
+    const { weights, input: x = this.rows.x, behind } = half;
     const norm = known(half.before, 'norm before experts');
-    const input = this.#fusesNorm ? { x: this.rows.x, norm } : { x: normedOf(this.rows) };
-    this.#recordRouting(recorder, weights, norm);
+    const input = this.#fusesNorm ? { x, norm } : { x: normedOf(this.rows) };
+    this.#recordRouting(recorder, weights, norm, x);
     this.#recordRouted(recorder, weights, input);
     const shared = weights.shared && !this.#beside(weights) ? this.#shared : undefined;
     if (shared && weights.shared) {
@@ -185,19 +223,21 @@ class ExpertProgram implements MlpProgram {
       known(route.cargo.kind === 'segments' ? segments?.regions : experts, 'part of the experts')(route, side, step),
     );
     shared?.down.recordSum(recorder, undefined);
-    this.#recordCombine(recorder, weights);
+    this.#recordCombine(recorder, weights, behind);
   }
 
   /** The rows' norm, and their experts with weights. */
-  #recordRouting(recorder: RankRecorder, weights: ExpertWeights, norm: Norm): void {
+  #recordRouting(recorder: RankRecorder, weights: ExpertWeights, norm: Norm, x: Buffer): void {
     const { stage, config } = this.of.alike;
     const { world, topology, hiddenStride } = stage;
     const { rows } = this;
+    const { beside } = weights;
     const stride = activationStride(config.numExperts);
     recordLinear(recorder, rows, weights.router, {
-      x: rows.x,
+      x,
       xStride: hiddenStride,
-      norm,
+      norm: beside?.router ?? norm,
+      outScale: beside ? stage.config.hiddenSize ** -0.5 : 1,
       bias: weights.routerBias,
       keepNormed: !this.#fusesNorm,
       out: this.#logits,
@@ -206,9 +246,14 @@ class ExpertProgram implements MlpProgram {
     if (this.#choosesIn(weights)) return;
     recorder.dispatch(
       moeRoute,
-      { ...this.#choice, rows: rows.rows, stride },
-      { ...this.#choiceTo(weights), row_count: this.#rowCount },
+      { ...this.#choice, rows: rows.rows, stride, scaled: beside !== undefined },
+      { ...this.#choiceTo(weights), expert_scale: beside?.expertScale, row_count: this.#rowCount },
     );
+    // The router read others.
+    if (beside) {
+      const shape = { rows: rows.rows, width: stage.config.hiddenSize, stride: hiddenStride };
+      recordNorm(recorder, norm, shape, x, normedOf(rows));
+    }
     // Different adapters may break a near tie differently; then one rank routes for all.
     if (!world.mixed || !topology.spreadsExperts) return;
     const topK = config.expertsPerToken;
@@ -281,7 +326,8 @@ class ExpertProgram implements MlpProgram {
    */
   #addsUp({ expertsDown: down }: ExpertWeights, shared?: SharedDown): boolean {
     const { device } = this.of.alike.stage;
-    if (this.#outs || this.rows.role === 'prompt' || down?.shards.length !== 1) return false;
+    if (this.#outs || this.of.alike.config.beside || this.rows.role === 'prompt' || down?.shards.length !== 1)
+      return false;
     return fuses(device, expertLinearCombine) && canCombine(this.#sumOf(down.type, shared), device.traits);
   }
 
@@ -302,11 +348,12 @@ class ExpertProgram implements MlpProgram {
     };
   }
 
-  /** The weighted sum of the routed experts, onto x. */
-  #recordCombine(recorder: RankRecorder, weights: ExpertWeights): void {
+  /** The weighted sum of the routed experts, onto x, or normalised first. */
+  #recordCombine(recorder: RankRecorder, weights: ExpertWeights, behind: Norm | undefined): void {
     const { alike, ranks, owners } = this.of;
     const { stage, config } = alike;
     const outs = this.#outs;
+    const x = behind ? halfOf(this.rows, stage.config.hiddenSize, stage.hiddenStride) : this.rows.x;
     if (this.#addsUp(weights)) return this.#recordSum(recorder, weights);
     recorder.dispatch(
       moeCombine,
@@ -316,21 +363,23 @@ class ExpertProgram implements MlpProgram {
         width: stage.config.hiddenSize,
         inStride: stage.hiddenStride,
         stride: stage.hiddenStride,
+        apart: behind !== undefined,
         ...(outs && { ranks: ranks.length, experts: config.numExperts }),
       },
       {
         expert_out: outs ?? this.#out,
         expert_weights: this.#weights,
         ...(outs && { expert_ids: this.#ids, owners }),
-        x: this.rows.x,
+        x,
       },
     );
+    if (behind) this.rows.residual.add(recorder, x, behind);
   }
 
   /** silu(gate x) * up x of each row's experts. `x`: f32 [rows][hiddenStride], normalised or with the norm that is fused. */
   #recordHidden(recorder: RankRecorder, weights: ExpertWeights, { x, norm }: Pick<Projection, 'x' | 'norm'>): void {
     const { stage, config } = this.of.alike;
-    const { expertsPerToken: topK, numExperts, width, clamped } = config;
+    const { expertsPerToken: topK, numExperts, width, clamped, activation } = config;
     if (this.rows.role === 'prompt') {
       recorder.dispatch(
         moeSort,
@@ -348,6 +397,7 @@ class ExpertProgram implements MlpProgram {
       outFeatures: width,
       epilogue: 'swiglu',
       clamped,
+      activation,
       bias: weights.gateUpBias,
       norm,
     });

@@ -13,7 +13,16 @@ import {
   someRows,
   type VectorSpec,
 } from '../../weights/weight_map.js';
-import { biasSpec, type Bytes, type CutBytes, type LayerContext, layerVector, matrixSpec } from '../layer_weights.js';
+import {
+  biasSpec,
+  type Bytes,
+  type CutBytes,
+  type LayerContext,
+  layerVector,
+  matrixSpec,
+  partName,
+} from '../layer_weights.js';
+import { type NormSpec, normSpec } from '../norm.js';
 import { DOWN_SEGMENTS } from '../roles.js';
 
 /** Gate and up tiles must not share a 32-row tile: the fused SwiGLU reads tile t of each. */
@@ -91,7 +100,20 @@ export interface ExpertSpecs {
   readonly shared: DenseMlpSpecs | undefined;
   /** One row, whole on every rank, in f32; undefined: the shared experts have no gate. */
   readonly sharedGate: MatrixSpec | undefined;
+  readonly beside: BesideSpecs | undefined;
   readonly config: ExpertsConfig;
+}
+
+/** A dense MLP beside experts, and the norms of both. */
+export interface BesideSpecs {
+  readonly mlp: DenseMlpSpecs;
+  readonly mlpBehind: NormSpec;
+  readonly before: NormSpec;
+  readonly behind: NormSpec;
+  /** Of what the router reads. */
+  readonly router: NormSpec;
+  /** By expert. */
+  readonly expertScale: VectorSpec;
 }
 
 /** The same on a device. */
@@ -149,16 +171,36 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
           precision: 'f32',
         })
       : undefined,
+    beside: config.beside && besideSpecs(context, config, config.beside, known(names.beside, 'names beside experts')),
     config,
+  };
+}
+
+function besideSpecs(
+  context: LayerContext,
+  { numExperts }: ExpertsConfig,
+  mlp: DenseMlpConfig,
+  names: NonNullable<ExpertNames['beside']>,
+): BesideSpecs {
+  const { norm: config, hiddenSize } = context;
+  const norm = (what: string, name: string): NormSpec => normSpec(config, partName(context, what), name, hiddenSize);
+  return {
+    mlp: denseMlpSpecs(context, mlp, names.mlp),
+    mlpBehind: norm('mlp_beside_norm', names.mlpOutNorm),
+    before: norm('experts_norm', names.norm),
+    behind: norm('experts_out_norm', names.outNorm),
+    router: { config, weight: layerVector(context, 'router_scale', names.routerScale, hiddenSize) },
+    expertScale: layerVector(context, 'expert_scale', names.expertScale, numExperts),
   };
 }
 
 /** Of the shared experts' columns, of what each rank holds, and of one expert. */
 export function expertBytes(specs: ExpertSpecs, bytes: Bytes): CutBytes {
-  const shared = specs.shared ? denseMlpBytes(specs.shared, bytes) : { cut: 0, shared: 0 };
+  const { mlp = specs.shared, ...norms } = specs.beside ?? {};
+  const shared = mlp ? denseMlpBytes(mlp, bytes) : { cut: 0, shared: 0 };
   return {
     cut: shared.cut,
-    shared: shared.shared + bytes(specs.router, specs.correctionBias, specs.routerBias, specs.sharedGate),
+    shared: shared.shared + bytes(specs.router, specs.correctionBias, specs.routerBias, specs.sharedGate, norms),
     expert: bytes(specs.expertsGateUp, specs.expertsDown, specs.gateUpBias, specs.downBias) / specs.config.numExperts,
   };
 }

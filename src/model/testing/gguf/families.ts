@@ -16,6 +16,8 @@ export function familyParts(config: ModelConfig, attention: GqaConfig, weights: 
     case 'gemma2':
     case 'gemma3_text':
       return gemmaParts(config, attention, weights);
+    case 'gemma4_text':
+      return gemma4Parts(config, weights);
     case 'phi3':
       return phi3Parts(attention, weights);
     case 'olmo2':
@@ -81,6 +83,69 @@ function gemmaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
       tensor.name.includes('norm') ? { ...tensor, data: tensor.data.map((w) => w + 1) } : tensor,
     ),
     rename: (name) => norms.reduce((text, [from, to]) => text.replace(from, to), name),
+  };
+}
+
+/** Heads are those of layers without a window; pairs that stand still have a divisor. */
+function gemma4Parts(config: ModelConfig, weights: WeightMap): GgufParts {
+  const attentions = config.layers.map((layer) => layer.attention as GqaConfig);
+  const slides = attentions.map(({ window }) => window !== undefined);
+  const sliding = attentions[slides.indexOf(true)]!;
+  const full = attentions[slides.indexOf(false)]!;
+  const scaling = full.rope!.scaling;
+  const experts = expertsOf(config);
+  const divisors = scaling?.type === 'longrope' ? scaling.longFactor : Array<number>(full.headDim / 2).fill(1);
+  return {
+    arch: 'gemma4',
+    metadata: {
+      'attention.head_count_kv': { type: 'i32[]', value: attentions.map(({ kvHeads }) => kvHeads) },
+      'attention.key_length': u32(full.headDim),
+      'attention.value_length': u32(full.headDim),
+      'attention.key_length_swa': u32(sliding.headDim),
+      'attention.value_length_swa': u32(sliding.headDim),
+      'rope.dimension_count': u32(full.headDim),
+      'rope.dimension_count_swa': u32(sliding.headDim),
+      'rope.freq_base_swa': f32(sliding.rope!.theta),
+      'attention.sliding_window': u32(sliding.window!),
+      'attention.sliding_window_pattern': { type: 'bool[]', value: slides },
+      'attention.shared_kv_layers': u32(attentions.filter(({ sharesKv }) => sharesKv !== undefined).length),
+      embedding_length_per_layer_input: u32(config.layers[0]!.perLayer?.width ?? 0),
+      feed_forward_length: {
+        type: 'i32[]',
+        value: config.layers.map(({ mlp }) => (mlp.kind === 'experts' ? mlp.beside! : mlp).width),
+      },
+      ...(experts && {
+        expert_count: u32(experts.numExperts),
+        expert_used_count: u32(experts.expertsPerToken),
+        expert_feed_forward_length: u32(experts.width),
+      }),
+      ...(config.logitCap !== undefined && { final_logit_softcapping: f32(config.logitCap) }),
+    },
+    tensors: [
+      ...asTheyAre(weights).filter(({ name }) => !/\.experts\.\d+\./.test(name)),
+      ...stackExperts(
+        config,
+        new Map([...weights].map(([name, own]) => [name.replace('.experts.', '.mlp.experts.'), own])),
+      ),
+      { name: 'rope_freqs.weight', shape: [divisors.length], data: Float32Array.from(divisors) },
+    ],
+    rename: renamed([
+      [/post_attention_layernorm\./, 'post_attention_norm.'],
+      [/pre_feedforward_layernorm\./, 'ffn_norm.'],
+      [/post_feedforward_layernorm\./, 'post_ffw_norm.'],
+      [/post_feedforward_layernorm_([12])\./, 'post_ffw_norm_$1.'],
+      [/pre_feedforward_layernorm_2\./, 'pre_ffw_norm_2.'],
+      [/router\.proj\./, 'ffn_gate_inp.'],
+      [/router\.scale$/, 'ffn_gate_inp.scale'],
+      [/router\.per_expert_scale$/, 'ffn_down_exps.scale'],
+      [/layer_scalar$/, 'layer_output_scale.weight'],
+      [/^model\.embed_tokens_per_layer\./, 'per_layer_token_embd.'],
+      [/^model\.per_layer_model_projection\./, 'per_layer_model_proj.'],
+      [/^model\.per_layer_projection_norm\./, 'per_layer_proj_norm.'],
+      [/per_layer_input_gate\./, 'inp_gate.'],
+      [/post_per_layer_input_norm\./, 'post_norm.'],
+      [/per_layer_projection\./, 'proj.'],
+    ]),
   };
 }
 
