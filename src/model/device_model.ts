@@ -4,12 +4,14 @@ import type { TensorReader } from '../loader/index.js';
 import { hasState, type ModelConfig } from './config/model_config.js';
 import { Decoder } from './forward/decoder.js';
 import type { CacheOptions } from './layers/attention/cache.js';
-import { loadModelWeights, type LoadWeightsOptions } from './weights/weight_loader.js';
+import { loadModelWeights, type LoadWeightsOptions, type WeightProgress } from './weights/weight_loader.js';
+import { TokenRows } from './weights/token_rows.js';
 import type { WeightTypes } from './weights/weight_types.js';
 import { rankSlice } from './shape.js';
 import { GqaLayers } from './layers/attention/gqa.js';
 import type { LayerKinds } from './layers/layer.js';
 import { DenseLayers } from './layers/mlp/dense.js';
+import { perLayerTable } from './layers/per_layer_weights.js';
 import type { World } from './layers/world.js';
 
 /** A model's weights on a device, and the program that runs them. */
@@ -17,6 +19,8 @@ export interface DeviceModel {
   readonly type: WeightTypes;
   /** Bytes of the weights on the GPU. */
   readonly bytes: number;
+  /** Of models whose layers have inputs of their own: rows that each step's tokens bring. */
+  readonly tokenRows: TokenRows | undefined;
   createForward(cache: CacheOptions): Decoder;
 }
 
@@ -30,10 +34,26 @@ export async function loadWeights(
   options: LoadWeightsOptions = {},
 ): Promise<DeviceModel> {
   const slice = rankSlice(world.plan, world.rank, config);
-  const weights = await loadModelWeights(device, config, reader, type, { ...options, slice });
+  const table = perLayerTable(config);
+  const tokenRows = table && new TokenRows(reader, table);
+  // What one rank has stored is there for the others.
+  const stored = world.rank === 0 ? (tokenRows?.storedBytes ?? 0) : 0;
+  let latest: WeightProgress | undefined;
+  const onProgress = (progress: WeightProgress): void => {
+    latest = progress;
+    options.onProgress?.({ ...progress, totalBytes: progress.totalBytes + stored });
+  };
+  const weights = await loadModelWeights(device, config, reader, type, { ...options, slice, onProgress });
+  if (stored > 0) {
+    const tensor = table!.name;
+    await tokenRows!.store(
+      (bytes) => latest && onProgress({ ...latest, tensor, loadedBytes: latest.loadedBytes + bytes }),
+      options.signal,
+    );
+  }
   const kinds = await layerKinds(config);
   if (device.traits.fast) await loadFast();
-  return { ...weights, createForward: (cache) => new Decoder(device, config, weights, cache, world, kinds) };
+  return { ...weights, tokenRows, createForward: (cache) => new Decoder(device, config, weights, cache, world, kinds) };
 }
 
 /** The kinds that a model has. Those that few models have are parts of their own, which the others needn't download. */

@@ -52,7 +52,7 @@ export function modelSizes(config: ModelConfig, types: WeightTypes, kvType: KvTy
       const mlpShared = sizes.mlpShared + bytes(layer.perLayer) + inputs;
       return { ...sizes, mlpShared, kvToken, ...(window !== undefined && { window }) };
     }),
-    embeddingRow: row(map.embedding) + (map.perLayer ? row(map.perLayer.table) : 0),
+    embeddingRow: row(map.embedding),
     headRow: row(map.head),
     tied: config.tieWordEmbeddings,
     finalNorm: bytes(map.norm),

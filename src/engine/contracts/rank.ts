@@ -124,6 +124,11 @@ export interface RankFacts {
   readonly exchangesPerStep: number;
   /** Bytes of a KV block in each cache buffer, in the order of layers. */
   readonly cacheBlockBytes: readonly number[];
+  /**
+   * Each token's inputs are read from the checkpoint: it must be known before its step, so rows are paused after every step. Default
+   * false.
+   */
+  readonly readsRows?: boolean;
   /** Of its kernels, by their names. */
   readonly variants: Readonly<Record<string, string>>;
   /** What a stopwatch chose among plans of equal bits, once the rank is open. */

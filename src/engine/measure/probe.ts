@@ -137,6 +137,7 @@ export class Probe {
   #placed({ buffers, program }: ProbeRows, rows: number, length: number, positionOf: (row: number) => number): Timed {
     const info = new Uint32Array(buffers.rows * 2).fill(INACTIVE);
     for (let row = 0; row < rows; row++) info.set([positionOf(row), 0], row * 2);
+    buffers.perLayer?.clear(rows);
     this.device.write(buffers.rowInfo, 0, info);
     return { device: this.device, program, step: { rows: [rows], chunks: chunksOf(length) } };
   }

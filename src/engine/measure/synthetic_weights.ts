@@ -4,6 +4,7 @@ import { Random } from '../../base/random.js';
 import { type BlockType, type RowPiece, type TensorEntry, type TensorIndex, TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankSlice } from '../../model/shape.js';
+import { perLayerTable } from '../../model/layers/per_layer_weights.js';
 import { weightSpecs } from '../../model/weights/model_map.js';
 import { expectedTensors } from '../../model/weights/weight_map.js';
 import { typeOfTensor, type WeightTypes } from '../../model/weights/weight_types.js';
@@ -40,9 +41,13 @@ const SOURCE = {
 };
 
 function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array, types: WeightTypes): TensorIndex {
-  const expected = [...expectedTensors(weightSpecs(config, slice))];
+  const expected = [...expectedTensors(weightSpecs(config, slice))].map(([name, { shape }]) => [name, shape] as const);
+  const tokens = perLayerTable(config);
   const tensors = new Map(
-    expected.map(([name, { shape }]) => [name, entryOf(name, shape, table, typeOfTensor(types, name))]),
+    [...expected, ...(tokens ? [[tokens.name, [tokens.rows, tokens.columns]] as const] : [])].map(([name, shape]) => [
+      name,
+      entryOf(name, shape, table, typeOfTensor(types, name)),
+    ]),
   );
   return { tensors, totalBytes: 0, files: [] };
 }

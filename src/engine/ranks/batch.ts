@@ -159,12 +159,21 @@ export class Batch {
   }
 
   /** Goes on with a request at a row: `token`, the last one sampled, is fed at `position` by the next decode step. */
-  async resume(row: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
+  async resume(
+    row: number,
+    sampling: StartOptions,
+    seen: Uint32Array,
+    token: number,
+    position: number,
+    inputs: Float32Array | undefined,
+  ): Promise<void> {
     await this.#prepare(row, sampling, seen, position, false);
-    this.#feed(row, token, position);
+    this.#feed(row, token, position, inputs);
   }
 
-  #feed(row: number, token: number, position: number): void {
+  /** @param inputs of the token (`TokenRows`), on every rank that runs the row */
+  #feed(row: number, token: number, position: number, inputs: Float32Array | undefined): void {
+    if (inputs) this.#rows.perLayer?.write(row, inputs);
     if (!this.#ids) return;
     this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
     this.#writeRowInfo(row, position);
@@ -230,9 +239,15 @@ export class Batch {
   }
 
   /** A paused row feeds `token`, which it sampled last, at `position` in the next decode step, and samples what is allowed. */
-  goOn(row: number, token: number, position: number, allowed: AllowedTokens | undefined): void {
+  goOn(
+    row: number,
+    token: number,
+    position: number,
+    allowed: AllowedTokens | undefined,
+    inputs: Float32Array | undefined,
+  ): void {
     if (allowed) this.#sampler?.allow(row, allowed);
-    this.#feed(row, token, position);
+    this.#feed(row, token, position, inputs);
   }
 
   stop(row: number): void {

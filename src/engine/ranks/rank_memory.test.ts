@@ -95,7 +95,7 @@ test.each(['single 1', 'tp 2', 'pp 2', 'token 3', 'adp 2', 'tp x token 4'])(
 );
 
 test.each(['single 1', 'tp 2', 'sp 2', 'token 3', 'adp 2'])(
-  'shared keys and values are counted once, inputs for each layer with the embedding: plan %s',
+  'shared keys and values are counted once, rows of inputs for each layer not at all: plan %s',
   async (name) => {
     const [, policy, ranks] = /^(.+) (\d)$/.exec(name)!;
     const { config } = makeRandomModel({
@@ -117,7 +117,7 @@ test.each(['single 1', 'tp 2', 'sp 2', 'token 3', 'adp 2'])(
     const common = { config, type: 'f32', kvType: 'f16', contextLength: 600, prefillChunk: 48 } as const;
     const runner = { ...runnerOf({ ...common, seatsOf: () => ({ slots: 3 }) }, plan), memory: [] };
     const held = await memoryOnPaper(plan, common, runner);
-    const options = { ...roomOf(runner), contextLength: 600, block: 64 };
+    const options = { ...roomOf(runner), contextLength: 600, prefillChunk: 48, block: 64 };
     const planned = planMemory(plan, modelSizes(config, 'f32', 'f16'), options);
     const counted = ({ kvBytes, weightBytes }: RankMemory) => ({ kvBytes, weightBytes });
     expect(held.map(counted)).toEqual(planned.map(counted));

@@ -11,6 +11,8 @@ import { cacheLayer, layerWindows, type ModelConfig, segmentKvHeads } from '../.
 import type { DeviceModel } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
+import { ownBlock } from '../../model/layers/rows.js';
+import type { TokenRows } from '../../model/weights/token_rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/vocab.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
 import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
@@ -55,6 +57,7 @@ export class RankRunner implements Rank {
   /** By slot: tokens run so far. */
   readonly #lengths: number[];
   readonly #forward: Decoder;
+  readonly #tokenRows: TokenRows | undefined;
   readonly #batches: readonly Batch[];
   readonly #prompt: DecoderRows;
   readonly #prefill: Program<RankStep>;
@@ -100,6 +103,7 @@ export class RankRunner implements Rank {
     const { owners } = this.#tables;
     this.#lengths = Array.from({ length: slots * batches }, () => 0);
     this.#forward = model.createForward(this.#tables.cacheOptions);
+    this.#tokenRows = model.tokenRows;
     const forward = this.#forward;
     const { pages } = this.#tables;
     this.#keptPrompts =
@@ -150,6 +154,7 @@ export class RankRunner implements Rank {
       exchangesPerStep: batch.exchanges,
       cacheBlockBytes: forward.cacheBuffers.map(({ blockBytes }) => blockBytes),
       variants: device.planned,
+      readsRows: model.tokenRows !== undefined,
     };
   }
 
@@ -330,7 +335,7 @@ export class RankRunner implements Rank {
       const end = start + tokens.length;
       const ran = new RowBlocks(world.all.rowPieces.prompt, this.#tables.chunkOffset(slot), start, end);
       this.#ran = { role: 'prompt', rows: ran, x: this.#prompt.x };
-      this.#writePrompt(ran, tokens, slot);
+      await this.#writePrompt(ran, tokens, slot);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
       const rows = tiled(rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
       const step = this.#stepOf(slot, rows, end);
@@ -408,8 +413,13 @@ export class RankRunner implements Rank {
     return places?.map((_, place) => (place === own ? rows : 0));
   }
 
-  #writePrompt(ran: RowBlocks, tokens: Uint32Array, slot: number): void {
-    const { rows } = this.#prompt;
+  /** What the layers' own inputs are made of, for tokens that this rank runs. */
+  async #inputsOf(tokens: Uint32Array): Promise<Float32Array | undefined> {
+    return tokens.length > 0 ? this.#tokenRows?.read(tokens) : undefined;
+  }
+
+  async #writePrompt(ran: RowBlocks, tokens: Uint32Array, slot: number): Promise<void> {
+    const { rows, perLayer } = this.#prompt;
     const ids = new Uint32Array(rows * ran.blocks);
     const rowInfo = new Uint32Array(rows * ran.blocks * 2).fill(INACTIVE);
     const next = Array.from({ length: ran.blocks }, (_, block) => block * rows);
@@ -422,6 +432,10 @@ export class RankRunner implements Rank {
     }
     this.device.write(this.#prompt.tokens, 0, ids);
     this.device.write(this.#prompt.rowInfo, 0, rowInfo);
+    if (!perLayer) return;
+    const own = ownBlock(this.world, 'prompt');
+    const inputs = await this.#inputsOf(tokens.filter((_, index) => ran.blockOf(ran.start + index) === own));
+    if (inputs) perLayer.write(0, inputs);
   }
 
   /** Brings rows that were run last to every rank that holds rows of the head, into `to` from row `at` on. */
@@ -563,6 +577,8 @@ export class RankRunner implements Rank {
         for (let row = 0; row < piece.length; row++) rowInfo.set([start + at + row, slot], row * 2);
         device.write(rows.tokens, 0, piece);
         device.write(rows.rowInfo, 0, rowInfo);
+        const inputs = await this.#inputsOf(piece);
+        if (inputs) rows.perLayer?.write(0, inputs);
         const end = start + at + piece.length;
         const byPlace = rowsByPlace?.map((rows) => (rows > at ? RECOMPUTED_ROWS : 0));
         const groups = byPlace ?? this.#byPlace(slot, RECOMPUTED_ROWS) ?? [RECOMPUTED_ROWS];
@@ -576,7 +592,9 @@ export class RankRunner implements Rank {
   }
 
   resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
-    return this.#onRow(slot, (batch, row) => batch.resume(row, sampling, seen, token, position));
+    return this.#onRow(slot, async (batch, row) =>
+      batch.resume(row, sampling, seen, token, position, await this.#inputsOf(Uint32Array.of(token))),
+    );
   }
 
   start(slot: number, sampling: StartOptions, seen: Uint32Array): Promise<void> {
@@ -641,7 +659,9 @@ export class RankRunner implements Rank {
   }
 
   goOn(slot: number, token: number, position: number, allowed: AllowedTokens | undefined): Promise<void> {
-    return this.#onRow(slot, (batch, row) => batch.goOn(row, token, position, allowed), this.#laneOf(slot));
+    const body = async (batch: Batch, row: number): Promise<void> =>
+      batch.goOn(row, token, position, allowed, await this.#inputsOf(Uint32Array.of(token)));
+    return this.#onRow(slot, body, this.#laneOf(slot));
   }
 
   release(slot: number): Promise<void> {

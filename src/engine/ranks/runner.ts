@@ -93,6 +93,11 @@ export class Runner {
     };
   }
 
+  /** Whether a token must be known here before its step (`RankFacts.readsRows`). */
+  get isStepwise(): boolean {
+    return this.ranks.some(({ facts }) => facts.readsRows);
+  }
+
   get contextLength(): number {
     return this.options.contextLength;
   }

@@ -458,7 +458,7 @@ export class Engine {
       ...((fresh === true || promptRows?.all === true) && { computeFrom: 0 }),
       // What a prefill worker hands over has no logits.
       ...(promptRows && { computedHere: true }),
-      ...(constraint && { stepwise: true }),
+      stepwise: constraint !== undefined || this.ranks.runner.isStepwise,
       ...defined({ priority, client, firstTokenDeadline }),
     });
     this.#wake?.();
@@ -625,7 +625,7 @@ export class Engine {
           if (isLate) this.#wake?.();
         });
         asked.push(told);
-      }
+      } else if (this.ranks.runner.isStepwise) goOn.set(id, []);
     }
     if (asked.length > 0) await Promise.race([Promise.all(asked), pause(FORM_MS)]);
     isLate = true;

@@ -140,6 +140,23 @@ const qwen35: Model = {
 };
 const mistral: Model = { seed: 35, config: { model_type: 'mistral', sliding_window: 70 } };
 
+const gemma4: Model = {
+  seed: 36,
+  config: {
+    model_type: 'gemma4_text',
+    num_hidden_layers: 4,
+    layer_types: ['sliding', 'full', 'sliding', 'full'].map((type) => `${type}_attention`),
+    num_kv_shared_layers: 2,
+    head_dim: 16,
+    global_head_dim: 32,
+    sliding_window: 40,
+    hidden_act: undefined,
+    rope_theta: undefined,
+    hidden_size_per_layer_input: 64,
+    vocab_size_per_layer_input: 320,
+  },
+};
+
 const PLANS: readonly (readonly [string, Opening, Partial<EngineOptions>])[] = [
   ['few blocks', { kvBlocks: 4, contextLength: 256 }, {}],
   ['prefixes shared', {}, { prefixCaching: true }],
@@ -151,6 +168,8 @@ const PLANS: readonly (readonly [string, Opening, Partial<EngineOptions>])[] = [
   ['adp', { plan: 'adp', ranks: 2 }, {}],
   ['windows', { model: mistral, plan: 'tp', ranks: 2 }, {}],
   ['states', { model: qwen35, plan: 'tp', ranks: 2 }, { prefixCaching: true }],
+  ['rows of tokens', { model: gemma4, plan: 'tp', ranks: 2 }, { prefixCaching: true }],
+  ['rows of tokens, few blocks', { model: gemma4, kvBlocks: 4, contextLength: 256 }, {}],
   ['states, a small pool', { model: qwen35, kvBlocks: 4, contextLength: 256 }, {}],
 ];
 
@@ -204,6 +223,19 @@ describe('tokens that may follow are limited', () => {
     const ends = all.map(({ end }) => end);
     expect(ends[3]).toBe('length');
     expect(ends).toContain('eos');
+  });
+
+  test('what layers take of each token is that of the token which was sampled', async () => {
+    const engine = await open({ model: gemma4 });
+    const asked = prompt(1, 45);
+    const { tokens } = await ask(engine, { prompt: asked, maxTokens: 20, seed: 1 });
+    await engine.dispose();
+    const { runner, group } = await openRunner({ adapter: adapter.name, model: gemma4, contextLength: 512 });
+    const best: number[] = [];
+    await runner.logits([...asked, ...tokens], true, (_, row) => best.push(row.indexOf(Math.max(...row))));
+    group.dispose();
+    expect(tokens.length).toBeGreaterThan(3);
+    expect(best.slice(asked.length - 1, -1)).toEqual(tokens);
   });
 
   test('a device that is lost meanwhile changes nothing', async () => {

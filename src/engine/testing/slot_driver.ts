@@ -29,6 +29,8 @@ interface Slot {
   prompt: number;
   /** Tokens that the slot has room for. */
   room: number;
+  /** Where its next decode step feeds a token; undefined: that step samples from its prompt. */
+  next: number | undefined;
 }
 
 const windowedOf = (offset: number, most: number): Windowed => ({
@@ -48,6 +50,7 @@ const freeSlot = (): Slot => ({
   length: 0,
   prompt: 0,
   room: 0,
+  next: undefined,
 });
 const SIZES = { blockTokens: KV_BLOCK, chunkTokens: CHUNK_TOKENS };
 
@@ -62,6 +65,8 @@ export class SlotDriver extends Runner {
   readonly #windows: readonly WindowBlocks[];
   /** Sequences came or went since copies of heads shared them out. */
   #unbalanced = false;
+  /** By batch: what the last step of each samples. */
+  readonly #sampled: Promise<Uint32Array>[] = [];
 
   /** Over the ranks that another runner, of a model that is open, has. */
   constructor({ ranks, plan, config, options }: Runner) {
@@ -119,23 +124,31 @@ export class SlotDriver extends Runner {
 
   /** Samples the first token of every slot of the batch that was just prefilled; the ids of all its slots. */
   async sampleFirst(batch = 0): Promise<Uint32Array> {
-    return this.sample(batch, false, 1);
+    const { slots } = this.options;
+    for (const slot of this.#slots.slice(batch * slots, (batch + 1) * slots)) slot.next ??= slot.prompt;
+    return (this.#sampled[batch] = this.sample(batch, false, 1));
   }
 
   /** One decode step of a batch's active slots: feeds the last sampled ids, writes their KV, samples the next. */
   async step(batch = 0): Promise<Uint32Array> {
     const { slots } = this.options;
     const own = this.#slots.slice(batch * slots, (batch + 1) * slots);
+    const known = this.isStepwise ? await this.#sampled[batch] : undefined;
     for (const slot of own) if (slot.active) slot.length++;
-    for (const [at, { active, length }] of own.entries()) {
-      if (active && this.#windows.length > 0)
+    for (const [at, slot] of own.entries()) {
+      const { active, length, next, prompt } = slot;
+      if (!active) continue;
+      if (this.#windows.length > 0)
         await this.#advance(batch * slots + at, Math.max(0, length - MAX_STEPS_IN_FLIGHT), length);
+      if (known && next !== undefined)
+        await this.all((rank) => rank.goOn(batch * slots + at, known[at]!, next, undefined));
+      slot.next = next === undefined ? prompt : next + 1;
     }
     const longest = own.reduce((most, slot) => Math.max(most, slot.length), 1);
     const balanced = this.#unbalanced ? this.#balance() : undefined;
     balanced?.catch(() => {}); // awaited below
-    const ids = await this.sample(batch, true, longest);
-    await balanced;
+    const ids = (this.#sampled[batch] = this.sample(batch, true, longest));
+    await ids.then(() => balanced);
     return ids;
   }
 
@@ -155,6 +168,8 @@ export class SlotDriver extends Runner {
       for (let position = promptLength; position < text.length; position++) {
         throwIfAborted(signal, 'logits');
         const token = text[position]!;
+        this.#slots[0]!.next = position;
+        this.#sampled[0] = Promise.resolve(Uint32Array.of(token));
         await this.all((rank) => rank.resume(0, { seed: 0 }, Uint32Array.of(token), token, position));
         await this.step(0);
         if (all || position === text.length - 1) onRow(position, await this.slotLogits(0));
@@ -187,7 +202,17 @@ export class SlotDriver extends Runner {
       this.#pools[place]!.allocate(laneOf(at, chunkOffset, lanes, SIZES)),
     );
     const windowed = windowedOf(chunkOffset, tokens);
-    this.#slots[slot] = { active: true, chunkOffset, place, blocks, windowed, length: 0, prompt: 0, room: tokens };
+    this.#slots[slot] = {
+      active: true,
+      chunkOffset,
+      place,
+      blocks,
+      windowed,
+      length: 0,
+      prompt: 0,
+      room: tokens,
+      next: undefined,
+    };
     if (this.#windows[place]?.fits(windowed) === false)
       throw new SplitkvError('internal', 'no room for another window');
     this.#windows[place]?.admit(windowed, windowed.windows);

@@ -86,7 +86,16 @@ export class RankServer {
         return this.#watch(this.#device);
       case 'load': {
         const { place } = request.slice;
-        return this.#load(request.slice).finally(() => place.kind === 'port' && place.port.close());
+        const close = (): void => void (place.kind === 'port' && place.port.close());
+        try {
+          const facts = await this.#load(request.slice);
+          if (facts.readsRows) this.#disposal.signal.addEventListener('abort', close);
+          else close();
+          return facts;
+        } catch (error) {
+          close();
+          throw error;
+        }
       }
       case 'connect':
         return this.#connect(request.ports as ReadonlyMap<number, MessagePort>, request.sharedMemory);

@@ -23,6 +23,19 @@ const runnerOptions = { slots: 1, contextLength: 320, prefillChunk: 64, kvType: 
 const models: Record<string, RandomModelOptions> = {
   llama: { seed: 3, config: { num_hidden_layers: 2 } },
   deepseek: { seed: 4, config: { model_type: 'deepseek_v3' } },
+  gemma4: {
+    seed: 5,
+    config: {
+      model_type: 'gemma4_text',
+      hidden_act: undefined,
+      rope_theta: undefined,
+      head_dim: 16,
+      global_head_dim: 16,
+      sliding_window: 64,
+      hidden_size_per_layer_input: 64,
+      vocab_size_per_layer_input: 320,
+    },
+  },
 };
 
 /** A random model on two ranks in breakable workers. */
@@ -64,10 +77,12 @@ async function rowsOf(ranks: Runner): Promise<Buffer[]> {
 }
 
 describe('ranks in workers give the same bits as one rank', () => {
-  const plans: [name: 'llama' | 'deepseek', plan: string][] = [
+  const plans: [name: string, plan: string][] = [
     ['llama', 'tp'],
     ['llama', 'sp'],
     ['deepseek', 'tp+sp'],
+    // Workers read rows of the tokens from the files.
+    ['gemma4', 'tp'],
   ];
   test.each(drawn(plans, 1, 'workers'))('%s, %s', async (name, plan) => {
     const one = await openRunner({ adapter, model: models[name]!, ...runnerOptions });

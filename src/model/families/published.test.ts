@@ -102,6 +102,23 @@ const gemma4 = {
 };
 const gemma4Experts = { enable_moe_block: true, moe_intermediate_size: 704, num_experts: 128, top_k_experts: 8 };
 
+models['Gemma 4 E2B'] = {
+  config: {
+    model_type: 'gemma4_text',
+    hidden_size: 1536,
+    hidden_size_per_layer_input: 256,
+    intermediate_size: 6144,
+    num_hidden_layers: 35,
+    num_attention_heads: 8,
+    num_key_value_heads: 1,
+    num_kv_shared_layers: 20,
+    use_double_wide_mlp: true,
+    layer_types: Array.from({ length: 35 }, (_, i) => (i % 5 === 4 ? 'full_attention' : 'sliding_attention')),
+  },
+  millions: 2279.8,
+  windows: [512, 512, 512, 512, undefined],
+};
+
 const page = readFileSync('docs/models.md', 'utf8').replaceAll(/ +/g, ' ');
 
 describe('published shapes', () => {
@@ -126,13 +143,14 @@ describe('published shapes', () => {
     const sizes = modelSizes(config, 'q4', 'f16');
     const cache = (contextLength: number): string => {
       const [rank] = planMemory(plan, sizes, { contextLength, slots: 1, prefillChunk: 512, block: 64 });
-      const cut = found.filter((window = Infinity) => window < contextLength);
-      // Its window's tokens and 512 that a step writes, wherever in a block they begin.
-      const tokens = cut.reduce<number>(
-        (sum, window) => sum + window! + 512 + 64,
-        (found.length - cut.length) * contextLength,
-      );
-      expect(rank!.kvBytes).toBe(tokens * kvHeads * 4 * headDim);
+      const layerBytes = config.layers.map(({ attention }) => {
+        const own = attention as GqaConfig;
+        const { window = Infinity } = own;
+        // Its window's tokens and 512 that a step writes, wherever in a block they begin.
+        const tokens = window < contextLength ? window + 512 + 64 : contextLength;
+        return own.sharesKv === undefined ? tokens * own.kvHeads * 4 * own.headDim : 0;
+      });
+      expect(rank!.kvBytes).toBe(layerBytes.reduce((sum, bytes) => sum + bytes, 0));
       return gib(rank!.kvBytes);
     };
     const weights = (['q4', 'q8', 'f16'] as const).map((type) => gib(weightBytes(config, type).bytes));

@@ -211,7 +211,7 @@ export class Decoder {
    * `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; otherwise as `rows`. `like`: more
    * rows, whose tokens and residual stream these are the first ones of.
    */
-  allocateRows(role: Role, rows: number, allRows = rows, like?: RowBuffers): DecoderRows {
+  allocateRows(role: Role, rows: number, allRows = rows, like?: DecoderRows): DecoderRows {
     const { config, device, world, hiddenStride } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const blocks = world.all.rowPieces[role];
@@ -250,7 +250,7 @@ export class Decoder {
     const { perLayer } = this.weights;
     return {
       ...buffers,
-      perLayer: perLayer && new PerLayerInputs(device, world, config, perLayer, buffers, hiddenStride),
+      perLayer: perLayer && new PerLayerInputs(device, config, perLayer, buffers, hiddenStride, like?.perLayer),
       embedding: new VocabParallelEmbedding(device, world, config, this.weights.embedding, buffers, hiddenStride),
       stages: new Map(stages),
     };

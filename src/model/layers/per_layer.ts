@@ -4,43 +4,54 @@ import type { Buffer, Device } from '../../gpu/index.js';
 import { type ModelConfig, perLayerWidth } from '../config/model_config.js';
 import type { Loaded } from '../weights/weight_map.js';
 import { recordLinear } from './linear/linear.js';
-import { VocabParallelEmbedding } from './linear/vocab.js';
 import type { PerLayerHalfSpecs, PerLayerSpecs } from './per_layer_weights.js';
 import { halfOf, type RowBuffers, type StageRows } from './rows.js';
-import type { RankRecorder, World } from './world.js';
+import type { RankRecorder } from './world.js';
 
 /** Inputs that the layers have of their own, of some rows: computed once, before the first layer. */
 export class PerLayerInputs {
   readonly #width: number;
-  /** f32 [rows][layers][width], times sqrt(2); and what is projected of them. */
+  /**
+   * f32 [rows][layers][width]: rows of the tokens' table, which the host writes before each step. What is projected of the step's rows
+   * is added to it; all times sqrt(2).
+   */
   readonly #inputs: Buffer;
   readonly #projected: Buffer;
-  readonly #table: VocabParallelEmbedding;
 
+  /** @param like of more rows, of which these are the first ones */
   constructor(
-    device: Device,
-    world: World,
+    readonly device: Device,
     readonly config: ModelConfig,
     readonly weights: Loaded<PerLayerSpecs>,
     readonly buffers: RowBuffers,
     readonly hiddenStride: number,
+    like?: PerLayerInputs,
   ) {
     const { role, rows } = buffers;
     this.#width = perLayerWidth(config) ?? 0;
-    const all = this.#width * config.layers.length;
-    const floats = (name: string): Buffer => device.createBuffer(`${role} ${name}`, rows * all * 4);
-    this.#inputs = floats('per-layer inputs');
-    this.#projected = floats('per-layer projected');
-    const { vocabSize } = config;
-    const table = { ...buffers, x: this.#inputs };
-    this.#table = new VocabParallelEmbedding(device, world, { vocabSize, hiddenSize: all }, weights.table, table, all);
+    const floats = (name: string): Buffer => device.createBuffer(`${role} ${name}`, rows * this.#all * 4);
+    this.#inputs = like ? like.#inputs : floats('per-layer inputs');
+    this.#projected = like ? like.#projected : floats('per-layer projected');
+  }
+
+  get #all(): number {
+    return this.#width * this.config.layers.length;
+  }
+
+  /** Rows of the tokens' table, those of `firstRow` and of the rows behind it. */
+  write(firstRow: number, rows: Float32Array): void {
+    this.device.write(this.#inputs, firstRow * this.#all * 4, rows);
+  }
+
+  /** As a step of so many rows has them whose tokens have no rows of a table. */
+  clear(rows: number): void {
+    this.write(0, new Float32Array(rows * this.#all));
   }
 
   /** Behind the embedding. */
   record(recorder: RankRecorder): void {
     const { config, weights, buffers, hiddenStride } = this;
     const [width, pieces] = [this.#width, config.layers.length];
-    this.#table.record(recorder, Math.sqrt(width));
     recordLinear(recorder, buffers, weights.projection, {
       x: buffers.x,
       xStride: hiddenStride,

@@ -1,22 +1,13 @@
 import { known } from '../../base/errors.js';
 import { type ModelConfig, perLayerWidth } from '../config/model_config.js';
 import type { PerLayerNames } from '../config/tensor_names.js';
-import type { RankSlice } from '../shape.js';
-import {
-  allRows,
-  type MatrixSpec,
-  someRows,
-  type VectorSpec,
-  type VocabSpec,
-  wholeVector,
-} from '../weights/weight_map.js';
+import type { TokenTable } from '../weights/token_rows.js';
+import { allRows, type MatrixSpec, type VectorSpec, wholeVector } from '../weights/weight_map.js';
 import { type LayerContext, matrixSpec, partName } from './layer_weights.js';
 import { type NormSpec, normSpec } from './norm.js';
 
-/** Which tensors inputs for all layers are made of. Whole on each rank that runs rows, but for the table. */
+/** Which tensors inputs for all layers are made of, with rows of `perLayerTable`. Whole on each rank that runs rows. */
 export interface PerLayerSpecs {
-  /** Rows of the tokens that the rank embeds, [layers * width]. */
-  readonly table: VocabSpec | undefined;
   /** [layers * width, hiddenSize]. */
   readonly projection: MatrixSpec;
   readonly norm: VectorSpec;
@@ -29,25 +20,23 @@ export interface PerLayerHalfSpecs {
   readonly behind: NormSpec;
 }
 
-/** Undefined where the model has none. */
-export function perLayerSpecs(
-  config: ModelConfig,
-  { embeddingRows }: Pick<RankSlice, 'embeddingRows'>,
-): PerLayerSpecs | undefined {
+/** A token's part of the inputs for all layers, [layers * width]. Undefined where the model has none. */
+export function perLayerTable(config: ModelConfig): TokenTable | undefined {
+  const { tensors, layers, vocabSize } = config;
   const width = perLayerWidth(config);
   if (width === undefined) return undefined;
-  const { tensors, layers, vocabSize, hiddenSize } = config;
+  const { table } = known(tensors.perLayer, 'names of inputs for each layer');
+  return { name: `${table}.weight`, rows: vocabSize, columns: layers.length * width, scaleBy: Math.sqrt(width) };
+}
+
+/** Undefined where the model has none. */
+export function perLayerSpecs(config: ModelConfig): PerLayerSpecs | undefined {
+  const width = perLayerWidth(config);
+  if (width === undefined) return undefined;
+  const { tensors, layers, hiddenSize } = config;
   const names = known(tensors.perLayer, 'names of inputs for each layer');
   const all = layers.length * width;
   return {
-    table: embeddingRows && {
-      matrix: {
-        name: 'per_layer_inputs',
-        inFeatures: all,
-        parts: [someRows(`${names.table}.weight`, vocabSize, embeddingRows)],
-      },
-      firstRow: embeddingRows[0],
-    },
     projection: {
       name: 'per_layer_projection',
       inFeatures: hiddenSize,

@@ -87,7 +87,7 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
         perLayer: perLayer && perLayerHalfSpecs(context, perLayer, known(names.perLayer, 'names'), scaledBy),
       };
     }),
-    perLayer: slice.layers.some(holdsWeights) ? perLayerSpecs(config, slice) : undefined,
+    perLayer: slice.layers.some(holdsWeights) ? perLayerSpecs(config) : undefined,
     norm: slice.headRows && normSpec(norm, 'norm', tensors.norm, hiddenSize),
     head,
   };
