@@ -4,32 +4,45 @@
  */
 
 /**
- * Groups of tests that share most of what they run, and at the end of long ones: of which files, how many of them a run takes, and the
- * tests, each by the beginning of its title.
+ * Groups of tests that share most of what they run, or its kind: of which files, how many of them a run takes, and the tests, each by
+ * the beginning of its title.
  * @type {readonly (readonly [files: string, taken: number, titles: readonly string[]])[]}
  */
 export const GROUPS = [
   [
-    'bench.spec.ts',
-    1,
+    'bench.spec.ts command_line.spec.ts numerics.spec.ts pages.spec.ts',
+    2,
     [
       'decode in Chrome, and its report in a page',
       'kernels in Chrome agree with their references',
       'onnxruntime-web on the same weights in the same page',
+      'generate in Chrome prints the document',
+      'an answer in Chrome is JSON of a schema',
+      'logits in Chrome are the same bits in every run',
+      'what fails in the page keeps its code and message',
+      'Ctrl-C ends a run in Chrome',
+      'logits in Chrome are the same bits whatever the prefill chunk',
+      "a GPU's variants give the same bits in Chrome",
+      'bench: a suite runs in the page',
+      'bench: the other suites run in the page',
+      'check: kernels against their references',
     ],
   ],
   [
-    'cache.spec.ts',
+    'cache.spec.ts hub.spec.ts',
     1,
     [
       'weights are downloaded once and come from OPFS after that',
       'two pages that load it at once download it once',
       'bytes that change on the disk are noticed and fetched again',
+      'a model of the Hub answers in a page of another origin',
+      'a gated model tells where its licence is',
+      "ORG/NAME is the page's own folder where there is one",
     ],
   ],
   [
     'chat.spec.ts',
-    2,
+    1,
     [
       'before a download: size, memory, speed and plan',
       "the sampling that a model's makers recommend",
@@ -44,9 +57,10 @@ export const GROUPS = [
   ],
   [
     'chat_view.spec.ts',
-    2,
+    1,
     [
       'messages are kept over a reload',
+      'two tabs that keep one conversation',
       'a conversation can be worked with',
       'an answer that was cut goes on',
       'people may choose a model that fits',
@@ -56,64 +70,44 @@ export const GROUPS = [
     ],
   ],
   [
-    'command_line.spec.ts',
-    1,
-    [
-      'generate in Chrome prints the document',
-      'an answer in Chrome is JSON of a schema',
-      'logits in Chrome are the same bits in every run',
-      'what fails in the page keeps its code and message',
-      'Ctrl-C ends a run in Chrome',
-    ],
-  ],
-  [
-    'hub.spec.ts',
-    1,
-    [
-      'a model of the Hub answers in a page of another origin',
-      'a gated model tells where its licence is',
-      "ORG/NAME is the page's own folder where there is one",
-    ],
-  ],
-  [
-    'kind.spec.ts',
+    'kind.spec.ts failures.spec.ts',
     1,
     [
       'a download that breaks off goes on where it stopped',
       'a driver that computes wrongly says so',
       'after a lost GPU, and in a hidden tab',
       'a model that memory is too small for',
+      'each failure of a download has its own title',
+      'a download that stalls says so',
     ],
   ],
   [
-    'numerics.spec.ts',
+    'hostile.spec.ts',
     1,
-    ['logits in Chrome are the same bits whatever the prefill chunk', "a GPU's variants give the same bits in Chrome"],
+    ['a template that loops', 'a template that takes long', 'a tokenizer that could take for ever'],
   ],
   [
-    'page.spec.ts',
-    1,
-    ['the page answers questions about the story', 'an answer can be stopped', 'nothing overflows on a phone'],
-  ],
-  [
-    'pages.spec.ts',
+    'page.spec.ts pages.spec.ts',
     1,
     [
+      'the page answers questions about the story',
+      'an answer can be stopped',
+      'nothing overflows on a phone',
       'arrange: the arrangement of the library',
       'simulate: the rows of the command line',
-      'bench: a suite runs in the page',
-      'bench: the other suites run in the page',
-      'check: kernels against their references',
       'a model of another site that the address names',
     ],
   ],
   [
-    'ranks.spec.ts',
+    'ranks.spec.ts cluster.spec.ts',
     1,
     [
       'the page says whether two are better than one',
       'a rank that loses its device is brought back',
       'a server in a page',
+      'heads arranged in one step',
+      'two tabs are the ranks of a third one',
+      'a chat runs on a rank in a process',
     ],
   ],
   [
@@ -137,27 +131,37 @@ export const GROUPS = [
     ],
   ],
   [
-    'workers.spec.ts',
-    1,
-    ['two ranks in Web Workers give the same bits', 'a rank that breaks in its worker fails the generation'],
+    'workers.spec.ts package.spec.ts',
+    2,
+    [
+      'two ranks in Web Workers give the same bits',
+      'the built library of',
+      'a form is made ready in',
+      'a rank that breaks in its worker fails the generation',
+      'a worker script that is not served has a substitute',
+      'the packed command line runs ranks in worker_threads',
+      'a bundled page runs ranks, and forms, in workers',
+    ],
   ],
   [
     'looks.spec.ts',
-    2,
+    1,
     ['the chat without a model', 'the models to choose from', 'the chat with answers', 'the chat at work'],
   ],
   [
-    'conversation.spec.ts failures.spec.ts offline.spec.ts pack.spec.ts ranks.spec.ts',
-    2,
+    'conversation.spec.ts offline.spec.ts',
+    1,
     [
       'in a page: a conversation computes what is new',
-      'each failure of a download has its own title',
+      'in a page: the Prompt API',
       'after the first load a page, its scripts and its model need no server',
-      'the packed bench runs from an empty environment',
-      'heads arranged in one step',
     ],
   ],
-  ['cluster.spec.ts', 1, ['two tabs are the ranks of a third one', 'a chat runs on a rank in a process']],
+  [
+    'apps.spec.ts pack.spec.ts',
+    1,
+    ['an app with its default configuration takes the package', 'the packed bench runs from an empty environment'],
+  ],
 ];
 
 /**

@@ -344,7 +344,7 @@ const rows: readonly Row[] = [
   ],
 ];
 
-for (const [name, run] of drawn(rows, 10, 'cache table')) {
+for (const [name, run] of drawn(rows, 5, 'cache table')) {
   test(name, async ({ page }) => {
     const site = await openSite();
     await run(await openTab(page, site), site);

@@ -1,5 +1,6 @@
 import { expect, type Page, test } from '@playwright/test';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
+import { drawn } from '../../src/gpu/testing/draw.js';
 import { chatOf } from '../support/chat_page.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';
 
@@ -171,7 +172,7 @@ test.beforeAll(async () => {
 test.afterAll(() => site.close());
 
 test('the element has a width in every box', async ({ page }) => {
-  for (const [name, { least = PHONE, most }] of Object.entries(LAYOUTS)) {
+  for (const [name, { least = PHONE, most }] of drawn(Object.entries(LAYOUTS), 5, 'layouts')) {
     await page.setViewportSize({ width: 1280, height: 700 });
     await page.goto(site.url + named(name));
     const { chat } = chatOf(page);

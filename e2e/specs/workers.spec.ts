@@ -91,10 +91,11 @@ for (const [where, origin] of drawn(places, 1, 'origins')) {
   });
 }
 
-for (const [where, workers] of [
+const readyIn = [
   ['a worker', 1],
   ["the page, whose policy has worker-src 'none'", 0],
-] as const) {
+] as const;
+for (const [where, workers] of drawn(readyIn, 1, 'forms')) {
   test(`a form is made ready in ${where}`, async ({ page, baseURL }) => {
     const address = await plainPage(page, baseURL!.replace(/\/$/, ''));
     if (workers === 0) {
