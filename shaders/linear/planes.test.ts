@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../src/base/random.js';
 import { converter } from '../../src/loader/convert.js';
+import { drawn } from '../../src/gpu/testing/draw.js';
 import type { BlockType } from '../../src/loader/dtype.js';
 import { blockElements, KEPT_TYPES, packedLayout } from './pack.js';
 import { keptBlockBytes, keptHalves } from './planes.js';
@@ -22,7 +23,18 @@ describe.each(KEPT_TYPES)('%s', (type) => {
     const [blockBytes, width] = [keptBlockBytes(type), blockElements(type)];
     const bytes = new Uint8Array(64 * blockBytes).map((_, i) => (i * 7919) >> 3);
     const view = new DataView(bytes.buffer);
-    for (let first = 0; first < 0x10000; first += 64) {
+    const firsts = Array.from({ length: 0x400 }, (_, i) => 64 * i);
+    // 64 a step; subnormal ones of both signs each time.
+    const signed = [0, 0x8000];
+    const some = [
+      ...signed,
+      ...drawn(
+        firsts.filter((first) => !signed.includes(first)),
+        80,
+        `halves ${type}`,
+      ),
+    ];
+    for (const first of some) {
       if ((first & 0x7c00) === 0x7c00) continue;
       for (let row = 0; row < 64; row++) {
         for (const [i, at] of keptHalves(type).entries())

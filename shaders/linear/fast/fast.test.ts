@@ -172,7 +172,8 @@ await describeOnAdapters('fast tiles', (device, isQuickest) => {
     cuts = device().name.includes('SwiftShader');
   });
 
-  test.each(ALL)('%s: every case is near the reference', { timeout: 300_000 }, async (path) => {
+  const near = drawn(ALL, isQuickest ? 2 : 1, `near ${device().name}`);
+  test.each(near)('%s: cases are near the reference', { timeout: 300_000 }, async (path) => {
     const traits = traitsFor(device().traits, path);
     for (const suite of [linearSuite, expertSuite]) {
       const { kernel, cases, ...rest } = suite as unknown as KernelSuite<Bindings, ParamTypes, { type: WeightType }>;
@@ -194,7 +195,7 @@ await describeOnAdapters('fast tiles', (device, isQuickest) => {
   /** Elements of f32 that a sum's rounding is off by, and what f16 rounds: half a unit in the last of 11 bits. */
   const F32 = 2 ** -23;
   const F16 = 2 ** -11;
-  test.each<[FastPath, WeightType, rms: number]>([
+  const bounds: [FastPath, WeightType, rms: number][] = [
     ['f16', 'f16', 3e-4],
     ['f16', 'q8', 4e-4],
     ['f16', 'q4', 4e-4],
@@ -203,7 +204,9 @@ await describeOnAdapters('fast tiles', (device, isQuickest) => {
     ['matrix f32 8x8x8', 'q8', 1e-6],
     ['matrix 16x16x16', 'q4', 4e-4],
     ['matrix f16 8x16x16', 'q8', 2e-3],
-  ])('%s by %s weights: errors are within their bound', async (path, type, rms) => {
+  ];
+  const bounded = drawn(bounds, isQuickest ? 3 : 1, `bounds ${device().name}`);
+  test.each(bounded)('%s by %s weights: errors are within their bound', async (path, type, rms) => {
     const K = 1536;
     const problem = tiledProblem(40, K, 96, { type });
     const inputs = linearInputs(problem, new Random(11));
@@ -353,7 +356,8 @@ await describeOnAdapters('fast tiles', (device, isQuickest) => {
     },
   );
 
-  test.each(ALL)("%s: an expert's rows alone or among others, experts in one buffer or not", async (path) => {
+  const forExperts = drawn(ALL, isQuickest ? 2 : 1, `experts ${device().name}`);
+  test.each(forExperts)("%s: an expert's rows alone or among others, experts in one buffer or not", async (path) => {
     const problem = { ...expertProblem(35, [8, 3], 72, 100, { type: 'q8' }), stepRows: 35 };
     const random = new Random(6);
     const inputs = expertInputs(problem, random);

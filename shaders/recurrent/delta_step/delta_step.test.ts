@@ -28,7 +28,7 @@ test('refuses heads that it has no room for', () => {
 await describeOnAdapters('delta_step', (device, isQuickest) => {
   test('writes what the four kernels do, bit for bit', { timeout: 300_000 }, async () => {
     const traits = { ...device().traits, software: false };
-    for (const { name, problem, seed } of drawn(suite.cases, isQuickest ? 3 : 1, `four ${device().name}`)) {
+    for (const { name, problem, seed } of drawn(suite.cases, isQuickest ? 2 : 1, `four ${device().name}`)) {
       const inputs = suite.inputs(problem, new Random(seed)) as Record<string, Float32Array>;
       const { x, taps, row_info, places, rates, dt_bias, norm, conv_state, memory, out } =
         inputs as Required<HostArrays>;

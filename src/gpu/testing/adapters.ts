@@ -50,10 +50,10 @@ let adapters: Promise<TestAdapter[]> | undefined;
 export const testAdapters = (): Promise<TestAdapter[]> => (adapters ??= findAdapters());
 
 /** Runs in which a software adapter has a turn beside the quickest one: one in so many. */
-const EVERY = 4;
+const EVERY = 8;
 
 /**
- * The adapters of this run: a GPU, the quickest software adapter (the last one), and the other in every fourth run, for it compiles for
+ * The adapters of this run: a GPU, the quickest software adapter (the last one), and the other in every eighth run, for it compiles for
  * seconds. `what` makes tests' turns differ.
  */
 export async function adaptersInTurn(what: string): Promise<TestAdapter[]> {

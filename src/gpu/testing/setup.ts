@@ -17,4 +17,6 @@ if (!process.env['VK_DRIVER_FILES']) {
 // llvmpipe compiles a kernel for 4 invocations at a time in half the time it takes for 8 or 16; what each computes is the same.
 process.env['LP_NATIVE_VECTOR_WIDTH'] ??= '128';
 
-if (!expect.getState().testPath?.includes('/shaders/')) process.env['LP_NUM_THREADS'] ??= '1';
+if (!expect.getState().testPath?.includes('/shaders/')) process.env['LP_NUM_THREADS'] ??= '0';
+// A kernel runs some times only: LLVM's optimizer takes longer than it saves. It runs in sweeps, for models, and in browsers.
+else if (process.env['SPLITKV_SWEEP'] !== 'all') process.env['GALLIVM_PERF'] ??= 'nopt';

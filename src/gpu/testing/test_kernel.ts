@@ -46,7 +46,7 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
   describe(kernel.name, () => {
     test('declaration and WGSL agree', () => {
       const seen = new Set<string>();
-      for (const testCase of cases) {
+      for (const testCase of drawn(cases, Math.ceil(cases.length / 3), `declaration of ${kernel.name}`)) {
         for (const software of [false, true]) {
           const plan = kernel.plan(testCase.problem, { ...BASELINE_TRAITS, software, f16: testCase.needsF16 ?? false });
           const code = assembleWgsl(kernel.name, plan);
@@ -62,7 +62,7 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
     const small = cases.filter((testCase) => testCase.races);
     const raced = drawn(
       small.flatMap((testCase) => [false, true].map((software) => ({ testCase, software }))),
-      Math.ceil(small.length / 4),
+      1,
       kernel.name,
     );
     test.runIf(parts.includes('races'))('no data races in the small cases', { timeout: 120_000 }, () => {
@@ -81,7 +81,7 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
           for (const traits of decisions) {
             const decided = { ...kernel, plan: (problem: Problem) => kernel.plan(problem, traits) };
             // A CPU's compiler takes seconds for what is made for GPUs.
-            const share = (adapter === quickest ? 1 / 5 : 1 / 8) * (traits === device.traits ? 1 : 1 / 2);
+            const share = (adapter === quickest ? 1 / 8 : 1 / 16) * (traits === device.traits ? 1 : 1 / 2);
             const what = `${kernel.name} ${adapter.name} ${traits.software}`;
             for (const testCase of drawn(cases, Math.ceil(cases.length * share), what)) {
               if (testCase.needsF16 && !device.traits.f16) continue;
@@ -116,10 +116,10 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
         try {
           const traits = { ...device.traits, software: false };
           const runnable = cases.filter(({ needsF16 }) => !needsF16 || traits.f16);
-          for (const testCase of drawn(runnable, Math.ceil(runnable.length / 12), `${kernel.name} tunings`)) {
+          for (const testCase of drawn(runnable, Math.ceil(runnable.length / 24), `${kernel.name} tunings`)) {
             const expected = await outputBits(device, suite, testCase, traits);
             const { params } = kernel.plan(testCase.problem, traits);
-            for (const tuning of tunings) {
+            for (const tuning of drawn(tunings, 2, `${kernel.name} ${testCase.name}`)) {
               const tuned = { ...traits, tuning };
               const name = `${testCase.name}, ${tuning}`;
               expect(kernel.plan(testCase.problem, tuned).params, name).toEqual(params);
