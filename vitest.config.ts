@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { waitingFiles } from './scripts/turns.mjs';
 
 /** Rooms whose tests open no device. */
 const PURE = [
@@ -12,6 +13,9 @@ const PURE = [
 ];
 const KERNELS = ['shaders/**/*.test.ts'];
 const OTHERS = ['src/**/*.test.ts', 'pages/**/*.test.ts', 'bench/**/*.test.ts', 'models/**/*.test.ts'];
+
+/** `npm test` leaves some files to other runs. */
+const WAITING = process.env['SPLITKV_TURNS'] ? waitingFiles(Number(process.env['SPLITKV_SEED'])) : [];
 
 /** Of a file in the same process as others: what it replaced is put back. */
 const TOGETHER = { isolate: false, restoreMocks: true, unstubEnvs: true, unstubGlobals: true };
@@ -30,8 +34,8 @@ export default defineConfig({
     // A process and its imports take as long as most tests of these files, which share them. Files that run models have a process each:
     // they lose devices, replace parts of Dawn and fill memory.
     projects: [
-      { extends: true, test: { name: 'models', include: OTHERS, exclude: PURE } },
-      { extends: true, test: { name: 'kernels', include: KERNELS, ...TOGETHER } },
+      { extends: true, test: { name: 'models', include: OTHERS, exclude: [...PURE, ...WAITING] } },
+      { extends: true, test: { name: 'kernels', include: KERNELS, exclude: WAITING, ...TOGETHER } },
       { extends: true, test: { name: 'pure', include: PURE, ...TOGETHER } },
     ],
   },

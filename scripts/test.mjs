@@ -89,7 +89,12 @@ async function builtPackage() {
 async function unitTests(built) {
   const file = join(scratch, 'unit.json');
   const reporters = ['--reporter=default', `--reporter=${join(root, 'scripts/unit_report.mjs')}`];
-  const env = { SPLITKV_UNIT_REPORT: file, ...(built && { SPLITKV_TEST_BIN: built }) };
+  const takesTurns = filter.length === 0 && process.env.SPLITKV_SWEEP !== 'all';
+  const env = {
+    SPLITKV_UNIT_REPORT: file,
+    ...(built && { SPLITKV_TEST_BIN: built }),
+    ...(takesTurns && { SPLITKV_TURNS: '1' }),
+  };
   const code = await step('unit tests', bin('vitest'), ['run', ...reporters, ...filter], env);
   const report = readReport(file);
   for (const { path, test, message } of report?.failures ?? []) name(path, test, message);

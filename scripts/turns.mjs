@@ -1,6 +1,6 @@
 /**
- * End-to-end tests that take turns: compiling kernels for a browser's software adapter takes seconds a page. `npm test` draws some
- * of each group, `npm run test:all` and `npx playwright test` run all of them. SPLITKV_SEED repeats a draw.
+ * Tests that take turns: compiling kernels for software adapters takes seconds a page or a file. `npm test` draws some of each group,
+ * `npm run test:all`, `npx playwright test` and `npx vitest run` run all of them. SPLITKV_SEED repeats a draw.
  */
 
 /**
@@ -165,19 +165,156 @@ export const GROUPS = [
 ];
 
 /**
+ * Unit tests' files that take turns: those that compare the same things in other ways, each some 10 s or more. How many of them a run
+ * takes, and the files below a folder. `npx vitest run FILE` runs any of them.
+ * @type {readonly (readonly [folder: string, taken: number, files: readonly string[]])[]}
+ */
+export const FILES = [
+  // Plans against one rank.
+  [
+    'src/engine/testing/contract',
+    6,
+    [
+      'adp',
+      'arranged',
+      'contract',
+      'drawn_plans',
+      'mixed_adapters',
+      'mixed_layers',
+      'mixed_stages',
+      'predicted_exchanges',
+      'ranks',
+      'sampling_ranks',
+      'shards',
+      'token',
+    ],
+  ],
+  // Models against what they should compute.
+  [
+    'src/engine/testing/contract',
+    5,
+    ['embedded', 'families', 'gguf', 'gguf_types', 'kv_types', 'logits', 'logits_deepseek', 'precision', 'trained'],
+  ],
+  [
+    'src/engine/serving',
+    4,
+    [
+      'embed',
+      'engine',
+      'engine_adp',
+      'engine_compression',
+      'engine_constraint',
+      'engine_micro_batches',
+      'engine_token',
+      'text/forms',
+    ],
+  ],
+  // One model's answers.
+  [
+    'src/engine',
+    3,
+    [
+      'cache/compression',
+      'faces/arranged_load',
+      'faces/conversation',
+      'faces/generate',
+      'faces/windows',
+      'prefill/prefill',
+    ],
+  ],
+  // Ranks and devices that fail.
+  ['src/engine', 3, ['ranks/check_variants', 'ranks/faults', 'ranks/rank_faults', 'serving/losses', 'workers/workers']],
+  // What is measured, and what is chosen by it.
+  ['src/engine', 2, ['measure/measure_machine', 'planning/choose_plan', 'planning/kv_compression', 'tuning/tune']],
+  ['src/cluster', 2, ['ranks/cluster_losses', 'ranks/cluster_ranks', 'store/store', 'store/stored_ranks']],
+  ['src/server', 1, ['gateway/gateway', 'gateway/handover', 'gateway/limits']],
+  ['src/server', 2, ['clients', 'load', 'openai_client', 'requests']],
+  ['src/server', 1, ['error_lengths', 'hostile_http', 'large_requests']],
+  ['src/cli', 3, ['chat', 'commands', 'commands/plan', 'commands/profile', 'hub', 'serve']],
+  [
+    'bench',
+    3,
+    ['cli/bench', 'peers/kernels/decode_graph', 'peers/onnx/prompt_filler', 'suites/check', 'suites/gpu_mla'],
+  ],
+  // Matrix kernels; then the others, by room.
+  [
+    'shaders',
+    6,
+    [
+      'linear/fast/decode_bytes',
+      'linear/fast/fast',
+      'linear/linear_add_norm/linear_add_norm',
+      'linear/linear_conv/linear_conv',
+      'linear/linear_grouped/linear_grouped',
+      'linear/linear_grouped_merge/linear_grouped_merge',
+      'linear/linear_merge/linear_merge',
+      'linear/linear_tiled/linear_tiled',
+      'moe/expert_linear/expert_linear',
+      'moe/expert_linear_combine/expert_linear_combine',
+      'moe/expert_linear_route/expert_linear_route',
+      'moe/expert_linear_tiled/expert_linear_tiled',
+    ],
+  ],
+  [
+    'shaders/attention',
+    5,
+    [
+      'attention',
+      'attention_append/attention_append',
+      'attention_prefill/attention_prefill',
+      'attention_split/attention_split',
+      'head_tables',
+      'mla_prefill/mla_prefill',
+      'mla_split/mla_split',
+      'share',
+    ],
+  ],
+  [
+    'shaders/rope',
+    2,
+    [
+      'mla_absorb_append/mla_absorb_append',
+      'mla_rope_append/mla_rope_append',
+      'mla_up_append/mla_up_append',
+      'rope_append/rope_append',
+    ],
+  ],
+  ['shaders/recurrent', 1, ['delta_rule/delta_rule', 'delta_step/delta_step']],
+  ['shaders/sampling', 2, ['list_bins/list_bins', 'ranks', 'sample/sample', 'sampling']],
+];
+
+/** Of `seed`: numbers below a bound, by Park and Miller's generator: 48271 times a number below 2^31 is exact. */
+function numbers(seed) {
+  let state = (seed >>> 0) + 1;
+  const next = (below) => (state = (state * 48271) % 2147483647) % below;
+  for (let i = 0; i < 8; i++) next(1);
+  return next;
+}
+
+/** What is left of each group where `taken` of it have a run. */
+function left(groups, seed) {
+  const next = numbers(seed);
+  return groups.map(([, taken, of]) => {
+    const rest = [...of];
+    for (let i = 0; i < taken; i++) rest.splice(next(rest.length), 1);
+    return rest;
+  });
+}
+
+/**
+ * The unit tests' files that wait for another run.
+ * @param {number} seed
+ * @returns {string[]}
+ */
+export const waitingFiles = (seed) =>
+  left(FILES, seed).flatMap((files, at) => files.map((file) => `${FILES[at][0]}/${file}.test.ts`));
+
+/**
  * The tests that wait for another run.
  * @param {number} seed
  * @returns {RegExp} of their titles
  */
 export function waiting(seed) {
-  let state = (seed >>> 0) + 1;
-  // Park and Miller's generator: 48271 times a number below 2^31 is exact.
-  const next = (below) => (state = (state * 48271) % 2147483647) % below;
-  for (let i = 0; i < 8; i++) next(1);
-  const titles = GROUPS.flatMap(([, taken, of]) => {
-    const left = [...of];
-    for (let i = 0; i < taken; i++) left.splice(next(left.length), 1);
-    return left;
-  });
+  const titles = left(GROUPS, seed).flat();
   return new RegExp(titles.map((title) => title.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')).join('|'));
 }

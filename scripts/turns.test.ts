@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { GROUPS, waiting } from './turns.mjs';
+import { FILES, GROUPS, waiting, waitingFiles } from './turns.mjs';
 
 const runs = Array.from({ length: 60 }, (_, seed) => waiting(seed));
 
@@ -12,4 +12,17 @@ test.each(GROUPS)('%s: the tests that take turns are there, and each gets its tu
   const run = runs.map((left) => titles.filter((title) => !left.test(title)));
   for (const tests of run) expect(tests).toHaveLength(taken);
   expect(new Set(run.flat()).size).toBe(titles.length);
+});
+
+test('the files that take turns are there, are in one group, and each gets its turn', () => {
+  const files = FILES.map(([folder, , names]) => names.map((name) => `${folder}/${name}.test.ts`));
+  const all = files.flat();
+  expect(all.filter((file) => !existsSync(file))).toEqual([]);
+  expect(new Set(all).size).toBe(all.length);
+  const rest = Array.from({ length: 60 }, (_, seed) => new Set(waitingFiles(seed)));
+  for (const [at, [folder, taken]] of FILES.entries()) {
+    const runs = rest.map((waits) => files[at]!.filter((file) => !waits.has(file)));
+    for (const run of runs) expect(run, folder).toHaveLength(taken);
+    expect(new Set(runs.flat()).size, folder).toBe(files[at]!.length);
+  }
 });
