@@ -6,6 +6,7 @@ import { join, resolve } from 'node:path';
 import { transformWithOxc } from 'vite';
 import { expect, test } from 'vitest';
 import { ENTRIES as REFERENCE_ENTRIES } from '../scripts/entries.mjs';
+import { drawn } from './gpu/testing/draw.js';
 import * as splitkv from './index.js';
 
 const ENTRIES = { ...REFERENCE_ENTRIES, 'splitkv/offline': 'src/app/offline/index.ts' };
@@ -146,7 +147,7 @@ const runnable = [
   ...programs.filter((example) => !inPages(example)),
 ];
 
-test.each(runnable)('$name runs', async (example) => {
+test.each(drawn(runnable, 10, 'examples'))('$name runs', async (example) => {
   const said = await run(example);
   if (example.code.includes('console.log')) expect(said.length).toBeGreaterThan(0);
   expect(said.flat()).not.toContain(undefined);

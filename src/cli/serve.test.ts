@@ -7,6 +7,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { QUESTIONS, STORY } from '../../models/example.js';
 import { SplitkvError } from '../base/errors.js';
 import { Device } from '../gpu/index.js';
+import { drawn } from '../gpu/testing/draw.js';
 import { Recovery } from '../engine/serving/recovery.js';
 import { runOn } from './main.js';
 import { runCli } from './testing/run_cli.js';
@@ -190,7 +191,7 @@ test('attention data parallelism: answers, and how evenly the ranks worked', { t
 });
 
 describe('serve: bad usage and failure, one line on stderr', () => {
-  test.each<[string, string[], number, string]>([
+  const refused: [string, string[], number, string][] = [
     ['a host', ['--host', 'chrome'], 2, 'unknown option --host'],
     ['a port that is none', ['--port', '70000'], 2, '--port 70000: expected an integer from 0 to 65535'],
     ['no slots', ['--slots', '0'], 2, '--slots 0: expected an integer from 1 to 256'],
@@ -213,7 +214,8 @@ describe('serve: bad usage and failure, one line on stderr', () => {
     ['a file of keys without any', ['--api-key-file', '/dev/null'], 2, 'there is no key in it'],
     ['a file with a key that has a blank', ['--api-key-file', 'LICENSE'], 2, "a blank and 'priority'"],
     ['metrics behind no key', ['--protect-metrics'], 2, 'there is no key'],
-  ])('%s', async (_what, args, expected, message) => {
+  ];
+  test.each(drawn(refused, 4, 'refused by serve'))('%s', async (_what, args, expected, message) => {
     const { code, stdout, stderr } = await runCli(['serve', ...model, ...args]);
     expect(stderr).toContain(message);
     expect(stderr).toMatch(/^splitkv: [^\n]+\n$/);

@@ -6,6 +6,7 @@ import {
   type TinyTokenizer,
   wordLevelTokenizer,
 } from './testing/tiny_tokenizers.js';
+import { drawn } from '../gpu/testing/draw.js';
 import { loadTokenizer } from './testing/load_tokenizer.js';
 
 const level = byteLevelTokenizer();
@@ -138,7 +139,7 @@ const anyText = fc
   )
   .map((parts) => parts.map(([text, times]) => text.repeat(times)).join(''));
 
-describe.each(cases)('%s', (name, { json, config }) => {
+describe.each(drawn(cases, 8, 'fewest tokens'))('%s', (name, { json, config }) => {
   const tokenizer = loadTokenizer({ tokenizerJson: json, tokenizerConfig: config });
   const tokensOf = (text: string): number => {
     try {

@@ -17,7 +17,7 @@ interface Row {
 }
 
 describe('simulate adp with a model', () => {
-  test.runIf(isTurn(2, 'a measured clock'))(
+  test.runIf(isTurn(4, 'a measured clock'))(
     "the clock's iterations are the ranks' iterations",
     { timeout: 300_000 },
     async () => {

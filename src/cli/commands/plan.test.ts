@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test, vi } from 'vitest';
+import { drawn } from '../../gpu/testing/draw.js';
 import { parsePlan } from '../../placement/index.js';
 import { type Finished, runCli } from '../testing/run_cli.js';
 
@@ -97,13 +98,14 @@ describe('the planner on the command line', () => {
     expect(code).toBe(1);
   });
 
-  test.each<[string, string[], string]>([
+  const refused: [string, string[], string][] = [
     ['no such option', ['--rank', '2'], "unknown option --rank. Did you mean '--ranks'?"],
     ['a batch of none', ['--batch', '0'], '--batch 0: expected an integer from 1 to 256'],
     ['too long a request', ['--prompt-tokens', '500', '--max-tokens', '50'], 'exceed the context of 512'],
     ['budgets of another number', ['--ranks', '2', '--memory', '1GB,1GB,1GB'], 'memory: 3 budgets for 2 ranks'],
     ['no ranks', ['--ranks', '0'], 'ranks 0: expected a number of ranks from 1 to 64'],
-  ])('%s', async (_what, args, message) => {
+  ];
+  test.each(drawn(refused, 2, 'refused by plan'))('%s', async (_what, args, message) => {
     const { code, stdout, stderr } = await plan(...args);
     expect(stderr).toContain(message);
     expect(stdout).toBe('');

@@ -49,7 +49,7 @@ function busiestMoment(results: readonly GenerateResult[]): NonNullable<Generate
 }
 
 describe('plan arranged, by name', () => {
-  test.runIf(isTurn(2, 'as many ranks as heads'))(
+  test.runIf(isTurn(4, 'as many ranks as heads'))(
     'tiny-gqa on as many ranks as heads: measured once, answers of one rank, ranks busier than by heads in order',
     async () => {
       const where = 'models/tiny-gqa';

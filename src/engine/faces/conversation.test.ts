@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
-import { drawn, drawSeed, isTurn, sweepsAll } from '../../gpu/testing/draw.js';
+import { drawn, drawSeed, sweepsAll } from '../../gpu/testing/draw.js';
 import type { Conversation, LoadOptions, Model } from '../../index.js';
 import { load, openModel } from './load.js';
 import { LoadedModel } from './model.js';
@@ -23,6 +23,9 @@ interface Told {
   /** SHA-256 of the logits that the first token was drawn from. */
   readonly digest: string;
 }
+
+/** What takes a model of its own: two of them a run. */
+const turns = drawn(['variants', 'compressed', 'evicted', 'many', 'full', 'lost'], 2, 'conversations');
 
 const maxTokens = 12;
 
@@ -59,14 +62,17 @@ const bitsOf = (told: readonly Told[]) =>
   told.map(({ text, tokens, digest, prompt }) => ({ text, tokens, digest, prompt }));
 
 describe('a turn computes what is new, and gives the bits of computing all', () => {
-  const alone = new Map<string, Told[]>();
-  beforeAll(async () => {
-    for (const name of ['tiny-gqa', 'tiny-mla']) {
-      const model = await open({}, name);
-      alone.set(name, await tell(model, false));
-      await model.dispose();
-    }
-  });
+  const known = new Map<string, Promise<Told[]>>();
+  const tellAlone = async (name: string): Promise<Told[]> => {
+    const model = await open({}, name);
+    const told = await tell(model, false);
+    await model.dispose();
+    return told;
+  };
+  const alone = (name: string): Promise<Told[]> => {
+    if (!known.has(name)) known.set(name, tellAlone(name));
+    return known.get(name)!;
+  };
 
   const plans: [plan: string, options: LoadOptions, name?: string][] = [
     ['single', {}],
@@ -85,7 +91,7 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     const ranks = plan === 'single' ? {} : { plan, virtualRanks: true };
     const model = await open({ ...ranks, ...options }, name);
     const told = await tell(model);
-    expect(bitsOf(told)).toEqual(bitsOf(alone.get(name)!));
+    expect(bitsOf(told)).toEqual(bitsOf(await alone(name)));
     expect(told[0]!.cached).toBe(0);
     for (const [turn, { cached }] of told.entries()) {
       if (turn === 0) continue;
@@ -125,7 +131,7 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     await model.dispose();
   });
 
-  test.runIf(isTurn(3, 'variants of a conversation'))("by a GPU's variants, whatever the adapter is", async () => {
+  test.runIf(turns.includes('variants'))("by a GPU's variants, whatever the adapter is", async () => {
     const model = await open({ variants: 'hardware', prefillChunk: 100 });
     const told = await tell(model, true, SYSTEM, 2);
     await model.dispose();
@@ -134,10 +140,10 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     await ranks.dispose();
     expect(told[1]!.cached).toBeGreaterThan(0);
     // Other sums than those of a CPU's variants.
-    expect(told[0]!.digest).not.toBe(alone.get('tiny-gqa')![0]!.digest);
+    expect(told[0]!.digest).not.toBe((await alone('tiny-gqa'))[0]!.digest);
   });
 
-  test.runIf(isTurn(2, 'compressed conversation'))(
+  test.runIf(turns.includes('compressed'))(
     'where prompts are compressed nothing is shared unless asked for, and the bits are the same',
     { timeout: 240_000 },
     async () => {
@@ -183,7 +189,7 @@ describe('on one rank', () => {
     expect(bitsOf(rest)).toEqual(bitsOf(told.slice(3)));
   });
 
-  test.runIf(isTurn(2, 'evicted blocks'))('blocks are evicted in between', async () => {
+  test.runIf(turns.includes('evicted'))('blocks are evicted in between', async () => {
     const small = await open({ contextLength: 512 });
     const talk = small.conversation({ system: SYSTEM });
     const all: Told[] = [];
@@ -345,7 +351,7 @@ describe('on one rank', () => {
     expect(talk.messages).toHaveLength(5);
   });
 
-  test('a full context: an error, or the oldest turns are forgotten', async () => {
+  test.runIf(turns.includes('full'))('a full context: an error, or the oldest turns are forgotten', async () => {
     const small = await open({ contextLength: 160 });
     const strict = small.conversation({ system: SYSTEM });
     const lenient = small.conversation({ system: SYSTEM, whenFull: 'forget' });
@@ -362,7 +368,7 @@ describe('on one rank', () => {
     await small.dispose();
   });
 
-  test('a device that is lost in the middle', async () => {
+  test.runIf(turns.includes('lost'))('a device that is lost in the middle', async () => {
     const options = { adapter, contextLength: 1024 };
     const opened = await openModel('models/tiny-gqa', options, ({ plan }) => loadSeats(plan, 1024, undefined));
     const lost = new LoadedModel(opened, { stepsInFlight: 4 });
@@ -401,7 +407,7 @@ describe('on one rank', () => {
     expect(() => model.conversation({ sytem: 'x' } as never)).toThrow("Did you mean 'system'");
   });
 
-  test.runIf(isTurn(2, 'many prompts'))(
+  test.runIf(turns.includes('many'))(
     'many prompts at once: each as alone, a common beginning computed once',
     async () => {
       const stem = `${'The fox and the hen met at the well. '.repeat(8)}`;

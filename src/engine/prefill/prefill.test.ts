@@ -66,7 +66,7 @@ describe('prefill worker of our own kernels', () => {
     ['pp x token', 4, 'llama', { compression: compression('ada') }],
     ['adp', 3, 'llama', { compression: compression('snap') }],
   ];
-  test.each(drawn(plans, 2, 'prefill worker'))(
+  test.each(drawn(plans, 1, 'prefill worker'))(
     'plan %s on %i ranks, %s: the bits of ranks that compute prompts themselves',
     async (plan, ranks, model, more) => {
       const shared = { adapter, model: models[model]!, contextLength: 400, ...more };

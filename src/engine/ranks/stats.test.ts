@@ -27,7 +27,7 @@ describe("attention's time", () => {
     ['token', 'deepseek_v3', { ranks: 2 }],
     ['tp', 'llama', { ranks: 2, virtualRanks: true }],
   ];
-  test.each(drawn(rows, 2, 'attention times'))('%s, %s, %o: told where ranks have clocks', async (plan, type, how) => {
+  test.each(drawn(rows, 1, 'attention times'))('%s, %s, %o: told where ranks have clocks', async (plan, type, how) => {
     const { files } = randomFiles({ seed: 9, config: { model_type: type } });
     const model = await load(files, { adapter, contextLength: 512, plan, ...how });
     const without = await model.generate(prompt, options).result;

@@ -102,13 +102,18 @@ function ask(
   return { tokens, ended: handle.ended, abort: () => handle.abort() };
 }
 
+const all = prompts(10, 200);
+const maxTokens = 40;
+const known = new Map<RandomModelOptions, Promise<number[][]>>();
+
 /** What each request gives when it runs by itself. */
-async function alone(
-  all: readonly number[][],
-  maxTokens: number,
-  options: Partial<Parameters<typeof openRunner>[0]> = {},
-): Promise<number[][]> {
-  const { engine } = await open(options, { slots: 1 });
+function alone(model: RandomModelOptions = llama): Promise<number[][]> {
+  if (!known.has(model)) known.set(model, computedAlone(model));
+  return known.get(model)!;
+}
+
+async function computedAlone(model: RandomModelOptions): Promise<number[][]> {
+  const { engine } = await open({ model }, { slots: 1 });
   const results: number[][] = [];
   for (const [index, prompt] of all.entries()) {
     const { tokens, ended } = ask(engine, { prompt, maxTokens, ...sampling(index) });
@@ -120,9 +125,6 @@ async function alone(
 }
 
 describe('engine', () => {
-  const all = prompts(10, 200);
-  const maxTokens = 40;
-
   type Setup = [string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup];
   test.each<Setup>(
     drawn<Setup>(
@@ -141,7 +143,7 @@ describe('engine', () => {
         ],
         ['two ranks, pp, micro-batches', { plan: 'pp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 9 }],
       ],
-      2,
+      1,
       'engine',
     ).concat(
       drawn<Setup>(
@@ -177,7 +179,7 @@ describe('engine', () => {
     ),
   )('%s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, options, engineOptions) => {
     const { model = llama } = options;
-    const expected = await alone(all, maxTokens, { model });
+    const expected = await alone(model);
     const { engine } = await open(options, engineOptions);
     const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
     for (const [index, { tokens, ended }] of running.entries()) {
@@ -205,7 +207,7 @@ describe('engine', () => {
         ['two ranks, pp, micro-batches', { plan: 'pp', ranks: 2, virtual: true, batches: 2 }, {}],
         ['linear attention, prefixes shared', { model: qwen35 }, { prefixCaching: true }],
       ],
-      2,
+      1,
       'clients',
     ),
   )(
@@ -213,7 +215,7 @@ describe('engine', () => {
     { timeout: 300_000 },
     async (_name, options, engineOptions) => {
       const { model = llama } = options;
-      const expected = await alone(all, maxTokens, { model });
+      const expected = await alone(model);
       // As on a CPU: rows are all that takes time.
       vi.spyOn(LinearFit.prototype, 'line', 'get').mockReturnValue({ intercept: 0, slope: 1 });
       const wentOn = vi.spyOn(RankRunner.prototype, 'goOn');
@@ -325,7 +327,7 @@ describe('engine', () => {
       '%s: every request gives what it gives alone',
       { timeout: 300_000 },
       async (_name, options, engineOptions) => {
-        const expected = await alone(all, maxTokens);
+        const expected = await alone();
         const prefiller = await openWorker();
         const { engine } = await open(options, { prefiller, ...engineOptions });
         const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
@@ -344,7 +346,7 @@ describe('engine', () => {
     );
 
     test('the worker loses its device: another one computes what is left', { timeout: 300_000 }, async () => {
-      const expected = await alone(all, maxTokens);
+      const expected = await alone();
       const prefiller = await openWorker();
       const { engine } = await open({}, { prefiller });
       const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
@@ -361,7 +363,7 @@ describe('engine', () => {
       'several workers share the prompts; those of one that fails go to the others',
       { timeout: 300_000 },
       async () => {
-        const expected = await alone(all, maxTokens);
+        const expected = await alone();
         const workers = await Promise.all([openWorker(), openWorker(), openWorker()]);
         const given = workers.map(() => [] as number[]);
         const broken = workers[2]!;
@@ -403,7 +405,7 @@ describe('engine', () => {
   });
 
   test('requests come, leave and are aborted at random', { timeout: 300_000 }, async () => {
-    const expected = await alone(all, maxTokens);
+    const expected = await alone();
     const { engine } = await open({}, { kvBlocks: 16, prefixCaching: true });
     const random = new Random(5);
     const outcomes: Promise<void>[] = [];
@@ -442,7 +444,7 @@ describe('engine', () => {
   )('%s, a lost device: requests are computed again and give the same', { timeout: 300_000 }, async (...setup) => {
     const [, options, engineOptions] = setup;
     const { model = llama } = options;
-    const expected = await alone(all, maxTokens, { model });
+    const expected = await alone(model);
     const { engine, group } = await open(options, engineOptions);
     const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -460,7 +462,7 @@ describe('engine', () => {
   });
 
   test('a driver that hangs: a new device computes what was under way', { timeout: 120_000 }, async () => {
-    const expected = await alone(all.slice(0, 2), maxTokens);
+    const expected = await alone();
     const { engine } = await open({}, {});
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
     try {
@@ -488,7 +490,7 @@ describe('engine', () => {
   });
 
   test('a driver that refuses devices for a while is asked again', { timeout: 120_000 }, async () => {
-    const expected = await alone(all.slice(0, 2), maxTokens);
+    const expected = await alone();
     const waits: number[] = [];
     const onFailure = vi.fn();
     const sleep = (ms: number): Promise<void> => {
@@ -521,7 +523,7 @@ describe('engine', () => {
   });
 
   test('a request that is there at three losses fails alone', { timeout: 120_000 }, async () => {
-    const expected = await alone(all.slice(0, 1), maxTokens);
+    const expected = await alone();
     const { engine, group } = await open({}, {});
     const recover = group.recover.bind(group);
     let losses = 0;
@@ -542,7 +544,7 @@ describe('engine', () => {
   });
 
   test('a request that kills every device fails alone, also among others', { timeout: 120_000 }, async () => {
-    const expected = await alone(all.slice(0, 3), maxTokens);
+    const expected = await alone();
     const { engine, group } = await open({}, {});
     const killing = Array.from({ length: 7 }, (_, index) => VOCAB - 1 - index);
     const { prefill } = RankRunner.prototype;

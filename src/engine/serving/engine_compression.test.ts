@@ -118,7 +118,7 @@ describe('serving with compressed prompts', () => {
         ['copies share sequences', 'static', copied('sequences'), { kvBlocks: 20 }],
         ['copies share lanes', 'ada', copied('lanes'), { kvBlocks: 14 }],
       ],
-      2,
+      1,
       'compression',
     ),
   )('%s, %s: every request gives what it gives alone', { timeout: 300_000 }, async (_name, policy, options, sizes) => {

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
+import { sweepsAll } from '../../gpu/testing/draw.js';
 import { checkPlan } from './check_plan.js';
 import { makePlan } from '../make/make_plan.js';
 import type { ModelShape, Plan } from '../plan.js';
@@ -160,7 +161,7 @@ describe('a legal plan with one fault is refused', () => {
           refused++;
         },
       ),
-      { numRuns: 400 },
+      { numRuns: sweepsAll ? 400 : 100 },
     );
     expect(refused).toBeGreaterThan(5);
   });

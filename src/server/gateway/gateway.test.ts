@@ -1,4 +1,4 @@
-import { isTurn } from '../../gpu/testing/draw.js';
+import { drawn, isTurn } from '../../gpu/testing/draw.js';
 import { describe, expect, test } from 'vitest';
 import { ApiServer } from '../api_server.js';
 import type { Replica } from '../replicas/replica.js';
@@ -124,13 +124,14 @@ describe.skipIf(!natsServer)('a gateway', () => {
     expect(await metric(gateway, 'splitkv_replica_requests_total')).toBeGreaterThan(5);
   });
 
-  test.each([
+  const calls: [what: string, path: string, body: object][] = [
     ['a text', '/v1/completions', { prompt: 'the cat' }],
     ['several texts', '/v1/completions', { prompt: ['the cat', 'the dog'], n: 2 }],
     ['a chat', '/v1/chat/completions', { messages: [{ role: 'user', content: 'hi' }], tools: [TOOL], n: 2 }],
     ['a response', '/v1/responses', { input: 'hi', max_output_tokens: 60 }],
     ['a message', '/v1/messages', { messages: [{ role: 'user', content: 'hi' }] }],
-  ])(
+  ];
+  test.each(drawn(calls, 2, 'replicas that vanish'))(
     '%s goes on when its replica vanishes, and a whole one is answered',
     { timeout: 60_000 },
     async (_, path, body) => {

@@ -11,7 +11,7 @@ import { randomFiles } from '../random_source.js';
 const adapter = (await testAdapters()).at(-1)!.name;
 const prompts = [5, 170, 64].map((length, seed) => Array.from({ length }, (_, i) => (i * 37 + seed * 11) % 320));
 
-test.each(['llama', 'deepseek_v3'])(
+test.each(drawn(['llama', 'deepseek_v3'], 1, 'adp'))(
   'adp, %s: generations side by side, each on a rank of its own, give what one rank gives',
   { timeout: 300_000 },
   async (type) => {
@@ -159,7 +159,7 @@ describe('plans by hand', async () => {
   };
   const expected = run({});
 
-  test.each<[string, Plan]>([
+  const byHand: [string, Plan][] = [
     ['MLP segments cut beside experts', withShares(shares.map((share, rank) => ({ ...share, mlp: segments[rank]! })))],
     [
       'experts everywhere, MLP segments cut',
@@ -172,7 +172,8 @@ describe('plans by hand', async () => {
       'all sequences on the first rank, in another order',
       withShares(shares.map((share) => ({ ...share, sequences: share.rank === 0 ? 1 : 0 })).toReversed()),
     ],
-  ])('%s: the same bits', { timeout: 120_000 }, async (_name, plan) => {
+  ];
+  test.each(drawn(byHand, 2, 'plans by hand'))('%s: the same bits', { timeout: 120_000 }, async (_name, plan) => {
     expect(await run({ plan, virtualRanks: true })).toEqual(await expected);
   });
 });

@@ -13,6 +13,9 @@ import { openRunner } from '../open_runner.js';
 import { firstDifference, runAlone, runBatched, somePrompt } from '../run_bits.js';
 import { randomFiles } from '../random_source.js';
 
+/** Heads as wholes, or copies that share something. */
+const comeAndGo = drawn(['whole', 'lanes', 'sequences'] as const, 1, 'come and go');
+
 const models = { llama: contractModels.biased, qwen3: contractModels.qwen3_tied };
 
 function arranged(model: keyof typeof models, ranks: number, options: Parameters<typeof randomArrangement>[2]): Plan {
@@ -39,7 +42,7 @@ describe('heads anywhere: the bits of one rank', async () => {
     },
   );
 
-  test('sequences that come and go in a batch', { timeout: 300_000 }, async () => {
+  test.runIf(comeAndGo.includes('whole'))('sequences that come and go in a batch', { timeout: 300_000 }, async () => {
     const options = { adapter, model: models.llama, weights: 'f16', kv: 'f32' } as const;
     const lengths = [300, 5, 257, 40, 16];
     const one = await runBatched(lengths, 3, options);
@@ -103,7 +106,7 @@ describe('copied heads', async () => {
     },
   );
 
-  test.each(drawn(['lanes', 'sequences'] as const, 1, 'come and go'))(
+  test.each(comeAndGo.filter((sharing) => sharing !== 'whole'))(
     '%s: sequences that come and go',
     { timeout: 300_000 },
     async (sharing) => {

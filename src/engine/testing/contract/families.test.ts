@@ -981,7 +981,7 @@ describe('model families', { timeout: 300_000 }, async () => {
       const possible = own.filter(
         (plan) => (kvHeads > 1 || !plan.startsWith('tp')) && !(whole && plan.startsWith('pp')),
       );
-      for (const plan of drawn(possible, 2, name)) {
+      for (const plan of drawn(possible, 1, name)) {
         const [, policy, ranks] = /^(.+) (\d)$/.exec(plan)!;
         const many = await runAlone(lengths, {
           ...given,

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
+import { drawn } from '../../../gpu/testing/draw.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
 import { matrixShape, openSource } from '../../../loader/index.js';
 import { modelToGguf } from '../../../model/testing/gguf/model.js';
@@ -156,7 +157,7 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string, co
 ];
 
 describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () => {
-  test.each(mixtures)('%s', async (_, types, most, given) => {
+  test.each(drawn(mixtures, 4, 'mixtures of blocks'))('%s', async (_, types, most, given) => {
     const { file, weights, config, index } = await fileOf(types, given);
     const { rows, tokens, info } = await logitsOf(file);
     const expected = referenceLogits(config, weights, tokens);

@@ -114,7 +114,7 @@ describe('logits agree with a float64 reference', async () => {
     // The slower adapter compiles for seconds: few models there. A GPU's variants run on the quicker one.
     if (name !== quickest) return [{ adapter: name, variants: 'auto', drawn: drawn(everywhere, 1, name) }];
     return [
-      { adapter: name, variants: 'auto', drawn: drawn(models, 2, name) },
+      { adapter: name, variants: 'auto', drawn: drawn(models, 1, name) },
       {
         adapter: name,
         variants: 'hardware',

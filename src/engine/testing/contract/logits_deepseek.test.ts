@@ -84,7 +84,7 @@ describe('latent attention with absorb agrees with a float64 reference without',
     // The slower adapter compiles for seconds: few models there, in one type.
     const all = adapter === quickest;
     for (const { name, options, tokens, types } of all
-      ? drawn(models, 2, adapter.name)
+      ? drawn(models, 1, adapter.name)
       : drawn(
           models.filter(({ everywhere }) => everywhere),
           1,

@@ -84,7 +84,7 @@ const cases = [
   ['deepseek_v3', 'tp x token x sp', 4],
   ['deepseek_v3', 'pp x tp x token', 6],
 ] as const;
-test.each(drawn(cases, 2, 'predicted exchanges'))(
+test.each(drawn(cases, 1, 'predicted exchanges'))(
   'the planner knows who sends how much to whom: %s, %s on %i',
   async (model, policy, ranks) => {
     const options = { config: models[model] };

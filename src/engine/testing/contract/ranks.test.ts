@@ -5,7 +5,7 @@ import { contractModels, contracts } from './cases.js';
 import { firstDifference, runAlone } from '../run_bits.js';
 
 /** Tables, and plans of a table; `npm run contract` runs all of them. */
-const TABLES = 3;
+const TABLES = 2;
 const DRAWN = 1;
 const SHORT = 500;
 /** Tables that are tried with a GPU's variants, too, which take a CPU several times longer. */
