@@ -23,11 +23,11 @@ describe('simulate adp with a model', () => {
     async () => {
       const size = [
         '--requests',
-        '40',
+        '24',
         '--mean-in',
         '10',
         '--mean-out',
-        '20',
+        '12',
         '--max-batch',
         '4',
         '--kv-tokens',
@@ -55,7 +55,7 @@ describe('simulate adp with a model', () => {
       };
       expect(parameters).toMatchObject({
         model: 'tiny-mla',
-        requests: 40,
+        requests: 24,
         ranks: 3,
         concurrency: 15,
         timeout_iters: 6,
