@@ -126,7 +126,7 @@ export const GROUPS = [
   ],
   [
     'workers.spec.ts package.spec.ts',
-    2,
+    1,
     [
       'two ranks in Web Workers give the same bits',
       'the built library of',
@@ -167,7 +167,7 @@ export const FILES = [
   // Plans against one rank.
   [
     'src/engine/testing/contract',
-    5,
+    4,
     [
       'adp',
       'arranged',
@@ -186,12 +186,12 @@ export const FILES = [
   // Models against what they should compute.
   [
     'src/engine/testing/contract',
-    4,
+    3,
     ['embedded', 'families', 'gguf', 'gguf_types', 'kv_types', 'logits', 'logits_deepseek', 'precision', 'trained'],
   ],
   [
     'src/engine/serving',
-    3,
+    2,
     [
       'embed',
       'engine',
@@ -217,12 +217,12 @@ export const FILES = [
     ],
   ],
   // Ranks and devices that fail.
-  ['src/engine', 3, ['ranks/check_variants', 'ranks/faults', 'ranks/rank_faults', 'serving/losses', 'workers/workers']],
+  ['src/engine', 2, ['ranks/check_variants', 'ranks/faults', 'ranks/rank_faults', 'serving/losses', 'workers/workers']],
   // What is measured, and what is chosen by it.
-  ['src/engine', 2, ['measure/measure_machine', 'planning/choose_plan', 'planning/kv_compression', 'tuning/tune']],
-  ['src/cluster', 2, ['ranks/cluster_losses', 'ranks/cluster_ranks', 'store/store', 'store/stored_ranks']],
+  ['src/engine', 1, ['measure/measure_machine', 'planning/choose_plan', 'planning/kv_compression', 'tuning/tune']],
+  ['src/cluster', 1, ['ranks/cluster_losses', 'ranks/cluster_ranks', 'store/store', 'store/stored_ranks']],
   ['src/server', 1, ['gateway/gateway', 'gateway/handover', 'gateway/limits']],
-  ['src/server', 2, ['clients', 'load', 'openai_client', 'requests']],
+  ['src/server', 1, ['clients', 'load', 'openai_client', 'requests']],
   ['src/server', 1, ['error_lengths', 'hostile_http', 'large_requests']],
   ['src/cli', 2, ['chat', 'commands', 'commands/plan', 'commands/profile', 'hub', 'serve']],
   [
@@ -233,7 +233,7 @@ export const FILES = [
   // Matrix kernels; then the others, by room.
   [
     'shaders',
-    4,
+    3,
     [
       'linear/fast/decode_bytes',
       'linear/fast/fast',
