@@ -1,6 +1,7 @@
 import { usageError } from '../../src/base/errors.js';
 import tanhSource from '../lib/tanh.wgsl?raw';
 import sinksSource from '../lib/sinks.wgsl?raw';
+import textEndSource from '../lib/text_end.wgsl?raw';
 import windowSource from '../lib/window.wgsl?raw';
 
 /** Which keys a row attends to, and what becomes of its scores (lib/window.wgsl), or stands beside them (lib/sinks.wgsl). */
@@ -9,11 +10,15 @@ export interface Attended {
   readonly slidingWindow?: number;
   /** Scores s become softcap * tanh(s / softcap). As they are where left out. */
   readonly softcap?: number;
+  /** Of prompt rows, which are a whole text: a row sees the keys behind it, too, all or as many as before it. */
+  readonly bothWays?: boolean;
   /** A row's queries carry a sink a head behind q, k and v: a logit of its softmax without a value. None where left out. */
   readonly sinks?: boolean;
 }
 
 export const windowWgsl: readonly string[] = [tanhSource, windowSource];
+/** Beside `windowWgsl`, of kernels that run prompt rows. */
+export const bothWaysWgsl: readonly string[] = [textEndSource];
 /** Beside `windowWgsl` and softmax_state.wgsl, of kernels that make states of queries. */
 export const sinksWgsl: readonly string[] = [sinksSource];
 
@@ -23,7 +28,7 @@ export const WINDOW_PARAMS = { window: 'u32', softcap: 'f32' } as const;
 export const SINK_PARAMS = { sink_skip: 'u32' } as const;
 
 /** @throws SplitkvError for a window without keys. Returns the constants and params of window.wgsl. */
-export function windowPlan(kernel: string, { slidingWindow: window, softcap }: Attended) {
+export function windowPlan(kernel: string, { slidingWindow: window, softcap, bothWays = false }: Attended) {
   if (window !== undefined && (!Number.isInteger(window) || window < 1)) {
     throw usageError(`${kernel}: a window of ${window} keys; expected an integer of at least 1`);
   }
@@ -31,7 +36,7 @@ export function windowPlan(kernel: string, { slidingWindow: window, softcap }: A
     throw usageError(`${kernel}: softcap ${softcap}; expected a positive number`);
   }
   return {
-    constants: { WINDOWED: window !== undefined, CAPPED: softcap !== undefined },
+    constants: { WINDOWED: window !== undefined, CAPPED: softcap !== undefined, BOTH_WAYS: bothWays },
     params: { window: Math.min(window ?? 0, 2 ** 31), softcap: softcap ?? 0 },
   };
 }

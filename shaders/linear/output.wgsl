@@ -3,7 +3,7 @@
 
 const BIAS: bool = false; // variant
 const RESIDUAL: bool = false; // variant
-// What is written is gelu_tanh(out).
+// What is written is gelu(out).
 const GELU_OUT: bool = false; // variant
 // 0: none.
 const OUT_CAP: f32 = 0.0; // variant
@@ -19,7 +19,7 @@ fn write_output(row: u32, n: u32, value: f32) {
   if (RESIDUAL) {
     out[at] = fma(result, params.out_scale, out[at]);
   } else if (GELU_OUT) {
-    out[at] = gelu_tanh(result * params.out_scale);
+    out[at] = gelu(result * params.out_scale);
   } else if (OUT_CAP > 0.0) {
     out[at] = OUT_CAP * tanh4(vec4<f32>(result * params.out_scale / OUT_CAP)).x;
   } else {

@@ -74,13 +74,19 @@ export const LINEAR_PARAMS = {
 type LinearParams = { readonly [K in keyof typeof LINEAR_PARAMS]: number };
 
 /**
- * What becomes of sums. 'residual': they are added to what stands there. 'gelu': of each the GELU by tanh. 'swiglu': the weight holds gate
+ * What becomes of sums. 'residual': they are added to what stands there. 'gelu': of each the GELU, by the activation. 'swiglu': the weight holds gate
  * rows then up rows, each padded to 32; outFeatures is the intermediate size.
  */
 export type Epilogue = 'none' | 'residual' | 'gelu' | 'swiglu';
 
-/** Of a gate. 'gelu_tanh': lib/gelu.wgsl. */
-export type Activation = 'silu' | 'gelu_tanh';
+/** Of a gate, or of all outputs. lib/gelu.wgsl: 'gelu' is by erf, 'gelu_tanh' (of outputs the default) by tanh. */
+export type Activation = 'silu' | 'gelu_tanh' | 'gelu';
+
+/** Of swiglu.wgsl and gelu.wgsl. */
+export const activationConstants = (activation: Activation = 'silu') => ({
+  GELU: activation !== 'silu',
+  ERF: activation === 'gelu',
+});
 
 /** The parts of a plan that the kernels share. `few`: of rows that precision 'fast' may round to bytes as they come. */
 export function planLinear(
@@ -145,6 +151,7 @@ export function planLinear(
       BIAS: problem.bias,
       RESIDUAL: epilogue === 'residual',
       GELU_OUT: epilogue === 'gelu',
+      ERF: false,
       OUT_CAP: outCap,
       SEGMENTS_OUT: output === 'segments',
     },

@@ -14,7 +14,22 @@ interface Variant extends LinearProblem {
   readonly eps?: number;
 }
 
-const gelu = (g: number): number => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3)));
+const geluTanh = (g: number): number => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3)));
+
+/** By a series of positive terms. */
+export function erf(x: number): number {
+  if (Math.abs(x) > 6) return Math.sign(x);
+  let [term, sum] = [x, x];
+  for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); n++) sum += term *= (2 * x * x) / (2 * n + 1);
+  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+}
+export const geluErf = (g: number): number => 0.5 * g * (1 + erf(g * Math.SQRT1_2));
+
+const activations: Readonly<Record<Activation, (g: number) => number>> = {
+  silu: (g) => g / (1 + Math.exp(-g)),
+  gelu_tanh: geluTanh,
+  gelu: geluErf,
+};
 
 /** Rows of the weight matrix: swiglu holds gate rows, then up rows, each padded to 32. */
 const weightRows = (problem: Variant): number =>
@@ -81,12 +96,12 @@ export function linearReference(problem: Variant, inputs: HostArrays): Expected 
         }
       } else if (epilogue === 'swiglu') {
         const gate = whole(n);
-        const active = problem.activation === 'gelu_tanh' ? gelu(gate) : gate / (1 + Math.exp(-gate));
+        const active = activations[problem.activation ?? 'silu'](gate);
         out[at] = active * whole(alignUp(outFeatures, 32) + n);
       } else {
         const { outScale = 1, outCap } = problem;
         const value = whole(n) * outScale;
-        if (epilogue === 'gelu') out[at] = gelu(value);
+        if (epilogue === 'gelu') out[at] = activations[problem.activation ?? 'gelu_tanh'](value);
         else if (outCap !== undefined) out[at] = outCap * Math.tanh(value / outCap);
         else out[at] = value + (epilogue === 'residual' ? inputs['out']![at]! : 0);
       }

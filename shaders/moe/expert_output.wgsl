@@ -3,7 +3,7 @@
 
 /// The expert's weight is gate tiles, then up tiles: out = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
 const SWIGLU: bool = false; // variant
-/// With SWIGLU: gelu_tanh(gate) * up (lib/gelu.wgsl).
+/// With SWIGLU: gelu(gate) * up (lib/gelu.wgsl).
 const GELU: bool = false; // variant
 /// With SWIGLU: g = min(gate, limit), u = clamp(up, -limit, limit), out = (u + 1) g / (1 + exp(-alpha g)).
 const CLAMPED: bool = false; // variant
@@ -46,7 +46,7 @@ fn write_output(pair: u32, expert: u32, n: u32, gate_sum: f32, sum: f32) {
   var result = value;
   if (SWIGLU) {
     if (GELU) {
-      result = gelu_tanh(gate) * value;
+      result = gelu(gate) * value;
     } else {
       result = silu(gate) * value;
     }

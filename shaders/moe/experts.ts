@@ -113,6 +113,7 @@ export function planExperts(kernel: string, problem: ExpertProblem, traits: Devi
     constants: {
       SWIGLU: matrices === 2,
       GELU: problem.activation === 'gelu_tanh',
+      ERF: false,
       CLAMPED: clamped !== undefined,
       BIASED: bias,
     },

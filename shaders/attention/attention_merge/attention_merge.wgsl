@@ -5,6 +5,7 @@
 //   ALL    a rank that holds every chunk: all of it, from partials j, j + 8, ... of lane j
 //   LANES  a rank that holds some lanes: those, from its chunks, and no further: what travels
 //   HOME   the rest, from the lanes of all ranks that hold some
+// BOTH_WAYS: those of a whole text, whose rows are the step's.
 // Chunks before the row's window (window.wgsl) are left out; a lane without any other is empty.
 // The same bits either way, whatever the number of ranks.
 //
@@ -153,7 +154,11 @@ fn merge_home(row: u32, head: u32, offset: u32, count: u32, unit: u32) -> Softma
 }
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) thread: u32,
+) {
   let head = group_id.x;
   let row = group_id.z;
   let info = row_info[row];
@@ -162,7 +167,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   }
   let table = head_table(info.y, params.first_kv_head + head / params.group);
   let last = info.x - evicted_entries(table);
-  let chunks = last / CHUNK + 1u;
+  var chunks = last / CHUNK + 1u;
+  if (BOTH_WAYS) {
+    chunks = (text_end(groups.z) + CHUNK - 1u) / CHUNK;
+  }
   var skip = 0u;
   if (WINDOWED) {
     skip = local_count(info.y, first_seen(last) / CHUNK);

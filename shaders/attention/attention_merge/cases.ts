@@ -38,6 +38,7 @@ type Options = Pick<
   | 'bundleHeads'
   | 'lanes'
   | 'slidingWindow'
+  | 'bothWays'
   | 'outPieces'
 > & {
   /** 'home': by bundle, the lane slots of each rank that holds some; with sharers the ranks alone count. */
@@ -120,6 +121,7 @@ const residues = (ranks: number): number[] =>
   );
 
 const cases = [
+  mergeCase('both ways over a chunk end', [2, 8, 3], [254, 255, 256, 530, undefined], { bothWays: true, idle: 3 }),
   mergeCase('tiny', [1, 8, 3], [withPartials(3)], { races: true }),
   mergeCase(
     'out in pieces, one of them empty',

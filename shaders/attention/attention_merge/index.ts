@@ -16,7 +16,7 @@ import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl } from '../query_pieces.js';
 import { LAYOUT_PARAMS, layoutParams, localLanes, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
-import { WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
+import { bothWaysWgsl, WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
 import source from './attention_merge.wgsl?raw';
 
 /**
@@ -50,6 +50,8 @@ export interface AttentionMergeProblem {
   readonly lanes?: number;
   /** Of chunks, not of lanes: those before a row's window aren't read. None where left out. */
   readonly slidingWindow?: number;
+  /** Of lanes: rows are a whole text, of which each has them all. */
+  readonly bothWays?: boolean;
   /** 'all', 'home': f32 elements from row to row of out. */
   readonly outStride?: number;
   /** 'all': heads of each piece of out, [piece][rows][outStride], as queries come in pieces. One piece where left out. */
@@ -148,6 +150,7 @@ export const attentionMerge = defineKernel({
         shareSource,
         ...chunkTableWgsl,
         ...windowWgsl,
+        ...bothWaysWgsl,
         ...piecesWgsl,
         partialLayoutSource,
         steps,

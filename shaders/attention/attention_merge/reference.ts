@@ -16,10 +16,18 @@ export interface Given {
 export const lanesOf = ({ lanes, share = WHOLE }: MergeCase): number => lanes ?? localLanes(MERGE_LANES, share);
 
 /** Chunks of a row's head of the cache; a row's slot is its number. */
-export const chunksOf = ({ perHead, evicted }: MergeCase, row: number, position: number, cacheHead: number): number =>
+export const chunksOf = (
+  { perHead, evicted, bothWays, positions }: MergeCase,
+  row: number,
+  position: number,
+  cacheHead: number,
+): number =>
   Math.ceil(
-    rowEntries({ perHead: perHead !== undefined, ...(evicted && { evicted }) }, [position, row], cacheHead) /
-      CHUNK_TOKENS,
+    rowEntries(
+      { perHead: perHead !== undefined, ...(evicted && { evicted }) },
+      [bothWays ? Math.max(...positions.map((each) => each ?? 0)) : position, row],
+      cacheHead,
+    ) / CHUNK_TOKENS,
   );
 
 const cacheHead = ({ perHead, heads }: MergeCase, head: number): number =>

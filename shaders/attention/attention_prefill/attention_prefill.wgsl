@@ -3,6 +3,7 @@
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
 //   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
+//   BOTH_WAYS: t up to seen_end, of a text whose rows are the step's
 //   sinks.wgsl: of the lane with the row's own entry, each head's sink beside the scores
 //
 // q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
@@ -200,7 +201,11 @@ fn row_position(row: u32) -> u32 {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) thread: u32,
+) {
   let head_tiles = (params.group + HEAD_TILE - 1u) / HEAD_TILE;
   let kv_head = group_id.y / head_tiles;
   let cache_kv_head = params.first_kv_head + kv_head;
@@ -225,6 +230,9 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let table = head_table(slot, cache_kv_head);
   let gone = evicted_entries(table);
   end -= gone;
+  if (BOTH_WAYS) {
+    end = seen_end(end - 1u, text_end(min(groups.z * TILE_ROWS, params.rows)));
+  }
   seen = first_seen(seen - gone);
   let lane = own_lane(slot, group_id.x);
   var partial_lane = group_id.x;
@@ -259,7 +267,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     }
     // Keys below the limit count; of an inactive row, none.
     let position = row_position(first_row + vector % TILE_ROWS);
-    limit[j] = select(position + 1u - gone, 0u, position == INACTIVE);
+    limit[j] = select(seen_end(position - gone, end), 0u, position == INACTIVE);
     if (WINDOWED) {
       since[j] = select(first_seen(position - gone), 0u, position == INACTIVE);
     }

@@ -3,6 +3,7 @@
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
 //   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
+//   BOTH_WAYS: t up to seen_end, of a text whose rows are the step's
 //   sinks.wgsl: of the lane with the row's own entry, each head's sink beside the scores
 //
 // Tensors as in attention_prefill.wgsl. o is accumulated in partial_o itself: no other invocation touches it.
@@ -91,7 +92,11 @@ fn key_at(table: u32, cache_head: u32, token: u32) -> u32 {
 }
 
 @compute @workgroup_size(TILE_ROWS)
-fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+fn main(
+  @builtin(workgroup_id) group_id: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) thread: u32,
+) {
   let head = group_id.y;
   let cache_kv_head = params.first_kv_head + head / params.group;
   let first_row = group_id.z * TILE_ROWS;
@@ -119,8 +124,12 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let table = head_table(slot, cache_kv_head);
   let gone = evicted_entries(table);
   end -= gone;
+  if (BOTH_WAYS) {
+    end = seen_end(end - 1u, text_end(min(groups.z * TILE_ROWS, params.rows)));
+  }
   seen = first_seen(seen - gone);
   let last = position - gone;
+  let limit = seen_end(last, end);
   let since = first_seen(last);
   let query = query_unit(row, params.q_units, head, HEAD_UNITS);
   let lane = own_lane(slot, group_id.x);
@@ -183,7 +192,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         }
         let scores = cap_scores(params.scale * vec4<f32>(sum4(s0), sum4(s1), sum4(s2), sum4(s3)));
         let keys = vec4<u32>(start + key) + vec4<u32>(0u, 1u, 2u, 3u);
-        var masked = select(vec4<f32>(EMPTY_M), scores, keys <= vec4<u32>(last));
+        var masked = select(vec4<f32>(EMPTY_M), scores, keys < vec4<u32>(limit));
         if (WINDOWED) {
           masked = select(vec4<f32>(EMPTY_M), masked, keys >= vec4<u32>(since));
         }

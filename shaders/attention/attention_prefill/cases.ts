@@ -186,6 +186,22 @@ const cases = [
       { slot: 1, from: 250, count: 9 },
     ],
   ),
+  prefillCase(
+    'tiny, both ways',
+    { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16, bothWays: true, idle: 16 },
+    [{ slot: 1, from: 0, count: 19 }],
+    true,
+  ),
+  prefillCase(
+    'both ways over chunk ends, f16',
+    { heads: 3, kvHeads: 3, headDim: 32, kvType: 'f16', block: 64, bothWays: true },
+    [{ slot: 0, from: 0, count: 530 }],
+  ),
+  prefillCase(
+    'both ways, windows over a chunk end',
+    { heads: 2, kvHeads: 1, headDim: 24, kvType: 'f32', block: 16, bothWays: true, slidingWindow: 9 },
+    [{ slot: 0, from: 0, count: 300 }],
+  ),
   prefillCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [
     { slot: 0, from: 30, count: 4 },
   ]),

@@ -31,6 +31,7 @@ import {
 } from '../share.js';
 import {
   type Attended,
+  bothWaysWgsl,
   queryElements,
   SINK_PARAMS,
   sinkPlan,
@@ -75,7 +76,7 @@ export interface AttentionPrefillProblem extends CacheHeads, TableLayout, QueryP
   readonly partialLayout?: PartialLayout;
 }
 
-/** Prompt rows: causal attention over the paged cache, which already holds the rows' own k and v; one partial a merge lane. */
+/** Prompt rows: attention, causal where not `bothWays`, over the paged cache, which already holds the rows' own k and v; one partial a merge lane. */
 export const attentionPrefill = defineKernel({
   name: 'attention_prefill',
   bindings: {
@@ -155,6 +156,7 @@ export const attentionPrefill = defineKernel({
       share,
       ...piecesWgsl,
       ...windowWgsl,
+      ...bothWaysWgsl,
       ...sinksWgsl,
       partialLayoutSource,
     ];

@@ -47,12 +47,22 @@ export const suite: KernelSuite<typeof embedding.bindings, typeof embedding.para
       embeddingCase('tokens on both sides of a shard', type, { rows: 60, hidden: 768, shardFirst: 64, shardRows: 33 }),
       embeddingCase('races', type, { rows: 2, hidden: 256, shardRows: 3 }, { races: true }),
     ]),
+    embeddingCase('added, by a part of every second number', 'f32', {
+      rows: 9,
+      hidden: 45,
+      adds: true,
+      index: { stride: 2, shift: 8, mask: 0x1f, first: 2 },
+    }),
     embeddingCase('one element', 'f32', { rows: 1, hidden: 1, shardRows: 1 }),
     embeddingCase('decode 2048', 'q4', { rows: 1, hidden: 2048, shardRows: 512 }),
     embeddingCase('prompt 128 x 2048', 'f16', { rows: 128, hidden: 2048, shardRows: 512 }),
   ],
-  inputs: ({ rows, hidden, outStride, type, shardFirst, shardRows, zeroOthers = false }, random) => {
+  inputs: ({ rows, hidden, outStride, type, shardFirst, shardRows, zeroOthers = false, index }, random) => {
     const packed = randomTiles(type, random, shardRows, hidden, 0.1);
+    if (index) {
+      const tokens = Uint32Array.from({ length: rows * index.stride }, () => random.integer(2 ** 31));
+      return { tokens, weight: packed.weight, out: random.normals(rows * outStride) };
+    }
     const tokens = new Uint32Array(rows);
     // A whole vocabulary: every token of it. A shard: tokens just before it, in it, and beyond it.
     const [from, span] = shardFirst === 0 ? [0, shardRows] : [shardFirst - 10, shardRows + 20];

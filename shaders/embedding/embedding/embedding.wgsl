@@ -1,19 +1,21 @@
 // Rows of the embedding for this step's tokens, from a packed weight.
 //
-//   out[r][k] = weight[tokens[r]][k] * scale_by      for tokens[r] in shard_first .. shard_first + shard_rows - 1
+//   out[r][k] (+)= weight[n][k] * scale_by      for n = ((tokens[r * stride] >> shift) & mask) + first in shard_first .. shard_first + shard_rows - 1
 //
-// tokens: [rows] u32, token ids
-// weight: [tile = n / 32][unit][lane = n % 32] of 16 bytes, n = token - shard_first: the layout of a linear layer's weight
+// tokens: [rows][stride] u32: token ids, positions, or what else a row of a table is found by
+// weight: [tile = n / 32][unit][lane = n % 32] of 16 bytes, row n - shard_first: the layout of a linear layer's weight
 // scale:  what a weight has beside its units
 // out:    [rows][out_stride] f32; elements from hidden to the next multiple of 4 get zero, those beyond are never written,
 //         nor is the row of a token outside the shard, unless ZERO_OTHERS: then it gets `others`
 //
 // Grid: x = ceil(hidden / 4 / (WORKGROUP * PER_THREAD)), y = row. An invocation writes 4 elements at a time.
-// ZERO_OTHERS: from the problem. WORKGROUP 1..256, PER_THREAD from 1: chosen by the plan
+// ZERO_OTHERS, ADDS: from the problem. WORKGROUP 1..256, PER_THREAD from 1: chosen by the plan
 // from the adapter.
 // Empty input: rows = 0 dispatches nothing; an empty shard holds no token.
 
 const ZERO_OTHERS: bool = false; // variant
+// What is read is added to out.
+const ADDS: bool = false; // variant
 const WORKGROUP: u32 = 64u; // variant
 const PER_THREAD: u32 = 1u; // variant
 
@@ -31,6 +33,10 @@ struct Params {
   scale_by: f32,
   // -0, the one number that leaves every other as it is when added, 0 and -0 too. As a param: a compiler may take -0.0 for 0.0.
   others: f32,
+  index_stride: u32,
+  index_shift: u32,
+  index_mask: u32,
+  index_first: u32,
 }
 @group(0) @binding(4) var<uniform> params: Params;
 
@@ -47,7 +53,8 @@ fn four(n: u32, k4: u32) -> vec4<f32> {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-  let n = tokens[group.y] - params.shard_first; // wraps for a token before the shard, to a number beyond it
+  let index = ((tokens[group.y * params.index_stride] >> params.index_shift) & params.index_mask) + params.index_first;
+  let n = index - params.shard_first; // wraps for one before the shard, to a number beyond it
   let held = n < params.shard_rows;
   if (!held && !ZERO_OTHERS) {
     return;
@@ -59,7 +66,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (held) {
       values = four(n, k4) * params.scale_by;
     }
-    out[group.y * (params.out_stride / 4u) + k4] = select(vec4<f32>(), values, k < vec4<u32>(params.hidden));
+    let at = group.y * (params.out_stride / 4u) + k4;
+    if (ADDS) {
+      values += out[at];
+    }
+    out[at] = select(vec4<f32>(), values, k < vec4<u32>(params.hidden));
     k4 += WORKGROUP;
   }
 }

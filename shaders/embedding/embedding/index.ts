@@ -23,7 +23,13 @@ export interface EmbeddingProblem {
    * (reduce_segments) to the embedding's bit for bit. Of a rank's shards, for the first only: the others fill its zeros.
    */
   readonly zeroOthers?: boolean;
+  /** What is read is added to out. */
+  readonly adds?: boolean;
+  /** Row r's row of the table is ((tokens[r * stride] >> shift) & mask) + first; tokens[r] where left out. */
+  readonly index?: { readonly stride: number; readonly shift: number; readonly mask: number; readonly first: number };
 }
+
+const AS_IT_IS = { stride: 1, shift: 0, mask: 0xffffffff, first: 0 };
 
 /**
  * out[r] = weight[tokens[r]] * scaleBy. `weight` and `scale` are packed as a linear layer's are (`packTiles`), so tied
@@ -40,11 +46,13 @@ export const embedding = defineKernel({
     shard_rows: 'u32',
     scale_by: 'f32',
     others: 'f32',
+    index_stride: 'u32',
+    index_shift: 'u32',
+    index_mask: 'u32',
+    index_first: 'u32',
   },
-  plan(
-    { rows, hidden, outStride, type, shardFirst, shardRows, scaleBy = 1, zeroOthers = false }: EmbeddingProblem,
-    traits,
-  ) {
+  plan({ rows, hidden, outStride, type, shardFirst, shardRows, scaleBy = 1, ...problem }: EmbeddingProblem, traits) {
+    const { zeroOthers = false, adds = false, index = AS_IT_IS } = problem;
     if (hidden < 1 || outStride < hidden || outStride % 4 !== 0) {
       throw new SplitkvError(
         'internal',
@@ -58,6 +66,7 @@ export const embedding = defineKernel({
       wgsl: [steps, weightsWgsl(type, traits), source],
       constants: {
         ZERO_OTHERS: zeroOthers,
+        ADDS: adds,
         WORKGROUP: workgroup,
         PER_THREAD: perThread,
       },
@@ -69,6 +78,10 @@ export const embedding = defineKernel({
         shard_rows: shardRows,
         scale_by: scaleBy,
         others: -0,
+        index_stride: index.stride,
+        index_shift: index.shift,
+        index_mask: index.mask,
+        index_first: index.first,
       },
       grid: (step) => [ceilDiv(hidden, 4 * workgroup * perThread), step.rows, 1],
     };

@@ -115,6 +115,7 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
       rowsProblem(1, 100, 40, { norm: true, eps: 1e-6, bias: true, epilogue: 'swiglu', activation: 'gelu_tanh' }),
       small,
     ),
+    linearCase('gelu by erf', rowsProblem(3, 100, 33, { epilogue: 'gelu', activation: 'gelu', bias: true })),
     linearCase('gelu, bias', rowsProblem(3, 100, 33, { epilogue: 'gelu', bias: true })),
     linearCase(
       'gelu, 8 segments',

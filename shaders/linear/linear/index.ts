@@ -5,6 +5,7 @@ import { defineKernel } from '../../../src/gpu/kernel.js';
 import rmsWgsl from '../../lib/rms.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import {
+  activationConstants,
   type Activation,
   type Epilogue,
   LINEAR_PARAMS,
@@ -34,7 +35,7 @@ export interface LinearRowsProblem extends LinearProblem {
   readonly norm: boolean;
   readonly eps?: number;
   readonly epilogue: Epilogue;
-  /** Of swiglu's gate; 'silu' where left out. */
+  /** Of swiglu's gate, 'silu' where left out; of 'gelu'. */
   readonly activation?: Activation;
 }
 
@@ -99,7 +100,7 @@ export const linear = defineKernel({
     const shared = {
       constants: {
         ...constants,
-        GELU: problem.activation === 'gelu_tanh',
+        ...activationConstants(problem.activation),
         ...normed.constants,
       },
       fragments: [stepsWgsl, ...fragments, siluWgsl, swigluWgsl],

@@ -1,4 +1,4 @@
-// The swiglu epilogue: out[row][n] = silu(gate) * up, silu(g) = g / (1 + exp(-g)); GELU: gelu_tanh (gelu.wgsl) for silu.
+// The swiglu epilogue: out[row][n] = silu(gate) * up, silu(g) = g / (1 + exp(-g)); GELU: gelu (gelu.wgsl) for silu.
 // Generated rows take silu.wgsl, prompts' rows lib/silu.wgsl.
 const GELU: bool = false; // variant
 
@@ -10,7 +10,7 @@ fn write_swiglu(row: u32, n: u32, gate: f32, up: f32) {
     u += bias[(params.out_features + 31u) / 32u * 32u + n];
   }
   if (GELU) {
-    out[row * params.out_stride + params.out_offset + n] = gelu_tanh(g) * u;
+    out[row * params.out_stride + params.out_offset + n] = gelu(g) * u;
   } else {
     out[row * params.out_stride + params.out_offset + n] = silu(g) * u;
   }

@@ -65,6 +65,8 @@ export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.
       tiledProblem(17, 1536, 96, { epilogue: 'residual', bias: true, segments: { total: 8, align: 32 } }),
     ),
     tiledCase('gelu and bias', tiledProblem(9, 576, 33, { epilogue: 'gelu', bias: true })),
+    tiledCase('gelu by erf', tiledProblem(9, 576, 33, { epilogue: 'gelu', activation: 'gelu', bias: true })),
+    tiledCase('swiglu by gelu by erf', tiledProblem(9, 72, 70, { epilogue: 'swiglu', activation: 'gelu' })),
     tiledCase('gelu, large tiles', tiledProblem(70, 72, 200, { epilogue: 'gelu', type: 'q4' })),
     ...WEIGHT_TYPES.flatMap((type) => [
       tiledCase(`${type}, swiglu`, tiledProblem(33, 100, 33, { type, epilogue: 'swiglu' })),

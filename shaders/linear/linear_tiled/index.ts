@@ -7,6 +7,7 @@ import { fastPath, fastTile } from '../fast/fast.js';
 import swigluWgsl from '../linear/swiglu.wgsl?raw';
 import { BLOCK } from '../pack.js';
 import {
+  activationConstants,
   type Activation,
   type Epilogue,
   LINEAR_PARAMS,
@@ -23,7 +24,7 @@ import serialWgsl from './linear_tiled_serial.wgsl?raw';
 
 export interface LinearTiledProblem extends LinearProblem {
   readonly epilogue: Epilogue;
-  /** Of swiglu's gate; 'silu' where left out. */
+  /** Of swiglu's gate, 'silu' where left out; of 'gelu'. */
   readonly activation?: Activation;
   /** x lies in bytes (fast/row_vec4s.wgsl): only where it `takesBytes`. */
   readonly inBytes?: boolean;
@@ -50,7 +51,11 @@ export const linearTiled = defineKernel({
       throw new SplitkvError('internal', `linear_tiled: swiglu of ${segments.count} segments, expected one`);
     }
     const fragments = [...shared.fragments, xPlainWgsl, siluWgsl, swigluWgsl];
-    const constants = { ...shared.constants, SWIGLU: isGated, GELU: activation === 'gelu_tanh' };
+    const constants = {
+      ...shared.constants,
+      SWIGLU: isGated,
+      ...activationConstants(activation),
+    };
     // Columns of weights: of gate and of up.
     const columns = isGated ? 2 * outFeatures : outFeatures;
     if (traits.software) {

@@ -8,10 +8,10 @@ function normCase(
   problem: Partial<LayerNormProblem>,
   more: Partial<KernelCase<LayerNormProblem>> = {},
 ): KernelCase<LayerNormProblem> {
-  const { rows = 1, width = 64, eps = 1e-5, residual = false, bias = true } = problem;
+  const { rows = 1, width = 64, eps = 1e-5, residual = false, bias = true, ofSum = false } = problem;
   return {
     name,
-    problem: { rows, width, stride: problem.stride ?? alignUp(width, 32), eps, residual, bias },
+    problem: { rows, width, stride: problem.stride ?? alignUp(width, 32), eps, residual, bias, ofSum },
     seed: 29,
     step: { rows, chunks: 1 },
     flops: rows * width * (residual ? 9 : 8),
@@ -27,6 +27,7 @@ export const suite: KernelSuite<typeof layerNorm.bindings, typeof layerNorm.para
     normCase('control', { rows: 2, width: 288 }, { races: true }),
     normCase('without bias', { rows: 2, width: 288, bias: false }, { races: true }),
     normCase('with residual', { rows: 2, width: 300, residual: true }, { races: true }),
+    normCase('of a sum', { rows: 3, width: 300, ofSum: true }, { races: true }),
     normCase('one element', { width: 1, residual: true }),
     normCase('width of no multiple of 4, wide stride', { rows: 5, width: 259, stride: 320, bias: false }),
     normCase('large eps', { rows: 3, width: 96, eps: 0.5 }),
@@ -34,7 +35,7 @@ export const suite: KernelSuite<typeof layerNorm.bindings, typeof layerNorm.para
     normCase('widest', { rows: 2, width: 16384, bias: false }),
     normCase('prompt 128 x 2048', { rows: 128, width: 2048 }),
   ],
-  inputs: ({ rows, width, stride, residual, bias }, random) => {
+  inputs: ({ rows, width, stride, residual, bias, ofSum }, random) => {
     const padded = (scale: number, mean = 0): Float32Array => {
       const array = random.normals(rows * stride, scale).map((value) => value + mean);
       for (let r = 0; r < rows; r++) array.fill(0, r * stride + width, (r + 1) * stride);
@@ -48,8 +49,9 @@ export const suite: KernelSuite<typeof layerNorm.bindings, typeof layerNorm.para
       padding.set(random.normals(width));
       return padding;
     };
-    return { x, weight: vector(), ...(bias && { bias: vector() }), ...(residual && { out: padded(0.5) }) };
+    return { x, weight: vector(), ...(bias && { bias: vector() }), ...((residual || ofSum) && { out: padded(0.5) }) };
   },
-  outputs: ({ rows, stride, residual }) => (residual ? {} : { out: { type: 'f32', length: rows * stride } }),
+  outputs: ({ rows, stride, residual, ofSum }) =>
+    residual || ofSum ? {} : { out: { type: 'f32', length: rows * stride } },
   reference: layerNormReference,
 };

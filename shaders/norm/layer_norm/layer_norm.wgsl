@@ -3,6 +3,7 @@
 //   c[r][i]   = x[r][i] - mean_i(x[r][i])
 //   y[r][i]   = (c[r][i] * 1 / sqrt(mean_i(c[r][i]^2) + eps)) * weight[i] + bias[i]
 //   out[r][i] = y[r][i], or out[r][i] + y[r][i] (where RESIDUAL)
+// where OF_SUM: with x[r][i] + out[r][i] in place of x[r][i]
 //
 // x:       [rows][stride] f32, elements from width to the next multiple of 4 are zero
 // weight:  [width, padded to a multiple of 4] f32
@@ -10,10 +11,11 @@
 // out:     [rows][stride] f32; elements from width to the next multiple of 4 get zero (RESIDUAL: stay), those beyond are never written
 //
 // Grid: x = row; one workgroup per row. Both sums are in the order of rms.wgsl, with partials of elements, then of squares.
-// RESIDUAL, BIAS: from the problem. THREADS: a power of two, 1..64, chosen by the plan from the adapter; changes no bit.
+// RESIDUAL, OF_SUM, BIAS: from the problem. THREADS: a power of two, 1..64, chosen by the plan from the adapter; changes no bit.
 // Empty input: rows = 0 dispatches nothing; a row of equal elements gives the bias.
 
 const RESIDUAL: bool = false; // variant
+const OF_SUM: bool = false; // variant
 const BIAS: bool = false; // variant
 const THREADS: u32 = 64u; // variant
 
@@ -29,10 +31,18 @@ struct Params {
 }
 @group(0) @binding(4) var<uniform> params: Params;
 
+/// Before out is written.
+fn given(at: u32) -> vec4<f32> {
+  if (OF_SUM) {
+    return x[at] + out[at];
+  }
+  return x[at];
+}
+
 /// Element k of a row less its mean; the padding behind the row stays zero.
 fn centred(row: u32, k: u32, mean: f32) -> vec4<f32> {
   let inside = vec4<u32>(4u * k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.width);
-  return select(vec4<f32>(), x[row + k] - mean, inside);
+  return select(vec4<f32>(), given(row + k) - mean, inside);
 }
 
 @compute @workgroup_size(THREADS)
@@ -44,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var partial = 0.0;
     var k = j;
     for (var left = steps(j, vec4s, RMS_PARTIALS); left >= 1u; left--) {
-      let v = x[row + k];
+      let v = given(row + k);
       partial = (((partial + v.x) + v.y) + v.z) + v.w;
       k += RMS_PARTIALS;
     }
