@@ -354,7 +354,7 @@ describe('what the file says, and what it leaves out', () => {
   const without = (key: string): Metadata =>
     Object.fromEntries(Object.entries(sentencePiece).filter(([name]) => name !== key));
   it.each<[name: string, metadata: Metadata, code: string, message: RegExp]>([
-    ['another model', { ...bytes, 'tokenizer.ggml.model': string('bert') }, 'unsupported', /"bert".*'gpt2'/],
+    ['another model', { ...bytes, 'tokenizer.ggml.model': string('rwkv') }, 'unsupported', /"rwkv".*'gpt2'/],
     [
       'an unknown pre-tokenizer',
       { ...bytes, 'tokenizer.ggml.pre': string('qwen22') },

@@ -39,7 +39,8 @@ const MAX_CUT_LETTERS = 5e7;
 /**
  * The tokenizer of a GGUF file (`tokenizer.ggml.*`, `tokenizer.chat_template`) as the files of a Hugging Face folder that make the
  * same one; undefined where the file has none. Knows byte-level BPE ('gpt2', with the pre-tokenizers of
- * gguf_pre_tokenizers.ts), SentencePiece BPE ('llama'), and SentencePiece's tokens with merges ('gemma4').
+ * gguf_pre_tokenizers.ts), SentencePiece BPE ('llama'), SentencePiece's tokens with merges ('gemma4'), WordPiece ('bert') and
+ * Unigram ('t5').
  *
  * @param what the file as messages name it
  * @throws SplitkvError `format` for lists that don't fit each other, `unsupported` for another kind of tokenizer
@@ -47,21 +48,19 @@ const MAX_CUT_LETTERS = 5e7;
 export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): TokenizerFiles | undefined {
   const model = metadata.get('tokenizer.ggml.model') ?? 'none';
   if (model === 'none' || model === 'no_vocab') return undefined;
-  const sentencePiece = model === 'llama';
-  if (!sentencePiece && model !== 'gpt2' && model !== 'gemma4') {
+  const kind = typeof model === 'string' && Object.hasOwn(KINDS, model) ? KINDS[model] : undefined;
+  if (!kind) {
     throw unsupportedError(
-      `${what}: tokenizer.ggml.model ${show(model)} is not supported; supported are 'gpt2' (byte-level BPE), 'llama' (SentencePiece) ` +
-        "and 'gemma4'",
+      `${what}: tokenizer.ggml.model ${show(model)} is not supported; supported are 'gpt2' (byte-level BPE), 'llama' (SentencePiece), ` +
+        "'gemma4', 'bert' (WordPiece) and 't5' (Unigram)",
     );
   }
   const vocabulary = new GgufVocabulary(metadata, what);
-  const parts = sentencePiece
-    ? sentencePieceParts(vocabulary, mergesByScore(vocabulary, what), vocabulary.said('add_space_prefix', true))
-    : model === 'gemma4'
-      ? gemma4Parts(vocabulary)
-      : byteLevelParts(vocabulary, preTokenizer(vocabulary.said('pre', 'default'), what));
-  const bos = vocabulary.special('bos', sentencePiece ? 1 : undefined);
-  const eos = vocabulary.special('eos', sentencePiece ? 2 : undefined);
+  const parts = kind.parts(vocabulary, what);
+  const bos = vocabulary.special('bos', kind.bos) ?? vocabulary.special('cls', kind.cls);
+  const eos = vocabulary.special('eos', kind.eos);
+  const { addsEnd = false, pair } = parts;
+  const end = vocabulary.special('seperator', kind.sep) ?? eos;
   const textOf = (id: number | undefined) => (id === undefined ? undefined : vocabulary.tokens[id]);
   const named = {
     bos_token: bos,
@@ -76,8 +75,9 @@ export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): Tokeni
       ...parts.json,
       post_processor: aroundText(
         vocabulary.said('add_bos_token', parts.addBos) || parts.alwaysBos ? bos : undefined,
-        vocabulary.said('add_eos_token', false) ? eos : undefined,
+        addsEnd ? end : vocabulary.said('add_eos_token', false) ? eos : undefined,
         vocabulary.tokens,
+        pair,
       ),
     },
     tokenizerConfig: {
@@ -89,11 +89,41 @@ export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): Tokeni
   };
 }
 
+/** By `tokenizer.ggml.model`: its parts, and ids where the file doesn't say them. */
+const KINDS: Readonly<
+  Record<
+    string,
+    {
+      parts(vocabulary: GgufVocabulary, what: string): Parts;
+      readonly bos?: number;
+      readonly eos?: number;
+      readonly cls?: number;
+      readonly sep?: number;
+    }
+  >
+> = {
+  gpt2: {
+    parts: (vocabulary, what) => byteLevelParts(vocabulary, preTokenizer(vocabulary.said('pre', 'default'), what)),
+  },
+  llama: {
+    parts: (vocabulary, what) =>
+      sentencePieceParts(vocabulary, mergesByScore(vocabulary, what), vocabulary.said('add_space_prefix', true)),
+    bos: 1,
+    eos: 2,
+  },
+  gemma4: { parts: (vocabulary) => gemma4Parts(vocabulary) },
+  bert: { parts: (vocabulary) => wordPieceParts(vocabulary), cls: 101, sep: 102 },
+  t5: { parts: (vocabulary) => unigramParts(vocabulary) },
+};
+
 interface Parts {
   readonly json: Record<string, unknown>;
   readonly addBos: boolean;
   /** Whatever the file says. */
   readonly alwaysBos?: boolean;
+  /** A text has an end whatever the file says, and what stands between two of a pair: the end, once or twice. */
+  readonly addsEnd?: boolean;
+  readonly pair?: { readonly between: number; readonly segment: number };
 }
 
 function byteLevelParts(vocabulary: GgufVocabulary, pre: ReturnType<typeof preTokenizer>): Parts {
@@ -158,6 +188,67 @@ function gemma4Parts(vocabulary: GgufVocabulary): Parts {
   return { json: { ...json, pre_tokenizer: lines }, addBos: true, alwaysBos: true };
 }
 
+/** Words' first parts are marked in the file, in a folder the others. A vocabulary without capitals is of lower case. */
+function wordPieceParts(vocabulary: GgufVocabulary): Parts {
+  const { tokens, types } = vocabulary;
+  const vocab = tokens.map((token, id): [string, number] => {
+    if (types[id] !== 'normal') return [token, id];
+    return [token.startsWith('\u2581') ? token.slice(1) : `##${token}`, id];
+  });
+  const cased = tokens.some((token, id) => types[id] === 'normal' && /^\u2581[A-Z]+$/.test(token));
+  return {
+    json: {
+      normalizer: {
+        type: 'BertNormalizer',
+        clean_text: true,
+        handle_chinese_chars: true,
+        strip_accents: null,
+        lowercase: !cased,
+      },
+      pre_tokenizer: { type: 'BertPreTokenizer' },
+      decoder: { type: 'WordPiece', prefix: '##', cleanup: true },
+      model: {
+        type: 'WordPiece',
+        unk_token: tokens[vocabulary.special('unknown', 100) ?? 0],
+        continuing_subword_prefix: '##',
+        max_input_chars_per_word: 100,
+        vocab: Object.fromEntries(vocab.reverse()),
+      },
+    },
+    addBos: true,
+    addsEnd: true,
+    pair: { between: 1, segment: 1 },
+  };
+}
+
+function unigramParts(vocabulary: GgufVocabulary): Parts {
+  const { tokens } = vocabulary;
+  const scores = vocabulary.scores();
+  const blank = '\u2581';
+  return {
+    json: {
+      normalizer: { type: 'Precompiled', precompiled_charsmap: '' },
+      pre_tokenizer: {
+        type: 'Sequence',
+        pretokenizers: [
+          { type: 'WhitespaceSplit' },
+          { type: 'Metaspace', replacement: blank, prepend_scheme: 'always', split: true },
+        ],
+      },
+      decoder: { type: 'Metaspace', replacement: blank, prepend_scheme: 'always', split: true },
+      model: {
+        type: 'Unigram',
+        unk_id: vocabulary.special('unknown', 0) ?? 0,
+        vocab: tokens.map((token, id) => [token, nth(scores, id)]),
+        byte_fallback: false,
+      },
+    },
+    addBos: true,
+    addsEnd: true,
+    pair: { between: 2, segment: 0 },
+  };
+}
+
 type Merge = readonly [left: string, right: string];
 
 /**
@@ -207,16 +298,22 @@ function addedTokens({ tokens, types }: GgufVocabulary) {
   });
 }
 
-function aroundText(bos: number | undefined, eos: number | undefined, tokens: readonly string[]) {
+function aroundText(
+  bos: number | undefined,
+  eos: number | undefined,
+  tokens: readonly string[],
+  { between = 0, segment = 0 }: Partial<NonNullable<Parts['pair']>> = {},
+) {
   const ids = [bos, eos].filter((id) => id !== undefined);
   if (ids.length === 0) return null;
-  const special = (id: number | undefined) =>
-    id === undefined ? [] : [{ SpecialToken: { id: tokens[id], type_id: 0 } }];
-  const text = (id: string) => [{ Sequence: { id, type_id: 0 } }];
+  const special = (id: number | undefined, type_id = 0) =>
+    id === undefined ? [] : [{ SpecialToken: { id: tokens[id], type_id } }];
+  const text = (id: string, type_id = 0) => [{ Sequence: { id, type_id } }];
+  const cut = Array.from({ length: between }, () => special(eos)).flat();
   return {
     type: 'TemplateProcessing',
     single: [...special(bos), ...text('A'), ...special(eos)],
-    pair: [...special(bos), ...text('A'), ...text('B'), ...special(eos)],
+    pair: [...special(bos), ...text('A'), ...cut, ...text('B', segment), ...special(eos, segment)],
     special_tokens: Object.fromEntries(
       ids.map((id) => [nth(tokens, id), { id: tokens[id], ids: [id], tokens: [tokens[id]] }]),
     ),

@@ -23,7 +23,7 @@ const encoder = new TextEncoder();
 const text = (value: string): TokenPiece => ({ bytes: encoder.encode(value), raw: false });
 const noStrip = { count: 0, character: '' };
 const supported =
-  'supported are ByteLevel, Metaspace, and sequences of Replace, ByteFallback, Fuse, Metaspace and Strip at the start';
+  'supported are ByteLevel, WordPiece, Metaspace, and sequences of Replace, ByteFallback, Fuse, Metaspace and Strip at the start';
 
 /** Without a decoder tokens are words with a blank between, added ones too, as in Hugging Face tokenizers. */
 const word = (token: string): TokenPiece => text(` ${token}`);
@@ -36,8 +36,8 @@ const joinedByBlanks: TokenDecoder = { piece: word, added: word, strip: { count:
 export function createTokenDecoder(config: unknown): TokenDecoder {
   if (config == null) return joinedByBlanks;
   const steps = flatten(config);
-  if (steps.length === 1 && steps[0]?.type === 'ByteLevel')
-    return { piece: byteLevelPiece, added: text, strip: noStrip };
+  const alone = steps.length === 1 ? ofOneStep(steps[0]!) : undefined;
+  if (alone) return alone;
   const replacements: [string, string][] = [];
   let byteFallback = false;
   let strip: TokenDecoder['strip'] = noStrip;
@@ -73,6 +73,18 @@ export function createTokenDecoder(config: unknown): TokenDecoder {
     return text(replacements.reduce((value, [from, to]) => value.replaceAll(from, to), token));
   };
   return { piece, added: text, strip };
+}
+
+function ofOneStep({ type, prefix }: Step): TokenDecoder | undefined {
+  if (type === 'ByteLevel') return { piece: byteLevelPiece, added: text, strip: noStrip };
+  return type === 'WordPiece' ? wordPieces(prefix) : undefined;
+}
+
+/** Words with a blank between, and what goes on with a word, which begins with `prefix`. */
+function wordPieces(prefix: unknown): TokenDecoder {
+  const mark = typeof prefix === 'string' ? prefix : '##';
+  const piece = (token: string): TokenPiece => (token.startsWith(mark) ? text(token.slice(mark.length)) : word(token));
+  return { piece, added: word, strip: { count: 1, character: ' ' } };
 }
 
 type Step = Record<string, unknown>;

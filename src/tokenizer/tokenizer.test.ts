@@ -121,9 +121,9 @@ describe('files that are no tokenizer', () => {
     ],
     [
       'another decoder',
-      { tokenizerJson: { ...json, decoder: { type: 'WordPiece' } } },
+      { tokenizerJson: { ...json, decoder: { type: 'BPEDecoder' } } },
       'unsupported',
-      /WordPiece.*ByteLevel/,
+      /BPEDecoder.*ByteLevel/,
     ],
     [
       'a config that is a list',

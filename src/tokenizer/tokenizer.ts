@@ -28,6 +28,8 @@ export interface TextStreamOptions {
   continues?: boolean;
 }
 
+/** Above the ids of any vocabulary: what a token's part of a pair is multiplied by. */
+const SEGMENT = 1 << 24;
 /** Below, no expression takes long. */
 const LONG_TEXT = 2000;
 /** Of a text, more than most have; and of a token. */
@@ -142,6 +144,14 @@ export class Tokenizer {
       if (!(error instanceof RangeError)) throw error;
       throw usageError(`a text of ${text.length} characters without a break is too long for the tokenizer; cut it`);
     }
+  }
+
+  /** Ids of two texts as one pair, each with what it is a part of above the bits of its id: of the first 0, of the second up to `types` - 1. */
+  encodePair(first: string, second: string, types: number): number[] {
+    const pair = (): { ids: number[]; token_type_ids: number[] } =>
+      this.#library.encode(first, { text_pair: second, return_token_type_ids: true });
+    const { ids, token_type_ids: parts } = this.#plain.encoding(first + second, pair);
+    return ids.map((id, at) => id + Math.min(parts[at] ?? 0, types - 1) * SEGMENT);
   }
 
   /**

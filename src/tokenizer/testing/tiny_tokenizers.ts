@@ -156,3 +156,106 @@ export function wordLevelTokenizer(): TinyTokenizer {
     config: { tokenizer_class: 'PreTrainedTokenizerFast', clean_up_tokenization_spaces: false, eos_token: '[EOS]' },
   };
 }
+
+/** Around a text, and between two of a pair, `cut` times. @param segment of the second */
+const around = ([first, end]: readonly [string, string], ids: readonly number[], cut: number, segment: number) => {
+  const special = (id: string, type_id = 0) => ({ SpecialToken: { id, type_id } });
+  const text = (id: string, type_id = 0) => ({ Sequence: { id, type_id } });
+  const between = Array.from({ length: cut }, () => special(end));
+  return {
+    type: 'TemplateProcessing',
+    single: [special(first), text('A'), special(end)],
+    pair: [special(first), text('A'), ...between, text('B', segment), special(end, segment)],
+    special_tokens: Object.fromEntries(
+      [first, end].map((token, at) => [token, { id: token, ids: [ids[at]], tokens: [token] }]),
+    ),
+  };
+};
+
+/** WordPiece without capitals, as BERT's: [PAD], [UNK], [CLS], [SEP], [MASK], the corpus's letters, as beginnings and ends, and words. */
+export function wordPieceTokenizer(): TinyTokenizer {
+  const specials = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'];
+  const words = [
+    ...new Set(
+      corpus
+        .toLowerCase()
+        .normalize('NFD')
+        .replace(/\p{Mn}/gu, '')
+        .split(/\s+/),
+    ),
+  ];
+  const letters = [...new Set(words.join(''))].sort();
+  const longer = words.filter((_, at) => at % 2 === 0);
+  const parts = words.filter((word, at) => at % 3 === 0 && word.length > 3).map((word) => `##${word.slice(2)}`);
+  const tokens = [
+    ...specials,
+    ...letters,
+    ...letters.map((letter) => `##${letter}`),
+    ...longer,
+    ...parts,
+    ',',
+    '.',
+    '!',
+  ];
+  return {
+    json: {
+      version: '1.0',
+      added_tokens: added(specials),
+      normalizer: {
+        type: 'BertNormalizer',
+        clean_text: true,
+        handle_chinese_chars: true,
+        strip_accents: null,
+        lowercase: true,
+      },
+      pre_tokenizer: { type: 'BertPreTokenizer' },
+      post_processor: around(['[CLS]', '[SEP]'], [2, 3], 1, 1),
+      decoder: { type: 'WordPiece', prefix: '##', cleanup: true },
+      model: {
+        type: 'WordPiece',
+        unk_token: '[UNK]',
+        continuing_subword_prefix: '##',
+        max_input_chars_per_word: 100,
+        vocab: index([...new Set(tokens)]),
+      },
+    },
+    config: { cls_token: '[CLS]', sep_token: '[SEP]', unk_token: '[UNK]', pad_token: '[PAD]', mask_token: '[MASK]' },
+  };
+}
+
+/** Unigram, as XLM-RoBERTa's: <s>, <pad>, </s>, <unk>, letters and pieces of the corpus, with log probabilities. */
+export function unigramTokenizer(): TinyTokenizer {
+  const specials = ['<s>', '<pad>', '</s>', '<unk>'];
+  const words = [...new Set(corpus.split(/\s+/))].map((word) => `\u2581${word}`);
+  const letters = [...new Set(Array.from(words.join('')))].sort();
+  const pieces = words.flatMap((word) => [word, word.slice(0, 3), word.slice(-2)]).filter(({ length }) => length > 1);
+  const tokens = [...new Set([...letters, ...pieces])];
+  const mark = { type: 'Metaspace', replacement: '\u2581', prepend_scheme: 'always', split: true };
+  return {
+    json: {
+      version: '1.0',
+      added_tokens: added(specials),
+      normalizer: { type: 'NFKC' },
+      pre_tokenizer: { type: 'Sequence', pretokenizers: [{ type: 'WhitespaceSplit' }, mark] },
+      post_processor: around(['<s>', '</s>'], [0, 2], 2, 0),
+      decoder: mark,
+      model: {
+        type: 'Unigram',
+        unk_id: 3,
+        vocab: [
+          ...specials.map((token) => [token, 0]),
+          ...tokens.map((token, at) => [token, -3 - (at % 17) / 3 - (Array.from(token).length < 2 ? 4 : 0)]),
+        ],
+        byte_fallback: false,
+      },
+    },
+    config: {
+      bos_token: '<s>',
+      eos_token: '</s>',
+      unk_token: '<unk>',
+      pad_token: '<pad>',
+      cls_token: '<s>',
+      sep_token: '</s>',
+    },
+  };
+}
