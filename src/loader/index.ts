@@ -12,7 +12,7 @@ export type { CatalogModel } from './hub/catalog.js';
 export type { NetworkOptions } from './hub/hub_options.js';
 export { parseIntegrity } from './sources/integrity.js';
 export { cachedSource, deleteCached, listCached, type OpenOptions, openSource } from './open_source.js';
-export { readJson, readText, type Source, TOKENIZER_CONFIG_LIMITS, TOKENIZER_LIMITS } from './source.js';
+export { around, readJson, readText, type Source, TOKENIZER_CONFIG_LIMITS, TOKENIZER_LIMITS } from './source.js';
 export { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 export { matrixShape, type RowPiece, storedBlocks, TensorReader } from './tensor_reader.js';
 export { absorbedView, blocksView, columnsView, orderedView, rowsView, transposedView, vectorView } from './views.js';

@@ -21,6 +21,11 @@ export const MODEL_TEXTS = [
   'tokenizer.model',
   'self_test.json',
   SHARD_INDEX,
+  // What makes vectors of texts.
+  'modules.json',
+  'config_sentence_transformers.json',
+  '1_Pooling/config.json',
+  ...['2_Dense', '3_Dense'].flatMap((folder) => [`${folder}/config.json`, `${folder}/${SINGLE_FILE}`]),
 ];
 
 /** One tensor and its bytes [start, end), counted from the beginning of `file`: little-endian, row-major, nothing between elements. */

@@ -48,7 +48,7 @@ export function modelSizes(config: ModelConfig, types: WeightTypes, kvType: KvTy
           : segmentKvHeads(own.attention) * kvTokenBytes(own.attention, kvType);
       const sizes = layerSizes(layer, own, heads, bytes);
       // Inputs for all layers are with the first.
-      const inputs = index === 0 ? bytes(map.perLayer?.projection, map.perLayer?.norm) : 0;
+      const inputs = index === 0 ? bytes(map.inputs, map.perLayer?.projection, map.perLayer?.norm) : 0;
       const mlpShared = sizes.mlpShared + bytes(layer.perLayer) + inputs;
       return { ...sizes, mlpShared, kvToken, ...(window !== undefined && { window }) };
     }),

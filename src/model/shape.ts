@@ -9,6 +9,7 @@ import { usageError } from '../base/errors.js';
 import { nth, range, sum } from '../base/lists.js';
 import { type ModelShape, type Plan, planName, type RankShare, type VocabShare } from '../placement/plan.js';
 import {
+  attendsBothWays,
   attentionOf,
   cacheLayer,
   cachesLatent,
@@ -141,6 +142,7 @@ export function modelShape(config: ModelConfig): ModelShape {
     latent: cachesLatent(config),
     ...(isWindowed(config) && { windowed: true }),
     ...(hasState(config) && { recurrent: true }),
+    ...(attendsBothWays(config) && { bothWays: true }),
     ...(mixesHeads(config) && { mixedHeads: true }),
     // Inputs for each layer are where tokens are embedded.
     ...(sources.length > 0 && { wholeFrom: Math.min(...sources) }),

@@ -30,6 +30,8 @@ export interface ModelShape {
   readonly windowed?: boolean;
   /** Layers have a state beside the cache of the others. Default: none has. */
   readonly recurrent?: boolean;
+  /** Rows see those behind them: an encoder, whose texts are computed whole. Default: they don't. */
+  readonly bothWays?: boolean;
   /** Columns of the MLP's down projection in each of its 8 segments; the widest layer's. */
   readonly mlpSegments: readonly number[];
   /** Routed experts of an expert layer; 0 without. */

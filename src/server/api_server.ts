@@ -16,7 +16,8 @@ import { MessageWriter } from './messages/message_writer.js';
 import type { ResponseCall } from './responses/response_request.js';
 import { itemList, ResponseStore } from './responses/response_store.js';
 import { ResponseWriter } from './responses/response_writer.js';
-import { embeddingAnswer } from './requests/text_request.js';
+import { defined } from '../base/options.js';
+import { embeddingAnswer, rerankAnswer } from './requests/text_request.js';
 import type { CallKind, Calls } from './requests/read_call.js';
 import { addTo, type Exchange } from './http/exchange.js';
 import { type FrontOptions, HttpFront } from './front.js';
@@ -106,6 +107,7 @@ export class ApiServer extends HttpFront {
     if (route.name === '/tokenize') return this.#tokenize(exchange, model);
     if (route.name === '/detokenize') return this.#detokenize(exchange, model);
     if (route.name === '/v1/embeddings') return this.#embed(exchange, model);
+    if (route.name === '/v1/rerank' || route.name === '/rerank') return this.#rerank(exchange, model);
     if (route.name === '/v1/messages/count_tokens') return this.#countTokens(exchange, model);
     if (route.id !== undefined) return this.#storedResponse(exchange, route);
     await this.#complete(exchange, model, KINDS[route.name as keyof typeof KINDS]);
@@ -160,6 +162,22 @@ export class ApiServer extends HttpFront {
         exchange.sendJson(200, embeddingAnswer(this.modelName, base64, result));
       } catch (error) {
         throw signal.aborted ? stopped() : toApiError(error, promptField);
+      }
+    });
+  }
+
+  async #rerank(exchange: Exchange, model: ServingModel): Promise<void> {
+    const call = await this.#read(exchange, model, 'rerank');
+    this.#openModel();
+    const { query, documents, topN } = call;
+    const wanted = Math.min(documents.length, model.info.slots, this.#perClient);
+    const { client, signal } = exchange;
+    await this.#inPlaces(exchange, model, wanted, 'documents', async () => {
+      try {
+        const result = await model.rerank(query, documents, { ...defined({ topN }), client, signal });
+        exchange.sendJson(200, rerankAnswer(this.modelName, call, result));
+      } catch (error) {
+        throw signal.aborted ? stopped() : toApiError(error, 'documents');
       }
     });
   }

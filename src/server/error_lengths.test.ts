@@ -29,6 +29,7 @@ const BASES: Readonly<Record<string, object>> = {
   '/v1/messages/count_tokens': { messages: user },
   '/v1/responses': { input: 'a', max_output_tokens: 1 },
   '/v1/embeddings': { input: 'a' },
+  '/v1/rerank': { query: 'a', documents: ['a'] },
   '/tokenize': { prompt: 'a' },
   '/detokenize': { tokens: [1] },
 };

@@ -300,6 +300,7 @@ const others: Row[] = [
   '/v1/messages',
   '/v1/messages/count_tokens',
   '/v1/embeddings',
+  '/v1/rerank',
   '/tokenize',
   '/detokenize',
 ].flatMap((path): Row[] => [

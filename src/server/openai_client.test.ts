@@ -402,6 +402,31 @@ describe('the official openai client', () => {
     }
   });
 
+  test('scores of documents: what is asked is checked, and a model without any is told', async () => {
+    await start();
+    const ask = async (
+      path: string,
+      body: object,
+    ): Promise<{ status: number; error: { message: string; param?: string } }> => {
+      const response = await fetch(`${server.url}${path}`, { method: 'POST', body: JSON.stringify(body) });
+      const { error } = (await response.json()) as { error: { message: string } };
+      return { status: response.status, error };
+    };
+    const whole = { model: 'tiny', query: 'a', documents: ['b', { text: 'c' }], top_n: 1, return_documents: true };
+    for (const path of ['/v1/rerank', '/rerank'])
+      expect(await ask(path, whole)).toMatchObject({
+        status: 400,
+        error: { message: expect.stringContaining('no score') },
+      });
+    for (const [changes, param] of [
+      [{ documents: [] }, 'documents'],
+      [{ documents: [''] }, 'documents[0]'],
+      [{ query: '' }, 'query'],
+      [{ top_n: 0 }, 'top_n'],
+    ] as const)
+      expect(await ask('/v1/rerank', { ...whole, ...changes })).toMatchObject({ status: 400, error: { param } });
+  });
+
   test('models', async () => {
     await start();
     const { data } = await client.models.list();

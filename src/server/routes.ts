@@ -21,6 +21,8 @@ const METHODS = {
   '/v1/chat/completions': ASK,
   '/v1/completions': ASK,
   '/v1/embeddings': ASK,
+  '/v1/rerank': ASK,
+  '/rerank': ASK,
   '/v1/responses': ASK,
   '/v1/responses/{id}': ['GET', 'HEAD', 'DELETE'],
   '/v1/responses/{id}/input_items': READ,

@@ -383,18 +383,42 @@ export interface LogitsOptions {
   readonly signal?: AbortSignal;
 }
 
+/** Which of a text's hidden states make its vector: their mean, the last token's, the first one's. */
+export type Pooling = 'mean' | 'last' | 'cls';
+
 export interface EmbedOptions {
-  /** Of a text's final hidden states: their mean (default), or that of its last token. */
-  readonly pooling?: 'mean' | 'last';
-  /** Numbers that vectors are cut to, before their length is made 1; default and most: the model's hidden size. */
+  /** Of a text's final hidden states: their mean, or that of its last token, or of its first. Default: what `load` was told, what the model's files say, the mean. */
+  readonly pooling?: Pooling;
+  /** Put before each text; '' for nothing. */
+  readonly prompt?: string;
+  /** The same by its name in the model's files, such as 'query'. Default: the one that they name, if any. */
+  readonly promptName?: string;
+  /** Numbers that vectors are cut to, before their length is made 1; default and most: all that the model gives. */
   readonly dimensions?: number;
   /** As of `CompletionOptions`, where many requests are served. */
   readonly client?: string;
   readonly signal?: AbortSignal;
 }
 
+export interface RerankOptions {
+  /** Results to give, those of the best documents; default: all. */
+  readonly topN?: number;
+  /** What is to be found, for models that judge by it; default: passages that answer a web search. */
+  readonly instruction?: string;
+  /** As of `CompletionOptions`, where many requests are served. */
+  readonly client?: string;
+  readonly signal?: AbortSignal;
+}
+
+export interface RerankResult {
+  /** Best first; of equal ones the first given. `index`: of the document. */
+  readonly results: readonly { readonly index: number; readonly relevance_score: number }[];
+  /** Of all pairs. */
+  readonly prompt_tokens: number;
+}
+
 export interface EmbedResult {
-  /** f32 [hidden size, or `dimensions`] of each text, of Euclidean length 1. */
+  /** f32 [what the model gives, or `dimensions`] of each text, of Euclidean length 1. */
   readonly embeddings: readonly Float32Array[];
   /** Of all texts. */
   readonly prompt_tokens: number;
@@ -560,7 +584,7 @@ export interface Model {
    */
   logits(tokens: readonly number[] | Uint32Array | Int32Array, options?: LogitsOptions): Promise<LogitsResult>;
   /**
-   * Vectors of texts: their final hidden states (behind the last norm), pooled. The same bits on every plan, and whatever else runs.
+   * Vectors of texts: their final hidden states (behind the last norm), pooled, and what dense layers the model's files put behind that make of it. The same bits on every plan, and whatever else runs.
    *
    * @example
    * ```ts
@@ -574,6 +598,12 @@ export interface Model {
    * @param texts one, or a list of texts, token ids or chat messages; computed side by side
    */
   embed(texts: string | readonly Prompt[], options?: EmbedOptions): Promise<EmbedResult>;
+  /**
+   * How well documents answer a query, by a reranker: a classifier of pairs, or a model that judges by "yes" or "no". The same bits
+   * alone or together.
+   * @throws SplitkvError `unsupported` where the model gives no score
+   */
+  rerank(query: string, documents: readonly string[], options?: RerankOptions): Promise<RerankResult>;
   /** How many entries each kv head keeps of a prompt: all of it where it isn't longer than what is kept. Needs a kvBudget. */
   kept(prompt: Prompt, options?: { readonly signal?: AbortSignal }): Promise<KeptEntries>;
   /** Token ids of a prompt, as `generate` would feed them, however many. */

@@ -102,6 +102,8 @@ export interface LoadOptions {
    * quickest on this adapter is kept for the next time. Default: true.
    */
   readonly tune?: boolean | undefined;
+  /** Which hidden states of a text make its vector. Default: what the model's files say, otherwise the mean. */
+  readonly pooling?: 'mean' | 'last' | 'cls' | undefined;
   /**
    * Prompt tokens computed in one go; never changes a bit of the result. An integer from 1 to 4096. Default: 512, and
    * 256 where stages of layers work side by side.

@@ -1,5 +1,6 @@
 import { sum } from '../../base/lists.js';
 import type { Source, TensorReader } from '../../loader/index.js';
+import { attendsBothWays } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import { weightBytes } from '../../model/weights/model_map.js';
 import { storedTypes } from '../../model/weights/stored_types.js';
@@ -9,6 +10,7 @@ import type { LoadOptions, ModelInfo } from '../contracts/api.js';
 import { checkContext } from '../contracts/load_options.js';
 import { type ModelFiles, openModelFiles } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
+import type { SentenceFiles } from '../files/sentence_files.js';
 import { kvCompression } from '../planning/kv_compression.js';
 import { type PlanSubject, subjectFeatures } from '../planning/plan_subject.js';
 import { cacheType } from '../planning/rank_adapters.js';
@@ -26,6 +28,8 @@ export interface DescribedModel extends ModelFiles {
   readonly name: string;
   readonly source: Source;
   readonly facts: DescribedFacts;
+  /** What the files say of vectors of texts; read once. */
+  readonly sentenceFiles: () => Promise<SentenceFiles>;
 }
 
 /**
@@ -51,13 +55,16 @@ export async function describeModel(
     type,
     kvType,
     contextLength,
-    prefillChunk,
+    // Whole texts.
+    prefillChunk: attendsBothWays(config) ? contextLength : prefillChunk,
     prefixCaching,
     features: featuresOf({ attentionDp: options.attentionDpConfig, prefixCaching, prefillWorker: options.prefill }),
     ...(compression && { compression }),
   };
   checkTogether([...subjectFeatures(facts), ...modelFeatures(modelShape(config))]);
-  return { ...files, reader, name: modelName(source.gguf ?? source.name), source, facts };
+  let sentence: Promise<SentenceFiles> | undefined;
+  const sentenceFiles = (): Promise<SentenceFiles> => (sentence ??= files.sentence(reader));
+  return { ...files, sentenceFiles, reader, name: modelName(source.gguf ?? source.name), source, facts };
 }
 
 /** What an opened model is, in numbers and words. */

@@ -9,7 +9,7 @@ import type { AdapterRequest } from '../../gpu/index.js';
 import { listCached, type Source } from '../../loader/index.js';
 import { checkWindowFits } from '../../model/compression/budgets.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
-import type { LoadOptions, LoadProgress, Model, RecommendedSampling } from '../contracts/api.js';
+import type { LoadOptions, LoadProgress, Model, Pooling, RecommendedSampling } from '../contracts/api.js';
 import { checkLoadOptions, networkOf, prefillList } from '../contracts/load_options.js';
 import { isStored } from '../contracts/cluster_options.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
@@ -53,6 +53,9 @@ export interface OpenedModel extends ModelTokenizer {
   readonly sampling: RecommendedSampling;
   /** Its files, for what is read later. */
   readonly source?: Source;
+  /** How vectors of texts are made; default: as no file says anything. */
+  readonly sentenceFiles?: DescribedModel['sentenceFiles'];
+  readonly pooling?: Pooling | undefined;
   readonly loadSeconds: number;
   /** Where prompts are computed on a device of their own. */
   readonly prefiller?: PrefillWorker | undefined;
@@ -201,6 +204,8 @@ async function openParts(
     name,
     sampling: model.sampling,
     source,
+    sentenceFiles: model.sentenceFiles,
+    pooling: options.pooling,
     loadSeconds: (performance.now() - started) / 1000,
     get picked() {
       return plans.chosen.picked;

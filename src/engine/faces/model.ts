@@ -11,6 +11,8 @@ import type {
   ConversationOptions,
   EmbedOptions,
   EmbedResult,
+  RerankOptions,
+  RerankResult,
   IndexedResult,
   GenerateOptions,
   GenerateResult,
@@ -35,6 +37,7 @@ import { eosIds, isChat, needTokenizer, type PromptReader, promptTokens, tokenId
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { type ModelRanks, roundsPrompts } from '../ranks/rank_group.js';
 import type { Runner } from '../ranks/runner.js';
+import type { EmbedHost } from '../serving/embed.js';
 import { samplingSchema } from '../ranks/sampling/sampling_options.js';
 import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
 import { planName } from '../../placement/index.js';
@@ -237,10 +240,23 @@ export class LoadedModel implements Model {
   async embed(texts: string | readonly Prompt[], options: EmbedOptions = {}): Promise<EmbedResult> {
     await this.#ready();
     const { embed } = await import('../serving/embed.js');
-    return embed({ engine: this.#engine, reader: this.#reader }, texts, {
+    return embed(await this.#embedHost(), texts, { ...options, signal: this.#orDisposed(options.signal) });
+  }
+
+  async rerank(query: string, documents: readonly string[], options: RerankOptions = {}): Promise<RerankResult> {
+    await this.#ready();
+    const { rerank } = await import('../serving/embed.js');
+    return rerank(await this.#embedHost(), query, documents, {
       ...options,
       signal: this.#orDisposed(options.signal),
     });
+  }
+
+  async #embedHost(): Promise<EmbedHost> {
+    const { withPrompts } = await import('../serving/embed.js');
+    const { sentenceFiles, pooling } = this.opened;
+    const files = (await sentenceFiles?.()) ?? {};
+    return { engine: this.#engine, reader: withPrompts(this.#reader, files), files, pooling };
   }
 
   async selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {

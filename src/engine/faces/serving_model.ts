@@ -1,7 +1,14 @@
 import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
-import type { EmbedOptions, EmbedResult, Prompt, TokenizeOptions } from '../contracts/api.js';
+import type {
+  EmbedOptions,
+  EmbedResult,
+  Prompt,
+  RerankOptions,
+  RerankResult,
+  TokenizeOptions,
+} from '../contracts/api.js';
 import { loadSchema } from '../contracts/load_options.js';
 import { type ModelFacts, modelInfo, type Seats } from './describe_model.js';
 import { type JoinPlaces, type OpenedModel, openModel } from './load.js';
@@ -25,7 +32,8 @@ import type {
 import { type CompletionHost, RunningCompletion } from '../serving/text/completion.js';
 import { checkForm, TextForms } from '../serving/text/forms.js';
 import { checkTools, frameOf, wantsFrame } from '../serving/text/reading.js';
-import { embed } from '../serving/embed.js';
+import { embed, type EmbedHost, rerank, withPrompts } from '../serving/embed.js';
+import type { SentenceFiles } from '../files/sentence_files.js';
 import { Engine, type EngineOptions, mayShare, optionsOfPlan, WAIT_SECONDS } from '../serving/engine.js';
 import type { Runner } from '../ranks/runner.js';
 import { Histogram } from '../serving/histogram.js';
@@ -90,14 +98,16 @@ export async function serve(
         ...(await optionsOfPlan(opened.group, { attentionDpConfig })),
       };
     };
-    return new EngineServingModel(opened, {
+    const files = (await opened.sentenceFiles?.()) ?? {};
+    const engineOptions: EngineOptions = {
       ...(await forPlan()),
       forPlan,
       tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
       prefixCaching: prefixCaching ?? mayShare(opened.group, opened.prefiller),
       prefiller: opened.prefiller,
       onFailure,
-    });
+    };
+    return new EngineServingModel(opened, engineOptions, files);
   } catch (error) {
     await opened.prefiller?.dispose();
     await opened.group.dispose();
@@ -112,14 +122,18 @@ export class EngineServingModel implements ServingModel {
   readonly #opened: OpenedModel;
   #told: { readonly of: readonly [EngineOptions, Runner]; readonly info: ServingInfo } | undefined;
   readonly #reader: PromptReader;
+  readonly #files: SentenceFiles;
   readonly #host: CompletionHost;
   readonly #firstToken = new Histogram(WAIT_SECONDS);
   readonly #nextToken = new Histogram(NEXT_TOKEN_SECONDS);
   #unfinished = 0;
   #failure: unknown;
 
-  /** @throws SplitkvError `usage` for impossible options */
-  constructor(opened: OpenedModel, options: EngineOptions) {
+  /**
+   * @param files what they say of vectors of texts
+   * @throws SplitkvError `usage` for impossible options
+   */
+  constructor(opened: OpenedModel, options: EngineOptions, files: SentenceFiles = {}) {
     const { config, tokenizer, tokenizerFiles, noTokenizer, group } = opened;
     const { contextLength } = group.runner;
     const onFailure = (error: unknown): void => {
@@ -129,9 +143,10 @@ export class EngineServingModel implements ServingModel {
     this.#opened = opened;
     this.#engine = new Engine(group, { ...options, onFailure });
     const { prefixCaching = false } = options;
-    this.#reader = { tokenizer, noTokenizer, contextLength };
+    this.#files = files;
+    this.#reader = withPrompts({ tokenizer, noTokenizer, contextLength }, files);
     const why = noTokenizer && { code: noTokenizer.code, message: noTokenizer.message };
-    this.promptSource = { tokenizerFiles, noTokenizer: why, contextLength };
+    this.promptSource = { tokenizerFiles, noTokenizer: why, contextLength, prompts: this.#reader.prompts };
     this.#host = {
       engine: this.#engine,
       tokenizer,
@@ -206,11 +221,20 @@ export class EngineServingModel implements ServingModel {
     }
   }
 
-  async embed(texts: string | readonly Prompt[], options: EmbedOptions = {}): Promise<EmbedResult> {
+  embed(texts: string | readonly Prompt[], options: EmbedOptions = {}): Promise<EmbedResult> {
+    return this.#embedded((host) => embed(host, texts, options));
+  }
+
+  rerank(query: string, documents: readonly string[], options: RerankOptions = {}): Promise<RerankResult> {
+    return this.#embedded((host) => rerank(host, query, documents, options));
+  }
+
+  async #embedded<T>(body: (host: EmbedHost) => Promise<T>): Promise<T> {
     if (this.#failure !== undefined) throw this.#failure;
     const { engine, count } = this.#host;
+    const { pooling } = this.#opened;
     try {
-      return await embed({ engine, reader: this.#reader, count }, texts, options);
+      return await body({ engine, reader: this.#reader, files: this.#files, pooling, count });
     } catch (error) {
       this.#failure ??= engine.failure;
       throw error;

@@ -31,6 +31,7 @@ export async function openGgufFiles(
       if (tokenizer instanceof SplitkvError) throw tokenizer;
       return tokenizer;
     },
+    sentence: async (reader) => (await import('./sentence_files.js')).ggufSentenceFiles(metadata, reader),
     reader: async () => new TensorReader(source, ggufTensorIndex(gguf, await ggufArchitecture(gguf), config)),
   };
 }

@@ -21,6 +21,7 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import { readModelConfig } from '../../model/families/registry.js';
 import { Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
 import type { LoadOptions, RecommendedSampling } from '../contracts/api.js';
+import type { SentenceFiles } from './sentence_files.js';
 import type { OptionRow } from '../contracts/options/row.js';
 import { SAMPLING_ROWS } from '../contracts/options/sampling_rows.js';
 
@@ -31,6 +32,8 @@ export interface ModelFiles {
   /** Undefined where there is none. @throws SplitkvError `unsupported` for a kind that isn't read */
   tokenizerFiles(): Promise<TokenizerFiles | undefined>;
   reader(): Promise<TensorReader>;
+  /** What they say of vectors of texts. @param reader what `reader` gave */
+  sentence(reader: () => Promise<TensorReader>): Promise<SentenceFiles>;
 }
 
 /** Of a Hugging Face folder, or of the GGUF file that `source.gguf` names. */
@@ -56,6 +59,7 @@ export async function openModelFiles(
         : (await import('../../model/weights/stored_names.js')).asNamed(index, config);
       return new TensorReader(source, named);
     },
+    sentence: async (reader) => (await import('./sentence_files.js')).readSentenceFiles(source, configJson, reader),
   };
 }
 

@@ -5,7 +5,7 @@
 import { nth, sum } from '../../base/lists.js';
 import { SplitkvError, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
+import { attendsBothWays, type ModelConfig, SEGMENT_SHIFT } from '../../model/config/model_config.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import { type CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
@@ -223,9 +223,9 @@ export class Runner {
     return firstOf(await this.#each((rank) => rank.states(run), this.#runnersOf(slot)));
   }
 
-  /** Weights of the norm before the head, f32 [hiddenSize]. */
-  async finalNorm(): Promise<Float32Array> {
-    return firstOf(await this.#each((rank) => rank.finalNorm()));
+  /** Weights of the norm before the head, f32 [hiddenSize]; undefined where there is none. */
+  async finalNorm(): Promise<Float32Array | undefined> {
+    return (await this.#each((rank) => rank.finalNorm())).find((norm) => norm !== undefined);
   }
 
   /** The logits that the slot's last token was sampled from. */
@@ -239,14 +239,23 @@ export class Runner {
   }
 
   checkPrompt(prompt: readonly number[]): void {
-    const { vocabSize } = this.config;
+    const { vocabSize, inputs } = this.config;
+    const types = inputs?.types ?? 1;
     if (prompt.length === 0) throw usageError('the prompt is empty: give at least one token');
     for (const [index, id] of prompt.entries()) {
-      if (!Number.isInteger(id) || id < 0 || id >= vocabSize) {
+      const known = Number.isInteger(id) && id >= 0 && id < types * 2 ** SEGMENT_SHIFT;
+      if (!known || id % 2 ** SEGMENT_SHIFT >= vocabSize) {
         throw usageError(
           `token ${index} of the prompt is ${id}; this model's ids are integers from 0 to ${vocabSize - 1}`,
         );
       }
+    }
+    if (attendsBothWays(this.config) && prompt.length > this.promptRows) {
+      throw new SplitkvError(
+        'context_full',
+        `the text has ${prompt.length} tokens; this model computes texts whole, of at most ${this.promptRows} tokens here ` +
+          `(the model's maximum is ${this.config.maxPositions}): cut it, or load with a longer context`,
+      );
     }
     if (prompt.length > this.contextLength) {
       throw new SplitkvError(

@@ -9,6 +9,8 @@ import type {
   LoadOptions,
   ModelInfo,
   Prompt,
+  RerankOptions,
+  RerankResult,
   SamplingOptions,
   TextForm,
   TokenizeOptions,
@@ -160,6 +162,8 @@ export interface ServingModel {
   completeAll(prompts: readonly Prompt[], options?: CompletionOptions): Completion;
   /** As `Model.embed`. @throws as `complete` */
   embed(texts: string | readonly Prompt[], options?: EmbedOptions): Promise<EmbedResult>;
+  /** As `Model.rerank`. @throws as `complete` */
+  rerank(query: string, documents: readonly string[], options?: RerankOptions): Promise<RerankResult>;
   /** The ids that a prompt feeds, however many. @throws SplitkvError `usage`, `io` or `unsupported` where there is no tokenizer */
   tokenize(prompt: Prompt, options?: TokenizeOptions): number[];
   /** @throws SplitkvError `usage` for what is no token id; `io` or `unsupported` */

@@ -6,7 +6,7 @@
 import { nth } from '../../base/lists.js';
 import { defined } from '../../base/options.js';
 import { pause } from '../../base/waits.js';
-import { abortedError, isLoss, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { abortedError, isLoss, SplitkvError, throwIfAborted, unsupportedError, usageError } from '../../base/errors.js';
 import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
@@ -22,7 +22,7 @@ import {
 } from '../../placement/index.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { promptEviction } from '../../model/compression/budgets.js';
-import { hasState } from '../../model/config/model_config.js';
+import { attendsBothWays, hasState } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import type { EndReason, Iteration, RequestSpec, ScheduledSequence, SchedulerOptions } from '../scheduler/index.js';
@@ -328,8 +328,10 @@ export class Engine {
 
   #newScheduler(): Scheduler {
     const { tokensPerIteration, placing: placed, prefiller, attentionDpConfig } = this.options;
-    const { prefixCaching, watermark, agingIterations, chunkedPrefill, rowsPerMicroBatch } = this.options;
+    const { prefixCaching, watermark, agingIterations, rowsPerMicroBatch } = this.options;
     const { runner } = this.ranks;
+    const isWhole = attendsBothWays(runner.config);
+    const chunkedPrefill = isWhole ? false : this.options.chunkedPrefill;
     const { compression } = runner.options;
     const { owners, caches } = runner;
     const shape = modelShape(runner.config);
@@ -353,7 +355,11 @@ export class Engine {
       })),
       blockTokens: KV_BLOCK,
       contextLength: runner.contextLength,
-      maxTokensPerIteration: Math.max(tokensPerIteration, ...pools.map(({ length }) => length + window)),
+      maxTokensPerIteration: Math.max(
+        tokensPerIteration,
+        isWhole ? runner.promptTokens : 0,
+        ...pools.map(({ length }) => length + window),
+      ),
       maxChunkTokens: runner.promptTokens,
       ...(runner.promptTokens > runner.promptRows && {
         chunkEnd: (offset, start, end) => runner.chunkEnd(offset, start, end),
@@ -411,7 +417,13 @@ export class Engine {
    */
   submit(request: EngineRequest): EngineHandle {
     if (this.#closed !== undefined) throw this.#closed;
-    this.ranks.runner.checkPrompt(request.prompt);
+    const { runner } = this.ranks;
+    const { maxTokens, promptRows } = request;
+    if (attendsBothWays(runner.config) && (maxTokens > 0 || (promptRows?.what ?? 'logits') === 'logits'))
+      throw unsupportedError(
+        `${runner.config.architecture} is an encoder: it makes no text; use embed (/v1/embeddings) or rerank (/v1/rerank)`,
+      );
+    runner.checkPrompt(request.prompt);
     const id = `r${this.#next++}`;
     const running = new Running(request);
     this.#running.set(id, running);

@@ -3,7 +3,7 @@ import { show } from '../../base/json.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { type ChatMessage, Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
 import { type ChatOptions, checkTools, shownTools } from '../../chat_formats/tools.js';
-import type { Prompt, TokenizeOptions } from '../contracts/api.js';
+import type { EmbedOptions, Prompt, TokenizeOptions } from '../contracts/api.js';
 
 /** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
 export interface PromptReader {
@@ -11,6 +11,14 @@ export interface PromptReader {
   /** What text fails with, where the folder's tokenizer can't be read. */
   readonly noTokenizer?: SplitkvError | undefined;
   readonly contextLength: number;
+  /** What is put before texts that are embedded. */
+  readonly prompts?: TextPrompts | undefined;
+}
+
+/** By name. */
+export interface TextPrompts {
+  readonly named: Readonly<Record<string, string>>;
+  readonly usual: string | undefined;
 }
 
 /** What a PromptReader is made of, as data that a worker can be sent. */
@@ -18,6 +26,7 @@ export interface PromptSource {
   readonly tokenizerFiles?: TokenizerFiles | undefined;
   readonly noTokenizer?: { readonly code: ErrorCode; readonly message: string } | undefined;
   readonly contextLength: number;
+  readonly prompts?: TextPrompts | undefined;
 }
 
 /** Reads prompts as the model that the source is of. */
@@ -25,11 +34,13 @@ export async function promptReader({
   tokenizerFiles,
   noTokenizer,
   contextLength,
+  prompts,
 }: PromptSource): Promise<PromptReader> {
   return {
     tokenizer: tokenizerFiles && (await Tokenizer.load(tokenizerFiles)),
     noTokenizer: noTokenizer && new SplitkvError(noTokenizer.code, noTokenizer.message),
     contextLength,
+    prompts,
   };
 }
 
@@ -73,6 +84,33 @@ export function promptTokens(
   const told = { addGenerationPrompt: opens, variables: templateVariables(options), ...(tools && { tools }) };
   const render = (given: readonly ChatMessage[]): string => tokenizer.applyChatTemplate(given, told);
   return encode(ending === 'continue' ? unfinished(said, render) : render(said), false, tokenizer, reader);
+}
+
+/**
+ * The ids of a text to embed, with the model's own words before it.
+ * @throws as `promptTokens`; `usage` for a name that the model's files don't have, and for a prompt of what is no text
+ */
+export function embedTokens(
+  text: Prompt,
+  reader: PromptReader,
+  { prompt, promptName }: Pick<EmbedOptions, 'prompt' | 'promptName'> = {},
+): readonly number[] {
+  const { named = {}, usual } = reader.prompts ?? {};
+  const isAsked = prompt !== undefined || promptName !== undefined;
+  if (prompt !== undefined && promptName !== undefined) throw usageError('prompt and promptName: give one of them');
+  if (typeof text !== 'string') {
+    if (isAsked) throw usageError('a prompt is put before texts, not before token ids or messages');
+    return promptTokens(text, reader);
+  }
+  const name = promptName ?? usual;
+  if (promptName !== undefined && !Object.hasOwn(named, promptName)) {
+    const known = Object.keys(named);
+    throw usageError(
+      `promptName '${promptName}': this model's files have ${known.length > 0 ? known.join(', ') : 'no prompts'}`,
+    );
+  }
+  if (text === '') return promptTokens(text, reader);
+  return promptTokens((prompt ?? (name === undefined ? '' : (named[name] ?? ''))) + text, reader);
 }
 
 /** @throws SplitkvError `usage` */

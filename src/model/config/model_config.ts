@@ -15,7 +15,7 @@ export type { RopeConfig, RopeScaling } from './rope_config.js';
  * A decoder as a list of layers: plain data, which workers are sent as it is. Families make it (families/registry.ts); nothing
  * that reads it asks which family. Sizes are in elements.
  *
- * x = embeddingScale * E[token]; of each layer x += residualScale * attention(norm(x)), x += residualScale * mlp(norm(x)), with norms
+ * x = embeddingScale * E[token], and what `inputs` says; of each layer x += residualScale * attention(norm(x)), x += residualScale * mlp(norm(x)), with norms
  * where `LayerConfig.norms` says; logits = logitScale * head(norm(x)), capped where they are. The types say more than the runtime runs:
  * `checkSupported` refuses the rest.
  */
@@ -29,6 +29,7 @@ export interface ModelConfig {
   readonly norm: NormConfig;
   /** True: the output head is the embedding matrix, and has no tensor of its own. */
   readonly tieWordEmbeddings: boolean;
+  readonly inputs?: InputsConfig | undefined;
   readonly embeddingScale: number;
   readonly residualScale: number;
   readonly logitScale: number;
@@ -54,14 +55,28 @@ export interface NormConfig {
   readonly bias?: boolean;
 }
 
+/** What becomes of embedded tokens before the first layer: x += positions[p + first] + types[segment]; then, with `norm`, x = norm(x). */
+export interface InputsConfig {
+  /** Rows of a table of positions, `first` of which stand before that of position 0. */
+  readonly positions?: { readonly rows: number; readonly first: number };
+  /** Segments that a text's tokens may be of. A token's stands above the `SEGMENT_SHIFT` bits of its id. */
+  readonly types?: number;
+  readonly norm: boolean;
+}
+
+/** Ids are below 1 << SEGMENT_SHIFT. */
+export const SEGMENT_SHIFT = 24;
+
 export interface LayerConfig {
   readonly attention: AttentionConfig;
   readonly mlp: MlpConfig;
   /**
    * Where norms stand about each half f, attention and then the MLP. 'before' (the default): x += f(norm(x)). 'behind': x += norm(f(x)).
-   * 'both': x += norm(f(norm(x))). 'shared': the halves stand side by side, x += attention(norm(x)) + mlp(norm(x)), with one norm.
+   * 'both': x += norm(f(norm(x))). 'after': x = norm(x + f(x)), and there is no norm before the head. 'shared': the halves stand side by side, x += attention(norm(x)) + mlp(norm(x)), with one norm.
    */
-  readonly norms?: 'before' | 'behind' | 'both' | 'shared';
+  readonly norms?: 'before' | 'behind' | 'both' | 'after' | 'shared';
+  /** True: attention reads x as it is, where `norms` say that a norm is before. */
+  readonly bare?: true;
   /**
    * A third part: x += norm(project(gelu_tanh(gate x) * p / sqrt(2))). p are the layer's of the token's inputs for all layers,
    * norm(projection(x0) / sqrt(hiddenSize)) + sqrt(width) * T[token], with x0 what the first layer reads. All layers have them, or none.
@@ -104,6 +119,11 @@ export interface GqaConfig {
   readonly scale: number;
   /** A query at position p sees the keys at p - window + 1 to p; default: all before it. */
   readonly window?: number | undefined;
+  /**
+   * True: a query sees the keys behind it, too, all or (`window`) as many as before it. All layers of a model, whose texts are computed
+   * whole, and which makes no text.
+   */
+  readonly bothWays?: true;
   /** Scores s become softcap * tanh(s / softcap). */
   readonly softcap?: number | undefined;
   /** True: each query head has a further logit in its softmax, with no value. */
@@ -169,8 +189,8 @@ export interface DeltaConfig extends RecurrentSegments {
   readonly rates: 'log' | 'negative';
 }
 
-/** 'gelu_tanh': 0.5 g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))). */
-export type Activation = 'silu' | 'gelu_tanh';
+/** 'gelu': 0.5 g (1 + erf(g / sqrt(2))). 'gelu_tanh': 0.5 g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))). */
+export type Activation = 'silu' | 'gelu_tanh' | 'gelu';
 
 /** 'gated': down(activation(gate x) * up x). 'plain': down(activation(up x)). */
 export interface DenseMlpConfig {
@@ -227,6 +247,10 @@ export interface ExpertsConfig {
 
 export const isRecurrent = (attention: AttentionConfig): attention is RecurrentConfig =>
   attention.kind === 'conv' || attention.kind === 'delta';
+
+/** Whether rows see those behind them: an encoder. */
+export const attendsBothWays = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
+  layers.some(({ attention }) => attention.kind === 'gqa' && attention.bothWays);
 
 /** Whether the model has layers with a state. */
 export const hasState = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>

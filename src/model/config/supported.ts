@@ -46,6 +46,7 @@ function layerFault(layer: LayerConfig, config: ModelConfig): Fault | undefined 
 function normsFault({ attention, mlp, norms = 'before' }: LayerConfig, model: ModelConfig): Fault | undefined {
   const { residualScale, norm } = model;
   const alone = mlp.kind === 'experts' && !mlp.beside;
+  if (norms === 'after' && norm.kind !== 'layer') return fault('norms', norms, 'norms of sums are LayerNorms');
   if (norms !== 'before' && (attention.kind !== 'gqa' || alone || residualScale !== 1)) {
     return fault('norms', norms, 'layers with them have grouped-query attention, a dense MLP and no residual scale');
   }
@@ -70,9 +71,10 @@ function behindFault({ mlp, norms, scaled, perLayer }: LayerConfig): Fault | und
 }
 
 function mlpFault(mlp: MlpConfig): Fault | undefined {
-  if (mlp.kind === 'plain' && mlp.activation !== 'gelu_tanh')
-    return fault('hidden_act', mlp.activation, 'an MLP without a gate has gelu_tanh');
+  if (mlp.kind === 'plain' && mlp.activation === 'silu')
+    return fault('hidden_act', mlp.activation, 'an MLP without a gate has gelu or gelu_tanh');
   if (mlp.kind !== 'experts') return undefined;
+  if (mlp.activation === 'gelu') return fault('hidden_act', mlp.activation, 'experts have silu or gelu_tanh');
   if (!mlp.beside && mlp.activation !== 'silu') return fault('hidden_act', mlp.activation, 'experts alone have silu');
   return mlp.sharedWidth > 0 && (mlp.bias || mlp.clamped)
     ? fault('shared experts', mlp.sharedWidth, 'biased or clamped experts have no shared ones beside them')
@@ -130,6 +132,7 @@ function gqaFault({
   qkNorm,
   valueNorm,
   sharesKv,
+  bothWays,
 }: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
   if (rope?.interleaved && (gated || qkNorm === 'head'))
     return fault('rope_interleaved', true, 'gated attention, and norms of heads, need halves');
@@ -142,6 +145,8 @@ function gqaFault({
       sharesKv,
       'layers that share keys and values have neither gates, sinks nor norms of all heads',
     );
+  if (bothWays && (sinks || sharesKv !== undefined))
+    return fault('bothWays', bothWays, 'attention both ways has no sinks and shares no keys');
   if (sinks && gated) return fault('sinks', true, 'gated attention has no sinks');
   return undefined;
 }

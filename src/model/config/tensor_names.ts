@@ -8,8 +8,10 @@ type LayerKind = 'gqa' | 'mla' | 'conv' | 'delta' | 'gated' | 'plain' | 'experts
  */
 export interface TensorNames {
   readonly embedding: string;
-  /** Before the output head. */
-  readonly norm: string;
+  /** Of what is embedded (`InputsConfig`). */
+  readonly inputs?: { readonly positions?: string; readonly types?: string; readonly norm?: string };
+  /** Before the output head, where there is one. */
+  readonly norm?: string;
   readonly head: string;
   /** Norms before attention (where it is shared, before both) and before the MLP, and of what they give: those that layers have. */
   readonly inputNorm?: string;

@@ -51,6 +51,15 @@ export function parseGelu(config: ConfigReader): Activation {
   return 'gelu_tanh';
 }
 
+/** By erf, as encoders have it. */
+export function parseErfGelu(config: ConfigReader): Activation {
+  const key = config.has('hidden_activation') ? 'hidden_activation' : 'hidden_act';
+  const activation = config.optionalString(key) ?? 'gelu';
+  if (activation === 'gelu_pytorch_tanh' || activation === 'gelu_new') return 'gelu_tanh';
+  if (activation !== 'gelu') throw config.unsupported(key, activation, "'gelu' or 'gelu_pytorch_tanh'");
+  return 'gelu';
+}
+
 /**
  * Grouped-query attention, all but its rotary embedding; a head's width is hidden_size / num_attention_heads where `head_dim` doesn't
  * say. Families replace what they have otherwise.

@@ -40,7 +40,7 @@ export interface FamilyGguf {
   /** Architectures whose rows of q and k llama.cpp keeps in neighbouring pairs (2i, 2i + 1), where the checkpoint has halves. */
   readonly pairedRows?: readonly string[];
   /** What llama.cpp calls tensors here that it calls otherwise elsewhere, by what TensorNames calls them; where the file has them. */
-  readonly parts?: Readonly<Partial<Record<'norm' | 'postNorm', string>>>;
+  readonly parts?: Readonly<Partial<Record<'norm' | 'postNorm' | 'attentionOutNorm' | 'mlpOutNorm', string>>>;
   /** Architectures whose value heads of linear attention lie by their place among those of a key head, then by key head. */
   readonly tiledHeads?: readonly string[];
   /** Architectures in which the file's stretch of rotary frequencies isn't that of layers with a window: theirs aren't stretched. */

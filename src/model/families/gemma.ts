@@ -39,7 +39,7 @@ const defaults = {
 
 /**
  * Gemma 2 and Gemma 3 (text): layers with a window and, every so often, one without; in Gemma 3 each has its rotary embedding. Norms
- * before and after each half, all of them with 1 + w; GELU; embeddings times sqrt(hidden_size). Gemma 2 caps scores and logits,
+ * before and after each half, all of them with 1 + w (EmbeddingGemma is Gemma 3 that sees both ways); GELU; embeddings times sqrt(hidden_size). Gemma 2 caps scores and logits,
  * Gemma 3 normalises queries and keys instead.
  */
 export const gemma = defineFamily({
@@ -54,21 +54,29 @@ export const gemma = defineFamily({
       final_logit_softcapping: 30,
     },
   },
-  neutral: [['use_bidirectional_attention', false, 'a token sees none after it']],
   config(config, common) {
     const scale = config.positive('query_pre_attn_scalar') ** -0.5;
     const gemma2 = common.architecture === 'gemma2';
     const heads = parseGqa(config, common.hiddenSize);
-    const attention = { ...heads, scale, qkNorm: gemma2 ? (false as const) : ('head' as const) };
+    const bothWays = config.boolean('use_bidirectional_attention', false);
+    const attention = {
+      ...heads,
+      scale,
+      qkNorm: gemma2 ? (false as const) : ('head' as const),
+      ...(bothWays && { bothWays }),
+    };
     const ropes = parseRopes(config, heads.headDim, gemma2);
     const softcap = config.optionalPositive('attn_logit_softcapping');
     const logitCap = config.optionalPositive('final_logit_softcapping');
-    const window = config.optionalInteger('sliding_window');
+    // Of an encoder it is as wide on both sides together.
+    const width = config.optionalInteger('sliding_window');
+    const window = width !== undefined && bothWays ? Math.floor(width / 2) + 1 : width;
     const mlp = parseGated(config, parseGelu(config));
     // Where layer_types don't say.
     const every = gemma2 ? 2 : (config.optionalInteger('sliding_window_pattern', countRange) ?? 6);
     return {
       norm: { ...common.norm, offset: 1 },
+      ...(bothWays && { tieWordEmbeddings: true }),
       embeddingScale: Math.sqrt(common.hiddenSize),
       logitCap,
       layers: parseLayerTypes(config, common.numLayers, fullEvery(every)).map((type): LayerConfig => ({
@@ -84,7 +92,7 @@ export const gemma = defineFamily({
       tensors,
     };
   },
-  gguf: { keys: ggufKeys, plainWindows: ['gemma3'] },
+  gguf: { keys: ggufKeys, plainWindows: ['gemma3', 'gemma-embedding'] },
 });
 
 /** In Gemma 3 layers with a window have a base of their own, and are never stretched. */
@@ -123,6 +131,7 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   return {
     ...common,
     model_type: 'gemma3_text',
+    ...(metadata.arch === 'gemma-embedding' && { use_bidirectional_attention: true, tie_word_embeddings: true }),
     sliding_window: window || null,
     ...ggufLayerTypes(metadata, 6),
     rope_local_base_freq: metadata.optionalPositive('rope.freq_base_swa') ?? 10000,

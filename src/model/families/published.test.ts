@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parsePythonJson } from '../../base/json.js';
 import { makePlan, planMemory } from '../../placement/index.js';
-import type { GqaConfig } from '../config/model_config.js';
+import { attendsBothWays, type GqaConfig } from '../config/model_config.js';
 import { modelSizes } from '../model_sizes.js';
 import { modelShape } from '../shape.js';
 import { OTHERS, PUBLISHED } from '../testing/published_configs.js';
@@ -120,6 +120,8 @@ models['Gemma 4 E2B'] = {
 };
 
 const page = readFileSync('docs/models.md', 'utf8').replaceAll(/ +/g, ' ');
+
+const encoder = { model_type: 'bert', architectures: ['BertModel'], num_attention_heads: 12 };
 
 describe('published shapes', () => {
   beforeAll(loadFamilies);
@@ -262,6 +264,50 @@ describe('published shapes', () => {
     const { parameters } = weightBytes(config, 'q4');
     expect(parameters / 1e9 / billions).toBeGreaterThan(0.99);
     expect(parameters / 1e9 / billions).toBeLessThan(1.01);
+  });
+
+  test.each([
+    ['all-MiniLM-L6-v2', 22_565_376, { ...encoder, hidden_size: 384, num_hidden_layers: 6, intermediate_size: 1536 }],
+    ['bge-small-en-v1.5', 33_212_160, { ...encoder, hidden_size: 384, num_hidden_layers: 12, intermediate_size: 1536 }],
+    [
+      'XLM-RoBERTa base',
+      277_453_056,
+      {
+        ...encoder,
+        model_type: 'xlm-roberta',
+        architectures: ['XLMRobertaForSequenceClassification'],
+        hidden_size: 768,
+        num_hidden_layers: 12,
+        intermediate_size: 3072,
+        vocab_size: 250_002,
+        max_position_embeddings: 514,
+        type_vocab_size: 1,
+        pad_token_id: 1,
+      },
+    ],
+    ['ModernBERT base', 149_014_272, { model_type: 'modernbert', architectures: ['ModernBertForMaskedLM'] }],
+    [
+      'EmbeddingGemma 300M',
+      302_863_104,
+      {
+        model_type: 'gemma3_text',
+        architectures: ['Gemma3TextModel'],
+        hidden_size: 768,
+        intermediate_size: 1152,
+        num_hidden_layers: 24,
+        num_attention_heads: 3,
+        num_key_value_heads: 1,
+        head_dim: 256,
+        vocab_size: 262_144,
+        max_position_embeddings: 2048,
+        sliding_window: 512,
+        use_bidirectional_attention: true,
+      },
+    ],
+  ])('%s: counted, without what makes its vectors', (_, parameters, raw) => {
+    const config = parseModelConfig(raw);
+    expect(weightBytes(config, 'f32').parameters).toBe(parameters);
+    expect(attendsBothWays(config)).toBe(true);
   });
 
   test("Granite 4's hybrid models are refused by their layers", () => {

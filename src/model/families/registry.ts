@@ -10,8 +10,8 @@ import { llama } from './llama.js';
 export interface FamilyRow {
   /** Or how to load it: a part of its own, which pages with other models needn't download. */
   readonly family: Family | (() => Promise<Family>);
-  /** By the `model_type` of config.json, the entry of `architectures` that means a causal language model of this type. */
-  readonly models: Readonly<Record<string, string>>;
+  /** By the `model_type` of config.json, the entries of `architectures` that mean a model of this type which runs. */
+  readonly models: Readonly<Record<string, string | readonly string[]>>;
   /** Models of text and images whose `text_config` is one of these, by their `model_type`: the text part runs, by default `textType`. */
   readonly wrappers?: Readonly<Record<string, { readonly className: string; readonly textType: string }>>;
   /** What llama.cpp calls them (`general.architecture`). */
@@ -24,7 +24,7 @@ const rows: FamilyRow[] = [
     models: {
       llama: 'LlamaForCausalLM',
       qwen2: 'Qwen2ForCausalLM',
-      qwen3: 'Qwen3ForCausalLM',
+      qwen3: ['Qwen3ForCausalLM', 'Qwen3Model'],
       mistral: 'MistralForCausalLM',
       ministral3: 'Ministral3ForCausalLM',
       smollm3: 'SmolLM3ForCausalLM',
@@ -39,9 +39,23 @@ const rows: FamilyRow[] = [
   },
   {
     family: async () => (await import('./gemma.js')).gemma,
-    models: { gemma3_text: 'Gemma3ForCausalLM', gemma2: 'Gemma2ForCausalLM' },
+    models: { gemma3_text: ['Gemma3ForCausalLM', 'Gemma3TextModel'], gemma2: 'Gemma2ForCausalLM' },
     wrappers: { gemma3: { className: 'Gemma3ForConditionalGeneration', textType: 'gemma3_text' } },
-    gguf: ['gemma3', 'gemma2'],
+    gguf: ['gemma3', 'gemma2', 'gemma-embedding'],
+  },
+  {
+    family: async () => (await import('./bert.js')).bert,
+    models: {
+      bert: ['BertModel', 'BertForMaskedLM', 'BertForSequenceClassification'],
+      roberta: ['RobertaModel', 'RobertaForMaskedLM', 'RobertaForSequenceClassification'],
+      'xlm-roberta': ['XLMRobertaModel', 'XLMRobertaForMaskedLM', 'XLMRobertaForSequenceClassification'],
+    },
+    gguf: ['bert'],
+  },
+  {
+    family: async () => (await import('./modernbert.js')).modernbert,
+    models: { modernbert: ['ModernBertModel', 'ModernBertForMaskedLM', 'ModernBertForSequenceClassification'] },
+    gguf: ['modern-bert'],
   },
   {
     family: async () => (await import('./gemma4.js')).gemma4,
@@ -218,16 +232,16 @@ interface KnownModel {
   readonly row: FamilyRow;
   /** What the family knows it as. */
   readonly modelType: string;
-  readonly className: string;
+  readonly classNames: readonly string[];
   /** The `model_type` of a model that has it as its text part. */
   readonly wraps?: string;
 }
 
 function findFamily(config: ConfigReader): KnownModel {
   const known = rows.flatMap((row): KnownModel[] => [
-    ...Object.entries(row.models).map(([modelType, className]) => ({ row, modelType, className })),
+    ...Object.entries(row.models).map(([modelType, names]) => ({ row, modelType, classNames: [names].flat() })),
     ...Object.entries(row.wrappers ?? {}).map(([wraps, { className, textType }]) => {
-      return { row, modelType: textType, className, wraps };
+      return { row, modelType: textType, classNames: [className], wraps };
     }),
   ]);
   const modelType = config.optionalString('model_type');
@@ -240,16 +254,17 @@ function findFamily(config: ConfigReader): KnownModel {
   if (modelType !== undefined) {
     const found = known.find((model) => (model.wraps ?? model.modelType) === modelType);
     if (!found) throw config.unsupported('model_type', modelType, notKnown(modelType, types));
-    if (className !== undefined && className !== found.className) {
-      throw config.unsupported('architectures', className, `model_type '${modelType}' runs as ${found.className}`);
+    if (className !== undefined && !found.classNames.includes(className)) {
+      const names = found.classNames.join(', ');
+      throw config.unsupported('architectures', className, `model_type '${modelType}' runs as ${names}`);
     }
     return textPart(found, config);
   }
   if (className === undefined) return config.missing('model_type');
-  const found = known.find((model) => model.className === className);
+  const found = known.find(({ classNames }) => classNames.includes(className));
   if (found) return textPart(found, config);
-  const classNames = known.map((model) => model.className);
-  throw config.unsupported('architectures', className, notKnown(className, types, classNames));
+  const names = known.flatMap(({ classNames }) => classNames);
+  throw config.unsupported('architectures', className, notKnown(className, types, names));
 }
 
 /** A wrapper's text part may say which of the family it is. */

@@ -24,6 +24,7 @@ import type {
 import { VocabParallelEmbedding } from '../layers/linear/vocab.js';
 import { fusesAdded, fusesNorm } from '../layers/fusion.js';
 import { fitRows, recordLinear } from '../layers/linear/linear.js';
+import { Inputs } from '../layers/inputs.js';
 import { PerLayerInputs } from '../layers/per_layer.js';
 import { Residual } from '../layers/residual.js';
 import { activationStride, type Role } from '../layers/roles.js';
@@ -72,6 +73,7 @@ interface StagePrograms {
 /** Of `Decoder.allocateRows`. */
 export interface DecoderRows extends RowBuffers {
   readonly embedding: VocabParallelEmbedding;
+  readonly inputs: Inputs;
   readonly perLayer: PerLayerInputs | undefined;
   /** By stage of the plan. */
   readonly stages: ReadonlyMap<number, StagePrograms>;
@@ -247,11 +249,14 @@ export class Decoder {
           },
         ];
       });
-    const { perLayer } = this.weights;
+    const { perLayer, embedding } = this.weights;
+    const inputs = new Inputs(device, world, config, this.weights.inputs, buffers, hiddenStride);
+    const embedded = { ...buffers, x: inputs.x };
     return {
       ...buffers,
       perLayer: perLayer && new PerLayerInputs(device, config, perLayer, buffers, hiddenStride, like?.perLayer),
-      embedding: new VocabParallelEmbedding(device, world, config, this.weights.embedding, buffers, hiddenStride),
+      inputs,
+      embedding: new VocabParallelEmbedding(device, world, config, embedding, embedded, hiddenStride),
       stages: new Map(stages),
     };
   }
@@ -261,8 +266,9 @@ export class Decoder {
    * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention.
    */
   recordLayers(recorder: RankRecorder, buffers: DecoderRows, compresses = false): void {
-    const { embedding, perLayer } = buffers;
+    const { embedding, inputs, perLayer } = buffers;
     embedding.record(recorder, this.config.embeddingScale);
+    inputs.record(recorder);
     perLayer?.record(recorder);
     for (const index of this.world.plan.stages.keys()) {
       recordStageRows(recorder, this.world, index, buffers, this.hiddenStride);

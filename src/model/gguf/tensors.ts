@@ -68,6 +68,17 @@ const deltaParts = {
   output: 'ssm_out',
 };
 
+const inputParts = { positions: 'position_embd', types: 'token_types', norm: 'token_embd_norm' };
+
+/** Behind an encoder, by these names here too: of scores, and of vectors. */
+const headParts = {
+  cls: 'cls',
+  clsNorm: 'cls.norm',
+  clsOutput: 'cls.output',
+  dense2: 'dense_2',
+  dense3: 'dense_3',
+};
+
 const perLayerParts = {
   table: 'per_layer_token_embd',
   projection: 'per_layer_model_proj',
@@ -118,19 +129,26 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
   const pairedRows = family.pairedRows?.includes(arch) ?? false;
   const tiledHeads = family.tiledHeads?.includes(arch) ?? false;
   const tensors = new Map<string, TensorEntry>();
-  const { embedding, norm, head } = config.tensors;
+  const { embedding, norm, head, inputs = {} } = config.tensors;
   const { parts = {} } = family;
-  const called = (block: Block, part: 'norm' | 'postNorm', usual: string): string =>
+  const called = (block: Block, part: keyof typeof parts, usual: string): string =>
     (block.stored(`${parts[part]}.weight`) ? parts[part] : undefined) ?? usual;
   const whole = new Block(gguf, tensors);
   const ends = { embedding: 'token_embd', norm: called(whole, 'norm', 'output_norm'), head: 'output' };
-  whole.addParts(ends, { embedding, norm, head });
+  whole.addParts<keyof typeof ends>(ends, { embedding, norm, head });
+  whole.addParts<keyof typeof inputParts>(inputParts, inputs);
+  whole.addParts(headParts, headParts);
   const { table, projection, norm: inputNorm } = config.tensors.perLayer ?? {};
   whole.addParts(perLayerParts, { table, projection, norm: inputNorm });
   config.layers.forEach(({ attention, mlp }, index) => {
     const names = numbered(config.tensors, index);
     const block = new Block(gguf, tensors, `blk.${index}.`);
-    const norms = { ...normParts, postNorm: called(block, 'postNorm', normParts.postNorm) };
+    const norms = {
+      ...normParts,
+      postNorm: called(block, 'postNorm', normParts.postNorm),
+      attentionOutNorm: called(block, 'attentionOutNorm', normParts.attentionOutNorm),
+      mlpOutNorm: called(block, 'mlpOutNorm', normParts.mlpOutNorm),
+    };
     block.addParts<keyof typeof normParts>(norms, names);
     block.add(block.stored('layer_output_scale.weight'), names.layerScale);
     const { gate, project, outNorm } = names.perLayer ?? {};

@@ -12,6 +12,8 @@ export interface NormSpec {
   readonly bias?: VectorSpec | undefined;
   /** True: sums that it is added to are times the element behind the weights. */
   readonly scaled?: true;
+  /** True: with what it would be added to, it is of the sum. */
+  readonly ofSum?: true;
 }
 
 /** A norm on a device. */
@@ -31,16 +33,16 @@ export const scaledNorm = (norm: NormSpec, name: string): NormSpec => ({
   scaled: true,
 });
 
-/** Rows of x normalised into out; with `base` added to those rows of it, which may be out itself. */
+/** Rows of x normalised into out; with `base` added to those rows of it, which may be out itself, or, `ofSum`, to x. */
 export function recordNorm(
   recorder: RankRecorder,
-  { config: { kind, eps }, weight, bias, scaled }: Norm,
+  { config: { kind, eps }, weight, bias, scaled, ofSum }: Norm,
   rows: Omit<RmsNormProblem, 'eps' | 'residual' | 'apart' | 'scaled'>,
   x: Buffer,
   out: Buffer,
   base?: Buffer,
 ): void {
-  const problem = { ...rows, eps, residual: base !== undefined };
+  const problem = { ...rows, eps, residual: base !== undefined && ofSum !== true };
   const apart = base === out ? undefined : base;
   if (kind === 'rms')
     recorder.dispatch(
@@ -48,5 +50,10 @@ export function recordNorm(
       { ...problem, apart: apart !== undefined, scaled: problem.residual && scaled },
       { x, weight, base: apart, out },
     );
-  else recorder.dispatch(layerNorm, { ...problem, bias: bias !== undefined }, { x, weight, bias, out });
+  else
+    recorder.dispatch(
+      layerNorm,
+      { ...problem, bias: bias !== undefined, ofSum: ofSum === true && base !== undefined },
+      { x, weight, bias, out },
+    );
 }

@@ -47,6 +47,25 @@ export async function llamaCppLogits(
   }
 }
 
+/** A text's vector as llama.cpp pools it, of whatever length. */
+export async function llamaCppEmbedding(
+  llama: Llama,
+  ggufPath: string,
+  tokens: readonly number[],
+): Promise<readonly number[]> {
+  const model = await llama.loadModel({ modelPath: ggufPath, gpuLayers: 0, useMmap: false });
+  try {
+    const context = await model.createEmbeddingContext({
+      contextSize: Math.max(256, tokens.length + 8),
+      batchSize: Math.max(256, tokens.length + 8),
+      threads: 1,
+    });
+    return (await context.getEmbeddingFor(tokens as Token[])).vector;
+  } finally {
+    await model.dispose();
+  }
+}
+
 /** Reads files of the sources that node-llama-cpp's llama.cpp was built from, which it brings along. @param folder for a clone of them */
 export function llamaCppSources(folder: string): (path: string) => Buffer {
   const bundle = 'node_modules/node-llama-cpp/llama/gitRelease.bundle';

@@ -4,6 +4,7 @@ import type {
   DeltaConfig,
   ExpertsConfig,
   GqaConfig,
+  InputsConfig,
   MlaConfig,
   ModelConfig,
 } from '../config/model_config.js';
@@ -37,6 +38,7 @@ type Lists = ReturnType<typeof startList>;
 
 /** Every tensor of a checkpoint under the names that transformers gives them, whatever the family. */
 export function modelTensors(config: ModelConfig): TensorRecipe[] {
+  if (config.inputs) return encoderTensors(config, config.inputs);
   const { hiddenSize, vocabSize, tieWordEmbeddings, embeddingScale, logitScale } = config;
   const lists = startList(config);
   const { list, norm, linear } = lists;
@@ -107,6 +109,44 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     ...recipe,
     name: lfm2Names.reduce((name, [usual, own]) => name.replace(usual, own), recipe.name),
   }));
+}
+
+/** Of an encoder, under its own names: they have nothing in common with Llama's. */
+function encoderTensors(config: ModelConfig, inputs: InputsConfig): TensorRecipe[] {
+  const { hiddenSize, vocabSize, tensors } = config;
+  const { list, norm, linear } = startList(config);
+  const table = (name: string | undefined, rows: number): void => {
+    if (name !== undefined) list.push({ name: `${name}.weight`, shape: [rows, hiddenSize], mean: 0, deviation: 1 });
+  };
+  table(tensors.embedding, vocabSize);
+  if (inputs.positions) table(tensors.inputs?.positions, inputs.positions.rows);
+  if (inputs.types) table(tensors.inputs?.types, inputs.types);
+  if (inputs.norm) norm(tensors.inputs!.norm!, hiddenSize);
+  config.layers.forEach(({ attention, mlp, norms, bare }, index) => {
+    if (attention.kind !== 'gqa' || mlp.kind === 'experts') return;
+    const names = numbered(tensors, index);
+    const { qkv, q, k, v, o } = names.gqa!;
+    const { bias } = attention;
+    if (norms !== 'after' && !bare) norm(names.inputNorm!, hiddenSize);
+    if (qkv !== undefined) linear(qkv, 3 * hiddenSize, hiddenSize, 1.5, bias.q);
+    else
+      for (const [name, gain] of [
+        [q, 1.5],
+        [k, 1.5],
+        [v, 1],
+      ] as const)
+        linear(name, hiddenSize, hiddenSize, gain, bias.q);
+    linear(o, hiddenSize, hiddenSize, 1, bias.o);
+    if (norms === 'after') norm(names.attentionOutNorm!, hiddenSize);
+    else norm(names.postNorm!, hiddenSize);
+    const { gateUp, up, down } = { gateUp: undefined, ...(names.plain ?? names.gated)! };
+    if (gateUp !== undefined) linear(gateUp, 2 * mlp.width, hiddenSize, 1.5, mlp.bias);
+    else linear(up, mlp.width, hiddenSize, 1.5, mlp.bias);
+    linear(down, hiddenSize, mlp.width, 1, mlp.bias);
+    if (norms === 'after') norm(names.mlpOutNorm!, hiddenSize);
+  });
+  if (config.layers.at(-1)?.norms !== 'after') norm(tensors.norm!, hiddenSize);
+  return list;
 }
 
 function gqaTensors(

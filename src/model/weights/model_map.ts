@@ -2,6 +2,7 @@ import { packedLayout } from '../../../shaders/linear/pack.js';
 import { known } from '../../base/errors.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { partName } from '../layers/layer_weights.js';
+import { type InputSpecs, inputSpecs } from '../layers/inputs.js';
 import { type NormSpec, normSpec, scaledNorm } from '../layers/norm.js';
 import {
   perLayerHalfSpecs,
@@ -48,6 +49,8 @@ export interface ModelMap {
   readonly embedding: VocabSpec | undefined;
   /** Of which the rank holds weights. */
   readonly layers: readonly LayerMap[];
+  /** Of what is embedded, where the first layer is. */
+  readonly inputs: InputSpecs | undefined;
   /** Of inputs for each layer. */
   readonly perLayer: PerLayerSpecs | undefined;
   /** Where the head is. */
@@ -65,17 +68,23 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
       const { index } = held;
       const context = { hiddenSize, norm, slice: held };
       const names = numbered(tensors, index);
-      const { attention, mlp, norms = 'before', scaled, perLayer } = nth(config.layers, index);
-      const [before, behind] = [norms !== 'behind', norms === 'behind' || norms === 'both'];
+      const { attention, mlp, norms = 'before', scaled, perLayer, bare } = nth(config.layers, index);
+      const after = norms === 'after';
+      const [before, behind] = [norms !== 'behind' && !after, norms === 'behind' || norms === 'both' || after];
       const of = (there: boolean, what: string, name: string | undefined): NormSpec | undefined =>
-        there ? normSpec(norm, partName(context, what), known(name, `name of ${what}`), hiddenSize) : undefined;
+        there
+          ? {
+              ...normSpec(norm, partName(context, what), known(name, `name of ${what}`), hiddenSize),
+              ...(after && { ofSum: true }),
+            }
+          : undefined;
       const scaledBy = <N extends NormSpec | undefined>(last: N): N | NormSpec =>
         last && scaled ? scaledNorm(last, known(names.layerScale, 'name of a scale')) : last;
       const mlpOut = of(behind, 'mlp_out_norm', names.mlpOutNorm);
       return {
         index,
         attention: {
-          before: of(before, 'input_norm', names.inputNorm),
+          before: of(before && !bare, 'input_norm', names.inputNorm),
           weights: attentionKinds[attention.kind].specs(context, attention, namesOf(names, attention.kind)),
           behind: of(behind, 'attention_out_norm', names.attentionOutNorm),
         },
@@ -87,8 +96,12 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
         perLayer: perLayer && perLayerHalfSpecs(context, perLayer, known(names.perLayer, 'names'), scaledBy),
       };
     }),
+    inputs: slice.layers.some((layer) => layer.index === 0 && holdsWeights(layer)) ? inputSpecs(config) : undefined,
     perLayer: slice.layers.some(holdsWeights) ? perLayerSpecs(config) : undefined,
-    norm: slice.headRows && normSpec(norm, 'norm', tensors.norm, hiddenSize),
+    norm:
+      slice.headRows && config.layers.at(-1)?.norms !== 'after'
+        ? normSpec(norm, 'norm', known(tensors.norm, 'name of the last norm'), hiddenSize)
+        : undefined,
     head,
   };
 }

@@ -10,11 +10,14 @@ import {
 import type { ExpertsConfig, ModelConfig } from '../config/model_config.js';
 import { type ExpertNames, numbered } from '../config/tensor_names.js';
 
-/** What a checkpoint of text and images puts before the names of its language model's tensors, and what stands there without. */
+/** What a checkpoint puts before the names of a model's tensors (images beside the text, another head), and what stands there without. */
 const WRAPPED = [
   ['language_model.', ''],
   ['model.language_model.', 'model.'],
   ['lm_head.', 'lm_head.'],
+  ['bert.', ''],
+  ['roberta.', ''],
+  ['classifier.', 'classifier.'],
 ] as const;
 
 /**
@@ -23,9 +26,12 @@ const WRAPPED = [
  */
 export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
   const tensors = new Map<string, TensorEntry>();
-  const wrapped = !index.tensors.has(`${config.tensors.embedding}.weight`);
+  const { embedding } = config.tensors;
+  // A model without its head is named without what it is beside one.
+  const bare = index.tensors.has(`${embedding.replace(/^model\./, '')}.weight`) ? (['', 'model.'] as const) : undefined;
+  const wrapped = !index.tensors.has(`${embedding}.weight`);
   for (const [stored, entry] of index.tensors) {
-    const prefix = wrapped ? WRAPPED.find(([before]) => stored.startsWith(before)) : (['', ''] as const);
+    const prefix = wrapped ? (bare ?? WRAPPED.find(([before]) => stored.startsWith(before))) : (['', ''] as const);
     const name = prefix && prefix[1] + stored.slice(prefix[0].length);
     if (name !== undefined) tensors.set(name, { ...entry, name });
   }

@@ -30,6 +30,7 @@ export const FEATURES = {
   windowed: 'a model whose layers have windows',
   recurrent: 'a model with recurrent layers (convolutions, linear attention)',
   mixedHeads: 'a model whose layers differ in their kv heads',
+  bothWays: 'an encoder',
   experts: 'a model with routed experts',
   dense: 'a model without experts',
   // Options.
@@ -51,7 +52,16 @@ export type Feature = keyof typeof FEATURES;
 export const featuresOf = (given: { readonly [Name in Feature]?: unknown }): Feature[] =>
   (Object.keys(given) as Feature[]).filter((name) => given[name]);
 
-const MODEL: readonly Feature[] = ['gqa', 'latent', 'windowed', 'recurrent', 'mixedHeads', 'experts', 'dense'];
+const MODEL: readonly Feature[] = [
+  'gqa',
+  'latent',
+  'windowed',
+  'recurrent',
+  'mixedHeads',
+  'bothWays',
+  'experts',
+  'dense',
+];
 
 /** These features don't go together. */
 export interface Exclusion {
@@ -137,6 +147,26 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     of: ['recurrent', 'moves'],
     because: 'a state stays with its slot',
     instead: 'sequences stay where they began',
+  },
+  ...(['splitChunks', 'token', 'adp', 'arranged'] as const).map((other) => ({
+    of: ['bothWays', other] as const,
+    because: 'each rank needs all of a text',
+    instead: 'use tp or pp',
+  })),
+  {
+    of: ['bothWays', 'compression'],
+    because: 'nothing of a text is kept',
+    instead: 'leave kvBudget out',
+  },
+  {
+    of: ['bothWays', 'prefixCaching'],
+    because: 'nothing of a text is kept',
+    instead: 'leave prefixCaching out',
+  },
+  {
+    of: ['bothWays', 'prefillWorker'],
+    because: 'it has prompts alone',
+    instead: 'leave prefill out',
   },
   {
     of: ['compression', 'splitPlaces'],
@@ -227,8 +257,11 @@ export function checkTogether(features: Iterable<Feature>, plan?: Plan): void {
   throw error(`${plan ? `${planName(plan)}: ` : ''}${explain(exclusion)}`);
 }
 
-export const modelFeatures = ({ latent, windowed, recurrent, mixedHeads, numExperts }: ModelShape): Feature[] =>
-  featuresOf({ gqa: !latent, latent, windowed, recurrent, mixedHeads, experts: numExperts > 0, dense: !numExperts });
+export const modelFeatures = ({ numExperts, ...shape }: ModelShape): Feature[] => {
+  const { latent, windowed, recurrent, mixedHeads, bothWays } = shape;
+  const experts = numExperts > 0;
+  return featuresOf({ gqa: !latent, latent, windowed, recurrent, mixedHeads, bothWays, experts, dense: !experts });
+};
 
 /** What a word of a policy's name brings along, on enough ranks. */
 const WORD_FEATURES: Readonly<Record<string, Feature>> = {

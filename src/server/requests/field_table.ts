@@ -4,7 +4,7 @@
  * written with a dot. docs/serving.md lists them.
  */
 
-export type Api = 'chat' | 'completions' | 'responses' | 'messages' | 'embeddings' | 'tokenize';
+export type Api = 'chat' | 'completions' | 'responses' | 'messages' | 'embeddings' | 'rerank' | 'tokenize';
 
 export interface Refusal {
   /** Values that ask for nothing. */

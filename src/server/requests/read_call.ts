@@ -4,12 +4,18 @@
  * answers. Those with choices are here, others in ../responses and ../messages.
  */
 
-import { needTokenizer, type PromptReader, promptTokens } from '../../engine/serving/prompt_tokens.js';
+import { embedTokens, needTokenizer, type PromptReader, promptTokens } from '../../engine/serving/prompt_tokens.js';
 import type { ChatOptions } from '../../index.js';
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';
 import type { CompletionCall } from './fields.js';
-import { type EmbeddingCall, parseEmbeddingRequest, parseTextRequest } from './text_request.js';
+import {
+  type EmbeddingCall,
+  parseEmbeddingRequest,
+  parseRerankRequest,
+  parseTextRequest,
+  type RerankCall,
+} from './text_request.js';
 import { parseCountRequest, parseMessageRequest } from '../messages/message_request.js';
 import { parseResponseRequest, type ResponseCall } from '../responses/response_request.js';
 import {
@@ -23,6 +29,7 @@ export interface Calls {
   readonly chat: CompletionCall;
   readonly text: CompletionCall;
   readonly embeddings: EmbeddingCall;
+  readonly rerank: RerankCall;
   readonly responses: ResponseCall;
   readonly messages: CompletionCall;
   readonly countTokens: TokenizeCall;
@@ -37,7 +44,7 @@ interface CallReader<Call> {
   prepare(call: Call, reader: PromptReader): Call;
 }
 
-const prompted = <Call extends CompletionCall | EmbeddingCall>(parse: CallReader<Call>['parse']): CallReader<Call> => ({
+const prompted = <Call extends CompletionCall>(parse: CallReader<Call>['parse']): CallReader<Call> => ({
   parse,
   prepare: (call, reader) => {
     try {
@@ -62,7 +69,19 @@ const tokenized = (parse: CallReader<TokenizeCall>['parse']): CallReader<Tokeniz
 const READERS: { readonly [Kind in CallKind]: CallReader<Calls[Kind]> } = {
   chat: prompted(parseChatRequest),
   text: prompted(parseTextRequest),
-  embeddings: prompted(parseEmbeddingRequest),
+  embeddings: {
+    parse: parseEmbeddingRequest,
+    prepare: (call, reader) => {
+      const { prompt, promptName, ...options } = call.options;
+      const words = { ...(prompt !== undefined && { prompt }), ...(promptName !== undefined && { promptName }) };
+      try {
+        return { ...call, prompts: call.prompts.map((text) => embedTokens(text, reader, words)), options };
+      } catch (error) {
+        throw toApiError(error, call.promptField);
+      }
+    },
+  },
+  rerank: { parse: parseRerankRequest, prepare: (call) => call },
   responses: prompted(parseResponseRequest),
   messages: prompted(parseMessageRequest),
   countTokens: tokenized(parseCountRequest),

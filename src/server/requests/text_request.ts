@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import { isObject } from '../../base/json.js';
+import { defined } from '../../base/options.js';
 import { ApiError, badRequest } from '../api_error.js';
 import {
   callOf,
@@ -12,7 +13,7 @@ import {
   optionalInteger,
   parseFields,
 } from './fields.js';
-import type { EmbedOptions, EmbedResult, Prompt } from '../../index.js';
+import type { EmbedOptions, EmbedResult, Prompt, RerankResult } from '../../index.js';
 
 /** As OpenAI's. */
 const DEFAULT_MAX_TOKENS = 16;
@@ -96,14 +97,16 @@ export interface EmbeddingCall {
 }
 
 const FORMAT = '"float" or "base64"';
-const POOLING = '"mean" or "last"';
+const POOLING = '"mean", "last" or "cls"';
 const embeddings = z.looseObject({
   model: commonFields.model,
   input: textsField(MAX_INPUTS),
   encoding_format: z.nullish(z.enum(['float', 'base64'], FORMAT)),
   dimensions: optionalInteger(1),
   // Not OpenAI's.
-  pooling: z.nullish(z.enum(['mean', 'last'], POOLING)),
+  pooling: z.nullish(z.enum(['mean', 'last', 'cls'], POOLING)),
+  prompt: z.nullish(z.string()),
+  prompt_name: z.nullish(z.string()),
 });
 
 /**
@@ -114,12 +117,17 @@ const embeddings = z.looseObject({
 export function parseEmbeddingRequest(body: unknown, contextLength: number): EmbeddingCall {
   checkTexts(body, 'input', MAX_INPUTS, contextLength);
   const { fields, ignored } = parseFields('embeddings', embeddings, body);
-  const { dimensions, pooling } = fields;
+  const { dimensions, pooling, prompt, prompt_name: promptName } = fields;
   return {
     model: fields.model ?? undefined,
     prompts: textsOf(fields.input),
     promptField: 'input',
-    options: { ...(pooling && { pooling }), ...(dimensions != null && { dimensions }) },
+    options: defined({
+      pooling: pooling ?? undefined,
+      dimensions: dimensions ?? undefined,
+      prompt: prompt ?? undefined,
+      promptName: promptName ?? undefined,
+    }),
     base64: fields.encoding_format === 'base64',
     ignored,
   };
@@ -137,6 +145,63 @@ export function embeddingAnswer(model: string, base64: boolean, { embeddings, pr
       embedding: base64 ? written(vector) : [...vector],
     })),
     model,
+    usage: { prompt_tokens, total_tokens: prompt_tokens },
+  };
+}
+
+/** As Jina's and Cohere's. */
+const MAX_DOCUMENTS = 1000;
+
+/** A request for scores of documents, checked. */
+export interface RerankCall {
+  readonly model: string | undefined;
+  readonly query: string;
+  readonly documents: readonly string[];
+  readonly topN: number | undefined;
+  readonly returnDocuments: boolean;
+  readonly ignored: readonly IgnoredField[];
+}
+
+const DOCUMENTS = `a list of at most ${MAX_DOCUMENTS} texts, none of them empty`;
+const documentText = z.string(DOCUMENTS).check(z.minLength(1, DOCUMENTS));
+const reranking = z.looseObject({
+  model: commonFields.model,
+  query: z.string('a text').check(z.minLength(1, 'a text that is not empty')),
+  documents: z
+    .array(z.union([documentText, z.looseObject({ text: documentText })], DOCUMENTS), DOCUMENTS)
+    .check(z.minLength(1, DOCUMENTS), z.maxLength(MAX_DOCUMENTS, DOCUMENTS)),
+  top_n: optionalInteger(1),
+  return_documents: flag,
+});
+
+/** Reads the body of a request to /v1/rerank. @throws ApiError 400 */
+export function parseRerankRequest(body: unknown): RerankCall {
+  if (isObject(body) && Array.isArray(body.documents))
+    checkLength(body.documents, MAX_DOCUMENTS, 'documents', DOCUMENTS);
+  const { fields, ignored } = parseFields('rerank', reranking, body);
+  return {
+    model: fields.model ?? undefined,
+    query: fields.query,
+    documents: fields.documents.map((document) => (typeof document === 'string' ? document : document.text)),
+    topN: fields.top_n ?? undefined,
+    returnDocuments: fields.return_documents ?? false,
+    ignored,
+  };
+}
+
+/** Jina's answer, and Cohere's. */
+export function rerankAnswer(
+  model: string,
+  { documents, returnDocuments }: RerankCall,
+  { results, prompt_tokens }: RerankResult,
+): object {
+  return {
+    object: 'list',
+    model,
+    results: results.map((result) => ({
+      ...result,
+      ...(returnDocuments && { document: { text: documents[result.index] } }),
+    })),
     usage: { prompt_tokens, total_tokens: prompt_tokens },
   };
 }

@@ -152,6 +152,13 @@ const runs = inGroup('Where and how it runs', undefined, {
     page: 'library.md#which-plan-of-a-kernel-is-quickest',
     isOfRunsOnly: true,
   },
+  pooling: {
+    help: 'which hidden states of a text make its vector',
+    default: "what the model's files say, otherwise the mean",
+    choices: ['mean', 'last', 'cls'],
+    at: ['cli'],
+    isOfRunsOnly: true,
+  },
   prefillChunk: {
     help: 'prompt tokens computed in one go; never changes a bit of the result',
     default: '512, and 256 where stages of layers work side by side',

@@ -59,11 +59,12 @@ export class GqaLayers implements AttentionLayers {
     this.config = config;
     this.segmentHeads = segmentKvHeads(config);
     this.heads = headsOf(config, holder.heads);
-    const { window = Infinity, softcap, sinks } = config;
+    const { window = Infinity, softcap, sinks, bothWays } = config;
     this.attended = {
       ...(window < cache.contextLength && { slidingWindow: window }),
       ...(softcap !== undefined && { softcap }),
       ...(sinks && { sinks }),
+      ...(bothWays && { bothWays }),
     };
     this.blocks = (this.attended.slidingWindow !== undefined && cache.windowed) || cache;
     this.caches = config.sharesKv === undefined ? layers.map((layer) => this.#allocateCache(layer)) : [];

@@ -187,9 +187,13 @@ export class SpreadAttention {
     return firstRowOf(group, this.context.topology.attends[this.stageRows.role], step.rows);
   }
 
-  /** Of generated rows, whose chunks are merged: which of them attention wrote. Lanes of prompt rows are all written. */
-  get #window(): { readonly slidingWindow?: number } {
-    const { slidingWindow } = this.shape;
+  /**
+   * Of generated rows, whose chunks are merged: which of them attention wrote. Lanes of prompt rows are all written, and read as far as
+   * a row sees.
+   */
+  get #window(): Pick<AttentionMergeProblem, 'slidingWindow' | 'bothWays'> {
+    const { slidingWindow, bothWays = false } = this.shape;
+    if (bothWays && this.stageRows.role === 'prompt') return { bothWays };
     return this.stageRows.role === 'generated' && slidingWindow !== undefined ? { slidingWindow } : {};
   }
 

@@ -34,6 +34,8 @@ export interface AttentionShape {
   readonly contextLength: number;
   /** Of the keys that a row sees; all before it where left out. */
   readonly slidingWindow?: number;
+  /** Of prompt rows: each sees all keys of its text. */
+  readonly bothWays?: boolean;
 }
 
 /** The rows that a rank runs, or attends for. */

@@ -5,6 +5,7 @@ import type { Region } from '../../../distributed/communicator.js';
 import { allRows, type Buffer, type Device, type RowsOf, type Tensor } from '../../../gpu/index.js';
 import { embeddingRoutes, samplingRoutes, vocabHolders, type VocabShare } from '../../../placement/index.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './parts.js';
+import { SEGMENT_SHIFT } from '../../config/model_config.js';
 import { ownBlock, type RowBuffers } from '../rows.js';
 import type { Loaded, VocabSpec } from '../../weights/weight_map.js';
 import type { RankRecorder, World } from '../world.js';
@@ -118,6 +119,7 @@ export class VocabParallelEmbedding {
           scaleBy,
           // The first shard zeroes the rows that the others may fill.
           zeroOthers: zeroOthers && index === 0,
+          index: { stride: 1, shift: 0, mask: (1 << SEGMENT_SHIFT) - 1, first: 0 },
         },
         { tokens, weight: shard.weight, scale: shard.scale, out },
         rowsOfStep,

@@ -139,7 +139,13 @@ export class DenseMlp implements MlpProgram {
     const { activation } = this.of;
     const input = { ...from, xStride: this.stage.hiddenStride, bias: gateUpBias };
     if (kind === 'plain') {
-      recordLinear(recorder, buffers, gateUp, { ...input, out: hidden, outStride: stride, epilogue: 'gelu' });
+      recordLinear(recorder, buffers, gateUp, {
+        ...input,
+        out: hidden,
+        outStride: stride,
+        epilogue: 'gelu',
+        activation,
+      });
     } else {
       recordLinear(recorder, buffers, gateUp, {
         ...input,

@@ -6,6 +6,7 @@ import {
   type ModelConfig,
 } from '../../config/model_config.js';
 import type { ReferenceTensor, WeightMap } from '../reference/reference.js';
+import { encoderParts } from './encoders.js';
 import { stackExperts } from './deepseek.js';
 import { f32, type GgufTensor, type GgufValue, u32 } from './file.js';
 import type { GgufParts } from './model.js';
@@ -13,6 +14,11 @@ import type { GgufParts } from './model.js';
 /** Families whose tensors or keys aren't Llama's, as convert_hf_to_gguf.py writes them; undefined for the others. */
 export function familyParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts | undefined {
   switch (config.architecture) {
+    case 'bert':
+    case 'roberta':
+    case 'xlm-roberta':
+    case 'modernbert':
+      return encoderParts(config, weights);
     case 'gemma2':
     case 'gemma3_text':
       return gemmaParts(config, attention, weights);
@@ -64,11 +70,13 @@ function gemmaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     [/post_feedforward_layernorm\./, 'post_ffw_norm.'],
   ];
   const gemma2 = config.architecture === 'gemma2';
+  const { bothWays } = attention;
   return {
-    arch: gemma2 ? 'gemma2' : 'gemma3',
+    arch: gemma2 ? 'gemma2' : bothWays ? 'gemma-embedding' : 'gemma3',
     metadata: {
       ...heads(attention),
-      'attention.sliding_window': u32(sliding.window!),
+      'attention.sliding_window': u32(bothWays ? 2 * (sliding.window! - 1) : sliding.window!),
+      ...(bothWays && { pooling_type: u32(1) }),
       ...(gemma2
         ? {
             attn_logit_softcapping: f32(attention.softcap!),

@@ -24,6 +24,8 @@ export interface GgufParts {
   tensors: GgufTensor[];
   /** Where it isn't as in other architectures. */
   rename?: (name: string) => string | undefined;
+  /** Of a vocabulary of segments. */
+  types?: number | undefined;
 }
 
 export interface GgufOptions {
@@ -75,6 +77,7 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
     'general.file_type': u32(0),
     ...Object.fromEntries(Object.entries(keys).map(([key, value]) => [`${arch}.${key}`, value])),
     ...(options.metadata ?? dummyVocabulary(config.vocabSize)),
+    ...(parts.types !== undefined && { 'tokenizer.ggml.token_type_count': u32(parts.types) }),
   };
   return {
     metadata: allMetadata,

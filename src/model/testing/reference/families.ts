@@ -1,4 +1,5 @@
 import { addAll, type Lookup, lookupIn, matVec, rmsNorm, rotatePair, type Vector, type WeightMap } from './math.js';
+import { encoderStates, isEncoder } from './encoders.js';
 import { gemma4Logits, gemma4States, isGemma4 } from './gemma4.js';
 import { isRecurrentModel, recurrentLogits, recurrentStates } from './recurrent.js';
 
@@ -45,6 +46,8 @@ interface Model {
   /** Biases on q, k, v and o; a sink a head. */
   readonly biased?: boolean;
   readonly sunk?: boolean;
+  /** A query sees the keys behind it, too. */
+  readonly bothWays?: boolean;
 }
 
 /**
@@ -65,6 +68,7 @@ export function familyLogits(raw: Raw, weights: WeightMap, tokens: readonly numb
 
 /** Of the same: the final hidden states behind the last norm, [tokens.length][hidden_size]. */
 export function familyStates(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+  if (isEncoder(raw)) return encoderStates(raw, weights, tokens);
   if (isRecurrentModel(raw)) return recurrentStates(raw, weights, tokens);
   if (isGemma4(raw)) return gemma4States(raw, weights, tokens);
   const tensor = lookupIn(weights);
@@ -126,7 +130,18 @@ function number(raw: Raw, key: string, otherwise?: number): number {
 
 function attention(
   raw: Raw,
-  { scale, softcap, qkNorm, fused, biased = false, qkvBiased = biased, sunk = false, wholeNorm, paired }: Model,
+  {
+    scale,
+    softcap,
+    qkNorm,
+    fused,
+    biased = false,
+    qkvBiased = biased,
+    sunk = false,
+    wholeNorm,
+    paired,
+    bothWays,
+  }: Model,
   { window, frequencies, rotaryScale, temperature = () => 1 }: Layer,
   tensor: Lookup,
   at: string,
@@ -176,7 +191,9 @@ function attention(
     const mixed = new Float64Array(qRows);
     for (let head = 0; head < heads; head++) {
       const from = Math.floor(head / (heads / kvHeads)) * dim;
-      const seen = rows.map((_, key) => key).filter((key) => key <= position && key > position - window);
+      const seen = rows
+        .map((_, key) => key)
+        .filter((key) => (bothWays ? key < position + window : key <= position) && key > position - window);
       const scores = seen.map((key) => {
         let sum = 0;
         for (let d = 0; d < dim; d++) sum += q[head * dim + d]! * k[key]![from + d]!;
@@ -305,10 +322,14 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
       const local = (own?.['sliding_attention']?.['rope_theta'] as number) ?? number(raw, 'rope_local_base_freq', 1e4);
       const factor = (linear['factor'] as number | undefined) ?? 1;
       const pattern = number(raw, 'sliding_window_pattern', 6);
+      // Gemma3TextConfig halves the window, and adds the own token.
+      const bothWays = raw['use_bidirectional_attention'] === true;
+      const near = bothWays ? Math.floor(window / 2) + 1 : window;
       const mlp = gated(tensor, geluTanh, width);
       return {
         ...plain,
         plus: 1,
+        bothWays,
         embeddingScale: Math.sqrt(number(raw, 'hidden_size')),
         scale: number(raw, 'query_pre_attn_scalar', 256) ** -0.5,
         qkNorm: true,
@@ -317,7 +338,7 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         layer: (index) => {
           const slides = types ? types[index] === 'sliding_attention' : (index + 1) % pattern !== 0;
           return {
-            window: slides ? window : Infinity,
+            window: slides ? near : Infinity,
             frequencies: slides ? bases(local, dim) : bases(theta, dim).map((f) => f / factor),
             rotaryScale: 1,
             mlp,
