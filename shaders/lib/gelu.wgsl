@@ -1,4 +1,5 @@
-// GELU by tanh: 0.5 g (1 + tanh(u)) = g / (1 + exp(-2 u)), u = sqrt(2 / pi) (g + 0.044715 g^3); or, ERF, 0.5 g (1 + erf(g / sqrt(2))).
+// GELU by tanh: 0.5 g (1 + tanh(u)) = g / (1 + exp(-2 u)), u = sqrt(2 / pi) (g + 0.044715 g^3).
+// ERF: 0.5 g (1 + erf(g / sqrt(2))).
 const ERF: bool = false; // variant
 
 fn gelu(g: f32) -> f32 {

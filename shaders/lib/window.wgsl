@@ -3,8 +3,8 @@
 //   window    a row whose own entry is `last` sees the entries last - window + 1 to last; BOTH_WAYS: to last + window - 1
 //   softcap   scores s become softcap * tanh(s / softcap)
 //
-// Variants: WINDOWED, CAPPED. Without them the params aren't read: all entries up to the last, scores as they are. BOTH_WAYS: those
-// behind it, too.
+// Variants: WINDOWED, CAPPED. Without them the params aren't read: all entries up to the last, scores as they are.
+// BOTH_WAYS: those behind it, too.
 const WINDOWED: bool = false; // variant
 const CAPPED: bool = false; // variant
 const BOTH_WAYS: bool = false; // variant

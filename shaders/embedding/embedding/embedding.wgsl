@@ -1,6 +1,7 @@
 // Rows of the embedding for this step's tokens, from a packed weight.
 //
-//   out[r][k] (+)= weight[n][k] * scale_by      for n = ((tokens[r * stride] >> shift) & mask) + first in shard_first .. shard_first + shard_rows - 1
+//   out[r][k] (+)= weight[n][k] * scale_by      for n = ((tokens[r * stride] >> shift) & mask) + first
+//                                               in shard_first .. shard_first + shard_rows - 1
 //
 // tokens: [rows][stride] u32: token ids, positions, or what else a row of a table is found by
 // weight: [tile = n / 32][unit][lane = n % 32] of 16 bytes, row n - shard_first: the layout of a linear layer's weight
