@@ -51,6 +51,17 @@ export const ioError = errorOf('io');
 export const configError = errorOf('config');
 export const unsupportedError = errorOf('unsupported');
 export const limitError = errorOf('limit');
+
+/**
+ * A prompt of too many tokens, in words that clients of OpenAI's and Anthropic's APIs know, and make a conversation shorter at.
+ * @param option of the command line that gives more room
+ */
+export const contextFullError = (tokens: number | string, most: number, option = 'context'): SplitkvError =>
+  new SplitkvError(
+    'context_full',
+    `prompt is too long: ${tokens} tokens > ${most} maximum. This model's maximum context length is ${most} tokens here: ` +
+      `shorten the prompt, or load with more room (--${option})`,
+  );
 export const internalError = errorOf('internal');
 
 /** A value that is there. @throws SplitkvError `internal` where it isn't, which is a mistake here. */

@@ -64,7 +64,8 @@ export function toApiError(error: unknown, promptField?: string): ApiError {
       });
     }
     // The latter two are models without a tokenizer.
-    if (code === 'usage' || code === 'io' || code === 'unsupported') return badRequest(message);
+    if (code === 'usage' || code === 'io' || code === 'unsupported')
+      return badRequest(message, /^suffix\b/.exec(message)?.[0]);
     if (code === 'limit') return new ApiError(503, message, { code, cause: error });
     // The latter is a lost GPU in whose place the driver gives none.
     if (isLoss(error) || code === 'no_webgpu') {

@@ -136,7 +136,7 @@ describe('requests that are wrong', () => {
       'response_format: type "xml": use text, json_object, json_schema.',
       'response_format',
     ],
-    ['best_of', TEXT, { prompt: 'x', best_of: 2 }, 'best_of is not supported by this server', 'best_of'],
+    ['best_of', TEXT, { prompt: 'x', best_of: 2, stream: true }, 'best_of needs whole answers', 'best_of'],
     ['logit_bias', TEXT, { prompt: 'x', logit_bias: { cat: 1 } }, 'logit_bias is {"cat":1}; expected', 'logit_bias'],
     ['a bias of no token', TEXT, { prompt: 'x', logit_bias: { 320: 1 } }, 'logit_bias: token 320; this model', null],
     ['min_p', TEXT, { prompt: 'x', min_p: 1.1 }, 'min_p is 1.1; expected a number from 0 to 1', 'min_p'],
@@ -347,7 +347,7 @@ describe('requests that are wrong', () => {
     const url = await start();
     const missing = { type: 'invalid_request_error', code: 'model_not_found', param: 'model' };
     const told = await expectError(await post(url, TEXT, { model: 'other', prompt: 'x' }), 404, missing);
-    expect(told).toBe("there is no model 'other' here; the model is 'tiny'");
+    expect(told).toBe("model 'other' not found; the model is 'tiny'");
     await expectError(await fetch(`${url}/v1/models/other%2Fmodel`), 404, missing);
     await expectError(await post(url, '/v1/images/generations', {}), 404, { type: 'invalid_request_error' });
     await expectError(await fetch(`${url}/v1/models/%ff`), 404, {});
@@ -365,7 +365,7 @@ describe('requests that are wrong', () => {
       code: 'context_length_exceeded',
       param: 'prompt',
     });
-    expect(told).toMatch(/^the prompt has \d+ tokens; the context holds 2048/);
+    expect(told).toMatch(/^prompt is too long: \d+ tokens > 2048 maximum/);
     const chat = { messages: user('x '.repeat(CONTEXT)), stream: true };
     await expectError(await post(url, CHAT, chat), 400, { code: 'context_length_exceeded', param: 'messages' });
   });

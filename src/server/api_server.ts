@@ -1,18 +1,24 @@
 /**
- * Room: the OpenAI API over HTTP on a serving model: routes, keys, limits, and an end that tells its clients. `http`
- * has connections and bodies, `requests` what they mean. docs/serving.md lists what it promises. Read routes.ts next.
+ * Room: APIs over HTTP on a serving model: routes, keys, limits, and an end that tells its clients. `http` has
+ * connections and bodies, `requests` what they mean. docs/serving.md lists what it promises. Read routes.ts next.
  */
 
 import { createHash, randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import type { ServingInfo, ServingModel } from '../index.js';
+import type { EmbedResult, Prompt, ServingInfo, ServingModel } from '../index.js';
 import { IGNORED_HEADER } from './http/access.js';
-import { answerRequest, type AnswerWriter, stopped } from './requests/answer_request.js';
+import { answerRequest, type AnswerTimes, type AnswerWriter, stopped } from './requests/answer_request.js';
 import { ApiError, badRequest, toApiError } from './api_error.js';
 import { chatShape, ChoiceWriter, textShape } from './requests/choice_writer.js';
 import type { CompletionCall, IgnoredField } from './requests/fields.js';
 import { withOneSystem } from './requests/chat_request.js';
+import type { NativeCall } from './llama_cpp/native_request.js';
+import { NativeWriter, propsOf, slotsOf } from './llama_cpp/native_writer.js';
 import { MessageWriter } from './messages/message_writer.js';
+import { shownModel } from './model_list.js';
+import type { OllamaCall } from './ollama/ollama_request.js';
+import { OllamaWriter, ollamaEmbeddings } from './ollama/ollama_writer.js';
+import { answerLines, pullLines, type PullModel } from './ollama/pull.js';
 import type { ResponseCall } from './responses/response_request.js';
 import { itemList, ResponseStore } from './responses/response_store.js';
 import { ResponseWriter } from './responses/response_writer.js';
@@ -36,20 +42,43 @@ export interface ServerOptions extends FrontOptions {
   readonly maxPerClient?: number;
   /** Time to read, check and tokenize a request once it is there; default 10 s. */
   readonly readMs?: number;
+  /** Downloads a model of the Hub, for Ollama's /api/pull; default: it is refused. */
+  readonly pull?: PullModel;
   /** Part of responses' ids, by which a gateway finds who keeps them. */
   readonly place?: string;
 }
 
 const DEFAULTS = { strict: false, maxQueue: 128, readMs: 10_000 };
-/** What asks for answers, by its route. */
+/** What asks for answers, or for vectors, by its route. */
 const KINDS = {
   '/v1/chat/completions': 'chat',
   '/v1/completions': 'text',
   '/v1/responses': 'responses',
   '/v1/messages': 'messages',
+  '/api/chat': 'ollamaChat',
+  '/api/generate': 'ollamaText',
+  '/completion': 'native',
+  '/infill': 'infill',
+} as const;
+const EMBEDDERS = {
+  '/v1/embeddings': 'embeddings',
+  '/api/embed': 'ollamaEmbed',
+  '/api/embeddings': 'ollamaEmbed',
+  '/embedding': 'nativeEmbedding',
 } as const;
 type AnsweringKind = (typeof KINDS)[keyof typeof KINDS];
-const CHATS: readonly CallKind[] = ['chat', 'responses', 'messages', 'countTokens'];
+const GENERATING: readonly CallKind[] = [...Object.values(KINDS), ...Object.values(EMBEDDERS)];
+const has = <Rows extends object>(rows: Rows, name: PropertyKey): name is keyof Rows => Object.hasOwn(rows, name);
+/** Need a template, and what they are told without one. */
+const CHATS: readonly CallKind[] = [
+  'chat',
+  'responses',
+  'messages',
+  'countTokens',
+  'countInput',
+  'ollamaChat',
+  'template',
+];
 /** Bytes of texts of responses that are kept. */
 const STORED_BYTES = 2 ** 26;
 /** Ignored fields that are named. */
@@ -104,19 +133,74 @@ export class ApiServer extends HttpFront {
 
   protected async answer(exchange: Exchange, route: Route): Promise<void> {
     const model = this.#openModel();
-    if (route.name === '/tokenize') return this.#tokenize(exchange, model);
-    if (route.name === '/detokenize') return this.#detokenize(exchange, model);
-    if (route.name === '/v1/embeddings') return this.#embed(exchange, model);
-    if (route.name === '/v1/rerank' || route.name === '/rerank') return this.#rerank(exchange, model);
-    if (route.name === '/v1/messages/count_tokens') return this.#countTokens(exchange, model);
+    const { name } = route;
+    if (has(KINDS, name)) return this.#complete(exchange, model, KINDS[name]);
+    if (has(EMBEDDERS, name)) return this.#embed(exchange, model, name);
+    if (name === '/v1/rerank') return this.#rerank(exchange, model);
     if (route.id !== undefined) return this.#storedResponse(exchange, route);
-    await this.#complete(exchange, model, KINDS[route.name as keyof typeof KINDS]);
+    const told = await this.#tell(exchange, model, name);
+    if (told) exchange.sendJson(200, told);
+  }
+
+  /** What is answered without generating anything. */
+  async #tell(exchange: Exchange, model: ServingModel, name: Route['name']): Promise<object | undefined> {
+    const { contextLength } = model.info;
+    switch (name) {
+      case '/tokenize': {
+        const { prompt, options } = await this.#read(exchange, model, 'tokenize');
+        const tokens = model.tokenize(prompt, options);
+        return { count: tokens.length, max_model_len: contextLength, tokens };
+      }
+      case '/detokenize': {
+        const { tokens, text = model.detokenize(tokens) } = await this.#read(exchange, model, 'detokenize');
+        // vLLM's name and llama.cpp's.
+        return { prompt: text, content: text };
+      }
+      case '/apply-template': {
+        const { prompt, options } = await this.#read(exchange, model, 'template');
+        return { prompt: model.chatText(prompt, options) };
+      }
+      case '/v1/messages/count_tokens': {
+        const { prompt, options } = await this.#read(exchange, model, 'countTokens');
+        return { input_tokens: model.tokenize(prompt, options).length };
+      }
+      case '/v1/responses/input_tokens': {
+        const { prompts, options } = this.#goingOn(exchange, await this.#read(exchange, model, 'countInput'));
+        return { object: 'response.input_tokens', input_tokens: model.tokenize(prompts[0]!, options).length };
+      }
+      case '/props':
+        return propsOf(model, this.modelName, this.version);
+      case '/slots':
+        return slotsOf(model);
+      case '/api/show': {
+        const { model: asked } = await this.#read(exchange, model, 'named');
+        return shownModel({ ...this.listed(this.checkModel(asked)), model });
+      }
+      case '/api/pull':
+        return this.#pull(exchange, model);
+      default:
+        throw new ApiError(404, `there is no ${name} here`);
+    }
+  }
+
+  /** Downloads a model of the Hub, which is told in lines. The server goes on with the one that it has. */
+  async #pull(exchange: Exchange, model: ServingModel): Promise<object | undefined> {
+    const { model: wanted, stream } = await this.#read(exchange, model, 'named');
+    const { pull } = this.#options;
+    const isHere = this.modelNames().includes(wanted);
+    if (!isHere && !pull) throw badRequest('this server pulls no models: use `splitkv pull`', 'model');
+    const lines = pullLines(isHere ? undefined : (onProgress) => pull!(wanted, onProgress, exchange.signal));
+    return answerLines(exchange, lines, stream);
   }
 
   protected status(): string {
     if (!this.#model) return 'loading';
     if (this.#model.failure !== undefined) return 'failed';
     return this.#model.metrics.recovering ? 'recovering' : 'ok';
+  }
+
+  protected override modelAtHand(): ServingModel | undefined {
+    return this.#model;
   }
 
   protected modelNames(): readonly string[] {
@@ -138,28 +222,17 @@ export class ApiServer extends HttpFront {
     return this.#model;
   }
 
-  async #tokenize(exchange: Exchange, model: ServingModel): Promise<void> {
-    const { prompt, options } = await this.#read(exchange, model, 'tokenize');
-    const tokens = model.tokenize(prompt, options);
-    exchange.sendJson(200, { count: tokens.length, max_model_len: model.info.contextLength, tokens });
-  }
-
-  async #detokenize(exchange: Exchange, model: ServingModel): Promise<void> {
-    const { tokens, text = model.detokenize(tokens) } = await this.#read(exchange, model, 'detokenize');
-    // vLLM's name and llama.cpp's.
-    exchange.sendJson(200, { prompt: text, content: text });
-  }
-
-  async #embed(exchange: Exchange, model: ServingModel): Promise<void> {
-    const { prompts, promptField, options, base64 } = await this.#read(exchange, model, 'embeddings');
+  async #embed(exchange: Exchange, model: ServingModel, route: keyof typeof EMBEDDERS): Promise<void> {
+    const { prompts, promptField, options, base64 } = await this.#read(exchange, model, EMBEDDERS[route]);
     this.#openModel();
     // So many are computed side by side; the others of the request wait for them.
     const wanted = Math.min(prompts.length, model.info.slots, this.#perClient);
     const { client, signal } = exchange;
+    const asked = performance.now();
     await this.#inPlaces(exchange, model, wanted, promptField, async () => {
       try {
         const result = await model.embed(prompts, { ...options, client, signal });
-        exchange.sendJson(200, embeddingAnswer(this.modelName, base64, result));
+        exchange.sendJson(200, this.#vectors(route, base64, result, { began: exchange.started, asked }));
       } catch (error) {
         throw signal.aborted ? stopped() : toApiError(error, promptField);
       }
@@ -180,6 +253,19 @@ export class ApiServer extends HttpFront {
         throw signal.aborted ? stopped() : toApiError(error, 'documents');
       }
     });
+  }
+
+  /** Vectors as the route's API tells them. */
+  #vectors(
+    route: keyof typeof EMBEDDERS,
+    base64: boolean,
+    result: EmbedResult,
+    times: Pick<AnswerTimes, 'began' | 'asked'>,
+  ): object {
+    if (route === '/v1/embeddings') return embeddingAnswer(this.modelName, base64, result);
+    const { embeddings, prompt_tokens } = result;
+    if (route === '/embedding') return embeddings.map((vector, index) => ({ index, embedding: [[...vector]] }));
+    return ollamaEmbeddings(route === '/api/embeddings', this.modelName, embeddings, prompt_tokens, times);
   }
 
   /** Does what takes so many places of the queue, of which a client has no more than its share. @throws ApiError 429, 400 */
@@ -208,11 +294,6 @@ export class ApiServer extends HttpFront {
     }
   }
 
-  async #countTokens(exchange: Exchange, model: ServingModel): Promise<void> {
-    const { prompt, options } = await this.#read(exchange, model, 'countTokens');
-    exchange.sendJson(200, { input_tokens: model.tokenize(prompt, options).length });
-  }
-
   /** A response that this client was told before, or what was asked for it. */
   #storedResponse(exchange: Exchange, { name, id = '' }: Route): void {
     const { request, client } = exchange;
@@ -231,6 +312,7 @@ export class ApiServer extends HttpFront {
     this.access.checkPriority(exchange.request, asked.options.priority);
     const call = 'response' in asked ? this.#goingOn(exchange, asked) : asked;
     const { prompts, promptField, options } = call;
+    if (prompts.length === 0) return exchange.sendJson(200, this.#ollamaWriter(kind, call).loaded());
     const wanted = prompts.length * (options.n ?? 1);
     const param = prompts.length > this.places ? promptField : 'n';
     await this.#inPlaces(exchange, model, wanted, param, () =>
@@ -251,9 +333,20 @@ export class ApiServer extends HttpFront {
     return { ...call, prompts: [{ messages: withOneSystem(told) }], response: { ...call.response, messages: all } };
   }
 
+  #ollamaWriter(kind: AnsweringKind, call: CompletionCall): OllamaWriter {
+    const { named, options } = call as OllamaCall;
+    return new OllamaWriter(named ?? this.modelName, kind === 'ollamaChat', options.logprobs !== undefined);
+  }
+
   #writerOf({ client }: Exchange, kind: AnsweringKind, call: CompletionCall | ResponseCall): AnswerWriter {
     const { modelName } = this;
     if (kind === 'messages') return new MessageWriter(modelName);
+    if ('named' in call) return this.#ollamaWriter(kind, call);
+    if ('told' in call) {
+      const textOf = (prompt: Prompt = ''): string =>
+        typeof prompt === 'string' ? prompt : this.#openModel().detokenize(this.#openModel().tokenize(prompt));
+      return new NativeWriter(call as NativeCall, modelName, (index) => textOf(call.prompts[index]));
+    }
     if ('response' in call) {
       const { store, items, messages } = call.response;
       return new ResponseWriter(
@@ -279,15 +372,15 @@ export class ApiServer extends HttpFront {
     try {
       return await this.withBody(exchange, async (body) => {
         if (CHATS.includes(kind) && !model.info.hasChatTemplate) {
-          const field = kind === 'responses' ? 'input' : 'messages';
+          const field = kind === 'responses' || kind === 'countInput' ? 'input' : 'messages';
           throw badRequest('this model has no chat template; send a prompt to /v1/completions', field);
         }
         // No work for what there is no place for.
-        const generates = kind !== 'tokenize' && kind !== 'detokenize' && kind !== 'countTokens';
-        if (generates && body.length > SHORT_BODY) this.#checkQueue(model, 1);
+        if (GENERATING.includes(kind) && body.length > SHORT_BODY) this.#checkQueue(model, 1);
         const call = await this.#reader!.read(kind, body, client, signal);
         this.#tellIgnored(response, call.ignored);
-        this.checkModel(call.model);
+        // What is pulled need not be here.
+        if (kind !== 'named') this.checkModel(call.model);
         return call;
       });
     } catch (error) {

@@ -2,13 +2,14 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
 import { SplitkvError } from '../base/errors.js';
+import type { ServingModel } from '../index.js';
 import { pause, until } from '../base/waits.js';
 import { ApiError, toApiError } from './api_error.js';
 import { Access, hostCheck } from './http/access.js';
 import { addressOf, Connections } from './http/connections.js';
 import { answerBrokenRequest, BodyRooms, Exchange, type Outcome, readBody } from './http/exchange.js';
-import { messageError } from './messages/message_writer.js';
-import { checkMethod, findRoute, isProbe, needsKey, type Route } from './routes.js';
+import { type ListedModel, modelEntry, modelList, ollamaList, untagged } from './model_list.js';
+import { checkMethod, errorBody, familyOf, findRoute, isProbe, needsKey, type Route } from './routes.js';
 import { type OwnMetrics, ServerMetrics } from './server_metrics.js';
 
 /** Who may connect and ask, and what requests may take. */
@@ -147,6 +148,10 @@ export abstract class HttpFront {
   /** What clients may call its models. @throws ApiError 503 while there is none */
   protected abstract modelNames(): readonly string[];
   protected abstract ownMetrics(): OwnMetrics;
+  /** Where it is at hand. */
+  protected modelAtHand(): ServingModel | undefined {
+    return undefined;
+  }
 
   /** @throws SplitkvError `io` for an address that can't be listened on; it is closed, then */
   async listen(): Promise<this> {
@@ -196,12 +201,13 @@ export abstract class HttpFront {
     return this.#live.size;
   }
 
-  /** @throws ApiError 404 where there is no model of this name */
-  protected checkModel(asked: string | undefined): void {
+  /** The model's own name, as Ollama's clients may tag it. @throws ApiError 404 where there is no model of this name */
+  protected checkModel<Name extends string | undefined>(asked: Name): Name {
     const models = this.modelNames();
-    if (asked === undefined || models.includes(asked)) return;
+    if (asked === undefined || models.includes(asked)) return asked;
+    if (models.includes(untagged(asked))) return untagged(asked) as Name;
     const known = models.length === 1 ? `the model is '${models[0]}'` : `models are ${models.join(', ')}`;
-    throw new ApiError(404, `there is no model '${asked.slice(0, 200)}' here; ${known}`, {
+    throw new ApiError(404, `model '${asked.slice(0, 200)}' not found; ${known}`, {
       code: 'model_not_found',
       param: 'model',
     });
@@ -321,7 +327,7 @@ export abstract class HttpFront {
     // A client that went away while it sent its request breaks the reading of it.
     const gone = exchange.request.destroyed && !exchange.request.complete;
     if (told.details.cause !== undefined && !gone) this.#options.onError?.(error, exchange);
-    exchange.sendError(told, exchange.route?.startsWith('/v1/messages') ? messageError(told) : undefined);
+    exchange.sendError(told, errorBody(exchange.request, told));
   }
 
   async #route(exchange: Exchange): Promise<void> {
@@ -347,15 +353,25 @@ export abstract class HttpFront {
       const text = this.metrics.text(load, this.ownMetrics());
       return exchange.send(200, 'text/plain; version=0.0.4; charset=utf-8', text);
     }
-    if (route.name === '/v1/models' || route.name === '/v1/models/{model}') return this.#models(exchange, route);
+    if (route.name === '/') return exchange.send(200, 'text/plain; charset=utf-8', ROOT);
+    if (route.name === '/api/version') return exchange.sendJson(200, { version: OLLAMA_VERSION });
+    const models = this.#models(exchange.request, route);
+    if (models) return exchange.sendJson(200, models);
     await this.answer(exchange, route);
   }
 
-  #models(exchange: Exchange, { model: asked }: Route): void {
+  /** What routes that list models answer; undefined for others. */
+  #models(request: IncomingMessage, { name, model: asked }: Route): object | undefined {
+    if (!LISTS.includes(name)) return undefined;
     this.checkOpen();
-    const entry = (id: string): object => ({ id, object: 'model', created: this.#created, owned_by: 'splitkv' });
-    this.checkModel(asked);
-    exchange.sendJson(200, asked === undefined ? { object: 'list', data: this.modelNames().map(entry) } : entry(asked));
+    const family = familyOf(request);
+    if (asked !== undefined) return modelEntry(family, this.listed(this.checkModel(asked)));
+    const all = this.modelNames().map((id) => this.listed(id));
+    return family === 'ollama' ? ollamaList(all, name === '/api/ps') : modelList(family, all);
+  }
+
+  protected listed(id: string): ListedModel {
+    return { id, created: this.#created, model: this.modelAtHand() };
   }
 
   #health(exchange: Exchange): void {
@@ -363,6 +379,11 @@ export abstract class HttpFront {
     exchange.sendJson(status === 'ok' ? 200 : 503, { status });
   }
 }
+
+const LISTS: readonly Route['name'][] = ['/v1/models', '/v1/models/{model}', '/api/tags', '/api/ps'];
+const ROOT = "splitkv is running: OpenAI's API is at /v1, Anthropic's at /v1/messages, Ollama's at /api\n";
+/** Clients ask it for what the API has: a version of Ollama's that has what is here. */
+const OLLAMA_VERSION = '0.12.6';
 
 const tooManyConnections = (): ApiError =>
   new ApiError(503, 'too many connections are open and busy; close some, or try again in a second', {

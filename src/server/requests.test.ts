@@ -154,7 +154,7 @@ describe('lists and names without end: 400 in a few words, before they are looke
       'messages[0] has 300003 fields',
       undefined,
     ],
-    ['ids', text({ prompt: Array(many).fill(1) }), 'the prompt has 300001 tokens; the context holds 100', 'prompt'],
+    ['ids', text({ prompt: Array(many).fill(1) }), '300001 tokens > 100 maximum', 'prompt'],
     ['ids of one prompt among others', text({ prompt: ['x', Array(many).fill(1)] }), '300001 tokens', 'prompt'],
     ['prompts', text({ prompt: Array(many).fill('x') }), 'prompt has 300,001 entries', 'prompt'],
     [
@@ -222,8 +222,7 @@ test('-1 asks for none, and what would change an answer is refused, not ignored'
   for (const [field, value, told] of [
     ['max_tokens', 0, 'echo'],
     ['top_k', -2, 'or -1 for none'],
-    ['suffix', 'x', 'not supported'],
-    ['best_of', 2, 'send 1'],
+    ['best_of', 21, 'from 1 to 20'],
     ['tools', [{ type: 'function' }], 'not supported'],
   ] as const) {
     expect(() => parseTextRequest({ prompt: 'x', [field]: value }, 100)).toThrow(told);

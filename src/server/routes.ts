@@ -1,4 +1,6 @@
+import type { IncomingMessage } from 'node:http';
 import { ApiError } from './api_error.js';
+import { messageError } from './messages/message_writer.js';
 
 export type RouteName = keyof typeof METHODS;
 
@@ -11,6 +13,7 @@ export interface Route {
 const READ = ['GET', 'HEAD'] as const;
 const ASK = ['POST'] as const;
 const METHODS = {
+  '/': READ,
   '/health': READ,
   '/livez': READ,
   '/readyz': READ,
@@ -24,30 +27,55 @@ const METHODS = {
   '/v1/rerank': ASK,
   '/rerank': ASK,
   '/v1/responses': ASK,
+  '/v1/responses/input_tokens': ASK,
   '/v1/responses/{id}': ['GET', 'HEAD', 'DELETE'],
   '/v1/responses/{id}/input_items': READ,
   '/v1/messages': ASK,
   '/v1/messages/count_tokens': ASK,
   '/tokenize': ASK,
   '/detokenize': ASK,
+  // llama.cpp's.
+  '/apply-template': ASK,
+  '/completion': ASK,
+  '/embedding': ASK,
+  '/infill': ASK,
+  '/props': READ,
+  '/slots': READ,
+  // Ollama's.
+  '/api/chat': ASK,
+  '/api/embed': ASK,
+  '/api/embeddings': ASK,
+  '/api/generate': ASK,
+  '/api/ps': READ,
+  '/api/pull': ASK,
+  '/api/show': ASK,
+  '/api/tags': READ,
+  '/api/version': READ,
 } as const;
 /** What anyone may ask, with a key or without. */
-const OPEN: readonly RouteName[] = ['/health', '/livez', '/readyz', '/version', '/metrics'];
+const OPEN: readonly RouteName[] = ['/', '/health', '/livez', '/readyz', '/version', '/api/version', '/metrics'];
 const MODEL = '/v1/models/';
 const RESPONSE = /^\/v1\/responses\/([\w-]+)(\/input_items)?$/;
 
-/** The route of a request's URL. @throws ApiError 404 */
+const pathOf = (url = '/'): string => url.replace(/[?#].*$/s, '');
+
+/** The route of a request's URL. Those of /v1 may do without it, as llama.cpp's. @throws ApiError 404 */
 export function findRoute(url: string): Route {
-  const path = url.replace(/[?#].*$/s, '');
+  const path = pathOf(url);
   const plain = path.length > 1 ? path.replace(/\/$/, '') : path;
-  if (!plain.includes('{') && Object.hasOwn(METHODS, plain)) return { name: plain as RouteName };
-  if (plain.startsWith(MODEL)) {
-    const model = decode(plain.slice(MODEL.length));
+  const route = routeOf(plain) ?? routeOf(`/v1${plain}`);
+  if (route) return route;
+  throw new ApiError(404, `there is no ${path.slice(0, 200)} here; docs/serving.md lists the routes`);
+}
+
+function routeOf(path: string): Route | undefined {
+  if (!path.includes('{') && Object.hasOwn(METHODS, path)) return { name: path as RouteName };
+  if (path.startsWith(MODEL)) {
+    const model = decode(path.slice(MODEL.length));
     if (model !== undefined) return { name: '/v1/models/{model}', model };
   }
-  const [, id, items = ''] = RESPONSE.exec(plain) ?? [];
-  if (id !== undefined) return { name: `/v1/responses/{id}${items as '' | '/input_items'}`, id };
-  throw new ApiError(404, `there is no ${path.slice(0, 200)} here; paths are ${Object.keys(METHODS).join(', ')}`);
+  const [, id, items = ''] = RESPONSE.exec(path) ?? [];
+  return id === undefined ? undefined : { name: `/v1/responses/{id}${items as '' | '/input_items'}`, id };
 }
 
 /** What supervisors and balancers ask, to know whether it lives. */
@@ -63,6 +91,24 @@ export function checkMethod({ name }: Route, method: string): void {
     headers: { Allow: allowed.join(', ') },
   });
 }
+
+/** Whose clients ask: errors, and lists of models, have that API's shape. */
+export type Family = 'openai' | 'anthropic' | 'ollama';
+
+export function familyOf({ url, headers }: Pick<IncomingMessage, 'url' | 'headers'>): Family {
+  const path = pathOf(url);
+  if (path.startsWith('/api/')) return 'ollama';
+  return 'anthropic-version' in headers || /^(\/v1)?\/messages(\/|$)/.test(path) ? 'anthropic' : 'openai';
+}
+
+const ERRORS: Readonly<Record<Family, (error: ApiError) => object>> = {
+  openai: ({ body }) => body,
+  anthropic: messageError,
+  ollama: ({ message }) => ({ error: message }),
+};
+
+/** What a client is told of an error. */
+export const errorBody = (request: IncomingMessage, error: ApiError): object => ERRORS[familyOf(request)](error);
 
 function decode(text: string): string | undefined {
   try {

@@ -188,6 +188,11 @@ export class Tokenizer {
     return this.#newReader(options);
   }
 
+  /** The text of its chat template; '' where there is none. */
+  get template(): string {
+    return this.#templates.source;
+  }
+
   get hasChatTemplate(): boolean {
     return this.#templates.available;
   }

@@ -11,7 +11,8 @@ import type { Replica } from '../../server/replicas/replica.js';
 import { machineName, readCluster } from '../cluster/cluster_options.js';
 import { type Command, interrupted, say, type Terminal } from '../command.js';
 import { endGently, endingOf, frontOptions, frontSpecs } from '../front_options.js';
-import { modelOptions, modelRequest } from '../model_options.js';
+import { hubNameOf, pull } from '../model_path.js';
+import { modelOptions, modelRequest, networkOptions } from '../model_options.js';
 import { version } from '../version.js';
 import { defined, type Options, without } from '../options.js';
 
@@ -70,6 +71,8 @@ export const command: Command = {
       }),
       version: await version(),
       strict: options.has('strict'),
+      // Not for whoever comes along.
+      ...(!options.has('no-auth') && { pull: pullFor(options) }),
     };
     const place = await replicaPlace(options);
     const ending = endingOf(options);
@@ -137,6 +140,19 @@ export const command: Command = {
     return 0;
   },
 };
+
+/** Downloads for /api/pull, as `splitkv pull` does: by the same options of the Hub. */
+const pullFor =
+  (options: Options): NonNullable<ServerOptions['pull']> =>
+  async (given, onProgress, signal) => {
+    const network = networkOptions(options);
+    const name = await hubNameOf(given, network);
+    if (name === undefined)
+      throw usageError(
+        `model '${given.slice(0, 200)}' not found: expected ORG/NAME, or a name that \`splitkv models\` lists`,
+      );
+    await pull(name, { network, signal, onFiles: onProgress, onProgress: () => {}, onWarning: () => {} });
+  };
 
 interface ReplicaPlace {
   readonly name: string;

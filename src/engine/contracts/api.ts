@@ -172,7 +172,7 @@ export interface ChatMessage {
   readonly name?: string;
 }
 
-/** Text, token ids, or chat messages (rendered with the model's chat template, which must exist). */
+/** Text, token ids, chat messages (rendered with the model's chat template, which must exist), or a text with a gap to fill. */
 export type Prompt =
   | string
   | readonly number[]
@@ -187,7 +187,16 @@ export type Prompt =
        * text.
        */
       readonly ending?: 'answer' | 'none' | 'continue';
-    };
+    }
+  | FillPrompt;
+
+/** What precedes and follows a gap, for models with tokens of their own for it. Control tokens in it are text. */
+export interface FillPrompt {
+  readonly prefix: string;
+  readonly suffix: string;
+  /** Other files that it may refer to. */
+  readonly files?: readonly { readonly name: string; readonly text: string }[];
+}
 
 export interface TokenizeOptions extends Pick<
   ChatOptions,

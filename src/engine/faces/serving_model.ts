@@ -13,12 +13,16 @@ import { loadSchema } from '../contracts/load_options.js';
 import { type ModelFacts, modelInfo, type Seats } from './describe_model.js';
 import { type JoinPlaces, type OpenedModel, openModel } from './load.js';
 import {
+  chatText,
   eosIds,
   isChat,
   needTokenizer,
   type PromptReader,
   type PromptSource,
   promptTokens,
+  type TextFacts,
+  textFacts,
+  withFillEnds,
 } from '../serving/prompt_tokens.js';
 import type { FormWait } from '../../grammar/threads/form_threads.js';
 import type {
@@ -118,6 +122,7 @@ export async function serve(
 /** Text over the engine. */
 export class EngineServingModel implements ServingModel {
   readonly promptSource: PromptSource;
+  readonly texts: TextFacts;
   readonly #engine: Engine;
   readonly #opened: OpenedModel;
   #told: { readonly of: readonly [EngineOptions, Runner]; readonly info: ServingInfo } | undefined;
@@ -146,6 +151,7 @@ export class EngineServingModel implements ServingModel {
     this.#files = files;
     this.#reader = withPrompts({ tokenizer, noTokenizer, contextLength }, files);
     const why = noTokenizer && { code: noTokenizer.code, message: noTokenizer.message };
+    this.texts = textFacts(tokenizer);
     this.promptSource = { tokenizerFiles, noTokenizer: why, contextLength, prompts: this.#reader.prompts };
     this.#host = {
       engine: this.#engine,
@@ -214,7 +220,8 @@ export class EngineServingModel implements ServingModel {
     if (options.stop !== undefined && options.stop.length > 0) needTokenizer(this.#reader, 'a stop text');
     const tokens = prompts.map((prompt) => promptTokens(prompt, this.#reader, options));
     try {
-      return new RunningCompletion(this.#host, tokens, options, prompts.map(isChat));
+      const ending = withFillEnds(prompts, options, this.#reader);
+      return new RunningCompletion(this.#host, tokens, ending, prompts.map(isChat));
     } catch (error) {
       if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.#failure ??= error;
       throw error;
@@ -243,6 +250,10 @@ export class EngineServingModel implements ServingModel {
 
   tokenize(prompt: Prompt, options: TokenizeOptions = {}): number[] {
     return [...promptTokens(prompt, { ...this.#reader, contextLength: Infinity }, options)];
+  }
+
+  chatText(prompt: Prompt, options?: TokenizeOptions): string {
+    return chatText(prompt, needTokenizer(this.#reader, 'a chat prompt'), options, true);
   }
 
   detokenize(tokens: readonly number[]): string {

@@ -3,7 +3,7 @@
  * process: its program, cache and sampling. contracts/rank.ts has what every rank can do. Read that next.
  */
 import { nth, sum } from '../../base/lists.js';
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { contextFullError, SplitkvError, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
 import { attendsBothWays, type ModelConfig, SEGMENT_SHIFT } from '../../model/config/model_config.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
@@ -258,11 +258,7 @@ export class Runner {
       );
     }
     if (prompt.length > this.contextLength) {
-      throw new SplitkvError(
-        'context_full',
-        `the prompt has ${prompt.length} tokens; the context holds ${this.contextLength} ` +
-          `(the model's maximum is ${this.config.maxPositions}): shorten the prompt or load with a longer context`,
-      );
+      throw contextFullError(prompt.length, this.contextLength);
     }
   }
 

@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { contextFullError, SplitkvError, usageError } from '../../base/errors.js';
 import { checkOptions as checkGiven, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { CHUNK_TOKENS } from '../../base/kv_units.js';
 import { sum } from '../../base/lists.js';
@@ -202,17 +202,15 @@ function checkRanks({ ranks, sharedRows, chunkedPrefill, maxTokensPerIteration }
 export function generationRoom(config: SchedulerConfig, { id, prompt, continuation = [] }: RequestSpec): number {
   const { ranks, contextLength, chunkedPrefill, maxTokensPerIteration } = config;
   const promptLength = prompt.length + continuation.length;
-  const refusal = (reason: string): SplitkvError =>
-    new SplitkvError('context_full', `request ${id}: the prompt has ${grouped(promptLength)} tokens${reason}`);
   const pool = Math.max(...ranks.map((limits) => poolTokens(limits, config)));
   const capacity = Math.min(contextLength, pool);
   if (promptLength > capacity) {
-    const what = capacity === contextLength ? 'the context' : 'the KV pool';
-    throw refusal(`; ${what} holds ${grouped(capacity)}: shorten the prompt`);
+    throw contextFullError(promptLength, capacity, capacity === contextLength ? undefined : 'kv-memory');
   }
   if (!chunkedPrefill && promptLength > maxTokensPerIteration) {
-    throw refusal(
-      ` and isn't cut into chunks; an iteration takes ${grouped(maxTokensPerIteration)}: turn chunkedPrefill on or raise maxTokensPerIteration`,
+    throw new SplitkvError(
+      'context_full',
+      `request ${id}: the prompt has ${grouped(promptLength)} tokens and isn't cut into chunks; an iteration takes ${grouped(maxTokensPerIteration)}: turn chunkedPrefill on or raise maxTokensPerIteration`,
     );
   }
   // The last token generated is never fed back.

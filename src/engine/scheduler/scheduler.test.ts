@@ -245,7 +245,7 @@ describe('what is refused', () => {
       'a prompt beyond the context',
       () => new Scheduler(one).submit({ id: 'a', prompt: prompt(65), maxTokens: 1 }),
       'context_full',
-      '65 tokens; the context holds 64',
+      '65 tokens > 64 maximum',
     ],
     [
       'a prompt beyond the pool',
@@ -256,7 +256,7 @@ describe('what is refused', () => {
           maxTokens: 1,
         }),
       'context_full',
-      'the KV pool holds 8',
+      '9 tokens > 8 maximum',
     ],
     [
       'a whole prompt beyond the budget',

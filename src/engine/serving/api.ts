@@ -17,7 +17,7 @@ import type {
   ToolCallDelta,
 } from '../contracts/api.js';
 import type { FormWait } from '../../grammar/threads/form_threads.js';
-import type { PromptSource } from './prompt_tokens.js';
+import type { PromptSource, TextFacts } from './prompt_tokens.js';
 import type { EngineMetrics } from './engine.js';
 import type { HistogramCounts } from './histogram.js';
 
@@ -143,6 +143,7 @@ export interface ServingModel {
   readonly metrics: ServingMetrics;
   /** What reads prompts as this model does, for a thread of its own. */
   readonly promptSource: PromptSource;
+  readonly texts: TextFacts;
   /** Why it can't go on, once its ranks have failed for good. */
   readonly failure: unknown;
   /**
@@ -166,6 +167,8 @@ export interface ServingModel {
   rerank(query: string, documents: readonly string[], options?: RerankOptions): Promise<RerankResult>;
   /** The ids that a prompt feeds, however many. @throws SplitkvError `usage`, `io` or `unsupported` where there is no tokenizer */
   tokenize(prompt: Prompt, options?: TokenizeOptions): number[];
+  /** What its chat template makes of messages. @throws SplitkvError `usage`, `io` or `unsupported` */
+  chatText(prompt: Prompt, options?: TokenizeOptions): string;
   /** @throws SplitkvError `usage` for what is no token id; `io` or `unsupported` */
   detokenize(tokens: readonly number[]): string;
   /** Ends every request with 'aborted' and frees the ranks. */

@@ -1,9 +1,10 @@
-import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import { contextFullError, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { type ChatMessage, Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
+import { fillFormat, type FillFormat } from '../../chat_formats/fill_in.js';
 import { type ChatOptions, checkTools, shownTools } from '../../chat_formats/tools.js';
-import type { EmbedOptions, Prompt, TokenizeOptions } from '../contracts/api.js';
+import type { EmbedOptions, FillPrompt, Prompt, SamplingOptions, TokenizeOptions } from '../contracts/api.js';
 
 /** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
 export interface PromptReader {
@@ -48,6 +49,62 @@ export async function promptReader({
 export const isChat = (prompt: Prompt): boolean =>
   typeof prompt === 'object' && prompt !== null && 'messages' in prompt && prompt.messages !== undefined;
 
+const isFill = (prompt: Prompt): prompt is FillPrompt =>
+  typeof prompt === 'object' && prompt !== null && 'prefix' in prompt;
+
+const fillOf = (tokenizer: Tokenizer): FillFormat | undefined => fillFormat((token) => tokenizer.idOf(token));
+
+/** With the tokens that end what fills a gap. */
+export function withFillEnds<Options extends Pick<SamplingOptions, 'stopTokenIds'>>(
+  prompts: readonly Prompt[],
+  options: Options,
+  { tokenizer }: PromptReader,
+): Options {
+  const { ends } = (tokenizer && prompts.some(isFill) && fillOf(tokenizer)) || {};
+  return ends ? { ...options, stopTokenIds: [...(options.stopTokenIds ?? []), ...ends] } : options;
+}
+
+/** @throws SplitkvError `usage` where the model has no tokens for it */
+function fillTokens({ prefix, suffix, files }: FillPrompt, addSpecial: boolean, tokenizer: Tokenizer): number[] {
+  const fill = fillOf(tokenizer);
+  if (!fill)
+    throw usageError("suffix: this model can't fill in: its vocabulary has no tokens for it, such as <|fim_prefix|>");
+  const asText = (content: string): string => tokenizer.asText([{ role: 'user', content }])[0]!.content as string;
+  const encode = (text: string): number[] => (text === '' ? [] : tokenizer.encode(asText(text), { addSpecial: false }));
+  const { bosId } = tokenizer;
+  const begins = addSpecial && bosId !== null && tokenizer.encode('a')[0] === bosId;
+  return [...(begins ? [bosId] : []), ...fill.write({ prefix, suffix, files }, encode)];
+}
+
+/** What a model does with texts, for who asks before. */
+export interface TextFacts {
+  /** Its chat template; '' where it has none. */
+  readonly template: string;
+  /** Tokens that begin and end its texts. */
+  readonly bos: string;
+  readonly eos: string;
+  /** The template shows tools. */
+  readonly shownTools: boolean;
+  /** Its thoughts can be told apart. */
+  readonly thinks: boolean;
+  /** It fills gaps. */
+  readonly fillsIn: boolean;
+}
+
+export function textFacts(tokenizer: Tokenizer | undefined): TextFacts {
+  const template = tokenizer?.template ?? '';
+  const tokenText = (id: number | null | undefined): string =>
+    id == null ? '' : tokenizer!.decode([id], { skipSpecial: false });
+  return {
+    template,
+    bos: tokenText(tokenizer?.bosId),
+    eos: tokenText(tokenizer?.eosIds[0]),
+    shownTools: /\btools\b/.test(template),
+    thinks: tokenizer?.format.thinks ?? false,
+    fillsIn: tokenizer !== undefined && fillOf(tokenizer) !== undefined,
+  };
+}
+
 /** The variables of a template that options ask for. */
 export const templateVariables = ({ enableThinking, chatTemplateKwargs }: ChatOptions): Record<string, unknown> => ({
   // Qwen's name and most others', and that of Granite and DeepSeek.
@@ -60,21 +117,33 @@ export const templateVariables = ({ enableThinking, chatTemplateKwargs }: ChatOp
  * @throws SplitkvError `usage` for what is no prompt, `context_full` for more tokens than there is room for, `io` or `unsupported`
  *   where there is no tokenizer
  */
-export function promptTokens(
-  prompt: Prompt,
-  reader: PromptReader,
-  { addSpecial = true, addGenerationPrompt = true, ...options }: TokenizeOptions = {},
-): readonly number[] {
+export function promptTokens(prompt: Prompt, reader: PromptReader, options: TokenizeOptions = {}): readonly number[] {
+  const { addSpecial = true } = options;
+  if (isFill(prompt)) return fitting(fillTokens(prompt, addSpecial, needTokenizer(reader, 'a gap to fill')), reader);
   if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return fitting(tokenIds(prompt), reader);
   if (typeof prompt === 'string') {
     if (prompt === '') throw usageError('the prompt is empty: give at least one character');
     return encode(prompt, addSpecial, needTokenizer(reader, 'a text prompt'), reader);
   }
+  const tokenizer = needTokenizer(reader, 'a chat prompt');
+  return encode(chatText(prompt, tokenizer, options), false, tokenizer, reader);
+}
+
+/**
+ * What a model's template makes of messages.
+ * @param isShown for people: otherwise control tokens that messages spell out are marked as text, for the tokenizer
+ * @throws SplitkvError `usage`
+ */
+export function chatText(
+  prompt: Prompt,
+  tokenizer: Tokenizer,
+  { addGenerationPrompt = true, ...options }: TokenizeOptions = {},
+  isShown = false,
+): string {
   const { messages, special, ending } = (prompt ?? {}) as Readonly<Record<string, unknown>>;
   if (!Array.isArray(messages))
     throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
-  const tokenizer = needTokenizer(reader, 'a chat prompt');
-  const asTokens = specialAsTokens(special);
+  const asTokens = specialAsTokens(special) || isShown;
   // Only a template's own control tokens are some, unless asked for.
   const said = !asTokens && messages.length > 0 ? tokenizer.asText(messages) : messages;
   // The template writes the special tokens itself. What it leaves out of the messages takes no room, so its text is what counts.
@@ -83,7 +152,7 @@ export function promptTokens(
   const opens = addGenerationPrompt && endingOf(ending) === 'answer';
   const told = { addGenerationPrompt: opens, variables: templateVariables(options), ...(tools && { tools }) };
   const render = (given: readonly ChatMessage[]): string => tokenizer.applyChatTemplate(given, told);
-  return encode(ending === 'continue' ? unfinished(said, render) : render(said), false, tokenizer, reader);
+  return ending === 'continue' ? unfinished(said, render) : render(said);
 }
 
 /**
@@ -143,20 +212,14 @@ export function specialAsTokens(special: unknown = 'text'): boolean {
 function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader: PromptReader): readonly number[] {
   const { contextLength } = reader;
   const fewest = tokenizer.fewestTokens(text, contextLength);
-  if (fewest > contextLength) throw tooLong(`at least ${fewest}`, contextLength);
+  if (fewest > contextLength) throw contextFullError(`at least ${fewest}`, contextLength);
   return fitting(tokenizer.encode(text, { addSpecial }), reader);
 }
 
 function fitting(ids: readonly number[], { contextLength }: PromptReader): readonly number[] {
-  if (ids.length > contextLength) throw tooLong(String(ids.length), contextLength);
+  if (ids.length > contextLength) throw contextFullError(ids.length, contextLength);
   return ids;
 }
-
-const tooLong = (tokens: string, contextLength: number): SplitkvError =>
-  new SplitkvError(
-    'context_full',
-    `the prompt has ${tokens} tokens; the context holds ${contextLength}: shorten the prompt or load with a longer context`,
-  );
 
 /** Ids that end a text. */
 export const eosIds = (config: ModelConfig, tokenizer: Tokenizer | undefined): readonly number[] => [

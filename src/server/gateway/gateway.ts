@@ -115,8 +115,7 @@ export class Gateway extends HttpFront {
     if (named === undefined) {
       throw new ApiError(400, `model is missing; models are ${models.join(', ')}`, { param: 'model' });
     }
-    this.checkModel(named);
-    return named;
+    return this.checkModel(named);
   }
 
   #retryAfter(): number {

@@ -1,8 +1,7 @@
 import { createHash, randomInt } from 'node:crypto';
 import { ApiError, badRequest } from '../api_error.js';
 import { IGNORED_HEADER } from '../http/access.js';
-import { EventStream, type Exchange, outcomeOf } from '../http/exchange.js';
-import { messageError } from '../messages/message_writer.js';
+import { EventStream, type Exchange, LINES_TYPE, outcomeOf } from '../http/exchange.js';
 import { headersOf, MAX_BYTES } from '../replicas/messages.js';
 import { stopped } from '../requests/answer_request.js';
 import { responseError } from '../responses/response_writer.js';
@@ -14,11 +13,11 @@ import {
   ReplicaGoneError,
   type ReplicaSet,
 } from './replica_set.js';
-import { breaks, DiffersError, endsWell, SseReader, StreamReplay } from './replay.js';
+import { breaks, DiffersError, endsWell, EventReader, StreamReplay } from './replay.js';
 import { isObject } from '../../base/json.js';
 import { prefixHashes } from '../../cluster/routing/prefixes.js';
 import { parseBody } from '../requests/read_call.js';
-import type { RouteName } from '../routes.js';
+import { errorBody, type RouteName } from '../routes.js';
 
 export interface RelayOptions {
   /** Time that a request which was begun waits for a replica to come. */
@@ -79,7 +78,7 @@ export class Relay {
       await this.#untilAnswered();
     } catch (error) {
       if (!this.#stream || !(error instanceof ApiError)) throw error;
-      this.#stream.send(brokenEvent(this.exchange.route, error, this.#replay.sent));
+      this.#stream.send(brokenEvent(this.exchange, error, this.#replay.sent));
       this.#stream.end(outcomeOf(error));
     }
   }
@@ -168,7 +167,8 @@ export class Relay {
     if (exchange.signal.aborted) leave();
     try {
       const head = await call.head();
-      const isStream = head.status === 200 && head.headers['content-type']?.startsWith('text/event-stream');
+      const isStream =
+        head.status === 200 && /^(text\/event-stream|application\/x-ndjson)/.test(head.headers['content-type'] ?? '');
       if (isStream) await this.#passStream(call, head, member);
       else await this.#passWhole(call, head, member);
     } finally {
@@ -217,11 +217,12 @@ export class Relay {
     const { exchange } = this;
     const isFirst = this.#stream === undefined;
     if (isFirst) this.#setHeaders(headers);
-    const stream = (this.#stream ??= new EventStream(exchange));
+    const isLines = headers['content-type'] === LINES_TYPE;
+    const stream = (this.#stream ??= new EventStream(exchange, isLines));
     this.#kind ??= member.beat.fingerprint;
     let hasResumed = isFirst;
     if (!isFirst) this.#replay.restart();
-    const reader = new SseReader();
+    const reader = new EventReader(isLines);
     for await (const chunk of call.chunks()) {
       for (const event of reader.push(chunk)) {
         if (breaks(event) && ++this.#errors <= MAX_ERRORS) {
@@ -257,10 +258,8 @@ export class Relay {
 }
 
 /** An error within a stream, as its API says it. */
-function brokenEvent(route: string | undefined, error: ApiError, sequence: number): object {
-  if (route === '/v1/messages') return messageError(error);
-  return route === '/v1/responses' ? responseError(error, sequence) : error.body;
-}
+const brokenEvent = ({ route, request }: Exchange, error: ApiError, sequence: number): object =>
+  route === '/v1/responses' ? responseError(error, sequence) : errorBody(request, error);
 
 /** What a gateway must know of a request to send it somewhere, and to go on with it somewhere else. */
 export interface RequestFacts {
@@ -282,6 +281,10 @@ const PROMPTS: Partial<Record<RouteName, readonly string[]>> = {
   '/v1/completions': ['prompt'],
   '/v1/responses': ['instructions', 'tools', 'input'],
   '/v1/messages': ['tools', 'system', 'messages'],
+  '/api/chat': ['tools', 'messages'],
+  '/api/generate': ['system', 'prompt', 'suffix'],
+  '/completion': ['prompt'],
+  '/infill': ['input_extra', 'input_prefix', 'prompt', 'input_suffix'],
 };
 /** Fields that name a conversation, in any API. */
 const SESSIONS = ['session', 'prompt_cache_key'];
@@ -307,7 +310,7 @@ export const factsOfPath = (path: string): RequestFacts => ({
 export function factsOf(route: RouteName, body: Uint8Array, session: string | undefined): RequestFacts {
   const fields = parseBody(body);
   if (!isObject(fields)) throw badRequest('the body is no JSON object; expected one');
-  const { model } = fields;
+  const model = fields['model'] ?? fields['name'];
   const named = SESSIONS.map((name) => fields[name]).find((value) => value != null);
   const prompts = PROMPTS[route];
   return {
@@ -320,7 +323,9 @@ export function factsOf(route: RouteName, body: Uint8Array, session: string | un
       prefix: prefixHashes(JSON.stringify([model ?? null, ...prompts.map((name) => fields[name] ?? null)])),
     }),
     body:
-      prompts && (fields['seed'] == null || fields['seed'] === -1) ? withSeed(new TextDecoder().decode(body)) : body,
+      prompts && [fields, fields['options']].every((of) => !isObject(of) || of['seed'] == null || of['seed'] === -1)
+        ? withSeed(new TextDecoder().decode(body))
+        : body,
   };
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { breaks, DiffersError, endsWell, SseReader, StreamReplay } from './replay.js';
+import { breaks, DiffersError, endsWell, EventReader, StreamReplay } from './replay.js';
 
 const streamOf = (id: string, created: number, words: readonly string[], call: string): string =>
   [
@@ -11,7 +11,7 @@ const streamOf = (id: string, created: number, words: readonly string[], call: s
     .map((event) => `data: ${JSON.stringify(event)}\n\n`)
     .join('') + 'data: [DONE]\n\n';
 
-const eventsOf = (text: string) => new SseReader().push(new TextEncoder().encode(text));
+const eventsOf = (text: string) => new EventReader().push(new TextEncoder().encode(text));
 const WORDS = ['a', 'b', 'c', 'd'];
 const first = streamOf('one', 1, WORDS, 'call_1');
 
@@ -60,7 +60,7 @@ test('events in pieces of any size; ends and breaks of every API', () => {
   const bytes = new TextEncoder().encode(first.replace('"a"', '"ä€😀"'));
   const whole = eventsOf(new TextDecoder().decode(bytes)).map(({ text }) => text);
   for (const size of [1, 2, 3, 7, 64]) {
-    const reader = new SseReader();
+    const reader = new EventReader();
     const texts: string[] = [];
     for (let at = 0; at < bytes.length; at += size) {
       texts.push(...reader.push(bytes.subarray(at, at + size)).map(({ text }) => text));

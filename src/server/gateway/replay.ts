@@ -12,25 +12,36 @@ export interface SseEvent {
   readonly data: string | undefined;
   /** The data where it is JSON. */
   readonly value: unknown;
+  readonly isLine?: boolean;
 }
 
 /** No answer's event is larger; what is, is no answer's. */
 const MAX_EVENT = 2 ** 26;
 
-/** Cuts a stream of bytes, as this project's servers write it, into events. */
-export class SseReader {
+/** Cuts a stream of bytes, as this project's servers write it, into events, or lines of JSON. */
+export class EventReader {
   readonly #decoder = new TextDecoder();
   #rest = '';
+
+  constructor(private readonly isLines = false) {}
 
   /** The events that are whole by now. @throws SplitkvError `format` for one that doesn't end */
   push(bytes: Uint8Array): SseEvent[] {
     this.#rest += this.#decoder.decode(bytes, { stream: true });
-    const blocks = this.#rest.split('\n\n');
+    const blocks = this.#rest.split(this.isLines ? '\n' : '\n\n');
     this.#rest = blocks.pop() ?? '';
     if (this.#rest.length > MAX_EVENT) throw formatError(`an event of more than ${MAX_EVENT} characters`);
-    return blocks.map(eventOf);
+    return blocks.map(this.isLines ? lineOf : eventOf);
   }
 }
+
+const lineOf = (line: string): SseEvent => ({
+  text: `${line}\n`,
+  name: undefined,
+  data: line,
+  value: parsed(line),
+  isLine: true,
+});
 
 function eventOf(block: string): SseEvent {
   const text = `${block}\n\n`;
@@ -49,6 +60,8 @@ function eventOf(block: string): SseEvent {
 export function endsWell({ data, value }: SseEvent): boolean {
   if (data === '[DONE]') return true;
   const type = isObject(value) ? value['type'] : undefined;
+  // The latter of Ollama's and llama.cpp's.
+  if (isObject(value) && (value['done'] === true || value['stop'] === true)) return true;
   return type === 'message_stop' || type === 'response.completed' || type === 'response.incomplete';
 }
 
@@ -56,7 +69,11 @@ export function endsWell({ data, value }: SseEvent): boolean {
 export function breaks({ value }: SseEvent): boolean {
   if (!isObject(value)) return false;
   const { type, error } = value;
-  return type === 'error' || type === 'response.failed' || (type === undefined && isObject(error));
+  return (
+    type === 'error' ||
+    type === 'response.failed' ||
+    (type === undefined && (isObject(error) || typeof error === 'string'))
+  );
 }
 
 /** What another replica says isn't what was said before. */
@@ -75,7 +92,16 @@ interface Lane {
 /** Fields that are another each time: names that were drawn, times, and what a cache held. */
 const isId = (key: string): boolean => key === 'id' || key.endsWith('_id');
 const TIMES = ['created', 'created_at', 'completed_at'];
-const CACHED = ['cached_tokens', 'cache_read_input_tokens', 'input_tokens'];
+const CACHED = [
+  'cached_tokens',
+  'cache_read_input_tokens',
+  'input_tokens',
+  'total_duration',
+  'load_duration',
+  'prompt_eval_duration',
+  'eval_duration',
+  'timings',
+];
 
 /**
  * A stream's events as the client gets them, whoever says them: when another replica says all of it again, what was sent is
@@ -176,12 +202,17 @@ function formOf({ name = '', data, value }: SseEvent, ids: readonly string[]): s
 }
 
 /** With other ids, and the times that were told before. */
-function textOf({ name, text, value }: SseEvent, idOf: (id: string) => string, times: Map<string, unknown>): string {
+function textOf(
+  { name, text, value, isLine }: SseEvent,
+  idOf: (id: string) => string,
+  times: Map<string, unknown>,
+): string {
   if (value === undefined) return text;
   const data = JSON.stringify(value, (key, part: unknown) => {
     if (isId(key) && typeof part === 'string') return idOf(part);
     return TIMES.includes(key) && times.has(key) ? times.get(key) : part;
   });
+  if (isLine) return `${data}\n`;
   return `${name === undefined ? '' : `event: ${name}\n`}data: ${data}\n\n`;
 }
 

@@ -20,6 +20,7 @@ export type Outcome =
   | 'shut_down';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
+export const LINES_TYPE = 'application/x-ndjson';
 /** How long, and how much, an early answer lets a client go on sending. */
 const LINGER_MS = 1000;
 const LINGER_BYTES = 4 * 2 ** 20;
@@ -148,31 +149,37 @@ export class Exchange {
   }
 }
 
-/** An answer as server-sent events. What the client doesn't read waits in a bounded buffer; beyond it the request is ended. */
+/** An answer as server-sent events, or lines of JSON. What the client doesn't read waits in a bounded buffer; beyond it the request is ended. */
 export class EventStream {
-  readonly #heartbeat: NodeJS.Timeout;
+  readonly #heartbeat: NodeJS.Timeout | undefined;
 
-  constructor(private readonly exchange: Exchange) {
+  constructor(
+    private readonly exchange: Exchange,
+    private readonly isLines = false,
+  ) {
     const { response, options } = exchange;
     response.writeHead(200, {
-      'Content-Type': 'text/event-stream; charset=utf-8',
+      'Content-Type': isLines ? LINES_TYPE : 'text/event-stream; charset=utf-8',
       'Cache-Control': 'no-cache',
       'X-Accel-Buffering': 'no', // proxies pass events on as they come
     });
     response.flushHeaders();
+    // Lines have no comments.
+    if (isLines) return;
     this.#heartbeat = setInterval(() => this.#write(': waiting\n\n'), options.heartbeatMs);
     response.once('close', () => clearInterval(this.#heartbeat));
   }
 
   /** An event's type, where it has one, is its name, too. */
   send(event: object): void {
+    if (this.isLines) return this.sendText(`${JSON.stringify(event)}\n`);
     const name = 'type' in event ? `event: ${String(event.type)}\n` : '';
     this.sendText(`${name}data: ${JSON.stringify(event)}\n\n`);
   }
 
   /** Events as they are to be sent, or comments. */
   sendText(text: string): void {
-    this.#heartbeat.refresh();
+    this.#heartbeat?.refresh();
     this.#write(text);
   }
 

@@ -1,8 +1,7 @@
-import { isObject } from '../../base/json.js';
 import type { Completion } from '../../index.js';
 import type { ApiError } from '../api_error.js';
 import type { WholeAnswer } from '../requests/answer_request.js';
-import { idOf, type Part, PartWriter } from '../requests/part_writer.js';
+import { idOf, inputOf, type Part, PartWriter } from '../requests/part_writer.js';
 
 const STOP_REASONS: Readonly<Record<WholeAnswer['finish'], string>> = {
   eos: 'end_turn',
@@ -74,16 +73,6 @@ export class MessageWriter extends PartWriter {
 function blockOf({ kind, text, call }: Part): object {
   if (call) return { type: 'tool_use', ...call, input: inputOf(text) };
   return kind === 'text' ? { type: 'text', text } : { type: 'thinking', thinking: text, signature: '' };
-}
-
-/** Of a call that was cut, nothing. */
-function inputOf(text: string): object {
-  try {
-    const input: unknown = JSON.parse(text);
-    return isObject(input) ? input : {};
-  } catch {
-    return {};
-  }
 }
 
 /** Of the prompt, what was cached counts by itself. */

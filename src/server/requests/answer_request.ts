@@ -25,15 +25,25 @@ export interface WholeAnswer {
   readonly stop: string | undefined;
 }
 
+/** When things happened, in milliseconds of `performance.now`: the request came, the model was asked, its first token and its last came. */
+export interface AnswerTimes {
+  readonly began: number;
+  readonly asked: number;
+  readonly first: number;
+  readonly end: number;
+}
+
 /** What one of the APIs says of the answers to a request. */
 export interface AnswerWriter {
   /** What ends a stream of whole answers, behind its events. */
   readonly mark?: string;
-  whole(answers: readonly WholeAnswer[], completion: Completion): object;
+  /** Streams are lines of JSON, not events. */
+  readonly isLines?: boolean;
+  whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object;
   /** A stream's events: before anything is there, of what comes, at the end, and instead of that where it breaks. */
   opening(completion: Completion): readonly object[];
   chunks(event: CompletionEvent): readonly object[];
-  closing(completion: Completion): readonly object[];
+  closing(completion: Completion, times: AnswerTimes): readonly object[];
   broken(error: ApiError): readonly object[];
 }
 
@@ -59,24 +69,31 @@ export async function answerRequest(
   options: AnswerOptions,
 ): Promise<void> {
   const completion = await ask(exchange, model, call, options.wait);
+  const asked = performance.now();
+  let first: number | undefined;
+  const times = (): AnswerTimes => {
+    const end = performance.now();
+    return { began: exchange.started, asked, first: first ?? end, end };
+  };
+  const events = timed(completion, () => (first ??= performance.now()));
   if (!call.stream) {
-    const answers = await collect(completion, call);
+    const answers = await collect(events, call);
     if (exchange.signal.aborted || answers.some(({ finish }) => finish === 'aborted')) throw stopped();
-    exchange.sendJson(200, writer.whole(answers, completion));
+    exchange.sendJson(200, writer.whole(likeliest(answers, call), completion, times()));
     return;
   }
-  const stream = new EventStream(exchange);
-  const send = (events: readonly object[]): void => {
-    for (const event of events) stream.send(event);
+  const stream = new EventStream(exchange, writer.isLines);
+  const send = (all: readonly object[]): void => {
+    for (const event of all) stream.send(event);
   };
   try {
     send(writer.opening(completion));
-    for await (const event of completion) {
+    for await (const event of events) {
       if (exchange.signal.aborted || event.finish === 'aborted') throw stopped();
       send(writer.chunks(event));
     }
     if (exchange.signal.aborted) throw stopped();
-    send(writer.closing(completion));
+    send(writer.closing(completion, times()));
     stream.end('completed', writer.mark);
   } catch (error) {
     // The status is out: the stream says what happened, as OpenAI's does.
@@ -84,6 +101,13 @@ export async function answerRequest(
     if (told.details.cause !== undefined) options.onError(error);
     send(writer.broken(told));
     stream.end(outcomeOf(told));
+  }
+}
+
+async function* timed(events: Completion, onEvent: () => unknown): AsyncGenerator<CompletionEvent> {
+  for await (const event of events) {
+    onEvent();
+    yield event;
   }
 }
 
@@ -112,8 +136,28 @@ async function ask(
   }
 }
 
+/** Of each prompt's answers those whose tokens are likeliest, by their mean. */
+function likeliest(
+  answers: readonly WholeAnswer[],
+  { prompts, options: { n = 1 }, likeliest: wanted }: CompletionCall,
+): readonly WholeAnswer[] {
+  if (!wanted) return answers;
+  const told = prompts.flatMap((_, prompt) =>
+    answers
+      .slice(prompt * n, (prompt + 1) * n)
+      .toSorted((a, b) => meanChance(b) - meanChance(a))
+      .slice(0, wanted.n),
+  );
+  return wanted.logprobs ? told : told.map((answer) => ({ ...answer, logprobs: undefined }));
+}
+
+function meanChance({ logprobs = [] }: WholeAnswer): number {
+  const known = logprobs.flatMap(({ logprob }) => (Number.isNaN(logprob) ? [] : [logprob]));
+  return known.length === 0 ? 0 : known.reduce((sum, each) => sum + each, 0) / known.length;
+}
+
 async function collect(
-  completion: Completion,
+  events: AsyncIterable<CompletionEvent>,
   { prompts, options: { n = 1, logprobs } }: CompletionCall,
 ): Promise<WholeAnswer[]> {
   const answers = Array.from({ length: prompts.length * n }, () => ({
@@ -124,7 +168,7 @@ async function collect(
     finish: 'aborted' as WholeAnswer['finish'],
     stop: undefined as WholeAnswer['stop'],
   }));
-  for await (const { index, text, reasoning = '', toolCalls = [], logprobs: more, finish, stop } of completion) {
+  for await (const { index, text, reasoning = '', toolCalls = [], logprobs: more, finish, stop } of events) {
     const answer = answers[index]!;
     answer.text += text;
     answer.reasoning += reasoning;

@@ -106,7 +106,7 @@ test.each<[string, string, unknown, string]>([
   ['chat', 'use_beam_search', true, 'send false'],
   ['chat', 'chat_template', '{{ messages }}', 'template'],
   ['chat', 'prompt_logprobs', 1, 'echo'],
-  ['completions', 'suffix', 'x', 'not supported'],
+  ['chat', 'suffix', 'x', 'not supported'],
   ['completions', 'mirostat', 2, 'top_p'],
   ['completions', 'structured_outputs', { structural_tag: '{}' }, 'grammar'],
   ['embeddings', 'truncate_prompt_tokens', 5, 'context holds'],

@@ -4,7 +4,16 @@
  * written with a dot. docs/serving.md lists them.
  */
 
-export type Api = 'chat' | 'completions' | 'responses' | 'messages' | 'embeddings' | 'rerank' | 'tokenize';
+export type Api =
+  | 'chat'
+  | 'completions'
+  | 'responses'
+  | 'messages'
+  | 'embeddings'
+  | 'rerank'
+  | 'tokenize'
+  | 'ollama'
+  | 'llamaCpp';
 
 export interface Refusal {
   /** Values that ask for nothing. */
@@ -74,7 +83,6 @@ const REFUSED: Refusals = {
   penalty_prompt: no(),
   post_sampling_probs: no('use logprobs', false),
   reasoning_budget: no('use enable_thinking', -1),
-  repeat_penalty: no('use repetition_penalty', 1),
   response_fields: no(undefined, []),
   return_tokens: no('use /tokenize', false),
   t_max_predict_ms: no('use max_tokens', 0, -1),
@@ -128,6 +136,11 @@ const REFUSED_BY: Readonly<Partial<Record<Api, Refusals>>> = {
       instead: 'send the whole conversation with every request',
     },
   },
+  ollama: {
+    context: no('send the turns as messages of /api/chat', []),
+    max_tokens: no('send options.num_predict'),
+    template: no("chats are written by the model's own template", ''),
+  },
   embeddings: {
     add_special_tokens: no('send token ids', true),
     embd_normalize: no('vectors have a length of 1', 2),
@@ -155,7 +168,8 @@ const SILENT: readonly string[] = [
 ];
 
 /** What becomes of a field that isn't in an API's schema; undefined: it is ignored, and named. */
-export function sortOf(api: Api, name: string): Refusal | 'silent' | undefined {
+export function sortOf(api: Api, within: string): Refusal | 'silent' | undefined {
+  const name = within.replace(/^options\./, '');
   for (const rows of [REFUSED_BY[api] ?? {}, REFUSED]) if (Object.hasOwn(rows, name)) return rows[name];
   return SILENT.includes(name) ? 'silent' : undefined;
 }

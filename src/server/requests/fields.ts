@@ -34,7 +34,7 @@ export const flag = z.nullish(z.boolean('true or false'));
 export const MAX_STOPS = 256;
 /** Fields of a request, known or not. */
 const MAX_FIELDS = 100;
-const STOP = `a text, or a list of at most ${MAX_STOPS} texts, none of them empty`;
+export const STOP = `a text, or a list of at most ${MAX_STOPS} texts, none of them empty`;
 const ONE_STOP = 'a text of at least one character';
 const stopText = z.string(ONE_STOP).check(z.minLength(1, ONE_STOP));
 
@@ -81,6 +81,13 @@ const samplingFields = Object.fromEntries(
   Object.entries(SAMPLING_ROWS).map(([name, row]) => [snake(name), z.nullish(samplingField(name, row))]),
 ) as unknown as SamplingSchemas;
 
+/** What ends an answer, and how its tokens are drawn; `repeat_penalty` is llama.cpp's and Ollama's name. */
+export const drawingFields = {
+  ...samplingFields,
+  repeat_penalty: samplingFields.repetition_penalty,
+  stop: z.nullish(z.union([stopText, z.array(stopText).check(z.maxLength(MAX_STOPS, STOP))], STOP)),
+};
+
 /** Fields that both kinds of completion have. */
 export const commonFields = {
   model: z.nullish(z.string("the model's name")),
@@ -90,8 +97,7 @@ export const commonFields = {
   ),
   n: optionalInteger(1, 128),
   max_tokens: mostTokens,
-  stop: z.nullish(z.union([stopText, z.array(stopText).check(z.maxLength(MAX_STOPS, STOP))], STOP)),
-  ...samplingFields,
+  ...drawingFields,
   priority: optionalInteger(-100, 100),
   ttft_deadline_s: z.nullish(number({ low: 0 }, 'seconds, a number of at least 0')),
   ignore_eos: flag,
@@ -157,7 +163,7 @@ export function parseFields<Shape extends z.core.$ZodLooseShape>(
 }
 
 /** Fields of which those within are looked at: what others have within others is for whoever reads it. */
-const NESTED = ['output_config', 'reasoning', 'stream_options', 'structured_outputs', 'text', 'thinking'];
+const NESTED = ['options', 'output_config', 'reasoning', 'stream_options', 'structured_outputs', 'text', 'thinking'];
 
 /** Names that the schema of an object, which may be left out, has within. */
 function namesWithin(field: z.core.$ZodType, before: string): string[] {
@@ -226,6 +232,8 @@ export interface CompletionCall {
   readonly formField?: string | undefined;
   readonly options: Omit<CompletionOptions, 'signal'>;
   readonly stream: boolean;
+  /** Of each prompt's answers so many are told, the likeliest, with their logprobs or without. */
+  readonly likeliest?: { readonly n: number; readonly logprobs: boolean };
   /** The stream ends with the usage. */
   readonly includeUsage: boolean;
   /** What the body says that nobody here knows. */
@@ -247,7 +255,7 @@ export function callOf(
   const { form, field: formField } = formOf(fields);
   const options = {
     n: fields.n,
-    ...samplingOf(fields),
+    ...samplingOf({ ...fields, repetition_penalty: fields.repetition_penalty ?? fields.repeat_penalty }),
     stop: fields.stop,
     ignoreEos: fields.ignore_eos,
     priority: fields.priority,

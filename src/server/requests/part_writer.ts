@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
+import { isObject, parsed } from '../../base/json.js';
 import type { Completion, CompletionEvent } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import type { AnswerWriter, WholeAnswer } from './answer_request.js';
+import type { AnswerTimes, AnswerWriter, WholeAnswer } from './answer_request.js';
 
 /** What was thought, a text, or a call of a tool. */
 export interface Part {
@@ -21,6 +22,12 @@ const PREFIXES = { reasoning: 'rs', text: 'msg', call: 'fc' };
 /** A name that nothing else has. */
 export const idOf = (prefix: string): string => `${prefix}_${randomUUID().replaceAll('-', '')}`;
 
+/** A call's arguments; of a call that was cut, none. */
+export function inputOf(text: string): object {
+  const input = parsed(text);
+  return isObject(input) ? input : {};
+}
+
 /** Writes an answer in parts, each ended before the next one begins, whole or in events. */
 export abstract class PartWriter implements AnswerWriter {
   protected readonly parts: Part[] = [];
@@ -32,20 +39,20 @@ export abstract class PartWriter implements AnswerWriter {
   protected constructor(private readonly needsText: boolean) {}
 
   abstract opening(completion: Completion): object[];
-  abstract closing(completion: Completion): object[];
+  abstract closing(completion: Completion, times: AnswerTimes): object[];
   abstract broken(error: ApiError): object[];
-  protected abstract done(completion: Completion): object;
+  protected abstract done(completion: Completion, times: AnswerTimes): object;
   /** Events of a part's beginning, of more of it, and of its end. */
   protected abstract began(part: Part): object[];
   protected abstract added(part: Part, delta: string, logprobs: CompletionEvent['logprobs']): object[];
   protected abstract ended(part: Part): object[];
 
-  whole([answer]: readonly WholeAnswer[], completion: Completion): object {
+  whole([answer]: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object {
     const { text, reasoning, toolCalls, logprobs = [], finish, stop } = answer!;
     const calls = toolCalls.map(({ id, function: of }, index) => ({ index, id, ...of }));
     const event = { index: 0, text, reasoning, toolCalls: calls, logprobs, finish };
     this.chunks({ ...event, ...(stop !== undefined && { stop }) });
-    return this.done(completion);
+    return this.done(completion, times);
   }
 
   chunks({ text, reasoning = '', toolCalls = [], logprobs, finish, stop }: CompletionEvent): object[] {

@@ -4,7 +4,13 @@
  * answers. Those with choices are here, others in ../responses and ../messages.
  */
 
-import { embedTokens, needTokenizer, type PromptReader, promptTokens } from '../../engine/serving/prompt_tokens.js';
+import {
+  embedTokens,
+  needTokenizer,
+  type PromptReader,
+  promptTokens,
+  withFillEnds,
+} from '../../engine/serving/prompt_tokens.js';
 import type { ChatOptions } from '../../index.js';
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';
@@ -16,6 +22,15 @@ import {
   parseTextRequest,
   type RerankCall,
 } from './text_request.js';
+import { type NativeCall, parseInfill, parseNativeEmbedding, parseNativeText } from '../llama_cpp/native_request.js';
+import {
+  type NamedCall,
+  type OllamaCall,
+  parseNamed,
+  parseOllamaChat,
+  parseOllamaEmbed,
+  parseOllamaText,
+} from '../ollama/ollama_request.js';
 import { parseCountRequest, parseMessageRequest } from '../messages/message_request.js';
 import { parseResponseRequest, type ResponseCall } from '../responses/response_request.js';
 import {
@@ -33,6 +48,15 @@ export interface Calls {
   readonly responses: ResponseCall;
   readonly messages: CompletionCall;
   readonly countTokens: TokenizeCall;
+  readonly countInput: ResponseCall;
+  readonly ollamaChat: OllamaCall;
+  readonly ollamaText: OllamaCall;
+  readonly ollamaEmbed: EmbeddingCall;
+  readonly named: NamedCall;
+  readonly native: NativeCall;
+  readonly infill: NativeCall;
+  readonly nativeEmbedding: EmbeddingCall;
+  readonly template: TokenizeCall;
   readonly tokenize: TokenizeCall;
   readonly detokenize: DetokenizeCall;
 }
@@ -44,14 +68,32 @@ interface CallReader<Call> {
   prepare(call: Call, reader: PromptReader): Call;
 }
 
-const prompted = <Call extends CompletionCall>(parse: CallReader<Call>['parse']): CallReader<Call> => ({
+const prompted = <Call extends CompletionCall>(
+  parse: CallReader<Call>['parse'],
+  isCounted = false,
+): CallReader<Call> => ({
   parse,
   prepare: (call, reader) => {
+    const room = isCounted ? { ...reader, contextLength: Infinity } : reader;
     try {
       return {
         ...call,
-        prompts: call.prompts.map((prompt) => promptTokens(prompt, reader, call.options as ChatOptions)),
+        prompts: call.prompts.map((prompt) => promptTokens(prompt, room, call.options as ChatOptions)),
+        options: withFillEnds(call.prompts, call.options, reader),
       };
+    } catch (error) {
+      throw toApiError(error, call.promptField);
+    }
+  },
+});
+
+const embedded = (parse: CallReader<EmbeddingCall>['parse']): CallReader<EmbeddingCall> => ({
+  parse,
+  prepare: (call, reader) => {
+    const { prompt, promptName, ...options } = call.options;
+    const words = { ...(prompt !== undefined && { prompt }), ...(promptName !== undefined && { promptName }) };
+    try {
+      return { ...call, prompts: call.prompts.map((text) => embedTokens(text, reader, words)), options };
     } catch (error) {
       throw toApiError(error, call.promptField);
     }
@@ -69,22 +111,21 @@ const tokenized = (parse: CallReader<TokenizeCall>['parse']): CallReader<Tokeniz
 const READERS: { readonly [Kind in CallKind]: CallReader<Calls[Kind]> } = {
   chat: prompted(parseChatRequest),
   text: prompted(parseTextRequest),
-  embeddings: {
-    parse: parseEmbeddingRequest,
-    prepare: (call, reader) => {
-      const { prompt, promptName, ...options } = call.options;
-      const words = { ...(prompt !== undefined && { prompt }), ...(promptName !== undefined && { promptName }) };
-      try {
-        return { ...call, prompts: call.prompts.map((text) => embedTokens(text, reader, words)), options };
-      } catch (error) {
-        throw toApiError(error, call.promptField);
-      }
-    },
-  },
+  embeddings: embedded(parseEmbeddingRequest),
   rerank: { parse: parseRerankRequest, prepare: (call) => call },
   responses: prompted(parseResponseRequest),
   messages: prompted(parseMessageRequest),
   countTokens: tokenized(parseCountRequest),
+  countInput: prompted(parseResponseRequest, true),
+  ollamaChat: prompted(parseOllamaChat),
+  ollamaText: prompted(parseOllamaText),
+  ollamaEmbed: embedded(parseOllamaEmbed),
+  named: { parse: parseNamed, prepare: (call) => call },
+  native: prompted(parseNativeText),
+  infill: prompted(parseInfill),
+  nativeEmbedding: embedded(parseNativeEmbedding),
+  // Written by the model's side, which has the template.
+  template: { parse: parseTokenizeRequest, prepare: (call) => call },
   tokenize: tokenized(parseTokenizeRequest),
   detokenize: {
     parse: parseDetokenizeRequest,

@@ -1,7 +1,8 @@
 import * as z from 'zod/mini';
 import { isObject } from '../../base/json.js';
+import { contextFullError } from '../../base/errors.js';
 import { defined } from '../../base/options.js';
-import { ApiError, badRequest } from '../api_error.js';
+import { badRequest, toApiError } from '../api_error.js';
 import {
   callOf,
   checkLength,
@@ -17,13 +18,15 @@ import type { EmbedOptions, EmbedResult, Prompt, RerankResult } from '../../inde
 
 /** As OpenAI's. */
 const DEFAULT_MAX_TOKENS = 16;
-const MAX_PROMPTS = 128;
+export const MAX_PROMPTS = 128;
+/** As OpenAI's. */
+const MAX_BEST_OF = 20;
 
 const expected = (most: number): string =>
   `a text, a list of token ids, or a list of at most ${most} of either, none of them empty`;
 
 /** A text, token ids, or a list of at most `most` of either. */
-const textsField = (most: number) => {
+export const textsField = (most: number) => {
   const what = expected(most);
   const text = z.string(what).check(z.minLength(1, what));
   const ids = z.array(z.int(what).check(z.minimum(0, what)), what).check(z.minLength(1, what));
@@ -37,13 +40,16 @@ export const textsOf = (given: Texts): (string | number[])[] => {
   return isOne(given) ? [given] : given;
 };
 
-const schema = z.looseObject({
+const completion = {
   ...commonFields,
   n_predict: mostTokens,
-  prompt: textsField(MAX_PROMPTS),
   logprobs: optionalInteger(0, 20),
   echo: flag,
-});
+  best_of: optionalInteger(1, MAX_BEST_OF),
+  suffix: z.nullish(z.string('a text')),
+};
+const schema = z.looseObject({ ...completion, prompt: textsField(MAX_PROMPTS) });
+const filling = z.looseObject({ ...completion, prompt: z.string('a text: suffix says what follows it') });
 
 /**
  * Reads the body of a request to /v1/completions.
@@ -52,8 +58,13 @@ const schema = z.looseObject({
  */
 export function parseTextRequest(body: unknown, contextLength: number): CompletionCall {
   checkTexts(body, 'prompt', MAX_PROMPTS, contextLength);
-  const { fields, ignored } = parseFields('completions', schema, body);
-  const { prompt, echo } = fields;
+  const fills = isObject(body) && typeof body.suffix === 'string' && body.suffix !== '';
+  const { fields, ignored } = fills
+    ? parseFields('completions', filling, body)
+    : parseFields('completions', schema, body);
+  const { prompt, echo, best_of: drawn, suffix } = fields;
+  const picks = picksOf(fields);
+  if (fills && echo) throw badRequest('echo and suffix: give one of them', 'echo');
   const asked = fields.max_tokens ?? fields.n_predict;
   if (asked === 0 && !echo) {
     throw badRequest(
@@ -61,30 +72,40 @@ export function parseTextRequest(body: unknown, contextLength: number): Completi
       'max_tokens',
     );
   }
-  return callOf(fields, textsOf(prompt), {
+  const prompts = fills ? [{ prefix: String(prompt), suffix: suffix! }] : textsOf(prompt);
+  const call = callOf({ ...fields, n: drawn ?? fields.n }, prompts, {
     promptField: 'prompt',
     ignored,
     maxTokens: asked === -1 ? contextLength : (asked ?? DEFAULT_MAX_TOKENS),
-    logprobs: fields.logprobs ?? undefined,
+    logprobs: fields.logprobs ?? (picks ? 0 : undefined),
     echo: echo ?? undefined,
   });
+  return picks ? { ...call, likeliest: { n: fields.n ?? 1, logprobs: fields.logprobs != null } } : call;
+}
+
+/** Whether more answers are drawn than told. @throws ApiError 400 */
+function picksOf({ n, best_of: drawn, stream }: Pick<z.infer<typeof schema>, 'n' | 'best_of' | 'stream'>): boolean {
+  const told = n ?? 1;
+  if (drawn == null || drawn === told) return false;
+  if (drawn < told) throw badRequest(`best_of is ${drawn} and n ${told}: expected at least as many`, 'best_of');
+  if (stream) throw badRequest('best_of needs whole answers: leave stream out', 'best_of');
+  return true;
 }
 
 /** Before they are parsed: lists that are too long are refused at once. @throws ApiError 400 */
-function checkTexts(body: unknown, name: 'prompt' | 'input', most: number, contextLength: number): void {
+export function checkTexts(body: unknown, name: 'prompt' | 'input', most: number, contextLength: number): void {
   const texts = isObject(body) ? body[name] : undefined;
   if (!Array.isArray(texts)) return;
   const lists: readonly unknown[] = typeof texts[0] === 'number' ? [texts] : texts;
   checkLength(lists, most, name, expected(most));
   for (const list of lists) {
     if (!Array.isArray(list) || list.length <= contextLength) continue;
-    const message = `the prompt has ${list.length} tokens; the context holds ${contextLength}: shorten the prompt`;
-    throw new ApiError(400, message, { code: 'context_length_exceeded', param: name });
+    throw toApiError(contextFullError(list.length, contextLength), name);
   }
 }
 
 /** As OpenAI's. */
-const MAX_INPUTS = 2048;
+export const MAX_INPUTS = 2048;
 
 /** A request for embeddings, checked. */
 export interface EmbeddingCall {
@@ -117,21 +138,29 @@ const embeddings = z.looseObject({
 export function parseEmbeddingRequest(body: unknown, contextLength: number): EmbeddingCall {
   checkTexts(body, 'input', MAX_INPUTS, contextLength);
   const { fields, ignored } = parseFields('embeddings', embeddings, body);
-  const { dimensions, pooling, prompt, prompt_name: promptName } = fields;
-  return {
-    model: fields.model ?? undefined,
-    prompts: textsOf(fields.input),
-    promptField: 'input',
-    options: defined({
-      pooling: pooling ?? undefined,
-      dimensions: dimensions ?? undefined,
-      prompt: prompt ?? undefined,
-      promptName: promptName ?? undefined,
-    }),
-    base64: fields.encoding_format === 'base64',
-    ignored,
-  };
+  return embeddingCall(fields, textsOf(fields.input), ignored);
 }
+
+type EmbeddingField = 'model' | 'dimensions' | 'pooling' | 'prompt' | 'prompt_name' | 'encoding_format';
+type EmbeddingFields = { readonly [Name in EmbeddingField]?: z.infer<typeof embeddings>[Name] };
+
+export const embeddingCall = (
+  { model, dimensions, pooling, prompt, prompt_name: promptName, encoding_format: format }: EmbeddingFields,
+  prompts: readonly Prompt[],
+  ignored: readonly IgnoredField[],
+): EmbeddingCall => ({
+  model: model ?? undefined,
+  prompts,
+  promptField: 'input',
+  options: defined({
+    pooling: pooling ?? undefined,
+    dimensions: dimensions ?? undefined,
+    prompt: prompt ?? undefined,
+    promptName: promptName ?? undefined,
+  }),
+  base64: format === 'base64',
+  ignored,
+});
 
 /** OpenAI's answer: numbers, or the bytes of little-endian f32 as base64. */
 export function embeddingAnswer(model: string, base64: boolean, { embeddings, prompt_tokens }: EmbedResult): object {

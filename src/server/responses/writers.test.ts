@@ -28,11 +28,12 @@ const whole = {
   finish: 'stop_string' as const,
   stop: 'END',
 };
+const times = { began: 0, asked: 1, first: 2, end: 3 };
 const streamed = (writer: AnswerWriter): Record<string, unknown>[] =>
   [
     ...writer.opening(completion),
     ...thought.flatMap((event) => writer.chunks(event)),
-    ...writer.closing(completion),
+    ...writer.closing(completion, times),
   ].map((event) => event as Record<string, unknown>);
 
 test('a response with reasoning: an item before that of the text, in events and whole', () => {
@@ -59,7 +60,7 @@ test('a response with reasoning: an item before that of the text, in events and 
     ['response.output_item.done', 1],
     ['response.completed', undefined],
   ]);
-  const body = make().whole([whole], completion) as { output: { id: string }[] };
+  const body = make().whole([whole], completion, times) as { output: { id: string }[] };
   expect(body).toMatchObject({
     status: 'completed',
     output: [
@@ -103,7 +104,7 @@ test('a message with thinking: a block before that of the text, in events and wh
     ['message_stop', undefined],
   ]);
   expect(events.at(-2)).toMatchObject({ delta: { stop_reason: 'stop_sequence', stop_sequence: 'END' } });
-  expect(new MessageWriter('m').whole([whole], completion)).toMatchObject({
+  expect(new MessageWriter('m').whole([whole], completion, times)).toMatchObject({
     type: 'message',
     role: 'assistant',
     content: [
@@ -172,7 +173,7 @@ test('calls of tools: items of a response, blocks of a message', () => {
     ['response.output_item.done', 2, undefined],
     ['response.completed', undefined, undefined],
   ]);
-  const { output } = make().whole([answer], completion) as { readonly output: object[] };
+  const { output } = make().whole([answer], completion, times) as { readonly output: object[] };
   expect(output).toMatchObject([
     { type: 'message', content: [{ text: 'I look.' }] },
     { type: 'function_call', call_id: 'call_a', name: 'weather', arguments: '{"city": "Rome"}', status: 'completed' },
@@ -209,7 +210,7 @@ test('calls of tools: items of a response, blocks of a message', () => {
     ['message_stop', undefined],
   ]);
   expect(blocks.at(-2)).toMatchObject({ delta: { stop_reason: 'tool_use' } });
-  const body = new MessageWriter('m').whole([answer], completion) as { readonly content: object[] };
+  const body = new MessageWriter('m').whole([answer], completion, times) as { readonly content: object[] };
   expect(body.content).toMatchObject([
     { type: 'text', text: 'I look.' },
     { type: 'tool_use', id: 'call_a', name: 'weather', input: { city: 'Rome' } },

@@ -1,0 +1,197 @@
+import OpenAI from 'openai';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { randomFiles } from '../../engine/testing/random_source.js';
+import { serve, type ServingModel } from '../../index.js';
+import type { ApiServer } from '../api_server.js';
+import { startTestServer } from '../testing/test_server.js';
+import { until } from '../testing/until.js';
+
+/** Of Qwen2.5-Coder's, behind the test tokenizer's 320. */
+const [PREFIX, SUFFIX, MIDDLE, FILE] = [320, 321, 322, 323];
+const TOKENS = ['<|fim_prefix|>', '<|fim_suffix|>', '<|fim_middle|>', '<|file_sep|>'];
+
+let model: ServingModel;
+let server: ApiServer;
+beforeAll(async () => {
+  const { files } = randomFiles({ seed: 11, config: { vocab_size: 324, max_position_embeddings: 512 } });
+  const tokenizer = files.find(({ name }) => name === 'tokenizer.json')!;
+  const json = JSON.parse(await tokenizer.text()) as { added_tokens: object[] };
+  const plain = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
+  json.added_tokens.push(...TOKENS.map((content, index) => ({ id: PREFIX + index, content, ...plain })));
+  const own = files.map((file) => (file === tokenizer ? new File([JSON.stringify(json)], 'tokenizer.json') : file));
+  model = await serve(own, { adapter: (await testAdapters()).at(-1)!.name, slots: 4 });
+  server = await startTestServer(model);
+});
+afterEach(() => until(() => model.metrics.unfinished === 0 && server.live === 0));
+afterAll(async () => {
+  await server.close();
+  await model.dispose();
+});
+
+type Json = Record<string, unknown>;
+const ask = async (
+  path: string,
+  body?: object,
+  headers: Record<string, string> = {},
+): Promise<{ status: number; json: Json }> => {
+  const init = body === undefined ? { headers } : { method: 'POST', body: JSON.stringify(body), headers };
+  const response = await fetch(`${server.url}${path}`, init);
+  return { status: response.status, json: (await response.json()) as Json };
+};
+const drawn = { temperature: 0.8, seed: 4 };
+
+async function expected(prompt: Parameters<ServingModel['complete']>[0], more: object = {}): Promise<string> {
+  let all = '';
+  for await (const { text } of model.complete(prompt, { ...drawn, maxTokens: 12, ...more })) all += text;
+  return all;
+}
+
+describe("llama.cpp's own routes", () => {
+  test('/completion, whole, in a list and streamed', async () => {
+    const asked = { ...drawn, prompt: 'the cat', n_predict: 12, repeat_penalty: 1.2, n_probs: 2 };
+    const { json } = await ask('/completion', asked);
+    const content = await expected('the cat', { repetitionPenalty: 1.2 });
+    expect(json).toMatchObject({
+      index: 0,
+      content,
+      stop: true,
+      model: 'tiny',
+      tokens_predicted: 12,
+      prompt: 'the cat',
+      stop_type: 'limit',
+      stopping_word: '',
+      truncated: false,
+      generation_settings: { n_predict: 12, seed: 4, repeat_penalty: 1.2 },
+      timings: { predicted_n: 12 },
+    });
+    expect(
+      (json['completion_probabilities'] as { top_logprobs: unknown[] }[]).map((each) => each.top_logprobs.length),
+    ).toEqual(Array<number>(12).fill(2));
+    const list = await ask('/completion', { ...asked, n_probs: 0, prompt: ['the cat', [5, 6]] });
+    expect(list.json).toMatchObject([{ content, index: 0 }, { index: 1 }]);
+    const init = { method: 'POST', body: JSON.stringify({ ...asked, stream: true }) };
+    const text = await (await fetch(`${server.url}/completion`, init)).text();
+    const events = text
+      .trim()
+      .split('\n\n')
+      .map((line) => JSON.parse(line.replace('data: ', '')) as Json);
+    expect(events.map((event) => event['content']).join('')).toBe(content);
+    expect(events.at(-1)).toMatchObject({ stop: true, stop_type: 'limit', tokens_predicted: 12 });
+    expect(events.slice(0, -1).every((event) => event['stop'] === false)).toBe(true);
+    // Biases in pairs: the token that is banned isn't drawn.
+    const [first] = model.tokenize(content, { addSpecial: false });
+    const other = await ask('/completion', { prompt: 'the cat', n_predict: 1, ...drawn, logit_bias: [[first, false]] });
+    expect(model.tokenize(String(other.json['content']), { addSpecial: false })[0]).not.toBe(first);
+  });
+
+  test('/embedding, /apply-template, /props, /slots', async () => {
+    const [vector] = (await model.embed(['the cat'])).embeddings;
+    expect((await ask('/embedding', { content: 'the cat' })).json).toEqual([{ index: 0, embedding: [[...vector!]] }]);
+    const messages = [{ role: 'user', content: 'a <|user|> b' }];
+    const { json } = await ask('/apply-template', { messages });
+    const asTokens = { messages: messages as never, special: 'token' as const };
+    expect(model.tokenize(String(json['prompt']), { addSpecial: false })).toEqual(model.tokenize(asTokens));
+    expect(json['prompt']).toContain('a <|user|> b');
+    expect((await ask('/props')).json).toMatchObject({
+      total_slots: 4,
+      default_generation_settings: { n_ctx: 512 },
+      chat_template: model.texts.template,
+    });
+    const { json: slots } = await ask('/slots');
+    expect(slots).toHaveLength(4);
+    expect(slots).toMatchObject([{ id: 0, n_ctx: 512, is_processing: false }, {}, {}, {}]);
+  });
+
+  test("routes without /v1, with OpenAI's client", async () => {
+    const client = new OpenAI({ baseURL: server.url, apiKey: 'x' });
+    const messages = [{ role: 'user' as const, content: 'the cat' }];
+    const chat = await client.chat.completions.create({ ...drawn, model: 'tiny', messages, max_tokens: 4 });
+    expect(chat.object).toBe('chat.completion');
+    expect((await client.completions.create({ model: 'tiny', prompt: 'x', max_tokens: 2 })).object).toBe(
+      'text_completion',
+    );
+    expect((await client.embeddings.create({ model: 'tiny', input: 'x' })).data).toHaveLength(1);
+    expect((await client.models.list()).data).toMatchObject([{ id: 'tiny', max_model_len: 512 }]);
+    expect((await client.models.retrieve('tiny')).id).toBe('tiny');
+    const { input_tokens } = await client.responses.inputTokens.count({ model: 'tiny', input: 'the cat' });
+    expect(input_tokens).toBe(model.tokenize({ messages }).length);
+  });
+});
+
+describe('texts with a gap', () => {
+  test('/infill and suffix by the tokens of the model', async () => {
+    const behind = model.tokenize(' the mat', { addSpecial: false });
+    // Control tokens in code are text.
+    const ids = model.tokenize({ prefix: 'the cat <|end|>', suffix: ' the mat' }, { addSpecial: false });
+    expect(ids.filter((id) => id < 4)).toEqual([]);
+    expect(ids[0]).toBe(PREFIX);
+    expect(ids.at(-1)).toBe(MIDDLE);
+    expect(ids.slice(ids.indexOf(SUFFIX) + 1, -1)).toEqual(behind);
+    const fill = { prefix: 'the cat', suffix: ' the mat' };
+    const stopTokenIds = [PREFIX, SUFFIX, MIDDLE, FILE];
+    const wanted = await expected(model.tokenize(fill), { stopTokenIds });
+    const native = await ask('/infill', {
+      ...drawn,
+      input_prefix: 'the ',
+      prompt: 'cat',
+      input_suffix: ' the mat',
+      n_predict: 12,
+    });
+    expect(native.json['content']).toBe(wanted);
+    const open = await ask('/v1/completions', { ...drawn, prompt: 'the cat', suffix: ' the mat', max_tokens: 12 });
+    expect((open.json['choices'] as { text: string }[])[0]!.text).toBe(wanted);
+    const long = await ask('/v1/completions', {
+      ...drawn,
+      prompt: 'the cat',
+      suffix: ' the mat',
+      max_tokens: 12,
+      user: 'x'.repeat(5000),
+    });
+    expect((long.json['choices'] as { text: string }[])[0]!.text).toBe(wanted);
+    const ollama = await ask('/api/generate', {
+      prompt: 'the cat',
+      suffix: ' the mat',
+      stream: false,
+      options: { ...drawn, num_predict: 12 },
+    });
+    expect(ollama.json['response']).toBe(wanted);
+    const files = model.tokenize({ ...fill, files: [{ name: 'a.py', text: 'x' }] }, { addSpecial: false });
+    expect(files.filter((id) => id === FILE)).toHaveLength(2);
+    expect(files.slice(-model.tokenize(fill, { addSpecial: false }).length)).toEqual(
+      model.tokenize(fill, { addSpecial: false }),
+    );
+    expect((await ask('/api/show', { model: 'tiny' })).json['capabilities']).toContain('insert');
+    expect((await ask('/v1/completions', { prompt: '', suffix: 'x', max_tokens: 1 })).status).toBe(200);
+    expect((await ask('/infill', { input_prefix: 'x' })).json).toMatchObject({ error: { param: 'input_suffix' } });
+  });
+
+  test('best_of tells the likeliest', async () => {
+    const asked = { ...drawn, prompt: 'the cat', max_tokens: 8, logprobs: 0 };
+    type Choice = { text: string; logprobs: { token_logprobs: number[] } };
+    const all = (await ask('/v1/completions', { ...asked, n: 4 })).json['choices'] as Choice[];
+    const mean = ({ logprobs: { token_logprobs: each } }: Choice): number => each.reduce((a, b) => a + b) / each.length;
+    const best = all.toSorted((a, b) => mean(b) - mean(a)).slice(0, 2);
+    const { json } = await ask('/v1/completions', { ...asked, logprobs: undefined, n: 2, best_of: 4 });
+    expect(json['choices']).toMatchObject(best.map(({ text }, index) => ({ index, text, logprobs: null })));
+    expect(json['usage']).toMatchObject({ completion_tokens: 32 });
+  });
+});
+
+test.each<[string, Record<string, string>, object]>([
+  ['/v1/nothing', {}, { error: { type: 'invalid_request_error', code: null } }],
+  ['/v1/messages/nothing', {}, { type: 'error', error: { type: 'not_found_error' } }],
+  ['/v1/nothing', { 'anthropic-version': '2023-06-01' }, { type: 'error', error: { type: 'not_found_error' } }],
+  ['/v1/models/other', { 'anthropic-version': '2023-06-01' }, { type: 'error', error: { type: 'not_found_error' } }],
+  ['/api/tag', {}, { error: 'there is no /api/tag here; docs/serving.md lists the routes' }],
+])('404 of %s with %o in the shape of its family', async (path, headers, body) => {
+  expect(await ask(path, undefined, headers)).toMatchObject({ status: 404, json: body });
+});
+
+test("Anthropic's list of models", async () => {
+  const headers = { 'anthropic-version': '2023-06-01' };
+  const entry = { type: 'model', id: 'tiny', display_name: 'tiny', created_at: expect.stringMatching(/Z$/) as string };
+  const { json } = await ask('/v1/models', undefined, headers);
+  expect(json).toMatchObject({ data: [entry], has_more: false, first_id: 'tiny', last_id: 'tiny' });
+  expect((await ask('/v1/models/tiny', undefined, headers)).json).toMatchObject(entry);
+});

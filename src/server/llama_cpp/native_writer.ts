@@ -1,0 +1,125 @@
+import type { Completion, CompletionEvent, ServingModel, TokenChance } from '../../index.js';
+import type { ApiError } from '../api_error.js';
+import type { AnswerTimes, AnswerWriter, WholeAnswer } from '../requests/answer_request.js';
+import type { NativeCall } from './native_request.js';
+
+const STOP_TYPES: Readonly<Record<WholeAnswer['finish'], string>> = {
+  eos: 'eos',
+  stop_token: 'eos',
+  stop_string: 'word',
+  max_tokens: 'limit',
+  context_full: 'limit',
+  aborted: 'none', // never told
+};
+
+const chanceOf = ({ id, text, bytes, logprob }: TokenChance): object => ({ id, token: text, bytes, logprob });
+
+const chancesOf = (logprobs: CompletionEvent['logprobs']): object =>
+  logprobs.length === 0
+    ? {}
+    : {
+        completion_probabilities: logprobs.map((each) => ({ ...chanceOf(each), top_logprobs: each.top.map(chanceOf) })),
+      };
+
+/** Writes answers as llama.cpp's /completion. */
+export class NativeWriter implements AnswerWriter {
+  /** Answers that have ended, of a stream. */
+  readonly #ended = new Map<number, Pick<WholeAnswer, 'finish' | 'stop'>>();
+
+  constructor(
+    private readonly call: NativeCall,
+    private readonly model: string,
+    /** Of a prompt, as the model reads it. */
+    private readonly promptText: (index: number) => string,
+  ) {}
+
+  whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object {
+    const all = answers.map(({ text, logprobs = [], ...how }, index) => ({
+      ...this.#end(index, text, how, completion, times),
+      ...chancesOf(logprobs),
+    }));
+    return this.call.isList ? all : all[0]!;
+  }
+
+  opening(): object[] {
+    return [];
+  }
+
+  chunks({ index, text, logprobs, finish, stop }: CompletionEvent): object[] {
+    if (finish) this.#ended.set(index, { finish, stop });
+    if (text === '' && logprobs.length === 0) return [];
+    return [{ index, content: text, tokens: [], id_slot: -1, stop: false, ...chancesOf(logprobs) }];
+  }
+
+  closing(completion: Completion, times: AnswerTimes): object[] {
+    return [...this.#ended].map(([index, how]) => this.#end(index, '', how, completion, times));
+  }
+
+  broken({ body }: ApiError): object[] {
+    return [body];
+  }
+
+  #end(
+    index: number,
+    content: string,
+    { finish, stop }: Pick<WholeAnswer, 'finish' | 'stop'>,
+    { promptTokens, cachedTokens, completionTokens }: Completion,
+    { asked, first, end }: AnswerTimes,
+  ): object {
+    const speed = (what: 'prompt' | 'predicted', n: number, ms: number): object => ({
+      [`${what}_n`]: n,
+      [`${what}_ms`]: ms,
+      [`${what}_per_token_ms`]: n === 0 ? 0 : ms / n,
+      [`${what}_per_second`]: ms === 0 ? 0 : (n * 1000) / ms,
+    });
+    const alone = this.call.prompts.length === 1;
+    return {
+      index,
+      content,
+      tokens: [],
+      id_slot: -1,
+      stop: true,
+      model: this.model,
+      // Of several answers only the sum is known.
+      ...(alone && {
+        tokens_predicted: completionTokens,
+        tokens_evaluated: promptTokens,
+        tokens_cached: promptTokens + Math.max(0, completionTokens - 1),
+        timings: {
+          cache_n: cachedTokens,
+          ...speed('prompt', promptTokens - cachedTokens, first - asked),
+          ...speed('predicted', completionTokens, end - first),
+        },
+      }),
+      generation_settings: this.call.told,
+      prompt: this.promptText(index),
+      has_new_line: content.includes('\n'),
+      truncated: false,
+      stop_type: STOP_TYPES[finish],
+      stopping_word: stop ?? '',
+    };
+  }
+}
+
+/** The answer of GET /props. */
+export const propsOf = ({ info, texts }: ServingModel, name: string, version: string): object => ({
+  default_generation_settings: { id: 0, n_ctx: info.contextLength, is_processing: false, params: {} },
+  total_slots: info.slots,
+  model_alias: name,
+  model_path: info.name,
+  modalities: { vision: false, audio: false },
+  chat_template: texts.template,
+  bos_token: texts.bos,
+  eos_token: texts.eos,
+  build_info: `splitkv ${version}`,
+  is_sleeping: false,
+});
+
+/** The answer of GET /slots: as many are busy as answers run. */
+export const slotsOf = ({ info, metrics }: ServingModel): object[] =>
+  Array.from({ length: info.slots }, (_, id) => ({
+    id,
+    n_ctx: info.contextLength,
+    speculative: false,
+    is_processing: id < metrics.running,
+  }));
