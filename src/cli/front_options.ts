@@ -30,6 +30,9 @@ export const frontSpecs = {
     help: "a host name that requests may ask for, or '*'; default: localhost where only this machine may connect, else any",
   },
   'allow-origin': { value: 'ORIGIN', multiple: true, help: "let pages of this origin ask, or '*'; default none" },
+  'allow-local-apps': {
+    help: 'let in programs of this machine and names of its network: containers, desktop programs, editors, extensions; default no',
+  },
   'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB" },
   'max-bodies': { value: 'SIZE', help: "all requests' bytes at once, one client's up to half; default 64MiB" },
   'max-connections': {
@@ -73,6 +76,7 @@ export async function frontOptions(options: Options, terminal: Terminal): Promis
     priorityKeys: options.has('allow-priority') ? 'all' : priorityKeys,
     protectMetrics: options.has('protect-metrics'),
     origins: options.texts('allow-origin').map(checkedOrigin),
+    localApps: options.has('allow-local-apps'),
     ...defined({
       allowedHosts: options.texts('allowed-host').length > 0 ? options.texts('allowed-host') : undefined,
       keepAliveMs: milliseconds(options, 'keep-alive'),
@@ -165,7 +169,8 @@ async function apiKeys(options: Options): Promise<{ keys: string[]; priorityKeys
 }
 
 function checkedOrigin(text: string): string {
-  if (text === '*') return text;
+  // Those of programs have schemes of their own, of which URLs know no origin.
+  if (text === '*' || text === 'null' || /^(?!https?:)[a-z][a-z\d+.-]*:\/\/[^/?#\s]*$/i.test(text)) return text;
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url && url.origin === text) return text;
   throw usageError(

@@ -30,6 +30,8 @@ export interface FrontOptions {
   readonly allowedHosts?: readonly string[];
   /** Origins whose pages may ask, or '*'; default none. */
   readonly origins?: readonly string[];
+  /** Programs of this machine and of its network may ask: hosts such as host.docker.internal, origins such as app://. */
+  readonly localApps?: boolean;
   /** Bytes of a request's body; default 1 MiB. */
   readonly maxBodyBytes?: number;
   /** Bytes of all requests' bodies that are held at once, one client's up to half of them; default 64 MiB, or eight bodies. */
@@ -117,8 +119,8 @@ export abstract class HttpFront {
     const options = { ...DEFAULTS, ...given };
     this.#options = options;
     this.metrics = new ServerMetrics(options.version);
-    this.access = new Access(options.apiKeys ?? [], options.origins ?? [], options.priorityKeys);
-    this.#checkHost = hostCheck(options.allowedHosts, options.host);
+    this.access = new Access(options.apiKeys ?? [], options.origins ?? [], options.priorityKeys, options.localApps);
+    this.#checkHost = hostCheck(options.allowedHosts, options.host, options.localApps);
     this.#bodies = new BodyRooms(options.maxBodiesBytes ?? Math.max(2 ** 26, 8 * options.maxBodyBytes));
     const { headersMs, requestMs, keepAliveMs } = options;
     const server = createServer({

@@ -29,11 +29,13 @@ export class Access {
    * @param origins pages of these may ask, of '*' all; others are refused, so that no page that someone happens to visit can use a
    *   server on their machine
    * @param priority whose requests may have one: those with one of these keys, or all
+   * @param localApps programs of this machine may ask, too, which have origins of their own
    */
   constructor(
     keys: readonly string[],
     private readonly origins: readonly string[],
     priority: readonly string[] | 'all' = [],
+    private readonly localApps = false,
   ) {
     this.#keys = keys.map(digest);
     this.#priority = priority === 'all' ? 'all' : priority.map(digest);
@@ -79,8 +81,10 @@ export class Access {
   checkOrigin({ headers: { origin } }: IncomingMessage, response: ServerResponse): void {
     if (origin === undefined) return;
     const all = this.origins.includes('*');
-    if (!all && !this.origins.includes(origin)) {
-      throw new ApiError(403, `pages of ${origin} may not use this server; start it with --allow-origin ${origin}`, {
+    const isLocal = LOCAL_ORIGINS.test(origin);
+    if (!all && !this.origins.includes(origin) && !(this.localApps && isLocal)) {
+      const how = `--allow-origin ${origin.slice(0, 200)}${isLocal ? ' or --allow-local-apps' : ''}`;
+      throw new ApiError(403, `pages of ${origin.slice(0, 200)} may not use this server; start it with ${how}`, {
         code: 'origin_not_allowed',
       });
     }
@@ -96,11 +100,21 @@ export class Access {
     response.setHeader('Access-Control-Allow-Methods', 'GET, POST, DELETE');
     response.setHeader('Access-Control-Allow-Headers', headers['access-control-request-headers'] ?? '*');
     response.setHeader('Access-Control-Max-Age', '600');
+    // Of pages that aren't of this machine.
+    if (headers['access-control-request-private-network'] === 'true') {
+      response.setHeader('Access-Control-Allow-Private-Network', 'true');
+    }
     return true;
   }
 }
 
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
+/** Of desktop programs, extensions and pages of this machine; none of them is a page of the network, as `null` may be. */
+const LOCAL_ORIGINS =
+  /^((app|capacitor|ionic|tauri|file|vscode-webview|vscode-file|chrome-extension|moz-extension):\/\/.*|https?:\/\/(localhost|127\.0\.0\.1|\[::1\]|[\w-]+\.localhost)(:\d+)?)$/i;
+/** Containers' names of this machine, addresses, and names that no DNS of the internet gives: a page can't have one pointed here. */
+const LOCAL_HOSTS =
+  /^(host\.(docker|containers|lima|orb)\.internal|gateway\.docker\.internal|\d+\.\d+\.\d+\.\d+|\[[\da-f:.]+\]|[\w-]+(\.(local|lan|home\.arpa|localhost))?)$/i;
 
 /** Whether an address to listen on is reached from this machine only. */
 export const isLoopback = (host: string): boolean => /^(127\.|(::1|localhost)$)/.test(host);
@@ -108,9 +122,14 @@ export const isLoopback = (host: string): boolean => /^(127\.|(::1|localhost)$)/
 /**
  * Host names that requests may ask for. A page whose own name was pointed at this machine (DNS rebinding) sends that name.
  * @param listensOn default names: a server for this machine has its names, one for others any
+ * @param localApps addresses and names of the local network, too
  * @returns throws ApiError 403 for another name, 400 for two of them
  */
-export function hostCheck(names: readonly string[] | undefined, listensOn: string): (request: IncomingMessage) => void {
+export function hostCheck(
+  names: readonly string[] | undefined,
+  listensOn: string,
+  localApps = false,
+): (request: IncomingMessage) => void {
   const allowed = names ?? (isLoopback(listensOn) ? LOOPBACK : ['*']);
   const known = new Set([...allowed, listensOn, ...LOOPBACK].map((name) => name.toLowerCase()));
   return ({ headers: { host = '' }, headersDistinct }) => {
@@ -118,11 +137,13 @@ export function hostCheck(names: readonly string[] | undefined, listensOn: strin
     if ((headersDistinct['host']?.length ?? 0) > 1) throw badRequest('the request has two Host headers; send one');
     if (known.has('*')) return;
     const name = host.replace(/:\d*$/, '').toLowerCase();
-    if (known.has(name)) return;
-    throw new ApiError(
-      403,
-      `the host '${host.slice(0, 200)}' is not allowed here; start the server with --allowed-host ${name.slice(0, 200)}`,
-      { code: 'host_not_allowed' },
-    );
+    const isLocal = LOCAL_HOSTS.test(name);
+    if (known.has(name) || (localApps && isLocal)) return;
+    const how = `--allowed-host ${name.slice(0, 200)}${isLocal ? ' or --allow-local-apps' : ''}`;
+    const why =
+      name === ''
+        ? "the request has no Host header; send one, or start the server with --allowed-host '*'"
+        : `the host '${host.slice(0, 200)}' is not allowed here; start the server with ${how}`;
+    throw new ApiError(403, why, { code: 'host_not_allowed' });
   };
 }
