@@ -4,7 +4,7 @@
  */
 
 import * as z from 'zod/mini';
-import { isObject, show } from '../../base/json.js';
+import { isObject } from '../../base/json.js';
 import type { ChatMessage, ChatOptions, Prompt, Tool, ToolCall, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
 import { chatFields, chatOptionsOf, checkMessages, MESSAGES, textAt, textOfParts } from '../requests/chat_request.js';
@@ -13,6 +13,8 @@ import {
   checkLength,
   commonFields,
   type CompletionCall,
+  type IgnoredField,
+  leftOut,
   MAX_STOPS,
   optionalInteger,
   parseFields,
@@ -85,7 +87,7 @@ export function parseMessageRequest(body: unknown, room: number): CompletionCall
     ignored,
     maxTokens: most,
     logprobs: undefined,
-    chat: chatOf(fields),
+    chat: chatOf(fields, ignored),
   });
   return { ...call, ...(formField !== undefined && { formField }) };
 }
@@ -116,7 +118,7 @@ export function parseCountRequest(body: unknown, room: number): TokenizeCall {
     model: fields.model ?? undefined,
     ignored,
     prompt: promptOf(fields),
-    options: { addGenerationPrompt: true, ...chatOf(fields) },
+    options: { addGenerationPrompt: true, ...chatOf(fields, ignored) },
   };
 }
 
@@ -127,17 +129,13 @@ function checkLists(body: unknown, room: number): void {
 }
 
 /** Tools, and whether the model thinks, as chats say it. @throws ApiError 400 */
-function chatOf({
-  tools,
-  tool_choice: choice,
-  thinking,
-  output_config,
-  ...fields
-}: z.infer<typeof counted>): ChatOptions {
-  const asked = (tools ?? []).map((tool, index): Tool => {
+function chatOf(
+  { tools, tool_choice: choice, thinking, output_config, ...fields }: z.infer<typeof counted>,
+  ignored: IgnoredField[],
+): ChatOptions {
+  const asked = (tools ?? []).flatMap((tool, index): Tool | [] => {
     const { name, description, input_schema: parameters, strict, type = 'custom' } = tool;
-    const at = `tools[${index}]`;
-    if (type !== 'custom') throw badRequest(`${at} is of type ${show(type)}; this server has tools of the client`, at);
+    if (type !== 'custom') return leftOut(`tools[${index}]`, type, ignored);
     return { type: 'function', function: { name, description, parameters, strict } as Tool['function'] };
   });
   return chatOptionsOf({
@@ -196,9 +194,11 @@ const TEXTS = { types: ['text'] };
 const joined = (before: ChatMessage, after: ChatMessage): ChatMessage => {
   const texts = [before.content, after.content].filter((text) => text != null && text !== '');
   const calls = [...(before.tool_calls ?? []), ...(after.tool_calls ?? [])];
+  const thoughts = [before, after].flatMap(({ reasoning_content: thought }) => (thought ? [String(thought)] : []));
   return {
     role: before.role,
     content: texts.length === 0 && calls.length > 0 ? null : texts.join('\n\n'),
+    ...(thoughts.length > 0 && { reasoning_content: thoughts.join('\n\n') }),
     ...(calls.length > 0 && { tool_calls: calls }),
   };
 };
@@ -211,11 +211,13 @@ function turnOf(role: 'user' | 'assistant' | 'system', content: unknown, name: s
   if (!Array.isArray(content)) return [{ role, content: textOfParts(content, name, TEXTS) }];
   const calls: ToolCall[] = [];
   const results: ChatMessage[] = [];
+  const thoughts: string[] = [];
   for (const [index, block] of content.entries()) {
     const at = `${name}[${index}]`;
     const { type, ...rest } = (isObject(block) ? block : {}) as Record<string, unknown>;
     const text = (key: string): string => textAt(rest, key, at);
-    if (type === 'tool_use' && role === 'assistant') {
+    if (type === 'thinking' && role === 'assistant') thoughts.push(text('thinking'));
+    else if (type === 'tool_use' && role === 'assistant') {
       const called = { name: text('name'), arguments: textOfInput(rest['input']) };
       calls.push({ id: text('id'), type: 'function', function: called });
     } else if (type === 'tool_result' && role === 'user') {
@@ -223,9 +225,10 @@ function turnOf(role: 'user' | 'assistant' | 'system', content: unknown, name: s
       results.push({ role: 'tool', tool_call_id: text('tool_use_id'), content: said });
     }
   }
-  // What was thought isn't said again.
   const left = role === 'assistant' ? ['thinking', 'redacted_thinking', 'tool_use'] : ['tool_result'];
   const text = textOfParts(content, name, { ...TEXTS, left });
-  if (calls.length > 0) return [{ role, content: text === '' ? null : text, tool_calls: calls }];
-  return results.length > 0 && text === '' ? results : [...results, { role, content: text }];
+  // Templates say which thoughts of earlier turns the model reads again.
+  const thought = thoughts.some((each) => each !== '') ? { reasoning_content: thoughts.join('\n\n') } : {};
+  if (calls.length > 0) return [{ role, content: text === '' ? null : text, ...thought, tool_calls: calls }];
+  return results.length > 0 && text === '' ? results : [...results, { role, content: text, ...thought }];
 }

@@ -131,6 +131,15 @@ export interface IgnoredField {
   readonly why: string;
 }
 
+/** Names a tool that APIs' own servers have, and this one hasn't. @returns nothing in its place */
+export function leftOut(at: string, type: unknown, ignored: IgnoredField[]): [] {
+  ignored.push({
+    name: `${at}.${shortened(String(type))}`,
+    why: `${at} is of type ${show(type)}: this server has no tools of its own; leave it out`,
+  });
+  return [];
+}
+
 /**
  * Reads a request's fields.
  * @returns `ignored`: those that change nothing here: clients of other servers send many

@@ -21,6 +21,8 @@ import {
   type CompletionCall,
   flag,
   given,
+  type IgnoredField,
+  leftOut,
   optionalInteger,
   parseFields,
 } from '../requests/fields.js';
@@ -33,6 +35,8 @@ export interface ResponseRequest {
   /** The input as items, and as messages. */
   readonly items: readonly object[];
   readonly messages: readonly ChatMessage[];
+  /** Tools whose calls are plain texts. */
+  readonly textTools: readonly string[];
   /** What the response tells of its request, in the API's own names. */
   readonly told: object;
 }
@@ -101,14 +105,17 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
     typeof input === 'string'
       ? [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: input }] }]
       : input;
-  const messages = items.reduce<ChatMessage[]>((all, item, index) => withItem(all, item, `input[${index}]`), []);
+  const messages = items
+    .reduce<ChatMessage[]>((all, item, index) => withItem(all, item, `input[${index}]`), [])
+    // A thought by itself.
+    .filter(({ content, tool_calls: calls }) => content !== null || calls !== undefined);
   if (messages.length === 0) throw badRequest('input says nothing; expected a message at least', 'input');
   const format = text?.format ?? { type: 'text' };
   const all = instructions === null ? messages : [{ role: 'system' as const, content: instructions }, ...messages];
   const effort = fields.reasoning?.effort ?? fields.reasoning_effort ?? null;
   const chat = chatOptionsOf({
     ...fields,
-    tools: toolsOf(fields.tools ?? []),
+    tools: toolsOf(fields.tools ?? [], ignored),
     tool_choice: choiceOf(fields.tool_choice),
     reasoning_effort: effort,
   });
@@ -139,6 +146,7 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
       instructions,
       previous: fields.previous_response_id ?? undefined,
       store: fields.store ?? true,
+      textTools: (fields.tools ?? []).flatMap(({ type, name }) => (type === 'custom' ? [String(name)] : [])),
       items: items as readonly object[],
       messages,
       told: {
@@ -177,18 +185,32 @@ function formatOf(format: { readonly type: string }): { readonly type: string } 
   return { type, json_schema: { name, schema: wanted, strict, description } };
 }
 
-/** Tools as chats say them. @throws ApiError 400 */
-const toolsOf = (tools: readonly ({ readonly type: string } & Record<string, unknown>)[]): Tool[] =>
-  tools.map(({ type, name, description, parameters, strict }, index) => {
-    const at = `tools[${index}]`;
-    if (type !== 'function') throw badRequest(`${at} is of type ${show(type)}; this server has functions`, at);
-    return { type, function: { name, description, parameters, strict } } as Tool;
+/** Tools as chats say them: those that are called with a plain text take it as `input`. The server's own aren't there, and are left out. */
+const toolsOf = (
+  tools: readonly ({ readonly type: string } & Record<string, unknown>)[],
+  ignored: IgnoredField[],
+): Tool[] =>
+  tools.flatMap(({ type, name, description, parameters, strict, format }, index) => {
+    if (type === 'function') return { type, function: { name, description, parameters, strict } } as Tool;
+    if (type !== 'custom') return leftOut(`tools[${index}]`, type, ignored);
+    const { definition, syntax } = (isObject(format) ? format : {}) as Record<string, unknown>;
+    const form = typeof definition === 'string' ? `The input is of this ${String(syntax)} grammar:\n${definition}` : '';
+    const told = [description, form].filter((text) => typeof text === 'string' && text !== '').join('\n\n');
+    return { type: 'function', function: { name, description: told, parameters: PLAIN } } as Tool;
   });
+
+const PLAIN = {
+  type: 'object',
+  properties: { input: { type: 'string' } },
+  required: ['input'],
+  additionalProperties: false,
+};
 
 /** A choice as chats say it. */
 function choiceOf(choice: ToolChoice | null | undefined): ToolChoice | null | undefined {
   const { type, name } = (isObject(choice) ? choice : {}) as { readonly type?: unknown; readonly name?: unknown };
-  return type === 'function' && typeof name === 'string' ? { type, function: { name } } : choice;
+  const isNamed = (type === 'function' || type === 'custom') && typeof name === 'string';
+  return isNamed ? { type: 'function', function: { name } } : choice;
 }
 
 /** With what an item says of the conversation: nothing, where it is what a model thought. @throws ApiError 400 */
@@ -199,16 +221,22 @@ function withItem(before: ChatMessage[], item: unknown, name: string): ChatMessa
   const { type = 'message', role, content } = item as Record<string, unknown>;
   const text = (key: string): string => textAt(item, key, name);
   const types = ['input_text', 'output_text', 'text'];
-  if (type === 'reasoning') return before;
-  if (type === 'function_call') {
-    const called = { name: text('name'), arguments: text('arguments') };
+  if (type === 'reasoning') {
+    const thought = [item['content'], item['summary']].map(thoughtOf).find((said) => said !== '');
+    return thought === undefined
+      ? before
+      : [...before, { role: 'assistant', content: null, reasoning_content: thought }];
+  }
+  if (type === 'function_call' || type === 'custom_tool_call') {
+    const given = type === 'function_call' ? text('arguments') : JSON.stringify({ input: text('input') });
+    const called = { name: text('name'), arguments: given };
     const call = { id: text('call_id'), type: 'function' as const, function: called };
     const last = before.at(-1);
     // Calls follow what was said with them, each an item.
     if (last?.role !== 'assistant') return [...before, { role: 'assistant', content: null, tool_calls: [call] }];
     return [...before.slice(0, -1), { ...last, tool_calls: [...(last.tool_calls ?? []), call] }];
   }
-  if (type === 'function_call_output') {
+  if (type === 'function_call_output' || type === 'custom_tool_call_output') {
     const output = textOfParts(item['output'], `${name}.output`, { types });
     return [...before, { role: 'tool', tool_call_id: text('call_id'), content: output }];
   }
@@ -220,6 +248,17 @@ function withItem(before: ChatMessage[], item: unknown, name: string): ChatMessa
     throw badRequest(`${name}.role is ${show(role)}; expected ${ROLES.join(', ')}`, `${name}.role`);
   }
   const said = textOfParts(content, `${name}.content`, { types, left: ['refusal'] });
+  const last = before.at(-1);
+  // What was thought before it.
+  if (role === 'assistant' && last?.role === role && last.content === null && !last.tool_calls) {
+    return [...before.slice(0, -1), { ...last, content: said }];
+  }
   // OpenAI's newer name of the same role, which templates don't know.
   return [...before, { role: (role === 'developer' ? 'system' : role) as ChatMessage['role'], content: said }];
 }
+
+/** The texts of a list of parts. */
+const thoughtOf = (parts: unknown): string =>
+  (Array.isArray(parts) ? parts : [])
+    .map((part: unknown) => (isObject(part) && typeof part['text'] === 'string' ? part['text'] : ''))
+    .join('');

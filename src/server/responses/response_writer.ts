@@ -1,7 +1,7 @@
 import type { ChatMessage, Completion, CompletionEvent } from '../../index.js';
 import type { ApiError } from '../api_error.js';
 import { chancesOf } from '../requests/answer_request.js';
-import { idOf, type Part, PartWriter } from '../requests/part_writer.js';
+import { idOf, inputOf, type Part, PartWriter } from '../requests/part_writer.js';
 import type { ResponseCall } from './response_request.js';
 
 const EVENTS = { reasoning: 'reasoning_text', text: 'output_text', call: 'function_call_arguments' };
@@ -90,25 +90,46 @@ export class ResponseWriter extends PartWriter {
     return { type, sequence_number: this.#sequence++, ...rest };
   }
 
+  #isText({ call }: Part): boolean {
+    return call !== undefined && this.call.response.textTools.includes(call.name);
+  }
+
+  #itemOf(part: Part, status: string): object {
+    if (!this.#isText(part)) return itemOf(part, status);
+    const { id, name } = part.call!;
+    return { id: part.id, type: 'custom_tool_call', status, call_id: id, name, input: textIn(part) };
+  }
+
   protected began(part: Part): object[] {
-    const item = { ...itemOf(part, 'in_progress'), ...(!part.call && { content: [] }) };
+    const item = { ...this.#itemOf(part, 'in_progress'), ...(!part.call && { content: [] }) };
     const events = [this.#event('response.output_item.added', { output_index: part.index, item })];
     return part.call ? events : [...events, this.#event('response.content_part.added', contentOf(part))];
   }
 
   protected added(part: Part, delta: string, logprobs: CompletionEvent['logprobs']): object[] {
+    // A plain text is within an object until that is whole.
+    if (this.#isText(part)) return [];
     const what = { ...placeOf(part), delta, ...chances(part.kind, logprobs) };
     return [this.#event(`response.${EVENTS[part.kind]}.delta`, what)];
   }
 
   protected ended(part: Part): object[] {
     const { kind, index, text, call, logprobs } = part;
-    const item = itemOf(part, kind === 'text' && this.isCut ? 'incomplete' : 'completed');
+    const item = this.#itemOf(part, kind === 'text' && this.isCut ? 'incomplete' : 'completed');
     this.#output.push(item);
+    const done = (): object => this.#event('response.output_item.done', { output_index: index, item });
+    if (this.#isText(part)) {
+      const [name, input] = ['response.custom_tool_call_input', textIn(part)] as const;
+      return [
+        this.#event(`${name}.delta`, { ...placeOf(part), delta: input }),
+        this.#event(`${name}.done`, { ...placeOf(part), input }),
+        done(),
+      ];
+    }
     const said = call ? { name: call.name, arguments: text } : { text, ...chances(kind, logprobs) };
     const events = [this.#event(`response.${EVENTS[kind]}.done`, { ...placeOf(part), ...said })];
     if (!call) events.push(this.#event('response.content_part.done', contentOf(part)));
-    return [...events, this.#event('response.output_item.done', { output_index: index, item })];
+    return [...events, done()];
   }
 }
 
@@ -131,6 +152,12 @@ function itemOf(part: Part, status: string): object {
   return kind === 'text'
     ? { id, type: 'message', status, role: 'assistant', content }
     : { id, type: 'reasoning', status, summary: [], content };
+}
+
+/** What a tool of plain texts is called with. */
+function textIn({ text }: Part): string {
+  const { input } = inputOf(text) as { readonly input?: unknown };
+  return typeof input === 'string' ? input : text;
 }
 
 const contentOf = (part: Part): object => ({ ...placeOf(part), part: textOf(part) });

@@ -1,0 +1,200 @@
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import type { ServingModel } from '../index.js';
+import type { ApiServer } from './api_server.js';
+import { parseMessageRequest } from './messages/message_request.js';
+import { parseResponseRequest } from './responses/response_request.js';
+import { openTestModel, startTestServer } from './testing/test_server.js';
+import { until } from './testing/until.js';
+
+/** Requests as agents, editors and chats send them, shortened. The model is random: what is checked is that they are taken. */
+let model: ServingModel;
+let server: ApiServer;
+beforeAll(async () => {
+  model = await openTestModel();
+  server = await startTestServer(model);
+});
+afterEach(() => until(() => model.metrics.unfinished === 0 && server.live === 0));
+afterAll(async () => {
+  await server.close();
+  await model.dispose();
+});
+
+const ask = (path: string, body: object, headers: Record<string, string> = {}): Promise<Response> =>
+  fetch(`${server.url}${path}`, { method: 'POST', body: JSON.stringify(body), headers });
+
+const parameters = { type: 'object', properties: { command: { type: 'string' } }, required: ['command'] };
+const PATCH = { type: 'custom', name: 'apply_patch', description: 'Edits files.' };
+const grammar = { type: 'grammar', syntax: 'lark', definition: 'start: "*** Begin Patch"' };
+const said = (role: string, text: string): object => ({
+  role,
+  content: [{ type: 'text', text, cache_control: { type: 'ephemeral' } }],
+});
+
+const CODEX = {
+  model: 'tiny',
+  instructions: 'You are Codex.',
+  input: [
+    { type: 'message', role: 'developer', content: [{ type: 'input_text', text: 'sandbox: read-only' }] },
+    { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'fix it' }] },
+    { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'a patch' }], encrypted_content: null },
+    { type: 'custom_tool_call', call_id: 'call_1', name: 'apply_patch', input: '*** Begin Patch', status: 'completed' },
+    { type: 'custom_tool_call_output', call_id: 'call_1', output: 'done' },
+  ],
+  tools: [
+    { type: 'function', name: 'shell', strict: false, parameters },
+    { ...PATCH, format: grammar },
+    { type: 'web_search' },
+  ],
+  tool_choice: 'auto',
+  parallel_tool_calls: false,
+  reasoning: { effort: 'low', summary: 'auto' },
+  store: false,
+  include: ['reasoning.encrypted_content'],
+  prompt_cache_key: 'a',
+  max_output_tokens: 4,
+};
+
+test.each<[string, string, object, Record<string, string>, string | null]>([
+  [
+    'Claude Code',
+    '/v1/messages?beta=true',
+    {
+      model: 'tiny',
+      max_tokens: 4,
+      system: [{ type: 'text', text: 'You are Claude Code.', cache_control: { type: 'ephemeral' } }],
+      messages: [
+        said('user', 'list files'),
+        {
+          role: 'assistant',
+          content: [
+            { type: 'thinking', thinking: 'ls', signature: '' },
+            { type: 'tool_use', id: 'toolu_1', name: 'Bash', input: { command: 'ls' } },
+          ],
+        },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'a.ts', is_error: false }] },
+      ],
+      tools: [
+        {
+          name: 'Bash',
+          description: 'Runs.',
+          input_schema: { ...parameters, $schema: 'http://json-schema.org/draft-07/schema#' },
+        },
+        { type: 'web_search_20250305', name: 'web_search', max_uses: 8 },
+      ],
+      thinking: { type: 'enabled', budget_tokens: 1024 },
+      metadata: { user_id: 'a' },
+      stream: true,
+    },
+    { 'anthropic-version': '2023-06-01', 'anthropic-beta': 'interleaved-thinking-2025-05-14', 'x-api-key': 'a' },
+    'thinking.budget_tokens, tools[1].web_search_20250305',
+  ],
+  ['Codex', '/v1/responses', { ...CODEX, stream: true }, {}, 'reasoning.summary, tools[2].web_search, include[0]'],
+  [
+    'opencode, Cline, aider',
+    '/v1/chat/completions',
+    {
+      model: 'tiny',
+      messages: [{ role: 'system', content: 'a' }, said('user', 'b')],
+      tools: [{ type: 'function', function: { name: 'bash', parameters } }],
+      tool_choice: 'auto',
+      max_tokens: 4,
+      temperature: 0,
+      top_p: 1,
+      stream: true,
+      stream_options: { include_usage: true },
+    },
+    {},
+    'messages[1].content[0].cache_control',
+  ],
+  [
+    'Continue',
+    '/completion',
+    { prompt: 'const a', n_predict: 4, stream: true, temperature: 0.01, stop: ['\n\n'], cache_prompt: true },
+    {},
+    'cache_prompt',
+  ],
+  [
+    'Open WebUI',
+    '/api/chat',
+    {
+      model: 'tiny:latest',
+      messages: [{ role: 'user', content: 'hi' }],
+      options: { num_predict: 4, num_ctx: 2048 },
+      stream: true,
+      keep_alive: '5m',
+    },
+    {},
+    null,
+  ],
+])('%s', async (_name, path, body, headers, ignored) => {
+  const response = await ask(path, body, { 'content-type': 'application/json', ...headers });
+  const text = await response.text();
+  expect(response.status, text).toBe(200);
+  expect(text).not.toMatch(/"error":[^n]/);
+  if (!ignored?.includes('cache_control')) expect(response.headers.get('x-splitkv-ignored')).toBe(ignored);
+});
+
+test('a tool of plain texts is called, whole, streamed and in the next turn', async () => {
+  const body = {
+    input: 'x',
+    tools: [PATCH],
+    tool_choice: { type: 'custom', name: 'apply_patch' },
+    seed: 3,
+    temperature: 0.9,
+  };
+  type Item = { type: string; name: string; input: string; call_id: string };
+  const whole = (await (await ask('/v1/responses', { ...body, max_output_tokens: 400 })).json()) as {
+    id: string;
+    output: Item[];
+  };
+  const call = whole.output.at(-1)!;
+  expect(call).toMatchObject({
+    type: 'custom_tool_call',
+    name: 'apply_patch',
+    call_id: expect.stringMatching(/./) as string,
+  });
+  expect(typeof call.input).toBe('string');
+  const text = await (await ask('/v1/responses', { ...body, max_output_tokens: 400, stream: true })).text();
+  const events = [...text.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data!) as Record<string, unknown>);
+  expect(events.map((event) => event['sequence_number'])).toEqual(events.map((_, index) => index));
+  const types = events.map((event) => event['type']);
+  expect(types).toContain('response.custom_tool_call_input.delta');
+  expect(types).not.toContain('response.function_call_arguments.delta');
+  expect(events.find(({ type }) => type === 'response.custom_tool_call_input.done')).toMatchObject({
+    input: call.input,
+  });
+  const next = await ask('/v1/responses', {
+    previous_response_id: whole.id,
+    input: [{ type: 'custom_tool_call_output', call_id: call.call_id, output: 'done' }],
+    max_output_tokens: 2,
+  });
+  expect(next.status).toBe(200);
+});
+
+test('what was thought between calls goes to the template', () => {
+  const codex = parseResponseRequest(CODEX, 1000).response.messages;
+  expect(codex.slice(2)).toEqual([
+    {
+      role: 'assistant',
+      content: null,
+      reasoning_content: 'a patch',
+      tool_calls: [
+        { id: 'call_1', type: 'function', function: { name: 'apply_patch', arguments: '{"input":"*** Begin Patch"}' } },
+      ],
+    },
+    { role: 'tool', tool_call_id: 'call_1', content: 'done' },
+  ]);
+  const thinking = { type: 'thinking', thinking: 'hm', signature: '' };
+  const { prompts } = parseMessageRequest(
+    {
+      max_tokens: 1,
+      messages: [
+        { role: 'user', content: 'a' },
+        { role: 'assistant', content: [thinking, { type: 'text', text: 'b' }] },
+        { role: 'user', content: 'c' },
+      ],
+    },
+    100,
+  );
+  expect(prompts[0]).toMatchObject({ messages: [{}, { content: 'b', reasoning_content: 'hm' }, {}] });
+});
