@@ -430,7 +430,8 @@ describe('the official openai client', () => {
   test('models', async () => {
     await start();
     const { data } = await client.models.list();
-    expect(data).toEqual([{ id: 'tiny', object: 'model', created: expect.any(Number) as number, owned_by: 'splitkv' }]);
+    const created = expect.any(Number) as number;
+    expect(data).toEqual([{ id: 'tiny', object: 'model', created, owned_by: 'splitkv', max_model_len: CONTEXT }]);
     expect((await client.models.retrieve('tiny')).id).toBe('tiny');
   });
 

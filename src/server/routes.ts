@@ -25,7 +25,6 @@ const METHODS = {
   '/v1/completions': ASK,
   '/v1/embeddings': ASK,
   '/v1/rerank': ASK,
-  '/rerank': ASK,
   '/v1/responses': ASK,
   '/v1/responses/input_tokens': ASK,
   '/v1/responses/{id}': ['GET', 'HEAD', 'DELETE'],

@@ -7,6 +7,7 @@ import { isStored } from '../../engine/contracts/cluster_options.js';
 import type { ServingModel } from '../../index.js';
 import type { Source } from '../../loader/index.js';
 import { ApiServer, type ServerOptions } from '../../server/api_server.js';
+import { isLoopback } from '../../server/http/access.js';
 import type { Replica } from '../../server/replicas/replica.js';
 import { machineName, readCluster } from '../cluster/cluster_options.js';
 import { type Command, interrupted, say, type Terminal } from '../command.js';
@@ -62,8 +63,9 @@ export const command: Command = {
     context: { value: 'N', help: "tokens of a request, prompt and answer; default: the model's maximum, at most 4096" },
   },
   async run(options, terminal) {
+    const front = await frontOptions(options, terminal);
     const own: ServerOptions = {
-      ...(await frontOptions(options, terminal)),
+      ...front,
       ...defined({
         modelName: options.text('served-name'),
         maxQueue: options.integer('max-queue', 0),
@@ -71,8 +73,8 @@ export const command: Command = {
       }),
       version: await version(),
       strict: options.has('strict'),
-      // Not for whoever comes along.
-      ...(!options.has('no-auth') && { pull: pullFor(options) }),
+      // Whoever may ask from elsewhere doesn't fill this machine's disk.
+      ...(isLoopback(front.host ?? '127.0.0.1') && !options.has('no-auth') && { pull: pullFor(options) }),
     };
     const place = await replicaPlace(options);
     const ending = endingOf(options);
