@@ -53,7 +53,7 @@ test(
       [CHAT, { messages: Array(1000).fill({ role: 'user', content: 'x'.repeat(300) }) }, ...context],
       [CHAT, { messages: Array(150_000).fill(1) }, null, /^messages has 150,000 entries/],
       [CHAT, { messages: Array(99_000).fill(1) }, null, /^messages/],
-      [TEXT, { prompt: Array(100_001).fill(1) }, 'context_length_exceeded', /^the prompt has 100001 tokens/],
+      [TEXT, { prompt: Array(100_001).fill(1) }, 'context_length_exceeded', /^prompt is too long: 100001 tokens/],
       [TEXT, { prompt: 'x', stop: Array(100_001).fill('x') }, null, /^stop has 100,001 entries/],
     ];
     for (const [path, body, code, told] of cases) {
