@@ -153,21 +153,11 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     because: 'each rank needs all of a text',
     instead: 'use tp or pp',
   })),
-  {
-    of: ['bothWays', 'compression'],
+  ...(['compression', 'prefixCaching', 'prefillWorker'] as const).map((other) => ({
+    of: ['bothWays', other] as const,
     because: 'nothing of a text is kept',
-    instead: 'leave kvBudget out',
-  },
-  {
-    of: ['bothWays', 'prefixCaching'],
-    because: 'nothing of a text is kept',
-    instead: 'leave prefixCaching out',
-  },
-  {
-    of: ['bothWays', 'prefillWorker'],
-    because: 'it has prompts alone',
-    instead: 'leave prefill out',
-  },
+    instead: 'leave the option out',
+  })),
   {
     of: ['compression', 'splitPlaces'],
     because:

@@ -63,8 +63,18 @@ function rows(): Row[] {
   ];
 }
 
+/** Those of a feature for the same reason are one. */
+const GROUPS: Exclusion[][] = [];
+for (const exclusion of EXCLUSIONS) {
+  const alike = ({ of: [a], unless, because, instead }: Exclusion): string =>
+    JSON.stringify([a, unless, because, instead]);
+  const group = GROUPS.find(([first]) => alike(first!) === alike(exclusion));
+  if (group) group.push(exclusion);
+  else GROUPS.push([exclusion]);
+}
+
 const cell = (exclusion: Exclusion | undefined): string =>
-  exclusion ? `no: ${EXCLUSIONS.indexOf(exclusion) + 1}` : 'yes';
+  exclusion ? `no: ${GROUPS.findIndex((group) => group.includes(exclusion)) + 1}` : 'yes';
 const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
 const table = (head: readonly string[], body: readonly (readonly string[])[]): string =>
   [line(head), line(head.map(() => '---')), ...body.map(line)].join('\n');
@@ -114,10 +124,11 @@ const nameOf = (feature: Feature): string =>
   `**${/\((plan \w+|MLA|prefill|workers|[a-z]+[A-Z]\w*)\)$/.exec(FEATURES[feature])?.[1] ?? FEATURES[feature]}**`;
 
 function reasons(): string {
-  return EXCLUSIONS.map(
-    ({ of: [a, b], unless, because, instead }, index) =>
-      `${index + 1}. ${nameOf(a)} with ${nameOf(b)}${unless ? `, except with ${nameOf(unless)}` : ''}: ${because}; ${instead}.`,
-  ).join('\n');
+  return GROUPS.map((group, index) => {
+    const [{ of, unless, because, instead }] = group as [Exclusion];
+    const others = group.map(({ of: [, b] }) => nameOf(b)).join(', ');
+    return `${index + 1}. ${nameOf(of[0])} with ${others}${unless ? `, except with ${nameOf(unless)}` : ''}: ${because}; ${instead}.`;
+  }).join('\n');
 }
 
 /** Features that nothing excludes. */
