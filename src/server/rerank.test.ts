@@ -1,0 +1,77 @@
+import { expect, test } from 'vitest';
+import { testAdapters } from '../gpu/testing/adapters.js';
+import { writeSafetensors } from '../loader/testing/write_safetensors.js';
+import { makeRandomModel } from '../model/testing/random_model.js';
+import { wordPieceTokenizer } from '../tokenizer/testing/tiny_tokenizers.js';
+import { serve } from '../index.js';
+import { startTestServer } from './testing/test_server.js';
+
+const documents = ['the dog ran', 'the cat sat on the mat', 'a small river runs under an old stone bridge'];
+
+/** A classifier of pairs, of random weights. */
+function classifier(): File[] {
+  const model = makeRandomModel({
+    seed: 43,
+    config: {
+      model_type: 'bert',
+      architectures: ['BertForSequenceClassification'],
+      hidden_act: 'gelu',
+      num_key_value_heads: undefined,
+      head_dim: undefined,
+      rope_theta: undefined,
+      tie_word_embeddings: undefined,
+      type_vocab_size: 2,
+    },
+  });
+  const f32 = (name: string, shape: readonly number[], data: Float32Array) => ({
+    name,
+    dtype: 'F32' as const,
+    shape: [...shape],
+    data: new Uint8Array(data.slice().buffer),
+  });
+  const numbers = (count: number): Float32Array => Float32Array.from({ length: count }, (_, i) => Math.sin(i * i) / 4);
+  const tensors = [
+    ...[...model.weights].map(([name, { shape, data }]) => f32(`bert.${name}`, shape, Float32Array.from(data))),
+    f32('bert.pooler.dense.weight', [64, 64], numbers(64 * 64)),
+    f32('bert.pooler.dense.bias', [64], numbers(64)),
+    f32('classifier.weight', [1, 64], numbers(64)),
+    f32('classifier.bias', [1], numbers(1)),
+  ];
+  const tokenizer = wordPieceTokenizer();
+  const files: Record<string, string | Uint8Array<ArrayBuffer>> = {
+    ...Object.fromEntries(model.files),
+    'model.safetensors': writeSafetensors(tensors, { format: 'pt' }),
+    'tokenizer.json': JSON.stringify(tokenizer.json),
+    'tokenizer_config.json': JSON.stringify(tokenizer.config),
+  };
+  return Object.entries(files).map(([file, content]) => new File([content], `classifier/${file}`));
+}
+
+test('documents are told by their scores, with their texts where these are wanted', { timeout: 120_000 }, async () => {
+  const adapter = (await testAdapters()).at(-1)!.name;
+  const model = await serve(classifier(), { adapter, slots: 2 });
+  const server = await startTestServer(model);
+  const ask = async (path: string, body: object): Promise<Record<string, unknown>> => {
+    const response = await fetch(`${server.url}${path}`, { method: 'POST', body: JSON.stringify(body) });
+    expect(response.status).toBe(200);
+    return (await response.json()) as Record<string, unknown>;
+  };
+  const { results, prompt_tokens: tokens } = await model.rerank('the cat', documents);
+  expect(new Set(results.map(({ relevance_score: score }) => score)).size).toBe(3);
+  const usage = { prompt_tokens: tokens, total_tokens: tokens };
+  const whole = await ask('/v1/rerank', { model: 'tiny', query: 'the cat', documents });
+  expect(whole).toEqual({ object: 'list', model: 'tiny', results, usage });
+  const told = { query: 'the cat', documents: documents.map((text) => ({ text })), top_n: 2, return_documents: true };
+  expect((await ask('/rerank', told))['results']).toEqual(
+    results.slice(0, 2).map((result) => ({ ...result, document: { text: documents[result.index] } })),
+  );
+  // An encoder generates nothing.
+  const refused = await fetch(`${server.url}/v1/completions`, {
+    method: 'POST',
+    body: JSON.stringify({ prompt: 'a' }),
+  });
+  expect(refused.status).toBe(400);
+  expect(await refused.text()).toMatch(/encoder/);
+  await server.close();
+  await model.dispose();
+});
