@@ -53,7 +53,7 @@ async function read(response: Response, onEvents: (count: number) => void): Prom
   let raw = '';
   for await (const text of response.body!.pipeThrough(new TextDecoderStream())) {
     raw += text;
-    onEvents(raw.split('\n\n').length);
+    onEvents(raw.split(/\n+/).length);
   }
   return raw;
 }
@@ -130,6 +130,13 @@ describe.skipIf(!natsServer)('a gateway', () => {
     ['a chat', '/v1/chat/completions', { messages: [{ role: 'user', content: 'hi' }], tools: [TOOL], n: 2 }],
     ['a response', '/v1/responses', { input: 'hi', max_output_tokens: 60 }],
     ['a message', '/v1/messages', { messages: [{ role: 'user', content: 'hi' }] }],
+    [
+      'a chat in lines',
+      '/api/chat',
+      { model: 'stand-in', messages: [{ role: 'user', content: 'hi' }], options: { num_predict: 60 } },
+    ],
+    ['a text in lines', '/api/generate', { model: 'stand-in', prompt: 'the cat', options: { num_predict: 60 } }],
+    ["llama.cpp's text", '/completion', { prompt: 'the cat', n_predict: 60 }],
   ];
   test.each(drawn(calls, 2, 'replicas that vanish'))(
     '%s goes on when its replica vanishes, and a whole one is answered',
@@ -140,8 +147,8 @@ describe.skipIf(!natsServer)('a gateway', () => {
       const first = await tests.join('a', { tokenMs: 40 });
       await there(gateway, 'a');
       // No seed: the gateway draws one.
-      const asked = { ...(path === '/v1/responses' ? {} : { max_tokens: 60 }), ...body };
-      const whole = post(url, asked, {}, path);
+      const asked = { ...(path === '/v1/responses' || !path.startsWith('/v1') ? {} : { max_tokens: 60 }), ...body };
+      const whole = post(url, { ...asked, stream: false }, {}, path);
       await until(() => gateway.replicas.member('a')!.calls.size === 1);
       const stream = await post(url, { ...asked, stream: true }, {}, path);
       const second = tests.join('b');
@@ -157,13 +164,13 @@ describe.skipIf(!natsServer)('a gateway', () => {
       const told = await whole;
       expect([told.status, told.status === 200 ? '' : await told.text()]).toEqual([200, '']);
       // As the API's own checks of a stream would have it: one id of each kind, numbers in order.
-      const events = raw.split('\n\n').flatMap((block) => /^data: (\{.*)$/m.exec(block)?.[1] ?? []);
+      const events = raw.split(/\n+/).flatMap((line) => /^(?:data: )?(\{.*)$/.exec(line)?.[1] ?? []);
       const values = events.map((text) => JSON.parse(text) as Event);
       const ids = new Set(values.flatMap(({ id, response }) => id ?? response?.id ?? []));
       expect(ids.size).toBeLessThanOrEqual(1);
       const numbers = values.flatMap(({ sequence_number: number }) => number ?? []);
       expect(numbers).toEqual(numbers.map((_each, index) => index));
-      expect(raw).toMatch(/\[DONE\]|response\.incomplete|message_stop/);
+      expect(raw).toMatch(/\[DONE\]|response\.incomplete|message_stop|"done":true|"stop":true/);
     },
   );
 
