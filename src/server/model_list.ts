@@ -55,7 +55,7 @@ function detailsOf(model: ServingModel | undefined): object {
   const { architecture = '', parameters = 0, weights = '' } = model?.info ?? {};
   return {
     parent_model: '',
-    format: 'safetensors',
+    format: model?.texts.format ?? '',
     family: architecture,
     families: [architecture],
     parameter_size: sizeOf(parameters),

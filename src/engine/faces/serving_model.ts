@@ -151,7 +151,7 @@ export class EngineServingModel implements ServingModel {
     this.#files = files;
     this.#reader = withPrompts({ tokenizer, noTokenizer, contextLength }, files);
     const why = noTokenizer && { code: noTokenizer.code, message: noTokenizer.message };
-    this.texts = textFacts(tokenizer);
+    this.texts = textFacts(tokenizer, opened.source?.gguf === undefined ? 'safetensors' : 'gguf');
     this.promptSource = { tokenizerFiles, noTokenizer: why, contextLength, prompts: this.#reader.prompts };
     this.#host = {
       engine: this.#engine,

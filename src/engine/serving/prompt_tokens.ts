@@ -89,9 +89,11 @@ export interface TextFacts {
   readonly thinks: boolean;
   /** It fills gaps. */
   readonly fillsIn: boolean;
+  /** Of its weights' file. */
+  readonly format: 'gguf' | 'safetensors';
 }
 
-export function textFacts(tokenizer: Tokenizer | undefined): TextFacts {
+export function textFacts(tokenizer: Tokenizer | undefined, format: TextFacts['format']): TextFacts {
   const template = tokenizer?.template ?? '';
   const tokenText = (id: number | null | undefined): string =>
     id == null ? '' : tokenizer!.decode([id], { skipSpecial: false });
@@ -102,6 +104,7 @@ export function textFacts(tokenizer: Tokenizer | undefined): TextFacts {
     shownTools: /\btools\b/.test(template),
     thinks: tokenizer?.format.thinks ?? false,
     fillsIn: tokenizer !== undefined && fillOf(tokenizer) !== undefined,
+    format,
   };
 }
 
