@@ -1,9 +1,10 @@
 import { type AST, RegExpParser } from '@eslint-community/regexpp';
 import { usageError } from '../base/errors.js';
 import { show } from '../base/json.js';
+import { Kept } from '../base/kept.js';
 import { valueIn } from '../base/lists.js';
 import { ALL, characters, type CodePoints, codePoints, complement, NONE, union } from './code_points.js';
-import { type Automaton, both, except, Fragments, type Place } from './automaton.js';
+import { type Automaton, both, except, Fragments, type Place, spend, stepsLeft } from './automaton.js';
 
 /** No real pattern is longer. */
 const MAX_LETTERS = 10_000;
@@ -228,3 +229,21 @@ const charactersThat = (property: string): CodePoints =>
     }
     return codePoints(ranges);
   });
+
+/** What was read last, and the steps that it took: a schema often says the same in many places. */
+const read = new Kept<{ readonly texts: Automaton; readonly steps: number }>(64);
+
+/** Texts with a match of a pattern anywhere; `whole`: that match it from end to end. */
+export function textsWith(pattern: string, whole = false): Automaton {
+  const key = `${whole} ${pattern}`;
+  const known = read.get(key);
+  if (known) {
+    // So that what is refused depends on nothing before.
+    spend(known.steps);
+    return known.texts;
+  }
+  const before = stepsLeft();
+  const texts = textsOf(pattern, whole);
+  read.set(key, { texts, steps: before - stepsLeft() }, 1);
+  return texts;
+}

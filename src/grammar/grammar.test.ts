@@ -86,6 +86,12 @@ const jsonOf = (schema: unknown): TextForm => ({
 
 const string = { type: 'string' };
 const integer = { type: 'integer' };
+const LETTERS = Array.from('abcdefghijklmnopqrstuvwxyz');
+/** Of `if`, `then` and `else`. */
+const conditional = (condition: unknown, holds: unknown, otherwise: unknown = true): object =>
+  JSON.parse(
+    `{"if": ${JSON.stringify(condition)}, "then": ${JSON.stringify(holds)}, "else": ${JSON.stringify(otherwise)}}`,
+  ) as object;
 const person = {
   type: 'object',
   properties: {
@@ -354,6 +360,227 @@ const SCHEMAS: readonly (readonly [
     [{}, { next: 1 }],
   ],
   ['$ref with more', { $defs: { a: { type: 'integer', minimum: 3 } }, $ref: '#/$defs/a', maximum: 5 }, [3, 5], [2, 6]],
+  [
+    '$ref by $anchor and by relative $id',
+    {
+      $id: 'https://example.com/schemas/root',
+      $defs: {
+        a: { $id: 'part', $anchor: 'here', $defs: { 'x/y~z': { type: 'null' } }, type: 'integer' },
+        b: { $id: 'sub/b', $anchor: 'here', $ref: 'c', $defs: { c: { $id: 'c', enum: ['c'] } } },
+        c: { $anchor: 'c', $ref: 'part#/$defs/x~1y~0z' },
+        d: { $id: 'urn:uuid:a', items: { $ref: '#/$defs/e' }, $defs: { e: string }, type: 'array' },
+      },
+      prefixItems: [
+        { $ref: 'part' },
+        { $ref: 'sub/b#here' },
+        { $ref: '#c' },
+        { $ref: 'https://example.com/schemas/part#here' },
+        { $ref: 'urn:uuid:a', maxItems: 1 },
+      ],
+      items: { type: 'array', maxItems: 1, items: { $ref: 'root' } },
+      type: 'array',
+    },
+    [[1, 'c', null, 2, ['a']], [], [1, 'c', null, 2, [], [[1]]]],
+    [
+      ['c'],
+      [1, 1],
+      [1, 'c', 1],
+      [1, 'c', null, 'c'],
+      [1, 'c', null, 2, ['a', 'b']],
+      [1, 'c', null, 2, [1]],
+      [1, 'c', null, 2, [], [['c']]],
+    ],
+  ],
+  [
+    'what looks like $id and $ref and is none',
+    {
+      $defs: { a: { properties: { $id: { const: 'b' }, $ref: integer } }, b: { $id: 'b', type: 'boolean' } },
+      type: 'object',
+      properties: { e: { enum: [{ $id: 'b', $ref: 'c' }] }, a: { $ref: '#/$defs/a' }, b: { $ref: 'b' } },
+      additionalProperties: false,
+    },
+    [{ e: { $id: 'b', $ref: 'c' }, a: { $id: 'b', $ref: 1 }, b: true }],
+    [{ a: { $ref: 'b' } }, { b: 1 }],
+  ],
+  [
+    '$dynamicRef to the only place of its name',
+    {
+      $dynamicAnchor: 'node',
+      type: 'object',
+      properties: { kids: { type: 'array', items: { $dynamicRef: '#node' } } },
+      additionalProperties: false,
+    },
+    [{}, { kids: [{}, { kids: [] }] }],
+    [{ kids: [1] }],
+  ],
+  [
+    'dependentRequired',
+    {
+      properties: { a: integer, b: integer, c: integer },
+      dependentRequired: { a: ['b'], b: ['c'] },
+      additionalProperties: false,
+    },
+    [{}, { c: 1 }, { b: 1, c: 1 }, { a: 1, b: 1, c: 1 }, 'a', []],
+    [{ a: 1 }, { a: 1, b: 1 }, { b: 1 }, { a: 1, c: 1 }],
+  ],
+  [
+    'dependentSchemas',
+    {
+      type: 'object',
+      properties: { a: integer, b: { type: ['integer', 'string'] } },
+      dependentSchemas: { a: { properties: { b: string }, required: ['b'] } },
+    },
+    [{}, { b: 1 }, { a: 1, b: 'x' }, { b: 'x', c: 1 }],
+    [{ a: 1 }, { a: 1, b: 1 }],
+  ],
+  [
+    'dependencies, as draft 7 wrote them',
+    {
+      type: 'object',
+      properties: { a: integer, b: integer, c: integer },
+      dependencies: { a: ['b'], c: { maxProperties: 1 } },
+      additionalProperties: false,
+    },
+    [{}, { b: 1 }, { a: 1, b: 1 }, { c: 1 }],
+    [{ a: 1 }, { b: 1, c: 1 }],
+  ],
+  [
+    'if, then and else',
+    {
+      type: 'object',
+      properties: { kind: { enum: ['x', 'y', 'z'] }, n: { type: ['integer', 'string'] } },
+      required: ['kind'],
+      ...conditional(
+        { properties: { kind: { const: 'x' } } },
+        { properties: { n: integer }, required: ['n'] },
+        { properties: { n: string } },
+      ),
+      additionalProperties: false,
+    },
+    [{ kind: 'x', n: 1 }, { kind: 'y' }, { kind: 'z', n: 'a' }],
+    [{ kind: 'x' }, { kind: 'x', n: 'a' }, { kind: 'y', n: 1 }],
+  ],
+  [
+    'if of numbers, of texts and of items',
+    {
+      allOf: [
+        conditional({ type: 'number', minimum: 10 }, { maximum: 20 }, { not: { type: 'number', minimum: 5 } }),
+        conditional(
+          { type: 'string', pattern: '^a' },
+          { maxLength: 2 },
+          { type: ['string', 'number', 'array'], minLength: 2 },
+        ),
+        conditional({ prefixItems: [{ const: 1 }], minItems: 1 }, true, { maxItems: 1 }),
+      ],
+      items: { enum: [1, 2] },
+    },
+    [10, 20, 4, -1.5, 'a', 'ab', 'bcd', [], [2], [1, 2, 2]],
+    [5, 21, 9.5, 'abc', 'b', '', [2, 1], null, true, {}],
+  ],
+  [
+    'many ifs, of a property each',
+    {
+      type: 'object',
+      properties: { kind: { enum: ['k0', 'k1', 'k2', 'k3', 'k4', 'k5', 'k6', 'k7'] }, v: true },
+      required: ['kind', 'v'],
+      additionalProperties: false,
+      allOf: Array.from({ length: 7 }, (_, i) =>
+        conditional(
+          { properties: { kind: { const: `k${i}` } }, required: ['kind'] },
+          { properties: { v: { const: i } } },
+        ),
+      ),
+    },
+    [
+      { kind: 'k0', v: 0 },
+      { kind: 'k6', v: 6 },
+      { kind: 'k7', v: [] },
+    ],
+    [
+      { kind: 'k0', v: 1 },
+      { kind: 'k6', v: 0 },
+      { kind: 'k8', v: 1 },
+    ],
+  ],
+  ['if alone', { type: 'integer', if: { minimum: 3 } }, [1, 4], ['a']],
+  [
+    'not of values',
+    { not: { enum: ['a', 1, 3, true, null, [], {}] } },
+    ['', 'ab', 'b', 0, 2, 1.5, 4, false, [1], { a: 1 }],
+    ['a', 1, 3, true, null, [], {}],
+  ],
+  [
+    'not of properties',
+    { type: 'object', properties: { a: true, b: true }, not: { required: ['a'], properties: { b: { const: 1 } } } },
+    [{}, { b: 1 }, { a: 1, b: 2 }, { b: 2, c: 3 }],
+    [{ a: 1 }, { a: 1, b: 1 }],
+  ],
+  [
+    'not of several, of counts and of texts',
+    {
+      allOf: [
+        { not: { anyOf: [{ type: 'boolean' }, { type: 'array', minItems: 2 }, { type: 'object', maxProperties: 0 }] } },
+        { not: { type: 'string', maxLength: 2, pattern: 'a' } },
+        { not: { not: { type: ['array', 'object', 'string'] } } },
+      ],
+    },
+    [[], [1], { a: 1 }, 'bc', 'abc'],
+    [true, [1, 2], {}, 'a', 'ba', 1],
+  ],
+  [
+    'oneOf of properties that exclude one another',
+    {
+      type: 'object',
+      properties: { a: integer, b: integer },
+      oneOf: [{ required: ['a'] }, { required: ['b'] }],
+      additionalProperties: false,
+    },
+    [{ a: 1 }, { b: 1 }],
+    [{}, { a: 1, b: 1 }],
+  ],
+  ['oneOf of ranges that overlap', { type: 'integer', oneOf: [{ minimum: 1 }, { maximum: 3 }] }, [0, 4], [1, 2, 3]],
+  [
+    'oneOf of three',
+    { oneOf: [{ enum: ['a', 'b'] }, { enum: ['b', 'c'] }, { enum: ['c', 'b', 'd'] }] },
+    ['a', 'd'],
+    ['b', 'c', 'e'],
+  ],
+  [
+    'allOf of properties by patterns',
+    {
+      type: 'object',
+      patternProperties: { '^x': integer },
+      allOf: [
+        { properties: { xa: { maximum: 3 } } },
+        { patternProperties: { '^x': { minimum: 0 }, y$: { minimum: 2 } } },
+      ],
+    },
+    [{ xa: 3, xb: 7 }, { xy: 2 }, { z: 'a' }],
+    [{ xa: 4 }, { xb: -1 }, { xy: 1 }, { xb: 'a' }],
+  ],
+  [
+    'unique items',
+    { type: 'array', items: { enum: ['a', 'b', 1, 'c'] }, uniqueItems: true, minItems: 1, maxItems: 3 },
+    [['a'], ['b', 'a'], [1, 'c', 'b']],
+    [[], ['a', 'a'], ['b', 'a', 'b'], ['a', 'b', 'c', 1], ['d']],
+  ],
+  [
+    'unique items of a tuple',
+    {
+      type: 'array',
+      prefixItems: [{ type: 'boolean' }, { enum: [true, 'x'] }],
+      items: { type: ['null', 'boolean'] },
+      uniqueItems: true,
+    },
+    [[], [true], [false, true, null], [true, 'x', null, false]],
+    [[true, true], ['x'], [false, true, null, null], [false, 'x', false]],
+  ],
+  [
+    'many unique items, in the order of the schema',
+    { type: 'array', items: { enum: LETTERS }, uniqueItems: true, minItems: 2 },
+    [['a', 'b'], LETTERS, ['c', 'z']],
+    [['a'], ['a', 'a'], ['a', 'b', 'b']],
+  ],
   ['nullable', { type: 'integer', nullable: true }, [1, null], ['a']],
   [
     'names that need escapes',
@@ -409,15 +636,23 @@ describe('JSON of a schema', () => {
   test.each([
     ['contains', { type: 'array', contains: integer }, 'contains'],
     ['uniqueItems', { type: 'array', uniqueItems: true }, 'uniqueItems'],
-    ['if', { if: {}, else: {} }, 'if'],
-    ['dependentRequired', { type: 'object', dependentRequired: { a: ['b'] } }, 'dependentRequired'],
+    ['if of items', { if: { items: { const: 1 } }, else: { maxItems: 2 } }, 'items'],
+    ['not of a format', { not: { format: 'date' } }, 'format'],
+    ['dependencies of no object', { dependentRequired: ['a'] }, 'dependentRequired'],
+    ['an anchor that is nowhere', { $ref: '#a' }, '$ref "#a"'],
+    [
+      '$dynamicRef to one of several',
+      { $dynamicAnchor: 'a', $defs: { b: { $id: 'b', $dynamicAnchor: 'a' } }, items: { $dynamicRef: '#a' } },
+      '$dynamicRef',
+    ],
+    ['unique items of any text', { type: 'array', items: string, uniqueItems: true, maxItems: 2 }, 'uniqueItems'],
     ['unevaluatedProperties', { type: 'object', unevaluatedProperties: false }, 'unevaluatedProperties'],
     ['remote $ref', { $ref: 'https://example.com/a' }, '$ref "https://example.com/a"'],
     ['$ref to nothing', { $ref: '#/$defs/a' }, 'no such part'],
     ['$ref to itself', { $ref: '#' }, 'refers to itself'],
-    ['oneOf that overlaps', { oneOf: [{ minimum: 1 }, { maximum: 3 }] }, 'oneOf'],
+    ['oneOf that overlaps', { type: 'array', oneOf: [{ items: integer }, { items: string }] }, 'oneOf'],
     ['multipleOf of fractions', { type: 'number', multipleOf: 0.1 }, 'multipleOf'],
-    ['not', { not: { minLength: 2 } }, 'not'],
+    ['not of integers', { not: { type: 'integer' } }, 'not'],
     ['lookbehind', { type: 'string', pattern: '(?<=a)b' }, "'(?<=a)b'".slice(0, 7)],
     ['word boundary', { type: 'string', pattern: '\\bb' }, 'word boundaries'],
     ['back-reference', { type: 'string', pattern: '(a)\\1' }, 'references to groups'],
@@ -551,3 +786,74 @@ test('schemas of drawn parts: what is generated is valid', { timeout: 300_000 },
     }
   }
 });
+
+/** A value as JSON, an object with its properties in each order. */
+function ordersOf(value: unknown): string[] {
+  const orders = <T>(of: readonly T[]): T[][] =>
+    of.length === 0 ? [[]] : of.flatMap((one) => orders(of.filter((other) => other !== one)).map((rest) => [one, ...rest])); // prettier-ignore
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return [JSON.stringify(value)];
+  return orders(Object.entries(value)).map((entries) => JSON.stringify(Object.fromEntries(entries)));
+}
+
+test(
+  'conditions drawn at random: what is accepted is valid, and what is valid is accepted',
+  { timeout: 300_000 },
+  async () => {
+    const names = ['a', 'b', 'kind'];
+    const values = [0, 1, 2.5, 3, 'x', 'xy', 'y', '', null, true, false, [], ['x'], [1, 2], [1, 1], [true, 'x', 1]];
+    let compiled = 0;
+    for (const seed of drawn([...Array(300).keys()], 40, 'drawn conditions')) {
+      const random = new Random(7000 + seed);
+      const pick = <T>(of: readonly T[]): T => of[random.integer(of.length)]!;
+      const some = <T>(of: readonly T[]): T[] => of.filter(() => random.integer(2) === 0);
+      const leaf = (): unknown =>
+      pick<unknown>([
+        true, string, { type: ['integer', 'null'] }, { const: pick(values) }, { enum: [...new Set([pick(values), 'x', 1])] },
+        { minimum: random.integer(3) }, { exclusiveMaximum: 2, maximum: 3 }, { minLength: 1 }, { maxLength: 1, pattern: 'x' },
+        { type: 'array', minItems: random.integer(3), maxItems: 2 }, { type: 'boolean' }, { prefixItems: [{ enum: ['x', 1] }] },
+        { type: 'array', items: { enum: ['x', 1, true] }, uniqueItems: true },
+      ]); // prettier-ignore
+      const part = (depth: number): unknown => {
+        if (depth === 0) return leaf();
+        const inner = (): unknown => part(depth - 1);
+        const object = (): unknown => ({
+          properties: Object.fromEntries(some(names).map((name) => [name, inner()])),
+          ...(random.integer(2) === 0 && { required: some(names) }),
+          ...(random.integer(3) === 0 && { additionalProperties: pick<unknown>([false, leaf()]) }),
+          ...(random.integer(4) === 0 && { dependentRequired: { [pick(names)]: some(names) } }),
+          ...(random.integer(6) === 0 && { dependentSchemas: { [pick(names)]: inner() } }),
+          ...(random.integer(6) === 0 && { patternProperties: { [pick(['a', '^k', 'b|d'])]: inner() } }),
+          ...(random.integer(6) === 0 && { minProperties: random.integer(2), maxProperties: 2 }),
+        });
+        return pick([
+        object, object, object,
+        () => ({ not: inner() }), () => ({ oneOf: [inner(), inner()] }), () => ({ anyOf: [inner(), inner()] }),
+        () => ({ allOf: [object(), conditional(inner(), inner(), inner())] }), () => conditional(object(), inner(), object()),
+      ])(); // prettier-ignore
+      };
+      const schema = part(2) as object;
+      const form = jsonOf(schema);
+      try {
+        constraints.compile(form);
+      } catch {
+        continue;
+      }
+      compiled++;
+      const validate = ajv.compile(schema);
+      const objects = Array.from({ length: 40 }, () =>
+        Object.fromEntries(some([...names, 'other']).map((name) => [name, pick(values)])),
+      );
+      for (const value of [...values, ...objects]) {
+        const what = `${JSON.stringify(schema)}\n${JSON.stringify(value)}`;
+        const isValid = validate(value);
+        let isOf = false;
+        for (const text of ordersOf(value)) {
+          isOf = await accepts(form, text, seed);
+          if (isOf || !isValid) break;
+        }
+        expect(isOf, what).toBe(isValid);
+      }
+    }
+    expect(compiled).toBeGreaterThan(5);
+  },
+);

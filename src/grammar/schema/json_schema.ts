@@ -1,29 +1,18 @@
 /**
  * Room: rules of a JSON schema. json_schema.ts (here) reads the schema and writes its objects, lists and texts;
- * schema_forms.ts normalises what schemas say together, numbers.ts has ranges and multiples. Read that next.
+ * schema_forms.ts normalises what schemas say together, schema_places.ts finds what they refer to, numbers.ts has ranges
+ * and multiples. Read schema_forms.ts next.
  */
 
 import { usageError } from '../../base/errors.js';
 import { isObject } from '../../base/json.js';
 import { valueIn, nth } from '../../base/lists.js';
-import { Kept } from '../../base/kept.js';
-import {
-  ANY_TEXT,
-  type Automaton,
-  both,
-  except,
-  includes,
-  isEmpty,
-  listed,
-  ofLength,
-  spend,
-  stepsLeft,
-} from '../automaton.js';
+import { ANY_TEXT, type Automaton, both, except, includes, isEmpty, listed, ofLength } from '../automaton.js';
 import { characters } from '../code_points.js';
-import { textsOf } from '../expressions.js';
+import { textsWith } from '../expressions.js';
 import { ANY_INTEGER, ANY_NUMBER, type Bound, integersBetween, multiplesOf, numbersBetween } from './numbers.js';
 import { all, any, anyOf, type Expression, inJson, JSON_ESCAPE, JSON_PLAIN, NEVER, NOTHING, oneOf, optional, repeat, Rules, text } from '../notation.js'; // prettier-ignore
-import { canonical, type Form, numberOf, SchemaForms, schemaOf, typesOf } from './schema_forms.js';
+import { canonical, type Form, numberOf, SchemaForms, typesOf } from './schema_forms.js';
 import { STRING_FORMATS } from './string_formats.js';
 import type { FormGrammar } from '../text_form.js';
 
@@ -34,6 +23,8 @@ const MAX_NESTED = 500;
 /** Lengths beyond it aren't counted by states. */
 const MAX_MULTIPLE = 200;
 const MAX_COUNTED = 1000;
+/** Sets of items of which any order is allowed. */
+const MAX_SETS = 512;
 
 export interface SchemaOptions {
   /** Objects have no properties but those that are listed, where nothing is said of others; 'listed': where any are. */
@@ -80,7 +71,7 @@ export class SchemaWriter {
 
   /** A value of the schema. */
   value(schema: unknown): Expression {
-    const own = schemaOf(schema);
+    const own = this.#forms.own(schema);
     return this.rules.rule(`${this.name} value ${this.#number(own)}`, () => {
       if (++this.#depth > MAX_DEPTH) throw usageError(`schema: it is nested deeper than ${MAX_DEPTH}`);
       const made = any(...this.#forms.of(own).map((form) => this.#form(form)));
@@ -165,9 +156,9 @@ export class SchemaWriter {
   #string(form: Form): Expression {
     const { raw } = this.notation;
     if (raw) return this.#quoted(textsOfForm(form), raw);
-    if (form['patterns'] !== undefined || form['formats'] !== undefined) {
+    if (['patterns', 'formats', 'unlike'].some((keyword) => form[keyword] !== undefined)) {
       const texts = stringsOf(form);
-      const said = ['patterns', 'formats', 'minLength', 'maxLength'].map((key) => form[key]);
+      const said = ['patterns', 'formats', 'unlike', 'minLength', 'maxLength'].map((key) => form[key]);
       const key = canonical(['texts', ...said]);
       if (texts) return inQuotes(this.rules.rule(key, () => this.rules.texts(texts, inJson)));
     }
@@ -184,11 +175,11 @@ export class SchemaWriter {
   #array(form: Form): Expression {
     const [least, most] = rangeOf(form, 'Items');
     if (form['contains'] !== undefined) throw usageError('schema: contains is not done: use prefixItems or items');
-    if (form['uniqueItems'] === true && most > 1)
-      throw usageError('schema: uniqueItems is not done: an array has no memory of its items');
     const first = (form['prefixItems'] ?? []) as readonly unknown[];
     const rest = form['items'] ?? true;
     if (most < least) return NEVER;
+    if (form['uniqueItems'] === true && most > 1)
+      return this.#around('[', this.#unique(form, rest === false ? Math.min(most, first.length) : most), ']');
     const item = (at: number): Expression => {
       const value = this.value(at < first.length ? first[at] : rest);
       return at === 0 ? value : all(this.#comma, value);
@@ -204,6 +195,50 @@ export class SchemaWriter {
       behind = at >= least ? any(next, NOTHING) : next;
     }
     return this.#around('[', behind, ']');
+  }
+
+  /** Items that differ: of values that are listed, so that those that are left can be told. */
+  #unique(form: Form, most: number): Expression {
+    const [least] = rangeOf(form, 'Items');
+    const first = (form['prefixItems'] ?? []) as readonly unknown[];
+    const values = [...first.slice(0, most), ...(most > first.length ? [form['items'] ?? true] : [])].map((of) =>
+      this.#valuesOf(of),
+    );
+    const known = [...new Set(values.flat())];
+    const last = Math.min(most, known.length);
+    const key = `${this.name} unique ${this.#number(form)}`;
+    const item = (value: string): Expression => this.#constant(JSON.parse(value));
+    // How many sets of values there are.
+    let [sets, ofSize] = [0, 1];
+    for (let size = 0; size <= last; size++, ofSize *= (known.length - size + 1) / size) sets += ofSize;
+    if (sets > MAX_SETS) {
+      if (first.length > 0) throw usageError('schema: uniqueItems beside prefixItems is done of few values');
+      const members = known.map((value) => ({ needed: false, member: item(value) }));
+      const counts = { minProperties: least, ...(most < known.length && { maxProperties: most }) };
+      return this.#inOrder(key, counts, members, this.#comma);
+    }
+    const behind = (used: readonly string[]): Expression =>
+      this.rules.rule(`${key} ${[...used].sort().join()}`, () => {
+        const free = values[Math.min(used.length, values.length - 1)]?.filter((value) => !used.includes(value)) ?? [];
+        const goesOn = free.map((value) =>
+          all(used.length > 0 ? this.#comma : NOTHING, item(value), behind([...used, value])),
+        );
+        return any(...(used.length < last ? goesOn : []), ...(used.length >= least ? [NOTHING] : []));
+      });
+    return behind([]);
+  }
+
+  /** The values of a schema, as JSON. */
+  #valuesOf(schema: unknown): string[] {
+    const values = this.#forms.of(schema).flatMap((form): unknown[] => {
+      if (form['enum'] !== undefined) return listedBy(form);
+      return typesOf(form).flatMap((type): unknown[] => {
+        if (type === 'boolean') return [true, false];
+        if (type === 'null') return [null];
+        throw usageError('schema: uniqueItems is done of items that an enum lists: an array has no memory of others');
+      });
+    });
+    return [...new Set(values.map(canonical))];
   }
 
   #object(form: Form): Expression {
@@ -274,7 +309,7 @@ export class SchemaWriter {
    * @param between two of them
    */
   members(schema: unknown, write: (name: string, schema: unknown) => Expression, between: Expression): Expression {
-    const forms = this.#forms.of(schemaOf(schema)).filter((form) => typesOf(form).includes('object'));
+    const forms = this.#forms.of(schema).filter((form) => typesOf(form).includes('object'));
     const options = forms.map((form, at) => {
       const { names, wanted } = namesOf(form);
       const unknown = ['enum', 'minProperties', 'maxProperties'].find((keyword) => form[keyword] !== undefined);
@@ -291,7 +326,7 @@ export class SchemaWriter {
 
   /** A text as it is, where the schema allows texts; other values as JSON. */
   plain(schema: unknown, texts: Automaton): Expression {
-    const options = this.#forms.of(schemaOf(schema)).flatMap((form): Expression[] => {
+    const options = this.#forms.of(schema).flatMap((form): Expression[] => {
       if (form['enum'] !== undefined)
         return listedBy(form).map((value) => text(typeof value === 'string' ? value : JSON.stringify(value)));
       const types = typesOf(form);
@@ -379,24 +414,6 @@ const patternsOf = (form: Form): [pattern: string, schema: unknown][] =>
 /** All strings of a form. */
 const textsOfForm = (form: Form): Automaton => stringsOf(form) ?? ofLength(...rangeOf(form, 'Length'));
 
-/** What was read last, and the steps that it took: a schema often says the same in many places. */
-const read = new Kept<{ readonly texts: Automaton; readonly steps: number }>(64);
-
-/** Texts with a match of a pattern anywhere; `whole`: that match it from end to end. */
-function textsWith(pattern: string, whole = false): Automaton {
-  const key = `${whole} ${pattern}`;
-  const known = read.get(key);
-  if (known) {
-    // So that what is refused depends on nothing before.
-    spend(known.steps);
-    return known.texts;
-  }
-  const before = stepsLeft();
-  const texts = textsOf(pattern, whole);
-  read.set(key, { texts, steps: before - stepsLeft() }, 1);
-  return texts;
-}
-
 const ofForms = new WeakMap<Form, Automaton>();
 
 /** Strings that patterns or formats are of; undefined where there are none of either. */
@@ -405,9 +422,12 @@ function stringsOf(form: Form): Automaton | undefined {
   if (known) return known;
   const patterns = (form['patterns'] ?? []) as readonly string[];
   const formats = ((form['formats'] ?? []) as readonly string[]).flatMap((name) => STRING_FORMATS.get(name) ?? []);
-  if (patterns.length + formats.length === 0) return undefined;
+  const unlike = (form['unlike'] ?? []) as readonly Form[];
+  if (patterns.length + formats.length + unlike.length === 0) return undefined;
   const [least, most] = rangeOf(form, 'Length');
   const parts = [...patterns.map((pattern) => textsWith(pattern)), ...formats.map((format) => textsWith(format, true))];
+  for (const { enum: values, ...of } of unlike)
+    parts.push(except(values ? listed(values as string[]) : textsOfForm(of)));
   if (least > 0 || most !== Infinity) parts.push(ofLength(least, most));
   const texts = parts.reduce(both);
   ofForms.set(form, texts);

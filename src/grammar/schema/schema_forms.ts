@@ -1,8 +1,15 @@
 import { usageError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
 import { valueIn } from '../../base/lists.js';
+import { includes } from '../automaton.js';
+import { textsWith } from '../expressions.js';
+import { pointed } from './schema_places.js';
+import { STRING_FORMATS } from './string_formats.js';
 
-/** A schema without references and combinations: every keyword holds. Patterns and formats may be several. */
+/**
+ * A schema without references and combinations: every keyword holds. Patterns and formats may be several; texts that are
+ * of a form in `unlike` aren't of this one.
+ */
 export type Form = Readonly<Record<string, unknown>>;
 type Schema = boolean | Readonly<Record<string, unknown>>;
 
@@ -11,7 +18,6 @@ const MAX_FORMS = 64;
 
 /** Keywords that change what is valid in ways that aren't done, by what stands in for them. */
 const REFUSED = new Map([
-  ...['if', 'dependentSchemas', 'dependentRequired', 'dependencies'].map((keyword) => [keyword, 'use anyOf'] as const),
   ['unevaluatedProperties', 'use additionalProperties'],
   ['unevaluatedItems', 'use items'],
   ['$dynamicRef', 'use $ref'],
@@ -21,7 +27,7 @@ const REFUSED = new Map([
 
 const AS_IS = ['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties'] as const;
 const AT_MOST = ['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties'] as const;
-const LISTS = ['patterns', 'formats'] as const;
+const LISTS = ['patterns', 'formats', 'unlike'] as const;
 /** Schemas looked at for one grammar. */
 const MAX_LOOKS = 50_000;
 /** What keywords must be, where their values are taken apart. */
@@ -68,14 +74,23 @@ export class SchemaForms {
   readonly #known = new Map<object, Form[]>();
   #looks = 0;
 
-  constructor(readonly root: unknown) {}
+  readonly #root: unknown;
+
+  constructor(private readonly given: unknown) {
+    this.#root = pointed(given);
+  }
+
+  /** A schema that was given, as it is read. */
+  own(schema: unknown): Schema {
+    return schemaOf(schema === this.given ? this.#root : schema);
+  }
 
   /** What a reference within the schema says. @throws SplitkvError `usage` for another */
   resolve(reference: unknown): Schema {
     if (typeof reference !== 'string' || !/^#(\/|$)/.test(reference)) {
       throw usageError(`$ref ${show(reference)}: only references within the schema are done, such as "#/$defs/name"`);
     }
-    let at: unknown = this.root;
+    let at: unknown = this.#root;
     for (const part of reference.split('/').slice(1)) {
       let key = part;
       try {
@@ -95,7 +110,7 @@ export class SchemaForms {
 
   /** The forms of which a valid value has at least one; none where nothing is valid. */
   of(schema: unknown, within: readonly string[] = []): Form[] {
-    const own = schemaOf(schema);
+    const own = this.own(schema);
     if (typeof own === 'boolean') return own ? [{}] : [];
     return valueIn(this.#known, own, () => this.#formsOf(own, within));
   }
@@ -108,10 +123,7 @@ export class SchemaForms {
       if (Object.hasOwn(own, keyword)) throw usageError(`schema: ${keyword} is not done: ${instead}`);
     }
     let forms: Form[] = ownForm(own);
-    const cross = (others: readonly Form[]): void => {
-      forms = forms.flatMap((form) => others.map((other) => merged(form, other)).filter((both) => both !== undefined));
-      if (forms.length > MAX_FORMS) throw tooManyForms();
-    };
+    const cross = (others: readonly Form[]): void => void (forms = crossed(forms, others));
     if (own['$ref'] !== undefined) {
       const reference = own['$ref'];
       const target = this.resolve(reference);
@@ -121,25 +133,62 @@ export class SchemaForms {
     }
     for (const part of listOf(own, 'allOf')) cross(this.of(part, within));
     if (own['anyOf'] !== undefined) cross(listOf(own, 'anyOf').flatMap((part) => this.of(part, within)));
+    for (const [name, more] of dependenciesOf(own)) {
+      const given = { type: ['object'], required: [name] };
+      cross([{ properties: { [name]: false } }, ...this.of({ allOf: [more, given] }, within)]);
+    }
+    // Where a condition is said alone it limits nothing.
+    if (own['if'] !== undefined && (own['then'] !== undefined || own['else'] !== undefined)) {
+      const otherwise = crossed(this.#not(own['if'], forms, within), this.of(own['else'] ?? true, within));
+      cross([...this.of({ allOf: [own['if'], own['then'] ?? true] }, within), ...otherwise]);
+    }
     if (own['oneOf'] !== undefined) {
-      const options = listOf(own, 'oneOf').map((part) =>
+      const parts = listOf(own, 'oneOf');
+      const options = parts.map((part) =>
         this.of(part, within).filter((form) => forms.some((outer) => merged(outer, form) !== undefined)),
       );
       if (options.flat().length > MAX_FORMS) throw tooManyForms();
-      for (const [i, some] of options.entries()) {
-        for (const others of options.slice(i + 1)) {
-          if (!some.every((a) => others.every((b) => disjoint(a, b)))) {
-            throw usageError(
-              'schema: oneOf whose options may hold at once is not done: use anyOf, or a const that tells them apart',
-            );
-          }
-        }
-      }
-      cross(options.flat());
+      // Where two may hold at once, each without the other.
+      cross(
+        options.flatMap((some, i) =>
+          options.reduce(
+            (left, others, j) =>
+              i === j || some.every((one) => others.every((other) => disjoint(one, other)))
+                ? left
+                : crossed(left, this.#not(parts[j], crossed(forms, left), within)),
+            some,
+          ),
+        ),
+      );
     }
-    if (own['not'] !== undefined) cross(notForms(own['not']));
+    if (own['not'] !== undefined) cross(this.#not(own['not'], forms, within));
     return forms;
   }
+
+  /** The forms of values, of the types of these forms, that a schema doesn't allow. */
+  #not(schema: unknown, among: readonly Form[], within: readonly string[]): Form[] {
+    const types = new Set(among.flatMap(typesOf));
+    return this.of(schema, within).reduce<Form[]>((left, form) => crossed(left, without(form, types)), [{}]);
+  }
+}
+
+/** The forms in which two hold, one of each. */
+function crossed(some: readonly Form[], others: readonly Form[]): Form[] {
+  const forms = some.flatMap((form) => others.map((other) => merged(form, other)).filter((both) => both !== undefined));
+  if (forms.length > MAX_FORMS) throw tooManyForms();
+  return forms;
+}
+
+/** What must hold where an object has a property. */
+function dependenciesOf(schema: Readonly<Record<string, unknown>>): [name: string, more: unknown][] {
+  return ['dependentRequired', 'dependentSchemas', 'dependencies'].flatMap((keyword) => {
+    const given = schema[keyword] ?? {};
+    if (!isObject(given)) throw usageError(`schema: ${keyword} ${show(given)}: expected an object`);
+    return Object.entries(given).map(([name, more]): [string, unknown] => [
+      name,
+      Array.isArray(more) ? { required: more } : more,
+    ]);
+  });
 }
 
 export function schemaOf(value: unknown): Schema {
@@ -263,14 +312,28 @@ export function merged(a: Form, b: Form): Form | undefined {
     else if (key === 'required') form[key] = [...new Set([...(own as string[]), ...(value as string[])])];
     else if (key === 'uniqueItems') form[key] = true;
     else if (key === 'propertyNames') form[key] = { allOf: [own, value] };
+    else if (key === 'patternProperties')
+      form[key] = {
+        ...(own as object),
+        ...Object.fromEntries(
+          Object.entries(value as object).map(([name, of]) => [
+            name,
+            together(Object.hasOwn(own as Form, name) ? (own as Form)[name] : true, of),
+          ]),
+        ),
+      };
     else if (!['properties', 'additionalProperties', 'prefixItems', 'items'].includes(key)) {
       throw usageError(`schema: ${key} that is given twice, by allOf or $ref, is not done`);
     }
   }
   if (form['type'] !== undefined && (form['type'] as []).length === 0) return undefined;
   if (form['enum'] !== undefined && (form['enum'] as []).length === 0) return undefined;
-  const [hasA, hasB] = [a, b].map((of) => of['properties'] !== undefined || of['additionalProperties'] !== undefined);
+  const [hasA, hasB] = [a, b].map((of) =>
+    ['properties', 'additionalProperties', 'patternProperties'].some((keyword) => of[keyword] !== undefined),
+  );
   if (hasA && hasB) mergeProperties(form, a, b);
+  withoutForbidden(form);
+  if ((form['type'] as [] | undefined)?.length === 0) return undefined;
   const [listA, listB] = [a, b].map((of) => of['prefixItems'] !== undefined || of['items'] !== undefined);
   if (listA && listB) mergeItems(form, a, b);
   return form;
@@ -287,21 +350,67 @@ function bothTypes(a: readonly string[], b: readonly string[]): string[] {
   return [...new Set([...a, ...b])].filter((type) => has(a, type) && has(b, type));
 }
 
-const together = (a: unknown, b: unknown): unknown => (same(a, b) ? a : { allOf: [a, b] });
+const listedIn = (of: Readonly<Record<string, unknown>>): unknown[] | undefined =>
+  'const' in of ? [of['const']] : (of['enum'] as unknown[] | undefined);
+const isAlone = (of: object): boolean => Object.keys(of).length === 1;
+
+/** What two schemas say; false where their lists of values have none in common. */
+function together(a: unknown, b: unknown): unknown {
+  if (a === false || b === false) return false;
+  if (b === true || same(a, b)) return a;
+  if (a === true) return b;
+  const partsOf = (of: unknown): unknown[] =>
+    isObject(of) && isAlone(of) && Array.isArray(of['allOf']) ? (of['allOf'] as unknown[]) : [of];
+  const parts = [...partsOf(a), ...partsOf(b)].filter(isObject);
+  let values: unknown[] | undefined;
+  for (const part of parts) {
+    const own = listedIn(part);
+    if (Array.isArray(own)) values = values ? inBoth(values, own) : own;
+  }
+  if (!values) return { allOf: parts };
+  const rest = parts.filter((part) => {
+    const forbidden = isObject(part['not']) && isAlone(part['not']) ? listedIn(part['not']) : undefined;
+    if (Array.isArray(forbidden)) values = values?.filter((value) => !forbidden.some((other) => same(value, other)));
+    return !isAlone(part) || !(forbidden ?? listedIn(part));
+  });
+  if (values.length === 0) return false;
+  return rest.length === 0 ? { enum: values } : { allOf: [{ enum: values }, ...rest] };
+}
+
+/** Where a property must be there that may not, no object is of the form. */
+function withoutForbidden(form: Record<string, unknown>): void {
+  const properties = (form['properties'] ?? {}) as Record<string, unknown>;
+  const rest = form['patternProperties'] !== undefined || form['additionalProperties'];
+  const isNever = ((form['required'] ?? []) as string[]).some(
+    (name) => (Object.hasOwn(properties, name) ? properties[name] : (rest ?? true)) === false,
+  );
+  if (isNever) form['type'] = typesOf(form).filter((type) => type !== 'object');
+}
 
 function mergeProperties(form: Record<string, unknown>, a: Form, b: Form): void {
-  if (a['patternProperties'] !== undefined || b['patternProperties'] !== undefined) {
-    throw usageError('schema: patternProperties beside properties of another part of allOf is not done');
+  const sides = [a, b].map((of) => ({
+    properties: (of['properties'] ?? {}) as Record<string, unknown>,
+    patterns: (of['patternProperties'] ?? {}) as Record<string, unknown>,
+    rest: of['additionalProperties'] ?? true,
+  }));
+  const patterns = sides.map((side) => Object.keys(side.patterns));
+  if (!same(patterns[0], patterns[1]) && sides.some(({ rest }, at) => rest !== true && patterns[1 - at]?.length)) {
+    throw usageError('schema: patternProperties beside additionalProperties of another part of allOf is not done');
   }
-  const [ofA, ofB] = [a, b].map((of) => (of['properties'] ?? {}) as Record<string, unknown>) as [Record<string, unknown>, Record<string, unknown>]; // prettier-ignore
-  const [restA, restB] = [a['additionalProperties'] ?? true, b['additionalProperties'] ?? true];
+  const names = new Set(sides.flatMap(({ properties }) => Object.keys(properties)));
   form['properties'] = Object.fromEntries(
-    [...new Set([...Object.keys(ofA), ...Object.keys(ofB)])].map((name) => [
+    [...names].map((name) => [
       name,
-      together(Object.hasOwn(ofA, name) ? ofA[name] : restA, Object.hasOwn(ofB, name) ? ofB[name] : restB),
+      sides
+        .map(({ properties, patterns: own, rest }) => {
+          if (Object.hasOwn(properties, name)) return properties[name];
+          return Object.keys(own).some((pattern) => includes(textsWith(pattern), name)) ? true : rest;
+        })
+        .reduce<unknown>(together, true),
     ]),
   );
-  form['additionalProperties'] = together(restA, restB);
+  const said = [a, b].flatMap((of) => of['additionalProperties'] ?? []);
+  if (said.length > 0) form['additionalProperties'] = said.reduce<unknown>(together, true);
 }
 
 function mergeItems(form: Record<string, unknown>, a: Form, b: Form): void {
@@ -344,14 +453,115 @@ function disjoint(a: Form, b: Form): boolean {
   });
 }
 
-function notForms(schema: unknown): Form[] {
-  const own = schemaOf(schema);
-  if (own === true || (isObject(own) && Object.keys(own).length === 0)) return [];
-  if (own === false) return [{}];
-  const keys = Object.keys(own).filter((key) => !['title', 'description', '$comment'].includes(key));
-  if (keys.length === 1 && keys[0] === 'type') {
-    const types = ([] as unknown[]).concat(own['type']);
-    if (!types.includes('integer')) return [{ type: TYPES.filter((type) => !types.includes(type)) }];
+/** Keywords of a type's values. */
+const OF_TYPES: Readonly<Record<string, RegExp>> = {
+  number: /imum|multipleOf/i,
+  string: /^(patterns|formats|unlike)$|Length/,
+  array: /Items|items|contains/,
+  object: /ropert|required/,
+};
+/** Keywords of a type whose opposite is none of the keywords. */
+const UNDONE: Readonly<Record<string, readonly string[]>> = {
+  number: ['multipleOf'],
+  array: ['items', 'contains'],
+  object: ['additionalProperties', 'patternProperties', 'propertyNames'],
+};
+/** Keywords of a type, what holds where they don't, and how far from the same number. */
+const OPPOSITES: Readonly<Record<string, readonly (readonly [keyword: string, opposite: string, by: number])[]>> = {
+  number: [
+    ['minimum', 'exclusiveMaximum', 0],
+    ['maximum', 'exclusiveMinimum', 0],
+    ['exclusiveMinimum', 'maximum', 0],
+    ['exclusiveMaximum', 'minimum', 0],
+  ],
+  array: [
+    ['minItems', 'maxItems', -1],
+    ['maxItems', 'minItems', 1],
+  ],
+  object: [
+    ['minProperties', 'maxProperties', -1],
+    ['maxProperties', 'minProperties', 1],
+  ],
+};
+
+/** The forms of values of these types that aren't of a form. @throws SplitkvError `usage` where they can't be told */
+function without(form: Form, types: ReadonlySet<string>): Form[] {
+  const own = typesOf(form);
+  const isNumber = types.has('number') || types.has('integer');
+  const asked = TYPES.filter((type) => types.has(type) || (type === 'number' && isNumber));
+  const whole = asked.filter((type) => !own.includes(type) && !(type === 'number' && own.includes('integer')));
+  const parts = asked
+    .filter((type) => !whole.includes(type))
+    .flatMap((type) => {
+      if (type === 'number' && !own.includes(type) && types.has(type) && form['enum'] === undefined)
+        throw undone('integer');
+      return form['enum'] === undefined ? unlike(form, type) : unlisted(form, type);
+    });
+  return whole.length > 0 ? [{ type: whole }, ...parts] : parts;
+}
+
+const undone = (what: string): Error =>
+  usageError(`schema: not, else or oneOf where ${what} doesn't hold is not done: use anyOf of what may be`);
+
+/** Values of a type that a form doesn't list. */
+function unlisted(form: Form, type: string): Form[] {
+  const values = (form['enum'] as unknown[]).filter((value) => typeOf(value) === type);
+  if (values.length === 0) return [{ type: [type] }];
+  const beside = Object.keys(form).find((keyword) => OF_TYPES[type]?.test(keyword));
+  if (beside !== undefined) throw undone(`enum beside ${beside}`);
+  switch (type) {
+    case 'null':
+      return [];
+    case 'boolean':
+      return [true, false].filter((value) => !values.includes(value)).map((value) => ({ enum: [value] }));
+    case 'string':
+      return [{ type: ['string'], unlike: [{ enum: values }] }];
+    case 'number': {
+      const sorted = [...new Set(values as number[])].sort((a, b) => a - b);
+      return [...sorted, Infinity].map((value, at) => ({
+        type: ['number'],
+        ...(at > 0 && { exclusiveMinimum: sorted[at - 1] }),
+        ...(value !== Infinity && { exclusiveMaximum: value }),
+      }));
+    }
+    default: {
+      if (values.some((value) => Object.keys(value as object).length > 0)) throw undone(`enum of ${type}s`);
+      return [{ type: [type], [type === 'array' ? 'minItems' : 'minProperties']: 1 }];
+    }
   }
-  throw usageError('schema: not is done of types alone: use anyOf of what may be');
+}
+
+/** Values of a type of which a keyword of the form doesn't hold. */
+function unlike(form: Form, type: string): Form[] {
+  const beside = UNDONE[type]?.find((keyword) => form[keyword] !== undefined && not(form[keyword]) !== false);
+  if (beside !== undefined) throw undone(beside);
+  const forms = (OPPOSITES[type] ?? []).flatMap(([keyword, opposite, by]): Form[] => {
+    const value = numberOf(form, keyword);
+    return value === undefined || value + by < 0 ? [] : [{ type: [type], [opposite]: value + by }];
+  });
+  if (type === 'string') {
+    const said = Object.entries(form).filter(([keyword]) => /^(patterns|unlike|m..Length)$/.test(keyword));
+    if (((form['formats'] ?? []) as string[]).some((name) => STRING_FORMATS.has(name))) throw undone('format');
+    return said.length > 0 ? [{ type: [type], unlike: [Object.fromEntries(said)] }] : [];
+  }
+  if (type === 'array') {
+    if (form['uniqueItems'] === true) throw undone('uniqueItems');
+    for (const [at, item] of ((form['prefixItems'] ?? []) as unknown[]).entries())
+      forms.push({ type: [type], minItems: at + 1, prefixItems: [...Array<true>(at).fill(true), not(item)] });
+  }
+  if (type === 'object') {
+    for (const name of (form['required'] ?? []) as string[])
+      forms.push({ type: [type], properties: { [name]: false } });
+    for (const [name, of] of Object.entries((form['properties'] ?? {}) as Form))
+      if (not(of) !== false) forms.push({ type: [type], required: [name], properties: { [name]: not(of) } });
+  }
+  return forms;
+}
+
+const typeOf = (value: unknown): string => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value);
+
+function not(schema: unknown): unknown {
+  if (typeof schema === 'boolean') return !schema;
+  if (isObject(schema) && Object.keys(schema).length === 0) return false;
+  return isObject(schema) && isAlone(schema) && 'not' in schema ? schema['not'] : { not: schema };
 }
