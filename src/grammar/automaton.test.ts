@@ -101,7 +101,7 @@ test.each([
 
 test('drawn schemas, most of them wrong: usage errors and no others', () => {
   const random = new Random(11);
-  const keywords = ['type', 'enum', 'const', 'minimum', 'exclusiveMinimum', 'maximum', 'multipleOf', 'minLength', 'maxLength', 'pattern', 'format', 'items', 'prefixItems', 'minItems', 'contains', 'minContains', 'maxContains', 'uniqueItems', 'properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties', 'anyOf', 'allOf', 'oneOf', 'not', '$ref', 'nullable', 'then', 'else', 'additionalItems', '__proto__']; // prettier-ignore
+  const keywords = ['type', 'enum', 'const', 'minimum', 'exclusiveMinimum', 'maximum', 'multipleOf', 'minLength', 'maxLength', 'pattern', 'format', 'items', 'prefixItems', 'minItems', 'contains', 'minContains', 'maxContains', 'uniqueItems', 'properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties', 'anyOf', 'allOf', 'oneOf', 'not', '$ref', 'nullable', 'if', 'then', 'else', 'dependentRequired', 'dependentSchemas', 'dependencies', '$id', '$anchor', '$dynamicRef', '$dynamicAnchor', 'additionalItems', '__proto__']; // prettier-ignore
   const value = (depth: number): unknown => {
     const leaves = [null, true, false, 0, -1, 1.5, 3, '', 'a', 'integer', 'string', 'object', 'array', '#', '#/a', '(', '^a\\-b$', 'date', [], {}, ['a'], [1, 'a']]; // prettier-ignore
     const kind = depth === 0 ? 0 : random.integer(4);

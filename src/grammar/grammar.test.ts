@@ -295,6 +295,35 @@ const SCHEMAS: readonly (readonly [
     [[1, 'a', 1]],
   ],
   ['unique item', { type: 'array', items: integer, uniqueItems: true, maxItems: 1 }, [[], [1]], [[1, 2]]],
+  [
+    'contains',
+    { type: 'array', contains: { type: 'number', minimum: 5 }, maxItems: 3 },
+    [[5], ['a', 7], [6, 7, 8]],
+    [[], [4], ['a'], [5, 5, 5, 5]],
+  ],
+  [
+    'contains, counted',
+    {
+      type: 'array',
+      prefixItems: [string],
+      items: { enum: ['x', 1, 2] },
+      contains: { const: 'x' },
+      minContains: 2,
+      maxContains: 3,
+    },
+    [
+      ['x', 'x'],
+      ['y', 'x', 1, 'x', 2, 'x', 1],
+      ['x', 1, 'x'],
+    ],
+    [['x'], ['x', 'x', 'x', 'x'], [1, 'x', 'x'], ['y', 'x']],
+  ],
+  [
+    'not of items',
+    { type: 'array', not: { items: { enum: [1, 'a'] } }, allOf: [{ items: { enum: [1, 'a', 'b'] } }] },
+    [['b'], [1, 'b', 'a']],
+    [[], [1], ['a', 'a']],
+  ],
   ['anyOf', { anyOf: [integer, { type: 'string', maxLength: 1 }] }, [1, 'a'], ['ab', null]],
   ['oneOf by types', { oneOf: [{ type: 'null' }, person] }, [null, { name: 'x', age: 3 }], [1, {}]],
   [
@@ -634,9 +663,10 @@ describe('JSON of a schema', () => {
   });
 
   test.each([
-    ['contains', { type: 'array', contains: integer }, 'contains'],
+    ['contains twice', { type: 'array', contains: integer, allOf: [{ contains: string }] }, 'contains'],
+    ['contains beside uniqueItems', { type: 'array', contains: integer, uniqueItems: true }, 'contains'],
     ['uniqueItems', { type: 'array', uniqueItems: true }, 'uniqueItems'],
-    ['if of items', { if: { items: { const: 1 } }, else: { maxItems: 2 } }, 'items'],
+    ['if of unique items', { if: { uniqueItems: true }, else: { maxItems: 2 } }, 'uniqueItems'],
     ['not of a format', { not: { format: 'date' } }, 'format'],
     ['dependencies of no object', { dependentRequired: ['a'] }, 'dependentRequired'],
     ['an anchor that is nowhere', { $ref: '#a' }, '$ref "#a"'],
@@ -650,7 +680,7 @@ describe('JSON of a schema', () => {
     ['remote $ref', { $ref: 'https://example.com/a' }, '$ref "https://example.com/a"'],
     ['$ref to nothing', { $ref: '#/$defs/a' }, 'no such part'],
     ['$ref to itself', { $ref: '#' }, 'refers to itself'],
-    ['oneOf that overlaps', { type: 'array', oneOf: [{ items: integer }, { items: string }] }, 'oneOf'],
+    ['oneOf that overlaps', { type: 'integer', oneOf: [{ multipleOf: 2 }, { minimum: 3 }] }, 'oneOf'],
     ['multipleOf of fractions', { type: 'number', multipleOf: 0.1 }, 'multipleOf'],
     ['not of integers', { not: { type: 'integer' } }, 'not'],
     ['lookbehind', { type: 'string', pattern: '(?<=a)b' }, "'(?<=a)b'".slice(0, 7)],
@@ -811,7 +841,7 @@ test(
         true, string, { type: ['integer', 'null'] }, { const: pick(values) }, { enum: [...new Set([pick(values), 'x', 1])] },
         { minimum: random.integer(3) }, { exclusiveMaximum: 2, maximum: 3 }, { minLength: 1 }, { maxLength: 1, pattern: 'x' },
         { type: 'array', minItems: random.integer(3), maxItems: 2 }, { type: 'boolean' }, { prefixItems: [{ enum: ['x', 1] }] },
-        { type: 'array', items: { enum: ['x', 1, true] }, uniqueItems: true },
+        { type: 'array', items: { enum: ['x', 1, true] }, uniqueItems: true }, { contains: { enum: ['x', 1] }, maxContains: 1 }, { items: { type: ['string', 'number'] } },
       ]); // prettier-ignore
       const part = (depth: number): unknown => {
         if (depth === 0) return leaf();

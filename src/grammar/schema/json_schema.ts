@@ -12,7 +12,7 @@ import { characters } from '../code_points.js';
 import { textsWith } from '../expressions.js';
 import { ANY_INTEGER, ANY_NUMBER, type Bound, integersBetween, multiplesOf, numbersBetween } from './numbers.js';
 import { all, any, anyOf, type Expression, inJson, JSON_ESCAPE, JSON_PLAIN, NEVER, NOTHING, oneOf, optional, repeat, Rules, text } from '../notation.js'; // prettier-ignore
-import { canonical, type Form, numberOf, SchemaForms, typesOf } from './schema_forms.js';
+import { canonical, type Contained, type Form, not, numberOf, SchemaForms, together, typesOf } from './schema_forms.js';
 import { STRING_FORMATS } from './string_formats.js';
 import type { FormGrammar } from '../text_form.js';
 
@@ -174,12 +174,14 @@ export class SchemaWriter {
 
   #array(form: Form): Expression {
     const [least, most] = rangeOf(form, 'Items');
-    if (form['contains'] !== undefined) throw usageError('schema: contains is not done: use prefixItems or items');
     const first = (form['prefixItems'] ?? []) as readonly unknown[];
     const rest = form['items'] ?? true;
     if (most < least) return NEVER;
+    if (form['uniqueItems'] === true && form['contains'] !== undefined)
+      throw usageError('schema: uniqueItems beside contains is not done');
     if (form['uniqueItems'] === true && most > 1)
       return this.#around('[', this.#unique(form, rest === false ? Math.min(most, first.length) : most), ']');
+    if (form['contains'] !== undefined) return this.#around('[', this.#containing(form), ']');
     const item = (at: number): Expression => {
       const value = this.value(at < first.length ? first[at] : rest);
       return at === 0 ? value : all(this.#comma, value);
@@ -195,6 +197,31 @@ export class SchemaWriter {
       behind = at >= least ? any(next, NOTHING) : next;
     }
     return this.#around('[', behind, ']');
+  }
+
+  /** Items of which so many are of a schema: counted. */
+  #containing(form: Form): Expression {
+    const [{ of, least, most }, another] = form['contains'] as [Contained, Contained?];
+    if (another) throw usageError('schema: contains that is given twice, by allOf, not or $ref, is not done');
+    const [from, to] = rangeOf(form, 'Items');
+    const first = (form['prefixItems'] ?? []) as readonly unknown[];
+    const places = Math.max(first.length, to === Infinity ? from : to + 1);
+    const counted = most === Infinity ? least : most;
+    if (places * (counted + 1) > MAX_COUNTED) throw usageError('schema: contains among so many items is not done');
+    const key = `${this.name} containing ${this.#number(form)}`;
+    const behind = (at: number, count: number): Expression =>
+      this.rules.rule(`${key} ${Math.min(at, Math.max(1, places))} ${count}`, () => {
+        const schema = at < first.length ? first[at] : (form['items'] ?? true);
+        const item = (alsoOf: unknown, next: number): Expression => {
+          const own = together(schema, alsoOf);
+          if (own === false || at >= to) return NEVER;
+          return all(at === 0 ? NOTHING : this.#comma, this.value(own), behind(at + 1, next));
+        };
+        const other = item(most === Infinity ? true : not(of), count);
+        const one = count < counted ? item(of, count + 1) : NEVER;
+        return any(one, other, ...(at >= from && count >= least ? [NOTHING] : []));
+      });
+    return behind(0, 0);
   }
 
   /** Items that differ: of values that are listed, so that those that are left can be told. */

@@ -27,7 +27,7 @@ const REFUSED = new Map([
 
 const AS_IS = ['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties'] as const;
 const AT_MOST = ['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties'] as const;
-const LISTS = ['patterns', 'formats', 'unlike'] as const;
+const LISTS = ['patterns', 'formats', 'unlike', 'contains'] as const;
 /** Schemas looked at for one grammar. */
 const MAX_LOOKS = 50_000;
 /** What keywords must be, where their values are taken apart. */
@@ -55,7 +55,6 @@ const KEYWORDS: readonly string[] = [
   'prefixItems',
   'items',
   'uniqueItems',
-  'contains',
 ];
 
 export const same = (a: unknown, b: unknown): boolean => canonical(a) === canonical(b);
@@ -253,20 +252,25 @@ function ownForm(schema: Readonly<Record<string, unknown>>): Form[] {
   return [form];
 }
 
+/** How many items of an array are of a schema. */
+export interface Contained {
+  readonly of: unknown;
+  readonly least: number;
+  readonly most: number;
+}
+
 /** Where any item, or none, is what an array is to contain, that is a number of items. */
 function countContained(form: Record<string, unknown>, schema: Readonly<Record<string, unknown>>): void {
-  if (form['contains'] === undefined) return;
-  const contained = schemaOf(form['contains']);
-  const counts = { minItems: numberOf(schema, 'minContains') ?? 1, maxItems: numberOf(schema, 'maxContains') };
-  const isAny = contained === true || (isObject(contained) && Object.keys(contained).length === 0);
-  if (!isAny && contained !== false && (counts.minItems > 0 || counts.maxItems !== undefined)) return;
-  delete form['contains'];
-  if (contained === false) {
-    if (counts.minItems > 0) Object.assign(form, { minItems: 1, maxItems: 0 });
-  } else if (isAny) {
-    form['minItems'] = Math.max(counts.minItems, numberOf(form, 'minItems') ?? 0);
-    if (counts.maxItems !== undefined)
-      form['maxItems'] = Math.min(counts.maxItems, numberOf(form, 'maxItems') ?? Infinity);
+  if (schema['contains'] === undefined) return;
+  const of = schemaOf(schema['contains']);
+  const [least, most] = [numberOf(schema, 'minContains') ?? 1, numberOf(schema, 'maxContains') ?? Infinity];
+  if (of === false) {
+    if (least > 0) Object.assign(form, { minItems: 1, maxItems: 0 });
+  } else if (not(of) === false) {
+    form['minItems'] = Math.max(least, numberOf(form, 'minItems') ?? 0);
+    if (most !== Infinity) form['maxItems'] = Math.min(most, numberOf(form, 'maxItems') ?? Infinity);
+  } else if (least > 0 || most !== Infinity) {
+    form['contains'] = [{ of, least, most }];
   }
 }
 
@@ -355,7 +359,7 @@ const listedIn = (of: Readonly<Record<string, unknown>>): unknown[] | undefined 
 const isAlone = (of: object): boolean => Object.keys(of).length === 1;
 
 /** What two schemas say; false where their lists of values have none in common. */
-function together(a: unknown, b: unknown): unknown {
+export function together(a: unknown, b: unknown): unknown {
   if (a === false || b === false) return false;
   if (b === true || same(a, b)) return a;
   if (a === true) return b;
@@ -463,7 +467,6 @@ const OF_TYPES: Readonly<Record<string, RegExp>> = {
 /** Keywords of a type whose opposite is none of the keywords. */
 const UNDONE: Readonly<Record<string, readonly string[]>> = {
   number: ['multipleOf'],
-  array: ['items', 'contains'],
   object: ['additionalProperties', 'patternProperties', 'propertyNames'],
 };
 /** Keywords of a type, what holds where they don't, and how far from the same number. */
@@ -546,6 +549,16 @@ function unlike(form: Form, type: string): Form[] {
   }
   if (type === 'array') {
     if (form['uniqueItems'] === true) throw undone('uniqueItems');
+    const contain = (of: unknown, least: number, most = Infinity): void =>
+      void forms.push({ type: [type], contains: [{ of, least, most }] });
+    for (const { of, least, most } of (form['contains'] ?? []) as Contained[]) {
+      if (least > 0) contain(of, 0, least - 1);
+      if (most !== Infinity) contain(of, most + 1);
+    }
+    const rest = not(form['items'] ?? true);
+    if (rest !== false && form['prefixItems'] !== undefined) throw undone('items beside prefixItems');
+    if (rest === true) forms.push({ type: [type], minItems: 1 });
+    else if (rest !== false) contain(rest, 1);
     for (const [at, item] of ((form['prefixItems'] ?? []) as unknown[]).entries())
       forms.push({ type: [type], minItems: at + 1, prefixItems: [...Array<true>(at).fill(true), not(item)] });
   }
@@ -560,7 +573,7 @@ function unlike(form: Form, type: string): Form[] {
 
 const typeOf = (value: unknown): string => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value);
 
-function not(schema: unknown): unknown {
+export function not(schema: unknown): unknown {
   if (typeof schema === 'boolean') return !schema;
   if (isObject(schema) && Object.keys(schema).length === 0) return false;
   return isObject(schema) && isAlone(schema) && 'not' in schema ? schema['not'] : { not: schema };
