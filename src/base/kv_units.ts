@@ -29,3 +29,6 @@ export const KV_BLOCK = 64;
 export const INACTIVE = 0xffffffff;
 /** Block-table entry of tokens whose cache this rank doesn't hold: nothing is appended for them, and nothing may attend to them here. */
 export const NO_BLOCK = 0xffffffff;
+
+/** Bits of a token's id in a row; above them stands the segment that it is of, where a text has several. */
+export const SEGMENT_SHIFT = 24;

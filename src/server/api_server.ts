@@ -224,33 +224,38 @@ export class ApiServer extends HttpFront {
 
   async #embed(exchange: Exchange, model: ServingModel, route: keyof typeof EMBEDDERS): Promise<void> {
     const { prompts, promptField, options, base64 } = await this.#read(exchange, model, EMBEDDERS[route]);
-    this.#openModel();
-    // So many are computed side by side; the others of the request wait for them.
-    const wanted = Math.min(prompts.length, model.info.slots, this.#perClient);
-    const { client, signal } = exchange;
     const asked = performance.now();
-    await this.#inPlaces(exchange, model, wanted, promptField, async () => {
-      try {
-        const result = await model.embed(prompts, { ...options, client, signal });
-        exchange.sendJson(200, this.#vectors(route, base64, result, { began: exchange.started, asked }));
-      } catch (error) {
-        throw signal.aborted ? stopped() : toApiError(error, promptField);
-      }
+    await this.#compute(exchange, model, prompts.length, promptField, async (own) => {
+      const result = await model.embed(prompts, { ...options, ...own });
+      return this.#vectors(route, base64, result, { began: exchange.started, asked });
     });
   }
 
   async #rerank(exchange: Exchange, model: ServingModel): Promise<void> {
     const call = await this.#read(exchange, model, 'rerank');
-    this.#openModel();
     const { query, documents, topN } = call;
-    const wanted = Math.min(documents.length, model.info.slots, this.#perClient);
+    await this.#compute(exchange, model, documents.length, 'documents', async (own) =>
+      rerankAnswer(this.modelName, call, await model.rerank(query, documents, { ...defined({ topN }), ...own })),
+    );
+  }
+
+  /** Answers with what is computed of so many texts. @param param the field that has them */
+  async #compute(
+    exchange: Exchange,
+    model: ServingModel,
+    texts: number,
+    param: string,
+    body: (own: Pick<Exchange, 'client' | 'signal'>) => Promise<object>,
+  ): Promise<void> {
+    this.#openModel();
+    // So many are computed side by side; the others of the request wait for them.
+    const wanted = Math.min(texts, model.info.slots, this.#perClient);
     const { client, signal } = exchange;
-    await this.#inPlaces(exchange, model, wanted, 'documents', async () => {
+    await this.#inPlaces(exchange, model, wanted, param, async () => {
       try {
-        const result = await model.rerank(query, documents, { ...defined({ topN }), client, signal });
-        exchange.sendJson(200, rerankAnswer(this.modelName, call, result));
+        exchange.sendJson(200, await body({ client, signal }));
       } catch (error) {
-        throw signal.aborted ? stopped() : toApiError(error, 'documents');
+        throw signal.aborted ? stopped() : toApiError(error, param);
       }
     });
   }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import { writeSafetensors } from '../loader/testing/write_safetensors.js';
-import { makeRandomModel } from '../model/testing/random_model.js';
+import { BERT, makeRandomModel } from '../model/testing/random_model.js';
 import { wordPieceTokenizer } from '../tokenizer/testing/tiny_tokenizers.js';
 import { serve } from '../index.js';
 import { startTestServer } from './testing/test_server.js';
@@ -13,13 +13,8 @@ function classifier(): File[] {
   const model = makeRandomModel({
     seed: 43,
     config: {
-      model_type: 'bert',
+      ...BERT,
       architectures: ['BertForSequenceClassification'],
-      hidden_act: 'gelu',
-      num_key_value_heads: undefined,
-      head_dim: undefined,
-      rope_theta: undefined,
-      tie_word_embeddings: undefined,
       type_vocab_size: 2,
     },
   });

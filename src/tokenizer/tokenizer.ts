@@ -1,5 +1,6 @@
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { formatError, ioError, unsupportedError, usageError } from '../base/errors.js';
+import { SEGMENT_SHIFT } from '../base/kv_units.js';
 import { isObject, parseJson, parsePythonJson, show } from '../base/json.js';
 import type { Tool } from '../chat_formats/tools.js';
 import type { PlainText } from './plain_text.js';
@@ -28,8 +29,6 @@ export interface TextStreamOptions {
   continues?: boolean;
 }
 
-/** Above the ids of any vocabulary: what a token's part of a pair is multiplied by. */
-const SEGMENT = 1 << 24;
 /** Below, no expression takes long. */
 const LONG_TEXT = 2000;
 /** Of a text, more than most have; and of a token. */
@@ -151,7 +150,7 @@ export class Tokenizer {
     const pair = (): { ids: number[]; token_type_ids: number[] } =>
       this.#library.encode(first, { text_pair: second, return_token_type_ids: true });
     const { ids, token_type_ids: parts } = this.#plain.encoding(first + second, pair);
-    return ids.map((id, at) => id + Math.min(parts[at] ?? 0, types - 1) * SEGMENT);
+    return ids.map((id, at) => id + Math.min(parts[at] ?? 0, types - 1) * 2 ** SEGMENT_SHIFT);
   }
 
   /**

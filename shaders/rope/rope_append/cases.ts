@@ -67,6 +67,18 @@ function ropeCase(
   };
 }
 
+/** Keys for a rank that keeps caches, with norms of q and k; slot 1's are appended here. */
+const keptHere: Shape & Pick<RopeCase, 'elsewhere'> = {
+  heads: 4,
+  kvHeads: 2,
+  headDim: 16,
+  qkNorm: true,
+  kvType: 'f32',
+  block: 16,
+  elsewhere: [1],
+  keys: 'kept',
+};
+
 const cases = [
   ropeCase(
     'tiny',
@@ -155,21 +167,12 @@ const cases = [
     { heads: 3, kvHeads: 1, headDim: 512, qkNorm: true, valueNorm: true, kvType: 'q8', block: 64 },
     [[70, 0]],
   ),
-  ropeCase(
-    'keys and normalised values for a rank that keeps caches',
-    {
-      heads: 4,
-      kvHeads: 2,
-      headDim: 16,
-      qkNorm: true,
-      valueNorm: true,
-      kvType: 'f32',
-      block: 16,
-      elsewhere: [1],
-      keys: 'kept',
-    },
-    [[3, 0], [20, 1], undefined, [21, 1]],
-  ),
+  ropeCase('keys and normalised values for a rank that keeps caches', { ...keptHere, valueNorm: true }, [
+    [3, 0],
+    [20, 1],
+    undefined,
+    [21, 1],
+  ]),
   ropeCase(
     'queries alone',
     { heads: 3, kvHeads: 1, headDim: 8, qkNorm: true, queriesOnly: true, kvType: 'f32', block: 16 },
@@ -218,20 +221,12 @@ const cases = [
     ],
     true,
   ),
-  ropeCase(
-    'keys for a rank that keeps caches, qk norm, some appended here',
-    {
-      heads: 4,
-      kvHeads: 2,
-      headDim: 16,
-      qkNorm: true,
-      kvType: 'f32',
-      block: 16,
-      elsewhere: [1],
-      keys: 'kept',
-    },
-    [[3, 0], [20, 1], undefined, [21, 1]],
-  ),
+  ropeCase('keys for a rank that keeps caches, qk norm, some appended here', keptHere, [
+    [3, 0],
+    [20, 1],
+    undefined,
+    [21, 1],
+  ]),
   ropeCase(
     'keys that are ready, f16',
     {

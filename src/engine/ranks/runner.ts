@@ -2,10 +2,11 @@
  * Room: steps on ranks. Runner gives every rank the same calls; RankRunner (rank_runner.ts) is one rank in this
  * process: its program, cache and sampling. contracts/rank.ts has what every rank can do. Read that next.
  */
+import { SEGMENT_SHIFT } from '../../base/kv_units.js';
 import { nth, sum } from '../../base/lists.js';
 import { contextFullError, SplitkvError, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
-import { attendsBothWays, type ModelConfig, SEGMENT_SHIFT } from '../../model/config/model_config.js';
+import { attendsBothWays, type ModelConfig } from '../../model/config/model_config.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import { type CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
@@ -30,6 +31,8 @@ export class Runner {
   readonly caches: CachePools;
   /** Prompt rows that a step may have on a rank. */
   readonly promptRows: number;
+  /** Whether a token must be known here before its step (`RankFacts.readsRows`). */
+  readonly isStepwise: boolean;
   readonly #root: number;
   /** Ranks of which one holds a token: those that split a sequence, or that sequences are dealt out to. */
   readonly #holders: number;
@@ -50,6 +53,7 @@ export class Runner {
     const dealing = topology.stages.find(({ kind }) => kind === 'token');
     this.#holders = dealing ? nth(dealing.places, 0).flat().length : this.split * this.owners.ranges(0).length;
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
+    this.isStepwise = ranks.some(({ facts }) => facts.readsRows);
   }
 
   /** Of a prompt, that a step may have: some ranks run rows of their own. */
@@ -91,11 +95,6 @@ export class Runner {
       bytes: sum(this.ranks.map(({ facts }) => facts.kvBytes)),
       bytesPerToken: sum(this.ranks.map(({ facts }) => facts.kvBytesPerToken)) / this.#holders,
     };
-  }
-
-  /** Whether a token must be known here before its step (`RankFacts.readsRows`). */
-  get isStepwise(): boolean {
-    return this.ranks.some(({ facts }) => facts.readsRows);
   }
 
   get contextLength(): number {

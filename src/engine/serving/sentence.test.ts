@@ -5,7 +5,7 @@ import { testAdapters } from '../../gpu/testing/adapters.js';
 import { type TensorToWrite, writeSafetensors } from '../../loader/testing/write_safetensors.js';
 import type { GgufValue } from '../../model/testing/gguf/file.js';
 import { modelToGguf } from '../../model/testing/gguf/model.js';
-import { makeRandomModel, type RandomModel } from '../../model/testing/random_model.js';
+import { BERT, makeRandomModel, type RandomModel } from '../../model/testing/random_model.js';
 import { familyStates } from '../../model/testing/reference/families.js';
 import { referenceLogits } from '../../model/testing/reference/reference.js';
 import { byteLevelTokenizer, wordPieceTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
@@ -23,14 +23,6 @@ const gemma = {
   rope_theta: undefined,
   tie_word_embeddings: undefined,
   sliding_window: 8,
-};
-const bert = {
-  model_type: 'bert',
-  hidden_act: 'gelu',
-  num_key_value_heads: undefined,
-  head_dim: undefined,
-  rope_theta: undefined,
-  tie_word_embeddings: undefined,
 };
 
 const random = new Random(9);
@@ -125,7 +117,7 @@ describe('what files say of vectors', () => {
   });
 
   test("what isn't supported is told", { timeout: 60_000 }, async () => {
-    const model = makeRandomModel({ seed: 42, config: bert });
+    const model = makeRandomModel({ seed: 42, config: BERT });
     const modules = [{ idx: 1, path: '1_Pooling', type: 'sentence_transformers.models.Pooling' }];
     const wrong = async (modes: object, types: readonly object[] = modules): Promise<void> => {
       const one = await load(
@@ -159,7 +151,7 @@ describe('scores', () => {
       const model = makeRandomModel({
         seed: 43,
         config: {
-          ...bert,
+          ...BERT,
           architectures: [isBert ? 'BertForSequenceClassification' : 'XLMRobertaForSequenceClassification'],
           model_type: isBert ? 'bert' : 'xlm-roberta',
           type_vocab_size: isBert ? 2 : 1,
@@ -197,7 +189,7 @@ describe('scores', () => {
   }
 
   test("a GGUF file's are those of the folder", { timeout: 120_000 }, async () => {
-    const config = { ...bert, architectures: ['BertForSequenceClassification'] };
+    const config = { ...BERT, architectures: ['BertForSequenceClassification'] };
     const model = makeRandomModel({ seed: 46, config });
     const [dense, bias] = [numbers('pooler.dense.weight', [64, 64]), numbers('pooler.dense.bias', [64])];
     const [out, outBias] = [numbers('classifier.weight', [1, 64]), numbers('classifier.bias', [1])];
@@ -228,7 +220,7 @@ describe('scores', () => {
     const model = makeRandomModel({
       seed: 44,
       config: {
-        ...bert,
+        ...BERT,
         model_type: 'modernbert',
         architectures: ['ModernBertForSequenceClassification'],
         classifier_pooling: 'mean',

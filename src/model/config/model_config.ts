@@ -64,9 +64,6 @@ export interface InputsConfig {
   readonly norm: boolean;
 }
 
-/** Ids are below 1 << SEGMENT_SHIFT. */
-export const SEGMENT_SHIFT = 24;
-
 export interface LayerConfig {
   readonly attention: AttentionConfig;
   readonly mlp: MlpConfig;

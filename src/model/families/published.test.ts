@@ -85,6 +85,22 @@ const models: Record<
     millions: 30532.1,
     windows: [undefined],
   },
+  'Gemma 4 E2B': {
+    config: {
+      model_type: 'gemma4_text',
+      hidden_size: 1536,
+      hidden_size_per_layer_input: 256,
+      intermediate_size: 6144,
+      num_hidden_layers: 35,
+      num_attention_heads: 8,
+      num_key_value_heads: 1,
+      num_kv_shared_layers: 20,
+      use_double_wide_mlp: true,
+      layer_types: Array.from({ length: 35 }, (_, i) => (i % 5 === 4 ? 'full_attention' : 'sliding_attention')),
+    },
+    millions: 2279.8,
+    windows: [512, 512, 512, 512, undefined],
+  },
   'gpt-oss 20B': {
     config: OTHERS['gpt-oss-20b']!,
     millions: 20914.8,
@@ -101,23 +117,6 @@ const gemma4 = {
   num_key_value_heads: 8,
 };
 const gemma4Experts = { enable_moe_block: true, moe_intermediate_size: 704, num_experts: 128, top_k_experts: 8 };
-
-models['Gemma 4 E2B'] = {
-  config: {
-    model_type: 'gemma4_text',
-    hidden_size: 1536,
-    hidden_size_per_layer_input: 256,
-    intermediate_size: 6144,
-    num_hidden_layers: 35,
-    num_attention_heads: 8,
-    num_key_value_heads: 1,
-    num_kv_shared_layers: 20,
-    use_double_wide_mlp: true,
-    layer_types: Array.from({ length: 35 }, (_, i) => (i % 5 === 4 ? 'full_attention' : 'sliding_attention')),
-  },
-  millions: 2279.8,
-  windows: [512, 512, 512, 512, undefined],
-};
 
 const page = readFileSync('docs/models.md', 'utf8').replaceAll(/ +/g, ' ');
 

@@ -1,7 +1,8 @@
 import { embedding } from '../../../shaders/embedding/embedding/index.js';
 import { known } from '../../base/errors.js';
+import { SEGMENT_SHIFT } from '../../base/kv_units.js';
 import type { Buffer, Device, Tensor } from '../../gpu/index.js';
-import { type ModelConfig, SEGMENT_SHIFT } from '../config/model_config.js';
+import type { ModelConfig } from '../config/model_config.js';
 import type { Matrix } from '../weights/matrix.js';
 import { allRows, type Loaded, type MatrixSpec } from '../weights/weight_map.js';
 import { type NormSpec, normSpec, recordNorm } from './norm.js';

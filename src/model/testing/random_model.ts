@@ -19,6 +19,16 @@ import { gptOssTensors } from './gpt_oss_files.js';
 import { modelTensors, type TensorRecipe } from './random_tensors.js';
 import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 
+/** Of a BERT, in place of what a random model has otherwise. */
+export const BERT = {
+  model_type: 'bert',
+  hidden_act: 'gelu',
+  num_key_value_heads: undefined,
+  head_dim: undefined,
+  rope_theta: undefined,
+  tie_word_embeddings: undefined,
+};
+
 export interface RandomModelOptions {
   /** Keys of config.json, over the small defaults below; null removes one. `model_type` picks the architecture. */
   config?: Record<string, unknown>;

@@ -75,9 +75,8 @@ export async function answerRequest(
     const end = performance.now();
     return { began: exchange.started, asked, first: first ?? end, end };
   };
-  const events = timed(completion, () => (first ??= performance.now()));
   if (!call.stream) {
-    const answers = await collect(events, call);
+    const answers = await collect(completion, call, () => (first ??= performance.now()));
     if (exchange.signal.aborted || answers.some(({ finish }) => finish === 'aborted')) throw stopped();
     exchange.sendJson(200, writer.whole(likeliest(answers, call), completion, times()));
     return;
@@ -88,7 +87,8 @@ export async function answerRequest(
   };
   try {
     send(writer.opening(completion));
-    for await (const event of events) {
+    for await (const event of completion) {
+      first ??= performance.now();
       if (exchange.signal.aborted || event.finish === 'aborted') throw stopped();
       send(writer.chunks(event));
     }
@@ -101,13 +101,6 @@ export async function answerRequest(
     if (told.details.cause !== undefined) options.onError(error);
     send(writer.broken(told));
     stream.end(outcomeOf(told));
-  }
-}
-
-async function* timed(events: Completion, onEvent: () => unknown): AsyncGenerator<CompletionEvent> {
-  for await (const event of events) {
-    onEvent();
-    yield event;
   }
 }
 
@@ -157,8 +150,9 @@ function meanChance({ logprobs = [] }: WholeAnswer): number {
 }
 
 async function collect(
-  events: AsyncIterable<CompletionEvent>,
+  completion: Completion,
   { prompts, options: { n = 1, logprobs } }: CompletionCall,
+  onEvent: () => void,
 ): Promise<WholeAnswer[]> {
   const answers = Array.from({ length: prompts.length * n }, () => ({
     text: '',
@@ -168,7 +162,8 @@ async function collect(
     finish: 'aborted' as WholeAnswer['finish'],
     stop: undefined as WholeAnswer['stop'],
   }));
-  for await (const { index, text, reasoning = '', toolCalls = [], logprobs: more, finish, stop } of events) {
+  for await (const { index, text, reasoning = '', toolCalls = [], logprobs: more, finish, stop } of completion) {
+    onEvent();
     const answer = answers[index]!;
     answer.text += text;
     answer.reasoning += reasoning;

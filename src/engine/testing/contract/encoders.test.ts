@@ -6,7 +6,7 @@ import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn } from '../../../gpu/testing/draw.js';
 import { modelToGguf } from '../../../model/testing/gguf/model.js';
 import { findLlamaCpp, llamaCppEmbedding } from '../../../model/testing/llama_cpp.js';
-import type { RandomModelOptions } from '../../../model/testing/random_model.js';
+import { BERT, type RandomModelOptions } from '../../../model/testing/random_model.js';
 import { familyStates } from '../../../model/testing/reference/families.js';
 import type { LoadOptions, Model, Pooling } from '../../contracts/api.js';
 import { load } from '../../faces/load.js';
@@ -20,15 +20,7 @@ interface EncoderCase {
   readonly llamaCpp?: number;
 }
 
-const bert = {
-  model_type: 'bert',
-  hidden_act: 'gelu',
-  num_key_value_heads: undefined,
-  head_dim: undefined,
-  rope_theta: undefined,
-  max_position_embeddings: 600,
-  tie_word_embeddings: undefined,
-};
+const bert = { ...BERT, max_position_embeddings: 600 };
 const gemma = {
   model_type: 'gemma3_text',
   use_bidirectional_attention: true,

@@ -1,11 +1,11 @@
 import { embedding } from '../../../../shaders/embedding/embedding/index.js';
 import { known } from '../../../base/errors.js';
+import { SEGMENT_SHIFT } from '../../../base/kv_units.js';
 import { nth, range } from '../../../base/lists.js';
 import type { Region } from '../../../distributed/communicator.js';
 import { allRows, type Buffer, type Device, type RowsOf, type Tensor } from '../../../gpu/index.js';
 import { embeddingRoutes, samplingRoutes, vocabHolders, type VocabShare } from '../../../placement/index.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './parts.js';
-import { SEGMENT_SHIFT } from '../../config/model_config.js';
 import { ownBlock, type RowBuffers } from '../rows.js';
 import type { Loaded, VocabSpec } from '../../weights/weight_map.js';
 import type { RankRecorder, World } from '../world.js';
