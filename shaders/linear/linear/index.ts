@@ -111,8 +111,10 @@ export const linear = defineKernel({
     return {
       wgsl: [
         ...shared.fragments,
-        ...(hardware ? [contractWgsl, outputsWgsl, linearWgsl] : [serialContractWgsl, serialWgsl]),
-        ...normed.fragments,
+        // llvmpipe compiles a serial loop into slower code where what it calls is declared behind it.
+        ...(hardware
+          ? [contractWgsl, outputsWgsl, linearWgsl, ...normed.fragments]
+          : [...normed.fragments, serialContractWgsl, serialWgsl]),
       ],
       constants: {
         ...shared.constants,
