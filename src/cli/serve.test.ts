@@ -117,7 +117,9 @@ describe('serve', () => {
     running = new ServerProcess([...model, ...ranks, ...limits, '--port', '0', '--served-name', 'reader']);
     const line = await running.ready();
     // 4 layers, K and V, 2 of 4 heads of 32 a rank, in f32: 2048 bytes per token, 7 blocks of 64 in a megabyte.
-    expect(line).toMatch(/^reader at http:\/\/127\.0\.0\.1:\d+\/v1 \(16 slots, KV cache for 448 tokens; tp, /);
+    expect(line).toMatch(
+      /^reader at http:\/\/127\.0\.0\.1:\d+\/v1 \(context of 512 tokens, 16 slots, KV cache for 448 tokens; tp, /,
+    );
     const url = /http:\/\/[^/]+/.exec(line)![0];
     const answer = await ask(url, { messages: [{ role: 'user', content: 'hello' }], model: 'reader', max_tokens: 3 });
     expect(answer.status).toBe(200);

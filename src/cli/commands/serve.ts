@@ -60,7 +60,7 @@ export const command: Command = {
       help: 'end with code 1 when the GPU is lost for good, so that a supervisor starts the server again; default: go on and say 503',
     },
     ...without(modelOptions, 'host', 'steps-in-flight'),
-    context: { value: 'N', help: "tokens of a request, prompt and answer; default: the model's maximum, at most 4096" },
+    context: { value: 'N', help: 'tokens of a request, prompt and answer; default: as for generate' },
   },
   async run(options, terminal) {
     const front = await frontOptions(options, terminal);
@@ -218,7 +218,7 @@ interface Place {
 
 /** One line for people. */
 function ready({ name, url, replica }: Place, { info }: ServingModel): string {
-  const room = `${info.slots} slots, KV cache for ${grouped(info.kvBlocks * 64)} tokens`;
+  const room = `context of ${grouped(info.contextLength)} tokens, ${info.slots} slots, KV cache for ${grouped(info.kvBlocks * 64)} tokens`;
   const where = `${info.plan.policy}, ${info.ranks.map(({ adapter }) => adapter).join(' + ')}`;
   const at = [
     ...(url === undefined ? [] : [`at ${url}/v1`]),

@@ -1,15 +1,11 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import { checkOptions, defined, type OptionsSchema } from '../../base/options.js';
 import { type NetworkOptions, parseIntegrity } from '../../loader/index.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
 import { checkTogether } from '../../placement/index.js';
 import { parseAttentionDpConfig } from '../scheduler/adp/config.js';
 import type { LoadOptions, PrefillOptions } from './api.js';
 import { LOAD_ROWS } from './options/load_rows.js';
 import { schemaOf } from './options/row.js';
-
-/** Tokens of a context, where the options say nothing and the model has as many positions. */
-export const DEFAULT_CONTEXT = 4096;
 
 export const loadSchema: OptionsSchema<LoadOptions> = schemaOf(LOAD_ROWS);
 
@@ -34,15 +30,6 @@ export function networkOf({
   fetch: given,
 }: Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch'>): NetworkOptions {
   return defined({ hub, token: hubToken, headers, fetch: given });
-}
-
-/** Tokens that a sequence may have. @throws SplitkvError `usage` beyond the model's positions */
-export function checkContext(asked: number | undefined, config: ModelConfig): number {
-  if (asked === undefined) return Math.min(config.maxPositions, DEFAULT_CONTEXT);
-  if (asked > config.maxPositions) {
-    throw usageError(`contextLength ${asked}: this model has at most ${config.maxPositions} positions`);
-  }
-  return asked;
 }
 
 const prefillSchema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true };

@@ -8,13 +8,13 @@ import type { ClusterRanksOptions } from './cluster_options.js';
 /** What `load` takes. */
 export interface LoadOptions {
   /**
-   * How matrices are kept on the GPU. auto keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file Q4_0
-   * in q4, other quantised types in q8. Default: auto, as they are stored.
+   * How matrices are kept on the GPU. auto keeps f32 checkpoints in f32, f16 and bf16 ones in f16, and a GGUF file's
+   * block types as they are, or in q8 where no kernel reads them. Default: auto, as they are stored.
    */
   readonly weights?: 'auto' | 'f32' | 'f16' | 'q8' | 'q4' | undefined;
   /**
    * Tokens that the KV cache holds for a sequence, prompt and answer. An integer from 1 to 1048576. Default: the
-   * model's maximum, at most 4096.
+   * model's maximum, at most 32768; above 4096 no more than 1 GiB of cache holds.
    */
   readonly contextLength?: number | undefined;
   /** The Hub that names such as ORG/NAME mean. Default: https://huggingface.co, in Node what HF_ENDPOINT says. */

@@ -7,10 +7,10 @@ import { storedTypes } from '../../model/weights/stored_types.js';
 import { mostOf } from '../../model/weights/weight_types.js';
 import { checkTogether, featuresOf, modelFeatures, type Plan } from '../../placement/index.js';
 import type { LoadOptions, ModelInfo } from '../contracts/api.js';
-import { checkContext } from '../contracts/load_options.js';
 import { type ModelFiles, openModelFiles } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
 import type { SentenceFiles } from '../files/sentence_files.js';
+import { contextOf } from '../planning/context_length.js';
 import { kvCompression } from '../planning/kv_compression.js';
 import { type PlanSubject, subjectFeatures } from '../planning/plan_subject.js';
 import { cacheType } from '../planning/rank_adapters.js';
@@ -43,20 +43,18 @@ export async function describeModel(
 ): Promise<DescribedModel> {
   const files = await openModelFiles(source, options.signal, onWarning);
   const { config } = files;
-  const contextLength = checkContext(options.contextLength, config);
   let read: Promise<TensorReader> | undefined;
   const reader = (): Promise<TensorReader> => (read ??= files.reader());
   const { weights = 'auto', prefillChunk, prefixCaching } = options;
   const type = weights === 'auto' ? storedTypes((await reader()).index, config) : weights;
   const kvType = await cacheType(options);
+  const contextLength = contextOf(options.contextLength, { config, type, kvType, memory: options.memory });
   const compression = await kvCompression(options, config);
   const facts: DescribedFacts = {
     config,
     type,
     kvType,
-    contextLength,
-    // Whole texts.
-    prefillChunk: attendsBothWays(config) ? contextLength : prefillChunk,
+    ...contextFacts({ config, prefillChunk }, contextLength),
     prefixCaching,
     features: featuresOf({ attentionDp: options.attentionDpConfig, prefixCaching, prefillWorker: options.prefill }),
     ...(compression && { compression }),
@@ -66,6 +64,15 @@ export async function describeModel(
   const sentenceFiles = (): Promise<SentenceFiles> => (sentence ??= files.sentence(reader));
   return { ...files, sentenceFiles, reader, name: modelName(source.gguf ?? source.name), source, facts };
 }
+
+/** What a context's length says; texts that are read both ways are computed whole. */
+export const contextFacts = (
+  { config, prefillChunk }: Pick<DescribedFacts, 'config' | 'prefillChunk'>,
+  contextLength: number,
+): Pick<DescribedFacts, 'contextLength' | 'prefillChunk'> => ({
+  contextLength,
+  prefillChunk: attendsBothWays(config) ? contextLength : prefillChunk,
+});
 
 /** What an opened model is, in numbers and words. */
 export function modelInfo(opened: OpenedModel): ModelInfo {

@@ -17,16 +17,14 @@ import {
   planMemory,
 } from '../../placement/index.js';
 import { exactWeights } from '../planning/budgets.js';
+import { POOL_BYTES, POOL_LAYER_BYTES } from '../planning/context_length.js';
 import { keptBlocksOf } from '../planning/plan_subject.js';
 import type { ModelFacts } from './describe_model.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import type { ServeOptions } from '../serving/api.js';
 
-const DEFAULT_MEMORY = 2 ** 30;
 /** Of what a memory budget leaves beside the weights; activations need some too. */
 const DEFAULT_SHARE = 0.8;
-/** What every WebGPU adapter can bind: a layer's cache isn't made larger unless it was asked for. */
-const DEFAULT_LAYER_BYTES = 2 ** 27;
 /** Whole turns of the merge lanes. */
 const SAMPLE_TOKENS = 8 * CHUNK_TOKENS;
 
@@ -70,12 +68,12 @@ export function kvBlocksOf(
   if (kvMemory === undefined) {
     const weights = budgets.length === 0 ? [] : exactWeights(facts)(facts.plan);
     const held = weights.map((bytes, rank) => {
-      const room = Math.min(DEFAULT_MEMORY, DEFAULT_SHARE * (nth(budgets, rank) - bytes));
+      const room = Math.min(POOL_BYTES, DEFAULT_SHARE * (nth(budgets, rank) - bytes));
       return fitting(room - besides, tokenBytes, owners.keptSlots(rank));
     });
     const sensible = Math.min(
-      fitting(DEFAULT_MEMORY - besides, tokenBytes),
-      fitting(DEFAULT_LAYER_BYTES, layerBytes),
+      fitting(POOL_BYTES - besides, tokenBytes),
+      fitting(POOL_LAYER_BYTES, layerBytes),
       ...held,
     );
     // Every pool holds a whole context, but a root's whose memory is limited. What they don't fit in is refused by who checks the

@@ -4,11 +4,12 @@
  * steps, `scheduler` and `serving` run many requests.
  */
 
-import { type SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import { listCached, type Source } from '../../loader/index.js';
 import { checkWindowFits } from '../../model/compression/budgets.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
+import type { Plan } from '../../placement/index.js';
 import type { LoadOptions, LoadProgress, Model, Pooling, RecommendedSampling } from '../contracts/api.js';
 import { checkLoadOptions, networkOf, prefillList } from '../contracts/load_options.js';
 import { isStored } from '../contracts/cluster_options.js';
@@ -16,6 +17,7 @@ import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { type ModelTokenizer, openTokenizer } from '../files/model_files.js';
 import { openFiles, orDamage } from '../files/open_files.js';
 import { type ChosenPlan, choosePlan, type PickedPlan } from '../planning/choose_plan.js';
+import { LEAST_CONTEXT } from '../planning/context_length.js';
 import { namedByDegrees } from '../planning/degrees.js';
 import { type PlanSubject, type ProfileOf, runnerOf } from '../planning/plan_subject.js';
 import { loadSeats } from '../planning/seats.js';
@@ -25,6 +27,7 @@ import { type ModelPlace, placeOf } from '../workers/model_place.js';
 import { type RanksOfPlan, WorkerGroup } from '../workers/worker_group.js';
 import type { RankPlaces } from '../workers/worker_protocol.js';
 import {
+  contextFacts,
   type DescribedFacts,
   type DescribedModel,
   describeModel,
@@ -171,21 +174,27 @@ async function openParts(
   const text = await openTokenizer(model);
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
   const { facts, name } = model;
-  const subject: PlanSubject = {
-    ...facts,
-    together,
-    seatsOf: (plan) => seats({ ...facts, plan }),
-    measure: places?.measure,
-  };
   const profileOf: ProfileOf = async (...of) => {
     const { modelProfile } = await import('./model_profile.js');
     const onProgress = (what: string): void => report({ phase: 'profile', what });
     return modelProfile({ ...text, name, source, reader: model.reader, onProgress }, ...of);
   };
-  const plans = new SettledPlan(subject, await choosePlan(options, subject, profileOf), options.tune ?? true);
-  places?.arrange(plans.chosen.adapters);
-  await warnOfPlan(plans.chosen, facts.contextLength, onWarning);
-  const group = await openRanks(opening, model, plans, place);
+  const settle = async (of: DescribedFacts) => {
+    const subject = { ...of, together, seatsOf: (plan: Plan) => seats({ ...of, plan }), measure: places?.measure };
+    const plans = new SettledPlan(subject, await choosePlan(options, subject, profileOf), options.tune ?? true);
+    places?.arrange(plans.chosen.adapters);
+    await warnOfPlan(plans.chosen, of.contextLength, onWarning);
+    return { plans, group: await openRanks(opening, model, plans, place) };
+  };
+  const { plans, group } = await settle(facts).catch((error: unknown) => {
+    const shorter = places ? undefined : shorterFacts(facts, options, error);
+    if (!shorter) throw error;
+    onWarning?.(
+      `no room for a context of ${facts.contextLength} tokens (${messageOf(error)}): it is of ${shorter.contextLength}; ` +
+        'give contextLength to have another',
+    );
+    return settle(shorter);
+  });
   let prefiller: PrefillWorker | undefined;
   try {
     await checkRanks(opening, facts, group);
@@ -214,6 +223,17 @@ async function openParts(
       return plans.chosen.picked?.why ?? plans.chosen.why;
     },
   };
+}
+
+/** The least default context, where the default had no room. */
+function shorterFacts(
+  facts: DescribedFacts,
+  { contextLength }: LoadOptions,
+  error: unknown,
+): DescribedFacts | undefined {
+  const isRoom = error instanceof SplitkvError && error.code === 'limit';
+  if (!isRoom || contextLength !== undefined || facts.contextLength <= LEAST_CONTEXT) return undefined;
+  return { ...facts, ...contextFacts(facts, LEAST_CONTEXT) };
 }
 
 /** The plan that a model's ranks have now: of a cluster's that are left, another one takes its place. */

@@ -2,8 +2,8 @@ import { SplitkvError } from '../../base/errors.js';
 import { openDevice } from '../../gpu/index.js';
 import { type CatalogModel, MODELS } from '../../loader/hub/catalog.js';
 import type { LoadOptions } from '../contracts/api.js';
-import { DEFAULT_CONTEXT } from '../contracts/load_options.js';
 import { memoryBudgets } from './budgets.js';
+import { defaultContext, POOL_BYTES } from './context_length.js';
 import { cacheType, rankAdapters, rankCount } from './rank_adapters.js';
 
 /** What a model of the catalog would take here, about: from the catalog, without asking a server. */
@@ -36,14 +36,17 @@ type Options = Pick<
  * @throws SplitkvError as `openDevice`, `usage` for impossible options
  */
 export async function catalogFit(options: Options = {}): Promise<readonly CatalogFit[]> {
-  const { weights = 'auto', contextLength = DEFAULT_CONTEXT } = options;
+  const { weights = 'auto', contextLength } = options;
   const count = rankCount(options);
   const kv = await cacheType(options);
   const asked = TYPES.filter((type) => weights === 'auto' || type === weights);
   const types = asked.length > 0 ? asked : TYPES.slice(0, 1);
   const need = (model: CatalogModel, type: (typeof TYPES)[number]): number => {
-    const tokens = Math.min(contextLength, model.contextLength);
     const token = model.kvBytesPerToken * { f32: 1, f16: 0.5, q8: 0.28 }[kv];
+    const tokens = Math.min(
+      model.contextLength,
+      contextLength ?? defaultContext(model.contextLength, (of) => of * token <= POOL_BYTES),
+    );
     return model.weightBytes[type] + tokens * token + BESIDE_BYTES * count;
   };
   const budgets = memoryBudgets(options.memory, count);

@@ -11,13 +11,13 @@ const rank = { integer: true, low: 1, high: MAX_RANKS } as const;
 const model = inGroup('Model', 'models.md', {
   weights: {
     help: 'how matrices are kept on the GPU',
-    more: 'auto keeps f32 checkpoints in f32, f16 and bf16 ones in f16; of a GGUF file Q4_0 in q4, other quantised types in q8.',
+    more: "auto keeps f32 checkpoints in f32, f16 and bf16 ones in f16, and a GGUF file's block types as they are, or in q8 where no kernel reads them.",
     choices: ['auto', 'f32', 'f16', 'q8', 'q4'],
     default: 'auto, as they are stored',
   },
   contextLength: {
     help: 'tokens that the KV cache holds for a sequence, prompt and answer',
-    default: "the model's maximum, at most 4096",
+    default: "the model's maximum, at most 32768; above 4096 no more than 1 GiB of cache holds",
     range: { integer: true, low: 1, high: 2 ** 20 },
     flag: 'context',
     attribute: 'context',
