@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { expect, test } from 'vitest';
+import { llmsText } from './llms_text.mjs';
 
 const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { encoding: 'utf8' });
 /** Tracked and new files, without those that were removed. */
@@ -38,6 +39,15 @@ function exists(path: string): boolean {
 
 test.each(pages)('%s names files that are there', (page) => {
   expect(named(readFileSync(page, 'utf8')).filter((path) => !exists(path))).toEqual([]);
+});
+
+test('llms.txt has every page of the index, by whole addresses', () => {
+  const text = llmsText();
+  const pages = [...readFileSync('docs/README.md', 'utf8').matchAll(/^- \[[^\]]+\]\(([^)]+)\)/gm)];
+  expect(pages.length).toBeGreaterThan(15);
+  expect(text).toMatch(/^# splitkv\n\n> \S/);
+  for (const [, page] of pages) expect(text).toContain(`/blob/main/${normalize(join('docs', page!))})`);
+  expect(text).not.toMatch(/\]\((?!https:)/);
 });
 
 /** As GitHub makes them of headings. */

@@ -7,6 +7,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } fro
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { BESIDE_PAGES } from './beside_pages.mjs';
+import { llmsText } from './llms_text.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
 ensurePackages();
@@ -24,6 +25,7 @@ rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
 // GitHub's pages would else leave out what begins with an underscore.
 writeFileSync(join(out, '.nojekyll'), '');
+writeFileSync(join(out, 'llms.txt'), llmsText());
 
 cpSync(join(root, 'dist/app'), out, { recursive: true });
 rmSync(join(out, 'host.html')); // the command line's

@@ -4,12 +4,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { didYouMean } from '../../src/base/errors.js';
 import { APPS } from './apps.js';
-import { launch, packPackage, runApp } from './run_app.js';
+import { launch, packPackage, type Ran, runApp } from './run_app.js';
+import { packTemplates, runTemplate, TEMPLATES } from './templates.js';
 
 const names = process.argv.slice(2);
-const unknown = names.filter((name) => !Object.hasOwn(APPS, name));
+/** Templates of create-splitkv have names of their own. */
+const PREFIX = 'create-';
+const all = [...Object.keys(APPS), ...Object.keys(TEMPLATES).map((name) => `${PREFIX}${name}`)];
+const unknown = names.filter((name) => !all.includes(name));
 if (unknown.length > 0) {
-  const all = Object.keys(APPS);
   console.error(`apps: no app '${unknown[0]}'.${didYouMean(unknown[0]!, all)} There are: ${all.join(', ')}`);
   process.exit(2);
 }
@@ -18,9 +21,14 @@ const browser = await launch();
 let failed = 0;
 try {
   const tarball = packPackage(folder);
-  for (const name of names.length > 0 ? names : Object.keys(APPS)) {
+  const tarballs = packTemplates(folder, tarball);
+  const runNamed = (name: string): Promise<Ran> =>
+    name.startsWith(PREFIX)
+      ? runTemplate(name.slice(PREFIX.length), tarballs, browser)
+      : runApp(name, APPS[name]!, tarball, browser);
+  for (const name of names.length > 0 ? names : all) {
     try {
-      const { seconds, complaints } = await runApp(name, APPS[name]!, tarball, browser);
+      const { seconds, complaints } = await runNamed(name);
       const said = complaints.map((line) => `\n    console: ${line}`).join('');
       console.log(`ok      ${name.padEnd(20)} ${seconds.toFixed(0)} s${said}`);
     } catch (error) {

@@ -27,9 +27,9 @@ export interface Ran {
   readonly complaints: readonly string[];
 }
 
-/** The package as it would be published, of the build that there is. Returns the path of the tarball. */
-export function packPackage(folder: string): string {
-  run('npm', ['pack', '--ignore-scripts', '--silent', '--pack-destination', folder], resolve('.'));
+/** A package as it would be published, splitkv by default, of the build that there is; alone in the folder. Returns the path of the tarball. */
+export function packPackage(folder: string, source = '.'): string {
+  run('npm', ['pack', '--ignore-scripts', '--silent', '--pack-destination', folder], resolve(source));
   return join(
     folder,
     readdirSync(folder).find((name) => name.endsWith('.tgz'))!,
@@ -64,7 +64,7 @@ export async function runApp(name: string, app: App, tarball: string, browser: B
   }
   if (app.build !== undefined) run('npx', ['--no-install', ...app.build.split(' ')], folder);
   const complaints: string[] = [];
-  const site = await serve(folder, app, browser);
+  const site = await serve(folder, app.serve, browser);
   try {
     for (const workers of [false, true]) complaints.push(...(await ask(await site.open(), site.url, workers)));
   } finally {
@@ -86,7 +86,7 @@ const environment = (folder: string): NodeJS.ProcessEnv => {
   return { ...rest, PATH: path, NEXT_TELEMETRY_DISABLED: '1' };
 };
 
-function run(command: string, args: readonly string[], folder: string): void {
+export function run(command: string, args: readonly string[], folder: string): void {
   const { status, stdout, stderr, error } = spawnSync(command, args, {
     cwd: folder,
     encoding: 'utf8',
@@ -105,11 +105,11 @@ export interface Site {
   close(): Promise<void>;
 }
 
-async function serve(folder: string, app: App, browser: Browser): Promise<Site> {
-  if ('extension' in app.serve) return openExtension(join(folder, app.serve.extension));
+export async function serve(folder: string, how: App['serve'], browser: Browser): Promise<Site> {
+  if ('extension' in how) return openExtension(join(folder, how.extension));
   const open = async (): Promise<Page> => (await browser.newContext()).newPage();
-  if ('command' in app.serve) return { ...(await startServer(app.serve.command, folder)), open };
-  const files = serveFiles('/', join(folder, app.serve.folder));
+  if ('command' in how) return { ...(await startServer(how.command, folder)), open };
+  const files = serveFiles('/', join(folder, how.folder));
   const server = createServer((request, response) => {
     if (/^\/(\?.*)?$/.test(request.url ?? '')) request.url = '/index.html';
     files(request, response, () => response.writeHead(404).end());
