@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test, vi } from 'vitest';
@@ -91,6 +91,41 @@ describe('chat', () => {
     await vi.waitUntil(() => out.indexOf('\n', first + 1) > 0, { timeout: 60_000 });
     child.stdin.end();
     expect(await new Promise((resolve) => child.on('close', resolve))).toBe(0);
+  });
+
+  test('commands of lines: what was said is saved, and goes on; another answer, another model', async () => {
+    const kept = join(scratch, 'said.json');
+    const lines = [
+      'who are you ?',
+      `/save ${kept}`,
+      '/clear',
+      `/load ${kept}`,
+      'and where ?',
+      '/regen',
+      '/model models/tiny-mla',
+      `/load ${file('other.json', { a: 1 })}`,
+      '/model models/none',
+      'who are you ?',
+    ];
+    const child = spawn(process.execPath, [BIN, 'chat', ...model, '--max-tokens', '8', '--system', 'be short .']);
+    let out = '';
+    let err = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => (out += text));
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (err += text));
+    child.stdin.end(`${lines.join('\n')}\n`);
+    expect(await new Promise((resolve) => child.on('close', resolve)), err).toBe(0);
+    const answers = out.trimEnd().split('\n');
+    expect(answers).toHaveLength(4);
+    const saved = JSON.parse(readFileSync(kept, 'utf8')) as Record<string, unknown>;
+    expect(saved).toMatchObject({ system: 'be short .', turns: [{ user: 'who are you ?', answer: answers[0] }] });
+    const same = file('same.json', { system: 'be short .', turns: ['who are you ?', 'and where ?'], max_tokens: 8 });
+    const { stdout } = await runCli(['chat', ...model, '--turns', same, '--json']);
+    const { turns: alone } = JSON.parse(stdout) as { turns: Turn[] };
+    expect(alone.map(({ text }) => text)).toEqual(answers.slice(0, 2));
+    expect(err).toContain('Turns that are back: 1.');
+    expect(err).toMatch(/^tiny-mla$/m);
+    expect(err).toContain('is no conversation that /save wrote');
+    expect(err).toMatch(/models\/none/);
   });
 
   test.each([

@@ -42,6 +42,11 @@ export class Options {
     return this.values.get(name)?.at(-1);
   }
 
+  /** The same, but for one value. */
+  with(name: string, value: string): Options {
+    return new Options(new Map([...this.values, [name, [value]]]));
+  }
+
   texts(name: string): readonly string[] {
     return this.values.get(name) ?? [];
   }

@@ -1,12 +1,17 @@
-import { createInterface } from 'node:readline';
-import { messageOf, usageError } from '../../base/errors.js';
+import { join } from 'node:path';
+import { usageError } from '../../base/errors.js';
+import { isObject } from '../../base/json.js';
+import { cacheFolder } from '../../engine/measure/stores/node_store.js';
 import type { SavedConversation } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import type { ModelHost } from '../hosts/node_host.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
-import { defined, only, type Options } from '../options.js';
+import { defined, only, type Options, readGivenJson, writeGiven } from '../options.js';
 import { chatSpecs, readChat, readSampling, readSpecial, samplingSpecs, specialSpecs } from '../answer_options.js';
 import { readTurns, type Turns } from '../prompt_files.js';
+import { converse, type Talk } from '../terminal/converse.js';
+import { readMessages } from '../terminal/messages.js';
+import { WordWrap } from '../terminal/word_wrap.js';
 import { summary } from './generate.js';
 
 export const command: Command = {
@@ -47,92 +52,151 @@ export const command: Command = {
     const path = options.text('turns');
     if (path === undefined && options.has('json')) throw usageError('--json needs --turns FILE.json');
     const file = path === undefined ? undefined : await readTurns(path);
-    const host = await openHost(await modelRequest(options, terminal));
-    const system = options.text('system') ?? file?.system;
-    const talk = { whenFull, ...readSpecial(options), ...defined({ system }) };
-    const how = { ...file?.options, ...sampling, cachePrompt: reuse };
-    let restore: SavedConversation | undefined;
-    const ask: Ask = async (content, signal = terminal.signal) => {
-      const onText = (piece: string): void => void (options.has('json') || terminal.write(piece));
-      const request = { talk: { ...talk, ...defined({ restore }) }, content, options: how };
-      const told = await host.turn({ signal, onText }, request);
-      restore = told.saved;
-      onText('\n');
-      return told;
-    };
+    const talk = new HostTalk(options, terminal, {
+      host: await openHost(await modelRequest(options, terminal)),
+      system: options.text('system') ?? file?.system,
+      talk: { whenFull, ...readSpecial(options) },
+      options: { ...file?.options, ...sampling, cachePrompt: reuse },
+    });
     try {
-      return file ? await askAll(host, file, ask, options, terminal) : await converse(ask, options, terminal);
+      return await (file ? askAll(talk, file, options, terminal) : atTerminal(talk, terminal));
     } finally {
-      await host.close();
+      await talk.close();
     }
   },
 };
 
-/** Asks, and writes the answer as it comes, but for JSON. */
-type Ask = (content: string, signal?: AbortSignal) => ReturnType<ModelHost['turn']>;
+type TurnRequest = Parameters<ModelHost['turn']>[1];
+
+interface TalkState {
+  host: ModelHost;
+  system: string | undefined;
+  readonly talk: Omit<TurnRequest['talk'], 'system' | 'restore'>;
+  readonly options: TurnRequest['options'];
+}
+
+/** A temperature for another answer, where answers are greedy: the same one would come again. */
+const ANOTHER = 0.7;
+
+/** A conversation with a model of a host. */
+class HostTalk implements Talk {
+  #saved: SavedConversation | undefined;
+  /** The last question, and the conversation before it. */
+  #last: { readonly content: string; readonly before: SavedConversation | undefined } | undefined;
+
+  constructor(
+    private readonly options: Options,
+    private readonly terminal: Terminal,
+    private readonly state: TalkState,
+  ) {}
+
+  async ask(content: string, signal: AbortSignal): Promise<void> {
+    await this.turn(content, signal);
+  }
+
+  /** Asks, and writes the answer as it comes, but for JSON. */
+  async turn(
+    content: string,
+    signal: AbortSignal,
+    options: TurnRequest['options'] = {},
+  ): Promise<Awaited<ReturnType<ModelHost['turn']>>> {
+    const { host, system, talk, options: always } = this.state;
+    const isQuiet = this.options.has('json');
+    const wrap = process.stdout.isTTY ? new WordWrap(this.terminal.columns ?? 80) : undefined;
+    const write = (text: string): void => void (isQuiet || this.terminal.write(text));
+    const onText = (piece: string): void => write(wrap ? wrap.push(piece) : piece);
+    const before = this.#saved;
+    const request = { talk: { ...talk, ...defined({ system, restore: before }) }, content };
+    const told = await host.turn({ signal, onText }, { ...request, options: { ...always, ...options } });
+    this.#saved = told.saved;
+    this.#last = { content, before };
+    write(`${wrap?.end() ?? ''}\n`);
+    if (this.options.has('verbose') && !isQuiet) this.terminal.note(summary(told.result));
+    return told;
+  }
+
+  async again(signal: AbortSignal): Promise<void> {
+    if (!this.#last) throw usageError('nothing was asked yet');
+    const { content, before } = this.#last;
+    this.#saved = before;
+    // A seed would give the same draws.
+    const { seed: _, ...always } = this.state.options ?? {};
+    await this.turn(content, signal, { ...always, temperature: always.temperature || ANOTHER, seed: undefined });
+  }
+
+  clear(): void {
+    this.#saved = undefined;
+    this.#last = undefined;
+  }
+
+  system(text: string | undefined): string | undefined {
+    if (text !== undefined) {
+      this.clear();
+      this.state.system = text;
+    }
+    return this.state.system;
+  }
+
+  async save(path: string): Promise<void> {
+    if (!this.#saved) throw usageError('nothing was said yet');
+    await writeGiven('save', path, `${JSON.stringify(this.#saved)}\n`);
+  }
+
+  async load(path: string): Promise<number> {
+    const saved = await readGivenJson('load', path);
+    if (!isObject(saved) || !Array.isArray(saved['turns'])) {
+      throw usageError(`${path} is no conversation that /save wrote`);
+    }
+    this.clear();
+    this.#saved = saved as unknown as SavedConversation;
+    this.state.system = this.#saved.system;
+    return this.#saved.turns.length;
+  }
+
+  async model(name: string | undefined): Promise<string> {
+    if (name !== undefined) {
+      // The one that there is stays where another one can't be found.
+      const request = await modelRequest(this.options.with('model', name), this.terminal);
+      await this.state.host.close();
+      this.state.host = await openHost(request);
+      this.clear();
+    }
+    return this.state.host.info.name;
+  }
+
+  stats(): ReturnType<ModelHost['stats']> {
+    return this.state.host.stats();
+  }
+
+  close(): Promise<void> {
+    return this.state.host.close();
+  }
+}
 
 /** The turns of a file, one after the other. */
-async function askAll(
-  host: ModelHost,
-  { turns }: Turns,
-  ask: Ask,
-  options: Options,
-  terminal: Terminal,
-): Promise<number> {
+async function askAll(talk: HostTalk, { turns }: Turns, options: Options, terminal: Terminal): Promise<number> {
   const json = options.has('json');
   const told: object[] = [];
   for (const content of turns) {
     if (!json) await terminal.write(`> ${content}\n`);
-    const { result, sha256 } = await ask(content);
+    const { result, sha256 } = await talk.turn(content, terminal.signal);
     const { text, tokens, prompt_tokens, finish_reason, stats } = result;
     const { cached_tokens = 0, ttft_ms } = stats;
     told.push({ text, tokens, prompt_tokens, cached_tokens, ttft_ms, finish_reason, sha256 });
     if (finish_reason === 'abort') return 130;
   }
-  if (json) await terminal.write(`${JSON.stringify({ turns: told, stats: await host.stats() })}\n`);
+  if (json) await terminal.write(`${JSON.stringify({ turns: told, stats: await talk.stats() })}\n`);
   return 0;
 }
 
-/** In the terminal: a line is a message; Ctrl-C stops an answer, and ends where none is being written. */
-async function converse(ask: Ask, options: Options, terminal: Terminal): Promise<number> {
-  const lines = createInterface({ input: process.stdin, ...(process.stdin.isTTY && { output: process.stderr }) });
-  let answering: AbortController | undefined;
-  const interrupt = (): boolean => {
-    if (!answering || answering.signal.aborted) {
-      lines.close();
-      return answering === undefined;
-    }
-    answering.abort();
-    return true;
-  };
-  // In a terminal readline takes Ctrl-C.
-  lines.on('SIGINT', interrupt);
-  terminal.onInterrupt?.(interrupt);
-  if (process.stdin.isTTY) terminal.note('Ctrl-C stops an answer, twice ends.');
-  const prompt = (): void => {
-    if (process.stdin.isTTY) lines.setPrompt('> ');
-    if (process.stdin.isTTY) lines.prompt();
-  };
-  prompt();
-  for await (const line of lines) {
-    const content = line.trim();
-    if (content === '') {
-      prompt();
-      continue;
-    }
-    answering = new AbortController();
-    const signal = AbortSignal.any([terminal.signal, answering.signal]);
-    try {
-      const { result } = await ask(content, signal);
-      if (options.has('verbose')) terminal.note(summary(result));
-    } catch (error) {
-      if (terminal.signal.aborted) throw error;
-      terminal.note(`splitkv: ${messageOf(error)}`);
-    }
-    answering = undefined;
-    if (terminal.signal.aborted) break;
-    prompt();
-  }
+async function atTerminal(talk: HostTalk, terminal: Terminal): Promise<number> {
+  let interrupt = (): boolean => false;
+  const messages = readMessages(process, join(cacheFolder(), 'chat_history'), () => void interrupt());
+  if (process.stdin.isTTY) terminal.note('Ask something; /help tells more.');
+  const code = await converse(messages, talk, terminal, (handler) => {
+    interrupt = handler;
+    terminal.onInterrupt?.(handler);
+  });
   terminal.onInterrupt?.(undefined);
-  return 0;
+  return code;
 }

@@ -29,7 +29,8 @@ export function nodeStore(): MeasureStore {
   };
 }
 
-function cacheFolder(): string {
+/** What splitkv itself keeps between runs. */
+export function cacheFolder(): string {
   const { SPLITKV_CACHE_DIR: own, XDG_CACHE_HOME: xdg, LOCALAPPDATA: local } = process.env;
   if (own) return own;
   if (process.platform === 'win32') return join(local || join(homedir(), 'AppData', 'Local'), 'splitkv');
