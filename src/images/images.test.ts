@@ -68,7 +68,7 @@ function pillow(picture: Picture, width: number, height: number, filter: Filter)
 
 describe('resizing', () => {
   test.each(['lanczos', 'bilinear', 'bicubic'] as const)('%s: as Pillow does it, byte for byte', (filter) => {
-    for (const [from, to] of [
+    const sizes: [from: [number, number], to: [number, number]][] = [
       [
         [37, 23],
         [64, 64],
@@ -89,7 +89,8 @@ describe('resizing', () => {
         [1, 1],
         [7, 5],
       ],
-    ] as const) {
+    ];
+    for (const [from, to] of sizes) {
       const picture = noise(...from);
       const made = resize(picture, ...to, filter);
       expect([made.width, made.height]).toEqual(to);

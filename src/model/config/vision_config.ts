@@ -7,8 +7,6 @@ import { range } from '../../base/lists.js';
  * and elements.
  */
 export interface VisionConfig {
-  /** How pictures are cut and announced in a prompt (src/images). */
-  readonly kind: 'idefics3';
   /** A placeholder's id, of which a prompt has one for each row. */
   readonly imageToken: number;
   /** Of a tile's side, and of a patch's. */

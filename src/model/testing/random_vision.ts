@@ -1,5 +1,7 @@
 import { Random } from '../../base/random.js';
+import { range } from '../../base/lists.js';
 import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
+import { byteLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { parseModelConfig } from '../families/registry.js';
 import { makeRandomModel } from './random_model.js';
@@ -23,6 +25,30 @@ export interface RandomVisionOptions {
   tower?: Partial<ReferenceTower>;
   scale?: number;
   imageToken?: number;
+}
+
+/** A template of SmolVLM's kind: of messages of parts. */
+const TEMPLATE =
+  "{{ bos_token }}{% for m in messages %}{{ m['role'] | capitalize }}{% if m['content'][0]['type'] == 'image' %}{{ ':' }}" +
+  "{% else %}{{ ': ' }}{% endif %}{% for part in m['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}" +
+  "{% elif part['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<|end|>\n{% endfor %}" +
+  "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
+
+function addedTokens({ added_tokens: before }: Record<string, unknown>, first: number): unknown[] {
+  const rows = range(1, 4).flatMap((row) => range(1, 4).map((column) => `<row_${row}_col_${column}>`));
+  const own = ['<image>', '<fake_token_around_image>', '<global-img>', ...rows];
+  const more = own.map((content, at) => {
+    return {
+      id: first + at,
+      content,
+      single_word: false,
+      lstrip: false,
+      rstrip: false,
+      normalized: false,
+      special: true,
+    };
+  });
+  return [...(before as unknown[]), ...more];
 }
 
 /** Tiles of 32 pixels and 16 patches, of which 4 become a row. */
@@ -103,6 +129,15 @@ export function makeRandomVision({
     data: new Uint8Array(Float32Array.from(data).buffer),
   }));
   const files = new Map(decoder.files);
+  const json = (value: unknown): Uint8Array<ArrayBuffer> => new TextEncoder().encode(JSON.stringify(value));
+  // Tiles of the encoder's size, at most three by three.
+  files.set(
+    'preprocessor_config.json',
+    json({ size: { longest_edge: 3 * image }, max_image_size: { longest_edge: image }, resample: 1 }),
+  );
+  const { json: tokenizer, config: words } = byteLevelTokenizer(imageToken);
+  files.set('tokenizer.json', json({ ...tokenizer, added_tokens: addedTokens(tokenizer, imageToken) }));
+  files.set('tokenizer_config.json', json({ ...words, chat_template: TEMPLATE }));
   files.set('config.json', new TextEncoder().encode(JSON.stringify(raw)));
   files.set('model.safetensors', writeSafetensors(stored, { format: 'pt' }));
   return { config: parseModelConfig(raw), files, weights: new Map([...decoder.weights, ...vision]), tower, scale };

@@ -7,7 +7,8 @@ import { patchOrder } from '../config/vision_config.js';
 import { makeRandomVision, type RandomVision, type RandomVisionOptions } from '../testing/random_vision.js';
 import { idefics3Rows } from '../testing/reference/vision.js';
 import { asNamed } from '../weights/stored_names.js';
-import { ImageEncoder, loadEncoder, patchRows } from './encoder.js';
+import { loadEncoder } from './encoder.js';
+import { patchRows } from './patch_rows.js';
 
 /** Odd numbers of patches, of heads and of elements; chunks of 256 patches and beyond. */
 const cases: Record<string, RandomVisionOptions> = {
@@ -31,8 +32,7 @@ await describeOnAdapters('image encoders', (device) => {
     const model = makeRandomVision(options);
     const { config, weights, tower, scale } = model;
     const vision = config.vision!;
-    const loaded = await loadEncoder(device(), vision, config.hiddenSize, await readerOf(model), 'f32', {});
-    const encoder = new ImageEncoder(device(), loaded);
+    const encoder = await loadEncoder(device(), vision, config.hiddenSize, await readerOf(model), 'f32', {});
     const pixels = new Random(9).normals(tower.image ** 2 * 3, 0.5);
     const rows = await encoder.encode(patchRows(pixels, vision, patchOrder(vision)));
     const expected = idefics3Rows(weights, tower, scale, config.hiddenSize, pixels).flatMap((row) => [...row]);

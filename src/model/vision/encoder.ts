@@ -3,22 +3,23 @@
  * config/vision_config.ts says what they are, encoder_specs.ts what they load. Loaded by `import()`, as few models have one.
  */
 
-import { KV_BLOCK } from '../../base/kv_units.js';
-import { nth, range } from '../../base/lists.js';
+import { range } from '../../base/lists.js';
 import { alignUp, ceilDiv } from '../../base/math.js';
-import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
+import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
-import { makePlan } from '../../placement/index.js';
+import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
+import type { Plan } from '../../placement/index.js';
+import { attentionOf } from '../config/model_config.js';
 import { imageRows, patchesOf, type VisionConfig } from '../config/vision_config.js';
 import { Decoder } from '../forward/decoder.js';
 import { GqaLayers } from '../layers/attention/gqa.js';
 import { recordLinear } from '../layers/linear/linear.js';
 import { DenseLayers } from '../layers/mlp/dense.js';
 import { recordNorm } from '../layers/norm.js';
-import { activationStride, chunksOf } from '../layers/roles.js';
+import { activationStride, chunksOf, DOWN_SEGMENTS } from '../layers/roles.js';
 import { normedOf } from '../layers/rows.js';
 import { type RankStep, World } from '../layers/world.js';
-import { modelShape } from '../shape.js';
+import { attentionSegments } from '../shape.js';
 import type { Loaded } from '../weights/weight_map.js';
 import { type LoadWeightsOptions, loadSpecs } from '../weights/weight_loader.js';
 import { mostOf, type WeightTypes } from '../weights/weight_types.js';
@@ -28,7 +29,7 @@ import { type EncoderSpecs, encoderSpecs } from './encoder_specs.js';
 const TILE_ROWS = 16;
 
 /** An encoder's weights on a device. */
-export interface EncoderWeights {
+interface EncoderWeights {
   readonly vision: VisionConfig;
   readonly textWidth: number;
   readonly type: WeightTypes;
@@ -47,33 +48,62 @@ export async function loadEncoder(
   reader: TensorReader,
   types: WeightTypes,
   options: LoadWeightsOptions,
-): Promise<EncoderWeights> {
+): Promise<ImageEncoder> {
   const type = mostOf(types) === 'f32' ? 'f32' : 'f16';
   const { loaded, bytes } = await loadSpecs(device, reader, type, encoderSpecs(vision, textWidth), options);
-  return { vision, textWidth, type, loaded, bytes };
+  return new ImageEncoder(device, { vision, textWidth, type, loaded, bytes });
 }
 
-/** The program of a tile, which is recorded once: all that it works in is allocated here. */
-export class ImageEncoder {
-  readonly #patches: Buffer;
-  readonly #out: Buffer;
-  readonly #program: Program<RankStep>;
-  readonly #count: number;
+/** All of an encoder on one rank. */
+function aloneOf({ layers, vocabSize }: VisionConfig['tower']): Plan {
+  const heads = range(0, attentionSegments(attentionOf({ architecture: 'encoder', layers })).total);
+  const lanes = range(0, MERGE_LANES);
+  const mlp = range(0, DOWN_SEGMENTS.total);
+  const vocabulary = [{ rank: 0, rows: [0, vocabSize] as const }];
+  const shares = [{ rank: 0, heads, mlp, experts: [], kvHeads: heads, lanes }];
+  const stages = [{ layers: [0, layers.length] as const, kind: 'tensor' as const, shares }];
+  return { version: 1, policy: 'single', worldSize: 1, stages, embedding: vocabulary, head: vocabulary };
+}
 
-  /** @throws SplitkvError `limit` where a tile's rows exceed the adapter's bindings */
+/** What a tile runs through. */
+interface TileProgram {
+  readonly patches: Buffer;
+  readonly out: Buffer;
+  readonly program: Program<RankStep>;
+}
+
+/** An encoder on a device. */
+export class ImageEncoder {
+  readonly #count: number;
+  #made: TileProgram | undefined;
+  #submits: Submits | undefined;
+
   constructor(
     readonly device: Device,
     readonly weights: EncoderWeights,
   ) {
-    const { vision, loaded, textWidth, type, bytes } = weights;
+    this.#count = patchesOf(weights.vision);
+  }
+
+  get bytes(): number {
+    return this.weights.bytes;
+  }
+
+  /** Records the program, once: all that it works in is allocated here. @throws SplitkvError `limit` where the adapter has no room */
+  prepare(): TileProgram {
+    return (this.#made ??= this.#record());
+  }
+
+  #record(): TileProgram {
+    const { device } = this;
+    const { vision, loaded, textWidth, type, bytes } = this.weights;
     const { tower, patch, merge } = vision;
-    this.#count = patchesOf(vision);
     const rows = alignUp(this.#count, TILE_ROWS);
     const blocks = ceilDiv(this.#count, KV_BLOCK);
     const blockTable = device.createBuffer('image block_table', blocks * 4);
     device.write(blockTable, 0, Uint32Array.from(range(0, blocks)));
     const zeros = device.createBuffer('image chunk_offsets', 4);
-    const world = new World(makePlan('single', 1, modelShape(tower)), 0);
+    const world = new World(aloneOf(tower), 0);
     const { positions, tower: map } = loaded;
     const decoder = new Decoder(
       device,
@@ -99,12 +129,12 @@ export class ImageEncoder {
     const patchStride = activationStride(3 * patch * patch);
     const made = imageRows(vision);
     const outStride = activationStride(textWidth);
-    this.#patches = device.createBuffer('image patches', rows * patchStride * 4);
-    this.#out = device.createBuffer('image rows', alignUp(made, TILE_ROWS) * outStride * 4);
+    const patches = device.createBuffer('image patches', rows * patchStride * 4);
+    const out = device.createBuffer('image rows', alignUp(made, TILE_ROWS) * outStride * 4);
     const recorder = new Recorder<RankStep>(device, 'image encoder');
     decoder.recordLayers(recorder, buffers, false, () =>
       recordLinear(recorder, buffers, loaded.patches, {
-        x: this.#patches,
+        x: patches,
         xStride: patchStride,
         bias: loaded.patchesBias,
         out: buffers.x,
@@ -120,11 +150,11 @@ export class ImageEncoder {
         recordLinear(recorder, { role: 'prompt', rows: made, normed: undefined }, loaded.project, {
           x: normed,
           xStride: decoder.hiddenStride * merge * merge,
-          out: this.#out,
+          out,
           outStride,
         }),
     );
-    this.#program = recorder.finish();
+    return { patches, out, program: recorder.finish() };
   }
 
   /** @param patches f32 [patches][3 * patch * patch] of a tile, in the order of `patchOrder`. Resolves with f32 [rows][the decoder's hidden size] */
@@ -135,36 +165,17 @@ export class ImageEncoder {
     const stride = activationStride(width);
     const padded = new Float32Array(this.#count * stride);
     for (const row of range(0, this.#count)) padded.set(patches.subarray(row * width, (row + 1) * width), row * stride);
-    device.write(this.#patches, 0, padded);
+    const { patches: input, out: output, program } = this.prepare();
+    device.write(input, 0, padded);
     const step = { rows: [alignUp(this.#count, TILE_ROWS)], chunks: chunksOf(this.#count) };
-    const encoder = await this.#program.run(device.gpu.createCommandEncoder(), step);
-    device.gpu.queue.submit([encoder.finish()]);
+    const submits = (this.#submits ??= new Submits(device));
+    await submits.submit(await program.run(device.gpu.createCommandEncoder(), step, { submits }));
     const made = imageRows(vision);
     const outStride = activationStride(textWidth);
-    const stored = new Float32Array(await device.read(this.#out, 0, made * outStride * 4));
+    const stored = new Float32Array(await device.read(output, 0, made * outStride * 4));
     const out = new Float32Array(made * textWidth);
     for (const row of range(0, made))
       out.set(stored.subarray(row * outStride, row * outStride + textWidth), row * textWidth);
     return out;
   }
-}
-
-/** Of normalised pixels f32 [side][side][3], row by row: what `encode` takes, [patch][channel][y][x]. */
-export function patchRows(
-  pixels: Float32Array,
-  { image, patch }: Pick<VisionConfig, 'image' | 'patch'>,
-  order: readonly number[],
-): Float32Array<ArrayBuffer> {
-  const side = Math.floor(image / patch);
-  const out = new Float32Array(order.length * 3 * patch * patch);
-  let to = 0;
-  for (const at of order) {
-    const [top, left] = [Math.floor(at / side) * patch, (at % side) * patch];
-    for (let channel = 0; channel < 3; channel++) {
-      for (let y = 0; y < patch; y++) {
-        for (let x = 0; x < patch; x++) out[to++] = nth(pixels, ((top + y) * image + left + x) * 3 + channel);
-      }
-    }
-  }
-  return out;
 }
