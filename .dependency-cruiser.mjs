@@ -11,7 +11,7 @@
 /** From the ground up. Every folder of src, and every one of src/engine, stands on one; scripts/layers.test.ts checks that. */
 export const floors = [
   ['src/base'],
-  ['src/gpu', 'src/loader', 'src/chat_formats', 'src/arrangement'],
+  ['src/gpu', 'src/loader', 'src/chat_formats', 'src/arrangement', 'src/images'],
   ['shaders', 'src/distributed', 'src/placement', 'src/tokenizer', 'src/grammar'],
   ['src/model'],
   ['src/engine/scheduler'],

@@ -8,7 +8,7 @@ import { serveFiles } from './src/server/http/static_files.js';
 const root = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
 // Loaded only where the code finds itself in Node, or is asked for it.
-const external = [/^node:/, 'webgpu', 'node-llama-cpp', /^onnxruntime-web/];
+const external = [/^node:/, 'webgpu', 'sharp', 'node-llama-cpp', /^onnxruntime-web/];
 
 /** What the pages find beside them. From source the library is, too, by the address that it has in the package. */
 function besidePages(): Plugin {

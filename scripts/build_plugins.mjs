@@ -3,7 +3,7 @@ import { builtinModules } from 'node:module';
 import { gzipSync } from 'node:zlib';
 
 /** What no build takes in: Node has it, or who needs it installs it. */
-export const nodeOnly = [/^node:/, ...builtinModules, 'webgpu', 'node-llama-cpp', 'playwright-core', 'vite'];
+export const nodeOnly = [/^node:/, ...builtinModules, 'webgpu', 'sharp', 'node-llama-cpp', 'playwright-core', 'vite'];
 
 /** WGSL as it is bundled: without comments, indentation and empty lines. The marks of variant lines stay: they are read (src/gpu/kernel.ts). */
 export const plainWgsl = (text) =>

@@ -32,3 +32,5 @@ export const NO_BLOCK = 0xffffffff;
 
 /** Bits of a token's id in a row; above them stands the segment that it is of, where a text has several. */
 export const SEGMENT_SHIFT = 24;
+/** Ids from here on are no tokens': each is a row of a picture that the engine knows. */
+export const GIVEN_ID = 2 ** 31;

@@ -51,6 +51,7 @@ interface Wishes {
 /** Messages as a template wants them: what it doesn't know of tools is written into them as text. */
 export class TemplateMessages {
   #wishes: Wishes | undefined;
+  #wantsParts: boolean | undefined;
 
   constructor(
     readonly format: ChatFormat,
@@ -70,7 +71,8 @@ export class TemplateMessages {
       readonly addGenerationPrompt?: boolean | undefined;
     } = {},
   ): string {
-    const render: Render = (given, shown) => this.template(given, { ...shown, ...variables }, addGenerationPrompt);
+    const render: Render = (given, shown) =>
+      this.template(this.#asParts(given), { ...shown, ...variables }, addGenerationPrompt);
     const plain = messages.map((message) => withThoughts(message, this.format));
     const special =
       tools !== undefined || plain.some(({ role, tool_calls: calls }) => role === 'tool' || calls != null);
@@ -91,6 +93,17 @@ export class TemplateMessages {
       case undefined:
         return render(withText(told, this.#instructions(tools), wishes.system), { tools });
     }
+  }
+
+  /** Texts as lists of one part, where some message has parts, or the template shows nothing else. */
+  #asParts(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+    this.#wantsParts ??= wantsParts(this.template);
+    if (!this.#wantsParts && !messages.some(({ content }) => Array.isArray(content))) return messages;
+    return messages.map((message) =>
+      typeof message.content === 'string'
+        ? { ...message, content: [{ type: 'text', text: message.content }] }
+        : message,
+    );
   }
 
   #instructions(tools: readonly Tool[]): string {
@@ -158,6 +171,19 @@ export class TemplateMessages {
       })),
     } as ChatMessage;
   }
+}
+
+/** Whether a template shows the parts of a message and not a text. */
+function wantsParts(render: Render): boolean {
+  const shows = (content: unknown): boolean => {
+    try {
+      return render([{ role: 'user', content }], {}, true).includes('probe');
+    } catch (error) {
+      if (error instanceof SplitkvError && error.code === 'usage') return false;
+      throw error;
+    }
+  };
+  return !shows('probe') && shows([{ type: 'text', text: 'probe' }]);
 }
 
 const wordOf = (value: unknown): string => (typeof value === 'string' ? value : '');

@@ -86,6 +86,12 @@ export async function modelRequest(
   return { host, model, options: { ...load, ...(await networkFor(model, host, network)) }, ...telling };
 }
 
+/** The same with the model's encoder of images. */
+export const withImages = (request: ModelRequest): ModelRequest => ({
+  ...request,
+  options: { ...request.options, images: true },
+});
+
 /** How a download or a load says how far it is, and when it stops. */
 export const tellingOf = (options: Options, terminal: Terminal): Telling => ({
   signal: terminal.signal,

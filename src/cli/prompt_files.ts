@@ -1,4 +1,4 @@
-import { didYouMean, type SplitkvError, usageError } from '../base/errors.js';
+import { didYouMean, ioError, messageOf, type SplitkvError, usageError } from '../base/errors.js';
 import { isObject, parseJson, show } from '../base/json.js';
 import { defined } from '../base/options.js';
 import type { GenerateOptions } from '../index.js';
@@ -81,6 +81,30 @@ function promptOf(entry: unknown, where: string): string | readonly number[] {
   const isIds = Array.isArray(prompt) && prompt.length > 0 && prompt.every((id) => Number.isSafeInteger(id) && id >= 0);
   if (isIds) return prompt as number[];
   throw usageError(`--prompts ${where}: ${show(entry)} is no prompt; expected a text, token ids, or {"prompt": ...}`);
+}
+
+/** Options of prompts with images. */
+export const imageSpecs = {
+  image: {
+    value: 'FILE',
+    multiple: true,
+    help: "a PNG, JPEG, WebP or GIF, for the next of the model's own placeholders in the prompt, such as <image> (of token ids: of an image's rows); several times for several. The model is loaded with its encoder (--images)",
+  },
+} as const;
+
+/** The files that --image names, as data: URLs; undefined without any. @throws SplitkvError `io` */
+export async function readImages(paths: readonly string[]): Promise<string[] | undefined> {
+  if (paths.length === 0) return undefined;
+  const { readFile } = await import('node:fs/promises');
+  return Promise.all(
+    paths.map(async (path) => {
+      try {
+        return `data:image/*;base64,${await readFile(path, 'base64')}`;
+      } catch (cause) {
+        throw ioError(`--image ${path}: can't be read: ${messageOf(cause)}`, cause);
+      }
+    }),
+  );
 }
 
 export const TOKENS_HINT = 'give ids with commas, e.g. --tokens 1,2,3, or @FILE.json';

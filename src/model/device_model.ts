@@ -5,6 +5,7 @@ import { hasState, type ModelConfig } from './config/model_config.js';
 import { Decoder } from './forward/decoder.js';
 import type { CacheOptions } from './layers/attention/cache.js';
 import { loadModelWeights, type LoadWeightsOptions, type WeightProgress } from './weights/weight_loader.js';
+import type { ImageEncoder } from './vision/encoder.js';
 import { TokenRows } from './weights/token_rows.js';
 import type { WeightTypes } from './weights/weight_types.js';
 import { rankSlice } from './shape.js';
@@ -21,6 +22,8 @@ export interface DeviceModel {
   readonly bytes: number;
   /** Of models whose layers have inputs of their own: rows that each step's tokens bring. */
   readonly tokenRows: TokenRows | undefined;
+  /** Of models that take pictures, on the first rank. */
+  readonly encoder: ImageEncoder | undefined;
   createForward(cache: CacheOptions): Decoder;
 }
 
@@ -51,9 +54,32 @@ export async function loadWeights(
       options.signal,
     );
   }
+  const encoder =
+    config.vision && world.rank === 0
+      ? await (
+          await import('./vision/encoder.js')
+        ).loadEncoder(device, config.vision, config.hiddenSize, reader, type, {
+          signal: options.signal,
+          onProgress: ({ loadedBytes, totalBytes, tensor }) =>
+            latest &&
+            options.onProgress?.({
+              ...latest,
+              tensor,
+              loadedBytes: latest.totalBytes + loadedBytes,
+              totalBytes: latest.totalBytes + totalBytes,
+            }),
+        })
+      : undefined;
   const kinds = await layerKinds(config);
   if (device.traits.fast) await loadFast();
-  return { ...weights, tokenRows, createForward: (cache) => new Decoder(device, config, weights, cache, world, kinds) };
+  const bytes = weights.bytes + (encoder?.bytes ?? 0);
+  return {
+    ...weights,
+    bytes,
+    tokenRows,
+    encoder,
+    createForward: (cache) => new Decoder(device, config, weights, cache, world, kinds),
+  };
 }
 
 /** The kinds that a model has. Those that few models have are parts of their own, which the others needn't download. */

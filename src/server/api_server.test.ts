@@ -87,7 +87,7 @@ describe('requests that are wrong', () => {
       'an image',
       CHAT,
       { messages: user([{ type: 'image_url', image_url: { url: 'x' } }]) },
-      'expected a text, or a list of parts',
+      'is an image at "x"; expected a data: URL',
       'messages[0].content[0]',
     ],
     [

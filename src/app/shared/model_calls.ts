@@ -1,6 +1,8 @@
 import { sha256 } from '../../base/math.js';
 import { defined } from '../../base/options.js';
+import { SplitkvError } from '../../base/errors.js';
 import type {
+  ContentPart,
   ConversationOptions,
   GenerateOptions,
   GenerateResult,
@@ -27,8 +29,12 @@ export interface TextFeed {
 }
 
 type AnswerOptions = Omit<GenerateOptions, 'signal' | 'onFirstLogits'>;
-/** A text, or token ids. */
-type Fed = string | readonly number[];
+/** A text, or token ids, or either with images as data: URLs. */
+type Fed = string | readonly number[] | FedImages;
+interface FedImages {
+  readonly prompt: string | readonly number[];
+  readonly images: readonly string[];
+}
 
 /** A turn of a conversation. */
 export interface TurnRequest {
@@ -72,16 +78,13 @@ export const modelCalls = (model: Model) => ({
     return { result, sha256: logits ? await sha256(new Uint8Array(logits.slice().buffer)) : '', saved };
   },
   /** Rows go to `onRow` alone. @returns their number */
-  async logits(
-    { signal, onRow }: Hearing,
-    tokens: readonly number[],
-    options: Pick<LogitsOptions, 'all' | 'promptLength'>,
-  ) {
+  async logits({ signal, onRow }: Hearing, prompt: Fed, options: Pick<LogitsOptions, 'all' | 'promptLength'>) {
     let rows = 0;
     const take = (position: number, row: Float32Array): void => {
       rows++;
       onRow?.(position, row);
     };
+    const tokens = Array.isArray(prompt) ? (prompt as readonly number[]) : await model.readPrompt(prompt);
     await model.logits(tokens, { ...options, ...defined({ signal }), onRow: take });
     return rows;
   },
@@ -93,7 +96,25 @@ export const modelCalls = (model: Model) => ({
 export type ModelCalls = ReturnType<typeof modelCalls>;
 
 /** A text as a message, where the model has a chat template. */
-const asPrompt = (model: Model, prompt: Fed, { raw = false, special }: TextFeed): Prompt =>
-  typeof prompt === 'string' && model.info.hasChatTemplate && !raw
-    ? { messages: [{ role: 'user', content: prompt }], ...(special && { special }) }
-    : prompt;
+function asPrompt(model: Model, prompt: Fed, { raw = false, special }: TextFeed): Prompt {
+  const { prompt: text, images } =
+    typeof prompt === 'object' && 'images' in prompt ? prompt : { prompt, images: undefined };
+  if (typeof text !== 'string' || !model.info.hasChatTemplate || raw) return prompt;
+  const content = images ? partsOf(text, images, model.info.imagePlaceholder) : text;
+  return { messages: [{ role: 'user', content }], ...(special && { special }) };
+}
+
+/** Images where the text has placeholders; before it where it has none. */
+function partsOf(text: string, images: readonly string[], placeholder = '<image>'): ContentPart[] {
+  const pieces = text.split(placeholder);
+  const image = (at: number): ContentPart[] => images.slice(at, at + 1).map((each) => ({ type: 'image', image: each }));
+  const said = (piece: string): ContentPart[] => (piece === '' ? [] : [{ type: 'text', text: piece }]);
+  if (pieces.length === 1) return [...images.flatMap((_, at) => image(at)), ...said(text)];
+  if (pieces.length - 1 !== images.length) {
+    throw new SplitkvError(
+      'usage',
+      `the text has ${pieces.length - 1} placeholders ${placeholder}; there are ${images.length} images: give one for each`,
+    );
+  }
+  return pieces.flatMap((piece, at) => [...said(piece), ...image(at)]);
+}

@@ -11,7 +11,7 @@ import { isArranged } from '../../placement/index.js';
 import type { TextFeed } from '../../app/shared/model_calls.js';
 import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
-import { modelOptions, modelRequest, openHost } from '../model_options.js';
+import { modelOptions, modelRequest, openHost, withImages } from '../model_options.js';
 import { defined, type Options } from '../options.js';
 import {
   chatSpecs,
@@ -23,7 +23,7 @@ import {
   samplingSpecs,
   specialSpecs,
 } from '../answer_options.js';
-import { readPrompts, readTokenLists } from '../prompt_files.js';
+import { imageSpecs, readImages, readPrompts, readTokenLists } from '../prompt_files.js';
 
 export const command: Command = {
   summary: 'Continues a prompt. Where the model has a chat template the prompt is sent as a user message.',
@@ -46,6 +46,7 @@ export const command: Command = {
       value: 'FILE.json',
       help: 'prompts, answered at once: a JSON list or JSON lines of texts, token ids, or objects with a prompt',
     },
+    ...imageSpecs,
     'max-tokens': { value: 'N', help: 'default 256' },
     ...samplingSpecs,
     ...formSpecs,
@@ -62,15 +63,17 @@ export const command: Command = {
     const feed = readFeed(options);
     const path = options.text('prompts');
     if (path !== undefined) {
-      if (options.has('prompt') || options.has('tokens'))
-        throw usageError('--prompts takes the place of --prompt and --tokens');
+      if (options.has('prompt') || options.has('tokens') || options.has('image'))
+        throw usageError('--prompts takes the place of --prompt and --tokens, and has no --image');
       const prompts = await readPrompts(path);
       return generateMany(prompts, options, feed, generateOptions, terminal);
     }
     const request = await modelRequest(options, terminal);
-    const prompt = await readPrompt(options);
+    const images = await readImages(options.texts('image'));
+    const text = await readPrompt(options);
+    const prompt = images ? { prompt: text, images } : text;
 
-    const host = await openHost(request);
+    const host = await openHost(images ? withImages(request) : request);
     let result: GenerateResult;
     try {
       const onText = (piece: string): void => void (json || terminal.write(piece));

@@ -2,16 +2,18 @@ import { createHash } from 'node:crypto';
 import { internalError, usageError } from '../../base/errors.js';
 import type { RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
-import { modelOptions, modelRequest, openHost } from '../model_options.js';
+import { modelOptions, modelRequest, openHost, withImages } from '../model_options.js';
 import { defined } from '../options.js';
-import { readTokenLists, TOKENS_HINT } from '../prompt_files.js';
+import { imageSpecs, readImages, readTokenLists, TOKENS_HINT } from '../prompt_files.js';
 
 export const command: Command = {
   summary: 'Next-token logits after token ids: of the last position, or of every one.',
   words: ['model'],
-  usage: 'logits MODEL --tokens 1,2,3 [options]',
+  usage: 'logits MODEL (--tokens 1,2,3 | --prompt TEXT) [options]',
   options: {
     tokens: { value: 'IDS', help: 'ids with commas, or @FILE.json: one list of ids, or a list of lists' },
+    prompt: { value: 'TEXT', help: 'instead of ids: fed as it is, without the chat template' },
+    ...imageSpecs,
     all: { help: 'every position, not only the last' },
     'prompt-length': {
       value: 'N',
@@ -23,21 +25,27 @@ export const command: Command = {
   },
   async run(options, terminal) {
     const request = await modelRequest(options, terminal);
-    const lists = await readTokenLists(options.required('tokens', TOKENS_HINT));
+    const text = options.text('prompt');
+    if (text !== undefined && options.has('tokens'))
+      throw usageError('--prompt and --tokens are two prompts: give one');
+    const images = await readImages(options.texts('image'));
+    const lists = text === undefined ? await readTokenLists(options.required('tokens', TOKENS_HINT)) : [text];
     const output = options.oneOf('output', ['full', 'top', 'argmax']) ?? 'full';
     const top = options.integer('top', 1) ?? 10;
     const promptLength = options.integer('prompt-length', 1);
-    const short = lists.find((tokens) => tokens.length < (promptLength ?? 0));
+    const short = lists.find((tokens) => typeof tokens !== 'string' && tokens.length < (promptLength ?? 0));
     if (short) throw usageError(`--prompt-length ${promptLength}: a list has ${short.length} ids; give at most that`);
     const results: LogitsDescription[] = [];
-    const host = await openHost(request);
+    const host = await openHost(images ? withImages(request) : request);
     try {
       for (const [index, tokens] of lists.entries()) {
-        terminal.progress(`logits of list ${index + 1} of ${lists.length}, ${tokens.length} tokens`);
+        const what = typeof tokens === 'string' ? 'a text' : `${tokens.length} tokens`;
+        terminal.progress(`logits of list ${index + 1} of ${lists.length}, ${what}`);
         const describer = new LogitsDescriber(output, top);
         const onRow = (position: number, row: Float32Array): void => describer.add(position, row);
-        const what = { all: options.has('all'), ...defined({ promptLength }) };
-        await host.logits({ signal: terminal.signal, onRow }, tokens, what);
+        const wanted = { all: options.has('all'), ...defined({ promptLength }) };
+        const prompt = images ? { prompt: tokens, images } : tokens;
+        await host.logits({ signal: terminal.signal, onRow }, prompt, wanted);
         results.push(describer.describe());
       }
       const stats = await host.stats();

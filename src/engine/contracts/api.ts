@@ -4,6 +4,7 @@
  */
 
 import type { Snake } from '../../base/names.js';
+import type { ImageSource } from '../../images/decode.js';
 import type { MatrixType } from '../../../shaders/linear/pack.js';
 import type { AdapterDescription } from '../../gpu/index.js';
 import type { ChatOptions, ToolCall, ToolCallDelta } from '../../chat_formats/tools.js';
@@ -22,6 +23,7 @@ export type { ModelShape, Plan } from '../../placement/index.js';
 export type { MatrixType, WeightType } from '../../../shaders/linear/pack.js';
 export type { Variants } from '../../gpu/index.js';
 export type { NetworkOptions } from '../../loader/index.js';
+export type { ImageSource } from '../../images/decode.js';
 export type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
 export type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../../chat_formats/tools.js';
 
@@ -104,6 +106,8 @@ export interface SavedConversation {
   readonly system?: string;
   readonly turns: readonly {
     readonly user: string;
+    /** Of a question with images, all of it; `user` is its text. */
+    readonly parts?: readonly ContentPart[];
     /** Of tools, in place of a question. */
     readonly results?: readonly ChatMessage[];
     readonly answer: string;
@@ -137,10 +141,10 @@ export interface Conversation {
   /** The system message, and questions and answers so far. */
   readonly messages: readonly ChatMessage[];
   /**
-   * Asks, or, where the last answer called tools, gives their results: messages {role: 'tool', tool_call_id, content}. `tools` are given
+   * Asks (a text, or parts with images), or, where the last answer called tools, gives their results: messages {role: 'tool', tool_call_id, content}. `tools` are given
    * with each. Adds question and answer once the answer ends; an answer that was aborted is added as far as it came.
    */
-  send(content: string | readonly ChatMessage[], options?: GenerateOptions): Generation;
+  send(content: string | readonly ContentPart[] | readonly ChatMessage[], options?: GenerateOptions): Generation;
   /**
    * The last answer goes on where it was cut, as if it hadn't been: by `maxTokens`, an abort, or a full context. The result is that of the
    * whole answer; iterating gives what is new, and `maxTokens` is of what is new. Drawn answers go on alike by the `seed` of their result.
@@ -149,7 +153,7 @@ export interface Conversation {
   /** Another answer to the last question, in the old one's place. */
   regenerate(options?: GenerateOptions): Generation;
   /** Another last question, in the old one's place. */
-  edit(content: string, options?: GenerateOptions): Generation;
+  edit(content: string | readonly ContentPart[], options?: GenerateOptions): Generation;
   /** Takes back the last turns: default 1. */
   undo(turns?: number): void;
   /** A conversation that goes on from here by itself. */
@@ -160,8 +164,8 @@ export interface Conversation {
 
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool';
-  /** null: the assistant called tools and said nothing. */
-  readonly content: string | null;
+  /** null: the assistant called tools and said nothing. Parts: of models that take images (`LoadOptions.images`). */
+  readonly content: string | null | readonly ContentPart[];
   /** Of the assistant: what it thought before; templates leave it out of later turns as they see fit. */
   readonly reasoning_content?: string;
   /** Of the assistant: the tools that it called. */
@@ -172,7 +176,16 @@ export interface ChatMessage {
   readonly name?: string;
 }
 
-/** Text, token ids, chat messages (rendered with the model's chat template, which must exist), or a text with a gap to fill. */
+/** A part of a message: a text, or an image, in words of this library or of OpenAI's API. */
+export type ContentPart =
+  | { readonly type: 'text'; readonly text: string }
+  | { readonly type: 'image'; readonly image: ImageSource }
+  | { readonly type: 'image_url'; readonly image_url: { readonly url: string } };
+
+/**
+ * Text, token ids, chat messages (rendered with the model's chat template, which must exist), a text with a gap to fill, or a text or token
+ * ids with images.
+ */
 export type Prompt =
   | string
   | readonly number[]
@@ -188,7 +201,17 @@ export type Prompt =
        */
       readonly ending?: 'answer' | 'none' | 'continue';
     }
-  | FillPrompt;
+  | FillPrompt
+  | ImagePrompt;
+
+/**
+ * For models that take images. Each of the model's own placeholders in the text, such as `<image>`, stands for the next image; of token ids
+ * each placeholder's stands for the next row of an image, as the model's processor writes them.
+ */
+export interface ImagePrompt {
+  readonly prompt: string | readonly number[];
+  readonly images: readonly ImageSource[];
+}
 
 /** What precedes and follows a gap, for models with tokens of their own for it. Control tokens in it are text. */
 export interface FillPrompt {
@@ -347,6 +370,8 @@ export interface ModelInfo {
   readonly weights: MatrixType;
   readonly kv: KvType;
   readonly hasChatTemplate: boolean;
+  /** Where prompts may have images: what stands for one in a text. */
+  readonly imagePlaceholder?: string;
   /** As generation_config.json says, or `general.sampling` of a GGUF file; the chat's defaults. Empty where they say nothing. */
   readonly sampling: RecommendedSampling;
   readonly adapter: AdapterDescription & { readonly name: string };
@@ -615,6 +640,12 @@ export interface Model {
   rerank(query: string, documents: readonly string[], options?: RerankOptions): Promise<RerankResult>;
   /** How many entries each kv head keeps of a prompt: all of it where it isn't longer than what is kept. Needs a kvBudget. */
   kept(prompt: Prompt, options?: { readonly signal?: AbortSignal }): Promise<KeptEntries>;
+  /**
+   * Token ids of a prompt that may have images, which are computed: each row of one has an id of its own that only this model knows, equal
+   * for equal images. Where there are none, as `tokenize`.
+   * @throws SplitkvError `context_full`, `usage`; `format`, `unsupported` and `limit` of an image
+   */
+  readPrompt(prompt: Prompt, options?: TokenizeOptions): Promise<readonly number[]>;
   /** Token ids of a prompt, as `generate` would feed them, however many. */
   tokenize(prompt: Prompt, options?: TokenizeOptions): number[];
   detokenize(tokens: readonly number[]): string;

@@ -17,6 +17,8 @@ export interface LoadOptions {
    * model's maximum, at most 32768; above 4096 no more than 1 GiB of cache holds.
    */
   readonly contextLength?: number | undefined;
+  /** Prompts may have images: the model's encoder is loaded, too, on the first rank. Default: false. */
+  readonly images?: boolean | undefined;
   /** The Hub that names such as ORG/NAME mean. Default: https://huggingface.co, in Node what HF_ENDPOINT says. */
   readonly hub?: string | URL | undefined;
   /**

@@ -27,6 +27,8 @@ export interface RunnerOptions {
   readonly windows?: number;
   /** Layers with windows keep all tokens, too; default false. */
   readonly keepsAll?: boolean;
+  /** Prompts may have pictures, whose encoder the first rank has; default false. */
+  readonly images?: boolean;
   /** A GPU's kernels may be timed, to choose among plans of equal bits; default true. */
   readonly tune?: boolean;
   /** Bytes of GPU memory that each rank may take; undefined: no limit. */
@@ -57,6 +59,8 @@ export interface SlotTokens {
   readonly start: number;
   /** The prompt ends here. */
   readonly last: boolean;
+  /** f32 [rows][hiddenSize]: of those of the tokens that are given rows (`GIVEN_ID`), in order. */
+  readonly given?: Float32Array | undefined;
 }
 
 /** KV blocks of a slot, by the numbers of the pool that it is of. */
@@ -194,6 +198,11 @@ export interface Rank {
    * where the prompt was compressed there.
    */
   takeOver(slot: number, piece: KvPiece): Promise<number | undefined>;
+  /**
+   * The rows that a tile of a picture becomes, f32 [rows][hiddenSize], on the first rank of a model that takes pictures.
+   * @param patches f32 [patches][3 * patch * patch], normalised
+   */
+  encode(patches: Float32Array): Promise<Float32Array>;
   /** Logits of positions that the last `prefill` or (its last 16 tokens) `recompute` ran, [count][vocabSize]; the root's answer counts, or that of the rank that ran them. */
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
   /**

@@ -249,7 +249,7 @@ describe('on one rank', () => {
     expect(pieces).not.toBe('');
     expect(asText.messages.at(-1)).toEqual({ role: 'assistant', content: text });
     await asText.continue({ maxTokens: 2, ignoreEos: true }).result;
-    expect(asText.messages.at(-1)!.content!.startsWith(text)).toBe(true);
+    expect((asText.messages.at(-1)!.content as string).startsWith(text)).toBe(true);
   });
 
   test('an answer that was cut in its thoughts, or in its form, goes on there', async () => {

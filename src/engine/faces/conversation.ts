@@ -3,6 +3,7 @@ import { checkOptions, isWithin, oneOf, type OptionsSchema } from '../../base/op
 import type { Tokenizer } from '../../tokenizer/index.js';
 import type {
   ChatMessage,
+  ContentPart,
   Conversation,
   ConversationOptions,
   GenerateOptions,
@@ -11,9 +12,19 @@ import type {
   SavedConversation,
 } from '../contracts/api.js';
 import { DEFAULT_MAX_TOKENS } from '../contracts/options/sampling_rows.js';
+import type { Pictures } from '../serving/pictures.js';
 import type { PromptRows } from './generate.js';
 import { checkTools, shownTools } from '../../chat_formats/tools.js';
-import { needTokenizer, type PromptReader, specialAsTokens, templateVariables } from '../serving/prompt_tokens.js';
+import {
+  hasImages,
+  imagesOf,
+  needPictures,
+  needTokenizer,
+  type PromptReader,
+  specialAsTokens,
+  templateVariables,
+  withoutImages,
+} from '../serving/prompt_tokens.js';
 
 /** `tokens` are empty where they say more than the answer (it was cut at a stop text). */
 type Turn = SavedConversation['turns'][number];
@@ -21,10 +32,12 @@ type Turn = SavedConversation['turns'][number];
 /** What a conversation is held with. */
 export interface ConversationHost {
   readonly reader: PromptReader;
+  /** Where the model takes images. */
+  readonly pictures: Pick<Pictures, 'ids' | 'placeholder'> | undefined;
   /** The model's name. */
   readonly name: string;
   /** Runs what `rows` gives. */
-  generate(rows: () => PromptRows, options: GenerateOptions): Generation;
+  generate(rows: () => Promise<PromptRows>, options: GenerateOptions): Generation;
 }
 
 const VERSION = 1;
@@ -78,7 +91,7 @@ export class TalkingConversation implements Conversation {
     const last = this.#turns.at(-1);
     if (!last) throw usageError('continue: there is no answer yet');
     if (last.calls) throw usageError("continue: the last answer called tools: send their results, {role: 'tool', ...}");
-    return this.#replace(last.results ?? last.user, options, last);
+    return this.#replace(askedIn(last), options, last);
   }
 
   /** @param begun the answer goes on that this turn has */
@@ -89,8 +102,8 @@ export class TalkingConversation implements Conversation {
     // What it begins with may be known as a text only.
     const asText = begun !== undefined && idsOf(begun).length === 0 ? begun.answer : '';
     this.#answering = true;
-    const rows = (): PromptRows => {
-      const { rows: found, forgotten } = this.#fit(content, options, begun);
+    const rows = async (): Promise<PromptRows> => {
+      const { rows: found, forgotten } = await this.#fit(content, options, begun);
       if (forgotten > 0) this.#turns = this.#turns.slice(forgotten);
       return found;
     };
@@ -122,7 +135,11 @@ export class TalkingConversation implements Conversation {
         ...(calls && { calls }),
         ...(isCut && !asTold && asText === '' && { cut: tokens }),
       };
-      const asked = typeof content === 'string' ? { user: content } : { user: '', results: content };
+      const asked = isParts(content)
+        ? { user: textOf(content), parts: content }
+        : typeof content === 'string'
+          ? { user: content }
+          : { user: '', results: content };
       this.#turns = [...this.#turns, { ...asked, ...turn }];
     };
     // Before whoever awaits the result goes on.
@@ -150,6 +167,10 @@ export class TalkingConversation implements Conversation {
       if (content === '') throw usageError('send: the message is empty: give a text');
       return;
     }
+    if (isParts(content)) {
+      if (hasImages({ messages: [{ role: 'user', content }] })) needPictures(this.#host.pictures);
+      return;
+    }
     const isResult = (message: ChatMessage): boolean =>
       message?.role === 'tool' && typeof message.content === 'string' && typeof message.tool_call_id === 'string';
     if (!Array.isArray(content) || content.length === 0 || !content.every(isResult)) {
@@ -163,10 +184,10 @@ export class TalkingConversation implements Conversation {
   regenerate(options: GenerateOptions = {}): Generation {
     const last = this.#turns.at(-1);
     if (!last) throw usageError('regenerate: there is no answer yet');
-    return this.#replace(last.results ?? last.user, options);
+    return this.#replace(askedIn(last), options);
   }
 
-  edit(content: string, options: GenerateOptions = {}): Generation {
+  edit(content: string | readonly ContentPart[], options: GenerateOptions = {}): Generation {
     if (this.#turns.length === 0) throw usageError('edit: there is no question yet; use send');
     return this.#replace(content, options);
   }
@@ -214,25 +235,33 @@ export class TalkingConversation implements Conversation {
       version: VERSION,
       model: this.#host.name,
       ...(system !== undefined && { system }),
-      turns: this.#turns.map((turn) => ({ ...turn, tokens: [...turn.tokens] })),
+      turns: this.#turns.map((turn) => ({
+        ...turn,
+        tokens: [...turn.tokens],
+        ...(turn.parts && { parts: turn.parts.map(savedPart) }),
+      })),
     };
   }
 
   /** The rows of a question, after as many of the oldest turns are forgotten as must be. @throws SplitkvError `context_full` */
-  #fit(user: Asked, options: GenerateOptions, begun?: Turn): { readonly rows: PromptRows; readonly forgotten: number } {
+  async #fit(
+    user: Asked,
+    options: GenerateOptions,
+    begun?: Turn,
+  ): Promise<{ readonly rows: PromptRows; readonly forgotten: number }> {
     const { reader } = this.#host;
     const { contextLength } = reader;
     const { whenFull = 'error', about } = this.#options;
     const asked = about === undefined || typeof user !== 'string' ? user : `${about.trim()} ${user}`;
     // Where turns are forgotten there is to be room for an answer.
     const room = Math.min(options.maxTokens ?? DEFAULT_MAX_TOKENS, Math.floor(contextLength / 4));
-    const keptTurns = typeof user === 'string' ? this.#turns.length : Math.max(0, this.#turns.length - 1);
+    const keptTurns = isQuestion(user) ? this.#turns.length : Math.max(0, this.#turns.length - 1);
     const most = about === undefined ? keptTurns : 0;
     for (let forgotten = 0; ; forgotten++) {
       const turns = about === undefined ? this.#turns.slice(forgotten) : [];
       // Results go with the calls that they are of.
       if (turns[0]?.results && forgotten < most) continue;
-      const rows = this.#rows(asked, turns, options, begun);
+      const rows = await this.#rows(asked, turns, options, begun);
       const length = rows.prompt.length + (rows.continuation?.length ?? 0);
       const fits = length <= contextLength - (whenFull === 'forget' ? room : 0);
       if (fits || (forgotten === most && length <= contextLength)) return { rows, forgotten };
@@ -245,19 +274,29 @@ export class TalkingConversation implements Conversation {
     }
   }
 
-  #rows(user: Asked, turns: readonly Turn[], given: GenerateOptions, begun?: Turn): PromptRows {
+  async #rows(user: Asked, turns: readonly Turn[], given: GenerateOptions, begun?: Turn): Promise<PromptRows> {
     const { special } = this.#options;
     const options: RenderOptions = { ...given, ...(special && { special }) };
     const tokenizer = needTokenizer(this.#host.reader, 'a conversation');
     const messages = this.#messagesWith(user, turns);
     checkTools(options);
+    const images = messages.flatMap(imagesOf);
+    // Each piece of the text has its placeholders, in the order of the images.
+    const encode = async (text: string): Promise<readonly number[]> => {
+      const { pictures, reader } = this.#host;
+      const own =
+        pictures && images.length > 0 ? images.splice(0, text.split(pictures.placeholder(reader)).length - 1) : [];
+      if (!pictures || own.length === 0) return tokenizer.encode(text, { addSpecial: false });
+      // What has no room is told by all of it.
+      return pictures.ids({ prompt: text, images: own }, { ...reader, contextLength: Infinity }, { addSpecial: false });
+    };
     if (begun) {
       const ids = idsOf(begun);
-      if (ids.length > 0) return { ...this.#rows(user, turns, options), continuation: ids };
-      return { prompt: tokenizer.encode(openText(tokenizer, messages, begun.answer, options), { addSpecial: false }) };
+      if (ids.length > 0) return { ...(await this.#rows(user, turns, options)), continuation: ids };
+      return { prompt: await encode(openText(tokenizer, messages, begun.answer, options)) };
     }
     const pieces = piecesOf(tokenizer, messages, turns, options);
-    if (!pieces) return { prompt: tokenizer.encode(render(tokenizer, messages, options), { addSpecial: false }) };
+    if (!pieces) return { prompt: await encode(render(tokenizer, messages, options)) };
     const prompt: number[] = [];
     const spans: [number, number][] = [];
     let text = '';
@@ -268,7 +307,7 @@ export class TalkingConversation implements Conversation {
         text += turn.answer;
         continue;
       }
-      for (const id of tokenizer.encode(text, { addSpecial: false })) prompt.push(id);
+      for (const id of await encode(text)) prompt.push(id);
       text = '';
       if (!turn) break;
       // The last one's keys and values may not have been computed; it is of the prompt.
@@ -280,8 +319,8 @@ export class TalkingConversation implements Conversation {
 }
 
 const messagesOf = (turns: readonly Turn[]): ChatMessage[] =>
-  turns.flatMap(({ user, results, answer, calls }): ChatMessage[] => [
-    ...askedOf(results ?? user),
+  turns.flatMap(({ answer, calls, ...turn }): ChatMessage[] => [
+    ...askedOf(askedIn(turn)),
     { role: 'assistant', content: calls && answer === '' ? null : answer, ...(calls && { tool_calls: calls }) },
   ]);
 
@@ -303,10 +342,32 @@ function openText(
   return before + answer;
 }
 
-/** A question, or the results of tools. */
-type Asked = string | readonly ChatMessage[];
+/** A question, with images perhaps, or the results of tools. */
+type Asked = string | readonly ContentPart[] | readonly ChatMessage[];
+const isQuestion = (asked: Asked): asked is string | readonly ContentPart[] =>
+  typeof asked === 'string' || isParts(asked);
 const askedOf = (asked: Asked): readonly ChatMessage[] =>
-  typeof asked === 'string' ? [{ role: 'user', content: asked }] : asked;
+  isQuestion(asked) ? [{ role: 'user', content: asked }] : asked;
+const askedIn = ({ user, parts, results }: Pick<Turn, 'user' | 'parts' | 'results'>): Asked => results ?? parts ?? user;
+
+const isParts = (asked: Asked): asked is readonly ContentPart[] =>
+  Array.isArray(asked) &&
+  asked.length > 0 &&
+  (asked as readonly { type?: unknown }[]).every((part) => part?.type !== undefined);
+
+const textOf = (parts: readonly ContentPart[]): string =>
+  parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
+
+/** As plain JSON. @throws SplitkvError `usage` for an image that can't be */
+function savedPart(part: ContentPart): ContentPart {
+  if (part.type !== 'image' || typeof part.image === 'string') return part;
+  if (part.image instanceof Uint8Array) {
+    let letters = '';
+    for (const byte of part.image) letters += String.fromCharCode(byte);
+    return { type: 'image', image: `data:image/*;base64,${btoa(letters)}` };
+  }
+  throw usageError('save: a conversation keeps images that were given as data: URLs or as a Uint8Array of a file');
+}
 
 type RenderOptions = GenerateOptions & Pick<ConversationOptions, 'special'>;
 
@@ -317,7 +378,7 @@ function render(
   addGenerationPrompt = true,
 ): string {
   const tools = shownTools(options);
-  const told = messages.map((message) => ({ ...message }));
+  const told = messages.map(withoutImages);
   return tokenizer.applyChatTemplate(specialAsTokens(options.special) ? told : tokenizer.asText(told), {
     addGenerationPrompt,
     variables: templateVariables(options),
@@ -381,6 +442,7 @@ const isIds = (value: unknown): boolean =>
 const isTurn = (turn: Partial<Turn> | null): boolean =>
   typeof turn?.user === 'string' &&
   typeof turn.answer === 'string' &&
+  (turn.parts === undefined || isParts(turn.parts)) &&
   isIds(turn.tokens) &&
   (turn.cut === undefined || isIds(turn.cut));
 

@@ -1,6 +1,7 @@
+import { unsupportedError, usageError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
 import type { Source, TensorReader } from '../../loader/index.js';
-import { attendsBothWays } from '../../model/config/model_config.js';
+import { attendsBothWays, type ModelConfig } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import { weightBytes } from '../../model/weights/model_map.js';
 import { storedTypes } from '../../model/weights/stored_types.js';
@@ -42,7 +43,7 @@ export async function describeModel(
   onWarning?: LoadOptions['onWarning'],
 ): Promise<DescribedModel> {
   const files = await openModelFiles(source, options.signal, onWarning);
-  const { config } = files;
+  const config = withImages(files.config, options);
   let read: Promise<TensorReader> | undefined;
   const reader = (): Promise<TensorReader> => (read ??= files.reader());
   const { weights = 'auto', prefillChunk, prefixCaching } = options;
@@ -74,6 +75,18 @@ export const contextFacts = (
   prefillChunk: attendsBothWays(config) ? contextLength : prefillChunk,
 });
 
+/** A model with its encoder of pictures where that is asked for. @throws SplitkvError `unsupported` where it has none */
+function withImages({ vision, ...config }: ModelConfig, { images, prefill }: LoadOptions): ModelConfig {
+  if (!images) return config;
+  if (!vision) {
+    throw unsupportedError(
+      `images: ${config.architecture} of these files takes no images here; leave images out, or load a model that does: SmolVLM or SmolVLM2, in safetensors`,
+    );
+  }
+  if (prefill) throw usageError('images: prompts with images are computed by the ranks themselves; leave prefill out');
+  return { ...config, vision };
+}
+
 /** What an opened model is, in numbers and words. */
 export function modelInfo(opened: OpenedModel): ModelInfo {
   const { config, group, prefiller, tokenizer, sampling, name, loadSeconds, planReason } = opened;
@@ -91,6 +104,8 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
     weights: mostOf(type),
     kv: runner.kv.type,
     hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
+    ...(config.vision &&
+      tokenizer && { imagePlaceholder: tokenizer.decode([config.vision.imageToken], { skipSpecial: false }) }),
     sampling,
     adapter: group.adapter,
     weightBytes: sum(runner.ranks.map(({ facts }) => facts.weightBytes)),

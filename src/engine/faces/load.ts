@@ -23,6 +23,7 @@ import { type PlanSubject, type ProfileOf, runnerOf } from '../planning/plan_sub
 import { loadSeats } from '../planning/seats.js';
 import type { RankProgress } from '../ranks/open_rank.js';
 import { type ModelRanks, RankGroup, warnOfExact } from '../ranks/rank_group.js';
+import type { Pictures } from '../serving/pictures.js';
 import { type ModelPlace, placeOf } from '../workers/model_place.js';
 import { type RanksOfPlan, WorkerGroup } from '../workers/worker_group.js';
 import type { RankPlaces } from '../workers/worker_protocol.js';
@@ -62,6 +63,8 @@ export interface OpenedModel extends ModelTokenizer {
   readonly loadSeconds: number;
   /** Where prompts are computed on a device of their own. */
   readonly prefiller?: PrefillWorker | undefined;
+  /** Where prompts may have them. */
+  readonly pictures?: Pictures | undefined;
   /** Where the planner chose; of the plan that its ranks have now. */
   readonly picked?: PickedPlan | undefined;
   /** Why that plan is as it is, where it wasn't named or given. */
@@ -195,11 +198,11 @@ async function openParts(
     );
     return settle(shorter);
   });
-  let prefiller: PrefillWorker | undefined;
+  let beside: Pick<OpenedModel, 'prefiller' | 'pictures'>;
   try {
     await checkRanks(opening, facts, group);
     await source.flush?.(); // throws where what was read isn't one version of each file
-    prefiller = options.prefill && (await openPrefiller(opening, options.prefill, model, plans, place));
+    beside = await openBeside(opening, model, plans, place, group);
   } catch (error) {
     await group.dispose();
     throw error;
@@ -208,7 +211,7 @@ async function openParts(
   return {
     config: facts.config,
     group,
-    prefiller,
+    ...beside,
     ...text,
     name,
     sampling: model.sampling,
@@ -335,6 +338,23 @@ async function checkRanks(
 ): Promise<void> {
   if (compression) checkWindowFits(compression.window, group.runner.promptRows);
   if (options.precision === 'fast') warnOfExact(type, group, onWarning);
+}
+
+/** What computes pictures of prompts, and prompts on a device of their own, where the model is loaded so. */
+async function openBeside(
+  opening: Opening,
+  model: DescribedModel,
+  plans: SettledPlan,
+  place: ModelPlace | undefined,
+  group: ModelRanks,
+): Promise<Pick<OpenedModel, 'prefiller' | 'pictures'>> {
+  const { prefill, signal } = opening.options;
+  const { vision } = model.facts.config;
+  const { Pictures } = vision ? await import('../serving/pictures.js') : {};
+  return {
+    pictures: vision && (await Pictures?.open(vision, model.source, () => group.runner, signal)),
+    prefiller: prefill && (await openPrefiller(opening, prefill, model, plans, place)),
+  };
 }
 
 async function openPrefiller(

@@ -33,7 +33,16 @@ import { generate, type GeneratedPrompt, GenerationStream, NO_SPEED, type Prompt
 import { TalkingConversation } from './conversation.js';
 import type { OpenedModel } from './load.js';
 import { modelInfo } from './describe_model.js';
-import { eosIds, isChat, needTokenizer, type PromptReader, promptTokens, tokenIds } from '../serving/prompt_tokens.js';
+import {
+  eosIds,
+  hasImages,
+  isChat,
+  needPictures,
+  needTokenizer,
+  type PromptReader,
+  promptTokens,
+  tokenIds,
+} from '../serving/prompt_tokens.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { type ModelRanks, roundsPrompts } from '../ranks/rank_group.js';
 import type { Runner } from '../ranks/runner.js';
@@ -112,16 +121,17 @@ export class LoadedModel implements Model {
       ...ofPlan,
       prefixCaching: this.how.prefixCaching ?? mayShare(this.#group, this.#prefiller),
       prefiller: this.#prefiller,
+      pictures: this.opened.pictures,
       recover: false,
     });
   }
 
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
-    return this.#generation(() => {
+    return this.#generation(async () => {
       checkOptions('generate', options, schema);
       const { continueFrom } = options;
       return {
-        prompt: promptTokens(prompt, this.#reader, options),
+        prompt: await this.readPrompt(prompt, options),
         ...(continueFrom && { continuation: tokenIds(continueFrom) }),
         isChat: isChat(prompt),
       };
@@ -129,11 +139,11 @@ export class LoadedModel implements Model {
   }
 
   /** Runs what `rows` gives, once the model is known to be usable. */
-  #generation(rows: () => GeneratedPrompt, options: GenerateOptions): Generation {
+  #generation(rows: () => GeneratedPrompt | Promise<GeneratedPrompt>, options: GenerateOptions): Generation {
     return new GenerationStream(async (emit, left) => {
       await this.#ready();
       const host = { engine: this.#engine, reader: this.#reader, eosIds: this.#eosIds, forms: this.#forms };
-      const done = await generate(host, rows(), options, this.#orDisposed(left, options.signal), emit);
+      const done = await generate(host, await rows(), options, this.#orDisposed(left, options.signal), emit);
       const { speed, compressed, attention, cachedTokens, ...result } = done;
       this.#speed = speed;
       if (attention) this.#warnOfIdle(attention);
@@ -156,9 +166,8 @@ export class LoadedModel implements Model {
   ): AsyncGenerator<IndexedResult, void, undefined> {
     checkOptions('generateMany', options, schema);
     if (options.continueFrom) throw usageError('generateMany: continueFrom is of one answer; use generate');
-    const rows = prompts.map((prompt): GeneratedPrompt => {
-      return { prompt: promptTokens(prompt, this.#reader, options), isChat: isChat(prompt) };
-    });
+    const rows: GeneratedPrompt[] = [];
+    for (const prompt of prompts) rows.push({ prompt: await this.readPrompt(prompt, options), isChat: isChat(prompt) });
     const left = new AbortController();
     const signal = AbortSignal.any([left.signal, ...(options.signal ? [options.signal] : [])]);
     const shared = commonPrefix(rows.map(({ prompt }) => prompt));
@@ -187,13 +196,16 @@ export class LoadedModel implements Model {
 
   conversation(options: ConversationOptions = {}): Conversation {
     this.#assertOpen();
-    const generate = (rows: () => PromptRows, given: GenerateOptions): Generation => {
+    const generate = (rows: () => Promise<PromptRows>, given: GenerateOptions): Generation => {
       checkOptions('send', given, schema);
       if (given.continueFrom) throw usageError("send: a conversation's last answer goes on by continue()");
       // What the model's makers recommend; a caller's value wins.
-      return this.#generation(() => ({ ...rows(), isChat: true }), { ...this.info.sampling, ...given });
+      return this.#generation(async () => ({ ...(await rows()), isChat: true }), { ...this.info.sampling, ...given });
     };
-    return new TalkingConversation({ reader: this.#reader, name: this.info.name, generate }, options);
+    return new TalkingConversation(
+      { reader: this.#reader, pictures: this.opened.pictures, name: this.info.name, generate },
+      options,
+    );
   }
 
   async logits(
@@ -272,7 +284,7 @@ export class LoadedModel implements Model {
     if (!runner.options.compression) {
       throw usageError('kept: nothing is compressed; load the model with a kvBudget, such as 0.2');
     }
-    const tokens = promptTokens(prompt, this.#reader);
+    const tokens = await this.readPrompt(prompt);
     const { numLayers, kvHeads } = this.info.shape;
     const layers = Array.from({ length: numLayers }, () => new Array<number>(kvHeads).fill(tokens.length));
     await this.#compute('kept', options.signal, {
@@ -284,6 +296,11 @@ export class LoadedModel implements Model {
       },
     });
     return { promptTokens: tokens.length, layers };
+  }
+
+  async readPrompt(prompt: Prompt, options: TokenizeOptions = {}): Promise<readonly number[]> {
+    if (!hasImages(prompt)) return promptTokens(prompt, this.#reader, options);
+    return needPictures(this.opened.pictures).ids(prompt, this.#reader, options);
   }
 
   tokenize(prompt: Prompt, options: TokenizeOptions = {}): number[] {

@@ -15,7 +15,9 @@ import { type JoinPlaces, type OpenedModel, openModel } from './load.js';
 import {
   chatText,
   eosIds,
+  hasImages,
   isChat,
+  needPictures,
   needTokenizer,
   type PromptReader,
   type PromptSource,
@@ -109,6 +111,7 @@ export async function serve(
       tokensPerIteration: tokensPerIteration ?? DEFAULT_TOKENS_PER_ITERATION,
       prefixCaching: prefixCaching ?? mayShare(opened.group, opened.prefiller),
       prefiller: opened.prefiller,
+      pictures: opened.pictures,
       onFailure,
     };
     return new EngineServingModel(opened, engineOptions, files);
@@ -207,6 +210,11 @@ export class EngineServingModel implements ServingModel {
     });
     if (frames.length === 0) frames.push(frameOf(tokenizer, [], options, false));
     await Promise.all(frames.map((frame) => this.#host.forms.compile(options, frame, wait)));
+  }
+
+  async readPrompt(prompt: Prompt, options: TokenizeOptions = {}): Promise<readonly number[]> {
+    if (!hasImages(prompt)) return promptTokens(prompt, this.#reader, options);
+    return needPictures(this.#opened.pictures).ids(prompt, this.#reader, options);
   }
 
   complete(prompt: Prompt, options: CompletionOptions = {}): Completion {

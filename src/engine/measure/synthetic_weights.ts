@@ -6,7 +6,8 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankSlice } from '../../model/shape.js';
 import { perLayerTable } from '../../model/layers/per_layer_weights.js';
 import { weightSpecs } from '../../model/weights/model_map.js';
-import { expectedTensors } from '../../model/weights/weight_map.js';
+import { encoderSpecs } from '../../model/vision/encoder_specs.js';
+import { expectedTensors, specsIn } from '../../model/weights/weight_map.js';
 import { typeOfTensor, type WeightTypes } from '../../model/weights/weight_types.js';
 
 const TABLE = 2 ** 14;
@@ -41,7 +42,10 @@ const SOURCE = {
 };
 
 function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array, types: WeightTypes): TensorIndex {
-  const expected = [...expectedTensors(weightSpecs(config, slice))].map(([name, { shape }]) => [name, shape] as const);
+  const encoder = config.vision ? specsIn(encoderSpecs(config.vision, config.hiddenSize)) : [];
+  const expected = [...expectedTensors([...weightSpecs(config, slice), ...encoder])].map(
+    ([name, { shape }]) => [name, shape] as const,
+  );
   const tokens = perLayerTable(config);
   const tensors = new Map(
     [...expected, ...(tokens ? [[tokens.name, [tokens.rows, tokens.columns]] as const] : [])].map(([name, shape]) => [

@@ -88,6 +88,7 @@ export const runnerOf = (subject: PlanSubject, plan: Plan): Omit<RunnerOptions, 
     prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
     kvType,
     ...(hasState(config) && { keptStates: kept.keptStates }),
+    ...(config.vision && { images: true }),
     ...(compression && { compression, keptBlocks: kept.keptBlocks }),
   };
 };

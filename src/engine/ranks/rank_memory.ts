@@ -96,5 +96,6 @@ function formOf(plan: Plan, rank: number, config: ModelConfig, { slots, batches 
     const { kvHeads, lanes, sequences, copies } = stage.share;
     return [kvHeads.length, lanes, sequences, copies, stage.apart];
   });
-  return JSON.stringify([slice.layers.map(layer), rows, samples, caches, kept]);
+  const encodes = config.vision !== undefined && rank === 0;
+  return JSON.stringify([slice.layers.map(layer), rows, samples, caches, kept, encodes]);
 }

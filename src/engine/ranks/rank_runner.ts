@@ -1,6 +1,6 @@
 import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
-import { limitError } from '../../base/errors.js';
-import { CHUNK_TOKENS, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
+import { known, limitError } from '../../base/errors.js';
+import { CHUNK_TOKENS, GIVEN_ID, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { nth, range, sum } from '../../base/lists.js';
 import { alignUp, ceilDiv, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
@@ -58,6 +58,7 @@ export class RankRunner implements Rank {
   readonly #lengths: number[];
   readonly #forward: Decoder;
   readonly #tokenRows: TokenRows | undefined;
+  readonly #encoder: DeviceModel['encoder'];
   readonly #batches: readonly Batch[];
   readonly #prompt: DecoderRows;
   readonly #prefill: Program<RankStep>;
@@ -104,6 +105,8 @@ export class RankRunner implements Rank {
     this.#lengths = Array.from({ length: slots * batches }, () => 0);
     this.#forward = model.createForward(this.#tables.cacheOptions);
     this.#tokenRows = model.tokenRows;
+    this.#encoder = model.encoder;
+    this.#encoder?.prepare();
     const forward = this.#forward;
     const { pages } = this.#tables;
     this.#keptPrompts =
@@ -326,7 +329,7 @@ export class RankRunner implements Rank {
   }
 
   prefill(
-    { slot, tokens, start, last }: SlotTokens,
+    { slot, tokens, start, last, given }: SlotTokens,
     rowsByPlace?: readonly number[],
     slots: readonly number[] = [slot],
   ): Promise<number | undefined> {
@@ -335,7 +338,7 @@ export class RankRunner implements Rank {
       const end = start + tokens.length;
       const ran = new RowBlocks(world.all.rowPieces.prompt, this.#tables.chunkOffset(slot), start, end);
       this.#ran = { role: 'prompt', rows: ran, x: this.#prompt.x };
-      await this.#writePrompt(ran, tokens, slot);
+      await this.#writePrompt(ran, tokens, slot, given);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
       const rows = tiled(rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
       const step = this.#stepOf(slot, rows, end);
@@ -418,22 +421,39 @@ export class RankRunner implements Rank {
     return tokens.length > 0 ? this.#tokenRows?.read(tokens) : undefined;
   }
 
-  async #writePrompt(ran: RowBlocks, tokens: Uint32Array, slot: number): Promise<void> {
+  async #writePrompt(
+    ran: RowBlocks,
+    tokens: Uint32Array,
+    slot: number,
+    given: Float32Array | undefined,
+  ): Promise<void> {
     const { rows, perLayer } = this.#prompt;
+    const own = ownBlock(this.world, 'prompt');
+    const { vocabSize, hiddenSize } = this.config;
+    const ownGiven: number[] = [];
+    let givenSoFar = 0;
     const ids = new Uint32Array(rows * ran.blocks);
     const rowInfo = new Uint32Array(rows * ran.blocks * 2).fill(INACTIVE);
     const next = Array.from({ length: ran.blocks }, (_, block) => block * rows);
     for (const [index, id] of tokens.entries()) {
       const position = ran.start + index;
       const row = next[ran.blockOf(position)]!++;
-      ids[row] = id;
+      // Behind the vocabulary: none of its rows.
+      ids[row] = id < GIVEN_ID ? id : vocabSize + ownGiven.length;
+      if (id >= GIVEN_ID && ran.blockOf(position) === own) ownGiven.push(givenSoFar);
+      if (id >= GIVEN_ID) givenSoFar++;
       rowInfo[row * 2] = position;
       rowInfo[row * 2 + 1] = slot;
     }
     this.device.write(this.#prompt.tokens, 0, ids);
     this.device.write(this.#prompt.rowInfo, 0, rowInfo);
+    if (given && ownGiven.length > 0) {
+      const table = new Float32Array(ownGiven.length * hiddenSize);
+      for (const [to, from] of ownGiven.entries())
+        table.set(given.subarray(from * hiddenSize, (from + 1) * hiddenSize), to * hiddenSize);
+      this.#prompt.given?.write(table);
+    }
     if (!perLayer) return;
-    const own = ownBlock(this.world, 'prompt');
     const inputs = await this.#inputsOf(tokens.filter((_, index) => ran.blockOf(ran.start + index) === own));
     if (inputs) perLayer.write(0, inputs);
   }
@@ -513,6 +533,10 @@ export class RankRunner implements Rank {
       pages?.settle(slot);
       return compressed?.evicted(slot);
     });
+  }
+
+  encode(patches: Float32Array): Promise<Float32Array> {
+    return this.#inOrder(() => known(this.#encoder, 'encoder of pictures on this rank').encode(patches));
   }
 
   logits(run: LogitsRun): Promise<Float32Array | undefined> {

@@ -2,7 +2,7 @@
  * Room: steps on ranks. Runner gives every rank the same calls; RankRunner (rank_runner.ts) is one rank in this
  * process: its program, cache and sampling. contracts/rank.ts has what every rank can do. Read that next.
  */
-import { SEGMENT_SHIFT } from '../../base/kv_units.js';
+import { GIVEN_ID, SEGMENT_SHIFT } from '../../base/kv_units.js';
 import { nth, sum } from '../../base/lists.js';
 import { contextFullError, SplitkvError, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
@@ -238,10 +238,12 @@ export class Runner {
   }
 
   checkPrompt(prompt: readonly number[]): void {
-    const { vocabSize, inputs } = this.config;
+    const { vocabSize, inputs, vision } = this.config;
     const types = inputs?.types ?? 1;
     if (prompt.length === 0) throw usageError('the prompt is empty: give at least one token');
     for (const [index, id] of prompt.entries()) {
+      // The engine says which pictures there are.
+      if (vision && id >= GIVEN_ID && id < 2 ** 32) continue;
       const known = Number.isInteger(id) && id >= 0 && id < types * 2 ** SEGMENT_SHIFT;
       if (!known || id % 2 ** SEGMENT_SHIFT >= vocabSize) {
         throw usageError(
@@ -292,9 +294,14 @@ function shareOf(
 ): [run: SlotTokens, rows: readonly number[] | undefined] {
   const { rowRanks } = owners;
   const own = rowRanks ? round.find(({ slot }) => nth(rowRanks, owners.placeOf(slot)).includes(rank)) : round[0];
-  const { slot, tokens, start, last } = own ?? { slot: 0, tokens: new Uint32Array(), start: 0, last: false };
+  const { slot, tokens, start, last, given }: SlotTokens = own ?? {
+    slot: 0,
+    tokens: new Uint32Array(),
+    start: 0,
+    last: false,
+  };
   const rows = rowRanks?.map(
     (_, place) => round.find((item) => owners.placeOf(item.slot) === place)?.tokens.length ?? 0,
   );
-  return [{ slot, tokens, start, last }, rows];
+  return [{ slot, tokens, start, last, given }, rows];
 }

@@ -154,8 +154,10 @@ export interface ServingModel {
    * @throws SplitkvError `usage` for what is no form of a text, for what can't be held to (it is named), and for what takes too long or too much memory
    */
   prepare(options: CompletionOptions, prompts?: readonly Prompt[], wait?: FormWait): Promise<void>;
+  /** As `Model.readPrompt`. */
+  readPrompt(prompt: Prompt, options?: TokenizeOptions): Promise<readonly number[]>;
   /**
-   * Asks for answers to a prompt.
+   * Asks for answers to a prompt, which has no images (`readPrompt`).
    * @throws SplitkvError `usage` for an impossible request, `context_full` for a prompt that never fits, `aborted`, and `failure`
    */
   complete(prompt: Prompt, options?: CompletionOptions): Completion;

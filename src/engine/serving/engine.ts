@@ -28,6 +28,7 @@ import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import type { EndReason, Iteration, RequestSpec, ScheduledSequence, SchedulerOptions } from '../scheduler/index.js';
 import { Scheduler } from '../scheduler/scheduler.js';
 import { type IterationOutcome, IterationRunner, type WantedRows } from './iteration_runner.js';
+import type { Pictures } from './pictures.js';
 import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
@@ -121,6 +122,8 @@ export interface EngineOptions extends Pick<
   readonly iterationsInFlight?: number | 'auto';
   /** Computes prompts on a device of its own; the ranks take over what it gives. */
   readonly prefiller?: PrefillWorker | undefined;
+  /** Of a model that takes them: those of its prompts. */
+  readonly pictures?: Pictures | undefined;
   /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
   readonly recover?: boolean;
   /** For tests: how that is done. */
@@ -389,6 +392,7 @@ export class Engine {
       sampling: (id) => drawOptions(this.#running.get(id)!),
       handed: (id) => this.#feed!.take(id),
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
+      pictures: this.options.pictures,
     });
   }
 
@@ -424,6 +428,7 @@ export class Engine {
         `${runner.config.architecture} is an encoder: it makes no text; use embed (/v1/embeddings) or rerank (/v1/rerank)`,
       );
     runner.checkPrompt(request.prompt);
+    this.options.pictures?.hold(request.prompt);
     const id = `r${this.#next++}`;
     const running = new Running(request);
     this.#running.set(id, running);
@@ -431,6 +436,7 @@ export class Engine {
       this.#submit(id, running);
     } catch (error) {
       this.#running.delete(id);
+      this.options.pictures?.release(request.prompt);
       throw error;
     }
     this.#totals.promptTokensTotal += request.prompt.length;
@@ -489,6 +495,7 @@ export class Engine {
     if (!running) return;
     this.#running.delete(id);
     running.request.constraint?.dispose();
+    this.options.pictures?.release(running.request.prompt);
     this.#feed?.drop(id);
     this.#totals.requestsTotal[end]++;
     if (end === 'failed') running.reject(error);

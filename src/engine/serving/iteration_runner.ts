@@ -4,6 +4,7 @@ import { type DrawOptions, LOGITS_ROWS, RECOMPUTED_ROWS, type SlotTokens } from 
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import { roundsOf, type Runner } from '../ranks/runner.js';
 import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
+import type { Pictures } from './pictures.js';
 import type { PoolSlots } from './pool_slots.js';
 
 /** What the ranks have of a prompt's positions, in order. */
@@ -21,6 +22,8 @@ export interface RequestSource {
   /** What a prefill worker computed of its prompt. */
   handed(id: string): HandedKv;
   promptRows(id: string): WantedRows | undefined;
+  /** Of a model that takes them. */
+  readonly pictures: Pictures | undefined;
 }
 
 /** A run of a sequence's tokens, of one role. */
@@ -280,7 +283,8 @@ export class IterationRunner {
       const tokens = Uint32Array.from({ length }, (_token, i) => sequence.tokenAt(first + i));
       // Also of a prompt that is computed again: compression comes with its end.
       const last = samples || (role === 'prompt' && first + length === sequence.prompt.length);
-      return { slot, tokens, start: first, last, sequence, wanted };
+      const given = role === 'prompt' ? this.source.pictures?.rows(tokens) : undefined;
+      return { slot, tokens, start: first, last, given, sequence, wanted };
     });
   }
 
@@ -312,7 +316,7 @@ export class IterationRunner {
   #start(sequence: ScheduledSequence, slot: number, call: Call): void {
     const sampling = this.source.sampling(sequence.id);
     const { length } = sequence.prompt;
-    const seen = Uint32Array.from({ length }, (_, position) => sequence.tokenAt(position));
+    const seen = this.#seen(sequence, length);
     call(this.runner.all((rank) => rank.start(slot, sampling, seen)));
     this.#decodes(slot);
   }
@@ -340,11 +344,17 @@ export class IterationRunner {
     row.paused = false;
   }
 
+  /** The first tokens of a sequence, as penalties count them. */
+  #seen(sequence: ScheduledSequence, length: number): Uint32Array {
+    const ids = Uint32Array.from({ length }, (_, position) => sequence.tokenAt(position));
+    return this.source.pictures?.placeholders(ids) ?? ids;
+  }
+
   /** Back where it was before it was preempted: the last token sampled is fed next. */
   #resume(sequence: ScheduledSequence, slot: number, call: Call): void {
     const { id, computed, sampled } = sequence;
     const position = computed - 1;
-    const seen = Uint32Array.from({ length: computed }, (_, at) => sequence.tokenAt(at));
+    const seen = this.#seen(sequence, computed);
     const sampling = { ...this.source.sampling(id), counter: sampled - 1 };
     const token = sequence.tokenAt(position);
     call(this.runner.all((rank) => rank.resume(slot, sampling, seen, token, position)));

@@ -4,7 +4,16 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import { type ChatMessage, Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
 import { fillFormat, type FillFormat } from '../../chat_formats/fill_in.js';
 import { type ChatOptions, checkTools, shownTools } from '../../chat_formats/tools.js';
-import type { EmbedOptions, FillPrompt, Prompt, SamplingOptions, TokenizeOptions } from '../contracts/api.js';
+import type {
+  ChatMessage as ChatMessageOfApi,
+  ContentPart,
+  EmbedOptions,
+  FillPrompt,
+  ImageSource,
+  Prompt,
+  SamplingOptions,
+  TokenizeOptions,
+} from '../contracts/api.js';
 
 /** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
 export interface PromptReader {
@@ -48,6 +57,41 @@ export async function promptReader({
 /** Whether a prompt is of messages. */
 export const isChat = (prompt: Prompt): boolean =>
   typeof prompt === 'object' && prompt !== null && 'messages' in prompt && prompt.messages !== undefined;
+
+/** Whether some of a prompt is images. */
+export const hasImages = (prompt: Prompt): boolean =>
+  typeof prompt === 'object' &&
+  prompt !== null &&
+  ('images' in prompt ||
+    ('messages' in prompt &&
+      Array.isArray(prompt.messages) &&
+      prompt.messages.some(
+        (message) =>
+          Array.isArray(message?.content) &&
+          message.content.some((part: { type?: unknown }) => part?.type === 'image' || part?.type === 'image_url'),
+      )));
+
+/** The images of a message, in order. */
+export const imagesOf = ({ content }: Pick<ChatMessageOfApi, 'content'>): ImageSource[] =>
+  (Array.isArray(content) ? (content as readonly ContentPart[]) : []).flatMap((part) =>
+    part.type === 'text' ? [] : [part.type === 'image' ? part.image : part.image_url.url],
+  );
+
+/** A message as a template sees it: parts say only where its images are. */
+export const withoutImages = (message: ChatMessageOfApi): ChatMessage => ({
+  ...message,
+  content: Array.isArray(message.content)
+    ? (message.content as readonly ContentPart[]).map((part) => (part.type === 'text' ? part : { type: 'image' }))
+    : message.content,
+});
+
+/** What computes images. @throws SplitkvError `usage` where the model is for text alone */
+export function needPictures<T>(pictures: T | undefined): T {
+  if (pictures) return pictures;
+  throw usageError(
+    'the prompt has images, and this model is loaded for text alone: load one that takes images, such as SmolVLM, with images: true (--images)',
+  );
+}
 
 const isFill = (prompt: Prompt): prompt is FillPrompt =>
   typeof prompt === 'object' && prompt !== null && 'prefix' in prompt;
@@ -122,6 +166,7 @@ export const templateVariables = ({ enableThinking, chatTemplateKwargs }: ChatOp
  */
 export function promptTokens(prompt: Prompt, reader: PromptReader, options: TokenizeOptions = {}): readonly number[] {
   const { addSpecial = true } = options;
+  if (hasImages(prompt)) throw usageError('a prompt with images has ids once they are computed: readPrompt gives them');
   if (isFill(prompt)) return fitting(fillTokens(prompt, addSpecial, needTokenizer(reader, 'a gap to fill')), reader);
   if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return fitting(tokenIds(prompt), reader);
   if (typeof prompt === 'string') {

@@ -135,12 +135,13 @@ export class RankServer {
     const network = networkAt(place);
     const source = await openFiles(whereOf(place), { network, cache, integrity, onWarning, onWait, signal });
     const files = await openModelFiles(source, signal);
+    const { vision, ...text } = files.config;
+    const config = runner.images ? { ...text, vision } : text;
     const reader = await files.reader();
-    if (digest !== undefined)
-      await (await import('../files/model_digest.js')).checkDigest(digest, files.config, reader);
+    if (digest !== undefined) await (await import('../files/model_digest.js')).checkDigest(digest, config, reader);
     const world = new World(plan, rank, mixed);
     const again = (): Promise<Device> => openDevice(this.#adapter!);
-    const request = { config: files.config, reader, type, runner, signal, again, onWarning };
+    const request = { config, reader, type, runner, signal, again, onWarning };
     this.#runner = await openRank(device, world, request, onProgress);
     // What this rank downloaded is there for the next one.
     await source.flush?.();

@@ -6,6 +6,7 @@
 import { internalError } from '../../base/errors.js';
 import type { RopeConfig } from './rope_config.js';
 import type { TensorNames } from './tensor_names.js';
+import type { VisionConfig } from './vision_config.js';
 import { nth } from '../../base/lists.js';
 import { gcd } from '../../base/math.js';
 
@@ -40,6 +41,8 @@ export interface ModelConfig {
   readonly bosTokenId: number | null;
   readonly layers: readonly LayerConfig[];
   readonly tensors: TensorNames;
+  /** The encoder beside it; undefined where prompts have no pictures. */
+  readonly vision?: VisionConfig | undefined;
 }
 
 /**

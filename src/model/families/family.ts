@@ -6,6 +6,7 @@
 import type { GgufFile } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
+import type { VisionConfig } from '../config/vision_config.js';
 import { countRange, type NeutralKey, parseTokenIds, refuseFloat8, refuseQuantized } from './common_keys.js';
 
 /** What config.json says in the same words in every family. */
@@ -30,6 +31,8 @@ export interface Family {
     config: ConfigReader,
     common: CommonConfig,
   ): Pick<ModelConfig, 'layers' | 'tensors'> & Partial<Omit<CommonConfig, 'numLayers'>>;
+  /** Of a wrapper's config.json: the encoder of pictures beside the text part. */
+  vision?(config: ConfigReader): VisionConfig;
   /** Where llama.cpp has the family: its metadata, in the words of config.json. */
   readonly gguf?: FamilyGguf;
 }

@@ -33,6 +33,15 @@ const rows: FamilyRow[] = [
     gguf: ['llama', 'qwen2', 'qwen3', 'smollm3', 'mistral3'],
   },
   {
+    family: async () => (await import('./idefics3.js')).idefics3,
+    models: {},
+    wrappers: {
+      idefics3: { className: 'Idefics3ForConditionalGeneration', textType: 'llama' },
+      smolvlm: { className: 'SmolVLMForConditionalGeneration', textType: 'llama' },
+    },
+    gguf: [],
+  },
+  {
     family: async () => (await import('./granite.js')).granite,
     models: { granite: 'GraniteForCausalLM', granitemoehybrid: 'GraniteMoeHybridForCausalLM' },
     gguf: ['granite'],
@@ -223,7 +232,8 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
     neutralKeys.filter(([key]) => !reader.asked(key)),
   );
   reader.refuseNearMisses();
-  const model = { ...parsed, layers: alikeSegments(parsed.layers) };
+  const vision = wraps && family.vision?.(whole);
+  const model = { ...parsed, layers: alikeSegments(parsed.layers), ...(vision && { vision }) };
   checkSupported(model, file);
   return model;
 }

@@ -24,6 +24,7 @@ import type {
 import { VocabParallelEmbedding } from '../layers/linear/vocab.js';
 import { fusesAdded, fusesNorm } from '../layers/fusion.js';
 import { fitRows, recordLinear } from '../layers/linear/linear.js';
+import { GivenRows } from '../layers/given_rows.js';
 import { Inputs } from '../layers/inputs.js';
 import { PerLayerInputs } from '../layers/per_layer.js';
 import { Residual } from '../layers/residual.js';
@@ -75,6 +76,8 @@ export interface DecoderRows extends RowBuffers {
   readonly embedding: VocabParallelEmbedding;
   readonly inputs: Inputs;
   readonly perLayer: PerLayerInputs | undefined;
+  /** Of prompt rows of a model that takes pictures. */
+  readonly given: GivenRows | undefined;
   /** By stage of the plan. */
   readonly stages: ReadonlyMap<number, StagePrograms>;
 }
@@ -256,6 +259,8 @@ export class Decoder {
       ...buffers,
       perLayer: perLayer && new PerLayerInputs(device, config, perLayer, buffers, hiddenStride, like?.perLayer),
       inputs,
+      given:
+        config.vision && role === 'prompt' ? new GivenRows(device, world, config, buffers, hiddenStride) : undefined,
       embedding: new VocabParallelEmbedding(device, world, config, embedding, embedded, hiddenStride),
       stages: new Map(stages),
     };
@@ -263,11 +268,18 @@ export class Decoder {
 
   /**
    * This rank's part of embedding and layers, with the exchanges between, for rows that `allocateRows` of this program made.
-   * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention.
+   * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention. `embed`: what gives x at first, where
+   * rows aren't tokens.
    */
-  recordLayers(recorder: RankRecorder, buffers: DecoderRows, compresses = false): void {
-    const { embedding, inputs, perLayer } = buffers;
-    embedding.record(recorder, this.config.embeddingScale);
+  recordLayers(
+    recorder: RankRecorder,
+    buffers: DecoderRows,
+    compresses = false,
+    embed = (): void => buffers.embedding.record(recorder, this.config.embeddingScale),
+  ): void {
+    const { given, inputs, perLayer } = buffers;
+    embed();
+    given?.record(recorder);
     inputs.record(recorder);
     perLayer?.record(recorder);
     for (const index of this.world.plan.stages.keys()) {

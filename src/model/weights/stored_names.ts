@@ -14,6 +14,7 @@ import { type ExpertNames, numbered } from '../config/tensor_names.js';
 const WRAPPED = [
   ['language_model.', ''],
   ['model.language_model.', 'model.'],
+  ['model.text_model.', 'model.'],
   ['lm_head.', 'lm_head.'],
   ['bert.', ''],
   ['roberta.', ''],
@@ -35,13 +36,42 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
     const name = prefix && prefix[1] + stored.slice(prefix[0].length);
     if (name !== undefined) tensors.set(name, { ...entry, name });
   }
+  const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
+  if (config.vision) addVision(tensors, index, config.vision);
   for (const [layer, { mlp }] of config.layers.entries()) {
     const names = numbered(config.tensors, layer).experts;
     if (mlp.kind !== 'experts' || !names) continue;
     unstack(tensors, names, mlp, config.hiddenSize);
   }
-  const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
   return { ...index, tensors, totalBytes };
+}
+
+/** What checkpoints put before the names of an encoder's tensors, and what those outside its layers are called. */
+const TOWERS = ['model.vision_model.'];
+const VISION = [
+  ['embeddings.patch_embedding.', 'vision.patches.'],
+  ['embeddings.position_embedding.', 'vision.positions.'],
+  ['encoder.', 'vision.encoder.'],
+  ['post_layernorm.', 'vision.post_layernorm.'],
+] as const;
+const PROJECTIONS = [['model.connector.modality_projection.proj.weight', 'vision.project.weight']] as const;
+
+/** An encoder's tensors under the names of config/vision_config.ts; a patch's kernel is a row of [3 * patch * patch]. */
+function addVision(
+  tensors: Map<string, TensorEntry>,
+  index: TensorIndex,
+  { tower, patch }: NonNullable<ModelConfig['vision']>,
+): void {
+  for (const [stored, entry] of index.tensors) {
+    const before = TOWERS.find((tower) => stored.startsWith(tower)) ?? '';
+    const rest = stored.slice(before.length);
+    const [from, to] = (before === '' ? PROJECTIONS : VISION).find(([part]) => rest.startsWith(part)) ?? [];
+    if (from === undefined) continue;
+    const name = to + rest.slice(from.length);
+    const isKernel = name === 'vision.patches.weight' && entry.shape.length === 4;
+    const shape = isKernel ? [tower.hiddenSize, 3 * patch * patch] : entry.shape;
+    tensors.set(name, { ...entry, name, shape });
+  }
 }
 
 /**

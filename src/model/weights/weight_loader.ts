@@ -249,9 +249,20 @@ export async function loadModelWeights(
   types: WeightTypes,
   options: LoadWeightsOptions & { readonly slice?: RankSlice | undefined } = {},
 ): Promise<ModelWeights> {
-  const loader = new WeightLoader(device, reader, types, modelMap(config, options.slice), options);
-  const loaded = await loader.load();
-  return { ...loaded, type: types, bytes: loader.bytes };
+  const { loaded, bytes } = await loadSpecs(device, reader, types, modelMap(config, options.slice), options);
+  return { ...loaded, type: types, bytes };
+}
+
+/** What a map says, and the bytes that it takes. @throws as `loadModelWeights` */
+export async function loadSpecs<Parts extends object>(
+  device: Device,
+  reader: TensorReader,
+  types: WeightTypes,
+  map: Parts,
+  options: LoadWeightsOptions,
+): Promise<{ readonly loaded: Loaded<Parts>; readonly bytes: number }> {
+  const loader = new WeightLoader(device, reader, types, map, options);
+  return { loaded: await loader.load(), bytes: loader.bytes };
 }
 
 /**

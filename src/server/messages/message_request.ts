@@ -5,9 +5,17 @@
 
 import * as z from 'zod/mini';
 import { isObject } from '../../base/json.js';
-import type { ChatMessage, ChatOptions, Prompt, Tool, ToolCall, ToolChoice } from '../../index.js';
+import type { ChatMessage, ChatOptions, ContentPart, Prompt, Tool, ToolCall, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
-import { chatFields, chatOptionsOf, checkMessages, MESSAGES, textAt, textOfParts } from '../requests/chat_request.js';
+import {
+  chatFields,
+  chatOptionsOf,
+  checkMessages,
+  contentOfParts,
+  MESSAGES,
+  textAt,
+  textOfParts,
+} from '../requests/chat_request.js';
 import {
   callOf,
   checkLength,
@@ -192,16 +200,21 @@ function messagesOf({ system, messages }: z.infer<typeof counted>): ChatMessage[
 const TEXTS = { types: ['text'] };
 
 const joined = (before: ChatMessage, after: ChatMessage): ChatMessage => {
-  const texts = [before.content, after.content].filter((text) => text != null && text !== '');
+  const contents = [before.content, after.content];
+  const texts = contents.filter((text): text is string => typeof text === 'string' && text !== '');
+  const parts = contents.some(Array.isArray) ? contents.flatMap(partsOf) : undefined;
   const calls = [...(before.tool_calls ?? []), ...(after.tool_calls ?? [])];
   const thoughts = [before, after].flatMap(({ reasoning_content: thought }) => (thought ? [String(thought)] : []));
   return {
     role: before.role,
-    content: texts.length === 0 && calls.length > 0 ? null : texts.join('\n\n'),
+    content: parts ?? (texts.length === 0 && calls.length > 0 ? null : texts.join('\n\n')),
     ...(thoughts.length > 0 && { reasoning_content: thoughts.join('\n\n') }),
     ...(calls.length > 0 && { tool_calls: calls }),
   };
 };
+
+const partsOf = (content: ChatMessage['content']): readonly ContentPart[] =>
+  typeof content === 'string' ? (content === '' ? [] : [{ type: 'text', text: content }]) : (content ?? []);
 
 /** A text is what a model wrote that is no JSON. */
 const textOfInput = (input: unknown): string => (typeof input === 'string' ? input : JSON.stringify(input ?? {}));
@@ -226,7 +239,7 @@ function turnOf(role: 'user' | 'assistant' | 'system', content: unknown, name: s
     }
   }
   const left = role === 'assistant' ? ['thinking', 'redacted_thinking', 'tool_use'] : ['tool_result'];
-  const text = textOfParts(content, name, { ...TEXTS, left });
+  const text = (role === 'user' ? contentOfParts : textOfParts)(content, name, { ...TEXTS, left });
   // Templates say which thoughts of earlier turns the model reads again.
   const thought = thoughts.some((each) => each !== '') ? { reasoning_content: thoughts.join('\n\n') } : {};
   if (calls.length > 0) return [{ role, content: text === '' ? null : text, ...thought, tool_calls: calls }];

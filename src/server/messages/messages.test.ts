@@ -108,7 +108,7 @@ describe("Anthropic's client", () => {
       status: 400,
       error: {
         type: 'error',
-        error: { type: 'invalid_request_error', message: expect.stringContaining("of type 'image'") as string },
+        error: { type: 'invalid_request_error', message: expect.stringContaining('loaded for text alone') as string },
       },
     });
     await expect(ask({ messages: [user('x '.repeat(CONTEXT))] })).rejects.toThrow(

@@ -8,6 +8,7 @@ import {
   type TokenLogprobs,
   type ToolCall,
 } from '../../index.js';
+import { hasImages } from '../../engine/serving/prompt_tokens.js';
 import { ApiError, badRequest, toApiError } from '../api_error.js';
 import { withDelta } from '../../chat_formats/tools.js';
 import type { CompletionCall } from './fields.js';
@@ -111,9 +112,23 @@ export const stopped = (): ApiError =>
 async function ask(
   { signal, client }: Exchange,
   model: ServingModel,
-  { prompts, promptField, options, formField }: CompletionCall,
+  { prompts: asked, promptField, options, formField }: CompletionCall,
   wait: FormWait,
 ): Promise<Completion> {
+  let prompts = asked;
+  if (asked.some(hasImages)) {
+    try {
+      prompts = await Promise.all(asked.map((prompt) => model.readPrompt(prompt, options)));
+    } catch (error) {
+      // A picture that can't be read is the client's.
+      const isTheirs = error instanceof SplitkvError && (error.code === 'format' || error.code === 'limit');
+      throw signal.aborted
+        ? stopped()
+        : isTheirs
+          ? badRequest(error.message, promptField)
+          : toApiError(error, promptField);
+    }
+  }
   try {
     await model.prepare(options, prompts, wait);
   } catch (error) {

@@ -3,7 +3,7 @@ import { isObject, shortened, show } from '../../base/json.js';
 import { grouped } from '../../base/math.js';
 import { defined } from '../../base/options.js';
 import { checkTools } from '../../chat_formats/tools.js';
-import type { ChatMessage, ChatOptions, Prompt, Tool, ToolChoice } from '../../index.js';
+import type { ChatMessage, ChatOptions, ContentPart, Prompt, Tool, ToolChoice } from '../../index.js';
 import { badRequest } from '../api_error.js';
 import {
   callOf,
@@ -160,7 +160,7 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
   const said =
     content == null && role === 'assistant'
       ? ''
-      : textOfParts(content ?? undefined, `${name}.content`, {
+      : (role === 'user' ? contentOfParts : textOfParts)(content ?? undefined, `${name}.content`, {
           types: ['text'],
           left: role === 'assistant' ? ['refusal'] : [],
           isEmptyTaken: role === 'assistant',
@@ -256,6 +256,42 @@ export function textOfParts(
   return texts.join(between);
 }
 
+/**
+ * The same, where a message may have images: the address of each is a `data:` URL.
+ * @throws ApiError 400
+ */
+export function contentOfParts(
+  content: unknown,
+  name: string,
+  options: Parameters<typeof textOfParts>[2],
+): string | readonly ContentPart[] {
+  const isImage = (part: unknown): boolean =>
+    isObject(part) && ['image_url', 'input_image', 'image'].includes(String(part['type']));
+  if (!Array.isArray(content) || !content.some(isImage)) return textOfParts(content, name, options);
+  // What is wrong with the other parts is told by their places.
+  textOfParts(
+    content.map((part) => (isImage(part) ? { type: options.types[0], text: '' } : (part as unknown))),
+    name,
+    options,
+  );
+  return content.flatMap((part: Record<string, unknown>, index): ContentPart[] => {
+    if (isImage(part)) return [{ type: 'image_url', image_url: { url: imageUrlOf(part, `${name}[${index}]`) } }];
+    return options.types.includes(String(part['type'])) ? [{ type: 'text', text: String(part['text']) }] : [];
+  });
+}
+
+/** In the words of OpenAI's APIs, or of Anthropic's. @throws ApiError 400 for an address elsewhere */
+function imageUrlOf({ image_url: given, source }: Readonly<Record<string, unknown>>, name: string): string {
+  const { type, media_type: media, data, url } = (isObject(source) ? source : {}) as Record<string, unknown>;
+  const address = type === 'base64' ? `data:${String(media)};base64,${String(data)}` : url;
+  const found = (isObject(given) ? given['url'] : given) ?? address;
+  if (typeof found === 'string' && found.startsWith('data:')) return found;
+  throw badRequest(
+    `${name} is an image at ${show(found)}; expected a data: URL: this server reads images from nowhere else`,
+    name,
+  );
+}
+
 /** A text of an item. @param name the item's place in the body @throws ApiError 400 */
 export function textAt(item: Readonly<Record<string, unknown>>, key: string, name: string): string {
   const value = item[key];
@@ -268,6 +304,6 @@ export function withOneSystem(messages: readonly ChatMessage[]): ChatMessage[] {
   const count = messages.findIndex(({ role }) => role !== 'system');
   const leading = messages.slice(0, count < 0 ? messages.length : count);
   if (leading.length < 2) return [...messages];
-  const content = leading.map((message) => message.content ?? '').join('\n\n');
+  const content = leading.map(({ content: text }) => (typeof text === 'string' ? text : '')).join('\n\n');
   return [{ role: 'system', content }, ...messages.slice(leading.length)];
 }

@@ -6,6 +6,7 @@
 
 import {
   embedTokens,
+  hasImages,
   needTokenizer,
   type PromptReader,
   promptTokens,
@@ -78,7 +79,10 @@ const prompted = <Call extends CompletionCall>(
     try {
       return {
         ...call,
-        prompts: call.prompts.map((prompt) => promptTokens(prompt, room, call.options as ChatOptions)),
+        // Images are computed where the model is.
+        prompts: call.prompts.map((prompt) =>
+          hasImages(prompt) ? prompt : promptTokens(prompt, room, call.options as ChatOptions),
+        ),
         options: withFillEnds(call.prompts, call.options, reader),
       };
     } catch (error) {

@@ -12,6 +12,7 @@ import {
   chatOptionsOf,
   checkMessages,
   textAt,
+  contentOfParts,
   textOfParts,
   withOneSystem,
 } from '../requests/chat_request.js';
@@ -247,7 +248,10 @@ function withItem(before: ChatMessage[], item: unknown, name: string): ChatMessa
   if (typeof role !== 'string' || !ROLES.includes(role)) {
     throw badRequest(`${name}.role is ${show(role)}; expected ${ROLES.join(', ')}`, `${name}.role`);
   }
-  const said = textOfParts(content, `${name}.content`, { types, left: ['refusal'] });
+  const said = (role === 'user' ? contentOfParts : textOfParts)(content, `${name}.content`, {
+    types,
+    left: ['refusal'],
+  });
   const last = before.at(-1);
   // What was thought before it.
   if (role === 'assistant' && last?.role === role && last.content === null && !last.tool_calls) {

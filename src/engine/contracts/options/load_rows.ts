@@ -23,6 +23,12 @@ const model = inGroup('Model', 'models.md', {
     attribute: 'context',
     sheet: { label: 'Context, tokens', min: 1, max: 2 ** 20 },
   },
+  images: {
+    help: "prompts may have images: the model's encoder is loaded, too, on the first rank",
+    page: 'library.md#images',
+    type: 'boolean',
+    at: ['cli'],
+  },
   hub: {
     help: 'the Hub that names such as ORG/NAME mean',
     default: 'https://huggingface.co, in Node what HF_ENDPOINT says',

@@ -34,6 +34,8 @@ export interface CacheOptions {
     | undefined;
   /** Where heads are copied: who holds what of them. */
   readonly copyOwners?: Owners | undefined;
+  /** Keys and values are of one step alone, which runs layer by layer: all layers of a stage have the same room. */
+  readonly passing?: true;
   /** In both cases: heads keep different entries. A block of `numBlocks` is then one of each kv head. */
   readonly headTables?: HeadTables;
 }

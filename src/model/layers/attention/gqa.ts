@@ -94,8 +94,8 @@ export class GqaLayers implements AttentionLayers {
   }
 
   #allocateCache(layer: number): LayerCache {
-    const { device, topology, cache } = this.stage;
-    const { type: kvType, block, headTables } = cache;
+    const { device, topology, cache, scratch } = this.stage;
+    const { type: kvType, block, headTables, passing } = cache;
     const { numBlocks } = this.blocks;
     const { headDim } = this.config;
     const { share } = topology;
@@ -103,7 +103,9 @@ export class GqaLayers implements AttentionLayers {
     const of = { kvHeads: 1, headDim, kvType, block };
     const bytes = kvHeads === 0 ? 0 : kvCacheBytes(of, headTables?.headBlocks.get(layer) ?? numBlocks * kvHeads);
     const allocate = (what: string): Buffer =>
-      device.createBuffer(`layers.${layer}.${what}_cache (${block * numBlocks} tokens)`, bytes);
+      passing
+        ? scratch.createBuffer(`${what}_cache`, bytes)
+        : device.createBuffer(`layers.${layer}.${what}_cache (${block * numBlocks} tokens)`, bytes);
     return {
       layer,
       // A rank may hold none of a layer's heads.

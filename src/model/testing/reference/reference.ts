@@ -19,6 +19,8 @@ export interface ReferenceOptions {
   onRouting?: (routing: Routing, layer: number, position: number) => void;
   /** The context length a runtime would allocate, which chooses LongRoPE's list; default: max_position_embeddings. */
   contextLength?: number;
+  /** By position: what takes the place of a token's embedding. */
+  rows?: ReadonlyMap<number, Float64Array>;
   /** Grouped-query attention: a cache that doesn't keep everything. */
   cache?: ReferenceCache;
 }
@@ -53,7 +55,9 @@ export function referenceStates(
   const tensor = lookupIn(weights);
   const { hiddenSize, vocabSize, norm: normConfig, embeddingScale, residualScale } = config;
   const embedding = tensor('model.embed_tokens.weight', vocabSize, hiddenSize);
-  const x = tokens.map((token) => {
+  const x = tokens.map((token, position) => {
+    const given = options.rows?.get(position);
+    if (given) return Float64Array.from(given);
     if (!(token >= 0 && token < vocabSize)) throw new Error(`reference: token ${token} of ${vocabSize}`);
     const row = Float64Array.from(embedding.subarray(token * hiddenSize, (token + 1) * hiddenSize));
     return row.map((value) => value * embeddingScale);

@@ -1,0 +1,100 @@
+import { expect, test } from '@playwright/test';
+import sharp from 'sharp';
+import { build } from 'vite';
+import { Random } from '../../src/base/random.js';
+import type * as Harness from '../support/image_harness.js';
+
+// How a page decodes pictures of prompts: the same pixels as Node.
+
+let script: string;
+test.beforeAll(async () => {
+  const built = await build({
+    configFile: false,
+    logLevel: 'silent',
+    build: {
+      write: false,
+      minify: false,
+      lib: { entry: 'e2e/support/image_harness.ts', formats: ['es'] },
+      rolldownOptions: { output: { codeSplitting: false }, external: ['sharp'] },
+    },
+  });
+  script = (built as { output: { code: string }[] }[])[0]!.output[0]!.code;
+});
+
+const random = new Random(5);
+/** Of few colours, as a GIF has. */
+const few = Uint8Array.from({ length: 20 * 12 * 3 }, () => 255 * random.integer(2));
+const picture = () => sharp(few, { raw: { width: 20, height: 12, channels: 3 } });
+
+test('pictures in every form that a page has', async ({ page }) => {
+  const files = Object.fromEntries(
+    await Promise.all(
+      (['png', 'webp', 'gif'] as const).map(async (format) => {
+        const bytes = await picture().toFormat(format, { lossless: true, dither: 0 }).toBuffer();
+        return [format, bytes.toString('base64')] as const;
+      }),
+    ),
+  );
+  // The left half is white; turned by a quarter.
+  const half = Uint8Array.from({ length: 32 * 16 * 3 }, (_, at) => (Math.floor(at / 3) % 32 < 16 ? 255 : 0));
+  const jpeg = await sharp(half, { raw: { width: 32, height: 16, channels: 3 } })
+    .jpeg({ quality: 100 })
+    .withMetadata({ orientation: 6 })
+    .toBuffer();
+  await page.route('**/plain.html', (route) => route.fulfill({ contentType: 'text/html', body: '<!doctype html>' }));
+  await page.route('**/harness.js', (route) => route.fulfill({ contentType: 'text/javascript', body: script }));
+  await page.route('**/own.png', (route) =>
+    route.fulfill({ contentType: 'image/png', body: Buffer.from(files['png']!, 'base64') }),
+  );
+  await page.goto('/plain.html');
+  const found = await page.evaluate(
+    async ([given, turned, address]) => {
+      const { decodeImage } = (await import(address)) as typeof Harness;
+      const bytesOf = (base64: string): Uint8Array<ArrayBuffer> =>
+        Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+      const told = async (source: Parameters<typeof decodeImage>[0]): Promise<[number, number, number[]]> => {
+        const { width, height, data } = await decodeImage(source);
+        return [width, height, [...data]];
+      };
+      const png = bytesOf(given['png']!);
+      const bitmap = await createImageBitmap(new Blob([png]));
+      const canvas = new OffscreenCanvas(20, 12);
+      const context = canvas.getContext('2d')!;
+      context.drawImage(bitmap, 0, 0);
+      const element = document.createElement('canvas');
+      [element.width, element.height] = [20, 12];
+      element.getContext('2d')!.drawImage(bitmap, 0, 0);
+      const image = new Image();
+      image.src = '/own.png';
+      await image.decode();
+      const same: Record<string, Awaited<ReturnType<typeof told>>> = {};
+      for (const [name, source] of Object.entries({
+        png,
+        webp: bytesOf(given['webp']!),
+        gif: bytesOf(given['gif']!),
+        blob: new Blob([png]),
+        data: `data:image/png;base64,${given['png']!}`,
+        'own address': '/own.png',
+        'own url': new URL('/own.png', location.href),
+        bitmap,
+        canvas,
+        element,
+        image,
+        pixels: context.getImageData(0, 0, 20, 12),
+      }))
+        same[name] = await told(source);
+      const [width, height, pixels] = await told(bytesOf(turned));
+      const errors: string[] = [];
+      for (const source of ['https://elsewhere.test/a.png', new TextEncoder().encode('<svg/>'), png.subarray(0, 60)])
+        errors.push(await decodeImage(source as string).then(String, (error: { code: string }) => error.code));
+      return { same, turned: [width, height, pixels[0]!, pixels.at(-1)!], errors };
+    },
+    [files, jpeg.toString('base64'), '/harness.js'] as const,
+  );
+  for (const [name, got] of Object.entries(found.same)) expect(got, name).toEqual([20, 12, [...few]]);
+  const [width, height, upper, lower] = found.turned;
+  expect([width, height]).toEqual([16, 32]);
+  expect(upper).toBeGreaterThan(250);
+  expect(lower).toBeLessThan(5);
+  expect(found.errors).toEqual(['usage', 'unsupported', 'format']);
+});

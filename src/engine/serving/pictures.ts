@@ -1,0 +1,292 @@
+import { contextFullError, unsupportedError, usageError } from '../../base/errors.js';
+import { isObject, show } from '../../base/json.js';
+import { GIVEN_ID } from '../../base/kv_units.js';
+import { count as counted, range, sum } from '../../base/lists.js';
+import { sha256 } from '../../base/math.js';
+import { decodeImage } from '../../images/decode.js';
+import { IMAGE_LIMITS } from '../../images/header.js';
+import { idefics3Text, idefics3Tiles, type Idefics3Settings } from '../../images/idefics3.js';
+import type { Picture } from '../../images/picture.js';
+import { RESAMPLE } from '../../images/resize.js';
+import { readJson, type Source } from '../../loader/index.js';
+import { imageRows, patchOrder, type VisionConfig } from '../../model/config/vision_config.js';
+import { patchRows } from '../../model/vision/patch_rows.js';
+import type { ImageSource, Prompt, TokenizeOptions } from '../contracts/api.js';
+import type { Runner } from '../ranks/runner.js';
+import { chatText, imagesOf, needTokenizer, type PromptReader, promptTokens, withoutImages } from './prompt_tokens.js';
+
+/** Bytes of rows that are kept for pictures that come again, beside those of running requests. */
+const KEPT_BYTES = 256 * 2 ** 20;
+/** Pictures that are kept whatever they take: a request's, between being read and being run. */
+const KEPT_LEAST = 2 * IMAGE_LIMITS.images;
+
+/** Rows of a picture. */
+interface Entry {
+  /** What was made of which pixels. */
+  readonly key: string;
+  /** The id of its first row; those of the others follow. */
+  readonly first: number;
+  readonly count: number;
+  /** f32 [count][hiddenSize]. */
+  readonly made: Promise<Float32Array>;
+  rows: Float32Array | undefined;
+  /** Running requests that have it. */
+  held: number;
+}
+
+/** A picture as the model wants it. */
+interface Ready {
+  readonly key: string;
+  /** Rows. */
+  readonly count: number;
+  tiles(): Promise<readonly Picture[]>;
+  /** What stands for it in a prompt. */
+  readonly text: string;
+}
+
+interface Settings extends Idefics3Settings {
+  readonly mean: readonly number[];
+  readonly deviation: readonly number[];
+}
+
+/**
+ * The pictures of a model's prompts. In a prompt's ids each row of a picture has an id of its own, from GIVEN_ID on, equal for equal
+ * pictures: so all that tells prompts apart by their ids (the prefix cache above all) tells pictures apart, too. The rows themselves are
+ * here, and go to the ranks with the steps that need them.
+ */
+export class Pictures {
+  /** The one that was used last is the last. */
+  readonly #entries = new Map<string, Entry>();
+  #next = GIVEN_ID;
+  /** What was given before. */
+  readonly #seen = new WeakMap<object, Ready>();
+  readonly #seenUrls = new Map<string, Ready>();
+
+  private constructor(
+    readonly vision: VisionConfig,
+    readonly settings: Settings,
+    readonly runner: () => Runner,
+  ) {}
+
+  /** @param source the model's files, which say how pictures are cut @throws SplitkvError `unsupported` for what they say */
+  static async open(
+    vision: VisionConfig,
+    source: Source,
+    runner: () => Runner,
+    signal?: AbortSignal,
+  ): Promise<Pictures> {
+    const own = await readJson(source, 'preprocessor_config.json', signal);
+    const whole = own ?? (await readJson(source, 'processor_config.json', signal));
+    const given = isObject(whole) && isObject(whole['image_processor']) ? whole['image_processor'] : whole;
+    return new Pictures(vision, settingsOf(isObject(given) ? given : {}, vision), runner);
+  }
+
+  /**
+   * The ids that a prompt with images feeds: their rows are computed, where they aren't known.
+   * @throws as `promptTokens`; SplitkvError `usage` where images and placeholders aren't as many, and as `decodeImage`
+   */
+  async ids(prompt: Prompt, reader: PromptReader, options: TokenizeOptions = {}): Promise<readonly number[]> {
+    const { plain, images } = apart(prompt);
+    if (images.length > IMAGE_LIMITS.images)
+      throw usageError(`${images.length} images in a prompt; at most ${IMAGE_LIMITS.images} are taken`);
+    const { imageToken } = this.vision;
+    const ready: Ready[] = [];
+    let needed = 0;
+    for (const image of images) {
+      ready.push(await this.#ready(image));
+      needed += ready.at(-1)!.count;
+      // Before more is decoded.
+      if (needed > reader.contextLength) throw contextFullError(`at least ${needed}`, reader.contextLength);
+    }
+    let ids =
+      typeof plain === 'object' && !('messages' in plain) && !('prefix' in plain)
+        ? ([...plain] as number[])
+        : undefined;
+    if (!ids) {
+      const tokenizer = needTokenizer(reader, 'a prompt with images');
+      const isChat = typeof plain !== 'string';
+      const text = isChat ? chatText(plain, tokenizer, options) : plain;
+      const mark = this.placeholder(reader);
+      const [start = '', ...rest] = text.split(mark);
+      if (rest.length !== images.length) {
+        throw usageError(
+          `the prompt has ${counted(images.length, 'image')} and ${counted(rest.length, `placeholder ${mark}`)}: give one for each`,
+        );
+      }
+      const whole = start + rest.map((piece, at) => ready[at]!.text + piece).join('');
+      ids = [...promptTokens(whole, reader, { ...options, addSpecial: !isChat && (options.addSpecial ?? true) })];
+    }
+    const found = ids.filter((id) => id === imageToken).length;
+    if (found !== needed)
+      throw usageError(
+        `the prompt has ${found} placeholders (${imageToken}); its images have ${needed} rows: one for each`,
+      );
+    if (ids.length > reader.contextLength) throw contextFullError(ids.length, reader.contextLength);
+    const given: number[] = [];
+    for (const picture of ready) {
+      const { first, count, made } = this.#entry(picture);
+      await made;
+      given.push(...range(first, first + count));
+    }
+    let at = 0;
+    return ids.map((id) => (id === imageToken ? given[at++]! : id));
+  }
+
+  /** What stands for a picture in a text. */
+  placeholder(reader: PromptReader): string {
+    return needTokenizer(reader, 'a prompt with images').decode([this.vision.imageToken], { skipSpecial: false });
+  }
+
+  /** Of a picture whose rows are there, nothing is decoded again: where it can't have changed since. */
+  async #ready(image: ImageSource): Promise<Ready> {
+    const seen = typeof image === 'string' ? this.#seenUrls : image instanceof Blob ? this.#seen : undefined;
+    const before = seen?.get(image as never);
+    if (before && this.#entries.has(before.key)) return before;
+    const picture = await decodeImage(image);
+    const { rows, columns, tiles } = idefics3Tiles(picture, this.settings);
+    const key = `${picture.width} x ${picture.height} ${await sha256(picture.data)}`;
+    const each = imageRows(this.vision);
+    const ready = { key, count: tiles.length * each, text: idefics3Text({ rows, columns }, each) };
+    const again = async (): Promise<readonly Picture[]> => idefics3Tiles(await decodeImage(image), this.settings).tiles;
+    seen?.set(image as never, { ...ready, tiles: again });
+    const [oldest] = this.#seenUrls.keys();
+    if (this.#seenUrls.size > KEPT_LEAST) this.#seenUrls.delete(oldest!);
+    return { ...ready, tiles: () => Promise.resolve(tiles) };
+  }
+
+  #entry({ key, count, tiles }: Ready): Entry {
+    let entry = this.#entries.get(key);
+    if (!entry) {
+      if (this.#next + count > 2 ** 32)
+        throw unsupportedError('this model has seen 2^31 rows of images: load it again');
+      const made = tiles().then((each) => this.#compute(each));
+      const fresh: Entry = { key, first: this.#next, count, made, rows: undefined, held: 0 };
+      made.then(
+        (rows) => (fresh.rows = rows),
+        () => this.#entries.delete(key),
+      );
+      this.#next += count;
+      entry = fresh;
+    }
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    this.#forget();
+    return entry;
+  }
+
+  /** Those that weren't used for longest, where there are many. */
+  #forget(): void {
+    const all = [...this.#entries.values()];
+    let bytes = sum(all.map(({ rows }) => rows?.byteLength ?? 0));
+    for (const { key, rows, held } of all.slice(0, -KEPT_LEAST)) {
+      if (bytes <= KEPT_BYTES) return;
+      if (!rows || held > 0) continue;
+      bytes -= rows.byteLength;
+      this.#entries.delete(key);
+    }
+  }
+
+  /** On one rank, tile by tile: what else it has to do comes between. */
+  async #compute(tiles: readonly Picture[]): Promise<Float32Array> {
+    const { mean, deviation } = this.settings;
+    const order = patchOrder(this.vision);
+    const made: Float32Array[] = [];
+    for (const { data } of tiles) {
+      const pixels = Float32Array.from(data, (value, at) => (value / 255 - mean[at % 3]!) / deviation[at % 3]!);
+      made.push(await this.runner().ranks[0]!.encode(patchRows(pixels, this.vision, order)));
+    }
+    const all = new Float32Array(sum(made.map(({ length }) => length)));
+    let at = 0;
+    for (const rows of made) {
+      all.set(rows, at);
+      at += rows.length;
+    }
+    return all;
+  }
+
+  #find(id: number): Entry | undefined {
+    for (const entry of this.#entries.values()) if (id >= entry.first && id < entry.first + entry.count) return entry;
+    return undefined;
+  }
+
+  #ofIds(ids: readonly number[]): Set<Entry> {
+    const found = new Set<Entry>();
+    let last: Entry | undefined;
+    for (const id of ids) {
+      if (id < GIVEN_ID || (last && id >= last.first && id < last.first + last.count)) continue;
+      last = this.#find(id);
+      if (!last?.rows)
+        throw usageError(`token ${id} is a row of an image that isn't kept any more: give the prompt again`);
+      found.add(last);
+    }
+    return found;
+  }
+
+  /** A request begins: its pictures stay until `release`. @throws SplitkvError `usage` for one that isn't known */
+  hold(ids: readonly number[]): void {
+    for (const entry of this.#ofIds(ids)) entry.held++;
+  }
+
+  release(ids: readonly number[]): void {
+    for (const entry of this.#ofIds(ids)) entry.held--;
+  }
+
+  /** f32 [rows][hiddenSize] of those of the ids that are pictures'; undefined where none is. */
+  rows(ids: Uint32Array): Float32Array | undefined {
+    const given = ids.filter((id) => id >= GIVEN_ID);
+    if (given.length === 0) return undefined;
+    const width = this.runner().config.hiddenSize;
+    const out = new Float32Array(given.length * width);
+    for (const [at, id] of given.entries()) {
+      const { first, rows } = this.#find(id)!;
+      out.set(rows!.subarray((id - first) * width, (id - first + 1) * width), at * width);
+    }
+    return out;
+  }
+
+  /** With the model's placeholder in place of each row. */
+  placeholders(ids: Uint32Array): Uint32Array {
+    return ids.map((id) => (id >= GIVEN_ID ? this.vision.imageToken : id));
+  }
+}
+
+/** What a processor's file says, by its class's defaults. @throws SplitkvError `unsupported` */
+function settingsOf(file: Readonly<Record<string, unknown>>, { image }: VisionConfig): Settings {
+  const edge = (key: string, otherwise: number): number => {
+    const value = file[key];
+    const longest = isObject(value) ? value['longest_edge'] : value;
+    return Number.isInteger(longest) && Number(longest) >= 1 && Number(longest) <= 4096 ? Number(longest) : otherwise;
+  };
+  const tile = edge('max_image_size', image);
+  if (tile !== image)
+    throw unsupportedError(`preprocessor_config.json: tiles of ${tile} pixels; the encoder's are of ${image}`);
+  const filter = RESAMPLE[Number(file['resample'] ?? 1)];
+  if (!filter)
+    throw unsupportedError(`preprocessor_config.json: resample ${show(file['resample'])}; expected 1, 2 or 3`);
+  const three = (key: string): number[] => {
+    const value = file[key] ?? [0.5, 0.5, 0.5];
+    if (Array.isArray(value) && value.length === 3 && value.every((each) => typeof each === 'number'))
+      return value as number[];
+    throw unsupportedError(`preprocessor_config.json: ${key} ${show(value)}; expected three numbers`);
+  };
+  return {
+    tile,
+    longestEdge: edge('size', 4 * tile),
+    splits: file['do_image_splitting'] !== false,
+    filter,
+    mean: three('image_mean'),
+    deviation: three('image_std'),
+  };
+}
+
+/** A prompt with its images apart: parts of messages say only where they are. */
+function apart(prompt: Prompt): {
+  readonly plain: Exclude<Prompt, { images: unknown }>;
+  readonly images: readonly ImageSource[];
+} {
+  if (typeof prompt === 'object' && 'images' in prompt) return { plain: prompt.prompt, images: prompt.images };
+  if (typeof prompt !== 'object' || !('messages' in prompt)) return { plain: prompt, images: [] };
+  const messages = prompt.messages.map(withoutImages) as unknown as typeof prompt.messages;
+  const images = prompt.messages.flatMap(imagesOf);
+  return { plain: { ...prompt, messages }, images };
+}

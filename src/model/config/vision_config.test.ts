@@ -1,0 +1,114 @@
+import { beforeAll, expect, test } from 'vitest';
+import { loadFamilies, parseModelConfig } from '../families/registry.js';
+import { encoderSpecs } from '../vision/encoder_specs.js';
+import { weightBytes } from '../weights/model_map.js';
+import { expectedTensors, specsIn } from '../weights/weight_map.js';
+import { imageRows, patchesOf, patchOrder } from './vision_config.js';
+
+beforeAll(loadFamilies);
+
+const text = {
+  model_type: 'llama',
+  architectures: ['VLlama3ForCausalLM'],
+  head_dim: 64,
+  max_position_embeddings: 8192,
+  rms_norm_eps: 1e-5,
+  rope_interleaved: false,
+  pixel_shuffle_factor: 4,
+  use_resampler: false,
+  qk_layer_norms: false,
+};
+/** What the keys that matter here say, as published. */
+const models = {
+  'SmolVLM 256M': {
+    config: {
+      model_type: 'idefics3',
+      architectures: ['Idefics3ForConditionalGeneration'],
+      image_token_id: 49190,
+      scale_factor: 4,
+      tie_word_embeddings: false,
+      text_config: {
+        ...text,
+        hidden_size: 576,
+        intermediate_size: 1536,
+        num_hidden_layers: 30,
+        num_attention_heads: 9,
+        num_key_value_heads: 3,
+        rope_theta: 100000,
+        vocab_size: 49280,
+      },
+      vision_config: {
+        model_type: 'idefics3',
+        hidden_size: 768,
+        image_size: 512,
+        max_image_size: { longest_edge: 512 },
+        num_attention_heads: 12,
+        patch_size: 16,
+        size: { longest_edge: 2048 },
+        use_base_siglip: false,
+      },
+    },
+    rows: 64,
+    patches: 1024,
+    encoder: 86,
+    millions: 163,
+  },
+  'SmolVLM 2.2B': {
+    config: {
+      model_type: 'smolvlm',
+      architectures: ['SmolVLMForConditionalGeneration'],
+      image_token_id: 49153,
+      scale_factor: 3,
+      text_config: {
+        ...text,
+        hidden_size: 2048,
+        intermediate_size: 8192,
+        num_hidden_layers: 24,
+        num_attention_heads: 32,
+        num_key_value_heads: 32,
+        vocab_size: 49155,
+      },
+      vision_config: {
+        image_size: [384, 384],
+        intermediate_size: 4304,
+        num_hidden_layers: 27,
+        patch_size: 14,
+      },
+    },
+    rows: 81,
+    patches: 729,
+    encoder: 413,
+    millions: 1812,
+  },
+};
+
+test.each(Object.entries(models))('%s, as published', (_, { config: raw, rows, patches, encoder, millions }) => {
+  const config = parseModelConfig(raw);
+  const vision = config.vision!;
+  expect([patchesOf(vision), imageRows(vision), vision.imageToken]).toEqual([patches, rows, raw.image_token_id]);
+  // Without what joins it to the text.
+  const specs = [...specsIn({ ...encoderSpecs(vision, config.hiddenSize), project: undefined })];
+  const numbers = [...expectedTensors(specs).values()].reduce((sum, each) => sum + each.numbers, 0);
+  expect(numbers / 1e6).toBeCloseTo(encoder, -1);
+  expect(Math.abs(numbers / 1e6 - encoder)).toBeLessThan(1);
+  expect(Math.abs(weightBytes(config, 'f16').parameters / 1e6 - millions)).toBeLessThan(1);
+});
+
+test('patches that are joined lie side by side', () => {
+  expect(patchOrder({ image: 9, patch: 2, merge: 2 })).toEqual([0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
+  const order = patchOrder({ image: 384, patch: 14, merge: 3 });
+  expect(order.toSorted((a, b) => a - b)).toEqual(order.map((_, at) => at));
+  expect(order.slice(9, 12)).toEqual([3, 4, 5]);
+});
+
+test('what is refused of an encoder', () => {
+  const { config } = models['SmolVLM 256M'];
+  const change = (changes: object) => () =>
+    parseModelConfig({ ...config, vision_config: { ...config.vision_config, ...changes } });
+  expect(change({ hidden_size: 100 })).toThrow(/vision_config: hidden_size 100 .* a multiple of 64/);
+  expect(change({ hidden_act: 'quick_gelu' })).toThrow(/only 'gelu_pytorch_tanh'/);
+  expect(change({ image_size: [512, 256] })).toThrow(/squares only/);
+  expect(change({ image_size: 500 })).toThrow(/multiple of 4/);
+  expect(change({ num_attention_heads: 7 })).toThrow(/heads of whole eights/);
+  expect(() => parseModelConfig({ ...config, vision_config: undefined })).toThrow(/'vision_config' is missing/);
+});

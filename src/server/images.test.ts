@@ -1,0 +1,99 @@
+import sharp from 'sharp';
+import { afterAll, describe, expect, test } from 'vitest';
+import { testAdapters } from '../gpu/testing/adapters.js';
+import { Random } from '../base/random.js';
+import { makeRandomVision } from '../model/testing/random_vision.js';
+import { type ContentPart, serve } from '../index.js';
+import type { ApiServer } from './api_server.js';
+import { openTestModel, startTestServer } from './testing/test_server.js';
+
+const adapter = (await testAdapters()).at(-1)!.name;
+const files = [...makeRandomVision({ seed: 8 }).files].map(([name, bytes]) => new File([bytes], name));
+const model = await serve(files, { adapter, images: true, slots: 2, contextLength: 600 });
+const server = await startTestServer(model);
+const servers: ApiServer[] = [server];
+afterAll(async () => {
+  for (const each of servers) await each.close();
+});
+
+const random = new Random(3);
+const pixels = Uint8Array.from({ length: 40 * 20 * 3 }, () => random.integer(256));
+const png = await sharp(pixels, { raw: { width: 40, height: 20, channels: 3 } })
+  .png()
+  .toBuffer();
+const data = png.toString('base64');
+const url = `data:image/png;base64,${data}`;
+
+async function post(
+  path: string,
+  body: object,
+  to = server,
+): Promise<{ status: number; json: Record<string, unknown> }> {
+  const response = await fetch(`${to.url}${path}`, { method: 'POST', body: JSON.stringify(body) });
+  return { status: response.status, json: (await response.json()) as Record<string, unknown> };
+}
+
+const CHAT = '/v1/chat/completions';
+const user = (...content: unknown[]) => ({ messages: [{ role: 'user', content }] });
+const options = { max_tokens: 8, seed: 2, temperature: 0.9 };
+const text = { type: 'text', text: 'What is ' } as const;
+
+describe('images over HTTP', () => {
+  test('in the words of each API: one answer', async () => {
+    const content: ContentPart[] = [text, { type: 'image', image: url }, { type: 'text', text: '?' }];
+    const ids = await model.readPrompt({ messages: [{ role: 'user', content }] });
+    let expected = '';
+    for await (const event of model.complete(ids, { maxTokens: 8, seed: 2, temperature: 0.9 })) expected += event.text;
+    const rest = { type: 'text', text: '?' };
+    const chat = await post(CHAT, { ...user(text, { type: 'image_url', image_url: { url } }, rest), ...options });
+    expect(chat).toMatchObject({
+      status: 200,
+      json: { choices: [{ message: { content: expected } }], usage: { prompt_tokens: ids.length } },
+    });
+    const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data } };
+    const { json: message } = await post('/v1/messages', { ...user(text, image, rest), ...options });
+    expect(message).toMatchObject({ content: [{ text: expected }] });
+    const input = [
+      {
+        role: 'user',
+        content: [
+          { type: 'input_text', text: text.text },
+          { type: 'input_image', image_url: url },
+          { type: 'input_text', text: '?' },
+        ],
+      },
+    ];
+    const { json: response } = await post('/v1/responses', { input, max_output_tokens: 8, seed: 2, temperature: 0.9 });
+    expect(response).toMatchObject({ output: [{ content: [{ text: expected }] }] });
+  });
+
+  test('what is refused, and why', async () => {
+    const asked = async (part: object, to = server) => {
+      const { status, json } = await post(CHAT, { ...user(part), ...options }, to);
+      return { status, ...(json['error'] as { message: string; param: string | null }) };
+    };
+    expect(await asked({ type: 'image_url', image_url: { url: 'https://example.org/a.png' } })).toMatchObject({
+      status: 400,
+      param: 'messages[0].content[0]',
+      message: expect.stringMatching(/expected a data: URL: this server reads images from nowhere else/) as string,
+    });
+    const svg = `data:image/svg+xml;base64,${Buffer.from('<svg/>').toString('base64')}`;
+    expect(await asked({ type: 'image_url', image_url: { url: svg } })).toMatchObject({
+      status: 400,
+      message: expect.stringMatching(/SVG or XML/) as string,
+    });
+    const broken = `data:image/png;base64,${png.subarray(0, 50).toString('base64')}`;
+    expect(await asked({ type: 'image_url', image_url: { url: broken } })).toMatchObject({
+      status: 400,
+      param: 'messages',
+      message: expect.stringMatching(/isn't whole/) as string,
+    });
+    expect(await asked({ type: 'input_audio', input_audio: {} })).toMatchObject({ status: 400 });
+    const other = await startTestServer(await openTestModel());
+    servers.push(other);
+    expect(await asked({ type: 'image_url', image_url: { url } }, other)).toMatchObject({
+      status: 400,
+      message: expect.stringMatching(/loaded for text alone/) as string,
+    });
+  });
+});
