@@ -279,6 +279,18 @@ function tellApart(states: readonly ClassState[]): void {
 /** Every text. */
 export const ANY_TEXT: Automaton = { states: [{ accepts: true, edges: [[ALL, 0]] }] };
 
+/** Whether every beginning of a text is the beginning of ever more texts. */
+export function isEndless({ states }: Automaton): boolean {
+  // States of which only so many texts come.
+  const finite = new Set<number>();
+  for (let before = -1; before < finite.size;) {
+    before = finite.size;
+    for (const [state, { edges }] of states.entries())
+      if (edges.every(([, target]) => finite.has(target))) finite.add(state);
+  }
+  return finite.size === 0;
+}
+
 export const isEmpty = ({ states: [first] }: Automaton): boolean => !first?.accepts && first?.edges.length === 0;
 
 const setsOf = ({ states }: Automaton): CodePoints[] =>

@@ -68,6 +68,11 @@ export class CompiledForm implements ReadyForm {
 export class FormConstraint extends FormPlace<CompiledForm> {
   /** @throws SplitkvError `unsupported` where the model has no token that the text could go on with */
   next(): NextTokens | undefined {
+    return this.own(this.shared());
+  }
+
+  /** What may come next in any answer that is here. */
+  shared(): NextTokens | undefined {
     const { matcher, tree } = this.form;
     const { state } = this;
     matcher.begin();

@@ -1,6 +1,7 @@
 import { SplitkvError, unsupportedError, usageError } from '../base/errors.js';
-import { listIn } from '../base/lists.js';
+import { listIn, valueIn } from '../base/lists.js';
 import type { AnswerFrame } from './answer_frame.js';
+import { Distinct } from './distinct.js';
 import { type Frames, type Matcher, MAX_FOLLOWED, type State } from './matcher.js';
 import { symbolOfMark } from './notation.js';
 import type { TextForm } from './text_form.js';
@@ -196,16 +197,35 @@ export interface ReadyForm {
   readonly first: NextTokens;
 }
 
+/** Tokens with quotes, and how many they have. */
+const quotedTokens = new WeakMap<Vocabulary, ReadonlyMap<number, number>>();
+const quotedOf = (vocabulary: Vocabulary): ReadonlyMap<number, number> =>
+  valueIn(quotedTokens, vocabulary, () => {
+    const quotes = (id: number): number => Array.from(symbolsOf(vocabulary, id)).filter((one) => one === 0x22).length;
+    return new Map(
+      Array.from({ length: vocabulary.size }, (_, id) => [id, quotes(id)] as const).filter(([, count]) => count > 0),
+    );
+  });
+
 /** Where an answer is in the texts of a form. */
 export class FormPlace<F extends ReadyForm> {
   #state: State | undefined;
+  readonly #distinct: Distinct | undefined;
 
   constructor(protected readonly form: F) {
     this.#state = form.matcher.start;
+    if (form.matcher.network.distinct) this.#distinct = new Distinct(form);
   }
 
   get first(): NextTokens {
-    return this.form.first;
+    return this.own(this.form.first) ?? this.form.first;
+  }
+
+  /** Of what may come next in answers that are here, what may in this one. */
+  protected own(next: NextTokens | undefined): NextTokens | undefined {
+    if (!this.#distinct || !next || !this.#state) return next;
+    const { vocabulary } = this.form;
+    return this.#distinct.without(next, this.#state, (id) => symbolsOf(vocabulary, id), quotedOf(vocabulary));
   }
 
   /** Undefined where nothing may come any more. */
@@ -216,6 +236,7 @@ export class FormPlace<F extends ReadyForm> {
 
   reset(): void {
     this.#state = this.form.matcher.start;
+    this.#distinct?.clear();
   }
 
   /** @throws SplitkvError `internal` for a token that isn't allowed, `usage` where too many ways of reading the text go on */
@@ -226,7 +247,9 @@ export class FormPlace<F extends ReadyForm> {
     const symbols = symbolsOf(vocabulary, token);
     if (vocabulary.endIds.includes(token)) state = state?.accepts ? undefined : null;
     else if (symbols.length === 0) state = null;
-    else for (let at = 0; state && at < symbols.length; at++) state = matcher.step(state, symbols[at]!);
+    else
+      for (let at = 0; state && at < symbols.length; at++)
+        state = this.#distinct?.take(state, symbols[at]!) === false ? null : matcher.step(state, symbols[at]!);
     if (state === null || (state === undefined && this.#state === undefined))
       throw new SplitkvError('internal', `token ${token} was sampled, which the text's form doesn't allow`);
     this.#state = state;

@@ -27,6 +27,8 @@ export interface Network {
   readonly startsFrom: Int32Array;
   readonly firstCalls: Int32Array;
   readonly firstCallsFrom: Int32Array;
+  /** Nodes where a string begins that no other of its list may be: how many brackets it is within it. Undefined where there are none. */
+  readonly distinct: Uint8Array | undefined;
   readonly root: number;
   /** Whether the empty text is of it. */
   readonly empty: boolean;
@@ -55,6 +57,8 @@ interface Node {
   readonly callers: { readonly node: Node; readonly call: Call }[];
   /** The end of its rule can be reached. */
   isAlive: boolean;
+  /** A string begins here that no other of its list may be. */
+  distinct?: number;
 }
 
 type Edge = readonly [first: number, last: number, target: Node];
@@ -141,6 +145,14 @@ class Builder {
       case 'rule':
         from.calls.push([this.#ruleOf(of, (start, end) => this.#add(of.body ?? NEVER, start, end)), to]);
         return;
+      case 'distinct': {
+        const make = (start: Node, end: Node): void => {
+          start.distinct = of.within;
+          this.#add(of.of, start, end);
+        };
+        from.calls.push([this.#ruleOf(of, make), to]);
+        return;
+      }
       case 'any':
         for (const option of of.options) this.#add(option, from, to);
         return;
@@ -389,6 +401,9 @@ class Builder {
       startsFrom,
       firstCalls,
       firstCallsFrom,
+      distinct: this.#nodes.some(({ distinct }) => distinct)
+        ? Uint8Array.from(this.#nodes, ({ distinct = 0 }) => distinct)
+        : undefined,
       root: root.number,
       empty,
     };

@@ -11,6 +11,11 @@ export type Expression =
   | { readonly kind: 'any'; readonly options: readonly Expression[] }
   | { readonly kind: 'repeat'; readonly part: Expression; readonly least: number; readonly most: number }
   | Rule
+  /**
+   * A JSON string, of which no two in a list are the same: answers remember them (distinct.ts). Each beginning of one is that of ever more.
+   * It is so many brackets within the list.
+   */
+  | { readonly kind: 'distinct'; readonly of: Expression; readonly within: number }
   /** Texts of an automaton, each character written as `write` says: alone in its rule. */
   | { readonly kind: 'states'; readonly of: Automaton; readonly write: (of: CodePoints) => Expression };
 

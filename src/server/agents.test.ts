@@ -171,6 +171,43 @@ test('a tool of plain texts is called, whole, streamed and in the next turn', as
   expect(next.status).toBe(200);
 });
 
+test('a chat calls a tool of plain texts, whole, streamed and in the next turn', async () => {
+  const { type, ...custom } = PATCH;
+  const body = {
+    messages: [{ role: 'user', content: 'x' }],
+    tools: [{ type, custom: { ...custom, format: { type: 'grammar', grammar } } }],
+    tool_choice: { type, custom: { name: custom.name } },
+    seed: 3,
+    temperature: 0.9,
+    max_tokens: 400,
+  };
+  type Called = { id: string; type: string; custom: { name: string; input: string } };
+  type Choice = { message: { tool_calls: Called[] }; delta: { tool_calls?: Called[] }; finish_reason: string | null };
+  const { choices } = (await (await ask('/v1/chat/completions', body)).json()) as { choices: Choice[] };
+  const [call] = choices[0]!.message.tool_calls;
+  expect(call).toEqual({ id: expect.stringMatching(/^call_/), type, custom: { name: custom.name, input: call!.custom.input } }); // prettier-ignore
+  expect(typeof call!.custom.input).toBe('string');
+  expect(choices[0]!.finish_reason).toBe('tool_calls');
+  const text = await (await ask('/v1/chat/completions', { ...body, stream: true })).text();
+  const told = [...text.matchAll(/^data: ({.*)$/gm)].map(([, data]) => (JSON.parse(data!) as { choices: Choice[] }).choices[0]!); // prettier-ignore
+  expect(told.flatMap(({ delta }) => delta.tool_calls ?? [])).toEqual([
+    { index: 0, id: expect.stringMatching(/^call_/), type, custom: call!.custom },
+  ]);
+  expect(told.at(-1)!.finish_reason).toBe('tool_calls');
+  const next = await ask('/v1/chat/completions', {
+    ...body,
+    tool_choice: 'none',
+    messages: [
+      ...body.messages,
+      { role: 'assistant', content: null, tool_calls: [call] },
+      { role: 'tool', tool_call_id: call!.id, content: 'done' },
+    ],
+    max_tokens: 2,
+  });
+  expect(next.status, await next.text()).toBe(200);
+  expect((await ask('/v1/chat/completions', { ...body, tools: [{ type }] })).status).toBe(400);
+});
+
 test('what was thought between calls goes to the template', () => {
   const codex = parseResponseRequest(CODEX, 1000).response.messages;
   expect(codex.slice(2)).toEqual([

@@ -3,17 +3,22 @@
  * 'splitkv/prompt-api'`. The class is here, what messages mean is in messages.ts, its types in types.ts. Holds no
  * engine: who loads the model says how.
  */
-import { withAbort } from '../../base/errors.js';
+import { messageOf, withAbort } from '../../base/errors.js';
+import { parsed } from '../../base/json.js';
 import type {
+  ChatMessage,
   Conversation,
   GenerateOptions,
+  Generation,
   LoadOptions,
   LoadProgress,
   Model,
   SavedConversation,
+  Tool,
+  ToolCall,
 } from '../../index.js';
 import { streamOf } from '../shared/stream.js';
-import { checkOptions, MODES, readMessages, type TextMessage, turnsOf } from './messages.js';
+import { checkOptions, checkSampling, MODES, readMessages, readTools, type TextMessage, turnsOf } from './messages.js';
 import type {
   LanguageModelAvailability,
   LanguageModelClass,
@@ -32,6 +37,8 @@ export type * from './types.js';
 export type PromptApiSource = Model | ((options: Pick<LoadOptions, 'onProgress'>) => Promise<Model>);
 
 const MAX_TEMPERATURE = 2;
+/** Progress is told in steps of that many. */
+const PARTS = 65_536;
 /** The event's name, and an older one of the same. */
 const OVERFLOWS = ['contextoverflow', 'quotaoverflow'] as const;
 
@@ -73,7 +80,7 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
       (loaded) => (model = loaded),
       (error: unknown) => {
         loading = undefined;
-        throw new DOMException(error instanceof Error ? error.message : String(error), 'OperationError');
+        throw new DOMException(messageOf(error), 'OperationError');
       },
     );
     return loading;
@@ -81,7 +88,7 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
 
   class LanguageModel extends Session {
     static async availability(options: LanguageModelOptions = {}): Promise<LanguageModelAvailability> {
-      if (checkOptions(options) !== undefined) return 'unavailable';
+      if ((checkOptions(options) ?? checkSampling(options)) !== undefined) return 'unavailable';
       if (model) return 'available';
       if (loading) return 'downloading';
       const { navigator } = globalThis as { readonly navigator?: { readonly gpu?: unknown } };
@@ -105,12 +112,16 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
       signal?.throwIfAborted();
       const wrong = checkOptions(options);
       if (wrong !== undefined) throw new DOMException(wrong, 'NotSupportedError');
-      const messages = initialPrompts ? readMessages(initialPrompts, true) : [];
+      const range = checkSampling(options);
+      if (range !== undefined) throw new RangeError(range);
+      const messages = initialPrompts ? readMessages(initialPrompts) : [];
+      const tools = readTools(options.tools);
       const target = new EventTarget();
       monitor?.(target);
       let last = -1;
-      const tell = (loaded: number): void => {
-        if (loaded <= last) return;
+      const tell = (part: number): void => {
+        const loaded = Math.floor(part * PARTS) / PARTS;
+        if (loaded <= last || signal?.aborted) return;
         last = loaded;
         target.dispatchEvent(progressEvent(loaded));
       };
@@ -120,10 +131,17 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
         tell(0);
         loaded = await orAborted(load(), signal);
         tell(1);
+        await nextTask();
+        signal?.throwIfAborted();
       } finally {
         progress.delete(tell);
       }
-      return new LanguageModel(start(loaded, messages), samplingOf(loaded, options), options.samplingMode ?? null);
+      const given = { sampling: samplingOf(loaded, options), tools, samplingMode: options.samplingMode ?? null };
+      const shown = tools.map(({ execute: _, inputSchema: parameters, ...of }): Tool => ({
+        type: 'function',
+        function: { ...of, parameters: parameters as Record<string, unknown>, strict: true },
+      }));
+      return new LanguageModel(start(loaded, messages, shown), given, signal);
     }
   }
   return LanguageModel;
@@ -135,32 +153,44 @@ interface State {
   readonly conversation: Conversation;
   /** Of the user, and not yet answered. */
   readonly pending: readonly string[];
+  readonly tools: readonly Tool[];
 }
 
 type Sampling = Pick<GenerateOptions, 'temperature' | 'topK'>;
 
+/** What a session was created with, and its clones are. */
+interface Given {
+  readonly sampling: Sampling;
+  readonly tools: ReturnType<typeof readTools>;
+  readonly samplingMode: LanguageModelSamplingMode | null;
+}
+
 abstract class Session extends EventTarget implements LanguageModelSession {
   readonly topK: number;
   readonly temperature: number;
+  readonly samplingMode: LanguageModelSamplingMode | null;
+  readonly #given: Given;
   #state: State;
   #usage: number;
   #last: Promise<unknown> = Promise.resolve();
   readonly #destroyed = new AbortController();
+  /** Fires when it ends: it was destroyed, or the signal fired that it was created with. */
+  readonly #ended: AbortSignal;
   oncontextoverflow: ((event: Event) => void) | null = null;
   onquotaoverflow: ((event: Event) => void) | null = null;
 
-  constructor(
-    state: State,
-    private readonly sampling: Sampling,
-    readonly samplingMode: LanguageModelSamplingMode | null,
-  ) {
+  constructor(state: State, given: Given, signal?: AbortSignal, usage = usageOf(state)) {
     super();
     const { sampling: recommended, vocabSize } = state.model.info;
+    const { sampling } = given;
     this.topK = (sampling.topK ?? recommended.topK) || vocabSize;
     this.temperature = sampling.temperature ?? recommended.temperature ?? 0;
+    this.samplingMode = given.samplingMode;
+    this.#given = given;
     this.#state = state;
-    this.#usage = usageOf(state);
-    if (this.#usage > this.contextWindow) throw quotaExceeded(this.#usage, this.contextWindow);
+    this.#usage = usage;
+    this.#ended = AbortSignal.any([this.#destroyed.signal, ...(signal ? [signal] : [])]);
+    if (usage > this.contextWindow) throw quotaExceeded(usage, this.contextWindow);
     for (const type of OVERFLOWS) this.addEventListener(type, (event) => this[`on${type}`]?.(event));
   }
 
@@ -182,82 +212,94 @@ abstract class Session extends EventTarget implements LanguageModelSession {
 
   async prompt(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): Promise<string> {
     let text = '';
-    for await (const piece of this.#pieces(input, options, new AbortController())) text += piece;
+    for await (const piece of this.#pieces(readAsked(input, options), new AbortController())) text += piece;
     return text;
   }
 
   promptStreaming(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): ReadableStream<string> {
+    this.#until(options.signal).throwIfAborted();
     const left = new AbortController();
-    const pieces = this.#pieces(input, options, left);
+    const pieces = this.#pieces(readAsked(input, options), left);
     return streamOf(pieces, (reason) => left.abort(reason));
   }
 
   async append(input: LanguageModelPrompt, { signal }: { readonly signal?: AbortSignal } = {}): Promise<undefined> {
-    const messages = readMessages(input, false);
-    await this.#inTurn([signal], async () => {
-      const state = extended(this.#state, messages);
-      const usage = usageOf(state);
-      if (usage > this.contextWindow) throw quotaExceeded(usage, this.contextWindow);
+    const messages = readMessages(input);
+    await this.#inTurn(signal, async () => {
+      const asked = this.#extended(messages);
+      const { turns } = asked.conversation.save();
+      // As many of the oldest questions go as must.
+      let [state, usage] = [asked, usageOf(asked)];
+      for (let forgotten = 1; usage > this.contextWindow && forgotten <= turns.length; forgotten++) {
+        state = { ...asked, conversation: withTurns(asked.model, asked.conversation, turns.slice(forgotten)) };
+        usage = usageOf(state);
+      }
+      if (usage > this.contextWindow) throw quotaExceeded(usageOf(asked), this.contextWindow);
       this.#state = state;
       this.#usage = usage;
+      if (state !== asked) this.#overflows();
     });
   }
 
-  async measureContextUsage(
-    input: LanguageModelPrompt,
-    { signal }: { readonly signal?: AbortSignal } = {},
-  ): Promise<number> {
-    this.#check([signal]);
-    return Math.max(0, usageOf(extended(this.#state, readMessages(input, false))) - usageOf(this.#state));
+  async measureContextUsage(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): Promise<number> {
+    const { messages } = readAsked(input, options);
+    const until = this.#until(options.signal);
+    until.throwIfAborted();
+    await Promise.resolve();
+    until.throwIfAborted();
+    // What begins a session is measured by itself.
+    if (messages[0]?.role === 'system') return usageOf(start(this.#state.model, messages, []));
+    return Math.max(0, usageOf(this.#extended(messages)) - usageOf(this.#state));
   }
 
-  measureInputUsage(input: LanguageModelPrompt, options: { readonly signal?: AbortSignal } = {}): Promise<number> {
+  measureInputUsage(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): Promise<number> {
     return this.measureContextUsage(input, options);
   }
 
   async clone({ signal }: { readonly signal?: AbortSignal } = {}): Promise<LanguageModelSession> {
-    return this.#inTurn([signal], async () => {
+    return this.#inTurn(signal, async () => {
       const { conversation } = this.#state;
       const own = this.constructor as new (...given: ConstructorParameters<typeof Session>) => LanguageModelSession;
-      return new own({ ...this.#state, conversation: conversation.fork() }, this.sampling, this.samplingMode);
+      return new own({ ...this.#state, conversation: conversation.fork() }, this.#given, undefined, this.#usage);
     });
   }
 
   destroy(): void {
-    this.#destroyed.abort(new DOMException('the session was destroyed', 'AbortError'));
+    this.#destroyed.abort(new DOMException('the session was destroyed', 'InvalidStateError'));
   }
 
-  async *#pieces(
-    input: LanguageModelPrompt,
-    { signal, responseConstraint }: LanguageModelPromptOptions,
-    left: AbortController,
-  ): AsyncGenerator<string, void, undefined> {
-    const messages = readMessages(input, false, true);
-    const form = formOf(responseConstraint);
-    const signals = [signal, left.signal];
-    const leave = await this.#enter(signals);
+  async *#pieces({ messages, form, signal }: Asked, left: AbortController): AsyncGenerator<string, void, undefined> {
+    const until = this.#until(signal, left.signal);
+    const leave = await this.#enter(until);
     try {
       // What fails, or is left, hasn't been said.
       const begun = messages.find(({ prefix }) => prefix)?.content ?? '';
       const asked = messages.filter(({ prefix }) => !prefix);
-      const { model, conversation, pending } = extended(this.#state, asked);
-      if (pending.length === 0)
+      const { model, conversation, pending, tools } = this.#extended(asked);
+      if (pending.length === 0 && asked.at(-1)?.role === 'assistant')
         throw new TypeError('the prompt ends with an answer; end it with a message of the user');
-      const question = pending.join('\n\n');
-      const begins = begun === '' ? [] : [{ user: question, answer: begun, tokens: [] }];
+      // A conversation has no empty messages.
+      let said: string | ChatMessage[] = pending.join('\n\n') || ' ';
+      // A form is held to from the beginning on.
+      const ids = form ? model.tokenize(begun, { addSpecial: false }) : [];
+      const begins = [...conversation.save().turns, { user: said, answer: begun, tokens: ids }];
       const talk = begun === '' ? conversation.fork() : withTurns(model, conversation, begins);
-      const before = conversation.messages.length;
-      const all = AbortSignal.any([this.#destroyed.signal, ...given(signals)]);
-      const maxTokens = this.contextWindow;
-      const options = { ...this.sampling, ...form, maxTokens, signal: all };
-      const generation = begun === '' ? talk.send(question, options) : talk.continue(options);
-      for await (const piece of generation) if (piece !== '') yield piece;
-      const { prompt_tokens, tokens } = await generation.result;
-      all.throwIfAborted();
-      this.#state = { model, conversation: talk, pending: [] };
-      this.#usage = prompt_tokens + tokens.length;
-      if (talk.messages.length < before + 2) {
-        for (const type of OVERFLOWS) this.dispatchEvent(new Event(type));
+      const options = { ...this.#given.sampling, ...form, tools, maxTokens: this.contextWindow, signal: until };
+      let expected = conversation.messages.length;
+      for (let goesOn = begun !== ''; ; goesOn = false) {
+        const generation: Generation = goesOn ? talk.continue(options) : talk.send(said, options);
+        for await (const piece of generation) if (piece !== '') yield piece;
+        const { prompt_tokens, tokens, tool_calls: calls = [] } = await generation.result;
+        until.throwIfAborted();
+        expected += typeof said === 'string' ? 2 : 1 + said.length;
+        if (calls.length > 0) {
+          said = await orAborted(this.#called(calls), until);
+          continue;
+        }
+        this.#state = { model, conversation: talk, pending: [], tools };
+        this.#usage = prompt_tokens + tokens.length;
+        if (talk.messages.length < expected) this.#overflows();
+        return;
       }
     } catch (error) {
       throw this.#told(error, messages);
@@ -268,38 +310,61 @@ abstract class Session extends EventTarget implements LanguageModelSession {
     }
   }
 
+  /** What the tools give that an answer calls. @throws what a tool does */
+  #called(calls: readonly ToolCall[]): Promise<ChatMessage[]> {
+    return Promise.all(
+      calls.map(async ({ id, function: { name, arguments: args } }): Promise<ChatMessage> => {
+        const tool = this.#given.tools.find((one) => one.name === name);
+        const content = tool ? await tool.execute(parsed(args) as never) : `there is no tool ${name}`;
+        return { role: 'tool', tool_call_id: id, content: String(content) };
+      }),
+    );
+  }
+
+  #overflows(): void {
+    for (const type of OVERFLOWS) this.dispatchEvent(new Event(type));
+  }
+
+  /** With more messages, none of which is answered now. @throws TypeError for a system's message behind others */
+  #extended(messages: readonly TextMessage[]): State {
+    const { model, conversation, pending, tools } = this.#state;
+    if (messages[0]?.role !== 'system') return extended(this.#state, messages);
+    if (conversation.messages.length + pending.length > 0)
+      throw new TypeError("a system's message must be the session's first");
+    return start(model, messages, tools);
+  }
+
   /** An error as the browser's would be. */
   #told(error: unknown, messages: readonly TextMessage[]): unknown {
     const { code, message } = error as { readonly code?: unknown; readonly message?: string };
-    if (code === 'context_full') return quotaExceeded(usageOf(extended(this.#state, messages)), this.contextWindow);
+    if (code === 'context_full') return quotaExceeded(usageOf(this.#extended(messages)), this.contextWindow);
     if (code === 'usage' || code === 'unsupported') return new DOMException(message, 'NotSupportedError');
     if (typeof code === 'string') return new DOMException(message, 'OperationError');
     return error;
   }
 
-  /** @throws the reason of a signal that has fired; `InvalidStateError` once it was destroyed */
-  #check(signals: readonly (AbortSignal | undefined)[]): void {
-    if (this.#destroyed.signal.aborted) throw new DOMException('the session was destroyed', 'InvalidStateError');
-    for (const signal of given(signals)) signal.throwIfAborted();
+  /** Fires as soon as the session or one of these ends it. */
+  #until(...signals: readonly (AbortSignal | undefined)[]): AbortSignal {
+    return AbortSignal.any([this.#ended, ...signals.filter((signal) => signal !== undefined)]);
   }
 
-  /** Waits for what was asked before. Call what it gives when it is over. */
-  async #enter(signals: readonly (AbortSignal | undefined)[]): Promise<() => void> {
-    this.#check(signals);
+  /** Waits for what was asked before. Call what it gives when it is over. @throws the signal's reason */
+  async #enter(until: AbortSignal): Promise<() => void> {
+    until.throwIfAborted();
     let leave!: () => void;
     const before = this.#last;
     this.#last = Promise.allSettled([before, new Promise<void>((resolve) => (leave = resolve))]);
     try {
-      await orAborted(before, AbortSignal.any([this.#destroyed.signal, ...given(signals)]));
+      await orAborted(before, until);
+      return leave;
     } catch (error) {
       leave();
       throw error;
     }
-    return leave;
   }
 
-  async #inTurn<T>(signals: readonly (AbortSignal | undefined)[], work: () => Promise<T>): Promise<T> {
-    const leave = await this.#enter(signals);
+  async #inTurn<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+    const leave = await this.#enter(this.#until(signal));
     try {
       return await work();
     } finally {
@@ -308,55 +373,73 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   }
 }
 
-const given = (signals: readonly (AbortSignal | undefined)[]): AbortSignal[] =>
-  signals.filter((signal) => signal !== undefined);
+/** What is asked of a session. */
+interface Asked {
+  readonly messages: readonly TextMessage[];
+  readonly form: Form | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+function readAsked(input: LanguageModelPrompt, options: LanguageModelPromptOptions): Asked {
+  const { responseConstraint, omitResponseConstraintInput, signal } = options;
+  if (omitResponseConstraintInput && responseConstraint === undefined)
+    throw new TypeError('omitResponseConstraintInput is said where there is no responseConstraint');
+  return { messages: readMessages(input, true), form: formOf(responseConstraint), signal };
+}
 
 /** A session that begins with these messages. */
-function start(model: Model, messages: readonly TextMessage[]): State {
+function start(model: Model, messages: readonly TextMessage[], tools: readonly Tool[]): State {
   const [first] = messages;
   const isSystem = first?.role === 'system';
   const conversation = model.conversation({ whenFull: 'forget', ...(isSystem && { system: first.content }) });
-  return extended({ model, conversation, pending: [] }, isSystem ? messages.slice(1) : messages);
+  return extended({ model, conversation, pending: [], tools }, isSystem ? messages.slice(1) : messages);
 }
 
 /** With more messages, none of which is answered now. */
-function extended({ model, conversation, pending }: State, messages: readonly TextMessage[]): State {
-  const { turns, pending: left } = turnsOf(pending, messages);
-  if (turns.length === 0) return { model, conversation, pending: left };
-  return { model, conversation: withTurns(model, conversation, turns), pending: left };
+function extended(state: State, messages: readonly TextMessage[]): State {
+  const { model, conversation } = state;
+  const { turns, pending } = turnsOf(state.pending, messages);
+  if (turns.length === 0) return { ...state, pending };
+  return { ...state, conversation: withTurns(model, conversation, [...conversation.save().turns, ...turns]), pending };
 }
 
-function withTurns(model: Model, conversation: Conversation, turns: SavedConversation['turns']): Conversation {
-  const saved = conversation.save();
-  return model.conversation({ whenFull: 'forget', restore: { ...saved, turns: [...saved.turns, ...turns] } });
-}
+const withTurns = (model: Model, conversation: Conversation, turns: SavedConversation['turns']): Conversation =>
+  model.conversation({ whenFull: 'forget', restore: { ...conversation.save(), turns } });
 
 /** Tokens of all messages so far. */
-function usageOf({ model, conversation, pending }: State): number {
+function usageOf({ model, conversation, pending, tools }: State): number {
   const open = pending.length === 0 ? [] : [{ role: 'user' as const, content: pending.join('\n\n') }];
   const messages = [...conversation.messages, ...open];
-  return messages.length === 0 ? 0 : model.tokenize({ messages }, { addGenerationPrompt: false }).length;
+  return messages.length === 0 ? 0 : model.tokenize({ messages }, { addGenerationPrompt: false, tools }).length;
 }
 
 function samplingOf({ info }: Model, { temperature, topK, samplingMode }: LanguageModelOptions): Sampling {
   const base = info.sampling.temperature || 1;
   const warmth = samplingMode === undefined ? temperature : base * MODES[samplingMode];
   return {
-    ...(warmth !== undefined && { temperature: Math.min(MAX_TEMPERATURE, warmth) }),
+    ...(warmth !== undefined && { temperature: Math.min(MAX_TEMPERATURE, Number(warmth)) }),
     ...(topK !== undefined && { topK: Math.min(info.vocabSize, Math.floor(topK)) }),
   };
 }
 
+type Form = Pick<GenerateOptions, 'regex' | 'responseFormat'>;
+
 /** What an answer is held to. */
-function formOf(constraint: object | undefined): Pick<GenerateOptions, 'regex' | 'responseFormat'> {
-  if (constraint === undefined) return {};
+function formOf(constraint: unknown): Form | undefined {
+  if (constraint === undefined) return undefined;
+  if (typeof constraint !== 'object' || constraint === null) throw new TypeError('responseConstraint is no object');
   if (constraint instanceof RegExp) {
     const flags = constraint.flags.replaceAll(/[dgsuvy]/g, '');
     if (flags !== '')
       throw new DOMException(`responseConstraint: the flag ${flags[0]} is not supported`, 'NotSupportedError');
     return { regex: constraint.source };
   }
-  return { responseFormat: { type: 'json_schema', json_schema: { schema: constraint as Record<string, unknown> } } };
+  try {
+    const schema = JSON.parse(JSON.stringify(constraint)) as Record<string, unknown>;
+    return { responseFormat: { type: 'json_schema', json_schema: { schema } } };
+  } catch (error) {
+    throw new DOMException(`responseConstraint: ${messageOf(error)}`, 'NotSupportedError');
+  }
 }
 
 function quotaExceeded(requested: number, quota: number): Error {
@@ -376,6 +459,11 @@ function progressEvent(loaded: number): Event {
   return Object.assign(new Event('downloadprogress'), { loaded, total: 1, lengthComputable: true });
 }
 
-/** @throws the signal's reason as soon as it fires */
-const orAborted = <T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> =>
-  withAbort(work, signal, ({ reason }) => reason as unknown);
+/** @throws the signal's reason as soon as it fires, and where it fires in the same task */
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  const done = await withAbort(work, signal, ({ reason }) => reason as unknown);
+  signal?.throwIfAborted();
+  return done;
+}
+
+const nextTask = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));

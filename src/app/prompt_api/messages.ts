@@ -1,4 +1,5 @@
-import type { LanguageModelOptions, LanguageModelPrompt, LanguageModelSamplingMode } from './types.js';
+import { isObject } from '../../base/json.js';
+import type { LanguageModelOptions, LanguageModelSamplingMode, LanguageModelTool } from './types.js';
 
 /** What modes make of the temperature that the model's makers recommend, or of 1. */
 export const MODES: Readonly<Record<LanguageModelSamplingMode, number>> = {
@@ -16,41 +17,58 @@ export interface TextMessage {
   readonly prefix?: true;
 }
 
+const ROLES = ['system', 'user', 'assistant'] as const;
+const TYPES = ['text', 'image', 'audio', 'tool-call', 'tool-response'] as const;
+
 /**
- * The messages of a prompt.
- * @param isFirst they begin a session: a system's message may be the first of them
+ * The messages of a prompt, which is read as a browser reads it: what is no list is a text.
  * @param isAsked an answer is wanted: its beginning may be the last of them
  * @throws TypeError for what is none, DOMException `NotSupportedError` for what a model of texts can't read, `SyntaxError` for a
  *   beginning that isn't the last message
  */
-export function readMessages(prompt: LanguageModelPrompt, isFirst: boolean, isAsked = false): TextMessage[] {
-  if (typeof prompt === 'string') return [{ role: 'user', content: prompt }];
-  if (!Array.isArray(prompt)) throw new TypeError('a prompt is a text, or a list of messages {role, content}');
-  return prompt.map((message: unknown, index) => {
-    const { role, content, prefix } = (message ?? {}) as Record<string, unknown>;
-    if (role !== 'system' && role !== 'user' && role !== 'assistant') {
-      throw new TypeError(`message ${index}: role is ${String(role)}; expected system, user or assistant`);
-    }
-    if (role === 'system' && !isFirst)
-      throw unsupported(`message ${index}: only initialPrompts may have a system's message`);
-    if (role === 'system' && index > 0) throw new TypeError(`message ${index}: a system's message must be the first`);
-    if (prefix && (role !== 'assistant' || index < prompt.length - 1))
+export function readMessages(prompt: unknown, isAsked = false): TextMessage[] {
+  if (!isList(prompt)) return [{ role: 'user', content: `${prompt as string}` }];
+  const messages = Array.from(prompt);
+  return messages.map((message, index) => {
+    const { role, content, prefix } = dictionary(message, `message ${index}`);
+    const own = oneOf(ROLES, role, `message ${index}: role`);
+    if (content === undefined) throw new TypeError(`message ${index}: it has no content`);
+    if (own === 'system' && index > 0) throw new TypeError(`message ${index}: a system's message must be the first`);
+    if (prefix && (own !== 'assistant' || index < messages.length - 1))
       throw new DOMException(`message ${index}: prefix is for the assistant's message, as the last`, 'SyntaxError');
     if (prefix && !isAsked) throw unsupported(`message ${index}: only what is prompted may have a beginning (prefix)`);
-    return { role, content: textOf(content, index), ...(prefix === true && { prefix }) };
+    return { role: own, content: textOf(content, index), ...(prefix ? { prefix: true } : {}) };
   });
 }
 
 function textOf(content: unknown, index: number): string {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) throw new TypeError(`message ${index}: content is neither a text nor a list of parts`);
-  const texts = content.map((part: unknown) => {
-    const { type, value } = (part ?? {}) as Record<string, unknown>;
-    if (type !== 'text') throw unsupported(`message ${index}: content of type ${String(type)}; this model reads text`);
-    if (typeof value !== 'string') throw new TypeError(`message ${index}: the value of a text is no string`);
-    return value;
+  if (!isList(content)) return `${content as string}`;
+  const texts = Array.from(content, (part) => {
+    const { type, value } = dictionary(part, `message ${index}: content`);
+    const own = oneOf(TYPES, type, `message ${index}: content: type`);
+    if (value === undefined) throw new TypeError(`message ${index}: content of type ${own}: it has no value`);
+    if (own !== 'text') throw unsupported(`message ${index}: content of type ${own}; this model reads text`);
+    if (typeof value === 'object' && !/^\[object (Object|Array|Null)\]$/.test(Object.prototype.toString.call(value)))
+      throw new TypeError(`message ${index}: the value of a text is no string`);
+    return `${value as string}`;
   });
   return texts.join('');
+}
+
+const isList = (value: unknown): value is Iterable<unknown> =>
+  typeof value === 'object' && value !== null && Symbol.iterator in value;
+
+/** What is absent is an object without members. */
+function dictionary(value: unknown, what: string): Readonly<Record<string, unknown>> {
+  if (value === undefined || value === null) return {};
+  if (typeof value !== 'object' && typeof value !== 'function') throw new TypeError(`${what} is no object`);
+  return value as Record<string, unknown>;
+}
+
+function oneOf<T extends string>(values: readonly T[], value: unknown, what: string): T {
+  const known = values.find((one) => one === `${value as string}`);
+  if (known === undefined) throw new TypeError(`${what} is ${String(value)}; expected ${values.join(', ')}`);
+  return known;
 }
 
 /** Questions that have their answers, and texts of the user that have none yet. Neighbours of one role are one. */
@@ -73,31 +91,56 @@ export function turnsOf(
   return { turns, pending };
 }
 
-/** Why there can be no session with these options; undefined: there can. @throws TypeError, RangeError for values that are none */
-export function checkOptions({
-  temperature,
-  topK,
-  samplingMode,
-  expectedInputs = [],
-  expectedOutputs = [],
-  tools = [],
-}: LanguageModelOptions): string | undefined {
-  const isNumber = (value: unknown): value is number => typeof value === 'number' && !Number.isNaN(value);
-  if (temperature !== undefined && !(isNumber(temperature) && temperature >= 0)) {
-    throw new RangeError(`temperature ${String(temperature)}: expected a number of at least 0`);
+/**
+ * Why there can be no session with these options; undefined: there can.
+ * @throws TypeError for values that are none, RangeError for tags that are no language's
+ */
+export function checkOptions(options: LanguageModelOptions): string | undefined {
+  const { temperature, topK, samplingMode, expectedInputs = [], expectedOutputs = [] } = options;
+  if (samplingMode !== undefined) {
+    oneOf(Object.keys(MODES), samplingMode, 'samplingMode');
+    if (temperature !== undefined || topK !== undefined)
+      throw new TypeError('samplingMode says what temperature and topK say; give one of them');
   }
-  if (topK !== undefined && !(isNumber(topK) && topK >= 1)) {
-    throw new RangeError(`topK ${String(topK)}: expected a number of at least 1`);
-  }
-  if (samplingMode !== undefined && !Object.hasOwn(MODES, samplingMode)) {
-    throw new TypeError(`samplingMode ${String(samplingMode)}: expected ${Object.keys(MODES).join(', ')}`);
-  }
-  if (samplingMode !== undefined && temperature !== undefined) {
-    throw new TypeError('samplingMode and temperature say the same; give one of them');
-  }
-  const other = [...expectedInputs, ...expectedOutputs].find(({ type }) => type !== 'text');
-  if (other) return `${String(other.type)} is not supported; this model reads and writes text`;
-  return tools.length > 0 ? 'tools are not supported' : undefined;
+  const expected = [...expectedInputs, ...expectedOutputs].map((one) => {
+    const { type, languages = [] } = dictionary(one, 'what is expected');
+    return { type: oneOf(TYPES, type, 'type'), tags: Intl.getCanonicalLocales(Array.from(languages as string[])) };
+  });
+  readTools(options.tools);
+  if ((temperature === undefined) !== (topK === undefined))
+    return 'temperature and topK go together; give both, or a samplingMode';
+  const other = expected.find(({ type }) => type !== 'text');
+  if (other) return `${other.type} is not supported; this model reads and writes text`;
+  const names = new Intl.DisplayNames(['en'], { type: 'language', fallback: 'none' });
+  const unknown = expected.flatMap(({ tags }) => tags).find((tag) => names.of(tag) === undefined);
+  return unknown === undefined ? undefined : `${unknown} is no language that is known`;
+}
+
+/** Why no answer can be drawn with these; undefined: it can. */
+export function checkSampling({ temperature = 0, topK = 1 }: LanguageModelOptions): string | undefined {
+  if (!(Number(temperature) >= 0)) return `temperature ${String(temperature)}: expected a number of at least 0`;
+  return Number(topK) >= 1 ? undefined : `topK ${String(topK)}: expected a number of at least 1`;
+}
+
+/** @throws TypeError for what is no tool, and what its schema throws */
+export function readTools(tools: LanguageModelOptions['tools'] = []): Required<LanguageModelTool>[] {
+  const names = new Set<string>();
+  return Array.from(tools, (tool, index) => {
+    const { name, description, inputSchema, execute } = dictionary(tool, `tool ${index}`);
+    const wrong = (what: string): TypeError => new TypeError(`tool ${index}: ${what}`);
+    if (!name || !description) throw wrong('it needs a name and a description');
+    const own = `${name as string}`;
+    if (names.has(own)) throw wrong(`two are called ${own}`);
+    names.add(own);
+    if (!isObject(inputSchema)) throw wrong('inputSchema is no object');
+    if (typeof execute !== 'function') throw wrong('execute is no function');
+    const schema = JSON.parse(JSON.stringify(inputSchema)) as Record<string, unknown>;
+    const { type, properties = {}, required = [] } = schema;
+    if (type !== 'object' || !isObject(properties) || !Array.isArray(required))
+      throw wrong('inputSchema is no schema of an object');
+    const call = execute as LanguageModelTool['execute'];
+    return { name: own, description: `${description as string}`, inputSchema: schema, execute: call };
+  });
 }
 
 const unsupported = (message: string): DOMException => new DOMException(message, 'NotSupportedError');

@@ -18,19 +18,29 @@ export interface LanguageModelExpected {
   readonly languages?: readonly string[];
 }
 
+export interface LanguageModelTool {
+  readonly name: string;
+  readonly description: string;
+  /** JSON schema of the arguments, an object. */
+  readonly inputSchema: object;
+  /** Is called with the arguments; the model goes on with what it gives. */
+  readonly execute: (args: never) => Promise<string> | string;
+}
+
 export interface LanguageModelOptions {
-  /** 0 to 2; default: as the model's makers recommend, as `topK`. */
+  /** 0 to 2, together with `topK`; default: as the model's makers recommend. */
   readonly temperature?: number;
   /** At least 1. */
   readonly topK?: number;
   readonly samplingMode?: LanguageModelSamplingMode;
   readonly expectedInputs?: readonly LanguageModelExpected[];
   readonly expectedOutputs?: readonly LanguageModelExpected[];
-  /** Not here: a session with tools is 'unavailable'. */
-  readonly tools?: readonly object[];
+  /** Functions that the model may call, where its chat template knows tools. What one rejects with, the prompt does. */
+  readonly tools?: readonly LanguageModelTool[];
 }
 
 export interface LanguageModelCreateOptions extends LanguageModelOptions {
+  /** Ends the session, too, when it fires later. */
   readonly signal?: AbortSignal;
   /** Its target hears of 'downloadprogress': `loaded` from 0 to 1. */
   readonly monitor?: (target: EventTarget) => void;
@@ -39,7 +49,7 @@ export interface LanguageModelCreateOptions extends LanguageModelOptions {
 
 export interface LanguageModelPromptOptions {
   readonly signal?: AbortSignal;
-  /** A JSON schema, or a regular expression that the whole answer matches. */
+  /** A JSON schema, or a regular expression that the whole answer matches, with the beginning that is given (`prefix`). */
   readonly responseConstraint?: object;
   /** The constraint isn't told to the model in either case. */
   readonly omitResponseConstraintInput?: boolean;
@@ -69,8 +79,8 @@ export interface LanguageModelSession extends EventTarget {
   onquotaoverflow: ((event: Event) => void) | null;
   /**
    * Asks, and gives the whole answer. A prompt that fails hasn't been said.
-   * @throws DOMException `QuotaExceededError` (with `requested` and `quota`), `NotSupportedError`, `InvalidStateError` once it was
-   *   destroyed, the signal's reason; TypeError for what is no prompt
+   * @throws DOMException `QuotaExceededError` (with `requested` and `quota`), `NotSupportedError`, `InvalidStateError` where it is or
+   *   was destroyed, the signal's reason; TypeError for what is no prompt
    */
   prompt(input: LanguageModelPrompt, options?: LanguageModelPromptOptions): Promise<string>;
   /** The same in pieces. */

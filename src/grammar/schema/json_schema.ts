@@ -7,16 +7,34 @@
 import { usageError } from '../../base/errors.js';
 import { isObject } from '../../base/json.js';
 import { valueIn, nth } from '../../base/lists.js';
-import { ANY_TEXT, type Automaton, both, except, includes, isEmpty, listed, ofLength } from '../automaton.js';
+import {
+  ANY_TEXT,
+  type Automaton,
+  both,
+  except,
+  includes,
+  isEmpty,
+  isEndless,
+  listed,
+  ofLength,
+} from '../automaton.js';
 import { characters } from '../code_points.js';
 import { textsWith } from '../expressions.js';
-import { ANY_INTEGER, ANY_NUMBER, type Bound, integersBetween, multiplesOf, numbersBetween } from './numbers.js';
+import {
+  ANY_FRACTION,
+  ANY_INTEGER,
+  ANY_NUMBER,
+  type Bound,
+  integersBetween,
+  multiplesOf,
+  numbersBetween,
+} from './numbers.js';
 import { all, any, anyOf, type Expression, inJson, JSON_ESCAPE, JSON_PLAIN, NEVER, NOTHING, oneOf, optional, repeat, Rules, text } from '../notation.js'; // prettier-ignore
-import { canonical, type Contained, type Form, not, numberOf, SchemaForms, together, typesOf } from './schema_forms.js';
+import { canonical, type Contained, type Form, isNamed, type Named, namesLike, not, numberOf, SchemaForms, together, typeOf, typesOf } from './schema_forms.js'; // prettier-ignore
 import { STRING_FORMATS } from './string_formats.js';
 import type { FormGrammar } from '../text_form.js';
 
-const MAX_SCHEMA_LETTERS = 256 * 1024;
+const MAX_SCHEMA_LETTERS = 512 * 1024;
 const MAX_DEPTH = 200;
 /** Lists and objects within one another, in the schema's own text. */
 const MAX_NESTED = 500;
@@ -25,6 +43,8 @@ const MAX_MULTIPLE = 200;
 const MAX_COUNTED = 1000;
 /** Sets of items of which any order is allowed. */
 const MAX_SETS = 512;
+const MAX_PATTERNS = 16;
+const MAX_SOME = 4;
 
 export interface SchemaOptions {
   /** Objects have no properties but those that are listed, where nothing is said of others; 'listed': where any are. */
@@ -177,13 +197,12 @@ export class SchemaWriter {
     const first = (form['prefixItems'] ?? []) as readonly unknown[];
     const rest = form['items'] ?? true;
     if (most < least) return NEVER;
-    if (form['uniqueItems'] === true && form['contains'] !== undefined)
-      throw usageError('schema: uniqueItems beside contains is not done');
-    if (form['uniqueItems'] === true && most > 1)
-      return this.#around('[', this.#unique(form, rest === false ? Math.min(most, first.length) : most), ']');
     if (form['contains'] !== undefined) return this.#around('[', this.#containing(form), ']');
+    const distinct = form['uniqueItems'] === true && most > 1 ? this.#distinctItem(form) : undefined;
+    if (form['uniqueItems'] === true && most > 1 && !distinct)
+      return this.#around('[', this.#unique(form, rest === false ? Math.min(most, first.length) : most), ']');
     const item = (at: number): Expression => {
-      const value = this.value(at < first.length ? first[at] : rest);
+      const value = at < first.length ? this.value(first[at]) : (distinct ?? this.value(rest));
       return at === 0 ? value : all(this.#comma, value);
     };
     // From the end: what may follow the first `at` items.
@@ -191,7 +210,7 @@ export class SchemaWriter {
     let behind: Expression =
       shared >= most || rest === false
         ? shared < least ? NEVER : NOTHING // prettier-ignore
-        : repeat(all(this.#comma, this.value(rest)), Math.max(0, least - shared), most - shared);
+        : repeat(all(this.#comma, distinct ?? this.value(rest)), Math.max(0, least - shared), most - shared);
     for (let at = shared - 1; at >= 0; at--) {
       const next = all(item(at), behind);
       behind = at >= least ? any(next, NOTHING) : next;
@@ -215,7 +234,10 @@ export class SchemaWriter {
         const item = (alsoOf: unknown, next: number): Expression => {
           const own = together(schema, alsoOf);
           if (own === false || at >= to) return NEVER;
-          return all(at === 0 ? NOTHING : this.#comma, this.value(own), behind(at + 1, next));
+          const isUnique = form['uniqueItems'] === true && this.#forms.of(own).length > 0;
+          const value = isUnique ? this.#distinctItem({ items: own }) : this.value(own);
+          if (!value) throw usageError('schema: contains beside uniqueItems is done of texts without a bound');
+          return all(at === 0 ? NOTHING : this.#comma, value, behind(at + 1, next));
         };
         const other = item(most === Infinity ? true : not(of), count);
         const one = count < counted ? item(of, count + 1) : NEVER;
@@ -240,7 +262,7 @@ export class SchemaWriter {
     for (let size = 0; size <= last; size++, ofSize *= (known.length - size + 1) / size) sets += ofSize;
     if (sets > MAX_SETS) {
       if (first.length > 0) throw usageError('schema: uniqueItems beside prefixItems is done of few values');
-      const members = known.map((value) => ({ needed: false, member: item(value) }));
+      const members = known.map((value) => ({ needed: false, ways: [{ covers: 0, member: item(value) }] }));
       const counts = { minProperties: least, ...(most < known.length && { maxProperties: most }) };
       return this.#inOrder(key, counts, members, this.#comma);
     }
@@ -255,70 +277,144 @@ export class SchemaWriter {
     return behind([]);
   }
 
+  /** An item that a string tells from all others, where there is always another one; otherwise undefined. Items of other types are left out. */
+  #distinctItem(form: Form): Expression | undefined {
+    const [first, second] = (form['prefixItems'] ?? []) as readonly unknown[];
+    const forms = this.#forms.of(form['items'] ?? true);
+    const own = (type: string): Form[] => forms.filter((of) => kindsOf(of).includes(type));
+    const isOther = this.#forms.of(first ?? false).every((of) => kindsOf(of).every((type) => own(type).length === 0));
+    const [strings, objects] = [own('string'), own('object')];
+    if (second !== undefined || !isOther || this.notation.raw || strings.length + objects.length === 0)
+      return undefined;
+    const text = strings.length > 0 ? this.#distinct(strings, 1) : NEVER;
+    // All objects by the same property, which each then has.
+    const named = objects.map((of) =>
+      of['enum'] === undefined ? namesOf(of) : { names: [], wanted: new Set<string>() },
+    );
+    const names = (named[0]?.names ?? []).filter((name) => named.every((one) => one.names.includes(name)));
+    names.sort(
+      (a, b) => named.filter(({ wanted }) => wanted.has(b)).length - named.filter(({ wanted }) => wanted.has(a)).length,
+    );
+    for (const name of objects.length > 0 ? names : ['']) {
+      const members = objects.map((of) => this.#distinct(this.#forms.of(this.#schemaOf(name, of)), 2));
+      if (!text || members.includes(undefined)) continue;
+      return any(text, ...objects.map((of, at) => this.#object(of, [name, nth(members, at) ?? NEVER])));
+    }
+    return undefined;
+  }
+
+  /** A string of these forms that no other of its list is. */
+  #distinct(forms: readonly Form[], within: number): Expression | undefined {
+    const texts = unionOf(forms.filter((of) => kindsOf(of).includes('string')));
+    if (!isEndless(texts)) return undefined;
+    return this.rules.rule(`distinct ${within} ${canonical(forms)}`, () => ({ kind: 'distinct', within, of: inQuotes(this.rules.texts(texts, inJson)) })); // prettier-ignore
+  }
+
   /** The values of a schema, as JSON. */
   #valuesOf(schema: unknown): string[] {
-    const values = this.#forms.of(schema).flatMap((form): unknown[] => {
+    const forms = this.#forms.of(schema);
+    const listing = forms.some((form) => form['enum'] !== undefined);
+    const values = forms.flatMap((form): unknown[] => {
       if (form['enum'] !== undefined) return listedBy(form);
       return typesOf(form).flatMap((type): unknown[] => {
+        // Other spellings of what is listed.
+        if (type === 'string' && listing) return [];
         if (type === 'boolean') return [true, false];
         if (type === 'null') return [null];
-        throw usageError('schema: uniqueItems is done of items that an enum lists: an array has no memory of others');
+        throw usageError(
+          `schema: uniqueItems is done of texts without a bound, of objects that have one, and of listed values: not of ${type}s`,
+        );
       });
     });
     return [...new Set(values.map(canonical))];
   }
 
-  #object(form: Form): Expression {
+  /** @param distinct a property that it has, and its value */
+  #object(form: Form, [own, distinct]: readonly [string?, Expression?] = []): Expression {
     const { names, wanted } = namesOf(form);
+    const somes = (form['some'] ?? []) as readonly Named[];
+    if (somes.length > MAX_SOME)
+      throw usageError(
+        `schema: not, else or oneOf of properties that are not listed is done ${MAX_SOME} times of an object`,
+      );
     const others = this.#others(form, names);
-    const members = names.map((name) => ({
-      needed: wanted.has(name),
-      member: this.#member(this.#key(name), this.value(this.#schemaOf(name, form))),
-    }));
-    const key = `${this.name} members ${this.#number(form)}`;
-    return this.#around('{', this.#inOrder(key, form, members, this.#comma, others), '}');
+    const members = names.map((name): Member => {
+      const schema = this.#schemaOf(name, form);
+      const may = somes.map((one, at) => (name !== own && isNamed(one, name) ? 1 << at : 0));
+      const free = may.filter((_, at) => somes[at]?.of === true).reduce((all, bit) => all | bit, 0);
+      const ways = may.reduce((sets, bit) => (bit & ~free ? [...sets, ...sets.map((set) => set | bit)] : sets), [free]); // prettier-ignore
+      return {
+        needed: wanted.has(name) || name === own,
+        ways: ways.map((covers) => {
+          const also = somes.flatMap(({ of }, at) => ((covers >> at) & 1 ? [of] : []));
+          const value = (name === own && distinct) || this.value(also.reduce(together, schema));
+          return { covers, member: this.#member(this.#key(name), value) };
+        }),
+      };
+    });
+    const lacking = {
+      all: 2 ** somes.length - 1,
+      last: (lacks: number) =>
+        this.#others(
+          form,
+          names,
+          somes.filter((_, at) => (lacks >> at) & 1),
+        ),
+    };
+    const key = `${this.name} members ${this.#number(form)} ${own ?? ''}`;
+    return this.#around('{', this.#inOrder(key, form, members, this.#comma, others, lacking), '}');
   }
 
-  /** Members, of which those may be left out that aren't needed, and others behind them. */
+  /**
+   * Members, of which those may be left out that aren't needed, and others behind them.
+   * @param lacking bits of what must be covered yet, and a member behind all others that covers these
+   */
   #inOrder(
     key: string,
     form: Form,
-    members: readonly { readonly needed: boolean; readonly member: Expression }[],
+    members: readonly Member[],
     between: Expression,
     others?: Expression,
+    { all: whole, last }: Lacking = { all: 0, last: () => undefined },
   ): Expression {
     const [least, most] = rangeOf(form, 'Properties');
     // Counts matter up to where neither bound does any more.
     const counted = least > 0 || most !== Infinity ? (most === Infinity ? least : most + 1) : 1;
     if (counted > MAX_COUNTED)
       throw usageError(`schema: minProperties and maxProperties above ${MAX_COUNTED} are not done`);
-    const behind = (at: number, count: number): Expression => {
+    const behind = (at: number, count: number, lacks: number): Expression => {
       if (count > most) return NEVER;
-      return this.rules.rule(`${key} ${at} ${count}`, () => {
+      return this.rules.rule(`${key} ${at} ${count} ${lacks}`, () => {
         const comma = count === 0 ? NOTHING : between;
         const next = Math.min(count + 1, counted);
         if (at < members.length) {
-          const { needed, member } = nth(members, at);
-          const given = all(comma, member, behind(at + 1, next));
-          return needed ? given : any(given, behind(at + 1, count));
+          const { needed, ways } = nth(members, at);
+          const given = ways
+            .filter(({ covers }, way) => way === 0 || (covers & lacks) === (covers & whole & lacks && covers))
+            .map(({ covers, member }) => all(comma, member, behind(at + 1, next, lacks & ~covers)));
+          return any(...given, ...(needed ? [] : [behind(at + 1, count, lacks)]));
         }
-        const stops = count >= least ? [NOTHING] : [];
+        const stops = count >= least && lacks === 0 ? [NOTHING] : [];
+        // Behind it the same name might come again, with another value.
+        const covering = lacks > 0 && next <= most && next >= least ? last(lacks) : undefined;
+        if (covering) stops.push(all(comma, covering));
         if (!others) return any(...stops);
         if (least > count + 1) {
           throw usageError(
             'schema: minProperties that additional properties must come to is not done: the same name may come twice',
           );
         }
-        return any(...stops, all(comma, others, behind(at, next)));
+        return any(...stops, all(comma, others, behind(at, next, lacks)));
       });
     };
     // From the last one on, with every count that it may have before it: each then finds what follows it.
     let needed = members.filter((member) => member.needed).length;
     for (let at = members.length; at >= 0; at--) {
       if (members[at]?.needed) needed--;
-      for (let count = Math.min(at, counted); count >= Math.min(needed, counted); count--) behind(at, count);
+      for (let count = Math.min(at, counted); count >= Math.min(needed, counted); count--)
+        for (let lacks = 0; lacks <= whole; lacks++) behind(at, count, lacks);
     }
-    return behind(0, 0);
+    return behind(0, 0, whole);
   }
 
   /** A text without quotes in it. */
@@ -339,12 +435,13 @@ export class SchemaWriter {
     const forms = this.#forms.of(schema).filter((form) => typesOf(form).includes('object'));
     const options = forms.map((form, at) => {
       const { names, wanted } = namesOf(form);
-      const unknown = ['enum', 'minProperties', 'maxProperties'].find((keyword) => form[keyword] !== undefined);
+      const unknown = ['enum', 'minProperties', 'maxProperties', 'some'].find((keyword) => form[keyword] !== undefined);
       if (unknown !== undefined)
         throw usageError(`schema: ${unknown} of the arguments is not done in this model's calls`);
       const members = names.map((name) => {
         const of = this.#schemaOf(name, form);
-        return { needed: wanted.has(name), member: of === false ? NEVER : write(name, of) };
+        const member = of === false ? NEVER : write(name, of);
+        return { needed: wanted.has(name), ways: [{ covers: 0, member }] };
       });
       return this.#inOrder(`${this.name} argument ${at}`, form, members, between);
     });
@@ -371,10 +468,9 @@ export class SchemaWriter {
     if (form['propertyNames'] !== undefined && !this.#forms.of(form['propertyNames']).some(mayBe)) return false;
     const properties = propertiesOf(form);
     const own = Object.hasOwn(properties, name) ? [properties[name]] : [];
-    const patterns = patternsOf(form).flatMap(([pattern, value]) =>
-      includes(textsWith(pattern), name) ? [value] : [],
-    );
-    return this.#together(form, [...own, ...patterns]);
+    const patterns = patternsOf(form).flatMap((one) => (isNamed(one, name) ? [one.of] : []));
+    const each = eachOf(form).flatMap((one) => (isNamed(one, name) ? [one.of] : []));
+    return each.reduce(together, this.#together(form, [...own, ...patterns]));
   }
 
   /** What a property is of which these are said; of none what is said of others. */
@@ -385,38 +481,51 @@ export class SchemaWriter {
     return form['additionalProperties'] ?? !closed;
   }
 
-  /** A member of another name than those of `properties`; undefined where there is none. */
-  #others(form: Form, listedNames: readonly string[]): Expression | undefined {
+  /** A member of another name than those of `properties`; undefined where there is none. @param some of these, and of its schema */
+  #others(form: Form, listedNames: readonly string[], some: readonly Named[] = []): Expression | undefined {
     if (this.notation.raw) return undefined;
-    const patterns = patternsOf(form);
+    const [patterns, each] = [patternsOf(form), eachOf(form)];
     if (patterns.length === 0 && this.#together(form, []) === false) return undefined;
-    if (patterns.length > 4) throw usageError('schema: more than four patternProperties are not done');
-    const base = this.#names(form);
+    if (patterns.length + each.length > MAX_PATTERNS)
+      throw usageError(`schema: more than ${MAX_PATTERNS} patternProperties are not done`);
+    const base = some.map(namesLike).reduce(both, this.#names(form));
     const unnamed = listedNames.length > 0 ? both(base, except(listed(listedNames))) : base;
-    const languages = patterns.map(([pattern]) => textsWith(pattern));
-    const options: Expression[] = [];
-    for (let subset = 0; subset < 2 ** patterns.length; subset++) {
-      const matched = patterns.filter((_, at) => (subset >> at) & 1).map(([, value]) => value);
-      const value = this.#together(form, matched);
-      if (value === false) continue;
-      const names = languages.reduce(
-        (of, language, at) => both(of, (subset >> at) & 1 ? language : except(language)),
-        unnamed,
-      );
-      if (isEmpty(names)) continue;
-      options.push(this.#member(inQuotes(this.rules.texts(names, inJson)), this.value(value)));
+    let parts = [{ names: unnamed, of: [] as unknown[], each: some.map(({ of }) => of) }];
+    for (const one of [...patterns, ...each]) {
+      const language = namesLike(one);
+      parts = parts
+        .flatMap((part) => [
+          {
+            ...part,
+            names: both(part.names, language),
+            [one.like === undefined ? 'each' : 'of']: [...(one.like === undefined ? part.each : part.of), one.of],
+          },
+          { ...part, names: both(part.names, except(language)) },
+        ])
+        .filter(({ names }) => !isEmpty(names));
     }
+    const options = parts.flatMap((part): Expression[] => {
+      const value = part.each.reduce(together, this.#together(form, part.of));
+      if (value === false || isEmpty(part.names)) return [];
+      return [this.#member(inQuotes(this.rules.texts(part.names, inJson)), this.value(value))];
+    });
     return options.length > 0 ? any(...options) : undefined;
   }
 
   #names(form: Form): Automaton {
     if (form['propertyNames'] === undefined) return ANY_TEXT;
     const forms = this.#forms.of(form['propertyNames']).filter((of) => typesOf(of).includes('string'));
-    const texts = forms.map((of) =>
-      of['enum'] === undefined ? textsOfForm(of) : listed(listedBy(of).filter((value) => typeof value === 'string')),
-    );
-    return texts.length === 0 ? listed([]) : except(texts.map(except).reduce(both));
+    return unionOf(forms);
   }
+}
+
+/** The strings of any of these forms. */
+function unionOf(forms: readonly Form[]): Automaton {
+  const texts = forms.map((of) =>
+    of['enum'] === undefined ? textsOfForm(of) : listed(listedBy(of).filter((value) => typeof value === 'string')),
+  );
+  if (texts.length < 2) return texts[0] ?? listed([]);
+  return except(texts.map(except).reduce(both));
 }
 
 const inQuotes = (part: Expression): Expression => all(text('"'), part, text('"'));
@@ -427,6 +536,10 @@ const rangeOf = (form: Form, what: 'Items' | 'Length' | 'Properties'): [least: n
   numberOf(form, `max${what}`) ?? Infinity,
 ];
 
+/** Types of its values: of those that it lists, where it does. */
+const kindsOf = (form: Form): readonly string[] =>
+  form['enum'] === undefined ? typesOf(form) : [...new Set(listedBy(form).map(typeOf))];
+
 const propertiesOf = (form: Form): Readonly<Record<string, unknown>> => (form['properties'] ?? {}) as Form;
 
 /** Names of an object's properties that a form speaks of, in order, and those that must be there. */
@@ -435,8 +548,21 @@ function namesOf(form: Form): { readonly names: readonly string[]; readonly want
   return { names: [...new Set([...Object.keys(propertiesOf(form)), ...wanted])], wanted };
 }
 
-const patternsOf = (form: Form): [pattern: string, schema: unknown][] =>
-  Object.entries((form['patternProperties'] ?? {}) as Form);
+const patternsOf = (form: Form): Named[] =>
+  Object.entries((form['patternProperties'] ?? {}) as Form).map(([like, of]) => ({ like, of }));
+const eachOf = (form: Form): readonly Named[] => (form['each'] ?? []) as readonly Named[];
+
+/** A member of an object, or an item of a list in its order. */
+interface Member {
+  readonly needed: boolean;
+  /** Ways to write it, each with bits of what it covers: the first covers least. */
+  readonly ways: readonly { readonly covers: number; readonly member: Expression }[];
+}
+
+interface Lacking {
+  readonly all: number;
+  readonly last: (lacks: number) => Expression | undefined;
+}
 
 /** All strings of a form. */
 const textsOfForm = (form: Form): Automaton => stringsOf(form) ?? ofLength(...rangeOf(form, 'Length'));
@@ -500,6 +626,11 @@ function number(
   const step = form['multipleOf'];
   const from = low ? (low.exclusive ? Math.floor(low.value) + 1 : Math.ceil(low.value)) : -Infinity;
   const to = high ? (high.exclusive ? Math.ceil(high.value) - 1 : Math.floor(high.value)) : Infinity;
+  if (form['fraction'] !== undefined) {
+    if (type === 'integer' || step !== undefined) return NEVER;
+    if (low || high) throw usageError('schema: numbers that are not whole are not done within bounds');
+    return ANY_FRACTION;
+  }
   if (step !== undefined) {
     if (typeof step !== 'number' || !Number.isInteger(step))
       throw usageError('schema: multipleOf is done of whole numbers: others are not exact in float64');
@@ -521,11 +652,12 @@ const listedBy = (form: Form): unknown[] => (form['enum'] as unknown[]).filter((
 
 /** Whether a form allows a value, whatever it lists. */
 function allows(form: Form, value: unknown): boolean {
-  const type = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
+  const type = typeOf(value);
   const types = typesOf(form);
   if (!types.includes(type) && !(type === 'number' && types.includes('integer') && Number.isInteger(value)))
     return false;
   if (typeof value === 'number') {
+    if (form['fraction'] !== undefined && Number.isInteger(value)) return false;
     const [low, high] = boundsOf(form);
     if (low && (low.exclusive ? value <= low.value : value < low.value)) return false;
     if (high && (high.exclusive ? value >= high.value : value > high.value)) return false;
@@ -539,7 +671,7 @@ function allows(form: Form, value: unknown): boolean {
     const texts = stringsOf(form);
     return texts === undefined || includes(texts, value);
   }
-  const own = type === 'array' ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'] : ['properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties']; // prettier-ignore
+  const own = type === 'array' ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'] : ['properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties', 'each', 'some']; // prettier-ignore
   const beside = own.find((keyword) => form[keyword] !== undefined);
   if ((type === 'array' || type === 'object') && beside !== undefined)
     throw usageError(`schema: enum or const of ${type}s beside ${beside} is not done`);

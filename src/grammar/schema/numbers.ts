@@ -30,6 +30,15 @@ export const ANY_NUMBER = all(
   ),
 );
 
+/** Not whole, also as a float64. */
+export const ANY_FRACTION = all(
+  optional(MINUS),
+  any(digit(0, 9), all(digit(1, 9), digits(1, 8))),
+  text('.'),
+  digits(0, 5),
+  digit(1, 9),
+);
+
 /** An end of a range. */
 export interface Bound {
   readonly value: number;

@@ -1,20 +1,27 @@
 import { usageError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
 import { valueIn } from '../../base/lists.js';
-import { includes } from '../automaton.js';
+import { ANY_TEXT, type Automaton, both, except, includes, listed, spend } from '../automaton.js';
 import { textsWith } from '../expressions.js';
 import { pointed } from './schema_places.js';
 import { STRING_FORMATS } from './string_formats.js';
 
 /**
  * A schema without references and combinations: every keyword holds. Patterns and formats may be several; texts that are
- * of a form in `unlike` aren't of this one.
+ * of a form in `unlike` aren't of this one. Of `Named` schemas, `each` property with such a name is of the schema, and `some` one is.
  */
 export type Form = Readonly<Record<string, unknown>>;
+/** A schema of properties whose names match a pattern, or aren't these and match none of the others. */
+export interface Named {
+  readonly of: unknown;
+  readonly like?: string;
+  readonly besides?: readonly string[];
+  readonly unlike?: readonly string[];
+}
 type Schema = boolean | Readonly<Record<string, unknown>>;
 
 /** Forms that one schema may come to. */
-const MAX_FORMS = 64;
+const MAX_FORMS = 256;
 
 /** Keywords that change what is valid in ways that aren't done, by what stands in for them. */
 const REFUSED = new Map([
@@ -27,7 +34,7 @@ const REFUSED = new Map([
 
 const AS_IS = ['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties'] as const;
 const AT_MOST = ['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties'] as const;
-const LISTS = ['patterns', 'formats', 'unlike', 'contains'] as const;
+const LISTS = ['patterns', 'formats', 'unlike', 'contains', 'each', 'some'] as const;
 /** Schemas looked at for one grammar. */
 const MAX_LOOKS = 50_000;
 /** What keywords must be, where their values are taken apart. */
@@ -173,6 +180,7 @@ export class SchemaForms {
 
 /** The forms in which two hold, one of each. */
 function crossed(some: readonly Form[], others: readonly Form[]): Form[] {
+  spend(10 * some.length * others.length);
   const forms = some.flatMap((form) => others.map((other) => merged(form, other)).filter((both) => both !== undefined));
   if (forms.length > MAX_FORMS) throw tooManyForms();
   return forms;
@@ -398,9 +406,7 @@ function mergeProperties(form: Record<string, unknown>, a: Form, b: Form): void 
     rest: of['additionalProperties'] ?? true,
   }));
   const patterns = sides.map((side) => Object.keys(side.patterns));
-  if (!same(patterns[0], patterns[1]) && sides.some(({ rest }, at) => rest !== true && patterns[1 - at]?.length)) {
-    throw usageError('schema: patternProperties beside additionalProperties of another part of allOf is not done');
-  }
+  const isOther = !same(patterns[0], patterns[1]) && sides.some(({ rest }, at) => rest !== true && patterns[1 - at]?.length); // prettier-ignore
   const names = new Set(sides.flatMap(({ properties }) => Object.keys(properties)));
   form['properties'] = Object.fromEntries(
     [...names].map((name) => [
@@ -413,9 +419,42 @@ function mergeProperties(form: Record<string, unknown>, a: Form, b: Form): void 
         .reduce<unknown>(together, true),
     ]),
   );
+  // What one side says of others is so of those, too, that the other side has a pattern for.
+  if (isOther) {
+    const each = [a, b].flatMap((of) => restOf(of) ?? []);
+    form['each'] = [...((form['each'] ?? []) as Named[]), ...each];
+    form['additionalProperties'] = true;
+    return;
+  }
   const said = [a, b].flatMap((of) => of['additionalProperties'] ?? []);
   if (said.length > 0) form['additionalProperties'] = said.reduce<unknown>(together, true);
 }
+
+/** What a form says of properties that it doesn't list. */
+function restOf(form: Form): Named | undefined {
+  const {
+    properties = {},
+    patternProperties = {},
+    additionalProperties: of,
+  } = form as Readonly<Record<string, object>>;
+  return of === undefined
+    ? undefined
+    : { of, besides: Object.keys(properties), unlike: Object.keys(patternProperties) };
+}
+
+/** Whether a schema is of the properties of a name. */
+export const isNamed = ({ like, besides = [], unlike = [] }: Named, name: string): boolean =>
+  like === undefined
+    ? !besides.includes(name) && !unlike.some((pattern) => includes(textsWith(pattern), name))
+    : includes(textsWith(like), name);
+
+/** All such names. */
+export const namesLike = ({ like, besides = [], unlike = [] }: Named): Automaton =>
+  like === undefined
+    ? [...(besides.length > 0 ? [listed(besides)] : []), ...unlike.map((pattern) => textsWith(pattern))]
+        .map(except)
+        .reduce(both, ANY_TEXT)
+    : textsWith(like);
 
 function mergeItems(form: Record<string, unknown>, a: Form, b: Form): void {
   const [ofA, ofB] = [a, b].map((of) => (of['prefixItems'] ?? []) as unknown[]) as [unknown[], unknown[]];
@@ -459,15 +498,16 @@ function disjoint(a: Form, b: Form): boolean {
 
 /** Keywords of a type's values. */
 const OF_TYPES: Readonly<Record<string, RegExp>> = {
-  number: /imum|multipleOf/i,
+  number: /imum|multipleOf|fraction/i,
   string: /^(patterns|formats|unlike)$|Length/,
-  array: /Items|items|contains/,
-  object: /ropert|required/,
+  array: /Items|items|contains|inPart/,
+  object: /ropert|required|^(each|some)$/,
 };
 /** Keywords of a type whose opposite is none of the keywords. */
 const UNDONE: Readonly<Record<string, readonly string[]>> = {
-  number: ['multipleOf'],
-  object: ['additionalProperties', 'patternProperties', 'propertyNames'],
+  number: ['multipleOf', 'fraction'],
+  object: ['propertyNames', 'some'],
+  array: ['inPart'],
 };
 /** Keywords of a type, what holds where they don't, and how far from the same number. */
 const OPPOSITES: Readonly<Record<string, readonly (readonly [keyword: string, opposite: string, by: number])[]>> = {
@@ -496,15 +536,24 @@ function without(form: Form, types: ReadonlySet<string>): Form[] {
   const parts = asked
     .filter((type) => !whole.includes(type))
     .flatMap((type) => {
-      if (type === 'number' && !own.includes(type) && types.has(type) && form['enum'] === undefined)
-        throw undone('integer');
-      return form['enum'] === undefined ? unlike(form, type) : unlisted(form, type);
+      if (form['enum'] !== undefined) return unlisted(form, type);
+      const isWhole = type === 'number' && !own.includes(type) && types.has(type);
+      return [...unlike(form, type), ...(isWhole ? [{ type: [type], fraction: 1 }] : [])];
     });
   return whole.length > 0 ? [{ type: whole }, ...parts] : parts;
 }
 
+/** Keywords that schemas have no word for. */
+const SAID: Readonly<Record<string, string>> = {
+  inPart: 'uniqueItems',
+  some: 'additionalProperties',
+  fraction: 'type integer',
+};
+
 const undone = (what: string): Error =>
-  usageError(`schema: not, else or oneOf where ${what} doesn't hold is not done: use anyOf of what may be`);
+  usageError(
+    `schema: not, else or oneOf where ${SAID[what] ?? what} doesn't hold is not done: use anyOf of what may be`,
+  );
 
 /** Values of a type that a form doesn't list. */
 function unlisted(form: Form, type: string): Form[] {
@@ -548,7 +597,8 @@ function unlike(form: Form, type: string): Form[] {
     return said.length > 0 ? [{ type: [type], unlike: [Object.fromEntries(said)] }] : [];
   }
   if (type === 'array') {
-    if (form['uniqueItems'] === true) throw undone('uniqueItems');
+    // Of items of which two are the same nothing can be told: they are left out, and it mustn't be taken for all.
+    if (form['uniqueItems'] === true) forms.push({ type: [type], minItems: 1, maxItems: 0, inPart: 1 });
     const contain = (of: unknown, least: number, most = Infinity): void =>
       void forms.push({ type: [type], contains: [{ of, least, most }] });
     for (const { of, least, most } of (form['contains'] ?? []) as Contained[]) {
@@ -567,11 +617,16 @@ function unlike(form: Form, type: string): Form[] {
       forms.push({ type: [type], properties: { [name]: false } });
     for (const [name, of] of Object.entries((form['properties'] ?? {}) as Form))
       if (not(of) !== false) forms.push({ type: [type], required: [name], properties: { [name]: not(of) } });
+    const patterns = Object.entries((form['patternProperties'] ?? {}) as Form);
+    const named: (Named | undefined)[] = [...patterns.map(([like, of]) => ({ like, of })), restOf(form)];
+    for (const one of [...named, ...((form['each'] ?? []) as Named[])])
+      if (one && not(one.of) !== false) forms.push({ type: [type], some: [{ ...one, of: not(one.of) }] });
   }
   return forms;
 }
 
-const typeOf = (value: unknown): string => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value);
+export const typeOf = (value: unknown): string =>
+  value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
 
 export function not(schema: unknown): unknown {
   if (typeof schema === 'boolean') return !schema;

@@ -13,11 +13,14 @@ export function pointed(root: unknown): unknown {
   const places = new Map<string, string>([[NOWHERE, '']]);
   const bases = new Map<object, string>();
   const dynamic: string[] = [];
+  // As draft 4 called it.
+  const idKeyword = String(root['$schema']).includes('draft-04') ? 'id' : '$id';
   each(root, '', NOWHERE);
   return copied(root);
 
   function each(schema: Readonly<Record<string, unknown>>, pointer: string, within: string): void {
-    const { $id, $anchor, $dynamicAnchor } = schema;
+    const { $anchor, $dynamicAnchor } = schema;
+    const $id = schema[idKeyword];
     const [id = '', own] = typeof $id === 'string' ? $id.split('#') : [];
     const base = id === '' ? within : (address(id, within) ?? within);
     if (base !== within || pointer === '') places.set(base, pointer);

@@ -173,3 +173,24 @@ test('a thread that says nothing any more is ended', async () => {
   await expect(on.compile({ regex: 'a' }, undefined)).rejects.toMatchObject({ message: 'gone' });
   await expect.poll(() => ended).toBe(1);
 });
+
+test('what two answers remember of their lists is their own', async () => {
+  const on = open();
+  const schema = { type: 'array', items: { type: 'string' }, uniqueItems: true };
+  const form = (await on.compile({ responseFormat: { type: 'json_schema', json_schema: { schema } } }, undefined))!;
+  const [one, other] = ['["a","', '["b","'].map((text) => {
+    const answer = form.start();
+    for (const letter of text) answer.accept(letter.charCodeAt(0));
+    return answer;
+  });
+  for (const answer of [one!, other!]) answer.accept(97);
+  const [quote, b] = [0x22, 98];
+  expect(ids((await one!.next())!.allowed)).not.toContain(quote);
+  expect(ids((await one!.next())!.allowed)).toContain(b);
+  expect(ids((await other!.next())!.allowed)).toContain(quote);
+  expect(() => one!.accept(quote)).toThrow("which the text's form doesn't allow");
+  one!.reset();
+  for (const letter of '["a"') one!.accept(letter.charCodeAt(0));
+  one!.dispose();
+  other!.dispose();
+});

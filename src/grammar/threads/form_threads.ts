@@ -177,7 +177,8 @@ export class FormAnswer extends FormPlace<Form> {
   /** @throws SplitkvError `unsupported` where the model has no token that the text could go on with; `usage` where it takes too long */
   next(): NextTokens | undefined | Promise<NextTokens | undefined> {
     const { state } = this;
-    return state && (state.told ?? this.#ask(state));
+    if (!state) return undefined;
+    return state.told ? this.own(state.told) : this.#ask(state).then((next) => this.own(next));
   }
 
   async #ask(state: State): Promise<NextTokens | undefined> {

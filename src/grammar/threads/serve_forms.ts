@@ -57,7 +57,7 @@ export class FormServer {
     if (!answer) this.#answers.set(ask.answer, (answer = this.#compiled(ask.form).start()));
     else if (ask.anew) answer.reset();
     for (const token of ask.tokens) answer.accept(token);
-    return { next: answer.next() };
+    return { next: answer.shared() };
   }
 
   #compiled(text: string) {

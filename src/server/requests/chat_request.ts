@@ -25,12 +25,20 @@ const ROLES = ['system', 'developer', 'user', 'assistant', 'tool'] as const;
 export const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
 const CALLS =
   'a list of calls such as {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}';
-const toolCall = z.looseObject(
-  {
-    id: z.string("a call's id"),
-    type: z.nullish(z.literal('function', "'function'")),
-    function: z.looseObject({ name: z.string("the tool's name"), arguments: z.string('a JSON text') }, CALLS),
-  },
+const called = { id: z.string("a call's id") };
+const toolName = z.string("the tool's name");
+const toolCall = z.union(
+  [
+    z.looseObject({ ...called, type: z.literal('custom'), custom: z.looseObject({ name: toolName, input: z.string('a text') }, CALLS) }, CALLS), // prettier-ignore
+    z.looseObject(
+      {
+        ...called,
+        type: z.nullish(z.literal('function', "'function'")),
+        function: z.looseObject({ name: toolName, arguments: z.string('a JSON text') }, CALLS),
+      },
+      CALLS,
+    ),
+  ],
   CALLS,
 );
 const message = z.looseObject(
@@ -116,23 +124,48 @@ export function parseChatRequest(body: unknown, room: number): CompletionCall {
   const maxTokens = given(maximum ?? old) ?? room;
   if (maxTokens === 0) throw badRequest('max_tokens is 0; expected at least 1, or -1 for none', 'max_tokens');
   const prompt = { messages, ...(fields.special && { special: fields.special }), ...endingOf(fields, messages) };
-  return callOf(fields, [prompt], {
+  const textTools = (fields.tools ?? []).flatMap((tool) => customOf(tool)?.name ?? []).map(String);
+  const call = callOf(fields, [prompt], {
     promptField: 'messages',
     ignored,
     maxTokens,
     logprobs: logprobs ? (top ?? 0) : undefined,
     chat: chatOptionsOf(fields),
   });
+  return textTools.length > 0 ? { ...call, textTools } : call;
 }
+
+/** What a tool, a choice or a call says that is of a plain text. */
+function customOf(of: unknown): Readonly<Record<string, unknown>> | undefined {
+  return isObject(of) && of.type === 'custom' && isObject(of.custom) ? of.custom : undefined;
+}
+
+/** A tool that is called with a plain text takes it as `input`. */
+export function textTool({ name, description, format }: Readonly<Record<string, unknown>>): Tool {
+  const { definition, syntax } = (isObject(format) ? (isObject(format.grammar) ? format.grammar : format) : {}) as Record<string, unknown>; // prettier-ignore
+  const form = typeof definition === 'string' ? `The input is of this ${String(syntax)} grammar:\n${definition}` : '';
+  const told = [description, form].filter((text) => typeof text === 'string' && text !== '').join('\n\n');
+  return { type: 'function', function: { name: name as string, description: told, parameters: PLAIN } };
+}
+
+const PLAIN = {
+  type: 'object',
+  properties: { input: { type: 'string' } },
+  required: ['input'],
+  additionalProperties: false,
+};
 
 /** What fields say of templates and tools. @throws ApiError 400 */
 export function chatOptionsOf(fields: z.infer<z.ZodMiniObject<typeof chatFields>>): ChatOptions {
   const { reasoning_effort: effort, enable_thinking: thinking, chat_template_kwargs: variables } = fields;
   const separate =
     fields.separate_reasoning ?? (fields.reasoning_format == null ? undefined : fields.reasoning_format !== 'none');
+  const chosen = customOf(fields.tool_choice);
   const options = {
-    tools: fields.tools,
-    toolChoice: fields.tool_choice,
+    tools: fields.tools?.map((tool) => (customOf(tool) ? textTool(customOf(tool)!) : tool)),
+    toolChoice: chosen
+      ? ({ type: 'function', function: { name: String(chosen['name']) } } as const)
+      : fields.tool_choice,
     parallelToolCalls: fields.parallel_tool_calls,
     enableThinking: thinking ?? (effort === 'none' ? false : undefined),
     // gpt-oss's template asks for it.
@@ -177,11 +210,11 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
     content: content == null && calls ? null : said,
     ...(role === 'assistant' && thought != null && { reasoning_content: thought }),
     ...(calls && {
-      tool_calls: calls.map(({ id, function: of }) => ({
-        id,
-        type: 'function' as const,
-        function: { name: of.name, arguments: of.arguments },
-      })),
+      tool_calls: calls.map((call) => {
+        const { name, ...of } = call.type === 'custom' ? call.custom : call.function;
+        const args = call.type === 'custom' ? JSON.stringify({ input: of.input }) : String(of.arguments);
+        return { id: call.id, type: 'function' as const, function: { name, arguments: args } };
+      }),
     }),
     ...(role === 'tool' && tool_call_id != null && { tool_call_id }),
     ...(role === 'tool' && own != null && { name: own }),

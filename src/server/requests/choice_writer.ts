@@ -1,5 +1,7 @@
+import { parsed } from '../../base/json.js';
+import { listIn } from '../../base/lists.js';
 import { chatToolCall } from '../../chat_formats/tools.js';
-import type { Completion, CompletionEvent, TokenLogprobs, ToolCallDelta } from '../../index.js';
+import type { Completion, CompletionEvent, TokenLogprobs, ToolCall, ToolCallDelta } from '../../index.js';
 import type { ApiError } from '../api_error.js';
 import { type AnswerWriter, chancesOf, type WholeAnswer } from './answer_request.js';
 import type { CompletionCall } from './fields.js';
@@ -33,6 +35,8 @@ export class ChoiceWriter implements AnswerWriter {
   readonly mark = '[DONE]';
   /** Answers that have called tools. */
   readonly #called = new Set<number>();
+  /** By answer: its calls with a plain text, which is within an object until that is whole. */
+  readonly #texts = new Map<number, (ToolCallDelta & { readonly id: string; readonly name: string })[]>();
 
   constructor(
     private readonly call: CompletionCall,
@@ -52,7 +56,7 @@ export class ChoiceWriter implements AnswerWriter {
       object: shape.object,
       choices: answers.map((answer, index) => ({
         index,
-        ...shape.whole(answer),
+        ...shape.whole({ ...answer, toolCalls: answer.toolCalls.map((call) => this.#asTold(call)) }),
         finish_reason: finishReason(answer.finish, answer.toolCalls.length > 0),
       })),
       usage: usageOf(completion),
@@ -72,13 +76,40 @@ export class ChoiceWriter implements AnswerWriter {
     const thought = reasoning === undefined ? undefined : this.shape.thought?.(reasoning);
     if (thought) chunks.push(this.#chunk(index, thought, null));
     if (text !== '' || logprobs.length > 0) chunks.push(this.#chunk(index, this.shape.piece(text, wanted), null));
-    const calls = toolCalls && this.shape.calls?.(toolCalls);
-    if (calls) {
-      this.#called.add(index);
-      chunks.push(this.#chunk(index, calls, null));
+    const others = toolCalls?.filter((delta) => !this.#isOfText(index, delta)) ?? [];
+    if (toolCalls) this.#called.add(index);
+    const calls = others.length > 0 && this.shape.calls?.(others);
+    if (calls) chunks.push(this.#chunk(index, calls, null));
+    if (finish) {
+      for (const { index: at, id, name, arguments: args } of this.#texts.get(index) ?? []) {
+        const call = { index: at, ...this.#asTold({ id, type: 'function', function: { name, arguments: args } }) };
+        chunks.push(this.#chunk(index, { delta: { tool_calls: [call] }, logprobs: null }, null));
+      }
     }
     if (finish) chunks.push(this.#chunk(index, this.shape.closing, finishReason(finish, this.#called.has(index))));
     return chunks;
+  }
+
+  /** A call as its tool is called: with a plain text, or with arguments. */
+  #asTold(call: ToolCall): ToolCall {
+    const { name, arguments: args } = call.function;
+    if (!this.call.textTools?.includes(name)) return call;
+    const { input } = (parsed(args) ?? {}) as { readonly input?: unknown };
+    const custom = { name, input: typeof input === 'string' ? input : args };
+    return { id: call.id, type: 'custom', custom } as unknown as ToolCall;
+  }
+
+  /** Keeps what is new of a call with a plain text. */
+  #isOfText(answer: number, { index, id, name, arguments: piece }: ToolCallDelta): boolean {
+    const texts = listIn(this.#texts, answer);
+    const at = texts.findIndex((one) => one.index === index);
+    if (at < 0) {
+      const isText = name !== undefined && (this.call.textTools?.includes(name) ?? false);
+      if (isText) texts.push({ index, id: id ?? '', name, arguments: piece });
+      return isText;
+    }
+    texts[at] = { ...texts[at]!, arguments: texts[at]!.arguments + piece };
+    return true;
   }
 
   closing(completion: Completion): object[] {

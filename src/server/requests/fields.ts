@@ -243,6 +243,8 @@ export interface CompletionCall {
   readonly stream: boolean;
   /** Of each prompt's answers so many are told, the likeliest, with their logprobs or without. */
   readonly likeliest?: { readonly n: number; readonly logprobs: boolean };
+  /** Tools of a chat that are called with a plain text. */
+  readonly textTools?: readonly string[];
   /** The stream ends with the usage. */
   readonly includeUsage: boolean;
   /** What the body says that nobody here knows. */

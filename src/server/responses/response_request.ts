@@ -14,6 +14,7 @@ import {
   textAt,
   contentOfParts,
   textOfParts,
+  textTool,
   withOneSystem,
 } from '../requests/chat_request.js';
 import {
@@ -191,21 +192,11 @@ const toolsOf = (
   tools: readonly ({ readonly type: string } & Record<string, unknown>)[],
   ignored: IgnoredField[],
 ): Tool[] =>
-  tools.flatMap(({ type, name, description, parameters, strict, format }, index) => {
+  tools.flatMap((tool, index) => {
+    const { type, name, description, parameters, strict } = tool;
     if (type === 'function') return { type, function: { name, description, parameters, strict } } as Tool;
-    if (type !== 'custom') return leftOut(`tools[${index}]`, type, ignored);
-    const { definition, syntax } = (isObject(format) ? format : {}) as Record<string, unknown>;
-    const form = typeof definition === 'string' ? `The input is of this ${String(syntax)} grammar:\n${definition}` : '';
-    const told = [description, form].filter((text) => typeof text === 'string' && text !== '').join('\n\n');
-    return { type: 'function', function: { name, description: told, parameters: PLAIN } } as Tool;
+    return type === 'custom' ? textTool(tool) : leftOut(`tools[${index}]`, type, ignored);
   });
-
-const PLAIN = {
-  type: 'object',
-  properties: { input: { type: 'string' } },
-  required: ['input'],
-  additionalProperties: false,
-};
 
 /** A choice as chats say it. */
 function choiceOf(choice: ToolChoice | null | undefined): ToolChoice | null | undefined {
