@@ -8,7 +8,10 @@ export function checkLicenses(document) {
   const lines = document.split('\n');
   const starts = lines.flatMap((line, at) => (HEADING.test(line) ? [at] : []));
   for (const [index, start] of starts.entries()) {
-    const text = lines.slice(start + 1, starts[index + 1]).join('\n').trim(); // prettier-ignore
+    const text = lines
+      .slice(start + 1, starts[index + 1])
+      .join('\n')
+      .trim();
     if (text === '') throw new Error(`${HEADING.exec(lines[start])[1]} is bundled and has no licence file`);
   }
 }

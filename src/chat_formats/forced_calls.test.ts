@@ -63,7 +63,8 @@ async function walk(constraints: Constraints, form: TextForm, frame: AnswerFrame
     const letter = (id: number): string => new TextDecoder().decode(bytesOf(id));
     const closing = ids.filter((id) => markOf!(id) !== undefined || /^["}\])<>/;\n]$/.test(letter(id)));
     const plain = ids.filter((id) => /^[ -~]$/.test(letter(id)));
-    const few = closing.length > 0 && random.integer(3) === 0 ? closing : plain.length > 0 && random.integer(9) > 0 ? plain : ids; // prettier-ignore
+    const few =
+      closing.length > 0 && random.integer(3) === 0 ? closing : plain.length > 0 && random.integer(9) > 0 ? plain : ids;
     const id = few[random.integer(few.length)]!;
     answer.accept(id);
     const mark = markOf!(id);
@@ -147,7 +148,13 @@ describe('calls that must be made', () => {
 
   test('a schema that can’t be held to is refused by the name of its tool', () => {
     const constraints = new Constraints({ size: 2, bytesOf: () => undefined, endIds: [0] });
-    const odd: Tool = { type: 'function', function: { name: 'odd', parameters: { type: 'object', properties: { a: { type: 'array', uniqueItems: true } } } } }; // prettier-ignore
+    const odd: Tool = {
+      type: 'function',
+      function: {
+        name: 'odd',
+        parameters: { type: 'object', properties: { a: { type: 'array', uniqueItems: true } } },
+      },
+    };
     const calls = { tools: [odd], needed: true, several: true };
     expect(() => constraints.compile({}, { format: 'hermes', calls })).toThrow(/tools \(odd\).*uniqueItems/);
   });

@@ -123,7 +123,9 @@ class FrameWriter {
     const notation: Notation =
       how === 'python'
         ? { words: { true: 'True', false: 'False', null: 'None' } }
-        : typeof how === 'string' ? {} : { raw: { quote: this.#text(how.quote), texts: without(how.quote) } }; // prettier-ignore
+        : typeof how === 'string'
+          ? {}
+          : { raw: { quote: this.#text(how.quote), texts: without(how.quote) } };
     // Tools without a schema take no arguments.
     const schema = parameters
       ? { type: 'object', ...parameters }

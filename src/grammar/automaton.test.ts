@@ -68,8 +68,14 @@ test.each([
 });
 
 const nested = (depth: number): unknown => JSON.parse(`${'{"items":'.repeat(depth)}{}${'}'.repeat(depth)}`);
-const doubled = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`a${i}`, i < 39 ? { allOf: [{ $ref: `#/$defs/a${i + 1}` }, { $ref: `#/$defs/a${i + 1}` }] } : { type: 'integer' }])); // prettier-ignore
-const many = (count: number): Record<string, unknown> => Object.fromEntries(Array.from({ length: count }, (_, i) => [`property${i}`, { type: 'integer' }])); // prettier-ignore
+const doubled = Object.fromEntries(
+  Array.from({ length: 40 }, (_, i) => [
+    `a${i}`,
+    i < 39 ? { allOf: [{ $ref: `#/$defs/a${i + 1}` }, { $ref: `#/$defs/a${i + 1}` }] } : { type: 'integer' },
+  ]),
+);
+const many = (count: number): Record<string, unknown> =>
+  Object.fromEntries(Array.from({ length: count }, (_, i) => [`property${i}`, { type: 'integer' }]));
 
 test.each([
   ['2000 properties', { type: 'object', properties: many(2000), additionalProperties: false }, undefined],
@@ -101,13 +107,85 @@ test.each([
 
 test('drawn schemas, most of them wrong: usage errors and no others', () => {
   const random = new Random(11);
-  const keywords = ['type', 'enum', 'const', 'minimum', 'exclusiveMinimum', 'maximum', 'multipleOf', 'minLength', 'maxLength', 'pattern', 'format', 'items', 'prefixItems', 'minItems', 'contains', 'minContains', 'maxContains', 'uniqueItems', 'properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties', 'anyOf', 'allOf', 'oneOf', 'not', '$ref', 'nullable', 'if', 'then', 'else', 'dependentRequired', 'dependentSchemas', 'dependencies', '$id', '$anchor', '$dynamicRef', '$dynamicAnchor', 'additionalItems', '__proto__']; // prettier-ignore
+  const keywords = [
+    'type',
+    'enum',
+    'const',
+    'minimum',
+    'exclusiveMinimum',
+    'maximum',
+    'multipleOf',
+    'minLength',
+    'maxLength',
+    'pattern',
+    'format',
+    'items',
+    'prefixItems',
+    'minItems',
+    'contains',
+    'minContains',
+    'maxContains',
+    'uniqueItems',
+    'properties',
+    'required',
+    'additionalProperties',
+    'patternProperties',
+    'propertyNames',
+    'minProperties',
+    'maxProperties',
+    'anyOf',
+    'allOf',
+    'oneOf',
+    'not',
+    '$ref',
+    'nullable',
+    'if',
+    'then',
+    'else',
+    'dependentRequired',
+    'dependentSchemas',
+    'dependencies',
+    '$id',
+    '$anchor',
+    '$dynamicRef',
+    '$dynamicAnchor',
+    'additionalItems',
+    '__proto__',
+  ];
   const value = (depth: number): unknown => {
-    const leaves = [null, true, false, 0, -1, 1.5, 3, '', 'a', 'integer', 'string', 'object', 'array', '#', '#/a', '(', '^a\\-b$', 'date', [], {}, ['a'], [1, 'a']]; // prettier-ignore
+    const leaves = [
+      null,
+      true,
+      false,
+      0,
+      -1,
+      1.5,
+      3,
+      '',
+      'a',
+      'integer',
+      'string',
+      'object',
+      'array',
+      '#',
+      '#/a',
+      '(',
+      '^a\\-b$',
+      'date',
+      [],
+      {},
+      ['a'],
+      [1, 'a'],
+    ];
     const kind = depth === 0 ? 0 : random.integer(4);
     if (kind === 0) return leaves[random.integer(leaves.length)];
     if (kind === 1) return Array.from({ length: random.integer(3) }, () => value(depth - 1));
-    return Object.fromEntries(Array.from({ length: 1 + random.integer(4) }, () => [kind === 2 && random.integer(3) === 0 ? 'a' : keywords[random.integer(keywords.length)]!, value(depth - 1)])); // prettier-ignore
+    return Object.fromEntries(
+      Array.from({ length: 1 + random.integer(4) }, () => [
+        kind === 2 && random.integer(3) === 0 ? 'a' : keywords[random.integer(keywords.length)]!,
+        value(depth - 1),
+      ]),
+    );
   };
   let taken = 0;
   for (let i = 0; i < 6000; i++) {
@@ -116,7 +194,8 @@ test('drawn schemas, most of them wrong: usage errors and no others', () => {
       grammarOf({ responseFormat: { type: 'json_schema', json_schema: { schema: schema as never } } });
       taken++;
     } catch (error) {
-      if (!(error instanceof SplitkvError) || error.code !== 'usage') throw new Error(JSON.stringify(schema), { cause: error }); // prettier-ignore
+      if (!(error instanceof SplitkvError) || error.code !== 'usage')
+        throw new Error(JSON.stringify(schema), { cause: error });
     }
   }
   expect(taken).toBeGreaterThan(300);

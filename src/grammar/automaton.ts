@@ -141,7 +141,9 @@ class Classes {
     for (const { at, of, begins } of events) {
       if (at > from && inside.size > 0) {
         spend(inside.size);
-        const key = Array.from(inside, ({ index }) => index).sort((a, b) => a - b).join(); // prettier-ignore
+        const key = Array.from(inside, ({ index }) => index)
+          .sort((a, b) => a - b)
+          .join();
         const number = valueIn(numbers, key, () => {
           for (const { list } of inside) list.push(this.#characters.length);
           return this.#characters.push([]) - 1;
@@ -306,8 +308,10 @@ export function both(a: Automaton, b: Automaton): Automaton {
   const classes = new Classes([...setsOf(a), ...setsOf(b)]);
   const [ours, theirs] = [nextsOf(a, classes), nextsOf(b, classes)];
   const count = theirs.length;
-  const pair = <T>(of: readonly T[], others: readonly T[], state: number): [T, T] =>
-    [nth(of, Math.floor(state / count)), nth(others, state % count)]; // prettier-ignore
+  const pair = <T>(of: readonly T[], others: readonly T[], state: number): [T, T] => [
+    nth(of, Math.floor(state / count)),
+    nth(others, state % count),
+  ];
   return automatonOf(
     classes,
     (state) => pair(a.states, b.states, state).every(({ accepts }) => accepts),

@@ -59,7 +59,12 @@ const encoder = new TextEncoder();
 const bytesOf = (code: number): number[] => [...encoder.encode(String.fromCodePoint(code))];
 
 /** What takes one byte, two, three and four. */
-const WIDTHS: CodePoints = [[0, 0x7f], [0x80, 0x7ff], [0x800, 0xffff], [0x10000, LAST]]; // prettier-ignore
+const WIDTHS: CodePoints = [
+  [0, 0x7f],
+  [0x80, 0x7ff],
+  [0x800, 0xffff],
+  [0x10000, LAST],
+];
 
 const known = new WeakMap<CodePoints, ByteRange[][]>();
 

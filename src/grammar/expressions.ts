@@ -204,7 +204,14 @@ function hasAnchors({ alternatives }: AST.Group | AST.CapturingGroup): boolean {
 }
 
 const DIGITS = codePoints([[0x30, 0x39]]);
-const WORD = union(DIGITS, characters('_'), codePoints([[0x41, 0x5a], [0x61, 0x7a]])); // prettier-ignore
+const WORD = union(
+  DIGITS,
+  characters('_'),
+  codePoints([
+    [0x41, 0x5a],
+    [0x61, 0x7a],
+  ]),
+);
 const LINE_ENDS = characters('\n\r\u2028\u2029');
 const SPACES = union(
   characters('\t\v\f \u00a0\ufeff\u1680\u202f\u205f\u3000'),

@@ -647,7 +647,11 @@ const SCHEMAS: readonly (readonly [
     {
       type: 'array',
       items: {
-        properties: { tags: { type: 'array', items: string, uniqueItems: true }, name: string, as: { type: 'array', items: string, uniqueItems: true } }, // prettier-ignore
+        properties: {
+          tags: { type: 'array', items: string, uniqueItems: true },
+          name: string,
+          as: { type: 'array', items: string, uniqueItems: true },
+        },
         type: 'object',
         required: ['name'],
       },
@@ -851,8 +855,19 @@ describe('JSON of a schema', () => {
 
 describe('other forms', () => {
   const EXPRESSIONS = [
-    'yes|no', '(a|b)*c', '[^a-z]{3}', '\\d{3}-\\d{4}', 'x{0,3}y+?', '(?:ab?){2,}', '.\\.', 'é+\\u00e9?', '[\\w-]+@[\\w-]+', '(a*)*b', '\\S\\s\\D', '^abc$',
-  ]; // prettier-ignore
+    'yes|no',
+    '(a|b)*c',
+    '[^a-z]{3}',
+    '\\d{3}-\\d{4}',
+    'x{0,3}y+?',
+    '(?:ab?){2,}',
+    '.\\.',
+    'é+\\u00e9?',
+    '[\\w-]+@[\\w-]+',
+    '(a*)*b',
+    '\\S\\s\\D',
+    '^abc$',
+  ];
 
   test.each(EXPRESSIONS)('regex %s: as JavaScript has it', async (source) => {
     const whole = new RegExp(`^(?:${source})$`, 'u');
@@ -922,7 +937,15 @@ test('schemas of drawn parts: what is generated is valid', { timeout: 300_000 },
   for (const seed of seeds) {
     const random = new Random(1000 + seed);
     const part = (depth: number): unknown => {
-      const leaf = [string, integer, { type: 'boolean' }, { enum: ['a', 2, null] }, { type: 'string', format: 'date' }, { type: 'number', minimum: random.integer(100) / 8, maximum: 20 + random.integer(1000) / 7 }, { type: 'string', maxLength: 5 }]; // prettier-ignore
+      const leaf = [
+        string,
+        integer,
+        { type: 'boolean' },
+        { enum: ['a', 2, null] },
+        { type: 'string', format: 'date' },
+        { type: 'number', minimum: random.integer(100) / 8, maximum: 20 + random.integer(1000) / 7 },
+        { type: 'string', maxLength: 5 },
+      ];
       if (depth === 0) return leaf[random.integer(leaf.length)];
       const kind = random.integer(4);
       if (kind === 0)
@@ -949,7 +972,9 @@ test('schemas of drawn parts: what is generated is valid', { timeout: 300_000 },
 /** A value as JSON, an object with its properties in each order. */
 function ordersOf(value: unknown): string[] {
   const orders = <T>(of: readonly T[]): T[][] =>
-    of.length === 0 ? [[]] : of.flatMap((one) => orders(of.filter((other) => other !== one)).map((rest) => [one, ...rest])); // prettier-ignore
+    of.length === 0
+      ? [[]]
+      : of.flatMap((one) => orders(of.filter((other) => other !== one)).map((rest) => [one, ...rest]));
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return [JSON.stringify(value)];
   return orders(Object.entries(value)).map((entries) => JSON.stringify(Object.fromEntries(entries)));
 }
@@ -966,12 +991,23 @@ test(
       const pick = <T>(of: readonly T[]): T => of[random.integer(of.length)]!;
       const some = <T>(of: readonly T[]): T[] => of.filter(() => random.integer(2) === 0);
       const leaf = (): unknown =>
-      pick<unknown>([
-        true, string, { type: ['integer', 'null'] }, { const: pick(values) }, { enum: [...new Set([pick(values), 'x', 1])] },
-        { minimum: random.integer(3) }, { exclusiveMaximum: 2, maximum: 3 }, { minLength: 1 }, { maxLength: 1, pattern: 'x' },
-        { type: 'array', minItems: random.integer(3), maxItems: 2 }, { type: 'boolean' }, { prefixItems: [{ enum: ['x', 1] }] },
-        { type: 'array', items: { enum: ['x', 1, true] }, uniqueItems: true }, { contains: { enum: ['x', 1] }, maxContains: 1 }, { items: { type: ['string', 'number'] } },
-      ]); // prettier-ignore
+        pick<unknown>([
+          true,
+          string,
+          { type: ['integer', 'null'] },
+          { const: pick(values) },
+          { enum: [...new Set([pick(values), 'x', 1])] },
+          { minimum: random.integer(3) },
+          { exclusiveMaximum: 2, maximum: 3 },
+          { minLength: 1 },
+          { maxLength: 1, pattern: 'x' },
+          { type: 'array', minItems: random.integer(3), maxItems: 2 },
+          { type: 'boolean' },
+          { prefixItems: [{ enum: ['x', 1] }] },
+          { type: 'array', items: { enum: ['x', 1, true] }, uniqueItems: true },
+          { contains: { enum: ['x', 1] }, maxContains: 1 },
+          { items: { type: ['string', 'number'] } },
+        ]);
       const part = (depth: number): unknown => {
         if (depth === 0) return leaf();
         const inner = (): unknown => part(depth - 1);
@@ -985,10 +1021,15 @@ test(
           ...(random.integer(6) === 0 && { minProperties: random.integer(2), maxProperties: 2 }),
         });
         return pick([
-        object, object, object,
-        () => ({ not: inner() }), () => ({ oneOf: [inner(), inner()] }), () => ({ anyOf: [inner(), inner()] }),
-        () => ({ allOf: [object(), conditional(inner(), inner(), inner())] }), () => conditional(object(), inner(), object()),
-      ])(); // prettier-ignore
+          object,
+          object,
+          object,
+          () => ({ not: inner() }),
+          () => ({ oneOf: [inner(), inner()] }),
+          () => ({ anyOf: [inner(), inner()] }),
+          () => ({ allOf: [object(), conditional(inner(), inner(), inner())] }),
+          () => conditional(object(), inner(), object()),
+        ])();
       };
       const schema = part(2) as object;
       const form = jsonOf(schema);

@@ -152,7 +152,14 @@ export class TokenTree {
 
   /** Below a node, -1 for all: sets what is allowed, and notes where the text may end. */
   #walk(matcher: Matcher, from: State, node: number, mask: Uint32Array, exits?: number[]): void {
-    const [symbols, depths, past, tokens, tokensFrom, stack] = [this.#symbols, this.#depths, this.#past, this.#tokens, this.#tokensFrom, this.#stack]; // prettier-ignore
+    const [symbols, depths, past, tokens, tokensFrom, stack] = [
+      this.#symbols,
+      this.#depths,
+      this.#past,
+      this.#tokens,
+      this.#tokensFrom,
+      this.#stack,
+    ];
     const { classes } = matcher.network;
     const to = node < 0 ? symbols.length : past[node]!;
     stack[node < 0 ? 0 : depths[node]!] = from;

@@ -119,7 +119,10 @@ export class Matcher {
 
   /** What the nodes with these frames alone would be if nothing were around them. */
   inner(nodes: readonly number[]): State {
-    return this.#state(nodes.map((node) => ({ node, frames: this.#bottom })), false); // prettier-ignore
+    return this.#state(
+      nodes.map((node) => ({ node, frames: this.#bottom })),
+      false,
+    );
   }
 
   /** Where texts of rules return to. */
@@ -179,7 +182,10 @@ export class Matcher {
     const places: Place[] = [];
     for (const [node, frames] of at) if (edgesFrom[node]! < edgesFrom[node + 1]!) places.push({ node, frames });
     if (places.length === 0 && !accepts) return null;
-    return this.#state(places.sort((a, b) => a.node - b.node), accepts); // prettier-ignore
+    return this.#state(
+      places.sort((a, b) => a.node - b.node),
+      accepts,
+    );
   }
 
   #state(places: readonly Place[], accepts: boolean): State {

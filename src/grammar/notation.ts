@@ -99,7 +99,14 @@ export class Rules {
 }
 
 /** In a JSON text characters below the blank, quotes and backslashes are written otherwise. */
-const PLAIN = difference(ALL, codePoints([[0, 0x1f], [0x22, 0x22], [0x5c, 0x5c]])); // prettier-ignore
+const PLAIN = difference(
+  ALL,
+  codePoints([
+    [0, 0x1f],
+    [0x22, 0x22],
+    [0x5c, 0x5c],
+  ]),
+);
 const SPECIAL = difference(ALL, PLAIN);
 
 const jsonOf = new WeakMap<CodePoints, Expression>();
@@ -125,7 +132,11 @@ export const inJson = (of: CodePoints): Expression =>
     return anyOf(options);
   });
 
-const HEX = codePoints([[0x30, 0x39], [0x41, 0x46], [0x61, 0x66]]); // prettier-ignore
+const HEX = codePoints([
+  [0x30, 0x39],
+  [0x41, 0x46],
+  [0x61, 0x66],
+]);
 const hex = oneOf(HEX);
 const LOW_D = oneOf(characters('dD'));
 

@@ -32,13 +32,38 @@ function drawnRules(random: Random): Rules {
         text: Array.from({ length: 1 + random.integer(3) }, () => LETTERS[random.integer(4)]).join(''),
       };
     if (kind < 6)
-      return { kind: 'set', of: LETTERS.slice(random.integer(2), 2 + random.integer(3)), negated: random.integer(8) === 0 }; // prettier-ignore
+      return {
+        kind: 'set',
+        of: LETTERS.slice(random.integer(2), 2 + random.integer(3)),
+        negated: random.integer(8) === 0,
+      };
     if (kind === 6 && rule + 1 < count) return { kind: 'rule', rule: rule + 1 + random.integer(count - rule - 1) };
     if (kind === 7 && mayRecur && rule > 0 && random.integer(3) === 0)
-      return { kind: 'options', options: [[], [{ kind: 'text', text: 'c' }, { kind: 'rule', rule }]] }; // prettier-ignore
+      return {
+        kind: 'options',
+        options: [
+          [],
+          [
+            { kind: 'text', text: 'c' },
+            { kind: 'rule', rule },
+          ],
+        ],
+      };
     if (kind === 8 && depth > 0) return { kind: 'options', options: options(rule, depth - 1) };
-    const [least, most] = [[0, 1], [0, Infinity], [1, Infinity], [1, 3], [2, 2], [0, 20], [16, 18], [2, 17]][random.integer(8)]!; // prettier-ignore
-    const inner = random.integer(2) === 0 || depth === 0 ? part(rule, 0, false) : { kind: 'options' as const, options: options(rule, depth - 1) }; // prettier-ignore
+    const [least, most] = [
+      [0, 1],
+      [0, Infinity],
+      [1, Infinity],
+      [1, 3],
+      [2, 2],
+      [0, 20],
+      [16, 18],
+      [2, 17],
+    ][random.integer(8)]!;
+    const inner =
+      random.integer(2) === 0 || depth === 0
+        ? part(rule, 0, false)
+        : { kind: 'options' as const, options: options(rule, depth - 1) };
     return inner.kind === 'times' ? inner : { kind: 'times', part: inner, least: least!, most: most! };
   };
   return Array.from({ length: count }, (_, rule) => options(rule, 2));
@@ -46,7 +71,15 @@ function drawnRules(random: Random): Rules {
 
 function source(rules: Rules): string {
   const quantifier = (least: number, most: number): string =>
-    most === Infinity ? (least === 0 ? '*' : '+') : least === 0 && most === 1 ? '?' : least === most ? `{${least}}` : `{${least},${most}}`; // prettier-ignore
+    most === Infinity
+      ? least === 0
+        ? '*'
+        : '+'
+      : least === 0 && most === 1
+        ? '?'
+        : least === most
+          ? `{${least}}`
+          : `{${least},${most}}`;
   const sequence = (parts: readonly Part[]): string => parts.map(written).join(' ');
   const written = (part: Part): string => {
     switch (part.kind) {
@@ -62,7 +95,9 @@ function source(rules: Rules): string {
         return written(part.part) + quantifier(part.least, part.most);
     }
   };
-  return rules.map((options, at) => `${at === 0 ? 'root' : `part-${at}`} ::= ${options.map(sequence).join('\n  | ')} # ${at}\n`).join(''); // prettier-ignore
+  return rules
+    .map((options, at) => `${at === 0 ? 'root' : `part-${at}`} ::= ${options.map(sequence).join('\n  | ')} # ${at}\n`)
+    .join('');
 }
 
 /** Where in the text a part may end that begins at a place: by trying everything. */
@@ -150,7 +185,10 @@ test('drawn grammars: the texts that a recogniser of another kind finds', { time
     const expected = list.map((text) => matches(rules, Array.from(text)));
     if (list.every((text, i) => text === '' || !expected[i])) continue;
     const accepted = await forms.accepted({ grammar }, list, seed);
-    expect(list.filter((_, i) => accepted[i] !== expected[i]), grammar).toEqual([]); // prettier-ignore
+    expect(
+      list.filter((_, i) => accepted[i] !== expected[i]),
+      grammar,
+    ).toEqual([]);
     inside += expected.filter(Boolean).length;
     outside += expected.filter((of) => !of).length;
   }
@@ -169,7 +207,10 @@ test.each([
   ['root ::= "[" ws [0-9] ws "]"\nws ::= | " " | "\\n" [ \\t]{0,20}', ['[1]', '[ 1\n\t ]'], ['[]', '[  1]']],
   ['root ::= . [^.\\]\\\\]+ # any, then others\n', ['.a', ' é"\''], ['a.', 'a]', 'a\\']],
 ] as const)('grammars that an engine has misread: %s', async (grammar, inside, outside) => {
-  expect(await forms.accepted({ grammar }, [...inside, ...outside], 1)).toEqual([...inside.map(() => true), ...outside.map(() => false)]); // prettier-ignore
+  expect(await forms.accepted({ grammar }, [...inside, ...outside], 1)).toEqual([
+    ...inside.map(() => true),
+    ...outside.map(() => false),
+  ]);
 });
 
 test.each([
@@ -193,7 +234,10 @@ test.each([
     [`aab${'a'.repeat(70)}b`, `aaab${'a'.repeat(71)}b`],
   ],
 ] as const)('rules that begin with themselves, or go on in several ways: %s', async (grammar, inside, outside) => {
-  expect(await forms.accepted({ grammar }, [...inside, ...outside], 1)).toEqual([...inside.map(() => true), ...outside.map(() => false)]); // prettier-ignore
+  expect(await forms.accepted({ grammar }, [...inside, ...outside], 1)).toEqual([
+    ...inside.map(() => true),
+    ...outside.map(() => false),
+  ]);
 });
 
 test('choices and listed values that begin and end alike stay apart', async () => {
@@ -206,7 +250,14 @@ test('choices and listed values that begin and end alike stay apart', async () =
     const expected = texts.map((text) => choice.includes(text));
     expect(await forms.accepted({ choice }, texts, seed), choice.join()).toEqual(expected);
     const responseFormat = { type: 'json_schema', json_schema: { schema: { enum: choice } } } as const;
-    expect(await forms.accepted({ responseFormat }, texts.map((text) => `"${text}"`), seed), choice.join()).toEqual(expected); // prettier-ignore
+    expect(
+      await forms.accepted(
+        { responseFormat },
+        texts.map((text) => `"${text}"`),
+        seed,
+      ),
+      choice.join(),
+    ).toEqual(expected);
     const regex = choice.join('|');
     expect(await forms.accepted({ regex }, texts, seed), choice.join()).toEqual(expected);
   }
@@ -226,7 +277,10 @@ test.each([
   [`root ::= ${'('.repeat(5000)}"a"${')'.repeat(5000)}`, 'nested deeper than 100'],
   ['root ::= "a" (="b")', 'lookaheads are not done'],
 ])('a wrong grammar is told, with its line: %s', async (grammar, message) => {
-  await expect(forms.accepted({ grammar }, [''], 1)).rejects.toMatchObject({ code: 'usage', message: expect.stringContaining(message) as string }); // prettier-ignore
+  await expect(forms.accepted({ grammar }, [''], 1)).rejects.toMatchObject({
+    code: 'usage',
+    message: expect.stringContaining(message) as string,
+  });
 });
 
 test('a text that goes on in ever more ways is refused where it is followed, not only where masks are made', () => {

@@ -54,7 +54,9 @@ export interface FormGrammar {
 /** @throws SplitkvError `usage` for what is no form, for several, and for parts that can't be held to: they are named */
 export function grammarOf(options: TextForm): FormGrammar | undefined {
   begin();
-  const given = NAMES.filter((name) => options[name] != null && (name !== 'responseFormat' || options[name]?.type !== 'text')); // prettier-ignore
+  const given = NAMES.filter(
+    (name) => options[name] != null && (name !== 'responseFormat' || options[name]?.type !== 'text'),
+  );
   if (given.length > 1) throw usageError(`${given.join(' and ')}: give one of them`);
   const [name] = given;
   switch (name) {

@@ -185,11 +185,17 @@ test('a chat calls a tool of plain texts, whole, streamed and in the next turn',
   type Choice = { message: { tool_calls: Called[] }; delta: { tool_calls?: Called[] }; finish_reason: string | null };
   const { choices } = (await (await ask('/v1/chat/completions', body)).json()) as { choices: Choice[] };
   const [call] = choices[0]!.message.tool_calls;
-  expect(call).toEqual({ id: expect.stringMatching(/^call_/), type, custom: { name: custom.name, input: call!.custom.input } }); // prettier-ignore
+  expect(call).toEqual({
+    id: expect.stringMatching(/^call_/),
+    type,
+    custom: { name: custom.name, input: call!.custom.input },
+  });
   expect(typeof call!.custom.input).toBe('string');
   expect(choices[0]!.finish_reason).toBe('tool_calls');
   const text = await (await ask('/v1/chat/completions', { ...body, stream: true })).text();
-  const told = [...text.matchAll(/^data: ({.*)$/gm)].map(([, data]) => (JSON.parse(data!) as { choices: Choice[] }).choices[0]!); // prettier-ignore
+  const told = [...text.matchAll(/^data: ({.*)$/gm)].map(
+    ([, data]) => (JSON.parse(data!) as { choices: Choice[] }).choices[0]!,
+  );
   expect(told.flatMap(({ delta }) => delta.tool_calls ?? [])).toEqual([
     { index: 0, id: expect.stringMatching(/^call_/), type, custom: call!.custom },
   ]);

@@ -207,7 +207,15 @@ describe('on one rank', () => {
   });
 
   test('results of tools are a turn; those of no call are refused', async () => {
-    const tools = [{ type: 'function' as const, function: { name: 'look', parameters: { type: 'object', properties: { at: { type: 'boolean' } }, required: ['at'] } } }]; // prettier-ignore
+    const tools = [
+      {
+        type: 'function' as const,
+        function: {
+          name: 'look',
+          parameters: { type: 'object', properties: { at: { type: 'boolean' } }, required: ['at'] },
+        },
+      },
+    ];
     const talk = model.conversation({ system: SYSTEM });
     const asked = { tools, toolChoice: 'required' as const, parallelToolCalls: false, seed: 2, maxTokens: 100 };
     const { tool_calls: calls, finish_reason: finish } = await talk.send('Who?', asked).result;

@@ -29,8 +29,36 @@ import {
   multiplesOf,
   numbersBetween,
 } from './numbers.js';
-import { all, any, anyOf, type Expression, inJson, JSON_ESCAPE, JSON_PLAIN, NEVER, NOTHING, oneOf, optional, repeat, Rules, text } from '../notation.js'; // prettier-ignore
-import { canonical, type Contained, type Form, isNamed, type Named, namesLike, not, numberOf, SchemaForms, together, typeOf, typesOf } from './schema_forms.js'; // prettier-ignore
+import {
+  all,
+  any,
+  anyOf,
+  type Expression,
+  inJson,
+  JSON_ESCAPE,
+  JSON_PLAIN,
+  NEVER,
+  NOTHING,
+  oneOf,
+  optional,
+  repeat,
+  Rules,
+  text,
+} from '../notation.js';
+import {
+  canonical,
+  type Contained,
+  type Form,
+  isNamed,
+  type Named,
+  namesLike,
+  not,
+  numberOf,
+  SchemaForms,
+  together,
+  typeOf,
+  typesOf,
+} from './schema_forms.js';
 import { STRING_FORMATS } from './string_formats.js';
 import type { FormGrammar } from '../text_form.js';
 
@@ -209,7 +237,9 @@ export class SchemaWriter {
     const shared = Math.min(Math.max(first.length, 1), most);
     let behind: Expression =
       shared >= most || rest === false
-        ? shared < least ? NEVER : NOTHING // prettier-ignore
+        ? shared < least
+          ? NEVER
+          : NOTHING
         : repeat(all(this.#comma, distinct ?? this.value(rest)), Math.max(0, least - shared), most - shared);
     for (let at = shared - 1; at >= 0; at--) {
       const next = all(item(at), behind);
@@ -307,7 +337,11 @@ export class SchemaWriter {
   #distinct(forms: readonly Form[], within: number): Expression | undefined {
     const texts = unionOf(forms.filter((of) => kindsOf(of).includes('string')));
     if (!isEndless(texts)) return undefined;
-    return this.rules.rule(`distinct ${within} ${canonical(forms)}`, () => ({ kind: 'distinct', within, of: inQuotes(this.rules.texts(texts, inJson)) })); // prettier-ignore
+    return this.rules.rule(`distinct ${within} ${canonical(forms)}`, () => ({
+      kind: 'distinct',
+      within,
+      of: inQuotes(this.rules.texts(texts, inJson)),
+    }));
   }
 
   /** The values of a schema, as JSON. */
@@ -342,7 +376,7 @@ export class SchemaWriter {
       const schema = this.#schemaOf(name, form);
       const may = somes.map((one, at) => (name !== own && isNamed(one, name) ? 1 << at : 0));
       const free = may.filter((_, at) => somes[at]?.of === true).reduce((all, bit) => all | bit, 0);
-      const ways = may.reduce((sets, bit) => (bit & ~free ? [...sets, ...sets.map((set) => set | bit)] : sets), [free]); // prettier-ignore
+      const ways = may.reduce((sets, bit) => (bit & ~free ? [...sets, ...sets.map((set) => set | bit)] : sets), [free]);
       return {
         needed: wanted.has(name) || name === own,
         ways: ways.map((covers) => {
@@ -671,7 +705,20 @@ function allows(form: Form, value: unknown): boolean {
     const texts = stringsOf(form);
     return texts === undefined || includes(texts, value);
   }
-  const own = type === 'array' ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'] : ['properties', 'required', 'additionalProperties', 'patternProperties', 'propertyNames', 'minProperties', 'maxProperties', 'each', 'some']; // prettier-ignore
+  const own =
+    type === 'array'
+      ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains']
+      : [
+          'properties',
+          'required',
+          'additionalProperties',
+          'patternProperties',
+          'propertyNames',
+          'minProperties',
+          'maxProperties',
+          'each',
+          'some',
+        ];
   const beside = own.find((keyword) => form[keyword] !== undefined);
   if ((type === 'array' || type === 'object') && beside !== undefined)
     throw usageError(`schema: enum or const of ${type}s beside ${beside} is not done`);

@@ -4,7 +4,16 @@ import { drawn } from '../../gpu/testing/draw.js';
 import type { AnswerFrame } from '../answer_frame.js';
 import { TestForms } from '../testing/accepts.js';
 
-const forms = new TestForms(Array.from('0123456789').flatMap((digit) => [`${digit}0`, `-${digit}`, `9${digit}`, `1${digit}`, `.${digit}`, `00${digit}`])); // prettier-ignore
+const forms = new TestForms(
+  Array.from('0123456789').flatMap((digit) => [
+    `${digit}0`,
+    `-${digit}`,
+    `9${digit}`,
+    `1${digit}`,
+    `.${digit}`,
+    `00${digit}`,
+  ]),
+);
 
 /** Exact: a number as so many units of 1e-30. */
 function units(number: string): bigint {
@@ -58,13 +67,36 @@ function rangeOf(seed: number): Range {
 }
 
 const FIXED: readonly Range[] = [
-  [10, 10_000], [18, 65_535], [50, 99_999], [100, 1_000_000], [1000, 2_147_483_647], [1970, 2_147_483_647],
-  [1000, 1e9], [1, 100], [0, 255], [-128, 127], [-2_147_483_648, 2_147_483_647], [1024, 65_535], [18, 150],
-  [-10_000, -10], [9, 9], [99, 101], [0, 9_007_199_254_740_991],
-].map(([minimum, maximum]): Range => ({ type: 'integer', minimum: minimum!, maximum: maximum! })); // prettier-ignore
+  [10, 10_000],
+  [18, 65_535],
+  [50, 99_999],
+  [100, 1_000_000],
+  [1000, 2_147_483_647],
+  [1970, 2_147_483_647],
+  [1000, 1e9],
+  [1, 100],
+  [0, 255],
+  [-128, 127],
+  [-2_147_483_648, 2_147_483_647],
+  [1024, 65_535],
+  [18, 150],
+  [-10_000, -10],
+  [9, 9],
+  [99, 101],
+  [0, 9_007_199_254_740_991],
+].map(([minimum, maximum]): Range => ({ type: 'integer', minimum: minimum!, maximum: maximum! }));
 const STEPS: readonly Range[] = [
-  [7, 10, 5000], [25, 1, 20_000], [100, -99_800, 100], [3, 0, 2999], [15, 90, 10_005],
-].map(([multipleOf, minimum, maximum]): Range => ({ type: 'integer', multipleOf: multipleOf!, minimum: minimum!, maximum: maximum! })); // prettier-ignore
+  [7, 10, 5000],
+  [25, 1, 20_000],
+  [100, -99_800, 100],
+  [3, 0, 2999],
+  [15, 90, 10_005],
+].map(([multipleOf, minimum, maximum]): Range => ({
+  type: 'integer',
+  multipleOf: multipleOf!,
+  minimum: minimum!,
+  maximum: maximum!,
+}));
 
 /** Near the bounds, cut and lengthened ones, and any. */
 function candidates(range: Range, random: Random): string[] {
@@ -73,7 +105,11 @@ function candidates(range: Range, random: Random): string[] {
     if (bound === undefined) continue;
     const whole = BigInt(Math.trunc(bound));
     for (const by of [-11n, -10n, -1n, 0n, 1n, 10n, 11n]) texts.add(String(whole + by));
-    texts.add(String(whole * 10n)).add(String(whole / 10n)).add(`${whole}00`).add(`1${Math.abs(Number(whole))}`); // prettier-ignore
+    texts
+      .add(String(whole * 10n))
+      .add(String(whole / 10n))
+      .add(`${whole}00`)
+      .add(`1${Math.abs(Number(whole))}`);
     if (Math.abs(bound) < 1e15)
       texts
         .add(String(bound + 0.25))
@@ -96,7 +132,10 @@ test('numbers are within their bounds, whatever the bounds are', { timeout: 300_
     const responseFormat = { type: 'json_schema', json_schema: { schema: range as never } } as const;
     const accepted = await forms.accepted({ responseFormat }, texts, at);
     const expected = texts.map((text) => holds(range, text));
-    expect(texts.filter((_, i) => accepted[i] !== expected[i]), JSON.stringify(range)).toEqual([]); // prettier-ignore
+    expect(
+      texts.filter((_, i) => accepted[i] !== expected[i]),
+      JSON.stringify(range),
+    ).toEqual([]);
     within += expected.filter(Boolean).length;
   }
   expect(within).toBeGreaterThan(ranges.length);
@@ -113,9 +152,17 @@ test.each([
     const tools = [{ type: 'function', function: { name: 'f', parameters, strict: true } }] as never;
     const frame: AnswerFrame = { format, calls: { tools, needed: true, several: false } };
     const texts = candidates(range, new Random(1)).slice(0, 40);
-    const accepted = await forms.accepted({}, texts.map((text) => before + text + behind), 1, frame); // prettier-ignore
+    const accepted = await forms.accepted(
+      {},
+      texts.map((text) => before + text + behind),
+      1,
+      frame,
+    );
     const expected = texts.map((text) => holds(range, text));
-    expect(texts.filter((_, i) => accepted[i] !== expected[i]), JSON.stringify(range)).toEqual([]); // prettier-ignore
+    expect(
+      texts.filter((_, i) => accepted[i] !== expected[i]),
+      JSON.stringify(range),
+    ).toEqual([]);
     expect(expected).toContain(true);
   }
 });

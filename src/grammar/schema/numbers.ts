@@ -21,7 +21,10 @@ export const ANY_NUMBER = all(
     all(
       digit(0, 9),
       optional(FRACTION),
-      oneOf([[0x45, 0x45], [0x65, 0x65]]), // prettier-ignore
+      oneOf([
+        [0x45, 0x45],
+        [0x65, 0x65],
+      ]),
       any(
         all(optional(text('+')), any(digits(1, 2), all(digit(1, 2), digits(2, 2)), all(text('30'), digit(0, 7)))),
         all(MINUS, any(digits(1, 2), all(digit(1, 2), digits(2, 2)), all(text('3'), digit(0, 2), DIGIT))),

@@ -249,7 +249,6 @@ function ownForm(schema: Readonly<Record<string, unknown>>): Form[] {
     ['exclusiveMinimum', 'minimum'],
     ['exclusiveMaximum', 'maximum'],
   ] as const) {
-    // prettier-ignore
     if (typeof form[flag] !== 'boolean') continue;
     if (form[flag] && form[of] !== undefined) [form[flag], form[of]] = [form[of], undefined];
     else delete form[flag];
@@ -406,7 +405,8 @@ function mergeProperties(form: Record<string, unknown>, a: Form, b: Form): void 
     rest: of['additionalProperties'] ?? true,
   }));
   const patterns = sides.map((side) => Object.keys(side.patterns));
-  const isOther = !same(patterns[0], patterns[1]) && sides.some(({ rest }, at) => rest !== true && patterns[1 - at]?.length); // prettier-ignore
+  const isOther =
+    !same(patterns[0], patterns[1]) && sides.some(({ rest }, at) => rest !== true && patterns[1 - at]?.length);
   const names = new Set(sides.flatMap(({ properties }) => Object.keys(properties)));
   form['properties'] = Object.fromEntries(
     [...names].map((name) => [

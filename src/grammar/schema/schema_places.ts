@@ -1,8 +1,31 @@
 import { isObject } from '../../base/json.js';
 
 /** Keywords with a schema, or a list of them; and with schemas by name. */
-const SCHEMAS = new Set(['additionalItems', 'additionalProperties', 'allOf', 'anyOf', 'contains', 'else', 'if', 'items', 'not', 'oneOf', 'prefixItems', 'propertyNames', 'then', 'unevaluatedItems', 'unevaluatedProperties']); // prettier-ignore
-const BY_NAME = new Set(['$defs', 'definitions', 'dependencies', 'dependentSchemas', 'patternProperties', 'properties']); // prettier-ignore
+const SCHEMAS = new Set([
+  'additionalItems',
+  'additionalProperties',
+  'allOf',
+  'anyOf',
+  'contains',
+  'else',
+  'if',
+  'items',
+  'not',
+  'oneOf',
+  'prefixItems',
+  'propertyNames',
+  'then',
+  'unevaluatedItems',
+  'unevaluatedProperties',
+]);
+const BY_NAME = new Set([
+  '$defs',
+  'definitions',
+  'dependencies',
+  'dependentSchemas',
+  'patternProperties',
+  'properties',
+]);
 /** Where a schema is that doesn't say. */
 const NOWHERE = 'schema:///';
 
@@ -47,7 +70,12 @@ export function pointed(root: unknown): unknown {
         copy[keyword] = Array.isArray(copy[keyword])
           ? [...(copy[keyword] as unknown[])]
           : { ...(copy[keyword] as object) };
-      Object.defineProperty(copy[keyword], name, { value: copied(part), enumerable: true, writable: true, configurable: true }); // prettier-ignore
+      Object.defineProperty(copy[keyword], name, {
+        value: copied(part),
+        enumerable: true,
+        writable: true,
+        configurable: true,
+      });
     }
     const base = bases.get(schema) ?? NOWHERE;
     if (schema['$ref'] !== undefined) copy['$ref'] = pointer(schema['$ref'], base);

@@ -138,13 +138,17 @@ test('a form that fills the memory of its thread is refused, and the next one is
   const on = open((events) => startNodePort(events, 24));
   const values = Array.from({ length: 30_000 }, (_, i) => `${i}`);
   const form: TextForm = { responseFormat: { type: 'json_object', schema: { enum: values } } };
-  await expect(on.compile(form, undefined)).rejects.toMatchObject({ code: 'usage', message: expect.stringMatching(/24 MiB/) as string }); // prettier-ignore
+  await expect(on.compile(form, undefined)).rejects.toMatchObject({
+    code: 'usage',
+    message: expect.stringMatching(/24 MiB/) as string,
+  });
   expect(await follow((await on.compile({ regex: 'yes' }, undefined))!)).toBe('yes');
 });
 
 test('without threads the counted steps end what is too much', { timeout: 60_000 }, async () => {
   const on = open(startHere);
-  for (const [, form] of HOSTILE) await on.compile(form, undefined).catch((error: { code: string }) => expect(error.code).toBe('usage')); // prettier-ignore
+  for (const [, form] of HOSTILE)
+    await on.compile(form, undefined).catch((error: { code: string }) => expect(error.code).toBe('usage'));
   expect(await follow((await on.compile({ regex: 'yes' }, undefined))!)).toBe('yes');
 });
 

@@ -6,7 +6,15 @@
 import { SplitkvError, usageError, withAbort } from '../../base/errors.js';
 import { Kept } from '../../base/kept.js';
 import type { AnswerFrame } from '../answer_frame.js';
-import { FormPlace, nameOf, type NextTokens, type PackedVocabulary, type ReadyForm, unpacked, type Vocabulary } from '../masks.js'; // prettier-ignore
+import {
+  FormPlace,
+  nameOf,
+  type NextTokens,
+  type PackedVocabulary,
+  type ReadyForm,
+  unpacked,
+  type Vocabulary,
+} from '../masks.js';
 import { Matcher, type State } from '../matcher.js';
 import type { Network } from '../network.js';
 import type { TextForm } from '../text_form.js';

@@ -27,9 +27,17 @@ const CALLS =
   'a list of calls such as {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}';
 const called = { id: z.string("a call's id") };
 const toolName = z.string("the tool's name");
-const toolCall = z.union(
+const toolCall = z.discriminatedUnion(
+  'type',
   [
-    z.looseObject({ ...called, type: z.literal('custom'), custom: z.looseObject({ name: toolName, input: z.string('a text') }, CALLS) }, CALLS), // prettier-ignore
+    z.looseObject(
+      {
+        ...called,
+        type: z.literal('custom'),
+        custom: z.looseObject({ name: toolName, input: z.string('a text') }, CALLS),
+      },
+      CALLS,
+    ),
     z.looseObject(
       {
         ...called,
@@ -142,7 +150,9 @@ function customOf(of: unknown): Readonly<Record<string, unknown>> | undefined {
 
 /** A tool that is called with a plain text takes it as `input`. */
 export function textTool({ name, description, format }: Readonly<Record<string, unknown>>): Tool {
-  const { definition, syntax } = (isObject(format) ? (isObject(format.grammar) ? format.grammar : format) : {}) as Record<string, unknown>; // prettier-ignore
+  const { definition, syntax } = (
+    isObject(format) ? (isObject(format.grammar) ? format.grammar : format) : {}
+  ) as Record<string, unknown>;
   const form = typeof definition === 'string' ? `The input is of this ${String(syntax)} grammar:\n${definition}` : '';
   const told = [description, form].filter((text) => typeof text === 'string' && text !== '').join('\n\n');
   return { type: 'function', function: { name: name as string, description: told, parameters: PLAIN } };
