@@ -15,7 +15,7 @@ let server: ApiServer | undefined;
 const records: RequestRecord[] = [];
 const errors: unknown[] = [];
 beforeAll(async () => {
-  model = await openTestModel();
+  model = await openTestModel({ speculate: 'ngram' });
 });
 afterAll(() => model.dispose());
 
@@ -736,6 +736,10 @@ describe('state', () => {
     expect(value('splitkv_generated_tokens_total')).toBe(before.generatedTokensTotal + 5);
     expect(value('splitkv_sequences_total{outcome="length"}')).toBe(before.requestsTotal.length + 1);
     expect(value('splitkv_kv_blocks')).toBe(model.info.kvBlocks);
+    const { drafted, accepted, steps } = model.metrics.speculation!;
+    expect(value('splitkv_drafted_tokens_total')).toBe(drafted);
+    expect(value('splitkv_accepted_tokens_total')).toBe(accepted);
+    expect(value('splitkv_verify_steps_total')).toBe(steps);
     expect(value('splitkv_kv_blocks_used')).toBe(0);
     expect(value('splitkv_time_to_first_token_seconds_count')).toBe(before.firstToken.count + 1);
     expect(value('splitkv_time_per_output_token_seconds_count')).toBe(before.nextToken.count + 4);

@@ -12,7 +12,7 @@ import { parseTextRequest } from './requests/text_request.js';
 
 const NAMES = (
   'model messages prompt stream stream_options n max_tokens max_completion_tokens temperature top_p seed stop logprobs top_logprobs ' +
-  'top_k min_p frequency_penalty presence_penalty stop_token_ids min_tokens repetition_penalty priority ttft_deadline_s ignore_eos tools logit_bias response_format input instructions text metadata include store system stop_sequences user best_of echo __proto__ constructor other'
+  'top_k min_p frequency_penalty presence_penalty stop_token_ids min_tokens repetition_penalty priority ttft_deadline_s speculate ignore_eos tools logit_bias response_format input instructions text metadata include store system stop_sequences user best_of echo __proto__ constructor other'
 ).split(' ');
 const value = fc.oneof(
   fc.jsonValue({ maxDepth: 3 }),
@@ -101,7 +101,14 @@ test('lists nested too deeply for JSON to be written are refused like any other'
 test('what a request says reaches the model under its own names', () => {
   const fields = { n: 2, temperature: 0.5, top_p: 0.9, top_k: 4, seed: 7, stop: ['a'], priority: -3, ignore_eos: true };
   const { options, ...call } = parseTextRequest(
-    { ...fields, prompt: [[1, 2], 'x'], repetition_penalty: 1.1, ttft_deadline_s: 0.25, stream: true },
+    {
+      ...fields,
+      prompt: [[1, 2], 'x'],
+      repetition_penalty: 1.1,
+      ttft_deadline_s: 0.25,
+      speculate: 'off',
+      stream: true,
+    },
     100,
   );
   expect(options).toEqual({
@@ -115,6 +122,7 @@ test('what a request says reaches the model under its own names', () => {
     ignoreEos: true,
     repetitionPenalty: 1.1,
     firstTokenSeconds: 0.25,
+    speculate: 'off',
     maxTokens: 16,
   });
   expect(call).toEqual({

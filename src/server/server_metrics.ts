@@ -178,6 +178,13 @@ export function modelMetrics({ metrics, info }: ServingModel): Metric[] {
       '1 while lost ranks are tried to be rebuilt again, after a try failed.',
       Number(metrics.recovering),
     ],
+    ...(metrics.speculation
+      ? ([
+          ['splitkv_drafted_tokens_total', 'Tokens that were proposed and verified.', metrics.speculation.drafted],
+          ['splitkv_accepted_tokens_total', 'Of these, those that were right.', metrics.speculation.accepted],
+          ['splitkv_verify_steps_total', 'Steps that verified proposals.', metrics.speculation.steps],
+        ] as const)
+      : []),
     ...(metrics.balance ? balanceMetrics(metrics.balance) : []),
     ['splitkv_queue_seconds', 'That answers waited for a slot and for KV blocks.', metrics.queued, 'histogram'],
     ['splitkv_time_to_first_token_seconds', 'From the request to its first token.', metrics.firstToken, 'histogram'],

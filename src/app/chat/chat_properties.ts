@@ -65,6 +65,8 @@ export interface ChatProperties {
   precision: string | undefined;
   /** Turns off the timing of a GPU's kernels at load, for half a second at most, to choose among plans of equal bits. */
   noTune: boolean;
+  /** Tokens that may come next are proposed, and verified many in a step where that pays. */
+  speculate: string | undefined;
   /** GPU devices that run the model together. */
   get ranks(): string | undefined;
   set ranks(value: TextList | Gone);

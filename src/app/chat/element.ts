@@ -512,7 +512,9 @@ export class SplitkvChat extends Base {
     };
     const cut = ends[end];
     const speed = this.#say('speed', { rate: stats.tokens_per_second.toFixed(1) });
-    return [cut ? this.#say(cut) : '', speed, this.#notice].filter((part) => part !== '').join(' ');
+    const { drafted = 0, accepted = 0 } = stats.speculation ?? {};
+    const drafts = drafted > 0 ? this.#say('drafts', { accepted: `${accepted}`, drafted: `${drafted}` }) : '';
+    return [cut ? this.#say(cut) : '', speed, drafts, this.#notice].filter((part) => part !== '').join(' ');
   }
 
   #showMessages(): void {

@@ -84,6 +84,7 @@ const TEXTS = {
   cut_context_full: 'Cut: the context is full.',
   stopped: 'Stopped.',
   speed: '{rate} tokens/s',
+  drafts: '{accepted} of {drafted} drafts right',
   gpu_is_back: 'The GPU went away and is back; the answer goes on.',
 
   fact_weights: 'Weights',

@@ -93,6 +93,7 @@ export const command: Command = {
         [
           summary(result),
           ...compressionLines(result.stats),
+          ...draftLines(result.stats),
           ...predicted,
           ...rankLines(result.stats),
           ...attentionLines(result.stats),
@@ -193,6 +194,13 @@ function predictedLines({ predicted, tokens_per_second: speed, ttft_ms: ttft }: 
     `predicted: ${predicted.tokens_per_second.toFixed(1)} tokens/s (${ratio(predicted.tokens_per_second, speed)}), ` +
       `first after ${predicted.ttft_ms.toFixed(0)} ms (${ratio(predicted.ttft_ms, ttft)})`,
   ];
+}
+
+/** What drafts were worth. */
+function draftLines({ speculation }: RunStats): string[] {
+  if (!speculation || speculation.steps === 0) return [];
+  const { drafted, accepted, steps } = speculation;
+  return [`drafts: ${accepted} of ${drafted} right, verified in ${steps} steps`];
 }
 
 /** What compression left of the prompt's cache. */

@@ -84,6 +84,8 @@ export interface GenerateOptions extends SamplingOptions, TextForm, ChatOptions 
   readonly signal?: AbortSignal;
   /** Don't stop at the model's end-of-sequence tokens; for benchmarks. */
   readonly ignoreEos?: boolean;
+  /** Of a model loaded with `speculate`: 'off' verifies no proposals, the others those of the load. Default: as it was loaded. */
+  readonly speculate?: 'auto' | 'off' | 'ngram';
   /** Default true. False: everything is computed, even what the cache holds of the prompt; the result is the same. */
   readonly cachePrompt?: boolean;
   /** Default false. True: `stats.attention.ms_per_step` tells what attention took on each rank, by the GPUs' own clocks. */
@@ -251,6 +253,13 @@ export interface RankStats {
   readonly wait_ms_per_token: number;
 }
 
+/** Drafts that were verified, those that were right, and the steps that verified them: each gave a token besides. */
+export interface SpeculationStats {
+  readonly drafted: number;
+  readonly accepted: number;
+  readonly steps: number;
+}
+
 /** What compression left of a prompt's cache. */
 export interface KvCompressionStats {
   readonly policy: KvPolicy;
@@ -314,6 +323,8 @@ export interface RunStats {
   readonly variants: Readonly<Record<string, string>>;
   /** Of a generation: tokens of its prompt that were in the cache, and not computed again. */
   readonly cached_tokens?: number;
+  /** Of a model loaded with `speculate`: the generation's. */
+  readonly speculation?: SpeculationStats;
   /** Of a generation on several ranks. */
   readonly attention?: AttentionStats;
   /** Of a generation whose prompt was compressed. */

@@ -112,6 +112,11 @@ export interface LoadOptions {
    */
   readonly prefillChunk?: number | undefined;
   /**
+   * Tokens that may come next are proposed, and verified many in a step where that pays; never changes a bit. Default:
+   * off.
+   */
+  readonly speculate?: 'auto' | 'off' | 'ngram' | undefined;
+  /**
    * Decode steps submitted ahead of the host's reading; never changes the result. An integer from 1 to 8. Default: 4,
    * and 8 where a step takes less than 4 ms.
    */

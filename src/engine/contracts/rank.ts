@@ -19,6 +19,8 @@ export interface RunnerOptions {
   readonly kvBlocks?: number;
   /** Copies of recurrent layers' states that there is room for, for each place that sequences are dealt out to; default 0. */
   readonly keptStates?: number;
+  /** Drafts will be verified: what that takes is there from the beginning; default false. */
+  readonly speculates?: boolean;
   /** Where prompts are compressed: KV blocks of each head that whole prompts are kept in, for others that begin alike; default 0. */
   readonly keptBlocks?: number;
   /** How prompts are compressed; undefined: not at all. */
@@ -48,6 +50,8 @@ export type AllowedTokens = Uint32Array;
 export const LOGITS_ROWS = 8;
 /** Rows of generated tokens computed again at once. */
 export const RECOMPUTED_ROWS = 16;
+/** Rows of a verification: a token and drafts of what follows it. */
+export const VERIFIED_ROWS = 16;
 
 /** `counter`: tokens that were sampled before, of a request that goes on. */
 export type StartOptions = DrawOptions & { readonly counter?: number };
@@ -236,14 +240,28 @@ export interface Rank {
     longest: number,
     rows?: number | readonly number[],
   ): Promise<Uint32Array | undefined>;
+  /**
+   * Feeds the last token sampled at a slot, and drafts of those behind it, each at its position, and samples a token behind each: those
+   * up to the first that isn't the draft beside it are what steps would have sampled. The slot takes part in steps again after `resume`.
+   * @param seen all tokens up to the last draft; where neither a penalty nor a control reads them, `run.tokens` alone
+   * @param rowsByPlace as for `prefill`
+   * @param end position behind the last of them, also on ranks that run none
+   */
+  verify(
+    run: Omit<SlotTokens, 'last'>,
+    sampling: StartOptions,
+    seen: Uint32Array,
+    rowsByPlace?: readonly number[],
+    end?: number,
+  ): Promise<Uint32Array | undefined>;
   /** A slot takes no part in steps until `goOn`, or `resume` where other tokens come first. Call it after a step of the slot. */
   pause(slot: number): Promise<void>;
   /** The next decode step of a paused slot feeds `token`, which its last step sampled, at `position`, and samples what is `allowed`. */
   goOn(slot: number, token: number, position: number, allowed: AllowedTokens | undefined): Promise<void>;
   /** Frees a slot's cache; its row is inactive from now on. */
   release(slot: number): Promise<void>;
-  /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; for tests. */
-  slotLogits(slot: number): Promise<Float32Array | undefined>;
+  /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; `row`: of a verification. */
+  slotLogits(slot: number, row?: number): Promise<Float32Array | undefined>;
   /** What compression left of a slot's prompt. */
   cacheUse(slot: number): Promise<CacheUse>;
   /**

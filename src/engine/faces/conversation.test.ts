@@ -106,6 +106,17 @@ describe('a turn computes what is new, and gives the bits of computing all', () 
     await model.dispose();
   });
 
+  test('with proposals, whose rows the next turn finds in the cache', async () => {
+    const model = await open({ speculate: 'ngram' });
+    const { speculation } = (model as LoadedModel).how;
+    speculation!.tries = 6;
+    const told = await tell(model);
+    await model.dispose();
+    expect(bitsOf(told)).toEqual(bitsOf(await alone('tiny-gqa')));
+    expect(told.slice(1).every(({ cached }) => cached > 0)).toBe(true);
+    expect(speculation!.counts.accepted).toBeGreaterThan(0);
+  });
+
   test.each(drawn(plans, 1, 'continued'))('an answer that was cut goes on: %s %o %s', async (plan, options, name) => {
     const ranks = plan === 'single' ? {} : { plan, virtualRanks: true };
     const model = await open({ ...ranks, ...options }, name ?? 'tiny-gqa');

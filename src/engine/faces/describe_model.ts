@@ -57,6 +57,7 @@ export async function describeModel(
     kvType,
     ...contextFacts({ config, prefillChunk }, contextLength),
     prefixCaching,
+    ...((options.speculate ?? 'off') !== 'off' && { speculates: true }),
     features: featuresOf({ attentionDp: options.attentionDpConfig, prefixCaching, prefillWorker: options.prefill }),
     ...(compression && { compression }),
   };

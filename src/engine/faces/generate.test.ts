@@ -3,6 +3,7 @@ import { drawn } from '../../gpu/testing/draw.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { GenerateOptions, GenerateResult, LoadOptions, Model } from '../contracts/api.js';
 import { load } from './load.js';
+import type { LoadedModel } from './model.js';
 import { randomFiles } from '../testing/random_source.js';
 
 // The last is the quicker one to compile for, where there are two software adapters.
@@ -104,6 +105,47 @@ describe('token loop', () => {
       expect((await run(other, 20, kind)).tokens).toEqual(tokens);
     }
     await other.dispose();
+  });
+
+  test('proposals, on ranks in workers: the same tokens, counted; none where a generation or the load wants none', async () => {
+    const other = await open({ speculate: 'ngram', stepsInFlight: 2, ranks: 2, plan: 'tp', workers: true });
+    const { speculation } = (other as LoadedModel).how;
+    speculation!.tries = 4;
+    for (const kind of [{}, { temperature: 0.8, seed: 4, repetitionPenalty: 1.1 }]) {
+      const expected = await run(model, 30, { ...kind, maxTokens: 60 });
+      expect(expected.stats.speculation).toBeUndefined();
+      const { tokens, stats } = await run(other, 30, { ...kind, maxTokens: 60 });
+      expect(tokens).toEqual(expected.tokens);
+      const none = await run(other, 30, { ...kind, maxTokens: 60, speculate: 'off' });
+      expect(none.tokens).toEqual(tokens);
+      expect(none.stats.speculation).toEqual({ drafted: 0, accepted: 0, steps: 0 });
+      if (kind.temperature) continue;
+      expect(stats.speculation!.steps).toBeGreaterThan(0);
+      expect(stats.speculation!.drafted).toBeLessThanOrEqual(4 * stats.speculation!.steps);
+    }
+    await other.dispose();
+    await expect(run(model, 5, { speculate: 'ngram' })).rejects.toMatchObject({ code: 'usage' });
+    await expect(run(model, 5, { speculate: 'often' })).rejects.toMatchObject({ code: 'usage' });
+    expect((await run(model, 5, { speculate: 'auto', maxTokens: 1 })).tokens).toHaveLength(1);
+  });
+
+  test('proposals of a model with states, which nothing else keeps', async () => {
+    const lfm2 = randomFiles({
+      seed: 33,
+      config: { model_type: 'lfm2', num_hidden_layers: 3, full_attn_idxs: [1], block_auto_adjust_ff_dim: false },
+    });
+    const options: LoadOptions = { adapter: adapter!.name, prefixCaching: false, contextLength: 128 };
+    // Of few tokens, so that some follow each other again.
+    const few = { maxTokens: 50, logitBias: { 5: 50, 6: 50, 90: 50 } };
+    const plain = await load(lfm2.files, options);
+    const expected = await run(plain, 20, few);
+    await plain.dispose();
+    const other = await load(lfm2.files, { ...options, speculate: 'auto' });
+    (other as LoadedModel).how.speculation!.tries = 5;
+    const { tokens, stats } = await run(other, 20, few);
+    await other.dispose();
+    expect(tokens).toEqual(expected.tokens);
+    expect(stats.speculation!.accepted).toBeGreaterThan(0);
   });
 
   test("the makers' sampling is told, and generate stays greedy", async () => {

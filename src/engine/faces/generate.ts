@@ -9,6 +9,7 @@ import type {
   GenerationDelta,
   KvCompressionStats,
   RankStats,
+  SpeculationStats,
 } from '../contracts/api.js';
 import { attentionMs, attentionStats, kvCompressionStats, timeAttention } from '../ranks/stats.js';
 import { needTokenizer, type PromptReader } from '../serving/prompt_tokens.js';
@@ -26,6 +27,7 @@ import {
   endOf,
   type NextTokens,
 } from '../serving/engine.js';
+import { wantsDrafts } from '../serving/speculation/speculate_option.js';
 import { checkForm, type TextForms } from '../serving/text/forms.js';
 import { checkTools, frameOf, readerOf } from '../serving/text/reading.js';
 import { type ToolCall, withDelta } from '../../chat_formats/tools.js';
@@ -88,6 +90,7 @@ export async function generate(
 ): Promise<
   Omit<GenerateResult, 'stats'> & {
     readonly cachedTokens: number;
+    readonly speculation: SpeculationStats | undefined;
     readonly speed: Speed;
     readonly compressed: KvCompressionStats | undefined;
     readonly attention: AttentionStats | undefined;
@@ -124,6 +127,7 @@ export async function generate(
   let firstAt = started;
   let lastAt = started;
   let cachedTokens = 0;
+  let speculation: SpeculationStats | undefined;
   let detail: FinishDetail = 'aborted';
   try {
     const frame = frameOf(reader.tokenizer, prompt, options, isChat);
@@ -141,6 +145,7 @@ export async function generate(
         ...engineSampling(options, eosIds),
         seed,
         maxTokens,
+        speculate: wantsDrafts(engine, options.speculate),
         ...(options.cachePrompt === false && { fresh: true }),
         ...(onFirstLogits && { logits: 'first' as const }),
         ...(constraint && { constraint }),
@@ -168,6 +173,7 @@ export async function generate(
       const handle = run();
       const end = await endOf(handle, signal);
       cachedTokens = handle.cachedTokens;
+      if (engine.options.speculation) speculation = handle.speculation;
       finish(end);
     }
   } catch (error) {
@@ -187,6 +193,7 @@ export async function generate(
     finish_detail: detail,
     seed,
     cachedTokens,
+    speculation,
     compressed,
     attention: attention && { ...attention, ...(ms && { ms_per_step: ms }) },
     speed: {

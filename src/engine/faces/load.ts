@@ -35,6 +35,7 @@ import {
   type ModelFacts,
   type Seats,
 } from './describe_model.js';
+import { speculationOf } from '../serving/speculation/speculate_option.js';
 import { LoadedModel } from './model.js';
 
 const REPORT_MS = 100;
@@ -108,6 +109,7 @@ export async function load(
     stepsInFlight: options.stepsInFlight ?? 'auto',
     prefixCaching,
     attentionDpConfig,
+    speculation: await speculationOf(options.speculate),
     onWarning: options.onWarning,
   });
 }

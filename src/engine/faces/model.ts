@@ -1,6 +1,6 @@
 import { isLoss, throwIfAborted, usageError } from '../../base/errors.js';
 import { nth, sum } from '../../base/lists.js';
-import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import type {
@@ -28,6 +28,7 @@ import type {
   TuningStats,
   SelfTestResult,
 } from '../contracts/api.js';
+import { SPECULATES } from '../contracts/options/sampling_rows.js';
 import { chatCompletions } from './chat_api.js';
 import { generate, type GeneratedPrompt, GenerationStream, NO_SPEED, type PromptRows, type Speed } from './generate.js';
 import { TalkingConversation } from './conversation.js';
@@ -49,6 +50,7 @@ import type { Runner } from '../ranks/runner.js';
 import type { EmbedHost } from '../serving/embed.js';
 import { samplingSchema } from '../ranks/sampling/sampling_options.js';
 import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
+import type { Speculation } from '../serving/speculation/speculation.js';
 import { planName } from '../../placement/index.js';
 import { formSchema, TextForms } from '../serving/text/forms.js';
 import { chatSchema } from '../serving/text/reading.js';
@@ -64,6 +66,7 @@ const schema: OptionsSchema<GenerateOptions> = {
   signal: true,
   ignoreEos: true,
   cachePrompt: true,
+  speculate: oneOf(SPECULATES),
   timeAttention: true,
   continueFrom: true,
   onFirstLogits: true,
@@ -90,6 +93,7 @@ export class LoadedModel implements Model {
       readonly stepsInFlight: number | 'auto';
       readonly prefixCaching?: boolean | undefined;
       readonly attentionDpConfig?: AttentionDpOptions | undefined;
+      readonly speculation?: Speculation | undefined;
       readonly onWarning?: ((message: string) => void) | undefined;
     },
     ofPlan: OptionsOfPlan = {},
@@ -122,6 +126,7 @@ export class LoadedModel implements Model {
       prefixCaching: this.how.prefixCaching ?? mayShare(this.#group, this.#prefiller),
       prefiller: this.#prefiller,
       pictures: this.opened.pictures,
+      speculation: this.how.speculation,
       recover: false,
     });
   }
@@ -144,7 +149,7 @@ export class LoadedModel implements Model {
       await this.#ready();
       const host = { engine: this.#engine, reader: this.#reader, eosIds: this.#eosIds, forms: this.#forms };
       const done = await generate(host, await rows(), options, this.#orDisposed(left, options.signal), emit);
-      const { speed, compressed, attention, cachedTokens, ...result } = done;
+      const { speed, compressed, attention, cachedTokens, speculation, ...result } = done;
       this.#speed = speed;
       if (attention) this.#warnOfIdle(attention);
       return {
@@ -152,6 +157,7 @@ export class LoadedModel implements Model {
         stats: {
           ...this.stats(),
           cached_tokens: cachedTokens,
+          ...(speculation && { speculation }),
           ...(attention && { attention }),
           ...(compressed && { kv_compression: compressed }),
           ...this.#predicted(result),

@@ -42,6 +42,7 @@ import { embed, type EmbedHost, rerank, withPrompts } from '../serving/embed.js'
 import type { SentenceFiles } from '../files/sentence_files.js';
 import { Engine, type EngineOptions, mayShare, optionsOfPlan, WAIT_SECONDS } from '../serving/engine.js';
 import type { Runner } from '../ranks/runner.js';
+import { speculationOf } from '../serving/speculation/speculate_option.js';
 import { Histogram } from '../serving/histogram.js';
 import { kvBlocksOf } from './kv_pool.js';
 import { microBatchesOf } from '../planning/seats.js';
@@ -112,6 +113,7 @@ export async function serve(
       prefixCaching: prefixCaching ?? mayShare(opened.group, opened.prefiller),
       prefiller: opened.prefiller,
       pictures: opened.pictures,
+      speculation: await speculationOf(loadOptions.speculate),
       onFailure,
     };
     return new EngineServingModel(opened, engineOptions, files);

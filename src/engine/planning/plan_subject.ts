@@ -25,6 +25,8 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
   readonly together?: number | undefined;
   /** False: nothing is kept for sequences that begin like others. */
   readonly prefixCaching?: boolean | undefined;
+  /** Drafts are verified: a state is kept that wrong ones are taken back to. */
+  readonly speculates?: boolean | undefined;
   /** Measures ranks of other machines, which their adapters name; default: this machine's. */
   readonly measure?:
     | ((probe: ProbeSubject, adapters: readonly AdapterRequest[]) => Promise<MachineMeasure>)
@@ -72,9 +74,9 @@ export const keptBlocksOf = ({
 
 /** What ranks keep for sequences that begin like others, beside the cache itself. */
 export const keptOf = (
-  subject: Pick<PlanSubject, 'config' | 'compression' | 'prefixCaching' | 'contextLength' | 'features'>,
+  subject: Pick<PlanSubject, 'config' | 'compression' | 'prefixCaching' | 'speculates' | 'contextLength' | 'features'>,
 ): Pick<ModelSizes, 'keptStates' | 'keptBlocks'> => ({
-  keptStates: subject.prefixCaching === false ? 0 : keptStates(subject.config),
+  keptStates: (subject.prefixCaching === false ? 0 : keptStates(subject.config)) + (subject.speculates ? 1 : 0),
   keptBlocks: keptBlocksOf(subject),
 });
 
@@ -87,6 +89,7 @@ export const runnerOf = (subject: PlanSubject, plan: Plan): Omit<RunnerOptions, 
     contextLength,
     prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
     kvType,
+    ...(subject.speculates && { speculates: true }),
     ...(hasState(config) && { keptStates: kept.keptStates }),
     ...(config.vision && { images: true }),
     ...(compression && { compression, keptBlocks: kept.keptBlocks }),

@@ -7,7 +7,7 @@ import { headShares, recordGatherCandidates, recordGatherLogits } from '../../mo
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
 import { MAX_STEPS_IN_FLIGHT, tokenRoutes } from '../../placement/index.js';
 import type { AttentionTimes } from './attention_times.js';
-import type { AllowedTokens, StartOptions } from '../contracts/rank.js';
+import type { AllowedTokens, SlotTokens, StartOptions } from '../contracts/rank.js';
 import { hasControls } from './sampling/sampling_options.js';
 import { Sampler, type SamplingMode, SlotNeeds } from './sampling/sampling.js';
 
@@ -32,10 +32,8 @@ export class Batch {
   readonly #sampler: Sampler | undefined;
   /** On the root, as `#firstInfo`. */
   readonly #ids: Readback | undefined;
-  /** For all rows. */
-  readonly #wide: StepPrograms;
-  /** For a lone row, whose kernels are others; the same where there is one row only. */
-  readonly #slim: StepPrograms;
+  /** By rows, ascending: of a lone row the kernels are others, and of a few they read no more than these need. */
+  readonly #programs: readonly StepPrograms[];
   readonly #needs = new SlotNeeds();
   /** vec2<u32> [slots]: row_info of rows whose first token is to be sampled. */
   readonly #firstInfo: Buffer;
@@ -46,13 +44,21 @@ export class Batch {
   readonly dispatches: number;
   readonly exchanges: number;
 
-  /** Slots [firstSlot, firstSlot + rows) are this rank's; all ranks together have `allRows`, where each runs its own. */
+  /**
+   * Slots [firstSlot, firstSlot + rows) are this rank's; all ranks together have `allRows`, where each runs its own. `sizes`: rows that
+   * steps have programs for, ascending, all recorded at once; default 1, recorded at once, and all.
+   */
   constructor(
     readonly device: Device,
     readonly world: World,
     readonly forward: Decoder,
     readonly vocabSize: number,
-    readonly own: { readonly rows: number; readonly allRows: number; readonly firstSlot: number },
+    readonly own: {
+      readonly rows: number;
+      readonly allRows: number;
+      readonly firstSlot: number;
+      readonly sizes?: readonly number[];
+    },
   ) {
     const { hiddenStride, logitsStride } = forward;
     const { rows: slots, allRows } = own;
@@ -74,16 +80,25 @@ export class Batch {
     }
     if (this.#sampler?.samples) this.#ids = new Readback(device, slots * 4, MAX_STEPS_IN_FLIGHT);
     this.#firstInfo = device.createBuffer('first row_info', slots * 8);
-    this.#wide = { buffers: this.#rows, layers: undefined, sampling: new Map() };
-    this.#slim =
-      slots === 1
-        ? this.#wide
-        : { ...this.#wide, buffers: forward.allocateRows('generated', 1, 1, this.#rows), sampling: new Map() };
-    const layers = (this.#slim.layers = this.#recordLayers(this.#slim));
-    const greedy = this.#recordSampling(this.#slim, 'greedy', false);
-    this.#slim.sampling.set('greedy', greedy);
-    this.dispatches = layers.dispatchCount + greedy.dispatchCount;
-    this.exchanges = layers.exchangeCount + greedy.exchangeCount;
+    this.#programs = (own.sizes ?? [1]).concat(slots).flatMap((size, at, all): StepPrograms[] =>
+      all.indexOf(size) < at
+        ? []
+        : [
+            {
+              buffers: size === slots ? this.#rows : forward.allocateRows('generated', size, size, this.#rows),
+              layers: undefined,
+              sampling: new Map(),
+            },
+          ],
+    );
+    for (const programs of own.sizes ? this.#programs : this.#programs.slice(0, 1)) {
+      programs.layers = this.#recordLayers(programs);
+      programs.sampling.set('greedy', this.#recordSampling(programs, 'greedy', false));
+    }
+    const { layers, sampling } = nth(this.#programs, 0);
+    const first = [layers!, sampling.get('greedy')!];
+    this.dispatches = sum(first.map(({ dispatchCount }) => dispatchCount));
+    this.exchanges = sum(first.map(({ exchangeCount }) => exchangeCount));
     for (let row = 0; row < slots; row++) this.#writeRowInfo(row, INACTIVE);
   }
 
@@ -166,24 +181,49 @@ export class Batch {
     token: number,
     position: number,
     inputs: Float32Array | undefined,
+    slot?: number,
   ): Promise<void> {
     await this.#prepare(row, sampling, seen, position, false);
-    this.#feed(row, token, position, inputs);
+    this.#feed(row, token, position, inputs, slot);
+  }
+
+  /**
+   * Feeds tokens of one slot at positions from `start` on, a row each, and samples a token behind each of them.
+   * @param seen all tokens up to the last of them, or where none matters those alone
+   * @param inputs of each token, on every rank that runs the rows
+   * @param step whose rows they are; a rank may have none of them
+   */
+  async verify(
+    { slot, tokens, start }: Omit<SlotTokens, 'last'>,
+    sampling: StartOptions,
+    seen: Uint32Array,
+    inputs: readonly (Float32Array | undefined)[],
+    step: RankStep,
+  ): ReturnType<Batch['step']> {
+    if (hasControls(sampling)) await this.#sampler?.prepareControls();
+    this.#needs.set(0, sampling);
+    const { counter = 0 } = sampling;
+    const before = seen.length - tokens.length + 1;
+    for (const [row, token] of tokens.entries()) {
+      const options = { ...sampling, counter: counter + row };
+      await this.resume(row, options, seen.subarray(0, before + row), token, start + row, inputs[row], slot);
+    }
+    return this.step(true, step);
   }
 
   /** @param inputs of the token (`TokenRows`), on every rank that runs the row */
-  #feed(row: number, token: number, position: number, inputs: Float32Array | undefined): void {
+  #feed(row: number, token: number, position: number, inputs: Float32Array | undefined, slot?: number): void {
     if (inputs) this.#rows.perLayer?.write(row, inputs);
     if (!this.#ids) return;
     this.device.write(this.#rows.tokens, row * 4, new Uint32Array([token]));
-    this.#writeRowInfo(row, position);
+    this.#writeRowInfo(row, position, slot);
   }
 
   async #prepare(row: number, sampling: StartOptions, seen: Uint32Array, position: number, isFirst: boolean) {
     if (hasControls(sampling)) await this.#sampler?.prepareControls();
     this.#needs.set(row, sampling);
     this.#sampler?.start(row, sampling, seen, position, isFirst);
-    await this.#samplingNow(this.#slim);
+    await this.#samplingNow(nth(this.#programs, 0));
   }
 
   /**
@@ -197,7 +237,8 @@ export class Batch {
   ): Promise<(() => Promise<Uint32Array>) | undefined> {
     const { device } = this;
     // The same on every rank.
-    const programs = sum(step.rows) <= 1 ? this.#slim : this.#wide;
+    const rows = sum(step.rows);
+    const programs = this.#programs.find(({ buffers }) => rows <= buffers.rows) ?? this.#programs.at(-1)!;
     const layers = (programs.layers ??= await device.recorded('preparing decoding', () =>
       this.#recordLayers(programs),
     ));
@@ -272,8 +313,8 @@ export class Batch {
   }
 
   /** Only the root's counts: it sends them to the others with each step. */
-  #writeRowInfo(row: number, position: number): void {
-    this.device.write(this.#rows.rowInfo, row * 8, new Uint32Array([position, this.own.firstSlot + row]));
+  #writeRowInfo(row: number, position: number, slot = this.own.firstSlot + row): void {
+    this.device.write(this.#rows.rowInfo, row * 8, new Uint32Array([position, slot]));
   }
 }
 

@@ -37,6 +37,7 @@ import {
   type SlotBlocks,
   type SlotTokens,
   type StartOptions,
+  VERIFIED_ROWS,
 } from '../contracts/rank.js';
 import { RowBlocks } from '../cache/row_blocks.js';
 
@@ -74,6 +75,8 @@ export class RankRunner implements Rank {
   readonly #keptPrompts: KeptPromptBlocks | undefined;
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
   #again: { readonly rows: DecoderRows; readonly program: Program<RankStep> } | undefined;
+  /** What verifies drafts of one slot at a time; made when first needed. */
+  #verifier: Batch | undefined;
   readonly #queue = new CallQueue();
   readonly #submits: Submits;
   /** Steps under way, since when their number is what it is, how long it was above 0; and decode steps so far. */
@@ -144,6 +147,7 @@ export class RankRunner implements Rank {
       const own = { rows: Math.max(1, end - first), allRows: slots, firstSlot: index * slots + first };
       return new Batch(device, world, forward, config.vocabSize, own);
     });
+    if (options.speculates) this.#verifier = this.#newVerifier();
     const batch = nth(this.#batches, 0);
     this.facts = {
       rank: world.rank,
@@ -615,6 +619,31 @@ export class RankRunner implements Rank {
     });
   }
 
+  /** All rows of its steps are one slot's, and so one place's. */
+  #newVerifier(): Batch {
+    const own = { rows: VERIFIED_ROWS, allRows: VERIFIED_ROWS, firstSlot: 0, sizes: [2, 4, 8] };
+    return new Batch(this.device, this.world, this.#forward, this.config.vocabSize, own);
+  }
+
+  async verify(
+    { slot, tokens, start }: Omit<SlotTokens, 'last'>,
+    sampling: StartOptions,
+    seen: Uint32Array,
+    rowsByPlace?: readonly number[],
+    end = start + tokens.length,
+  ): Promise<Uint32Array | undefined> {
+    const read = await this.#inOrder(async () => {
+      const verifier = (this.#verifier ??= await this.device.recorded('preparing verification', () =>
+        this.#newVerifier(),
+      ));
+      const inputs = await Promise.all([...tokens].map((token) => this.#inputsOf(Uint32Array.of(token))));
+      const rows = rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? [tokens.length];
+      const step = this.#stepOf(slot, rows, end);
+      return this.#counted(0, () => verifier.verify({ slot, tokens, start }, sampling, seen, inputs, step));
+    });
+    return read?.();
+  }
+
   resume(slot: number, sampling: StartOptions, seen: Uint32Array, token: number, position: number): Promise<void> {
     return this.#onRow(slot, async (batch, row) =>
       batch.resume(row, sampling, seen, token, position, await this.#inputsOf(Uint32Array.of(token))),
@@ -639,36 +668,38 @@ export class RankRunner implements Rank {
       // Compressed sequences have fewer entries than positions.
       const { slots } = this.options;
       const evicted = this.#tables.pages?.leastEvicted(index * slots, (index + 1) * slots) ?? 0;
-      this.#countRunning(1);
-      const sent = (): number => this.world.communicator?.sentOn(index) ?? 0;
-      const before = sent();
-      try {
-        const reads = await batch.step(
-          decodes,
-          {
-            rows: groups,
-            chunks: chunksOf(Math.max(1, longest - evicted)),
-            channel: index,
-            slots: { first: index * slots, same: false },
-            offsets: this.#tables.offsetsOf(
-              this.#tables.owners
-                .ranges(index)
-                .map(([first], group) => range(0, nth(groups, group)).map((row) => index * slots + first + row)),
-            ),
-          },
-          this.#attention,
-        );
-        // Counted together: whoever asks while a step is under way has neither the step nor what it sent so far.
-        if (decodes) {
-          this.#steps++;
-          this.#stepBytes += sent() - before;
-        }
-        return reads;
-      } finally {
-        this.#countRunning(-1);
-      }
+      const ranges = this.#tables.owners.ranges(index);
+      const ownSlots = ranges.map(([first], group) =>
+        range(0, nth(groups, group)).map((row) => index * slots + first + row),
+      );
+      const step = {
+        rows: groups,
+        chunks: chunksOf(Math.max(1, longest - evicted)),
+        channel: index,
+        slots: { first: index * slots, same: false },
+        offsets: this.#tables.offsetsOf(ownSlots),
+      };
+      return this.#counted(index, () => batch.step(decodes, step, this.#attention), decodes);
     }, index);
     return read?.();
+  }
+
+  /** A step, and what it sends on a channel. */
+  async #counted<T>(channel: number, step: () => Promise<T>, decodes = true): Promise<T> {
+    const sent = (): number => this.world.communicator?.sentOn(channel) ?? 0;
+    this.#countRunning(1);
+    const before = sent();
+    try {
+      const reads = await step();
+      // Counted together: whoever asks while a step is under way has neither the step nor what it sent so far.
+      if (decodes) {
+        this.#steps++;
+        this.#stepBytes += sent() - before;
+      }
+      return reads;
+    } finally {
+      this.#countRunning(-1);
+    }
   }
 
   #countRunning(change: 1 | -1): void {
@@ -710,9 +741,10 @@ export class RankRunner implements Rank {
     home?.batch.stop(home.row);
   }
 
-  async slotLogits(slot: number): Promise<Float32Array | undefined> {
+  async slotLogits(slot: number, row?: number): Promise<Float32Array | undefined> {
     const home = this.#batchOf(slot);
     await this.#queue.idle();
+    if (row !== undefined) return this.#verifier?.logitsOf(row);
     return home?.batch.logitsOf(home.row);
   }
 
@@ -745,7 +777,9 @@ export class RankRunner implements Rank {
     await this.#queue.idle();
     for (const slot of this.#lengths.keys()) this.#release(slot);
     this.#attention?.reset();
-    if (!this.device.isLost) for (const batch of this.#batches) batch.reset();
+    if (this.device.isLost) return;
+    for (const batch of this.#batches) batch.reset();
+    this.#verifier?.reset();
   }
 
   dispose(): void {

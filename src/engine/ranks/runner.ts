@@ -14,7 +14,15 @@ import { cachePools, hasHeadTables } from '../cache/slot_tables.js';
 import { stepEnd } from '../cache/row_blocks.js';
 import { pieceFor } from '../cache/cache_blocks.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
-import type { CacheUse, LogitsRun, Rank, RankCounts, RunnerOptions, SlotTokens } from '../contracts/rank.js';
+import type {
+  CacheUse,
+  LogitsRun,
+  Rank,
+  RankCounts,
+  RunnerOptions,
+  SlotTokens,
+  StartOptions,
+} from '../contracts/rank.js';
 
 export { MAX_STEPS_IN_FLIGHT } from '../../placement/index.js';
 export type { RunnerOptions } from '../contracts/rank.js';
@@ -166,6 +174,24 @@ export class Runner {
     await this.all((rank, index) => rank.recompute(...shareOf(this.owners, round, index), slots));
   }
 
+  /** Samples a token behind each of a slot's tokens, which are the last one sampled and drafts (`Rank.verify`). */
+  async verify(
+    slot: number,
+    tokens: Uint32Array,
+    start: number,
+    sampling: StartOptions,
+    seen: Uint32Array,
+  ): Promise<Uint32Array> {
+    const { rowRanks } = this.owners;
+    const answers = await this.#each((rank, index) => {
+      const [own, rows] = shareOf(this.owners, [{ slot, tokens, start, last: false }], index);
+      const run = { slot, start, tokens: own.tokens };
+      return rank.verify(run, sampling, seen, rows, start + tokens.length);
+    });
+    const root = rowRanks ? nth(nth(rowRanks, this.owners.placeOf(slot)), 0) : this.#root;
+    return answers[root]!.subarray(0, tokens.length);
+  }
+
   /**
    * Samples a token of each of a batch's active slots; ids by slot of the batch.
    * @param active the slots that take part, by number in the batch; default all
@@ -227,11 +253,11 @@ export class Runner {
     return (await this.#each((rank) => rank.finalNorm())).find((norm) => norm !== undefined);
   }
 
-  /** The logits that the slot's last token was sampled from. */
-  async slotLogits(slot: number): Promise<Float32Array> {
+  /** The logits that the slot's last token was sampled from, or that of a row of its last verification. */
+  async slotLogits(slot: number, row?: number): Promise<Float32Array> {
     const runners = this.#runnersOf(slot);
     const shares = this.plan.head.filter(({ rank }) => runners.includes(nth(this.ranks, rank)));
-    const slices = await Promise.all(shares.map(({ rank }) => nth(this.ranks, rank).slotLogits(slot)));
+    const slices = await Promise.all(shares.map(({ rank }) => nth(this.ranks, rank).slotLogits(slot, row)));
     const logits = new Float32Array(this.config.vocabSize);
     for (const [index, { rows }] of shares.entries()) logits.set(slices[index]!, rows[0]);
     return logits;

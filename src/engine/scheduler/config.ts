@@ -66,6 +66,8 @@ export interface SchedulerOptions {
    * where its state was kept. Default: sequences have no state.
    */
   readonly keptStates?: number | undefined;
+  /** Of these models, with drafts: a copy besides, that of the sequence before its drafts. */
+  readonly draftState?: number | undefined;
   /**
    * Where prompts are compressed: blocks that each rank has for whole prompts, from which others that begin alike are copied. Default 0:
    * then prompts share nothing, whatever `prefixCaching` says.
@@ -113,6 +115,7 @@ const schema: OptionsSchema<SchedulerOptions> = {
   chunkedPrefill: true,
   prefixCaching: true,
   keptStates: true,
+  draftState: true,
   keptBlocks: true,
   watermark: true,
   agingIterations: COUNT,

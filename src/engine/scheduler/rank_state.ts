@@ -302,16 +302,29 @@ export class RankState {
       if (sequence.computed === sequence.capacity) {
         if (!this.#grow(sequence, running, work)) continue; // it was itself the last
       }
-      this.#advanceWindows(sequence, sequence.computed + 1, work);
+      this.#fitDrafts(sequence, work);
+      const { length: drafts } = sequence.drafts;
+      this.#advanceWindows(sequence, sequence.computed + 1 + drafts, work);
       sequence.computed++;
       sequence.sampled++;
       sequence.resting = false;
       if (resting) sequence.rowAt = clients.now();
-      sequence.held = sequence.stepwise;
+      sequence.held = sequence.stepwise || drafts > 0;
       sequence.outstanding++;
       if (sequence.computed % this.#blockTokens === 0) this.#keepState(sequence, work, true);
       work.decodes.push(sequence);
     }
+  }
+
+  /** Of a sequence's drafts those stay that there is room for: they take nothing from others. */
+  #fitDrafts(sequence: Sequence, work: WorkList): void {
+    const { drafts, computed, sampled, maxTokens } = sequence;
+    const most = Math.min(drafts.length, maxTokens - sampled - 1, this.#rowsNow(sequence, Infinity) - 1);
+    while (sequence.capacity <= computed + most) {
+      if (this.pool.freeIn(this.#laneOf(sequence.blocks.length, sequence.offset)) <= this.#watermarkBlocks) break;
+      this.#grow(sequence, [], work);
+    }
+    sequence.drafts = drafts.slice(0, Math.max(0, Math.min(most, sequence.capacity - computed - 1)));
   }
 
   /** Those that run, and the one that is admitted next where it is now: its client has rows again at once. */
@@ -384,6 +397,8 @@ export class RankState {
     sequence.handed = false;
     sequence.leavingFor = -1;
     sequence.resting = false;
+    sequence.drafts = [];
+    sequence.takesBack = false;
     sequence.rank = -1;
     work.preempted.push(sequence);
   }
@@ -493,7 +508,8 @@ export class RankState {
   /** Its state will be that of an edge: keeps it. Of what it decodes, the last one, where there are some places for prompts' beside. */
   #keepState(sequence: Sequence, work: WorkList, decoded: boolean): void {
     if (!this.#states || (decoded && this.#states.size < 2 * this.limits.slots)) return;
-    if (this.#states.numFree === 0) return;
+    // With drafts it will be that of a later row.
+    if (this.#states.numFree === 0 || (decoded && sequence.drafts.length > 0)) return;
     const place = this.#states.allocate();
     sequence.keeping.push({ end: sequence.computed, place, decoded });
     work.kept.push({ sequence, place });
@@ -579,6 +595,8 @@ export class RankState {
     work.contextTokens += count;
     this.clients.computes(sequence.client, count);
     this.#advanceWindows(sequence, start + count, work);
+    if (sequence.takesBack) work.restored.push({ sequence, place: this.config.draftState! });
+    sequence.takesBack = false;
     sequence.computed += count;
     if (samples) this.#sampleFirst(sequence);
     sequence.outstanding++;

@@ -180,6 +180,70 @@ describe('preemption', () => {
   });
 });
 
+describe('drafts', () => {
+  const begin = (options: Partial<SchedulerOptions> = {}) => {
+    const scheduler = new Scheduler({ ...one, ...options });
+    scheduler.submit({ id: 'a', prompt: prompt(6), maxTokens: 9 });
+    return scheduler;
+  };
+  /** The next iteration's row of the only sequence, and its drafts. */
+  const next = (scheduler: Scheduler) => {
+    const iteration = scheduler.schedule();
+    const sequence = iteration?.ranks[0]!.decodes[0];
+    return iteration && { iteration, at: sequence && sequence.computed - 1, drafts: sequence?.drafts ?? [] };
+  };
+
+  test('rows in flight are awaited, then it waits for what came; as many as are left of its tokens', () => {
+    const scheduler = begin();
+    const ahead = [next(scheduler)!, next(scheduler)!];
+    expect(scheduler.propose('a', [1, 2])).toBe(false);
+    expect(next(scheduler)).toBeUndefined();
+    for (const { iteration } of ahead) scheduler.complete(iteration);
+    expect(scheduler.propose('a', [1, 2, 3])).toBe(true);
+    const first = next(scheduler)!;
+    expect(first).toMatchObject({ at: 7, drafts: [1, 2, 3] });
+    expect(next(scheduler)).toBeUndefined();
+    scheduler.complete(first.iteration, { verified: new Map([['a', [1, 2, 30]]]) });
+    expect(scheduler.sequence('a')).toMatchObject({ sampled: 5, computed: 10, confirmed: 10, drafts: [] });
+    // Five are sampled: of nine three may be drafts beside the row's own.
+    scheduler.propose('a', [1, 2, 3, 4, 5, 6]);
+    const second = next(scheduler)!;
+    expect(second).toMatchObject({ at: 10, drafts: [1, 2, 3] });
+    const finished = scheduler.complete(second.iteration, { verified: new Map([['a', [1, 2, 3, 4]]]) });
+    expect(finished).toMatchObject([{ id: 'a', endReason: 'length' }]);
+  });
+
+  test('they take no blocks that others grow into', () => {
+    // Each has two blocks, and one is left, which is kept free.
+    const scheduler = begin({ ranks: [{ numBlocks: 5, slots: 4 }], watermark: 0.2 });
+    scheduler.submit({ id: 'b', prompt: prompt(6), maxTokens: 9, priority: 10 });
+    scheduler.complete(scheduler.schedule()!);
+    scheduler.propose('a', [1, 2, 3, 4]);
+    const iteration = scheduler.schedule()!;
+    expect(iteration.ranks[0]!.decodes.map(({ id, drafts }) => [id, drafts])).toEqual([
+      ['b', []],
+      ['a', [1]],
+    ]);
+    scheduler.complete(iteration, { verified: new Map([['a', [1, 5]]]) });
+    expect(scheduler.sequence('a')).toMatchObject({ computed: 8, capacity: 8 });
+  });
+
+  test('with a state, wrong drafts take it back: what was right is computed again', () => {
+    const scheduler = begin({ keptStates: 0, draftState: 3 });
+    scheduler.complete(scheduler.schedule()!);
+    scheduler.propose('a', [1, 2, 3]);
+    const { iteration } = next(scheduler)!;
+    scheduler.complete(iteration, { verified: new Map([['a', [1, 20]]]) });
+    expect(scheduler.sequence('a')).toMatchObject({ status: 'prefill', computed: 6, sampled: 3 });
+    const again = scheduler.schedule()!;
+    const [{ restored, prefills }] = again.ranks as [(typeof again.ranks)[number]];
+    expect(restored).toMatchObject([{ place: 3 }]);
+    expect(prefills).toMatchObject([{ start: 6, count: 2, role: 'generated', samples: false }]);
+    scheduler.complete(again);
+    expect(next(scheduler)).toMatchObject({ at: 8, drafts: [] });
+  });
+});
+
 describe('priorities and fairness', () => {
   const slot = { ...one, ranks: [{ numBlocks: 64, slots: 1 }], agingIterations: 10 };
 

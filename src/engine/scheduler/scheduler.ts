@@ -165,7 +165,7 @@ export class Scheduler {
     if (this.#inFlight[0] !== iteration) {
       throw new SplitkvError('internal', `iteration ${iteration.number} isn't the oldest in flight`);
     }
-    const { ids, ended = [], seconds, evicted, goOn = [] } = results;
+    const { ids, ended = [], seconds, evicted, goOn = [], verified } = results;
     if (!ids && this.config.prefixCaching) {
       throw usageError(`iteration ${iteration.number}: prefix caching needs the sampled ids`);
     }
@@ -179,11 +179,17 @@ export class Scheduler {
       const advanced = [
         ...handed.map(({ sequence, samples }) => ({ sequence, end: sequence.promptLength, samples })),
         ...prefills.map(({ sequence, start, count, samples }) => ({ sequence, end: start + count, samples })),
-        ...decodes.map((sequence) => ({ sequence, end: sequence.confirmed + 1, samples: true })),
+        ...decodes
+          .filter(({ id }) => !verified?.has(id))
+          .map((sequence) => ({ sequence, end: sequence.confirmed + 1, samples: true })),
       ];
       const rank = nth(this.ranks, index);
       for (const { sequence, end, samples } of advanced) {
         if (this.#advance(sequence, rank, end, samples, ids?.[index])) complete.push(sequence);
+      }
+      for (const sequence of decodes) {
+        const tokens = verified?.get(sequence.id);
+        if (tokens && this.#takeVerified(sequence, rank, tokens)) complete.push(sequence);
       }
     }
     complete.push(...this.#goOn(goOn));
@@ -200,6 +206,19 @@ export class Scheduler {
   /** Between iterations, of sequences that wait: what `goOn` and `ended` of results say. */
   goOn(goOn: NonNullable<IterationResults['goOn']>, ended: readonly string[]): ScheduledSequence[] {
     return this.#finishAll(this.#goOn(goOn), ended);
+  }
+
+  /**
+   * What may follow a sequence's tokens so far is to be fed beside its next row. Rows in flight are awaited before, and it's to be told
+   * anew what follows them: false while there are some.
+   */
+  propose(id: string, drafts: readonly number[]): boolean {
+    const sequence = this.#sequences.get(id);
+    if (sequence?.status !== 'decode') return false;
+    const isKnown = sequence.outstanding === 0;
+    if (isKnown) sequence.drafts = drafts;
+    else sequence.resting = true;
+    return isKnown;
   }
 
   /** Those that are complete with it. */
@@ -247,6 +266,30 @@ export class Scheduler {
     else rank.confirm(sequence, end);
     if (sequence.prefillOnly) return sequence.confirmed >= sequence.target;
     return samples && sequence.received >= sequence.maxTokens;
+  }
+
+  /** Takes what came of a row with drafts; true when its last token is among it. */
+  #takeVerified(sequence: Sequence, rank: RankState, tokens: readonly number[]): boolean {
+    sequence.outstanding--;
+    if (sequence.status === 'finished') return false;
+    const right = tokens.length - 1;
+    const isAhead = right < sequence.drafts.length && this.config.draftState !== undefined;
+    sequence.held = sequence.stepwise;
+    sequence.drafts = [];
+    sequence.generated.push(...tokens);
+    sequence.received += tokens.length;
+    sequence.sampled += right;
+    const isLast = sequence.received >= sequence.maxTokens;
+    if (sequence.stale > 0) sequence.stale--;
+    else if (isAhead && !isLast) {
+      sequence.computed--;
+      sequence.takesBack = true;
+      rank.comesAgain(sequence);
+    } else if (!isAhead) {
+      sequence.computed += right;
+      rank.confirm(sequence, sequence.confirmed + tokens.length);
+    }
+    return isLast;
   }
 
   #finish(sequence: Sequence, reason: EndReason): Sequence {

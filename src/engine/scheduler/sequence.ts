@@ -114,6 +114,13 @@ export class Sequence {
   /** Tokens sampled by the iterations scheduled so far; `generated` follows behind. */
   sampled: number;
   received: number;
+  /**
+   * What may follow its last token, to be fed beside it in its next decode row's step: then all that it sampled is known, and it has no
+   * further row until what came is told (`IterationResults.verified`).
+   */
+  drafts: readonly number[] = [];
+  /** Of a model with recurrent layers: its state is some rejected drafts ahead, and is taken back before it goes on. */
+  takesBack = false;
   /** Iterations in flight with a row of this sequence. */
   outstanding = 0;
   /** Of those, how many wrote into blocks that it has lost since. */

@@ -46,7 +46,7 @@ export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFli
 }
 
 export interface CompletionOptions
-  extends SamplingOptions, TextForm, ChatOptions, Pick<GenerateOptions, 'stop' | 'ignoreEos' | 'signal'> {
+  extends SamplingOptions, TextForm, ChatOptions, Pick<GenerateOptions, 'stop' | 'ignoreEos' | 'signal' | 'speculate'> {
   /** Answers to the prompt, each with a seed of its own that follows from `seed`; default 1. */
   readonly n?: number;
   /** Default 256; with `echo` it may be 0. */

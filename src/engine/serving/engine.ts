@@ -27,12 +27,14 @@ import { modelShape } from '../../model/shape.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import type { EndReason, Iteration, RequestSpec, ScheduledSequence, SchedulerOptions } from '../scheduler/index.js';
 import { Scheduler } from '../scheduler/scheduler.js';
-import { type IterationOutcome, IterationRunner, type WantedRows } from './iteration_runner.js';
 import type { Pictures } from './pictures.js';
+import { type IterationOutcome, IterationRunner, type Verified, type WantedRows } from './iteration_runner.js';
 import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
 import { Histogram, type HistogramCounts } from './histogram.js';
+import type { SpeculationStats } from '../contracts/api.js';
+import type { Drafter, Speculation } from './speculation/speculation.js';
 import type { IterationRecord, placing, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
 /** What tokens may follow those of one answer so far (`FormConstraint`). */
@@ -70,6 +72,8 @@ export interface EngineRequest
    * own, with no other.
    */
   readonly constraint?: Constraint | undefined;
+  /** False: nothing is drafted for it. */
+  readonly speculate?: boolean;
   /** From -100 to 100, higher is sooner. */
   readonly priority?: number;
   /** Seconds within which the first token should be there; what runs when may heed it (docs/adp.md). */
@@ -91,6 +95,8 @@ export interface EngineHandle {
   readonly id: string;
   /** Tokens of its prompt that were in the cache; known from its first token on. */
   readonly cachedTokens: number;
+  /** So far. */
+  readonly speculation: SpeculationStats;
   /** Why it ended; rejects when the ranks failed for good. */
   readonly ended: Promise<EngineEnd>;
   /** Frees what it holds at once; `ended` then resolves with 'aborted'. */
@@ -128,6 +134,8 @@ export interface EngineOptions extends Pick<
   readonly recover?: boolean;
   /** For tests: how that is done. */
   readonly recovery?: RecoveryOptions;
+  /** Drafts tokens of requests, and says which are tried; default: none are. */
+  readonly speculation?: Speculation | undefined;
   /** Needed where sequences are dealt out to several places (`optionsOfPlan`). */
   readonly placing?: Placing | undefined;
   /** What of these options is another once the ranks have another plan (`ModelRanks.recover`). */
@@ -158,6 +166,8 @@ export interface EngineMetrics {
   readonly queued: HistogramCounts;
   readonly kvBlocks: number;
   readonly kvBlocksFree: number;
+  /** Of all requests; undefined where nothing is drafted. */
+  readonly speculation?: SpeculationStats;
   /** Where each request is on one of several ranks. */
   readonly balance?: RankBalance;
 }
@@ -176,6 +186,8 @@ class Running {
   /** After a recovery: tokens that come again and were handed on before. */
   replay = 0;
   over: EngineEnd | undefined;
+  drafter: Drafter | undefined;
+  readonly speculation = { drafted: 0, accepted: 0, steps: 0 };
   /** What its next step may sample, where that is limited. */
   allowed: AllowedTokens | undefined;
   resolve!: (end: EngineEnd) => void;
@@ -371,7 +383,10 @@ export class Engine {
       sharedRows: pools.length > 1 && !runner.owners.rowRanks && attentionDpConfig === undefined,
       shiftsSlots: misfit([...openedFeatures(this.ranks, prefiller), 'moves'], this.ranks.options.plan) === undefined,
       handover: prefiller !== undefined,
-      ...(hasState(runner.config) && { keptStates: runner.options.keptStates ?? 0 }),
+      ...(hasState(runner.config) && {
+        keptStates: this.#draftState ?? runner.options.keptStates ?? 0,
+        draftState: this.#draftState,
+      }),
       ...(compression && {
         keptBlocks: runner.options.keptBlocks,
         eviction: promptEviction(
@@ -387,12 +402,24 @@ export class Engine {
     return new Scheduler(options, placed?.contextPolicy);
   }
 
+  /** Of a model with recurrent layers: the last of the kept states is that of whoever has drafts. */
+  get #draftState(): number | undefined {
+    const { config, options } = this.ranks.runner;
+    return hasState(config) && this.#speculation ? (options.keptStates ?? 0) - 1 : undefined;
+  }
+
+  get #speculation(): Speculation | undefined {
+    const { config, options } = this.ranks.runner;
+    return hasState(config) && !options.keptStates ? undefined : this.options.speculation;
+  }
+
   #newIterations(): IterationRunner {
     return new IterationRunner(this.ranks.runner, this.#slots, {
       sampling: (id) => drawOptions(this.#running.get(id)!),
       handed: (id) => this.#feed!.take(id),
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
       pictures: this.options.pictures,
+      draftState: this.#draftState,
     });
   }
 
@@ -403,6 +430,7 @@ export class Engine {
       running: this.#scheduler.numUnfinished - this.#scheduler.numWaiting,
       waiting: this.#scheduler.numWaiting + [...this.#running.values()].filter(({ held }) => held).length,
       ...this.#totals,
+      ...(this.#speculation && { speculation: this.#speculation.counts }),
       requestsTotal: { ...this.#totals.requestsTotal },
       copyMovesTotal: this.#totals.copyMovesTotal + runner.copyMoves,
       recovering: this.#recovery.isFailing,
@@ -447,6 +475,9 @@ export class Engine {
       get cachedTokens() {
         return running.cachedTokens;
       },
+      get speculation() {
+        return { ...running.speculation };
+      },
     };
   }
 
@@ -467,6 +498,11 @@ export class Engine {
     constraint?.reset();
     running.allowed = constraint?.first.allowed;
     const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
+    // What a form allows behind drafts isn't known; pictures' ids are none of the vocabulary.
+    const { vocabSize } = this.ranks.runner.config;
+    const isText = constraint === undefined && prompt.every((token) => token < vocabSize);
+    const drafts = request.speculate !== false && isText && maxTokens > 1;
+    running.drafter = drafts ? this.#speculation?.options.drafter([...prompt, ...(continuation ?? [])]) : undefined;
     this.#scheduler.submit({
       id,
       prompt,
@@ -612,7 +648,7 @@ export class Engine {
   }
 
   async #complete({ iteration, slots, computed, outcome, started }: InFlight): Promise<void> {
-    const { ids, evicted } = await outcome;
+    const { ids, evicted, verified } = await outcome;
     const ended: string[] = [];
     const goOn = new Map<string, readonly number[]>();
     for (const { id, slot } of [...computed, ...slots]) {
@@ -625,8 +661,7 @@ export class Engine {
     for (const { id, slot } of slots) {
       const running = this.#running.get(id);
       if (!running || running.over) continue;
-      const token = nth(ids ?? [], slot);
-      const end = await this.#emit(running, token, slot);
+      const { token, end } = await this.#emitRow(running, slot, ids, verified.get(id));
       if (end) {
         running.over = end;
         ended.push(id);
@@ -651,8 +686,10 @@ export class Engine {
     // Of several in flight, each takes from the end of the one before.
     const now = performance.now();
     const seconds = (now - Math.max(started, this.#completedAt)) / 1000;
+    const isAhead = started < this.#completedAt || this.#inFlight.length === 0;
     this.#completedAt = now;
     this.#seconds = Number.isFinite(this.#seconds) ? 0.8 * this.#seconds + 0.2 * seconds : seconds;
+    this.#observe(iteration, verified, seconds, isAhead);
     const record = this.#balance?.add(iteration, seconds);
     if (record) this.options.onIteration?.(record);
     const finished = this.#scheduler.complete(iteration, {
@@ -661,17 +698,56 @@ export class Engine {
       seconds,
       evicted,
       goOn,
+      verified: new Map([...verified].map(([id, { tokens }]) => [id, tokens])),
     });
     this.#ended(finished);
+    for (const { id } of slots) this.#propose(id);
+  }
+
+  /** What may follow a request's tokens is verified in its next step, where that pays. */
+  #propose(id: string): void {
+    const speculation = this.#speculation;
+    const drafter = this.#running.get(id)?.drafter;
+    if (!speculation || !drafter) return;
+    // There is a place for one state.
+    const comesBack = this.#draftState !== undefined;
+    const isAlone = this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
+    if (!isAlone && (comesBack || !speculation.sharesSteps)) return;
+    const ahead = this.#scheduler.sequence(id)?.outstanding ?? 0;
+    const drafts = speculation.choose(drafter, comesBack, ahead);
+    if (drafts.length > 0) this.#scheduler.propose(id, drafts);
+  }
+
+  /** How long a step of a lone request took, by its rows. @param isAhead it ran while the one before was read, where any do */
+  #observe({ ranks }: Iteration, verified: IterationOutcome['verified'], seconds: number, isAhead: boolean): void {
+    const decodes = ranks.flatMap((rank) => rank.decodes);
+    const others = ranks.some(({ prefills, handed }) => prefills.length + handed.length > 0);
+    if (decodes.length !== 1 || others) return;
+    const drafted = verified.get(decodes[0]!.id)?.drafted ?? 0;
+    // The first step behind drafts waits as they do, which would make them seem cheap.
+    if (drafted > 0 || isAhead) this.#speculation?.observe(drafted + 1, seconds);
   }
 
   #ended(finished: readonly ScheduledSequence[]): void {
     for (const { id, endReason } of finished) this.#finish(id, this.#running.get(id)?.over ?? endReason!);
   }
 
-  /** Hands a token on; the reason when it is the last. */
-  async #emit(running: Running, token: number, slot?: number): Promise<EngineEnd | undefined> {
+  /** Hands on what came of a request's row: its token, and the reason where that, or one behind a draft, is the last. */
+  async #emitRow(running: Running, slot: number, ids: Uint32Array | undefined, came: Verified | undefined) {
+    const token = came ? nth(came.tokens, 0) : nth(ids ?? [], slot);
+    let end = await this.#emit(running, token, slot, came && 0);
+    if (!came) return { token, end };
+    this.#speculation?.count(running.speculation, came.drafted, came.tokens.length - 1);
+    for (let row = 1; row < came.tokens.length && !end; row++) {
+      end = await this.#emit(running, nth(came.tokens, row), slot, row);
+    }
+    return { token, end };
+  }
+
+  /** Hands a token on; the reason when it is the last. @param row of a verification */
+  async #emit(running: Running, token: number, slot?: number, row?: number): Promise<EngineEnd | undefined> {
     const { request } = running;
+    running.drafter?.take(token);
     if (request.eosIds.includes(token)) return 'eos';
     if (request.stopTokenIds?.includes(token)) return 'stop_token';
     if (running.replay > 0) {
@@ -679,7 +755,7 @@ export class Engine {
       return undefined;
     }
     const wanted = slot !== undefined && (request.logits === 'first' ? running.emitted === 0 : request.logits);
-    const logits = wanted ? await this.ranks.runner.slotLogits(slot) : undefined;
+    const logits = wanted ? await this.ranks.runner.slotLogits(slot, row) : undefined;
     running.emitted++;
     this.#totals.generatedTokensTotal++;
     if (this.#trial !== undefined && running === this.#running.get(this.#trial)) this.#tried(this.#trial);

@@ -3,6 +3,7 @@ import type { HandedKv } from '../contracts/prefill_worker.js';
 import { type DrawOptions, LOGITS_ROWS, RECOMPUTED_ROWS, type SlotTokens } from '../contracts/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
 import { roundsOf, type Runner } from '../ranks/runner.js';
+import { readsSeen } from '../ranks/sampling/sampling_options.js';
 import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
 import type { Pictures } from './pictures.js';
 import type { PoolSlots } from './pool_slots.js';
@@ -24,6 +25,8 @@ export interface RequestSource {
   promptRows(id: string): WantedRows | undefined;
   /** Of a model that takes them. */
   readonly pictures: Pictures | undefined;
+  /** Where the state of a sequence is kept while it has drafts. */
+  readonly draftState: number | undefined;
 }
 
 /** A run of a sequence's tokens, of one role. */
@@ -41,6 +44,8 @@ interface Row {
   decoding: boolean;
   /** Of a stepwise sequence, or one that rests: the ranks have all of it, and wait for what may come next. */
   paused: boolean;
+  /** Its last tokens came of drafts: the ranks are told of them before it decodes. */
+  isBehind: boolean;
 }
 
 /** What an iteration gave. */
@@ -49,6 +54,14 @@ export interface IterationOutcome {
   readonly ids: Uint32Array | undefined;
   /** Tokens that blocks need no longer hold, of each request whose prompt ended and was compressed. */
   readonly evicted: ReadonlyMap<string, number>;
+  /** By request whose row had drafts beside it. */
+  readonly verified: ReadonlyMap<string, Verified>;
+}
+
+export interface Verified {
+  readonly drafted: number;
+  /** The token sampled at its row, and those behind drafts that were right. */
+  readonly tokens: readonly number[];
 }
 
 /** Does on the ranks what the scheduler decided. Calls are queued at once and run in order; only the sampled ids are awaited. */
@@ -86,6 +99,8 @@ export class IterationRunner {
     );
     this.#prefill(chunks, call, evicted);
     this.#wake(works, call);
+    const verified = new Map<string, Verified>();
+    this.#verify(works, call, verified);
     const sampled = this.#sample(decodes, call);
     for (const [pool, work] of works.entries()) {
       this.#copyKept(work.kept, work.keptPrompts, pool, call, false);
@@ -94,7 +109,7 @@ export class IterationRunner {
     // Errors included: nothing of them may be under way when the ranks are set up anew.
     await Promise.allSettled(calls);
     await Promise.all(calls);
-    return { ids: await sampled, evicted };
+    return { ids: await sampled, evicted, verified };
   }
 
   /** Frees and pauses rows whose sequences ended, were sent back, or are elsewhere now. */
@@ -147,8 +162,36 @@ export class IterationRunner {
       for (const sequence of work.decodes) {
         const slot = this.slots.of(pool, sequence.slot);
         const row = this.#rows.get(slot)!;
-        if (row.paused) this.#goOn(row, slot, call);
+        if (sequence.drafts.length > 0) continue;
+        if (row.paused && !row.isBehind) this.#goOn(row, slot, call);
         else if (!row.decoding) this.#resume(sequence, slot, call);
+      }
+    }
+  }
+
+  /** Rows that have drafts beside them run in steps of their own. @param verified takes what came of each */
+  #verify(works: readonly WorkList[], call: Call, verified: Map<string, Verified>): void {
+    const { runner } = this;
+    for (const [pool, { decodes }] of works.entries()) {
+      for (const sequence of decodes) {
+        const { id, drafts, computed, sampled } = sequence;
+        if (drafts.length === 0) continue;
+        const slot = this.slots.of(pool, sequence.slot);
+        const row = this.#rows.get(slot)!;
+        if (row.decoding) this.#pauseRow(row, slot, call);
+        [row.paused, row.isBehind] = [true, true];
+        const { draftState } = this.source;
+        if (draftState !== undefined) call(runner.all((rank) => rank.copyState(slot, draftState, false)));
+        const start = computed - 1;
+        const sampling = { ...this.source.sampling(id), counter: sampled - 1 };
+        const tokens = Uint32Array.of(sequence.tokenAt(start), ...drafts);
+        const seen = readsSeen(sampling) ? Uint32Array.of(...this.#seen(sequence, start), ...tokens) : tokens;
+        const came = runner.verify(slot, tokens, start, sampling, seen).then((ids) => {
+          const wrong = drafts.findIndex((draft, at) => draft !== ids[at]);
+          const right = wrong < 0 ? drafts.length : wrong;
+          verified.set(id, { drafted: drafts.length, tokens: [...ids.subarray(0, right + 1)] });
+        });
+        call(came);
       }
     }
   }
@@ -191,7 +234,7 @@ export class IterationRunner {
     const { slots, batches = 1 } = this.runner.options;
     return Array.from({ length: slots * batches }, (_, slot) => {
       const row = this.#rows.get(slot);
-      return row?.decoding ? row.sequence.computed : 0;
+      return row?.decoding || row?.isBehind ? row.sequence.computed : 0;
     });
   }
 
@@ -238,7 +281,7 @@ export class IterationRunner {
       row = undefined;
     }
     if (!row) {
-      row = { sequence, decoding: false, paused: false };
+      row = { sequence, decoding: false, paused: false, isBehind: false };
       this.#rows.set(slot, row);
       this.#unbalanced = true;
     }
@@ -257,7 +300,7 @@ export class IterationRunner {
   ): void {
     const { runner } = this;
     const idOf = (slot: number): string => chunks.find((chunk) => chunk.slot === slot)!.chunk.sequence.id;
-    for (const { slot } of chunks) this.#rows.get(slot)!.paused = false;
+    for (const { slot } of chunks) Object.assign(this.#rows.get(slot)!, { paused: false, isBehind: false });
     for (const role of ['prompt', 'generated'] as const) {
       const items = chunks.filter(({ chunk }) => chunk.role === role).flatMap((item) => this.#itemsOf(item));
       for (const round of roundsOf(runner.owners, items)) {
@@ -358,6 +401,7 @@ export class IterationRunner {
     const sampling = { ...this.source.sampling(id), counter: sampled - 1 };
     const token = sequence.tokenAt(position);
     call(this.runner.all((rank) => rank.resume(slot, sampling, seen, token, position)));
+    Object.assign(this.#rows.get(slot)!, { paused: false, isBehind: false });
     this.#decodes(slot);
   }
 }

@@ -5,7 +5,7 @@ import { grouped } from '../../base/math.js';
 import { snake } from '../../base/names.js';
 import { defined, isWithin, type NumberRange, rangeText } from '../../base/options.js';
 import type { OptionRow } from '../../engine/contracts/options/row.js';
-import { SAMPLING_ROWS } from '../../engine/contracts/options/sampling_rows.js';
+import { SAMPLING_ROWS, SPECULATES } from '../../engine/contracts/options/sampling_rows.js';
 import type { ChatOptions, CompletionOptions, Prompt, SamplingFields, SamplingOptions, TextForm } from '../../index.js';
 import { ApiError, badRequest } from '../api_error.js';
 import { type Api, sortOf } from './field_table.js';
@@ -99,6 +99,7 @@ export const commonFields = {
   max_tokens: mostTokens,
   ...drawingFields,
   priority: optionalInteger(-100, 100),
+  speculate: z.nullish(z.enum(SPECULATES, `one of ${SPECULATES.join(', ')}`)),
   ttft_deadline_s: z.nullish(number({ low: 0 }, 'seconds, a number of at least 0')),
   ignore_eos: flag,
   // What the answer is to be: the schema, grammar or expression is read by who holds answers to it.
@@ -270,6 +271,7 @@ export function callOf(
     stop: fields.stop,
     ignoreEos: fields.ignore_eos,
     priority: fields.priority,
+    speculate: fields.speculate,
     firstTokenSeconds: fields.ttft_deadline_s,
     maxTokens: own.maxTokens,
     logprobs: own.logprobs,

@@ -2,6 +2,7 @@ import { wholeNumber } from '../../../base/options.js';
 import { MAX_STEPS_IN_FLIGHT } from '../../../placement/pools.js';
 import type { LoadOptions } from '../option_types.js';
 import { parseAttentionDp, parseMemory, parsePrefill, parseRanks } from './read_texts.js';
+import { SPECULATES } from './sampling_rows.js';
 import { inGroup, type OptionRow, readOption } from './row.js';
 
 /** What a plan may have. */
@@ -170,6 +171,13 @@ const runs = inGroup('Where and how it runs', undefined, {
     default: '512, and 256 where stages of layers work side by side',
     range: { integer: true, low: 1, high: 4096 },
     at: ['cli'],
+  },
+  speculate: {
+    help: 'tokens that may come next are proposed, and verified many in a step where that pays; never changes a bit',
+    choices: SPECULATES,
+    default: 'off',
+    isOfRunsOnly: true,
+    page: 'library.md#several-tokens-a-step',
   },
   stepsInFlight: {
     help: "decode steps submitted ahead of the host's reading; never changes the result",

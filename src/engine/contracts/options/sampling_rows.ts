@@ -4,6 +4,9 @@ import type { OptionRow } from './row.js';
 /** Tokens of an answer where nothing is said of it; the chat's and the server's text completions have their own. */
 export const DEFAULT_MAX_TOKENS = 256;
 
+/** How tokens that may come next are proposed. */
+export const SPECULATES = ['auto', 'off', 'ngram'] as const;
+
 const penalty = { range: { low: -2, high: 2 }, default: 0, value: 'F' } as const;
 const both = ['cli', 'attribute'] as const;
 

@@ -26,7 +26,7 @@ import { sample } from '../../../../shaders/sampling/sample/index.js';
 import type { Buffer, Device, RowsOf } from '../../../gpu/index.js';
 import type { RankRecorder } from '../../../model/layers/world.js';
 import type { SamplingOptions } from '../../contracts/api.js';
-import { checkControls, dropsUnlikely, hasControls, isGreedy } from './sampling_options.js';
+import { checkControls, dropsUnlikely, hasControls, isGreedy, readsSeen } from './sampling_options.js';
 import type { LogitControls } from './logit_controls.js';
 import type { AllowedTokens, DrawOptions, StartOptions } from '../../contracts/rank.js';
 
@@ -249,9 +249,11 @@ export class Sampler {
     const params = new DataView(new ArrayBuffer(SAMPLING_PARAMS_BYTES));
     writeSamplingParams(params, 0, { ...values(options), ...(controlled && this.#controls!.beside(options)) });
     this.device.write(this.#params, slot * SAMPLING_PARAMS_BYTES, params);
-    const words = new Uint32Array(seenWords(this.#problem.vocab));
-    for (const id of seen) words[id >>> 5]! |= 1 << (id & 31);
-    this.device.write(this.#seen, slot * words.byteLength, words);
+    if (readsSeen(options)) {
+      const words = new Uint32Array(seenWords(this.#problem.vocab));
+      for (const id of seen) words[id >>> 5]! |= 1 << (id & 31);
+      this.device.write(this.#seen, slot * words.byteLength, words);
+    }
     if (options.allowed) this.allow(slot, options.allowed);
     if (!controlled) return this.#controls?.stop(slot);
     const fed = isFirst ? 0 : 1;

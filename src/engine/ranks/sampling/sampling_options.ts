@@ -56,6 +56,10 @@ export function hasControls(options: SamplingOptions & { readonly allowed?: Allo
   );
 }
 
+/** Which tokens were seen, or how often, changes the logits. */
+export const readsSeen = (options: SamplingOptions & { readonly allowed?: AllowedTokens | undefined }): boolean =>
+  hasControls(options) || (options.repetitionPenalty ?? 1) !== 1;
+
 export const dropsUnlikely = (options: SamplingOptions): boolean => (options.minP ?? 0) > 0 && !isGreedy(options);
 
 /**

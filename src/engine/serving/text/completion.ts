@@ -3,9 +3,9 @@
  * n answers share a prompt. RunningCompletion (here) is what `complete` gives back. Read answer.ts next.
  */
 
-import { DEFAULT_MAX_TOKENS } from '../../contracts/options/sampling_rows.js';
+import { DEFAULT_MAX_TOKENS, SPECULATES } from '../../contracts/options/sampling_rows.js';
 import { abortedError, usageError } from '../../../base/errors.js';
-import { defined, checkOptions, type OptionsSchema, wholeNumber } from '../../../base/options.js';
+import { defined, checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../../base/options.js';
 import type { AnswerFrame } from '../../../grammar/answer_frame.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../../ranks/sampling/sampling.js';
@@ -15,6 +15,7 @@ import { chatSchema, checkTools, frameOf, readerOf } from './reading.js';
 import { checkForm, formSchema, type TextForms, wantsForm } from './forms.js';
 import type { Completion, CompletionEvent, CompletionOptions } from '../api.js';
 import type { Constraint, Engine, EngineHandle, EngineRequest } from '../engine.js';
+import { wantsDrafts } from '../speculation/speculate_option.js';
 import { EventQueue } from './event_queue.js';
 import type { Histogram } from '../histogram.js';
 import { PromptEcho } from './logprobs.js';
@@ -33,6 +34,7 @@ const schema: OptionsSchema<CompletionOptions> = {
   ignoreEos: true,
   logprobs: wholeNumber(0, MAX_LOGPROBS),
   priority: true,
+  speculate: oneOf(SPECULATES),
   client: true,
   firstTokenSeconds: true,
   signal: true,
@@ -159,6 +161,7 @@ export class RunningCompletion implements Completion {
         prompt,
         maxTokens,
         seed: answerSeed(this.seed, answer),
+        speculate: wantsDrafts(host.engine, options.speculate),
         ...defined({ priority, client }),
         ...(options.logprobs !== undefined && { logits: true }),
         ...(echo && answer === 0 && this.#echoesLogits && { promptRows: { all: true, onRow: echo.onRow } }),

@@ -1,0 +1,332 @@
+import { createHash } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { Random } from '../../../base/random.js';
+import { testAdapters } from '../../../gpu/testing/adapters.js';
+import { drawn } from '../../../gpu/testing/draw.js';
+import { compressionOptions } from '../../../model/compression/options.js';
+import { modelShape } from '../../../model/shape.js';
+import type { RandomModelOptions } from '../../../model/testing/random_model.js';
+import { arrangedPlan } from '../../../placement/index.js';
+import { randomArrangement } from '../../../placement/testing/arrangements.js';
+import { randomFiles } from '../../testing/random_source.js';
+import { type EngineSetup, openRunner } from '../../testing/open_runner.js';
+import { Engine, type EngineRequest } from '../engine.js';
+import { placing } from '../rank_balance.js';
+import { Ngrams } from './ngrams.js';
+import { type Drafter, MAX_DRAFTS, type Proposal, Speculation } from './speculation.js';
+
+const adapter = (await testAdapters()).at(-1)!;
+const VOCAB = 320;
+const END = 7;
+
+const model = (seed: number, config: Record<string, unknown> = {}): RandomModelOptions => ({
+  seed,
+  config: { max_position_embeddings: 2048, ...config },
+});
+const models = {
+  llama: model(31),
+  // Windows that steps of several rows leave and enter.
+  mistral: model(35, { model_type: 'mistral', sliding_window: 70, num_key_value_heads: 4, num_attention_heads: 8 }),
+  gptOss: model(36, {
+    model_type: 'gpt_oss',
+    attention_bias: true,
+    num_hidden_layers: 4,
+    sliding_window: 20,
+    num_local_experts: 4,
+    num_experts_per_tok: 2,
+  }),
+  experts: model(33, {
+    model_type: 'qwen3_moe',
+    num_hidden_layers: 3,
+    num_attention_heads: 8,
+    num_key_value_heads: 4,
+    num_experts: 6,
+    num_experts_per_tok: 3,
+    moe_intermediate_size: 24,
+    norm_topk_prob: true,
+    mlp_only_layers: [1],
+  }),
+  // Each token's inputs are read from the file: it must be known before its step.
+  inputs: model(104, {
+    model_type: 'gemma4_text',
+    hidden_act: undefined,
+    rope_theta: undefined,
+    tie_word_embeddings: undefined,
+    num_hidden_layers: 5,
+    hidden_size: 72,
+    head_dim: 16,
+    global_head_dim: 32,
+    layer_types: 'sfssf'.split('').map((type) => (type === 's' ? 'sliding_attention' : 'full_attention')),
+    num_kv_shared_layers: 3,
+    sliding_window: 9,
+    hidden_size_per_layer_input: 64,
+    vocab_size_per_layer_input: 320,
+  }),
+  latent: model(23, { model_type: 'deepseek_v3' }),
+  convolutions: model(33, {
+    model_type: 'lfm2',
+    num_hidden_layers: 4,
+    full_attn_idxs: [2],
+    block_auto_adjust_ff_dim: false,
+  }),
+  linearAttention: model(34, {
+    model_type: 'qwen3_5_text',
+    num_hidden_layers: 4,
+    head_dim: 32,
+    linear_num_key_heads: 2,
+    linear_num_value_heads: 4,
+    linear_key_head_dim: 16,
+    linear_value_head_dim: 24,
+  }),
+} satisfies Record<string, RandomModelOptions>;
+type ModelName = keyof typeof models;
+
+/** A request's tokens, the digest of the logits that they are drawn from, and why it ended. */
+interface Answer {
+  readonly tokens: readonly number[];
+  readonly logits: string;
+  readonly end: string;
+}
+
+const random = new Random(5);
+const ids = (count: number): number[] => Array.from({ length: count }, () => random.integer(VOCAB));
+const common = ids(70);
+const controls = {
+  logitBias: new Map([90, 200, 310].map((id) => [id, 3])),
+  frequencyPenalty: 0.4,
+  presencePenalty: 0.3,
+  minTokens: 25,
+  endIds: [END, 200],
+};
+/** Prompts that repeat themselves, begin alike, and end at edges of blocks and chunks; every kind of sampling. */
+const REQUESTS: readonly Pick<EngineRequest, 'prompt' | 'maxTokens' | 'seed'>[] = [
+  { prompt: [...common, ...common.slice(0, 30)], maxTokens: 60, seed: 1 },
+  { prompt: ids(3), maxTokens: 70, seed: 2, temperature: 1 },
+  { prompt: [...common, ...ids(60)], maxTokens: 50, seed: 3, temperature: 0.8, topK: 9, logits: true },
+  { prompt: [...ids(4), ...ids(250)], maxTokens: 40, seed: 4, temperature: 1, topP: 0.8, repetitionPenalty: 1.3 },
+  { prompt: ids(63), maxTokens: 50, seed: 5, temperature: 0.9, minP: 0.02, ...controls },
+  { prompt: ids(20), maxTokens: 60, seed: 6, repetitionPenalty: 1.2, ...controls, logits: true },
+  { prompt: [...common, ...ids(1)], maxTokens: 2, seed: 7 },
+].map((request) => ({ eosIds: [END], ...request }));
+
+type Opening = Partial<Parameters<typeof openRunner>[0]>;
+
+const open = async (
+  { batches = 1, ...opening }: Opening,
+  { kvBlocks = 32, ...options }: EngineSetup = {},
+): Promise<Engine> => {
+  const slots = 4 / batches;
+  const { group } = await openRunner({
+    adapter: adapter.name,
+    model: models.llama,
+    contextLength: 512,
+    slots,
+    batches,
+    kvBlocks,
+    virtual: true,
+    ...opening,
+  });
+  return new Engine(group, { placing, slots: 4, tokensPerIteration: 96, iterationsInFlight: 4, ...options });
+};
+
+function ask(engine: Engine, request: (typeof REQUESTS)[number], most = Infinity) {
+  const tokens: number[] = [];
+  const logits = createHash('sha256');
+  const handle = engine.submit({
+    eosIds: [END],
+    ...request,
+    onToken: (token, row) => {
+      tokens.push(token);
+      if (row) logits.update(new Uint8Array(row.buffer, row.byteOffset, row.byteLength));
+      if (tokens.length === most) handle.abort();
+      return false;
+    },
+  });
+  return { handle, answer: handle.ended.then((end): Answer => ({ tokens, end, logits: logits.digest('hex') })) };
+}
+
+const known = new Map<string, Promise<Answer[]>>();
+/** What each request gives without drafts, alone on one rank. */
+const plain = (name: ModelName, { variants = 'auto', compression }: Opening): Promise<Answer[]> => {
+  const computed = async (): Promise<Answer[]> => {
+    const engine = await open({ model: models[name], variants, ...(compression && { compression }) });
+    const answers: Answer[] = [];
+    for (const request of REQUESTS) answers.push(await ask(engine, request).answer);
+    await engine.dispose();
+    return answers;
+  };
+  const key = `${name} ${variants} ${compression?.policy}`;
+  if (!known.has(key)) known.set(key, computed());
+  return known.get(key)!;
+};
+
+/** Knows what comes, and is often wrong: at any place of what it proposes, or not at all. */
+class Guess implements Drafter {
+  readonly #random = new Random(11);
+  #at = 0;
+
+  constructor(readonly answer: readonly number[]) {}
+
+  take(): void {
+    this.#at++;
+  }
+
+  propose(most: number): Proposal {
+    const length = this.#random.integer(most + 1);
+    const tokens = this.answer.slice(this.#at, this.#at + length);
+    const wrong = this.#random.integer(length + 4);
+    return { tokens: tokens.map((token, at) => (at === wrong ? (token + 1) % VOCAB : token)), sureness: 0.5 };
+  }
+}
+
+/** What is proposed for each request's prompt: what comes, now right and now wrong, or by n-grams. */
+const guesses = (answers: readonly Answer[]): Speculation => {
+  const speculation = new Speculation({
+    drafter: (prompt) => {
+      const index = REQUESTS.findIndex((request) => request.prompt.every((token, at) => token === prompt[at]));
+      if (index % 3 === 0) return new Ngrams(prompt);
+      const guess = new Guess(answers[index]!.tokens);
+      for (let at = REQUESTS[index]!.prompt.length; at < prompt.length; at++) guess.take();
+      return guess;
+    },
+  });
+  speculation.tries = MAX_DRAFTS;
+  return speculation;
+};
+
+type Setup = readonly [name: string, model: ModelName, opening: Opening, EngineSetup];
+const two = (plan: string, ranks = 2) => ({ plan, ranks });
+const arranged = (sharing: 'lanes' | 'sequences') => {
+  const shape = modelShape(randomFiles(models.llama).model.config);
+  return arrangedPlan(randomArrangement(shape, 3, { seed: 4, copies: 2, sharing }), shape, sharing);
+};
+const LAYERS = { numLayers: 2, numKvHeads: 2 };
+const SETUPS: readonly Setup[] = [
+  ['one rank', 'llama', {}, {}],
+  ['one rank, too few blocks', 'llama', {}, { kvBlocks: 9 }],
+  ['one rank, prefixes shared', 'llama', {}, { prefixCaching: true }],
+  ["one rank, a GPU's kernels", 'llama', { variants: 'hardware' }, {}],
+  ['windows', 'mistral', {}, {}],
+  ['windows, sinks, experts', 'gptOss', {}, {}],
+  ['experts', 'experts', {}, {}],
+  ['a latent', 'latent', {}, {}],
+  ['inputs for each layer', 'inputs', {}, {}],
+  ['convolutions, too few blocks', 'convolutions', {}, { kvBlocks: 9 }],
+  ['convolutions, prefixes shared', 'convolutions', {}, { prefixCaching: true }],
+  ['linear attention', 'linearAttention', {}, {}],
+  ['linear attention, prefixes shared', 'linearAttention', {}, { prefixCaching: true, kvBlocks: 12 }],
+  ['tp', 'llama', two('tp'), {}],
+  ['sp', 'llama', two('sp'), {}],
+  ['pp, micro-batches', 'llama', { ...two('pp'), batches: 2 }, {}],
+  ['token', 'llama', two('token', 3), { kvBlocks: 36 }],
+  ['adp', 'llama', two('adp'), {}],
+  ['arranged, copies share lanes', 'llama', { plan: arranged('lanes'), ranks: 3 }, {}],
+  ['arranged, copies share sequences', 'llama', { plan: arranged('sequences'), ranks: 3 }, {}],
+  [
+    'a compressed cache',
+    'llama',
+    { compression: compressionOptions({ policy: 'ada', budget: 0.25, window: 16 }, LAYERS) },
+    {},
+  ],
+  ['ep', 'experts', two('ep'), {}],
+  ['latent, tp+sp', 'latent', two('tp+sp'), {}],
+  ['latent, token', 'latent', two('token'), {}],
+  ['linear attention, tp', 'linearAttention', two('tp'), {}],
+  ['convolutions, adp', 'convolutions', two('adp'), {}],
+  ['linear attention, pp', 'linearAttention', { ...two('pp'), batches: 2 }, {}],
+];
+
+describe('answers with drafts are those without, bit for bit', { timeout: 300_000 }, () => {
+  test.each<Setup>(drawn(SETUPS, 4, 'drafts'))('%s', async (_name, model, opening, setup) => {
+    const expected = await plain(model, opening);
+    const engine = await open({ model: models[model], ...opening }, { ...setup, speculation: guesses(expected) });
+    for (const [index, request] of REQUESTS.entries()) {
+      const { answer, handle } = ask(engine, request);
+      expect(await answer, `request ${index}, alone`).toEqual(expected[index]);
+      if (expected[index]!.tokens.length > 20 && index % 3 > 0) {
+        expect(handle.speculation.accepted, `request ${index}`).toBeGreaterThan(5);
+        expect(handle.speculation.drafted).toBeGreaterThan(handle.speculation.accepted);
+      }
+    }
+    // Together, some without drafts, one aborted.
+    const aborted = ask(engine, REQUESTS[1]!, 9);
+    const running = REQUESTS.map((request, index) =>
+      ask(engine, { ...request, ...(index === 2 && { speculate: false }) }),
+    );
+    for (const [index, { answer }] of running.entries()) {
+      expect(await answer, `request ${index}, with others`).toEqual(expected[index]);
+    }
+    expect((await aborted.answer).end).toBe('aborted');
+    expect(running[2]!.handle.speculation.steps).toBe(0);
+    const { metrics } = engine;
+    expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
+    if (setup.kvBlocks === 9) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
+    expect(metrics.speculation!.accepted).toBeGreaterThan(50);
+    await engine.dispose();
+  });
+});
+
+describe('how many are tried', () => {
+  const sure = (sureness: number, length = 15): Drafter => ({
+    take() {},
+    propose: (most) => ({ tokens: Array.from({ length: Math.min(most, length) }, (_, at) => at), sureness }),
+  });
+  /** After steps that took these times, by rows: the first of each size isn't counted. */
+  const timed = (costs: Readonly<Record<number, number>>): Speculation => {
+    const speculation = new Speculation({ drafter: () => sure(1) });
+    for (let i = 0; i < 3; i++) speculation.observe(1, 0.01);
+    for (const [rows, cost] of Object.entries(costs)) {
+      for (const seconds of [9, 0.01 * cost, 0.01 * cost]) speculation.observe(Number(rows), seconds);
+    }
+    return speculation;
+  };
+  const tried = (speculation: Speculation, sureness: number, length?: number, comesBack = false, ahead = 0): number =>
+    speculation.choose(sure(sureness, length), comesBack, ahead).length;
+
+  test('as many as pay by what rows cost, and by how sure they are', () => {
+    const gpu = timed({ 2: 1.02, 4: 1.05, 8: 1.1, 16: 1.3 });
+    expect([0.95, 0.6, 0.2, 0.05].map((sureness) => tried(gpu, sureness))).toEqual([15, 7, 3, 0]);
+    expect(tried(gpu, 0.95, 5)).toBe(5);
+    const cpu = timed({ 2: 1.4, 4: 2.4, 8: 4.5, 16: 9 });
+    expect([0.98, 0.9, 0.7, 0.5].map((sureness) => tried(cpu, sureness))).toEqual([7, 3, 1, 0]);
+    // Where a state is taken back wrong ones cost a step more.
+    expect(tried(cpu, 0.9, 15, true)).toBeLessThan(tried(cpu, 0.9));
+    // Steps in flight are awaited only where it is likely that what repeats goes on behind them.
+    expect([0, 4, 8].map((ahead) => tried(gpu, 0.6, 15, false, ahead))).toEqual([7, 7, 0]);
+  });
+
+  test('what was never timed follows from fewer rows, and nothing from one step that took long', () => {
+    const speculation = timed({ 2: 1.5 });
+    expect(speculation.cost(8)).toBeCloseTo(1.5 * 1.5 * 1.5);
+    for (const seconds of [0.015, 3]) speculation.observe(2, seconds);
+    expect(speculation.cost(2)).toBeCloseTo(1.5);
+    for (let i = 0; i < 5; i++) speculation.observe(2, 0.011);
+    expect(speculation.cost(2)).toBeCloseTo(1.1);
+    // After a while it is timed anew.
+    for (let i = 0; i < 1000; i++) speculation.observe(1, 0.01);
+    expect(speculation.cost(2)).toBeCloseTo(1.2);
+    for (let i = 0; i < 2; i++) speculation.observe(2, 0.013);
+    expect(speculation.cost(2)).toBeCloseTo(1.3);
+    // Bursts: ids of several steps come at once.
+    for (let i = 0; i < 400; i++) speculation.observe(1, i % 4 === 0 ? 0.08 : 0);
+    for (let i = 0; i < 5; i++) speculation.observe(2, 0.03);
+    expect(speculation.cost(2)).toBeGreaterThan(1.2);
+    expect(speculation.cost(2)).toBeLessThan(1.8);
+  });
+
+  test('n-grams: what followed the longest run; what repeats goes on; often wrong is no longer sure', () => {
+    const drafter = new Ngrams([1, 2, 3, 4, 5, 6, 9, 3, 4, 7, 8, 2, 3, 4]);
+    expect(drafter.propose(3).tokens).toEqual([5, 6, 9]);
+    const before = drafter.propose(1).sureness;
+    drafter.take(50);
+    expect(drafter.propose(15).tokens).toEqual([]);
+    for (const token of [2, 3, 4]) drafter.take(token);
+    expect(drafter.propose(1).tokens).toEqual([50]);
+    expect(drafter.propose(1).sureness).toBeLessThan(before);
+    const repeating = new Ngrams([1, 2, 3, 1, 2, 3, 1, 2]);
+    expect(repeating.propose(7).tokens).toEqual([3, 1, 2, 3, 1, 2, 3]);
+    for (let i = 0; i < 60; i++) repeating.take(((i + 2) % 3) + 1);
+    expect(repeating.propose(15).sureness).toBeGreaterThan(0.9);
+    expect(new Ngrams(ids(1)).propose(3).tokens).toEqual([]);
+  });
+});

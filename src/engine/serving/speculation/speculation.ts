@@ -1,0 +1,123 @@
+/**
+ * Room: drafts of what comes next, which are verified many in a step. Speculation (here) chooses how many pay; a Drafter proposes
+ * them: ngrams.ts by what followed the last tokens before. Read that next.
+ */
+
+import { sum } from '../../../base/lists.js';
+import { median } from '../../../base/stats.js';
+import type { SpeculationStats } from '../../contracts/api.js';
+import { VERIFIED_ROWS } from '../../contracts/rank.js';
+
+/** What may follow the tokens so far. */
+export interface Proposal {
+  readonly tokens: readonly number[];
+  /** How often a token of such proposals was right, from 0 to 1. */
+  readonly sureness: number;
+}
+
+/** Follows the tokens of one request. It decides what is tried, never what comes. */
+export interface Drafter {
+  /** The next token has come. */
+  take(token: number): void;
+  /** @param most tokens */
+  propose(most: number): Proposal;
+}
+
+/** Most drafts of a step. */
+export const MAX_DRAFTS = VERIFIED_ROWS - 1;
+/** Rows that verifying programs are made for: others cost what the next of them does. */
+const SIZES = [2, 4, 8, 16];
+/** What twice the rows cost, until they were timed: few enough that they are tried where much is right. */
+const USUAL_DOUBLE = 1.5;
+/** Timed steps of a size that count, the last ones; from two on. The very first may have compiled. */
+const TIMED = 5;
+/** After so many steps of one row others are timed anew: something else may have had the device. */
+const ANEW = 1000;
+/** Drafts wait for what was sampled, and other steps for what came of them: they must promise more than that. */
+const LEAST_GAIN = 1.1;
+/** Times of steps of one row are bursts where several are in flight: their mean is over about so many. */
+const STEPS = 20;
+
+export interface SpeculationOptions {
+  /** @param prompt and what was generated before */
+  readonly drafter: (prompt: readonly number[]) => Drafter;
+}
+
+/** Of an engine's requests: what steps of several rows cost on its ranks, and what drafts were worth. */
+export class Speculation {
+  /** For tests and benchmarks: so many drafts are tried where they are proposed, whatever they cost and whoever else runs. */
+  tries: number | undefined;
+  /** Steps of one row, and the seconds that they took. */
+  #steps = 0;
+  #seconds = 0;
+  #since = 0;
+  /** By number of SIZES: steps of so many rows, as multiples of one row's, after the first. */
+  readonly #costs = new Map<number, readonly number[]>();
+  readonly #counts = { drafted: 0, accepted: 0, steps: 0 };
+
+  constructor(readonly options: SpeculationOptions) {}
+
+  get counts(): SpeculationStats {
+    return { ...this.#counts };
+  }
+
+  /** Whether drafts are tried beside other requests: their rows would wait for a step of their own. */
+  get sharesSteps(): boolean {
+    return this.tries !== undefined;
+  }
+
+  /** A step of a lone request took so long. */
+  observe(rows: number, seconds: number): void {
+    if (rows === 1) {
+      const fades = 1 - 1 / STEPS;
+      [this.#steps, this.#seconds] = [this.#steps * fades + 1, this.#seconds * fades + seconds];
+      if (++this.#since % ANEW === 0) for (const size of this.#costs.keys()) this.#costs.set(size, []);
+      return;
+    }
+    const before = this.#costs.get(sizeOf(rows));
+    if (this.#steps === 0) return;
+    const cost = (seconds * this.#steps) / this.#seconds;
+    this.#costs.set(sizeOf(rows), before ? [...before, cost].slice(-TIMED) : []);
+  }
+
+  /** What a step of so many rows costs, in steps of one row. */
+  cost(rows: number): number {
+    const size = sizeOf(rows);
+    const timed = this.#costs.get(size) ?? [];
+    if (timed.length >= 2) return median(timed);
+    return USUAL_DOUBLE * (size > 2 ? this.cost(size / 2) : 0.8);
+  }
+
+  /**
+   * Of what a drafter proposes as much as pays, from nothing to all of it.
+   * @param comesBack wrong drafts cost a step more: a state is taken back
+   * @param ahead steps in flight, which are awaited before: what they sample may be the end of what is sure
+   */
+  choose(drafter: Drafter, comesBack: boolean, ahead: number): readonly number[] {
+    const { tokens, sureness } = drafter.propose(this.tries ?? MAX_DRAFTS);
+    if (this.tries !== undefined) return tokens;
+    let best = 0;
+    let most = LEAST_GAIN;
+    const lasts = sureness ** ahead;
+    for (const rows of [...SIZES, tokens.length + 1]) {
+      const drafts = rows - 1;
+      if (drafts > tokens.length || drafts < 1) continue;
+      const right = sum(Array.from({ length: drafts }, (_, at) => sureness ** (at + 1)));
+      const again = comesBack ? (1 - sureness ** drafts) * this.cost(VERIFIED_ROWS) : 0;
+      const gain = 1 + lasts * ((1 + right) / (this.cost(rows) + again) - 1);
+      if (gain > most) [best, most] = [drafts, gain];
+    }
+    return tokens.slice(0, best);
+  }
+
+  /** So many drafts were verified in a step, and so many were right. */
+  count(of: { drafted: number; accepted: number; steps: number }, drafted: number, accepted: number): void {
+    for (const counts of [this.#counts, of]) {
+      counts.drafted += drafted;
+      counts.accepted += accepted;
+      counts.steps++;
+    }
+  }
+}
+
+const sizeOf = (rows: number): number => SIZES.find((size) => size >= rows) ?? VERIFIED_ROWS;
