@@ -16,6 +16,7 @@ import type { PrefillRequest } from './suites/prefill.js';
 import type { ProfileRequest } from './suites/profile.js';
 import type { RanksRequest } from './suites/ranks.js';
 import type { ServeRequest } from './suites/serve.js';
+import type { SpeculateRequest } from './suites/speculate.js';
 import type { ThroughputRequest } from './suites/throughput.js';
 
 /** What a suite measures: plain data, so that it can be told to a page. */
@@ -30,7 +31,8 @@ export type SuiteRequest =
   | ThroughputRequest
   | ProfileRequest
   | PeersRequest
-  | ArrangedRequest;
+  | ArrangedRequest
+  | SpeculateRequest;
 
 export interface SuiteRun extends SuiteOutcome<unknown> {
   /** The results for people. */
@@ -97,6 +99,11 @@ export async function runSuite(request: SuiteRequest, hooks: SuiteHooks): Promis
       const { profileTable, runProfile } = await import('./suites/profile.js');
       const outcome = await runProfile(request, hooks);
       return { ...outcome, table: profileTable(outcome.results) };
+    }
+    case 'speculate': {
+      const { runSpeculate, speculateTable } = await import('./suites/speculate.js');
+      const outcome = await runSpeculate(request, hooks);
+      return { ...outcome, table: speculateTable(outcome.results) };
     }
     case 'serve': {
       const { runServe, serveTable } = await import('./suites/serve.js');

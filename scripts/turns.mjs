@@ -228,7 +228,7 @@ export const FILES = [
   [
     'bench',
     3,
-    ['cli/bench', 'peers/kernels/decode_graph', 'peers/onnx/prompt_filler', 'suites/check', 'suites/gpu_mla'],
+    ['cli/bench', 'peers/kernels/decode_graph', 'peers/onnx/prompt_filler', 'suites/check', 'suites/gpu/mla'],
   ],
   // Matrix kernels; then the others, by room.
   [

@@ -12,11 +12,16 @@ import type { ThroughputResult } from '../suites/throughput.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { runCli } from '../../src/cli/testing/run_cli.js';
 import { runHere } from '../../src/cli/testing/run_here.js';
+import type { SpeculateResult } from '../suites/speculate.js';
 import { readSubmission } from '../submissions.js';
 import type { LoadResult } from './load_suite.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 
-const suites = drawn(['decode', 'kernels', 'serve', 'throughput', 'profile', 'against', 'gpu', 'scale'], 1, 'suites');
+const suites = drawn(
+  ['decode', 'kernels', 'serve', 'throughput', 'profile', 'speculate', 'against', 'gpu', 'scale'],
+  1,
+  'suites',
+);
 
 // Each starts processes that compile their kernels anew; on a software adapter that takes its time.
 vi.setConfig({ testTimeout: 180_000 });
@@ -32,7 +37,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'an unknown suite',
       ['--suite', 'scales'],
-      "--suite scales: expected decode, prefill, kernels, check, gpu, compile, ranks, arranged, throughput, profile, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
+      "--suite scales: expected decode, speculate, prefill, kernels, check, gpu, compile, ranks, arranged, throughput, profile, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
     ],
     ['unknown weights', ['--weights', 'f16,q5'], "--weights f16,q5: 'q5' is none of f32, f16, q8, q4"],
     ['weights twice', ['--weights', 'q8,q8'], '--weights q8,q8: expected each type once'],
@@ -246,6 +251,20 @@ test.runIf(suites.includes('profile'))("profile: attention's part of a step by b
     expect(samples).toHaveLength(2);
     expect(share).toBeCloseTo(attention / step);
     expect(attention).toBeLessThanOrEqual(step);
+  }
+});
+
+test.runIf(suites.includes('speculate'))('speculate: the same answers with proposals, by text', async () => {
+  const setting = ['--max-tokens', '40', '--runs', '2', '--context', '256'];
+  const { code, stdout, stderr } = await runCli(['bench', '--suite', 'speculate', ...setting, ...tiny, ...inNode]);
+  expect(code, stderr).toBe(0);
+  const { results } = JSON.parse(stdout) as BenchDocument<SpeculateResult>;
+  expect(results.map(({ text }) => text)).toEqual(['story', 'code', 'JSON', 'random']);
+  for (const { prompt_tokens: prompt, acceptance, step_costs: costs } of results) {
+    expect(prompt).toBeLessThanOrEqual(256 - 40);
+    expect(acceptance).toBeLessThanOrEqual(1);
+    expect(costs).toHaveLength(4);
+    expect(Math.min(...costs)).toBeGreaterThan(0);
   }
 });
 

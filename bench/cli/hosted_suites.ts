@@ -155,6 +155,10 @@ async function suiteRequest(
       runs,
     };
   }
+  if (suite === 'speculate') {
+    const { options: load } = await requestFor(options, terminal, model, oneWeights(options, suite));
+    return { suite, model, load, maxTokens: maxTokens ?? 192, runs };
+  }
   if (suite === 'serve') {
     const { options: load } = await requestFor(options, terminal, model, oneWeights(options, suite));
     return {

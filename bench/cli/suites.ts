@@ -30,6 +30,11 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
     options: [...MODEL, 'prompt-tokens', 'max-tokens', 'runs', 'against'],
     run: hosted('decode'),
   },
+  speculate: {
+    summary: 'generated tokens per second with proposals of what comes next and without, by kind of text',
+    options: [...MODEL, 'max-tokens', 'runs', 'one-core'],
+    run: hosted('speculate'),
+  },
   prefill: {
     summary: 'prompt tokens per second, by prompt length; --precision exact,fast: side by side',
     options: [...MODEL, 'precision', 'prompt-tokens', 'runs', 'against'],

@@ -5,9 +5,9 @@ import { type AdapterRates, measureRates } from '../adapter_rates.js';
 import type { BenchAdapter, SuiteHooks } from '../document.js';
 import { decimals } from '../table.js';
 import type { PlainLoadOptions } from './answers.js';
-import { KERNEL_PARTS } from './gpu_kernels.js';
-import { MACHINE_PARTS } from './gpu_machine.js';
-import { mlaForms } from './gpu_mla.js';
+import { KERNEL_PARTS } from './gpu/kernels.js';
+import { MACHINE_PARTS } from './gpu/machine.js';
+import { mlaForms } from './gpu/mla.js';
 
 /** All that is asked of a GPU that is at hand for ten minutes. */
 export interface GpuRequest {

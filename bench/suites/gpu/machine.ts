@@ -1,15 +1,20 @@
-import { median } from '../../src/base/stats.js';
-import { measureHead } from '../../src/engine/measure/measure_machine.js';
-import { measureOverheads } from '../../src/engine/measure/overheads.js';
-import { Probe } from '../../src/engine/measure/probe.js';
-import { chooseLayers, layerKinds } from '../../src/engine/measure/probe_layers.js';
-import { load, type LoadOptions } from '../../src/index.js';
-import { openDevice } from '../../src/gpu/index.js';
-import { readModelConfig } from '../../src/model/families/registry.js';
-import { modelSizes } from '../../src/model/model_sizes.js';
-import { PUBLISHED } from '../../src/model/testing/published_configs.js';
-import { randomPrompt } from '../prompt.js';
-import type { GpuBench, GpuPart } from './gpu.js';
+/**
+ * Room: parts of the suite `gpu` (../gpu.ts): what the machine takes for steps, copies and waits (here), its kernels
+ * (kernels.ts), and the two forms of MLA (mla.ts). Read kernels.ts next.
+ */
+
+import { median } from '../../../src/base/stats.js';
+import { measureHead } from '../../../src/engine/measure/measure_machine.js';
+import { measureOverheads } from '../../../src/engine/measure/overheads.js';
+import { Probe } from '../../../src/engine/measure/probe.js';
+import { chooseLayers, layerKinds } from '../../../src/engine/measure/probe_layers.js';
+import { load, type LoadOptions } from '../../../src/index.js';
+import { openDevice } from '../../../src/gpu/index.js';
+import { readModelConfig } from '../../../src/model/families/registry.js';
+import { modelSizes } from '../../../src/model/model_sizes.js';
+import { PUBLISHED } from '../../../src/model/testing/published_configs.js';
+import { randomPrompt } from '../../prompt.js';
+import type { GpuBench, GpuPart } from '../gpu.js';
 
 const ms = (seconds: number): number => seconds * 1e3;
 

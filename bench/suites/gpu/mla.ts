@@ -1,11 +1,11 @@
-import { attentionPrefill } from '../../shaders/attention/attention_prefill/index.js';
-import { mlaPrefill } from '../../shaders/attention/mla_prefill/index.js';
-import { linearGrouped } from '../../shaders/linear/linear_grouped/index.js';
-import { linearTiled } from '../../shaders/linear/linear_tiled/index.js';
-import { ceilDiv } from '../../src/base/math.js';
-import { type Buffer, Recorder } from '../../src/gpu/index.js';
-import type { GpuBench, GpuPart } from './gpu.js';
-import { repeated, type Timed, timeInTurns } from './gpu_kernels.js';
+import { attentionPrefill } from '../../../shaders/attention/attention_prefill/index.js';
+import { mlaPrefill } from '../../../shaders/attention/mla_prefill/index.js';
+import { linearGrouped } from '../../../shaders/linear/linear_grouped/index.js';
+import { linearTiled } from '../../../shaders/linear/linear_tiled/index.js';
+import { ceilDiv } from '../../../src/base/math.js';
+import { type Buffer, Recorder } from '../../../src/gpu/index.js';
+import type { GpuBench, GpuPart } from '../gpu.js';
+import { repeated, type Timed, timeInTurns } from './kernels.js';
 
 /** Widths of latent attention. */
 export interface LatentWidths {

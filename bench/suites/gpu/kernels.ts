@@ -1,16 +1,16 @@
-import { tiledProblem } from '../../shaders/linear/linear_tiled/cases.js';
-import { linearTiled, type LinearTiledProblem } from '../../shaders/linear/linear_tiled/index.js';
-import { rowsProblem } from '../../shaders/linear/linear/cases.js';
-import { linear, type LinearRowsProblem } from '../../shaders/linear/linear/index.js';
-import { packedLayout, type WeightType } from '../../shaders/linear/pack.js';
-import { linearInputs, linearReference, outLength } from '../../shaders/linear/reference.js';
-import { attentionCase, type AttentionCase, attentionInputs } from '../../shaders/attention/fixture.js';
-import { attentionSplit } from '../../shaders/attention/attention_split/index.js';
-import { attentionSplitReference } from '../../shaders/attention/attention_split/reference.js';
-import { SplitkvError } from '../../src/base/errors.js';
-import { Random } from '../../src/base/random.js';
-import { median } from '../../src/base/stats.js';
-import { openStopwatch } from '../../src/engine/tuning/stopwatch.js';
+import { tiledProblem } from '../../../shaders/linear/linear_tiled/cases.js';
+import { linearTiled, type LinearTiledProblem } from '../../../shaders/linear/linear_tiled/index.js';
+import { rowsProblem } from '../../../shaders/linear/linear/cases.js';
+import { linear, type LinearRowsProblem } from '../../../shaders/linear/linear/index.js';
+import { packedLayout, type WeightType } from '../../../shaders/linear/pack.js';
+import { linearInputs, linearReference, outLength } from '../../../shaders/linear/reference.js';
+import { attentionCase, type AttentionCase, attentionInputs } from '../../../shaders/attention/fixture.js';
+import { attentionSplit } from '../../../shaders/attention/attention_split/index.js';
+import { attentionSplitReference } from '../../../shaders/attention/attention_split/reference.js';
+import { SplitkvError } from '../../../src/base/errors.js';
+import { Random } from '../../../src/base/random.js';
+import { median } from '../../../src/base/stats.js';
+import { openStopwatch } from '../../../src/engine/tuning/stopwatch.js';
 import {
   type Buffer,
   type Device,
@@ -18,14 +18,14 @@ import {
   type Program,
   type ProgramStep,
   Recorder,
-} from '../../src/gpu/index.js';
-import { type Bindings, type KernelPlan, type ParamTypes, pipelineSource } from '../../src/gpu/kernel.js';
-import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
-import { findMismatch } from '../../src/gpu/testing/run_kernel.js';
-import { type AnyKernelSuite, kernelFolders, loadKernelSuite } from '../kernel_suites.js';
-import { checkKernel } from './check.js';
-import type { GpuBench, GpuPart } from './gpu.js';
-import { timeCases } from './kernels.js';
+} from '../../../src/gpu/index.js';
+import { type Bindings, type KernelPlan, type ParamTypes, pipelineSource } from '../../../src/gpu/kernel.js';
+import type { HostArray, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
+import { findMismatch } from '../../../src/gpu/testing/run_kernel.js';
+import { type AnyKernelSuite, kernelFolders, loadKernelSuite } from '../../kernel_suites.js';
+import { checkKernel } from '../check.js';
+import type { GpuBench, GpuPart } from '../gpu.js';
+import { timeCases } from '../kernels.js';
 
 /** Weights are read from copies that no cache holds together. */
 const COLD_BYTES = 256 * 2 ** 20;

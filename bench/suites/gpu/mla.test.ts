@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { testAdapters } from '../../src/gpu/testing/adapters.js';
-import { drawn } from '../../src/gpu/testing/draw.js';
-import { runGpu } from './gpu.js';
-import { DEEPSEEK_V2_LITE, type LatentWidths, promptMultiplyAdds, rowsToExpand } from './gpu_mla.js';
+import { testAdapters } from '../../../src/gpu/testing/adapters.js';
+import { drawn } from '../../../src/gpu/testing/draw.js';
+import { runGpu } from '../gpu.js';
+import { DEEPSEEK_V2_LITE, type LatentWidths, promptMultiplyAdds, rowsToExpand } from './mla.js';
 
 test('the multiply-adds of both forms are those of their products', () => {
   const widths: LatentWidths = { heads: 3, rank: 8, nope: 4, rope: 2, v: 6 };
