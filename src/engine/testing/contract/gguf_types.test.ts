@@ -153,6 +153,33 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string, co
     'q4_k',
     deepseek,
   ],
+  ['Q3_K', { '': 'Q3_K' }, 'q3_k', wide],
+  [
+    // As llama-quantize mixes a file of Q2_K.
+    'Q2_K with Q3_K, Q4_K and Q6_K',
+    {
+      'blk.0.attn_v': 'Q4_K',
+      'blk.1.attn_v': 'Q3_K',
+      'blk.0.attn_output': 'Q3_K',
+      'blk.0.ffn_down': 'Q3_K',
+      output: 'Q6_K',
+      '': 'Q2_K',
+    },
+    'q2_k',
+    wide,
+  ],
+  [
+    'Q3_K with Q2_K, latent attention and experts',
+    {
+      'blk.0.attn_k_b': 'Q8_0',
+      'blk.1.attn_k_b': 'Q8_0',
+      'blk.1.ffn_gate': 'Q2_K',
+      'blk.1.ffn_up': 'Q2_K',
+      '': 'Q3_K',
+    },
+    'q3_k',
+    deepseek,
+  ],
   ['IQ4_XS with a table of Q5_K', { token_embd: 'Q5_K', '': 'IQ4_XS' }, 'iq4_xs', wide],
 ];
 
@@ -204,9 +231,9 @@ test('blocks that no type holds become q8, others stay what they are, a file of 
     });
     return storedTypes(index, config);
   };
-  expect(await typesIn({ '': 'Q3_K' })).toBe('q8');
-  expect(await typesIn({ output: 'Q2_K', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
-  for (const type of ['Q5_K', 'IQ4_XS', 'IQ4_NL', 'Q5_0', 'Q4_1', 'Q5_1'] as const)
+  expect(await typesIn({ '': 'MXFP4' })).toBe('q8');
+  expect(await typesIn({ output: 'MXFP4', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
+  for (const type of ['Q2_K', 'Q3_K', 'Q5_K', 'IQ4_XS', 'IQ4_NL', 'Q5_0', 'Q4_1', 'Q5_1'] as const)
     expect(await typesIn({ '': type })).toBe(type.toLowerCase());
   expect(await typesIn({ token_embd: 'F32', '': 'BF16' })).toBe('f16');
 });
