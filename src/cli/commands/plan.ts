@@ -12,6 +12,7 @@ import {
 } from '../../placement/index.js';
 import { EXPORT_TARGETS, exportPlan, exportScript, type ExportTarget } from '../../placement/export/export_plan.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
+import { mixtureText } from '../../model/weights/weight_types.js';
 import { degreesOf, namedByDegrees } from '../../engine/planning/degrees.js';
 import {
   hubOptions,
@@ -115,10 +116,10 @@ const writePlan = (path: string, plan: object): Promise<void> =>
   writeGiven('out', path, `${JSON.stringify(plan, null, 2)}\n`);
 
 function describe(report: PlanReport): string {
-  const { name, weights: type, kv: kvType, contextLength, promptTokens, newTokens, batch, machine } = report;
+  const { name, weightTypes, kv: kvType, contextLength, promptTokens, newTokens, batch, machine } = report;
   const sequences = batch === 1 ? '' : `, ${batch} sequences side by side`;
   return [
-    `${name}, weights ${type}, cache ${kvType}, context ${contextLength}; a request of ${promptTokens} + ${newTokens} tokens${sequences}`,
+    `${name}, weights ${mixtureText(weightTypes)}, cache ${kvType}, context ${contextLength}; a request of ${promptTokens} + ${newTokens} tokens${sequences}`,
     ...machine.ranks.map((rank, i) => `rank ${i}: ${rank.name}`),
     '',
     report.table,
@@ -147,7 +148,7 @@ function planDocument(report: PlanReport): object {
   return {
     model: report.name,
     context: report.contextLength,
-    ...snakeOf(report, 'weights', 'kv', 'promptTokens', 'newTokens', 'batch', 'why'),
+    ...snakeOf(report, 'weights', 'weightTypes', 'kv', 'promptTokens', 'newTokens', 'batch', 'why'),
     adapters: report.machine.ranks.map(({ name }) => name),
     candidates,
     pick: pick ? { policy: pick.policy, ranks: pick.worldSize, plan: pick.plan } : null,

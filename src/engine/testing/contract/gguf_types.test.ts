@@ -7,6 +7,7 @@ import { modelToGguf } from '../../../model/testing/gguf/model.js';
 import { makeRandomModel } from '../../../model/testing/random_model.js';
 import { referenceLogits, type ReferenceTensor } from '../../../model/testing/reference/reference.js';
 import { weightBytes } from '../../../model/weights/model_map.js';
+import { mixtureText } from '../../../model/weights/weight_types.js';
 import { storedTypes } from '../../../model/weights/stored_types.js';
 import type { LoadOptions } from '../../contracts/api.js';
 import { load } from '../../faces/load.js';
@@ -193,6 +194,11 @@ describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () =>
     // What latent attention is absorbed in is f16.
     expect(worst / largest).toBeLessThan(given === deepseek ? 1e-3 : 1e-5);
     expect(info.weights).toBe(most);
+    expect(info.weightTypes.map(({ type }) => type)).toContain(most);
+    if (most === 'q2_k') expect(mixtureText(info.weightTypes)).toBe('q2_k, q3_k, q6_k, q4_k');
+    const vectors = info.weightBytes - info.weightTypes.reduce((sum, { bytes }) => sum + bytes, 0);
+    expect(vectors / info.weightBytes).toBeLessThan(0.05);
+    expect(vectors).toBeGreaterThan(0);
     expect(info.weightBytes).toBe(weightBytes(config, storedTypes(index, config)).bytes);
     for (const plan of ['tp', 'pp'] as const) {
       const cut = await logitsOf(file, { plan, ranks: 2, virtualRanks: true });
