@@ -8,7 +8,7 @@ fn factors_of(first: u32, lane: u32) -> vec2<u32> {
   return vec2<u32>(scale[first + (lane >> 1u)] >> ((lane & 1u) * 16u), 0u);
 }
 
-fn line(s: Scale, half: u32) -> vec2<f32> {
+fn line(s: Scale, sixteen: u32) -> vec2<f32> {
   let d = half_value(s.factors.x);
   if (HALVES == 2u) {
     return vec2<f32>(d, half_value(s.factors.x >> 16u));

@@ -1,11 +1,7 @@
-// A 16-byte unit of 32 weights of 4 bits, a block of its own: what weights_q4.wgsl and weights_mxfp4.wgsl share. The kernel declares
-// fn load_x(row: u32, k4: u32) -> vec4<f32>, the activations k = 4 * k4 .. 4 * k4 + 3 of a row.
+// Units of 32 weights of 4 bits, or halves of those of 64 of 2 bits: what weights_q4.wgsl and others share. The kernel declares
+// fn load_x(row: u32, k4: u32) -> vec4<f32>, the activations k = 4 * k4 .. 4 * k4 + 3 of a row; UNIT and UNIT4 are those of a unit.
 
-/// Elements of a row in one 16-byte unit, and the same in vec4s.
-const UNIT: u32 = 32u;
-const UNIT4: u32 = 8u;
-
-alias Unit = array<vec4<f32>, UNIT4>;
+alias Unit = array<vec4<f32>, 8u>;
 
 /// The activations that a unit is multiplied by; `k4` is the unit's first vec4.
 fn load_x_unit(row: u32, k4: u32) -> Unit {

@@ -12,12 +12,6 @@ fn widen(low: u32, high: u32) -> vec4<f32> {
   return vec4<f32>(unpack2x16float(low), unpack2x16float(high));
 }
 
-/// `index` = (tile * units + unit) * 32 + lane.
-fn load_unit(index: u32) -> Unit {
-  let words = weight[index];
-  return Unit(widen(words.x, words.y), widen(words.z, words.w));
-}
-
 /// The activations that a unit is multiplied by; `k4` is the unit's first vec4.
 fn load_x_unit(row: u32, k4: u32) -> Unit {
   return Unit(load_x(row, k4), load_x(row, k4 + 1u));
@@ -35,7 +29,7 @@ fn unit_scale(index: u32) -> Scale {
   return 1.0;
 }
 
-/// The `part`-th vec4 of a unit.
+/// The `part`-th vec4 of a unit; `index` = (tile * units + unit) * 32 + lane.
 fn load_part(index: u32, part: u32, d: Scale) -> vec4<f32> {
   return widen(weight[index][2u * part], weight[index][2u * part + 1u]);
 }

@@ -7,11 +7,6 @@ const UNIT4: u32 = 1u;
 
 alias Unit = array<vec4<f32>, UNIT4>;
 
-/// `index` = (tile * units + unit) * 32 + lane.
-fn load_unit(index: u32) -> Unit {
-  return Unit(bitcast<vec4<f32>>(weight[index]));
-}
-
 /// The activations that a unit is multiplied by; `k4` is the unit's first vec4.
 fn load_x_unit(row: u32, k4: u32) -> Unit {
   return Unit(load_x(row, k4));
@@ -29,7 +24,7 @@ fn unit_scale(index: u32) -> Scale {
   return 1.0;
 }
 
-/// The `part`-th vec4 of a unit.
+/// The `part`-th vec4 of a unit; `index` = (tile * units + unit) * 32 + lane.
 fn load_part(index: u32, part: u32, d: Scale) -> vec4<f32> {
   return bitcast<vec4<f32>>(weight[index]);
 }

@@ -1,8 +1,9 @@
-// llama.cpp's blocks as a file has them (planes.ts), units of 32 elements whose low nibbles lie as q4's:
+// llama.cpp's blocks as a file has them (planes.ts), units of the LOW bits of their elements: byte j of a word has element j of
+// 8 / LOW vec4s in a row, the first one lowest;
 // value = code * line.x + line.y, rounded once, as llama.cpp's own; UNEVEN: by codes' numbers. The kernel declares the
 // bindings `weight: array<vec4<u32>>` and `scale: array<u32>`, and a type's fragment (beside kept_scale.wgsl) gives
 //   fn factors_of(first: u32, unit: u32) -> vec2<u32>   of a unit of a block whose factors begin at word `first`
-//   fn line(s: Scale, half: u32) -> vec2<f32>           of 16 elements; both factors of a product are exact, and so is it
+//   fn line(s: Scale, sixteen: u32) -> vec2<f32>        of 16 elements; both factors of a product are exact, and so is it
 
 /// IQ4's numbers -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113: the polynomial is at most 0.44 beside them.
 fn uneven(q: vec4<f32>) -> vec4<f32> {
@@ -18,30 +19,24 @@ fn values_of(codes: u32, line: vec2<f32>) -> vec4<f32> {
   return fma(q, vec4<f32>(line.x), vec4<f32>(line.y));
 }
 
+/// Vec4s of a word.
+const IN_WORD: u32 = 8u / LOW;
+
+/// The `part`-th vec4 of a unit, by its word.
+fn part_values(word: u32, part: u32, s: Scale) -> vec4<f32> {
+  let low = (word >> (part % IN_WORD * LOW)) & (((1u << LOW) - 1u) * 0x01010101u);
+  return values_of(low | high_bits(s, part), line(s, part >> 2u));
+}
+
 fn unit_values(words: vec4<u32>, s: Scale) -> Unit {
-  let low = words & vec4<u32>(0x0f0f0f0fu);
-  let high = (words >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu);
-  let first = line(s, 0u);
-  let second = line(s, 1u);
-  return Unit(
-    values_of(low.x | high_bits(s, 0u), first),
-    values_of(high.x | high_bits(s, 1u), first),
-    values_of(low.y | high_bits(s, 2u), first),
-    values_of(high.y | high_bits(s, 3u), first),
-    values_of(low.z | high_bits(s, 4u), second),
-    values_of(high.z | high_bits(s, 5u), second),
-    values_of(low.w | high_bits(s, 6u), second),
-    values_of(high.w | high_bits(s, 7u), second),
-  );
+  var values: Unit;
+  for (var part = 0u; part < 8u; part++) {
+    values[part] = part_values(words[part / IN_WORD], part, s);
+  }
+  return values;
 }
 
 /// `index` = (tile * units + unit) * 32 + lane.
-fn load_unit(index: u32) -> Unit {
-  return unit_values(weight[index], unit_scale(index));
-}
-
-/// The `part`-th vec4 of a unit.
 fn load_part(index: u32, part: u32, s: Scale) -> vec4<f32> {
-  let nibbles = (weight[index][part >> 1u] >> ((part & 1u) * 4u)) & 0x0f0f0f0fu;
-  return values_of(nibbles | high_bits(s, part), line(s, part >> 2u));
+  return part_values(weight[index][part / IN_WORD], part, s);
 }

@@ -45,7 +45,7 @@ fn unit_values(words: vec4<u32>, d: Scale) -> Unit {
 }
 
 /// `index` = (tile * units + unit) * 32 + lane.
-fn load_unit(index: u32) -> Unit {
+fn load_piece(index: u32, piece: u32) -> Unit {
   let d = unit_scale(index);
   let values = unit_values(weight[index], d);
   return Unit(

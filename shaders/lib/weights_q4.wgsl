@@ -9,7 +9,7 @@ fn nibbles(word: u32, d: f32) -> vec4<f32> {
 }
 
 /// `index` = (tile * units + unit) * 32 + lane.
-fn load_unit(index: u32) -> Unit {
+fn load_piece(index: u32, piece: u32) -> Unit {
   let words = weight[index];
   let d = unit_scale(index);
   return Unit(

@@ -96,7 +96,7 @@ fn part_x(row: u32, k4: u32, part: Part) -> Unit {
   var values = load_x_unit(row + part.row, k4);
   if (CUT) {
     let zero = Unit();
-    for (var i = 0u; i < UNIT4; i++) {
+    for (var i = 0u; i < PIECE4; i++) {
       let inside = k4 + i >= part.start4 && k4 + i < part.end4;
       values[i] = select(zero[i], values[i], inside);
     }
@@ -129,21 +129,23 @@ fn contract_part(
     }
     for (var u = 0u; u < UNROLL; u++) {
       if (u == 0u || done + u < part.count) {
-        let k4 = (part.first + (done + u) * part.step) * UNIT4;
-        var values: Unit;
-        if (TILE_ROWS == 1u) {
-          values = part_x(first_row, k4, part);
-        }
-        for (var m = 0u; m < BESIDE; m++) {
-          for (var e = 0u; e < EACH; e++) {
-            let load = (u * BESIDE + m) * EACH + e;
-            let weights = unit_values(words[load], scales[load]);
-            for (var r = 0u; r < TILE_ROWS; r++) {
-              if (TILE_ROWS > 1u) {
-                values = part_x(first_row + r, k4, part);
+        for (var piece = 0u; piece < UNIT_PIECES; piece++) {
+          let k4 = (part.first + (done + u) * part.step) * UNIT4 + piece * PIECE4;
+          var values: Unit;
+          if (TILE_ROWS == 1u) {
+            values = part_x(first_row, k4, part);
+          }
+          for (var m = 0u; m < BESIDE; m++) {
+            for (var e = 0u; e < EACH; e++) {
+              let load = (u * BESIDE + m) * EACH + e;
+              let weights = unit_values(piece_words(words[load], piece), piece_scale(scales[load], piece));
+              for (var r = 0u; r < TILE_ROWS; r++) {
+                if (TILE_ROWS > 1u) {
+                  values = part_x(first_row + r, k4, part);
+                }
+                let at = (m * TILE_ROWS + r) * EACH + e;
+                sums[at] = unit_add(sums[at], weights, scales[load], values);
               }
-              let at = (m * TILE_ROWS + r) * EACH + e;
-              sums[at] = unit_add(sums[at], weights, scales[load], values);
             }
           }
         }

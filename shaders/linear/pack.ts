@@ -8,7 +8,7 @@ export { roundWeights } from './round_weights.js';
 export type WeightType = 'f32' | 'f16' | 'q8' | 'q4';
 export const WEIGHT_TYPES: readonly WeightType[] = ['f32', 'f16', 'q8', 'q4'];
 /** What the weights of a file may be kept as, blocks of llama.cpp's type of that name: repacked (planes.ts), and never rounded. */
-export type KeptType = 'q4_k' | 'q5_k' | 'q6_k' | 'q4_1' | 'q5_0' | 'q5_1' | 'iq4_nl' | 'iq4_xs';
+export type KeptType = 'q2_k' | 'q3_k' | 'q4_k' | 'q5_k' | 'q6_k' | 'q4_1' | 'q5_0' | 'q5_1' | 'iq4_nl' | 'iq4_xs';
 export type MatrixType = WeightType | KeptType;
 /**
  * What the weights of experts may also be kept as: blocks of E2M1 numbers with a scale of 2^(byte - 127) each, as gpt-oss's files have
@@ -24,21 +24,27 @@ export const BLOCK = 32;
 /** A type's blocks as a file has them. */
 export interface KeptBlock {
   readonly elements: number;
-  /** Of 32 rows of a block beside their units: first `high` words of each unit, [unit][lane][high]. */
+  /** Of 32 rows of a block beside their units: first the words of high bits, [unit][lane][`highWords`]. */
   readonly words: number;
-  /** Bits of a code above its nibble. */
+  /** Bits of a code in its unit, and above them: in words beside it. */
+  readonly low: 2 | 4;
   readonly high: 0 | 1 | 2;
 }
 
+/** Of a unit. */
+export const highWords = ({ low, high }: KeptBlock): number => (4 * high) / low;
+
 export const KEPT_BLOCKS: Readonly<Record<KeptType, KeptBlock>> = {
-  q4_k: { elements: 256, words: 160, high: 0 },
-  q5_k: { elements: 256, words: 416, high: 1 },
-  q6_k: { elements: 256, words: 672, high: 2 },
-  q4_1: { elements: 32, words: 32, high: 0 },
-  q5_0: { elements: 32, words: 48, high: 1 },
-  q5_1: { elements: 32, words: 64, high: 1 },
-  iq4_nl: { elements: 32, words: 16, high: 0 },
-  iq4_xs: { elements: 256, words: 96, high: 0 },
+  q2_k: { elements: 256, words: 160, low: 2, high: 0 },
+  q3_k: { elements: 256, words: 400, low: 2, high: 1 },
+  q4_k: { elements: 256, words: 160, low: 4, high: 0 },
+  q5_k: { elements: 256, words: 416, low: 4, high: 1 },
+  q6_k: { elements: 256, words: 672, low: 4, high: 2 },
+  q4_1: { elements: 32, words: 32, low: 4, high: 0 },
+  q5_0: { elements: 32, words: 48, low: 4, high: 1 },
+  q5_1: { elements: 32, words: 64, low: 4, high: 1 },
+  iq4_nl: { elements: 32, words: 16, low: 4, high: 0 },
+  iq4_xs: { elements: 256, words: 96, low: 4, high: 0 },
 };
 export const KEPT_TYPES = Object.keys(KEPT_BLOCKS) as readonly KeptType[];
 
@@ -52,7 +58,7 @@ export const UNIT_ELEMENTS: Readonly<Record<PackedType, number>> = {
   f16: 8,
   q8: 16,
   q4: 32,
-  ...ofKept(() => 32),
+  ...ofKept(({ low }) => 128 / low),
   mxfp4: 32,
 };
 /** Of what 32 elements of a row have beside their units. */

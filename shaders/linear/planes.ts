@@ -2,7 +2,7 @@ import { formatError } from '../../src/base/errors.js';
 import { ceilDiv } from '../../src/base/math.js';
 import type { Random } from '../../src/base/random.js';
 import { floatFromHalf, halfFromFloat } from './float16.js';
-import { KEPT_BLOCKS, type KeptType, TILE, UNIT_WORDS } from './pack.js';
+import { highWords, KEPT_BLOCKS, type KeptType, TILE, UNIT_ELEMENTS, UNIT_WORDS } from './pack.js';
 
 /** A file's block, and what becomes of it: bits in another order, no number is rounded. */
 interface Kept {
@@ -81,6 +81,9 @@ const fifthsAt = (block: DataView, at: number, part: number): number =>
 /** Q4_K's and Q5_K's nibbles: low and high ones of 32 bytes are groups side by side. */
 const pairedAt = (block: DataView, at: number, group: number, part: number): number =>
   (block.getUint32(at + (group >> 1) * 32 + part * 4, true) >>> ((group & 1) * 4)) & LOW;
+/** Q2_K's and Q3_K's pairs of bits: of 128 elements four groups share 32 bytes. */
+const quartersAt = (block: DataView, at: number, group: number, part: number): number =>
+  (block.getUint32(at + (group >> 2) * 32 + part * 4, true) >>> ((group & 3) * 2)) & 0x03030303;
 const MINIMA: Kept['factors'] = [
   [0, 1 / 240],
   [2, 1 / 32],
@@ -109,6 +112,34 @@ function smallBlock(high: 0 | 1, halves: 1 | 2, size: number): Kept {
 }
 
 const KEPT: Readonly<Record<KeptType, Kept>> = {
+  q2_k: {
+    bytes: 84,
+    factors: [
+      [80, 1 / 10],
+      [82, 1 / 7],
+    ],
+    codes: (block, group, part) => quartersAt(block, 16, group, part),
+    /** [unit][lane] of four (scale, minimum) in bytes as they are, then [lane] (d, dmin). */
+    beside(block, to, first, lane) {
+      for (let unit = 0; unit < 4; unit++) to[first + unit * TILE + lane] = block.getUint32(unit * 4, true);
+      to[first + 128 + lane] = finite(block.getUint16(80, true)) | (finite(block.getUint16(82, true)) << 16);
+    },
+  },
+  q3_k: {
+    bytes: 110,
+    factors: [[108, 1 / 40]],
+    codes: (block, group, part) =>
+      quartersAt(block, 32, group, part) | (((block.getUint32(part * 4, true) >>> group) & 0x01010101) << 2),
+    /** [unit][lane] of four signed scales in bytes, then [lane] d. */
+    beside(block, to, first, lane) {
+      for (let s = 0; s < 16; s++) {
+        const low = (block.getUint8(96 + (s & 7)) >> ((s >> 3) * 4)) & 15;
+        const high = (block.getUint8(104 + (s & 3)) >> ((s >> 2) * 2)) & 3;
+        to[first + (s >> 2) * TILE + lane]! |= (((low | (high << 4)) - 32) & 0xff) << ((s & 3) * 8);
+      }
+      putHalf(to, first + 128, 0, lane, finite(block.getUint16(108, true)));
+    },
+  },
   q4_k: {
     bytes: 144,
     factors: MINIMA,
@@ -194,25 +225,27 @@ export function packKeptRow(
   inFeatures: number,
 ): void {
   const { bytes: blockBytes, codes: codesOf, beside } = KEPT[type];
-  const { elements, words, high } = KEPT_BLOCKS[type];
-  const groups = elements / 32;
+  const { elements, words, low, high } = KEPT_BLOCKS[type];
+  const each = highWords(KEPT_BLOCKS[type]);
+  // Vec4s of a unit, and of a word of it.
+  const [parts, inWord] = [UNIT_ELEMENTS[type] / 4, 8 / low];
+  const units = elements / UNIT_ELEMENTS[type];
   const blocks = ceilDiv(inFeatures, elements);
   const [tile, lane] = [Math.floor(row / TILE), row % TILE];
-  const codes = new Uint32Array(groups * 8);
+  const lowest = low === 2 ? 0x03030303 : LOW;
   for (let b = 0; b < blocks; b++) {
     const block = new DataView(bytes.buffer, bytes.byteOffset + at + b * blockBytes, blockBytes);
-    for (let i = 0; i < codes.length; i++) codes[i] = codesOf(block, i >> 3, i & 7);
-    const unit = (tile * blocks + b) * groups;
-    for (let i = 0; i < codes.length; i += 2) {
-      const word = (codes[i]! & LOW) | ((codes[i + 1]! & LOW) << 4);
-      weight[(unit + (i >> 3)) * UNIT_WORDS + lane * 4 + ((i & 7) >> 1)] = word;
-    }
     const first = (tile * blocks + b) * words;
-    // Of vec4 p of a unit in bits high p of a row of `high` bytes each.
-    for (let i = 0; high > 0 && i < codes.length; i++) {
-      const place = (i & 7) * high;
-      scale[first + ((i >> 3) * TILE + lane) * high + (place >> 3)]! |= ((codes[i]! & ~LOW) >>> 4) << (place & 7);
+    for (let i = 0; i < elements / 4; i++) {
+      const codes = codesOf(block, i >> 3, i & 7);
+      const [unit, part] = [Math.floor(i / parts), i % parts];
+      const word = ((tile * blocks + b) * units + unit) * UNIT_WORDS + lane * 4 + Math.floor(part / inWord);
+      weight[word]! |= (codes & lowest) << ((part % inWord) * low);
+      if (high === 0) continue;
+      // In bits `place` on of the bytes of the unit's words, one behind the other.
+      const place = part * high;
+      scale[first + (unit * TILE + lane) * each + (place >> 3)]! |= ((codes & ~lowest) >>> low) << (place & 7);
     }
-    beside(block, scale, first + groups * TILE * high, lane);
+    beside(block, scale, first + units * TILE * each, lane);
   }
 }

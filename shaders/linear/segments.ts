@@ -21,9 +21,9 @@ export function segmentStart(segment: number, modelInFeatures: number, segments:
   return Math.floor(Math.floor((segment * modelInFeatures) / segments.total) / segments.align) * segments.align;
 }
 
-/** Whether no segment of the model cuts a block of 32. */
-export const inBlocks = (segments: Segments, modelInFeatures: number): boolean =>
-  range(0, segments.total).every((segment) => segmentStart(segment, modelInFeatures, segments) % BLOCK === 0);
+/** Whether no segment of the model cuts a block, or a unit of so many elements. */
+export const inBlocks = (segments: Segments, modelInFeatures: number, block = BLOCK): boolean =>
+  range(0, segments.total).every((segment) => segmentStart(segment, modelInFeatures, segments) % block === 0);
 
 /** The elements [start, end) of the contraction that these segments cover: what a rank's activations hold. */
 export function segmentRange(

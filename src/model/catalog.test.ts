@@ -51,6 +51,17 @@ describe('the catalog', () => {
       expect(model.kvBytesPerToken).toBe((rank!.kvBytes - rank!.stateBytes) / memory.contextLength);
     });
 
+    it.skipIf(model.file === undefined)('downloads little more than the GPU holds of its file', () => {
+      const { stored = 0, q4, f16 } = model.weightBytes;
+      expect(stored).toBeLessThanOrEqual(model.downloadBytes);
+      expect(stored).toBeGreaterThan(0.95 * q4);
+      expect(stored).toBeLessThan(f16);
+      expect(model.unverified).toContain('weightBytes.stored');
+      // Gemma 4's inputs for each layer stay in the file.
+      if (!model.name.startsWith('gemma-4')) expect(stored).toBe(model.downloadBytes);
+      if (model.name !== 'minicpm3-4b') expect(Object.keys(model.integrity ?? {})).toEqual([model.file]);
+    });
+
     it.skipIf(model.file !== undefined)('downloads 16 bits a number, a tokenizer and little else', () => {
       const head = storesHead ? config.vocabSize * config.hiddenSize : 0;
       const least = 2 * (model.parameters + head);

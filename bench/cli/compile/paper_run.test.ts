@@ -2,12 +2,12 @@ import { expect, test } from 'vitest';
 import { recordOnPaper } from '../../../src/engine/ranks/rank_memory.js';
 import { readModelConfig } from '../../../src/model/families/registry.js';
 import { modelShape } from '../../../src/model/shape.js';
-import { OTHERS, PUBLISHED } from '../../../src/model/testing/published_configs.js';
+import { PUBLISHED } from '../../../src/model/testing/published_configs.js';
 import { makePlan } from '../../../src/placement/index.js';
 import { countDispatches, type StepDispatches } from './paper_run.js';
 
 const { config: llama } = PUBLISHED['llama-3.2-1b-instruct']!;
-const { text_config: qwen } = OTHERS['qwen3.5-0.8b']! as { readonly text_config: object };
+const { text_config: qwen } = PUBLISHED['qwen3.5-0.8b']!.config as { readonly text_config: object };
 
 const counted = async (raw: object, layers: number): Promise<StepDispatches> =>
   countDispatches(await readModelConfig({ ...raw, num_hidden_layers: layers }), 'q4', 'f16');

@@ -3,6 +3,7 @@ import type { DeviceTraits, FastPath } from '../../../src/gpu/index.js';
 import expertLinearTiled from '../../moe/expert_linear_tiled/expert_linear_tiled_fast.wgsl?raw';
 import linearTiled from '../linear_tiled/linear_tiled_fast.wgsl?raw';
 import { BLOCK, type PackedType, UNIT_ELEMENTS } from '../pack.js';
+import wholeUnits from '../../lib/whole_units.wgsl?raw';
 import { scalesWgsl } from '../weights_wgsl.js';
 import byteBlock from './byte_block.wgsl?raw';
 import bytes from './bytes.wgsl?raw';
@@ -62,7 +63,7 @@ export const decodeBytes = (
   inFeatures: number,
   traits: DeviceTraits,
 ): Pick<FastTile, 'wgsl' | 'constants'> => ({
-  wgsl: [scalesWgsl(type, traits), dotPacked, byteBlock, decodeBytesWgsl],
+  wgsl: [scalesWgsl(type, traits), dotPacked, byteBlock, decodeBytesWgsl, wholeUnits],
   constants: { UNIT: UNIT_ELEMENTS[type], LESS: type === 'q8' ? 0 : 8, X_BLOCKS: ceilDiv(inFeatures, BLOCK) },
 });
 

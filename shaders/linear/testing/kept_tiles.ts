@@ -81,6 +81,16 @@ const twoHalves: Line = (scale, first, _, lane) => [
 ];
 
 const LINES: Readonly<Record<KeptType, Line>> = {
+  q2_k(scale, first, k, lane) {
+    const pair = (scale[first + (k >> 6) * 32 + lane]! >>> (((k >> 4) & 3) * 8)) & 255;
+    const d = scale[first + 128 + lane]!;
+    return [floatFromHalf(d & 0xffff) * (pair & 15), -floatFromHalf(d >>> 16) * (pair >> 4)];
+  },
+  q3_k(scale, first, k, lane) {
+    const factor = signedByte(scale[first + (k >> 6) * 32 + lane]!, (k >> 4) & 3);
+    const d = floatFromHalf(half(scale, first + 128, lane)) * factor;
+    return [d, -4 * d];
+  },
   q4_k: minima,
   q5_k: minima,
   q6_k(scale, first, k, lane) {
@@ -104,21 +114,24 @@ const UNEVEN = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69,
 /** The f32 values of packed rows, n x inFeatures: `unpackTiles`, also of types that are kept as a file has them. */
 export function tileValues(type: PackedType, packed: PackedTiles, n: number, width: number): Float32Array<ArrayBuffer> {
   if (!isKept(type)) return unpackTiles(type, packed, n, width);
-  const { elements: block, words, high } = KEPT_BLOCKS[type];
+  const { elements: block, words, low, high } = KEPT_BLOCKS[type];
+  const unitElements = 128 / low;
+  const highWords = (unitElements * high) / 32;
   const blocks = ceilDiv(width, block);
   const out = new Float32Array(n * width);
   for (let row = 0; row < n; row++) {
     const [tile, lane] = [row >> 5, row % 32];
     for (let k = 0; k < width; k++) {
       const at = tile * blocks + Math.floor(k / block);
-      const unit = (tile * blocks * block + k) >> 5;
-      const word = packed.weight[unit * 128 + lane * 4 + ((k >> 3) & 3)]!;
-      const nibble = (word >>> ((k & 3) * 8 + (k & 4))) & 15;
+      const unit = Math.floor((tile * blocks * block + k) / unitElements);
+      const inUnit = k % unitElements;
+      const word = packed.weight[unit * 128 + lane * 4 + Math.floor((inUnit * low) / 32)]!;
+      const lowest = (word >>> ((k & 3) * 8 + (((inUnit >> 2) * low) & 7))) & (2 ** low - 1);
       const first = at * words;
-      const place = ((k >> 2) & 7) * high;
-      const beside =
-        high && packed.scale![first + (((k % block) >> 5) * 32 + lane) * high + (place >> 3)]! >>> (place & 7);
-      const code = nibble | (((beside >>> ((k & 3) * 8)) & (2 ** high - 1)) << 4);
+      const place = (inUnit >> 2) * high;
+      const inBlock = Math.floor((k % block) / unitElements);
+      const beside = high && packed.scale![first + (inBlock * 32 + lane) * highWords + (place >> 3)]! >>> (place & 7);
+      const code = lowest | (((beside >>> ((k & 3) * 8)) & (2 ** high - 1)) << low);
       const [factor, summand] = LINES[type](packed.scale!, first + block * high, k % block, lane);
       out[row * width + k] = (type.startsWith('iq4') ? UNEVEN[code]! : code) * factor + summand;
     }

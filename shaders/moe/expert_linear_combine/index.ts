@@ -5,8 +5,9 @@ import segmentsWgsl from '../../lib/segments.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
 import { type Contraction, CONTRACT_TUNINGS, type ContractPlan, planContract } from '../../linear/contract.js';
 import contractWgsl from '../../linear/contract.wgsl?raw';
-import { packedLayout } from '../../linear/pack.js';
+import { packedLayout, UNIT_ELEMENTS } from '../../linear/pack.js';
 import { someActivations } from '../../linear/problem.js';
+import { inBlocks } from '../../linear/segments.js';
 import { checkGridY, type ExpertProblem, planExperts } from '../experts.js';
 import source from './expert_linear_combine.wgsl?raw';
 
@@ -38,10 +39,13 @@ function contractionOf({ type, inFeatures, outFeatures, topK, shared }: Shape, t
   return planContract({ ...contraction, ...all, segments }, traits);
 }
 
-/** Whether the sums of a row's experts fit the workgroup memory, and its dense MLP can be cut into as many parts as they. */
+/** Whether the sums of a row's experts fit the workgroup memory, and its dense MLP can be cut into as many parts as they, of whole units. */
 export function canCombine(shape: Shape, traits: DeviceTraits): boolean {
   const { bytes, constants } = contractionOf(shape, traits);
-  const divides = Number(constants['SUBS']) % (shape.shared?.segments.total ?? 1) === 0;
+  const { segments = { total: 1, align: 1 }, inFeatures = 0 } = shape.shared ?? {};
+  // Units are never cut here.
+  const divides =
+    Number(constants['SUBS']) % segments.total === 0 && inBlocks(segments, inFeatures, UNIT_ELEMENTS[shape.type]);
   return divides && bytes <= traits.limits.maxComputeWorkgroupStorageSize;
 }
 

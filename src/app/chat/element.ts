@@ -3,6 +3,7 @@ import { formatBytes, grouped } from '../../base/math.js';
 import { camel } from '../../base/names.js';
 import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } from '../../index.js';
 import { hubForm } from '../../loader/hub/hub_options.js';
+import { mixtureText } from '../../model/weights/weight_types.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
 import { type Attribute, ATTRIBUTE_ROWS } from './chat_rows.js';
 import { explain, type Remedy } from './explain.js';
@@ -490,7 +491,7 @@ export class SplitkvChat extends Base {
     const adapter = ranksText(info.ranks);
     const { worldSize, policy } = info.plan;
     return [
-      [this.#say('fact_weights'), `${info.weights}, ${formatBytes(info.weightBytes)}`],
+      [this.#say('fact_weights'), `${mixtureText(info.weightTypes)}, ${formatBytes(info.weightBytes)}`],
       [this.#say('fact_adapter'), info.adapter.software ? this.#say('fact_adapter_cpu', { adapter }) : adapter],
       [this.#say('fact_plan'), planText(policy, worldSize, this.#say)],
       [this.#say('fact_context'), this.#say('fact_tokens', { tokens: grouped(info.contextLength) })],

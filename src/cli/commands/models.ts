@@ -63,6 +63,7 @@ const document = (local: readonly Kept[]): object => ({
     ...snakeOf(model, 'kvBytesPerToken', 'sampling', 'unverified'),
     model: model.id,
     file: model.file ?? null,
+    use: model.use ?? null,
     context: model.contextLength,
   })),
 });
@@ -82,16 +83,32 @@ function describe(local: readonly Kept[]): string {
     model.name,
     billions(model),
     formatBytes(model.downloadBytes),
-    ...(['f16', 'q8', 'q4'] as const).map((type) => formatBytes(model.weightBytes[type])),
+    ...(['stored', 'f16', 'q8', 'q4'] as const).map((type) => {
+      const bytes = model.weightBytes[type];
+      return bytes === undefined ? '' : formatBytes(bytes);
+    }),
     grouped(model.contextLength),
     model.license + (model.gated ? ', gated' : ''),
-    model.id,
+    model.id + (model.use ? ` (${model.use})` : ''),
+    model.unverified.join(', '),
   ]);
-  const heads = ['name', 'size', 'download', 'f16', 'q8', 'q4', 'context', 'licence', 'model'];
+  const heads = [
+    'name',
+    'size',
+    'download',
+    'as stored',
+    'f16',
+    'q8',
+    'q4',
+    'context',
+    'licence',
+    'model',
+    'not verified',
+  ];
   return [
     ...stored,
     '',
-    'the catalog (f16, q8, q4: GPU memory of the weights):',
+    'the catalog (as stored, f16, q8, q4: GPU memory of the weights):',
     columns([heads, ...catalog]),
     '',
   ].join('\n');

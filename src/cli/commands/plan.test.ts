@@ -47,6 +47,17 @@ describe('the planner on the command line', () => {
     expect(code).toBe(0);
   });
 
+  test('a config.json alone, before there are weights, takes the memory that the model takes', async () => {
+    const own = ['--context', '512', '--ranks', '1', '--weights', 'q4', '--json'];
+    const alone = await runCli(['plan', '--config', 'models/tiny-gqa/config.json', ...own], { env });
+    expect(alone.stderr).toBe('');
+    const [of, whole] = [alone, await plan(...own.slice(2))].map(({ stdout }) => JSON.parse(stdout) as PlanDocument);
+    expect(of!.pick).toMatchObject({ policy: 'single', ranks: 1 });
+    expect(of!.candidates[0]!.memory).toEqual(whole!.candidates[0]!.memory);
+    const both = await plan('--config', 'models/tiny-gqa/config.json');
+    expect(both.stderr).toContain('--config FILE takes the place of MODEL');
+  });
+
   test('every plan with its numbers, the pick, and its file, which runs', async () => {
     const out = join(scratch, 'plan.json');
     const { code, stdout } = await plan('--json', '--out', out);

@@ -12,16 +12,19 @@ import {
 } from '../../placement/index.js';
 import { EXPORT_TARGETS, exportPlan, exportScript, type ExportTarget } from '../../placement/export/export_plan.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
+import { mixtureText } from '../../model/weights/weight_types.js';
 import { degreesOf, namedByDegrees } from '../../engine/planning/degrees.js';
 import {
   hubOptions,
+  loadValues,
   modelOptions,
   type ModelRequest,
   modelRequest,
   networkOptions,
   plannedOptions,
+  tellingOf,
 } from '../model_options.js';
-import { defined, only, type Options, type OptionSpecs, writeGiven } from '../options.js';
+import { defined, only, type Options, type OptionSpecs, readGiven, writeGiven } from '../options.js';
 
 export const command: Command = {
   summary:
@@ -35,9 +38,13 @@ export const command: Command = {
     'splitkv plan ./my-model --tensor 2 --token 2 --batch 32',
     'splitkv plan ./my-model --ranks 4 --kv-budget 0.2 --kv-profile profile.json --kv-policy static',
   ],
-  usage: 'plan MODEL [--ranks N] [options]',
+  usage: 'plan (MODEL | --config FILE) [--ranks N] [options]',
   options: {
     ...only(modelOptions, 'model', 'host'),
+    config: {
+      value: 'FILE',
+      help: 'in place of MODEL the config.json of one whose weights needn’t be anywhere yet; they are taken to be f16 unless --weights says more',
+    },
     ...hubOptions,
     ...plannedOptions,
     ranks: {
@@ -64,7 +71,7 @@ export const command: Command = {
     ...commonOptions,
   } satisfies OptionSpecs,
   async run(options, terminal) {
-    const request = await modelRequest(options, terminal, false);
+    const request = await planRequest(options, terminal);
     const { plan, ranks } = await namedByDegrees(request.options);
     const { plan: given, ...loadOptions } = request.options;
     const target = options.oneOf('export', EXPORT_TARGETS);
@@ -74,7 +81,7 @@ export const command: Command = {
       const { signal } = request;
       const shape = await readShape(request.model, { ...networkOptions(options), ...defined({ signal }) });
       const made = namedPlan(plan, ranks, shape, degreesOf(request.options));
-      await writeExport(request.model, made, shape, target, options, terminal);
+      await writeExport(nameOf(request), made, shape, target, options, terminal);
       if (out !== undefined) await writePlan(out, made);
       return 0;
     }
@@ -92,7 +99,7 @@ export const command: Command = {
       }),
     });
     if (target !== undefined && report.pick) {
-      await writeExport(request.model, report.pick.plan, report.shape, target, options, terminal);
+      await writeExport(nameOf(request), report.pick.plan, report.shape, target, options, terminal);
     } else if (options.has('json')) await terminal.write(`${JSON.stringify(planDocument(report), null, 2)}\n`);
     else await terminal.write(describe(report));
     if (!report.pick) {
@@ -104,7 +111,24 @@ export const command: Command = {
   },
 };
 
-async function makeReport(request: ModelRequest, options: PlainPlanOptions): Promise<PlanReport> {
+/** What is planned for: a model by its name, or a lone config.json. */
+type PlanRequest = ModelRequest | (Omit<ModelRequest, 'host' | 'model'> & { host: 'node'; model: readonly File[] });
+
+async function planRequest(options: Options, terminal: Terminal): Promise<PlanRequest> {
+  const path = options.text('config');
+  if (path === undefined) return modelRequest(options, terminal, false);
+  if (options.has('model') || options.text('host') === 'chrome')
+    throw usageError('--config FILE takes the place of MODEL, and is for --host node');
+  const model = [new File([await readGiven('config', path)], 'config.json')];
+  const { weights = 'auto', ...load } = await loadValues(options);
+  const given = { ...load, weights: weights === 'auto' ? ('f16' as const) : weights };
+  return { host: 'node', model, options: given, ...tellingOf(options, terminal) };
+}
+
+/** Where its weights are not, its file's. */
+const nameOf = ({ model }: PlanRequest): string => (typeof model === 'string' ? model : 'MODEL');
+
+async function makeReport(request: PlanRequest, options: PlainPlanOptions): Promise<PlanReport> {
   if (request.host === 'chrome') return (await import('../hosts/chrome_host.js')).planInChrome(request, options);
   const { signal, onProgress } = request;
   const { planModel } = await import('../../index.js');
@@ -115,10 +139,10 @@ const writePlan = (path: string, plan: object): Promise<void> =>
   writeGiven('out', path, `${JSON.stringify(plan, null, 2)}\n`);
 
 function describe(report: PlanReport): string {
-  const { name, weights: type, kv: kvType, contextLength, promptTokens, newTokens, batch, machine } = report;
+  const { name, weightTypes, kv: kvType, contextLength, promptTokens, newTokens, batch, machine } = report;
   const sequences = batch === 1 ? '' : `, ${batch} sequences side by side`;
   return [
-    `${name}, weights ${type}, cache ${kvType}, context ${contextLength}; a request of ${promptTokens} + ${newTokens} tokens${sequences}`,
+    `${name}, weights ${mixtureText(weightTypes)}, cache ${kvType}, context ${contextLength}; a request of ${promptTokens} + ${newTokens} tokens${sequences}`,
     ...machine.ranks.map((rank, i) => `rank ${i}: ${rank.name}`),
     '',
     report.table,
@@ -147,7 +171,7 @@ function planDocument(report: PlanReport): object {
   return {
     model: report.name,
     context: report.contextLength,
-    ...snakeOf(report, 'weights', 'kv', 'promptTokens', 'newTokens', 'batch', 'why'),
+    ...snakeOf(report, 'weights', 'weightTypes', 'kv', 'promptTokens', 'newTokens', 'batch', 'why'),
     adapters: report.machine.ranks.map(({ name }) => name),
     candidates,
     pick: pick ? { policy: pick.policy, ranks: pick.worldSize, plan: pick.plan } : null,

@@ -6,6 +6,7 @@
 import type { Snake } from '../../base/names.js';
 import type { ImageSource } from '../../images/decode.js';
 import type { MatrixType } from '../../../shaders/linear/pack.js';
+import type { TypeBytes } from '../../model/weights/weight_types.js';
 import type { AdapterDescription } from '../../gpu/index.js';
 import type { ChatOptions, ToolCall, ToolCallDelta } from '../../chat_formats/tools.js';
 import type { TextForm } from '../../grammar/text_form.js';
@@ -378,7 +379,10 @@ export interface ModelInfo {
   readonly vocabSize: number;
   readonly contextLength: number;
   readonly parameters: number;
+  /** The type of most of them. */
   readonly weights: MatrixType;
+  /** Of the whole model's matrices, that of the most bytes first; experts and routers may have types of their own. */
+  readonly weightTypes: readonly TypeBytes[];
   readonly kv: KvType;
   readonly hasChatTemplate: boolean;
   /** Where prompts may have images: what stands for one in a text. */

@@ -3,7 +3,7 @@ import { sum } from '../../base/lists.js';
 import type { Source, TensorReader } from '../../loader/index.js';
 import { attendsBothWays, type ModelConfig } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
-import { weightBytes } from '../../model/weights/model_map.js';
+import { bytesByType, weightBytes } from '../../model/weights/model_map.js';
 import { storedTypes } from '../../model/weights/stored_types.js';
 import { mostOf } from '../../model/weights/weight_types.js';
 import { checkTogether, featuresOf, modelFeatures, type Plan } from '../../placement/index.js';
@@ -103,6 +103,7 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
     contextLength: runner.contextLength,
     parameters: weightBytes(config, type).parameters,
     weights: mostOf(type),
+    weightTypes: bytesByType(config, type),
     kv: runner.kv.type,
     hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
     ...(config.vision &&

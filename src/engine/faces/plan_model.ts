@@ -12,7 +12,8 @@ import {
   type PlanPrediction,
   predictPlan,
 } from '../../placement/index.js';
-import { mostOf } from '../../model/weights/weight_types.js';
+import { bytesByType } from '../../model/weights/model_map.js';
+import { mostOf, type TypeBytes } from '../../model/weights/weight_types.js';
 import type { KvType, LoadOptions, MatrixType } from '../contracts/api.js';
 import { adapterMisfit } from '../planning/adapter_fit.js';
 import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
@@ -50,6 +51,8 @@ export interface PlanModelOptions extends Omit<LoadOptions, 'plan' | 'onProgress
 export interface PlanReport {
   readonly name: string;
   readonly weights: MatrixType;
+  /** As `ModelInfo.weightTypes`. */
+  readonly weightTypes: readonly TypeBytes[];
   readonly kv: KvType;
   readonly contextLength: number;
   readonly promptTokens: number;
@@ -157,6 +160,7 @@ export async function planModel(
   return {
     name: model.name,
     weights: mostOf(facts.type),
+    weightTypes: bytesByType(facts.config, facts.type),
     kv: facts.kvType,
     contextLength,
     promptTokens: request.promptLength,

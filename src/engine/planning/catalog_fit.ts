@@ -9,8 +9,11 @@ import { cacheType, rankAdapters, rankCount } from './rank_adapters.js';
 /** What a model of the catalog would take here, about: from the catalog, without asking a server. */
 export interface CatalogFit {
   readonly model: CatalogModel;
-  /** The widest type of those that fit, no wider than was asked for; the narrowest where none does. */
-  readonly weights: 'f16' | 'q8' | 'q4';
+  /**
+   * The widest type of those that fit, no wider than was asked for; the narrowest where none does. 'auto': as they are stored, which those
+   * of a GGUF file are unless another type was asked for.
+   */
+  readonly weights: 'auto' | (typeof TYPES)[number];
   /** GPU memory of weights and cache, of all ranks together. */
   readonly bytes: number;
   /** Bytes that are missing: 0 where it fits; undefined where so much wasn't tried. */
@@ -32,7 +35,7 @@ type Options = Pick<
 >;
 
 /**
- * Which models of the catalog fit this machine's adapters, by their free memory: it is taken for a moment. With `memory`: the budgets.
+ * Which models of the catalog that answer fit this machine's adapters, by their free memory: it is taken for a moment. With `memory`: the budgets.
  * @throws SplitkvError as `openDevice`, `usage` for impossible options
  */
 export async function catalogFit(options: Options = {}): Promise<readonly CatalogFit[]> {
@@ -41,13 +44,14 @@ export async function catalogFit(options: Options = {}): Promise<readonly Catalo
   const kv = await cacheType(options);
   const asked = TYPES.filter((type) => weights === 'auto' || type === weights);
   const types = asked.length > 0 ? asked : TYPES.slice(0, 1);
-  const need = (model: CatalogModel, type: (typeof TYPES)[number]): number => {
+  const need = (model: CatalogModel, type: CatalogFit['weights']): number => {
     const token = model.kvBytesPerToken * { f32: 1, f16: 0.5, q8: 0.28 }[kv];
     const tokens = Math.min(
       model.contextLength,
       contextLength ?? defaultContext(model.contextLength, (of) => of * token <= POOL_BYTES),
     );
-    return model.weightBytes[type] + tokens * token + BESIDE_BYTES * count;
+    const { stored = 0, ...bytes } = model.weightBytes;
+    return (type === 'auto' ? stored : bytes[type]) + tokens * token + BESIDE_BYTES * count;
   };
   const budgets = memoryBudgets(options.memory, count);
   const room = { bytes: 0, isAll: true };
@@ -58,8 +62,9 @@ export async function catalogFit(options: Options = {}): Promise<readonly Catalo
     room.bytes += own.bytes;
     room.isAll &&= own.isAll;
   }
-  return MODELS.map((model) => {
-    const type = types.find((each) => need(model, each) <= room.bytes) ?? types.at(-1)!;
+  return MODELS.filter(({ use }) => use === undefined).map((model) => {
+    const own = weights === 'auto' && model.weightBytes.stored !== undefined ? (['auto'] as const) : types;
+    const type = own.find((each) => need(model, each) <= room.bytes) ?? own.at(-1)!;
     const bytes = need(model, type);
     const missing = Math.max(0, bytes - room.bytes);
     return { model, weights: type, bytes, missing: missing > 0 && !room.isAll ? undefined : missing };

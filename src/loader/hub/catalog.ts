@@ -12,6 +12,8 @@ export interface CatalogModel<Sampling = Readonly<Record<string, number>>> {
   readonly revision: string;
   /** Of a repository of GGUF files, the one that is meant. */
   readonly file?: string;
+  /** What it is for, where that isn't to answer: vectors of texts, or scores of documents. */
+  readonly use?: 'embed' | 'rerank';
   /** As the Hub calls it: 'apache-2.0'. */
   readonly license: string;
   /** The licence has to be accepted on the Hub first; downloading then needs a token. */
@@ -19,8 +21,8 @@ export interface CatalogModel<Sampling = Readonly<Record<string, number>>> {
   readonly parameters: number;
   /** Of the weight files and the tokenizer. */
   readonly downloadBytes: number;
-  /** GPU memory that the weights take, by `weights`. */
-  readonly weightBytes: { readonly f16: number; readonly q8: number; readonly q4: number };
+  /** GPU memory that the weights take, by `weights`; `stored`: as the GGUF file has them, which is what 'auto' takes. */
+  readonly weightBytes: { readonly f16: number; readonly q8: number; readonly q4: number; readonly stored?: number };
   /** GPU memory of a token in the KV cache in f32; half of it in f16. */
   readonly kvBytesPerToken: number;
   /** Tokens that the model was made for; `load` takes at most 4096 unless `contextLength` says more. */

@@ -68,5 +68,9 @@ function refuseMamba(config: ConfigReader, { numLayers }: CommonConfig): void {
     throw config.invalid(key, types, `a list of ${numLayers} (num_hidden_layers)`);
   const other: unknown = types.find((type) => type !== 'attention');
   if (other !== undefined)
-    throw config.unsupported(key, other, "the state of Mamba's layers isn't kept; every layer must be 'attention'");
+    throw config.unsupported(
+      key,
+      other,
+      "the state of Mamba's layers isn't kept; every layer must be 'attention', as in granite-4.0-350m and granite-4.0-1b",
+    );
 }

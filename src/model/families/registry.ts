@@ -139,13 +139,23 @@ const rows: FamilyRow[] = [
   },
 ];
 
-/** Families that people ask for, by what begins the names of their types, classes and GGUF architectures: what they have that doesn't run. */
-const missing: readonly (readonly [name: RegExp, what: string])[] = [
+/**
+ * Families that people ask for, by what begins the names of their types, classes and GGUF architectures: what they have that doesn't run,
+ * and which relatives do.
+ */
+const missing: readonly (readonly [name: RegExp, what: string, relatives: string])[] = [
   [
     /^gemma3n/i,
     'Gemma 3n has four residual streams that are mixed in each layer (AltUp), and embeddings for each layer',
+    'gemma-4-e2b-it, gemma-4-e4b-it and gemma-3-1b-it do',
   ],
-  [/^granitehybrid/i, "Granite 4's hybrid models have Mamba-2 layers"],
+  [/^granitehybrid/i, "Granite 4's hybrid models have Mamba-2 layers", 'granite-4.0-350m and granite-4.0-1b do'],
+  [
+    /^(mamba|falcon_?(h1|mamba)|nemotron_?h|bamba|zamba)/i,
+    'it has Mamba layers',
+    'qwen3.5-0.8b to 9b and lfm2.5 have states, too, and do',
+  ],
+  [/^(rwkv|xlstm)/i, 'it has recurrent layers alone', 'qwen3.5-0.8b to 9b have some, and do'],
 ];
 
 /**
@@ -153,8 +163,8 @@ const missing: readonly (readonly [name: RegExp, what: string])[] = [
  * @param similar names that it may have been meant to be
  */
 export function notKnown(name: string, known: readonly string[], similar = known): string {
-  const what = missing.find(([of]) => of.test(name))?.[1];
-  const why = what === undefined ? '' : `${what}, which don't run here; `;
+  const [, what, relatives] = missing.find(([of]) => of.test(name)) ?? [];
+  const why = what === undefined ? '' : `${what}, which don't run here; ${relatives}; `;
   return `${why}supported are ${known.join(', ')}.${what === undefined ? didYouMean(name, similar) : ''}`;
 }
 

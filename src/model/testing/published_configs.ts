@@ -177,6 +177,41 @@ const lfm2 = {
 const lfm2Generation = { bos_token_id: 1, eos_token_id: 7, pad_token_id: 0 };
 const attentionLayers = (count: number): string[] => Array.from({ length: count }, () => 'attention');
 
+/** Of which only the sizes differ. */
+const qwen35 = (text: Raw, tied = true): Raw => ({
+  architectures: ['Qwen3_5ForConditionalGeneration'],
+  model_type: 'qwen3_5',
+  tie_word_embeddings: tied,
+  text_config: {
+    model_type: 'qwen3_5_text',
+    num_hidden_layers: 24,
+    num_attention_heads: 8,
+    num_key_value_heads: 2,
+    head_dim: 256,
+    linear_num_key_heads: 16,
+    linear_num_value_heads: 16,
+    max_position_embeddings: 262144,
+    tie_word_embeddings: tied,
+    vocab_size: 248320,
+    ...text,
+  },
+  vision_config: { hidden_size: 768 },
+});
+const gemma4 = (text: Raw): Raw => ({
+  architectures: ['Gemma4ForConditionalGeneration'],
+  model_type: 'gemma4',
+  text_config: {
+    model_type: 'gemma4_text',
+    hidden_size_per_layer_input: 256,
+    num_attention_heads: 8,
+    max_position_embeddings: 131072,
+    ...text,
+  },
+});
+const gemma4Generation = { do_sample: true, temperature: 1, top_k: 64, top_p: 0.95 };
+const windowsBut = (layers: number, each: number): string[] =>
+  Array.from({ length: layers }, (_, i) => (i % each === each - 1 ? 'full_attention' : 'sliding_attention'));
+
 export const PUBLISHED: Readonly<Record<string, PublishedModel>> = {
   'smollm2-135m-instruct': {
     config: {
@@ -541,30 +576,168 @@ export const PUBLISHED: Readonly<Record<string, PublishedModel>> = {
     },
     generation: { bos_token_id: 100000, do_sample: true, eos_token_id: 100001, temperature: 0.3, top_p: 0.95 },
   },
+  'qwen3.5-0.8b': { config: qwen35({ hidden_size: 1024, intermediate_size: 3584 }), generation: {} },
+  'qwen3.5-2b': { config: qwen35({ hidden_size: 2048, intermediate_size: 6144 }), generation: {} },
+  'qwen3.5-4b': {
+    config: qwen35({
+      hidden_size: 2560,
+      intermediate_size: 9216,
+      num_hidden_layers: 32,
+      num_attention_heads: 16,
+      num_key_value_heads: 4,
+      linear_num_value_heads: 32,
+    }),
+    generation: {},
+  },
+  'qwen3.5-9b': {
+    config: qwen35(
+      {
+        hidden_size: 4096,
+        intermediate_size: 12288,
+        num_hidden_layers: 32,
+        num_attention_heads: 16,
+        num_key_value_heads: 4,
+        linear_num_value_heads: 32,
+      },
+      false,
+    ),
+    generation: {},
+  },
+  'gemma-4-e2b-it': {
+    config: gemma4({
+      hidden_size: 1536,
+      intermediate_size: 6144,
+      num_hidden_layers: 35,
+      num_key_value_heads: 1,
+      num_kv_shared_layers: 20,
+      use_double_wide_mlp: true,
+      layer_types: windowsBut(35, 5),
+    }),
+    generation: gemma4Generation,
+  },
+  'gemma-4-e4b-it': {
+    config: gemma4({
+      hidden_size: 2560,
+      intermediate_size: 10240,
+      num_hidden_layers: 42,
+      num_key_value_heads: 2,
+      num_kv_shared_layers: 18,
+      use_double_wide_mlp: false,
+      layer_types: windowsBut(42, 6),
+    }),
+    generation: gemma4Generation,
+  },
+  'lfm2.5-350m': {
+    config: { ...lfm2, hidden_size: 1024, block_ff_dim: 6656, intermediate_size: 6656, num_attention_heads: 16 },
+    generation: lfm2Generation,
+  },
+  'lfm2.5-1.2b-instruct': {
+    config: { ...lfm2, hidden_size: 2048, block_ff_dim: 12288, intermediate_size: 12288, num_attention_heads: 32 },
+    generation: lfm2Generation,
+  },
+  'ministral-3-3b-instruct': {
+    config: {
+      architectures: ['Mistral3ForConditionalGeneration'],
+      model_type: 'mistral3',
+      text_config: {
+        model_type: 'ministral3',
+        hidden_size: 3072,
+        intermediate_size: 9216,
+        num_hidden_layers: 26,
+        max_position_embeddings: 262144,
+        rope_parameters: {
+          type: 'yarn',
+          rope_theta: 1000000,
+          factor: 16,
+          original_max_position_embeddings: 16384,
+          beta_fast: 32,
+          beta_slow: 1,
+          mscale: 1,
+          mscale_all_dim: 1,
+          llama_4_scaling_beta: 0.1,
+        },
+        tie_word_embeddings: true,
+      },
+      vision_config: { hidden_size: 1024 },
+    },
+    generation: {},
+  },
+  'gpt-oss-20b': {
+    config: {
+      architectures: ['GptOssForCausalLM'],
+      model_type: 'gpt_oss',
+      attention_bias: true,
+      head_dim: 64,
+      hidden_act: 'silu',
+      hidden_size: 2880,
+      intermediate_size: 2880,
+      initial_context_length: 4096,
+      max_position_embeddings: 131072,
+      num_attention_heads: 64,
+      num_experts_per_tok: 4,
+      num_hidden_layers: 24,
+      num_key_value_heads: 8,
+      num_local_experts: 32,
+      quantization_config: {
+        modules_to_not_convert: [
+          'model.layers.*.self_attn',
+          'model.layers.*.mlp.router',
+          'model.embed_tokens',
+          'lm_head',
+        ],
+        quant_method: 'mxfp4',
+      },
+      rms_norm_eps: 1e-5,
+      rope_scaling: {
+        beta_fast: 32,
+        beta_slow: 1,
+        factor: 32,
+        original_max_position_embeddings: 4096,
+        rope_type: 'yarn',
+        truncate: false,
+      },
+      rope_theta: 150000,
+      sliding_window: 128,
+      swiglu_limit: 7,
+      tie_word_embeddings: false,
+      vocab_size: 201088,
+      eos_token_id: 200002,
+    },
+    generation: {},
+  },
+  'embeddinggemma-300m': {
+    config: {
+      model_type: 'gemma3_text',
+      architectures: ['Gemma3TextModel'],
+      hidden_size: 768,
+      intermediate_size: 1152,
+      num_hidden_layers: 24,
+      num_attention_heads: 3,
+      num_key_value_heads: 1,
+      head_dim: 256,
+      vocab_size: 262_144,
+      max_position_embeddings: 2048,
+      sliding_window: 512,
+      use_bidirectional_attention: true,
+    },
+    generation: {},
+  },
+  'qwen3-reranker-0.6b': {
+    config: {
+      ...qwen3,
+      vocab_size: 151669,
+      hidden_size: 1024,
+      intermediate_size: 3072,
+      num_hidden_layers: 28,
+      num_attention_heads: 16,
+      num_key_value_heads: 8,
+    },
+    generation: {},
+  },
 };
 
 /** Configurations of models that the catalog doesn't have. */
 export const OTHERS: Readonly<Record<string, Raw>> = {
-  'qwen3.5-0.8b': {
-    architectures: ['Qwen3_5ForConditionalGeneration'],
-    model_type: 'qwen3_5',
-    tie_word_embeddings: true,
-    text_config: {
-      model_type: 'qwen3_5_text',
-      hidden_size: 1024,
-      intermediate_size: 3584,
-      num_hidden_layers: 24,
-      num_attention_heads: 8,
-      num_key_value_heads: 2,
-      head_dim: 256,
-      linear_num_key_heads: 16,
-      linear_num_value_heads: 16,
-      max_position_embeddings: 262144,
-      tie_word_embeddings: true,
-      vocab_size: 248320,
-    },
-    vision_config: { hidden_size: 768 },
-  },
   'qwen3-30b-a3b': {
     architectures: ['Qwen3MoeForCausalLM'],
     model_type: 'qwen3_moe',
@@ -587,45 +760,5 @@ export const OTHERS: Readonly<Record<string, Raw>> = {
     tie_word_embeddings: false,
     use_sliding_window: false,
     vocab_size: 151936,
-  },
-  'gpt-oss-20b': {
-    architectures: ['GptOssForCausalLM'],
-    model_type: 'gpt_oss',
-    attention_bias: true,
-    head_dim: 64,
-    hidden_act: 'silu',
-    hidden_size: 2880,
-    intermediate_size: 2880,
-    initial_context_length: 4096,
-    max_position_embeddings: 131072,
-    num_attention_heads: 64,
-    num_experts_per_tok: 4,
-    num_hidden_layers: 24,
-    num_key_value_heads: 8,
-    num_local_experts: 32,
-    quantization_config: {
-      modules_to_not_convert: [
-        'model.layers.*.self_attn',
-        'model.layers.*.mlp.router',
-        'model.embed_tokens',
-        'lm_head',
-      ],
-      quant_method: 'mxfp4',
-    },
-    rms_norm_eps: 1e-5,
-    rope_scaling: {
-      beta_fast: 32,
-      beta_slow: 1,
-      factor: 32,
-      original_max_position_embeddings: 4096,
-      rope_type: 'yarn',
-      truncate: false,
-    },
-    rope_theta: 150000,
-    sliding_window: 128,
-    swiglu_limit: 7,
-    tie_word_embeddings: false,
-    vocab_size: 201088,
-    eos_token_id: 200002,
   },
 };

@@ -1,4 +1,4 @@
-import { packedLayout } from '../../../shaders/linear/pack.js';
+import { packedLayout, type PackedType } from '../../../shaders/linear/pack.js';
 import { known } from '../../base/errors.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { partName } from '../layers/layer_weights.js';
@@ -17,6 +17,7 @@ import { nth, sum } from '../../base/lists.js';
 import {
   expectedTensors,
   isMatrixSpec,
+  type MatrixSpec,
   packedColumns,
   type Spec,
   specRows,
@@ -26,7 +27,7 @@ import {
   type VocabSpec,
   vocabMaps,
 } from './weight_map.js';
-import type { WeightTypes } from './weight_types.js';
+import type { TypeBytes, WeightTypes } from './weight_types.js';
 
 /** Which tensors make a rank's slice of a layer's half: attention or MLP, and the norms before and behind it. */
 export interface HalfMap<Specs> {
@@ -111,14 +112,26 @@ export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(c
   ...specsIn(modelMap(config, slice)),
 ];
 
-/** Bytes that a matrix or vector takes on the GPU, with the padding of tiles and blocks. */
-export function specBytes(spec: Spec, types: WeightTypes): number {
-  if (!isMatrixSpec(spec)) return vectorLength(spec) * 4;
-  const stored = typedRuns(spec, types).flatMap(({ spec: run, type }) => {
+/** What a matrix takes on the GPU as each of its types, with the padding of tiles and blocks. */
+const runBytes = (spec: MatrixSpec, types: WeightTypes): TypeBytes[] =>
+  typedRuns(spec, types).map(({ spec: run, type }) => {
     const own = { rows: specRows(run), columns: spanLength(packedColumns(run, type)) };
-    return (run.packedAs ?? [own]).map(({ rows, columns }) => packedLayout(type, rows, columns));
+    const stored = (run.packedAs ?? [own]).map(({ rows, columns }) => packedLayout(type, rows, columns));
+    return { type, bytes: sum(stored.flatMap(({ weightBytes: weights, scaleBytes }) => [weights, scaleBytes])) };
   });
-  return sum(stored.flatMap(({ weightBytes: weights, scaleBytes }) => [weights, scaleBytes]));
+
+/** Bytes that a matrix or vector takes on the GPU. */
+export const specBytes = (spec: Spec, types: WeightTypes): number =>
+  isMatrixSpec(spec) ? sum(runBytes(spec, types).map(({ bytes }) => bytes)) : vectorLength(spec) * 4;
+
+/** GPU bytes of a model's matrices by their types, that of the most bytes first. */
+export function bytesByType(config: ModelConfig, types: WeightTypes): TypeBytes[] {
+  const found = new Map<PackedType, number>();
+  for (const spec of weightSpecs(config)) {
+    if (!isMatrixSpec(spec)) continue;
+    for (const { type, bytes } of runBytes(spec, types)) found.set(type, (found.get(type) ?? 0) + bytes);
+  }
+  return [...found].map(([type, bytes]) => ({ type, bytes })).sort((a, b) => b.bytes - a.bytes);
 }
 
 /**

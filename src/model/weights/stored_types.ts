@@ -8,6 +8,8 @@ import type { WeightTypes } from './weight_types.js';
 
 /** From the smallest to the one that holds all that is read. */
 const WIDER: readonly MatrixType[] = [
+  'q2_k',
+  'q3_k',
   'iq4_xs',
   'iq4_nl',
   'q4',

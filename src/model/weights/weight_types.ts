@@ -1,4 +1,4 @@
-import type { MatrixType } from '../../../shaders/linear/pack.js';
+import type { MatrixType, PackedType } from '../../../shaders/linear/pack.js';
 
 /**
  * What a model's matrices are stored as on GPUs: all as one type, or each as what the checkpoint's tensors, here by name, say. Plain data,
@@ -11,6 +11,18 @@ export interface MixedTypes {
   readonly most: MatrixType;
   /** Of tensors that have another one. */
   readonly others: Readonly<Record<string, MatrixType>>;
+}
+
+/** What a model's matrices of a type take on GPUs. */
+export interface TypeBytes {
+  readonly type: PackedType;
+  readonly bytes: number;
+}
+
+/** For people, such as 'q4_k, q6_k': those of a hundredth or more. */
+export function mixtureText(each: readonly TypeBytes[]): string {
+  const least = each.reduce((sum, { bytes }) => sum + bytes, 0) / 100;
+  return each.flatMap(({ type, bytes }) => (bytes >= least ? type : [])).join(', ');
 }
 
 /** The type of the most bytes. */

@@ -10,9 +10,10 @@ export interface PickerHost {
   /** The catalog, and what of it fits here. */
   fits(): Promise<readonly CatalogFit[]>;
   /** Takes a model: a name of the catalog, of the Hub, or an address. @param weights that it fits with, where the usual ones don't */
-  choose(model: string, weights?: CatalogFit['weights']): void;
+  choose(model: string, weights?: NarrowType): void;
 }
 
+type NarrowType = Exclude<CatalogFit['weights'], 'auto'>;
 type Standing = 'kept' | 'fits' | 'unsure' | 'large';
 const ORDER: readonly Standing[] = ['kept', 'fits', 'unsure', 'large'];
 
@@ -94,18 +95,20 @@ function standingOf({ model, missing }: CatalogFit, kept: readonly string[]): St
 /** A model: a button where it may be taken, otherwise only what it lacks. */
 function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['choose']): HTMLElement {
   const { model, weights, bytes, missing = 0 } = fit;
-  const narrow = weights !== 'f16';
+  const narrow = weights === 'f16' || weights === 'auto' ? undefined : weights;
+  // What wasn't compared with the repository.
+  const about = (field: string): string => (model.unverified.some((name) => name.startsWith(field)) ? '~' : '');
   const standings = {
     kept: say('model_kept'),
-    fits: narrow ? say('model_fits_in', { weights }) : say('model_fits'),
+    fits: narrow ? say('model_fits_in', { weights: narrow }) : say('model_fits'),
     unsure: say('model_unsure'),
     large: say('model_large', { bytes: formatBytes(missing) }),
   };
   const facts = [
     say('model_facts', {
       parameters: parameters(model.parameters),
-      download: formatBytes(model.downloadBytes),
-      memory: formatBytes(bytes),
+      download: about('downloadBytes') + formatBytes(model.downloadBytes),
+      memory: about('weightBytes') + formatBytes(bytes),
     }),
     say(model.gated ? 'model_gated' : 'model_license', { license: model.license }),
   ];
@@ -118,7 +121,7 @@ function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['
   return make(
     'li',
     '',
-    makeButton('model', content, () => choose(model.name, narrow ? weights : undefined)),
+    makeButton('model', content, () => choose(model.name, narrow)),
   );
 }
 

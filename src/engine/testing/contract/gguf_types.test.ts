@@ -7,6 +7,7 @@ import { modelToGguf } from '../../../model/testing/gguf/model.js';
 import { makeRandomModel } from '../../../model/testing/random_model.js';
 import { referenceLogits, type ReferenceTensor } from '../../../model/testing/reference/reference.js';
 import { weightBytes } from '../../../model/weights/model_map.js';
+import { mixtureText } from '../../../model/weights/weight_types.js';
 import { storedTypes } from '../../../model/weights/stored_types.js';
 import type { LoadOptions } from '../../contracts/api.js';
 import { load } from '../../faces/load.js';
@@ -153,6 +154,33 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string, co
     'q4_k',
     deepseek,
   ],
+  ['Q3_K', { '': 'Q3_K' }, 'q3_k', wide],
+  [
+    // As llama-quantize mixes a file of Q2_K.
+    'Q2_K with Q3_K, Q4_K and Q6_K',
+    {
+      'blk.0.attn_v': 'Q4_K',
+      'blk.1.attn_v': 'Q3_K',
+      'blk.0.attn_output': 'Q3_K',
+      'blk.0.ffn_down': 'Q3_K',
+      output: 'Q6_K',
+      '': 'Q2_K',
+    },
+    'q2_k',
+    wide,
+  ],
+  [
+    'Q3_K with Q2_K, latent attention and experts',
+    {
+      'blk.0.attn_k_b': 'Q8_0',
+      'blk.1.attn_k_b': 'Q8_0',
+      'blk.1.ffn_gate': 'Q2_K',
+      'blk.1.ffn_up': 'Q2_K',
+      '': 'Q3_K',
+    },
+    'q3_k',
+    deepseek,
+  ],
   ['IQ4_XS with a table of Q5_K', { token_embd: 'Q5_K', '': 'IQ4_XS' }, 'iq4_xs', wide],
 ];
 
@@ -166,6 +194,11 @@ describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () =>
     // What latent attention is absorbed in is f16.
     expect(worst / largest).toBeLessThan(given === deepseek ? 1e-3 : 1e-5);
     expect(info.weights).toBe(most);
+    expect(info.weightTypes.map(({ type }) => type)).toContain(most);
+    if (most === 'q2_k') expect(mixtureText(info.weightTypes)).toBe('q2_k, q3_k, q6_k, q4_k');
+    const vectors = info.weightBytes - info.weightTypes.reduce((sum, { bytes }) => sum + bytes, 0);
+    expect(vectors / info.weightBytes).toBeLessThan(0.05);
+    expect(vectors).toBeGreaterThan(0);
     expect(info.weightBytes).toBe(weightBytes(config, storedTypes(index, config)).bytes);
     for (const plan of ['tp', 'pp'] as const) {
       const cut = await logitsOf(file, { plan, ranks: 2, virtualRanks: true });
@@ -204,9 +237,9 @@ test('blocks that no type holds become q8, others stay what they are, a file of 
     });
     return storedTypes(index, config);
   };
-  expect(await typesIn({ '': 'Q3_K' })).toBe('q8');
-  expect(await typesIn({ output: 'Q2_K', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
-  for (const type of ['Q5_K', 'IQ4_XS', 'IQ4_NL', 'Q5_0', 'Q4_1', 'Q5_1'] as const)
+  expect(await typesIn({ '': 'MXFP4' })).toBe('q8');
+  expect(await typesIn({ output: 'MXFP4', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
+  for (const type of ['Q2_K', 'Q3_K', 'Q5_K', 'IQ4_XS', 'IQ4_NL', 'Q5_0', 'Q4_1', 'Q5_1'] as const)
     expect(await typesIn({ '': type })).toBe(type.toLowerCase());
   expect(await typesIn({ token_embd: 'F32', '': 'BF16' })).toBe('f16');
 });
