@@ -26,7 +26,7 @@ export const command: Command = {
     const local = await Promise.all(
       caches.map(async (cache): Promise<Kept> => ({ cache, models: await listLocalModels(cache) })),
     );
-    await say(options, terminal, document(local), describe(local));
+    await say(options, terminal, document(local), describe(local, options.has('verbose')));
     return 0;
   },
 };
@@ -68,7 +68,8 @@ const document = (local: readonly Kept[]): object => ({
   })),
 });
 
-function describe(local: readonly Kept[]): string {
+function describe(local: readonly Kept[], isWhole: boolean): string {
+  const heads = isWhole ? WHOLE : SHORT;
   const stored = local.flatMap(({ cache, models }, at) => {
     if (at > 0 && models.length === 0) return [];
     const rows = models.map(({ repo, bytes, complete, gguf }) => [
@@ -79,40 +80,61 @@ function describe(local: readonly Kept[]): string {
     const none = '  nothing yet; `splitkv pull NAME` downloads one';
     return [`${at === 0 ? 'on this disk' : 'of another Hub'}, in ${cache}:`, rows.length > 0 ? columns(rows) : none];
   });
-  const catalog = MODELS.map((model) => [
-    model.name,
-    billions(model),
-    formatBytes(model.downloadBytes),
-    ...(['stored', 'f16', 'q8', 'q4'] as const).map((type) => {
-      const bytes = model.weightBytes[type];
-      return bytes === undefined ? '' : formatBytes(bytes);
-    }),
-    grouped(model.contextLength),
-    model.license + (model.gated ? ', gated' : ''),
-    model.id + (model.use ? ` (${model.use})` : ''),
-    model.unverified.join(', '),
-  ]);
-  const heads = [
-    'name',
-    'size',
-    'download',
-    'as stored',
-    'f16',
-    'q8',
-    'q4',
-    'context',
-    'licence',
-    'model',
-    'not verified',
-  ];
   return [
     ...stored,
     '',
-    'the catalog (as stored, f16, q8, q4: GPU memory of the weights):',
-    columns([heads, ...catalog]),
+    'the catalog (GPU memory of the weights; ~ not verified, --verbose tells what):',
+    columns([heads, ...MODELS.map(isWhole ? wholeRow : shortRow)]),
     '',
   ].join('\n');
 }
+
+const SHORT = ['name', 'size', 'download', 'memory', 'in q4', 'context', 'note'];
+const WHOLE = [
+  'name',
+  'size',
+  'download',
+  'as stored',
+  'f16',
+  'q8',
+  'q4',
+  'context',
+  'licence',
+  'model',
+  'not verified',
+];
+
+const bytesOf = (model: CatalogModel, bytes: number | undefined, ...fields: readonly string[]): string =>
+  bytes === undefined
+    ? ''
+    : `${fields.some((field) => model.unverified.includes(field)) ? '~' : ''}${formatBytes(bytes)}`;
+
+/** What a line of 80 columns holds. */
+function shortRow(model: CatalogModel): readonly string[] {
+  const { name, downloadBytes, weightBytes, contextLength, use, gated } = model;
+  return [
+    name,
+    billions(model),
+    bytesOf(model, downloadBytes, 'downloadBytes'),
+    weightBytes.stored === undefined
+      ? bytesOf(model, weightBytes.f16)
+      : bytesOf(model, weightBytes.stored, 'weightBytes.stored'),
+    bytesOf(model, weightBytes.q4),
+    grouped(contextLength),
+    use ?? (gated ? 'gated' : ''),
+  ];
+}
+
+const wholeRow = (model: CatalogModel): readonly string[] => [
+  model.name,
+  billions(model),
+  formatBytes(model.downloadBytes),
+  ...(['stored', 'f16', 'q8', 'q4'] as const).map((type) => bytesOf(model, model.weightBytes[type])),
+  grouped(model.contextLength),
+  model.license + (model.gated ? ', gated' : ''),
+  model.id + (model.use ? ` (${model.use})` : ''),
+  model.unverified.join(', '),
+];
 
 const billions = ({ parameters }: CatalogModel): string =>
   parameters < 1e9 ? `${Math.round(parameters / 1e6)} M` : `${(parameters / 1e9).toFixed(1)} B`;
