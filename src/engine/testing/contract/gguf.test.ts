@@ -115,7 +115,7 @@ describe('the same bits as from the folder it was made from', { timeout: 120_000
     ['Q4_0', 'q4'],
     ['Q8_0', 'q8'],
     ['Q4_K', 'q4_k'],
-    ['Q3_K', 'q8'],
+    ['Q3_K', 'q3_k'],
   ])('%s is kept as %s', async (type, kept) => {
     const { config, weights } = makeRandomModel({ config: { ...small, vocab_size: 64 } });
     const bytes = modelToGguf(config, weights, { typeOf: (_, shape) => (shape.length > 1 ? type : undefined) });
