@@ -17,7 +17,7 @@ test.beforeAll(() => {
 });
 
 for (const name of drawn(['import-map', 'esbuild', 'vite7-react19', ...Object.keys(TEMPLATES)], 1, 'apps')) {
-  test(`an app takes the package and answers: ${name in TEMPLATES ? 'npm create splitkv, ' : ''}${name}`, async ({
+  test(`an app with its default configuration takes the package: ${name in TEMPLATES ? 'npm create splitkv, ' : ''}${name}`, async ({
     browser,
   }) => {
     test.setTimeout(400_000);
