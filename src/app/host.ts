@@ -4,6 +4,7 @@
  */
 
 /** The page that `splitkv ... --host chrome` runs models in: the library behind the calls of `HostPage`. */
+import { toBase64 } from '../base/math.js';
 import { defined } from '../base/options.js';
 import { load, measureAdapters, type Model, planModel, SplitkvError } from '../index.js';
 import { type Hearing, type ModelCalls, modelCalls } from './shared/model_calls.js';
@@ -74,13 +75,6 @@ window.splitkvHost = {
   },
   abort: () => running.abort(new Error('interrupted')),
 };
-
-function toBase64(row: Float32Array): string {
-  const bytes = new Uint8Array(row.buffer, row.byteOffset, row.byteLength);
-  let text = '';
-  for (let at = 0; at < bytes.length; at += 32768) text += String.fromCharCode(...bytes.subarray(at, at + 32768));
-  return btoa(text);
-}
 
 // The command line takes a page that stops saying this for dead.
 setInterval(() => void emit({ kind: 'alive' }), 1000);

@@ -35,3 +35,11 @@ export const toHex = (bytes: Uint8Array): string =>
 /** SHA-256 in hex. */
 export const sha256 = async (bytes: Uint8Array<ArrayBuffer>): Promise<string> =>
   toHex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes)));
+
+/** The bytes of a view. */
+export function toBase64({ buffer, byteOffset, byteLength }: ArrayBufferView): string {
+  const bytes = new Uint8Array(buffer, byteOffset, byteLength);
+  let text = '';
+  for (let at = 0; at < bytes.length; at += 32768) text += String.fromCharCode(...bytes.subarray(at, at + 32768));
+  return btoa(text);
+}

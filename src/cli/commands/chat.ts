@@ -90,12 +90,8 @@ class HostTalk implements Talk {
     private readonly state: TalkState,
   ) {}
 
-  async ask(content: string, signal: AbortSignal): Promise<void> {
-    await this.turn(content, signal);
-  }
-
   /** Asks, and writes the answer as it comes, but for JSON. */
-  async turn(
+  async ask(
     content: string,
     signal: AbortSignal,
     options: TurnRequest['options'] = {},
@@ -120,8 +116,7 @@ class HostTalk implements Talk {
     const { content, before } = this.#last;
     this.#saved = before;
     // A seed would give the same draws.
-    const { seed: _, ...always } = this.state.options ?? {};
-    await this.turn(content, signal, { ...always, temperature: always.temperature || ANOTHER, seed: undefined });
+    await this.ask(content, signal, { temperature: this.state.options?.temperature || ANOTHER, seed: undefined });
   }
 
   clear(): void {
@@ -179,7 +174,7 @@ async function askAll(talk: HostTalk, { turns }: Turns, options: Options, termin
   const told: object[] = [];
   for (const content of turns) {
     if (!json) await terminal.write(`> ${content}\n`);
-    const { result, sha256 } = await talk.turn(content, terminal.signal);
+    const { result, sha256 } = await talk.ask(content, terminal.signal);
     const { text, tokens, prompt_tokens, finish_reason, stats } = result;
     const { cached_tokens = 0, ttft_ms } = stats;
     told.push({ text, tokens, prompt_tokens, cached_tokens, ttft_ms, finish_reason, sha256 });

@@ -4,7 +4,7 @@ import type { Messages } from './messages.js';
 
 /** A conversation, as commands of a line change it. */
 export interface Talk {
-  ask(content: string, signal: AbortSignal): Promise<void>;
+  ask(content: string, signal: AbortSignal): Promise<unknown>;
   /** Another answer to the last question. @throws SplitkvError `usage` where nothing was asked */
   again(signal: AbortSignal): Promise<void>;
   clear(): void;

@@ -1,4 +1,5 @@
 import { formatError, SplitkvError, unsupportedError, usageError } from '../../base/errors.js';
+import { toBase64 } from '../../base/math.js';
 import { checkOptions, isWithin, oneOf, type OptionsSchema } from '../../base/options.js';
 import type { Tokenizer } from '../../tokenizer/index.js';
 import type {
@@ -361,11 +362,7 @@ const textOf = (parts: readonly ContentPart[]): string =>
 /** As plain JSON. @throws SplitkvError `usage` for an image that can't be */
 function savedPart(part: ContentPart): ContentPart {
   if (part.type !== 'image' || typeof part.image === 'string') return part;
-  if (part.image instanceof Uint8Array) {
-    let letters = '';
-    for (const byte of part.image) letters += String.fromCharCode(byte);
-    return { type: 'image', image: `data:image/*;base64,${btoa(letters)}` };
-  }
+  if (part.image instanceof Uint8Array) return { type: 'image', image: `data:image/*;base64,${toBase64(part.image)}` };
   throw usageError('save: a conversation keeps images that were given as data: URLs or as a Uint8Array of a file');
 }
 

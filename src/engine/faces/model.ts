@@ -36,10 +36,9 @@ import type { OpenedModel } from './load.js';
 import { modelInfo } from './describe_model.js';
 import {
   eosIds,
-  hasImages,
   isChat,
-  needPictures,
   needTokenizer,
+  promptIds,
   type PromptReader,
   promptTokens,
   tokenIds,
@@ -304,9 +303,8 @@ export class LoadedModel implements Model {
     return { promptTokens: tokens.length, layers };
   }
 
-  async readPrompt(prompt: Prompt, options: TokenizeOptions = {}): Promise<readonly number[]> {
-    if (!hasImages(prompt)) return promptTokens(prompt, this.#reader, options);
-    return needPictures(this.opened.pictures).ids(prompt, this.#reader, options);
+  readPrompt(prompt: Prompt, options?: TokenizeOptions): Promise<readonly number[]> {
+    return promptIds(prompt, this.#reader, this.opened.pictures, options);
   }
 
   tokenize(prompt: Prompt, options: TokenizeOptions = {}): number[] {

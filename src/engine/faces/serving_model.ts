@@ -15,10 +15,9 @@ import { type JoinPlaces, type OpenedModel, openModel } from './load.js';
 import {
   chatText,
   eosIds,
-  hasImages,
   isChat,
-  needPictures,
   needTokenizer,
+  promptIds,
   type PromptReader,
   type PromptSource,
   promptTokens,
@@ -214,9 +213,8 @@ export class EngineServingModel implements ServingModel {
     await Promise.all(frames.map((frame) => this.#host.forms.compile(options, frame, wait)));
   }
 
-  async readPrompt(prompt: Prompt, options: TokenizeOptions = {}): Promise<readonly number[]> {
-    if (!hasImages(prompt)) return promptTokens(prompt, this.#reader, options);
-    return needPictures(this.#opened.pictures).ids(prompt, this.#reader, options);
+  readPrompt(prompt: Prompt, options?: TokenizeOptions): Promise<readonly number[]> {
+    return promptIds(prompt, this.#reader, this.#opened.pictures, options);
   }
 
   complete(prompt: Prompt, options: CompletionOptions = {}): Completion {

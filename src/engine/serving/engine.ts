@@ -498,11 +498,7 @@ export class Engine {
     constraint?.reset();
     running.allowed = constraint?.first.allowed;
     const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
-    // What a form allows behind drafts isn't known; pictures' ids are none of the vocabulary.
-    const { vocabSize } = this.ranks.runner.config;
-    const isText = constraint === undefined && prompt.every((token) => token < vocabSize);
-    const drafts = request.speculate !== false && isText && maxTokens > 1;
-    running.drafter = drafts ? this.#speculation?.options.drafter([...prompt, ...(continuation ?? [])]) : undefined;
+    running.drafter = this.#newDrafter(request);
     this.#scheduler.submit({
       id,
       prompt,
@@ -704,11 +700,20 @@ export class Engine {
     for (const { id } of slots) this.#propose(id);
   }
 
+  /** What a form allows behind drafts isn't known; pictures' ids are none of the vocabulary. */
+  #newDrafter({ prompt, continuation = [], constraint, maxTokens, speculate }: EngineRequest): Drafter | undefined {
+    const speculation = this.#speculation;
+    if (!speculation || speculate === false || constraint || maxTokens <= 1) return undefined;
+    const { vocabSize } = this.ranks.runner.config;
+    if (prompt.some((token) => token >= vocabSize)) return undefined;
+    return speculation.options.drafter([...prompt, ...continuation]);
+  }
+
   /** What may follow a request's tokens is verified in its next step, where that pays. */
   #propose(id: string): void {
-    const speculation = this.#speculation;
     const drafter = this.#running.get(id)?.drafter;
-    if (!speculation || !drafter) return;
+    const speculation = drafter && this.#speculation;
+    if (!speculation) return;
     // There is a place for one state.
     const comesBack = this.#draftState !== undefined;
     const isAlone = this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
@@ -720,6 +725,7 @@ export class Engine {
 
   /** How long a step of a lone request took, by its rows. @param isAhead it ran while the one before was read, where any do */
   #observe({ ranks }: Iteration, verified: IterationOutcome['verified'], seconds: number, isAhead: boolean): void {
+    if (!this.options.speculation) return;
     const decodes = ranks.flatMap((rank) => rank.decodes);
     const others = ranks.some(({ prefills, handed }) => prefills.length + handed.length > 0);
     if (decodes.length !== 1 || others) return;

@@ -204,17 +204,18 @@ export class Pictures {
     return all;
   }
 
-  #find(id: number): Entry | undefined {
-    for (const entry of this.#entries.values()) if (id >= entry.first && id < entry.first + entry.count) return entry;
-    return undefined;
+  /** @param last where an id was found before: mostly this one is there, too */
+  #find(id: number, last?: Entry): Entry | undefined {
+    const has = ({ first, count }: Entry): boolean => id >= first && id < first + count;
+    return last && has(last) ? last : [...this.#entries.values()].find(has);
   }
 
   #ofIds(ids: readonly number[]): Set<Entry> {
     const found = new Set<Entry>();
     let last: Entry | undefined;
     for (const id of ids) {
-      if (id < GIVEN_ID || (last && id >= last.first && id < last.first + last.count)) continue;
-      last = this.#find(id);
+      if (id < GIVEN_ID) continue;
+      last = this.#find(id, last);
       if (!last?.rows)
         throw usageError(`token ${id} is a row of an image that isn't kept any more: give the prompt again`);
       found.add(last);
@@ -237,9 +238,11 @@ export class Pictures {
     if (given.length === 0) return undefined;
     const width = this.runner().config.hiddenSize;
     const out = new Float32Array(given.length * width);
+    let entry: Entry | undefined;
     for (const [at, id] of given.entries()) {
-      const { first, rows } = this.#find(id)!;
-      out.set(rows!.subarray((id - first) * width, (id - first + 1) * width), at * width);
+      entry = this.#find(id, entry)!;
+      const from = (id - entry.first) * width;
+      out.set(entry.rows!.subarray(from, from + width), at * width);
     }
     return out;
   }

@@ -14,6 +14,7 @@ import type {
   SamplingOptions,
   TokenizeOptions,
 } from '../contracts/api.js';
+import type { Pictures } from './pictures.js';
 
 /** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
 export interface PromptReader {
@@ -92,6 +93,19 @@ export function needPictures<T>(pictures: T | undefined): T {
     'the prompt has images, and this model is loaded for text alone: load one that takes images, such as SmolVLM, with images: true (--images)',
   );
 }
+
+/**
+ * The ids that a prompt feeds, where it may have images.
+ * @param pictures undefined: the model is for text alone
+ * @throws as `promptTokens`; SplitkvError `usage` for images that the model doesn't take
+ */
+export const promptIds = async (
+  prompt: Prompt,
+  reader: PromptReader,
+  pictures: Pick<Pictures, 'ids'> | undefined,
+  options: TokenizeOptions = {},
+): Promise<readonly number[]> =>
+  hasImages(prompt) ? needPictures(pictures).ids(prompt, reader, options) : promptTokens(prompt, reader, options);
 
 const isFill = (prompt: Prompt): prompt is FillPrompt =>
   typeof prompt === 'object' && prompt !== null && 'prefix' in prompt;
