@@ -3,7 +3,7 @@ import { openDevice } from '../../gpu/index.js';
 import { type CatalogModel, MODELS } from '../../loader/hub/catalog.js';
 import type { LoadOptions } from '../contracts/api.js';
 import { memoryBudgets } from './budgets.js';
-import { defaultContext, POOL_BYTES } from './context_length.js';
+import { defaultContext, poolRoom } from './context_length.js';
 import { cacheType, rankAdapters, rankCount } from './rank_adapters.js';
 
 /** What a model of the catalog would take here, about: from the catalog, without asking a server. */
@@ -44,17 +44,19 @@ export async function catalogFit(options: Options = {}): Promise<readonly Catalo
   const kv = await cacheType(options);
   const asked = TYPES.filter((type) => weights === 'auto' || type === weights);
   const types = asked.length > 0 ? asked : TYPES.slice(0, 1);
+  const room = { bytes: 0, isAll: true };
   const need = (model: CatalogModel, type: CatalogFit['weights']): number => {
     const token = model.kvBytesPerToken * { f32: 1, f16: 0.5, q8: 0.28 }[kv];
+    const { stored = 0, ...ofTypes } = model.weightBytes;
+    const bytes = type === 'auto' ? stored : ofTypes[type];
+    const pool = poolRoom(room.bytes - bytes);
     const tokens = Math.min(
       model.contextLength,
-      contextLength ?? defaultContext(model.contextLength, (of) => of * token <= POOL_BYTES),
+      contextLength ?? defaultContext(model.contextLength, (of) => of * token <= pool),
     );
-    const { stored = 0, ...bytes } = model.weightBytes;
-    return (type === 'auto' ? stored : bytes[type]) + tokens * token + BESIDE_BYTES * count;
+    return bytes + tokens * token + BESIDE_BYTES * count;
   };
   const budgets = memoryBudgets(options.memory, count);
-  const room = { bytes: 0, isAll: true };
   for (const [rank, adapter] of (await rankAdapters(options, count)).entries()) {
     const budget = budgets[rank];
     const own = budget === undefined ? await freeMemory(adapter, rank) : { bytes: budget, isAll: true };

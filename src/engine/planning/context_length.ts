@@ -35,10 +35,7 @@ export function contextOf(asked: number | undefined, subject: Subject): number {
       token: kvToken * heads,
       window,
     }));
-    const room =
-      memory === undefined
-        ? POOL_BYTES
-        : Math.min(POOL_BYTES, SHARE * (sum([memory].flat()) - weightBytes(config, type).bytes));
+    const room = memory === undefined ? POOL_BYTES : poolRoom(sum([memory].flat()) - weightBytes(config, type).bytes);
     return defaultContext(shortPositions(config), (tokens) => {
       const bytes = layers.map(({ token, window = tokens }) => token * Math.min(window, tokens));
       return sum(bytes) <= room && Math.max(...bytes) <= POOL_LAYER_BYTES;
@@ -49,6 +46,9 @@ export function contextOf(asked: number | undefined, subject: Subject): number {
   }
   return asked;
 }
+
+/** Bytes that a default context's cache may take of those left beside the weights. */
+export const poolRoom = (left: number): number => Math.min(POOL_BYTES, SHARE * left);
 
 /**
  * Tokens of a context where nothing is said.
