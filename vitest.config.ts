@@ -36,7 +36,7 @@ export default defineConfig({
     projects: [
       { extends: true, test: { name: 'models', include: OTHERS, exclude: [...PURE, ...WAITING] } },
       { extends: true, test: { name: 'kernels', include: KERNELS, exclude: WAITING, ...TOGETHER } },
-      { extends: true, test: { name: 'pure', include: PURE, ...TOGETHER } },
+      { extends: true, test: { name: 'pure', include: PURE, exclude: WAITING, ...TOGETHER } },
     ],
   },
 });

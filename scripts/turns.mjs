@@ -116,18 +116,23 @@ export const GROUPS = [
     ],
   ],
   [
-    'site.spec.ts',
+    'site.spec.ts apps.spec.ts pack.spec.ts',
     1,
     [
+      'an app with its default configuration takes the package',
+      'the packed bench runs from an empty environment',
       'the first page has a live chat',
       'the gallery shows texts that run as they are shown',
       "the gallery's extension is one",
     ],
   ],
   [
-    'workers.spec.ts package.spec.ts',
+    'workers.spec.ts package.spec.ts conversation.spec.ts offline.spec.ts',
     1,
     [
+      'in a page: a conversation computes what is new',
+      'in a page: the Prompt API',
+      'after the first load a page, its scripts and its model need no server',
       'two ranks in Web Workers give the same bits',
       'the built library of',
       'a form is made ready in',
@@ -141,20 +146,6 @@ export const GROUPS = [
     'looks.spec.ts',
     1,
     ['the chat without a model', 'the models to choose from', 'the chat with answers', 'the chat at work'],
-  ],
-  [
-    'conversation.spec.ts offline.spec.ts',
-    1,
-    [
-      'in a page: a conversation computes what is new',
-      'in a page: the Prompt API',
-      'after the first load a page, its scripts and its model need no server',
-    ],
-  ],
-  [
-    'apps.spec.ts pack.spec.ts',
-    1,
-    ['an app with its default configuration takes the package', 'the packed bench runs from an empty environment'],
   ],
 ];
 
@@ -187,7 +178,18 @@ export const FILES = [
   [
     'src/engine/testing/contract',
     3,
-    ['embedded', 'families', 'gguf', 'gguf_types', 'kv_types', 'logits', 'logits_deepseek', 'precision', 'trained'],
+    [
+      'embedded',
+      'encoders',
+      'families',
+      'gguf',
+      'gguf_types',
+      'kv_types',
+      'logits',
+      'logits_deepseek',
+      'precision',
+      'trained',
+    ],
   ],
   [
     'src/engine/serving',
@@ -212,8 +214,10 @@ export const FILES = [
       'faces/arranged_load',
       'faces/conversation',
       'faces/generate',
+      'faces/images',
       'faces/windows',
       'prefill/prefill',
+      'serving/speculation/speculation',
     ],
   ],
   // Ranks and devices that fail.
@@ -221,8 +225,18 @@ export const FILES = [
   // What is measured, and what is chosen by it.
   ['src/engine', 1, ['measure/measure_machine', 'planning/choose_plan', 'planning/kv_compression', 'tuning/tune']],
   ['src/cluster', 1, ['ranks/cluster_losses', 'ranks/cluster_ranks', 'store/store', 'store/stored_ranks']],
-  ['src/server', 1, ['gateway/gateway', 'gateway/handover', 'gateway/limits']],
-  ['src/server', 1, ['clients', 'load', 'openai_client', 'requests']],
+  [
+    'src',
+    1,
+    [
+      'cluster/links/cluster_links',
+      'cluster/links/hostile_links',
+      'distributed/host_staging',
+      'distributed/same_device',
+    ],
+  ],
+  ['src/server', 1, ['gateway/gateway', 'gateway/handover', 'gateway/kills', 'gateway/limits']],
+  ['src/server', 1, ['agents', 'clients', 'load', 'openai_client', 'requests']],
   ['src/server', 1, ['error_lengths', 'hostile_http', 'large_requests']],
   ['src/cli', 2, ['chat', 'commands', 'commands/plan', 'commands/profile', 'hub', 'serve']],
   [
@@ -230,6 +244,11 @@ export const FILES = [
     3,
     ['cli/bench', 'peers/kernels/decode_graph', 'peers/onnx/prompt_filler', 'suites/check', 'suites/gpu/mla'],
   ],
+  // What is computed by the minute, without a device or on one of paper.
+  ['bench', 1, ['cli/compile/hot_kernels', 'cli/simulate/simulate_measured', 'simulate/adp_study']],
+  ['src', 1, ['arrangement/arrange', 'loader/cache/cached_source', 'loader/hub/node_hub', 'model/gguf/llama_cpp']],
+  ['src/grammar', 2, ['automaton', 'grammar', 'own_grammar', 'threads/form_threads']],
+  ['src/tokenizer', 2, ['expressions', 'fewest_tokens', 'gguf_tokenizer', 'steps/rust_steps']],
   // Matrix kernels; then the others, by room.
   [
     'shaders',
