@@ -6,6 +6,10 @@ import { rolldown } from 'rolldown';
 import { dts } from 'rolldown-plugin-dts';
 import { root } from './setup.mjs';
 
+/** What a room of the source holds is no matter of those who use the package; TypeScript before 5.7 has no kinds of byte arrays. */
+const plain = (code) =>
+  code.replace(/\/\*\*[\s*]*Room:[^]*?\*\/\n/, '').replaceAll('Uint8Array<ArrayBuffer>', 'Uint8Array');
+
 /** Writes the declarations of each entry of the package into `folder`. */
 export async function buildTypes(folder) {
   const parts = join(folder, 'types');
@@ -39,7 +43,7 @@ export async function buildTypes(folder) {
       .join('\n')
       .replaceAll(/^(import|export)[^;]*?from '\.\/[^']*';\n/gm, '')
       .replaceAll("'../../index.js'", "'splitkv'");
-    writeFileSync(join(folder, `splitkv-${face}.d.ts`), declared);
+    writeFileSync(join(folder, `splitkv-${face}.d.ts`), plain(declared));
   }
   appendFileSync(join(folder, 'splitkv-chat.d.ts'), frameworks);
   writeFileSync(join(folder, 'splitkv-react.d.ts'), react);
@@ -48,9 +52,7 @@ export async function buildTypes(folder) {
 
 /** An entry and what it needs, in one file: what it does not export can't be imported. */
 async function rollUp(name, input, folder) {
-  // What a room of the source holds is no matter of those who use the package.
-  const rooms = { name: 'rooms', transform: (code) => code.replace(/\/\*\*[\s*]*Room:[^]*?\*\/\n/, '') };
-  const plugins = [rooms, dts({ dtsInput: true })];
+  const plugins = [{ name: 'plain', transform: plain }, dts({ dtsInput: true })];
   const external = (id) => !id.startsWith('.') && !isAbsolute(id);
   const bundle = await rolldown({ input: { [name]: input }, plugins, external });
   await bundle.write({ dir: folder, entryFileNames: '[name].ts' });

@@ -1,4 +1,5 @@
 import { embed, generateObject, generateText, streamText, tool } from 'ai';
+import * as previous from 'ai-6';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import * as z from 'zod';
 import { randomFiles } from '../../engine/testing/random_source.js';
@@ -78,7 +79,7 @@ describe('the AI SDK over a model', () => {
     const file = { type: 'file' as const, data: new Uint8Array([1]), mediaType: 'image/png' };
     await expect(
       generateText({ ...given, prompt: undefined as never, messages: [{ role: 'user', content: [file] }] }),
-    ).rejects.toThrow("of type 'file'");
+    ).rejects.toThrow('loaded for text alone');
     // Nothing of it is left.
     expect((await generateText({ ...given, maxOutputTokens: 2 })).usage.outputTokens).toBe(2);
     expect(() => provider.imageModel('x')).toThrow('no models of images');
@@ -185,6 +186,53 @@ describe('tools and thoughts', () => {
         { role: 'tool', tool_call_id: 'call_b', name: 'weather', content: '{"city":"Oslo","degrees":4}' },
       ],
     });
+  });
+
+  test('are called by the previous major version of the SDK, too', async () => {
+    const { model, asked } = answering([calling, [{ text: 'Warm.' }], [{ text: 'Hot', reasoning: 'so' }]]);
+    const own = createSplitkv(model, { specification: 'v3' });
+    const whole = await previous.generateText({
+      model: own() as previous.LanguageModel,
+      prompt: 'warm ?',
+      tools: tools as never,
+      stopWhen,
+    });
+    expect(whole.text).toBe('Warm.');
+    expect(whole.steps[0]!.toolCalls).toMatchObject([{ toolCallId: 'call_a' }, { input: { city: 'Oslo' } }]);
+    expect(whole.totalUsage).toMatchObject({ inputTokens: 10, outputTokens: 6 });
+    const stream = previous.streamText({ model: own.languageModel('b') as previous.LanguageModel, prompt: 'warm ?' });
+    expect([await stream.text, await stream.reasoningText]).toEqual(['Hot', 'so']);
+    expect(asked).toHaveLength(3);
+  });
+
+  test('images of a question, in the forms that both versions have', async () => {
+    const answers = Array.from({ length: 4 }, () => [{ text: 'a cat' }]);
+    const { model, asked } = answering(answers);
+    const png = 'iVBORw0KGgo=';
+    const bytes = Uint8Array.from(Buffer.from(png, 'base64'));
+    const ask = (...given: readonly object[]) => ({
+      messages: [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'what?' }, ...given] as never }],
+      maxRetries: 0,
+    });
+    await generateText({ model: createSplitkv(model)(), ...ask({ type: 'image', image: bytes }) });
+    await generateText({ model: createSplitkv(model)(), ...ask({ type: 'file', data: png, mediaType: 'image/png' }) });
+    const own = createSplitkv(model, { specification: 'v3' })() as previous.LanguageModel;
+    await previous.generateText({ model: own, ...ask({ type: 'image', image: bytes }) });
+    await previous.generateText({ model: own, ...ask({ type: 'file', data: png, mediaType: 'image/png' }) });
+    for (const [prompt] of asked) {
+      const { content } = (prompt as unknown as { messages: [{ content: [object, { image: Uint8Array | string }] }] })
+        .messages[0];
+      expect(content[0]).toMatchObject({ type: 'text', text: 'what?' });
+      const { image } = content[1];
+      expect(typeof image === 'string' ? image : Buffer.from(image).toString('base64')).toMatch(
+        typeof image === 'string' ? `data:image/png;base64,${png}` : png,
+      );
+    }
+    const text = generateText({
+      model: createSplitkv(model)(),
+      ...ask({ type: 'file', data: 'JVBERi0xLjQ=', mediaType: 'application/pdf' }),
+    });
+    await expect(text).rejects.toThrow("of type 'file, application/pdf'");
   });
 
   test('come as parts of a stream that begin and end', async () => {

@@ -3,13 +3,16 @@
  * models are here, prompt.ts says what their calls mean. Holds no engine and nothing of the SDK but types.
  */
 import type {
+  EmbeddingModelV3,
   EmbeddingModelV4,
+  LanguageModelV3,
   LanguageModelV4,
   LanguageModelV4CallOptions,
   LanguageModelV4Content,
   LanguageModelV4FinishReason,
   LanguageModelV4StreamPart,
   LanguageModelV4Usage,
+  ProviderV3,
   ProviderV4,
 } from '@ai-sdk/provider';
 import type { GenerateResult, Generation, GenerationDelta, Model } from '../../index.js';
@@ -25,6 +28,13 @@ export interface SplitkvProvider extends ProviderV4 {
   languageModel(modelId?: string): LanguageModelV4;
   /** The same model's vectors of texts. */
   embeddingModel(modelId?: string): EmbeddingModelV4;
+}
+
+/** For `ai` 6, whose calls have no `reasoning`. */
+export interface SplitkvProviderV3 extends ProviderV3 {
+  (modelId?: string): LanguageModelV3;
+  languageModel(modelId?: string): LanguageModelV3;
+  embeddingModel(modelId?: string): EmbeddingModelV3;
 }
 
 /** Of one request: vectors are computed side by side anyway. */
@@ -45,7 +55,13 @@ const MAX_EMBEDDINGS = 2048;
  * console.log((await generateText({ model: splitkv(), ...options })).text);
  * ```
  */
-export function createSplitkv(source: SplitkvSource): SplitkvProvider {
+export function createSplitkv(source: SplitkvSource, options?: { readonly specification?: 'v4' }): SplitkvProvider;
+/** @param options `specification: 'v3'` is for `ai` 6 */
+export function createSplitkv(source: SplitkvSource, options: { readonly specification: 'v3' }): SplitkvProviderV3;
+export function createSplitkv(
+  source: SplitkvSource,
+  { specification = 'v4' }: { readonly specification?: Specification } = {},
+): SplitkvProvider | SplitkvProviderV3 {
   let loading: Promise<Model> | undefined;
   const open = (): Promise<Model> => {
     if (typeof source !== 'function') return Promise.resolve(source);
@@ -56,23 +72,26 @@ export function createSplitkv(source: SplitkvSource): SplitkvProvider {
     return loading;
   };
   const named = (modelId?: string): string => modelId ?? (typeof source === 'function' ? 'splitkv' : source.info.name);
-  const languageModel = (modelId?: string): LanguageModelV4 => new Answers(named(modelId), open);
-  const embeddingModel = (modelId?: string): EmbeddingModelV4 => new Vectors(named(modelId), open);
+  const languageModel = (modelId?: string) => new Answers(named(modelId), open, specification);
+  const embeddingModel = (modelId?: string) => new Vectors(named(modelId), open, specification);
   const imageModel = (): never => {
     throw new Error('splitkv has no models of images');
   };
-  const own = { specificationVersion: 'v4' as const, languageModel, embeddingModel, imageModel };
-  return Object.assign((modelId?: string) => languageModel(modelId), own);
+  const own = { specificationVersion: specification, languageModel, embeddingModel, imageModel };
+  // All that is written here means the same in both.
+  return Object.assign((modelId?: string) => languageModel(modelId), own) as SplitkvProvider | SplitkvProviderV3;
 }
 
-class Answers implements LanguageModelV4 {
-  readonly specificationVersion = 'v4';
+type Specification = 'v3' | 'v4';
+
+class Answers implements Omit<LanguageModelV4, 'specificationVersion'> {
   readonly provider = 'splitkv';
   readonly supportedUrls = {};
 
   constructor(
     readonly modelId: string,
     private readonly open: () => Promise<Model>,
+    readonly specificationVersion: Specification,
   ) {}
 
   async doGenerate(options: LanguageModelV4CallOptions) {
@@ -116,8 +135,7 @@ class Answers implements LanguageModelV4 {
   }
 }
 
-class Vectors implements EmbeddingModelV4 {
-  readonly specificationVersion = 'v4';
+class Vectors implements Omit<EmbeddingModelV4, 'specificationVersion'> {
   readonly provider = 'splitkv';
   readonly maxEmbeddingsPerCall = MAX_EMBEDDINGS;
   readonly supportsParallelCalls = true;
@@ -125,6 +143,7 @@ class Vectors implements EmbeddingModelV4 {
   constructor(
     readonly modelId: string,
     private readonly open: () => Promise<Model>,
+    readonly specificationVersion: Specification,
   ) {}
 
   async doEmbed({ values, dimensions, abortSignal, providerOptions }: Parameters<EmbeddingModelV4['doEmbed']>[0]) {

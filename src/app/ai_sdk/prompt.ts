@@ -1,6 +1,6 @@
 import { defined } from '../../base/options.js';
 import type { LanguageModelV4CallOptions, LanguageModelV4Message, SharedV4Warning } from '@ai-sdk/provider';
-import type { ChatMessage, GenerateOptions, ModelInfo, ToolCall } from '../../index.js';
+import type { ChatMessage, GenerateOptions, ImageSource, ModelInfo, ToolCall } from '../../index.js';
 
 /** A call of the SDK as `generate` takes it. */
 export interface AskedCall {
@@ -20,7 +20,7 @@ const EFFORTS: Readonly<Record<string, string>> = {
   max: 'high',
 };
 
-/** @throws TypeError for messages with parts that are no text */
+/** @throws TypeError for messages with parts that are neither texts nor images */
 export function callOf(options: LanguageModelV4CallOptions, info: ModelInfo): AskedCall {
   const { maxOutputTokens, temperature, topP, topK, presencePenalty, frequencyPenalty, seed, stopSequences } = options;
   const warnings: SharedV4Warning[] = [];
@@ -84,13 +84,11 @@ function messagesOf(message: LanguageModelV4Message): ChatMessage[] {
   switch (message.role) {
     case 'system':
       return [{ role: 'system', content: message.content }];
-    case 'user':
-      return [
-        {
-          role: 'user',
-          content: message.content.map((part) => (part.type === 'text' ? part.text : refused(part.type))).join(''),
-        },
-      ];
+    case 'user': {
+      const content = message.content.map((part) => (part.type === 'text' ? part : imageOf(part)));
+      const isText = content.every((part) => part.type === 'text');
+      return [{ role: 'user', content: isText ? content.map(({ text }) => text).join('') : content }];
+    }
     case 'tool':
       return message.content.flatMap((part): ChatMessage[] => {
         if (part.type !== 'tool-result') return [];
@@ -100,6 +98,28 @@ function messagesOf(message: LanguageModelV4Message): ChatMessage[] {
     case 'assistant':
       return [assistantOf(message.content)];
   }
+}
+
+type FilePart = Exclude<
+  Extract<LanguageModelV4Message, { readonly role: 'user' }>['content'][number],
+  { readonly type: 'text' }
+>;
+
+/** Of a file: its bytes, base64 or an address; V3 has them without their kind. */
+function imageOf({ type, mediaType, data: file }: FilePart): { readonly type: 'image'; readonly image: ImageSource } {
+  const given: unknown =
+    file instanceof Uint8Array || file instanceof URL || typeof file === 'string'
+      ? file
+      : file.type === 'data'
+        ? file.data
+        : file.type === 'url' && file.url;
+  const isImage = mediaType === 'image' || mediaType.startsWith('image/');
+  if (!isImage || !given) refused(`${type}, ${mediaType}`);
+  const isBase64 = typeof given === 'string' && !given.startsWith('data:');
+  return {
+    type: 'image',
+    image: isBase64 ? `data:${mediaType};base64,${given}` : (given as Uint8Array | URL | string),
+  };
 }
 
 function assistantOf(content: Extract<LanguageModelV4Message, { readonly role: 'assistant' }>['content']): ChatMessage {
@@ -143,5 +163,5 @@ function outputText(output: Output): string {
 }
 
 function refused(type: string): never {
-  throw new TypeError(`a part of type '${type}' in the prompt: this model reads text`);
+  throw new TypeError(`a part of type '${type}' in the prompt: only texts and images are read`);
 }
