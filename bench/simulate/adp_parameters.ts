@@ -43,7 +43,8 @@ export function parametersOf(options: AdpStudyOptions): Record<string, unknown> 
     kv_tokens: options.kvTokens ?? null,
     iteration_seconds: time.baseSeconds,
     token_seconds: time.secondsPerToken,
-    model: `seconds of an iteration = iteration_seconds + token_seconds * (tokens of ${
+    cached_token_seconds: time.secondsPerCachedToken ?? 0,
+    model: `seconds of an iteration = iteration_seconds + token_seconds * tokens + cached_token_seconds * cached tokens (of ${
       time.counts === 'all' ? 'all ranks, which share a device' : 'the rank with most'
     })`,
     balance: 'mean of tokens_avg / tokens_max over iterations; weighed_balance: by the tokens of their largest rank',

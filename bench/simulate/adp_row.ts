@@ -14,6 +14,8 @@ export interface AdpRow {
   readonly balance: number;
   /** Its mean with iterations weighed by the tokens of their largest rank. */
   readonly weighed_balance: number;
+  /** The same of cached tokens; not told of runs that were measured. */
+  readonly kv_balance?: number;
   readonly sol_tps: number;
   /** Over the baseline. */
   readonly speedup: number;
@@ -24,7 +26,11 @@ export interface AdpRow {
   readonly preemptions: number;
 }
 
-export function makeRow(name: RowName, result: Omit<SimulationResult, 'log'>, baseline: number | undefined): AdpRow {
+export function makeRow(
+  name: RowName,
+  result: Omit<SimulationResult, 'log' | 'kvBalance' | 'moves'> & Partial<Pick<SimulationResult, 'kvBalance'>>,
+  baseline: number | undefined,
+): AdpRow {
   const tps = result.outputTokens / result.seconds;
   const ttft = [...result.ttftSeconds];
   return {
@@ -32,6 +38,7 @@ export function makeRow(name: RowName, result: Omit<SimulationResult, 'log'>, ba
     tps,
     balance: result.balance.balance,
     weighed_balance: result.balance.weighedBalance,
+    ...(result.kvBalance !== undefined && { kv_balance: result.kvBalance }),
     sol_tps: solTps(tps, result.balance),
     speedup: tps / (baseline ?? tps),
     mean_ttft_s: ttft.reduce((sum, seconds) => sum + seconds, 0) / ttft.length,

@@ -8,10 +8,12 @@ import type { AttentionDpOptions } from '../engine/contracts/api.js';
 import { BLOCK_TOKENS, type LoggedIteration, type Room, schedulerOf, simulate as run } from '../simulate/simulate.js';
 import { type Trace, type TraceRequest, syntheticTrace as makeTrace } from '../simulate/trace.js';
 
-/** How long an iteration takes: baseSeconds + secondsPerToken * tokens of the rank that has most. */
+/** How long an iteration takes: baseSeconds + secondsPerToken * tokens + secondsPerCachedToken * cached tokens, of the slowest rank. */
 export interface SimulatedTime {
   readonly baseSeconds: number;
   readonly secondsPerToken: number;
+  /** Of the tokens that a rank's sequences attend to; default 0. */
+  readonly secondsPerCachedToken?: number;
 }
 
 export interface SimulateOptions {
@@ -41,6 +43,10 @@ export interface SimulateReport {
   readonly balance: number;
   /** The same with iterations weighed by the tokens of their largest rank. */
   readonly weightedBalance: number;
+  /** Of cached tokens in place of rows: those of a rank, on average, over those of the rank that has most; weighed by the latter. */
+  readonly kvBalance: number;
+  /** Sequences that went to another rank while they ran. */
+  readonly moves: number;
   readonly iterations: number;
   /** From the start to the last token. */
   readonly seconds: number;
@@ -78,6 +84,7 @@ const schema: OptionsSchema<SimulateOptions> = {
 const timeSchema: OptionsSchema<SimulatedTime> = {
   baseSeconds: within({ low: 0 }),
   secondsPerToken: within({ above: 0 }),
+  secondsPerCachedToken: within({ low: 0 }),
 };
 const traceSchema: OptionsSchema<TraceRequest> = {
   inputTokens: wholeNumber(1),
@@ -147,6 +154,8 @@ export function simulate(
     solTokensPerSecond: solTps(tokensPerSecond, balance),
     balance: balance.balance,
     weightedBalance: balance.weighedBalance,
+    kvBalance: result.kvBalance,
+    moves: result.moves,
     iterations: balance.iterations,
     seconds,
     outputTokens,

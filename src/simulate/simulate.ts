@@ -6,19 +6,31 @@
 import { nth, range, sum } from '../base/lists.js';
 import { BalanceMeter, type BalanceSummary } from '../engine/scheduler/adp/metrics.js';
 import { type Iteration, Scheduler, type SchedulerOptions, contextPolicy } from '../engine/scheduler/index.js';
+import { MOVING } from '../engine/scheduler/kv/kv_policy.js';
 import type { Trace, TraceRequest } from './trace.js';
 
-/** Seconds of an iteration: base + perToken * (tokens that count); a token costs the same in any phase. */
+/** Seconds of an iteration: base + perToken * (tokens that count) + perCachedToken * (cached tokens read); of the slowest rank. */
 export interface LinearTime {
   readonly baseSeconds: number;
   readonly secondsPerToken: number;
   /** Tokens that count: of the rank that has most (default; ranks wait for the slowest), or of all, where ranks share a device. */
   readonly counts?: 'most' | 'all';
+  /** For each token that a rank's sequences attend to; a token that moves to another rank costs 8 times that. Default 0. */
+  readonly secondsPerCachedToken?: number | undefined;
 }
 
 /** Of an iteration, by what each rank has. */
 export const countedTokens = (tokens: readonly number[], counts: LinearTime['counts']): number =>
   counts === 'all' ? sum(tokens) : Math.max(1, ...tokens);
+
+/** @param cached tokens that each rank's sequences attend to */
+function iterationSeconds(time: LinearTime, tokens: readonly number[], cached: readonly number[]): number {
+  const { baseSeconds, secondsPerToken, secondsPerCachedToken: reading = 0, counts } = time;
+  if (reading === 0 || counts === 'all') {
+    return baseSeconds + secondsPerToken * countedTokens(tokens, counts) + reading * sum(cached);
+  }
+  return baseSeconds + Math.max(...tokens.map((count, rank) => secondsPerToken * count + reading * nth(cached, rank)));
+}
 
 export interface SimulationOptions {
   readonly scheduler: SchedulerOptions;
@@ -38,6 +50,10 @@ export interface LoggedIteration {
 export interface SimulationResult {
   readonly log: readonly LoggedIteration[];
   readonly balance: BalanceSummary;
+  /** Cached tokens of a rank, on average, over those of the rank that has most; iterations weighed by the latter. */
+  readonly kvBalance: number;
+  /** Sequences that went to another rank while they ran. */
+  readonly moves: number;
   readonly outputTokens: number;
   /** From the start to the last token. */
   readonly seconds: number;
@@ -48,13 +64,15 @@ export interface SimulationResult {
 
 /** Runs the scheduler on a clock that the time model moves: what would be computed is not. */
 export function simulate(trace: Trace, options: SimulationOptions): SimulationResult {
-  const { baseSeconds, secondsPerToken, counts } = options.time;
+  const { secondsPerCachedToken: reading = 0 } = options.time;
   const scheduler = new Scheduler(options.scheduler, contextPolicy);
   const clients = new Clients(trace, options.concurrency);
   const sentAt = new Float64Array(trace.length);
   const ttftSeconds = new Float64Array(trace.length);
   const log: LoggedIteration[] = [];
   const meter = new BalanceMeter();
+  const kvMeter = new BalanceMeter();
+  let moves = 0;
   let clock = 0;
   let preemptions = 0;
 
@@ -72,8 +90,12 @@ export function simulate(trace: Trace, options: SimulationOptions): SimulationRe
     }
     const tokens = tokensOf(iteration);
     const work = iteration.ranks.map((rank) => rank.tokens);
-    const seconds = baseSeconds + secondsPerToken * countedTokens(work, counts);
+    const cached = scheduler.ranks.map(({ attended }) => attended);
+    const moved = iteration.ranks.flatMap((rank) => rank.moves.map((move) => move.to.length * BLOCK_TOKENS));
+    const seconds = iterationSeconds(options.time, work, cached) + reading * MOVING * sum(moved);
     clock += seconds;
+    moves += moved.length;
+    kvMeter.add(cached, seconds);
     for (const { preempted, prefills } of iteration.ranks) {
       preemptions += preempted.length;
       for (const { sequence, samples } of prefills) {
@@ -85,7 +107,8 @@ export function simulate(trace: Trace, options: SimulationOptions): SimulationRe
     for (const _ of scheduler.complete(iteration, { seconds })) clients.done();
   }
   const outputTokens = sum(trace.map((request) => request.outputTokens));
-  return { log, balance: meter.summary, outputTokens, seconds: clock, ttftSeconds, preemptions };
+  const { weighedBalance: kvBalance } = kvMeter.summary;
+  return { log, balance: meter.summary, kvBalance, moves, outputTokens, seconds: clock, ttftSeconds, preemptions };
 }
 
 function submit(scheduler: Scheduler, trace: Trace, index: number, now: number): void {

@@ -7,13 +7,14 @@ import type { MeasuredStudy } from './measure_adp.js';
 /** The table of a study, the published rows beside it where they are of the same run. */
 export function describeStudy({ rows, published, checks }: AdpStudy): string {
   const lines = [
-    row('', 'TPS', 'balance', 'weighed', 'SOL TPS', 'speedup', 'TTFT s', 'iterations'),
+    row('', 'TPS', 'balance', 'weighed', 'cache', 'SOL TPS', 'speedup', 'TTFT s', 'iterations'),
     ...rows.map((each) =>
       row(
         each.name,
         whole(each.tps),
         percent(each.balance),
         percent(each.weighed_balance),
+        percent(each.kv_balance ?? NaN),
         whole(each.sol_tps),
         each.speedup.toFixed(2),
         each.mean_ttft_s.toFixed(2),
@@ -22,9 +23,9 @@ export function describeStudy({ rows, published, checks }: AdpStudy): string {
     ),
   ];
   if (checks) {
-    lines.push('', row('published', 'TPS', 'balance', '', 'SOL TPS', 'speedup'));
+    lines.push('', row('published', 'TPS', 'balance', '', '', 'SOL TPS', 'speedup'));
     for (const { name, tps, balance, sol_tps, speedup } of published)
-      lines.push(row(name, whole(tps), percent(balance), '', whole(sol_tps), speedup.toFixed(2)));
+      lines.push(row(name, whole(tps), percent(balance), '', '', whole(sol_tps), speedup.toFixed(2)));
     lines.push('', row('baseline', 'published', 'simulated', ''));
     for (const check of checks) {
       const text = check.unit === 'share' ? percent : whole;
@@ -34,7 +35,7 @@ export function describeStudy({ rows, published, checks }: AdpStudy): string {
   }
   lines.push(
     '',
-    'A simulation: nothing here is measured. balance: mean over iterations; weighed: by the tokens of their largest rank.',
+    'A simulation: nothing here is measured. balance: mean over iterations; weighed: by the tokens of their largest rank; cache: of cached tokens.',
   );
   return `${lines.join('\n')}\n`;
 }

@@ -131,7 +131,9 @@ function fitTime(log: Replay['log'], counts: 'most' | 'all'): LinearTime {
 /** Of each figure, the median. */
 function medianRow(rows: readonly AdpRow[]): AdpRow {
   const [first] = rows as [AdpRow];
-  const figures = Object.keys(first).filter((key): key is keyof Omit<AdpRow, 'name'> => key !== 'name');
+  const figures = Object.keys(first).filter(
+    (key): key is keyof Omit<AdpRow, 'name' | 'kv_balance'> => !['name', 'kv_balance'].includes(key),
+  );
   return { ...first, ...Object.fromEntries(figures.map((key) => [key, median(rows.map((row) => row[key]))])) };
 }
 

@@ -16,7 +16,7 @@ export interface ReplayOptions {
 }
 
 /** What a simulation of the same trace gives, measured. */
-export interface Replay extends Omit<SimulationResult, 'log'> {
+export interface Replay extends Omit<SimulationResult, 'log' | 'kvBalance' | 'moves'> {
   readonly log: readonly IterationRecord[];
 }
 

@@ -68,6 +68,10 @@ export const command: Command = {
       value: 'S',
       help: `seconds for each token of the rank that has most; default ${PUBLISHED_TIME.secondsPerToken}, with --model as measured`,
     },
+    'cached-token-seconds': {
+      value: 'S',
+      help: 'seconds for each cached token that the sequences of the slowest rank attend to; default 0',
+    },
     calibrate: {
       help: 'fit these two first, so that the baseline has the published TPS and SOL TPS; they are told on stderr',
     },
@@ -195,6 +199,7 @@ async function studyOptions(options: Options, preset: Presets = PUBLISHED_SETTIN
       baseSeconds:
         options.number('iteration-seconds', 'a number of at least 0', (s) => s >= 0) ?? PUBLISHED_TIME.baseSeconds,
       secondsPerToken: options.number('token-seconds', positive, (s) => s > 0) ?? PUBLISHED_TIME.secondsPerToken,
+      secondsPerCachedToken: options.number('cached-token-seconds', 'a number of at least 0', (s) => s >= 0) ?? 0,
     },
   };
 }

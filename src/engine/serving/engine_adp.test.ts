@@ -6,6 +6,7 @@ import { testAdapters } from '../../gpu/testing/adapters.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import type { DrawOptions } from '../contracts/rank.js';
 import { Scheduler } from '../scheduler/index.js';
+import { KvPolicy } from '../scheduler/kv/kv_policy.js';
 import { type EngineSetup, openRunner } from '../testing/open_runner.js';
 import { Engine, type EngineRequest } from './engine.js';
 
@@ -92,6 +93,16 @@ const two = { plan: 'adp', ranks: 2, virtual: true };
 const four = { plan: 'adp', ranks: 4, virtual: true };
 const waits = { mode: 'trtllm', enable_balance: true, timeout_iters: 6, batching_wait_iters: 2 };
 
+/** By cached tokens, whatever reading them takes: that is noise in models of this size. */
+const moving = {
+  ...placing,
+  contextPolicy: (config: Parameters<typeof placing.contextPolicy>[0]) => {
+    const policy = placing.contextPolicy(config);
+    const kv = new KvPolicy(true);
+    return Object.assign(policy, { move: kv.move.bind(kv) });
+  },
+};
+
 describe('adp: every request gives what it gives alone on one rank', () => {
   test.each<[string, string, Partial<Parameters<typeof openRunner>[0]>, EngineSetup]>(
     drawn(
@@ -104,6 +115,9 @@ describe('adp: every request gives what it gives alone on one rank', () => {
         ['groups that cut heads', 'llama', { ...four, plan: 'adp x tp' }, { prefixCaching: true }],
         ['groups that split chunks, too few blocks', 'llama', { ...four, plan: 'adp x sp' }, { kvBlocks: 16 }],
         ['groups of a latent, prompts wait', 'deepseek', { ...four, plan: 'adp x tp' }, { attentionDpConfig: waits }],
+        ['sequences move', 'llama', two, { placing: moving, kvBlocks: 40 }],
+        ['sequences move between groups that cut heads', 'llama', { ...four, plan: 'adp x tp' }, { placing: moving }],
+        ['sequences move in two stages', 'deepseek', { ...four, plan: 'pp x adp', batches: 2 }, { placing: moving }],
         ['in two stages', 'llama', { ...four, plan: 'pp x adp', batches: 2 }, { slots: 6 }],
         [
           'our balancer, too few blocks',
@@ -126,7 +140,8 @@ describe('adp: every request gives what it gives alone on one rank', () => {
     }
     const { metrics } = engine;
     expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
-    if (engineOptions.kvBlocks !== undefined) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
+    if (engineOptions.placing) expect(metrics.movesTotal).toBeGreaterThan(0);
+    else if (engineOptions.kvBlocks !== undefined) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
     if (engineOptions.prefixCaching) expect(metrics.cachedTokensTotal).toBeGreaterThan(0);
     checkBalance(metrics.balance!, records, metrics.generatedTokensTotal);
     expect(records).toHaveLength(metrics.iterationsTotal);

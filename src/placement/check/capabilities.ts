@@ -196,16 +196,6 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     instead: 'use plan adp or token, or leave attentionDpConfig out',
   },
   {
-    of: ['rankMoves', 'adp'],
-    because: 'requests are balanced when they start, and a rank finishes each that it began',
-    instead: 'sequences stay on the rank where they began',
-  },
-  {
-    of: ['rankMoves', 'attentionDp'],
-    because: 'requests are balanced when they start, and a rank finishes each that it began',
-    instead: 'leave attentionDpConfig out with plan token',
-  },
-  {
     of: ['rankMoves', 'onePlace'],
     because: 'no other rank keeps sequences',
     instead: 'sequences stay where they began',

@@ -1,6 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { Random } from '../../../base/random.js';
+import { simulate } from '../../../simulate/simulate.js';
+import type { Trace } from '../../../simulate/trace.js';
 import { contextPolicy, Scheduler, type SchedulerOptions } from '../index.js';
-import { ArrivalRate, LinearFit } from './fits.js';
+import { ArrivalRate, LinearFit, SecondSlope } from './fits.js';
 
 describe('fits', () => {
   test('a line is found, and follows a change', () => {
@@ -165,5 +168,54 @@ describe('cost policy', () => {
       clock.step();
     }
     expect(waited).toBeLessThan(200);
+  });
+});
+
+describe('where reading the cache takes long', () => {
+  test('what it takes is told apart from what rows take', () => {
+    const random = new Random(4);
+    const cached = new SecondSlope(256);
+    expect(cached.slope).toBe(0);
+    for (let i = 0; i < 200; i++) {
+      const [rows, tokens] = [1 + random.integer(8), random.integer(9000)];
+      cached.add(rows, tokens, 0.01 + 4e-4 * rows + 3e-6 * tokens + 2e-4 * random.next());
+    }
+    expect(cached.slope / 3e-6).toBeCloseTo(1, 1);
+    const alike = new SecondSlope(256);
+    for (let i = 0; i < 20; i++) alike.add(4, 1000, 0.02);
+    expect(alike.slope).toBe(0);
+    // Both grow together: neither can be told from the other.
+    const together = new SecondSlope(256);
+    for (let i = 0; i < 20; i++) together.add(i, 100 * i, 0.02 * i);
+    expect(together.slope).toBe(0);
+  });
+
+  const trace = (seed: number, count: number, [input, output]: readonly [number, number]): Trace => {
+    const random = new Random(seed);
+    const length = (mean: number): number => Math.max(1, Math.round(mean * Math.exp(3 * (random.next() - 0.6))));
+    const rest = { arrivalSeconds: 0, priority: 0, ttftDeadlineSeconds: undefined };
+    return Array.from({ length: count }, () => ({ inputTokens: length(input), outputTokens: length(output), ...rest }));
+  };
+  test.each([
+    [4, 8, 32],
+    [4, 8, 20],
+    [8, 16, 76],
+  ])('%i ranks of %i slots, %i requests open: caches are even, and answers come sooner', (ranks, slots, open) => {
+    const run = (mode: 'trtllm' | 'cost', secondsPerCachedToken: number) =>
+      simulate(trace(1, 4 * open, [1000, 400]), {
+        concurrency: open,
+        time: { baseSeconds: 0.01, secondsPerToken: 5e-5, secondsPerCachedToken },
+        scheduler: {
+          ranks: Array.from({ length: ranks }, () => ({ numBlocks: 4096, slots })),
+          contextLength: 16_384,
+          maxTokensPerIteration: 8192,
+          attentionDpConfig: { mode },
+        },
+      });
+    const [ours, theirs] = [run('cost', 2e-6), run('trtllm', 2e-6)];
+    expect(ours.kvBalance).toBeGreaterThan(0.85);
+    expect(ours.kvBalance).toBeGreaterThan(theirs.kvBalance + 0.05);
+    expect(ours.seconds).toBeLessThan(theirs.seconds);
+    expect([ours.moves > 0, theirs.moves, run('cost', 0).moves]).toEqual([true, 0, 0]);
   });
 });

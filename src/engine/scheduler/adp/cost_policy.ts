@@ -1,12 +1,13 @@
-import { nth } from '../../../base/lists.js';
+import { nth, sum } from '../../../base/lists.js';
 import type { SchedulerConfig } from '../config.js';
-import type { Iteration } from '../iteration.js';
+import type { Iteration, WorkList } from '../iteration.js';
+import { KvPolicy } from '../kv/kv_policy.js';
 import type { RankState } from '../rank_state.js';
 import type { ContextPolicy, Situation } from '../routing.js';
 import type { Sequence } from '../sequence.js';
 import type { WaitingQueue } from '../waiting_queue.js';
 import type { AttentionDpConfig } from './config.js';
-import { ArrivalRate, DecayingMean, LinearFit } from './fits.js';
+import { ArrivalRate, DecayingMean, LinearFit, SecondSlope } from './fits.js';
 import { placeContexts, type Placement } from './placement.js';
 
 /** What a request's wait for its first token costs beyond its idle slot, in idle slots. */
@@ -18,6 +19,8 @@ const LOOKAHEAD = 48;
 /** Observations before a fit is believed. */
 const ENOUGH = 4;
 const MEMORY = 512;
+/** Reading the cached tokens of the rank that has most takes at least this share of a step where it is heeded. */
+const READING = 0.02;
 
 /**
  * Our own balancer. Requests stay in one queue until contexts run; then the oldest are spread over the ranks (placement.ts). They
@@ -35,6 +38,8 @@ const MEMORY = 512;
  * They also run at once when no rank generates, when times aren't known yet, when one has waited long enough (`patience`), and
  * when one would miss its deadline. Of those that could run, the ones that would keep one rank busy long after the others stay
  * behind, and wait anew: once, then they run.
+ *
+ * Sequences that run go to another rank where reading the cache takes long on theirs, as with token parallelism (kv_policy.ts).
  */
 export class CostPolicy implements ContextPolicy {
   readonly #times = new IterationTimes();
@@ -49,8 +54,16 @@ export class CostPolicy implements ContextPolicy {
   #lastSeconds = 0;
   /** Seconds times requests waited since contexts ran last. */
   #held = 0;
+  readonly #moves: readonly [those: KvPolicy, none: KvPolicy];
 
-  constructor(private readonly config: SchedulerConfig) {}
+  constructor(private readonly config: SchedulerConfig) {
+    this.#moves = [new KvPolicy(config.shiftsSlots && config.eviction === undefined), new KvPolicy(false)];
+  }
+
+  move(ranks: readonly RankState[], work: readonly WorkList[]): void {
+    const [those, none] = this.#moves;
+    (this.#times.cachedSeconds > 0 ? those : none).move(ranks, work);
+  }
 
   observe(iteration: Iteration, seconds: number): void {
     this.#times.add(iteration, seconds);
@@ -211,7 +224,7 @@ const holdingCost = (situation: Situation): number => (1 + FIRST_TOKEN_PRICE) / 
 /**
  * What iterations take, fitted as they run; the slowest rank is taken to be the one with most rows:
  *
- *     without contexts   a + b * (decode rows of the slowest rank)
+ *     without contexts   a + b * (decode rows of the slowest rank)    e * (cached tokens of the rank with most) is told apart
  *     with contexts      c + d * (context rows of the slowest rank)
  *
  * c takes in the decode rows, whose number changes little between one context and the next.
@@ -219,6 +232,9 @@ const holdingCost = (situation: Situation): number => (1 + FIRST_TOKEN_PRICE) / 
 class IterationTimes {
   readonly #generation = new LinearFit(MEMORY, 'constant');
   readonly #context = new LinearFit(MEMORY, 'proportional');
+  readonly #cached = new SecondSlope(MEMORY);
+  /** Of the last step without contexts. */
+  #last = { cached: 0, seconds: 0 };
 
   /** Whether waiting can be weighed against running. */
   get known(): boolean {
@@ -227,7 +243,11 @@ class IterationTimes {
 
   add({ ranks }: Iteration, seconds: number): void {
     if (ranks.every(({ contextTokens }) => contextTokens === 0)) {
-      this.#generation.add(Math.max(...ranks.map(({ decodes }) => decodes.length)), seconds);
+      const rows = Math.max(...ranks.map(({ decodes }) => decodes.length));
+      const cached = Math.max(...ranks.map(({ decodes }) => sum(decodes.map(({ computed }) => computed))));
+      this.#generation.add(rows, seconds);
+      this.#cached.add(rows, cached, seconds);
+      this.#last = { cached, seconds };
       return;
     }
     const slowest = ranks.reduce((most, rank) => (rank.tokens > most.tokens ? rank : most));
@@ -246,10 +266,17 @@ class IterationTimes {
     return Math.max(0, this.#context.line.intercept - this.generationSeconds(rows));
   }
 
+  /** What reading a cached token takes in a step; 0 where all of them take little. */
+  get cachedSeconds(): number {
+    const { cached, seconds } = this.#last;
+    const { slope } = this.#cached;
+    return this.#generation.weight >= ENOUGH && slope * cached > READING * seconds ? slope : 0;
+  }
+
   /** Seconds a row; in proportion only while nothing is known. A decode row counts as a context row until its own is known. */
-  get rowSeconds(): { readonly generation: number; readonly context: number } {
-    if (!this.known) return { generation: 1, context: 1 };
+  get rowSeconds(): { readonly generation: number; readonly context: number; readonly cached: number } {
+    if (!this.known) return { generation: 1, context: 1, cached: 0 };
     const context = this.#context.line.slope;
-    return { generation: this.#generation.line.slope || context, context };
+    return { generation: this.#generation.line.slope || context, context, cached: this.cachedSeconds };
   }
 }

@@ -65,6 +65,36 @@ export class LinearFit {
   }
 }
 
+/** Like `LinearFit`, of two quantities: what the second one costs beside the first. */
+export class SecondSlope {
+  #weight = 0;
+  /** Sums of x, z, y and of their products. */
+  #sums = { x: 0, z: 0, y: 0, xx: 0, zz: 0, xz: 0, xy: 0, zy: 0 };
+
+  /** @param memory observations that count, about */
+  constructor(private readonly memory: number) {}
+
+  add(x: number, z: number, y: number): void {
+    const keep = 1 - 1 / this.memory;
+    this.#weight = this.#weight * keep + 1;
+    const next = { x, z, y, xx: x * x, zz: z * z, xz: x * z, xy: x * y, zy: z * y };
+    for (const key of Object.keys(next) as (keyof typeof next)[]) this.#sums[key] = this.#sums[key] * keep + next[key];
+  }
+
+  /** y for one more of z; 0 where it can't be told from what x costs, and never negative. */
+  get slope(): number {
+    const { x, z, y, xx, zz, xz, xy, zy } = this.#sums;
+    const n = this.#weight;
+    if (n === 0) return 0;
+    const [vx, vz, c] = [xx - (x * x) / n, zz - (z * z) / n, xz - (x * z) / n];
+    const isFlat = vx <= 1e-6 * xx;
+    const own = isFlat ? vz : vz - (c * c) / vx;
+    if (own <= 1e-4 * zz) return 0;
+    const both = zy - (z * y) / n - (isFlat ? 0 : (c * (xy - (x * y) / n)) / vx);
+    return Math.max(0, both / own);
+  }
+}
+
 const MEMORY = 256;
 /** A gap this many times the mean says that the mean is out of date. */
 const LONG_GAP = 4;

@@ -3,16 +3,18 @@ import type { SchedulerConfig } from '../config.js';
 import { inOrder } from '../priority.js';
 import type { WorkList } from '../iteration.js';
 import type { RankState } from '../rank_state.js';
+import { LASTING } from '../kv/kv_policy.js';
 import type { Situation } from '../routing.js';
 import type { Sequence } from '../sequence.js';
 
 /** Requests that a rank may be ahead of its share: room to even out context rows rather than counts. */
 const COUNT_SLACK = 2;
 
-/** What a decode row and a context row take; equal while not known. */
+/** What a decode row and a context row take; equal while not known. And what reading a cached token takes, in every step. */
 interface RowSeconds {
   readonly generation: number;
   readonly context: number;
+  readonly cached: number;
 }
 
 /** A rank while contexts are being placed on it. */
@@ -26,6 +28,8 @@ class Site {
   /** Seconds of its rows. */
   load: number;
   active: number;
+  /** Cached tokens that its sequences attend to. */
+  attended: number;
   /** Blocks taken, and sequences placed. */
   readonly blocks: number[] = [];
   placed = 0;
@@ -45,6 +49,7 @@ class Site {
     this.slots = rank.numFreeSlots;
     this.load = seconds.generation * generations + seconds.context * context;
     this.active = rank.numActive;
+    this.attended = rank.attended;
   }
 
   copy(): Site {
@@ -54,6 +59,11 @@ class Site {
   /** Without chunks a context runs whole; with them it may run on into the next iterations. */
   hasRoom(rows: number): boolean {
     return this.starts > 0 && (this.config.chunkedPrefill ? this.room > 0 : rows <= this.room);
+  }
+
+  /** Seconds of the steps to come in which cached tokens are read, with more of them. */
+  readingWith(tokens: number): number {
+    return (this.attended + tokens) * this.seconds.cached * LASTING;
   }
 
   /** Its load with another context. */
@@ -157,8 +167,8 @@ const excess = (sites: readonly Site[], generationLoad: number): number =>
 
 /**
  * Spreads waiting requests over the ranks: the oldest that the budget of all ranks together holds, longest first, each to the
- * rank that is least loaded with it. Counts are kept even as well, within two: a request's decode row stays on its rank for as
- * long as it generates, while its context is there once.
+ * rank that is least loaded with it, by its rows now and the cached tokens that it reads in the steps to come. Counts are kept even as
+ * well, within two: a request's decode row stays on its rank for as long as it generates, while its context is there once.
  * @param candidates in order
  */
 export function placeContexts(
@@ -179,7 +189,7 @@ export function placeContexts(
       const share = Math.ceil((active * rank.limits.slots) / slots) + COUNT_SLACK;
       if (site.slots === 0 || site.active >= share) continue;
       const rows = sequence.target - rank.cachedTokens(sequence);
-      const load = site.loadWith(rows);
+      const load = site.loadWith(rows) + site.readingWith(sequence.target);
       if (!site.hasRoom(rows) || (best && load >= best.load)) continue;
       if (!rank.canEverHold(sequence) || !rank.wouldAdmit(sequence, site.blocks, site.placed)) continue;
       best = { site, rows, load };
@@ -191,6 +201,7 @@ export function placeContexts(
       site.blocks[lane] = (site.blocks[lane] ?? 0) + count;
     }
     site.add(rows);
+    site.attended += sequence.target;
   }
   return new Placement(assigned, sites, Math.max(...work.map(({ decodes }) => seconds.generation * decodes.length)));
 }

@@ -131,10 +131,10 @@ test('a whole trace, by hand', () => {
   expect(scheduler.schedule()).toBeUndefined();
 });
 
-test('only token parallel pools move what runs to another rank, as docs/capabilities.md has it', () => {
+test('the rules of TensorRT-LLM leave what runs where it is; ours, and token parallel pools, move it', () => {
   const movesOf = (more: Partial<SchedulerOptions>): boolean =>
     contextPolicy(checkOptions({ ...options, ...more })).move !== undefined;
   expect(movesOf({ attentionDpConfig: { mode: 'trtllm' } })).toBe(false);
-  expect(movesOf({ attentionDpConfig: { mode: 'cost' } })).toBe(false);
+  expect(movesOf({ attentionDpConfig: { mode: 'cost' } })).toBe(true);
   expect(movesOf({ sharedRows: true })).toBe(true);
 });

@@ -7,9 +7,9 @@ import type { ContextPolicy, Move } from '../routing.js';
 import type { WaitingQueue } from '../waiting_queue.js';
 
 /** Steps that a better balance is taken to last for, at most: others come and go. */
-const LASTING = 64;
+export const LASTING = 64;
 /** Attending to a token in one step costs 1: reading it, sending it over the host and writing it costs so much. */
-const MOVING = 8;
+export const MOVING = 8;
 /** Loads that differ by less are left alone. */
 const SLACK = 0.1;
 
