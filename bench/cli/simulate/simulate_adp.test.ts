@@ -57,7 +57,7 @@ test('a table, and a report', async () => {
   const out = join(scratch, 'report.html');
   const { code, stdout, stderr } = await runHere([...small, '--out', out]);
   expect(code, stderr).toBe(0);
-  expect(stdout).toMatch(/^baseline +[\d,]+ +\d+\.\d\d% +\d+\.\d\d% +[\d,]+ +1\.00 /m);
+  expect(stdout).toMatch(/^baseline +[\d,]+ +\d+\.\d\d% +\d+\.\d\d% +\d+\.\d\d% +[\d,]+ +1\.00 /m);
   expect(stdout).not.toContain('published'); // another run than the published one
   expect(stdout).toContain(`report written to ${out}`);
   expect(readFileSync(out, 'utf8')).toMatch(/^<!doctype html>[\s\S]*<\/html>\n$/);
