@@ -122,8 +122,8 @@ test('ranks that cannot be are explained, and the form asks for others', async (
   const alert = page.getByRole('alert');
   for (const [query, message] of [
     [
-      'ranks=5&plan=tp',
-      "plan 'tp' on 5 ranks: this model's attention and MLP segments can be cut over 4 ranks at most",
+      'ranks=9&plan=tp',
+      "plan 'tp' on 9 ranks: this model's attention and MLP segments can be cut over 8 ranks at most",
     ],
     ['ranks=2&plan=pq', "plan 'pq': use single, tp, sp"],
     ['ranks=two,', 'ranks=two, in the address: expected a number of ranks'],
@@ -198,6 +198,8 @@ const same: readonly (readonly [string, readonly PlainLoadOptions[]])[] = [
     'tiny-gqa',
     [
       { plan: 'tp', ranks: 2 },
+      // Each of four kv heads on two ranks.
+      { tensor: 8, virtualRanks: true },
       { plan: 'sp', ranks: 3, virtualRanks: true },
       { plan: 'token', ranks: 3, virtualRanks: true },
       { plan: 'adp', ranks: 2 },

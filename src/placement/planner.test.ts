@@ -246,7 +246,7 @@ describe('the table', () => {
     expect(lines[2]).toMatch(/^ {2}tp +2 .* 7 +\d+%$/);
     expect(new Set(lines.slice(0, 6).map((line) => line.length)).size).toBe(1);
     expect(lines.slice(6)).toEqual([
-      "- plan 'pp x tp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4 ranks",
+      "- plan 'pp x tp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 6, 8, 10, 12, 14 or 16 ranks",
       "- plan 'pp x sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 6, 8, 10, 12, 14 or 16 ranks",
       "- plan 'pp x tp+sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 6, 8, 10, 12, 14 or 16 ranks",
     ]);
