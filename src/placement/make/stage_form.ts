@@ -72,12 +72,14 @@ export const tensor: FormMaker = (ranks, shape, wanted) => {
   const { latent, bothWays = false } = shape;
   const most = bothWays ? maxTensor(shape) : maxColumns(shape);
   const headGroups = divisors(ranks).findLast((groups) => groups <= maxTensor(shape))!;
-  const isUsual =
-    headGroups === ranks || ranks > most || (wanted.tensor ?? ranks) < ranks || wanted.sequence !== undefined;
+  const { tensor: wantedTensor = ranks, sequence: beside = 1 } = wanted;
+  const isUsual = headGroups === ranks || ranks > most || wantedTensor < ranks || beside > 1;
   if (latent && isUsual) return hybrid(ranks, shape, wanted);
   if (ranks > most) return tensorMisfit(most);
   const sequence = latent ? ranks : ranks / headGroups;
-  return asWanted({ tensor: ranks, headGroups, sequence, ownHeads: !latent, ...cut }, wanted, ranks);
+  const form = { tensor: ranks, headGroups, sequence, ownHeads: !latent, ...cut };
+  // Ranks that split sequences are counted once, as those that cut weights.
+  return asWanted(form, { ...wanted, sequence: beside > 1 ? beside : undefined }, ranks);
 };
 
 /**
