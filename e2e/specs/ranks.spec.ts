@@ -237,6 +237,25 @@ for (const [model, plans] of drawn(same, 1, 'ranks in Chrome')) {
   }
 }
 
+test('a GPU and the adapter that runs on the CPU are two ranks', async ({ page }) => {
+  await page.addInitScript(() => {
+    const asked: unknown[] = [];
+    const { requestAdapter } = GPU.prototype;
+    GPU.prototype.requestAdapter = async function (options) {
+      asked.push(options);
+      return requestAdapter.call(this, options);
+    };
+    Object.assign(globalThis, { asked });
+  });
+  const host = await HostPage.open(page);
+  await host.load('/models/tiny-gqa/', { plan: 'sp', ranks: ['high-performance', 'software'], contextLength: 320 });
+  const { rows } = await host.logitsDigest(tokens.slice(0, 9));
+  expect(rows).toBe(9);
+  const asked = await page.evaluate(() => (globalThis as unknown as { readonly asked: unknown[] }).asked);
+  expect(asked).toContainEqual({ powerPreference: 'high-performance' });
+  expect(asked).toContainEqual({ forceFallbackAdapter: true });
+});
+
 test('heads arranged in one step: measured at load, the answer of one rank, copies shown', async ({ page }) => {
   const prompt = storyQuestion(180, 5);
   const at = prompt.lastIndexOf(' . ') + 2;
