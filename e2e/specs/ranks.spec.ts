@@ -122,8 +122,8 @@ test('ranks that cannot be are explained, and the form asks for others', async (
   const alert = page.getByRole('alert');
   for (const [query, message] of [
     [
-      'ranks=5&plan=tp',
-      "plan 'tp' on 5 ranks: this model's attention and MLP segments can be cut over 4 ranks at most",
+      'ranks=9&plan=tp',
+      "plan 'tp' on 9 ranks: this model's attention and MLP segments can be cut over 8 ranks at most",
     ],
     ['ranks=2&plan=pq', "plan 'pq': use single, tp, sp"],
     ['ranks=two,', 'ranks=two, in the address: expected a number of ranks'],
@@ -198,6 +198,8 @@ const same: readonly (readonly [string, readonly PlainLoadOptions[]])[] = [
     'tiny-gqa',
     [
       { plan: 'tp', ranks: 2 },
+      // Each of four kv heads on two ranks.
+      { tensor: 8, virtualRanks: true },
       { plan: 'sp', ranks: 3, virtualRanks: true },
       { plan: 'token', ranks: 3, virtualRanks: true },
       { plan: 'adp', ranks: 2 },
@@ -234,6 +236,25 @@ for (const [model, plans] of drawn(same, 1, 'ranks in Chrome')) {
     });
   }
 }
+
+test('a GPU and the adapter that runs on the CPU are two ranks', async ({ page }) => {
+  await page.addInitScript(() => {
+    const asked: unknown[] = [];
+    const { requestAdapter } = GPU.prototype;
+    GPU.prototype.requestAdapter = async function (options) {
+      asked.push(options);
+      return requestAdapter.call(this, options);
+    };
+    Object.assign(globalThis, { asked });
+  });
+  const host = await HostPage.open(page);
+  await host.load('/models/tiny-gqa/', { plan: 'sp', ranks: ['high-performance', 'software'], contextLength: 320 });
+  const { rows } = await host.logitsDigest(tokens.slice(0, 9));
+  expect(rows).toBe(9);
+  const asked = await page.evaluate(() => (globalThis as unknown as { readonly asked: unknown[] }).asked);
+  expect(asked).toContainEqual({ powerPreference: 'high-performance' });
+  expect(asked).toContainEqual({ forceFallbackAdapter: true });
+});
 
 test('heads arranged in one step: measured at load, the answer of one rank, copies shown', async ({ page }) => {
   const prompt = storyQuestion(180, 5);

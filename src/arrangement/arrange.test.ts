@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { Random } from '../base/random.js';
 import { describe, expect, test } from 'vitest';
 import { arrange } from './arrange.js';
-import { makespan, rankCopies, staticPlacement } from './task.js';
+import { makespan, promptUtilisation, rankCopies, staticPlacement } from './task.js';
 import { lognormalLoads } from './testing/loads.js';
 import { type Arrangement, type ArrangementProblem, MODES } from './types.js';
 
@@ -118,6 +118,24 @@ describe('the sizes that matter', () => {
     });
     expect(found).toMatchObject({ optimal: true, gap: 0 });
     expect(found.utilisation).toBeGreaterThan(0.85);
+  });
+
+  test('heads that vary from prompt to prompt leave ranks idle, however well their means are arranged', () => {
+    const layers = lognormalLoads(3, 16, 8);
+    const { placement, utilisation } = arrange({ loads: layers, ranks: 8, copies: 4, mode: 'wrap' });
+    const varying = (part: number): number => {
+      const deviations = layers.map((heads) => heads.map((load) => part * load));
+      return promptUtilisation(
+        { model: 'm', kv_budget: 0.2, layers, share: layers, share_std: deviations },
+        placement,
+        8,
+      )!;
+    };
+    expect(varying(0)).toBeCloseTo(utilisation, 9);
+    expect(varying(0.2)).toBeGreaterThan(0.76);
+    expect(varying(0.2)).toBeLessThan(0.84);
+    expect(varying(0.4)).toBeLessThan(0.72);
+    expect(promptUtilisation({ model: 'm', kv_budget: 0.2, layers }, placement, 8)).toBeUndefined();
   });
 
   test.each([0, 2])('32 heads on 8 ranks, %i copies per layer: within 1% of the lower bound', (copies) => {

@@ -12,6 +12,9 @@ export interface Profile {
   readonly kv_budget: number;
   /** [layer][kv head]: mean kept entries. */
   readonly layers: readonly (readonly number[])[];
+  /** [layer][kv head]: kept entries of a sample as a part of its tokens, mean and standard deviation. */
+  readonly share?: readonly (readonly number[])[] | undefined;
+  readonly share_std?: readonly (readonly number[])[] | undefined;
 }
 
 const entries = z.number('the mean number of kept entries, 0 or more').check(z.minimum(0, 'a number of at least 0'));
@@ -23,6 +26,8 @@ const profileSchema = z.object(
     layers: z
       .array(layer, 'a list, for each layer the mean kept entries of each kv head')
       .check(z.minLength(1, 'at least one layer')),
+    share: z.optional(z.array(layer, 'a list like layers')),
+    share_std: z.optional(z.array(layer, 'a list like layers')),
   },
   'a profile: an object with model, kv_budget and layers',
 );

@@ -5,5 +5,5 @@
 
 export { arrange, copyLimit } from './arrange.js';
 export * from './files.js';
-export { makespan, rankLoads, utilisation } from './task.js';
+export { makespan, promptUtilisation, rankLoads, utilisation } from './task.js';
 export * from './types.js';

@@ -73,7 +73,9 @@ export async function modelRequest(
 ): Promise<ModelRequest> {
   const host = options.oneOf('host', ['node', 'chrome']) ?? 'node';
   if (host === 'chrome' && options.has('adapter')) {
-    throw usageError("--adapter needs --host node: browsers can't choose an adapter by name; use --ranks low-power");
+    throw usageError(
+      "--adapter needs --host node: browsers can't choose an adapter by name; use --ranks low-power, or software",
+    );
   }
   const given = options.required('model', 'name a model folder, or a model of the Hub, e.g. --model models/tiny-gqa');
   const network = networkOptions(options);

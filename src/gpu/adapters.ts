@@ -1,5 +1,5 @@
 import { messageOf, SplitkvError, usageError } from '../base/errors.js';
-import { saysCpu } from './cpu_adapter.js';
+import { saysCpu, SOFTWARE } from './cpu_adapter.js';
 import { Device, type DeviceTraits, type FastPath, type Variants } from './device.js';
 
 export interface AdapterRequest {
@@ -8,7 +8,7 @@ export interface AdapterRequest {
    * integrated one. Node takes a software adapter only where there is no GPU, and of several the fastest.
    */
   readonly powerPreference?: 'high-performance' | 'low-power';
-  /** Part of an adapter's name. Node only: browsers can't choose by name. */
+  /** `SOFTWARE`, or part of an adapter's name. That is for Node only: browsers can't choose by name. */
   readonly adapterName?: string;
   /**
    * Node only: devices of different instances of Dawn work side by side even where one instance's devices share the threads of a
@@ -47,8 +47,11 @@ async function requestAdapter(request: AdapterRequest): Promise<GPUAdapter | nul
   const { adapterName, powerPreference = 'high-performance' } = request;
   const gpu = await gpuOf(request);
   if (!gpu) throw noWebGpu();
+  if (adapterName === SOFTWARE) return gpu.requestAdapter({ forceFallbackAdapter: true });
   if (adapterName !== undefined) {
-    throw usageError(`adapter '${adapterName}': browsers can't choose an adapter by name; use a power preference`);
+    throw usageError(
+      `adapter '${adapterName}': browsers can't choose an adapter by name; use '${SOFTWARE}', or a power preference`,
+    );
   }
   return gpu.requestAdapter({ powerPreference });
 }

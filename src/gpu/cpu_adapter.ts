@@ -2,6 +2,9 @@
 const CPU_NAMES =
   /swiftshader|llvmpipe|lavapipe|softpipe|basic render|\bwarp\b|software (adapter|rasteri[sz]er|renderer)/i;
 
+/** Names such an adapter where one is asked for: a page's second one, where its browser has it beside a GPU. */
+export const SOFTWARE = 'software';
+
 /** As older browsers tell it. */
 interface OlderAdapter {
   readonly isFallbackAdapter?: boolean;

@@ -3,7 +3,7 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { SplitkvError } from '../base/errors.js';
 import type { AdapterRequest } from './adapters.js';
-import { type Pacer, pacing, saysCpu } from './cpu_adapter.js';
+import { type Pacer, pacing, saysCpu, SOFTWARE } from './cpu_adapter.js';
 
 const entries = new Map<string, GPU>();
 
@@ -52,7 +52,7 @@ export async function nodeGpu(adapterName: string | undefined, instance = 0, exp
 
 /** Software adapters by how fast they are: llvmpipe compiles shaders for whole vectors of this CPU, SwiftShader for four lanes. */
 const SLOWEST_LAST = [/llvmpipe|lavapipe/i, /^(?!.*swiftshader)/i, /swiftshader/i];
-let fastest: Promise<string | undefined> | undefined;
+let ranked: ReturnType<typeof rankedAdapters> | undefined;
 
 export const nodeGpuOf = ({ adapterName, instance, experimental }: AdapterRequest): Promise<GPU> =>
   nodeGpu(adapterName, instance, experimental);
@@ -63,20 +63,22 @@ export const nodeGpuOf = ({ adapterName, instance, experimental }: AdapterReques
  */
 export async function requestNodeAdapter(request: AdapterRequest): Promise<GPUAdapter | null> {
   const { powerPreference = 'high-performance', adapterName } = request;
-  const adapter = await (await nodeGpuOf(request)).requestAdapter({ powerPreference });
-  if (adapterName !== undefined || !adapter || !saysCpu(adapter)) return adapter;
-  const name = await (fastest ??= fastestAdapter());
+  const isSoftware = adapterName === SOFTWARE;
+  const adapter = isSoftware ? null : await (await nodeGpuOf(request)).requestAdapter({ powerPreference });
+  if (!isSoftware && (adapterName !== undefined || !adapter || !saysCpu(adapter))) return adapter;
+  const [name] = (await (ranked ??= rankedAdapters())).find(([, rank]) => !isSoftware || rank > 0) ?? [];
   if (name === undefined) return adapter;
   return (await nodeGpuOf({ ...request, adapterName: name })).requestAdapter({ powerPreference });
 }
 
-async function fastestAdapter(): Promise<string | undefined> {
-  const ranked: (readonly [name: string, rank: number])[] = [];
+/** The fastest first. */
+async function rankedAdapters(): Promise<readonly (readonly [name: string, rank: number])[]> {
+  const found: (readonly [name: string, rank: number])[] = [];
   for (const name of await nodeAdapterNames()) {
     const adapter = await (await nodeGpu(name)).requestAdapter();
-    if (adapter) ranked.push([name, rankOf(name, saysCpu(adapter))]);
+    if (adapter) found.push([name, rankOf(name, saysCpu(adapter))]);
   }
-  return ranked.sort(([, a], [, b]) => a - b)[0]?.[0];
+  return found.sort(([, a], [, b]) => a - b);
 }
 
 /** Of adapters the one with the least is taken. */

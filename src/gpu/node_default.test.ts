@@ -27,4 +27,9 @@ test('what is opened without a name is the first of them on this machine, whatev
     expect([...ranks].filter(([, rank]) => rank === best).map(([name]) => name)).toContain(device.name);
     device.dispose();
   }
+  const software = await openDevice({ adapterName: 'software' });
+  expect(software.traits.software).toBe(true);
+  const fastest = Math.min(...[...ranks.values()].filter((rank) => rank > 0));
+  expect(ranks.get(software.name)).toBe(fastest);
+  software.dispose();
 });

@@ -73,6 +73,12 @@ export interface RankShare {
 export const isKvOnly = ({ heads, mlp, experts }: Pick<RankShare, 'heads' | 'mlp' | 'experts'>): boolean =>
   heads.length + mlp.length + experts.length === 0;
 
+/** Ranks with the same heads have MLP segments of their own: these are cut further than heads. Of ranks that run the same rows. */
+export function cutsColumns(shares: readonly Pick<RankShare, 'heads' | 'mlp'>[]): boolean {
+  const ways = (key: 'heads' | 'mlp'): number => new Set(shares.map((share) => share[key].join())).size;
+  return ways('mlp') === shares.length && ways('heads') < shares.length;
+}
+
 /** An ascending list that isn't a run of neighbours. */
 export const hasGap = (list: readonly number[]): boolean =>
   list.length > 0 && list.at(-1)! - list[0]! !== list.length - 1;
@@ -80,6 +86,7 @@ export const hasGap = (list: readonly number[]): boolean =>
 /**
  * How the ranks of a stage share it.
  * - 'tensor': a grid of weight groups and replicas, with the cache cut by heads, by lanes or both: one rank, tp, sp, tp+sp, ep.
+ *   Replicas may be so in their heads only, and have MLP segments of their own: tp on more ranks than kv heads.
  * - 'token': roots with weights, and KV-only ranks that keep whole sequences of a root, or split each by lanes.
  * - 'adp': attention data parallelism: every rank, or each group of neighbours that cut heads and lanes as 'tensor' does, holds all
  *   heads, and runs the rows of its own sequences.

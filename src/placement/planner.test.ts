@@ -35,6 +35,19 @@ describe('predictPlans', () => {
     ]);
   });
 
+  test('tp on more ranks than kv heads: a quarter of what sp holds whole, for the same exchanges and one more a layer', () => {
+    const few = workOf(gqaShape(1, { numLayers: 24, hiddenSize: 896, columns: 4864, vocabSize: 32000 }));
+    const candidates = predictPlans(few, machineOf(4), workload);
+    const [tp, sp] = ['tp', 'sp'].map((policy) => find(candidates, policy, 4) as PlanPrediction);
+    const held = ({ memory }: PlanPrediction): number => Math.max(...memory.map(({ weightBytes }) => weightBytes));
+    expect(held(tp!)).toBeLessThan(0.27 * held(sp!));
+    // Partials and down_proj of each layer; the embedding, candidates and tokens.
+    expect([tp!.decode.exchanges, sp!.decode.exchanges]).toEqual([24 * 2 + 3, 24 + 1]);
+    expect(tp!.decode.seconds - tp!.decode.exchangeSeconds).toBeLessThan(
+      sp!.decode.seconds - sp!.decode.exchangeSeconds,
+    );
+  });
+
   test('with several requests also plans that keep whole sequences on ranks', () => {
     const many = { ...workload, batch: 16 };
     const candidates = predictPlans(work, machineOf(4), many);
@@ -246,7 +259,7 @@ describe('the table', () => {
     expect(lines[2]).toMatch(/^ {2}tp +2 .* 7 +\d+%$/);
     expect(new Set(lines.slice(0, 6).map((line) => line.length)).size).toBe(1);
     expect(lines.slice(6)).toEqual([
-      "- plan 'pp x tp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4 ranks",
+      "- plan 'pp x tp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 6, 8, 10, 12, 14 or 16 ranks",
       "- plan 'pp x sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 6, 8, 10, 12, 14 or 16 ranks",
       "- plan 'pp x tp+sp' on 2 ranks: they make no 2 stages of 2 ranks or more; use 4, 6, 8, 10, 12, 14 or 16 ranks",
     ]);

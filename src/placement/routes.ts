@@ -1,7 +1,7 @@
 import { holdersOf, homeOf, laneHolders } from './sequences/copies.js';
 import { nth, range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, chunkOwner, MERGE_LANES } from './owner.js';
-import type { Plan, VocabShare } from './plan.js';
+import type { Plan, RankShare, VocabShare } from './plan.js';
 import { matesOf, type PlanTopology, type RowRole, type StageTopology } from './topology.js';
 
 /**
@@ -198,15 +198,19 @@ export function scoreRoutes(topology: PlanTopology, stage: number): Route[] {
 
 // ── Contractions that are cut over ranks
 
+/** Ranks among which a stage's segments are cut; one: they aren't. */
+export const segmentPeers = ({ peers, mlpPeers }: StageTopology, of: 'heads' | 'mlp'): readonly RankShare[] =>
+  of === 'mlp' ? mlpPeers : peers;
+
 /** Every weight group's segments to the rank of each other group that works on the same rows. */
 export function segmentRoutes(topology: PlanTopology, stage: number, role: RowRole, of: 'heads' | 'mlp'): Route[] {
-  const cut = (part: StageTopology): boolean => part.groups.length > 1 && part.holder === part.share;
+  const cut = (part: StageTopology): boolean => segmentPeers(part, of).length > 1 && part.holder === part.share;
   return crossing(
     partsOf(topology, stage)
       .filter(cut)
       .flatMap((part) =>
         part.runs[role].flatMap((group) =>
-          part.peers
+          segmentPeers(part, of)
             .filter((peer) => peer[of].length > 0)
             .map((peer) => route(peer.rank, part.share.rank, { kind: 'segments', of, segments: peer[of], group })),
         ),

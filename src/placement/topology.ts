@@ -1,6 +1,6 @@
 import { usageError } from '../base/errors.js';
 import { nth, range, sameList, sum } from '../base/lists.js';
-import { isKvOnly, type Plan, planName, type RankShare, type Stage, type StageKind } from './plan.js';
+import { cutsColumns, isKvOnly, type Plan, planName, type RankShare, type Stage, type StageKind } from './plan.js';
 import { dataPlaces, type Place, placeWeights, sequencePlaces } from './sequences/sequence_ranges.js';
 
 /**
@@ -22,7 +22,7 @@ export interface StageView {
   readonly kind: StageKind;
   /** Ranks with weights, in the order of the plan. */
   readonly holders: readonly RankShare[];
-  /** Ranks of each weight group (equal heads and MLP segments), groups in the order of their heads, replicas by their lanes. */
+  /** Ranks of each weight group (equal heads, and but for `cutsColumns` MLP segments), groups in the order of their heads, replicas by their lanes. */
   readonly groups: readonly WeightGroup[];
   /** Of each weight group: the ranks that keep its heads' cache, place by place, by lanes. Ranks of a place keep the same sequences. */
   readonly places: readonly (readonly Place[])[];
@@ -40,6 +40,8 @@ export interface StageView {
   readonly placeRanks: readonly Place[];
   /** MLP segments are cut over ranks: those of a place, or (`gathersMlp`) of all. */
   readonly cutsMlp: boolean;
+  /** Replicas of a weight group have MLP segments of their own, and so all run every row. */
+  readonly cutsColumns: boolean;
   /** Each routed expert is on one rank: of a place, or (`gathersExperts`) of all. */
   readonly spreadsExperts: boolean;
   /** No place has all MLP segments, so the rows of all places are gathered (where ranks run rows of their own). */
@@ -64,8 +66,9 @@ export interface StageTopology extends StageView {
   readonly keepsSome: boolean;
   /** True for a root whose own sequences aren't the first rows of a step: its queries need a second buffer. */
   readonly apart: boolean;
-  /** The rank of each weight group that the holder adds segments up with. */
+  /** The rank of each weight group that the holder adds segments up with, and those for segments of the MLP: mostly the same. */
   readonly peers: readonly RankShare[];
+  readonly mlpPeers: readonly RankShare[];
   /** Row groups that the rank runs in this stage, by role; none for a KV-only rank. */
   readonly runs: Readonly<Record<RowRole, readonly number[]>>;
   /** Row groups for which it attends, by role. */
@@ -149,7 +152,8 @@ function stageView(stage: Stage, index: number): StageView {
   const heldBy = (ranks: Place, key: 'mlp' | 'experts'): number => new Set(ranks.flatMap((share) => share[key])).size;
   const gathers = (key: 'mlp' | 'experts'): boolean =>
     placeRanks.some((ranks) => heldBy(ranks, key) < heldBy(holders, key));
-  const splitsRows = kind === 'tensor' && !attendsForAll && !spreadsExperts;
+  const ownColumns = kind !== 'arranged' && cutsColumns(nth(placeRanks, 0));
+  const splitsRows = kind === 'tensor' && !attendsForAll && !spreadsExperts && !ownColumns;
   return {
     index,
     stage,
@@ -164,6 +168,7 @@ function stageView(stage: Stage, index: number): StageView {
     attendsForAll,
     placeRanks,
     cutsMlp: holders.some(({ mlp }) => !sameList(mlp, first.mlp)),
+    cutsColumns: ownColumns,
     spreadsExperts,
     gathersMlp: gathers('mlp'),
     gathersExperts: gathers('experts'),
@@ -182,6 +187,7 @@ function stageTopology(view: StageView, rank: number, rowGroups: PlanTopology['r
   const place = places.findIndex((members) => members.includes(share));
   const replica = replicas.indexOf(holder);
   const members = view.kind === 'arranged' ? [share] : nth(places, place);
+  const peers = view.groups.map((ranks) => nth(ranks, replica));
   const runsOf = (role: RowRole): readonly number[] => {
     if (holder !== share) return [];
     if (view.kind === 'adp') return [place];
@@ -197,7 +203,8 @@ function stageTopology(view: StageView, rank: number, rowGroups: PlanTopology['r
     holder,
     keepsSome: view.kind !== 'token' || nth(view.weights, place) > 0,
     apart: view.kind === 'token' && holder === share && place > 0,
-    peers: view.groups.map((ranks) => nth(ranks, replica)),
+    peers,
+    mlpPeers: view.cutsColumns ? matesOf(view, holder) : peers,
     runs: { prompt: runsOf('prompt'), generated: runsOf('generated') },
     attends: { prompt: attendsOf('prompt'), generated: attendsOf('generated') },
   };

@@ -10,6 +10,7 @@ import {
   parseProfile,
   type Placement,
   type Profile,
+  promptUtilisation,
   rankLoads,
   toArrangementFile,
   utilisation,
@@ -71,7 +72,7 @@ export const command: Command = {
     await say(
       options,
       terminal,
-      jsonDocument(found, seconds),
+      jsonDocument(found, seconds, promptUtilisation(profile, found.placement, stageRanks(problem))),
       text + (out === undefined ? '' : `\nwritten to ${out}\n`),
     );
     return 0;
@@ -79,10 +80,13 @@ export const command: Command = {
 };
 
 /** What `--json` prints; other tools read it. */
-function jsonDocument(found: Arrangement, seconds: number): object {
+function jsonDocument(found: Arrangement, seconds: number, ofPrompts: number | undefined): object {
   const { mode, makespan, lowerBound, gap, optimal, utilisation, copies, placement } = found;
-  return { mode, makespan, lower_bound: lowerBound, gap, optimal, utilisation, copies, seconds, placement };
+  const told = { mode, makespan, lower_bound: lowerBound, gap, optimal, utilisation };
+  return { ...told, ...defined({ utilisation_of_prompts: ofPrompts }), copies, seconds, placement };
 }
+
+const stageRanks = ({ ranks, pipeline = 1 }: ArrangementProblem): number => ranks / pipeline;
 
 function readLimits(options: Options): Omit<ArrangementProblem, 'loads'> {
   const ranks = options.integer('ranks', 1, 1024);

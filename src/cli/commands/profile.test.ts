@@ -147,5 +147,9 @@ test('splitkv profile writes what splitkv arrange reads', { timeout: 180_000 }, 
   }
   const arranged = await runCli(['arrange', '--profile', out, '--ranks', '2', '--json']);
   expect(arranged.code, arranged.stderr).toBe(0);
-  expect((JSON.parse(arranged.stdout) as { placement: unknown[] }).placement).toHaveLength(4);
+  type Arranged = Record<'utilisation' | 'utilisation_of_prompts', number> & { readonly placement: unknown[] };
+  const { placement, utilisation, utilisation_of_prompts: ofPrompts } = JSON.parse(arranged.stdout) as Arranged;
+  expect(placement).toHaveLength(4);
+  expect(ofPrompts).toBeGreaterThan(0.5);
+  expect(ofPrompts).toBeLessThan(utilisation);
 });

@@ -123,8 +123,8 @@ export interface LoadOptions {
   readonly stepsInFlight?: number | undefined;
   /**
    * GPU devices that run the model together: how many, or an adapter for each, such as "high-performance,low-power"
-   * (in Node part of its name). The logits are the same bits whatever their number, on adapters of one kind. With
-   * `plan` auto it is how many there may be: fewer, even one, where more do not pay. Default: 1.
+   * (or software; in Node part of its name). The logits are the same bits whatever their number, on adapters of one
+   * kind. With `plan` auto it is how many there may be: fewer, even one, where more do not pay. Default: 1.
    */
   readonly ranks?: number | readonly string[] | undefined;
   /**

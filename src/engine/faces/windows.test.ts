@@ -188,7 +188,7 @@ const gemma = (window: number) =>
 
 describe('memory on paper is what is allocated', () => {
   const cases = [1, 5, 64, 100, 300, 3000].flatMap((window) =>
-    ['single 1', 'tp 2', 'sp 2', 'sp 4', 'pp 2', 'token 3', 'token x sp 5', 'adp 2', 'tp+sp 4'].map(
+    ['single 1', 'tp 2', 'tp 4', 'sp 2', 'sp 4', 'pp 2', 'token 3', 'token x sp 5', 'adp 2', 'tp+sp 4'].map(
       (name) => [window, name] as const,
     ),
   );

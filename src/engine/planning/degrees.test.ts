@@ -23,7 +23,7 @@ test.each([
   [{ tensor: 0 }, 'tensor 0: expected an integer from 1 to 64'],
   [{ token: 1.5 }, 'token 1.5: expected an integer'],
   [{ tensor: 2, plan: 'auto', ranks: 2 }, "plan 'auto' is the planner's choice"],
-  [{ tensor: 3, virtualRanks: true }, 'can be cut over 2 ranks at most'],
+  [{ tensor: 5, virtualRanks: true }, 'can be cut over 4 ranks at most'],
 ] satisfies [LoadOptions, string][])('%o is refused by load, serve and planModel', async (options, message) => {
   const { files } = randomFiles(gqa);
   for (const open of [load, serve, planModel]) {

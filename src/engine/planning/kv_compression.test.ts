@@ -115,6 +115,7 @@ describe('plans that split chunks, with prompts compressed: the answers and bits
     ['sp', 2, 'ada', {}],
     ['sp', 8, 'snap', {}],
     ['tp+sp', 2, 'ada', {}],
+    ['tp', 3, 'snap', {}],
     ['tp x sp', 4, 'ada', {}],
     ['pp x sp', 4, 'ada', {}],
     ['ep', 4, 'ada', experts],

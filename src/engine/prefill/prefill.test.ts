@@ -52,6 +52,7 @@ describe('prefill worker of our own kernels', () => {
     ['pp', 2, 'llama', { virtual: false }],
     ['sp', 2, 'llama', {}],
     ['adp', 3, 'llama', {}],
+    ['tp', 4, 'llama', {}],
     ['arranged', 3, 'llama', { plan: arranged }],
     ['pp', 2, 'deepseek', { kv: 'q8' }],
     ['tp+sp', 2, 'deepseek', {}],

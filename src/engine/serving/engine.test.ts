@@ -134,6 +134,11 @@ describe('engine', () => {
         ['prefixes shared', {}, { prefixCaching: true }],
         ['prefixes shared, too few blocks', {}, { prefixCaching: true, kvBlocks: 9 }],
         ['two ranks, tp', { plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 20 }],
+        [
+          'three ranks, tp on two heads, prefixes shared',
+          { plan: 'tp', ranks: 3, virtual: true },
+          { kvBlocks: 20, prefixCaching: true },
+        ],
         ['two ranks, sp, micro-batches', { plan: 'sp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 20 }],
         ['two ranks, token', { plan: 'token', ranks: 2, virtual: true }, { kvBlocks: 36 }],
         [
@@ -167,6 +172,11 @@ describe('engine', () => {
           ],
           ['linear attention, pp', { model: qwen35, plan: 'pp', ranks: 2, virtual: true, batches: 2 }, { kvBlocks: 9 }],
           ['linear attention, tp', { model: qwen35, plan: 'tp', ranks: 2, virtual: true }, { kvBlocks: 9 }],
+          [
+            'linear attention, tp on more ranks than heads, prefixes shared',
+            { model: qwen35, plan: 'tp', ranks: 4, virtual: true },
+            { prefixCaching: true },
+          ],
           [
             'convolutions, three ranks, token, micro-batches',
             { model: lfm2, plan: 'token', ranks: 3, virtual: true, batches: 2 },

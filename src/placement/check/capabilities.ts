@@ -1,7 +1,7 @@
 import { unsupportedError, usageError } from '../../base/errors.js';
 import { sameList } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
-import { isKvOnly, type ModelShape, type Plan, planName, type RankShare } from '../plan.js';
+import { cutsColumns, isKvOnly, type ModelShape, type Plan, planName, type RankShare } from '../plan.js';
 import { sequencePlaces } from '../sequences/sequence_ranges.js';
 
 /**
@@ -21,6 +21,7 @@ export const FEATURES = {
   cutHeads: 'heads cut over ranks (tp)',
   splitChunks: 'chunks of a sequence split over ranks (sp, ep)',
   splitPlaces: 'places of several ranks that split sequences (token x sp, adp x sp)',
+  cutColumns: 'columns cut further than kv heads (tp)',
   spreadExperts: 'experts spread over ranks with the same heads (ep)',
   stages: 'layers in several stages (pp)',
   onePlace: 'a plan that keeps all requests on the same ranks',
@@ -125,6 +126,8 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   },
   {
     of: ['recurrent', 'splitChunks'],
+    // Then each of these ranks runs every row, and has the states of its heads.
+    unless: 'cutColumns',
     because: 'a state depends on all earlier tokens, so ranks would wait for each other chunk by chunk',
     instead: 'use a plan that cuts heads (tp) or layers (pp) or keeps whole sequences (token, adp)',
   },
@@ -273,6 +276,7 @@ function stagesFeatures({ stages, sharing }: Pick<Plan, 'stages' | 'sharing'>): 
       copiedLanes: sharing === 'lanes',
       cutHeads: holders.some(({ heads }) => !sameList(heads, first.heads)),
       splitChunks: splits,
+      cutColumns: kind === 'tensor' && cutsColumns(holders),
       splitPlaces: splits && kind !== 'tensor',
       spreadExperts: sharesHeads && holders.some(({ experts }) => !sameList(experts, first.experts)),
       stages: stages.length > 1,

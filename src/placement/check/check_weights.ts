@@ -1,6 +1,15 @@
 import type { SplitkvError } from '../../base/errors.js';
 import { count, listIn, nth, range, sameList, showList, sum } from '../../base/lists.js';
-import { type ModelShape, type Plan, type RankShare, type Stage, type VocabShare, hasGap, isKvOnly } from '../plan.js';
+import {
+  type ModelShape,
+  type Plan,
+  type RankShare,
+  type Stage,
+  type VocabShare,
+  cutsColumns,
+  hasGap,
+  isKvOnly,
+} from '../plan.js';
 import { dataPlaces } from '../sequences/sequence_ranges.js';
 import { MERGE_LANES } from '../owner.js';
 import type { CopySharing } from '../../arrangement/types.js';
@@ -38,7 +47,7 @@ export function checkWeights({ kind, shares }: Stage, shape: ModelShape, refuse:
   if (areWhole('mlp', shape.mlpSegments.length)) {
     for (const place of places) {
       checkSegments(place, mlp, refuse);
-      checkPairs(place, refuse);
+      if (kind === 'token' || !cutsColumns(place)) checkPairs(place, refuse);
       const other = place.find((share, at) => !sameList(share.mlp, nth(first, at).mlp));
       if (other)
         throw refuse(`rank ${other.rank} holds mlp ${showList(other.mlp)}: cut MLP segments alike in each group`);

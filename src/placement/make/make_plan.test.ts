@@ -61,11 +61,14 @@ test('explicit degrees give that plan or a usage error', () => {
         if (degrees.pipeline !== undefined) expect(plan.stages.length).toBe(degrees.pipeline);
         for (const [at, { shares }] of plan.stages.entries()) {
           // Ranks that keep sequences and no weights are in no group.
-          const groups = new Set(shares.flatMap(({ heads }) => (heads.length > 0 ? [heads.join()] : []))).size;
+          const holders = shares.filter(({ heads }) => heads.length > 0);
+          const ways = (key: 'heads' | 'mlp'): number => new Set(holders.map((own) => own[key].join())).size;
+          // MLP segments may be cut further than heads.
+          const groups = policy.endsWith('adp') ? ways('heads') : Math.max(ways('heads'), ways('mlp'));
           if (degrees.tensor !== undefined) expect(groups).toBe(degrees.tensor);
           // Weight groups may share a cache: then it is of the ranks of each.
-          const ways = planTopology(plan).stages[at]!.split;
-          if (degrees.sequence !== undefined) expect([degrees.sequence, degrees.sequence * groups]).toContain(ways);
+          const { split } = planTopology(plan).stages[at]!;
+          if (degrees.sequence !== undefined) expect([degrees.sequence, degrees.sequence * groups]).toContain(split);
         }
       },
     ),
@@ -127,6 +130,60 @@ describe('tp', () => {
     expect(groups(11)).toBe(1);
   });
 
+  test('on more ranks than kv heads cuts the cache of each by lanes too, and all else over all ranks', () => {
+    const { shares } = makePlan('tp', 4, gqaShape(2)).stages[0]!;
+    expect(shares.map(({ kvHeads, lanes: own, mlp }) => [kvHeads.join(), own.join(''), mlp.join('')])).toEqual([
+      ['0', '0246', '01'],
+      ['0', '1357', '23'],
+      ['1', '0246', '45'],
+      ['1', '1357', '67'],
+    ]);
+    // Heads can't be cut over groups of as many ranks: each rank has all of them.
+    expect(lanes(makePlan('tp', 3, gqaShape(2)))).toEqual(['036', '147', '25']);
+    const latent = makePlan('tp', 4, mlaShape(2));
+    expect(lanes(latent)).toEqual(['04', '15', '26', '37']);
+    expect(latent.stages[0]!.shares.map(({ heads, mlp }) => [heads.join(''), mlp.join('')])).toEqual([
+      ['0123', '01'],
+      ['0123', '23'],
+      ['4567', '45'],
+      ['4567', '67'],
+    ]);
+    expect(planTopology(makePlan('tp', 4, gqaShape(2))).rowGroups.prompt).toBe(1);
+  });
+
+  test('any model on any ranks: each part of the weights but attention on one rank, each lane of a head too', () => {
+    fc.assert(
+      fc.property(anyShape, fc.integer({ min: 1, max: 8 }), (shape, ranks) => {
+        const plan = tryPlan('tp', ranks, shape);
+        const columns = shape.mlpSegments.filter((size) => size > 0).length || 8;
+        // A latent's ranks may all have all columns.
+        expect(plan !== undefined).toBe(shape.latent || ranks <= columns);
+        if (!plan || ranks > columns) return;
+        checkPlan(plan, shape);
+        const { shares } = plan.stages[0]!;
+        const once = (held: readonly number[], all: number): void =>
+          expect(held.toSorted((a, b) => a - b)).toEqual(Array.from({ length: all }, (_, at) => at));
+        once(
+          shares.flatMap(({ mlp }) => mlp),
+          shape.mlpSegments.length,
+        );
+        once(
+          shares.flatMap(({ experts }) => experts),
+          shape.numExperts,
+        );
+        for (let head = 0; head < shape.kvHeads; head++) {
+          once(
+            shares.flatMap(({ kvHeads, lanes: own }) => (kvHeads.includes(head) ? own : [])),
+            8,
+          );
+        }
+        const filled = ({ mlp }: (typeof shares)[number]) => mlp.some((segment) => shape.mlpSegments[segment]! > 0);
+        expect(shares.every(filled) || columns === 8).toBe(true);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
   test('leaves ranks without rows where the vocabulary is tiny', () => {
     expect(makePlan('tp', 4, gqaShape(4, { vocabSize: 100 })).head).toEqual([
       { rank: 0, rows: [0, 64] },
@@ -135,7 +192,8 @@ describe('tp', () => {
   });
 
   test('refuses to cut a segment, with the number that fits', () => {
-    expect(() => makePlan('tp', 4, gqaShape(2))).toThrow('at most; use 1 or 2 ranks');
+    expect(() => makePlan('tp', 9, gqaShape(9))).toThrow('over 8 ranks at most; use 1, 2, 3, 4, 5, 6, 7 or 8 ranks');
+    expect(() => makePlan('tp', 4, gqaShape(2, { bothWays: true }))).toThrow('at most; use 1 or 2 ranks');
     expect(() => makePlan('tp', 8, gqaShape(8, { columns: 64 }))).toThrow('over 2 ranks at most');
   });
 });
@@ -275,7 +333,7 @@ describe('products', () => {
     expect(layers(makePlan('pp x sp', 6, gqaShape(2)))).toHaveLength(3);
     expect(layers(makePlan('pp x sp', 6, gqaShape(2), { sequence: 3 }))).toHaveLength(2);
     expect(layers(makePlan('pp x tp', 8, gqaShape(8), { tensor: 2 }))).toHaveLength(4);
-    expect(() => makePlan('pp x tp', 2, gqaShape(4))).toThrow('use 4, 6, 8, 9, 12 or 16 ranks');
+    expect(() => makePlan('pp x tp', 2, gqaShape(4))).toThrow('use 4, 6, 8, 9, 10, 12, 14, 15 or 16 ranks');
   });
 
   test('head and embedding lie on the ranks of their stage', () => {

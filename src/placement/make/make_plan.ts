@@ -4,7 +4,7 @@ import { type Feature, misfit, modelFeatures } from '../check/capabilities.js';
 import { count, nth, range, sum } from '../../base/lists.js';
 import { MERGE_LANES } from '../owner.js';
 import { type StageCut, partition } from './stage_cut.js';
-import type { ModelShape, Plan } from '../plan.js';
+import { cutsColumns, type ModelShape, type Plan } from '../plan.js';
 import type { Degrees } from './degrees.js';
 import { parsePolicy, type Policy } from './policy.js';
 
@@ -47,8 +47,8 @@ const MAX_PROPOSED = 16;
  * The plan of a policy for this many ranks.
  *
  * - `single`: one rank.
- * - `tp`: heads, MLP segments, vocabulary rows and experts cut over the ranks. MLA's one latent can't be cut by head, so there
- *   `tp` is `tp+sp`.
+ * - `tp`: heads, MLP segments, vocabulary rows and experts cut over the ranks. More ranks than kv heads: those with the same heads split
+ *   the cache along the sequence, and all else is cut over all. MLA's one latent can't be cut by head, so there `tp` is `tp+sp`.
  * - `sp`: weights on every rank, the cache split along the sequence over them; the head on the first.
  * - `tp+sp`: R ranks as T weight groups of R / T replicas that split their heads' cache along the sequence. Where no number of groups
  *   divides the ranks, and for MLA: heads cut T ways, every rank keeps all heads' cache for its share of the lanes.
@@ -100,7 +100,7 @@ function build(policy: Policy, worldSize: number, shape: ModelShape, options: Pl
     const cut = layers ? policy.stage(worldSize / stages, shape, options) : tooManyStages(stages, shape);
     if (layers && typeof cut !== 'string') {
       const plan = assemble(policy.name, layers, cut);
-      if (hasEvenLanes(cut)) return plan;
+      if (isEven(cut)) return plan;
       uneven ??= plan;
     } else why ??= cut as string;
   }
@@ -110,8 +110,9 @@ function build(policy: Policy, worldSize: number, shape: ModelShape, options: Pl
   return 'they make no 2 stages of 2 ranks or more';
 }
 
-/** Ranks have as many merge lanes each. */
-const hasEvenLanes = ({ shares }: StageCut): boolean =>
+/** Ranks have as many merge lanes each, and what else they hold is cut alike. */
+const isEven = ({ shares }: StageCut): boolean =>
+  !cutsColumns(shares) &&
   new Set(shares.map(({ lanes }) => lanes.length)).size === 1 &&
   shares.every(({ lanes }) => nth(lanes, lanes.length - 1) < MERGE_LANES);
 

@@ -75,16 +75,15 @@ function tokenShares(ranks: number, form: StageForm, shape: ModelShape): RankSha
 
 function formShares(ranks: number, form: StageForm, shape: ModelShape): RankShare[] {
   if (form.kind === 'token') return tokenShares(ranks, form, shape);
-  const heads = spreadSegments(shape.segmentHeads, form.tensor) ?? [];
-  const mlp = spreadSegments(shape.mlpSegments, form.tensor) ?? [];
-  const replicas = ranks / form.tensor;
+  const { tensor, headGroups = tensor } = form;
+  const heads = spreadSegments(shape.segmentHeads, headGroups) ?? [];
+  const mlp = spreadSegments(shape.mlpSegments, tensor) ?? [];
   return spreadEvenly(shape.numExperts, ranks).map((experts, rank) => {
-    const group = Math.floor(rank / replicas);
-    const own = nth(heads, group);
+    const own = nth(heads, Math.floor((rank * headGroups) / ranks));
     return {
       rank,
       heads: own,
-      mlp: nth(mlp, group),
+      mlp: nth(mlp, Math.floor((rank * tensor) / ranks)),
       experts: form.spreadExperts ? range(...experts) : range(0, shape.numExperts),
       kvHeads: form.ownHeads ? own : range(0, shape.kvHeads),
       lanes: lanesOf(form.sequence, rank % form.sequence),

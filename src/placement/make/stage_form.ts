@@ -11,6 +11,8 @@ export interface StageForm {
   readonly data?: number;
   /** Groups of ranks with different weights; each has ranks / tensor replicas. */
   readonly tensor: number;
+  /** Of those, groups with different heads, where there are fewer: MLP segments are cut further than heads. Default `tensor`. */
+  readonly headGroups?: number;
   /** Ways the cache is split along the sequence. */
   readonly sequence: number;
   /** A rank keeps the cache of its own heads only, rather than of all. */
@@ -31,11 +33,13 @@ export interface WantedForm extends Pick<Degrees, 'tensor' | 'token' | 'sequence
   readonly sequenceWeights?: readonly number[] | undefined;
 }
 
+const filled = (sizes: readonly number[]): number => sizes.filter((size) => size > 0).length;
+
+/** Ranks that can hold different MLP segments. */
+const maxColumns = ({ mlpSegments }: ModelShape): number => filled(mlpSegments) || mlpSegments.length;
+
 /** Ranks that can hold different heads and MLP segments. */
-export function maxTensor({ segmentHeads, mlpSegments }: ModelShape): number {
-  const filled = (sizes: readonly number[]): number => sizes.filter((size) => size > 0).length;
-  return Math.min(filled(segmentHeads), filled(mlpSegments) || Infinity);
-}
+export const maxTensor = (shape: ModelShape): number => Math.min(filled(shape.segmentHeads), maxColumns(shape));
 
 const divisors = (n: number): number[] => range(1, n + 1).filter((d) => n % d === 0);
 
@@ -60,10 +64,22 @@ export const sequence: FormMaker = (ranks, _shape, wanted) => asWanted(replicate
 export const experts: FormMaker = (ranks, _shape, wanted) =>
   asWanted({ ...replicated(ranks), spreadExperts: true }, wanted, ranks);
 
-/** MLA's one latent can't be cut by head. */
+/**
+ * Heads and MLP segments cut over all ranks. With more ranks than heads, the ranks of each group of heads split its sequences, and only
+ * their attention is alike. MLA's one latent can't be cut by head: all ranks split its sequences.
+ */
 export const tensor: FormMaker = (ranks, shape, wanted) => {
-  if (shape.latent) return hybrid(ranks, shape, wanted);
-  return tensorMisfit(ranks, shape) ?? asWanted({ tensor: ranks, sequence: 1, ownHeads: true, ...cut }, wanted, ranks);
+  const { latent, bothWays = false } = shape;
+  const most = bothWays ? maxTensor(shape) : maxColumns(shape);
+  const headGroups = divisors(ranks).findLast((groups) => groups <= maxTensor(shape))!;
+  const { tensor: wantedTensor = ranks, sequence: beside = 1 } = wanted;
+  const isUsual = headGroups === ranks || ranks > most || wantedTensor < ranks || beside > 1;
+  if (latent && isUsual) return hybrid(ranks, shape, wanted);
+  if (ranks > most) return tensorMisfit(most);
+  const sequence = latent ? ranks : ranks / headGroups;
+  const form = { tensor: ranks, headGroups, sequence, ownHeads: !latent, ...cut };
+  // Ranks that split sequences are counted once, as those that cut weights.
+  return asWanted(form, { ...wanted, sequence: beside > 1 ? beside : undefined }, ranks);
 };
 
 /**
@@ -121,8 +137,8 @@ function rootsOf(ranks: number, shape: ModelShape, wanted: WantedForm, split: nu
   // Of the degrees, the one that is left open follows from the others.
   const following = wanted.token === undefined || split === undefined ? undefined : ranks / (wanted.token * split);
   const tensor = wanted.tensor ?? following ?? roots.findLast((roots) => 2 * roots <= Math.max(ranks, 4));
-  const tooMany = tensor !== undefined && Number.isInteger(tensor) ? tensorMisfit(tensor, shape) : undefined;
-  if (tooMany !== undefined) return tooMany;
+  const shared = maxTensor(shape);
+  if (tensor !== undefined && Number.isInteger(tensor) && tensor > shared) return tensorMisfit(shared);
   if (tensor !== undefined && roots.includes(tensor) && (wanted.tensor !== undefined || tensor > 1)) return tensor;
   return ranks < 2
     ? 'a root needs a rank that keeps sequences'
@@ -235,9 +251,5 @@ function asWanted(form: StageForm, wanted: WantedForm, ranks: number): StageForm
   return form;
 }
 
-function tensorMisfit(ranks: number, shape: ModelShape): string | undefined {
-  const most = maxTensor(shape);
-  return ranks <= most
-    ? undefined
-    : `this model's attention and MLP segments can be cut over ${count(most, 'rank')} at most`;
-}
+const tensorMisfit = (most: number): string =>
+  `this model's attention and MLP segments can be cut over ${count(most, 'rank')} at most`;

@@ -136,7 +136,8 @@ function formatSeconds(seconds: number): string {
 
 /** What to tell whoever asked for ranks that split sequences, where some have nothing of one, however long it gets. */
 export function idleOfSplit(plan: Plan, contextLength: number): string | undefined {
-  const split = Math.max(...planTopology(plan).stages.map((stage) => stage.split));
+  // Where MLP segments are cut over the same ranks, all have work.
+  const split = Math.max(...planTopology(plan).stages.map((stage) => (stage.cutsColumns ? 1 : stage.split)));
   const chunks = Math.ceil(contextLength / CHUNK_TOKENS);
   const busy = Math.min(split, chunks, MERGE_LANES);
   if (busy === split) return undefined;

@@ -190,7 +190,7 @@ const runs = inGroup('Where and how it runs', undefined, {
 
 const several = inGroup('Several GPUs', 'ranks.md', {
   ranks: {
-    help: 'GPU devices that run the model together: how many, or an adapter for each, such as "high-performance,low-power" (in Node part of its name)',
+    help: 'GPU devices that run the model together: how many, or an adapter for each, such as "high-performance,low-power" (or software; in Node part of its name)',
     more: 'The logits are the same bits whatever their number, on adapters of one kind. With `plan` auto it is how many there may be: fewer, even one, where more do not pay.',
     default: 1,
     type: 'number | readonly string[]',

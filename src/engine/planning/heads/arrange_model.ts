@@ -4,7 +4,13 @@
  */
 
 import { usageError } from '../../../base/errors.js';
-import { arrange, type Arrangement, type Profile, toArrangementFile } from '../../../arrangement/index.js';
+import {
+  arrange,
+  type Arrangement,
+  type Profile,
+  promptUtilisation,
+  toArrangementFile,
+} from '../../../arrangement/index.js';
 import { modelShape } from '../../../model/shape.js';
 import { MERGE_LANES, misfit, modelFeatures, readPolicyName, stageCounts } from '../../../placement/index.js';
 import { count, nth } from '../../../base/lists.js';
@@ -33,7 +39,7 @@ export async function arrangeModel(
   const why = misfit(['arranged', ...modelFeatures(shape)]);
   if (why !== undefined) throw usageError(`plan '${policy}': ${why}`);
   const pipeline = stagesOf(policy, ranks.adapters.length, shape.numLayers, options.pipeline);
-  const { loads, from } = await headLoads(options, subject, ranks, profileOf);
+  const { loads, from, profile } = await headLoads(options, subject, ranks, profileOf);
   const worldSize = ranks.adapters.length;
   const make = (copies: number | undefined): { readonly found: Arrangement; readonly read: ReadPlan } => {
     // Shares are parts of the slots, or of the merge lanes: both come in eighths.
@@ -47,6 +53,8 @@ export async function arrangeModel(
     ({ found, read } = make(0));
   }
   const before = arrange({ loads, ranks: worldSize, pipeline, mode: 'static' });
+  const ofPrompts = profile && promptUtilisation(profile, found.placement, worldSize / pipeline);
+  const least = ofPrompts === undefined ? '' : `${percent(ofPrompts)} (a prompt) to `;
   const copied =
     read.plan.sharing === undefined
       ? 'without copies'
@@ -54,7 +62,7 @@ export async function arrangeModel(
   return {
     ...read,
     why:
-      `heads arranged by ${from}: ranks should be busy with attention ${percent(found.utilisation)} of the time ` +
+      `heads arranged by ${from}: ranks should be busy with attention ${least}${percent(found.utilisation)} of the time ` +
       `(heads in order: ${percent(before.utilisation)}), ${copied}`,
   };
 }
@@ -75,6 +83,7 @@ interface HeadLoads {
   readonly loads: Profile['layers'];
   /** Where they are from, for people. */
   readonly from: string;
+  readonly profile?: Profile;
 }
 
 async function headLoads(
@@ -87,18 +96,19 @@ async function headLoads(
   const { numLayers, kvHeads } = modelShape(config);
   const alike = Array.from({ length: numLayers }, () => Array.from({ length: kvHeads }, () => 1));
   if (options.kvProfile !== undefined) {
-    const { layers } = await readProfile(options.kvProfile, options.fetch);
+    const profile = await readProfile(options.kvProfile, options.fetch);
+    const { layers } = profile;
     if (layers.length !== numLayers || nth(layers, 0).length !== kvHeads) {
       throw usageError(
         `kvProfile: ${layers.length} layers of ${nth(layers, 0).length} kv heads; this model has ${numLayers} of ${kvHeads}: profile this model`,
       );
     }
-    return { loads: layers, from: 'the profile that was given' };
+    return { loads: layers, from: 'the profile that was given', profile };
   }
   if (!compression || compression.policy === 'snap' || compression.budget === 1) {
     return { loads: alike, from: 'their number, as all keep as much' };
   }
   const profile = await profileOf?.(compression, subject, ranks);
-  if (profile) return { loads: profile.layers, from: 'what they keep of sample prompts' };
+  if (profile) return { loads: profile.layers, from: 'what they keep of sample prompts', profile };
   return { loads: alike, from: 'their number, as nothing is known of what they keep' };
 }

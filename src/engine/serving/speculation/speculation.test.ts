@@ -216,6 +216,7 @@ const SETUPS: readonly Setup[] = [
   ['linear attention', 'linearAttention', {}, {}],
   ['linear attention, prefixes shared', 'linearAttention', {}, { prefixCaching: true, kvBlocks: 12 }],
   ['tp', 'llama', two('tp'), {}],
+  ['tp on more ranks than heads, prefixes shared', 'llama', two('tp', 4), { prefixCaching: true }],
   ['sp', 'llama', two('sp'), {}],
   ['pp, micro-batches', 'llama', { ...two('pp'), batches: 2 }, {}],
   ['token', 'llama', two('token', 3), { kvBlocks: 36 }],
@@ -232,6 +233,7 @@ const SETUPS: readonly Setup[] = [
   ['latent, tp+sp', 'latent', two('tp+sp'), {}],
   ['latent, token', 'latent', two('token'), {}],
   ['linear attention, tp', 'linearAttention', two('tp'), {}],
+  ['linear attention, tp on more ranks than heads', 'linearAttention', two('tp', 3), {}],
   ['convolutions, adp', 'convolutions', two('adp'), {}],
   ['linear attention, pp', 'linearAttention', { ...two('pp'), batches: 2 }, {}],
 ];

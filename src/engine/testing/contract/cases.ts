@@ -54,6 +54,43 @@ export const contractModels = {
       head_dim: 40,
     },
   },
+  // A kv head, windows, norms behind halves; fewer heads than ranks.
+  gemma3: {
+    seed: 28,
+    config: {
+      ...long,
+      model_type: 'gemma3_text',
+      hidden_act: undefined,
+      query_pre_attn_scalar: 24,
+      rope_theta: undefined,
+      tie_word_embeddings: undefined,
+      num_hidden_layers: 4,
+      num_attention_heads: 3,
+      num_key_value_heads: 1,
+      head_dim: 24,
+      intermediate_size: 300,
+      sliding_window: 270,
+      sliding_window_pattern: 2,
+    },
+  },
+  few_heads_moe: {
+    seed: 29,
+    config: {
+      ...long,
+      model_type: 'qwen3_moe',
+      num_hidden_layers: 3,
+      intermediate_size: 300,
+      num_experts: 6,
+      num_experts_per_tok: 3,
+      moe_intermediate_size: 24,
+      norm_topk_prob: true,
+      mlp_only_layers: [1],
+    },
+  },
+  few_heads_latent: {
+    seed: 30,
+    config: { ...long, model_type: 'deepseek_v3', num_attention_heads: 2, intermediate_size: 300 },
+  },
   mistral: { seed: 27, config: { ...long, model_type: 'mistral', num_key_value_heads: 4, tie_word_embeddings: true } },
   // Biases everywhere, heads of 24 that cut quantisation blocks, five kv heads: for arranged plans.
   biased: {
@@ -224,6 +261,31 @@ export const contracts: readonly Contract[] = [
     prefillChunk: 208,
     plans: [of('token', 2), of('tp x token', 4), of('tp', 2), of('sp', 4), of('adp', 2)],
   },
+  // More ranks than kv heads.
+  {
+    model: 'qwen3',
+    weights: 'q8',
+    kv: 'q8',
+    lengths: [1, 257, 700],
+    prefillChunk: 208,
+    plans: [of('tp', 3), of('tp', 4), of('adp x tp', 6), of('pp x tp', 6, { devices: true })],
+  },
+  {
+    model: 'gemma3',
+    weights: 'f32',
+    kv: 'f16',
+    lengths: [1, 257, 700],
+    prefillChunk: 208,
+    plans: [of('tp', 2, { devices: true }), of('tp', 3), of('tp', 4), of('tp', 8), of('pp x tp', 4), of('adp x tp', 4)],
+  },
+  ...(['few_heads_moe', 'few_heads_latent'] as const).map((model): Contract => ({
+    model,
+    weights: 'f32',
+    kv: 'f16',
+    lengths: [1, 300],
+    prefillChunk: 208,
+    plans: [of('tp', 3), of('tp', 4), of('tp', 8), of('adp x tp', 6)],
+  })),
   {
     model: 'deepseek',
     weights: 'q8',

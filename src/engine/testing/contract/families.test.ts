@@ -964,8 +964,8 @@ describe('model families', { timeout: 300_000 }, async () => {
     }
   });
 
-  const plans = ['tp 2', 'sp 2', 'sp 4', 'tp x sp 4', 'pp 2', 'token 2', 'token x sp 3', 'adp 2'];
-  const recurrentPlans = ['tp 2', 'pp 2', 'pp x tp 4', 'token 2', 'adp 2'];
+  const plans = ['tp 2', 'tp 3', 'sp 2', 'sp 4', 'tp x sp 4', 'pp 2', 'token 2', 'token x sp 3', 'adp 2'];
+  const recurrentPlans = ['tp 2', 'tp 3', 'pp 2', 'pp x tp 4', 'token 2', 'adp 2'];
   test.each(drawn(Object.keys(cases), 1, 'families'))(
     '%s: the same bits on every plan, in every chunking',
     async (name) => {
@@ -975,12 +975,9 @@ describe('model families', { timeout: 300_000 }, async () => {
       const given = { adapter: adapter.name, model: options, weights: 'q8', kv } as const;
       const one = await runAlone(lengths, { ...given, prefillChunk: 208 });
       expect(firstDifference(one, await runAlone(lengths, { ...given, prefillChunk: 32 })), 'chunks of 32').toBe(-1);
-      const kvHeads = Number(options.config['num_key_value_heads'] ?? 2);
       const hasExperts = options.config['num_experts'] !== undefined || options.config['num_local_experts'];
       const own = [...(recurrent ? recurrentPlans : plans), ...(hasExperts && !recurrent ? ['ep 2'] : [])];
-      const possible = own.filter(
-        (plan) => (kvHeads > 1 || !plan.startsWith('tp')) && !(whole && plan.startsWith('pp')),
-      );
+      const possible = own.filter((plan) => !(whole && plan.startsWith('pp')));
       for (const plan of drawn(possible, 1, name)) {
         const [, policy, ranks] = /^(.+) (\d)$/.exec(plan)!;
         const many = await runAlone(lengths, {

@@ -20,6 +20,7 @@ const models = {
   llama: { model_type: 'llama', num_key_value_heads: 4, num_attention_heads: 4, intermediate_size: 256 },
   deepseek_v3: { model_type: 'deepseek_v3', num_attention_heads: 8 },
   olmo2: { model_type: 'olmo2', num_key_value_heads: 4, num_attention_heads: 4, intermediate_size: 256 },
+  qwen3: { model_type: 'qwen3', num_key_value_heads: 2, num_attention_heads: 4, intermediate_size: 256 },
   gpt_oss: { model_type: 'gpt_oss', num_key_value_heads: 4, num_attention_heads: 8, num_local_experts: 4 },
 };
 
@@ -49,6 +50,7 @@ function recorded(trace: readonly RankTrace[]): Totals {
 const cases = [
   ['llama', 'sp', 3],
   ['llama', 'tp', 2],
+  ['llama', 'tp', 8],
   ['llama', 'sp', 2],
   ['llama', 'tp+sp', 2],
   ['llama', 'tp+sp', 4],
@@ -63,13 +65,17 @@ const cases = [
   ['llama', 'pp x adp', 4],
   ['llama', 'arranged', 3],
   ['olmo2', 'tp', 2],
+  ['olmo2', 'tp', 8],
   ['olmo2', 'tp+sp', 4],
   ['olmo2', 'sp', 2],
   ['olmo2', 'adp x tp', 4],
+  ['qwen3', 'tp', 3],
+  ['qwen3', 'adp x tp', 8],
   ['olmo2', 'arranged', 3],
   ['gpt_oss', 'arranged', 3],
   ['gpt_oss', 'token', 3],
   ['gpt_oss', 'tp', 2],
+  ['gpt_oss', 'tp', 6],
   ['gpt_oss', 'tp+sp', 4],
   ['gpt_oss', 'tp x token', 4],
   ['gpt_oss', 'ep', 2],

@@ -84,7 +84,7 @@ export class GqaLayers implements AttentionLayers {
     this.widestRow = Math.max(
       this.heads > 0 ? new SpreadLayout(stage.world, topology, this.shape, rows).largest : 0,
       queryRow(config, holder.heads),
-      RowParallelLinear.widestRow(stage, attentionSegments(config).total),
+      RowParallelLinear.widestRow(stage, { cut: 'heads', segments: attentionSegments(config).total }),
     );
   }
 

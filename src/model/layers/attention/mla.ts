@@ -89,7 +89,7 @@ export class MlaLayers implements AttentionLayers {
       queryStrideOf(holder.heads),
       this.shape.outStride,
       activationStride(this.attendedWidth),
-      RowParallelLinear.widestRow(stage, this.segments),
+      RowParallelLinear.widestRow(stage, { cut: 'heads', segments: this.segments }),
     );
   }
 

@@ -1,5 +1,11 @@
 import type { Buffer } from '../../../gpu/index.js';
-import { gatheredSegmentRoutes, type Route, segmentRoutes, type StageTopology } from '../../../placement/index.js';
+import {
+  gatheredSegmentRoutes,
+  type Route,
+  segmentPeers,
+  segmentRoutes,
+  type StageTopology,
+} from '../../../placement/index.js';
 import type { HeldSegments } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, StageContext } from '../layer.js';
@@ -36,8 +42,9 @@ export interface RowParallelInput {
   readonly merges?: Partials | undefined;
 }
 
-/** Other weight groups hold other segments of a stage's contractions, of the same rows. */
-const isCut = ({ groups, holder, share }: StageTopology): boolean => groups.length > 1 && holder === share;
+/** Other ranks hold other segments of a stage's contractions, of the same rows. */
+const isCut = (stage: StageTopology, cut: RowParallelShape['cut']): boolean =>
+  segmentPeers(stage, cut).length > 1 && stage.holder === stage.share;
 
 /** Elements that a row takes of a sum's segments. */
 const partsRow = ({ hiddenStride }: StageContext, segments: number): number => segments * (hiddenStride + 32);
@@ -61,8 +68,8 @@ export class RowParallelLinear {
   ) {
     const { config, topology } = stage;
     const { role, scratch } = rows;
-    const { name, segments, gathered, apart = false, width = config.hiddenSize } = shape;
-    if (!gathered && !apart && !isCut(topology)) return;
+    const { name, cut, segments, gathered, apart = false, width = config.hiddenSize } = shape;
+    if (!gathered && !apart && !isCut(topology, cut)) return;
     this.parts = allocateParts(scratch, role, `${name} parts`, segments, rows.rows, width);
     this.#own = this.parts;
     if (!gathered) return;
@@ -82,10 +89,14 @@ export class RowParallelLinear {
   }
 
   /** Elements that a prompt row takes of the widest buffer. */
-  static widestRow(stage: StageContext, segments: number, gatheredPlaces = 0): number {
+  static widestRow(
+    stage: StageContext,
+    { cut, segments }: Pick<RowParallelShape, 'cut' | 'segments'>,
+    gatheredPlaces = 0,
+  ): number {
     const { topology } = stage;
     if (gatheredPlaces > 0) return partsRow(stage, Math.max(segments, gatheredPlaces * topology.share.mlp.length));
-    return isCut(topology) ? partsRow(stage, segments) : 0;
+    return isCut(topology, cut) ? partsRow(stage, segments) : 0;
   }
 
   /** The whole of attention's output. */
@@ -143,10 +154,10 @@ export class RowParallelLinear {
   get exchange(): { readonly routes: readonly Route[]; readonly regions: RegionsOf } | undefined {
     const parts = this.parts;
     const own = this.#own;
-    if (!parts || !own || !(this.shape.gathered || isCut(this.stage.topology))) return undefined;
+    const { cut, gathered } = this.shape;
+    if (!parts || !own || !(gathered || isCut(this.stage.topology, cut))) return undefined;
     const { world, topology, cache } = this.stage;
     const { role } = this.rows;
-    const { cut, gathered } = this.shape;
     const { index } = topology;
     if (gathered) {
       return { routes: gatheredSegmentRoutes(world.all, index), regions: gathered.segmentsHome(own, parts) };

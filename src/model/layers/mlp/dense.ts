@@ -25,7 +25,7 @@ export function denseWidestRow(stage: StageContext, width: number): number {
   const places = gatheringPlaces(stage.topology);
   return Math.max(
     activationStride(width) * Math.max(1, places),
-    RowParallelLinear.widestRow(stage, DOWN_SEGMENTS.total, places),
+    RowParallelLinear.widestRow(stage, { cut: 'mlp', segments: DOWN_SEGMENTS.total }, places),
   );
 }
 

@@ -38,7 +38,10 @@ export class RecurrentLayers implements AttentionLayers {
     const { projected, channels, memory } = this.widths;
     const lengths = { conv: (config.taps - 1) * channels, delta: memory };
     this.caches = layers.map((layer) => allocateStates(stage, layer, lengths));
-    this.widestRow = Math.max(activationStride(projected), RowParallelLinear.widestRow(stage, config.segments));
+    this.widestRow = Math.max(
+      activationStride(projected),
+      RowParallelLinear.widestRow(stage, { cut: 'heads', segments: config.segments }),
+    );
   }
 
   program(rows: StageRows): AttentionProgram {
