@@ -2,17 +2,23 @@ import { inTime } from '../base/waits.js';
 
 export const STRICT_MATH = 'shader-module-compilation-options';
 
-const FUNCTION = /^(?:@.*\n)*fn (\w+)(?:.*\}$|[^]*?^\})/gm;
+const FUNCTION = /^(?:@[^;\n]*\n)*fn (\w+)/gm;
 
-/** Without functions that nothing calls: beside them llvmpipe makes loops a tenth slower. @param code formatted: `}` ends one */
+/** Without functions that nothing calls: beside them llvmpipe makes loops a tenth slower. */
 export function calledOnly(code: string): string {
   const bare = code.replaceAll(/\/\/.*/g, '');
-  const words = bare.match(/\w+/g) ?? [];
   const uses = new Map<string, number>();
-  for (const word of words) uses.set(word, (uses.get(word) ?? 0) + 1);
-  const called = bare.replaceAll(FUNCTION, (text, name: string) =>
-    text.startsWith('@') || uses.get(name)! > 1 ? text : '',
-  );
+  for (const word of bare.match(/\w+/g) ?? []) uses.set(word, (uses.get(word) ?? 0) + 1);
+  let called = '';
+  let at = 0;
+  for (const { 0: head, 1: name, index } of bare.matchAll(FUNCTION)) {
+    if (head.startsWith('@') || uses.get(name!)! > 1) continue;
+    called += bare.slice(at, index);
+    // By braces: published WGSL isn't indented.
+    at = bare.indexOf('{', index) + 1;
+    for (let depth = 1; depth > 0 && at < bare.length; at++) depth += { '{': 1, '}': -1 }[bare[at]!] ?? 0;
+  }
+  called += bare.slice(at);
   return called === bare ? bare : calledOnly(called);
 }
 
