@@ -117,6 +117,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     'splitkv-chat.js',
     'splitkv-chat_rows.js',
     'splitkv-dom.js',
+    'splitkv-icons.js',
     'splitkv-progress.js',
     'splitkv-react.js',
     'splitkv-strings.js',
@@ -134,6 +135,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
       !GRAMMARS.includes(file),
   );
   expect(more.toSorted()).toEqual([
+    'splitkv-attachments.js',
     'splitkv-catalog_fit.js',
     'splitkv-dialog.js',
     'splitkv-dropped.js',

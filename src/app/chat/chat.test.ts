@@ -261,6 +261,19 @@ describe('errors', () => {
     const error = new SplitkvError('context_full', 'x');
     expect(remedies(error)).toEqual(['New conversation']);
     expect(explain(error, { canForget: true }).remedies.map(({ action }) => action)).toEqual(['forget', 'clear']);
+    for (const message of [
+      'prompt is too long: 5988 tokens > 4096 maximum. Shorten it.',
+      'the conversation has 5988 tokens with this message; the context holds 4096: undo turns',
+    ]) {
+      const longer = { contextLength: 7168 };
+      const { advice, remedies: offered } = explain(new SplitkvError('context_full', message), { smaller: [longer] });
+      expect(advice).toContain('5988 tokens, 1892 more than the context of 4096 holds');
+      expect(offered[0]).toMatchObject({
+        action: 'retry',
+        load: longer,
+        label: 'Start with a context of 7,168 tokens',
+      });
+    }
   });
 
   test('of a damaged download offer to download it again, where it was downloaded', () => {

@@ -47,6 +47,8 @@ export interface ChatProperties {
   weights: string | undefined;
   /** Tokens that the KV cache holds for a sequence, prompt and answer. */
   context: number | undefined;
+  /** Prompts may have images: the model's encoder is loaded, too, on the first rank; default off. */
+  images: boolean;
   /** The Hub that names such as ORG/NAME mean. */
   get hub(): string | undefined;
   set hub(value: string | URL | Gone);

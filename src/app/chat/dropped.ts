@@ -1,5 +1,10 @@
 import { usageError } from '../../base/errors.js';
 
+/** Whether it is a model that was dropped; what else there is goes with a question. */
+export const isModel = (entries: readonly (FileSystemEntry | File)[]): boolean =>
+  entries.some((entry) => !(entry instanceof File) && entry.isDirectory) ||
+  entries.some(({ name }) => /\.(gguf|safetensors)$/i.test(name));
+
 /** More files than a model folder has: somebody dropped something else. */
 const MOST_FILES = 1000;
 

@@ -5,6 +5,7 @@ import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } fro
 import { hubForm } from '../../loader/hub/hub_options.js';
 import { mixtureText } from '../../model/weights/weight_types.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
+import type { Attached } from './attached.js';
 import { type Attribute, ATTRIBUTE_ROWS } from './chat_rows.js';
 import { explain, type Remedy } from './explain.js';
 import {
@@ -25,7 +26,7 @@ import {
   type ShownMessage,
   turnsOf,
 } from './session.js';
-import { mergeKept, readKept, sameTurns, TurnNames, type Kept } from './kept.js';
+import { keptText, mergeKept, readKept, sameTurns, TurnNames, type Kept } from './kept.js';
 import { ATTRIBUTES, everyAdapter, misspelt, readSettings } from './settings.js';
 import { type ChatStrings, sayOf, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
@@ -113,6 +114,11 @@ export class SplitkvChat extends Base {
   #say = sayOf(STRINGS);
   #math: MathHook | undefined;
   #notice = '';
+  /** What goes with the next question; files are still read until the promise resolves. */
+  #attached: readonly Attached[] = [];
+  #reading: Promise<void> = Promise.resolve();
+  /** What is in the field is sent once the model is ready. */
+  #waits = false;
   #turns = new TurnNames();
   /** What was kept before has been read: more that comes is another tab's. */
   #hasKept = false;
@@ -134,18 +140,20 @@ export class SplitkvChat extends Base {
       },
       highlight: (text, language) => this.#hooked('highlight', () => this.highlight?.(text, language)),
       math: (tex, display) => this.#hooked('math', () => this.math?.(tex, display)),
-      send: (text) => void this.send(text),
-      resend: (turn, text) => void this.#send(text, turn),
+      send: (text) => void this.#compose(text),
+      resend: (turn, text) => void this.#send(text, this.#parts.log.asked(turn)?.attached, turn),
       continue: () => void this.continue(),
       regenerate: (turn) => void this.regenerate(turn),
       stop: () => this.stop(),
-      clear: () => this.clear(),
+      clear: () => this.#startAnew(),
       start: () => void this.start(),
       remedy: (remedy) => this.#remedy(remedy),
       openSettings: () => void this.#openSettings(),
       openPicker: () => void this.#openPicker(),
       chosen: (files) => (this.files = files),
       dropped: (entries) => void this.#dropped(entries),
+      attach: (files) => void this.attach(files),
+      edited: () => this.#edited(),
     });
     this.#showState('empty');
     adoptProperties(this, SETTABLE);
@@ -269,16 +277,93 @@ export class SplitkvChat extends Base {
     return this.#session.start();
   }
 
-  /** Asks the model. Resolves with the answer, or undefined where there was none. */
-  send(text: string): Promise<Answer | undefined> {
+  /**
+   * Asks the model. Resolves with the answer, or undefined where there was none.
+   * @param attached texts, or pictures as `data:` URLs, that go with it
+   */
+  send(text: string, attached: readonly Attached[] = []): Promise<Answer | undefined> {
     this.#parts.field.value = '';
-    return this.#send(text);
+    this.#edited();
+    return this.#send(text, attached);
+  }
+
+  /** Puts pictures and text files beside the field, to go with the next question. Resolves once they are read; what can't be taken is told. */
+  attach(files: readonly File[]): Promise<void> {
+    const read = async (): Promise<void> => {
+      const { readAttached } = await import('./view/attachments.js');
+      const { added, problems } = await readAttached(files, this.#attached, this.#say);
+      this.#attached = [...this.#attached, ...added];
+      this.#showAttached(problems.join(' '));
+    };
+    return (this.#reading = this.#reading.then(read).catch((error: unknown) => this.#fail(error)));
+  }
+
+  #showAttached(problem = ''): void {
+    const notes = [
+      problem,
+      this.state === 'ready' && this.#isUnseen(this.#attached)
+        ? this.#say('no_pictures', { name: this.#parts.name.textContent ?? '' })
+        : '',
+      this.#waits ? this.#say('waits') : '',
+    ];
+    void this.#parts.showAttached(this.#attached, notes.filter((note) => note !== '').join(' '), (left) => {
+      this.#attached = left;
+      this.#showAttached();
+    });
+  }
+
+  /** Whether there are pictures that the model can't be shown. */
+  #isUnseen(attached: readonly Attached[]): boolean {
+    return !this.#session.takesPictures && attached.some(({ image }) => image !== undefined);
+  }
+
+  /** As a person sends: with what is beside the field, and once the model is ready. */
+  async #compose(text: string): Promise<void> {
+    await this.#reading;
+    const isReady = this.state === 'ready';
+    this.#waits = !isReady && this.state !== 'empty' && this.state !== 'failed';
+    if (!isReady || this.#isUnseen(this.#attached)) return this.#showAttached();
+    const attached = this.#attached;
+    this.#attached = [];
+    this.#showAttached();
+    const answer = await this.send(text, attached);
+    if (answer || this.#parts.field.value !== text || this.#attached.length > 0) return;
+    this.#attached = attached;
+    this.#showAttached();
+  }
+
+  /** The field has another text. */
+  #edited(): void {
+    if (this.#waits) {
+      this.#waits = false;
+      this.#showAttached();
+    }
+    this.#draft(this.#parts.field.value);
+  }
+
+  /** Puts together what is shown and kept, with what was typed. */
+  #keepHere(said = true): void {
+    this.#keep(said);
+    this.#parts.field.value ||= this.#draft();
+  }
+
+  /** What was typed and not sent is there after a reload; a tab has its own. @returns what there was @param text takes its place */
+  #draft(text?: string): string {
+    const at = this.#keptAt;
+    try {
+      if (at === undefined) return '';
+      if (text) sessionStorage.setItem(at, text);
+      else if (text === '') sessionStorage.removeItem(at);
+      return sessionStorage.getItem(at) ?? '';
+    } catch {
+      return ''; // no room, or no storage for this page
+    }
   }
 
   /** Another answer to a question, by default the last one; those after it are taken back. */
   regenerate(turn = this.#parts.log.turns - 1): Promise<Answer | undefined> {
     const asked = this.#parts.log.asked(turn);
-    return asked === undefined ? Promise.resolve(undefined) : this.#send(asked, turn, true);
+    return asked === undefined ? Promise.resolve(undefined) : this.#send(asked.asked, asked.attached, turn, true);
   }
 
   /** The last answer goes on, where it was cut. Resolves with the whole of it; undefined where there is nothing to go on with. */
@@ -297,8 +382,10 @@ export class SplitkvChat extends Base {
   #ended(answer: Answer | undefined, cut = false): void {
     if (!answer) {
       this.#parts.end('', false, cut);
+      this.#draft(this.#parts.field.value);
       return this.#keep(false);
     }
+    this.#draft(this.#parts.field.value);
     const last = this.messages.at(-1);
     this.#parts.end(this.#noteOf(answer), true, last?.cut, last?.content);
     this.#tell('splitkv-answer', { text: answer.text, result: answer.result });
@@ -306,13 +393,19 @@ export class SplitkvChat extends Base {
   }
 
   /** @param turn the turns before it stay @param another its answer is to be another one */
-  async #send(text: string, turn = this.#session.turns, another = false): Promise<Answer | undefined> {
+  async #send(
+    text: string,
+    attached: readonly Attached[] = [],
+    turn = this.#session.turns,
+    another = false,
+  ): Promise<Answer | undefined> {
     if (this.#session.state !== 'ready') return undefined;
     this.#parts.showProblem(undefined);
     this.#parts.cut(turn);
-    this.#parts.begin(text);
-    this.#notice = '';
-    const answer = await this.#session.send(text, turn, another);
+    this.#parts.begin(text, attached);
+    this.#draft(text); // until there is an answer to keep
+    this.#notice = this.#isUnseen(attached) ? this.#say('pictures_left_out') : '';
+    const answer = await this.#session.send(text, turn, another, attached);
     this.#ended(answer);
     // What was taken back for it is there again.
     if (!answer && this.#parts.log.turns < this.#session.turns) this.#showMessages();
@@ -324,13 +417,21 @@ export class SplitkvChat extends Base {
     const { messages } = this;
     if (kind === 'json') return JSON.stringify(messages, undefined, 2);
     return messages
-      .map(({ role, content }) => `**${this.#say(role === 'user' ? 'question' : 'answer')}**\n\n${content}\n`)
+      .map(({ role, content, attached = [] }) => {
+        const said = [...attached.map(({ name }) => `[${name}]`), content].join(' ');
+        return `**${this.#say(role === 'user' ? 'question' : 'answer')}**\n\n${said}\n`;
+      })
       .join('\n');
   }
 
   /** Ends the answer or the download that is under way. */
   stop(): void {
     this.#session.stop();
+  }
+
+  /** As a person asks for it: a page may do it otherwise. */
+  #startAnew(): void {
+    if (this.#tell('splitkv-new', {}, true)) this.clear();
   }
 
   /** Begins a new conversation. */
@@ -365,9 +466,11 @@ export class SplitkvChat extends Base {
       this.#turns = new TurnNames();
       this.#hasKept = false;
       if (now !== null) this.#restore({ messages: [] });
+      this.#parts.field.value = '';
+      this.#waits = false;
     }
     const changes = ATTRIBUTE_ROWS[name as Attribute][1].changes;
-    if (name === 'keep') this.#keep();
+    if (name === 'keep') this.#keepHere();
     else if (changes === 'looks') this.#showLooks();
     else if (changes === 'answers' && this.state !== 'failed') this.#adjust();
     else this.#openSoon();
@@ -398,7 +501,7 @@ export class SplitkvChat extends Base {
     this.#parts.showProblem(undefined);
     this.#showLooks();
     this.#restore(this.#session.save());
-    this.#keep(false);
+    this.#keepHere(false);
     try {
       const settings = readSettings((name) => this.getAttribute(name));
       const address = this.getAttribute('model')?.trim() ?? '';
@@ -449,7 +552,11 @@ export class SplitkvChat extends Base {
       settings: this.hasAttribute('settings'),
       picker: this.hasAttribute('picker'),
     });
-    this.#parts.allow(this.state === 'ready', BUSY.includes(this.state));
+    this.#allow();
+  }
+
+  #allow(state = this.state): void {
+    this.#parts.allow(state === 'ready', BUSY.includes(state), state !== 'empty' && state !== 'failed');
   }
 
   #showState(state: ChatState): void {
@@ -462,7 +569,12 @@ export class SplitkvChat extends Base {
     else if (state === 'ready') this.#parts.showFacts(this.#facts(this.engine.info), this.#privacy());
     this.#parts.showWaiting(state === 'empty', state === 'looking' || state === 'checking');
     this.#showStatus(state);
-    this.#parts.allow(state === 'ready', BUSY.includes(state));
+    this.#allow(state);
+    this.#parts.frame.classList.toggle('sees', state !== 'ready' || this.#session.takesPictures);
+    if (state === 'failed' || state === 'empty') this.#waits = false;
+    this.#showAttached();
+    // After the end of the answer before it.
+    if (state === 'ready') setTimeout(() => this.#waits && void this.#compose(this.#parts.field.value.trim()));
     this.#tell('splitkv-state', { state });
   }
 
@@ -520,8 +632,8 @@ export class SplitkvChat extends Base {
 
   #showMessages(): void {
     this.#parts.cut(0);
-    for (const [question, answer] of turnsOf(this.messages)) this.#parts.show(question.content, answer);
-    this.#parts.allow(this.state === 'ready', BUSY.includes(this.state));
+    for (const [question, answer] of turnsOf(this.messages)) this.#parts.show(question, answer);
+    this.#allow();
   }
 
   #restore(saved: SavedChat): void {
@@ -550,13 +662,25 @@ export class SplitkvChat extends Base {
       // Two tabs that hear of each other would otherwise write on and on.
       if (said || !sameTurns(all, there)) {
         if (all.messages.length === 0) localStorage.removeItem(at);
-        else localStorage.setItem(at, JSON.stringify(all));
+        else this.#store(at, all);
       }
       this.#turns.take(all, this.#hasKept);
       this.#hasKept = true;
       if (all.messages !== mine.messages) this.#restore(all);
     } catch (error) {
       console.warn('<splitkv-chat> keeps nothing:', error); // no room, or no storage for this page
+    }
+  }
+
+  /** Without pictures where there is no room for them. */
+  #store(at: string, kept: Kept): void {
+    try {
+      localStorage.setItem(at, keptText(kept));
+    } catch (error) {
+      const less = keptText(kept, false);
+      if (less === keptText(kept)) throw error;
+      localStorage.setItem(at, less);
+      this.#parts.log.addNote(this.#say('not_kept'));
     }
   }
 
@@ -640,8 +764,10 @@ export class SplitkvChat extends Base {
 
   async #dropped(entries: readonly (FileSystemEntry | File)[]): Promise<void> {
     try {
-      const { droppedFiles } = await import('./dropped.js');
-      this.files = await droppedFiles(entries);
+      const { droppedFiles, isModel } = await import('./dropped.js');
+      const files = await droppedFiles(entries);
+      if (isModel(entries)) this.files = files;
+      else await this.attach(files);
     } catch (error) {
       this.#fail(error);
     }
@@ -651,6 +777,8 @@ export class SplitkvChat extends Base {
     // It stays until there is another model.
     if (action === 'models') return void this.#openPicker();
     this.#parts.showProblem(undefined);
+    // A question that had no room is asked again.
+    if (action === 'retry' && this.state === 'ready') this.#waits = this.#parts.field.value.trim() !== '';
     if (action === 'retry') void this.#session.retry(load);
     else if (action === 'download') void this.#session.downloadAgain();
     else if (action === 'recover') void this.#session.recover();
@@ -658,8 +786,8 @@ export class SplitkvChat extends Base {
     else if (action === 'forget') {
       this.#session.forget = true;
       const text = this.#parts.field.value.trim();
-      if (text !== '') void this.send(text);
-    } else this.clear();
+      if (text !== '') void this.#compose(text);
+    } else this.#startAnew();
   }
 
   #fail(error: unknown, smaller: readonly LoadOptions[] = []): void {
@@ -676,8 +804,12 @@ export class SplitkvChat extends Base {
     this.#tell('splitkv-error', { code, message });
   }
 
-  #tell<K extends keyof SplitkvChatEventMap>(name: K, detail: SplitkvChatEventMap[K]['detail']): void {
-    this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
+  #tell<K extends keyof SplitkvChatEventMap>(
+    name: K,
+    detail: SplitkvChatEventMap[K]['detail'],
+    cancelable = false,
+  ): boolean {
+    return this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true, cancelable }));
   }
 }
 

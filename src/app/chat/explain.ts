@@ -42,7 +42,7 @@ export interface ErrorContext {
   readonly load?: LoadOptions;
   /** The model comes over the network, so that this browser may keep a copy of it. */
   readonly downloaded?: boolean;
-  /** Options with which it was checked to fit. */
+  /** Options with which it was checked to fit; of a context that is full, with a longer one. */
   readonly smaller?: readonly LoadOptions[];
   /** The conversation has turns that could be left out. */
   readonly canForget?: boolean;
@@ -77,9 +77,11 @@ export function explain(
   }
   if (cluster) return told(`cluster_${cluster}`, again);
   if (code === 'io' && /\bis damaged\b/.test(detail)) return told('damaged', downloaded ? anew : again);
+  const full = code === 'context_full' && tooLong(error);
   const remedies = code === 'format' && downloaded ? [anew] : remediesOf(code, say, { load, smaller, canForget });
   return {
     ...told(code, ...remedies),
+    ...(full && { advice: `${say('tokens_over', full)} ${say('advice_context_full')}` }),
     neutral: code === 'aborted',
     isOpen: code === 'usage',
     ...(code === 'io' && downloaded && explainIo(detail, say)),
@@ -150,6 +152,7 @@ function remediesOf(
     case 'context_full':
       return [
         ...(canForget ? [{ label: say('forget_oldest'), action: 'forget' } as const] : []),
+        ...smaller.map((options) => smallerRemedy(options, load, say)),
         { label: say('new_conversation'), action: 'clear' },
       ];
     case 'usage':
@@ -161,6 +164,13 @@ function remediesOf(
     default:
       return [again];
   }
+}
+
+/** By how much a prompt is too long, as far as its message tells; the same as texts are filled in. */
+export function tooLong(error: unknown): Record<'tokens' | 'most' | 'over', number> | undefined {
+  const message = error instanceof Error ? error.message : '';
+  const [, tokens, most] = /(\d+) tokens.*?(?:holds|>) (\d+)/.exec(message)?.map(Number) ?? [];
+  return tokens === undefined || most === undefined ? undefined : { tokens, most, over: tokens - most };
 }
 
 const SHORTEST_CONTEXT = 512;

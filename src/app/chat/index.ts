@@ -7,6 +7,7 @@
 import { SplitkvChat } from './element.js';
 
 export { SplitkvChat } from './element.js';
+export type { Attached } from './attached.js';
 export type { ChatProperties } from './chat_properties.js';
 export { attributeText } from './properties.js';
 export type { ChatAttributes, ChatElement, ChatPropertyValues, SplitkvChatEventMap } from './properties.js';

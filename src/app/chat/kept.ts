@@ -68,6 +68,26 @@ const answersOf = ({ messages }: SavedChat): ShownMessage[] => messages.filter((
 const textOf = ({ messages }: SavedChat, turn: number): string =>
   JSON.stringify(messages.slice(turn * 2, turn * 2 + 2).map(({ content }) => content));
 
+/**
+ * As it is kept: of large pictures their copies, with which the conversation goes on from then.
+ * @param pictures false keeps none
+ */
+export function keptText({ talk, ...kept }: Kept, pictures = true): string {
+  let isWhole = true;
+  const messages = kept.messages.map(({ attached, ...message }) => ({
+    ...message,
+    ...(attached && {
+      attached: attached.map((one) => {
+        const { image, small, ...rest } = one;
+        if (image === undefined || (pictures && small === undefined)) return one;
+        isWhole = false;
+        return { ...rest, ...(pictures && { image: small }), reduced: true };
+      }),
+    }),
+  }));
+  return JSON.stringify({ ...kept, messages, ...(talk && isWhole && { talk }) });
+}
+
 /** @throws for what isn't a conversation */
 export function readKept(text: string): Kept {
   const { messages, talk, ids, gone } = JSON.parse(text) as Kept;

@@ -91,6 +91,8 @@ export interface SplitkvChatEventMap {
   'splitkv-ready': CustomEvent<{ readonly model: Model }>;
   'splitkv-piece': CustomEvent<{ readonly text: string }>;
   'splitkv-answer': CustomEvent<{ readonly text: string; readonly result: GenerateResult }>;
+  /** Somebody begins a new conversation; a page that prevents it does that otherwise. */
+  'splitkv-new': CustomEvent<Readonly<Record<string, never>>>;
   'splitkv-error': CustomEvent<{ readonly code: ErrorCode; readonly message: string }>;
 }
 

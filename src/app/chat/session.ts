@@ -6,6 +6,7 @@ import { load, planModel } from '../../entry.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
 import type {
   ChatMessage,
+  ContentPart,
   Conversation,
   GenerateOptions,
   GenerateResult,
@@ -17,7 +18,8 @@ import type {
   SamplingOptions,
   SavedConversation,
 } from '../../index.js';
-import { SelfTestFailure, smallerOptions } from './explain.js';
+import { type Attached, contentOf, isAttached, promptOf } from './attached.js';
+import { SelfTestFailure, smallerOptions, tooLong } from './explain.js';
 import { type MadeCall, type PageTools, runCall, toolMessages, toolsOf } from './page_tools.js';
 import { type ChatSettings, everyAdapter, readSettings } from './settings.js';
 
@@ -70,6 +72,8 @@ export interface ShownMessage {
   readonly steps?: readonly ToolStep[];
   /** The answer was cut, at the token limit or by a stop: it can go on. */
   readonly cut?: boolean;
+  /** What goes with a question. */
+  readonly attached?: readonly Attached[];
 }
 
 /** Tools that a model called at once. */
@@ -202,8 +206,16 @@ export class ChatSession {
       const { ranks } = await namedByDegrees(options);
       const isHere = ranks === undefined && !options.cluster;
       this.#options = isHere ? { ...options, ranks: await everyAdapter() } : options;
-      if (!settings.autostart && !(await this.#look(signal))) return;
-      await this.#load(signal);
+      const begin = async (): Promise<void> => {
+        if (settings.autostart || (await this.#look(signal))) await this.#load(signal);
+      };
+      await begin().catch((error: unknown) => {
+        const { images, ...others } = this.#options;
+        if (!images || !(error instanceof SplitkvError && error.code === 'unsupported')) throw error;
+        // A model that takes no pictures is loaded for what it does.
+        this.#options = others;
+        return begin();
+      });
     });
   }
 
@@ -279,13 +291,19 @@ export class ChatSession {
    * @param turn the turns before it that stay; what came after them is taken back, unless there is no answer
    * @param another the likeliest tokens would give the same answer again: it is drawn
    */
-  async send(text: string, turn = this.turns, another = false): Promise<Answer | undefined> {
+  async send(
+    content: string,
+    turn = this.turns,
+    another = false,
+    attached: readonly Attached[] = [],
+  ): Promise<Answer | undefined> {
     const model = this.#model;
     if (this.#state !== 'ready' || !model) return undefined;
     const before = this.save();
     if (turn < this.turns) this.#rewind(turn);
     const kept = this.#messages;
-    const answer = await this.#sendNext(model, text, { another });
+    const question = { role: 'user', content, ...(attached.length > 0 && { attached }) } as const;
+    const answer = await this.#sendNext(model, question, { another });
     if (!answer && turn < before.messages.length / 2 && kept === this.#messages) this.restore(before);
     return answer;
   }
@@ -298,7 +316,7 @@ export class ChatSession {
     const whole = this.#messages;
     this.#messages = whole.slice(0, -2);
     const before = this.#messages;
-    const answer = await this.#sendNext(model, question.content, { begun });
+    const answer = await this.#sendNext(model, question, { begun });
     if (!answer && this.#messages === before) this.#messages = whole;
     return answer;
   }
@@ -311,16 +329,15 @@ export class ChatSession {
     if (!own) this.#saved = undefined;
   }
 
-  async #sendNext(model: Model, text: string, how: How): Promise<Answer | undefined> {
+  async #sendNext(model: Model, question: ShownMessage, how: How): Promise<Answer | undefined> {
     const { signal: work } = this.#work;
-    const question = { role: 'user', content: text } as const;
     this.#answering = new AbortController();
     const signal = AbortSignal.any([work, this.#answering.signal]);
     this.#become('answering');
     const conversation = this.#messages;
     let answer: Answer | undefined;
     const step = async (): Promise<void> => {
-      const written = await this.#answer(model, text, how, signal);
+      const written = await this.#answer(model, question, how, signal);
       if (work.aborted) return; // the session goes on with something else
       answer = written;
       if (conversation === this.#messages) {
@@ -366,6 +383,7 @@ export class ChatSession {
     const { signal } = this.#work;
     const before = this.#model;
     this.#model = undefined;
+    this.restore(this.save()); // by another model, or the same one anew
     await before?.dispose();
     return signal;
   }
@@ -419,6 +437,17 @@ export class ChatSession {
     return found;
   }
 
+  /** Options with a context that holds what was too long, and an answer, of which the planner says that they fit. */
+  async #longer(error: SplitkvError, signal: AbortSignal): Promise<LoadOptions[]> {
+    const { tokens } = tooLong(error) ?? {};
+    if (tokens === undefined || this.#options.cluster) return [];
+    const room = Math.min(this.#settings.sampling.maxTokens, tokens);
+    const options = { ...this.#options, contextLength: Math.ceil((tokens + room) / 1024) * 1024 };
+    // The model may have fewer positions.
+    const report = await this.#plan(options, signal).catch(() => undefined);
+    return report?.pick && report.misfit === undefined ? [options] : [];
+  }
+
   async #load(signal: AbortSignal): Promise<void> {
     this.#become('loading');
     const model = await inBackgroundToo(() =>
@@ -442,7 +471,7 @@ export class ChatSession {
     if (!passed) throw damaged ? ioError(problem) : new SelfTestFailure(problem);
   }
 
-  async #answer(model: Model, question: string, { another, begun }: How, signal: AbortSignal): Promise<Answer> {
+  async #answer(model: Model, question: ShownMessage, { another, begun }: How, signal: AbortSignal): Promise<Answer> {
     const last = begun && this.#last;
     const { maxTokens, ...set } = this.#settings.sampling;
     const sampling: SamplingOptions = last?.sampling ?? { ...model.info.sampling, ...set };
@@ -508,27 +537,47 @@ export class ChatSession {
     }
   }
 
-  #ask(model: Model, question: string, options: GenerateOptions, begun?: ShownMessage): Generation {
-    if (model.info.hasChatTemplate) {
-      if (!begun) return this.#conversation(model).send(question, options);
+  #ask(model: Model, question: ShownMessage, options: GenerateOptions, begun?: ShownMessage): Generation {
+    const { hasChatTemplate, imagePlaceholder } = model.info;
+    const content = contentOf(question, this.takesPictures);
+    if (hasChatTemplate) {
+      // The conversation puts a text before what is one.
+      if (!begun)
+        return this.#conversation(model).send(typeof content === 'string' ? content : this.#told(question), options);
       // It is the last turn of what the model was told.
-      const [told, asked] = [this.#messages, { role: 'user', content: question } as const];
-      this.#messages = [...told, asked, begun];
+      const told = this.#messages;
+      this.#messages = [...told, question, begun];
       const talk = this.#conversation(model);
       this.#messages = told;
       return talk.continue(options);
     }
-    const prompt = this.#about === undefined ? question : `${this.#about.trim()} ${question}`;
+    const text = promptOf(this.#told(question), imagePlaceholder);
     const last = begun && this.#last;
-    if (begun && !last) return model.generate(`${prompt} ${begun.content}`, options);
-    return model.generate(prompt, { ...options, ...(last && { continueFrom: last.tokens }) });
+    const prompt = begun && !last ? `${text} ${begun.content}` : text;
+    const images =
+      typeof content === 'string' ? [] : content.flatMap((part) => (part.type === 'image' ? part.image : []));
+    const asked = images.length > 0 ? { prompt, images } : prompt;
+    return model.generate(asked, { ...options, ...(last && { continueFrom: last.tokens }) });
+  }
+
+  /** A question with what goes with it, and the text that it is about. */
+  #told(question: ShownMessage): string | readonly ContentPart[] {
+    const about = this.#about === undefined ? '' : `${this.#about.trim()} `;
+    return contentOf({ ...question, content: about + question.content }, this.takesPictures);
+  }
+
+  /** Whether the model that is loaded takes pictures. */
+  get takesPictures(): boolean {
+    return this.#model?.info.imagePlaceholder !== undefined;
   }
 
   /** All that was said, with a question and the tools that were called for it so far. */
-  #messagesWith(question: string, steps: readonly ToolStep[]): ChatMessage[] {
+  #messagesWith(question: ShownMessage, steps: readonly ToolStep[]): ChatMessage[] {
     const { system } = this.#settings;
     const stepsOf = (list: readonly ToolStep[]) => list.flatMap(({ text, calls }) => toolMessages(text, calls));
-    const before = this.#messages.flatMap(({ role, content, steps: made = [] }): ChatMessage[] => {
+    const before = this.#messages.flatMap((message): ChatMessage[] => {
+      const { role, content, steps: made = [] } = message;
+      if (role === 'user') return [{ role, content: contentOf(message, this.takesPictures) }];
       // What was said with the calls stands with them.
       const said = made.map(({ text }) => text).filter((text) => text !== '');
       const rest = said.reduce((left, text) => left.slice(left.startsWith(text) ? text.length : 0).trim(), content);
@@ -537,7 +586,7 @@ export class ChatSession {
     return [
       ...(system === undefined ? [] : [{ role: 'system', content: system } as const]),
       ...(this.#about === undefined ? before : []),
-      { role: 'user', content: this.#about === undefined ? question : `${this.#about.trim()} ${question}` },
+      { role: 'user', content: this.#told(question) },
       ...stepsOf(steps),
     ];
   }
@@ -583,9 +632,15 @@ export class ChatSession {
 
   /** What was said so far: by its tokens where this model generated them, otherwise by its text. */
   #toldBy(none: SavedConversation, told: SavedConversation | undefined): SavedConversation {
-    if (told && told.model === none.model && told.version === none.version) return told;
-    const turns = turnsOf(this.#messages).map(([user, answer]) => ({ user: user.content, answer: answer.content }));
-    return { ...none, turns: turns.map((turn) => ({ ...turn, tokens: [] })) };
+    const { takesPictures } = this;
+    const isSame = told && told.model === none.model && told.version === none.version;
+    if (isSame && (takesPictures || !told.turns.some(({ parts }) => parts))) return told;
+    const turns = turnsOf(this.#messages).map(([question, answer]) => {
+      const content = contentOf(question, takesPictures);
+      const asked = typeof content === 'string' ? { user: content } : { user: promptOf(content), parts: content };
+      return { ...asked, answer: answer.content, tokens: [] };
+    });
+    return { ...none, turns };
   }
 
   #become(state: ChatState): void {
@@ -606,7 +661,12 @@ export class ChatSession {
       if (signal !== this.#work.signal) return;
       if (signal.aborted) this.#work = new AbortController();
       const isLimit = error instanceof SplitkvError && error.code === 'limit' && after(error) === 'failed';
-      const smaller = isLimit ? await this.#smaller(undefined, this.#work.signal) : [];
+      const isFull = error instanceof SplitkvError && error.code === 'context_full';
+      const smaller = isLimit
+        ? await this.#smaller(undefined, this.#work.signal)
+        : isFull
+          ? await this.#longer(error, this.#work.signal)
+          : [];
       if (signal !== this.#work.signal && !signal.aborted) return;
       this.#become(after(error));
       this.events.failed(error, smaller);
@@ -624,19 +684,21 @@ export function checkMessages(messages: readonly ShownMessage[]): readonly Shown
     message === null ||
     message.role !== (index % 2 === 0 ? 'user' : 'assistant') ||
     typeof message.content !== 'string' ||
-    (message.reasoning !== undefined && typeof message.reasoning !== 'string');
+    (message.reasoning !== undefined && typeof message.reasoning !== 'string') ||
+    (message.attached !== undefined && !(Array.isArray(message.attached) && message.attached.every(isAttached)));
   if (!Array.isArray(messages) || messages.length % 2 !== 0 || messages.some(wrong)) {
     throw usageError(
       "messages: expected a list of { role: 'user', content } and { role: 'assistant', content } by turns, ending with an answer; " +
         'the system message is the attribute `system`',
     );
   }
-  return messages.map(({ role, content, reasoning, steps, cut }) => ({
+  return messages.map(({ role, content, reasoning, steps, cut, attached }) => ({
     role,
     content,
     ...(reasoning && { reasoning }),
     ...(Array.isArray(steps) && { steps }),
     ...(cut === true && { cut }),
+    ...(attached && { attached }),
   }));
 }
 

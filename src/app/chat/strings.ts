@@ -66,6 +66,21 @@ const TEXTS = {
   deleted_all: 'All were deleted.',
   deleted_not: "That can't be deleted while another tab loads it: {why}",
 
+  attach: 'Attach pictures or text files',
+  take_picture: 'Take a picture',
+  attached: 'Attached',
+  remove_attached: 'Remove {name}',
+  pasted: 'Pasted text',
+  attached_smaller: 'a smaller copy was kept',
+  attached_gone: 'not kept',
+  no_pictures: "{name} doesn't take pictures here. Choose a model that does, such as SmolVLM, or take them away.",
+  pictures_left_out: "The pictures were left out: this model doesn't take any here.",
+  most_pictures: 'At most {most} pictures go with a message.',
+  not_attached: '{name} is neither a picture (PNG, JPEG, WebP or GIF) nor a text.',
+  too_large: '{name} is too large: at most {most} are taken.',
+  waits: 'It is sent once the model is ready.',
+  not_kept: 'This browser has no room for the pictures: the conversation is kept without them.',
+
   copy: 'Copy',
   copied: 'Copied',
   edit: 'Edit',
@@ -177,7 +192,9 @@ const TEXTS = {
   advice_device_lost:
     'That happens when the driver restarts, when the computer slept, or when memory ran out. The weights are still on this computer; bringing them back takes a moment.',
   advice_peer_lost: 'The weights are still on this computer; bringing them back takes a moment.',
-  advice_context_full: 'The model can keep no more of it. Forget its oldest turns, or begin a new conversation.',
+  tokens_over: 'With this message it has {tokens} tokens, {over} more than the context of {most} holds.',
+  advice_context_full:
+    'Shorten the message, forget the oldest turns, use a longer context, or begin a new conversation.',
   advice_io:
     'Check the connection, and whether the model is where this page looks for it; then try again: what has been downloaded is kept, and only the rest will be fetched.',
   advice_aborted: 'What has been downloaded is kept.',

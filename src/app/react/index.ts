@@ -18,6 +18,7 @@ const LISTENERS = {
   onReady: 'splitkv-ready',
   onPiece: 'splitkv-piece',
   onAnswer: 'splitkv-answer',
+  onNew: 'splitkv-new',
   onError: 'splitkv-error',
 } as const satisfies Readonly<Record<string, keyof SplitkvChatEventMap>>;
 

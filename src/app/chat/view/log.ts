@@ -1,5 +1,6 @@
 import { make, makeButton, name } from '../../shared/dom.js';
 import type { Say, StringName } from '../strings.js';
+import type { Attached } from '../attached.js';
 import { type IconName, iconButton } from './icons.js';
 import type { CodeParts, MarkdownView } from './markdown.js';
 
@@ -25,6 +26,7 @@ interface Turn {
   readonly whole: HTMLElement;
   readonly question: HTMLElement;
   asked: string;
+  readonly attached: readonly Attached[];
   readonly answer: AnswerView;
 }
 
@@ -48,20 +50,23 @@ export class Log {
     return this.#turns.at(-1)?.answer;
   }
 
-  /** The question of a turn. */
-  asked(turn: number): string | undefined {
-    return this.#turns[turn]?.asked;
+  /** The question of a turn, and what goes with it. */
+  asked(turn: number): Pick<Turn, 'asked' | 'attached'> | undefined {
+    return this.#turns[turn];
   }
 
-  add(asked: string): AnswerView {
+  add(asked: string, attached: readonly Attached[] = []): AnswerView {
     const question = make('article', 'message user', asked);
+    if (attached.length > 0) {
+      void import('./attachments.js').then(({ chips }) => question.prepend(chips(attached, this.host.text)));
+    }
     question.part.add('user');
     question.dir = 'auto';
     question.ariaLabel = this.host.text('question');
     const whole = make('div', 'turn', question);
     const index = this.#turns.length;
     const answer = new AnswerView(this.host, this.#parser());
-    const turn: Turn = { whole, question, asked, answer };
+    const turn: Turn = { whole, question, asked, attached, answer };
     const edit = this.#button('edit', 'edit', () => this.#edit(index, turn));
     const actions = make(
       'div',
@@ -148,7 +153,7 @@ export class Log {
     form.addEventListener('submit', (event) => {
       event.preventDefault();
       const text = field.value.trim();
-      if (text === '' || !this.#idle) return;
+      if ((text === '' && turn.attached.length === 0) || !this.#idle) return;
       close();
       this.host.resend(index, text);
     });

@@ -4,12 +4,19 @@
  */
 
 import { hidden, make, makeButton, name, pair } from '../../shared/dom.js';
+import type { Attached } from '../attached.js';
 import type { Explanation, Remedy } from '../explain.js';
 import type { ShownMessage } from '../session.js';
 import { icon, iconButton } from './icons.js';
 import { type AnswerView, Log, type LogHost } from './log.js';
 import type { Preview } from './preview.js';
 import { STYLE } from './style.js';
+
+/** A longer text that is pasted goes along, and stays out of the field. */
+const LONG_PASTE = 2000;
+/** Of iPhones, whose own format pages can't read, these make JPEG. */
+const ACCEPTED =
+  'image/png,image/jpeg,image/webp,image/gif,text/*,.md,.json,.csv,.tsv,.xml,.yaml,.yml,.toml,.log,.py,.js,.ts,.tsx,.jsx,.rs,.go,.c,.h,.cpp,.java,.rb,.php,.sh,.sql';
 
 /** What a person does in a chat. */
 export interface PartsHost extends LogHost {
@@ -21,6 +28,10 @@ export interface PartsHost extends LogHost {
   openSettings(): void;
   openPicker(): void;
   chosen(files: readonly File[]): void;
+  /** Files that are to go with the next question. */
+  attach(files: readonly File[]): void;
+  /** What is to be asked was changed. */
+  edited(): void;
   /** What was dropped on the chat. */
   dropped(entries: readonly (FileSystemEntry | File)[]): void;
 }
@@ -36,6 +47,9 @@ export class ChatParts {
   readonly #clear = hidden(iconButton('new', () => this.#startAnew()));
   readonly #stop = hidden(iconButton('stop', () => this.on.stop(), 'main'));
   readonly #send = make('button', 'icon-button main', icon('send'));
+  readonly #attach = iconButton('attach', () => this.#pick());
+  readonly #camera = iconButton('camera', () => this.#pick('environment'), 'camera');
+  readonly #tray = hidden(make('div', 'tray'));
   readonly #down = hidden(iconButton('down', () => this.#toTheEnd(), 'down'));
   readonly field = make('textarea', '');
   readonly #about = hidden(make('details', 'panel about'));
@@ -97,7 +111,9 @@ export class ChatParts {
       this.#problem,
     );
     this.#body.append(inner);
-    const composer = make('div', 'composer', this.#label, this.field, this.#send, this.#stop);
+    this.#tray.ariaLive = 'polite';
+    const buttons = [this.#attach, this.#camera, this.field, this.#send, this.#stop];
+    const composer = make('div', 'composer', this.#label, this.#tray, ...buttons);
     const form = make('form', 'ask', composer);
     const header = make('header', '', this.name, this.status, this.#details, this.#models, this.#settings, this.#clear);
     this.#facts.id = 'facts';
@@ -139,6 +155,8 @@ export class ChatParts {
     name(this.#details, text('details'));
     name(this.#facts, text('details'));
     name(this.#down, text('to_the_end'));
+    name(this.#attach, text('attach'));
+    name(this.#camera, text('take_picture'));
     this.#facts.role = 'group';
     this.#label.textContent = text('message');
     this.#fillEmpty();
@@ -172,12 +190,21 @@ export class ChatParts {
   #listen(form: HTMLFormElement): void {
     const send = (): void => {
       const text = this.field.value.trim();
-      if (text === '' || this.#send.ariaDisabled === 'true') return;
-      this.on.send(text);
+      if (text !== '' || !this.#tray.hidden) this.on.send(text);
     };
     form.addEventListener('submit', (event) => {
       event.preventDefault();
-      send();
+      if (this.#send.ariaDisabled !== 'true') send();
+    });
+    this.field.addEventListener('input', () => this.on.edited());
+    this.field.addEventListener('paste', (event) => {
+      const text = event.clipboardData?.getData('text/plain') ?? '';
+      // What is copied from a document has a picture of itself with it; a file has its name.
+      const files = [...(event.clipboardData?.files ?? [])].filter((file) => text === '' || text.trim() === file.name);
+      if (text.length > LONG_PASTE) files.push(new File([text], `${this.on.text('pasted')}.txt`));
+      if (files.length === 0) return;
+      event.preventDefault();
+      this.on.attach(files);
     });
     // Enter sends, Shift+Enter begins a line; not while an input method composes a word.
     this.field.addEventListener('keydown', (event) => {
@@ -245,7 +272,10 @@ export class ChatParts {
     if (looks.about !== undefined) this.#about.append(make('p', '', looks.about));
     this.#suggestions.replaceChildren(
       ...looks.suggestions.map((text) => {
-        const button = makeButton('quiet', text, () => this.#send.ariaDisabled !== 'true' && this.on.send(text));
+        const button = makeButton('quiet', text, () => {
+          this.field.value = text;
+          this.on.send(text);
+        });
         button.dir = 'auto';
         return button;
       }),
@@ -272,10 +302,14 @@ export class ChatParts {
     this.#clear.hidden = before;
   }
 
-  /** @param canSend a message would be answered now @param busy something is under way that can be stopped */
-  allow(canSend: boolean, busy: boolean): void {
+  /**
+   * @param canSend a message would be answered now @param busy something is under way that can be stopped
+   * @param canWait a message would be answered later
+   */
+  allow(canSend: boolean, busy: boolean, canWait: boolean): void {
     // Disabled buttons would lose the focus that a person has there.
-    for (const button of [this.#send, ...this.#suggestions.children]) button.ariaDisabled = String(!canSend);
+    this.#send.ariaDisabled = String(!canSend);
+    for (const button of this.#suggestions.children) button.ariaDisabled = String(!canWait);
     const active = this.root.activeElement;
     this.#stop.hidden = !busy;
     this.#send.hidden = busy;
@@ -341,16 +375,42 @@ export class ChatParts {
     );
   }
 
+  /** @param capture from which camera; none where it is empty */
+  #pick(capture = ''): void {
+    const input = make('input', '');
+    const isPhoto = capture !== '';
+    Object.assign(input, { type: 'file', accept: isPhoto ? 'image/*' : ACCEPTED, multiple: !isPhoto });
+    if (isPhoto) input.capture = capture;
+    input.addEventListener('change', () => this.on.attach([...(input.files ?? [])]));
+    input.click();
+  }
+
+  /** What goes with the next question. @param note what is to be known of it @param change takes what is left */
+  async showAttached(
+    attached: readonly Attached[],
+    note: string,
+    change: (left: readonly Attached[]) => void,
+  ): Promise<void> {
+    const remove = (one: Attached): void => {
+      change(attached.filter((other) => other !== one));
+      this.field.focus();
+    };
+    const nodes = note === '' ? [] : [make('p', 'note', note)];
+    const list = attached.length > 0 && (await import('./attachments.js')).chips(attached, this.on.text, remove);
+    this.#tray.replaceChildren(...(list ? [list] : []), ...nodes);
+    this.#tray.hidden = !this.#tray.hasChildNodes();
+  }
+
   /** A question, and the answer that is to come. */
-  begin(asked: string): void {
-    this.#answer = this.log.add(asked);
+  begin(asked: string, attached: readonly Attached[]): void {
+    this.#answer = this.log.add(asked, attached);
     this.#showBeginning();
     this.#scroll();
   }
 
   /** A question and an answer of before. */
-  show(asked: string, { content, reasoning, steps = [], cut }: ShownMessage): void {
-    const view = this.log.add(asked);
+  show({ content: asked, attached }: ShownMessage, { content, reasoning, steps = [], cut }: ShownMessage): void {
+    const view = this.log.add(asked, attached);
     if (reasoning) view.finishThought(reasoning);
     for (const { call, failed } of steps.flatMap(({ calls }) => calls)) view.addCall(call.function.name)(failed);
     view.add(content);
@@ -386,7 +446,7 @@ export class ChatParts {
     answer.end(note, cut, text);
     if (!kept && !answer.begun) {
       const last = this.log.turns - 1;
-      if (this.field.value === '') this.field.value = this.log.asked(last) ?? '';
+      if (this.field.value === '') this.field.value = this.log.asked(last)?.asked ?? '';
       this.cut(last);
     }
     if (this.#atEnd) this.#scroll();

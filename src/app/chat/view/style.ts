@@ -163,6 +163,29 @@ progress { inline-size: 100%; block-size: 0.6rem; accent-color: var(--chat-accen
   border-radius: 1.5rem;
   background: var(--chat-field);
 }
+.composer:has(.tray:not([hidden])) { flex-wrap: wrap; border-radius: var(--chat-radius); }
+.tray { flex: 1 0 100%; display: grid; gap: 0.4rem; padding: 0.3rem 0.4rem; }
+.chips { display: flex; flex-wrap: wrap; align-items: end; gap: 0.5rem; margin: 0; padding: 0; list-style: none; }
+.user .chips { margin-block: 0.2rem 0.4rem; }
+.user .chips:last-child { margin-block-end: 0.2rem; }
+.chips .chip { margin: 0; }
+.chip { position: relative; min-inline-size: 0; max-inline-size: 100%; }
+.chip canvas { display: block; max-inline-size: 100%; max-block-size: 5rem; border: 1px solid var(--chat-line); border-radius: 0.6rem; }
+.user .chip canvas { max-block-size: 9rem; }
+.chip .large canvas { max-block-size: min(30rem, 70dvh); }
+.chip .picture { display: block; padding: 0; border: 0; background: none; cursor: zoom-in; }
+.chip .picture.large { cursor: zoom-out; }
+.chip-head { display: inline-flex; gap: 0.45rem; align-items: center; max-inline-size: 100%; padding: 0.4rem 0.7rem; border: 1px solid var(--chat-line); border-radius: 0.6rem; background: var(--chat-ground); color: var(--chat-ink); font-size: 0.9rem; }
+.tray .chip canvas { min-inline-size: 4rem; object-fit: cover; }
+.tray .chip:has(.chip-head) { display: flex; align-items: center; }
+.tray .chip:has(.chip-head) .chip-head { padding-inline-end: 2.2rem; }
+.chip .icon { flex: none; }
+.chip-name { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; unicode-bidi: plaintext; }
+.chip-size { flex: none; direction: ltr; unicode-bidi: isolate; color: var(--chat-soft); font-size: 0.85em; }
+.chip pre { max-inline-size: 100%; max-block-size: 18rem; margin: 0.4rem 0 0; padding: 0.6rem 0.7rem; overflow: auto; border-radius: 0.6rem; background: var(--chat-ground); font: 0.85rem/1.5 var(--chat-code-font); white-space: pre-wrap; overflow-wrap: anywhere; }
+.chip .remove { position: absolute; inset-block-start: 0.2rem; inset-inline-end: 0.2rem; inline-size: 1.7rem; block-size: 1.7rem; background: var(--chat-ground); border-color: var(--chat-line); color: var(--chat-ink); }
+.chip:has(.chip-head) .remove { inset-block-start: auto; inset-inline-end: 0.35rem; border-color: transparent; background: none; }
+.chip .remove .icon { inline-size: 0.9rem; block-size: 0.9rem; }
 .composer:focus-within { border-color: var(--chat-accent); box-shadow: 0 0 0 2px var(--chat-accent); }
 textarea, input, select {
   min-inline-size: 0;
@@ -201,6 +224,7 @@ button, .button {
   background: transparent;
   color: var(--chat-soft);
 }
+.icon-button.camera { display: none; }
 .icon-button:hover { background: var(--chat-field); color: var(--chat-ink); }
 .icon-button.done { color: var(--chat-accent); }
 .icon-button.main { background: var(--chat-accent); color: var(--chat-on-accent); }
@@ -209,7 +233,7 @@ button[aria-disabled='true'] { cursor: default; background: transparent; color: 
 .icon-button[aria-disabled='true'] { border-color: transparent; opacity: 0.6; }
 .icon-button.main[aria-disabled='true'] { border-color: var(--chat-line); background: transparent; color: var(--chat-soft); opacity: 1; }
 .down { position: absolute; inset-inline-start: calc(50% - 1.25rem); inset-block-end: 5.2rem; border-color: var(--chat-line); background: var(--chat-ground); box-shadow: 0 1px 4px rgb(0 0 0 / 0.2); }
-:is(button, .button:focus-within, .edit textarea, input, select, .sheet textarea, summary, pre, .table):focus-visible { outline: 3px solid var(--chat-accent); outline-offset: 2px; }
+:is(button, .button:focus-within, .chip pre, .edit textarea, input, select, .sheet textarea, summary, pre, .table):focus-visible { outline: 3px solid var(--chat-accent); outline-offset: 2px; }
 .button:focus-within { outline: 3px solid var(--chat-accent); outline-offset: 2px; }
 summary { cursor: pointer; color: var(--chat-soft); }
 .about p { white-space: pre-wrap; }
@@ -244,6 +268,8 @@ div.model { color: var(--chat-soft); }
   dd { margin-block-end: 0.35rem; }
 }
 @media (pointer: coarse) {
+  .sees .icon-button.camera { display: inline-grid; }
+  .chip .remove { inline-size: 2rem; block-size: 2rem; }
   .icon-button, .under .icon-button { inline-size: 2.75rem; block-size: 2.75rem; }
   .under .more, figure.code figcaption button { min-block-size: 2.75rem; }
 }

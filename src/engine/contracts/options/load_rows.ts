@@ -28,7 +28,7 @@ const model = inGroup('Model', 'models.md', {
     help: "prompts may have images: the model's encoder is loaded, too, on the first rank",
     page: 'library.md#images',
     type: 'boolean',
-    at: ['cli'],
+    at: ['cli', 'attribute'],
   },
   hub: {
     help: 'the Hub that names such as ORG/NAME mean',
