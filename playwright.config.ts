@@ -36,6 +36,8 @@ export default defineConfig({
       args: chromeFlags(process.env['SPLITKV_CHROME_ADAPTER'] as 'hardware' | 'software'),
     },
     screenshot: 'only-on-failure',
+    // What a test's own routes answer isn't theirs.
+    serviceWorkers: 'block',
   },
   // The built pages (the library and command line of the same build are tested too): they load fast, and an edit during the run reloads nothing.
   // `npm test` has built them before.

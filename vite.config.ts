@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
+import { PAGES } from './pages/shared/pages.js';
 import { BESIDE_PAGES } from './scripts/beside_pages.mjs';
 import { bundleWgsl } from './scripts/build_plugins.mjs';
 import { serveFiles } from './src/server/http/static_files.js';
@@ -41,11 +42,65 @@ const HEAD = `
       href="data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'><rect width='3' height='8' rx='1' fill='%233b6fd4'/><rect x='5' width='3' height='8' rx='1' fill='%23d4773b'/></svg>"
     />`;
 
+/** Heads of pages, what links to them show, and the navigation: in the text, so that nothing moves once scripts have come. */
 const pageHeads = (): Plugin => ({
   name: 'splitkv-page-heads',
   transformIndexHtml: {
     order: 'pre',
-    handler: (html) => (html.includes('<meta charset') ? html : html.replace('<head>', `<head>${HEAD}`)),
+    handler: (html, { path }) => {
+      const page = PAGES.find(({ address }) => path.endsWith(`/${address}`));
+      const [, title = ''] = /<title>(.*)<\/title>/.exec(html) ?? [];
+      const [, own] = /<meta\s+name="description"\s+content="([^"]*)"/.exec(html) ?? [];
+      const about = own ?? page?.about;
+      const card = page
+        ? `
+    <meta property="og:type" content="website" />
+    <meta property="og:site_name" content="splitkv" />
+    <meta property="og:title" content="${title}" />
+    <meta property="og:description" content="${about}" />
+    <meta name="twitter:card" content="summary" />
+    <meta name="theme-color" media="(prefers-color-scheme: light)" content="#f5f6f8" />
+    <meta name="theme-color" media="(prefers-color-scheme: dark)" content="#14161a" />${
+      own === undefined ? `\n    <meta name="description" content="${about}" />` : ''
+    }`
+        : '';
+      const links = PAGES.map(({ address, name }, at) => {
+        const current = page?.address === address ? ' aria-current="page"' : '';
+        return `<a${at === 0 ? ' class="brand"' : ''} href="${address}"${current}>${name}</a>`;
+      });
+      const nav = `<nav class="site" aria-label="Pages">${links.join('')}</nav>`;
+      const whole = html.replace('<site-nav></site-nav>', nav);
+      return whole.includes('<meta charset') ? whole : whole.replace('<head>', `<head>${HEAD}${card}`);
+    },
+  },
+});
+
+const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" fill="#f5f6f8"/><rect x="1.5" y="1.5" width="2" height="5" rx=".6" fill="#3b6fd4"/><rect x="4.5" y="1.5" width="2" height="5" rx=".6" fill="#d4773b"/></svg>`;
+
+/** What makes the site installable, and open without a network: `keepSite` of pages/shared asks for it. */
+const installable = (): Plugin => ({
+  name: 'splitkv-installable',
+  apply: 'build',
+  transformIndexHtml: (_html, { path }) =>
+    PAGES.some(({ address }) => path.endsWith(`/${address}`))
+      ? [{ tag: 'link', attrs: { rel: 'manifest', href: './site.webmanifest' }, injectTo: 'head' }]
+      : [],
+  generateBundle() {
+    const add = (fileName: string, source: string): void => void this.emitFile({ type: 'asset', fileName, source });
+    add('sw.js', "importScripts('./splitkv/splitkv-service_worker.js');\n");
+    add('icon.svg', ICON);
+    const manifest = {
+      name: 'splitkv chat',
+      short_name: 'splitkv',
+      description: 'Chat with language models that run on this device',
+      start_url: './chat.html',
+      scope: './',
+      display: 'standalone',
+      background_color: '#f5f6f8',
+      theme_color: '#f5f6f8',
+      icons: [{ src: './icon.svg', sizes: 'any', type: 'image/svg+xml', purpose: 'any maskable' }],
+    };
+    add('site.webmanifest', JSON.stringify(manifest, undefined, 2));
   },
 });
 
@@ -77,5 +132,5 @@ export default defineConfig({
   },
   // A rank's worker loads parts on demand, as the page does.
   worker: { format: 'es', plugins: () => [bundleWgsl()], rollupOptions: { external } },
-  plugins: [bundleWgsl(), besidePages(), pageHeads()],
+  plugins: [bundleWgsl(), besidePages(), pageHeads(), installable()],
 });

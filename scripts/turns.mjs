@@ -70,6 +70,17 @@ export const GROUPS = [
     ],
   ],
   [
+    'attached.spec.ts conversations.spec.ts',
+    2,
+    [
+      'pictures and texts are attached by button',
+      'a model that takes pictures is shown them',
+      'a model for text alone reads texts',
+      'conversations are kept, found, renamed',
+      'a link shares what was said',
+    ],
+  ],
+  [
     'kind.spec.ts failures.spec.ts',
     1,
     [
@@ -124,6 +135,7 @@ export const GROUPS = [
       'the first page has a live chat',
       'the gallery shows texts that run as they are shown',
       "the gallery's extension is one",
+      'the chat page opens and answers after one visit',
     ],
   ],
   [

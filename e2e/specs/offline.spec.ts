@@ -5,6 +5,8 @@ import { serveSite } from '../support/static_site.js';
 
 // The test server builds dist/ before it starts; the pages here are served as plain files.
 
+test.use({ serviceWorkers: 'allow' });
+
 const page = chatPage('autostart no-self-test').replace(
   '</body>',
   `<script type="module">

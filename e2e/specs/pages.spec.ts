@@ -324,7 +324,6 @@ test("the example's story goes with the example, and comes with it again", async
     await expect(chat.getByRole('heading', { name: 'small.gguf' })).toBeVisible();
     await expect(button('where is the red needle ?')).toHaveCount(0);
     expect(await chat.evaluate((element: SplitkvChat) => element.about)).toBeUndefined();
-    if (address === '/chat.html') await expect(page.locator('#model')).toHaveValue('');
     await chat.evaluate((element: SplitkvChat) => {
       element.files = undefined;
       element.model = 'models/tiny-gqa/';

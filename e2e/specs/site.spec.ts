@@ -103,6 +103,62 @@ test('every page opens below a path, with the same links and nothing from elsewh
   expect(problems).toEqual([]);
 });
 
+test('pages stay where they are while they open, complain of nothing, and have what links to them show', async ({
+  page,
+}) => {
+  const problems: string[] = [];
+  page.on('console', (message) => {
+    // Optional files of a model.
+    if (message.type() === 'error' && !/404/.test(message.text())) problems.push(message.text());
+  });
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.addInitScript(() => {
+    let moved = 0;
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries() as (PerformanceEntry & { value: number; hadRecentInput: boolean })[]) {
+        if (!entry.hadRecentInput) moved += entry.value;
+      }
+      Object.assign(globalThis, { moved });
+    }).observe({ type: 'layout-shift', buffered: true });
+  });
+  const own = PAGES.filter(({ address }) => !address.includes('/'));
+  const about = (name: string) => page.locator(`meta[name="${name}"], meta[property="${name}"]`);
+  for (const [at, { address }] of [...own.slice(0, 2), ...drawn(own.slice(2), 1, 'heads')].entries()) {
+    await page.goto(url + address, { waitUntil: 'networkidle' });
+    const title = await page.title();
+    expect(title, address).toMatch(/\S( · |: )/);
+    await expect(about('og:title')).toHaveAttribute('content', title);
+    const text = await about('description').getAttribute('content');
+    expect(text!.length, address).toBeGreaterThan(30);
+    await expect(about('og:description')).toHaveAttribute('content', text!);
+    // The first two.
+    const moved = await page.evaluate(() => (globalThis as { moved?: number }).moved ?? 0);
+    if (at < 2) expect(moved, address).toBeLessThan(0.1);
+  }
+  const manifest = await (await page.request.get(`${url}site.webmanifest`)).json();
+  for (const file of [manifest.start_url, manifest.icons[0].src]) {
+    expect((await page.request.get(new URL(file, url).href)).status(), file).toBe(200);
+  }
+  expect(problems).toEqual([]);
+});
+
+test.describe('without a network', () => {
+  test.use({ serviceWorkers: 'allow' });
+  test('the chat page opens and answers after one visit', async ({ page, context }) => {
+    await page.goto(`${url}chat.html`);
+    const chat = page.locator('splitkv-chat');
+    await ask(chat, QUESTIONS[0].question);
+    await expect(page.locator('html')).toHaveAttribute('data-kept', /^\d{2,}$/);
+    await context.setOffline(true);
+    await page.reload();
+    await expect(chat.getByRole('article', { name: 'Answer' })).toHaveText(QUESTIONS[0].answer);
+    await expect(chat.getByText('Ready', { exact: true })).toBeVisible();
+    await chat.getByRole('textbox', { name: 'Message' }).fill(QUESTIONS[1].question);
+    await chat.getByRole('textbox', { name: 'Message' }).press('Enter');
+    await expect(chat.getByRole('article', { name: 'Answer' }).last()).toHaveText(QUESTIONS[1].answer);
+  });
+});
+
 test('what is not there leads back, from any depth', async ({ page }) => {
   await page.goto(`${url}no/such/page`);
   await expect(page.getByRole('heading')).toHaveText('There is no such page');

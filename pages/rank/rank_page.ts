@@ -2,7 +2,6 @@
  * Room: the page on which a tab joins a cluster as a rank. This file is its form and what it shows; host_worker.ts is
  * the rank, in a worker; rank_words.ts says what it is doing.
  */
-import '../shared/site_nav.js';
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import type { RankState } from '../../src/cluster/ranks/rank_host.js';
 import { parseMemory } from '../../src/engine/contracts/options/read_texts.js';

@@ -4,7 +4,6 @@
  */
 
 /** The demo page. parameters.ts lists what its address may say. */
-import '../shared/site_nav.js';
 import { describeChoice } from './adapter_choice.js';
 import { fetchPlanFile, listenForArrangements } from './arrangement_file.js';
 import { isLoss } from '../../src/base/errors.js';

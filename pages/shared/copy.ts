@@ -14,3 +14,10 @@ export function copyOnClick(button: HTMLButtonElement, text: () => string): void
     );
   });
 }
+
+/** @returns whether the browser allowed it */
+export const copyText = (text: string): Promise<boolean> =>
+  navigator.clipboard.writeText(text).then(
+    () => true,
+    () => false,
+  );

@@ -1,6 +1,6 @@
 /**
- * Room: what several pages of the site share. pages.ts (here) is the list of pages that the navigation (site_nav.ts) is
- * made of; run_form.ts and worker_job.ts run a job of a page in a worker.
+ * Room: what several pages of the site share. pages.ts (here) is the list of pages, of which vite.config.ts
+ * makes the navigation and heads; run_form.ts and worker_job.ts run a job of a page in a worker.
  */
 
 /** A page of the site, as links name it. */
@@ -15,7 +15,7 @@ export interface SitePage {
 /** The pages, in the order in which they are offered. The first is the one that the site opens with. */
 export const PAGES: readonly SitePage[] = [
   { address: 'index.html', name: 'splitkv', about: 'What it is, and a model to try' },
-  { address: 'chat.html', name: 'Chat', about: 'The element with any model, and what this browser keeps' },
+  { address: 'chat.html', name: 'Chat', about: 'Conversations with any model, which this browser keeps' },
   { address: 'gallery.html', name: 'Gallery', about: 'Five ways to put a model into a page, to copy' },
   { address: 'ranks.html', name: 'Ranks', about: 'One model on several GPUs: who holds what, live' },
   {

@@ -1,5 +1,4 @@
 /** The gallery: each example's text, and the same text running. */
-import '../shared/site_nav.js';
 import { copyOnClick } from '../shared/copy.js';
 import { make } from '../../src/app/shared/dom.js';
 import { element } from '../shared/elements.js';

@@ -3,12 +3,13 @@
  * a model, whose texts lie in examples/. `npm run site` puts all pages, the library and its reference into one folder.
  */
 import '../../src/app/chat/index.js';
-import '../shared/site_nav.js';
 import { copyOnClick } from '../shared/copy.js';
 import { make } from '../../src/app/shared/dom.js';
 import { element } from '../shared/elements.js';
 import { EMBEDDED_MODEL } from '../../models/example.js';
 import { tellStory } from '../shared/story.js';
+import { addCodeColours, colourCode } from '../shared/code_colours.js';
+import { keepSite } from '../shared/keep_site.js';
 import { showMaths } from '../shared/maths.js';
 import { PAGES } from '../shared/pages.js';
 import { EXAMPLES, withModel } from './examples.js';
@@ -16,6 +17,9 @@ import { offeredModels, USUAL_MODEL } from './models.js';
 
 const chat = document.querySelector('splitkv-chat')!;
 showMaths(chat);
+chat.highlight = colourCode;
+addCodeColours(chat.shadowRoot!);
+keepSite();
 const choices = element('models', HTMLDivElement);
 const note = element('model-note', HTMLParagraphElement);
 const code = element('tag', HTMLPreElement).querySelector('code')!;
@@ -30,23 +34,7 @@ function tryModel(model: string): void {
   chat.model = model;
 }
 
-for (const { model, name, about } of await offeredModels()) {
-  const button = make('button', '', name);
-  button.type = 'button';
-  button.ariaPressed = 'false';
-  button.addEventListener('click', () => {
-    for (const other of choices.querySelectorAll('button')) other.ariaPressed = String(other === button);
-    note.textContent = about;
-    tryModel(model);
-  });
-  choices.append(button);
-}
-chat.addEventListener('splitkv-state', ({ detail: { state } }) => {
-  if (state !== 'looking' || !chat.files) return;
-  // What was dropped is none of them.
-  for (const button of choices.querySelectorAll('button')) button.ariaPressed = 'false';
-  note.textContent = '';
-});
+// Nothing of the page waits for the catalog; the buttons stand in it.
 code.textContent = withModel(tag!, USUAL_MODEL);
 copyOnClick(element('copy', HTMLButtonElement), () => code.textContent ?? '');
 
@@ -57,3 +45,18 @@ element('pages', HTMLUListElement).replaceChildren(
     return make('li', 'card', make('h3', '', link), make('p', '', about));
   }),
 );
+
+for (const { model, name, about } of await offeredModels()) {
+  const button = [...choices.querySelectorAll('button')].find((other) => other.textContent === name)!;
+  button.addEventListener('click', () => {
+    for (const other of choices.querySelectorAll('button')) other.ariaPressed = String(other === button);
+    note.textContent = about;
+    tryModel(model);
+  });
+}
+chat.addEventListener('splitkv-state', ({ detail: { state } }) => {
+  if (state !== 'looking' || !chat.files) return;
+  // What was dropped is none of them.
+  for (const button of choices.querySelectorAll('button')) button.ariaPressed = 'false';
+  note.textContent = '';
+});

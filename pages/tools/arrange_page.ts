@@ -1,6 +1,5 @@
 /** Head arrangement on a page: a profile of per-head loads, arranged over ranks in any mode. */
 import { defined } from '../../src/base/options.js';
-import '../shared/site_nav.js';
 import {
   type ArrangementProblem,
   type Mode,

@@ -1,5 +1,9 @@
-/** Whether this browser's GPU computes rightly, and how fast: one line to copy, and a file to send. */
-import '../shared/site_nav.js';
+/**
+ * Room: the other pages, a file each with what only it needs: the check (here: whether this browser's GPU computes rightly, and how
+ * fast, as a line to copy and a file to send), head arrangement, the simulator, GPUs; `bench` has the benchmarks. Long work runs in
+ * workers.
+ */
+
 import type { Measurement } from '../../bench/document.js';
 import { KERNEL_FOLDERS } from '../../bench/kernel_suites.js';
 import { runSuite } from '../../bench/run_suite.js';

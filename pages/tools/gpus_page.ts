@@ -1,5 +1,4 @@
 /** What GPUs answered to the suite `gpu`, side by side: the files of bench/results/gpu, and those that one opens here. */
-import '../shared/site_nav.js';
 import {
   type Asked,
   isTime,

@@ -1,5 +1,4 @@
 /** The simulator on a page: the scheduler's policies on a clock, with any numbers. */
-import '../shared/site_nav.js';
 import { adpReport } from '../../bench/simulate/report/adp_report.js';
 import { element } from '../shared/elements.js';
 import { RunForm } from '../shared/run_form.js';

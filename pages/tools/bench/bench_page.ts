@@ -4,7 +4,6 @@
  */
 
 /** The suites of the command line, run in this browser, with their plots; a result of somebody else's is in the address. */
-import '../../shared/site_nav.js';
 import { chartsOf } from '../../../bench/report/charts.js';
 import { chartSvg, legendHtml } from '../../../bench/report/svg.js';
 import { KERNEL_FOLDERS } from '../../../bench/kernel_suites.js';
