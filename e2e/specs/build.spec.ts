@@ -99,7 +99,7 @@ test('the package, installed: small, without pages and maps, in order, and its c
 
 const COMPILERS = {
   'TypeScript 7': 'node_modules/typescript/bin/tsc',
-  'TypeScript 5.4': 'node_modules/typescript5/node_modules/typescript/bin/tsc',
+  'TypeScript 5.4': 'node_modules/typescript5_4/node_modules/typescript/bin/tsc',
 };
 const STRICT = {
   noEmit: true,
