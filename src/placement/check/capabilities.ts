@@ -81,7 +81,7 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   },
   {
     of: ['token', 'spreadExperts'],
-    because: 'KV-only ranks hold no experts, and a root has no rank with the same heads to share them with',
+    because: 'KV-only ranks hold no experts, and no rank has the heads of a root',
     instead: 'use tp x token, which spreads experts over the roots, or adp',
   },
   {
@@ -92,12 +92,12 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   {
     of: ['arranged', 'adp'],
     because: 'every rank holds all heads, for its own sequences, so uneven heads cost all ranks alike',
-    instead: 'use adp alone, which balances sequences (attentionDpConfig), or arranged alone',
+    instead: 'use one of them alone',
   },
   {
     of: ['arranged', 'token'],
     because: 'a KV-only rank attends for all heads of its root, so no head can be elsewhere',
-    instead: 'use arranged with copies that share sequences, which puts the sequences of heavy heads on several ranks',
+    instead: 'use arranged with copies that share sequences',
   },
   {
     of: ['spreadExperts', 'dense'],
@@ -129,7 +129,7 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     // Then each of these ranks runs every row, and has the states of its heads.
     unless: 'cutColumns',
     because: 'a state depends on all earlier tokens, so ranks would wait for each other chunk by chunk',
-    instead: 'use a plan that cuts heads (tp) or layers (pp) or keeps whole sequences (token, adp)',
+    instead: 'use tp, pp, token or adp',
   },
   {
     of: ['recurrent', 'arranged'],
@@ -163,8 +163,7 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   })),
   {
     of: ['compression', 'splitPlaces'],
-    because:
-      'the kept entries would have to move between ranks, and KV-only ranks have no weights to compute whole prompts',
+    because: 'KV-only ranks have no weights to compute whole prompts with',
     instead: 'use sp, tp+sp or ep, whose ranks have weights, or token alone',
   },
   {
