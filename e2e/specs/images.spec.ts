@@ -2,7 +2,9 @@ import { expect, test } from '@playwright/test';
 import sharp from 'sharp';
 import { build } from 'vite';
 import { Random } from '../../src/base/random.js';
+import { described, draw, type Thing } from '../../models/drawing.js';
 import type * as Harness from '../support/image_harness.js';
+import { openLibraryPage } from '../support/library_page.js';
 
 // How a page decodes pictures of prompts: the same pixels as Node.
 
@@ -97,4 +99,36 @@ test('pictures in every form that a page has', async ({ page }) => {
   expect(upper).toBeGreaterThan(250);
   expect(lower).toBeLessThan(5);
   expect(found.errors).toEqual(['usage', 'unsupported', 'format']);
+});
+
+test('in a page: what is in a picture', async ({ page }) => {
+  const things: Thing[] = [
+    [0, 0, 0],
+    [3, 2, 4],
+    [2, 1, 8],
+  ];
+  const [width, height] = [150, 120];
+  const drawn = draw(things, { width, height, ground: 238 });
+  const bytes = await sharp(drawn, { raw: { width, height, channels: 3 } })
+    .png()
+    .toBuffer();
+  await openLibraryPage(page);
+  const texts = await page.evaluate(
+    async ([base64, asked]) => {
+      const address = '/lib/splitkv.js';
+      const { load } = (await import(address)) as typeof import('../../src/index.js');
+      const model = await load('/models/tiny-vlm/', { images: true, cache: false, contextLength: 512 });
+      const image = new Blob([Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0))]);
+      const said: string[] = [];
+      for (const text of asked) {
+        const content = [{ type: 'image', image } as const, { type: 'text', text } as const];
+        const prompt = { messages: [{ role: 'user', content } as const] };
+        said.push((await model.generate(prompt, { temperature: 0, maxTokens: 40 }).result).text.trim());
+      }
+      await model.dispose();
+      return said;
+    },
+    [bytes.toString('base64'), ['what is in the picture?', 'how many shapes are there?']] as const,
+  );
+  expect(texts).toEqual([described(things), 'three.']);
 });

@@ -95,10 +95,11 @@ def split(text):
 
 
 class Tokenizer:
-    def __init__(self, pieces):
-        """pieces: the strings (with their leading space, where they have one) that must be single tokens."""
+    def __init__(self, pieces, more=()):
+        """pieces: the strings (with their leading space, where they have one) that must be single tokens; more: special tokens."""
+        self.specials = [*SPECIALS, *more]
         self.merges = learn_merges(pieces)
-        self.vocabulary = [*SPECIALS, *BYTE_TO_CHARACTER.values(), *(a + b for a, b in self.merges)]
+        self.vocabulary = [*self.specials, *BYTE_TO_CHARACTER.values(), *(a + b for a, b in self.merges)]
         self.ids = {token: i for i, token in enumerate(self.vocabulary)}
         assert len(self.ids) == len(self.vocabulary), 'two merges make the same token'
         self.ranks = {pair: rank for rank, pair in enumerate(self.merges)}
@@ -112,7 +113,7 @@ class Tokenizer:
         """Token ids of text; special tokens are recognised, none is added."""
         ids = []
         while text:
-            found = [(text.find(s), s) for s in SPECIALS if s in text]
+            found = [(text.find(s), s) for s in self.specials if s in text]
             at, special = min(found) if found else (len(text), '')
             for piece in split(text[:at]):
                 ids.extend(self.ids[symbol] for symbol in self.merge_piece(piece))
@@ -134,13 +135,13 @@ class Tokenizer:
         data = bytearray()
         for i in ids:
             token = self.vocabulary[i]
-            if i < len(SPECIALS):
+            if i < len(self.specials):
                 data += b'' if skip_specials else token.encode()
             else:
                 data += bytes(CHARACTER_TO_BYTE[c] for c in token)
         return data.decode('utf-8', errors='replace')
 
-    def write(self, folder):
+    def write(self, folder, template=CHAT_TEMPLATE):
         """tokenizer.json and tokenizer_config.json."""
         begin = {'id': BEGIN, 'type_id': 0}
         first, second = {'id': 'A', 'type_id': 0}, {'id': 'B', 'type_id': 1}
@@ -151,7 +152,7 @@ class Tokenizer:
             'padding': None,
             'added_tokens': [
                 {'id': i, 'content': token, 'single_word': False, 'lstrip': False, 'rstrip': False, 'normalized': False,
-                 'special': True} for i, token in enumerate(SPECIALS)
+                 'special': True} for i, token in enumerate(self.specials)
             ],
             'normalizer': None,
             'pre_tokenizer': level,
@@ -171,7 +172,7 @@ class Tokenizer:
         config = {
             'tokenizer_class': 'PreTrainedTokenizerFast', 'model_max_length': 4096, 'clean_up_tokenization_spaces': False,
             'add_bos_token': True, 'bos_token': BEGIN, 'eos_token': END, 'pad_token': PAD, 'unk_token': None,
-            'additional_special_tokens': [USER, ASSISTANT], 'chat_template': CHAT_TEMPLATE,
+            'additional_special_tokens': self.specials[3:], 'chat_template': template,
             'added_tokens_decoder': {
                 str(t['id']): {k: v for k, v in t.items() if k != 'id'} for t in tokenizer['added_tokens']
             },

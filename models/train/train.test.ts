@@ -22,16 +22,18 @@ const folder = await mkdtemp(join(tmpdir(), 'splitkv-train-'));
 afterAll(() => rm(folder, { recursive: true }));
 
 const families = [
-  ['llama', 'llama'],
-  ['deepseek', 'deepseek_v3'],
+  ['train.py --arch llama', 'llama'],
+  ['train.py --arch deepseek', 'deepseek_v3'],
+  ['train_pictures.py', 'llama'],
 ] as const;
-describe.skipIf(!torch)('train.py --smoke', () => {
+describe.skipIf(!torch)('--smoke', () => {
   test.each(drawn(families, 1, 'trained'))(
     '%s: makes a folder that the runtime loads',
     { timeout: 300_000 },
-    async (arch, architecture) => {
-      const out = join(folder, arch);
-      await run(python, ['models/train/train.py', '--arch', arch, '--smoke', '--out', out], {
+    async (command, architecture) => {
+      const out = join(folder, command.replaceAll(' ', '_'));
+      const [script, ...given] = command.split(' ');
+      await run(python, [`models/train/${script}`, ...given, '--smoke', '--out', out], {
         env: { ...process.env, PYTHONDONTWRITEBYTECODE: '1' },
       });
       const adapter = (await testAdapters()).at(-1)!;

@@ -40,6 +40,21 @@ export const rowEntries = (
   cacheHead: number,
 ): number => position + 1 - (perHead ? (evicted?.[slot]?.[cacheHead] ?? 0) : 0);
 
+/** Where `runs` are: the end of each slot's; 0 where there is none. */
+export interface RunEnds {
+  readonly runEnds?: readonly number[];
+}
+
+/** Behind the last position that a row sees. */
+export function seenEnd(
+  { runs, runEnds, slidingWindow = Infinity }: Pick<Attended, 'runs' | 'slidingWindow'> & RunEnds,
+  [position, slot]: readonly [number, number],
+): number {
+  const end = runEnds?.[slot] ?? 0;
+  const inside = runs !== undefined && position < end && position >= end - runs.rows;
+  return inside ? Math.min(end, position + slidingWindow) : position + 1;
+}
+
 /** The first entry that a row with so many entries sees. */
 export const firstSeen = ({ slidingWindow = Infinity }: Attended, entries: number): number =>
   Math.max(0, entries - slidingWindow);
@@ -103,7 +118,7 @@ export const cacheHeadOf = (
 ): number => firstKvHead + Math.floor(head / (heads / kvHeads));
 
 /** What attention problems have in common, with the rows that a case runs. */
-export interface AttentionCase extends KvShape, CacheHeads, Sharing, Eviction, QueryPieces, Attended, Idle {
+export interface AttentionCase extends KvShape, CacheHeads, Sharing, Eviction, QueryPieces, Attended, RunEnds, Idle {
   readonly rows: number;
   readonly heads: number;
   /** attention_split: of this rank's local chunks. */
@@ -120,6 +135,7 @@ export type Shape = Pick<AttentionCase, 'heads' | 'kvHeads' | 'headDim' | 'kvTyp
   Eviction &
   QueryPieces &
   Attended &
+  RunEnds &
   Idle;
 
 /** The layout of a cache that may hold more kv heads than the problem has. */
@@ -259,7 +275,16 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
     row_info: rowInfoArray(rowInfo),
     block_table: problem.perHead ? ownTables(problem, table, lengths) : table,
   };
-  return problem.share || problem.masks ? ownAttentionInputs(problem, inputs) : inputs;
+  return withRunEnds(problem, problem.share || problem.masks ? ownAttentionInputs(problem, inputs) : inputs);
+}
+
+/** The ends of runs behind chunk_offsets, which are hostile where there are none. */
+export function withRunEnds({ runs, runEnds = [] }: Pick<Attended, 'runs'> & RunEnds, inputs: HostArrays): HostArrays {
+  if (!runs) return inputs;
+  const offsets = new Uint32Array(runs.ends + runEnds.length).fill(0xfffffff8);
+  offsets.set(inputs['chunk_offsets'] ?? []);
+  offsets.set(runEnds, runs.ends);
+  return { ...inputs, chunk_offsets: offsets };
 }
 
 /** Of each row's heads, sinks above all scores, below all of them, and among them. */

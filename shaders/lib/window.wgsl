@@ -1,13 +1,11 @@
 // Which entries a row attends to, and its scores' cap. Joined after tanh.wgsl. The kernel declares the params window and softcap.
 //
-//   window    a row whose own entry is `last` sees the entries last - window + 1 to last; BOTH_WAYS: to last + window - 1
+//   window    a row whose own entry is `last` sees the entries last - window + 1 to last; of a run to last + window - 1 (runs.wgsl)
 //   softcap   scores s become softcap * tanh(s / softcap)
 //
 // Variants: WINDOWED, CAPPED. Without them the params aren't read: all entries up to the last, scores as they are.
-// BOTH_WAYS: those behind it, too.
 const WINDOWED: bool = false; // variant
 const CAPPED: bool = false; // variant
-const BOTH_WAYS: bool = false; // variant
 
 // The first entry that a row sees.
 fn first_seen(last: u32) -> u32 {
@@ -15,17 +13,6 @@ fn first_seen(last: u32) -> u32 {
     return last + 1u - min(params.window, last + 1u);
   }
   return 0u;
-}
-
-// Behind the last entry that a row sees, of `end` that there are.
-fn seen_end(last: u32, end: u32) -> u32 {
-  if (!BOTH_WAYS) {
-    return last + 1u;
-  }
-  if (WINDOWED) {
-    return min(end, last + params.window);
-  }
-  return end;
 }
 
 fn cap_scores(scores: vec4<f32>) -> vec4<f32> {

@@ -5,7 +5,7 @@
 //   ALL    a rank that holds every chunk: all of it, from partials j, j + 8, ... of lane j
 //   LANES  a rank that holds some lanes: those, from its chunks, and no further: what travels
 //   HOME   the rest, from the lanes of all ranks that hold some
-// BOTH_WAYS: those of a whole text, whose rows are the step's.
+// BOTH_WAYS: those up to seen_end (runs.wgsl).
 // Chunks before the row's window (window.wgsl) are left out; a lane without any other is empty.
 // The same bits either way, whatever the number of ranks.
 //
@@ -17,7 +17,7 @@
 //               HOME: states of lanes, [lanes][rows][bundle_heads][HEAD_UNITS*4] of each bundle of heads and rank, wherever sources say
 // partial_ml    the same with (m, l) for a partial, f32, natural log, scale applied
 // row_info      [rows] (position, slot)
-// chunk_offsets [slots]; read by HOME, and by LANES where ranks share the sequences
+// chunk_offsets [slots]; read by HOME, and by LANES where ranks share the sequences; behind them ends, see runs.wgsl
 // block_table   see kv_table.wgsl; read only with PER_HEAD
 // sources       HOME: [heads / bundle_heads][share_ranks] (base, -): where the states of the rank with index (lane +
 //               chunk_offsets[slot]) mod share_ranks begin in partial_ml. With COPIES [..][8] (base, mask): of the rank that holds lane
@@ -77,6 +77,9 @@ struct Params {
   // See window.wgsl.
   window: u32,
   softcap: f32,
+  // See runs.wgsl.
+  run_rows: u32,
+  run_ends: u32,
 }
 
 @group(0) @binding(0) var<storage, read> partial_o: array<vec4<f32>>;
@@ -156,7 +159,6 @@ fn merge_home(row: u32, head: u32, offset: u32, count: u32, unit: u32) -> Softma
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group_id: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) thread: u32,
 ) {
   let head = group_id.x;
@@ -166,11 +168,9 @@ fn main(
     return;
   }
   let table = head_table(info.y, params.first_kv_head + head / params.group);
-  let last = info.x - evicted_entries(table);
-  var chunks = last / CHUNK + 1u;
-  if (BOTH_WAYS) {
-    chunks = (text_end(groups.z) + CHUNK - 1u) / CHUNK;
-  }
+  let gone = evicted_entries(table);
+  let last = info.x - gone;
+  let chunks = (seen_end(info.x, info.y) - 1u - gone) / CHUNK + 1u;
   var skip = 0u;
   if (WINDOWED) {
     skip = local_count(info.y, first_seen(last) / CHUNK);

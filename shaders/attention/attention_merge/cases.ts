@@ -3,13 +3,13 @@ import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
 import { HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
 import { CHUNK_TOKENS, MERGE_LANES, NO_BLOCK } from '../../cache/kv_cache.js';
-import { EMPTY_M, type Eviction, rowInfoArray } from '../fixture.js';
+import { EMPTY_M, type Eviction, rowInfoArray, type RunEnds, withRunEnds } from '../fixture.js';
 import { mostLanesOf, owns, type Sharing, slotsOf } from '../share_fixture.js';
 import { attentionMerge, type AttentionMergeProblem } from './index.js';
 import { type LaneContributor, laneSources } from './lane_sources.js';
 import { attentionMergeReference, chunksOf, givenPartials, lanesOf } from './reference.js';
 
-export interface MergeCase extends AttentionMergeProblem, Sharing {
+export interface MergeCase extends AttentionMergeProblem, Sharing, RunEnds {
   readonly partials: number;
   readonly outStride: number;
   /** Of each row, whose slot has the row's number; undefined for an inactive row. There may be room for more rows. */
@@ -38,7 +38,8 @@ type Options = Pick<
   | 'bundleHeads'
   | 'lanes'
   | 'slidingWindow'
-  | 'bothWays'
+  | 'runs'
+  | 'runEnds'
   | 'outPieces'
 > & {
   /** 'home': by bundle, the lane slots of each rank that holds some; with sharers the ranks alone count. */
@@ -121,7 +122,15 @@ const residues = (ranks: number): number[] =>
   );
 
 const cases = [
-  mergeCase('both ways over a chunk end', [2, 8, 3], [254, 255, 256, 530, undefined], { bothWays: true, idle: 3 }),
+  mergeCase('both ways over a chunk end', [2, 8, 3], [254, 255, 256, 530, undefined], {
+    runs: { rows: 2 ** 30, ends: 5 },
+    runEnds: [531, 531, 531, 531],
+    idle: 3,
+  }),
+  mergeCase('runs over a chunk end', [2, 8, 3], [240, 254, 255, 256, 530], {
+    runs: { rows: 16, ends: 6 },
+    runEnds: [257, 257, 257, 0, 531],
+  }),
   mergeCase('tiny', [1, 8, 3], [withPartials(3)], { races: true }),
   mergeCase(
     'out in pieces, one of them empty',
@@ -373,7 +382,7 @@ function inputs(problem: MergeCase, random: Random): HostArrays {
       }
     }
   }
-  return {
+  return withRunEnds(problem, {
     partial_o: o,
     partial_ml: ml,
     row_info: rowInfoArray(positions.map((position, row) => (position === undefined ? undefined : [position, row]))),
@@ -382,7 +391,7 @@ function inputs(problem: MergeCase, random: Random): HostArrays {
     ...(contributors && {
       sources: laneSources(contributors, { rows, bundleHeads, ...(problem.sharers && { slots: problem.sharers }) }),
     }),
-  };
+  });
 }
 
 export const suite: KernelSuite<typeof attentionMerge.bindings, typeof attentionMerge.params, MergeCase> = {

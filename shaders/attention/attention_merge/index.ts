@@ -16,7 +16,7 @@ import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl } from '../query_pieces.js';
 import { LAYOUT_PARAMS, layoutParams, localLanes, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
-import { bothWaysWgsl, WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
+import { promptPlan, RUN_PARAMS, type Runs, runsWgsl, WINDOW_PARAMS, windowWgsl } from '../window.js';
 import source from './attention_merge.wgsl?raw';
 
 /**
@@ -50,8 +50,8 @@ export interface AttentionMergeProblem {
   readonly lanes?: number;
   /** Of chunks, not of lanes: those before a row's window aren't read. None where left out. */
   readonly slidingWindow?: number;
-  /** Of lanes: rows are a whole text, of which each has them all. */
-  readonly bothWays?: boolean;
+  /** Of lanes: some rows have more than those up to themselves. */
+  readonly runs?: Runs;
   /** 'all', 'home': f32 elements from row to row of out. */
   readonly outStride?: number;
   /** 'all': heads of each piece of out, [piece][rows][outStride], as queries come in pieces. One piece where left out. */
@@ -110,6 +110,7 @@ export const attentionMerge = defineKernel({
     first_kv_head: 'u32',
     table_stride: 'u32',
     ...WINDOW_PARAMS,
+    ...RUN_PARAMS,
   },
   plan(problem: AttentionMergeProblem, traits) {
     const { rows, heads, headDim, mode = 'all', share = WHOLE, perHead } = problem;
@@ -141,7 +142,7 @@ export const attentionMerge = defineKernel({
     const pieces = piecesPlan('attention_merge', { heads, rows, queryPieces: outPieces }, outStride);
     if (mode !== 'all' && outPieces.length > 1) throw usageError(`attention_merge: mode '${mode}' writes one piece`);
     if (mode !== 'lanes') checkStride('attention_merge', 'outStride', outStride, Math.max(...outPieces) * headDim);
-    const attended = windowPlan('attention_merge', problem);
+    const attended = promptPlan('attention_merge', problem);
     const holes = mode === 'lanes' && perHead !== undefined && share.ranks === 1;
     const units = Math.min(32, headDim / 4);
     return {
@@ -150,7 +151,7 @@ export const attentionMerge = defineKernel({
         shareSource,
         ...chunkTableWgsl,
         ...windowWgsl,
-        ...bothWaysWgsl,
+        ...runsWgsl,
         ...piecesWgsl,
         partialLayoutSource,
         steps,

@@ -1,6 +1,6 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
-import { cacheHeadOf, EMPTY_M, firstSeen, rowEntries } from '../fixture.js';
+import { cacheHeadOf, EMPTY_M, firstSeen, rowEntries, seenEnd } from '../fixture.js';
 import { chunkIndex, localIndex, partialIndex } from '../share_fixture.js';
 import { localLanes, WHOLE } from '../share.js';
 import type { MergeCase } from './cases.js';
@@ -17,7 +17,7 @@ export const lanesOf = ({ lanes, share = WHOLE }: MergeCase): number => lanes ??
 
 /** Chunks of a row's head of the cache; a row's slot is its number. */
 export const chunksOf = (
-  { perHead, evicted, bothWays, positions }: MergeCase,
+  { perHead, evicted, runs, runEnds }: MergeCase,
   row: number,
   position: number,
   cacheHead: number,
@@ -25,7 +25,7 @@ export const chunksOf = (
   Math.ceil(
     rowEntries(
       { perHead: perHead !== undefined, ...(evicted && { evicted }) },
-      [bothWays ? Math.max(...positions.map((each) => each ?? 0)) : position, row],
+      [seenEnd({ ...(runs && { runs }), ...(runEnds && { runEnds }) }, [position, row]) - 1, row],
       cacheHead,
     ) / CHUNK_TOKENS,
   );

@@ -3,7 +3,7 @@
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
 //   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
-//   BOTH_WAYS: t up to seen_end, of a text whose rows are the step's
+//   BOTH_WAYS: t up to seen_end (runs.wgsl)
 //   sinks.wgsl: of the lane with the row's own entry, each head's sink beside the scores
 //
 // q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
@@ -11,7 +11,7 @@
 //              are those from first_kv_head on
 // row_info     [rows] (position, slot); each TILE_ROWS rows have one slot and ascending positions
 // block_table  see kv_table.wgsl; only blocks of attended entries are read
-// chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
+// chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences; behind them ends, see runs.wgsl
 // partial_o    [rows][heads][lanes][HEAD_DIM] f32, unnormalised; of this rank's local lanes (share.wgsl)
 // partial_ml   [rows][heads][lanes] (m, l) f32, natural log, scale applied
 // or both in bundles of heads (partial_layout.wgsl), [bundle][lanes][rows][bundle_heads]...
@@ -85,6 +85,9 @@ struct Params {
   // See window.wgsl.
   window: u32,
   softcap: f32,
+  // See runs.wgsl.
+  run_rows: u32,
+  run_ends: u32,
   // See sinks.wgsl.
   sink_skip: u32,
 }
@@ -203,7 +206,6 @@ fn row_position(row: u32) -> u32 {
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group_id: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) thread: u32,
 ) {
   let head_tiles = (params.group + HEAD_TILE - 1u) / HEAD_TILE;
@@ -228,11 +230,12 @@ fn main(
     return;
   }
   let table = head_table(slot, cache_kv_head);
+  if (BOTH_WAYS) {
+    // Of the tile's rows that are of a run, the last.
+    end = max(end, seen_end(min(end - 1u, chunk_offsets[params.run_ends + slot] - 1u), slot));
+  }
   let gone = evicted_entries(table);
   end -= gone;
-  if (BOTH_WAYS) {
-    end = seen_end(end - 1u, text_end(min(groups.z * TILE_ROWS, params.rows)));
-  }
   seen = first_seen(seen - gone);
   let lane = own_lane(slot, group_id.x);
   var partial_lane = group_id.x;
@@ -267,7 +270,7 @@ fn main(
     }
     // Keys below the limit count; of an inactive row, none.
     let position = row_position(first_row + vector % TILE_ROWS);
-    limit[j] = select(seen_end(position - gone, end), 0u, position == INACTIVE);
+    limit[j] = select(seen_end(position, slot) - gone, 0u, position == INACTIVE);
     if (WINDOWED) {
       since[j] = select(first_seen(position - gone), 0u, position == INACTIVE);
     }

@@ -3,7 +3,7 @@
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
 //   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
-//   BOTH_WAYS: t up to seen_end, of a text whose rows are the step's
+//   BOTH_WAYS: t up to seen_end (runs.wgsl)
 //   sinks.wgsl: of the lane with the row's own entry, each head's sink beside the scores
 //
 // Tensors as in attention_prefill.wgsl. o is accumulated in partial_o itself: no other invocation touches it.
@@ -50,6 +50,9 @@ struct Params {
   // See window.wgsl.
   window: u32,
   softcap: f32,
+  // See runs.wgsl.
+  run_rows: u32,
+  run_ends: u32,
   // See sinks.wgsl.
   sink_skip: u32,
 }
@@ -94,7 +97,6 @@ fn key_at(table: u32, cache_head: u32, token: u32) -> u32 {
 @compute @workgroup_size(TILE_ROWS)
 fn main(
   @builtin(workgroup_id) group_id: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) thread: u32,
 ) {
   let head = group_id.y;
@@ -122,14 +124,15 @@ fn main(
     return;
   }
   let table = head_table(slot, cache_kv_head);
+  if (BOTH_WAYS) {
+    // Of the tile's rows that are of a run, the last.
+    end = max(end, seen_end(min(end - 1u, chunk_offsets[params.run_ends + slot] - 1u), slot));
+  }
   let gone = evicted_entries(table);
   end -= gone;
-  if (BOTH_WAYS) {
-    end = seen_end(end - 1u, text_end(min(groups.z * TILE_ROWS, params.rows)));
-  }
   seen = first_seen(seen - gone);
   let last = position - gone;
-  let limit = seen_end(last, end);
+  let limit = seen_end(position, slot) - gone;
   let since = first_seen(last);
   let query = query_unit(row, params.q_units, head, HEAD_UNITS);
   let lane = own_lane(slot, group_id.x);

@@ -20,6 +20,9 @@ export interface PrefillCase extends AttentionCase {
 }
 type PrefillShape = Shape & Pick<PrefillCase, 'partialLayout'>;
 
+/** All rows are of one run. */
+const EVERY = { rows: 2 ** 30, ends: 3 };
+
 /** Rows of a slot at consecutive positions; `skip` rows of their first tile stay inactive. */
 export interface Segment {
   readonly slot: number;
@@ -188,19 +191,73 @@ const cases = [
   ),
   prefillCase(
     'tiny, both ways',
-    { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16, bothWays: true, idle: 16 },
+    { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16, runs: EVERY, runEnds: [0, 19], idle: 16 },
     [{ slot: 1, from: 0, count: 19 }],
     true,
   ),
   prefillCase(
     'both ways over chunk ends, f16',
-    { heads: 3, kvHeads: 3, headDim: 32, kvType: 'f16', block: 64, bothWays: true },
+    { heads: 3, kvHeads: 3, headDim: 32, kvType: 'f16', block: 64, runs: EVERY, runEnds: [530] },
     [{ slot: 0, from: 0, count: 530 }],
   ),
   prefillCase(
     'both ways, windows over a chunk end',
-    { heads: 2, kvHeads: 1, headDim: 24, kvType: 'f32', block: 16, bothWays: true, slidingWindow: 9 },
+    { heads: 2, kvHeads: 1, headDim: 24, kvType: 'f32', block: 16, runs: EVERY, runEnds: [300], slidingWindow: 9 },
     [{ slot: 0, from: 0, count: 300 }],
+  ),
+  prefillCase(
+    'a run between others',
+    {
+      heads: 2,
+      kvHeads: 1,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      runs: { rows: 5, ends: 4 },
+      runEnds: [9, 7],
+      idle: 16,
+    },
+    [
+      { slot: 1, from: 0, count: 10 },
+      { slot: 0, from: 6, count: 5, skip: 1 },
+      { slot: 0, from: 30, count: 2 },
+    ],
+  ),
+  prefillCase(
+    'runs over chunk ends, a window beyond them, f16',
+    {
+      heads: 4,
+      kvHeads: 2,
+      headDim: 24,
+      kvType: 'f16',
+      block: 64,
+      runs: { rows: 40, ends: 2 },
+      runEnds: [270, 0],
+      slidingWindow: 43,
+    },
+    [
+      { slot: 0, from: 200, count: 90 },
+      { slot: 1, from: 250, count: 9 },
+    ],
+  ),
+  prefillCase(
+    'runs over chunk ends, the second of two ranks, in bundles',
+    {
+      heads: 2,
+      kvHeads: 2,
+      headDim: 8,
+      kvType: 'f32',
+      block: 16,
+      share: { ranks: 2, index: 1 },
+      offsets: [1, 0],
+      partialLayout: { bundleHeads: 1 },
+      runs: { rows: 20, ends: 2 },
+      runEnds: [260, 520],
+    },
+    [
+      { slot: 0, from: 230, count: 33 },
+      { slot: 1, from: 498, count: 24 },
+    ],
   ),
   prefillCase('71/1 d64', { heads: 71, kvHeads: 1, headDim: 64, kvType: 'f32', block: 16 }, [
     { slot: 0, from: 30, count: 4 },

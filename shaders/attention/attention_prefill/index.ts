@@ -31,13 +31,14 @@ import {
 } from '../share.js';
 import {
   type Attended,
-  bothWaysWgsl,
   queryElements,
+  RUN_PARAMS,
+  promptPlan,
+  runsWgsl,
   SINK_PARAMS,
   sinkPlan,
   sinksWgsl,
   WINDOW_PARAMS,
-  windowPlan,
   windowWgsl,
 } from '../window.js';
 import source from './attention_prefill.wgsl?raw';
@@ -70,13 +71,13 @@ export interface AttentionPrefillProblem extends CacheHeads, TableLayout, QueryP
   readonly qStride: number;
   /** Of the scores, usually headDim^-0.5. */
   readonly scale: number;
-  /** Of the sequences' chunks; all of them where left out. chunk_offsets is read only where ranks share them. */
+  /** Of the sequences' chunks; all of them where left out. chunk_offsets is read only where ranks share them, or there are `runs`. */
   readonly share?: Share;
   /** 'row' where left out. In bundles, lanes of a perHead table that lie elsewhere are left out: the others stand one behind the other. */
   readonly partialLayout?: PartialLayout;
 }
 
-/** Prompt rows: attention, causal where not `bothWays`, over the paged cache, which already holds the rows' own k and v; one partial a merge lane. */
+/** Prompt rows: attention, causal but within `runs`, over the paged cache, which already holds the rows' own k and v; one partial a merge lane. */
 export const attentionPrefill = defineKernel({
   name: 'attention_prefill',
   bindings: {
@@ -105,6 +106,7 @@ export const attentionPrefill = defineKernel({
     tile_rows: 'u32',
     scale: 'f32',
     ...WINDOW_PARAMS,
+    ...RUN_PARAMS,
     ...SINK_PARAMS,
   },
   plan(problem: AttentionPrefillProblem, traits) {
@@ -124,7 +126,7 @@ export const attentionPrefill = defineKernel({
     const pieces = piecesPlan('attention_prefill', problem, qStride, group);
     checkStride('attention_prefill', 'qStride', qStride, queryElements(problem, widestPiece(problem), group));
     const shared = sharePlan('attention_prefill', own);
-    const attended = windowPlan('attention_prefill', problem);
+    const attended = promptPlan('attention_prefill', problem);
     const sinks = sinkPlan(problem, group);
     const compact = problem.perHead === true && own.ranks === 1 && partialLayout !== 'row';
     checkLanes('attention_prefill', { lanes, maxChunks, share: own }, compact);
@@ -156,7 +158,7 @@ export const attentionPrefill = defineKernel({
       share,
       ...piecesWgsl,
       ...windowWgsl,
-      ...bothWaysWgsl,
+      ...runsWgsl,
       ...sinksWgsl,
       partialLayoutSource,
     ];

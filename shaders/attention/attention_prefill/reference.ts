@@ -1,6 +1,6 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
-import { attend, cacheHeadOf, EMPTY_M, firstSeen, rowEntries } from '../fixture.js';
+import { attend, cacheHeadOf, EMPTY_M, firstSeen, rowEntries, seenEnd } from '../fixture.js';
 import { localIndex, partialIndex } from '../share_fixture.js';
 import type { PrefillCase } from './cases.js';
 
@@ -9,7 +9,7 @@ import type { PrefillCase } from './cases.js';
  * lie elsewhere are empty too, or left out of bundles.
  */
 export function attentionPrefillReference(problem: PrefillCase, inputs: HostArrays): Expected {
-  const { rows, heads, headDim, lanes, rowInfo, partialLayout = 'row', bothWays, slidingWindow = Infinity } = problem;
+  const { rows, heads, headDim, lanes, rowInfo, partialLayout = 'row' } = problem;
   const partialO = new Array<number>(rows * heads * lanes * headDim);
   const partialMl = new Array<number>(rows * heads * lanes * 2);
   const longest = Math.max(...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
@@ -28,8 +28,8 @@ export function attentionPrefillReference(problem: PrefillCase, inputs: HostArra
         if (problem.masks && partialLayout !== 'row' && lane * CHUNK_TOKENS >= longestOf(info[1], cacheHead)) continue;
         const entries = own === undefined ? 0 : rowEntries(problem, info, cacheHead);
         const tokens: number[] = [];
-        const end = bothWays ? Math.min(longest, info[0] + slidingWindow) : entries;
-        for (let t = firstSeen(problem, entries); t < end; t++)
+        const end = seenEnd(problem, info) - (info[0] + 1 - entries);
+        for (let t = firstSeen(problem, entries); own !== undefined && t < end; t++)
           if (Math.floor(t / CHUNK_TOKENS) % MERGE_LANES === lane) tokens.push(t);
         const { o, m, l } = attend(problem, inputs, row, head, tokens);
         const at = partialIndex(problem, lanes, [row, head, local]);

@@ -74,7 +74,8 @@ export class SlotTables {
       pool: pools.ofRank(world.rank, 'window'),
       table: device.createBuffer('window_block_table', tableBytes),
     };
-    this.#chunkOffsets = device.createBuffer('chunk_offsets', total * 4);
+    // And the ends of runs.
+    this.#chunkOffsets = device.createBuffer('chunk_offsets', 2 * total * 4);
     this.#states = this.#allocateStates();
   }
 
@@ -87,6 +88,7 @@ export class SlotTables {
       numBlocks: this.#pool.numBlocks,
       blockTable: this.#blockTable,
       chunkOffsets: this.#chunkOffsets,
+      runEnds: this.owners.total,
       tableStride: this.#tableStride,
       contextLength: options.contextLength,
       states: this.#states,
@@ -174,6 +176,11 @@ export class SlotTables {
     this.pages?.release(slot);
     this.owners.release(slot);
     this.#slots[slot] = EMPTY;
+  }
+
+  /** The end of the run that the next step has of a slot's sequence; 0: it has none. */
+  writeRunEnd(slot: number, end: number): void {
+    this.device.write(this.#chunkOffsets, (this.owners.total + slot) * 4, Uint32Array.of(end));
   }
 
   #writeChunkOffset(slot: number, chunkOffset: number): void {

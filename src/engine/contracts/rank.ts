@@ -65,6 +65,8 @@ export interface SlotTokens {
   readonly last: boolean;
   /** f32 [rows][hiddenSize]: of those of the tokens that are given rows (`GIVEN_ID`), in order. */
   readonly given?: Float32Array | undefined;
+  /** Where pictures are read both ways: the position behind the one that the tokens have, 0 where they have none. */
+  readonly runEnd?: number | undefined;
 }
 
 /** KV blocks of a slot, by the numbers of the pool that it is of. */

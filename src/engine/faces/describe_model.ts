@@ -67,13 +67,15 @@ export async function describeModel(
   return { ...files, sentenceFiles, reader, name: modelName(source.gguf ?? source.name), source, facts };
 }
 
-/** What a context's length says; texts that are read both ways are computed whole. */
+/** What a context's length says; texts that are read both ways are computed whole, and so are pictures. */
 export const contextFacts = (
   { config, prefillChunk }: Pick<DescribedFacts, 'config' | 'prefillChunk'>,
   contextLength: number,
 ): Pick<DescribedFacts, 'contextLength' | 'prefillChunk'> => ({
   contextLength,
-  prefillChunk: attendsBothWays(config) ? contextLength : prefillChunk,
+  prefillChunk: attendsBothWays(config)
+    ? contextLength
+    : prefillChunk && Math.max(prefillChunk, config.vision?.runs ?? 0),
 });
 
 /** A model with its encoder of pictures where that is asked for. @throws SplitkvError `unsupported` where it has none */
@@ -81,7 +83,7 @@ function withImages({ vision, ...config }: ModelConfig, { images, prefill }: Loa
   if (!images) return config;
   if (!vision) {
     throw unsupportedError(
-      `images: ${config.architecture} of these files takes no images here; leave images out, or load a model that does: SmolVLM or SmolVLM2, in safetensors`,
+      `images: ${config.architecture} of these files takes no images here; leave images out, or load a model that does, in safetensors: SmolVLM, SmolVLM2 or Gemma 3`,
     );
   }
   if (prefill) throw usageError('images: prompts with images are computed by the ranks themselves; leave prefill out');
@@ -107,7 +109,7 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
     kv: runner.kv.type,
     hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
     ...(config.vision &&
-      tokenizer && { imagePlaceholder: tokenizer.decode([config.vision.imageToken], { skipSpecial: false }) }),
+      tokenizer && { imagePlaceholder: tokenizer.decode([config.vision.mark], { skipSpecial: false }) }),
     sampling,
     adapter: group.adapter,
     weightBytes: sum(runner.ranks.map(({ facts }) => facts.weightBytes)),

@@ -7,7 +7,13 @@ import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { PromptCompression } from '../../model/compression/prompt_compression.js';
-import { cacheLayer, layerWindows, type ModelConfig, segmentKvHeads } from '../../model/config/model_config.js';
+import {
+  attendsBothWays,
+  cacheLayer,
+  layerWindows,
+  type ModelConfig,
+  segmentKvHeads,
+} from '../../model/config/model_config.js';
 import type { DeviceModel } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
@@ -333,7 +339,7 @@ export class RankRunner implements Rank {
   }
 
   prefill(
-    { slot, tokens, start, last, given }: SlotTokens,
+    { slot, tokens, start, last, given, runEnd }: SlotTokens,
     rowsByPlace?: readonly number[],
     slots: readonly number[] = [slot],
   ): Promise<number | undefined> {
@@ -343,6 +349,9 @@ export class RankRunner implements Rank {
       const ran = new RowBlocks(world.all.rowPieces.prompt, this.#tables.chunkOffset(slot), start, end);
       this.#ran = { role: 'prompt', rows: ran, x: this.#prompt.x };
       await this.#writePrompt(ran, tokens, slot, given);
+      // Which rows see what is behind them: of a text that is read both ways all.
+      const runEnds = attendsBothWays(this.config) ? end : runEnd;
+      if (runEnds !== undefined) this.#tables.writeRunEnd(slot, runEnds);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
       const rows = tiled(rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
       const step = this.#stepOf(slot, rows, end);

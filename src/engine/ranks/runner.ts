@@ -320,7 +320,7 @@ function shareOf(
 ): [run: SlotTokens, rows: readonly number[] | undefined] {
   const { rowRanks } = owners;
   const own = rowRanks ? round.find(({ slot }) => nth(rowRanks, owners.placeOf(slot)).includes(rank)) : round[0];
-  const { slot, tokens, start, last, given }: SlotTokens = own ?? {
+  const { slot, tokens, start, last, given, runEnd }: SlotTokens = own ?? {
     slot: 0,
     tokens: new Uint32Array(),
     start: 0,
@@ -329,5 +329,5 @@ function shareOf(
   const rows = rowRanks?.map(
     (_, place) => round.find((item) => owners.placeOf(item.slot) === place)?.tokens.length ?? 0,
   );
-  return [{ slot, tokens, start, last, given }, rows];
+  return [{ slot, tokens, start, last, given, runEnd }, rows];
 }

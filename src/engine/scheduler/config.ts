@@ -53,8 +53,13 @@ export interface SchedulerOptions {
   readonly maxTokensPerIteration: number;
   /** Rows of one sequence in one iteration; default: only the budget above limits them. */
   readonly maxChunkTokens?: number;
-  /** Where a chunk of prompt rows from `start` on must end at the latest, at most at `end`, for a sequence with this offset. */
-  readonly chunkEnd?: ((offset: number, start: number, end: number) => number) | undefined;
+  /**
+   * Where a chunk of prompt rows from `start` on must end at the latest, for a sequence with this offset and these ids: at most at `end`,
+   * but for rows that can't be cut.
+   */
+  readonly chunkEnd?:
+    | ((offset: number, start: number, end: number, idAt: (position: number) => number) => number)
+    | undefined;
   /** Sequences with prompt rows in one iteration, for each rank; default: any number. */
   readonly maxPrefillSequences?: number;
   /** Prompts are cut to the budget; otherwise each must fit whole. Default true. */

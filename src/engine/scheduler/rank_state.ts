@@ -478,7 +478,8 @@ export class RankState {
     if (inPrompt && !chunkedPrefill) return remaining <= budget ? remaining : 0;
     let rows = Math.min(remaining, budget, maxChunkTokens);
     if (!inPrompt) return rows;
-    if (rows > 0 && chunkEnd) rows = chunkEnd(sequence.offset, computed, computed + rows) - computed;
+    if (rows > 0 && chunkEnd)
+      rows = chunkEnd(sequence.offset, computed, computed + rows, (at) => sequence.tokenAt(at)) - computed;
     if (rows === remaining) return rows;
     // The last chunk of a prompt that is compressed has its whole window.
     return Math.min(rows, remaining - (eviction?.windowOf(sequence.promptLength) ?? 0));
@@ -585,7 +586,7 @@ export class RankState {
   }
 
   #addChunk(sequence: Sequence, count: number, left: PromptBudget, work: WorkList): void {
-    left.rows -= count;
+    left.rows = Math.max(0, left.rows - count);
     left.few -= count;
     left.places--;
     const start = sequence.computed;

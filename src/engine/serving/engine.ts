@@ -346,7 +346,10 @@ export class Engine {
     const { prefixCaching, watermark, agingIterations, rowsPerMicroBatch } = this.options;
     const { runner } = this.ranks;
     const isWhole = attendsBothWays(runner.config);
-    const chunkedPrefill = isWhole ? false : this.options.chunkedPrefill;
+    const { pictures } = this.options;
+    const runs = pictures?.vision.runs;
+    // A picture that is read both ways has a step of its own.
+    const chunkedPrefill = isWhole ? false : runs !== undefined || this.options.chunkedPrefill;
     const { compression } = runner.options;
     const { owners, caches } = runner;
     const shape = modelShape(runner.config);
@@ -376,8 +379,11 @@ export class Engine {
         ...pools.map(({ length }) => length + window),
       ),
       maxChunkTokens: runner.promptTokens,
-      ...(runner.promptTokens > runner.promptRows && {
-        chunkEnd: (offset, start, end) => runner.chunkEnd(offset, start, end),
+      ...((runner.promptTokens > runner.promptRows || runs !== undefined) && {
+        chunkEnd: (offset, start, end, idAt) => {
+          const last = runner.chunkEnd(offset, start, end);
+          return pictures?.stepEnd(start, last, idAt) ?? last;
+        },
       }),
       // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
       sharedRows: pools.length > 1 && !runner.owners.rowRanks && attentionDpConfig === undefined,

@@ -326,8 +326,10 @@ export class IterationRunner {
       const tokens = Uint32Array.from({ length }, (_token, i) => sequence.tokenAt(first + i));
       // Also of a prompt that is computed again: compression comes with its end.
       const last = samples || (role === 'prompt' && first + length === sequence.prompt.length);
-      const given = role === 'prompt' ? this.source.pictures?.rows(tokens) : undefined;
-      return { slot, tokens, start: first, last, given, sequence, wanted };
+      const pictures = role === 'prompt' ? this.source.pictures : undefined;
+      const given = pictures?.rows(tokens);
+      const runEnd = pictures?.runEnd(tokens, first);
+      return { slot, tokens, start: first, last, given, runEnd, sequence, wanted };
     });
   }
 

@@ -1,13 +1,14 @@
-import { contextFullError, unsupportedError, usageError } from '../../base/errors.js';
+import { contextFullError, limitError, unsupportedError, usageError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
 import { GIVEN_ID } from '../../base/kv_units.js';
 import { count as counted, range, sum } from '../../base/lists.js';
 import { sha256 } from '../../base/math.js';
 import { decodeImage } from '../../images/decode.js';
 import { IMAGE_LIMITS } from '../../images/header.js';
+import { gemma3Text } from '../../images/gemma3.js';
 import { idefics3Text, idefics3Tiles, type Idefics3Settings } from '../../images/idefics3.js';
 import type { Picture } from '../../images/picture.js';
-import { RESAMPLE } from '../../images/resize.js';
+import { RESAMPLE, resize } from '../../images/resize.js';
 import { readJson, type Source } from '../../loader/index.js';
 import { imageRows, patchOrder, type VisionConfig } from '../../model/config/vision_config.js';
 import { patchRows } from '../../model/vision/patch_rows.js';
@@ -89,7 +90,10 @@ export class Pictures {
     const { plain, images } = apart(prompt);
     if (images.length > IMAGE_LIMITS.images)
       throw usageError(`${images.length} images in a prompt; at most ${IMAGE_LIMITS.images} are taken`);
-    const { imageToken } = this.vision;
+    const { imageToken, runs = 0 } = this.vision;
+    const { promptRows } = this.runner();
+    if (promptRows < Math.min(runs, reader.contextLength))
+      throw limitError(`images take steps of ${runs} rows; there is room for ${promptRows}: use a larger prefillChunk`);
     const ready: Ready[] = [];
     let needed = 0;
     for (const image of images) {
@@ -134,7 +138,7 @@ export class Pictures {
 
   /** What stands for a picture in a text. */
   placeholder(reader: PromptReader): string {
-    return needTokenizer(reader, 'a prompt with images').decode([this.vision.imageToken], { skipSpecial: false });
+    return needTokenizer(reader, 'a prompt with images').decode([this.vision.mark], { skipSpecial: false });
   }
 
   /** Of a picture whose rows are there, nothing is decoded again: where it can't have changed since. */
@@ -143,15 +147,23 @@ export class Pictures {
     const before = seen?.get(image as never);
     if (before && this.#entries.has(before.key)) return before;
     const picture = await decodeImage(image);
-    const { rows, columns, tiles } = idefics3Tiles(picture, this.settings);
+    const { tiles, text } = this.#cut(picture);
     const key = `${picture.width} x ${picture.height} ${await sha256(picture.data)}`;
-    const each = imageRows(this.vision);
-    const ready = { key, count: tiles.length * each, text: idefics3Text({ rows, columns }, each) };
-    const again = async (): Promise<readonly Picture[]> => idefics3Tiles(await decodeImage(image), this.settings).tiles;
+    const ready = { key, count: tiles.length * imageRows(this.vision), text };
+    const again = async (): Promise<readonly Picture[]> => this.#cut(await decodeImage(image)).tiles;
     seen?.set(image as never, { ...ready, tiles: again });
     const [oldest] = this.#seenUrls.keys();
     if (this.#seenUrls.size > KEPT_LEAST) this.#seenUrls.delete(oldest!);
     return { ...ready, tiles: () => Promise.resolve(tiles) };
+  }
+
+  /** What the encoder is given of a picture, and what announces it. */
+  #cut(picture: Picture): { readonly tiles: readonly Picture[]; readonly text: string } {
+    const each = imageRows(this.vision);
+    const { tile, filter } = this.settings;
+    if (this.vision.kind === 'gemma3') return { tiles: [resize(picture, tile, tile, filter)], text: gemma3Text(each) };
+    const { tiles, ...cut } = idefics3Tiles(picture, this.settings);
+    return { tiles, text: idefics3Text(cut, each) };
   }
 
   #entry({ key, count, tiles }: Ready): Entry {
@@ -210,11 +222,16 @@ export class Pictures {
     return last && has(last) ? last : [...this.#entries.values()].find(has);
   }
 
+  /** @throws SplitkvError `usage` for rows of a picture that isn't known, or, where they see each other, isn't whole */
   #ofIds(ids: readonly number[]): Set<Entry> {
     const found = new Set<Entry>();
     let last: Entry | undefined;
-    for (const id of ids) {
+    const { runs } = this.vision;
+    for (const [at, id] of ids.entries()) {
       if (id < GIVEN_ID) continue;
+      const row = runs && (id - GIVEN_ID) % runs;
+      if (runs && ((row! > 0 && ids[at - 1] !== id - 1) || (row! < runs - 1 && ids[at + 1] !== id + 1)))
+        throw usageError(`token ${id} is a row of an image that isn't whole here: give the prompt again`);
       last = this.#find(id, last);
       if (!last?.rows)
         throw usageError(`token ${id} is a row of an image that isn't kept any more: give the prompt again`);
@@ -247,6 +264,36 @@ export class Pictures {
     return out;
   }
 
+  /** Where rows of a picture see each other: the end of the picture that these tokens have; 0 where they have none. */
+  runEnd(ids: Uint32Array, start: number): number | undefined {
+    if (!this.vision.runs) return undefined;
+    const at = ids.findIndex((id) => id >= GIVEN_ID);
+    return at < 0 ? 0 : this.#behind(ids[at]!, start + at);
+  }
+
+  /** Of such pictures, whose first ids are multiples of their rows: behind the one that a row at `position` is of. */
+  #behind(id: number, position: number): number {
+    const rows = this.vision.runs!;
+    return position + rows - ((id - GIVEN_ID) % rows);
+  }
+
+  /**
+   * Of those, too: the end of a step that begins at `start`. It cuts none, and has one at most; where it begins with one it has all of it,
+   * also behind `end`.
+   */
+  stepEnd(start: number, end: number, idAt: (position: number) => number): number {
+    if (!this.vision.runs) return end;
+    let at = start;
+    for (let found = false; at < end;) {
+      const id = idAt(at);
+      const next = id < GIVEN_ID ? at + 1 : this.#behind(id, at);
+      if (id >= GIVEN_ID && (found || (next > end && at > start))) return at;
+      found ||= id >= GIVEN_ID;
+      at = next;
+    }
+    return at;
+  }
+
   /** With the model's placeholder in place of each row. */
   placeholders(ids: Uint32Array): Uint32Array {
     return ids.map((id) => (id >= GIVEN_ID ? this.vision.imageToken : id));
@@ -254,18 +301,20 @@ export class Pictures {
 }
 
 /** What a processor's file says, by its class's defaults. @throws SplitkvError `unsupported` */
-function settingsOf(file: Readonly<Record<string, unknown>>, { image }: VisionConfig): Settings {
+function settingsOf(file: Readonly<Record<string, unknown>>, { image, kind }: VisionConfig): Settings {
   const edge = (key: string, otherwise: number): number => {
     const value = file[key];
-    const longest = isObject(value) ? value['longest_edge'] : value;
+    const longest = isObject(value) ? (value['longest_edge'] ?? value['height']) : value;
     return Number.isInteger(longest) && Number(longest) >= 1 && Number(longest) <= 4096 ? Number(longest) : otherwise;
   };
-  const tile = edge('max_image_size', image);
+  const tile = edge(kind === 'gemma3' ? 'size' : 'max_image_size', image);
   if (tile !== image)
     throw unsupportedError(`preprocessor_config.json: tiles of ${tile} pixels; the encoder's are of ${image}`);
-  const filter = RESAMPLE[Number(file['resample'] ?? 1)];
+  const filter = RESAMPLE[Number(file['resample'] ?? (kind === 'gemma3' ? 2 : 1))];
   if (!filter)
     throw unsupportedError(`preprocessor_config.json: resample ${show(file['resample'])}; expected 1, 2 or 3`);
+  if (file['do_pan_and_scan'] === true)
+    throw unsupportedError('preprocessor_config.json: do_pan_and_scan true; images are taken whole');
   const three = (key: string): number[] => {
     const value = file[key] ?? [0.5, 0.5, 0.5];
     if (Array.isArray(value) && value.length === 3 && value.every((each) => typeof each === 'number'))

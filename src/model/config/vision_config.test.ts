@@ -80,6 +80,40 @@ const models = {
     encoder: 413,
     millions: 1812,
   },
+  'Gemma 3 4B': {
+    config: {
+      model_type: 'gemma3',
+      architectures: ['Gemma3ForConditionalGeneration'],
+      boi_token_index: 255999,
+      eoi_token_index: 256000,
+      eos_token_id: [1, 106],
+      image_token_id: 262144,
+      image_token_index: 262144,
+      mm_tokens_per_image: 256,
+      text_config: {
+        model_type: 'gemma3_text',
+        hidden_size: 2560,
+        intermediate_size: 10240,
+        num_hidden_layers: 34,
+        rope_scaling: { factor: 8, rope_type: 'linear' },
+        sliding_window: 1024,
+      },
+      vision_config: {
+        model_type: 'siglip_vision_model',
+        hidden_size: 1152,
+        image_size: 896,
+        intermediate_size: 4304,
+        num_attention_heads: 16,
+        num_hidden_layers: 27,
+        patch_size: 14,
+        vision_use_head: false,
+      },
+    },
+    rows: 256,
+    patches: 4096,
+    encoder: 417,
+    millions: 3880,
+  },
 };
 
 test.each(Object.entries(models))('%s, as published', (_, { config: raw, rows, patches, encoder, millions }) => {
@@ -96,6 +130,11 @@ test.each(Object.entries(models))('%s, as published', (_, { config: raw, rows, p
 
 test('patches that are joined lie side by side', () => {
   expect(patchOrder({ image: 9, patch: 2, merge: 2 })).toEqual([0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
+  // Of averages: the first of each, then the second.
+  const averageNorm = { kind: 'rms', eps: 1 } as const;
+  expect(patchOrder({ image: 8, patch: 2, merge: 2, averageNorm })).toEqual([
+    0, 2, 8, 10, 1, 3, 9, 11, 4, 6, 12, 14, 5, 7, 13, 15,
+  ]);
   const order = patchOrder({ image: 384, patch: 14, merge: 3 });
   expect(order.toSorted((a, b) => a - b)).toEqual(order.map((_, at) => at));
   expect(order.slice(9, 12)).toEqual([3, 4, 5]);
@@ -110,5 +149,9 @@ test('what is refused of an encoder', () => {
   expect(change({ image_size: [512, 256] })).toThrow(/squares only/);
   expect(change({ image_size: 500 })).toThrow(/multiple of 4/);
   expect(change({ num_attention_heads: 7 })).toThrow(/heads of whole eights/);
+  const gemma = models['Gemma 3 4B'].config;
+  expect(() => parseModelConfig({ ...gemma, mm_tokens_per_image: 1156 })).toThrow(/at most the window of 1024/);
+  expect(() => parseModelConfig({ ...gemma, mm_tokens_per_image: 100 })).toThrow(/image_size/);
+  expect(parseModelConfig({ ...gemma, vision_config: undefined }).vision).toBeUndefined();
   expect(() => parseModelConfig({ ...config, vision_config: undefined })).toThrow(/'vision_config' is missing/);
 });

@@ -1,5 +1,5 @@
 import type { ConfigReader } from './config_reader.js';
-import type { GqaConfig, LayerConfig, ModelConfig } from './model_config.js';
+import type { GqaConfig, LayerConfig, ModelConfig, NormConfig } from './model_config.js';
 import { range } from '../../base/lists.js';
 
 /**
@@ -7,13 +7,21 @@ import { range } from '../../base/lists.js';
  * and elements.
  */
 export interface VisionConfig {
+  /** How pictures are cut, and announced in prompts (src/images). */
+  readonly kind: 'idefics3' | 'gemma3';
   /** A placeholder's id, of which a prompt has one for each row. */
   readonly imageToken: number;
+  /** What stands for a picture in a text. */
+  readonly mark: number;
   /** Of a tile's side, and of a patch's. */
   readonly image: number;
   readonly patch: number;
-  /** So many patches by so many neighbours become a row of the decoder, one behind the other. */
+  /** So many patches by so many neighbours become a row of the decoder: one behind the other, or their average. */
   readonly merge: number;
+  /** Of averages. */
+  readonly averageNorm?: NormConfig;
+  /** Rows of a picture, where each sees all of them; undefined: each sees those up to itself. */
+  readonly runs?: number;
   /** The layers, of patches in the order of `patchOrder`. It has no vocabulary. */
   readonly tower: ModelConfig;
 }
@@ -22,12 +30,18 @@ export interface VisionConfig {
 export const patchesOf = ({ image, patch }: VisionConfig): number => Math.floor(image / patch) ** 2;
 export const imageRows = (vision: VisionConfig): number => patchesOf(vision) / vision.merge ** 2;
 
-/** By place in the encoder's sequence: which patch, counted row by row. Those that become a row lie side by side. */
-export function patchOrder({ image, patch, merge }: Pick<VisionConfig, 'image' | 'patch' | 'merge'>): number[] {
+/**
+ * By place in the encoder's sequence: which patch, counted row by row. Those that become a row lie side by side; where they are averaged
+ * first the first one of each row, then the second.
+ */
+export function patchOrder(vision: Pick<VisionConfig, 'image' | 'patch' | 'merge' | 'averageNorm'>): number[] {
+  const { image, patch, merge } = vision;
   const side = Math.floor(image / patch);
   const blocks = side / merge;
   return range(0, side * side).map((at) => {
-    const [block, inside] = [Math.floor(at / merge ** 2), at % merge ** 2];
+    const [block, inside] = vision.averageNorm
+      ? [at % blocks ** 2, Math.floor(at / blocks ** 2)]
+      : [Math.floor(at / merge ** 2), at % merge ** 2];
     const row = Math.floor(block / blocks) * merge + Math.floor(inside / merge);
     return row * side + (block % blocks) * merge + (inside % merge);
   });
@@ -65,11 +79,12 @@ const siglipDefaults = {
 
 /**
  * A SigLIP encoder: LayerNorms and biases everywhere, an MLP without a gate, a learned row for each patch's place.
+ * @param mergeOf `merge` of so many patches a side
  * @param defaults in place of SigLIP's own
  */
 export function parseSiglip(
   config: ConfigReader,
-  merge: number,
+  mergeOf: (side: number) => number,
   defaults: Readonly<Record<string, unknown>> = {},
 ): Pick<VisionConfig, 'image' | 'patch' | 'merge' | 'tower'> {
   config.setDefaults({ ...siglipDefaults, ...defaults });
@@ -87,6 +102,7 @@ export function parseSiglip(
   const image = Number(Array.isArray(size) ? size[0] : config.integer('image_size'));
   const patch = config.integer('patch_size');
   const side = Math.floor(image / patch);
+  const merge = mergeOf(side);
   if (!(side >= 1 && side <= 64) || side % merge !== 0)
     throw config.unsupported('image_size', size, `up to 64 patches a side, a multiple of ${merge}`);
   const gqa: GqaConfig = {

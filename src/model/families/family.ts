@@ -32,7 +32,7 @@ export interface Family {
     common: CommonConfig,
   ): Pick<ModelConfig, 'layers' | 'tensors'> & Partial<Omit<CommonConfig, 'numLayers'>>;
   /** Of a wrapper's config.json: the encoder of pictures beside the text part. */
-  vision?(config: ConfigReader): VisionConfig;
+  vision?(config: ConfigReader): VisionConfig | undefined;
   /** Where llama.cpp has the family: its metadata, in the words of config.json. */
   readonly gguf?: FamilyGguf;
 }

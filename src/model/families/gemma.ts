@@ -1,6 +1,7 @@
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
+import { parseSiglip } from '../config/vision_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
   countRange,
@@ -90,6 +91,27 @@ export const gemma = defineFamily({
         norms: 'both',
       })),
       tensors,
+    };
+  },
+  /** Gemma 3's: patches are averaged to as many rows as there are, which see each other. */
+  vision(config) {
+    const vision = config.optionalObject('vision_config');
+    if (!vision) return undefined;
+    const rows = config.optionalInteger('mm_tokens_per_image') ?? 256;
+    const window = config.optionalObject('text_config')?.optionalInteger('sliding_window') ?? defaults.sliding_window;
+    if (rows > window) throw config.unsupported('mm_tokens_per_image', rows, `at most the window of ${window}`);
+    const tokenId = (key: string, otherwise: number): number =>
+      config.optionalInteger(key, { min: 0, max: 2 ** 24 - 1 }) ?? otherwise;
+    const siglip = parseSiglip(vision, (side) => side / Math.sqrt(rows));
+    // Of sums in place of averages.
+    const eps = siglip.tower.norm.eps * siglip.merge ** 4;
+    return {
+      kind: 'gemma3',
+      imageToken: tokenId('image_token_index', 262144),
+      mark: tokenId('boi_token_index', 255999),
+      ...siglip,
+      averageNorm: { kind: 'rms', eps, offset: 1 },
+      runs: rows,
     };
   },
   gguf: { keys: ggufKeys, plainWindows: ['gemma3', 'gemma-embedding'] },

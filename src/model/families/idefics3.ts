@@ -10,9 +10,13 @@ export const idefics3 = defineFamily({
     if (!vision) return config.missing('vision_config');
     // The class's defaults, with which files leave keys out.
     const defaults = { hidden_size: 1152, num_attention_heads: 16, patch_size: 32 };
+    const merge = config.optionalInteger('scale_factor', { min: 1, max: 16 }) ?? 2;
+    const imageToken = config.optionalInteger('image_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? 128257;
     return {
-      imageToken: config.optionalInteger('image_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? 128257,
-      ...parseSiglip(vision, config.optionalInteger('scale_factor', { min: 1, max: 16 }) ?? 2, defaults),
+      kind: 'idefics3',
+      imageToken,
+      mark: imageToken,
+      ...parseSiglip(vision, () => merge, defaults),
     };
   },
 });

@@ -8,9 +8,11 @@ import { makeRandomModel } from './random_model.js';
 import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import type { ReferenceTower } from './reference/vision.js';
 
-/** A small SmolVLM of random weights. */
+/** A small SmolVLM, or Gemma 3, of random weights. */
 export interface RandomVision {
   config: ModelConfig;
+  /** The text part's config.json. */
+  text: Record<string, unknown>;
   files: Map<string, Uint8Array<ArrayBuffer>>;
   /** As stored, under transformers' names; those of the text part as a Llama's by itself. */
   weights: WeightMap;
@@ -19,6 +21,7 @@ export interface RandomVision {
 }
 
 export interface RandomVisionOptions {
+  kind?: 'idefics3' | 'gemma3';
   seed?: number;
   /** Of the text part's config.json. */
   text?: Record<string, unknown>;
@@ -34,9 +37,30 @@ const TEMPLATE =
   "{% elif part['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<|end|>\n{% endfor %}" +
   "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
 
-function addedTokens({ added_tokens: before }: Record<string, unknown>, first: number): unknown[] {
-  const rows = range(1, 4).flatMap((row) => range(1, 4).map((column) => `<row_${row}_col_${column}>`));
-  const own = ['<image>', '<fake_token_around_image>', '<global-img>', ...rows];
+/** Of a Gemma 3's text part. */
+const GEMMA = {
+  model_type: 'gemma3_text',
+  hidden_act: undefined,
+  rope_theta: undefined,
+  tie_word_embeddings: undefined,
+  query_pre_attn_scalar: 16,
+  num_hidden_layers: 3,
+  sliding_window: 9,
+  sliding_window_pattern: 3,
+};
+
+/** What is special in a family's texts, the placeholder first. */
+const SPECIAL = {
+  idefics3: [
+    '<image>',
+    '<fake_token_around_image>',
+    '<global-img>',
+    ...range(1, 4).flatMap((row) => range(1, 4).map((column) => `<row_${row}_col_${column}>`)),
+  ],
+  gemma3: ['<image_soft_token>', '<start_of_image>', '<end_of_image>'],
+};
+
+function addedTokens({ added_tokens: before }: Record<string, unknown>, first: number, own: string[]): unknown[] {
   const more = own.map((content, at) => {
     return {
       id: first + at,
@@ -53,6 +77,7 @@ function addedTokens({ added_tokens: before }: Record<string, unknown>, first: n
 
 /** Tiles of 32 pixels and 16 patches, of which 4 become a row. */
 export function makeRandomVision({
+  kind = 'idefics3',
   seed = 1,
   text = {},
   tower: changes = {},
@@ -61,7 +86,8 @@ export function makeRandomVision({
 }: RandomVisionOptions = {}): RandomVision {
   const tower = { hidden: 64, heads: 4, layers: 2, width: 96, image: 32, patch: 8, eps: 1e-6, ...changes };
   const { hidden, heads, layers, width, image, patch } = tower;
-  const decoder = makeRandomModel({ config: text, seed });
+  const gemma = kind === 'gemma3';
+  const decoder = makeRandomModel({ config: { ...(gemma && GEMMA), ...text }, seed });
   const random = new Random(seed + 1000);
   const vision = new Map<string, ReferenceTensor>();
   const add = (name: string, shape: number[], deviation: number, mean = 0): void => {
@@ -81,7 +107,7 @@ export function makeRandomVision({
     add(`${name}.weight`, [hidden], 0.2, 1);
     add(`${name}.bias`, [hidden], 0.2);
   };
-  const prefix = 'model.vision_model';
+  const prefix = gemma ? 'vision_tower.vision_model' : 'model.vision_model';
   add(`${prefix}.embeddings.patch_embedding.weight`, [hidden, 3, patch, patch], 1 / Math.sqrt(3 * patch * patch));
   add(`${prefix}.embeddings.patch_embedding.bias`, [hidden], 0.3);
   add(`${prefix}.embeddings.position_embedding.weight`, [Math.floor(image / patch) ** 2, hidden], 1);
@@ -96,20 +122,37 @@ export function makeRandomVision({
   }
   norm(`${prefix}.post_layernorm`);
   const textWidth = decoder.config.hiddenSize;
-  add(
-    'model.connector.modality_projection.proj.weight',
-    [textWidth, hidden * scale * scale],
-    1 / (Math.sqrt(hidden) * scale),
-  );
+  if (gemma) {
+    add('multi_modal_projector.mm_input_projection_weight', [hidden, textWidth], 3 / Math.sqrt(hidden));
+    add('multi_modal_projector.mm_soft_emb_norm.weight', [hidden], 0.3);
+  } else
+    add(
+      'model.connector.modality_projection.proj.weight',
+      [textWidth, hidden * scale * scale],
+      1 / (Math.sqrt(hidden) * scale),
+    );
+  const own = JSON.parse(new TextDecoder().decode(decoder.files.get('config.json'))) as Record<string, unknown>;
+  const rows = (Math.floor(image / patch) / scale) ** 2;
+  const wrapper = gemma
+    ? {
+        model_type: 'gemma3',
+        architectures: ['Gemma3ForConditionalGeneration'],
+        image_token_index: imageToken,
+        boi_token_index: imageToken + 1,
+        mm_tokens_per_image: rows,
+      }
+    : {
+        model_type: 'idefics3',
+        architectures: ['Idefics3ForConditionalGeneration'],
+        image_token_id: imageToken,
+        scale_factor: scale,
+        tie_word_embeddings: false,
+      };
   const raw = {
-    model_type: 'idefics3',
-    architectures: ['Idefics3ForConditionalGeneration'],
-    image_token_id: imageToken,
-    scale_factor: scale,
-    tie_word_embeddings: false,
-    text_config: JSON.parse(new TextDecoder().decode(decoder.files.get('config.json'))),
+    ...wrapper,
+    text_config: own,
     vision_config: {
-      model_type: 'idefics3',
+      model_type: gemma ? 'siglip_vision_model' : 'idefics3',
       hidden_size: hidden,
       intermediate_size: width,
       num_hidden_layers: layers,
@@ -120,7 +163,10 @@ export function makeRandomVision({
     },
   };
   const stored = [
-    ...[...decoder.weights].map(([name, tensor]) => [name.replace(/^model\./, 'model.text_model.'), tensor] as const),
+    ...[...decoder.weights].map(
+      ([name, tensor]) =>
+        [gemma ? `language_model.${name}` : name.replace(/^model\./, 'model.text_model.'), tensor] as const,
+    ),
     ...vision,
   ].map(([name, { shape, data }]) => ({
     name,
@@ -133,12 +179,26 @@ export function makeRandomVision({
   // Tiles of the encoder's size, at most three by three.
   files.set(
     'preprocessor_config.json',
-    json({ size: { longest_edge: 3 * image }, max_image_size: { longest_edge: image }, resample: 1 }),
+    json(
+      gemma
+        ? { size: { height: image, width: image }, resample: 2, do_pan_and_scan: null }
+        : { size: { longest_edge: 3 * image }, max_image_size: { longest_edge: image }, resample: 1 },
+    ),
   );
   const { json: tokenizer, config: words } = byteLevelTokenizer(imageToken);
-  files.set('tokenizer.json', json({ ...tokenizer, added_tokens: addedTokens(tokenizer, imageToken) }));
-  files.set('tokenizer_config.json', json({ ...words, chat_template: TEMPLATE }));
+  files.set('tokenizer.json', json({ ...tokenizer, added_tokens: addedTokens(tokenizer, imageToken, SPECIAL[kind]) }));
+  files.set(
+    'tokenizer_config.json',
+    json({ ...words, chat_template: gemma ? TEMPLATE.replace('<image>', '<start_of_image>') : TEMPLATE }),
+  );
   files.set('config.json', new TextEncoder().encode(JSON.stringify(raw)));
   files.set('model.safetensors', writeSafetensors(stored, { format: 'pt' }));
-  return { config: parseModelConfig(raw), files, weights: new Map([...decoder.weights, ...vision]), tower, scale };
+  return {
+    config: parseModelConfig(raw),
+    text: own,
+    files,
+    weights: new Map([...decoder.weights, ...vision]),
+    tower,
+    scale,
+  };
 }

@@ -5,7 +5,7 @@ import { readTensorIndex, TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import { patchOrder } from '../config/vision_config.js';
 import { makeRandomVision, type RandomVision, type RandomVisionOptions } from '../testing/random_vision.js';
-import { idefics3Rows } from '../testing/reference/vision.js';
+import { gemma3Rows, idefics3Rows } from '../testing/reference/vision.js';
 import { asNamed } from '../weights/stored_names.js';
 import { loadEncoder } from './encoder.js';
 import { patchRows } from './patch_rows.js';
@@ -18,6 +18,14 @@ const cases: Record<string, RandomVisionOptions> = {
     scale: 3,
     tower: { image: 38, patch: 4, heads: 8, width: 100 },
     text: { hidden_size: 48, num_attention_heads: 3, num_key_value_heads: 1 },
+  },
+  'averaged by twos': { seed: 6, kind: 'gemma3' },
+  '12 x 12 patches, averaged by threes, heads of 72': {
+    seed: 7,
+    kind: 'gemma3',
+    scale: 3,
+    tower: { image: 25, patch: 2, hidden: 576, heads: 8, layers: 1 },
+    text: { sliding_window: 50 },
   },
   '20 x 20 patches, joined by fours': { seed: 5, scale: 4, tower: { image: 40, patch: 2, layers: 1 } },
 };
@@ -35,7 +43,8 @@ await describeOnAdapters('image encoders', (device) => {
     const encoder = await loadEncoder(device(), vision, config.hiddenSize, await readerOf(model), 'f32', {});
     const pixels = new Random(9).normals(tower.image ** 2 * 3, 0.5);
     const rows = await encoder.encode(patchRows(pixels, vision, patchOrder(vision)));
-    const expected = idefics3Rows(weights, tower, scale, config.hiddenSize, pixels).flatMap((row) => [...row]);
+    const rowsOf = options.kind === 'gemma3' ? gemma3Rows : idefics3Rows;
+    const expected = rowsOf(weights, tower, scale, config.hiddenSize, pixels).flatMap((row) => [...row]);
     expect(rows.length).toBe(expected.length);
     const largest = Math.max(...expected.map(Math.abs));
     const error = Math.max(...expected.map((value, i) => Math.abs(value - rows[i]!)));

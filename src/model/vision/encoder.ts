@@ -14,6 +14,7 @@ import { imageRows, patchesOf, type VisionConfig } from '../config/vision_config
 import { Decoder } from '../forward/decoder.js';
 import { GqaLayers } from '../layers/attention/gqa.js';
 import { recordLinear } from '../layers/linear/linear.js';
+import { recordReduce } from '../layers/linear/parts.js';
 import { DenseLayers } from '../layers/mlp/dense.js';
 import { recordNorm } from '../layers/norm.js';
 import { activationStride, chunksOf, DOWN_SEGMENTS } from '../layers/roles.js';
@@ -97,12 +98,13 @@ export class ImageEncoder {
   #record(): TileProgram {
     const { device } = this;
     const { vision, loaded, textWidth, type, bytes } = this.weights;
-    const { tower, patch, merge } = vision;
+    const { tower, patch, merge, averageNorm } = vision;
     const rows = alignUp(this.#count, TILE_ROWS);
     const blocks = ceilDiv(this.#count, KV_BLOCK);
     const blockTable = device.createBuffer('image block_table', blocks * 4);
     device.write(blockTable, 0, Uint32Array.from(range(0, blocks)));
-    const zeros = device.createBuffer('image chunk_offsets', 4);
+    const zeros = device.createBuffer('image chunk_offsets', 8);
+    device.write(zeros, 4, Uint32Array.of(this.#count));
     const world = new World(aloneOf(tower), 0);
     const { positions, tower: map } = loaded;
     const decoder = new Decoder(
@@ -116,6 +118,7 @@ export class ImageEncoder {
         blockTable,
         tableStride: blocks,
         chunkOffsets: zeros,
+        runEnds: 1,
         contextLength: this.#count,
         states: { count: 0, places: zeros, kept: 0 },
         passing: true,
@@ -144,15 +147,24 @@ export class ImageEncoder {
     const shape = { rows, width: tower.hiddenSize, stride: decoder.hiddenStride };
     const normed = normedOf(buffers);
     recordNorm(recorder, loaded.norm, shape, buffers.x, normed);
+    const { hiddenStride } = decoder;
+    const joined = merge * merge;
     recorder.viewing(
       () => made,
-      () =>
+      () => {
+        if (loaded.averageNorm) {
+          const summed = { buffer: normed, count: joined, first: 0, rows: made, stride: hiddenStride };
+          const to = { width: tower.hiddenSize, out: buffers.x, outStride: hiddenStride };
+          recordReduce(recorder, summed, { ...to, epilogue: 'none' });
+          recordNorm(recorder, loaded.averageNorm, { ...shape, rows: made }, buffers.x, normed);
+        }
         recordLinear(recorder, { role: 'prompt', rows: made, normed: undefined }, loaded.project, {
           x: normed,
-          xStride: decoder.hiddenStride * merge * merge,
+          xStride: averageNorm ? hiddenStride : hiddenStride * joined,
           out,
           outStride,
-        }),
+        });
+      },
     );
     return { patches, out, program: recorder.finish() };
   }

@@ -14,13 +14,15 @@ export interface EncoderSpecs {
   /** A row for each place of the encoder's sequence. */
   readonly positions: MatrixSpec;
   readonly norm: NormSpec;
-  /** [the decoder's hidden, hidden * merge * merge]. */
+  /** Of patches that are averaged. */
+  readonly averageNorm: NormSpec | undefined;
+  /** [the decoder's hidden, hidden * merge * merge], or of an average [.., hidden]. */
   readonly project: MatrixSpec;
 }
 
 /** @param textWidth hidden size of the decoder */
 export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSpecs {
-  const { tower, patch, merge } = vision;
+  const { tower, patch, merge, averageNorm } = vision;
   const { hiddenSize, norm, tensors } = tower;
   const count = patchesOf(vision);
   const matrix = (name: string, rows: number, inFeatures: number): MatrixSpec => ({
@@ -41,6 +43,7 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
       precision: 'f32',
     },
     norm: normSpec(norm, 'vision.norm', String(tensors.norm), hiddenSize),
-    project: matrix('vision.project', textWidth, hiddenSize * merge * merge),
+    averageNorm: averageNorm && normSpec(averageNorm, 'vision.average_norm', 'vision.average_norm', hiddenSize),
+    project: matrix('vision.project', textWidth, averageNorm ? hiddenSize : hiddenSize * merge * merge),
   };
 }

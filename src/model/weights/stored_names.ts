@@ -47,14 +47,19 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
 }
 
 /** What checkpoints put before the names of an encoder's tensors, and what those outside its layers are called. */
-const TOWERS = ['model.vision_model.'];
+const TOWERS = ['model.vision_model.', 'vision_tower.vision_model.', 'vision_tower.'];
 const VISION = [
   ['embeddings.patch_embedding.', 'vision.patches.'],
   ['embeddings.position_embedding.', 'vision.positions.'],
   ['encoder.', 'vision.encoder.'],
   ['post_layernorm.', 'vision.post_layernorm.'],
 ] as const;
-const PROJECTIONS = [['model.connector.modality_projection.proj.weight', 'vision.project.weight']] as const;
+const PROJECTIONS = [
+  ['model.connector.modality_projection.proj.weight', 'vision.project.weight'],
+  ['multi_modal_projector.mm_soft_emb_norm.', 'vision.average_norm.'],
+] as const;
+/** Input by input, and what it is otherwise. */
+const BY_INPUT = 'multi_modal_projector.mm_input_projection_weight';
 
 /** An encoder's tensors under the names of config/vision_config.ts; a patch's kernel is a row of [3 * patch * patch]. */
 function addVision(
@@ -62,6 +67,9 @@ function addVision(
   index: TensorIndex,
   { tower, patch }: NonNullable<ModelConfig['vision']>,
 ): void {
+  const byInput = index.tensors.get(BY_INPUT);
+  const project = 'vision.project.weight';
+  if (byInput) tensors.set(project, transposedView({ ...byInput, name: project }, { first: 0, step: 1 }));
   for (const [stored, entry] of index.tensors) {
     const before = TOWERS.find((tower) => stored.startsWith(tower)) ?? '';
     const rest = stored.slice(before.length);

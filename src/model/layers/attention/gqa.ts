@@ -60,11 +60,12 @@ export class GqaLayers implements AttentionLayers {
     this.segmentHeads = segmentKvHeads(config);
     this.heads = headsOf(config, holder.heads);
     const { window = Infinity, softcap, sinks, bothWays } = config;
+    const runs = bothWays ? 2 ** 30 : stage.config.vision?.runs;
     this.attended = {
       ...(window < cache.contextLength && { slidingWindow: window }),
       ...(softcap !== undefined && { softcap }),
       ...(sinks && { sinks }),
-      ...(bothWays && { bothWays }),
+      ...(runs && { runs: { rows: runs, ends: cache.runEnds } }),
     };
     this.blocks = (this.attended.slidingWindow !== undefined && cache.windowed) || cache;
     this.caches = config.sharesKv === undefined ? layers.map((layer) => this.#allocateCache(layer)) : [];

@@ -191,9 +191,9 @@ export class SpreadAttention {
    * Of generated rows, whose chunks are merged: which of them attention wrote. Lanes of prompt rows are all written, and read as far as
    * a row sees.
    */
-  get #window(): Pick<AttentionMergeProblem, 'slidingWindow' | 'bothWays'> {
-    const { slidingWindow, bothWays = false } = this.shape;
-    if (bothWays && this.stageRows.role === 'prompt') return { bothWays };
+  get #window(): Pick<AttentionMergeProblem, 'slidingWindow' | 'runs'> {
+    const { slidingWindow, runs } = this.shape;
+    if (runs && this.stageRows.role === 'prompt') return { runs };
     return this.stageRows.role === 'generated' && slidingWindow !== undefined ? { slidingWindow } : {};
   }
 
@@ -301,6 +301,7 @@ export class SpreadAttention {
         headDim: shape.dim,
         bundleHeads: this.#layout.bundleHeads,
         ...(sharers !== undefined && { sharers }),
+        ...(this.stageRows.role === 'prompt' && this.#window),
         outStride: shape.outStride,
         ...tables?.problem,
       },
@@ -335,6 +336,7 @@ export class SpreadAttention {
       {
         ...this.target,
         row_info: input.rowInfo,
+        chunk_offsets: this.context.cache.chunkOffsets,
         block_table: tables?.blockTable,
         out: merged,
       },

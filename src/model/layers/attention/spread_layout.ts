@@ -1,5 +1,6 @@
 import { type LaneContributor } from '../../../../shaders/attention/attention_merge/lane_sources.js';
 import { localChunks, localLanes } from '../../../../shaders/attention/share.js';
+import type { Runs } from '../../../../shaders/attention/window.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
 import { known } from '../../../base/errors.js';
 import { nth, range, sum } from '../../../base/lists.js';
@@ -34,8 +35,8 @@ export interface AttentionShape {
   readonly contextLength: number;
   /** Of the keys that a row sees; all before it where left out. */
   readonly slidingWindow?: number;
-  /** Of prompt rows: each sees all keys of its text. */
-  readonly bothWays?: boolean;
+  /** Of prompt rows: some see keys behind them. */
+  readonly runs?: Runs;
 }
 
 /** The rows that a rank runs, or attends for. */

@@ -48,6 +48,13 @@ interface Model {
   readonly sunk?: boolean;
   /** A query sees the keys behind it, too. */
   readonly bothWays?: boolean;
+  readonly runs?: GivenPictures['runs'];
+}
+
+/** By position, what takes the place of a token's embedding; and runs [start, end) whose rows see each other. */
+export interface GivenPictures {
+  readonly rows: ReadonlyMap<number, Vector>;
+  readonly runs?: readonly (readonly [start: number, end: number])[];
 }
 
 /**
@@ -55,26 +62,36 @@ interface Model {
  * transformers' models/FAMILY/modeling_FAMILY.py, read again for this file. Shares neither the
  * reading of configs nor the attention with what it is there to check.
  */
-export function familyLogits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+export function familyLogits(
+  raw: Raw,
+  weights: WeightMap,
+  tokens: readonly number[],
+  pictures?: GivenPictures,
+): Float64Array[] {
   if (isRecurrentModel(raw)) return recurrentLogits(raw, weights, tokens);
   if (isGemma4(raw)) return gemma4Logits(raw, weights, tokens);
   const tensor = lookupIn(weights);
   const { tied, logitScale, finalCap } = modelOf(raw, tensor);
   const name = tied ? 'model.embed_tokens.weight' : 'lm_head.weight';
   const head = tensor(name, number(raw, 'vocab_size'), number(raw, 'hidden_size'));
-  const states = familyStates(raw, weights, tokens);
+  const states = familyStates(raw, weights, tokens, pictures);
   return states.map((state) => matVec(head, state).map((logit) => capped(logit * logitScale, finalCap)));
 }
 
 /** Of the same: the final hidden states behind the last norm, [tokens.length][hidden_size]. */
-export function familyStates(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+export function familyStates(
+  raw: Raw,
+  weights: WeightMap,
+  tokens: readonly number[],
+  pictures?: GivenPictures,
+): Float64Array[] {
   if (isEncoder(raw)) return encoderStates(raw, weights, tokens);
   if (isRecurrentModel(raw)) return recurrentStates(raw, weights, tokens);
   if (isGemma4(raw)) return gemma4States(raw, weights, tokens);
   const tensor = lookupIn(weights);
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
   const eps = number(raw, 'rms_norm_eps', 1e-6);
-  const model = modelOf(raw, tensor);
+  const model = { ...modelOf(raw, tensor), runs: pictures?.runs };
   const norm = (x: Vector, name: string | undefined): Vector => {
     if (name === undefined) return x;
     const weight = tensor(`${name}.weight`, x.length);
@@ -89,9 +106,9 @@ export function familyStates(raw: Raw, weights: WeightMap, tokens: readonly numb
     );
   };
   const table = tensor('model.embed_tokens.weight', vocabulary, hidden);
-  const x = tokens.map((token) =>
-    Float64Array.from(table.subarray(token * hidden, (token + 1) * hidden)).map((e) => e * model.embeddingScale),
-  );
+  const embedded = (token: number): Float64Array =>
+    Float64Array.from(table.subarray(token * hidden, (token + 1) * hidden)).map((e) => e * model.embeddingScale);
+  const x = tokens.map((token, position) => Float64Array.from(pictures?.rows.get(position) ?? embedded(token)));
   for (let index = 0; index < number(raw, 'num_hidden_layers'); index++) {
     const at = `model.layers.${index}.`;
     const layer = model.layer(index);
@@ -141,6 +158,7 @@ function attention(
     wholeNorm,
     paired,
     bothWays,
+    runs,
   }: Model,
   { window, frequencies, rotaryScale, temperature = () => 1 }: Layer,
   tensor: Lookup,
@@ -188,12 +206,12 @@ function attention(
   const out = tensor(`${at}o_proj.weight`, hidden, qRows);
   return rows.map((x, position) => {
     const q = turned(toQ(x), 'q', position).map((e) => e * temperature(position));
+    const run = runs?.find(([start, end]) => position >= start && position < end);
+    const last = bothWays ? position + window - 1 : (run?.[1] ?? position + 1) - 1;
+    const seen = [...rows.keys()].filter((key) => key <= last && key > position - window);
     const mixed = new Float64Array(qRows);
     for (let head = 0; head < heads; head++) {
       const from = Math.floor(head / (heads / kvHeads)) * dim;
-      const seen = rows
-        .map((_, key) => key)
-        .filter((key) => (bothWays ? key < position + window : key <= position) && key > position - window);
       const scores = seen.map((key) => {
         let sum = 0;
         for (let d = 0; d < dim; d++) sum += q[head * dim + d]! * k[key]![from + d]!;

@@ -1,4 +1,4 @@
-import { addAll, lookupIn, matVec, type Vector, type WeightMap } from './math.js';
+import { addAll, lookupIn, matVec, rmsNorm, type Vector, type WeightMap } from './math.js';
 
 /** Of a tower, in the words of its config.json. */
 export interface ReferenceTower {
@@ -39,6 +39,41 @@ export function idefics3Rows(
         for (let dx = 0; dx < scale; dx++)
           joined.set(patches[(y + dy) * side + x + dx]!, (dy * scale + dx) * tower.hidden);
       rows.push(matVec(project, joined));
+    }
+  }
+  return rows;
+}
+
+/**
+ * Rows of a Gemma 3's decoder for a picture, in float64, from transformers' modeling_gemma3.py: the encoder, `scale` by `scale` patches
+ * averaged, their norm times 1 + w, and the projection, whose matrix is input by input.
+ */
+export function gemma3Rows(
+  weights: WeightMap,
+  tower: ReferenceTower,
+  scale: number,
+  textWidth: number,
+  pixels: ArrayLike<number>,
+): Vector[] {
+  const { hidden, eps } = tower;
+  const side = Math.floor(tower.image / tower.patch);
+  const patches = siglipStates(weights, 'vision_tower.vision_model', tower, pixels);
+  const tensor = lookupIn(weights);
+  const project = tensor('multi_modal_projector.mm_input_projection_weight', hidden, textWidth);
+  const norm = tensor('multi_modal_projector.mm_soft_emb_norm.weight', hidden).map((w) => 1 + w);
+  const rows: Vector[] = [];
+  for (let y = 0; y < side; y += scale) {
+    for (let x = 0; x < side; x += scale) {
+      const mean = new Float64Array(hidden);
+      for (let dy = 0; dy < scale; dy++)
+        for (let dx = 0; dx < scale; dx++)
+          for (let i = 0; i < hidden; i++) mean[i]! += patches[(y + dy) * side + x + dx]![i]! / scale ** 2;
+      const normed = rmsNorm(mean, norm, eps);
+      rows.push(
+        Float64Array.from({ length: textWidth }, (_, out) =>
+          normed.reduce((sum, value, i) => sum + value * project[i * textWidth + out]!, 0),
+        ),
+      );
     }
   }
   return rows;
