@@ -26,6 +26,7 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'linear/linear_grouped_merge': () => import('../shaders/linear/linear_grouped_merge/cases.js'),
   'linear/linear_merge': () => import('../shaders/linear/linear_merge/cases.js'),
   'linear/linear_tiled': () => import('../shaders/linear/linear_tiled/cases.js'),
+  'linear/low_rank': () => import('../shaders/linear/low_rank/cases.js'),
   'linear/reduce_segments': () => import('../shaders/linear/reduce_segments/cases.js'),
   'moe/expert_linear': () => import('../shaders/moe/expert_linear/cases.js'),
   'moe/expert_linear_combine': () => import('../shaders/moe/expert_linear_combine/cases.js'),

@@ -73,7 +73,7 @@ export function optionTypes(load: OptionTable = LOAD_ROWS, sampling: OptionTable
   return `${MADE}
 import type { Profile } from '../../arrangement/index.js';
 import type { PlanFile } from '../../placement/index.js';
-import type { AttentionDpOptions, LoadProgress, PrefillOptions } from './api.js';
+import type { AdapterGiven, AttentionDpOptions, LoadProgress, PrefillOptions } from './api.js';
 import type { ClusterRanksOptions } from './cluster_options.js';
 
 /** What \`load\` takes. */

@@ -2,6 +2,8 @@
 // params rows, out_stride, out_offset, out_scale.
 
 const BIAS: bool = false; // variant
+// Elements between the biases of rows; 0: they are of all rows.
+const BIAS_STRIDE: u32 = 0u; // variant
 const RESIDUAL: bool = false; // variant
 // What is written is gelu(out).
 const GELU_OUT: bool = false; // variant
@@ -14,7 +16,7 @@ fn write_output(row: u32, n: u32, value: f32) {
   let at = row * params.out_stride + params.out_offset + n;
   var result = value;
   if (BIAS) {
-    result += bias[n];
+    result += bias[row * BIAS_STRIDE + n];
   }
   if (RESIDUAL) {
     out[at] = fma(result, params.out_scale, out[at]);

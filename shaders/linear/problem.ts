@@ -32,6 +32,8 @@ export interface LinearProblem {
   /** K of the whole model, where inFeatures is a rank's slice. Defaults to inFeatures. */
   readonly modelInFeatures?: number;
   readonly bias: boolean;
+  /** Elements between the biases of rows that have their own. Defaults to 0: all rows have the same. */
+  readonly biasStride?: number;
   /** Elements, a multiple of 4; the row's padding up to it or to a multiple of 32 is zero. */
   readonly xStride: number;
   /** Element of a row of x that the contraction starts at: a multiple of 4. Defaults to 0. */
@@ -149,6 +151,7 @@ export function planLinear(
     constants: {
       ...inBytes?.constants,
       BIAS: problem.bias,
+      BIAS_STRIDE: problem.biasStride ?? 0,
       RESIDUAL: epilogue === 'residual',
       GELU_OUT: epilogue === 'gelu',
       ERF: false,

@@ -7,6 +7,7 @@ import { parseProfile, type Profile } from '../arrangement/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
 import type { HostRequest, ModelHost, Telling } from './hosts/node_host.js';
+import { loraOptions } from './lora_options.js';
 import { clusterOptions, readCluster } from './cluster/cluster_options.js';
 import {
   defined,
@@ -77,6 +78,8 @@ export async function modelRequest(
       "--adapter needs --host node: browsers can't choose an adapter by name; use --ranks low-power, or software",
     );
   }
+  if (host === 'chrome' && options.has('lora'))
+    throw usageError('--lora needs --host node: a page of Chrome reads no files of this machine');
   const given = options.required('model', 'name a model folder, or a model of the Hub, e.g. --model models/tiny-gqa');
   const network = networkOptions(options);
   const telling = tellingOf(options, terminal);
@@ -142,6 +145,7 @@ async function loadOptions(options: Options): Promise<PlainLoadOptions> {
       ...defined({ patience: options.integer('rank-patience', 0) }),
     },
     ...(await loadValues(options)),
+    ...loraOptions(options),
   });
 }
 

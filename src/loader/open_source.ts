@@ -13,6 +13,8 @@ export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'
   readonly commit?: string | undefined;
   /** Node: a model of the Hub is downloaded whole, into the cache that all of its tools share. */
   readonly whole?: boolean | undefined;
+  /** The file of a folder that shows what it is; default: config.json. */
+  readonly mustHave?: string | undefined;
   /** Told of that download. */
   readonly onProgress?: OnProgress | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
@@ -36,14 +38,19 @@ export async function openSource(
   const found = await sourceOf(where, options, signal);
   const wrapped = await through(found);
   const source = found.at === undefined || wrapped === found ? wrapped : Object.assign(wrapped, { at: found.at });
-  if (await isThere(source, source.gguf ?? 'config.json', signal)) return source;
+  const { mustHave = 'config.json' } = options;
+  if (await isThere(source, source.gguf ?? mustHave, signal)) return source;
   if (source.gguf !== undefined) throw missingFile(source, source.gguf);
   const gguf = findGguf((await source.list?.()) ?? [], source.name);
   if (gguf !== undefined) return ggufSource(source, gguf);
-  const absence = source.absence?.('config.json');
+  const absence = source.absence?.(mustHave);
+  const folder =
+    mustHave === 'config.json'
+      ? 'a model folder as Hugging Face lays it out: config.json, tokenizer.json, and model.safetensors or ' +
+        'model.safetensors.index.json with its shards'
+      : 'a folder with it';
   throw ioError(
-    `${source.name} has no config.json; expected a model folder as Hugging Face lays it out: ` +
-      `config.json, tokenizer.json, and model.safetensors or model.safetensors.index.json with its shards; or a .gguf file${absence === undefined ? '' : `. ${absence}`}`,
+    `${source.name} has no ${mustHave}; expected ${folder}; or a .gguf file${absence === undefined ? '' : `. ${absence}`}`,
   );
 }
 

@@ -58,8 +58,12 @@ export interface TensorIndex {
  * Reads the headers of model.safetensors or, where there is none, of the shards that model.safetensors.index.json lists
  * (the order transformers looks in). Throws `io` when neither is there, `format` when a header or the index is wrong.
  */
-export async function readTensorIndex(source: Source, signal?: AbortSignal): Promise<TensorIndex> {
-  if ((await source.size(SINGLE_FILE, signal)) !== undefined) return indexOf(source, [SINGLE_FILE], new Map(), signal);
+export async function readTensorIndex(
+  source: Source,
+  signal?: AbortSignal,
+  single = SINGLE_FILE,
+): Promise<TensorIndex> {
+  if ((await source.size(single, signal)) !== undefined) return indexOf(source, [single], new Map(), signal);
   const text = await readText(source, SHARD_INDEX, signal, INDEX_LIMITS);
   if (text === undefined) {
     const absence = source.absence?.(SINGLE_FILE);

@@ -67,6 +67,7 @@ const EMBEDDERS = {
   '/embedding': 'nativeEmbedding',
 } as const;
 type AnsweringKind = (typeof KINDS)[keyof typeof KINDS];
+const VECTORS: readonly CallKind[] = [...Object.values(EMBEDDERS), 'rerank'];
 const GENERATING: readonly CallKind[] = [...Object.values(KINDS), ...Object.values(EMBEDDERS)];
 const has = <Rows extends object>(rows: Rows, name: PropertyKey): name is keyof Rows => Object.hasOwn(rows, name);
 /** Need a template, and what they are told without one. */
@@ -204,8 +205,18 @@ export class ApiServer extends HttpFront {
   }
 
   protected modelNames(): readonly string[] {
-    this.#openModel();
-    return [this.modelName];
+    const { list } = this.#openModel().adapters;
+    return [this.modelName, ...list.map(({ name }) => this.#nameWith(name))];
+  }
+
+  /** What clients call the model with an adapter. */
+  #nameWith(adapter: string): string {
+    return `${this.modelName}:${adapter}`;
+  }
+
+  /** Of the model that a call names; undefined: of the model alone. */
+  #adapterOf({ model: asked }: { readonly model?: string | undefined }): string | undefined {
+    return this.#model?.adapters.list.find(({ name }) => this.#nameWith(name) === asked)?.name;
   }
 
   protected ownMetrics(): OwnMetrics {
@@ -315,7 +326,8 @@ export class ApiServer extends HttpFront {
     // It may have begun to end while the body came.
     this.#openModel();
     this.access.checkPriority(exchange.request, asked.options.priority);
-    const call = 'response' in asked ? this.#goingOn(exchange, asked) : asked;
+    const own = 'response' in asked ? this.#goingOn(exchange, asked) : asked;
+    const call = { ...own, options: { ...own.options, ...defined({ adapter: this.#adapterOf(own) }) } };
     const { prompts, promptField, options } = call;
     if (prompts.length === 0) return exchange.sendJson(200, this.#ollamaWriter(kind, call).loaded());
     const wanted = prompts.length * (options.n ?? 1);
@@ -344,7 +356,8 @@ export class ApiServer extends HttpFront {
   }
 
   #writerOf({ client }: Exchange, kind: AnsweringKind, call: CompletionCall | ResponseCall): AnswerWriter {
-    const { modelName } = this;
+    const { adapter } = call.options;
+    const modelName = adapter === undefined ? this.modelName : this.#nameWith(adapter);
     if (kind === 'messages') return new MessageWriter(modelName);
     if ('named' in call) return this.#ollamaWriter(kind, call);
     if ('told' in call) {
@@ -386,6 +399,8 @@ export class ApiServer extends HttpFront {
         this.#tellIgnored(response, call.ignored);
         // What is pulled need not be here.
         if (kind !== 'named') this.checkModel(call.model);
+        if (VECTORS.includes(kind) && this.#adapterOf(call) !== undefined)
+          throw badRequest('vectors and scores are of the model alone: name no adapter', 'model');
         return call;
       });
     } catch (error) {

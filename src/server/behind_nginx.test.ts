@@ -16,6 +16,7 @@ const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 const model = {
   info: { name: 'fake', slots: 64, contextLength: 64 },
   metrics: { unfinished: 0 },
+  adapters: { list: [] },
   prepare: () => Promise.resolve(),
   completeAll: () => ({
     promptTokens: 1,

@@ -21,6 +21,7 @@ function modelOf(
   return {
     info: { name: 'fake', slots: 1, contextLength: 64, hasChatTemplate },
     metrics: { unfinished: 0 },
+    adapters: { list: [] },
     failure,
     prepare: () => Promise.resolve(),
     completeAll,

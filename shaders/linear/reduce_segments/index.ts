@@ -41,7 +41,14 @@ export const reduceSegments = defineKernel({
     const { rows, segmentCount, outFeatures, inStride, outStride, outOffset = 0, bias, epilogue } = problem;
     return {
       wgsl: [tanhWgsl, geluWgsl, outputWgsl, reduceWgsl],
-      constants: { BIAS: bias, RESIDUAL: epilogue === 'residual', GELU_OUT: false, ERF: false, OUT_CAP: 0 },
+      constants: {
+        BIAS: bias,
+        BIAS_STRIDE: 0,
+        RESIDUAL: epilogue === 'residual',
+        GELU_OUT: false,
+        ERF: false,
+        OUT_CAP: 0,
+      },
       params: {
         rows,
         out_features: outFeatures,

@@ -78,7 +78,11 @@ export const modelCalls = (model: Model) => ({
     return { result, sha256: logits ? await sha256(new Uint8Array(logits.slice().buffer)) : '', saved };
   },
   /** Rows go to `onRow` alone. @returns their number */
-  async logits({ signal, onRow }: Hearing, prompt: Fed, options: Pick<LogitsOptions, 'all' | 'promptLength'>) {
+  async logits(
+    { signal, onRow }: Hearing,
+    prompt: Fed,
+    options: Pick<LogitsOptions, 'all' | 'promptLength' | 'adapter'>,
+  ) {
     let rows = 0;
     const take = (position: number, row: Float32Array): void => {
       rows++;

@@ -5,6 +5,7 @@ import { cacheFolder } from '../../engine/measure/stores/node_store.js';
 import type { SavedConversation } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import type { ModelHost } from '../hosts/node_host.js';
+import { loraOf, loraSpecs } from '../lora_options.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import { defined, only, type Options, readGivenJson, writeGiven } from '../options.js';
 import { chatSpecs, readChat, readSampling, readSpecial, samplingSpecs, specialSpecs } from '../answer_options.js';
@@ -38,6 +39,7 @@ export const command: Command = {
     ...samplingSpecs,
     ...only(chatSpecs, 'no-thinking', 'template-kwargs'),
     ...specialSpecs,
+    ...loraSpecs,
     ...modelOptions,
   },
   async run(options, terminal) {
@@ -46,6 +48,7 @@ export const command: Command = {
       ...(await readSampling(options)),
       ...(await readChat(options)),
       ...(maxTokens !== undefined && { maxTokens }),
+      ...loraOf(options),
     };
     const reuse = !options.has('no-reuse');
     const whenFull = options.oneOf('when-full', ['error', 'forget']) ?? 'error';

@@ -11,6 +11,7 @@ import { isArranged } from '../../placement/index.js';
 import type { TextFeed } from '../../app/shared/model_calls.js';
 import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
+import { loraOf, loraSpecs } from '../lora_options.js';
 import { modelOptions, modelRequest, openHost, withImages } from '../model_options.js';
 import { defined, type Options } from '../options.js';
 import {
@@ -54,6 +55,7 @@ export const command: Command = {
     ...specialSpecs,
     stop: { value: 'TEXT', multiple: true, help: 'end before this text; may be given several times' },
     raw: { help: 'feed the prompt as it is, without the chat template' },
+    ...loraSpecs,
     ...modelOptions,
   },
   async run(options, terminal) {
@@ -165,6 +167,7 @@ async function readOptions(options: Options): Promise<GenerateOptions> {
     ...(await readSampling(options)),
     ...(await readForm(options)),
     ...(await readChat(options)),
+    ...loraOf(options),
   };
 }
 

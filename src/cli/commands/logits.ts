@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { internalError, usageError } from '../../base/errors.js';
 import type { RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
+import { loraOf, loraSpecs } from '../lora_options.js';
 import { modelOptions, modelRequest, openHost, withImages } from '../model_options.js';
 import { defined } from '../options.js';
 import { imageSpecs, readImages, readTokenLists, TOKENS_HINT } from '../prompt_files.js';
@@ -21,6 +22,7 @@ export const command: Command = {
     },
     output: { value: 'WHAT', help: 'full (default), top, or argmax' },
     top: { value: 'N', help: 'how many --output top lists a position; default 10' },
+    ...loraSpecs,
     ...modelOptions,
   },
   async run(options, terminal) {
@@ -43,7 +45,7 @@ export const command: Command = {
         terminal.progress(`logits of list ${index + 1} of ${lists.length}, ${what}`);
         const describer = new LogitsDescriber(output, top);
         const onRow = (position: number, row: Float32Array): void => describer.add(position, row);
-        const wanted = { all: options.has('all'), ...defined({ promptLength }) };
+        const wanted = { all: options.has('all'), ...defined({ promptLength }), ...loraOf(options) };
         const prompt = images ? { prompt: tokens, images } : tokens;
         await host.logits({ signal: terminal.signal, onRow }, prompt, wanted);
         results.push(describer.describe());

@@ -13,6 +13,7 @@ import { machineName, readCluster } from '../cluster/cluster_options.js';
 import { type Command, interrupted, say, type Terminal } from '../command.js';
 import { endGently, endingOf, frontOptions, frontSpecs } from '../front_options.js';
 import { hubNameOf, pull } from '../model_path.js';
+import { loraSpecs, servedAdapters } from '../lora_options.js';
 import { modelOptions, modelRequest, networkOptions } from '../model_options.js';
 import { version } from '../version.js';
 import { defined, type Options, without } from '../options.js';
@@ -59,6 +60,7 @@ export const command: Command = {
     'exit-on-failure': {
       help: 'end with code 1 when the GPU is lost for good, so that a supervisor starts the server again; default: go on and say 503',
     },
+    ...loraSpecs,
     ...without(modelOptions, 'host', 'steps-in-flight'),
     context: { value: 'N', help: 'tokens of a request, prompt and answer; default: as for generate' },
   },
@@ -77,6 +79,7 @@ export const command: Command = {
       ...(isLoopback(front.host ?? '127.0.0.1') && !options.has('no-auth') && { pull: pullFor(options) }),
     };
     const place = await replicaPlace(options);
+    const adapters = servedAdapters(options);
     const ending = endingOf(options);
     if (options.has('prefix-caching') && options.has('no-prefix-caching')) {
       throw usageError('--prefix-caching and --no-prefix-caching: leave one of them out');
@@ -110,6 +113,7 @@ export const command: Command = {
       model = await withFiles(where, load.cluster ? undefined : place, signal, (files) =>
         serve(files, {
           ...load,
+          ...adapters,
           ...serving,
           signal,
           onFailure: (error) => failed.abort(error),

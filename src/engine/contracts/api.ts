@@ -10,7 +10,7 @@ import type { TypeBytes } from '../../model/weights/weight_types.js';
 import type { AdapterDescription } from '../../gpu/index.js';
 import type { ChatOptions, ToolCall, ToolCallDelta } from '../../chat_formats/tools.js';
 import type { TextForm } from '../../grammar/text_form.js';
-import type { CatalogModel as ListedModel } from '../../loader/index.js';
+import type { CatalogModel as ListedModel, Source } from '../../loader/index.js';
 import type { KvPolicy } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { ModelShape, Plan } from '../../placement/index.js';
@@ -97,6 +97,8 @@ export interface GenerateOptions extends SamplingOptions, TextForm, ChatOptions 
    * is of what is new.
    */
   readonly continueFrom?: readonly number[];
+  /** Name of the low-rank adapter that it is computed with; default: none. */
+  readonly adapter?: string;
   /** Takes the f32 logits that the first token is drawn from, [vocabSize]. */
   readonly onFirstLogits?: (logits: Float32Array) => void;
 }
@@ -134,6 +136,8 @@ export interface ConversationOptions {
   readonly about?: string;
   /** Control tokens that questions spell out: text (default), or the tokens themselves. As in `Prompt`. */
   readonly special?: 'text' | 'token';
+  /** Of its answers, where `send` names no other. */
+  readonly adapter?: string;
 }
 
 /**
@@ -427,6 +431,8 @@ export interface LogitsOptions {
    * cache whose prompt was compressed.
    */
   readonly promptLength?: number;
+  /** As of `GenerateOptions`. */
+  readonly adapter?: string;
   /** Takes each row as it comes, in order of positions; the result then has no rows. For large vocabularies. */
   readonly onRow?: (position: number, logits: Float32Array) => void;
   readonly signal?: AbortSignal;
@@ -575,9 +581,39 @@ export interface SelfTestResult {
   readonly damaged?: boolean;
 }
 
+/** A low-rank adapter's files: a folder as PEFT saves it, or a GGUF file. `scale`: of what it adds; default 1. */
+export interface AdapterPart {
+  readonly from: string | URL | readonly File[] | Source;
+  readonly scale?: number;
+}
+/** One, or several that are added up. */
+export type AdapterGiven = AdapterPart['from'] | AdapterPart | readonly AdapterPart[];
+
+export interface AdapterInfo {
+  readonly name: string;
+  /** The highest of its matrices. */
+  readonly rank: number;
+  /** On all ranks. */
+  readonly bytes: number;
+}
+
+/** Low-rank adapters beside a model's matrices. Requests that run meanwhile go on. */
+export interface ModelAdapters {
+  readonly list: readonly AdapterInfo[];
+  /**
+   * @param name of letters, digits, `_`, `.` and `-`
+   * @throws SplitkvError `format` for one of another model, `unsupported` for what isn't done, `limit` where there is no room; then all
+   *   is as before
+   */
+  add(name: string, given: AdapterGiven, options?: { readonly signal?: AbortSignal | undefined }): Promise<AdapterInfo>;
+  /** Requests can name it no more; resolves when those that have it have ended, and its memory is free. */
+  remove(name: string): Promise<void>;
+}
+
 /** A loaded model. `LoadOptions.requests` generations run at once; others wait their turn. */
 export interface Model {
   readonly info: ModelInfo;
+  readonly adapters: ModelAdapters;
   /**
    * @example
    * ```ts

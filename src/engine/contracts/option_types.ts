@@ -2,7 +2,7 @@
 
 import type { Profile } from '../../arrangement/index.js';
 import type { PlanFile } from '../../placement/index.js';
-import type { AttentionDpOptions, LoadProgress, PrefillOptions } from './api.js';
+import type { AdapterGiven, AttentionDpOptions, LoadProgress, PrefillOptions } from './api.js';
 import type { ClusterRanksOptions } from './cluster_options.js';
 
 /** What `load` takes. */
@@ -17,6 +17,11 @@ export interface LoadOptions {
    * model's maximum, at most 32768; above 4096 no more than 1 GiB of cache holds.
    */
   readonly contextLength?: number | undefined;
+  /**
+   * Low-rank adapters by name: a folder of PEFT or a GGUF file each, or { from, scale }, or a list of these, added up.
+   * Requests name theirs (`adapter`).
+   */
+  readonly adapters?: Readonly<Record<string, AdapterGiven>> | undefined;
   /** Prompts may have images: the model's encoder is loaded, too, on the first rank. Default: false. */
   readonly images?: boolean | undefined;
   /** The Hub that names such as ORG/NAME mean. Default: https://huggingface.co, in Node what HF_ENDPOINT says. */

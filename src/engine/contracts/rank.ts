@@ -1,5 +1,6 @@
 import type { CommStats } from '../../distributed/communicator.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
+import type { LowRankPair } from '../../model/adapters/targets.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { BlockRun, SharedSequence } from '../../placement/index.js';
 import type { SamplingOptions, TuningStats } from './api.js';
@@ -260,6 +261,13 @@ export interface Rank {
   pause(slot: number): Promise<void>;
   /** The next decode step of a paused slot feeds `token`, which its last step sampled, at `position`, and samples what is `allowed`. */
   goOn(slot: number, token: number, position: number, allowed: AllowedTokens | undefined): Promise<void>;
+  /**
+   * Puts a low-rank adapter at a place, or takes away what is there; every program is recorded anew. Resolves with the bytes that all
+   * adapters take here. Where it fails, all is as before: the rank isn't broken.
+   */
+  setAdapter(place: number, pairs?: readonly LowRankPair[]): Promise<number>;
+  /** Rows of a slot have the adapter at a place, until its release. */
+  useAdapter(slot: number, place: number): Promise<void>;
   /** Frees a slot's cache; its row is inactive from now on. */
   release(slot: number): Promise<void>;
   /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; `row`: of a verification. */

@@ -55,13 +55,14 @@ export function chatCompletions(
       { messages: request.messages, ...defined({ special: request.special }) },
       defined({
         ...Object.fromEntries(OPTIONS.map((name) => [name, request[snake(name)]])),
+        adapter: adapterIn(request.model, modelName),
         signal: options.signal,
       }),
     );
     const head = {
       id: `chatcmpl-${Date.now().toString(36)}-${count++}`,
       created: Math.floor(Date.now() / 1000),
-      model: modelName,
+      model: adapterIn(request.model, modelName) === undefined ? modelName : request.model!,
     };
     return request.stream ? chunks(generation, head) : whole(generation, head);
   }
@@ -111,4 +112,10 @@ export function chatCompletions(
   }
 
   return { create: create as ChatCompletions['create'] };
+}
+
+/** What a request's model names behind the model itself. */
+function adapterIn(asked: string | undefined, modelName: string): string | undefined {
+  const own = asked?.startsWith(`${modelName}:`) ? asked.slice(modelName.length + 1) : '';
+  return own === '' || own === 'latest' ? undefined : own;
 }

@@ -48,6 +48,7 @@ const schema: OptionsSchema<ConversationOptions> = {
   whenFull: oneOf(['error', 'forget']),
   about: true,
   special: true,
+  adapter: true,
 };
 
 /**

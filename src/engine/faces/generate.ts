@@ -146,6 +146,7 @@ export async function generate(
         seed,
         maxTokens,
         speculate: wantsDrafts(engine, options.speculate),
+        adapter: options.adapter,
         ...(options.cachePrompt === false && { fresh: true }),
         ...(onFirstLogits && { logits: 'first' as const }),
         ...(constraint && { constraint }),

@@ -36,6 +36,7 @@ import {
   type Seats,
 } from './describe_model.js';
 import { speculationOf } from '../serving/speculation/speculate_option.js';
+import { LazyAdapters } from './lazy_adapters.js';
 import { LoadedModel } from './model.js';
 
 const REPORT_MS = 100;
@@ -66,6 +67,8 @@ export interface OpenedModel extends ModelTokenizer {
   readonly prefiller?: PrefillWorker | undefined;
   /** Where prompts may have them. */
   readonly pictures?: Pictures | undefined;
+  /** Beside its matrices. */
+  readonly adapters?: LazyAdapters;
   /** Where the planner chose; of the plan that its ranks have now. */
   readonly picked?: PickedPlan | undefined;
   /** Why that plan is as it is, where it wasn't named or given. */
@@ -200,7 +203,7 @@ async function openParts(
     );
     return settle(shorter);
   });
-  let beside: Pick<OpenedModel, 'prefiller' | 'pictures'>;
+  let beside: Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters'>;
   try {
     await checkRanks(opening, facts, group);
     await source.flush?.(); // throws where what was read isn't one version of each file
@@ -342,18 +345,22 @@ async function checkRanks(
   if (options.precision === 'fast') warnOfExact(type, group, onWarning);
 }
 
-/** What computes pictures of prompts, and prompts on a device of their own, where the model is loaded so. */
+/** Adapters, what computes pictures of prompts, and prompts on a device of their own, where the model is loaded so. */
 async function openBeside(
   opening: Opening,
   model: DescribedModel,
   plans: SettledPlan,
   place: ModelPlace | undefined,
   group: ModelRanks,
-): Promise<Pick<OpenedModel, 'prefiller' | 'pictures'>> {
-  const { prefill, signal } = opening.options;
+): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters'>> {
+  const { options } = opening;
+  const { prefill, signal } = options;
+  const adapters = new LazyAdapters(group, networkOf(options));
+  for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
   const { vision } = model.facts.config;
   const { Pictures } = vision ? await import('../serving/pictures.js') : {};
   return {
+    adapters,
     pictures: vision && (await Pictures?.open(vision, model.source, () => group.runner, signal)),
     prefiller: prefill && (await openPrefiller(opening, prefill, model, plans, place)),
   };

@@ -32,6 +32,7 @@ import { SPECULATES } from '../contracts/options/sampling_rows.js';
 import { chatCompletions } from './chat_api.js';
 import { generate, type GeneratedPrompt, GenerationStream, NO_SPEED, type PromptRows, type Speed } from './generate.js';
 import { TalkingConversation } from './conversation.js';
+import { LazyAdapters } from './lazy_adapters.js';
 import type { OpenedModel } from './load.js';
 import { modelInfo } from './describe_model.js';
 import {
@@ -67,12 +68,14 @@ const schema: OptionsSchema<GenerateOptions> = {
   cachePrompt: true,
   speculate: oneOf(SPECULATES),
   timeAttention: true,
+  adapter: true,
   continueFrom: true,
   onFirstLogits: true,
 };
 
 export class LoadedModel implements Model {
   info: ModelInfo;
+  readonly adapters: LazyAdapters;
   readonly chat: { readonly completions: ChatCompletions };
   readonly #group: ModelRanks;
   readonly #prefiller: PrefillWorker | undefined;
@@ -99,6 +102,7 @@ export class LoadedModel implements Model {
   ) {
     const { config, group, tokenizer, noTokenizer } = opened;
     this.#group = group;
+    this.adapters = opened.adapters ?? new LazyAdapters(group, {});
     this.#prefiller = opened.prefiller;
     this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
     this.#eosIds = eosIds(config, tokenizer);
@@ -125,6 +129,7 @@ export class LoadedModel implements Model {
       prefixCaching: this.how.prefixCaching ?? mayShare(this.#group, this.#prefiller),
       prefiller: this.#prefiller,
       pictures: this.opened.pictures,
+      adapters: this.adapters,
       speculation: this.how.speculation,
       recover: false,
     });
@@ -178,7 +183,7 @@ export class LoadedModel implements Model {
     const shared = commonPrefix(rows.map(({ prompt }) => prompt));
     // Together they would each compute it.
     if (rows.length > 1 && shared.length >= KV_BLOCK && this.#engine.options.prefixCaching) {
-      await this.#compute('generateMany', signal, { prompt: shared });
+      await this.#compute('generateMany', signal, { prompt: shared, adapter: options.adapter });
     }
     const running = new Map(
       rows.map((row, index) => {
@@ -205,7 +210,11 @@ export class LoadedModel implements Model {
       checkOptions('send', given, schema);
       if (given.continueFrom) throw usageError("send: a conversation's last answer goes on by continue()");
       // What the model's makers recommend; a caller's value wins.
-      return this.#generation(async () => ({ ...(await rows()), isChat: true }), { ...this.info.sampling, ...given });
+      return this.#generation(async () => ({ ...(await rows()), isChat: true }), {
+        ...this.info.sampling,
+        ...(options.adapter !== undefined && { adapter: options.adapter }),
+        ...given,
+      });
     };
     return new TalkingConversation(
       { reader: this.#reader, pictures: this.opened.pictures, name: this.info.name, generate },
@@ -238,6 +247,7 @@ export class LoadedModel implements Model {
       prompt: ids.slice(0, promptLength),
       continuation: ids.slice(promptLength),
       promptRows: { all: options.all ?? false, onRow },
+      adapter: options.adapter,
     });
     return { positions, rows };
   }
@@ -364,6 +374,7 @@ export class LoadedModel implements Model {
     this.#assertOpen();
     await this.#engine.close();
     await this.#group.recover(signal);
+    await this.adapters.restore();
     await this.#prefiller?.recover(signal);
     this.#engine = this.#open(await optionsOfPlan(this.#group, this.how));
     // Other devices may have taken the place of those that were lost, and the plan may be another.

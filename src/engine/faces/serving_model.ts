@@ -4,6 +4,7 @@ import type { Source } from '../../loader/index.js';
 import type {
   EmbedOptions,
   EmbedResult,
+  ModelAdapters,
   Prompt,
   RerankOptions,
   RerankResult,
@@ -11,6 +12,7 @@ import type {
 } from '../contracts/api.js';
 import { loadSchema } from '../contracts/load_options.js';
 import { type ModelFacts, modelInfo, type Seats } from './describe_model.js';
+import { LazyAdapters } from './lazy_adapters.js';
 import { type JoinPlaces, type OpenedModel, openModel } from './load.js';
 import {
   chatText,
@@ -127,6 +129,7 @@ export async function serve(
 export class EngineServingModel implements ServingModel {
   readonly promptSource: PromptSource;
   readonly texts: TextFacts;
+  readonly adapters: ModelAdapters;
   readonly #engine: Engine;
   readonly #opened: OpenedModel;
   #told: { readonly of: readonly [EngineOptions, Runner]; readonly info: ServingInfo } | undefined;
@@ -150,7 +153,9 @@ export class EngineServingModel implements ServingModel {
       options.onFailure?.(error);
     };
     this.#opened = opened;
-    this.#engine = new Engine(group, { ...options, onFailure });
+    const { adapters = new LazyAdapters(group, {}) } = opened;
+    this.adapters = adapters;
+    this.#engine = new Engine(group, { ...options, adapters, onFailure });
     const { prefixCaching = false } = options;
     this.#files = files;
     this.#reader = withPrompts({ tokenizer, noTokenizer, contextLength }, files);

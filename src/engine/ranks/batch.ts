@@ -116,6 +116,16 @@ export class Batch {
     });
   }
 
+  /** What is recorded of the layers, anew. */
+  recordAgain(): void {
+    for (const programs of this.#programs) {
+      const before = programs.layers;
+      if (!before) continue;
+      programs.layers = this.#recordLayers(programs);
+      before.dispose();
+    }
+  }
+
   #recordSampling({ buffers }: StepPrograms, mode: SamplingMode, controlled: boolean): Program<RankStep> {
     const { forward, world, own } = this;
     const { x, normed, rows } = buffers;

@@ -18,12 +18,14 @@ import type { DeviceModel } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
 import { ownBlock } from '../../model/layers/rows.js';
+import type { LowRankPair } from '../../model/adapters/targets.js';
 import type { TokenRows } from '../../model/weights/token_rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/vocab.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
 import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
 import type { AttentionTimes } from './attention_times.js';
 import { Batch } from './batch.js';
+import type { RankAdapters } from './rank_adapters.js';
 import { CallQueue } from './call_queue.js';
 import type { KeptPromptBlocks } from '../cache/head_pages.js';
 import { type CompressionParts, hasHeadTables, SlotTables } from '../cache/slot_tables.js';
@@ -68,9 +70,9 @@ export class RankRunner implements Rank {
   readonly #encoder: DeviceModel['encoder'];
   readonly #batches: readonly Batch[];
   readonly #prompt: DecoderRows;
-  readonly #prefill: Program<RankStep>;
+  #prefill: Program<RankStep>;
   /** The step that ends a prompt which is compressed. */
-  readonly #compressing: Program<RankStep> | undefined;
+  #compressing: Program<RankStep> | undefined;
   readonly #logitsX: Buffer | undefined;
   readonly #logitsRows: Buffer | undefined;
   readonly #logitsProgram: Program<RankStep>;
@@ -80,9 +82,13 @@ export class RankRunner implements Rank {
   /** Where whole prompts are kept beside compressed ones. */
   readonly #keptPrompts: KeptPromptBlocks | undefined;
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
-  #again: { readonly rows: DecoderRows; readonly program: Program<RankStep> } | undefined;
+  #again: { readonly rows: DecoderRows; program: Program<RankStep> } | undefined;
   /** What verifies drafts of one slot at a time; made when first needed. */
   #verifier: Batch | undefined;
+  /** Once there was one. */
+  #adapters: RankAdapters | undefined;
+  /** Bytes that the rank may still take. */
+  #room: number | undefined;
   readonly #queue = new CallQueue();
   readonly #submits: Submits;
   /** Steps under way, since when their number is what it is, how long it was above 0; and decode steps so far. */
@@ -136,10 +142,8 @@ export class RankRunner implements Rank {
     const logitsX = heads ? rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride) : undefined;
     const logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
     [this.#logitsX, this.#logitsRows] = [logitsX, logitsRows];
-    this.#prefill = this.#record('prefill', 'prompt', (recorder) => forward.recordLayers(recorder, this.#prompt));
-    this.#compressing =
-      compression &&
-      this.#record('prefill, compressed', 'prompt', (recorder) => forward.recordLayers(recorder, this.#prompt, true));
+    this.#prefill = this.#recordPrefill(false);
+    this.#compressing = compression && this.#recordPrefill(true);
     this.#logitsProgram = this.#record('logits', undefined, (recorder) => {
       if (logitsX && logitsRows) {
         const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
@@ -195,7 +199,30 @@ export class RankRunner implements Rank {
           `${formatBytes(budget)}: use a smaller prefillChunk (--prefill-chunk) or context, or more memory`,
       );
     }
+    runner.#room = budget === undefined ? undefined : budget - total;
     return runner;
+  }
+
+  #recordPrefill(compresses: boolean): Program<RankStep> {
+    const label = compresses ? 'prefill, compressed' : 'prefill';
+    return this.#record(label, 'prompt', (recorder) => this.#forward.recordLayers(recorder, this.#prompt, compresses));
+  }
+
+  #recordRecompute(rows: DecoderRows): Program<RankStep> {
+    return this.#record('recompute', 'generated', (recorder) => this.#forward.recordLayers(recorder, rows));
+  }
+
+  /** What is recorded of the layers, anew. */
+  #recordAgain(): Promise<void> {
+    return this.device.recorded('preparing adapters', () => {
+      const before = [this.#prefill, this.#compressing, this.#again?.program];
+      this.#prefill = this.#recordPrefill(false);
+      if (this.#compressing) this.#compressing = this.#recordPrefill(true);
+      if (this.#again) this.#again.program = this.#recordRecompute(this.#again.rows);
+      for (const program of before) program?.dispose();
+      for (const batch of this.#batches) batch.recordAgain();
+      this.#verifier?.recordAgain();
+    });
   }
 
   /** `role`: of the rows; undefined where all that a step has are this rank's. */
@@ -600,10 +627,7 @@ export class RankRunner implements Rank {
       this.#again ??= await device.recorded('preparing recomputation', () => {
         const { together } = this.world.all;
         const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, RECOMPUTED_ROWS * together);
-        return {
-          rows,
-          program: this.#record('recompute', 'generated', (recorder) => this.#forward.recordLayers(recorder, rows)),
-        };
+        return { rows, program: this.#recordRecompute(rows) };
       });
       const { rows, program } = this.#again;
       this.#ran = { role: 'generated', rows: new RowBlocks(1, 0, start, start + tokens.length), x: rows.x };
@@ -728,6 +752,21 @@ export class RankRunner implements Rank {
     return this.#onRow(slot, body, this.#laneOf(slot));
   }
 
+  setAdapter(place: number, pairs?: readonly LowRankPair[]): Promise<number> {
+    // Alone: no program is under way. What fails fails here alone.
+    return this.#queue.alone(async () => {
+      const { slots, batches = 1 } = this.options;
+      const { RankAdapters } = await import('./rank_adapters.js');
+      this.#adapters ??= new RankAdapters(this.#forward, slots * batches, this.#room, () => this.#recordAgain());
+      return this.#adapters.set(place, pairs);
+    });
+  }
+
+  useAdapter(slot: number, place: number): Promise<void> {
+    // Only its own batch reads a slot's.
+    return this.#inOrder(async () => this.#adapters?.use(slot, place), this.#laneOf(slot));
+  }
+
   release(slot: number): Promise<void> {
     return this.#inOrder(async () => this.#release(slot));
   }
@@ -745,6 +784,7 @@ export class RankRunner implements Rank {
     this.#dropped.delete(slot);
     this.#tables.release(slot);
     this.#lengths[slot] = 0;
+    this.#adapters?.use(slot, undefined);
     if (this.device.isLost) return;
     const home = this.#batchOf(slot);
     home?.batch.stop(home.row);

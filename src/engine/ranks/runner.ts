@@ -133,16 +133,16 @@ export class Runner {
 
   /** Times attention of so many of the next decode steps on every rank, for `counts`. Resolves with whether all can. */
   async timeAttention(steps: number): Promise<boolean> {
-    return (await this.#each((rank) => rank.timeAttention(steps))).every((can) => can);
+    return (await this.each((rank) => rank.timeAttention(steps))).every((can) => can);
   }
 
   /** The same call to every rank; all have ended when this settles. Resolves with the root's answer. */
   async all<T>(call: (rank: Rank, index: number) => Promise<T>): Promise<T> {
-    return (await this.#each(call))[this.#root]!;
+    return (await this.each(call))[this.#root]!;
   }
 
   /** The same call to every rank (of `ranks`); all have ended when this settles. */
-  async #each<T>(call: (rank: Rank, index: number) => Promise<T>, ranks = this.ranks): Promise<T[]> {
+  async each<T>(call: (rank: Rank, index: number) => Promise<T>, ranks = this.ranks): Promise<T[]> {
     const results = await Promise.allSettled(ranks.map((rank, index) => call(rank, index)));
     const reasons = results.flatMap((result) => (result.status === 'rejected' ? [result.reason as unknown] : []));
     if (reasons.length > 0) {
@@ -159,7 +159,7 @@ export class Runner {
   async prefillRound(round: readonly SlotTokens[]): Promise<Map<number, number>> {
     const shares = this.ranks.map((_, index) => shareOf(this.owners, round, index));
     const slots = round.map(({ slot }) => slot);
-    const answers = await this.#each((rank, index) => rank.prefill(...nth(shares, index), slots));
+    const answers = await this.each((rank, index) => rank.prefill(...nth(shares, index), slots));
     const evicted = new Map<number, number>();
     for (const [index, [{ slot }]] of shares.entries()) {
       const here = answers[index];
@@ -183,7 +183,7 @@ export class Runner {
     seen: Uint32Array,
   ): Promise<Uint32Array> {
     const { rowRanks } = this.owners;
-    const answers = await this.#each((rank, index) => {
+    const answers = await this.each((rank, index) => {
       const [own, rows] = shareOf(this.owners, [{ slot, tokens, start, last: false }], index);
       const run = { slot, start, tokens: own.tokens };
       return rank.verify(run, sampling, seen, rows, start + tokens.length);
@@ -209,7 +209,7 @@ export class Runner {
         ? Math.max(0, ...active.filter((slot) => slot >= first && slot < end).map((slot) => slot - first + 1))
         : end - first,
     );
-    const answers = await this.#each((rank) => rank.step(batch, decodes, longest, rows));
+    const answers = await this.each((rank) => rank.step(batch, decodes, longest, rows));
     const ids = new Uint32Array(this.options.slots);
     for (const [place, [root = -1]] of rowRanks.entries()) {
       const [first, end] = nth(ranges, place);
@@ -225,7 +225,7 @@ export class Runner {
   async handOver(slot: number, kv: HandedKv, firstBlock = 0): Promise<number | undefined> {
     const { plan, owners, options } = this;
     const cut = { ...modelShape(this.config), firstBlock, byHead: hasHeadTables(plan, options) };
-    const answers = await this.#each((rank, index) =>
+    const answers = await this.each((rank, index) =>
       rank.takeOver(slot, pieceFor(plan, index, kv, { ...cut, keeps: owners.keeps(index, slot) })),
     );
     const evicted = answers.filter((answer) => answer !== undefined);
@@ -240,17 +240,17 @@ export class Runner {
   /** Logits of positions that a slot's last rows were of, [count][vocabSize]. */
   async logitsOf(slot: number, { start, count }: LogitsRun): Promise<Float32Array> {
     const run = { slot, start, count };
-    return firstOf(await this.#each((rank) => rank.logits(run), this.#runnersOf(slot)));
+    return firstOf(await this.each((rank) => rank.logits(run), this.#runnersOf(slot)));
   }
 
   /** Final hidden states, before the last norm, of positions of one chunk that a slot's last rows were of: f32 [count][stride]. */
   async statesOf(slot: number, run: Omit<LogitsRun, 'slot'>): Promise<Float32Array> {
-    return firstOf(await this.#each((rank) => rank.states(run), this.#runnersOf(slot)));
+    return firstOf(await this.each((rank) => rank.states(run), this.#runnersOf(slot)));
   }
 
   /** Weights of the norm before the head, f32 [hiddenSize]; undefined where there is none. */
   async finalNorm(): Promise<Float32Array | undefined> {
-    return (await this.#each((rank) => rank.finalNorm())).find((norm) => norm !== undefined);
+    return (await this.each((rank) => rank.finalNorm())).find((norm) => norm !== undefined);
   }
 
   /** The logits that the slot's last token was sampled from, or that of a row of its last verification. */

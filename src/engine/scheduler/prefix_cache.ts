@@ -79,11 +79,12 @@ const PARTIAL_CANDIDATES = 512;
  * token by token, so that no collision shares wrongly. What counts as content includes which rows were prompt rows and which
  * generated ones: the two run through different kernels, and a request's bits must not depend on whose cache it found.
  *
- * Sequences of different offsets have their chunks in different lanes, and nothing in common.
+ * Sequences of different offsets have their chunks in different lanes, and those of different adapters other numbers: they have nothing
+ * in common.
  */
 export class PrefixCache {
-  /** By offset. */
-  readonly #roots = new Map<number, Node>();
+  /** By adapter, then by offset. */
+  readonly #roots = new Map<number | undefined, Map<number, Node>>();
   readonly #nodes = new Map<number, Node>();
   /** Blocks in layers with windows: content is known without them, too. */
   readonly windowed = new Places('window');
@@ -116,7 +117,7 @@ export class PrefixCache {
     const known = sequence.sampled === 0 ? sequence.promptLength - 1 : sequence.target;
     const limit = Math.min(known, sequence.computeFrom, most);
     let best = NOTHING_CACHED;
-    for (const [offset, root] of this.#roots) {
+    for (const [offset, root] of this.#roots.get(sequence.adapter) ?? []) {
       const match = this.#matchBelow(root, offset, sequence, limit);
       if (match.tokens > best.tokens || (match.known ?? 0) > (best.known ?? 0)) best = match;
     }
@@ -227,18 +228,20 @@ export class PrefixCache {
     this.states?.release([place]);
   }
 
-  #rootOf(offset: number): Node {
-    const known = this.#roots.get(offset);
+  #rootOf({ adapter, offset }: Sequence): Node {
+    const roots = this.#roots.get(adapter) ?? new Map<number, Node>();
+    this.#roots.set(adapter, roots);
+    const known = roots.get(offset);
     if (known) return known;
     const empty = { tokens: new Uint32Array(0), roles: new Uint32Array(0) };
     const root: Node = { parent: undefined, ...empty, hash: 0, block: -1, window: undefined, children: new Map() };
-    this.#roots.set(offset, root);
+    roots.set(offset, root);
     return root;
   }
 
   /** The node of a sequence's block `count` - 1; undefined when it isn't known (any more). */
   #pathTo(sequence: Sequence, count: number): Node | undefined {
-    const root = this.#rootOf(sequence.offset);
+    const root = this.#rootOf(sequence);
     if (count === 0) return root;
     const own = this.#nodes.get(nth(this.blocksOf(sequence), count - 1));
     if (own?.tokens.length === this.blockTokens) return own;

@@ -26,6 +26,8 @@ export interface RequestSpec {
   readonly maxTokens: number;
   /** Tokens from this position on are computed even if the prefix cache holds them; default: all that it holds are taken. */
   readonly computeFrom?: number;
+  /** What its rows are computed with, beside the model: sequences of others have nothing in common with it. */
+  readonly adapter?: number;
   /** Its prompt is computed here, also where those of others are handed over. */
   readonly computedHere?: boolean;
   /**
@@ -56,6 +58,7 @@ const SPEC: OptionsSchema<RequestSpec> = {
   continuation: true,
   maxTokens: wholeNumber(0),
   computeFrom: true,
+  adapter: true,
   computedHere: true,
   stepwise: true,
   priority: wholeNumber(-100, 100),
@@ -78,6 +81,7 @@ export class Sequence {
   /** Nothing is sampled. */
   readonly prefillOnly: boolean;
   readonly computeFrom: number;
+  readonly adapter: number | undefined;
   /** No other device computes its prompt. */
   readonly computedHere: boolean;
   readonly stepwise: boolean;
@@ -177,6 +181,7 @@ export class Sequence {
     this.clamped = maxTokens < spec.maxTokens;
     this.prefillOnly = spec.maxTokens === 0;
     this.computeFrom = spec.computeFrom ?? Infinity;
+    this.adapter = spec.adapter;
     this.computedHere = spec.computedHere ?? true;
     this.stepwise = spec.stepwise ?? false;
     this.firstTokenDeadline = spec.firstTokenDeadline ?? Infinity;

@@ -7,6 +7,7 @@ import type {
   GenerateOptions,
   GenerateResult,
   LoadOptions,
+  ModelAdapters,
   ModelInfo,
   Prompt,
   RerankOptions,
@@ -46,7 +47,11 @@ export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFli
 }
 
 export interface CompletionOptions
-  extends SamplingOptions, TextForm, ChatOptions, Pick<GenerateOptions, 'stop' | 'ignoreEos' | 'signal' | 'speculate'> {
+  extends
+    SamplingOptions,
+    TextForm,
+    ChatOptions,
+    Pick<GenerateOptions, 'stop' | 'ignoreEos' | 'signal' | 'speculate' | 'adapter'> {
   /** Answers to the prompt, each with a seed of its own that follows from `seed`; default 1. */
   readonly n?: number;
   /** Default 256; with `echo` it may be 0. */
@@ -141,6 +146,7 @@ export interface ServingMetrics extends EngineMetrics {
 export interface ServingModel {
   readonly info: ServingInfo;
   readonly metrics: ServingMetrics;
+  readonly adapters: ModelAdapters;
   /** What reads prompts as this model does, for a thread of its own. */
   readonly promptSource: PromptSource;
   readonly texts: TextFacts;

@@ -6,7 +6,15 @@
 import { nth } from '../../base/lists.js';
 import { defined } from '../../base/options.js';
 import { pause } from '../../base/waits.js';
-import { abortedError, isLoss, SplitkvError, throwIfAborted, unsupportedError, usageError } from '../../base/errors.js';
+import {
+  abortedError,
+  isLoss,
+  known,
+  SplitkvError,
+  throwIfAborted,
+  unsupportedError,
+  usageError,
+} from '../../base/errors.js';
 import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
@@ -29,6 +37,7 @@ import type { EndReason, Iteration, RequestSpec, ScheduledSequence, SchedulerOpt
 import { Scheduler } from '../scheduler/scheduler.js';
 import type { Pictures } from './pictures.js';
 import { type IterationOutcome, IterationRunner, type Verified, type WantedRows } from './iteration_runner.js';
+import type { HeldAdapter } from './adapters.js';
 import { PoolSlots } from './pool_slots.js';
 import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
@@ -74,6 +83,8 @@ export interface EngineRequest
   readonly constraint?: Constraint | undefined;
   /** False: nothing is drafted for it. */
   readonly speculate?: boolean;
+  /** Name of the low-rank adapter that it is computed with. */
+  readonly adapter?: string | undefined;
   /** From -100 to 100, higher is sooner. */
   readonly priority?: number;
   /** Seconds within which the first token should be there; what runs when may heed it (docs/adp.md). */
@@ -104,7 +115,10 @@ export interface EngineHandle {
 }
 
 /** One that only computes a prompt. */
-export type PromptRequest = Pick<EngineRequest, 'prompt' | 'continuation' | 'promptRows' | 'onPrompt' | 'client'>;
+export type PromptRequest = Pick<
+  EngineRequest,
+  'prompt' | 'continuation' | 'promptRows' | 'onPrompt' | 'client' | 'adapter'
+>;
 
 /** Why a request ended; the signal aborts it. */
 export async function endOf({ ended, abort }: EngineHandle, signal: AbortSignal | undefined): Promise<EngineEnd> {
@@ -114,6 +128,13 @@ export async function endOf({ ended, abort }: EngineHandle, signal: AbortSignal 
   } finally {
     signal?.removeEventListener('abort', abort);
   }
+}
+
+/** A model's adapters, as requests have them. */
+export interface EngineAdapters {
+  hold(name: string): HeldAdapter;
+  /** On ranks that were rebuilt. */
+  restore(): Promise<void>;
 }
 
 export interface EngineOptions extends Pick<
@@ -130,6 +151,8 @@ export interface EngineOptions extends Pick<
   readonly prefiller?: PrefillWorker | undefined;
   /** Of a model that takes them: those of its prompts. */
   readonly pictures?: Pictures | undefined;
+  /** Those that requests may name; default: none. */
+  readonly adapters?: EngineAdapters | undefined;
   /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
   readonly recover?: boolean;
   /** For tests: how that is done. */
@@ -197,7 +220,10 @@ class Running {
     this.reject = reject;
   });
 
-  constructor(readonly request: EngineRequest) {
+  constructor(
+    readonly request: EngineRequest,
+    readonly adapter: HeldAdapter | undefined,
+  ) {
     this.ended.catch(() => {}); // whoever asks hears of it
   }
 
@@ -423,6 +449,7 @@ export class Engine {
     return new IterationRunner(this.ranks.runner, this.#slots, {
       sampling: (id) => drawOptions(this.#running.get(id)!),
       handed: (id) => this.#feed!.take(id),
+      adapter: (id) => this.#running.get(id)?.adapter?.place,
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
       pictures: this.options.pictures,
       draftState: this.#draftState,
@@ -464,12 +491,15 @@ export class Engine {
     runner.checkPrompt(request.prompt);
     this.options.pictures?.hold(request.prompt);
     const id = `r${this.#next++}`;
-    const running = new Running(request);
+    const { adapter: name } = request;
+    const held = name === undefined ? undefined : known(this.options.adapters, 'adapters').hold(name);
+    const running = new Running(request, held);
     this.#running.set(id, running);
     try {
       this.#submit(id, running);
     } catch (error) {
       this.#running.delete(id);
+      held?.release();
       this.options.pictures?.release(request.prompt);
       throw error;
     }
@@ -512,8 +542,9 @@ export class Engine {
       ...(generatedSpans && { generatedSpans }),
       ...(continuation && { continuation }),
       ...((fresh === true || promptRows?.all === true) && { computeFrom: 0 }),
-      // What a prefill worker hands over has no logits.
-      ...(promptRows && { computedHere: true }),
+      // What a prefill worker hands over has no logits, and it has no adapters.
+      ...((promptRows || running.adapter) && { computedHere: true }),
+      ...(running.adapter && { adapter: running.adapter.key }),
       stepwise: constraint !== undefined || this.ranks.runner.isStepwise,
       ...defined({ priority, client, firstTokenDeadline }),
     });
@@ -533,6 +564,7 @@ export class Engine {
     if (!running) return;
     this.#running.delete(id);
     running.request.constraint?.dispose();
+    running.adapter?.release();
     this.options.pictures?.release(running.request.prompt);
     this.#feed?.drop(id);
     this.#totals.requestsTotal[end]++;
@@ -825,7 +857,10 @@ export class Engine {
         this.#trial = undefined;
         for (const id of this.#recovery.suspects(this.#running)) this.#finish(id, 'failed', Recovery.refusal(error));
         await this.#recovery.rebuild(
-          () => this.ranks.recover(),
+          async () => {
+            await this.ranks.recover();
+            await this.options.adapters?.restore();
+          },
           () => this.#closed !== undefined,
         );
         this.#totals.recoveriesTotal++;

@@ -22,6 +22,8 @@ export interface RequestSource {
   sampling(id: string): DrawOptions;
   /** What a prefill worker computed of its prompt. */
   handed(id: string): HandedKv;
+  /** Of its rows: where on the ranks its adapter is. */
+  adapter(id: string): number | undefined;
   promptRows(id: string): WantedRows | undefined;
   /** Of a model that takes them. */
   readonly pictures: Pictures | undefined;
@@ -284,6 +286,8 @@ export class IterationRunner {
       row = { sequence, decoding: false, paused: false, isBehind: false };
       this.#rows.set(slot, row);
       this.#unbalanced = true;
+      const adapter = this.source.adapter(sequence.id);
+      if (adapter !== undefined) call(this.runner.all((rank) => rank.useAdapter(slot, adapter)));
     }
     if (this.runner.options.compression) {
       call(this.runner.all((rank) => rank.reserve(slot, capacity, offset)));

@@ -194,6 +194,10 @@ export const supportedModelTypes = (): string[] =>
   rows.flatMap(({ models, wrappers = {} }) => [...Object.keys(models), ...Object.keys(wrappers)]);
 export const supportedGguf = (): string[] => rows.flatMap(({ gguf }) => gguf);
 
+/** What GGUF calls models of a type, those of its family. */
+export const ggufNames = (modelType: string): readonly string[] =>
+  rows.find(({ models }) => Object.hasOwn(models, modelType))?.gguf ?? [];
+
 /** How the family of a GGUF architecture reads it. */
 export async function ggufFamily(arch: string): Promise<FamilyGguf | undefined> {
   const row = rows.find(({ gguf }) => gguf.includes(arch));

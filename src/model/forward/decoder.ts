@@ -32,6 +32,7 @@ import { activationStride, type Role } from '../layers/roles.js';
 import {
   attendedRowInfo,
   normedOf,
+  ownRowInfo,
   recordAttendedRows,
   recordStageRows,
   type RowBuffers,
@@ -41,6 +42,7 @@ import {
 import { type Norm, recordNorm } from '../layers/norm.js';
 import type { RankRecorder, World } from '../layers/world.js';
 import type { AttentionWeights, MlpWeights } from '../layers/weight_kinds.js';
+import type { LoadedAdapters } from '../adapters/loaded_adapters.js';
 import type { LayerWeights, ModelWeights } from '../weights/weight_loader.js';
 
 /** A layer of the model on this rank. */
@@ -111,6 +113,8 @@ export class Decoder {
   readonly headRows: number;
   /** Weights of the norm before the head; undefined where no rows of it are. */
   readonly finalNorm: Norm | undefined;
+  /** What programs that are recorded add to matrices. */
+  adapters: LoadedAdapters | undefined;
   readonly #stages: readonly DecoderStage[];
 
   /** Allocates the caches and rope tables. @throws SplitkvError `limit` when a layer's cache exceeds one binding. */
@@ -227,16 +231,18 @@ export class Decoder {
     const x = like?.x ?? floats('x', rows * hiddenStride);
     const folds = fusesAdded(device, config, role, rows);
     const shape = { rows, width: config.hiddenSize, stride: hiddenStride };
+    const rowInfo = like?.rowInfo ?? floats('row_info', blocks * rows * 2);
+    const scratch = new Scratch(device);
     const buffers: RowBuffers = {
       role,
       rows,
       tokens: like?.tokens ?? floats('tokens', blocks * rows),
-      rowInfo: like?.rowInfo ?? floats('row_info', blocks * rows * 2),
+      rowInfo,
+      adapters: { loaded: () => this.adapters, rowInfo: ownRowInfo(world, { role, rowInfo, rows }), scratch },
       x,
       residual: new Residual(x, folds ? floats('x, other', hiddenStride) : undefined, shape),
       normed: fuses ? undefined : floats('normed', rows * hiddenStride),
     };
-    const scratch = new Scratch(device);
     const heads = ({ attentions }: DecoderStage): number => Math.max(...attentions.map((attention) => attention.heads));
     const stages = this.#stages
       .toSorted((a, b) => heads(b) - heads(a))

@@ -88,7 +88,9 @@ export function fusedGqa(
       gate?: Tensor,
       gateOffset?: number,
     ): Partials | undefined {
-      if (!lone || !output || others.length > 0 || !fuses(device, linearMerge)) return undefined;
+      // What adapters read is merged apart.
+      const isRead = rows.adapters?.loaded()?.splits('heads');
+      if (!lone || !output || others.length > 0 || isRead || !fuses(device, linearMerge)) return undefined;
       const { start, end, count } = output.segments;
       if (!canMerge(end - start, count, device.traits)) return undefined;
       const { partials, input, target, shape } = attention;

@@ -20,6 +20,7 @@ export async function llamaCppLogits(
   llama: Llama,
   ggufPath: string,
   tokens: readonly number[],
+  adapter?: { readonly filePath: string; readonly scale: number },
 ): Promise<Float32Array[]> {
   const model = await llama.loadModel({ modelPath: ggufPath, gpuLayers: 0, useMmap: false });
   try {
@@ -31,6 +32,7 @@ export async function llamaCppLogits(
       flashAttention: false,
       experimentalKvCacheKeyType: 'F32',
       experimentalKvCacheValueType: 'F32',
+      ...(adapter && { lora: { adapters: [adapter] } }),
     });
     const results = await context
       .getSequence()

@@ -103,6 +103,7 @@ export function standInModel(options: StandInOptions = {}): ServingModel {
     info,
     promptSource: { tokenizerFiles: undefined, noTokenizer: undefined, contextLength: info.contextLength },
     failure: undefined,
+    adapters: { list: [] },
     prepare: () => Promise.resolve(),
     completeAll,
     complete: (prompt: Prompt, given?: CompletionOptions) => completeAll([prompt], given),

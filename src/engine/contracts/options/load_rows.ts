@@ -24,6 +24,14 @@ const model = inGroup('Model', 'models.md', {
     attribute: 'context',
     sheet: { label: 'Context, tokens', min: 1, max: 2 ** 20 },
   },
+  adapters: {
+    help: 'low-rank adapters by name: a folder of PEFT or a GGUF file each, or { from, scale }, or a list of these, added up',
+    more: 'Requests name theirs (`adapter`).',
+    type: 'Readonly<Record<string, AdapterGiven>>',
+    at: [],
+    page: 'library.md#adapters',
+    isOfRunsOnly: true,
+  },
   images: {
     help: "prompts may have images: the model's encoder is loaded, too, on the first rank",
     page: 'library.md#images',

@@ -36,6 +36,7 @@ const schema: OptionsSchema<CompletionOptions> = {
   priority: true,
   speculate: oneOf(SPECULATES),
   client: true,
+  adapter: true,
   firstTokenSeconds: true,
   signal: true,
 };
@@ -153,7 +154,7 @@ export class RunningCompletion implements Completion {
 
   #part(prompt: readonly number[], index: number, answer: number, echo: PromptEcho | undefined, isChat: boolean): Part {
     const { host, options } = this;
-    const { maxTokens = DEFAULT_MAX_TOKENS, priority, client } = options;
+    const { maxTokens = DEFAULT_MAX_TOKENS, priority, client, adapter } = options;
     return {
       index,
       request: {
@@ -162,7 +163,7 @@ export class RunningCompletion implements Completion {
         maxTokens,
         seed: answerSeed(this.seed, answer),
         speculate: wantsDrafts(host.engine, options.speculate),
-        ...defined({ priority, client }),
+        ...defined({ priority, client, adapter }),
         ...(options.logprobs !== undefined && { logits: true }),
         ...(echo && answer === 0 && this.#echoesLogits && { promptRows: { all: true, onRow: echo.onRow } }),
       },

@@ -32,6 +32,8 @@ export interface Projection {
   /** Normalise x first. */
   readonly norm?: Norm | undefined;
   readonly bias?: Buffer | undefined;
+  /** Elements between the biases of rows that have their own; default: all have the same. */
+  readonly biasStride?: number;
   readonly out: Tensor;
   readonly outStride: number;
   /** Where it differs from the matrix's rows: SwiGLU halves them. */
@@ -80,6 +82,19 @@ export function fitRows(device: Device, wanted: number, rowBytes: number): numbe
  * same bits), the kernel goes by role, and each shard is a dispatch.
  */
 export function recordLinear(
+  recorder: RankRecorder,
+  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'adapters'>,
+  matrix: Matrix,
+  io: Projection,
+): void {
+  const { adapters } = buffers;
+  const plain = (of: Projection): void => recordMatrix(recorder, buffers, matrix, of);
+  const loaded = adapters?.loaded();
+  if (adapters && loaded) loaded.record(recorder, { ...buffers, adapters }, matrix, io, plain);
+  else plain(io);
+}
+
+function recordMatrix(
   recorder: RankRecorder,
   buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
   matrix: Matrix,
@@ -167,6 +182,7 @@ const wholeProblem = (rows: number, { inFeatures }: Matrix, io: Projection) => (
   ...(io.segments && { modelInFeatures: io.segments.modelInFeatures }),
   ...(io.output && { output: io.output }),
   bias: io.bias !== undefined,
+  ...(io.biasStride !== undefined && { biasStride: io.biasStride }),
   xStride: io.xStride,
   xOffset: io.xOffset ?? 0,
   outStride: io.outStride,
@@ -178,7 +194,7 @@ const wholeProblem = (rows: number, { inFeatures }: Matrix, io: Projection) => (
 export const recordFirst = (
   recorder: RankRecorder,
   { hiddenStride }: Pick<StageContext, 'hiddenStride'>,
-  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'residual'>,
+  buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'residual' | 'adapters'>,
   half: Half<unknown>,
   matrix: Matrix,
   io: Omit<Projection, 'x' | 'xStride' | 'norm'>,

@@ -56,10 +56,9 @@ const partsRow = ({ hiddenStride }: StageContext, segments: number): number => s
  * Where places run rows of their own and share out the segments, each rank sums its segments of all rows, and they go home (`gathered`).
  */
 export class RowParallelLinear {
-  /** All segments of this rank's rows; undefined where it holds the whole contraction. */
-  readonly parts: Parts | undefined;
-  /** What this rank sums. */
-  readonly #own: Parts | undefined;
+  readonly #parts: Parts | undefined;
+  /** Where places run rows of their own: what this rank sums. */
+  readonly #gathered: Parts | undefined;
 
   constructor(
     readonly stage: StageContext,
@@ -70,13 +69,25 @@ export class RowParallelLinear {
     const { role, scratch } = rows;
     const { name, cut, segments, gathered, apart = false, width = config.hiddenSize } = shape;
     if (!gathered && !apart && !isCut(topology, cut)) return;
-    this.parts = allocateParts(scratch, role, `${name} parts`, segments, rows.rows, width);
-    this.#own = this.parts;
+    this.#parts = allocateParts(scratch, role, `${name} parts`, segments, rows.rows, width);
     if (!gathered) return;
     const [first = 0] = topology.share.mlp;
     // Segments that are empty stay zero, so other segments don't go to their place.
     const own = `${name} parts from ${first}`;
-    this.#own = allocateParts(scratch, role, own, topology.share.mlp.length, gathered.rows, width, first);
+    this.#gathered = allocateParts(scratch, role, own, topology.share.mlp.length, gathered.rows, width, first);
+  }
+
+  /** All segments of this rank's rows; undefined where it holds the whole contraction, and no adapter adds to its segments. */
+  get parts(): Parts | undefined {
+    const { rows, shape, stage } = this;
+    if (this.#parts || !rows.adapters?.loaded()?.splits(shape.cut)) return this.#parts;
+    const { name, segments, width = stage.config.hiddenSize } = shape;
+    return allocateParts(rows.scratch, rows.role, `${name} parts`, segments, rows.rows, width);
+  }
+
+  /** What this rank sums. */
+  get #own(): Parts | undefined {
+    return this.#gathered ?? this.parts;
   }
 
   /** The output's of attention, or of what stands in its place. */
@@ -109,7 +120,7 @@ export class RowParallelLinear {
   /** This rank's segments of `buffers`' rows; added to x, or normalised first, where it holds the whole contraction. */
   recordSegments(
     recorder: RankRecorder,
-    buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
+    buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'adapters'>,
     { matrix, ...input }: RowParallelInput,
     bias: Buffer | undefined,
     behind?: Norm,

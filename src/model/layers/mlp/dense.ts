@@ -121,13 +121,13 @@ export class DenseMlp implements MlpProgram {
   ): void {
     const { gathered, rows } = this;
     if (!gathered) return this.#record(recorder, rows, weights, from, behind);
-    const all = { role: rows.role, rows: gathered.rows, normed: undefined };
+    const all = { role: rows.role, rows: gathered.rows, normed: undefined, adapters: gathered.adapters };
     recorder.viewing(gathered.rowsOf, () => this.#record(recorder, all, weights, from, behind));
   }
 
   #record(
     recorder: RankRecorder,
-    buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed'>,
+    buffers: Pick<RowBuffers, 'role' | 'rows' | 'normed' | 'adapters'>,
     { kind, gateUp, gateUpBias, down, downBias, downSegments, gate }: OpenedWeights,
     from: Pick<Projection, 'x' | 'adds' | 'norm'>,
     behind: Norm | undefined,

@@ -4,7 +4,7 @@ import { allRows, type Buffer } from '../../../gpu/index.js';
 import { gatherRoutes, type StageTopology } from '../../../placement/index.js';
 import type { StageContext } from '../layer.js';
 import { type Parts, partRegions, rowsOf } from '../linear/parts.js';
-import type { StageRows } from '../rows.js';
+import type { RowAdapters, StageRows } from '../rows.js';
 import type { RankRecorder, RankStep, RegionsOf } from '../world.js';
 
 /** Places that run rows of their own and share out the MLP's segments; 0 where they don't. */
@@ -20,18 +20,28 @@ export class GatheredRows {
   readonly rows: number;
   /** f32 [rows][hiddenStride]: normalised. */
   readonly x: Buffer;
+  readonly #own: StageRows;
   /** u32: a row's number, at its place; what tells a kernel how many rows there are. */
   readonly #numbers: Buffer;
 
   constructor(
     readonly stage: StageContext,
-    { role, allRows: rows, scratch }: StageRows,
+    own: StageRows,
   ) {
+    const { role, allRows: rows, scratch } = own;
+    this.#own = own;
     this.rows = rows;
     this.x = scratch.createBuffer(`${role} gathered x`, rows * stage.hiddenStride * 4);
     const numbers = Uint32Array.from({ length: rows + 1 }, (_, row) => row);
     this.#numbers = scratch.createBuffer(`${role} row numbers`, numbers.byteLength);
     stage.device.write(this.#numbers, 0, numbers);
+  }
+
+  /** Of all rows, whose slots come with them. */
+  get adapters(): RowAdapters | undefined {
+    const { adapters, scratch, role } = this.#own;
+    if (!adapters?.loaded()) return undefined;
+    return { ...adapters, rowInfo: scratch.createBuffer(`${role} gathered row_info`, this.rows * 8) };
   }
 
   /** Rows that dispatches work on that take all places' rows. */
@@ -44,7 +54,12 @@ export class GatheredRows {
     experts?: { readonly mine: Buffer; readonly all: Buffer; readonly stride: number },
   ): void {
     const { world, topology, hiddenStride } = this.stage;
-    const pairs = [{ mine: normed, all: this.x, stride: hiddenStride }, ...(experts ? [experts] : [])];
+    const slots = this.adapters?.rowInfo as Buffer | undefined;
+    const pairs = [
+      { mine: normed, all: this.x, stride: hiddenStride },
+      ...(experts ? [experts] : []),
+      ...(slots ? [{ mine: this.#own.rowInfo, all: slots, stride: 2 }] : []),
+    ];
     const routes = gatherRoutes(world.all, topology.index, experts !== undefined);
     world.exchangeRoutes(recorder, 'rows', routes, ({ cargo }, side, step) =>
       pairs.map(({ mine, all, stride }) =>

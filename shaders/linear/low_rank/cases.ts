@@ -1,0 +1,104 @@
+import { alignUp } from '../../../src/base/math.js';
+import type { Random } from '../../../src/base/random.js';
+import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
+import { segmentRange } from '../segments.js';
+import { lowRank, type LowRankProblem, NO_PLACE } from './index.js';
+import { reference } from './reference.js';
+
+/** Adapters of two parts each (as q and k) of these ranks, and one that leaves the matrix as it is. */
+const RANKS = [4, 0, 16];
+const WIDEST = 2 * Math.max(...RANKS);
+const ONE: LowRankProblem['segments'] = { total: 1, align: 32 };
+
+function lowRankCase(
+  name: string,
+  part: LowRankProblem['part'],
+  rows: number,
+  modelInFeatures: number,
+  outFeatures: number,
+  rest: Partial<LowRankProblem> = {},
+  races = false,
+): KernelCase<LowRankProblem> {
+  const { segments = ONE } = rest;
+  const { start, end } = segmentRange(modelInFeatures, segments);
+  const down = part === 'down';
+  const outs = down ? WIDEST : outFeatures;
+  const { count = segments.total } = segments;
+  return {
+    name,
+    problem: {
+      rows,
+      part,
+      outFeatures: outs,
+      segments,
+      modelInFeatures,
+      xStride: down ? alignUp(end - start, 32) : WIDEST,
+      outStride: alignUp(outs, 32),
+      ...rest,
+    },
+    seed: 5,
+    flops: 2 * rows * outs * (down ? end - start : WIDEST / 2),
+    bytes: 4 * (down ? end - start : WIDEST / 2) * outs,
+    step: { rows, chunks: 1 },
+    races,
+    ...((count > 1 || modelInFeatures > 1000) && { tolerance: { absolute: 1e-4, relative: 1e-5 } }),
+  };
+}
+
+const CUT = { total: 8, align: 32, first: 2, count: 3 };
+
+function inputs(problem: LowRankProblem, random: Random): HostArrays {
+  const { rows, part, outFeatures, segments, modelInFeatures, xStride, outStride, bias } = problem;
+  const { start, end } = segmentRange(modelInFeatures, segments);
+  const { total, first = 0, count = total - first } = segments;
+  const table: number[] = [];
+  const factors: number[] = [];
+  for (const rank of RANKS) {
+    const a = factors.length;
+    const values = random.normals(part === 'down' ? 2 * rank * (end - start) : rank * outFeatures);
+    if (part === 'down') table.push(a, 0, 2 * rank, rank);
+    else {
+      table.push(0, a, 2 * rank, rank);
+      // The first part of the outputs reads the first half of A x.
+      for (let n = 0; n < outFeatures; n++) factors.push(n < outFeatures / 3 ? 0 : rank);
+    }
+    for (const value of values) factors.push(value);
+  }
+  return {
+    x: random.normals((part === 'down' ? rows : count * rows) * xStride),
+    factors: Float32Array.from(factors),
+    table: Uint32Array.from(table),
+    // A row beyond the slots is none.
+    row_info: Uint32Array.from({ length: 2 * rows }, (_, at) => (at === 2 * rows - 1 && rows > 4 ? NO_PLACE : at >> 1)),
+    places: Uint32Array.from({ length: rows }, (_, slot) => [2, NO_PLACE, 0, 1][slot % 4]!),
+    ...(bias ? { bias: random.normals(outFeatures) } : {}),
+    ...(part === 'add' ? { out: random.normals(count * rows * outStride) } : {}),
+  };
+}
+
+export const suite: KernelSuite<typeof lowRank.bindings, typeof lowRank.params, LowRankProblem> = {
+  kernel: lowRank,
+  cases: [
+    lowRankCase('down, one row of 33', 'down', 1, 33, 0, {}, true),
+    lowRankCase('down, segments of 520, from within a row', 'down', 6, 520, 0, {
+      segments: CUT,
+      xOffset: 8,
+      xStride: 256,
+    }),
+    lowRankCase('down, 5 rows of 576', 'down', 5, 576, 0),
+    lowRankCase('bias, none', 'bias', 6, 64, 70, {}, true),
+    lowRankCase('bias', 'bias', 9, 64, 200, { bias: true }),
+    lowRankCase('added to segments', 'add', 7, 520, 130, { segments: CUT }),
+    lowRankCase('down, 256 x 4096', 'down', 256, 4096, 0),
+    lowRankCase('bias, 256 x 6144', 'bias', 256, 4096, 6144),
+  ],
+  inputs,
+  outputs: ({
+    rows,
+    part,
+    segments: { total, first = 0, count = total - first },
+    outStride,
+  }): Record<string, { type: 'f32'; length: number }> =>
+    part === 'add' ? {} : { out: { type: 'f32', length: count * rows * outStride } },
+  reference,
+};

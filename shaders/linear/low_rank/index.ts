@@ -1,0 +1,77 @@
+import { ceilDiv } from '../../../src/base/math.js';
+import { defineKernel } from '../../../src/gpu/kernel.js';
+import segmentsWgsl from '../../lib/segments.wgsl?raw';
+import stepsWgsl from '../../lib/steps.wgsl?raw';
+import { type Segments, segmentRange } from '../segments.js';
+import lowRankWgsl from './low_rank.wgsl?raw';
+
+export interface LowRankProblem {
+  /** Most rows of a step. */
+  readonly rows: number;
+  /** 'down': x by A, in pieces; 'bias': what a linear kernel is to add; 'add': that to each segment's sums. */
+  readonly part: 'down' | 'bias' | 'add';
+  /** 'down': the most that an adapter has of A x; otherwise of the matrix. */
+  readonly outFeatures: number;
+  /** How the matrix's contraction is summed, and the segments of it that are here. */
+  readonly segments: Segments;
+  readonly modelInFeatures: number;
+  /** Elements from row to row. */
+  readonly xStride: number;
+  /** Of 'down': element of a row of x that the contraction starts at; default 0. */
+  readonly xOffset?: number;
+  readonly outStride: number;
+  /** Of 'bias': the matrix has one. */
+  readonly bias?: boolean;
+}
+
+const THREADS = 64;
+
+/** An output's entry of `LowRank` tables: numbers of adapters that have none are beyond every table. */
+export const NO_PLACE = 0xffffffff;
+
+export const lowRank = defineKernel({
+  name: 'low_rank',
+  bindings: {
+    x: 'read',
+    factors: 'read',
+    table: 'read',
+    row_info: 'read',
+    places: 'read',
+    bias: 'read',
+    out: 'read_write',
+  },
+  params: {
+    rows: 'u32',
+    out_features: 'u32',
+    in_features: 'u32',
+    model_in_features: 'u32',
+    segment_total: 'u32',
+    segment_align: 'u32',
+    segment_first: 'u32',
+    x_stride: 'u32',
+    x_offset: 'u32',
+    out_stride: 'u32',
+  },
+  plan({ part, segments, modelInFeatures, ...problem }: LowRankProblem) {
+    const { rows, outFeatures, xStride, xOffset = 0, outStride, bias = false } = problem;
+    const { total, align, first = 0, count = total - first } = segments;
+    const { start, end } = segmentRange(modelInFeatures, segments);
+    return {
+      wgsl: [segmentsWgsl, stepsWgsl, lowRankWgsl],
+      constants: { DOWN: part === 'down', ADDS: part === 'add', BIAS: bias },
+      params: {
+        rows,
+        out_features: outFeatures,
+        in_features: end - start,
+        model_in_features: modelInFeatures,
+        segment_total: total,
+        segment_align: align,
+        segment_first: first,
+        x_stride: xStride,
+        x_offset: xOffset,
+        out_stride: outStride,
+      },
+      grid: (step) => [part === 'down' ? outFeatures : ceilDiv(outFeatures, THREADS), Math.min(step.rows, rows), count],
+    };
+  },
+});

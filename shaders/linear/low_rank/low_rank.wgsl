@@ -1,0 +1,127 @@
+// What low-rank adapters add to a matrix's outputs, W x + B A x: each row by the adapter of its slot, of which there may be none.
+//
+//   DOWN:  out[s][r][j] = sum_{k in segment s} A[j][k] x[r][k]
+//   ADDS:  out[s][r][n] += sum_j B[n][j] x[s][r][first[n] + j]
+//   else:  out[r][n] = bias[n] + sum_j B[n][j] x[r][first[n] + j], what a linear kernel adds as the bias of a row
+//
+// A row without an adapter isn't written, but by the last, which gives it bias[n], or -0, which changes no sum.
+//
+// x:        f32 [rows][x_stride], from element x_offset on the rank's slice of the contraction; otherwise what DOWN gave
+// factors:  f32; of an adapter from element table.x on A [width][in_features]; from table.y on first [out_features] and then
+//           B^T [rank][out_features]
+// table:    by the adapter's place: (where A is, where B is, width of A x, most elements of it that an output reads)
+// row_info: [rows]: (position, slot)
+// places:   by slot: of its adapter; 0xffffffff without one
+// bias:     [out_features] f32
+// out:      f32 [segment_count][rows][out_stride]
+//
+// Grid: x = an output with DOWN, otherwise 64; y = row, z = segment. With DOWN 64 threads share a contraction: thread t takes the
+// elements t, t + 64, ... of the segment in order; then halves of the threads are added.
+// Empty input: rows = 0 dispatches nothing.
+
+const DOWN: bool = true; // variant
+const ADDS: bool = false; // variant
+const BIAS: bool = false; // variant
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> factors: array<f32>;
+@group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> row_info: array<vec2<u32>>;
+@group(0) @binding(4) var<storage, read> places: array<u32>;
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(6) var<storage, read_write> out: array<f32>;
+
+struct Params {
+  rows: u32,
+  out_features: u32,
+  in_features: u32,
+  model_in_features: u32,
+  segment_total: u32,
+  segment_align: u32,
+  segment_first: u32,
+  x_stride: u32,
+  x_offset: u32,
+  out_stride: u32,
+}
+@group(0) @binding(7) var<uniform> params: Params;
+
+var<workgroup> partials: array<f32, 64>;
+
+/// All zeros where the row has no adapter, or one that leaves the matrix as it is.
+fn entry_of(row: u32) -> vec4<u32> {
+  let slot = row_info[row].y;
+  if (slot >= arrayLength(&places)) {
+    return vec4<u32>();
+  }
+  let place = places[slot];
+  if (place >= arrayLength(&table)) {
+    return vec4<u32>();
+  }
+  return table[place];
+}
+
+/// Where a segment begins in this rank's slice.
+fn start_of(segment: u32) -> u32 {
+  let start = segment_start(segment, params.model_in_features, params.segment_total, params.segment_align);
+  return start - segment_start(params.segment_first, params.model_in_features, params.segment_total, params.segment_align);
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  let row = group.y;
+  let entry = entry_of(row);
+  let piece = group.z * params.rows + row;
+  if (DOWN) {
+    if (group.x >= entry.z) {
+      return;
+    }
+    let segment = params.segment_first + group.z;
+    let end = start_of(segment + 1u);
+    var k = start_of(segment) + thread;
+    let a = entry.x + group.x * params.in_features;
+    let first = row * params.x_stride + params.x_offset;
+    var sum = 0.0;
+    for (var left = steps(k, end, 64u); left > 0u; left--) {
+      sum = fma(factors[a + k], x[first + k], sum);
+      k += 64u;
+    }
+    partials[thread] = sum;
+    workgroupBarrier();
+    for (var half = 32u; half > 0u; half /= 2u) {
+      if (thread < half) {
+        partials[thread] += partials[thread + half];
+      }
+      workgroupBarrier();
+    }
+    if (thread == 0u) {
+      out[piece * params.out_stride + group.x] = partials[0];
+    }
+    return;
+  }
+  let n = group.x * 64u + thread;
+  if (n >= params.out_features) {
+    return;
+  }
+  let at = piece * params.out_stride + n;
+  var base = bitcast<f32>(0x80000000u);
+  if (ADDS) {
+    base = out[at];
+  } else if (BIAS) {
+    base = bias[n];
+  }
+  if (entry.z == 0u) {
+    if (!ADDS) {
+      out[at] = base;
+    }
+    return;
+  }
+  var b = entry.y + n;
+  var k = piece * params.x_stride + u32(factors[b]);
+  var sum = 0.0;
+  for (var left = entry.w; left > 0u; left--) {
+    b += params.out_features;
+    sum = fma(factors[b], x[k], sum);
+    k++;
+  }
+  out[at] = base + sum;
+}

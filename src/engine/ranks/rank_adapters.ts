@@ -1,0 +1,69 @@
+import { limitError } from '../../base/errors.js';
+import { formatBytes } from '../../base/math.js';
+import type { Buffer } from '../../gpu/index.js';
+import { LoadedAdapters, noPlaces } from '../../model/adapters/loaded_adapters.js';
+import { type LowRankPair, type Target, targetsOf } from '../../model/adapters/targets.js';
+import type { Decoder } from '../../model/forward/decoder.js';
+import { rankSlice } from '../../model/shape.js';
+import { modelMap } from '../../model/weights/model_map.js';
+import { NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
+
+/** The low-rank adapters of a rank: its slices of them, and which one each slot's rows have. */
+export class RankAdapters {
+  readonly #targets: readonly Target[];
+  readonly #places: Buffer;
+  #present: ReadonlyMap<number, readonly LowRankPair[]> = new Map();
+
+  /**
+   * @param room bytes that they may take; undefined: no limit
+   * @param recordAgain records all programs anew
+   */
+  constructor(
+    readonly forward: Decoder,
+    slots: number,
+    readonly room: number | undefined,
+    readonly recordAgain: () => Promise<void>,
+  ) {
+    const { device, config, world } = forward;
+    this.#targets = targetsOf(modelMap(config, rankSlice(world.plan, world.rank, config)));
+    this.#places = noPlaces(device, slots);
+  }
+
+  /**
+   * Puts an adapter at a place, or takes away what is there. Nothing may be under way. Resolves with the bytes that all take.
+   * @throws SplitkvError `limit`; then all is as before
+   */
+  async set(place: number, pairs: readonly LowRankPair[] | undefined): Promise<number> {
+    const { forward } = this;
+    const present = new Map([...this.#present].filter(([other]) => other !== place));
+    if (pairs) present.set(place, pairs);
+    const before = forward.adapters;
+    const loaded =
+      present.size > 0 ? await LoadedAdapters.load(forward.device, this.#targets, present, this.#places) : undefined;
+    const bytes = loaded?.bytes ?? 0;
+    try {
+      if (this.room !== undefined && bytes > this.room) {
+        throw limitError(
+          `adapters: rank ${forward.world.rank} has ${formatBytes(this.room)} left of its memory, and they take ` +
+            `${formatBytes(bytes)}: remove some, or give it more`,
+        );
+      }
+      forward.adapters = loaded;
+      await this.recordAgain();
+    } catch (error) {
+      forward.adapters = before;
+      loaded?.dispose();
+      await this.recordAgain();
+      throw error;
+    }
+    this.#present = present;
+    before?.dispose();
+    return bytes;
+  }
+
+  /** Rows of a slot have the adapter at a place from now on; undefined: none. */
+  use(slot: number, place: number | undefined): void {
+    const { device } = this.forward;
+    if (!device.isLost) device.write(this.#places, slot * 4, Uint32Array.of(place ?? NO_PLACE));
+  }
+}

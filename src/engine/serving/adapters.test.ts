@@ -1,0 +1,332 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
+import { modelToGguf } from '../../model/testing/gguf/model.js';
+import { findLlamaCpp, llamaCppLogits } from '../../model/testing/llama_cpp.js';
+import { adapterToGguf, mergedWeights, type RandomAdapter, randomAdapter } from '../../model/testing/random_adapter.js';
+import { makeRandomModel } from '../../model/testing/random_model.js';
+import type { GenerateResult, LoadOptions } from '../contracts/api.js';
+import { load } from '../faces/load.js';
+import { LazyAdapters } from '../faces/lazy_adapters.js';
+import { EngineServingModel, serve } from '../faces/serving_model.js';
+import { openRunner } from '../testing/open_runner.js';
+import { somePrompt } from '../testing/run_bits.js';
+import type { CompletionOptions, ServingModel } from './api.js';
+
+const made = makeRandomModel({ seed: 51 });
+const one = randomAdapter(made, { seed: 1 });
+const other = randomAdapter(made, { seed: 2, rank: 9, targets: /self_attn\.[qv]_proj\.weight$/ });
+const filesOf = (files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>): File[] =>
+  [...files].map(([name, bytes]) => new File([bytes], name));
+const adapters = { one: filesOf(one.files), other: filesOf(other.files) };
+
+const common: LoadOptions = {
+  adapter: (await testAdapters()).at(-1)!.name,
+  contextLength: 256,
+  prefillChunk: 32,
+  virtualRanks: true,
+};
+const open = (more: LoadOptions = {}) => load(filesOf(made.files), { ...common, ...more });
+const folder = await mkdtemp(join(tmpdir(), 'adapters-'));
+afterAll(() => rm(folder, { recursive: true }));
+
+/** Ids and what was how likely at their places. */
+async function answer(model: ServingModel, prompt: number[], options: CompletionOptions) {
+  const seen: unknown[] = [];
+  const completion = model.complete(prompt, { maxTokens: 12, ignoreEos: true, logprobs: 5, ...options });
+  for await (const { logprobs } of completion)
+    for (const { id, logprob, top } of logprobs) seen.push([id, logprob, top]);
+  return { seen, cached: completion.cachedTokens };
+}
+
+const edited = (of: RandomAdapter, config: object, tensors?: Parameters<typeof writeSafetensors>[0]): File[] => {
+  const json = JSON.parse(new TextDecoder().decode(of.files.get('adapter_config.json'))) as object;
+  const files = new Map(of.files);
+  files.set('adapter_config.json', new TextEncoder().encode(JSON.stringify({ ...json, ...config })));
+  if (tensors) files.set('adapter_model.safetensors', writeSafetensors(tensors));
+  return filesOf(files);
+};
+const q = 'base_model.model.model.layers.0.self_attn.q_proj';
+const pair = (rows: number, columns: number, fill = 0.1, module = q) =>
+  [
+    [`${module}.lora_A.weight`, 4, columns],
+    [`${module}.lora_B.weight`, rows, 4],
+  ].map(([name, height, width]) => ({
+    name: name as string,
+    dtype: 'F32' as const,
+    shape: [height as number, width as number],
+    data: new Float32Array((height as number) * (width as number)).fill(fill),
+  }));
+
+const optionsOf = (adapter?: string): CompletionOptions => (adapter === undefined ? {} : { adapter });
+
+describe('requests of different adapters', () => {
+  const asked = [
+    { adapter: 'one', prompt: somePrompt(60) },
+    { prompt: somePrompt(60) },
+    { adapter: 'other', prompt: somePrompt(60) },
+    { adapter: 'one', prompt: somePrompt(9, 1) },
+    { prompt: somePrompt(33, 2) },
+  ];
+  test.each([{}, { plan: 'tp', ranks: 2 }, { plan: 'adp', ranks: 2 }])(
+    'alone and together, preempted too: the same; none: as without any (%o)',
+    { timeout: 300_000 },
+    async (plan) => {
+      const bare = await serve(filesOf(made.files), { ...common, slots: 4 });
+      const without = await answer(bare, asked[1]!.prompt, {});
+      await bare.dispose();
+      // So few blocks that some are sent back.
+      const model = await serve(filesOf(made.files), { ...common, ...plan, adapters, slots: 4, kvBlocks: 5 });
+      try {
+        const alone = [];
+        for (const each of asked) alone.push((await answer(model, each.prompt, optionsOf(each.adapter))).seen);
+        const together = await Promise.all(asked.map((each) => answer(model, each.prompt, optionsOf(each.adapter))));
+        expect(together.map(({ seen }) => seen)).toEqual(alone);
+        expect(alone[1]).toEqual(without.seen);
+        expect(alone[0]).not.toEqual(alone[1]);
+        expect(alone[2]).not.toEqual(alone[1]);
+        if (!('plan' in plan)) expect(model.metrics.preemptionsTotal).toBeGreaterThan(0);
+      } finally {
+        await model.dispose();
+      }
+    },
+  );
+
+  test('find the beginnings of their own adapter in the cache, and of no other', { timeout: 120_000 }, async () => {
+    const model = await serve(filesOf(made.files), { ...common, adapters, slots: 2 });
+    try {
+      const prompt = somePrompt(150);
+      const cached = async (adapter?: string): Promise<number> =>
+        (await answer(model, prompt, optionsOf(adapter))).cached;
+      expect(await cached('one')).toBe(0);
+      expect(await cached('one')).toBeGreaterThan(120);
+      expect(await cached()).toBe(0);
+      expect(await cached('other')).toBe(0);
+      expect(await cached()).toBeGreaterThan(120);
+      await model.adapters.remove('one');
+      await model.adapters.add('one', adapters.other);
+      expect(await cached('one')).toBe(0);
+    } finally {
+      await model.dispose();
+    }
+  });
+});
+
+describe('adapters of a loaded model', () => {
+  const text = async (result: Promise<GenerateResult>): Promise<readonly number[]> => (await result).tokens;
+
+  test('come and go while others answer, and are gone for good', { timeout: 120_000 }, async () => {
+    const model = await open({ requests: 3, speculate: 'ngram' });
+    try {
+      const options = { maxTokens: 40, ignoreEos: true };
+      const generate = (adapter?: string) =>
+        text(model.generate(somePrompt(40), { ...options, ...(adapter !== undefined && { adapter }) }).result);
+      const base = await generate();
+      const dispatches = model.stats().dispatches_per_token;
+      const running = generate();
+      const info = await model.adapters.add('one', adapters.one);
+      expect(info).toMatchObject({ name: 'one', rank: 4 });
+      expect(info.bytes).toBeGreaterThan(0);
+      const own = generate('one');
+      await model.adapters.add('other', adapters.other);
+      expect(await running).toEqual(base);
+      const first = await own;
+      expect(first).not.toEqual(base);
+      expect(await generate('one')).toEqual(first);
+      const last = generate('one');
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      await model.adapters.remove('one');
+      expect(await last).toEqual(first);
+      expect(model.adapters.list.map(({ name }) => name)).toEqual(['other']);
+      await expect(generate('one')).rejects.toThrow(/no adapter of that name; it has other/);
+      await model.adapters.remove('other');
+      expect(await generate()).toEqual(base);
+      expect(model.stats().dispatches_per_token).toBe(dispatches);
+      await expect(generate('one')).rejects.toThrow(/it has none/);
+      // As if it were one, and half of it twice.
+      await model.adapters.add('half', [
+        { from: adapters.one, scale: 0.5 },
+        { from: adapters.one, scale: 0.5 },
+      ]);
+      expect(await generate('half')).toEqual(first);
+    } finally {
+      await model.dispose();
+    }
+  });
+
+  test('are there again after a loss: requests go on, and later ones have them', { timeout: 120_000 }, async () => {
+    const { adapter: name } = common;
+    const { group } = await openRunner({ adapter: name!, model: { seed: 51 }, plan: 'tp', ranks: 2, slots: 2 });
+    const { config } = group.options;
+    const opened = { config, group, adapters: new LazyAdapters(group, {}) };
+    const model = new EngineServingModel(
+      { ...opened, tokenizer: undefined, name: 'test', sampling: {}, loadSeconds: 0 },
+      { slots: 2, tokensPerIteration: 64, prefixCaching: true },
+    );
+    try {
+      await model.adapters.add('one', adapters.one);
+      const alone = await answer(model, somePrompt(30), { adapter: 'one' });
+      const base = await answer(model, somePrompt(30), {});
+      expect(alone.seen).not.toEqual(base.seen);
+      const both = ['one', undefined].map(async (own) => {
+        const completion = model.complete(somePrompt(30), {
+          maxTokens: 12,
+          ignoreEos: true,
+          logprobs: 5,
+          ...optionsOf(own),
+        });
+        const seen: unknown[] = [];
+        for await (const { logprobs } of completion) {
+          for (const { id, logprob, top } of logprobs) seen.push([id, logprob, top]);
+          if (seen.length === 4 && own !== undefined) group.devices[1]!.gpu.destroy();
+        }
+        return seen;
+      });
+      expect(await Promise.all(both)).toEqual([alone.seen, base.seen]);
+      expect(model.metrics.recoveriesTotal).toBe(1);
+      expect((await answer(model, somePrompt(30), { adapter: 'one' })).seen).toEqual(alone.seen);
+    } finally {
+      await model.dispose();
+    }
+  });
+
+  test('stay those of a conversation and of a model that chats name', { timeout: 120_000 }, async () => {
+    const config = JSON.parse(await readFile('models/tiny-gqa/config.json', 'utf8')) as Record<string, number>;
+    const shape = [config['hidden_size']!, config['intermediate_size']!];
+    const weights = new Map([['model.layers.0.mlp.down_proj.weight', { shape, data: new Float32Array(0) }]]);
+    const files = filesOf(randomAdapter({ weights }, { seed: 4 }).files);
+    const model = await load('models/tiny-gqa', {
+      ...common,
+      contextLength: 512,
+      adapters: { own: { from: files, scale: 6 } },
+    });
+    try {
+      const options = { maxTokens: 10, ignoreEos: true };
+      const talkOf = async (adapter?: string) => {
+        const talk = model.conversation(adapter === undefined ? {} : { adapter });
+        const first = await talk.send('Who was there?', options).result;
+        const second = await talk.send('And then?', options).result;
+        return { tokens: [first.tokens, second.tokens], cached: second.stats.cached_tokens };
+      };
+      const base = await talkOf();
+      const own = await talkOf('own');
+      expect(own.tokens).not.toEqual(base.tokens);
+      expect(own.cached).toBeGreaterThan(0);
+      const create = (name?: string) =>
+        model.chat.completions.create({
+          messages: [{ role: 'user', content: 'Who was there?' }],
+          max_tokens: 10,
+          ...(name !== undefined && { model: name }),
+        });
+      const named = await create(`${model.info.name}:own`);
+      expect(named.model).toBe(`${model.info.name}:own`);
+      expect(named.choices[0]!.message.content).not.toBe((await create()).choices[0]!.message.content);
+      await expect(create(`${model.info.name}:none`)).rejects.toThrow(/adapter 'none': .* it has own/);
+    } finally {
+      await model.dispose();
+    }
+  });
+
+  test('that are none of this model are refused by name, and others go on', { timeout: 120_000 }, async () => {
+    const model = await open({ adapters, requests: 2 });
+    const wrong: readonly [File[], RegExp][] = [
+      [edited(one, {}, pair(64, 72)), /lora_A.weight' .* has shape \[4, 72\]; expected \[4, 64\]/],
+      [edited(one, {}, pair(65, 64)), /lora_B.weight' .* has shape \[65, 4\]; expected \[64, 4\]/],
+      [edited(one, {}, pair(64, 64, Number.NaN)), /lora_A.weight' .* holds NaN/],
+      [edited(one, {}, pair(64, 64, Infinity)), /holds Infinity/],
+      [edited(one, {}, pair(64, 64).slice(1)), /has no tensor '.*q_proj.lora_A.weight'/],
+      [edited(one, {}, pair(320, 64, 1, 'base_model.model.lm_head')), /changes 'lm_head', which isn't a matrix/],
+      [
+        edited(one, {}, [{ name: 'base_model.model.lm_head.weight', dtype: 'F32', shape: [1], data: [1] }]),
+        /lm_head.weight' is no/,
+      ],
+      [
+        edited(one, { modules_to_save: ['lm_head', 'embed_tokens'] }),
+        /modules_to_save is \["lm_head","embed_tokens"\]/,
+      ],
+      [edited(one, { use_dora: true }), /use_dora is true/],
+      [edited(one, { bias: 'all' }), /bias is "all"/],
+      [edited(one, { peft_type: 'IA3' }), /peft_type is "IA3"/],
+      [edited(one, { init_lora_weights: 'pissa_niter_4' }), /of a changed base model/],
+      [edited(one, { lora_alpha: '8' }), /lora_alpha is "8"; expected a number/],
+      [edited(one, { alpha_pattern: { '.*q_proj': 3 } }), /alpha_pattern ".\*q_proj" is no name/],
+      [filesOf(new Map([...one.files].slice(1))), /has no adapter_config.json/],
+      [filesOf(new Map([...one.files].slice(0, 1))), /has no adapter_model.safetensors/],
+    ];
+    try {
+      const options = { maxTokens: 60, ignoreEos: true, adapter: 'one' };
+      const alone = await text(model.generate(somePrompt(20), options).result);
+      const running = text(model.generate(somePrompt(20), options).result);
+      for (const [files, message] of wrong) await expect(model.adapters.add('wrong', files)).rejects.toThrow(message);
+      await expect(model.adapters.add('one', adapters.one)).rejects.toThrow(/there is one of that name/);
+      await expect(model.adapters.add('a:b', adapters.one)).rejects.toThrow(/expected letters/);
+      expect(await running).toEqual(alone);
+      expect(model.adapters.list).toHaveLength(2);
+    } finally {
+      await model.dispose();
+    }
+    await expect(open({ adapters: { wrong: wrong[0]![0] } })).rejects.toThrow(/expected \[4, 64\]/);
+  });
+
+  test('have room in the memory that ranks may take, or are refused', { timeout: 120_000 }, async () => {
+    const model = await open({ adapters });
+    const { weightBytes, kvBytes } = model.info;
+    await model.dispose();
+    const tight = await open({ memory: 2 * (weightBytes + kvBytes) + 2_000_000 });
+    try {
+      const huge = randomAdapter(made, { seed: 3, rank: 512 });
+      await expect(tight.adapters.add('huge', filesOf(huge.files))).rejects.toThrow(/left of its memory/);
+      await tight.adapters.add('one', adapters.one);
+    } finally {
+      await tight.dispose();
+    }
+  });
+});
+
+describe('GGUF adapters', async () => {
+  const llama = await findLlamaCpp();
+  const models = [
+    { name: 'llama, whose rows are in pairs', options: { seed: 61 } },
+    { name: 'qwen2', options: { seed: 62, config: { model_type: 'qwen2' } } },
+  ];
+  test.each(models)("as llama.cpp's: $name", { timeout: 120_000 }, async ({ options }) => {
+    const base = makeRandomModel(options);
+    const own = randomAdapter(base, { seed: 9 });
+    const [modelPath, adapterPath] = ['model', 'adapter'].map((part) =>
+      join(folder, `${options.seed}-${part}.gguf`),
+    ) as [string, string];
+    await writeFile(modelPath, modelToGguf(base.config, base.weights));
+    await writeFile(adapterPath, adapterToGguf(base, own, 6));
+    const tokens = somePrompt(24);
+    const logits = async (where: Parameters<typeof load>[0], from: string | File[], scale: number) => {
+      const model = await load(where, { ...common, kv: 'f32', adapters: { own: { from, scale } } });
+      try {
+        return (await model.logits(tokens, { all: true, adapter: 'own' })).rows;
+      } finally {
+        await model.dispose();
+      }
+    };
+    const rows = await logits(modelPath, adapterPath, 0.5);
+    // PEFT's alpha / rank is 2, of the file's 1.5.
+    expect(await logits(filesOf(base.files), filesOf(own.files), 0.375)).toEqual(rows);
+    if (typeof llama === 'string') return;
+    const expected = await llamaCppLogits(llama, modelPath, tokens, { filePath: adapterPath, scale: 0.5 });
+    const merged = join(folder, `${options.seed}-merged.gguf`);
+    await writeFile(merged, modelToGguf(base.config, mergedWeights(base.weights, own, 0.75)));
+    const same = await llamaCppLogits(llama, merged, tokens);
+    const largest = Math.max(...expected.flatMap((row) => [...row]).map(Math.abs));
+    const worst = (of: readonly Float32Array[]): number =>
+      Math.max(...of.flatMap((row, at) => [...row].map((value, id) => Math.abs(value - expected[at]![id]!)))) / largest;
+    expect(worst(same)).toBeLessThan(1e-4);
+    expect(worst(rows)).toBeLessThan(1e-4);
+  });
+
+  test('of another kind are refused', async () => {
+    const path = join(folder, 'model.gguf');
+    await writeFile(path, modelToGguf(made.config, made.weights));
+    await expect(open({ adapters: { own: path } })).rejects.toThrow(/general.type is null; expected 'adapter'/);
+  });
+});

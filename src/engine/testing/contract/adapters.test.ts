@@ -1,0 +1,194 @@
+import { describe, expect, test } from 'vitest';
+import { roundWeights } from '../../../../shaders/linear/round_weights.js';
+import { testAdapters } from '../../../gpu/testing/adapters.js';
+import { drawn } from '../../../gpu/testing/draw.js';
+import { nth } from '../../../base/lists.js';
+import { makeRandomModel, type RandomModelOptions } from '../../../model/testing/random_model.js';
+import { mergedWeights, randomAdapter, type RandomAdapterOptions } from '../../../model/testing/random_adapter.js';
+import { familyLogits } from '../../../model/testing/reference/families.js';
+import { referenceLogits, type WeightMap } from '../../../model/testing/reference/reference.js';
+import type { LoadOptions, Model, WeightType } from '../../contracts/api.js';
+import { load } from '../../faces/load.js';
+import { contractModels } from './cases.js';
+import { somePrompt } from '../run_bits.js';
+
+const filesOf = (files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>): File[] =>
+  [...files].map(([name, bytes]) => new File([bytes], name));
+
+/** The quickest. */
+const adapter = (await testAdapters()).at(-1)!.name;
+
+const open = (options: RandomModelOptions, more: LoadOptions): Promise<Model> =>
+  load(filesOf(makeRandomModel(options).files), {
+    adapter,
+    kv: 'f32',
+    contextLength: 512,
+    prefillChunk: 64,
+    virtualRanks: true,
+    ...more,
+  });
+
+/** Of prompt rows, then of rows as if generated. */
+async function logits(model: Model, length: number, of?: string): Promise<Float32Array[]> {
+  const options = { all: true, promptLength: length - 6, ...(of !== undefined && { adapter: of }) };
+  return [...(await model.logits(somePrompt(length), options)).rows];
+}
+
+const rounded = (weights: WeightMap, type: WeightType): WeightMap =>
+  new Map(
+    [...weights].map(([name, { shape, data }]) => [
+      name,
+      { shape, data: shape.length === 2 ? roundWeights(type, data, shape[0]!, shape[1]!) : data },
+    ]),
+  );
+
+function worst(rows: readonly Float32Array[], expected: readonly Float64Array[]): number {
+  const largest = Math.max(...expected.flatMap((row) => [...row]).map(Math.abs));
+  return (
+    Math.max(...rows.flatMap((row, at) => [...row].map((value, id) => Math.abs(value - expected[at]![id]!)))) / largest
+  );
+}
+
+const sameBits = (a: readonly Float32Array[], b: readonly Float32Array[]): boolean =>
+  a.length === b.length && a.every((row, at) => Buffer.from(row.buffer).equals(Buffer.from(nth(b, at).buffer)));
+
+interface MergedCase {
+  readonly name: string;
+  readonly model: RandomModelOptions;
+  readonly of: RandomAdapterOptions;
+  /** alpha / rank, or as the config says. */
+  readonly scale: number;
+  readonly weights?: WeightType;
+  readonly load?: LoadOptions;
+}
+
+const merged: readonly MergedCase[] = [
+  {
+    name: 'llama, all projections, two ranks',
+    model: contractModels.llama,
+    of: { seed: 1 },
+    scale: 2,
+    load: { plan: 'tp', ranks: 3 },
+  },
+  {
+    name: 'qwen2 with biases, rank-stabilised, f16',
+    model: contractModels.qwen2,
+    of: { seed: 2, rank: 9, dtype: 'F16', config: { use_rslora: true, lora_alpha: 6 } },
+    scale: 2,
+  },
+  {
+    name: 'qwen3, q and v alone, q4, alphas of their own',
+    model: contractModels.qwen3,
+    of: { seed: 3, targets: /[qv]_proj\.weight$/, config: { alpha_pattern: { q_proj: 12, v_proj: 12 } } },
+    scale: 3,
+    weights: 'q4',
+  },
+  {
+    name: 'phi3, fused tensors, variants for GPUs',
+    model: { seed: 41, config: { model_type: 'phi3', sliding_window: null, pad_token_id: 0 } },
+    of: { seed: 4, rank: 3 },
+    scale: 2,
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'starcoder2, a plain MLP, layer norms',
+    model: { seed: 42, config: { model_type: 'starcoder2', hidden_act: 'gelu_pytorch_tanh', norm_epsilon: 1e-5 } },
+    of: { seed: 5, targets: /(_proj|c_fc)\.weight$/ },
+    scale: 2,
+  },
+  {
+    name: 'gemma3, norms on both sides, variants for GPUs',
+    model: {
+      seed: 43,
+      config: {
+        model_type: 'gemma3_text',
+        hidden_act: undefined,
+        query_pre_attn_scalar: 24,
+        rope_theta: undefined,
+        tie_word_embeddings: undefined,
+        sliding_window: 5,
+      },
+    },
+    of: { seed: 6 },
+    scale: 2,
+    load: { variants: 'hardware' },
+  },
+];
+
+describe('an adapter is as good as merged weights', () => {
+  test.each(drawn(merged, 3, 'merged'))(
+    '$name',
+    { timeout: 300_000 },
+    async ({ model: options, of, scale, weights = 'f32', load: more }) => {
+      const made = makeRandomModel(options);
+      const own = randomAdapter(made, of);
+      const raw = JSON.parse(new TextDecoder().decode(made.files.get('config.json'))) as Record<string, unknown>;
+      const base = rounded(made.weights, weights);
+      const model = await open(options, { weights, ...more, adapters: { own: filesOf(own.files) } });
+      try {
+        const length = 40;
+        const logitsOf = (values: WeightMap): Float64Array[] =>
+          ['llama', 'qwen2', 'qwen3'].includes(made.config.architecture)
+            ? referenceLogits(made.config, values, somePrompt(length))
+            : familyLogits(raw, values, somePrompt(length));
+        const expected = logitsOf(mergedWeights(base, own, scale));
+        const plain = logitsOf(base);
+        const rows = await logits(model, length, 'own');
+        expect(worst(rows, expected)).toBeLessThan(1e-4);
+        expect(worst(rows, plain)).toBeGreaterThan(0.02); // it matters
+        expect(worst(await logits(model, length), plain)).toBeLessThan(1e-4);
+      } finally {
+        await model.dispose();
+      }
+    },
+  );
+});
+
+const plans: readonly (LoadOptions & { readonly model: keyof typeof contractModels })[] = [
+  { model: 'llama', plan: 'tp', ranks: 3 },
+  { model: 'qwen3', plan: 'tp', ranks: 4 },
+  { model: 'llama', plan: 'sp', ranks: 2 },
+  { model: 'qwen2', plan: 'tp+sp', ranks: 8 },
+  { model: 'qwen2', plan: 'pp x tp', ranks: 4 },
+  { model: 'llama', plan: 'token', ranks: 2 },
+  { model: 'qwen2', plan: 'tp x token', ranks: 4 },
+  { model: 'qwen2', plan: 'adp', ranks: 2 },
+  { model: 'qwen2', plan: 'adp x tp', ranks: 4 },
+  { model: 'qwen3_moe', plan: 'adp', ranks: 2 },
+  { model: 'qwen3_moe', plan: 'ep', ranks: 2 },
+  { model: 'qwen2', plan: 'tp', ranks: 2, workers: true, virtualRanks: false },
+];
+
+describe('the bits of one rank, of rows with adapters and without', () => {
+  test.each(drawn(plans, 3, 'plans of adapters'))(
+    '$plan of $ranks, $model',
+    { timeout: 300_000 },
+    async ({ model: name, ...plan }) => {
+      const options = contractModels[name];
+      const made = makeRandomModel(options);
+      const targets = /(self_attn|layers\.1\.mlp)\.\w+_proj\.weight$/;
+      const adapters = {
+        one: filesOf(randomAdapter(made, { seed: 7, targets }).files),
+        other: filesOf(randomAdapter(made, { seed: 8, rank: 11, targets: /self_attn\.[qo]_proj\.weight$/ }).files),
+      };
+      const of = [undefined, 'one', 'other'] as const;
+      const rows = async (more: LoadOptions): Promise<Float32Array[][]> => {
+        const model = await open(options, more);
+        try {
+          const each: Float32Array[][] = [];
+          for (const own of more.adapters ? of : [undefined]) each.push(await logits(model, 90, own));
+          return each;
+        } finally {
+          await model.dispose();
+        }
+      };
+      const [base] = await rows({});
+      const single = await rows({ adapters });
+      const cut = await rows({ ...plan, adapters });
+      expect(sameBits(nth(single, 0), base!), 'none').toBe(true);
+      for (const [at, own] of of.entries()) expect(sameBits(nth(cut, at), nth(single, at)), String(own)).toBe(true);
+      expect(sameBits(nth(single, 1), base!)).toBe(false);
+      expect(sameBits(nth(single, 2), nth(single, 1))).toBe(false);
+    },
+  );
+});

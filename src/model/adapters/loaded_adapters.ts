@@ -1,0 +1,164 @@
+import { lowRank, NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
+import { limitError } from '../../base/errors.js';
+import { sum } from '../../base/lists.js';
+import { alignUp, formatBytes } from '../../base/math.js';
+import type { Buffer, Device } from '../../gpu/index.js';
+import type { Projection } from '../layers/linear/linear.js';
+import { recordNorm } from '../layers/norm.js';
+import { ONE_SEGMENT } from '../layers/roles.js';
+import type { RowAdapters, RowBuffers } from '../layers/rows.js';
+import type { RankRecorder } from '../layers/world.js';
+import type { Matrix } from '../weights/matrix.js';
+import { type LowRankPair, packPairs, type Target } from './targets.js';
+
+/** Rows whose adapters are recorded. */
+type AdaptedRows = Pick<RowBuffers, 'role' | 'rows' | 'normed'> & { readonly adapters: RowAdapters };
+
+interface AdaptedMatrix {
+  readonly cut: Target['cut'] | undefined;
+  readonly factors: Buffer;
+  readonly table: Buffer;
+  readonly width: number;
+}
+
+/**
+ * Adapters on a rank, beside its slices of the matrices that they change. A matrix has those of all in one buffer, so that rows of
+ * different adapters, or of none, run together. What rows without one get is what they get without any, to the bit.
+ *
+ * Column-parallel: each rank has all of A and its rows of B, and the matrix adds B A x as a row's bias. Row-parallel: each has A's
+ * columns of its segments and all of B, and a segment's sum gets B A x of the segment, before they are added in order.
+ */
+export class LoadedAdapters {
+  readonly #matrices: ReadonlyMap<string, AdaptedMatrix>;
+
+  private constructor(
+    matrices: readonly (readonly [string, AdaptedMatrix])[],
+    readonly places: Buffer,
+  ) {
+    this.#matrices = new Map(matrices);
+  }
+
+  /**
+   * @param adapters by place
+   * @param places u32: by slot its adapter's
+   * @throws SplitkvError `limit`
+   */
+  static async load(
+    device: Device,
+    targets: readonly Target[],
+    adapters: ReadonlyMap<number, readonly LowRankPair[]>,
+    places: Buffer,
+  ): Promise<LoadedAdapters> {
+    const byTensor = new Map(
+      [...adapters].map(([place, pairs]) => [place, new Map(pairs.map((pair) => [pair.tensor, pair]))]),
+    );
+    const limit = device.traits.limits.maxStorageBufferBindingSize;
+    const made: Buffer[] = [];
+    const buffer = (name: string, data: ArrayBufferView): Buffer => {
+      if (data.byteLength > limit)
+        throw limitError(
+          `adapters: those of ${name} take ${formatBytes(data.byteLength)}, more than this adapter binds (${formatBytes(limit)})`,
+        );
+      const own = device.createBuffer(name, data.byteLength);
+      made.push(own);
+      device.write(own, 0, data);
+      return own;
+    };
+    try {
+      return await device.checked('loading adapters', () => {
+        const matrices = targets.flatMap(({ spec, cut }): [string, AdaptedMatrix][] => {
+          const packed = packPairs(spec, byTensor);
+          if (!packed) return [];
+          const { factors, table, width } = packed;
+          const own = { factors: buffer(`${spec.name} adapters`, factors), table: buffer(`${spec.name} table`, table) };
+          return [[spec.name, { cut: spec.segments && cut, width, ...own }]];
+        });
+        return new LoadedAdapters(matrices, places);
+      });
+    } catch (error) {
+      for (const each of made) each.dispose();
+      throw error;
+    }
+  }
+
+  get bytes(): number {
+    return sum([...this.#matrices.values()].map(({ factors, table }) => factors.size + table.size));
+  }
+
+  /** Whether any adds to the segments of a contraction that plans cut so. */
+  splits(cut: Target['cut']): boolean {
+    return [...this.#matrices.values()].some((matrix) => matrix.cut === cut);
+  }
+
+  /** Records a projection by a matrix (`plain`) with what its rows' adapters add to it. */
+  record(
+    recorder: RankRecorder,
+    buffers: AdaptedRows,
+    matrix: Matrix,
+    io: Projection,
+    plain: (io: Projection) => void,
+  ): void {
+    const own = this.#matrices.get(matrix.name);
+    if (!own) return plain(io);
+    const { role, rows, adapters } = buffers;
+    const { rowInfo, scratch } = adapters;
+    const apart = io.output === 'segments';
+    const of = apart ? io : settled(recorder, buffers, matrix, io);
+    const { inFeatures: modelInFeatures, outFeatures } = matrix;
+    const { segments = { ...ONE_SEGMENT, first: 0, count: 1, modelInFeatures } } = of;
+    const { width, factors, table } = own;
+    const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);
+    const down = floats('adapters down', segments.count * rows * width);
+    const shared = { rows, segments, modelInFeatures: segments.modelInFeatures };
+    const tensors = { factors, table, row_info: rowInfo, places: this.places };
+    const { xStride, xOffset = 0 } = of;
+    recorder.dispatch(
+      lowRank,
+      { ...shared, part: 'down', outFeatures: width, xStride, xOffset, outStride: width },
+      { ...tensors, x: of.x, out: down },
+    );
+    if (apart) {
+      plain(of);
+      const up = { ...shared, part: 'add', outFeatures, xStride: width, outStride: of.outStride } as const;
+      recorder.dispatch(lowRank, up, { ...tensors, x: down, out: of.out });
+      return;
+    }
+    const biasStride = alignUp(outFeatures, 32);
+    const bias = floats('adapters bias', rows * biasStride);
+    recorder.dispatch(
+      lowRank,
+      { ...shared, part: 'bias', outFeatures, xStride: width, outStride: biasStride, bias: of.bias !== undefined },
+      { ...tensors, x: down, bias: of.bias, out: bias },
+    );
+    plain({ ...of, bias, biasStride });
+  }
+
+  dispose(): void {
+    for (const { factors, table } of this.#matrices.values()) for (const buffer of [factors, table]) buffer.dispose();
+  }
+}
+
+/** The projection of what is added and normalised before it: others than the matrix read that. */
+function settled(
+  recorder: RankRecorder,
+  { role, rows, normed, adapters }: AdaptedRows,
+  { inFeatures: width }: Matrix,
+  { adds, norm, ...io }: Projection,
+): Projection {
+  const { xStride: stride } = io;
+  const shape = { rows, width, stride };
+  if (adds) recordNorm(recorder, adds.norm, shape, adds.sum, adds.to, io.x);
+  const x = adds?.to ?? io.x;
+  if (!norm) return { ...io, x };
+  const out = normed ?? adapters.scratch.createBuffer(`${role} adapted x`, rows * stride * 4);
+  recordNorm(recorder, norm, shape, x, out);
+  return { ...io, x: out };
+}
+
+/** A buffer of places by slot, none of which has an adapter. */
+export function noPlaces(device: Device, slots: number): Buffer {
+  const places = new Uint32Array(slots).fill(NO_PLACE);
+  const buffer = device.createBuffer('places of adapters', places.byteLength);
+  device.write(buffer, 0, places);
+  return buffer;
+}
