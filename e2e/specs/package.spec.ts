@@ -60,8 +60,9 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
   // 220: kernels that do the work of several for a lone row, norms and recurrent mixers among them; rows in bytes;
   // 226: matrices of a type each, in eight types of blocks as they are stored; the bottleneck of latent attention's queries;
   // 231: Gemma 4, whose kernels normalise values, share caches and take inputs for each layer; 235: attention both ways, encoders;
-  // 240: pictures in prompts, drafts that are verified, blocks of 2 and 3 bits, a catalog of more models.
-  expect(kilobytes).toBeLessThan(241);
+  // 240: pictures in prompts, drafts that are verified, blocks of 2 and 3 bits, a catalog of more models;
+  // 243: more ranks than kv heads, caches that even out, runs of pictures, a bias for each row of an adapter.
+  expect(kilobytes).toBeLessThan(244);
   const [, claimed] = /(\d+) kB of plain ES modules/.exec(readFileSync('pages/index.html', 'utf8'))!;
   expect(kilobytes).toBeLessThan(Number(claimed));
 });
@@ -82,7 +83,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   );
   // It was 425: the worker's text, for pages that are bundled.
   expect(gzipped(GRAMMARS) / 1000).toBeLessThan(85);
-  expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(235);
+  expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(239.5);
   for (const name of [
     'serving_model',
     'gguf_files',
@@ -108,8 +109,9 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // what they keep, where the planner has a KV budget; 378: profiles measured at load; 384: what tells models' files apart;
   // 387: ranks behind links that are measured; 392: whole prompts beside compressed ones;
   // 396: more families, templates and tokenizers as in Python and Rust, clients that share; 408: a sentence an option;
-  // 428: encoders, what their files say of embedding and ranking; Gemma 4; texts with a gap; 447: encoders of pictures, drafts.
-  expect(gzipped(all) / 1000).toBeLessThan(448);
+  // 428: encoders, what their files say of embedding and ranking; Gemma 4; texts with a gap; 447: encoders of pictures, drafts;
+  // 459: low-rank adapters, of two kinds of files.
+  expect(gzipped(all) / 1000).toBeLessThan(460);
   const chat = [...reached(['splitkv-chat.js', 'splitkv-react.js'], [STATIC])].filter((file) => !all.has(file));
   // The page of the command line has the small parts, too.
   expect(chat.toSorted()).toEqual([
@@ -144,13 +146,14 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     'splitkv-sheet.js',
   ]);
   // It was 20: models to choose from, and what of them is kept; 22: maths told from Markdown.
-  expect(gzipped(more) / 1000).toBeLessThan(22.6);
+  // 23.5: what goes with a question.
+  expect(gzipped(more) / 1000).toBeLessThan(24);
   // What other APIs look like, over a model that is loaded elsewhere.
   const faces = ['splitkv-prompt_api.js', 'splitkv-ai_sdk.js', 'splitkv-offline.js', 'splitkv-service_worker.js'];
   const allOfFaces = reached(faces, [STATIC]);
   expect([...allOfFaces].toSorted()).toEqual([...faces, 'splitkv-stream.js'].toSorted());
   // It was 8: the Prompt API reads, refuses and measures as the platform tests have it.
-  expect(gzipped(allOfFaces) / 1000).toBeLessThan(8.8);
+  expect(gzipped(allOfFaces) / 1000).toBeLessThan(9);
   // Plans without a GPU: neither an engine nor kernels. It was 67: arrangements by seconds, pipelines of them;
   // 73: measured links between ranks.
   const planning = reached(['splitkv-planning.js'], [STATIC]);
