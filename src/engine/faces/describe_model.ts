@@ -79,8 +79,9 @@ export const contextFacts = (
 });
 
 /** A model with its encoder of pictures where that is asked for. @throws SplitkvError `unsupported` where it has none */
-function withImages({ vision, ...config }: ModelConfig, { images, prefill }: LoadOptions): ModelConfig {
+function withImages({ vision, visionMisfit, ...config }: ModelConfig, { images, prefill }: LoadOptions): ModelConfig {
   if (!images) return config;
+  if (visionMisfit !== undefined) throw unsupportedError(`images: ${visionMisfit}; leave images out`);
   if (!vision) {
     throw unsupportedError(
       `images: ${config.architecture} of these files takes no images here; leave images out, or load a model that does, in safetensors: SmolVLM, SmolVLM2 or Gemma 3`,

@@ -161,7 +161,7 @@ export class Pictures {
   #cut(picture: Picture): { readonly tiles: readonly Picture[]; readonly text: string } {
     const each = imageRows(this.vision);
     const { tile, filter } = this.settings;
-    if (this.vision.kind === 'gemma3') return { tiles: [resize(picture, tile, tile, filter)], text: gemma3Text(each) };
+    if (this.vision.kind === 'whole') return { tiles: [resize(picture, tile, tile, filter)], text: gemma3Text(each) };
     const { tiles, ...cut } = idefics3Tiles(picture, this.settings);
     return { tiles, text: idefics3Text(cut, each) };
   }
@@ -307,10 +307,10 @@ function settingsOf(file: Readonly<Record<string, unknown>>, { image, kind }: Vi
     const longest = isObject(value) ? (value['longest_edge'] ?? value['height']) : value;
     return Number.isInteger(longest) && Number(longest) >= 1 && Number(longest) <= 4096 ? Number(longest) : otherwise;
   };
-  const tile = edge(kind === 'gemma3' ? 'size' : 'max_image_size', image);
+  const tile = edge(kind === 'whole' ? 'size' : 'max_image_size', image);
   if (tile !== image)
     throw unsupportedError(`preprocessor_config.json: tiles of ${tile} pixels; the encoder's are of ${image}`);
-  const filter = RESAMPLE[Number(file['resample'] ?? (kind === 'gemma3' ? 2 : 1))];
+  const filter = RESAMPLE[Number(file['resample'] ?? (kind === 'whole' ? 2 : 1))];
   if (!filter)
     throw unsupportedError(`preprocessor_config.json: resample ${show(file['resample'])}; expected 1, 2 or 3`);
   if (file['do_pan_and_scan'] === true)

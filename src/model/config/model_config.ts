@@ -43,6 +43,8 @@ export interface ModelConfig {
   readonly tensors: TensorNames;
   /** The encoder beside it; undefined where prompts have no pictures. */
   readonly vision?: VisionConfig | undefined;
+  /** Why there is none though its files have one. */
+  readonly visionMisfit?: string;
 }
 
 /**

@@ -8,7 +8,7 @@ import { range } from '../../base/lists.js';
  */
 export interface VisionConfig {
   /** How pictures are cut, and announced in prompts (src/images). */
-  readonly kind: 'idefics3' | 'gemma3';
+  readonly kind: 'tiles' | 'whole';
   /** A placeholder's id, of which a prompt has one for each row. */
   readonly imageToken: number;
   /** What stands for a picture in a text. */

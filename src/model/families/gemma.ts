@@ -106,7 +106,7 @@ export const gemma = defineFamily({
     // Of sums in place of averages.
     const eps = siglip.tower.norm.eps * siglip.merge ** 4;
     return {
-      kind: 'gemma3',
+      kind: 'whole',
       imageToken: tokenId('image_token_index', 262144),
       mark: tokenId('boi_token_index', 255999),
       ...siglip,

@@ -13,7 +13,7 @@ export const idefics3 = defineFamily({
     const merge = config.optionalInteger('scale_factor', { min: 1, max: 16 }) ?? 2;
     const imageToken = config.optionalInteger('image_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? 128257;
     return {
-      kind: 'idefics3',
+      kind: 'tiles',
       imageToken,
       mark: imageToken,
       ...parseSiglip(vision, () => merge, defaults),

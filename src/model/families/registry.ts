@@ -246,10 +246,20 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
     neutralKeys.filter(([key]) => !reader.asked(key)),
   );
   reader.refuseNearMisses();
-  const vision = wraps && family.vision?.(whole);
-  const model = { ...parsed, layers: alikeSegments(parsed.layers), ...(vision && { vision }) };
+  const vision = wraps && visionOf(family, whole);
+  const model = { ...parsed, layers: alikeSegments(parsed.layers), ...vision };
   checkSupported(model, file);
   return model;
+}
+
+/** An encoder that can't be run is no reason to refuse texts. */
+function visionOf(family: Family, whole: ConfigReader): Pick<ModelConfig, 'vision' | 'visionMisfit'> {
+  try {
+    return { vision: family.vision?.(whole) };
+  } catch (error) {
+    if (error instanceof SplitkvError && error.code === 'unsupported') return { visionMisfit: error.message };
+    throw error;
+  }
 }
 
 interface KnownModel {
