@@ -71,7 +71,7 @@ export const GROUPS = [
   ],
   [
     'attached.spec.ts conversations.spec.ts',
-    2,
+    1,
     [
       'pictures and texts are attached by button',
       'a model that takes pictures is shown them',
@@ -172,6 +172,7 @@ export const FILES = [
     'src/engine/testing/contract',
     4,
     [
+      'adapters',
       'adp',
       'arranged',
       'contract',
@@ -189,7 +190,7 @@ export const FILES = [
   // Models against what they should compute.
   [
     'src/engine/testing/contract',
-    3,
+    2,
     [
       'embedded',
       'encoders',
@@ -207,6 +208,7 @@ export const FILES = [
     'src/engine/serving',
     2,
     [
+      'adapters',
       'embed',
       'engine',
       'engine_adp',
@@ -227,13 +229,25 @@ export const FILES = [
       'faces/conversation',
       'faces/generate',
       'faces/images',
+      'faces/images_gemma3',
       'faces/windows',
       'prefill/prefill',
       'serving/speculation/speculation',
     ],
   ],
   // Ranks and devices that fail.
-  ['src/engine', 2, ['ranks/check_variants', 'ranks/faults', 'ranks/rank_faults', 'serving/losses', 'workers/workers']],
+  [
+    'src/engine',
+    2,
+    [
+      'ranks/check_variants',
+      'ranks/faults',
+      'ranks/open_rank',
+      'ranks/rank_faults',
+      'serving/losses',
+      'workers/workers',
+    ],
+  ],
   // What is measured, and what is chosen by it.
   ['src/engine', 1, ['measure/measure_machine', 'planning/choose_plan', 'planning/kv_compression', 'tuning/tune']],
   ['src/cluster', 1, ['ranks/cluster_losses', 'ranks/cluster_ranks', 'store/store', 'store/stored_ranks']],
@@ -250,7 +264,7 @@ export const FILES = [
   ['src/server', 1, ['gateway/gateway', 'gateway/handover', 'gateway/kills', 'gateway/limits']],
   ['src/server', 1, ['agents', 'clients', 'load', 'openai_client', 'requests']],
   ['src/server', 1, ['error_lengths', 'hostile_http', 'large_requests']],
-  ['src/cli', 2, ['chat', 'commands', 'commands/plan', 'commands/profile', 'hub', 'serve']],
+  ['src/cli', 1, ['chat', 'commands', 'commands/plan', 'commands/profile', 'hub', 'serve']],
   [
     'bench',
     3,
@@ -274,6 +288,7 @@ export const FILES = [
       'linear/linear_grouped_merge/linear_grouped_merge',
       'linear/linear_merge/linear_merge',
       'linear/linear_tiled/linear_tiled',
+      'linear/low_rank/low_rank',
       'moe/expert_linear/expert_linear',
       'moe/expert_linear_combine/expert_linear_combine',
       'moe/expert_linear_route/expert_linear_route',
@@ -282,7 +297,7 @@ export const FILES = [
   ],
   [
     'shaders/attention',
-    3,
+    2,
     [
       'attention',
       'attention_append/attention_append',
