@@ -1,9 +1,7 @@
-// How a linear kernel writes an output. Joined after tanh.wgsl and gelu.wgsl. The kernel declares `bias: array<f32>`, `out: array<f32>` and the
-// params rows, out_stride, out_offset, out_scale.
+// How a linear kernel writes an output. Joined after tanh.wgsl, gelu.wgsl and bias_shared.wgsl or bias_rows.wgsl. The kernel declares
+// `bias: array<f32>`, `out: array<f32>` and the params rows, out_stride, out_offset, out_scale.
 
 const BIAS: bool = false; // variant
-// Elements between the biases of rows; 0: they are of all rows.
-const BIAS_STRIDE: u32 = 0u; // variant
 const RESIDUAL: bool = false; // variant
 // What is written is gelu(out).
 const GELU_OUT: bool = false; // variant
@@ -16,7 +14,7 @@ fn write_output(row: u32, n: u32, value: f32) {
   let at = row * params.out_stride + params.out_offset + n;
   var result = value;
   if (BIAS) {
-    result += bias[row * BIAS_STRIDE + n];
+    result += bias[bias_at(row, n)];
   }
   if (RESIDUAL) {
     out[at] = fma(result, params.out_scale, out[at]);

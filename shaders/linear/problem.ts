@@ -11,6 +11,8 @@ import geluWgsl from '../lib/gelu.wgsl?raw';
 import segmentsWgsl from '../lib/segments.wgsl?raw';
 import tanhWgsl from '../lib/tanh.wgsl?raw';
 import { decodeBytes, decodesBytes, rowBytes } from './fast/fast.js';
+import biasRowsWgsl from './bias_rows.wgsl?raw';
+import biasSharedWgsl from './bias_shared.wgsl?raw';
 import outputWgsl from './output.wgsl?raw';
 import outputSegmentsWgsl from './output_segments.wgsl?raw';
 import { blockElements, type MatrixType, TILE, UNIT_ELEMENTS } from './pack.js';
@@ -32,7 +34,7 @@ export interface LinearProblem {
   /** K of the whole model, where inFeatures is a rank's slice. Defaults to inFeatures. */
   readonly modelInFeatures?: number;
   readonly bias: boolean;
-  /** Elements between the biases of rows that have their own. Defaults to 0: all rows have the same. */
+  /** Elements between the biases of rows that have their own. Default: all rows have the same. */
   readonly biasStride?: number;
   /** Elements, a multiple of 4; the row's padding up to it or to a multiple of 32 is zero. */
   readonly xStride: number;
@@ -145,13 +147,15 @@ export function planLinear(
       ...(inBytes?.wgsl ?? [weightsWgsl(type, traits)]),
       tanhWgsl,
       geluWgsl,
+      // Its own text, not a stride of 0: llvmpipe's loops are slower beside that, even where there is no bias.
+      problem.biasStride === undefined ? biasSharedWgsl : biasRowsWgsl,
       outputWgsl,
       outputSegmentsWgsl,
     ],
     constants: {
       ...inBytes?.constants,
       BIAS: problem.bias,
-      BIAS_STRIDE: problem.biasStride ?? 0,
+      ...(problem.biasStride !== undefined && { BIAS_STRIDE: problem.biasStride }),
       RESIDUAL: epilogue === 'residual',
       GELU_OUT: epilogue === 'gelu',
       ERF: false,

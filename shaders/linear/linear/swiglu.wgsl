@@ -6,8 +6,8 @@ fn write_swiglu(row: u32, n: u32, gate: f32, up: f32) {
   var g = gate;
   var u = up;
   if (BIAS) {
-    g += bias[row * BIAS_STRIDE + n];
-    u += bias[row * BIAS_STRIDE + (params.out_features + 31u) / 32u * 32u + n];
+    g += bias[bias_at(row, n)];
+    u += bias[bias_at(row, (params.out_features + 31u) / 32u * 32u + n)];
   }
   if (GELU) {
     out[row * params.out_stride + params.out_offset + n] = gelu(g) * u;

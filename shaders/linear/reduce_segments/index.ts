@@ -2,6 +2,7 @@ import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import geluWgsl from '../../lib/gelu.wgsl?raw';
 import tanhWgsl from '../../lib/tanh.wgsl?raw';
+import biasSharedWgsl from '../bias_shared.wgsl?raw';
 import outputWgsl from '../output.wgsl?raw';
 import reduceWgsl from './reduce_segments.wgsl?raw';
 
@@ -40,10 +41,9 @@ export const reduceSegments = defineKernel({
   plan(problem: ReduceSegmentsProblem) {
     const { rows, segmentCount, outFeatures, inStride, outStride, outOffset = 0, bias, epilogue } = problem;
     return {
-      wgsl: [tanhWgsl, geluWgsl, outputWgsl, reduceWgsl],
+      wgsl: [tanhWgsl, geluWgsl, biasSharedWgsl, outputWgsl, reduceWgsl],
       constants: {
         BIAS: bias,
-        BIAS_STRIDE: 0,
         RESIDUAL: epilogue === 'residual',
         GELU_OUT: false,
         ERF: false,
