@@ -1,6 +1,7 @@
 import { type BenchAdapter, type Measurement, SOFTWARE_NOTE } from '../../../bench/document.js';
 import type { KernelResult } from '../../../bench/suites/kernels.js';
 import { SplitkvError } from '../../../src/base/errors.js';
+import { pack, unpack } from '../../shared/packed.js';
 
 /** What a result's numbers depend on, as far as a page can tell. */
 export interface PageEnvironment {
@@ -74,8 +75,7 @@ export async function sharedAddress(result: SharedResult): Promise<string> {
   // Plots of kernels need their results; of the others the measurements say it all.
   const { results, ...rest } = result;
   const text = JSON.stringify(result.suite === 'kernels' ? { ...rest, results } : rest);
-  const packed = await through(new TextEncoder().encode(text), new CompressionStream('deflate-raw'));
-  return `${location.href.replace(/[?#].*$/, '')}${MARK}${toBase64Url(packed)}`;
+  return `${location.href.replace(/[?#].*$/, '')}${MARK}${await pack(text, MOST_BYTES)}`;
 }
 
 /**
@@ -86,8 +86,7 @@ export async function sharedAddress(result: SharedResult): Promise<string> {
 export async function readShared(hash: string): Promise<SharedResult> {
   let value: unknown;
   try {
-    const bytes = await through(fromBase64Url(hash.slice(MARK.length)), new DecompressionStream('deflate-raw'));
-    value = JSON.parse(new TextDecoder().decode(bytes));
+    value = JSON.parse(await unpack(hash.slice(MARK.length), MOST_BYTES));
   } catch (error) {
     throw new SplitkvError('usage', 'The address holds a result that is cut off or changed. Copy the whole link.', {
       cause: error,
@@ -133,30 +132,3 @@ const isResult = (value: unknown): value is SharedResult =>
   isEnvironment(value['environment']) &&
   isListOf(value['measurements'], isMeasurement) &&
   (value['suite'] !== 'kernels' || isListOf(value['results'], isKernelResult));
-
-/** @throws Error where more than MOST_BYTES come out */
-async function through(bytes: Uint8Array<ArrayBuffer>, stream: GenericTransformStream): Promise<Uint8Array> {
-  const reader = (new Blob([bytes]).stream().pipeThrough(stream) as ReadableStream<Uint8Array>).getReader();
-  const parts: Uint8Array<ArrayBuffer>[] = [];
-  let length = 0;
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    length += value.length;
-    if (length > MOST_BYTES) {
-      await reader.cancel();
-      throw new RangeError(`more than ${MOST_BYTES} bytes`);
-    }
-    parts.push(value as Uint8Array<ArrayBuffer>);
-  }
-  return new Uint8Array(await new Blob(parts).arrayBuffer());
-}
-
-function toBase64Url(bytes: Uint8Array): string {
-  let text = '';
-  for (const byte of bytes) text += String.fromCharCode(byte);
-  return btoa(text).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
-}
-
-const fromBase64Url = (text: string): Uint8Array<ArrayBuffer> =>
-  Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (letter) => letter.charCodeAt(0));
