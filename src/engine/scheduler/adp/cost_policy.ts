@@ -54,15 +54,14 @@ export class CostPolicy implements ContextPolicy {
   #lastSeconds = 0;
   /** Seconds times requests waited since contexts ran last. */
   #held = 0;
-  readonly #moves: readonly [those: KvPolicy, none: KvPolicy];
+  readonly #kv: KvPolicy;
 
   constructor(private readonly config: SchedulerConfig) {
-    this.#moves = [new KvPolicy(config.shiftsSlots && config.eviction === undefined), new KvPolicy(false)];
+    this.#kv = KvPolicy.of(config);
   }
 
   move(ranks: readonly RankState[], work: readonly WorkList[]): void {
-    const [those, none] = this.#moves;
-    (this.#times.cachedSeconds > 0 ? those : none).move(ranks, work);
+    this.#kv.move(ranks, work, this.#times.cachedSeconds > 0);
   }
 
   observe(iteration: Iteration, seconds: number): void {

@@ -15,7 +15,7 @@ import { CostPolicy } from './cost_policy.js';
 
 export function contextPolicy(config: SchedulerConfig): ContextPolicy {
   if (config.ranks.length === 1) return new OnePool();
-  if (config.sharedRows) return new KvPolicy(config.shiftsSlots && config.eviction === undefined);
+  if (config.sharedRows) return KvPolicy.of(config);
   return config.attentionDp.mode === 'trtllm' ? new TrtllmPolicy(config) : new CostPolicy(config);
 }
 

@@ -1,4 +1,5 @@
 import { nth, sum } from '../../../base/lists.js';
+import type { SchedulerConfig } from '../config.js';
 import type { Sequence } from '../sequence.js';
 import { type Client, nextInTurn } from '../priority.js';
 import type { WorkList } from '../iteration.js';
@@ -20,6 +21,10 @@ const SLACK = 0.1;
 export class KvPolicy implements ContextPolicy {
   /** @param moves false where caches can't be copied block by block: heads have blocks of their own, or several ranks parts of a sequence */
   constructor(private readonly moves: boolean) {}
+
+  static of({ shiftsSlots, eviction }: Pick<SchedulerConfig, 'shiftsSlots' | 'eviction'>): KvPolicy {
+    return new KvPolicy(shiftsSlots && eviction === undefined);
+  }
 
   route(waiting: WaitingQueue, ranks: readonly RankState[]): void {
     // Whoever hasn't started is placed anew: another pool may have room by now.
@@ -56,10 +61,11 @@ export class KvPolicy implements ContextPolicy {
   /**
    * Begins a move where one helps; runs it as soon as nothing of its sequence is in flight. One at a time.
    * @param work of each rank, in which nothing is planned yet
+   * @param begins false only ends the one that was begun
    */
-  move(ranks: readonly RankState[], work: readonly WorkList[]): void {
+  move(ranks: readonly RankState[], work: readonly WorkList[], begins = true): void {
     const leaving = ranks.flatMap((rank) => rank.running.find(({ leavingFor }) => leavingFor >= 0) ?? [])[0];
-    const sequence = leaving ?? (this.moves ? this.#begin(ranks) : undefined);
+    const sequence = leaving ?? (begins && this.moves ? this.#begin(ranks) : undefined);
     if (!sequence || sequence.outstanding > 0) return;
     const target = nth(ranks, sequence.leavingFor);
     sequence.leavingFor = -1;
