@@ -85,6 +85,7 @@ export const command: Command = {
       help: 'compile: the AMD card: gfx1200, navi31, navi21, navi10, vega10 or polaris10; default navi31',
     },
     parts: { value: 'LIST', help: 'gpu: parts with commas; default all that ten minutes have room for' },
+    seconds: { value: 'N', help: 'gpu: how long it may take; default 600' },
     kernel: { value: 'NAME', help: "kernels, check, compile: part of a kernel's folder; default: all of them" },
     case: { value: 'NAME', help: "kernels, compile: part of a case's name; default: all of them" },
     compare: { value: 'FILE', help: 'an older document of the suite: shows what changed, with intervals' },

@@ -52,7 +52,7 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
   },
   gpu: {
     summary: 'all that is asked of a GPU, in ten minutes at most: in Node, and in Chrome what differs there',
-    options: ['model', 'kv', 'variants', ...PLACE, 'parts'],
+    options: ['model', 'kv', 'variants', ...PLACE, 'parts', 'seconds'],
     run: runGpu,
   },
   compile: {
