@@ -1,5 +1,6 @@
 import { fmaRate, FMAS_A_STEP } from '../shaders/probe/fma_rate/index.js';
 import { SplitkvError } from '../src/base/errors.js';
+import { leastOf } from '../src/engine/measure/timing.js';
 import { type Device, Recorder } from '../src/gpu/index.js';
 
 /** What an adapter can do at most, as measured: what kernels are held against. */
@@ -15,6 +16,8 @@ export interface AdapterRates {
 const COPY_BYTES = 512 * 2 ** 20;
 const SOFTWARE_COPY_BYTES = 32 * 2 ** 20;
 const ROUNDS = 7;
+/** No round of copies begins after this long. */
+const MOST_MS = 2000;
 
 /** Measures an adapter's peaks: the best of some rounds each, as whatever else goes on only takes from them. */
 export async function measureRates(device: Device): Promise<AdapterRates> {
@@ -36,9 +39,9 @@ async function copyRate(device: Device): Promise<number> {
       });
     await copy(); // zeroes the buffers
     repeats = Math.max(1, Math.min(64, Math.ceil(0.02 / (await copy()))));
-    let least = Infinity;
-    for (let round = 0; round < ROUNDS; round++) least = Math.min(least, (await copy()) / repeats);
-    return (2 * bytes) / least / 1e9;
+    const began = performance.now();
+    const least = await leastOf(copy, () => performance.now() - began < MOST_MS);
+    return (2 * bytes * repeats) / least / 1e9;
   } finally {
     from!.dispose();
     to!.dispose();

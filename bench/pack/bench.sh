@@ -29,21 +29,21 @@ done
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$own"
 [ -d /usr/local/nvidia/lib64 ] && LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/usr/local/nvidia/lib64
 
-# Containers often have NVIDIA's libraries, but no file that tells a Vulkan loader of them.
-if [ -z "$VK_DRIVER_FILES$VK_ICD_FILENAMES" ]; then
-  known=
-  for file in /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json /usr/local/share/vulkan/icd.d/*.json; do
-    case $file in *nvidia*) [ -e "$file" ] && known=$file ;; esac
+# Whether the Vulkan loader finds a file of NVIDIA's by itself.
+has_manifest() {
+  for file in /usr/share/vulkan/icd.d/*nvidia*.json /etc/vulkan/icd.d/*nvidia*.json /usr/local/share/vulkan/icd.d/*nvidia*.json; do
+    [ -e "$file" ] && return 0
   done
-  elsewhere=/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json
-  if [ -z "$known" ] && [ -e "$elsewhere" ]; then
-    export VK_ADD_DRIVER_FILES="${VK_ADD_DRIVER_FILES:+$VK_ADD_DRIVER_FILES:}$elsewhere"
-  elif [ -z "$known" ]; then
-    # The EGL library needs no X11.
-    driver=$(find_library libEGL_nvidia.so.0 || find_library libGLX_nvidia.so.0) && {
-      printf '{"file_format_version":"1.0.0","ICD":{"library_path":"%s","api_version":"1.3.0"}}\n' "$driver" > "$own/nvidia_icd.json"
-      export VK_ADD_DRIVER_FILES="${VK_ADD_DRIVER_FILES:+$VK_ADD_DRIVER_FILES:}$own/nvidia_icd.json"
-    }
+  return 1
+}
+
+# Containers often have NVIDIA's libraries, but no file that tells a Vulkan loader of them, or one that names the library that needs
+# X11, without which it is no driver. The EGL library needs none.
+if [ -z "$VK_DRIVER_FILES$VK_ICD_FILENAMES" ]; then
+  driver=$(find_library libEGL_nvidia.so.0 || find_library libGLX_nvidia.so.0)
+  if [ -n "$driver" ] && ! { has_manifest && find_library libX11.so.6 > /dev/null; }; then
+    printf '{"file_format_version":"1.0.0","ICD":{"library_path":"%s","api_version":"1.3.0"}}\n' "$driver" > "$own/nvidia_icd.json"
+    export VK_ADD_DRIVER_FILES="${VK_ADD_DRIVER_FILES:+$VK_ADD_DRIVER_FILES:}$own/nvidia_icd.json"
   fi
 fi
 

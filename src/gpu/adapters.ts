@@ -1,5 +1,5 @@
 import { messageOf, SplitkvError, usageError } from '../base/errors.js';
-import { saysCpu, SOFTWARE } from './cpu_adapter.js';
+import { isNode, saysCpu, SOFTWARE } from './cpu_adapter.js';
 import { Device, type DeviceTraits, type FastPath, type Variants } from './device.js';
 
 export interface AdapterRequest {
@@ -22,8 +22,6 @@ export interface AdapterRequest {
   /** Node only: with features that browsers keep behind a flag, such as matrix units. */
   readonly experimental?: boolean;
 }
-
-const isNode = typeof process !== 'undefined' && process.versions?.node !== undefined;
 
 /** The error of a page without `navigator.gpu`. */
 export function noWebGpu(): SplitkvError {

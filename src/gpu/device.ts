@@ -3,7 +3,7 @@ import { valueIn } from '../base/lists.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
 import { inParallel, inTime, pause } from '../base/waits.js';
 import type { Access, CompiledPipeline, PipelineSource } from './kernel.js';
-import { pacing, saysCpu } from './cpu_adapter.js';
+import { isNode, pacing, saysCpu } from './cpu_adapter.js';
 import { adapterFlushes, shaderModule, STRICT_MATH } from './shader_module.js';
 import { Choices } from './choices.js';
 
@@ -214,10 +214,11 @@ export class Device {
     return new Device(device, adapter, software, variants, fast, !software && (await flushes(device)));
   }
 
-  /** Name for people: the most telling of the adapter's fields. */
+  /** Name for people: the most telling of the adapter's fields. In Node a GPU's description is that of its driver. */
   get name(): string {
-    const { description, device, vendor, architecture } = this.adapter;
-    return description || device || `${vendor} ${architecture}`.trim() || 'unknown adapter';
+    const { description, device, vendor, architecture, software } = this.adapter;
+    const [first, second] = isNode && !software ? [device, description] : [description, device];
+    return first || second || `${vendor} ${architecture}`.trim() || 'unknown adapter';
   }
 
   get isLost(): boolean {

@@ -64,12 +64,26 @@ export const nodeGpuOf = ({ adapterName, instance, experimental }: AdapterReques
 export async function requestNodeAdapter(request: AdapterRequest): Promise<GPUAdapter | null> {
   const { powerPreference = 'high-performance', adapterName } = request;
   const isSoftware = adapterName === SOFTWARE;
-  const adapter = isSoftware ? null : await (await nodeGpuOf(request)).requestAdapter({ powerPreference });
+  const adapter = isSoftware ? null : await askedFor(request, powerPreference);
   if (!isSoftware && (adapterName !== undefined || !adapter || !saysCpu(adapter))) return adapter;
   const [name] = (await (ranked ??= rankedAdapters())).find(([, rank]) => !isSoftware || rank > 0) ?? [];
   if (name === undefined) return adapter;
   return (await nodeGpuOf({ ...request, adapterName: name })).requestAdapter({ powerPreference });
 }
+
+/** Dawn's adapter; by its own name or as `Device.name` spells it: 'NVIDIA H200' is 'nvidia-h200' there. */
+async function askedFor(request: AdapterRequest, powerPreference: GPUPowerPreference): Promise<GPUAdapter | null> {
+  try {
+    return await (await nodeGpuOf(request)).requestAdapter({ powerPreference });
+  } catch (error) {
+    const asked = spelled(request.adapterName ?? '');
+    const name = (await nodeAdapterNames()).find((each) => spelled(each).includes(asked));
+    if (name === undefined || asked === '' || error instanceof SplitkvError) throw error;
+    return (await nodeGpuOf({ ...request, adapterName: name })).requestAdapter({ powerPreference });
+  }
+}
+
+const spelled = (name: string): string => name.toLowerCase().replace(/[^a-z0-9]+/g, '-');
 
 /** The fastest first. */
 async function rankedAdapters(): Promise<readonly (readonly [name: string, rank: number])[]> {
