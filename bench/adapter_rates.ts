@@ -1,12 +1,13 @@
+import { COPY_PIECE } from '../shaders/probe/copy_rate/index.js';
 import { fmaRate, FMAS_A_STEP } from '../shaders/probe/fma_rate/index.js';
 import { SplitkvError } from '../src/base/errors.js';
-import { leastOf } from '../src/engine/measure/timing.js';
+import { copyRate } from '../src/engine/measure/basics.js';
 import { type Device, Recorder } from '../src/gpu/index.js';
 
 /** What an adapter can do at most, as measured: what kernels are held against. */
 export interface AdapterRates {
   readonly adapter: string;
-  /** GB read and written a second by a copy from buffer to buffer (twice its payload). */
+  /** GB read and written a second by a copy (twice its payload). */
   readonly copy_gbps: number;
   /** f32 operations a second in chains of fused multiply-adds; each counts as two. */
   readonly fma_gflops: number;
@@ -16,36 +17,17 @@ export interface AdapterRates {
 const COPY_BYTES = 512 * 2 ** 20;
 const SOFTWARE_COPY_BYTES = 32 * 2 ** 20;
 const ROUNDS = 7;
-/** No round of copies begins after this long. */
-const MOST_MS = 2000;
 
 /** Measures an adapter's peaks: the best of some rounds each, as whatever else goes on only takes from them. */
 export async function measureRates(device: Device): Promise<AdapterRates> {
-  return { adapter: device.name, copy_gbps: await copyRate(device), fma_gflops: await fmaGflops(device) };
-}
-
-async function copyRate(device: Device): Promise<number> {
-  const { limits } = device.traits;
-  const most = Math.min(limits.maxBufferSize, limits.maxStorageBufferBindingSize);
-  const bytes = Math.min(device.adapter.software ? SOFTWARE_COPY_BYTES : COPY_BYTES, most);
-  const [from, to] = await device.checked('preparing to measure', () =>
-    ['from', 'to'].map((name) => device.createBuffer(`bench copy ${name}`, bytes)),
-  );
-  try {
-    let repeats = 1;
-    const copy = (): Promise<number> =>
-      submitTimed(device, (encoder) => {
-        for (let i = 0; i < repeats; i++) encoder.copyBufferToBuffer(from!.gpu, 0, to!.gpu, 0, bytes);
-      });
-    await copy(); // zeroes the buffers
-    repeats = Math.max(1, Math.min(64, Math.ceil(0.02 / (await copy()))));
-    const began = performance.now();
-    const least = await leastOf(copy, () => performance.now() - began < MOST_MS);
-    return (2 * bytes * repeats) / least / 1e9;
-  } finally {
-    from!.dispose();
-    to!.dispose();
-  }
+  const { maxBufferSize, maxStorageBufferBindingSize } = device.traits.limits;
+  const most = Math.min(maxBufferSize, maxStorageBufferBindingSize);
+  const bytes = Math.min(device.adapter.software ? SOFTWARE_COPY_BYTES : COPY_BYTES, most - (most % COPY_PIECE));
+  return {
+    adapter: device.name,
+    copy_gbps: (2 * (await copyRate(device, bytes))) / 1e9,
+    fma_gflops: await fmaGflops(device),
+  };
 }
 
 async function fmaGflops(device: Device): Promise<number> {

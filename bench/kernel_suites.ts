@@ -39,6 +39,7 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'norm/rms_norm': () => import('../shaders/norm/rms_norm/cases.js'),
   'norm/scale_heads': () => import('../shaders/norm/scale_heads/cases.js'),
   'norm/segment_squares': () => import('../shaders/norm/segment_squares/cases.js'),
+  'probe/copy_rate': () => import('../shaders/probe/copy_rate/cases.js'),
   'probe/fma_rate': () => import('../shaders/probe/fma_rate/cases.js'),
   'recurrent/causal_conv': () => import('../shaders/recurrent/causal_conv/cases.js'),
   'recurrent/delta_heads': () => import('../shaders/recurrent/delta_heads/cases.js'),

@@ -29,22 +29,13 @@ done
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$own"
 [ -d /usr/local/nvidia/lib64 ] && LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/usr/local/nvidia/lib64
 
-# Whether the Vulkan loader finds a file of NVIDIA's by itself.
-has_manifest() {
-  for file in /usr/share/vulkan/icd.d/*nvidia*.json /etc/vulkan/icd.d/*nvidia*.json /usr/local/share/vulkan/icd.d/*nvidia*.json; do
-    [ -e "$file" ] && return 0
-  done
-  return 1
-}
-
-# Containers often have NVIDIA's libraries, but no file that tells a Vulkan loader of them, or one that names the library that needs
-# X11, without which it is no driver. The EGL library needs none.
+# Containers often have NVIDIA's libraries, but no file that tells a Vulkan loader of them, or one that names libGLX_nvidia, which is no
+# driver where some of X11 is missing. The EGL library needs none of it.
 if [ -z "$VK_DRIVER_FILES$VK_ICD_FILENAMES" ]; then
-  driver=$(find_library libEGL_nvidia.so.0 || find_library libGLX_nvidia.so.0)
-  if [ -n "$driver" ] && ! { has_manifest && find_library libX11.so.6 > /dev/null; }; then
+  driver=$(find_library libEGL_nvidia.so.0 || find_library libGLX_nvidia.so.0) && {
     printf '{"file_format_version":"1.0.0","ICD":{"library_path":"%s","api_version":"1.3.0"}}\n' "$driver" > "$own/nvidia_icd.json"
-    export VK_ADD_DRIVER_FILES="${VK_ADD_DRIVER_FILES:+$VK_ADD_DRIVER_FILES:}$own/nvidia_icd.json"
-  fi
+    export VK_DRIVER_FILES="$own/nvidia_icd.json"
+  }
 fi
 
 # Not exec: the shell stays to clear up.

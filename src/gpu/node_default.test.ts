@@ -33,3 +33,12 @@ test('what is opened without a name is the first of them on this machine, whatev
   expect(ranks.get(software.name)).toBe(fastest);
   software.dispose();
 });
+
+test("an adapter is found by Dawn's name, and as `Device.name` spells it", async () => {
+  const [name] = await nodeAdapterNames();
+  const spelled = name!.toLowerCase().replace(/[^a-z0-9]+/g, '-');
+  const devices = await Promise.all([name!, spelled].map((adapterName) => openDevice({ adapterName })));
+  expect(devices[1]!.name).toBe(devices[0]!.name);
+  for (const device of devices) device.dispose();
+  await expect(openDevice({ adapterName: 'no-such-adapter' })).rejects.toThrow('no WebGPU adapter');
+});

@@ -10,7 +10,7 @@ import { attentionSplitReference } from '../../../shaders/attention/attention_sp
 import { SplitkvError } from '../../../src/base/errors.js';
 import { Random } from '../../../src/base/random.js';
 import { median } from '../../../src/base/stats.js';
-import { leastOf } from '../../../src/engine/measure/timing.js';
+import { warmUp } from '../../../src/engine/measure/timing.js';
 import { openStopwatch } from '../../../src/engine/tuning/stopwatch.js';
 import {
   type Buffer,
@@ -31,7 +31,6 @@ import { timeCases } from '../kernels.js';
 /** Weights are read from copies that no cache holds together. */
 const COLD_BYTES = 256 * 2 ** 20;
 const ROUNDS = 5;
-const WARM_MS = 500;
 
 const correct: GpuPart = {
   name: 'correct',
@@ -67,17 +66,13 @@ export async function timeInTurns(device: Device, all: readonly Timed[]): Promis
       });
     const once = all.map(() => 1);
     await stopwatch.seconds(passes(once));
-    const began = performance.now();
-    let single: readonly number[] = [];
-    // A GPU's clock rises when it has work.
-    await leastOf(
-      async () => {
-        single = await stopwatch.seconds(passes(once));
-        return single.reduce((sum, seconds) => sum + seconds, 0);
-      },
-      () => !device.adapter.software && performance.now() - began < WARM_MS,
-    );
-    const repeats = single.map((seconds) => Math.max(1, Math.min(512, Math.ceil((2 * stopwatch.enough) / seconds))));
+    const repeatsNow = async (): Promise<number[]> =>
+      (await stopwatch.seconds(passes(once))).map((seconds) =>
+        Math.max(1, Math.min(512, Math.ceil((2 * stopwatch.enough) / seconds))),
+      );
+    const first = await repeatsNow();
+    await warmUp([device], () => stopwatch.seconds(passes(first)));
+    const repeats = await repeatsNow();
     const samples: number[][] = all.map(() => []);
     for (let round = 0; round < ROUNDS; round++) {
       const seconds = await stopwatch.seconds(passes(repeats));

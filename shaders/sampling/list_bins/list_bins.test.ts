@@ -23,7 +23,10 @@ await describeOnAdapters('list_bins', (device) => {
         if (!expected || expected.length > LISTED) continue;
         const first = firstListWord(problem, slot);
         const pairs = expected.map((_, i) => [partials![first + 2 * i], partials![first + 2 * i + 1]]);
-        expect(pairs.sort((a, b) => a[1]! - b[1]!)).toEqual(expected);
+        pairs.sort((a, b) => a[1]! - b[1]!);
+        expect(pairs.map(([, id]) => id)).toEqual(expected.map(([, id]) => id));
+        // WGSL allows a division by the temperature to be 2.5 units in the last place off; a key's are the float's.
+        for (const [i, [key]] of pairs.entries()) expect(Math.abs(key! - expected[i]![0])).toBeLessThanOrEqual(3);
         compared += expected.length;
       }
       expect(compared + (problem.logits === 'equal' || problem.logits === 'flat' ? 1 : 0)).toBeGreaterThan(0);

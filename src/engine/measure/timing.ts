@@ -11,13 +11,17 @@ export interface Timed {
 const MIN_SECONDS = 0.004;
 /** No new round begins after this long on the CPU. */
 const MAX_SECONDS = 0.15;
-/** Nor on a GPU, whose clock is low when it has had nothing to do: an H200 begins at a sixth of its speed. */
+/** On a GPU. */
 const GPU_MAX_SECONDS = 1;
 /** A time is settled when so many rounds in a row found no better one. */
 const ROUNDS = 12;
 /** Better is less than this share of it. */
 const BETTER = 0.98;
 const MAX_REPEATS = 512;
+/** A GPU that had nothing to do lowers its clock, an H200's to a sixth, and 50 ms of work don't raise it. */
+const IDLE_MS = 50;
+const WARM_MS = 400;
+const lastBusy = new WeakMap<Device, number>();
 
 export function submitPass({ gpu }: Device, encode: (pass: GPUComputePassEncoder) => void): void {
   const encoder = gpu.createCommandEncoder();
@@ -32,39 +36,42 @@ export const timeProgram = (timed: Timed): Promise<number> => timeAtOnce([timed]
 
 /** As `timeProgram`, with the same number of runs on each at the same time; until the last has ended. */
 export async function timeAtOnce(all: readonly Timed[]): Promise<number> {
-  const most = all.every(({ device }) => device.adapter.software) ? MAX_SECONDS : GPU_MAX_SECONDS;
+  const devices = all.map(({ device }) => device);
+  const most = devices.every(({ adapter }) => adapter.software) ? MAX_SECONDS : GPU_MAX_SECONDS;
   await runAll(all, 1);
   let repeats = 1;
-  let least = await runAll(all, repeats);
-  let spent = least;
-  // Again with more of them where the clock has risen meanwhile.
-  do {
-    let seconds = least * repeats;
+  const enough = async (): Promise<void> => {
+    let seconds = await runAll(all, repeats);
     while (seconds < MIN_SECONDS && repeats < MAX_REPEATS) {
       repeats = Math.min(MAX_REPEATS, Math.ceil(repeats * Math.min(10, Math.max(1.5, (1.2 * MIN_SECONDS) / seconds))));
       seconds = await runAll(all, repeats);
-      spent += seconds;
     }
-    least = await leastOf(
-      async () => {
-        const round = await runAll(all, repeats);
-        spent += round;
-        return round / repeats;
-      },
-      () => spent < most,
-    );
-  } while (least * repeats < MIN_SECONDS / 2 && repeats < MAX_REPEATS && spent < most);
-  return least;
+  };
+  await enough();
+  await warmUp(devices, () => runAll(all, repeats));
+  await enough();
+  return leastOf(devices, async () => (await runAll(all, repeats)) / repeats, most);
 }
 
-/** The least of rounds: some after the last that was clearly better, and none begun when `more` says no. One at least. */
-export async function leastOf(round: () => Promise<number>, more: () => boolean): Promise<number> {
+/** Gives GPUs that had nothing to do work until their clocks have risen. */
+export async function warmUp(devices: readonly Device[], run: () => Promise<unknown>): Promise<void> {
+  const began = performance.now();
+  const isIdle = (device: Device): boolean =>
+    !device.adapter.software && began - (lastBusy.get(device) ?? -Infinity) > IDLE_MS;
+  if (!devices.some(isIdle)) return;
+  while (performance.now() - began < WARM_MS) await run();
+}
+
+/** The least of rounds, until some after the last that was clearly better, or until `most` seconds have passed. */
+export async function leastOf(devices: readonly Device[], round: () => Promise<number>, most: number): Promise<number> {
+  const until = performance.now() + 1000 * most;
   let least = await round();
-  for (let since = 1; since < ROUNDS && more(); since++) {
+  for (let since = 1; since < ROUNDS && performance.now() < until; since++) {
     const seconds = await round();
     if (seconds < BETTER * least) since = 0;
     least = Math.min(least, seconds);
   }
+  for (const device of devices) lastBusy.set(device, performance.now());
   return least;
 }
 

@@ -15,7 +15,7 @@ beforeEach(() => vi.stubEnv('SPLITKV_CACHE_DIR', mkdtempSync(join(tmpdir(), 'spl
 afterEach(() => void vi.unstubAllEnvs());
 
 const adapter = (await testAdapters()).at(-1)!.name;
-const LLAMA: OpenRunnerOptions = { adapter, variants: 'hardware', model: { seed: 1 }, weights: 'q4' };
+const LLAMA: OpenRunnerOptions = { adapter, variants: 'hardware', model: { seed: 1 }, weights: 'q4', tune: false };
 const MODELS: readonly (readonly [string, OpenRunnerOptions])[] = [
   ['llama, q4', LLAMA],
   ['llama, tp on two', { ...LLAMA, plan: 'tp', ranks: 2, virtual: true }],

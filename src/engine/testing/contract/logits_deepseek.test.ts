@@ -98,7 +98,13 @@ describe('latent attention with absorb agrees with a float64 reference without',
           // Routing near a tie could go either way in f32.
           const prompt = clearlyRoutedTokens(model.config, map, tokens);
           const expected = referenceLogits(model.config, map, prompt);
-          const loaded = await load(files, { weights, prefillChunk: 64, adapter: adapter.name, contextLength: 512 });
+          const loaded = await load(files, {
+            weights,
+            kv: 'f32',
+            prefillChunk: 64,
+            adapter: adapter.name,
+            contextLength: 512,
+          });
           try {
             const { kvLoraRank, qkRopeHeadDim } = attentionOf(model.config, 'mla');
             expect(loaded.info.kvBytesPerToken).toBe((kvLoraRank + qkRopeHeadDim) * 4 * model.config.layers.length);

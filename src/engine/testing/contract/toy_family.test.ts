@@ -55,7 +55,13 @@ describe('a family of one file and one row', async () => {
 
   const prompt = Array.from({ length: 40 }, (_, i) => (i * 53 + 7) % 320);
   const logits = async (files: File[], options: LoadOptions): Promise<readonly Float32Array[]> => {
-    const loaded = await load(files, { contextLength: 256, prefillChunk: 16, adapter: adapter.name, ...options });
+    const loaded = await load(files, {
+      kv: 'f32',
+      contextLength: 256,
+      prefillChunk: 16,
+      adapter: adapter.name,
+      ...options,
+    });
     try {
       expect(loaded.info.architecture).toBe('toy');
       return (await loaded.logits(prompt, { all: true })).rows;

@@ -1,0 +1,1 @@
+export const copyRateReference = (start: ArrayLike<number>): number[] => Array.from(start);
