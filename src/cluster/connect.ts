@@ -213,7 +213,7 @@ function connectError(error: unknown, where: string): SplitkvError {
 }
 
 /** The package's version, for machines to compare; a test keeps it equal to package.json's. */
-export const VERSION = '0.1.0';
+export const VERSION = '0.2.0';
 
 /** First part of every subject of splitkv's. */
 const PREFIX = 'splitkv';
