@@ -170,7 +170,7 @@ export const FILES = [
   // Plans against one rank.
   [
     'src/engine/testing/contract',
-    4,
+    3,
     [
       'adapters',
       'adp',
@@ -222,7 +222,7 @@ export const FILES = [
   // One model's answers.
   [
     'src/engine',
-    2,
+    1,
     [
       'cache/compression',
       'faces/arranged_load',
@@ -278,7 +278,7 @@ export const FILES = [
   // Matrix kernels; then the others, by room.
   [
     'shaders',
-    3,
+    2,
     [
       'linear/fast/decode_bytes',
       'linear/fast/fast',
@@ -297,7 +297,7 @@ export const FILES = [
   ],
   [
     'shaders/attention',
-    2,
+    1,
     [
       'attention',
       'attention_append/attention_append',
@@ -311,7 +311,7 @@ export const FILES = [
   ],
   [
     'shaders/rope',
-    2,
+    1,
     [
       'mla_absorb_append/mla_absorb_append',
       'mla_rope_append/mla_rope_append',
@@ -320,7 +320,7 @@ export const FILES = [
     ],
   ],
   ['shaders/recurrent', 1, ['delta_rule/delta_rule', 'delta_step/delta_step']],
-  ['shaders/sampling', 2, ['list_bins/list_bins', 'ranks', 'sample/sample', 'sampling']],
+  ['shaders/sampling', 1, ['list_bins/list_bins', 'ranks', 'sample/sample', 'sampling']],
 ];
 
 /** Of `seed`: numbers below a bound, by splitmix32, whose numbers of neighbouring seeds have nothing in common. */
