@@ -71,7 +71,11 @@ const buildCommandLine = (outDir) =>
         formats: ['es'],
         fileName: (_format, name) => `${name}.js`,
       },
-      rollupOptions: { external: nodeOnly, output: { chunkFileNames: 'splitkv-[name].js', minify: true } },
+      // onnxruntime-web runs in pages only, and is larger than all the rest.
+      rollupOptions: {
+        external: [...nodeOnly, 'onnxruntime-web'],
+        output: { chunkFileNames: 'splitkv-[name].js', minify: true },
+      },
     },
   });
 
