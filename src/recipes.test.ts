@@ -31,7 +31,6 @@ interface Given {
   readonly stdin?: string;
 }
 
-let runs = 0;
 /** Runs a program of recipes/. @returns what it wrote to stdout */
 async function run(program: string, { args = [], env = {}, stdin = '' }: Given = {}): Promise<string> {
   process.argv = [process.execPath, program, ...args];
@@ -41,7 +40,8 @@ async function run(program: string, { args = [], env = {}, stdin = '' }: Given =
   vi.spyOn(process.stdout, 'write').mockImplementation((text) => ((said += String(text)), true));
   vi.spyOn(process.stderr, 'write').mockReturnValue(true);
   vi.spyOn(process, 'stdin', 'get').mockReturnValue(Readable.from([stdin]) as typeof process.stdin);
-  await import(/* @vite-ignore */ `../recipes/${program}?${runs++}`);
+  // Anew each time.
+  await import(/* @vite-ignore */ `../recipes/${program}?${crypto.randomUUID()}`);
   return said;
 }
 
@@ -117,14 +117,19 @@ const RECIPES: Readonly<Record<string, () => Promise<void>>> = {
     );
     await writeModelFolder(file('adapter'), randomAdapter({ weights }, { seed: 3, config: { lora_alpha: 60 } }).files);
     const said = await run('lora/lora.mjs', { args: [file('adapter'), `${STORY} where is the red key ?`] });
-    const answers = said.trim().split('\n').map((line) => line.slice(line.indexOf(':') + 1).trim());
+    const answers = said
+      .trim()
+      .split('\n')
+      .map((line) => line.slice(line.indexOf(':') + 1).trim());
     expect(answers[0]).toBe('in the kitchen box .');
     expect(new Set(answers).size).toBe(3);
   },
   speculation: async () => {
     const said = await run('speculation/speculate.mjs');
     expect(said).toContain('the same text: true');
-    const [, accepted, steps] = /of 60 tokens (\d+) were guessed, \d+ guesses wrong, in (\d+) steps/.exec(said)!.map(Number);
+    const [, accepted, steps] = /of 60 tokens (\d+) were guessed, \d+ guesses wrong, in (\d+) steps/
+      .exec(said)!
+      .map(Number);
     expect(accepted).toBeGreaterThan(steps!);
   },
   ai_sdk: async () => {
@@ -137,12 +142,9 @@ const RECIPES: Readonly<Record<string, () => Promise<void>>> = {
   },
   langchain: () =>
     withServer(async ({ url }) => {
-      expect((await run('langchain/chain.mjs', { env: { SPLITKV_URL: `${url}/v1`, MODEL: 'tiny' } })).split('\n')).toEqual([
-        'in the kitchen box .',
-        'in the attic chest .',
-        ' in the kitchen box .',
-        '',
-      ]);
+      expect(
+        (await run('langchain/chain.mjs', { env: { SPLITKV_URL: `${url}/v1`, MODEL: 'tiny' } })).split('\n'),
+      ).toEqual(['in the kitchen box .', 'in the attic chest .', ' in the kitchen box .', '']);
     }),
   from_transformers_js: async () => {
     const config = { ...BERT, max_position_embeddings: 600 };
@@ -187,7 +189,9 @@ test.each(drawn(Object.keys(RECIPES), 3, 'recipes'))('%s', (name) => RECIPES[nam
 /** Lines of `before` that `after` lacks. */
 const lost = (before: string, after: string): string[] => {
   const lines = new Set(readFileSync(`recipes/${after}`, 'utf8').split('\n'));
-  return readFileSync(`recipes/${before}`, 'utf8').split('\n').filter((line) => !lines.has(line));
+  return readFileSync(`recipes/${before}`, 'utf8')
+    .split('\n')
+    .filter((line) => !lines.has(line));
 };
 
 test('what moves from other libraries differs in few lines', () => {
@@ -206,7 +210,9 @@ test('each recipe is listed, tested, and told in few words and a screen', () => 
   const specs = ['recipes', 'site'].map((name) => readFileSync(`e2e/specs/${name}.spec.ts`, 'utf8')).join('\n');
   for (const name of names) {
     expect(list).toMatch(new RegExp(`^- \\[${name}\\]\\(${name}/README\\.md\\): \\S.*$`, 'm'));
-    const words = readFileSync(`recipes/${name}/README.md`, 'utf8').split(/\s+/).filter((word) => /\w/.test(word));
+    const words = readFileSync(`recipes/${name}/README.md`, 'utf8')
+      .split(/\s+/)
+      .filter((word) => /\w/.test(word));
     expect(words.length, name).toBeLessThanOrEqual(120);
     expect(name in RECIPES || new RegExp(`\\b${name}\\b`).test(specs), `${name} has a test`).toBe(true);
     for (const program of readdirSync(`recipes/${name}`)) {

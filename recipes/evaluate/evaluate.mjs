@@ -6,7 +6,11 @@ const MODEL = process.env.MODEL ?? 'smollm2-360m-instruct';
 const [from = 'questions.jsonl', to = 'report.json'] = process.argv.slice(2);
 
 /** What may differ in a right answer. */
-const plain = (text) => text.toLowerCase().replaceAll(/[\s.]+/g, ' ').trim();
+const plain = (text) =>
+  text
+    .toLowerCase()
+    .replaceAll(/[\s.]+/g, ' ')
+    .trim();
 
 const questions = (await readFile(from, 'utf8'))
   .split('\n')

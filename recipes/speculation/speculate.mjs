@@ -12,6 +12,8 @@ const fast = await ask({});
 const { drafted, accepted, steps } = fast.stats.speculation;
 console.log(fast.text.trim());
 console.log(`the same text: ${fast.text === plain.text}`);
-console.log(`of ${fast.tokens.length} tokens ${accepted} were guessed, ${drafted - accepted} guesses wrong, in ${steps} steps`);
+console.log(
+  `of ${fast.tokens.length} tokens ${accepted} were guessed, ${drafted - accepted} guesses wrong, in ${steps} steps`,
+);
 console.log(`${plain.stats.tokens_per_second.toFixed(0)} tokens/s became ${fast.stats.tokens_per_second.toFixed(0)}`);
 await model.dispose();
