@@ -184,7 +184,7 @@ const RECIPES: Readonly<Record<string, () => Promise<void>>> = {
     }),
 };
 
-test.each(drawn(Object.keys(RECIPES), 3, 'recipes'))('%s', (name) => RECIPES[name]!());
+test.each(drawn(Object.keys(RECIPES), 2, 'recipes'))('%s', (name) => RECIPES[name]!());
 
 /** Lines of `before` that `after` lacks. */
 const lost = (before: string, after: string): string[] => {
