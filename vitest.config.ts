@@ -1,5 +1,7 @@
 import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { ENTRIES } from './scripts/entries.mjs';
 import { waitingFiles } from './scripts/turns.mjs';
 
 /** Rooms whose tests open no device. */
@@ -21,8 +23,17 @@ const WAITING = process.env['SPLITKV_TURNS'] ? waitingFiles(Number(process.env['
 const TOGETHER = { isolate: false, restoreMocks: true, unstubEnvs: true, unstubGlobals: true };
 
 export default defineConfig({
-  // Its `main` is CommonJS in a package of type module, which Node refuses.
-  resolve: { alias: { wgsl_reflect: 'wgsl_reflect/wgsl_reflect.module.js' } },
+  resolve: {
+    alias: [
+      // Its `main` is CommonJS in a package of type module, which Node refuses.
+      { find: 'wgsl_reflect', replacement: 'wgsl_reflect/wgsl_reflect.module.js' },
+      // As recipes import the package.
+      ...Object.entries(ENTRIES).map(([entry, file]) => ({
+        find: new RegExp(`^${entry}$`),
+        replacement: fileURLToPath(new URL(file, import.meta.url)),
+      })),
+    ],
+  },
   test: {
     setupFiles: ['src/gpu/testing/setup.ts'],
     // Dawn keeps native state a process wide, and software adapters want a core each. One file more than cores: some wait for a clock, a

@@ -1,5 +1,5 @@
 /**
- * `npm run site`: a static folder, site/, for any web server and any path: the pages, the library that they and the gallery's examples
+ * `npm run site`: a static folder, site/, for any web server and any path: the pages, the library that they and the gallery's recipes
  * load, the example model, and the package's reference. `-- --out DIR` puts it elsewhere.
  */
 import { spawnSync } from 'node:child_process';

@@ -155,6 +155,19 @@ export const GROUPS = [
     ],
   ],
   [
+    'recipes.spec.ts',
+    1,
+    [
+      'recipe form_filler',
+      'recipe search',
+      'recipe webmcp',
+      'recipe offline',
+      'recipe pictures',
+      'recipe from_webllm',
+      'recipe rank_in_a_tab',
+    ],
+  ],
+  [
     'looks.spec.ts',
     1,
     ['the chat without a model', 'the models to choose from', 'the chat with answers', 'the chat at work'],

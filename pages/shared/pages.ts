@@ -16,7 +16,7 @@ export interface SitePage {
 export const PAGES: readonly SitePage[] = [
   { address: 'index.html', name: 'splitkv', about: 'What it is, and a model to try' },
   { address: 'chat.html', name: 'Chat', about: 'Conversations with any model, which this browser keeps' },
-  { address: 'gallery.html', name: 'Gallery', about: 'Five ways to put a model into a page, to copy' },
+  { address: 'gallery.html', name: 'Gallery', about: 'Whole programs to copy, for pages and for Node' },
   { address: 'ranks.html', name: 'Ranks', about: 'One model on several GPUs: who holds what, live' },
   {
     address: 'rank.html',

@@ -7,12 +7,6 @@ import { offeredModels, USUAL_MODEL } from './models.js';
 
 const choice = element('model', HTMLSelectElement);
 
-/** What a page says around an example's tags. */
-const aroundOf = (title: string): string =>
-  `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
-  `<meta name="color-scheme" content="light dark"><title>${title}</title>` +
-  `<style>body { margin: 0; font: 1rem/1.5 system-ui, sans-serif }</style>`;
-
 /** An example: its files, and where it runs. */
 class ExampleView {
   readonly node = make('section', 'example');
@@ -60,7 +54,7 @@ class ExampleView {
     frame.title = `${title}, running`;
     frame.allow = 'clipboard-write';
     // As this page's own: it has the same folder, so that the text's relative addresses hold.
-    if (live === 'text') frame.srcdoc = aroundOf(title) + (this.#codes[0]![0].textContent ?? '');
+    if (live === 'text') frame.srcdoc = this.#codes[0]![0].textContent ?? '';
     else if (live) frame.src = `${live.page}?model=${encodeURIComponent(choice.value)}`;
     this.#stage.replaceChildren(frame);
   }

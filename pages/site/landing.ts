@@ -1,6 +1,6 @@
 /**
- * Room: what the site shows beside the tools: the page that it opens with (here), and the gallery of ways to embed
- * a model, whose texts lie in examples/. `npm run site` puts all pages, the library and its reference into one folder.
+ * Room: what the site shows beside the tools: the page that it opens with (here), and the gallery of
+ * recipes, whose texts lie in recipes/. `npm run site` puts all pages, the library and its reference into one folder.
  */
 import '../../src/app/chat/index.js';
 import { copyOnClick } from '../shared/copy.js';

@@ -1,7 +1,7 @@
 /** The gallery's React component in a page of its own, with the model that the gallery names. */
 import { createElement } from 'react';
 import { createRoot } from 'react-dom/client';
-import Assistant from '../../examples/react/Assistant.jsx';
+import Assistant from '../../recipes/react/Assistant.jsx';
 import { element } from '../shared/elements.js';
 import { askedModel } from './models.js';
 

@@ -14,12 +14,9 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** The configuration that docs/operations.md recommends. */
-function recommended(): string {
-  return /```nginx\n([^]*?)```/.exec(readFileSync('docs/operations.md', 'utf8'))![1]!;
-}
+const RECIPE = 'recipes/nginx/splitkv.conf';
 
-/** nginx as docs/operations.md sets it up, before two servers on this machine. `said` is its log of errors. */
+/** nginx as its recipe sets it up, before two servers on this machine. `said` is its log of errors. */
 export async function startNginx(
   nginx: string,
   ports: readonly [number, number],
@@ -27,10 +24,10 @@ export async function startNginx(
   const folder = mkdtempSync(join(tmpdir(), 'splitkv-nginx-'));
   const port = await freePort();
   const replaced = (text: string, from: string, to: string): string => {
-    if (!text.includes(from)) throw new Error(`docs/operations.md: its nginx block has no ${from}`);
+    if (!text.includes(from)) throw new Error(`${RECIPE} has no ${from}`);
     return text.replaceAll(from, to);
   };
-  let site = replaced(recommended(), '10.0.0.1:8000', `127.0.0.1:${ports[0]}`);
+  let site = replaced(readFileSync(RECIPE, 'utf8'), '10.0.0.1:8000', `127.0.0.1:${ports[0]}`);
   site = replaced(site, '10.0.0.2:8000', `127.0.0.1:${ports[1]}`);
   site = replaced(site, 'listen 80', `listen 127.0.0.1:${port}`);
   const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(

@@ -1,0 +1,1 @@
+importScripts('splitkv/splitkv-service_worker.js');
