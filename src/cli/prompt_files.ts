@@ -1,5 +1,5 @@
 import { didYouMean, ioError, messageOf, type SplitkvError, usageError } from '../base/errors.js';
-import { isObject, parseJson, show } from '../base/json.js';
+import { isObject, parsed, parseJson, show } from '../base/json.js';
 import { defined } from '../base/options.js';
 import type { GenerateOptions } from '../index.js';
 import { readGiven, readGivenJson } from './options.js';
@@ -55,24 +55,13 @@ export async function readPrompts(path: string, most?: number): Promise<(string 
 }
 
 function entriesOf(text: string, path: string): unknown[] {
-  if (text.trimStart().startsWith('[') && isOneDocument(text)) {
-    const list = parseJson(text, path) as unknown[];
-    // One line of ids is a prompt, not a list of prompts.
-    return list.every((id) => typeof id === 'number') ? [list] : list;
-  }
+  const list = text.trimStart().startsWith('[') ? (parsed(text) as unknown[] | undefined) : undefined;
+  // One line of ids is a prompt, not a list of prompts.
+  if (list) return list.every((id) => typeof id === 'number') ? [list] : list;
   const lines = text.split('\n').map((line, index) => ({ line, index }));
   return lines
     .filter(({ line }) => line.trim() !== '')
     .map(({ line, index }) => parseJson(line, `${path}, line ${index + 1}`));
-}
-
-function isOneDocument(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function promptOf(entry: unknown, where: string): string | readonly number[] {

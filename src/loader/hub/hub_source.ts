@@ -3,7 +3,7 @@
  * Node (the cache of the Hub's own tools) and in pages. Read hub_name.ts next.
  */
 
-import { ioError, type SplitkvError, usageError } from '../../base/errors.js';
+import { ioError, type SplitkvError, tried, usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { ggufModels, ggufSource } from '../gguf/file.js';
 import { httpSource } from '../sources/http_source.js';
@@ -110,11 +110,7 @@ function chooseGguf(name: HubName, { files }: HubListing): string | undefined {
 /** The same among files that are kept; undefined, too, where it isn't there or isn't clear. */
 export function keptGguf(name: HubName, kept: Iterable<string>): string | undefined {
   const files = new Map([...kept].map((file) => [file, { size: undefined, id: undefined }]));
-  try {
-    return chooseGguf(name, { commit: undefined, files });
-  } catch {
-    return undefined;
-  }
+  return tried(() => chooseGguf(name, { commit: undefined, files }));
 }
 
 const several = (name: HubName, models: readonly string[]): SplitkvError =>

@@ -1,3 +1,4 @@
+import { parsed } from '../../base/json.js';
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -143,13 +144,9 @@ export async function hasWeights(folder: string, files: ReadonlyMap<string, numb
 
 /** The files that an index names; undefined for what is none. */
 export function shardsOf(index: string): string[] | undefined {
-  try {
-    const { weight_map: map } = JSON.parse(index) as { weight_map?: Record<string, unknown> };
-    const names = [...new Set(Object.values(map ?? {}))];
-    return names.length > 0 && names.every((name) => typeof name === 'string') ? (names as string[]) : undefined;
-  } catch {
-    return undefined;
-  }
+  const { weight_map: map } = (parsed(index) ?? {}) as { weight_map?: Record<string, unknown> };
+  const names = [...new Set(Object.values(map ?? {}))];
+  return names.length > 0 && names.every((name) => typeof name === 'string') ? (names as string[]) : undefined;
 }
 
 /** What a folder takes on disk; what links point to counts once. */

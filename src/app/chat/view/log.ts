@@ -1,3 +1,4 @@
+import { parsed } from '../../../base/json.js';
 import { make, makeButton, name } from '../../shared/dom.js';
 import type { Say, StringName } from '../strings.js';
 import type { Attached } from '../attached.js';
@@ -293,11 +294,8 @@ export class AnswerView {
 function asJson(text: string, ended: boolean): string | undefined {
   if (!/^[[{]\s*["[{\]}\d\-tfn]/.test(text)) return undefined;
   if (!ended) return text.startsWith('{') ? `\`\`\`json\n${text}` : undefined;
-  try {
-    return `\`\`\`json\n${JSON.stringify(JSON.parse(text), undefined, 2)}\n\`\`\``;
-  } catch {
-    return undefined;
-  }
+  const value = parsed(text);
+  return value === undefined ? undefined : `\`\`\`json\n${JSON.stringify(value, undefined, 2)}\n\`\`\``;
 }
 
 function codeParts(host: LogHost): CodeParts {

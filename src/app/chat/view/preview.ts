@@ -76,6 +76,10 @@ export function clusterText({ name = 'main', servers }: NonNullable<LoadOptions[
   return `${name} (${hosts.join(', ')})`;
 }
 
+/** The folder or file that a URL ends with. @throws URIError where it is no text */
+export const lastPart = ({ pathname, host }: URL): string =>
+  decodeURIComponent(pathname.split('/').filter(Boolean).at(-1) ?? host);
+
 /** Adapters, each with the names of the cluster's ranks on it. */
 export function ranksText(ranks: ModelInfo['ranks']): string {
   const adapters = [...new Set(ranks.map(({ adapter }) => adapter))];
