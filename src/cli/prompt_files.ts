@@ -1,4 +1,4 @@
-import { didYouMean, ioError, messageOf, type SplitkvError, usageError } from '../base/errors.js';
+import { didYouMean, type SplitkvError, usageError } from '../base/errors.js';
 import { isObject, parsed, parseJson, show } from '../base/json.js';
 import { defined } from '../base/options.js';
 import type { GenerateOptions } from '../index.js';
@@ -84,16 +84,8 @@ export const imageSpecs = {
 /** The files that --image names, as data: URLs; undefined without any. @throws SplitkvError `io` */
 export async function readImages(paths: readonly string[]): Promise<string[] | undefined> {
   if (paths.length === 0) return undefined;
-  const { readFile } = await import('node:fs/promises');
-  return Promise.all(
-    paths.map(async (path) => {
-      try {
-        return `data:image/*;base64,${await readFile(path, 'base64')}`;
-      } catch (cause) {
-        throw ioError(`--image ${path}: can't be read: ${messageOf(cause)}`, cause);
-      }
-    }),
-  );
+  const files = await Promise.all(paths.map((path) => readGiven('image', path, '', 'base64')));
+  return files.map((file) => `data:image/*;base64,${file}`);
 }
 
 export const TOKENS_HINT = 'give ids with commas, e.g. --tokens 1,2,3, or @FILE.json';

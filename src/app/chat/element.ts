@@ -1,3 +1,4 @@
+import { defined } from '../../base/options.js';
 import { codeOf, messageOf, SplitkvError, tried } from '../../base/errors.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import { camel } from '../../base/names.js';
@@ -517,19 +518,13 @@ export class SplitkvChat extends Base {
       this.#parts.name.textContent = nameOf(where);
       const load = {
         ...settings.load,
-        ...(this.#access && { cluster: { ...this.#named(), ...this.#access } }),
+        ...(this.#access && { cluster: { ...defined({ name: this.getAttribute('cluster-name') }), ...this.#access } }),
         ...(this.#hubToken !== undefined && { hubToken: this.#hubToken }),
       };
       void this.#session.open(where, { ...settings, load });
     } catch (error) {
       void this.#session.refuse(error);
     }
-  }
-
-  /** What markup says of a cluster. */
-  #named(): { readonly name?: string } {
-    const name = this.getAttribute('cluster-name');
-    return name === null ? {} : { name };
   }
 
   /** What a page's function makes of it; what it throws changes nothing. */

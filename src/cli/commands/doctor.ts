@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { freemem, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { type AdapterEntry, differentGpus } from '../../app/shared/adapter_list.js';
-import { SplitkvError, tried } from '../../base/errors.js';
+import { codeOf, messageOf, tried } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { snakeOf } from '../../base/names.js';
 import { cacheOf, isOffline, listLocalModels, nodeAccess } from '../../loader/hub/node_hub_cache.js';
@@ -220,8 +220,8 @@ async function machineFacts(): Promise<MachineFacts> {
   try {
     adapters = await nodeAdapters();
   } catch (error) {
-    if (!(error instanceof SplitkvError && error.code === 'no_webgpu')) throw error;
-    dawn = error.message;
+    if (codeOf(error) !== 'no_webgpu') throw error;
+    dawn = messageOf(error);
   }
   const gpuFiles = filesOfGpus();
   const access = await nodeAccess({});

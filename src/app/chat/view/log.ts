@@ -66,7 +66,8 @@ export class Log {
     question.ariaLabel = this.host.text('question');
     const whole = make('div', 'turn', question);
     const index = this.#turns.length;
-    const answer = new AnswerView(this.host, this.#parser());
+    if (!this.host.plain) this.#markdown ??= import('./markdown.js');
+    const answer = new AnswerView(this.host, this.#markdown);
     const turn: Turn = { whole, question, asked, attached, answer };
     const edit = this.#button('edit', 'edit', () => this.#edit(index, turn));
     const actions = make(
@@ -108,12 +109,6 @@ export class Log {
     for (const button of this.node.querySelectorAll<HTMLButtonElement>('button[data-needs-idle]')) {
       button.ariaDisabled = String(!this.#idle);
     }
-  }
-
-  #parser(): Promise<typeof import('./markdown.js')> | undefined {
-    if (this.host.plain) return undefined;
-    this.#markdown ??= import('./markdown.js');
-    return this.#markdown;
   }
 
   #button(drawing: IconName, label: StringName, press: () => void): HTMLButtonElement {
