@@ -83,8 +83,11 @@ function quantOf(file: string): string | undefined {
 function chooseGguf(name: HubName, { files }: HubListing): string | undefined {
   const { repo, file, quant } = name;
   const models = ggufModels(files.keys());
-  const choices = (): string =>
-    models.map((model) => `${model}${sizeText(files.get(model)?.size)}`).join(', ') || 'no .gguf file at all';
+  const shown = (model: string): string => {
+    const size = files.get(model)?.size;
+    return size === undefined ? model : `${model} (${formatBytes(size)})`;
+  };
+  const choices = (): string => models.map(shown).join(', ') || 'no .gguf file at all';
   if (file !== undefined) {
     if (files.has(file)) return file;
     throw ioError(`${repo} has no ${file}; it has ${choices()}`);
@@ -118,8 +121,6 @@ const several = (name: HubName, models: readonly string[]): SplitkvError =>
     `${name.repo} holds ${models.length} GGUF models of that quantisation: name the file, as in ` +
       `${hubText({ ...name, quant: undefined, file: models[0] })}; there are ${models.join(', ')}`,
   );
-
-const sizeText = (bytes: number | undefined): string => (bytes === undefined ? '' : ` (${formatBytes(bytes)})`);
 
 /** All files of a repository. */
 export class HubSource implements Source {

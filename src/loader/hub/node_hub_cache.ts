@@ -1,3 +1,4 @@
+import { isErrno } from '../sources/node_files.js';
 import { parsed } from '../../base/json.js';
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
@@ -69,13 +70,11 @@ export class RepositoryCache {
     try {
       await symlink(relative(dirname(path), this.blob(id)), path);
     } catch (error) {
-      if (isThere(error)) return;
+      if (isErrno(error, 'EEXIST')) return;
       await rename(this.blob(id), path);
     }
   }
 }
-
-const isThere = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'EEXIST';
 
 /** A repository in the cache. */
 export interface LocalModel {
