@@ -4,6 +4,7 @@
  */
 
 /** The page that `splitkv ... --host chrome` runs models in: the library behind the calls of `HostPage`. */
+import { codeOf } from '../base/errors.js';
 import { toBase64 } from '../base/math.js';
 import { defined } from '../base/options.js';
 import { load, measureAdapters, type Model, planModel, SplitkvError } from '../index.js';
@@ -69,8 +70,7 @@ window.splitkvHost = {
       return { ok: true, value };
     } catch (error) {
       const { message, stack } = error instanceof Error ? error : new Error(String(error));
-      const code = error instanceof SplitkvError ? error.code : 'internal';
-      return { ok: false, code, message, ...(stack !== undefined && { stack }) };
+      return { ok: false, code: codeOf(error), message, ...(stack !== undefined && { stack }) };
     }
   },
   abort: () => running.abort(new Error('interrupted')),

@@ -70,8 +70,20 @@ export function known<T>(value: T | undefined, what: string): T {
   return value;
 }
 
+/** Its code; of one that isn't ours 'internal'. */
+export const codeOf = (error: unknown): ErrorCode => (error instanceof SplitkvError ? error.code : 'internal');
+
 /** What an error says, or whatever was thrown instead of one. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** What some work gives; undefined where it throws. */
+export function tried<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch {
+    return undefined;
+  }
+}
 
 /** An error for an AbortSignal that fired; keeps the signal's own reason as its cause. */
 export function abortedError(what: string, signal?: AbortSignal): SplitkvError {

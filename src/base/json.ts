@@ -1,4 +1,4 @@
-import { formatError } from './errors.js';
+import { formatError, tried } from './errors.js';
 
 /** Parses JSON text (a byte order mark is allowed); the error names the file. */
 /** @param parse how */
@@ -11,13 +11,7 @@ export function parseJson(text: string, file: string, parse: (text: string) => u
 }
 
 /** A JSON text's value; undefined where it is none. */
-export function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
+export const parsed = (text: string): unknown => tried(() => JSON.parse(text) as unknown);
 
 const STRINGS_AND_WORDS = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"?|-?\bInfinity\b|\bNaN\b(?!\s*:)/g;
 

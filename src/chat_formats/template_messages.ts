@@ -1,4 +1,4 @@
-import { SplitkvError } from '../base/errors.js';
+import { codeOf } from '../base/errors.js';
 import type { ChatFormat } from './chat_format.js';
 import { argumentsOf, shortId, type Tool, type ToolCall } from './tools.js';
 
@@ -175,15 +175,18 @@ export class TemplateMessages {
 
 /** Whether a template shows the parts of a message and not a text. */
 function wantsParts(render: Render): boolean {
-  const shows = (content: unknown): boolean => {
-    try {
-      return render([{ role: 'user', content }], {}, true).includes('probe');
-    } catch (error) {
-      if (error instanceof SplitkvError && error.code === 'usage') return false;
-      throw error;
-    }
-  };
+  const shows = (content: unknown): boolean => attempt(render, [{ role: 'user', content }], {}).includes('probe');
   return !shows('probe') && shows([{ type: 'text', text: 'probe' }]);
+}
+
+/** What a template makes of messages; '' where it refuses them. */
+function attempt(render: Render, messages: readonly ChatMessage[], variables: Parameters<Render>[1]): string {
+  try {
+    return render(messages, variables, true);
+  } catch (error) {
+    if (codeOf(error) === 'usage') return '';
+    throw error;
+  }
 }
 
 const wordOf = (value: unknown): string => (typeof value === 'string' ? value : '');
@@ -213,31 +216,20 @@ function withText(messages: readonly ChatMessage[], text: string, system: boolea
 }
 
 function wishesOf(render: Render): Wishes {
-  const attempt = (
-    messages: readonly ChatMessage[],
-    variables: Readonly<Record<string, unknown>> = { tools: [PROBE_TOOL] },
-  ): string => {
-    try {
-      return render(messages, variables, true);
-    } catch (error) {
-      if (error instanceof SplitkvError && error.code === 'usage') return '';
-      throw error;
-    }
-  };
+  const shown = attempt.bind(undefined, render);
   const tools =
-    (['tools', 'xml_tools'] as const).find((name) => attempt([ASKED], { [name]: [PROBE_TOOL] }).includes(NAME)) ??
-    (attempt([{ role: 'system', content: '', tools: NAME }, ASKED], {}).includes(NAME)
+    (['tools', 'xml_tools'] as const).find((name) => shown([ASKED], { [name]: [PROBE_TOOL] }).includes(NAME)) ??
+    (shown([{ role: 'system', content: '', tools: NAME }, ASKED], {}).includes(NAME)
       ? ('message' as const)
       : undefined);
   const given = tools === 'xml_tools' || tools === undefined ? {} : { tools: [PROBE_TOOL] };
   const exchange = (content: unknown, object: boolean): string => {
     const call = { name: NAME, arguments: object ? { probe_key: 'probe_value' } : '{"probe_key": "probe_value"}' };
     const calls = [{ id: 'probe0001', type: 'function', function: call }];
-    return attempt([ASKED, { role: 'assistant', content, tool_calls: calls }, RESULT], given);
+    return shown([ASKED, { role: 'assistant', content, tool_calls: calls }, RESULT], given);
   };
   const words = (text: string): number => text.match(/\b(None|null|undefined)\b/g)?.length ?? 0;
-  const shows = (text: string): boolean =>
-    text.replace(attempt([ASKED], given), '').includes(NAME) && VALUES.test(text);
+  const shows = (text: string): boolean => text.replace(shown([ASKED], given), '').includes(NAME) && VALUES.test(text);
   let calls: Wishes['calls'];
   for (const object of [true, false]) {
     const [without, empty] = [exchange(null, object), exchange('', object)];
@@ -252,10 +244,10 @@ function wishesOf(render: Render): Wishes {
   const beside = calls ? exchange('probe_text', calls.object) : '';
   const results = calls
     ? exchange(calls.content, calls.object)
-    : attempt([ASKED, { role: 'assistant', content: 'probe' }, RESULT], given);
+    : shown([ASKED, { role: 'assistant', content: 'probe' }, RESULT], given);
   return {
     tools,
-    system: attempt([{ role: 'system', content: 'probe_system' }, ASKED], {}).includes('probe_system'),
+    system: shown([{ role: 'system', content: 'probe_system' }, ASKED], {}).includes('probe_system'),
     calls,
     callsBesideText: shows(beside) && beside.includes('probe_text'),
     results: results.includes('probe_result'),

@@ -212,10 +212,15 @@ function valueOf(options: Options, own: string, row: OptionRow): unknown {
  * @param mark what stands before the file's name on the command line
  * @throws SplitkvError `io`
  */
-export async function readGiven(option: string, path: string, mark = ''): Promise<string> {
+export async function readGiven(
+  option: string,
+  path: string,
+  mark = '',
+  encoding: BufferEncoding = 'utf8',
+): Promise<string> {
   const { readFile } = await import('node:fs/promises');
   try {
-    return await readFile(path, 'utf8');
+    return await readFile(path, encoding);
   } catch (cause) {
     throw ioError(`--${option} ${mark}${path}: can't be read: ${(cause as Error).message}`, cause);
   }

@@ -1,5 +1,5 @@
-import { didYouMean, ioError, messageOf, type SplitkvError, usageError } from '../base/errors.js';
-import { isObject, parseJson, show } from '../base/json.js';
+import { didYouMean, type SplitkvError, usageError } from '../base/errors.js';
+import { isObject, parsed, parseJson, show } from '../base/json.js';
 import { defined } from '../base/options.js';
 import type { GenerateOptions } from '../index.js';
 import { readGiven, readGivenJson } from './options.js';
@@ -55,24 +55,13 @@ export async function readPrompts(path: string, most?: number): Promise<(string 
 }
 
 function entriesOf(text: string, path: string): unknown[] {
-  if (text.trimStart().startsWith('[') && isOneDocument(text)) {
-    const list = parseJson(text, path) as unknown[];
-    // One line of ids is a prompt, not a list of prompts.
-    return list.every((id) => typeof id === 'number') ? [list] : list;
-  }
+  const list = text.trimStart().startsWith('[') ? (parsed(text) as unknown[] | undefined) : undefined;
+  // One line of ids is a prompt, not a list of prompts.
+  if (list) return list.every((id) => typeof id === 'number') ? [list] : list;
   const lines = text.split('\n').map((line, index) => ({ line, index }));
   return lines
     .filter(({ line }) => line.trim() !== '')
     .map(({ line, index }) => parseJson(line, `${path}, line ${index + 1}`));
-}
-
-function isOneDocument(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function promptOf(entry: unknown, where: string): string | readonly number[] {
@@ -95,16 +84,8 @@ export const imageSpecs = {
 /** The files that --image names, as data: URLs; undefined without any. @throws SplitkvError `io` */
 export async function readImages(paths: readonly string[]): Promise<string[] | undefined> {
   if (paths.length === 0) return undefined;
-  const { readFile } = await import('node:fs/promises');
-  return Promise.all(
-    paths.map(async (path) => {
-      try {
-        return `data:image/*;base64,${await readFile(path, 'base64')}`;
-      } catch (cause) {
-        throw ioError(`--image ${path}: can't be read: ${messageOf(cause)}`, cause);
-      }
-    }),
-  );
+  const files = await Promise.all(paths.map((path) => readGiven('image', path, '', 'base64')));
+  return files.map((file) => `data:image/*;base64,${file}`);
 }
 
 export const TOKENS_HINT = 'give ids with commas, e.g. --tokens 1,2,3, or @FILE.json';

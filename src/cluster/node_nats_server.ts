@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { ioError, usageError } from '../base/errors.js';
+import { ioError, tried, usageError } from '../base/errors.js';
 
 export interface NatsServerOptions {
   /** The program; see find_nats_server.js. */
@@ -122,11 +122,7 @@ async function untilReady(
 /** What the server wrote into a folder of its own, once it is whole. */
 function readPorts(folder: string): Pick<NatsServer, 'url' | 'webSocketUrl'> | undefined {
   const file = readdirSync(folder).find((name) => name.endsWith('.ports'));
-  try {
-    const { nats, websocket } = JSON.parse(readFileSync(join(folder, file ?? ''), 'utf8')) as Record<string, string[]>;
-    const [[url], [webSocketUrl]] = [nats ?? [], websocket ?? []];
-    return url !== undefined && webSocketUrl !== undefined ? { url, webSocketUrl } : undefined;
-  } catch {
-    return undefined;
-  }
+  const ports = tried(() => JSON.parse(readFileSync(join(folder, file ?? ''), 'utf8')) as Record<string, string[]>);
+  const [url, webSocketUrl] = [ports?.['nats']?.[0], ports?.['websocket']?.[0]];
+  return url !== undefined && webSocketUrl !== undefined ? { url, webSocketUrl } : undefined;
 }

@@ -112,12 +112,10 @@ function urlSource(url: URL, open: (folder: URL) => Source): Source {
 /** The URL that the text is, or that it means on this page; undefined for a path. A drive letter is no scheme. */
 function absoluteUrl(where: string): URL | undefined {
   if (/^[a-z][a-z0-9+.-]+:\/\//i.test(where)) return URL.canParse(where) ? new URL(where) : undefined;
-  const page = pageUrl();
+  // Of the document, otherwise of the worker.
+  const page = globalThis.document?.baseURI ?? globalThis.location?.href;
   return page === undefined ? undefined : new URL(where, page);
 }
-
-/** Of the document, otherwise of the worker. */
-const pageUrl = (): string | undefined => globalThis.document?.baseURI ?? globalThis.location?.href;
 
 const isNode = (): boolean => globalThis.process?.versions?.node !== undefined;
 

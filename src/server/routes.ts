@@ -1,3 +1,4 @@
+import { tried } from '../base/errors.js';
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from './api_error.js';
 import { messageError } from './messages/message_writer.js';
@@ -70,7 +71,7 @@ export function findRoute(url: string): Route {
 function routeOf(path: string): Route | undefined {
   if (!path.includes('{') && Object.hasOwn(METHODS, path)) return { name: path as RouteName };
   if (path.startsWith(MODEL)) {
-    const model = decode(path.slice(MODEL.length));
+    const model = tried(() => decodeURIComponent(path.slice(MODEL.length)));
     if (model !== undefined) return { name: '/v1/models/{model}', model };
   }
   const [, id, items = ''] = RESPONSE.exec(path) ?? [];
@@ -108,11 +109,3 @@ const ERRORS: Readonly<Record<Family, (error: ApiError) => object>> = {
 
 /** What a client is told of an error. */
 export const errorBody = (request: IncomingMessage, error: ApiError): object => ERRORS[familyOf(request)](error);
-
-function decode(text: string): string | undefined {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return undefined;
-  }
-}

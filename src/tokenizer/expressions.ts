@@ -1,5 +1,6 @@
 /** Finds regular expressions of a tokenizer.json that can keep a text waiting for ever: their engine tries every way to match. */
 
+import { tried } from '../base/errors.js';
 import { cyclesOf, valueIn, nth } from '../base/lists.js';
 
 /** Characters of every kind: those that two atoms both take say what they have in common. */
@@ -366,13 +367,8 @@ function patternOf(atom: string, insensitive: boolean): RegExp | undefined {
     : regExpOf(`^(?:${set})$`, insensitive);
 }
 
-function regExpOf(source: string, insensitive: boolean, flags = ''): RegExp | undefined {
-  try {
-    return new RegExp(source, `${flags}${insensitive ? 'i' : ''}su`);
-  } catch {
-    return undefined;
-  }
-}
+const regExpOf = (source: string, insensitive: boolean, flags = ''): RegExp | undefined =>
+  tried(() => new RegExp(source, `${flags}${insensitive ? 'i' : ''}su`));
 
 /** An atom as an expression of JavaScript's. */
 function setOf(atom: string): string | undefined {

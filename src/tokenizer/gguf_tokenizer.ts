@@ -90,18 +90,10 @@ export function ggufTokenizerFiles(metadata: GgufMetadata, what: string): Tokeni
 }
 
 /** By `tokenizer.ggml.model`: its parts, and ids where the file doesn't say them. */
-const KINDS: Readonly<
-  Record<
-    string,
-    {
-      parts(vocabulary: GgufVocabulary, what: string): Parts;
-      readonly bos?: number;
-      readonly eos?: number;
-      readonly cls?: number;
-      readonly sep?: number;
-    }
-  >
-> = {
+interface Kind extends Readonly<Partial<Record<'bos' | 'eos' | 'cls' | 'sep', number>>> {
+  parts(vocabulary: GgufVocabulary, what: string): Parts;
+}
+const KINDS: Readonly<Record<string, Kind>> = {
   gpt2: {
     parts: (vocabulary, what) => byteLevelParts(vocabulary, preTokenizer(vocabulary.said('pre', 'default'), what)),
   },
@@ -348,18 +340,9 @@ function chatTemplates(metadata: GgufMetadata, what: string): unknown {
 /** Metadata of a GGUF file, by key. */
 type GgufMetadata = ReadonlyMap<string, unknown>;
 
-/** What a token is (tokenizer.ggml.token_type). */
-type TokenType = 'normal' | 'unknown' | 'control' | 'user_defined' | 'unused' | 'byte';
-
-const typeNames: Readonly<Record<number, TokenType>> = {
-  0: 'normal',
-  1: 'normal',
-  2: 'unknown',
-  3: 'control',
-  4: 'user_defined',
-  5: 'unused',
-  6: 'byte',
-};
+/** What a token is, by its number in the file (tokenizer.ggml.token_type). */
+const TYPES = ['normal', 'normal', 'unknown', 'control', 'user_defined', 'unused', 'byte'] as const;
+type TokenType = (typeof TYPES)[number];
 
 /** The vocabulary of a GGUF file. Throws `format` for lists of the wrong kind or length. */
 class GgufVocabulary {
@@ -373,7 +356,7 @@ class GgufVocabulary {
   ) {
     this.tokens = this.#list('tokens', 'string', undefined) ?? this.#missing('tokens');
     const types = this.#list<number>('token_type', 'number', this.tokens.length);
-    this.types = types?.map((type) => typeNames[type] ?? 'normal') ?? this.tokens.map(() => 'normal');
+    this.types = types?.map((type) => TYPES[type] ?? 'normal') ?? this.tokens.map(() => 'normal');
   }
 
   /** SentencePiece's log probabilities. */

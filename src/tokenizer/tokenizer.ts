@@ -51,7 +51,8 @@ export class Tokenizer {
   readonly #takesBlanks: boolean;
   readonly #templates: ChatTemplates;
   readonly #messages: TemplateMessages;
-  readonly #newReader: (options: ReadOptions) => AnswerReader;
+  /** Tells an answer's text, thoughts and calls apart. It reads what a stream gives that keeps `marks`. */
+  readonly reader: (options: ReadOptions) => AnswerReader;
   /** How its model writes answers. */
   readonly format: ChatFormat;
   /** Ids of the texts that structure its answers. */
@@ -116,7 +117,7 @@ export class Tokenizer {
       const tools = variables['tools'] as readonly unknown[] | undefined;
       return this.#templates.render(messages, { addGenerationPrompt, variables, tools });
     });
-    this.#newReader = (options) => new AnswerReader(this.format, options);
+    this.reader = (options) => new AnswerReader(this.format, options);
   }
 
   /**
@@ -180,11 +181,6 @@ export class Tokenizer {
   /** A decoder for ids that come one by one. */
   stream(options?: TextStreamOptions): TextStream {
     return new TextStream(this, options);
-  }
-
-  /** Tells an answer's text, thoughts and calls apart. It reads what a stream gives that keeps `marks`. */
-  reader(options: ReadOptions): AnswerReader {
-    return this.#newReader(options);
   }
 
   /** The text of its chat template; '' where there is none. */

@@ -2,6 +2,7 @@
  * Room: a provider of the AI SDK over models of ours: `import { createSplitkv } from 'splitkv/ai-sdk'`. The provider and its
  * models are here, prompt.ts says what their calls mean. Holds no engine and nothing of the SDK but types.
  */
+import { defined } from '../../base/options.js';
 import type {
   EmbeddingModelV3,
   EmbeddingModelV4,
@@ -84,15 +85,18 @@ export function createSplitkv(
 
 type Specification = 'v3' | 'v4';
 
-class Answers implements Omit<LanguageModelV4, 'specificationVersion'> {
+class Provided {
   readonly provider = 'splitkv';
-  readonly supportedUrls = {};
 
   constructor(
     readonly modelId: string,
-    private readonly open: () => Promise<Model>,
+    protected readonly open: () => Promise<Model>,
     readonly specificationVersion: Specification,
   ) {}
+}
+
+class Answers extends Provided implements Omit<LanguageModelV4, 'specificationVersion'> {
+  readonly supportedUrls = {};
 
   async doGenerate(options: LanguageModelV4CallOptions) {
     const { generation, call } = await this.#ask(options);
@@ -127,32 +131,21 @@ class Answers implements Omit<LanguageModelV4, 'specificationVersion'> {
     const model = await this.open();
     options.abortSignal?.throwIfAborted();
     const call = callOf(options, model.info);
-    const signal = options.abortSignal;
-    return {
-      generation: model.generate({ messages: call.messages }, { ...call.given, ...(signal && { signal }) }),
-      call,
-    };
+    const given = { ...call.given, ...defined({ signal: options.abortSignal }) };
+    return { generation: model.generate({ messages: call.messages }, given), call };
   }
 }
 
-class Vectors implements Omit<EmbeddingModelV4, 'specificationVersion'> {
-  readonly provider = 'splitkv';
+class Vectors extends Provided implements Omit<EmbeddingModelV4, 'specificationVersion'> {
   readonly maxEmbeddingsPerCall = MAX_EMBEDDINGS;
   readonly supportsParallelCalls = true;
-
-  constructor(
-    readonly modelId: string,
-    private readonly open: () => Promise<Model>,
-    readonly specificationVersion: Specification,
-  ) {}
 
   async doEmbed({ values, dimensions, abortSignal, providerOptions }: Parameters<EmbeddingModelV4['doEmbed']>[0]) {
     const model = await this.open();
     abortSignal?.throwIfAborted();
     const { embeddings, prompt_tokens } = await model.embed(values, {
       ...providerOptions?.['splitkv'],
-      ...(dimensions !== undefined && { dimensions }),
-      ...(abortSignal && { signal: abortSignal }),
+      ...defined({ dimensions, signal: abortSignal }),
     });
     return {
       embeddings: embeddings.map((vector) => [...vector]),

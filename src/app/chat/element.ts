@@ -1,4 +1,5 @@
-import { SplitkvError } from '../../base/errors.js';
+import { defined } from '../../base/options.js';
+import { codeOf, messageOf, SplitkvError, tried } from '../../base/errors.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import { camel } from '../../base/names.js';
 import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } from '../../index.js';
@@ -31,7 +32,7 @@ import { ATTRIBUTES, everyAdapter, misspelt, readSettings } from './settings.js'
 import { type ChatStrings, sayOf, type StringName, STRINGS } from './strings.js';
 import { ChatParts } from './view/parts.js';
 import { ProgressMeter } from '../shared/progress.js';
-import { clusterPreview, clusterText, planText, previewOf, progressText, ranksText } from './view/preview.js';
+import { clusterPreview, clusterText, lastPart, planText, previewOf, progressText, ranksText } from './view/preview.js';
 
 const BUSY: readonly ChatState[] = ['looking', 'loading', 'answering'];
 const HELP = 'https://github.com/splitkv/splitkv/blob/main/docs/chat.md#when-something-goes-wrong';
@@ -517,19 +518,13 @@ export class SplitkvChat extends Base {
       this.#parts.name.textContent = nameOf(where);
       const load = {
         ...settings.load,
-        ...(this.#access && { cluster: { ...this.#named(), ...this.#access } }),
+        ...(this.#access && { cluster: { ...defined({ name: this.getAttribute('cluster-name') }), ...this.#access } }),
         ...(this.#hubToken !== undefined && { hubToken: this.#hubToken }),
       };
       void this.#session.open(where, { ...settings, load });
     } catch (error) {
       void this.#session.refuse(error);
     }
-  }
-
-  /** What markup says of a cluster. */
-  #named(): { readonly name?: string } {
-    const name = this.getAttribute('cluster-name');
-    return name === null ? {} : { name };
   }
 
   /** What a page's function makes of it; what it throws changes nothing. */
@@ -656,7 +651,8 @@ export class SplitkvChat extends Base {
     if (at === undefined || this.state === 'answering' || this.state === 'recovering') return;
     try {
       const text = localStorage.getItem(at);
-      const there = text === null ? { messages: [] } : readable(text);
+      // Of what something else has written there is nothing.
+      const there = tried(() => readKept(text ?? '')) ?? { messages: [] };
       const mine = this.#turns.of(this.#session.save());
       const all = mergeKept(mine, there);
       // Two tabs that hear of each other would otherwise write on and on.
@@ -796,10 +792,7 @@ export class SplitkvChat extends Base {
     const another = this.state === 'failed' && !explanation.neutral ? this.#anotherModel() : [];
     this.#parts.showProblem({ ...explanation, remedies: [...explanation.remedies, ...another] });
     if (explanation.neutral && this.state === 'failed') this.#parts.status.textContent = explanation.title;
-    const { code, message } =
-      error instanceof SplitkvError
-        ? error
-        : { code: 'internal' as const, message: error instanceof Error ? error.message : String(error) };
+    const [code, message] = [codeOf(error), messageOf(error)];
     if (!explanation.neutral) console.error(`<splitkv-chat> ${code}: ${explanation.title}. See ${HELP}\n`, error);
     this.#tell('splitkv-error', { code, message });
   }
@@ -816,15 +809,6 @@ export class SplitkvChat extends Base {
 // Frameworks set properties that an element has, and otherwise attributes.
 SplitkvChat.prototype.highlight = undefined;
 
-/** What was kept; nothing where something else has written it. */
-function readable(text: string): Kept {
-  try {
-    return readKept(text);
-  } catch {
-    return { messages: [] };
-  }
-}
-
 /** A URL, or what may be a model's name, which is the library's to read. @throws SplitkvError `usage` */
 function modelAt(address: string): string | URL {
   if (address.startsWith('cluster:') || hubForm(address) !== undefined) return address;
@@ -839,5 +823,5 @@ function modelAt(address: string): string | URL {
 function nameOf(where: string | URL | readonly File[]): string {
   if (typeof where === 'string') return where.replace(/^(hf|cluster):/i, '');
   if (!(where instanceof URL)) return where[0]?.webkitRelativePath.split('/')[0] || where[0]?.name || 'files';
-  return decodeURIComponent(where.pathname.split('/').filter(Boolean).at(-1) ?? where.host);
+  return lastPart(where);
 }

@@ -1,4 +1,4 @@
-import { type ErrorCode, SplitkvError } from '../../base/errors.js';
+import { codeOf, type ErrorCode, messageOf, SplitkvError } from '../../base/errors.js';
 import { grouped } from '../../base/math.js';
 import type { LoadOptions } from '../../index.js';
 import { SAY, type Say } from './strings.js';
@@ -53,8 +53,7 @@ export function explain(
   { load = {}, downloaded = false, smaller = [], canForget = false }: ErrorContext = {},
   say: Say = SAY,
 ): Explanation {
-  const code = error instanceof SplitkvError ? error.code : 'internal';
-  const detail = error instanceof Error ? error.message : String(error);
+  const [code, detail] = [codeOf(error), messageOf(error)];
   const again: Remedy = { label: say('try_again'), action: 'retry' };
   const anew: Remedy = { label: say('download_again'), action: 'download' };
   const told = (what: Told, ...remedies: readonly Remedy[]): Explanation => ({

@@ -1,4 +1,5 @@
-import { SplitkvError, usageError, withAbort } from '../../base/errors.js';
+import { parsed } from '../../base/json.js';
+import { messageOf, SplitkvError, usageError, withAbort } from '../../base/errors.js';
 import type { ChatMessage, Tool, ToolCall } from '../../index.js';
 
 /** A tool of the page: what it is for, its arguments, and what it does. */
@@ -40,18 +41,14 @@ export async function runCall(tools: PageTools, call: ToolCall, signal: AbortSig
   if (signal.aborted) throw stopped;
   const tool = Object.hasOwn(tools, name) ? tools[name] : undefined;
   if (!tool) return made(`There is no tool '${name}'.`, true);
-  let args: Readonly<Record<string, unknown>>;
-  try {
-    args = JSON.parse(call.function.arguments || '{}') as typeof args;
-  } catch {
-    return made('The arguments are not JSON.', true);
-  }
+  const args = parsed(call.function.arguments || '{}') as Readonly<Record<string, unknown>> | undefined;
+  if (args === undefined) return made('The arguments are not JSON.', true);
   try {
     const value = await withAbort((async () => tool.run(args, { signal }))(), signal, () => stopped);
     return made(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
   } catch (error) {
     if (signal.aborted) throw stopped;
-    return made(error instanceof Error ? error.message : String(error), true);
+    return made(messageOf(error), true);
   }
 }
 

@@ -1,5 +1,5 @@
 import { defined } from '../../base/options.js';
-import { ioError, isLoss, SplitkvError, usageError } from '../../base/errors.js';
+import { codeOf, ioError, isLoss, usageError } from '../../base/errors.js';
 import { networkOf } from '../../engine/contracts/load_options.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
 import { load, planModel } from '../../entry.js';
@@ -211,7 +211,7 @@ export class ChatSession {
       };
       await begin().catch((error: unknown) => {
         const { images, ...others } = this.#options;
-        if (!images || !(error instanceof SplitkvError && error.code === 'unsupported')) throw error;
+        if (!images || codeOf(error) !== 'unsupported') throw error;
         // A model that takes no pictures is loaded for what it does.
         this.#options = others;
         return begin();
@@ -438,7 +438,7 @@ export class ChatSession {
   }
 
   /** Options with a context that holds what was too long, and an answer, of which the planner says that they fit. */
-  async #longer(error: SplitkvError, signal: AbortSignal): Promise<LoadOptions[]> {
+  async #longer(error: unknown, signal: AbortSignal): Promise<LoadOptions[]> {
     const { tokens } = tooLong(error) ?? {};
     if (tokens === undefined || this.#options.cluster) return [];
     const room = Math.min(this.#settings.sampling.maxTokens, tokens);
@@ -460,15 +460,13 @@ export class ChatSession {
     );
     if (signal.aborted) return model.dispose();
     this.#model = model;
-    if (this.#settings.selfTest) await this.#test(model, signal);
+    if (this.#settings.selfTest) {
+      this.#become('checking');
+      const { passed, problem = '', damaged } = await model.selfTest({ signal });
+      if (!passed) throw damaged ? ioError(problem) : new SelfTestFailure(problem);
+    }
     this.events.loaded(model);
     this.#become('ready');
-  }
-
-  async #test(model: Model, signal: AbortSignal): Promise<void> {
-    this.#become('checking');
-    const { passed, problem = '', damaged } = await model.selfTest({ signal });
-    if (!passed) throw damaged ? ioError(problem) : new SelfTestFailure(problem);
   }
 
   async #answer(model: Model, question: ShownMessage, { another, begun }: How, signal: AbortSignal): Promise<Answer> {
@@ -660,18 +658,17 @@ export class ChatSession {
     } catch (error) {
       if (signal !== this.#work.signal) return;
       if (signal.aborted) this.#work = new AbortController();
-      const isLimit = error instanceof SplitkvError && error.code === 'limit' && after(error) === 'failed';
-      const isFull = error instanceof SplitkvError && error.code === 'context_full';
-      const smaller = isLimit
-        ? await this.#smaller(undefined, this.#work.signal)
-        : isFull
-          ? await this.#longer(error, this.#work.signal)
-          : [];
+      const code = codeOf(error);
+      const smaller =
+        code === 'limit' && after(error) === 'failed'
+          ? await this.#smaller(undefined, this.#work.signal)
+          : code === 'context_full'
+            ? await this.#longer(error, this.#work.signal)
+            : [];
       if (signal !== this.#work.signal && !signal.aborted) return;
       this.#become(after(error));
       this.events.failed(error, smaller);
-      if (this.#state !== 'failed' || !this.downloaded || !(error instanceof SplitkvError && error.code === 'io'))
-        return;
+      if (this.#state !== 'failed' || !this.downloaded || code !== 'io') return;
       globalThis.addEventListener('online', () => void this.retry(), { once: true, signal: this.#work.signal });
     }
   }

@@ -44,7 +44,11 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
     defined(Object.fromEntries(Object.keys(names).map((name) => [name, values[name]])));
   const sampling: SamplingOptions = those(SAMPLING_ROWS);
   checkSampling({ ...sampling, seed: sampling.seed ?? 0 });
-  const cluster = readCluster(attribute('cluster') ?? undefined, values['clusterName'] as string | undefined);
+  // Whoever gives an object gives it as a property.
+  const servers = attribute('cluster')
+    ?.split(',')
+    .map((server) => server.trim());
+  const cluster = servers && { servers, ...defined({ name: values['clusterName'] as string | undefined }) };
   const { thinking, maxTokens, autostart, selfTest, system, about } = values as unknown as OwnValues;
   return {
     load: { ...those(LOAD_ROWS), ...(cluster && { cluster }) },
@@ -55,13 +59,6 @@ export function readSettings(attribute: (name: Attribute) => string | null): Cha
     system,
     about,
   };
-}
-
-/** Whoever gives an object gives it as a property. @throws SplitkvError `usage` */
-function readCluster(servers: string | undefined, name: string | undefined): LoadOptions['cluster'] {
-  if (servers === undefined) return undefined;
-  const addresses = servers.split(',').map((server) => server.trim());
-  return { servers: addresses, ...(name !== undefined && { name }) };
 }
 
 /** The ranks of `ranks="auto"`: one on each different GPU. @throws SplitkvError `no_webgpu` */

@@ -3,6 +3,7 @@
  * 'splitkv/prompt-api'`. The class is here, what messages mean is in messages.ts, its types in types.ts. Holds no
  * engine: who loads the model says how.
  */
+import { pause } from '../../base/waits.js';
 import { messageOf, withAbort } from '../../base/errors.js';
 import { parsed } from '../../base/json.js';
 import type {
@@ -131,7 +132,7 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
         tell(0);
         loaded = await orAborted(load(), signal);
         tell(1);
-        await nextTask();
+        await pause(0);
         signal?.throwIfAborted();
       } finally {
         progress.delete(tell);
@@ -453,10 +454,10 @@ function quotaExceeded(requested: number, quota: number): Error {
 }
 
 function progressEvent(loaded: number): Event {
-  if (typeof ProgressEvent === 'function') {
-    return new ProgressEvent('downloadprogress', { loaded, total: 1, lengthComputable: true });
-  }
-  return Object.assign(new Event('downloadprogress'), { loaded, total: 1, lengthComputable: true });
+  const told = { loaded, total: 1, lengthComputable: true };
+  return typeof ProgressEvent === 'function'
+    ? new ProgressEvent('downloadprogress', told)
+    : Object.assign(new Event('downloadprogress'), told);
 }
 
 /** @throws the signal's reason as soon as it fires, and where it fires in the same task */
@@ -465,5 +466,3 @@ async function orAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): 
   signal?.throwIfAborted();
   return done;
 }
-
-const nextTask = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));

@@ -16,7 +16,12 @@ export const command: Command = {
   },
   async run(options, terminal) {
     const host = options.oneOf('host', ['node', 'chrome']) ?? 'node';
-    const listing = await (host === 'chrome' ? chromeListing : nodeListing)(options.has('quick'), terminal);
+    const { signal, progress } = terminal;
+    const isQuick = options.has('quick');
+    const listing =
+      host === 'chrome'
+        ? await (await import('../hosts/chrome_host.js')).chromeAdapters(signal, progress, !isQuick)
+        : await nodeListing(isQuick, terminal);
     if (listing.adapters.length === 0) {
       throw new SplitkvError(
         'no_webgpu',
@@ -46,11 +51,6 @@ async function nodeListing(quick: boolean, { signal, progress }: Terminal): Prom
   const adapters = await nodeAdapters();
   const requests = adapters.map(({ request }) => ({ adapterName: request }));
   return { adapters, measure: quick ? undefined : await measureAdapters(requests, { signal, onProgress: progress }) };
-}
-
-async function chromeListing(quick: boolean, { signal, progress }: Terminal): Promise<Listing> {
-  const { chromeAdapters } = await import('../hosts/chrome_host.js');
-  return chromeAdapters(signal, progress, !quick);
 }
 
 /** Every adapter that Dawn finds. */

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { freemem, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import { type AdapterEntry, differentGpus } from '../../app/shared/adapter_list.js';
-import { SplitkvError } from '../../base/errors.js';
+import { codeOf, messageOf, tried } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { snakeOf } from '../../base/names.js';
 import { cacheOf, isOffline, listLocalModels, nodeAccess } from '../../loader/hub/node_hub_cache.js';
@@ -220,8 +220,8 @@ async function machineFacts(): Promise<MachineFacts> {
   try {
     adapters = await nodeAdapters();
   } catch (error) {
-    if (!(error instanceof SplitkvError && error.code === 'no_webgpu')) throw error;
-    dawn = error.message;
+    if (codeOf(error) !== 'no_webgpu') throw error;
+    dawn = messageOf(error);
   }
   const gpuFiles = filesOfGpus();
   const access = await nodeAccess({});
@@ -237,7 +237,7 @@ async function machineFacts(): Promise<MachineFacts> {
     gpuFiles,
     closedFiles: gpuFiles.filter((file) => !mayOpen(file)),
     chrome: chrome(),
-    playwright: isInstalled('playwright-core'),
+    playwright: tried(() => createRequire(import.meta.url).resolve('playwright-core')) !== undefined,
     hub: {
       cache,
       models: (await listLocalModels(cache)).length,
@@ -254,15 +254,6 @@ function chrome(): MachineFacts['chrome'] {
     return path === undefined ? {} : { path };
   } catch (error) {
     return { problem: (error as Error).message };
-  }
-}
-
-function isInstalled(name: string): boolean {
-  try {
-    createRequire(import.meta.url).resolve(name);
-    return true;
-  } catch {
-    return false;
   }
 }
 
@@ -290,10 +281,6 @@ function mayOpen(file: string): boolean {
 async function freeBytes(folder: string): Promise<number | undefined> {
   let at = folder;
   while (!existsSync(at) && dirname(at) !== at) at = dirname(at);
-  try {
-    const { bavail, bsize } = await statfs(at);
-    return bavail * bsize;
-  } catch {
-    return undefined;
-  }
+  const disk = await statfs(at).catch(() => undefined);
+  return disk && disk.bavail * disk.bsize;
 }

@@ -1,3 +1,5 @@
+import { tried } from '../../base/errors.js';
+import { pause } from '../../base/waits.js';
 import { createInterface } from 'node:readline';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -49,7 +51,7 @@ export async function* joined(lines: AsyncIterable<string>, pasteMs = PASTE_MS):
     for (;;) {
       next = all.next();
       const goesOn = message.endsWith('\\');
-      const come = goesOn ? await next : await Promise.race([next, later(pasteMs)]);
+      const come = goesOn ? await next : await Promise.race([next, pause(pasteMs)]);
       if (!come || come.done) break;
       message = `${goesOn ? message.slice(0, -1) : message}\n${come.value}`;
     }
@@ -57,23 +59,16 @@ export async function* joined(lines: AsyncIterable<string>, pasteMs = PASTE_MS):
   }
 }
 
-const later = (ms: number): Promise<undefined> => new Promise((done) => setTimeout(() => done(undefined), ms));
-
 /** The newest first. */
 function readLines(file: string): string[] {
-  try {
-    return readFileSync(file, 'utf8').split('\n').filter(Boolean);
-  } catch {
-    return [];
-  }
+  return tried(() => readFileSync(file, 'utf8').split('\n').filter(Boolean)) ?? [];
 }
 
 /** What was said to a model is for its own person. A history that can't be kept is no error. */
 function writeLines(file: string, lines: readonly string[]): void {
-  try {
+  // Read-only homes have none.
+  tried(() => {
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, `${lines.join('\n')}\n`, { mode: 0o600 });
-  } catch {
-    // Read-only homes have none.
-  }
+  });
 }

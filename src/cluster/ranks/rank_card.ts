@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { AdapterDescription } from '../../gpu/index.js';
-import { formatError, ioError, messageOf } from '../../base/errors.js';
+import { formatError, ioError, messageOf, tried } from '../../base/errors.js';
 import { decode, encode } from 'cborg/extended';
 import { type Cluster, isName } from '../connect.js';
 
@@ -84,7 +84,7 @@ export async function callRoll(
       stall: QUIET_MS,
     });
     for await (const { data } of answers) {
-      const card = cardOrNothing(data);
+      const card = tried(() => readCard(data));
       if (card) cards.set(card.id, card);
       if (enough([...cards.values()])) break;
     }
@@ -96,12 +96,4 @@ export async function callRoll(
     }
   }
   return [...cards.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
-}
-
-function cardOrNothing(data: Uint8Array): RankCard | undefined {
-  try {
-    return readCard(data);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,4 +1,4 @@
-import { usageError } from '../../base/errors.js';
+import { tried, usageError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
 import { valueIn } from '../../base/lists.js';
 import { ANY_TEXT, type Automaton, both, except, includes, listed, spend } from '../automaton.js';
@@ -98,13 +98,8 @@ export class SchemaForms {
     }
     let at: unknown = this.#root;
     for (const part of reference.split('/').slice(1)) {
-      let key = part;
-      try {
-        key = decodeURIComponent(part);
-      } catch {
-        // As it stands.
-      }
-      key = key.replaceAll('~1', '/').replaceAll('~0', '~');
+      const decoded = tried(() => decodeURIComponent(part)) ?? part;
+      const key = decoded.replaceAll('~1', '/').replaceAll('~0', '~');
       at =
         (isObject(at) || Array.isArray(at)) && Object.hasOwn(at, key)
           ? (at as Record<string, unknown>)[key]

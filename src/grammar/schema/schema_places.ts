@@ -1,3 +1,4 @@
+import { tried } from '../../base/errors.js';
 import { isObject } from '../../base/json.js';
 
 /** Keywords with a schema, or a list of them; and with schemas by name. */
@@ -45,7 +46,7 @@ export function pointed(root: unknown): unknown {
     const { $anchor, $dynamicAnchor } = schema;
     const $id = schema[idKeyword];
     const [id = '', own] = typeof $id === 'string' ? $id.split('#') : [];
-    const base = id === '' ? within : (address(id, within) ?? within);
+    const base = id === '' ? within : (tried(() => new URL(id, within).href) ?? within);
     if (base !== within || pointer === '') places.set(base, pointer);
     // As draft 7 wrote anchors.
     for (const name of [$anchor, $dynamicAnchor, own])
@@ -95,18 +96,10 @@ export function pointed(root: unknown): unknown {
   function pointer(reference: unknown, base: string): unknown {
     if (typeof reference !== 'string') return reference;
     const [path = '', part = ''] = reference.split('#');
-    const to = path === '' ? base : address(path, base);
+    const to = path === '' ? base : tried(() => new URL(path, base).href);
     const place = to === undefined ? undefined : places.get(/^(\/|$)/.test(part) ? to : `${to}#${part}`);
     if (place === undefined) return reference;
     return `#${place}${part.startsWith('/') ? part : ''}`;
-  }
-}
-
-function address(reference: string, base: string): string | undefined {
-  try {
-    return new URL(reference, base).href;
-  } catch {
-    return undefined;
   }
 }
 

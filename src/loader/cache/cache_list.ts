@@ -3,7 +3,7 @@ import {
   type CacheDirectory,
   cacheNames,
   hashName,
-  isNotFound,
+  ifThere,
   openCacheFolder,
   readCacheObject,
   removeCacheEntry,
@@ -31,14 +31,8 @@ export async function openModelFolder(folder: CacheDirectory, url: string): Prom
 }
 
 /** The same, or undefined when there is none. */
-export async function findModelFolder(folder: CacheDirectory, url: string): Promise<CacheDirectory | undefined> {
-  try {
-    return await folder.getDirectoryHandle(await hashName(url));
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
-}
+export const findModelFolder = async (folder: CacheDirectory, url: string): Promise<CacheDirectory | undefined> =>
+  ifThere(folder.getDirectoryHandle(await hashName(url)));
 
 /** The models in this origin's cache. Throws `Error` where the browser has no storage for it. */
 export async function listCached(folder?: CacheDirectory): Promise<CachedModel[]> {

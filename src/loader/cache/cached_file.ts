@@ -1,3 +1,4 @@
+import { sum, valueIn } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import {
   type CacheDirectory,
@@ -134,9 +135,7 @@ export class CachedFile {
 
   /** Bytes present. */
   get bytes(): number {
-    let bytes = 0;
-    for (const piece of this.#present) bytes += this.pieceLength(piece);
-    return bytes;
+    return sum(Array.from(this.#present, (piece) => this.pieceLength(piece)));
   }
 
   /** It was complete once and passed its checks. */
@@ -258,11 +257,7 @@ export class CachedFile {
 
   /** The whole piece; readers at the same time share the work. */
   #verify(piece: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    const underway = this.#checks.get(piece);
-    if (underway) return underway;
-    const check = this.#verifyAnew(piece).finally(() => this.#checks.delete(piece));
-    this.#checks.set(piece, check);
-    return check;
+    return valueIn(this.#checks, piece, () => this.#verifyAnew(piece).finally(() => this.#checks.delete(piece)));
   }
 
   async #verifyAnew(piece: number): Promise<Uint8Array<ArrayBuffer> | undefined> {

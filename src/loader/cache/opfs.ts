@@ -69,13 +69,8 @@ export async function writeCacheFile(
 
 /** The file, or undefined when there is none or it is empty: one whose writing was cut short. */
 export async function readCacheFile(directory: CacheDirectory, name: string): Promise<Blob | undefined> {
-  try {
-    const file = await (await directory.getFileHandle(name)).getFile();
-    return file.size === 0 ? undefined : file;
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
+  const file = await ifThere(directory.getFileHandle(name).then((handle) => handle.getFile()));
+  return file?.size === 0 ? undefined : file;
 }
 
 /** The JSON object that the file holds; undefined where it holds none. */
@@ -89,9 +84,7 @@ export async function readCacheObject(
 }
 
 export async function removeCacheEntry(directory: CacheDirectory, name: string): Promise<void> {
-  await directory.removeEntry(name, { recursive: true }).catch((error: unknown) => {
-    if (!isNotFound(error)) throw error;
-  });
+  await ifThere(directory.removeEntry(name, { recursive: true }));
 }
 
 export async function cacheNames(directory: CacheDirectory): Promise<string[]> {
@@ -100,7 +93,12 @@ export async function cacheNames(directory: CacheDirectory): Promise<string[]> {
   return names;
 }
 
-export const isNotFound = (error: unknown): boolean => error instanceof Error && error.name === 'NotFoundError';
+/** What the work gives; undefined where what it is about isn't there. */
+export const ifThere = <T>(work: Promise<T>): Promise<T | undefined> =>
+  work.catch((error: unknown) => {
+    if (error instanceof Error && error.name === 'NotFoundError') return undefined;
+    throw error;
+  });
 
 /** `digits` hexadecimal digits of the SHA-256 of a text or of bytes: any of them makes a file name of it. */
 export async function hashName(data: string | Uint8Array<ArrayBuffer>, digits = 32): Promise<string> {

@@ -1,6 +1,6 @@
 import { formatError, type SplitkvError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
-import { alignUp, grouped } from '../../base/math.js';
+import { alignUp, grouped, joinBytes } from '../../base/math.js';
 import { blockOf, isBlockType, isDtype, type StoredType } from '../dtype.js';
 import { checkTensorCount } from '../safetensors_header.js';
 import { checkFileName, missingFile, type Source } from '../source.js';
@@ -283,12 +283,8 @@ const MAX_TEXT_BYTES = 64 * 1024 * 1024;
  * Await `need(n)` where `has(n)` is false, then take n bytes by the readers below: a list of numbers costs no await each.
  */
 class HeaderCursor {
-  readonly fileBytes: number;
   /** The file as messages name it. */
   readonly what: string;
-  readonly #source: Source;
-  readonly #file: string;
-  readonly #signal: AbortSignal | undefined;
   // Tokens may begin with U+FEFF.
   readonly #text = new TextDecoder('utf-8', { ignoreBOM: true });
   #bytes = new Uint8Array(0);
@@ -299,12 +295,13 @@ class HeaderCursor {
   /** Where #bytes ends in the file. */
   #loaded = 0;
 
-  constructor(source: Source, file: string, fileBytes: number, signal: AbortSignal | undefined) {
-    this.#source = source;
-    this.#file = file;
-    this.fileBytes = fileBytes;
+  constructor(
+    private readonly source: Source,
+    private readonly file: string,
+    readonly fileBytes: number,
+    private readonly signal: AbortSignal | undefined,
+  ) {
     this.what = `${file} of ${source.name}`;
-    this.#signal = signal;
   }
 
   /** Bytes of the file before the next value. */
@@ -328,12 +325,9 @@ class HeaderCursor {
     const rest = this.#bytes.subarray(this.#at);
     const size = Math.min(Math.max(this.#loaded, FIRST_READ_BYTES), LARGEST_READ_BYTES);
     const end = Math.min(this.#loaded + Math.max(size, bytes - rest.length), this.fileBytes);
-    const more = await this.#source.read(this.#file, this.#loaded, end, this.#signal);
-    const joined = new Uint8Array(rest.length + more.length);
-    joined.set(rest);
-    joined.set(more, rest.length);
-    this.#bytes = joined;
-    this.#view = new DataView(joined.buffer);
+    const more = await this.source.read(this.file, this.#loaded, end, this.signal);
+    this.#bytes = joinBytes([rest, more]);
+    this.#view = new DataView(this.#bytes.buffer);
     this.#at = 0;
     this.#loaded = end;
   }

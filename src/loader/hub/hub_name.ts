@@ -1,4 +1,4 @@
-import { usageError } from '../../base/errors.js';
+import { tried, usageError } from '../../base/errors.js';
 
 /** A model of the Hugging Face Hub, as people name it. */
 export interface HubName {
@@ -71,12 +71,8 @@ function problemOf(repo: string): string | undefined {
 
 function checkedRevision(text: string | undefined, wrong: (why: string) => Error): string {
   if (text === undefined) return DEFAULT_REVISION;
-  let revision: string;
-  try {
-    revision = decodeURIComponent(text);
-  } catch {
-    throw wrong(`the revision '${text}' has a % that encodes nothing`);
-  }
+  const revision = tried(() => decodeURIComponent(text));
+  if (revision === undefined) throw wrong(`the revision '${text}' has a % that encodes nothing`);
   // What git refuses in names of branches and tags, as far as it could do harm in a path.
   if (!/^[^\s\p{Cc}\\?#~^:*[]+$/u.test(revision) || /(^|\/)\.|\.\.|\/$|^\/|\/\/|@\{/.test(revision)) {
     throw wrong(`'${revision}' is no branch, tag or commit`);
@@ -106,8 +102,8 @@ export const resolveUrl = (endpoint: string, repo: string, revision: string): st
 export function hubNameOfUrl(url: URL, endpoint: string): HubName | undefined {
   const base = new URL(`${endpoint}/`);
   if (url.origin !== base.origin || !url.pathname.startsWith(base.pathname) || url.search !== '') return undefined;
-  const parts = url.pathname.slice(base.pathname.length).split('/').filter(Boolean).map(decoded);
-  const [org, name, kind, revision, ...path] = parts;
+  const parts = url.pathname.slice(base.pathname.length).split('/').filter(Boolean);
+  const [org, name, kind, revision, ...path] = parts.map((part) => tried(() => decodeURIComponent(part)) ?? part);
   if (org === undefined || name === undefined || ['datasets', 'spaces', 'api', 'models'].includes(org))
     return undefined;
   if (problemOf(`${org}/${name}`) !== undefined) return undefined;
@@ -117,12 +113,4 @@ export function hubNameOfUrl(url: URL, endpoint: string): HubName | undefined {
   if (path.length === 0) return { repo, revision };
   const file = path.join('/');
   return isGguf(file) ? { repo, revision, file } : undefined;
-}
-
-function decoded(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
 }

@@ -3,7 +3,7 @@
  * Node (the cache of the Hub's own tools) and in pages. Read hub_name.ts next.
  */
 
-import { ioError, type SplitkvError, usageError } from '../../base/errors.js';
+import { ioError, type SplitkvError, tried, usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { ggufModels, ggufSource } from '../gguf/file.js';
 import { httpSource } from '../sources/http_source.js';
@@ -83,8 +83,11 @@ function quantOf(file: string): string | undefined {
 function chooseGguf(name: HubName, { files }: HubListing): string | undefined {
   const { repo, file, quant } = name;
   const models = ggufModels(files.keys());
-  const choices = (): string =>
-    models.map((model) => `${model}${sizeText(files.get(model)?.size)}`).join(', ') || 'no .gguf file at all';
+  const shown = (model: string): string => {
+    const size = files.get(model)?.size;
+    return size === undefined ? model : `${model} (${formatBytes(size)})`;
+  };
+  const choices = (): string => models.map(shown).join(', ') || 'no .gguf file at all';
   if (file !== undefined) {
     if (files.has(file)) return file;
     throw ioError(`${repo} has no ${file}; it has ${choices()}`);
@@ -110,11 +113,7 @@ function chooseGguf(name: HubName, { files }: HubListing): string | undefined {
 /** The same among files that are kept; undefined, too, where it isn't there or isn't clear. */
 export function keptGguf(name: HubName, kept: Iterable<string>): string | undefined {
   const files = new Map([...kept].map((file) => [file, { size: undefined, id: undefined }]));
-  try {
-    return chooseGguf(name, { commit: undefined, files });
-  } catch {
-    return undefined;
-  }
+  return tried(() => chooseGguf(name, { commit: undefined, files }));
 }
 
 const several = (name: HubName, models: readonly string[]): SplitkvError =>
@@ -122,8 +121,6 @@ const several = (name: HubName, models: readonly string[]): SplitkvError =>
     `${name.repo} holds ${models.length} GGUF models of that quantisation: name the file, as in ` +
       `${hubText({ ...name, quant: undefined, file: models[0] })}; there are ${models.join(', ')}`,
   );
-
-const sizeText = (bytes: number | undefined): string => (bytes === undefined ? '' : ` (${formatBytes(bytes)})`);
 
 /** All files of a repository. */
 export class HubSource implements Source {

@@ -1,3 +1,5 @@
+import { isErrno } from '../sources/node_files.js';
+import { parsed } from '../../base/json.js';
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -68,13 +70,11 @@ export class RepositoryCache {
     try {
       await symlink(relative(dirname(path), this.blob(id)), path);
     } catch (error) {
-      if (isThere(error)) return;
+      if (isErrno(error, 'EEXIST')) return;
       await rename(this.blob(id), path);
     }
   }
 }
-
-const isThere = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'EEXIST';
 
 /** A repository in the cache. */
 export interface LocalModel {
@@ -143,13 +143,9 @@ export async function hasWeights(folder: string, files: ReadonlyMap<string, numb
 
 /** The files that an index names; undefined for what is none. */
 export function shardsOf(index: string): string[] | undefined {
-  try {
-    const { weight_map: map } = JSON.parse(index) as { weight_map?: Record<string, unknown> };
-    const names = [...new Set(Object.values(map ?? {}))];
-    return names.length > 0 && names.every((name) => typeof name === 'string') ? (names as string[]) : undefined;
-  } catch {
-    return undefined;
-  }
+  const { weight_map: map } = (parsed(index) ?? {}) as { weight_map?: Record<string, unknown> };
+  const names = [...new Set(Object.values(map ?? {}))];
+  return names.length > 0 && names.every((name) => typeof name === 'string') ? (names as string[]) : undefined;
 }
 
 /** What a folder takes on disk; what links point to counts once. */

@@ -1,3 +1,4 @@
+import { isErrno } from '../sources/node_files.js';
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, open, readFile, rename, rm, stat, statfs, writeFile } from 'node:fs/promises';
@@ -86,11 +87,9 @@ async function wantedFile(
   const version = (await source.sha256?.(file, signal)) ?? (await source.version(file, signal));
   const id = version?.replace(/^W\/|"/g, '');
   // Without a validator the commit and the name say which file it is.
-  const given = id !== undefined && /^\w[\w.-]*$/.test(id) ? id : sha256(`${commit}/${file}`);
-  return { file, size, id: given };
+  if (id !== undefined && /^\w[\w.-]*$/.test(id)) return { file, size, id };
+  return { file, size, id: createHash('sha256').update(`${commit}/${file}`).digest('hex').slice(0, 32) };
 }
-
-const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
 
 async function checkRoom(repository: RepositoryCache, wanted: readonly Wanted[], total: number): Promise<void> {
   if (wanted.length === 0) return;
@@ -188,7 +187,7 @@ async function locked<T>(
       await writeFile(path, mine, { flag: 'wx' });
       break;
     } catch (error) {
-      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+      if (!isErrno(error, 'EEXIST')) throw error;
     }
     if (await isStale(path)) {
       await rm(path, { force: true });
@@ -216,6 +215,6 @@ async function isStale(path: string): Promise<boolean> {
     process.kill(Number(pid), 0);
     return false;
   } catch (error) {
-    return !(error instanceof Error && 'code' in error && error.code === 'EPERM');
+    return !isErrno(error, 'EPERM');
   }
 }

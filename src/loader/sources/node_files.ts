@@ -43,7 +43,7 @@ class DirectorySource extends FileSource {
       const { size, mtimeMs } = found;
       return { size, version: `${size}-${mtimeMs}`, read: (start, end) => this.#read(file, start, end, signal) };
     } catch (error) {
-      if (isMissing(error)) return undefined;
+      if (isErrno(error, 'ENOENT', 'ENOTDIR')) return undefined;
       throw this.#failed(file, error);
     }
   }
@@ -72,5 +72,6 @@ class DirectorySource extends FileSource {
   }
 }
 
-const isMissing = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR');
+/** Whether it is one of Node's system errors of these codes. */
+export const isErrno = (error: unknown, ...codes: readonly string[]): boolean =>
+  error instanceof Error && 'code' in error && codes.includes(String(error.code));

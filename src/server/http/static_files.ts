@@ -1,3 +1,4 @@
+import { tried } from '../../base/errors.js';
 import { createReadStream, type Stats } from 'node:fs';
 import { realpath, stat } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -31,19 +32,10 @@ export interface ServedFiles {
 export function serveFiles(prefix: string, folder: string, served?: ServedFiles): Handler {
   const base = prefix.endsWith('/') ? prefix : `${prefix}/`;
   return (request, response, next) => {
-    const path = pathOf(request.url ?? '/');
+    const path = tried(() => decodeURIComponent((request.url ?? '/').replace(/[?#].*$/, '')));
     if (path === undefined || !path.startsWith(base)) return next();
     serve(request, response, folder, path.slice(base.length), served).catch(() => response.destroy());
   };
-}
-
-/** The decoded path of a request, or undefined when it isn't valid. */
-function pathOf(url: string): string | undefined {
-  try {
-    return decodeURIComponent(url.replace(/[?#].*$/, ''));
-  } catch {
-    return undefined;
-  }
 }
 
 /** The real path of what is asked for, undefined where that isn't served. */

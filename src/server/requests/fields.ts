@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { didYouMean } from '../../base/errors.js';
-import { isObject, jsonText, shortened, show } from '../../base/json.js';
+import { isObject, jsonText, parsed, shortened, show } from '../../base/json.js';
 import { grouped } from '../../base/math.js';
 import { snake } from '../../base/names.js';
 import { defined, isWithin, type NumberRange, rangeText } from '../../base/options.js';
@@ -334,13 +334,7 @@ function formatOf(format: NonNullable<Common['response_format']>): object {
 /** A schema, or its text, as OpenAI has it. @throws ApiError 400 */
 function jsonOf(schema: unknown, field: string): object | undefined {
   if (schema == null) return undefined;
-  let of = schema;
-  if (typeof schema === 'string') {
-    try {
-      of = JSON.parse(schema);
-    } catch {
-      throw badRequest(`${field} is no JSON; expected a JSON schema`, field);
-    }
-  }
+  const of = typeof schema === 'string' ? parsed(schema) : schema;
+  if (of === undefined) throw badRequest(`${field} is no JSON; expected a JSON schema`, field);
   return { type: 'json_schema', json_schema: { schema: of } };
 }

@@ -1,4 +1,4 @@
-import { messageOf, SplitkvError } from '../../../base/errors.js';
+import { messageOf, SplitkvError, tried } from '../../../base/errors.js';
 import { formatBytes, toBase64 } from '../../../base/math.js';
 import { IMAGE_LIMITS, readHeader } from '../../../images/header.js';
 import { make, makeButton, name } from '../../shared/dom.js';
@@ -60,12 +60,8 @@ async function read(file: File, say: Say): Promise<Attached> {
 
 /** undefined: it is none. */
 function textOf(bytes: Uint8Array): string | undefined {
-  try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-    return text.includes('\0') || text.trim() === '' ? undefined : text;
-  } catch {
-    return undefined;
-  }
+  const text = tried(() => new TextDecoder('utf-8', { fatal: true }).decode(bytes)) ?? '';
+  return text.includes('\0') || text.trim() === '' ? undefined : text;
 }
 
 /** A picture, at most so many pixels a side. Not as an <img>: strict policies let pages draw, but not show what they made. */

@@ -1,3 +1,4 @@
+import { parsed } from '../../../base/json.js';
 import { make, makeButton, name } from '../../shared/dom.js';
 import type { Say, StringName } from '../strings.js';
 import type { Attached } from '../attached.js';
@@ -65,7 +66,8 @@ export class Log {
     question.ariaLabel = this.host.text('question');
     const whole = make('div', 'turn', question);
     const index = this.#turns.length;
-    const answer = new AnswerView(this.host, this.#parser());
+    if (!this.host.plain) this.#markdown ??= import('./markdown.js');
+    const answer = new AnswerView(this.host, this.#markdown);
     const turn: Turn = { whole, question, asked, attached, answer };
     const edit = this.#button('edit', 'edit', () => this.#edit(index, turn));
     const actions = make(
@@ -107,12 +109,6 @@ export class Log {
     for (const button of this.node.querySelectorAll<HTMLButtonElement>('button[data-needs-idle]')) {
       button.ariaDisabled = String(!this.#idle);
     }
-  }
-
-  #parser(): Promise<typeof import('./markdown.js')> | undefined {
-    if (this.host.plain) return undefined;
-    this.#markdown ??= import('./markdown.js');
-    return this.#markdown;
   }
 
   #button(drawing: IconName, label: StringName, press: () => void): HTMLButtonElement {
@@ -293,11 +289,8 @@ export class AnswerView {
 function asJson(text: string, ended: boolean): string | undefined {
   if (!/^[[{]\s*["[{\]}\d\-tfn]/.test(text)) return undefined;
   if (!ended) return text.startsWith('{') ? `\`\`\`json\n${text}` : undefined;
-  try {
-    return `\`\`\`json\n${JSON.stringify(JSON.parse(text), undefined, 2)}\n\`\`\``;
-  } catch {
-    return undefined;
-  }
+  const value = parsed(text);
+  return value === undefined ? undefined : `\`\`\`json\n${JSON.stringify(value, undefined, 2)}\n\`\`\``;
 }
 
 function codeParts(host: LogHost): CodeParts {

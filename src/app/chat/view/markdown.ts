@@ -1,3 +1,4 @@
+import { tried } from '../../../base/errors.js';
 import { Hooks, Lexer, type MarkedOptions, type MarkedToken, type Token, type Tokens } from 'marked';
 import { make } from '../../shared/dom.js';
 
@@ -131,11 +132,8 @@ const below = (under: readonly number[], depth: number): readonly number[] => [
 /** Undefined for a text that is to stay plain. */
 function tokensOf(text: string, ended: boolean): Token[] | undefined {
   if (text.length > LONGEST || NESTED.test(text)) return undefined;
-  try {
-    return new BoundedLexer({ gfm: true, breaks: true, ...(/[$\\]/.test(text) && mathOptions(ended)) }).lex(text);
-  } catch {
-    return undefined;
-  }
+  const options = { gfm: true, breaks: true, ...(/[$\\]/.test(text) && mathOptions(ended)) };
+  return tried(() => new BoundedLexer(options).lex(text));
 }
 
 /** Stops looking for emphasis and links where that would take long: the time goes with the marks in a paragraph, times its length. */

@@ -44,13 +44,13 @@ export class ChatParts {
   readonly #facts = hidden(make('div', 'facts'));
   readonly #settings = hidden(iconButton('settings', () => this.on.openSettings()));
   readonly #models = hidden(iconButton('models', () => this.on.openPicker()));
-  readonly #clear = hidden(iconButton('new', () => this.#startAnew()));
+  readonly #clear = hidden(iconButton('new', () => this.#focusAfter(() => this.on.clear())));
   readonly #stop = hidden(iconButton('stop', () => this.on.stop(), 'main'));
   readonly #send = make('button', 'icon-button main', icon('send'));
   readonly #attach = iconButton('attach', () => this.#pick());
   readonly #camera = iconButton('camera', () => this.#pick('environment'), 'camera');
   readonly #tray = hidden(make('div', 'tray'));
-  readonly #down = hidden(iconButton('down', () => this.#toTheEnd(), 'down'));
+  readonly #down = hidden(iconButton('down', () => this.#focusAfter(() => this.#scroll()), 'down'));
   readonly field = make('textarea', '');
   readonly #about = hidden(make('details', 'panel about'));
   readonly #empty = hidden(make('section', 'panel choose'));
@@ -128,13 +128,9 @@ export class ChatParts {
     this.showTexts();
   }
 
-  #startAnew(): void {
-    this.on.clear();
-    this.field.focus(); // the button has gone
-  }
-
-  #toTheEnd(): void {
-    this.#scroll();
+  /** For buttons that go when they are pressed. */
+  #focusAfter(act: () => void): void {
+    act();
     this.field.focus();
   }
 

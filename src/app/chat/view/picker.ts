@@ -1,9 +1,11 @@
+import { messageOf, tried } from '../../../base/errors.js';
 import { formatBytes } from '../../../base/math.js';
 import type { CatalogFit } from '../../../engine/planning/catalog_fit.js';
 import { type CachedModel, deleteCached, listCached } from '../../../index.js';
 import { make, makeButton } from '../../shared/dom.js';
 import { SAY, type Say } from '../strings.js';
 import { openDialog } from './dialog.js';
+import { lastPart } from './preview.js';
 
 export interface PickerHost {
   readonly say: Say;
@@ -80,9 +82,7 @@ export function openPicker(frame: HTMLElement, host: PickerHost): void {
       status.textContent = say('about_fits');
       show();
     },
-    (error: unknown) => {
-      status.textContent = error instanceof Error ? error.message : String(error);
-    },
+    (error: unknown) => (status.textContent = messageOf(error)),
   );
 }
 
@@ -201,11 +201,5 @@ export class KeptModels {
 /** The Hub's name of a model, or the folder or file that a URL ends with. */
 function nameOf(url: string): string {
   const hub = /\/([^/]+\/[^/]+)\/resolve\/[^/]+\/?/.exec(url)?.[1];
-  if (hub !== undefined) return hub;
-  try {
-    const { pathname, host } = new URL(url);
-    return decodeURIComponent(pathname.split('/').filter(Boolean).at(-1) ?? host);
-  } catch {
-    return url;
-  }
+  return hub ?? tried(() => lastPart(new URL(url))) ?? url;
 }

@@ -1,3 +1,4 @@
+import { sum } from '../../../base/lists.js';
 import { formatBytes, grouped } from '../../../base/math.js';
 import type { LoadOptions, ModelInfo, PlanReport } from '../../../index.js';
 import { type Remedy, smallerRemedy } from '../explain.js';
@@ -32,13 +33,12 @@ export function previewOf(
     facts.push([say('fact_download'), downloadText(download.bytes, download.storedBytes, download.complete, say)]);
   }
   if (pick) {
-    const memory = pick.memory.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
+    const memory = sum(pick.memory.map(({ totalBytes }) => totalBytes));
+    const rate = pick.tokensPerSecond.toFixed(pick.tokensPerSecond < 10 ? 1 : 0);
+    const adapters = [...new Set(machine.ranks.map(({ name }) => name))].join(' + ');
     facts.push(
       [say('fact_memory'), say(misfit === undefined ? 'fits' : 'fits_not', { bytes: formatBytes(memory) })],
-      [
-        say('fact_expected'),
-        say('expected', { rate: rate(pick.tokensPerSecond), adapters: adapterNames(machine.ranks) }),
-      ],
+      [say('fact_expected'), say('expected', { rate, adapters })],
       [say('fact_plan'), planText(pick.policy, pick.worldSize, say)],
     );
   }
@@ -76,6 +76,10 @@ export function clusterText({ name = 'main', servers }: NonNullable<LoadOptions[
   return `${name} (${hosts.join(', ')})`;
 }
 
+/** The folder or file that a URL ends with. @throws URIError where it is no text */
+export const lastPart = ({ pathname, host }: URL): string =>
+  decodeURIComponent(pathname.split('/').filter(Boolean).at(-1) ?? host);
+
 /** Adapters, each with the names of the cluster's ranks on it. */
 export function ranksText(ranks: ModelInfo['ranks']): string {
   const adapters = [...new Set(ranks.map(({ adapter }) => adapter))];
@@ -88,10 +92,7 @@ export function ranksText(ranks: ModelInfo['ranks']): string {
 }
 
 /** What the plan that lacks least needs on its tightest rank, and how much of it there isn't. */
-function leastLack({
-  candidates,
-  machine,
-}: PlanReport): { readonly bytes: string; readonly missing: string } | undefined {
+function leastLack({ candidates, machine }: PlanReport): Record<'bytes' | 'missing', string> | undefined {
   const lacks = candidates.flatMap((candidate) => {
     if (!candidate.plan) return [];
     const ranks = candidate.memory.map(({ rank, totalBytes }) => {
@@ -112,13 +113,8 @@ function downloadText(bytes: number, storedBytes: number, complete: boolean, say
   return say('download_rest', { rest, stored, bytes: formatBytes(bytes) });
 }
 
-const adapterNames = (ranks: readonly { readonly name: string }[]): string =>
-  [...new Set(ranks.map(({ name }) => name))].join(' + ');
-
 export const planText = (policy: string, ranks: number, say: Say): string =>
   ranks === 1 ? say('fact_plan_one') : say('fact_plan_ranks', { policy, ranks });
-
-const rate = (tokensPerSecond: number): string => tokensPerSecond.toFixed(tokensPerSecond < 10 ? 1 : 0);
 
 /** "12 MiB of 300 MiB, 5.2 MiB/s, about 55 s left"; without a speed that isn't known */
 export function progressText(
