@@ -17,7 +17,7 @@ import {
 import type { DeviceModel } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
-import { ownBlock } from '../../model/layers/rows.js';
+import { ownBlock, runsRows } from '../../model/layers/rows.js';
 import type { LowRankPair } from '../../model/adapters/targets.js';
 import type { TokenRows } from '../../model/weights/token_rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/vocab.js';
@@ -842,7 +842,5 @@ const groupOf = ({ all, topology }: World, role: RowRole, ran: RowBlocks, positi
   all.places ? (topology.runs[role][0] ?? 0) : ran.blockOf(position);
 
 /** Whether this rank ran the rows of a group in the last stage, and so has their final rows. */
-const ranHere = ({ topology }: World, role: RowRole, group: number): boolean => {
-  const last = topology.stages.at(-1);
-  return last !== undefined && last.holder === last.share && topology.runs[role].includes(group);
-};
+const ranHere = ({ topology }: World, role: RowRole, group: number): boolean =>
+  runsRows(topology.stages.at(-1)) && topology.runs[role].includes(group);
