@@ -164,8 +164,7 @@ class GqaProgram implements AttentionProgram {
     }
     if (weights) this.#wholeNorm?.record(recorder, attention, weights.wholeNorm);
     if (attention) {
-      if (weights && fused?.appends) this.#recordLocalAttention(recorder, attention, cache, weights);
-      else this.#recordSpreadAttention(recorder, attention, cache, weights);
+      this.#recordAttention(recorder, attention, cache, weights);
       recordMerge(recorder, merges?.problem, () => {
         attention.recordMerge(recorder, this.#attended, this.#tables(cache));
         if (gateOffset !== undefined) this.#recordGate(recorder, attention, gateOffset);
@@ -236,7 +235,7 @@ class GqaProgram implements AttentionProgram {
     };
   }
 
-  /** As `#recordSpreadAttention`, in one dispatch. */
+  /** As `#recordAttention`, in one dispatch. */
   #recordLocalAttention(
     recorder: RankRecorder,
     attention: SpreadAttention,
@@ -256,12 +255,15 @@ class GqaProgram implements AttentionProgram {
   }
 
   /** Rotation of queries and keys, the append of those that this rank's chunks take, and attention over this rank's chunks. */
-  #recordSpreadAttention(
+  #recordAttention(
     recorder: RankRecorder,
     attention: SpreadAttention,
     layerCache: LayerCache,
     weights: GqaWeights | undefined,
   ): void {
+    if (weights && this.#attends?.fused?.appends) {
+      return this.#recordLocalAttention(recorder, attention, layerCache, weights);
+    }
     const { stage, config } = this.of;
     const { cache, topology } = stage;
     const { input } = attention;
