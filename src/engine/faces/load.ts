@@ -36,7 +36,7 @@ import {
   type Seats,
 } from './describe_model.js';
 import { speculationOf } from '../serving/speculation/speculate_option.js';
-import { LazyAdapters } from './lazy_adapters.js';
+import { Adapters } from '../serving/adapters.js';
 import { LoadedModel } from './model.js';
 
 const REPORT_MS = 100;
@@ -68,7 +68,7 @@ export interface OpenedModel extends ModelTokenizer {
   /** Where prompts may have them. */
   readonly pictures?: Pictures | undefined;
   /** Beside its matrices. */
-  readonly adapters?: LazyAdapters;
+  readonly adapters?: Adapters;
   /** Where the planner chose; of the plan that its ranks have now. */
   readonly picked?: PickedPlan | undefined;
   /** Why that plan is as it is, where it wasn't named or given. */
@@ -355,7 +355,7 @@ async function openBeside(
 ): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters'>> {
   const { options } = opening;
   const { prefill, signal } = options;
-  const adapters = new LazyAdapters(group, networkOf(options));
+  const adapters = new Adapters(group, networkOf(options));
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
   const { vision } = model.facts.config;
   const { Pictures } = vision ? await import('../serving/pictures.js') : {};

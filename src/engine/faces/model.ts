@@ -32,7 +32,7 @@ import { SPECULATES } from '../contracts/options/sampling_rows.js';
 import { chatCompletions } from './chat_api.js';
 import { generate, type GeneratedPrompt, GenerationStream, NO_SPEED, type PromptRows, type Speed } from './generate.js';
 import { TalkingConversation } from './conversation.js';
-import { LazyAdapters } from './lazy_adapters.js';
+import { Adapters } from '../serving/adapters.js';
 import type { OpenedModel } from './load.js';
 import { modelInfo } from './describe_model.js';
 import {
@@ -75,7 +75,7 @@ const schema: OptionsSchema<GenerateOptions> = {
 
 export class LoadedModel implements Model {
   info: ModelInfo;
-  readonly adapters: LazyAdapters;
+  readonly adapters: Adapters;
   readonly chat: { readonly completions: ChatCompletions };
   readonly #group: ModelRanks;
   readonly #prefiller: PrefillWorker | undefined;
@@ -102,7 +102,7 @@ export class LoadedModel implements Model {
   ) {
     const { config, group, tokenizer, noTokenizer } = opened;
     this.#group = group;
-    this.adapters = opened.adapters ?? new LazyAdapters(group, {});
+    this.adapters = opened.adapters ?? new Adapters(group, {});
     this.#prefiller = opened.prefiller;
     this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
     this.#eosIds = eosIds(config, tokenizer);

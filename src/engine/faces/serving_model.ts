@@ -12,7 +12,7 @@ import type {
 } from '../contracts/api.js';
 import { loadSchema } from '../contracts/load_options.js';
 import { type ModelFacts, modelInfo, type Seats } from './describe_model.js';
-import { LazyAdapters } from './lazy_adapters.js';
+import { Adapters } from '../serving/adapters.js';
 import { type JoinPlaces, type OpenedModel, openModel } from './load.js';
 import {
   chatText,
@@ -153,7 +153,7 @@ export class EngineServingModel implements ServingModel {
       options.onFailure?.(error);
     };
     this.#opened = opened;
-    const { adapters = new LazyAdapters(group, {}) } = opened;
+    const { adapters = new Adapters(group, {}) } = opened;
     this.adapters = adapters;
     this.#engine = new Engine(group, { ...options, adapters, onFailure });
     const { prefixCaching = false } = options;
