@@ -1,6 +1,6 @@
 import { isLoss, throwIfAborted, usageError } from '../../base/errors.js';
 import { nth, sum } from '../../base/lists.js';
-import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import type {
@@ -28,7 +28,6 @@ import type {
   TuningStats,
   SelfTestResult,
 } from '../contracts/api.js';
-import { SPECULATES } from '../contracts/options/sampling_rows.js';
 import { chatCompletions } from './chat_api.js';
 import { generate, type GeneratedPrompt, GenerationStream, NO_SPEED, type PromptRows, type Speed } from './generate.js';
 import { TalkingConversation } from './conversation.js';
@@ -48,27 +47,19 @@ import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { type ModelRanks, roundsPrompts } from '../ranks/rank_group.js';
 import type { Runner } from '../ranks/runner.js';
 import type { EmbedHost } from '../serving/embed.js';
-import { samplingSchema } from '../ranks/sampling/sampling_options.js';
 import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
 import type { Speculation } from '../serving/speculation/speculation.js';
 import { planName } from '../../placement/index.js';
-import { formSchema, TextForms } from '../serving/text/forms.js';
-import { chatSchema } from '../serving/text/reading.js';
+import { TextForms } from '../serving/text/forms.js';
+import { answerSchema } from '../serving/text/reading.js';
 
 type OptionsOfPlan = Awaited<ReturnType<typeof optionsOfPlan>>;
 
 const schema: OptionsSchema<GenerateOptions> = {
-  ...samplingSchema,
-  ...formSchema,
-  ...chatSchema,
+  ...answerSchema,
   maxTokens: wholeNumber(1),
-  stop: true,
-  signal: true,
-  ignoreEos: true,
   cachePrompt: true,
-  speculate: oneOf(SPECULATES),
   timeAttention: true,
-  adapter: true,
   continueFrom: true,
   onFirstLogits: true,
 };

@@ -68,6 +68,8 @@ export class RankRunner implements Rank {
   readonly #forward: Decoder;
   readonly #tokenRows: TokenRows | undefined;
   readonly #encoder: DeviceModel['encoder'];
+  /** Texts are read both ways. */
+  readonly #isWhole: boolean;
   readonly #batches: readonly Batch[];
   readonly #prompt: DecoderRows;
   #prefill: Program<RankStep>;
@@ -121,6 +123,7 @@ export class RankRunner implements Rank {
     this.#forward = model.createForward(this.#tables.cacheOptions);
     this.#tokenRows = model.tokenRows;
     this.#encoder = model.encoder;
+    this.#isWhole = attendsBothWays(config);
     this.#encoder?.prepare();
     const forward = this.#forward;
     const { pages } = this.#tables;
@@ -377,7 +380,7 @@ export class RankRunner implements Rank {
       this.#ran = { role: 'prompt', rows: ran, x: this.#prompt.x };
       await this.#writePrompt(ran, tokens, slot, given);
       // Which rows see what is behind them: of a text that is read both ways all.
-      const runEnds = attendsBothWays(this.config) ? end : runEnd;
+      const runEnds = this.#isWhole ? end : runEnd;
       if (runEnds !== undefined) this.#tables.writeRunEnd(slot, runEnds);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
       const rows = tiled(rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? ran.counts);

@@ -237,15 +237,13 @@ export class Runner {
     return Promise.all(this.ranks.map((rank) => rank.cacheUse(slot)));
   }
 
-  /** Logits of positions that a slot's last rows were of, [count][vocabSize]. */
-  async logitsOf(slot: number, { start, count }: LogitsRun): Promise<Float32Array> {
-    const run = { slot, start, count };
-    return firstOf(await this.each((rank) => rank.logits(run), this.#runnersOf(slot)));
-  }
-
-  /** Final hidden states, before the last norm, of positions of one chunk that a slot's last rows were of: f32 [count][stride]. */
-  async statesOf(slot: number, run: Omit<LogitsRun, 'slot'>): Promise<Float32Array> {
-    return firstOf(await this.each((rank) => rank.states(run), this.#runnersOf(slot)));
+  /**
+   * Of positions that a slot's last rows were of, which one rank at least has: logits [count][vocabSize], or of one chunk the final hidden
+   * states, before the last norm, f32 [count][stride].
+   */
+  async rowsOf(slot: number, what: 'logits' | 'states', { start, count }: LogitsRun): Promise<Float32Array> {
+    const answers = await this.each((rank) => rank[what]({ slot, start, count }), this.#runnersOf(slot));
+    return answers.find((answer) => answer !== undefined)!;
   }
 
   /** Weights of the norm before the head, f32 [hiddenSize]; undefined where there is none. */
@@ -295,9 +293,6 @@ export class Runner {
     return rowRanks ? nth(rowRanks, this.owners.placeOf(slot)).map((rank) => nth(this.ranks, rank)) : this.ranks;
   }
 }
-
-/** What one rank at least has. */
-const firstOf = <T>(answers: readonly (T | undefined)[]): T => answers.find((answer) => answer !== undefined)!;
 
 /** The items by call, each call with one at most for each place: side by side where places run their own rows, otherwise one by one. */
 export function roundsOf<Item extends SlotTokens>(owners: Owners, items: readonly Item[]): Item[][] {

@@ -292,7 +292,7 @@ export class SlotDriver extends Runner {
       for (let at = first; at < end;) {
         const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
         const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
-        const rows = await this.logitsOf(0, run);
+        const rows = await this.rowsOf(0, 'logits', run);
         for (let i = 0; i < run.count; i++) onRow(at + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
         at += run.count;
       }
