@@ -32,8 +32,6 @@ export type { RunnerOptions } from '../contracts/rank.js';
  * the slots that they are in.
  */
 export class Runner {
-  /** Ranks that a sequence's chunks are split over. */
-  readonly split: number;
   readonly owners: Owners;
   /** Whose blocks sequences take. */
   readonly caches: CachePools;
@@ -57,9 +55,8 @@ export class Runner {
     this.caches = cachePools(this.owners, config, options);
     const { topology } = this.owners;
     this.#root = nth(topology.ranks, 0).root;
-    this.split = this.owners.split;
     const dealing = topology.stages.find(({ kind }) => kind === 'token');
-    this.#holders = dealing ? nth(dealing.places, 0).flat().length : this.split * this.owners.ranges(0).length;
+    this.#holders = dealing ? nth(dealing.places, 0).flat().length : this.owners.split * this.owners.ranges(0).length;
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
     this.isStepwise = ranks.some(({ facts }) => facts.readsRows);
   }

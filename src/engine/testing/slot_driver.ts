@@ -233,7 +233,7 @@ export class SlotDriver extends Runner {
 
   /** So that ranks that split sequences hold as many chunks as each other. */
   #nextOffset(rooms: readonly { readonly tokens: number; readonly offset: number }[], tokens: number): number {
-    const split = this.plan.sharing === 'lanes' ? MERGE_LANES : this.split;
+    const split = this.plan.sharing === 'lanes' ? MERGE_LANES : this.owners.split;
     const chunks = Array.from({ length: split }, () => 0);
     for (const { tokens: room, offset } of rooms) {
       for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) chunks[chunkOwner(chunk, split, offset)]! += 1;

@@ -4,7 +4,7 @@ import { latentCacheBytes } from '../../../../shaders/cache/latent_cache.js';
 import { linearGrouped } from '../../../../shaders/linear/linear_grouped/index.js';
 import { linearGroupedMerge } from '../../../../shaders/linear/linear_grouped_merge/index.js';
 import { mlaAbsorbAppend } from '../../../../shaders/rope/mla_absorb_append/index.js';
-import { mlaRopeAppend } from '../../../../shaders/rope/mla_rope_append/index.js';
+import { mlaRopeAppend, type MlaRopeAppendProblem } from '../../../../shaders/rope/mla_rope_append/index.js';
 import { mlaUpAppend } from '../../../../shaders/rope/mla_up_append/index.js';
 import { known } from '../../../base/errors.js';
 import { alignUp } from '../../../base/math.js';
@@ -178,12 +178,7 @@ class MlaProgram implements AttentionProgram {
   }
 
   /** What appends are told of tokens. */
-  #tokens(of: {
-    readonly rows: number;
-    readonly qStride: number;
-    readonly kvStride: number;
-    readonly kvOffset: number;
-  }) {
+  #tokens(of: Required<Pick<MlaRopeAppendProblem, 'rows' | 'qStride' | 'kvStride' | 'kvOffset'>>) {
     const { stage, heads, config, latent } = this.of;
     const { qkNopeHeadDim, loraNormEps: eps } = config;
     const qAbsStride = this.#attention.input.queryStride;
@@ -311,7 +306,7 @@ class MlaProgram implements AttentionProgram {
   /** A lone row's queries out of their bottleneck, absorbed, and its latent into the cache: one dispatch. */
   #recordUpAppend(
     recorder: RankRecorder,
-    kvs: { readonly kvStride: number; readonly kvOffset: number },
+    kvs: Required<Pick<MlaRopeAppendProblem, 'kvStride' | 'kvOffset'>>,
     { latentNorm }: MlaWeights,
     qUp: Matrix,
     absorb: Matrix,

@@ -32,19 +32,14 @@ export interface MergeTables {
 }
 
 /** What the kernels of a stage's attention work on: rows and heads, wherever they came from. */
-export interface AttendedRows {
+export interface AttendedRows extends Pick<SpreadLayout, 'segments' | 'heads' | 'queryStride' | 'pieces'> {
   /** There is room for. */
   readonly rows: number;
   readonly rowInfo: Tensor;
   /** Rows of a step. */
   readonly rowsOf: RowsOf;
-  /** Attention segments. */
-  readonly segments: readonly number[];
-  readonly heads: number;
-  /** f32 [pieces][rows][queryStride]; `pieces`: query heads of each. */
+  /** f32 [pieces][rows][queryStride]. */
   readonly queries: Buffer;
-  readonly queryStride: number;
-  readonly pieces: readonly number[];
 }
 
 /** This rank's lanes. */
@@ -92,7 +87,7 @@ export class SpreadAttention {
     const { device, world, topology: stage } = context;
     const { role, rows, attendedInfo, scratch } = stageRows;
     const layout = new SpreadLayout(world, stage, shape, { role, rows, whole });
-    const { rowPieces, queryStride, partials, own, home } = layout;
+    const { rowPieces, segments, heads, queryStride, pieces, partials, own, home } = layout;
     this.#layout = layout;
     this.#queryRoutes = queryRoutes(world.all, stage.index, role);
     this.#attentionRoutes = attentionRoutes(world.all, world.plan, stage.index, role, whole);
@@ -111,11 +106,11 @@ export class SpreadAttention {
       rowInfo: attendedInfo,
       rowsOf:
         rowPieces > 1 ? (counts) => span(counts, rows) : (counts) => attends.reduce((sum, of) => sum + counts[of]!, 0),
-      segments: layout.segments,
-      heads: layout.heads,
+      segments,
+      heads,
       queries,
       queryStride,
-      pieces: layout.pieces,
+      pieces,
     };
     const pieceBytes = rows * queryStride * 4;
     if (runs) {
