@@ -508,10 +508,7 @@ export class Device {
     });
   }
 
-  #describe({ name: label, bindings, code }: PipelineSource): {
-    readonly layout: GPUBindGroupLayout;
-    readonly descriptor: GPUComputePipelineDescriptor;
-  } {
+  #describe({ name: label, bindings, code }: PipelineSource) {
     const visibility = GPUShaderStage.COMPUTE;
     const entries: GPUBindGroupLayoutEntry[] = bindings.map((access, binding) => ({
       binding,
@@ -521,14 +518,8 @@ export class Device {
     entries.push({ binding: entries.length, visibility, buffer: { type: 'uniform' } });
     const layout = this.gpu.createBindGroupLayout({ label, entries });
     const module = shaderModule(this.gpu, label, code);
-    return {
-      layout,
-      descriptor: {
-        label,
-        layout: this.gpu.createPipelineLayout({ label, bindGroupLayouts: [layout] }),
-        compute: { module },
-      },
-    };
+    const bound = this.gpu.createPipelineLayout({ label, bindGroupLayouts: [layout] });
+    return { layout, descriptor: { label, layout: bound, compute: { module } } };
   }
 
   /** @internal A small buffer for a binding that a variant declares but doesn't use; one a name, so that none alias. */

@@ -416,7 +416,8 @@ function oncePerText(onWarning: LoadOptions['onWarning']): LoadOptions['onWarnin
 
 /** Progress that counts bytes as they arrive over the network, ahead of the tensors that are made of them. */
 export class LiveProgress {
-  #last: LoadProgress | undefined;
+  /** As far as tensors have been read; before the first, what they will come to. */
+  last: LoadProgress | undefined;
   /** Of the files before the weights. */
   #first = 0;
   #underway = 0;
@@ -428,31 +429,26 @@ export class LiveProgress {
     readonly now: () => number = () => performance.now(),
   ) {}
 
-  /** As far as tensors have been read; before the first, what they will come to. */
-  get last(): LoadProgress | undefined {
-    return this.#last;
-  }
-
   /** What is read from now on are weights. */
   begin(totalBytes: number, tensorsTotal: number): void {
-    this.#last = { ...NO_PROGRESS, phase: 'weights', totalBytes, tensorsTotal };
+    this.last = { ...NO_PROGRESS, phase: 'weights', totalBytes, tensorsTotal };
   }
 
   /** As of `HttpOptions.onBytes`. */
   arrived(bytes: number): void {
     this.#underway += bytes;
     if (bytes <= 0) return;
-    if (!this.#last) this.#first += bytes;
+    if (!this.last) this.#first += bytes;
     if (this.now() - this.#at < REPORT_MS) return;
-    if (this.#last) return this.#tell(this.#last);
+    if (this.last) return this.#tell(this.last);
     this.#at = this.now();
     this.report({ ...NO_PROGRESS, phase: 'config', loadedBytes: this.#first });
   }
 
   /** Tensors were read. */
   used(progress: LoadProgress): void {
-    if (progress.loadedBytes < (this.#last?.loadedBytes ?? 0)) this.#shown = 0; // others begin, of a prefill worker
-    this.#last = progress;
+    if (progress.loadedBytes < (this.last?.loadedBytes ?? 0)) this.#shown = 0; // others begin, of a prefill worker
+    this.last = progress;
     this.#tell(progress);
   }
 

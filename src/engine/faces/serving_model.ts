@@ -139,7 +139,7 @@ export class EngineServingModel implements ServingModel {
   readonly #firstToken = new Histogram(WAIT_SECONDS);
   readonly #nextToken = new Histogram(NEXT_TOKEN_SECONDS);
   #unfinished = 0;
-  #failure: unknown;
+  failure: unknown;
 
   /**
    * @param files what they say of vectors of texts
@@ -149,7 +149,7 @@ export class EngineServingModel implements ServingModel {
     const { config, tokenizer, tokenizerFiles, noTokenizer, group } = opened;
     const { contextLength } = group.runner;
     const onFailure = (error: unknown): void => {
-      this.#failure ??= error;
+      this.failure ??= error;
       options.onFailure?.(error);
     };
     this.#opened = opened;
@@ -198,10 +198,6 @@ export class EngineServingModel implements ServingModel {
     };
   }
 
-  get failure(): unknown {
-    return this.#failure;
-  }
-
   async prepare(options: CompletionOptions, prompts: readonly Prompt[] = [], wait?: FormWait): Promise<void> {
     checkForm(options);
     checkTools(options);
@@ -227,7 +223,7 @@ export class EngineServingModel implements ServingModel {
   }
 
   completeAll(prompts: readonly Prompt[], options: CompletionOptions = {}): Completion {
-    if (this.#failure !== undefined) throw this.#failure;
+    if (this.failure !== undefined) throw this.failure;
     if (prompts.length === 0) throw usageError('complete: there is no prompt; give at least one');
     // An answer of ids has no text for them to be in.
     if (options.stop !== undefined && options.stop.length > 0) needTokenizer(this.#reader, 'a stop text');
@@ -236,7 +232,7 @@ export class EngineServingModel implements ServingModel {
       const ending = withFillEnds(prompts, options, this.#reader);
       return new RunningCompletion(this.#host, tokens, ending, prompts.map(isChat));
     } catch (error) {
-      if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.#failure ??= error;
+      if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.failure ??= error;
       throw error;
     }
   }
@@ -250,13 +246,13 @@ export class EngineServingModel implements ServingModel {
   }
 
   async #embedded<T>(body: (host: EmbedHost) => Promise<T>): Promise<T> {
-    if (this.#failure !== undefined) throw this.#failure;
+    if (this.failure !== undefined) throw this.failure;
     const { engine, count } = this.#host;
     const { pooling } = this.#opened;
     try {
       return await body({ engine, reader: this.#reader, files: this.#files, pooling, count });
     } catch (error) {
-      this.#failure ??= engine.failure;
+      this.failure ??= engine.failure;
       throw error;
     }
   }

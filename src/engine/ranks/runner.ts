@@ -42,7 +42,8 @@ export class Runner {
   readonly #root: number;
   /** Ranks of which one holds a token: those that split a sequence, or that sequences are dealt out to. */
   readonly #holders: number;
-  #copyMoves = 0;
+  /** Pieces that went from one copy of a head to another since the runner was made. */
+  copyMoves = 0;
 
   constructor(
     readonly ranks: readonly Rank[],
@@ -76,11 +77,6 @@ export class Runner {
     return this.plan.sharing === 'sequences';
   }
 
-  /** Pieces that went from one copy of a head to another since the runner was made. */
-  get copyMoves(): number {
-    return this.#copyMoves;
-  }
-
   /** Entries that heads have on average of a sequence of `length` tokens, the first `prompt` of which are its prompt. */
   entriesOf(prompt: number, length: number): number {
     const { compression } = this.options;
@@ -90,7 +86,7 @@ export class Runner {
 
   /** Copies of heads share the sequences that there are out anew; all of them are listed. */
   async balanceCopies(sequences: readonly SharedSequence[]): Promise<void> {
-    this.#copyMoves += await this.all((rank) => rank.balanceCopies(sequences));
+    this.copyMoves += await this.all((rank) => rank.balanceCopies(sequences));
   }
 
   /** Bytes of the KV cache on all ranks, and what one token takes of them. */

@@ -30,10 +30,7 @@ export interface MatrixShard<Type extends PackedType = PackedType> {
 }
 
 /** What a kernel binds that reads this shard alone. */
-export function shardTensors({ type, weight, scale, firstUnit }: MatrixShard): {
-  readonly weight: Tensor;
-  readonly scale: Tensor | undefined;
-} {
+export function shardTensors({ type, weight, scale, firstUnit }: MatrixShard) {
   const from = (buffer: Buffer, offset: number): Tensor =>
     offset === 0 ? buffer : { buffer, offset, size: buffer.size - offset };
   return { weight: from(weight, firstUnit * 16), scale: scale && from(scale, scaleOffset(type, firstUnit)) };

@@ -9,7 +9,7 @@ import { mlaUpAppend } from '../../../../shaders/rope/mla_up_append/index.js';
 import { known } from '../../../base/errors.js';
 import { alignUp } from '../../../base/math.js';
 import { headsBeside } from '../../../placement/index.js';
-import type { Buffer, Tensor } from '../../../gpu/index.js';
+import type { Buffer } from '../../../gpu/index.js';
 import type { MlaConfig, NormConfig } from '../../config/model_config.js';
 import { attentionSegments, headsOf, queryRow } from '../../shape.js';
 import { type Matrix, shardTensors } from '../../weights/matrix.js';
@@ -257,7 +257,11 @@ class MlaProgram implements AttentionProgram {
     const kvs = { kvStride: projectStride, kvOffset: weights.latentOffset };
     if (qUp && this.#fused.ups(config, qUp, absorb)) {
       const tensors = { ...common, x: projected, norm_weight: norms, absorb: weight, out: qAbsorbed };
-      this.#recordUpAppend(recorder, kvs, weights, qUp, absorb, tensors);
+      // A lone row's queries out of their bottleneck, absorbed, and its latent into the cache: one dispatch.
+      const { qStride: _stride, ...token } = this.#tokens({ rows, qStride, ...kvs });
+      const { inFeatures: loraRank, type } = qUp;
+      const problem = { ...token, loraRank, type, absorbType: absorb.type, latentNorm: weights.latentNorm };
+      recorder.dispatch(mlaUpAppend, problem, { ...tensors, ...shardTensors(qUp.shards[0]!) });
       return;
     }
     let q = { buffer: projected, stride: projectStride };
@@ -301,26 +305,6 @@ class MlaProgram implements AttentionProgram {
       },
       { x: q.buffer, weight, out: qAbsorbed },
     );
-  }
-
-  /** A lone row's queries out of their bottleneck, absorbed, and its latent into the cache: one dispatch. */
-  #recordUpAppend(
-    recorder: RankRecorder,
-    kvs: Required<Pick<MlaRopeAppendProblem, 'kvStride' | 'kvOffset'>>,
-    { latentNorm }: MlaWeights,
-    qUp: Matrix,
-    absorb: Matrix,
-    tensors: Readonly<Record<string, Tensor | undefined>>,
-  ): void {
-    const { qStride: _stride, ...token } = this.#tokens({ rows: this.rows.rows, qStride: this.of.qStride, ...kvs });
-    const problem = {
-      ...token,
-      loraRank: qUp.inFeatures,
-      type: qUp.type,
-      absorbType: absorb.type,
-      latentNorm,
-    };
-    recorder.dispatch(mlaUpAppend, problem, { ...tensors, ...shardTensors(qUp.shards[0]!) });
   }
 
   /** Attention's outputs out of the latent space, and o_proj. */
