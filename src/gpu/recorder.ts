@@ -195,17 +195,14 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
   readonly #pending: Pending[] = [];
   /** An exchange follows the pending dispatches before this index. */
   readonly #exchanges: { readonly at: number; readonly exchange: ProgramExchange<Step> }[] = [];
-  #rowsOf: RowsOf;
   #runsIn: Dispatch['runsIn'];
 
   /** `rowsOf`: rows that dispatches work on where they don't say otherwise; default all. */
   constructor(
     readonly device: Device,
     readonly label: string,
-    rowsOf: RowsOf = allRows,
-  ) {
-    this.#rowsOf = rowsOf;
-  }
+    private rowsOf: RowsOf = allRows,
+  ) {}
 
   /**
    * Adds one dispatch of `kernel` for `problem`. `args` names a buffer for each binding; a binding that the variant doesn't
@@ -215,7 +212,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     kernel: Kernel<B, P, Problem>,
     problem: Problem,
     args: { readonly [K in keyof B]?: Tensor | undefined },
-    rowsOf = this.#rowsOf,
+    rowsOf = this.rowsOf,
   ): void {
     const { device } = this;
     const traits = device.traitsOf(kernel.name);
@@ -241,10 +238,10 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
 
   /** Records `body`, whose dispatches work on other rows. */
   viewing(rowsOf: RowsOf, body: () => void): void {
-    const before = this.#rowsOf;
-    this.#rowsOf = rowsOf;
+    const before = this.rowsOf;
+    this.rowsOf = rowsOf;
     body();
-    this.#rowsOf = before;
+    this.rowsOf = before;
   }
 
   /** Records `body`, whose dispatches run in steps of so many chunks (`StepShape.chunks`) only. */

@@ -348,7 +348,7 @@ export class LoadedModel implements Model {
   }
 
   #predicted({ prompt_tokens: prompt, tokens }: Omit<GenerateResult, 'stats'>): Pick<RunStats, 'predicted'> {
-    const { picked } = this.opened;
+    const picked = this.opened.planned?.chosen.picked;
     if (!picked || tokens.length === 0) return {};
     const { tokensPerSecond, ttftMs } = picked.predict(prompt, tokens.length);
     return { predicted: { tokens_per_second: tokensPerSecond, ttft_ms: ttftMs } };

@@ -131,10 +131,8 @@ export class EngineServingModel implements ServingModel {
   readonly texts: TextFacts;
   readonly adapters: ModelAdapters;
   readonly #engine: Engine;
-  readonly #opened: OpenedModel;
   #told: { readonly of: readonly [EngineOptions, Runner]; readonly info: ServingInfo } | undefined;
   readonly #reader: PromptReader;
-  readonly #files: SentenceFiles;
   readonly #host: CompletionHost;
   readonly #firstToken = new Histogram(WAIT_SECONDS);
   readonly #nextToken = new Histogram(NEXT_TOKEN_SECONDS);
@@ -145,19 +143,21 @@ export class EngineServingModel implements ServingModel {
    * @param files what they say of vectors of texts
    * @throws SplitkvError `usage` for impossible options
    */
-  constructor(opened: OpenedModel, options: EngineOptions, files: SentenceFiles = {}) {
+  constructor(
+    private readonly opened: OpenedModel,
+    options: EngineOptions,
+    private readonly files: SentenceFiles = {},
+  ) {
     const { config, tokenizer, tokenizerFiles, noTokenizer, group } = opened;
     const { contextLength } = group.runner;
     const onFailure = (error: unknown): void => {
       this.failure ??= error;
       options.onFailure?.(error);
     };
-    this.#opened = opened;
     const { adapters = new Adapters(group, {}) } = opened;
     this.adapters = adapters;
     this.#engine = new Engine(group, { ...options, adapters, onFailure });
     const { prefixCaching = false } = options;
-    this.#files = files;
     this.#reader = withPrompts({ tokenizer, noTokenizer, contextLength }, files);
     const why = noTokenizer && { code: noTokenizer.code, message: noTokenizer.message };
     this.texts = textFacts(tokenizer, opened.source?.gguf === undefined ? 'safetensors' : 'gguf');
@@ -183,7 +183,7 @@ export class EngineServingModel implements ServingModel {
       const { slots, prefixCaching = false } = options;
       const { batches = 1 } = runner.options;
       const { kvBlocks } = metrics;
-      const info = { ...modelInfo(this.#opened), slots, microBatches: batches, kvBlocks, prefixCaching };
+      const info = { ...modelInfo(this.opened), slots, microBatches: batches, kvBlocks, prefixCaching };
       this.#told = { of: [options, runner], info };
     }
     return this.#told.info;
@@ -215,7 +215,7 @@ export class EngineServingModel implements ServingModel {
   }
 
   readPrompt(prompt: Prompt, options?: TokenizeOptions): Promise<readonly number[]> {
-    return promptIds(prompt, this.#reader, this.#opened.pictures, options);
+    return promptIds(prompt, this.#reader, this.opened.pictures, options);
   }
 
   complete(prompt: Prompt, options: CompletionOptions = {}): Completion {
@@ -248,9 +248,9 @@ export class EngineServingModel implements ServingModel {
   async #embedded<T>(body: (host: EmbedHost) => Promise<T>): Promise<T> {
     if (this.failure !== undefined) throw this.failure;
     const { engine, count } = this.#host;
-    const { pooling } = this.#opened;
+    const { pooling } = this.opened;
     try {
-      return await body({ engine, reader: this.#reader, files: this.#files, pooling, count });
+      return await body({ engine, reader: this.#reader, files: this.files, pooling, count });
     } catch (error) {
       this.failure ??= engine.failure;
       throw error;

@@ -44,14 +44,12 @@ export interface ModelRanks {
 
 /** The ranks of a model in this process: their devices, weights and links, and their recovery. */
 export class RankGroup implements ModelRanks {
-  ranks: readonly RankRunner[];
   runner: Runner;
 
   private constructor(
     readonly options: GroupOptions,
-    ranks: readonly RankRunner[],
+    public ranks: readonly RankRunner[],
   ) {
-    this.ranks = ranks;
     this.runner = this.#connect();
   }
 
