@@ -240,6 +240,12 @@ export class Device {
     return { buffers: this.#buffers.size, bytes };
   }
 
+  /** Bytes of the largest buffer that one binding holds. */
+  get bindingLimit(): number {
+    const { maxBufferSize, maxStorageBufferBindingSize } = this.traits.limits;
+    return Math.min(maxBufferSize, maxStorageBufferBindingSize);
+  }
+
   /**
    * A buffer of `size` bytes (rounded up to 4), zeroed.
    * @throws SplitkvError `limit` when the adapter can't hold it in one buffer or one binding.
@@ -247,8 +253,8 @@ export class Device {
   createBuffer(label: string, size: number, kind: BufferKind = 'storage'): Buffer {
     this.assertAlive();
     const bytes = alignUp(Math.max(size, 4), 4);
-    const { maxBufferSize, maxStorageBufferBindingSize } = this.traits.limits;
-    const limit = kind === 'storage' ? Math.min(maxBufferSize, maxStorageBufferBindingSize) : maxBufferSize;
+    const { maxBufferSize } = this.traits.limits;
+    const limit = kind === 'storage' ? this.bindingLimit : maxBufferSize;
     if (bytes > limit) {
       const name = limit === maxBufferSize ? 'maxBufferSize' : 'maxStorageBufferBindingSize';
       throw limitError(

@@ -71,12 +71,11 @@ export function allocateStates(
   lengths: Readonly<Record<string, number>>,
 ): LayerCache {
   const { count, kept } = cache.states;
-  const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
-  const most = Math.min(maxStorageBufferBindingSize, maxBufferSize);
+  const { bindingLimit: most, traits } = device;
   const states = Object.entries(lengths).flatMap(([what, length]) => {
     if (length === 0 || count === 0) return [];
     const bytes = length * 4;
-    if (count * bytes > most || kept * bytes > maxBufferSize) {
+    if (count * bytes > most || kept * bytes > traits.limits.maxBufferSize) {
       throw limitError(
         `layers.${layer}: the states of ${count} sequences take ${grouped(count * bytes)} bytes, and ${kept} are kept; this adapter ` +
           `binds ${grouped(most)} (${device.name}): use at most ${Math.floor(most / bytes)} slots`,
