@@ -1,6 +1,6 @@
 import { isLoss, throwIfAborted, usageError } from '../../base/errors.js';
 import { nth, sum } from '../../base/lists.js';
-import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
+import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import type {
   AttentionStats,
@@ -141,9 +141,7 @@ export class LoadedModel implements Model {
         stats: {
           ...this.stats(),
           cached_tokens: cachedTokens,
-          ...(speculation && { speculation }),
-          ...(attention && { attention }),
-          ...(compressed && { kv_compression: compressed }),
+          ...defined({ speculation, attention, kv_compression: compressed }),
           ...this.#predicted(result),
         },
       };

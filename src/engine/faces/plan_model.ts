@@ -146,8 +146,7 @@ export async function planModel(
     ...ranks,
     workload: request,
     exactMemory: true,
-    ...(fresh !== undefined && { fresh }),
-    ...(onProgress && { onProgress }),
+    ...defined({ fresh, onProgress }),
   });
   const { candidates, machine, adapters } = outlook;
   const { pick, why } = named === undefined ? pickOrReason(candidates) : await namedOrReason(named, subject, outlook);
