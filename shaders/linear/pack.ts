@@ -381,7 +381,7 @@ function scaleBits(d: number, extreme: number, finite: number, type: PackedType)
   return half;
 }
 
-export function refusedWeight(value: number, type: PackedType): SplitkvError {
+function refusedWeight(value: number, type: PackedType): SplitkvError {
   if (!Number.isFinite(value)) {
     return formatError(
       `weights as ${type}: a weight is not finite (NaN or infinity): the checkpoint is damaged; get it again`,

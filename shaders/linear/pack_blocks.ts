@@ -6,12 +6,11 @@ import {
   packedLayout,
   type PackedTiles,
   type PackedType,
-  refusedWeight,
   scaleOf,
   UNIT_WORDS,
   wordOf,
 } from './pack.js';
-import { packKeptRow } from './planes.js';
+import { finite, packKeptRow } from './planes.js';
 
 /** Where a row's blocks go. */
 interface PackedRow {
@@ -61,7 +60,7 @@ const asQ8 =
   (bytes, from, width, { weight, base, halves, firstScale }) => {
     for (let start = 0, at = from; start < width; start += BLOCK, at += blockBytes) {
       codesOf(bytes, at, CODES);
-      halves[firstScale + start] = scaleAt(bytes, at, 'q8');
+      halves[firstScale + start] = scaleAt(bytes, at);
       for (let w = 0; w < 8; w++) {
         const unit = base + ((start >>> 4) + (w >>> 2)) * UNIT_WORDS + (w & 3);
         const byte = (b: number): number => (CODES[w * 4 + b]! & 0xff) << (b * 8);
@@ -73,7 +72,7 @@ const asQ8 =
 /** Q4_0's halves in the order of q4: byte b of word w has elements 8w + b and 8w + 4 + b. */
 const asQ4: PackRow = (bytes, from, width, { weight, base, halves, firstScale }) => {
   for (let start = 0, at = from; start < width; start += BLOCK, at += 18) {
-    halves[firstScale + start] = scaleAt(bytes, at, 'q4');
+    halves[firstScale + start] = scaleAt(bytes, at);
     for (let w = 0; w < 4; w++) {
       const first = at + 2 + (w & 1) * 8;
       const shift = (w >> 1) * 4;
@@ -89,11 +88,7 @@ const asQ4: PackRow = (bytes, from, width, { weight, base, halves, firstScale })
 };
 
 /** The f16 that a block begins with. */
-function scaleAt(bytes: Uint8Array, at: number, type: PackedType): number {
-  const half = bytes[at]! | (bytes[at + 1]! << 8);
-  if ((half & 0x7c00) === 0x7c00) throw refusedWeight(Number.NaN, type);
-  return half;
-}
+const scaleAt = (bytes: Uint8Array, at: number): number => finite(bytes[at]! | (bytes[at + 1]! << 8));
 
 /**
  * The types of a file's blocks, GGUF's names, that a type holds as they are: without rounding, whatever their codes. A type that is

@@ -23,7 +23,8 @@ function putHalf(to: Uint32Array, first: number, unit: number, lane: number, hal
   to[first + ((unit * TILE + lane) >>> 1)]! |= (half & 0xffff) << ((lane & 1) * 16);
 }
 
-function finite(half: number): number {
+/** @throws SplitkvError `format` for infinity and NaN */
+export function finite(half: number): number {
   if ((half & 0x7c00) !== 0x7c00) return half;
   throw formatError(
     'weights: the scale of a block is not finite (NaN or infinity): the checkpoint is damaged; get it again',

@@ -18,8 +18,8 @@ export class BufferPool {
 
   /** A buffer of at least `bytes`. @throws SplitkvError `limit` when the adapter can't hold it. */
   take(bytes: number): Buffer {
-    const { maxBufferSize, maxStorageBufferBindingSize } = this.device.traits.limits;
-    const most = this.kind === 'staging' ? maxBufferSize : Math.min(maxBufferSize, maxStorageBufferBindingSize);
+    const { traits, bindingLimit } = this.device;
+    const most = this.kind === 'staging' ? traits.limits.maxBufferSize : bindingLimit;
     const rounded = Math.max(SMALLEST, 2 ** Math.ceil(Math.log2(bytes)));
     const size = rounded <= most ? rounded : bytes;
     const free = this.#free.get(size)?.pop();

@@ -240,6 +240,12 @@ export class Device {
     return { buffers: this.#buffers.size, bytes };
   }
 
+  /** Bytes of the largest buffer that one binding holds. */
+  get bindingLimit(): number {
+    const { maxBufferSize, maxStorageBufferBindingSize } = this.traits.limits;
+    return Math.min(maxBufferSize, maxStorageBufferBindingSize);
+  }
+
   /**
    * A buffer of `size` bytes (rounded up to 4), zeroed.
    * @throws SplitkvError `limit` when the adapter can't hold it in one buffer or one binding.
@@ -247,8 +253,8 @@ export class Device {
   createBuffer(label: string, size: number, kind: BufferKind = 'storage'): Buffer {
     this.assertAlive();
     const bytes = alignUp(Math.max(size, 4), 4);
-    const { maxBufferSize, maxStorageBufferBindingSize } = this.traits.limits;
-    const limit = kind === 'storage' ? Math.min(maxBufferSize, maxStorageBufferBindingSize) : maxBufferSize;
+    const { maxBufferSize } = this.traits.limits;
+    const limit = kind === 'storage' ? this.bindingLimit : maxBufferSize;
     if (bytes > limit) {
       const name = limit === maxBufferSize ? 'maxBufferSize' : 'maxStorageBufferBindingSize';
       throw limitError(
@@ -508,10 +514,7 @@ export class Device {
     });
   }
 
-  #describe({ name: label, bindings, code }: PipelineSource): {
-    readonly layout: GPUBindGroupLayout;
-    readonly descriptor: GPUComputePipelineDescriptor;
-  } {
+  #describe({ name: label, bindings, code }: PipelineSource) {
     const visibility = GPUShaderStage.COMPUTE;
     const entries: GPUBindGroupLayoutEntry[] = bindings.map((access, binding) => ({
       binding,
@@ -521,14 +524,8 @@ export class Device {
     entries.push({ binding: entries.length, visibility, buffer: { type: 'uniform' } });
     const layout = this.gpu.createBindGroupLayout({ label, entries });
     const module = shaderModule(this.gpu, label, code);
-    return {
-      layout,
-      descriptor: {
-        label,
-        layout: this.gpu.createPipelineLayout({ label, bindGroupLayouts: [layout] }),
-        compute: { module },
-      },
-    };
+    const bound = this.gpu.createPipelineLayout({ label, bindGroupLayouts: [layout] });
+    return { layout, descriptor: { label, layout: bound, compute: { module } } };
   }
 
   /** @internal A small buffer for a binding that a variant declares but doesn't use; one a name, so that none alias. */

@@ -170,31 +170,24 @@ function encodeDispatches(
   let current: GPUComputePipeline | undefined;
   for (const { variant, bindGroup, rowsOf, runsIn } of dispatches) {
     if (runsIn && !runsIn(chunks)) continue;
-    const {
-      compiled: { pipeline },
-      grid,
-    } = variant;
+    const { compiled, grid } = variant;
     const [x, y, z] = typeof grid === 'function' ? grid({ rows: rowsOf(rows), chunks }) : grid;
     if (x === 0 || y === 0 || z === 0) continue;
-    if (pipeline !== current) {
-      pass.setPipeline(pipeline!);
-      current = pipeline;
+    if (compiled.pipeline !== current) {
+      pass.setPipeline(compiled.pipeline!);
+      current = compiled.pipeline;
     }
     pass.setBindGroup(0, bindGroup);
     pass.dispatchWorkgroups(x, y, z);
   }
 }
 
-interface Pending {
-  readonly label: string;
+interface Pending extends Omit<Dispatch, 'bindGroup'> {
   readonly compiled: CompiledPipeline;
   readonly tensors: readonly Tensor[];
   readonly types: ParamTypes;
   readonly params: Readonly<Record<string, number>>;
-  readonly variant: Variant;
   readonly choice: Choice | undefined;
-  readonly rowsOf: RowsOf;
-  readonly runsIn: Dispatch['runsIn'];
 }
 
 /** Captures dispatches into a `Program`. All their parameters share one uniform buffer, written once when capture ends. */
@@ -202,17 +195,14 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
   readonly #pending: Pending[] = [];
   /** An exchange follows the pending dispatches before this index. */
   readonly #exchanges: { readonly at: number; readonly exchange: ProgramExchange<Step> }[] = [];
-  #rowsOf: RowsOf;
   #runsIn: Dispatch['runsIn'];
 
   /** `rowsOf`: rows that dispatches work on where they don't say otherwise; default all. */
   constructor(
     readonly device: Device,
     readonly label: string,
-    rowsOf: RowsOf = allRows,
-  ) {
-    this.#rowsOf = rowsOf;
-  }
+    private rowsOf: RowsOf = allRows,
+  ) {}
 
   /**
    * Adds one dispatch of `kernel` for `problem`. `args` names a buffer for each binding; a binding that the variant doesn't
@@ -222,7 +212,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     kernel: Kernel<B, P, Problem>,
     problem: Problem,
     args: { readonly [K in keyof B]?: Tensor | undefined },
-    rowsOf = this.#rowsOf,
+    rowsOf = this.rowsOf,
   ): void {
     const { device } = this;
     const traits = device.traitsOf(kernel.name);
@@ -248,10 +238,10 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
 
   /** Records `body`, whose dispatches work on other rows. */
   viewing(rowsOf: RowsOf, body: () => void): void {
-    const before = this.#rowsOf;
-    this.#rowsOf = rowsOf;
+    const before = this.rowsOf;
+    this.rowsOf = rowsOf;
     body();
-    this.#rowsOf = before;
+    this.rowsOf = before;
   }
 
   /** Records `body`, whose dispatches run in steps of so many chunks (`StepShape.chunks`) only. */
@@ -278,25 +268,17 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     });
     const arena = size === 0 ? undefined : device.createBuffer(`${this.label} params`, size, 'uniform');
     const bytes = new DataView(new ArrayBuffer(size));
-    const dispatches = placed.map(
-      ({ label, compiled, tensors, types, params, variant, choice, rowsOf, runsIn, offset }) => {
-        writeParams(types, params, bytes, offset);
-        const entries: GPUBindGroupEntry[] = tensors.map((tensor, binding) => ({
-          binding,
-          resource:
-            'buffer' in tensor
-              ? { buffer: tensor.buffer.gpu, offset: tensor.offset, size: tensor.size }
-              : { buffer: tensor.gpu },
-        }));
-        entries.push({
-          binding: entries.length,
-          resource: { buffer: arena!.gpu, offset, size: paramBytes(types) },
-        });
-        const bindGroup = device.gpu.createBindGroup({ label, layout: compiled.layout, entries });
-        if (choice) Choices.note(choice, bindGroup, tensors);
-        return { label, variant, bindGroup, rowsOf, runsIn };
-      },
-    );
+    const dispatches = placed.map(({ compiled, tensors, types, params, choice, offset, ...dispatch }): Dispatch => {
+      writeParams(types, params, bytes, offset);
+      const own = { buffer: arena!, offset, size: paramBytes(types) };
+      const entries = [...tensors, own].map((tensor, binding) => ({
+        binding,
+        resource: 'buffer' in tensor ? { ...tensor, buffer: tensor.buffer.gpu } : { buffer: tensor.gpu },
+      }));
+      const bindGroup = device.gpu.createBindGroup({ label: dispatch.label, layout: compiled.layout, entries });
+      if (choice) Choices.note(choice, bindGroup, tensors);
+      return { ...dispatch, bindGroup };
+    });
     if (arena) device.write(arena, 0, new Uint8Array(bytes.buffer));
     const pieces: Piece<Step>[] = [];
     let first = 0;

@@ -54,22 +54,17 @@ export async function loadWeights(
       options.signal,
     );
   }
-  const encoder =
-    config.vision && world.rank === 0
-      ? await (
-          await import('./vision/encoder.js')
-        ).loadEncoder(device, config.vision, config.hiddenSize, reader, type, {
-          signal: options.signal,
-          onProgress: ({ loadedBytes, totalBytes, tensor }) =>
-            latest &&
-            options.onProgress?.({
-              ...latest,
-              tensor,
-              loadedBytes: latest.totalBytes + loadedBytes,
-              totalBytes: latest.totalBytes + totalBytes,
-            }),
-        })
-      : undefined;
+  let encoder: ImageEncoder | undefined;
+  if (config.vision && world.rank === 0) {
+    const { loadEncoder } = await import('./vision/encoder.js');
+    const beside = ({ loadedBytes, totalBytes, tensor }: WeightProgress): void => {
+      if (!latest) return;
+      const { totalBytes: before } = latest;
+      options.onProgress?.({ ...latest, tensor, loadedBytes: before + loadedBytes, totalBytes: before + totalBytes });
+    };
+    const own = { signal: options.signal, onProgress: beside };
+    encoder = await loadEncoder(device, config.vision, config.hiddenSize, reader, type, own);
+  }
   const kinds = await layerKinds(config);
   if (device.traits.fast) await loadFast();
   const bytes = weights.bytes + (encoder?.bytes ?? 0);

@@ -64,15 +64,18 @@ export interface RankSlice {
   readonly headRows?: Span;
 }
 
-/** A run of the segments of a split contraction: what `linear` is told, and the elements [start, end) that it covers. */
-export interface HeldSegments extends Required<Segments> {
+/** A contraction of the model that plans split. */
+export interface Contraction extends Segments {
   readonly modelInFeatures: number;
+}
+
+/** A run of its segments: what `linear` is told, and the elements [start, end) that it covers. */
+export interface HeldSegments extends Required<Contraction> {
   readonly start: number;
   readonly end: number;
 }
 
-export function holdSegments(modelInFeatures: number, contraction: Segments, [first, end]: Span): HeldSegments {
-  const { total, align } = contraction;
+export function holdSegments({ modelInFeatures, total, align }: Contraction, [first, end]: Span): HeldSegments {
   const segments = { total, align, first, count: end - first };
   return { ...segments, modelInFeatures, ...segmentRange(modelInFeatures, segments) };
 }
@@ -81,7 +84,7 @@ export function holdSegments(modelInFeatures: number, contraction: Segments, [fi
  * The attention segments of o's contraction, which plans hand out: a kv head (or several, `GqaConfig.segments`) with its query heads, or
  * with a latent cache 8 groups of query heads, as even as whole heads allow.
  */
-export const attentionSegments = (attention: PagedAttention): { readonly modelInFeatures: number } & Segments =>
+export const attentionSegments = (attention: PagedAttention): Contraction =>
   attention.kind === 'gqa'
     ? { modelInFeatures: attention.heads * attention.headDim, total: attention.segments ?? attention.kvHeads, align: 8 }
     : { modelInFeatures: attention.heads * attention.vHeadDim, total: 8, align: attention.vHeadDim };

@@ -39,12 +39,15 @@ export interface LinearRowsProblem extends LinearProblem {
   readonly activation?: Activation;
 }
 
+/** Of lib/rms.wgsl, an f32 each. */
+const RMS_PARTIALS = 64;
+
 /** How a row of `inFeatures` is normalised in workgroup memory: `bytes` of it, of which `constants` tell the shader. */
 export function planNormedX(inFeatures: number, { software }: Pick<DeviceTraits, 'software'>) {
   // A GPU's threads have as many vec4s each.
   const vec4s = alignUp(inFeatures, software ? 32 : 4 * 256) / 4;
   return {
-    bytes: vec4s * 16 + 64 * 4,
+    bytes: vec4s * 16 + RMS_PARTIALS * 4,
     constants: { STAGED: vec4s },
     fragments: [rmsWgsl, ...(software ? [xNormedSerialWgsl] : [stagedRowWgsl, xNormedWgsl])],
   };

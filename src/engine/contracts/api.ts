@@ -363,8 +363,11 @@ export interface IndexedResult extends GenerateResult {
 
 /** What is new of a running generation. */
 export interface GenerationDelta {
+  /** What is certain of the answer; may be empty. */
   readonly text: string;
+  /** What the model thinks before it answers, where it says which is which. */
   readonly reasoning?: string;
+  /** Of its calls of tools. */
   readonly toolCalls?: readonly ToolCallDelta[];
 }
 
@@ -455,14 +458,11 @@ export interface EmbedOptions {
   readonly signal?: AbortSignal;
 }
 
-export interface RerankOptions {
+export interface RerankOptions extends Pick<EmbedOptions, 'client' | 'signal'> {
   /** Results to give, those of the best documents; default: all. */
   readonly topN?: number;
   /** What is to be found, for models that judge by it; default: passages that answer a web search. */
   readonly instruction?: string;
-  /** As of `CompletionOptions`, where many requests are served. */
-  readonly client?: string;
-  readonly signal?: AbortSignal;
 }
 
 export interface RerankResult {
@@ -511,11 +511,8 @@ export interface ChatCompletionRequest extends Fields<
   readonly stream?: boolean;
 }
 
-export interface ChatCompletionChunk {
-  readonly id: string;
+export interface ChatCompletionChunk extends Pick<ChatCompletion, 'id' | 'created' | 'model'> {
   readonly object: 'chat.completion.chunk';
-  readonly created: number;
-  readonly model: string;
   readonly choices: readonly {
     readonly index: 0;
     readonly delta: {

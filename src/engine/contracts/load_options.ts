@@ -23,14 +23,8 @@ export function checkLoadOptions(options: LoadOptions): void {
 }
 
 /** What is said of the network, and nothing else. */
-export function networkOf({
-  hub,
-  hubToken,
-  headers,
-  fetch: given,
-}: Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch'>): NetworkOptions {
-  return defined({ hub, token: hubToken, headers, fetch: given });
-}
+export const networkOf = (options: Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch'>): NetworkOptions =>
+  defined({ hub: options.hub, token: options.hubToken, headers: options.headers, fetch: options.fetch });
 
 const prefillSchema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true };
 

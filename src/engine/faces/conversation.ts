@@ -56,17 +56,19 @@ const schema: OptionsSchema<ConversationOptions> = {
  * through the kernels it ran through at first, and has the same bits.
  */
 export class TalkingConversation implements Conversation {
-  readonly #host: ConversationHost;
   readonly #options: ConversationOptions;
   #turns: readonly Turn[];
   #answering = false;
 
   /** @throws SplitkvError `usage` for options that are none, `unsupported` where the model has no chat template */
-  constructor(host: ConversationHost, options: ConversationOptions = {}, turns?: readonly Turn[]) {
+  constructor(
+    private readonly host: ConversationHost,
+    options: ConversationOptions = {},
+    turns?: readonly Turn[],
+  ) {
     checkOptions('conversation', options, schema);
     const { restore } = options;
     specialAsTokens(options.special);
-    this.#host = host;
     const saved = restore === undefined ? undefined : readSaved(restore, host.name);
     const system = options.system ?? saved?.system;
     this.#options = { ...options, ...(system !== undefined && { system }) };
@@ -111,7 +113,7 @@ export class TalkingConversation implements Conversation {
     };
     let generation: Generation;
     try {
-      generation = this.#host.generate(rows, options);
+      generation = this.host.generate(rows, options);
     } catch (error) {
       this.#answering = false;
       throw error;
@@ -129,7 +131,7 @@ export class TalkingConversation implements Conversation {
         why !== 'stop_string' &&
         !reasoning &&
         !calls &&
-        this.#host.reader.tokenizer?.format.name !== 'harmony';
+        this.host.reader.tokenizer?.format.name !== 'harmony';
       const isCut = result.finish_reason === 'length' || result.finish_reason === 'abort';
       const turn = {
         answer: asText + text,
@@ -170,7 +172,7 @@ export class TalkingConversation implements Conversation {
       return;
     }
     if (isParts(content)) {
-      if (hasImages({ messages: [{ role: 'user', content }] })) needPictures(this.#host.pictures);
+      if (hasImages({ messages: [{ role: 'user', content }] })) needPictures(this.host.pictures);
       return;
     }
     const isResult = (message: ChatMessage): boolean =>
@@ -228,14 +230,14 @@ export class TalkingConversation implements Conversation {
 
   fork(): Conversation {
     const { restore: _, ...options } = this.#options;
-    return new TalkingConversation(this.#host, options, this.#turns);
+    return new TalkingConversation(this.host, options, this.#turns);
   }
 
   save(): SavedConversation {
     const { system } = this.#options;
     return {
       version: VERSION,
-      model: this.#host.name,
+      model: this.host.name,
       ...(system !== undefined && { system }),
       turns: this.#turns.map((turn) => ({
         ...turn,
@@ -251,7 +253,7 @@ export class TalkingConversation implements Conversation {
     options: GenerateOptions,
     begun?: Turn,
   ): Promise<{ readonly rows: PromptRows; readonly forgotten: number }> {
-    const { reader } = this.#host;
+    const { reader } = this.host;
     const { contextLength } = reader;
     const { whenFull = 'error', about } = this.#options;
     const asked = about === undefined || typeof user !== 'string' ? user : `${about.trim()} ${user}`;
@@ -279,13 +281,13 @@ export class TalkingConversation implements Conversation {
   async #rows(user: Asked, turns: readonly Turn[], given: GenerateOptions, begun?: Turn): Promise<PromptRows> {
     const { special } = this.#options;
     const options: RenderOptions = { ...given, ...(special && { special }) };
-    const tokenizer = needTokenizer(this.#host.reader, 'a conversation');
+    const tokenizer = needTokenizer(this.host.reader, 'a conversation');
     const messages = this.#messagesWith(user, turns);
     checkTools(options);
     const images = messages.flatMap(imagesOf);
     // Each piece of the text has its placeholders, in the order of the images.
     const encode = async (text: string): Promise<readonly number[]> => {
-      const { pictures, reader } = this.#host;
+      const { pictures, reader } = this.host;
       const own =
         pictures && images.length > 0 ? images.splice(0, text.split(pictures.placeholder(reader)).length - 1) : [];
       if (!pictures || own.length === 0) return tokenizer.encode(text, { addSpecial: false });

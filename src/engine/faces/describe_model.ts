@@ -93,10 +93,11 @@ function withImages({ vision, visionMisfit, ...config }: ModelConfig, { images, 
 
 /** What an opened model is, in numbers and words. */
 export function modelInfo(opened: OpenedModel): ModelInfo {
-  const { config, group, prefiller, tokenizer, sampling, name, loadSeconds, planReason } = opened;
+  const { config, group, prefiller, tokenizer, sampling, name, loadSeconds, planned } = opened;
   const { runner } = group;
   const { type, plan } = group.options;
   const { compression } = runner.options;
+  const planReason = planned?.chosen.picked?.why ?? planned?.chosen.why;
   return {
     name,
     architecture: config.architecture,

@@ -1,5 +1,6 @@
 import { DEFAULT_MAX_TOKENS } from '../contracts/options/sampling_rows.js';
 import { abortedError, SplitkvError, usageError } from '../../base/errors.js';
+import { defined } from '../../base/options.js';
 import type {
   AttentionStats,
   FinishReason,
@@ -239,8 +240,7 @@ async function behind(constraint: Constraint, tokens: readonly number[]): Promis
 /** What of an event is told; probabilities aren't. */
 const deltaOf = ({ text, reasoning, toolCalls }: GenerationDelta): GenerationDelta => ({
   text,
-  ...(reasoning !== undefined && { reasoning }),
-  ...(toolCalls && { toolCalls }),
+  ...defined({ reasoning, toolCalls }),
 });
 
 /**

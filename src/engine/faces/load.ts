@@ -16,7 +16,7 @@ import { isStored } from '../contracts/cluster_options.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { type ModelTokenizer, openTokenizer } from '../files/model_files.js';
 import { openFiles, orDamage } from '../files/open_files.js';
-import { type ChosenPlan, choosePlan, type PickedPlan } from '../planning/choose_plan.js';
+import { type ChosenPlan, choosePlan } from '../planning/choose_plan.js';
 import { LEAST_CONTEXT } from '../planning/context_length.js';
 import { namedByDegrees } from '../planning/degrees.js';
 import { type PlanSubject, type ProfileOf, runnerOf } from '../planning/plan_subject.js';
@@ -36,7 +36,7 @@ import {
   type Seats,
 } from './describe_model.js';
 import { speculationOf } from '../serving/speculation/speculate_option.js';
-import { LazyAdapters } from './lazy_adapters.js';
+import { Adapters } from '../serving/adapters.js';
 import { LoadedModel } from './model.js';
 
 const REPORT_MS = 100;
@@ -68,11 +68,9 @@ export interface OpenedModel extends ModelTokenizer {
   /** Where prompts may have them. */
   readonly pictures?: Pictures | undefined;
   /** Beside its matrices. */
-  readonly adapters?: LazyAdapters;
-  /** Where the planner chose; of the plan that its ranks have now. */
-  readonly picked?: PickedPlan | undefined;
-  /** Why that plan is as it is, where it wasn't named or given. */
-  readonly planReason?: string | undefined;
+  readonly adapters?: Adapters;
+  /** `chosen` is the plan that its ranks have now. */
+  readonly planned?: { readonly chosen: ChosenPlan };
 }
 
 /** Ranks of other machines, found before a model's files are. src/cluster implements it. */
@@ -192,9 +190,10 @@ async function openParts(
     const plans = new SettledPlan(subject, await choosePlan(options, subject, profileOf), options.tune ?? true);
     places?.arrange(plans.chosen.adapters);
     await warnOfPlan(plans.chosen, of.contextLength, onWarning);
-    return { plans, group: await openRanks(opening, model, plans, place) };
+    const placed: Placed = { ...opening, model, plans, place };
+    return { placed, group: await openRanks(placed) };
   };
-  const { plans, group } = await settle(facts).catch((error: unknown) => {
+  const { placed, group } = await settle(facts).catch((error: unknown) => {
     const shorter = places ? undefined : shorterFacts(facts, options, error);
     if (!shorter) throw error;
     onWarning?.(
@@ -205,9 +204,10 @@ async function openParts(
   });
   let beside: Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters'>;
   try {
-    await checkRanks(opening, facts, group);
+    if (facts.compression) checkWindowFits(facts.compression.window, group.runner.promptRows);
+    if (options.precision === 'fast') warnOfExact(facts.type, group, onWarning);
     await source.flush?.(); // throws where what was read isn't one version of each file
-    beside = await openBeside(opening, model, plans, place, group);
+    beside = await openBeside(placed, group);
   } catch (error) {
     await group.dispose();
     throw error;
@@ -224,12 +224,7 @@ async function openParts(
     sentenceFiles: model.sentenceFiles,
     pooling: options.pooling,
     loadSeconds: (performance.now() - started) / 1000,
-    get picked() {
-      return plans.chosen.picked;
-    },
-    get planReason() {
-      return plans.chosen.picked?.why ?? plans.chosen.why;
-    },
+    planned: placed.plans,
   };
 }
 
@@ -298,8 +293,15 @@ async function warnOfPlan(
   if (picked && plan.worldSize < picked.ranks) onWarning?.(`ranks ${picked.ranks}: ${picked.why}`);
 }
 
+/** A model whose plan is chosen. */
+interface Placed extends Opening {
+  readonly model: DescribedModel;
+  readonly plans: SettledPlan;
+  readonly place: ModelPlace | undefined;
+}
+
 /** What whoever computes with the model's weights is opened with. */
-async function readWith({ options, onWarning, progress }: Opening, { reader, facts }: DescribedModel) {
+async function readWith({ options, onWarning, progress, model: { reader, facts } }: Placed) {
   const { config, type } = facts;
   const { cache = true, integrity, signal } = options;
   const onProgress = (used: RankProgress): void => progress.used(loadProgress(used));
@@ -307,14 +309,9 @@ async function readWith({ options, onWarning, progress }: Opening, { reader, fac
 }
 
 /** Ranks in this thread, or each in a worker or on a machine of its own. */
-async function openRanks(
-  opening: Opening,
-  model: DescribedModel,
-  plans: SettledPlan,
-  place: ModelPlace | undefined,
-): Promise<ModelRanks> {
-  const { options, places, progress } = opening;
-  const shared = { ...(await readWith(opening, model)), ...plans.ranks };
+async function openRanks(placed: Placed): Promise<ModelRanks> {
+  const { options, places, progress, model, plans, place } = placed;
+  const shared = { ...(await readWith(placed)), ...plans.ranks };
   const { config, reader } = shared;
   if (!place) {
     progress.begin(reader.index.totalBytes, reader.index.tensors.size); // workers read for themselves
@@ -335,47 +332,30 @@ async function openRanks(
   });
 }
 
-/** @throws SplitkvError `limit` where a prompt step has no room for compression's window */
-async function checkRanks(
-  { options, onWarning }: Opening,
-  { type, compression }: DescribedFacts,
-  group: ModelRanks,
-): Promise<void> {
-  if (compression) checkWindowFits(compression.window, group.runner.promptRows);
-  if (options.precision === 'fast') warnOfExact(type, group, onWarning);
-}
-
 /** Adapters, what computes pictures of prompts, and prompts on a device of their own, where the model is loaded so. */
 async function openBeside(
-  opening: Opening,
-  model: DescribedModel,
-  plans: SettledPlan,
-  place: ModelPlace | undefined,
+  placed: Placed,
   group: ModelRanks,
 ): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters'>> {
-  const { options } = opening;
+  const { options, model } = placed;
   const { prefill, signal } = options;
-  const adapters = new LazyAdapters(group, networkOf(options));
+  const adapters = new Adapters(group, networkOf(options));
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
   const { vision } = model.facts.config;
   const { Pictures } = vision ? await import('../serving/pictures.js') : {};
   return {
     adapters,
     pictures: vision && (await Pictures?.open(vision, model.source, () => group.runner, signal)),
-    prefiller: prefill && (await openPrefiller(opening, prefill, model, plans, place)),
+    prefiller: prefill && (await openPrefiller(placed, prefill)),
   };
 }
 
-async function openPrefiller(
-  opening: Opening,
-  prefill: NonNullable<LoadOptions['prefill']>,
-  model: DescribedModel,
-  { ranks: { plan, adapters, runner } }: SettledPlan,
-  place: ModelPlace | undefined,
-): Promise<PrefillWorker> {
+async function openPrefiller(placed: Placed, prefill: NonNullable<LoadOptions['prefill']>): Promise<PrefillWorker> {
   const { openPrefill } = await import('../prefill/open_prefill.js');
+  const { model, place, plans } = placed;
+  const { plan, adapters, runner } = plans.ranks;
   return openPrefill({
-    ...(await readWith(opening, model)),
+    ...(await readWith(placed)),
     options: prefillList(prefill),
     runner,
     adapter: adapters[0]!,
@@ -416,7 +396,8 @@ function oncePerText(onWarning: LoadOptions['onWarning']): LoadOptions['onWarnin
 
 /** Progress that counts bytes as they arrive over the network, ahead of the tensors that are made of them. */
 export class LiveProgress {
-  #last: LoadProgress | undefined;
+  /** As far as tensors have been read; before the first, what they will come to. */
+  last: LoadProgress | undefined;
   /** Of the files before the weights. */
   #first = 0;
   #underway = 0;
@@ -428,31 +409,26 @@ export class LiveProgress {
     readonly now: () => number = () => performance.now(),
   ) {}
 
-  /** As far as tensors have been read; before the first, what they will come to. */
-  get last(): LoadProgress | undefined {
-    return this.#last;
-  }
-
   /** What is read from now on are weights. */
   begin(totalBytes: number, tensorsTotal: number): void {
-    this.#last = { ...NO_PROGRESS, phase: 'weights', totalBytes, tensorsTotal };
+    this.last = { ...NO_PROGRESS, phase: 'weights', totalBytes, tensorsTotal };
   }
 
   /** As of `HttpOptions.onBytes`. */
   arrived(bytes: number): void {
     this.#underway += bytes;
     if (bytes <= 0) return;
-    if (!this.#last) this.#first += bytes;
+    if (!this.last) this.#first += bytes;
     if (this.now() - this.#at < REPORT_MS) return;
-    if (this.#last) return this.#tell(this.#last);
+    if (this.last) return this.#tell(this.last);
     this.#at = this.now();
     this.report({ ...NO_PROGRESS, phase: 'config', loadedBytes: this.#first });
   }
 
   /** Tensors were read. */
   used(progress: LoadProgress): void {
-    if (progress.loadedBytes < (this.#last?.loadedBytes ?? 0)) this.#shown = 0; // others begin, of a prefill worker
-    this.#last = progress;
+    if (progress.loadedBytes < (this.last?.loadedBytes ?? 0)) this.#shown = 0; // others begin, of a prefill worker
+    this.last = progress;
     this.#tell(progress);
   }
 

@@ -1,10 +1,8 @@
 import { isLoss, throwIfAborted, usageError } from '../../base/errors.js';
 import { nth, sum } from '../../base/lists.js';
-import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
-import type { Source } from '../../loader/index.js';
+import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import type {
-  AttentionDpOptions,
   AttentionStats,
   ChatCompletions,
   Conversation,
@@ -18,6 +16,7 @@ import type {
   GenerateResult,
   Generation,
   KeptEntries,
+  LoadOptions,
   LogitsOptions,
   LogitsResult,
   Model,
@@ -28,11 +27,10 @@ import type {
   TuningStats,
   SelfTestResult,
 } from '../contracts/api.js';
-import { SPECULATES } from '../contracts/options/sampling_rows.js';
 import { chatCompletions } from './chat_api.js';
 import { generate, type GeneratedPrompt, GenerationStream, NO_SPEED, type PromptRows, type Speed } from './generate.js';
 import { TalkingConversation } from './conversation.js';
-import { LazyAdapters } from './lazy_adapters.js';
+import { Adapters } from '../serving/adapters.js';
 import type { OpenedModel } from './load.js';
 import { modelInfo } from './describe_model.js';
 import {
@@ -44,46 +42,34 @@ import {
   promptTokens,
   tokenIds,
 } from '../serving/prompt_tokens.js';
-import type { PrefillWorker } from '../contracts/prefill_worker.js';
-import { type ModelRanks, roundsPrompts } from '../ranks/rank_group.js';
+import { roundsPrompts } from '../ranks/rank_group.js';
 import type { Runner } from '../ranks/runner.js';
 import type { EmbedHost } from '../serving/embed.js';
-import { samplingSchema } from '../ranks/sampling/sampling_options.js';
 import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
 import type { Speculation } from '../serving/speculation/speculation.js';
 import { planName } from '../../placement/index.js';
-import { formSchema, TextForms } from '../serving/text/forms.js';
-import { chatSchema } from '../serving/text/reading.js';
+import { TextForms } from '../serving/text/forms.js';
+import { answerSchema } from '../serving/text/reading.js';
 
 type OptionsOfPlan = Awaited<ReturnType<typeof optionsOfPlan>>;
 
 const schema: OptionsSchema<GenerateOptions> = {
-  ...samplingSchema,
-  ...formSchema,
-  ...chatSchema,
+  ...answerSchema,
   maxTokens: wholeNumber(1),
-  stop: true,
-  signal: true,
-  ignoreEos: true,
   cachePrompt: true,
-  speculate: oneOf(SPECULATES),
   timeAttention: true,
-  adapter: true,
   continueFrom: true,
   onFirstLogits: true,
 };
 
 export class LoadedModel implements Model {
   info: ModelInfo;
-  readonly adapters: LazyAdapters;
+  readonly adapters: Adapters;
   readonly chat: { readonly completions: ChatCompletions };
-  readonly #group: ModelRanks;
-  readonly #prefiller: PrefillWorker | undefined;
   readonly #reader: PromptReader;
   readonly #eosIds: readonly number[];
   readonly #forms: TextForms;
   #engine: Engine;
-  readonly #source: Source | undefined;
   readonly #disposal = new AbortController();
   #toldOfIdle = false;
   #repair: Promise<void> | undefined;
@@ -91,24 +77,18 @@ export class LoadedModel implements Model {
 
   constructor(
     readonly opened: OpenedModel,
-    readonly how: {
+    readonly how: Pick<LoadOptions, 'prefixCaching' | 'attentionDpConfig' | 'onWarning'> & {
       readonly stepsInFlight: number | 'auto';
-      readonly prefixCaching?: boolean | undefined;
-      readonly attentionDpConfig?: AttentionDpOptions | undefined;
       readonly speculation?: Speculation | undefined;
-      readonly onWarning?: ((message: string) => void) | undefined;
     },
     ofPlan: OptionsOfPlan = {},
   ) {
     const { config, group, tokenizer, noTokenizer } = opened;
-    this.#group = group;
-    this.adapters = opened.adapters ?? new LazyAdapters(group, {});
-    this.#prefiller = opened.prefiller;
+    this.adapters = opened.adapters ?? new Adapters(group, {});
     this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
     this.#eosIds = eosIds(config, tokenizer);
     this.#forms = new TextForms(this.#reader, config.vocabSize, this.#eosIds);
     this.#engine = this.#open(ofPlan);
-    this.#source = opened.source;
     this.info = modelInfo(opened);
     this.chat = { completions: chatCompletions(opened.name, (prompt, options) => this.generate(prompt, options)) };
   }
@@ -119,15 +99,15 @@ export class LoadedModel implements Model {
   }
 
   #open(ofPlan: OptionsOfPlan): Engine {
-    const { runner } = this.#group;
+    const { runner } = this.opened.group;
     const { slots, batches = 1 } = runner.options;
-    return new Engine(this.#group, {
+    return new Engine(this.opened.group, {
       slots: slots * batches,
       tokensPerIteration: runner.promptTokens + slots * batches,
       iterationsInFlight: this.how.stepsInFlight,
       ...ofPlan,
-      prefixCaching: this.how.prefixCaching ?? mayShare(this.#group, this.#prefiller),
-      prefiller: this.#prefiller,
+      prefixCaching: this.how.prefixCaching ?? mayShare(this.opened.group, this.opened.prefiller),
+      prefiller: this.opened.prefiller,
       pictures: this.opened.pictures,
       adapters: this.adapters,
       speculation: this.how.speculation,
@@ -161,9 +141,7 @@ export class LoadedModel implements Model {
         stats: {
           ...this.stats(),
           cached_tokens: cachedTokens,
-          ...(speculation && { speculation }),
-          ...(attention && { attention }),
-          ...(compressed && { kv_compression: compressed }),
+          ...defined({ speculation, attention, kv_compression: compressed }),
           ...this.#predicted(result),
         },
       };
@@ -237,7 +215,7 @@ export class LoadedModel implements Model {
     ) {
       throw usageError(`promptLength ${promptLength}: expected an integer from 1 to the ${ids.length} tokens given`);
     }
-    this.#group.runner.checkPrompt(ids);
+    this.opened.group.runner.checkPrompt(ids);
     const onRow = (position: number, row: Float32Array): void => {
       positions.push(position);
       if (options.onRow) options.onRow(position, row);
@@ -288,14 +266,18 @@ export class LoadedModel implements Model {
 
   async selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {
     const { readSelfTest, runSelfTest } = await import('./self_test.js');
-    const result = await runSelfTest(this, this.#source ? await readSelfTest(this.#source, signal) : [], signal);
-    const damage = result.passed ? undefined : await this.#source?.damage?.(signal);
+    const result = await runSelfTest(
+      this,
+      this.opened.source ? await readSelfTest(this.opened.source, signal) : [],
+      signal,
+    );
+    const damage = result.passed ? undefined : await this.opened.source?.damage?.(signal);
     return damage === undefined ? result : { ...result, problem: damage, damaged: true };
   }
 
   async kept(prompt: Prompt, options: { readonly signal?: AbortSignal } = {}): Promise<KeptEntries> {
     this.#assertUsable();
-    const { runner } = this.#group;
+    const { runner } = this.opened.group;
     if (!runner.options.compression) {
       throw usageError('kept: nothing is compressed; load the model with a kvBudget, such as 0.2');
     }
@@ -328,7 +310,7 @@ export class LoadedModel implements Model {
   }
 
   stats(): RunStats {
-    const { runner } = this.#group;
+    const { runner } = this.opened.group;
     const adapters = [...new Set(this.info.ranks.map(({ adapter }) => adapter))];
     return {
       tokens_per_second: this.#speed.tokensPerSecond,
@@ -351,7 +333,7 @@ export class LoadedModel implements Model {
 
   /** Once, of ranks that keep whole sequences and had none, as only one request ran. */
   #warnOfIdle({ kv_tokens_per_step: read }: AttentionStats): void {
-    const { owners, plan } = this.#group.runner;
+    const { owners, plan } = this.opened.group.runner;
     const keepers = read.filter((_, rank) => owners.keptPlaces(rank).length === 1 && owners.keptSlots(rank) > 0);
     const idle = keepers.filter((tokens) => tokens === 0).length;
     if (idle === 0 || idle < keepers.length / 2 || this.#toldOfIdle) return;
@@ -364,7 +346,7 @@ export class LoadedModel implements Model {
   }
 
   #predicted({ prompt_tokens: prompt, tokens }: Omit<GenerateResult, 'stats'>): Pick<RunStats, 'predicted'> {
-    const { picked } = this.opened;
+    const picked = this.opened.planned?.chosen.picked;
     if (!picked || tokens.length === 0) return {};
     const { tokensPerSecond, ttftMs } = picked.predict(prompt, tokens.length);
     return { predicted: { tokens_per_second: tokensPerSecond, ttft_ms: ttftMs } };
@@ -373,10 +355,10 @@ export class LoadedModel implements Model {
   async recover({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#assertOpen();
     await this.#engine.close();
-    await this.#group.recover(signal);
+    await this.opened.group.recover(signal);
     await this.adapters.restore();
-    await this.#prefiller?.recover(signal);
-    this.#engine = this.#open(await optionsOfPlan(this.#group, this.how));
+    await this.opened.prefiller?.recover(signal);
+    this.#engine = this.#open(await optionsOfPlan(this.opened.group, this.how));
     // Other devices may have taken the place of those that were lost, and the plan may be another.
     this.info = modelInfo(this.opened);
   }
@@ -402,8 +384,8 @@ export class LoadedModel implements Model {
 
   #assertUsable(): void {
     this.#assertOpen();
-    this.#group.assertUsable();
-    this.#prefiller?.assertUsable();
+    this.opened.group.assertUsable();
+    this.opened.prefiller?.assertUsable();
   }
 }
 

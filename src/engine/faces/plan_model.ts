@@ -5,7 +5,6 @@ import {
   explainPick,
   formatPlanTable,
   type MachineMeasure,
-  type ModelShape,
   pickPlan,
   type Plan,
   type PlanCandidate,
@@ -13,8 +12,8 @@ import {
   predictPlan,
 } from '../../placement/index.js';
 import { bytesByType } from '../../model/weights/model_map.js';
-import { mostOf, type TypeBytes } from '../../model/weights/weight_types.js';
-import type { KvType, LoadOptions, MatrixType } from '../contracts/api.js';
+import { mostOf } from '../../model/weights/weight_types.js';
+import type { LoadOptions, ModelInfo } from '../contracts/api.js';
 import { adapterMisfit } from '../planning/adapter_fit.js';
 import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
 import { bytesOf } from '../planning/budgets.js';
@@ -48,18 +47,13 @@ export interface PlanModelOptions extends Omit<LoadOptions, 'plan' | 'onProgress
 }
 
 /** What every plan would do. Plain data. */
-export interface PlanReport {
-  readonly name: string;
-  readonly weights: MatrixType;
-  /** As `ModelInfo.weightTypes`. */
-  readonly weightTypes: readonly TypeBytes[];
-  readonly kv: KvType;
-  readonly contextLength: number;
+export interface PlanReport extends Pick<
+  ModelInfo,
+  'name' | 'weights' | 'weightTypes' | 'kv' | 'contextLength' | 'shape'
+> {
   readonly promptTokens: number;
   readonly newTokens: number;
   readonly batch: number;
-  /** The counts that plans refer to. */
-  readonly shape: ModelShape;
   /** By rank: the fastest comes first, whatever the order they were named in. */
   readonly machine: MachineMeasure;
   readonly candidates: readonly PlanCandidate[];
@@ -152,8 +146,7 @@ export async function planModel(
     ...ranks,
     workload: request,
     exactMemory: true,
-    ...(fresh !== undefined && { fresh }),
-    ...(onProgress && { onProgress }),
+    ...defined({ fresh, onProgress }),
   });
   const { candidates, machine, adapters } = outlook;
   const { pick, why } = named === undefined ? pickOrReason(candidates) : await namedOrReason(named, subject, outlook);

@@ -12,7 +12,7 @@ import type {
 } from '../contracts/api.js';
 import { loadSchema } from '../contracts/load_options.js';
 import { type ModelFacts, modelInfo, type Seats } from './describe_model.js';
-import { LazyAdapters } from './lazy_adapters.js';
+import { Adapters } from '../serving/adapters.js';
 import { type JoinPlaces, type OpenedModel, openModel } from './load.js';
 import {
   chatText,
@@ -131,33 +131,33 @@ export class EngineServingModel implements ServingModel {
   readonly texts: TextFacts;
   readonly adapters: ModelAdapters;
   readonly #engine: Engine;
-  readonly #opened: OpenedModel;
   #told: { readonly of: readonly [EngineOptions, Runner]; readonly info: ServingInfo } | undefined;
   readonly #reader: PromptReader;
-  readonly #files: SentenceFiles;
   readonly #host: CompletionHost;
   readonly #firstToken = new Histogram(WAIT_SECONDS);
   readonly #nextToken = new Histogram(NEXT_TOKEN_SECONDS);
   #unfinished = 0;
-  #failure: unknown;
+  failure: unknown;
 
   /**
    * @param files what they say of vectors of texts
    * @throws SplitkvError `usage` for impossible options
    */
-  constructor(opened: OpenedModel, options: EngineOptions, files: SentenceFiles = {}) {
+  constructor(
+    private readonly opened: OpenedModel,
+    options: EngineOptions,
+    private readonly files: SentenceFiles = {},
+  ) {
     const { config, tokenizer, tokenizerFiles, noTokenizer, group } = opened;
     const { contextLength } = group.runner;
     const onFailure = (error: unknown): void => {
-      this.#failure ??= error;
+      this.failure ??= error;
       options.onFailure?.(error);
     };
-    this.#opened = opened;
-    const { adapters = new LazyAdapters(group, {}) } = opened;
+    const { adapters = new Adapters(group, {}) } = opened;
     this.adapters = adapters;
     this.#engine = new Engine(group, { ...options, adapters, onFailure });
     const { prefixCaching = false } = options;
-    this.#files = files;
     this.#reader = withPrompts({ tokenizer, noTokenizer, contextLength }, files);
     const why = noTokenizer && { code: noTokenizer.code, message: noTokenizer.message };
     this.texts = textFacts(tokenizer, opened.source?.gguf === undefined ? 'safetensors' : 'gguf');
@@ -183,7 +183,7 @@ export class EngineServingModel implements ServingModel {
       const { slots, prefixCaching = false } = options;
       const { batches = 1 } = runner.options;
       const { kvBlocks } = metrics;
-      const info = { ...modelInfo(this.#opened), slots, microBatches: batches, kvBlocks, prefixCaching };
+      const info = { ...modelInfo(this.opened), slots, microBatches: batches, kvBlocks, prefixCaching };
       this.#told = { of: [options, runner], info };
     }
     return this.#told.info;
@@ -196,10 +196,6 @@ export class EngineServingModel implements ServingModel {
       firstToken: this.#firstToken.counts,
       nextToken: this.#nextToken.counts,
     };
-  }
-
-  get failure(): unknown {
-    return this.#failure;
   }
 
   async prepare(options: CompletionOptions, prompts: readonly Prompt[] = [], wait?: FormWait): Promise<void> {
@@ -219,7 +215,7 @@ export class EngineServingModel implements ServingModel {
   }
 
   readPrompt(prompt: Prompt, options?: TokenizeOptions): Promise<readonly number[]> {
-    return promptIds(prompt, this.#reader, this.#opened.pictures, options);
+    return promptIds(prompt, this.#reader, this.opened.pictures, options);
   }
 
   complete(prompt: Prompt, options: CompletionOptions = {}): Completion {
@@ -227,7 +223,7 @@ export class EngineServingModel implements ServingModel {
   }
 
   completeAll(prompts: readonly Prompt[], options: CompletionOptions = {}): Completion {
-    if (this.#failure !== undefined) throw this.#failure;
+    if (this.failure !== undefined) throw this.failure;
     if (prompts.length === 0) throw usageError('complete: there is no prompt; give at least one');
     // An answer of ids has no text for them to be in.
     if (options.stop !== undefined && options.stop.length > 0) needTokenizer(this.#reader, 'a stop text');
@@ -236,7 +232,7 @@ export class EngineServingModel implements ServingModel {
       const ending = withFillEnds(prompts, options, this.#reader);
       return new RunningCompletion(this.#host, tokens, ending, prompts.map(isChat));
     } catch (error) {
-      if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.#failure ??= error;
+      if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.failure ??= error;
       throw error;
     }
   }
@@ -250,13 +246,13 @@ export class EngineServingModel implements ServingModel {
   }
 
   async #embedded<T>(body: (host: EmbedHost) => Promise<T>): Promise<T> {
-    if (this.#failure !== undefined) throw this.#failure;
+    if (this.failure !== undefined) throw this.failure;
     const { engine, count } = this.#host;
-    const { pooling } = this.#opened;
+    const { pooling } = this.opened;
     try {
-      return await body({ engine, reader: this.#reader, files: this.#files, pooling, count });
+      return await body({ engine, reader: this.#reader, files: this.files, pooling, count });
     } catch (error) {
-      this.#failure ??= engine.failure;
+      this.failure ??= engine.failure;
       throw error;
     }
   }

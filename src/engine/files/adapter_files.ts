@@ -1,6 +1,6 @@
-import { didYouMean, formatError, ioError, throwIfAborted, unsupportedError } from '../../base/errors.js';
+import { didYouMean, formatError, ioError, throwIfAborted, unsupportedError, usageError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
-import { sum } from '../../base/lists.js';
+import { nth, sum } from '../../base/lists.js';
 import {
   matrixShape,
   type OpenOptions,
@@ -14,7 +14,7 @@ import { type LowRankPair, targetsOf } from '../../model/adapters/targets.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { modelMap } from '../../model/weights/model_map.js';
 import { expectedTensors } from '../../model/weights/weight_map.js';
-import type { AdapterPart } from '../contracts/api.js';
+import type { AdapterGiven, AdapterPart } from '../contracts/api.js';
 
 const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
@@ -34,6 +34,20 @@ export interface StoredPair {
 export interface StoredAdapter {
   readonly reader: TensorReader;
   readonly pairs: readonly StoredPair[];
+}
+
+/** @throws SplitkvError `usage` */
+export function partsOf(name: string, given: AdapterGiven): readonly AdapterPart[] {
+  const isPart = (part: object): part is AdapterPart => 'from' in part;
+  const parts =
+    typeof given === 'object' && isPart(given)
+      ? [given]
+      : Array.isArray(given) && given.length > 0 && isPart(nth(given as object[], 0))
+        ? (given as readonly AdapterPart[])
+        : [{ from: given as AdapterPart['from'] }];
+  for (const { scale = 1 } of parts)
+    if (!Number.isFinite(scale)) throw usageError(`adapter '${name}': scale ${scale}: expected a number`);
+  return parts;
 }
 
 /**

@@ -80,17 +80,11 @@ export class Batch {
     }
     if (this.#sampler?.samples) this.#ids = new Readback(device, slots * 4, MAX_STEPS_IN_FLIGHT);
     this.#firstInfo = device.createBuffer('first row_info', slots * 8);
-    this.#programs = (own.sizes ?? [1]).concat(slots).flatMap((size, at, all): StepPrograms[] =>
-      all.indexOf(size) < at
-        ? []
-        : [
-            {
-              buffers: size === slots ? this.#rows : forward.allocateRows('generated', size, size, this.#rows),
-              layers: undefined,
-              sampling: new Map(),
-            },
-          ],
-    );
+    this.#programs = [...new Set([...(own.sizes ?? [1]), slots])].map((size): StepPrograms => ({
+      buffers: size === slots ? this.#rows : forward.allocateRows('generated', size, size, this.#rows),
+      layers: undefined,
+      sampling: new Map(),
+    }));
     for (const programs of own.sizes ? this.#programs : this.#programs.slice(0, 1)) {
       programs.layers = this.#recordLayers(programs);
       programs.sampling.set('greedy', this.#recordSampling(programs, 'greedy', false));

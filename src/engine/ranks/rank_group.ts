@@ -44,15 +44,13 @@ export interface ModelRanks {
 
 /** The ranks of a model in this process: their devices, weights and links, and their recovery. */
 export class RankGroup implements ModelRanks {
-  #ranks: readonly RankRunner[];
-  #runner: Runner;
+  runner: Runner;
 
   private constructor(
     readonly options: GroupOptions,
-    ranks: readonly RankRunner[],
+    public ranks: readonly RankRunner[],
   ) {
-    this.#ranks = ranks;
-    this.#runner = this.#connect();
+    this.runner = this.#connect();
   }
 
   /** Opens every rank's device and loads its slice. @throws as `openDevice` and `loadWeights`; nothing stays allocated then. */
@@ -72,16 +70,8 @@ export class RankGroup implements ModelRanks {
     }
   }
 
-  get runner(): Runner {
-    return this.#runner;
-  }
-
-  get ranks(): readonly RankRunner[] {
-    return this.#ranks;
-  }
-
   get devices(): readonly Device[] {
-    return this.#ranks.map(({ device }) => device);
+    return this.ranks.map(({ device }) => device);
   }
 
   get adapter(): NamedAdapter {
@@ -96,28 +86,28 @@ export class RankGroup implements ModelRanks {
   #connect(): Runner {
     const { plan, config, runner } = this.options;
     const communicators = createGroup(this.devices);
-    for (const [rank, { world }] of this.#ranks.entries()) world.communicator = nth(communicators, rank);
-    return new Runner(this.#ranks, plan, config, runner);
+    for (const [rank, { world }] of this.ranks.entries()) world.communicator = nth(communicators, rank);
+    return new Runner(this.ranks, plan, config, runner);
   }
 
   async recover(signal?: AbortSignal): Promise<void> {
     const { options } = this;
-    for (const rank of this.#ranks) rank.abort(new Error('the ranks are being rebuilt'));
-    await Promise.all(this.#ranks.filter(({ device }) => !device.isLost).map((rank) => rank.reset()));
+    for (const rank of this.ranks) rank.abort(new Error('the ranks are being rebuilt'));
+    await Promise.all(this.ranks.filter(({ device }) => !device.isLost).map((rank) => rank.reset()));
     const devices = new Map<Device, Device>();
     try {
-      for (const { device, world } of this.#ranks) {
+      for (const { device, world } of this.ranks) {
         if (!device.isLost || devices.has(device)) continue;
         devices.set(device, await deviceOf(options, world.rank));
       }
-      const next = this.#ranks.map(({ device }) => devices.get(device) ?? device);
-      const ranks = await loadOn({ ...options, signal }, next, this.#ranks);
-      for (const { device, world } of this.#ranks) {
+      const next = this.ranks.map(({ device }) => devices.get(device) ?? device);
+      const ranks = await loadOn({ ...options, signal }, next, this.ranks);
+      for (const { device, world } of this.ranks) {
         world.communicator?.dispose();
         if (devices.has(device)) device.dispose();
       }
-      this.#ranks = ranks;
-      this.#runner = this.#connect();
+      this.ranks = ranks;
+      this.runner = this.#connect();
     } catch (error) {
       for (const device of devices.values()) device.dispose();
       throw error;
@@ -125,7 +115,7 @@ export class RankGroup implements ModelRanks {
   }
 
   dispose(): void {
-    for (const rank of this.#ranks) rank.dispose();
+    for (const rank of this.ranks) rank.dispose();
   }
 }
 

@@ -17,7 +17,7 @@ import {
 import type { DeviceModel } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
-import { ownBlock } from '../../model/layers/rows.js';
+import { ownBlock, runsRows } from '../../model/layers/rows.js';
 import type { LowRankPair } from '../../model/adapters/targets.js';
 import type { TokenRows } from '../../model/weights/token_rows.js';
 import { recordGatherLogits } from '../../model/layers/linear/vocab.js';
@@ -68,6 +68,8 @@ export class RankRunner implements Rank {
   readonly #forward: Decoder;
   readonly #tokenRows: TokenRows | undefined;
   readonly #encoder: DeviceModel['encoder'];
+  /** Texts are read both ways. */
+  readonly #isWhole: boolean;
   readonly #batches: readonly Batch[];
   readonly #prompt: DecoderRows;
   #prefill: Program<RankStep>;
@@ -121,6 +123,7 @@ export class RankRunner implements Rank {
     this.#forward = model.createForward(this.#tables.cacheOptions);
     this.#tokenRows = model.tokenRows;
     this.#encoder = model.encoder;
+    this.#isWhole = attendsBothWays(config);
     this.#encoder?.prepare();
     const forward = this.#forward;
     const { pages } = this.#tables;
@@ -377,7 +380,7 @@ export class RankRunner implements Rank {
       this.#ran = { role: 'prompt', rows: ran, x: this.#prompt.x };
       await this.#writePrompt(ran, tokens, slot, given);
       // Which rows see what is behind them: of a text that is read both ways all.
-      const runEnds = attendsBothWays(this.config) ? end : runEnd;
+      const runEnds = this.#isWhole ? end : runEnd;
       if (runEnds !== undefined) this.#tables.writeRunEnd(slot, runEnds);
       const tiled = (counts: readonly number[]): number[] => counts.map((count) => alignUp(count, PREFILL_TILE_ROWS));
       const rows = tiled(rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? ran.counts);
@@ -842,7 +845,5 @@ const groupOf = ({ all, topology }: World, role: RowRole, ran: RowBlocks, positi
   all.places ? (topology.runs[role][0] ?? 0) : ran.blockOf(position);
 
 /** Whether this rank ran the rows of a group in the last stage, and so has their final rows. */
-const ranHere = ({ topology }: World, role: RowRole, group: number): boolean => {
-  const last = topology.stages.at(-1);
-  return last !== undefined && last.holder === last.share && topology.runs[role].includes(group);
-};
+const ranHere = ({ topology }: World, role: RowRole, group: number): boolean =>
+  runsRows(topology.stages.at(-1)) && topology.runs[role].includes(group);

@@ -32,8 +32,6 @@ export type { RunnerOptions } from '../contracts/rank.js';
  * the slots that they are in.
  */
 export class Runner {
-  /** Ranks that a sequence's chunks are split over. */
-  readonly split: number;
   readonly owners: Owners;
   /** Whose blocks sequences take. */
   readonly caches: CachePools;
@@ -44,7 +42,8 @@ export class Runner {
   readonly #root: number;
   /** Ranks of which one holds a token: those that split a sequence, or that sequences are dealt out to. */
   readonly #holders: number;
-  #copyMoves = 0;
+  /** Pieces that went from one copy of a head to another since the runner was made. */
+  copyMoves = 0;
 
   constructor(
     readonly ranks: readonly Rank[],
@@ -57,9 +56,8 @@ export class Runner {
     this.caches = cachePools(this.owners, config, options);
     const { topology } = this.owners;
     this.#root = nth(topology.ranks, 0).root;
-    this.split = this.owners.split;
     const dealing = topology.stages.find(({ kind }) => kind === 'token');
-    this.#holders = dealing ? nth(dealing.places, 0).flat().length : this.split * this.owners.ranges(0).length;
+    this.#holders = dealing ? nth(dealing.places, 0).flat().length : this.owners.split * this.owners.ranges(0).length;
     this.promptRows = Math.min(...ranks.map(({ facts }) => facts.promptRows));
     this.isStepwise = ranks.some(({ facts }) => facts.readsRows);
   }
@@ -79,11 +77,6 @@ export class Runner {
     return this.plan.sharing === 'sequences';
   }
 
-  /** Pieces that went from one copy of a head to another since the runner was made. */
-  get copyMoves(): number {
-    return this.#copyMoves;
-  }
-
   /** Entries that heads have on average of a sequence of `length` tokens, the first `prompt` of which are its prompt. */
   entriesOf(prompt: number, length: number): number {
     const { compression } = this.options;
@@ -93,7 +86,7 @@ export class Runner {
 
   /** Copies of heads share the sequences that there are out anew; all of them are listed. */
   async balanceCopies(sequences: readonly SharedSequence[]): Promise<void> {
-    this.#copyMoves += await this.all((rank) => rank.balanceCopies(sequences));
+    this.copyMoves += await this.all((rank) => rank.balanceCopies(sequences));
   }
 
   /** Bytes of the KV cache on all ranks, and what one token takes of them. */
@@ -237,15 +230,13 @@ export class Runner {
     return Promise.all(this.ranks.map((rank) => rank.cacheUse(slot)));
   }
 
-  /** Logits of positions that a slot's last rows were of, [count][vocabSize]. */
-  async logitsOf(slot: number, { start, count }: LogitsRun): Promise<Float32Array> {
-    const run = { slot, start, count };
-    return firstOf(await this.each((rank) => rank.logits(run), this.#runnersOf(slot)));
-  }
-
-  /** Final hidden states, before the last norm, of positions of one chunk that a slot's last rows were of: f32 [count][stride]. */
-  async statesOf(slot: number, run: Omit<LogitsRun, 'slot'>): Promise<Float32Array> {
-    return firstOf(await this.each((rank) => rank.states(run), this.#runnersOf(slot)));
+  /**
+   * Of positions that a slot's last rows were of, which one rank at least has: logits [count][vocabSize], or of one chunk the final hidden
+   * states, before the last norm, f32 [count][stride].
+   */
+  async rowsOf(slot: number, what: 'logits' | 'states', { start, count }: LogitsRun): Promise<Float32Array> {
+    const answers = await this.each((rank) => rank[what]({ slot, start, count }), this.#runnersOf(slot));
+    return answers.find((answer) => answer !== undefined)!;
   }
 
   /** Weights of the norm before the head, f32 [hiddenSize]; undefined where there is none. */
@@ -295,9 +286,6 @@ export class Runner {
     return rowRanks ? nth(rowRanks, this.owners.placeOf(slot)).map((rank) => nth(this.ranks, rank)) : this.ranks;
   }
 }
-
-/** What one rank at least has. */
-const firstOf = <T>(answers: readonly (T | undefined)[]): T => answers.find((answer) => answer !== undefined)!;
 
 /** The items by call, each call with one at most for each place: side by side where places run their own rows, otherwise one by one. */
 export function roundsOf<Item extends SlotTokens>(owners: Owners, items: readonly Item[]): Item[][] {

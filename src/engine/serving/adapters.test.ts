@@ -10,7 +10,7 @@ import { adapterToGguf, mergedWeights, type RandomAdapter, randomAdapter } from 
 import { makeRandomModel } from '../../model/testing/random_model.js';
 import type { GenerateResult, LoadOptions } from '../contracts/api.js';
 import { load } from '../faces/load.js';
-import { LazyAdapters } from '../faces/lazy_adapters.js';
+import { Adapters } from './adapters.js';
 import { EngineServingModel, serve } from '../faces/serving_model.js';
 import { openRunner } from '../testing/open_runner.js';
 import { somePrompt } from '../testing/run_bits.js';
@@ -161,7 +161,7 @@ describe('adapters of a loaded model', () => {
     const { adapter: name } = common;
     const { group } = await openRunner({ adapter: name!, model: { seed: 51 }, plan: 'tp', ranks: 2, slots: 2 });
     const { config } = group.options;
-    const opened = { config, group, adapters: new LazyAdapters(group, {}) };
+    const opened = { config, group, adapters: new Adapters(group, {}) };
     const model = new EngineServingModel(
       { ...opened, tokenizer: undefined, name: 'test', sampling: {}, loadSeconds: 0 },
       { slots: 2, tokensPerIteration: 64, prefixCaching: true },

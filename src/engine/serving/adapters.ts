@@ -1,9 +1,10 @@
 import { didYouMean, throwIfAborted, usageError } from '../../base/errors.js';
-import { nth, range, sum } from '../../base/lists.js';
+import { range, sum } from '../../base/lists.js';
 import type { OpenOptions } from '../../loader/index.js';
 import type { LowRankPair } from '../../model/adapters/targets.js';
-import type { AdapterGiven, AdapterInfo, AdapterPart, ModelAdapters } from '../contracts/api.js';
+import type { AdapterGiven, AdapterInfo, ModelAdapters } from '../contracts/api.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
+import type { EngineAdapters } from './engine.js';
 
 /** An adapter that a request has. */
 export interface HeldAdapter {
@@ -28,8 +29,8 @@ interface Entry {
 const MOST = 64;
 const NAME = /^[\w.-]{1,128}$/;
 
-/** A model's adapters by name, and on its ranks. */
-export class Adapters implements ModelAdapters {
+/** A model's adapters by name, and on its ranks. What reads their files comes with the first. */
+export class Adapters implements ModelAdapters, EngineAdapters {
   readonly #present = new Map<string, Entry>();
   /** Places that are taken, also by those that are being added or removed. */
   readonly #places = new Set<number>();
@@ -56,7 +57,7 @@ export class Adapters implements ModelAdapters {
       if (this.#present.has(name)) throw usageError(`adapter '${name}': there is one of that name; remove it first`);
       const place = range(0, MOST).find((each) => !this.#places.has(each));
       if (place === undefined) throw usageError(`adapters: there are ${MOST} already; remove one first`);
-      const { readAdapter } = await import('../files/adapter_files.js');
+      const { partsOf, readAdapter } = await import('../files/adapter_files.js');
       const pairs = await readAdapter(partsOf(name, given), this.ranks.runner.config, this.network, signal);
       throwIfAborted(signal, 'adding an adapter');
       const before = sum([...this.#present.values()].map(({ info }) => info.bytes));
@@ -111,7 +112,7 @@ export class Adapters implements ModelAdapters {
     const entry = this.#present.get(name);
     if (entry) return entry;
     const names = [...this.#present.keys()];
-    const there = names.length > 0 ? `it has ${names.join(', ')}` : 'it has none';
+    const there = names.length > 0 ? `it has ${names.join(', ')}` : 'it has none: give some at load, or add them';
     throw usageError(`adapter '${name}': the model has no adapter of that name; ${there}.${didYouMean(name, names)}`);
   }
 
@@ -127,18 +128,4 @@ export class Adapters implements ModelAdapters {
     this.#last = next.catch(() => {});
     return next;
   }
-}
-
-/** @throws SplitkvError `usage` */
-function partsOf(name: string, given: AdapterGiven): readonly AdapterPart[] {
-  const isPart = (part: object): part is AdapterPart => 'from' in part;
-  const parts =
-    typeof given === 'object' && isPart(given)
-      ? [given]
-      : Array.isArray(given) && given.length > 0 && isPart(nth(given as object[], 0))
-        ? (given as readonly AdapterPart[])
-        : [{ from: given as AdapterPart['from'] }];
-  for (const { scale = 1 } of parts)
-    if (!Number.isFinite(scale)) throw usageError(`adapter '${name}': scale ${scale}: expected a number`);
-  return parts;
 }

@@ -6,6 +6,7 @@ import type {
   ChatOptions,
   GenerateOptions,
   GenerateResult,
+  GenerationDelta,
   LoadOptions,
   ModelAdapters,
   ModelInfo,
@@ -15,7 +16,6 @@ import type {
   SamplingOptions,
   TextForm,
   TokenizeOptions,
-  ToolCallDelta,
 } from '../contracts/api.js';
 import type { FormWait } from '../../grammar/threads/form_threads.js';
 import type { PromptSource, TextFacts } from './prompt_tokens.js';
@@ -90,15 +90,9 @@ export interface TokenLogprobs extends TokenChance {
   readonly top: readonly TokenChance[];
 }
 
-export interface CompletionEvent {
+export interface CompletionEvent extends GenerationDelta {
   /** Which answer: `prompt number * n + answer number`. */
   readonly index: number;
-  /** What is certain of the answer since the event before; may be empty. */
-  readonly text: string;
-  /** What the model thinks before it answers, since the event before, where it says which is which. */
-  readonly reasoning?: string;
-  /** What is new of its calls of tools. */
-  readonly toolCalls?: readonly ToolCallDelta[];
   /** Of the tokens whose text is out by now; empty where no logprobs were asked for. Tokens of a stop text are left out. */
   readonly logprobs: readonly TokenLogprobs[];
   /** With the last event of each answer: why it ended. */

@@ -241,8 +241,6 @@ function erf(x: number): number {
 
 /** Divided by its Euclidean length; all zeros stay so. */
 function ofLengthOne(vector: Float64Array): Float32Array {
-  let squares = 0;
-  for (const value of vector) squares += value * value;
-  const length = Math.sqrt(squares) || 1;
+  const length = Math.sqrt(vector.reduce((squares, value) => squares + value * value, 0)) || 1;
   return Float32Array.from(vector, (value) => value / length);
 }

@@ -351,7 +351,7 @@ export class IterationRunner {
       const { vocabSize, hiddenSize } = this.runner.config;
       const width = what === 'logits' ? vocabSize : hiddenSize;
       call(
-        (what === 'logits' ? this.runner.logitsOf(slot, run) : this.runner.statesOf(slot, run)).then((rows) => {
+        this.runner.rowsOf(slot, what, run).then((rows) => {
           if (sequence.status === 'finished') return; // aborted: they may be anything
           const stride = rows.length / run.count;
           for (let i = 0; i < run.count; i++) wanted.onRow(run.start + i, rows.slice(i * stride, i * stride + width));

@@ -12,7 +12,7 @@ import { RESAMPLE, resize } from '../../images/resize.js';
 import { readJson, type Source } from '../../loader/index.js';
 import { imageRows, patchOrder, type VisionConfig } from '../../model/config/vision_config.js';
 import { patchRows } from '../../model/vision/patch_rows.js';
-import type { ImageSource, Prompt, TokenizeOptions } from '../contracts/api.js';
+import type { ImagePrompt, ImageSource, Prompt, TokenizeOptions } from '../contracts/api.js';
 import type { Runner } from '../ranks/runner.js';
 import { chatText, imagesOf, needTokenizer, type PromptReader, promptTokens, withoutImages } from './prompt_tokens.js';
 
@@ -332,10 +332,7 @@ function settingsOf(file: Readonly<Record<string, unknown>>, { image, kind }: Vi
 }
 
 /** A prompt with its images apart: parts of messages say only where they are. */
-function apart(prompt: Prompt): {
-  readonly plain: Exclude<Prompt, { images: unknown }>;
-  readonly images: readonly ImageSource[];
-} {
+function apart(prompt: Prompt): Pick<ImagePrompt, 'images'> & { readonly plain: Exclude<Prompt, ImagePrompt> } {
   if (typeof prompt === 'object' && 'images' in prompt) return { plain: prompt.prompt, images: prompt.images };
   if (typeof prompt !== 'object' || !('messages' in prompt)) return { plain: prompt, images: [] };
   const messages = prompt.messages.map(withoutImages) as unknown as typeof prompt.messages;

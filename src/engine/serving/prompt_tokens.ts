@@ -33,27 +33,17 @@ export interface TextPrompts {
 }
 
 /** What a PromptReader is made of, as data that a worker can be sent. */
-export interface PromptSource {
+export interface PromptSource extends Pick<PromptReader, 'contextLength' | 'prompts'> {
   readonly tokenizerFiles?: TokenizerFiles | undefined;
   readonly noTokenizer?: { readonly code: ErrorCode; readonly message: string } | undefined;
-  readonly contextLength: number;
-  readonly prompts?: TextPrompts | undefined;
 }
 
 /** Reads prompts as the model that the source is of. */
-export async function promptReader({
-  tokenizerFiles,
-  noTokenizer,
-  contextLength,
-  prompts,
-}: PromptSource): Promise<PromptReader> {
-  return {
-    tokenizer: tokenizerFiles && (await Tokenizer.load(tokenizerFiles)),
-    noTokenizer: noTokenizer && new SplitkvError(noTokenizer.code, noTokenizer.message),
-    contextLength,
-    prompts,
-  };
-}
+export const promptReader = async ({ tokenizerFiles, noTokenizer, ...same }: PromptSource): Promise<PromptReader> => ({
+  ...same,
+  tokenizer: tokenizerFiles && (await Tokenizer.load(tokenizerFiles)),
+  noTokenizer: noTokenizer && new SplitkvError(noTokenizer.code, noTokenizer.message),
+});
 
 /** Whether a prompt is of messages. */
 export const isChat = (prompt: Prompt): boolean =>

@@ -30,17 +30,13 @@ export interface Survivor {
  * the third; the others go on. Devices that die again and again before anything is computed get pauses, too, and are given up in the end.
  */
 export class Recovery {
-  #isFailing = false;
+  /** A try has failed, and there will be another; or devices die too fast to go on at once. */
+  isFailing = false;
   readonly #losses = new Map<string, { count: number; emitted: number }>();
   #barren = 0;
   #computed = -1;
 
   constructor(private readonly options: RecoveryOptions = {}) {}
-
-  /** A try has failed, and there will be another; or devices die too fast to go on at once. */
-  get isFailing(): boolean {
-    return this.#isFailing;
-  }
 
   /**
    * Counts a loss.
@@ -93,7 +89,7 @@ export class Recovery {
   async rebuild(rebuild: () => Promise<void>, isOver: () => boolean): Promise<void> {
     const { sleep = (ms) => new Promise<void>((resolve) => setTimeout(resolve, ms)) } = this.options;
     const pause = async (ms: number): Promise<void> => {
-      this.#isFailing = true;
+      this.isFailing = true;
       await sleep(ms);
       if (isOver()) throw abortedError('recovering', AbortSignal.abort());
     };
@@ -109,7 +105,7 @@ export class Recovery {
         await pause(FIRST_WAIT_MS * 4 ** (attempt - 1));
       }
     } finally {
-      this.#isFailing = false;
+      this.isFailing = false;
     }
   }
 

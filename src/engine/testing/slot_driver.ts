@@ -233,7 +233,7 @@ export class SlotDriver extends Runner {
 
   /** So that ranks that split sequences hold as many chunks as each other. */
   #nextOffset(rooms: readonly { readonly tokens: number; readonly offset: number }[], tokens: number): number {
-    const split = this.plan.sharing === 'lanes' ? MERGE_LANES : this.split;
+    const split = this.plan.sharing === 'lanes' ? MERGE_LANES : this.owners.split;
     const chunks = Array.from({ length: split }, () => 0);
     for (const { tokens: room, offset } of rooms) {
       for (let chunk = 0; chunk * CHUNK_TOKENS < room; chunk++) chunks[chunkOwner(chunk, split, offset)]! += 1;
@@ -292,7 +292,7 @@ export class SlotDriver extends Runner {
       for (let at = first; at < end;) {
         const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
         const run = { start: at, count: Math.min(LOGITS_ROWS, end - at, chunkEnd - at) };
-        const rows = await this.logitsOf(0, run);
+        const rows = await this.rowsOf(0, 'logits', run);
         for (let i = 0; i < run.count; i++) onRow(at + i, rows.slice(i * vocabSize, (i + 1) * vocabSize));
         at += run.count;
       }

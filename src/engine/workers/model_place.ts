@@ -1,4 +1,5 @@
 import { usageError } from '../../base/errors.js';
+import { defined } from '../../base/options.js';
 import type { NetworkOptions, OpenOptions, Source } from '../../loader/index.js';
 import { type PortFiles, portSource } from '../files/port_source.js';
 
@@ -28,12 +29,12 @@ export async function placeOf(
   { hub, token, headers }: NetworkOptions = {},
   at?: Source['at'],
 ): Promise<ModelPlace> {
-  const network: OpenOptions = {
-    ...(hub !== undefined && { hub: String(hub) }),
-    ...(token !== undefined && { token }),
-    ...(headers && { headers: { ...headers } }),
-    ...(at?.commit !== undefined && { commit: at.commit }),
-  };
+  const network: OpenOptions = defined({
+    hub: hub && String(hub),
+    token,
+    headers: headers && { ...headers },
+    commit: at?.commit,
+  });
   const where = at?.where ?? given;
   if (Array.isArray(where)) {
     const files = (where as readonly File[]).map((file) => ({

@@ -1,5 +1,6 @@
 import { pathToFileURL } from 'node:url';
 import { SHARE_ENV, Worker } from 'node:worker_threads';
+import { messageOf } from '../../base/errors.js';
 import type { WorkerEvents, WorkerHandle, WorkerReport } from './worker_protocol.js';
 
 /** In a checkout this file is TypeScript and lies in src/engine/workers; in a build the worker's script lies beside it, named like it. */
@@ -15,7 +16,7 @@ export function startNodeWorker(events: WorkerEvents, script = rankScript): Work
   const worker = new Worker(script, { env: SHARE_ENV, name: 'splitkv rank', ...typescript });
   worker.on('message', (report: WorkerReport) => events.message(report));
   worker.on('messageerror', ({ message }) => events.ended(`a message of it could not be read: ${message}`));
-  worker.on('error', (error: unknown) => events.ended(error instanceof Error ? error.message : String(error)));
+  worker.on('error', (error: unknown) => events.ended(messageOf(error)));
   const exited = new Promise<void>((resolve) => {
     worker.on('exit', (code) => {
       events.ended(`it ended with exit code ${code}`);

@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { messageOf, SplitkvError, usageError } from '../../base/errors.js';
 import { createPortCommunicator, type Port } from '../../distributed/index.js';
 import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
 import { type AdapterRequest, type Device, openDevice } from '../../gpu/index.js';
@@ -60,11 +60,8 @@ export class RankServer {
   /** An error that nobody caught: tells the other side, frees everything and leaves. */
   fail(error: unknown): void {
     this.#post({ type: 'broken', reason: encodeReason(error) });
-    const why = error instanceof Error ? error.message : String(error);
-    const reason = new SplitkvError(
-      'peer_lost',
-      `a rank's worker broke: ${why}. Call the model's recover(), or load it again`,
-    );
+    const advice = "Call the model's recover(), or load it again";
+    const reason = new SplitkvError('peer_lost', `a rank's worker broke: ${messageOf(error)}. ${advice}`);
     void this.#dispose(reason).then(this.leave);
   }
 

@@ -29,20 +29,13 @@ export class WorkerGroup implements ModelRanks {
   #ranks: readonly WorkerRank[] = [];
   #runner: Runner | undefined;
   #disposal: Promise<void> | undefined;
-  #options: WorkerGroupOptions;
   /** Why no rank is held. */
   #lost: SplitkvError | undefined;
 
   private constructor(
-    options: WorkerGroupOptions,
+    public options: WorkerGroupOptions,
     readonly places: RankPlaces,
-  ) {
-    this.#options = options;
-  }
-
-  get options(): WorkerGroupOptions {
-    return this.#options;
-  }
+  ) {}
 
   /** Starts a worker a rank, which opens its device and loads its slice. @throws as `RankGroup.open`; no worker is left then. */
   static async open(options: WorkerGroupOptions): Promise<WorkerGroup> {
@@ -73,7 +66,7 @@ export class WorkerGroup implements ModelRanks {
     const failed = resets.find((reset) => reset.status === 'rejected');
     // Whoever was lost meanwhile is replaced too.
     if (failed && this.#healthy().length === resets.length) throw failed.reason;
-    await this.#assemble(signal, this.#options.replan);
+    await this.#assemble(signal, this.options.replan);
   }
 
   #healthy(): readonly WorkerRank[] {
@@ -93,7 +86,7 @@ export class WorkerGroup implements ModelRanks {
       // All hold slices of the plan that was.
       this.#lost = error;
       await Promise.all(this.#ranks.map((rank) => rank.close()));
-      this.#options = { ...this.#options, ...(await replan(error, signal)) };
+      this.options = { ...this.options, ...(await replan(error, signal)) };
       return this.#assemble(signal, replan);
     }
     const made: WorkerRank[] = [];

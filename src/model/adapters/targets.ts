@@ -3,7 +3,7 @@
  * recorded. Read loaded_adapters.ts next.
  */
 
-import { sum } from '../../base/lists.js';
+import { nth, sum } from '../../base/lists.js';
 import type { HalfMap, ModelMap } from '../weights/model_map.js';
 import { isMatrixSpec, type MatrixSpec, paddedRows, specRows, specsIn } from '../weights/weight_map.js';
 
@@ -76,15 +76,13 @@ export function packPairs(
     let first = 0;
     for (const part of parts) {
       const index = own.findIndex(({ tensor }) => tensor === part.tensor);
-      if (index >= 0) packRows(factors.subarray(b + first), outs, part, nthPair(own, index), index * rank);
+      if (index >= 0) packRows(factors.subarray(b + first), outs, part, nth(own, index), index * rank);
       first += paddedRows(part);
     }
     at += words;
   }
   return { factors, table, width: Math.max(...entries.map(({ own, rank }) => own.length * rank)) };
 }
-
-const nthPair = (pairs: readonly LowRankPair[], index: number): LowRankPair => pairs[index]!;
 
 /** Where in A x the rows of a part begin to read, then B's columns. */
 function packRows(

@@ -59,11 +59,6 @@ export class HeadBlocks {
     return layers * numBlocks - sum(this.#layers.map(({ free }) => free.length));
   }
 
-  /** Blocks of all layers that a slot has. */
-  usedBy(slot: number): number {
-    return sum([...this.#of(slot)].map(({ head }) => held(head.blocks).length));
-  }
-
   /** Blocks more than it has that a slot needs to hold positions below `tokens`, in the layer that needs most beyond its free ones. */
   missing(slot: number, tokens: number): number {
     return Math.max(

@@ -4,6 +4,7 @@ import { MOST_HEAD_DIM } from '../../../shaders/cache/kv_cache.js';
 import { MOST_KEY_DIM } from '../../../shaders/recurrent/shape.js';
 import {
   type AttentionConfig,
+  type GqaConfig,
   isRecurrent,
   type LayerConfig,
   type MlpConfig,
@@ -125,15 +126,8 @@ function widthFault(attention: PagedAttention, hiddenSize: number): Fault | unde
 const evenHeads = ({ heads, headDim }: { heads: number; headDim: number }, hiddenSize: number): string =>
   heads * headDim === hiddenSize ? ` (hidden_size ${hiddenSize} / num_attention_heads ${heads})` : '';
 
-function gqaFault({
-  rope,
-  sinks,
-  gated,
-  qkNorm,
-  valueNorm,
-  sharesKv,
-  bothWays,
-}: Extract<AttentionConfig, { kind: 'gqa' }>): Fault | undefined {
+function gqaFault(attention: GqaConfig): Fault | undefined {
+  const { rope, sinks, gated, qkNorm, valueNorm, sharesKv, bothWays } = attention;
   if (rope?.interleaved && (gated || qkNorm === 'head'))
     return fault('rope_interleaved', true, 'gated attention, and norms of heads, need halves');
   if (gated && qkNorm === 'whole') return fault('qkNorm', qkNorm, 'gated attention has norms of heads');

@@ -32,14 +32,7 @@ export interface TensorNames {
 }
 
 /** Of inputs for each layer: of all of them, then of a layer. */
-export interface PerLayerNames {
-  readonly table: string;
-  readonly projection: string;
-  readonly norm: string;
-  readonly gate: string;
-  readonly project: string;
-  readonly outNorm: string;
-}
+export type PerLayerNames = Readonly<Record<'table' | 'projection' | 'norm' | 'gate' | 'project' | 'outNorm', string>>;
 
 export interface GqaNames {
   readonly q: string;
@@ -92,17 +85,12 @@ export interface DeltaNames {
   readonly output: string;
 }
 
-export interface GatedMlpNames {
-  readonly gate: string;
-  readonly up: string;
-  /** Instead of the two: one matrix of their rows, gate first. */
-  readonly gateUp?: string;
-  readonly down: string;
-}
+export type PlainMlpNames = Readonly<Record<'up' | 'down', string>>;
 
-export interface PlainMlpNames {
-  readonly up: string;
-  readonly down: string;
+export interface GatedMlpNames extends PlainMlpNames {
+  readonly gate: string;
+  /** Instead of gate and up: one matrix of their rows, gate first. */
+  readonly gateUp?: string;
 }
 
 export interface ExpertNames extends GatedMlpNames {
@@ -114,14 +102,9 @@ export interface ExpertNames extends GatedMlpNames {
   /** One row, where they have a gate. */
   readonly sharedGate?: string;
   /** A dense MLP beside them, with the norms of both. `routerScale`, `expertScale`: whole, nothing follows. */
-  readonly beside?: {
-    readonly mlp: GatedMlpNames;
-    readonly mlpOutNorm: string;
-    readonly norm: string;
-    readonly outNorm: string;
-    readonly routerScale: string;
-    readonly expertScale: string;
-  };
+  readonly beside?: { readonly mlp: GatedMlpNames } & Readonly<
+    Record<'mlpOutNorm' | 'norm' | 'outNorm' | 'routerScale' | 'expertScale', string>
+  >;
   /** True: in stacks of all experts, gate and up alternate, and plain numbers lie input by input (weights/stored_names.ts). */
   readonly alternating?: true;
 }

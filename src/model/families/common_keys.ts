@@ -152,11 +152,24 @@ export function ggufLayerTypes(metadata: GgufMetadata, otherwise: number): { lay
   };
 }
 
-/** Every so many'th layer sees all positions, the others have a window. */
+/** Every so many'th layer sees all positions, the others have a window, or what `others` says. */
 export const fullEvery =
-  (every: number) =>
-  (layer: number): LayerType =>
-    (layer + 1) % every === 0 ? 'full_attention' : 'sliding_attention';
+  <Others extends string = 'sliding_attention'>(every: number, others = 'sliding_attention' as Others) =>
+  (layer: number): 'full_attention' | Others =>
+    (layer + 1) % every === 0 ? 'full_attention' : others;
+
+/** Attention by a layer's type: each has its rotary embedding, and one a window. */
+export const attentionByType =
+  (
+    attention: Omit<GqaConfig, 'rope'>,
+    ropes: Readonly<Record<LayerType, GqaConfig['rope']>>,
+    window: number | undefined,
+  ) =>
+  (type: LayerType): GqaConfig => ({
+    ...attention,
+    rope: ropes[type],
+    window: type === 'sliding_attention' ? window : undefined,
+  });
 
 /**
  * Each layer's type, by `layer_types`.

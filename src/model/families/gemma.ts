@@ -4,6 +4,7 @@ import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../c
 import { parseSiglip } from '../config/vision_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
+  attentionByType,
   countRange,
   fullEvery,
   ggufHeads,
@@ -64,14 +65,15 @@ export const gemma = defineFamily({
       ...heads,
       scale,
       qkNorm: gemma2 ? (false as const) : ('head' as const),
+      softcap: config.optionalPositive('attn_logit_softcapping'),
       ...(bothWays && { bothWays }),
     };
     const ropes = parseRopes(config, heads.headDim, gemma2);
-    const softcap = config.optionalPositive('attn_logit_softcapping');
     const logitCap = config.optionalPositive('final_logit_softcapping');
     // Of an encoder it is as wide on both sides together.
     const width = config.optionalInteger('sliding_window');
     const window = width !== undefined && bothWays ? Math.floor(width / 2) + 1 : width;
+    const attentionOf = attentionByType(attention, ropes, window);
     const mlp = parseGated(config, parseGelu(config));
     // Where layer_types don't say.
     const every = gemma2 ? 2 : (config.optionalInteger('sliding_window_pattern', countRange) ?? 6);
@@ -81,12 +83,7 @@ export const gemma = defineFamily({
       embeddingScale: Math.sqrt(common.hiddenSize),
       logitCap,
       layers: parseLayerTypes(config, common.numLayers, fullEvery(every)).map((type): LayerConfig => ({
-        attention: {
-          ...attention,
-          rope: ropes[type],
-          softcap,
-          window: type === 'sliding_attention' ? window : undefined,
-        },
+        attention: attentionOf(type),
         mlp,
         norms: 'both',
       })),

@@ -1,7 +1,7 @@
 import type { GqaConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import { expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
-import { ggufExperts, ggufHeads, parseExperts, parseGqa, parseLayerTypes } from './common_keys.js';
+import { fullEvery, ggufExperts, ggufHeads, parseExperts, parseGqa, parseLayerTypes } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const tensors: TensorNames = {
@@ -60,11 +60,8 @@ export const gptOss = defineFamily({
       normTopkProb: true,
     };
     const window = config.optionalInteger('sliding_window');
-    const types = parseLayerTypes(config, common.numLayers, (layer) =>
-      layer % 2 === 0 ? 'sliding_attention' : 'full_attention',
-    );
     return {
-      layers: types.map((type): LayerConfig => ({
+      layers: parseLayerTypes(config, common.numLayers, fullEvery(2)).map((type): LayerConfig => ({
         attention: type === 'sliding_attention' ? { ...attention, window } : attention,
         mlp: experts,
       })),

@@ -2,7 +2,7 @@ import type { GgufMetadata } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, type RopeConfig } from '../config/rope_config.js';
 import type { TensorNames } from '../config/tensor_names.js';
-import { countRange, parseErfGelu, parseGated, parseGqa, parseLayerTypes } from './common_keys.js';
+import { attentionByType, countRange, parseErfGelu, parseGated, parseGqa, parseLayerTypes } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const layer = 'model.layers.{layer}';
@@ -57,6 +57,7 @@ export const modernbert = defineFamily({
     const every = config.integer('global_attn_every_n_layers', countRange);
     const window = Math.floor(config.integer('local_attention') / 2) + 1;
     const mlp = { ...parseGated(config, parseErfGelu(config)), bias: config.boolean('mlp_bias', false) };
+    const attentionOf = attentionByType({ ...heads, bothWays: true }, ropes, window);
     const types = parseLayerTypes(config, numLayers, (index) =>
       index % every === 0 ? 'full_attention' : 'sliding_attention',
     );
@@ -65,12 +66,7 @@ export const modernbert = defineFamily({
       norm: { kind: 'layer', eps: config.positive('norm_eps'), bias: config.boolean('norm_bias', false) },
       inputs: { norm: true },
       layers: types.map((type, index): LayerConfig => ({
-        attention: {
-          ...heads,
-          rope: ropes[type],
-          bothWays: true,
-          window: type === 'sliding_attention' ? window : undefined,
-        },
+        attention: attentionOf(type),
         mlp,
         ...(index === 0 && { bare: true }),
       })),

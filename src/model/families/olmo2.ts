@@ -2,7 +2,15 @@ import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
-import { fullEvery, ggufHeads, ggufLayerTypes, parseGated, parseGqa, parseLayerTypes } from './common_keys.js';
+import {
+  attentionByType,
+  fullEvery,
+  ggufHeads,
+  ggufLayerTypes,
+  parseGated,
+  parseGqa,
+  parseLayerTypes,
+} from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const { inputNorm: _before, postNorm: attentionOutNorm, ...names } = llamaNames;
@@ -19,25 +27,16 @@ export const olmo2 = defineFamily({
     olmo3: { rms_norm_eps: 1e-5, max_position_embeddings: 2048, sliding_window: 4096 },
   },
   config(config, { architecture, hiddenSize, numLayers }) {
-    const attention = parseGqa(config, hiddenSize);
-    const ropes = parseRopes(config, attention.headDim);
+    const heads = parseGqa(config, hiddenSize);
     const windowed = architecture === 'olmo3';
     const window = windowed ? config.integer('sliding_window') : undefined;
     const types = parseLayerTypes(config, numLayers, fullEvery(windowed ? 4 : 1));
     if (!windowed && types.includes('sliding_attention'))
       throw config.unsupported('layer_types', 'sliding_attention', 'olmo2 models have full_attention (olmo3 has both)');
+    const attentionOf = attentionByType({ ...heads, qkNorm: 'whole' }, parseRopes(config, heads.headDim), window);
     const mlp = parseGated(config);
     return {
-      layers: types.map((type): LayerConfig => ({
-        attention: {
-          ...attention,
-          qkNorm: 'whole',
-          rope: ropes[type],
-          window: type === 'sliding_attention' ? window : undefined,
-        },
-        mlp,
-        norms: 'behind',
-      })),
+      layers: types.map((type): LayerConfig => ({ attention: attentionOf(type), mlp, norms: 'behind' })),
       tensors,
     };
   },

@@ -4,6 +4,7 @@ import { parseRope } from '../config/rope_config.js';
 import { type DeltaNames, expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
   countRange,
+  fullEvery,
   ggufExperts,
   ggufHeads,
   parseExperts,
@@ -14,6 +15,8 @@ import {
 } from './common_keys.js';
 import { defineFamily } from './family.js';
 import { parseDenseLayers } from './qwen3_moe.js';
+
+const LINEAR = 'linear_attention';
 
 const mixer = 'model.layers.{layer}.linear_attn.';
 const delta: DeltaNames = {
@@ -105,8 +108,10 @@ export const qwen35 = defineFamily({
     const linear = parseDelta(config, heads.kvHeads);
     const experts = moe ? parseSharedExperts(config, next) : undefined;
     const isDense = next ? parseDenseLayers(config) : () => !moe;
-    const layers = parseTypes(config, numLayers).map((type, layer): LayerConfig => ({
-      attention: type === 'linear_attention' ? linear : attention,
+    const every = config.optionalInteger('full_attention_interval', countRange) ?? 4;
+    const types = parseLayerTypes(config, numLayers, fullEvery(every, LINEAR), ['full_attention', LINEAR]);
+    const layers = types.map((type, layer): LayerConfig => ({
+      attention: type === LINEAR ? linear : attention,
       mlp: (isDense(layer) ? undefined : experts) ?? parseGated(config),
     }));
     return { norm: { ...norm, offset: 1 }, layers, tensors: next ? nextTensors : tensors };
@@ -143,18 +148,6 @@ function parseDelta(config: ConfigReader, segments: number): DeltaConfig {
   };
 }
 
-type LayerType = 'linear_attention' | 'full_attention';
-
-function parseTypes(config: ConfigReader, numLayers: number): LayerType[] {
-  const interval = config.optionalInteger('full_attention_interval', countRange) ?? 4;
-  return parseLayerTypes<LayerType>(
-    config,
-    numLayers,
-    (layer) => ((layer + 1) % interval === 0 ? 'full_attention' : 'linear_attention'),
-    ['full_attention', 'linear_attention'],
-  );
-}
-
 const modelTypes: Readonly<Record<string, string>> = { qwen35moe: 'qwen3_5_moe_text', qwen3next: 'qwen3_next' };
 
 /** Layers that predict further tokens come last; the list of those with a state has them, too. */
@@ -175,9 +168,7 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
     linear_num_value_heads: valueHeads,
     ...(Array.isArray(recurrent)
       ? {
-          layer_types: recurrent
-            .slice(0, recurrent.length - further)
-            .map((one) => (one ? 'linear_attention' : 'full_attention')),
+          layer_types: recurrent.slice(0, recurrent.length - further).map((one) => (one ? LINEAR : 'full_attention')),
         }
       : { full_attention_interval: metadata.optionalInteger('full_attention_interval', countRange) ?? 4 }),
     ...(moe && {

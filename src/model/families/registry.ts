@@ -14,8 +14,8 @@ export interface FamilyRow {
   readonly models: Readonly<Record<string, string | readonly string[]>>;
   /** Models of text and images whose `text_config` is one of these, by their `model_type`: the text part runs, by default `textType`. */
   readonly wrappers?: Readonly<Record<string, { readonly className: string; readonly textType: string }>>;
-  /** What llama.cpp calls them (`general.architecture`). */
-  readonly gguf: readonly string[];
+  /** What llama.cpp calls them (`general.architecture`), where it has them by other names than their types. */
+  readonly gguf?: readonly string[];
 }
 
 const rows: FamilyRow[] = [
@@ -39,7 +39,6 @@ const rows: FamilyRow[] = [
       idefics3: { className: 'Idefics3ForConditionalGeneration', textType: 'llama' },
       smolvlm: { className: 'SmolVLMForConditionalGeneration', textType: 'llama' },
     },
-    gguf: [],
   },
   {
     family: async () => (await import('./granite.js')).granite,
@@ -80,26 +79,10 @@ const rows: FamilyRow[] = [
     models: { olmo2: 'Olmo2ForCausalLM', olmo3: 'Olmo3ForCausalLM' },
     gguf: ['olmo2'],
   },
-  {
-    family: async () => (await import('./starcoder2.js')).starcoder2,
-    models: { starcoder2: 'Starcoder2ForCausalLM' },
-    gguf: ['starcoder2'],
-  },
-  {
-    family: async () => (await import('./glm4.js')).glm4,
-    models: { glm4: 'Glm4ForCausalLM' },
-    gguf: ['glm4'],
-  },
-  {
-    family: async () => (await import('./cohere2.js')).cohere2,
-    models: { cohere2: 'Cohere2ForCausalLM' },
-    gguf: ['cohere2'],
-  },
-  {
-    family: async () => (await import('./phi3.js')).phi3,
-    models: { phi3: 'Phi3ForCausalLM' },
-    gguf: ['phi3'],
-  },
+  { family: async () => (await import('./starcoder2.js')).starcoder2, models: { starcoder2: 'Starcoder2ForCausalLM' } },
+  { family: async () => (await import('./glm4.js')).glm4, models: { glm4: 'Glm4ForCausalLM' } },
+  { family: async () => (await import('./cohere2.js')).cohere2, models: { cohere2: 'Cohere2ForCausalLM' } },
+  { family: async () => (await import('./phi3.js')).phi3, models: { phi3: 'Phi3ForCausalLM' } },
   {
     family: async () => (await import('./qwen3_moe.js')).qwen3Moe,
     models: { qwen3_moe: 'Qwen3MoeForCausalLM' },
@@ -192,15 +175,16 @@ const familyOf = (row: FamilyRow): Family => {
 
 export const supportedModelTypes = (): string[] =>
   rows.flatMap(({ models, wrappers = {} }) => [...Object.keys(models), ...Object.keys(wrappers)]);
-export const supportedGguf = (): string[] => rows.flatMap(({ gguf }) => gguf);
+const ggufOf = ({ gguf, models }: FamilyRow): readonly string[] => gguf ?? Object.keys(models);
+export const supportedGguf = (): string[] => rows.flatMap(ggufOf);
 
 /** What GGUF calls models of a type, those of its family. */
 export const ggufNames = (modelType: string): readonly string[] =>
-  rows.find(({ models }) => Object.hasOwn(models, modelType))?.gguf ?? [];
+  rows.filter(({ models }) => Object.hasOwn(models, modelType)).flatMap(ggufOf);
 
 /** How the family of a GGUF architecture reads it. */
 export async function ggufFamily(arch: string): Promise<FamilyGguf | undefined> {
-  const row = rows.find(({ gguf }) => gguf.includes(arch));
+  const row = rows.find((each) => ggufOf(each).includes(arch));
   if (!row) return undefined;
   await loadFamily(row);
   return familyOf(row).gguf;

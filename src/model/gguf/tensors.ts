@@ -84,6 +84,8 @@ const perLayerParts = {
   projection: 'per_layer_model_proj',
   norm: 'per_layer_proj_norm',
 };
+const perLayerHalfParts = { gate: 'inp_gate', project: 'proj', outNorm: 'post_norm' };
+const besideParts = { mlpOutNorm: 'post_ffw_norm_1', norm: 'pre_ffw_norm_2', outNorm: 'post_ffw_norm_2' };
 
 type View = (entry: TensorEntry) => TensorEntry;
 
@@ -138,8 +140,7 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
   whole.addParts<keyof typeof ends>(ends, { embedding, norm, head });
   whole.addParts<keyof typeof inputParts>(inputParts, inputs);
   whole.addParts(headParts, headParts);
-  const { table, projection, norm: inputNorm } = config.tensors.perLayer ?? {};
-  whole.addParts(perLayerParts, { table, projection, norm: inputNorm });
+  whole.addParts<keyof typeof perLayerParts>(perLayerParts, config.tensors.perLayer ?? {});
   config.layers.forEach(({ attention, mlp }, index) => {
     const names = numbered(config.tensors, index);
     const block = new Block(gguf, tensors, `blk.${index}.`);
@@ -151,8 +152,7 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
     };
     block.addParts<keyof typeof normParts>(norms, names);
     block.add(block.stored('layer_output_scale.weight'), names.layerScale);
-    const { gate, project, outNorm } = names.perLayer ?? {};
-    block.addParts({ gate: 'inp_gate', project: 'proj', outNorm: 'post_norm' }, { gate, project, outNorm });
+    block.addParts<keyof typeof perLayerHalfParts>(perLayerHalfParts, names.perLayer ?? {});
     if (attention.kind === 'conv') block.addParts(convParts, namesOf(names, 'conv'), { taps: withAxis });
     else if (attention.kind === 'delta') addDelta(block, attention, namesOf(names, 'delta'), tiledHeads);
     else if (attention.kind === 'gqa') {
@@ -230,12 +230,11 @@ function addMlp(block: Block, mlp: MlpConfig, names: TensorNames): void {
   block.addParts({ gate: 'ffn_gate_inp_shexp' }, { gate: sharedGate }, { gate: asRow });
   block.add(block.stored('exp_probs_b.bias'), correctionBias);
   if (experts.beside) {
-    const { mlp: dense, mlpOutNorm, norm, outNorm, routerScale, expertScale } = experts.beside;
-    block.addParts(gatedParts(), dense);
-    const norms = { mlpOutNorm: 'post_ffw_norm_1', norm: 'pre_ffw_norm_2', outNorm: 'post_ffw_norm_2' };
-    block.addParts(norms, { mlpOutNorm, norm, outNorm });
-    block.add(block.stored('ffn_gate_inp.scale'), routerScale);
-    block.add(block.stored('ffn_down_exps.scale'), expertScale);
+    const { beside } = experts;
+    block.addParts(gatedParts(), beside.mlp);
+    block.addParts<keyof typeof besideParts>(besideParts, beside);
+    block.add(block.stored('ffn_gate_inp.scale'), beside.routerScale);
+    block.add(block.stored('ffn_down_exps.scale'), beside.expertScale);
   }
   for (const [name, parts] of Object.entries(stacks)) {
     for (const end of ['weight', 'bias']) {

@@ -1,9 +1,9 @@
 import { embedding } from '../../../shaders/embedding/embedding/index.js';
 import { packedLayout, packTiles } from '../../../shaders/linear/pack.js';
 import { SEGMENT_SHIFT } from '../../base/kv_units.js';
-import type { Buffer, Device, Tensor } from '../../gpu/index.js';
+import type { Buffer, Device } from '../../gpu/index.js';
 import type { ModelConfig } from '../config/model_config.js';
-import { ownBlock, type RowBuffers } from './rows.js';
+import { blockOf, type RowBuffers, runsRows } from './rows.js';
 import type { RankRecorder, World } from './world.js';
 
 /**
@@ -34,12 +34,8 @@ export class GivenRows {
   /** Behind the embedding, which has nothing for their ids. */
   record(recorder: RankRecorder): void {
     const { world, config, buffers, hiddenStride } = this;
-    const first = world.topology.stages[0];
-    if (first === undefined || first.holder !== first.share) return;
-    const { role, rows, x } = buffers;
-    const block = ownBlock(world, role);
-    const own = { buffer: buffers.tokens, offset: block * rows * 4, size: rows * 4 };
-    const tokens: Tensor = world.all.rowPieces[role] === 1 ? buffers.tokens : own;
+    if (!runsRows(world.topology.stages[0])) return;
+    const { rows, x } = buffers;
     recorder.dispatch(
       embedding,
       {
@@ -51,7 +47,7 @@ export class GivenRows {
         shardRows: rows,
         index: { stride: 1, shift: 0, mask: (1 << SEGMENT_SHIFT) - 1, first: 0 },
       },
-      { tokens, weight: this.#table, out: x },
+      { tokens: blockOf(world, buffers, buffers.tokens, 4), weight: this.#table, out: x },
     );
   }
 }

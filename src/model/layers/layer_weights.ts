@@ -1,14 +1,7 @@
 import type { NormConfig } from '../config/model_config.js';
-import type { LayerSlice } from '../shape.js';
-import { type MatrixSpec, type Part, type VectorSpec, wholeVector } from '../weights/weight_map.js';
-
-/** What a layer's parts are told of the layer when they say which tensors they load. */
-export interface LayerContext {
-  readonly hiddenSize: number;
-  readonly norm: NormConfig;
-  /** Of a rank, or the whole. */
-  readonly slice: LayerSlice;
-}
+import type { HeldSegments, LayerSlice } from '../shape.js';
+import { allRows, type MatrixSpec, type Part, type VectorSpec, wholeVector } from '../weights/weight_map.js';
+import { type NormSpec, normSpec } from './norm.js';
 
 /** Bytes of all specs in some parts of a map. */
 export type Bytes = (...parts: readonly unknown[]) => number;
@@ -21,38 +14,54 @@ export interface CutBytes {
   readonly expert?: number;
 }
 
-/** What messages and buffers call a part of a layer. */
-export const partName = ({ slice }: LayerContext, what: string): string => `layers.${slice.index}.${what}`;
-
 const named = (parts: readonly Part[], suffix: 'weight' | 'bias'): Part[] =>
   parts.map((part) => (part.tensor === undefined ? part : { ...part, tensor: `${part.tensor}.${suffix}` }));
 
-/** A matrix of rows of tensors, which are named without `.weight`. */
-export const matrixSpec = <const More extends Partial<MatrixSpec>>(
-  context: LayerContext,
-  what: string,
-  inFeatures: number,
-  parts: readonly Part[],
-  more?: More,
-): MatrixSpec & More =>
-  ({ name: partName(context, what), inFeatures, parts: named(parts, 'weight'), ...more }) as MatrixSpec & More;
+/** What a layer's parts are told of the layer when they say which tensors they load, and what makes their specs. */
+export class LayerContext {
+  /** @param slice of a rank, or the whole */
+  constructor(
+    readonly hiddenSize: number,
+    readonly norm: NormConfig,
+    readonly slice: LayerSlice,
+  ) {}
 
-/** What is added to such rows: theirs in the tensors that are named without `.bias`. */
-export const biasSpec = (context: LayerContext, what: string, parts: readonly Part[]): VectorSpec =>
-  vectorSpec(context, what, named(parts, 'bias'));
+  /** What messages and buffers call a part of the layer. */
+  name(what: string): string {
+    return `layers.${this.slice.index}.${what}`;
+  }
 
-export const vectorSpec = (
-  context: LayerContext,
-  what: string,
-  parts: readonly Part[],
-  more?: Partial<VectorSpec>,
-): VectorSpec => ({ name: partName(context, what), parts, ...more });
+  /** A matrix of rows of tensors, which are named without `.weight`. */
+  matrix<const More extends Partial<MatrixSpec>>(
+    what: string,
+    inFeatures: number,
+    parts: readonly Part[],
+    more?: More,
+  ): MatrixSpec & More {
+    return { name: this.name(what), inFeatures, parts: named(parts, 'weight'), ...more } as MatrixSpec & More;
+  }
 
-/** A vector that every rank of the layer holds whole. @param plus as of `VectorSpec` */
-export const layerVector = (
-  context: LayerContext,
-  what: string,
-  tensor: string,
-  length: number,
-  plus?: number,
-): VectorSpec => wholeVector(partName(context, what), tensor, length, plus);
+  /** A matrix back to the residual stream: columns of some segments of its contraction. */
+  output(what: string, tensor: string, segments: HeldSegments): MatrixSpec {
+    return this.matrix(what, segments.modelInFeatures, [allRows(tensor, this.hiddenSize)], { segments });
+  }
+
+  /** What is added to such rows: theirs in the tensors that are named without `.bias`. */
+  bias(what: string, parts: readonly Part[]): VectorSpec {
+    return this.vector(what, named(parts, 'bias'));
+  }
+
+  vector(what: string, parts: readonly Part[], more?: Partial<VectorSpec>): VectorSpec {
+    return { name: this.name(what), parts, ...more };
+  }
+
+  /** A vector that every rank of the layer holds whole. @param plus as of `VectorSpec` */
+  whole(what: string, tensor: string, length: number, plus?: number): VectorSpec {
+    return wholeVector(this.name(what), tensor, length, plus);
+  }
+
+  /** A norm of the residual stream. @param tensors as of `normSpec` */
+  residualNorm(what: string, tensors: string): NormSpec {
+    return normSpec(this.norm, this.name(what), tensors, this.hiddenSize);
+  }
+}

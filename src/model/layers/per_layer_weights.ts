@@ -3,8 +3,8 @@ import { type ModelConfig, perLayerWidth } from '../config/model_config.js';
 import type { PerLayerNames } from '../config/tensor_names.js';
 import type { TokenTable } from '../weights/token_rows.js';
 import { allRows, type MatrixSpec, type VectorSpec, wholeVector } from '../weights/weight_map.js';
-import { type LayerContext, matrixSpec, partName } from './layer_weights.js';
-import { type NormSpec, normSpec } from './norm.js';
+import type { LayerContext } from './layer_weights.js';
+import type { NormSpec } from './norm.js';
 
 /** Which tensors inputs for all layers are made of, with rows of `perLayerTable`. Whole on each rank that runs rows. */
 export interface PerLayerSpecs {
@@ -53,7 +53,7 @@ export const perLayerHalfSpecs = (
   names: PerLayerNames,
   scaled: (norm: NormSpec) => NormSpec,
 ): PerLayerHalfSpecs => ({
-  gate: matrixSpec(context, 'per_layer_gate', context.hiddenSize, [allRows(names.gate, width)]),
-  project: matrixSpec(context, 'per_layer_project', width, [allRows(names.project, context.hiddenSize)]),
-  behind: scaled(normSpec(context.norm, partName(context, 'per_layer_norm'), names.outNorm, context.hiddenSize)),
+  gate: context.matrix('per_layer_gate', context.hiddenSize, [allRows(names.gate, width)]),
+  project: context.matrix('per_layer_project', width, [allRows(names.project, context.hiddenSize)]),
+  behind: scaled(context.residualNorm('per_layer_norm', names.outNorm)),
 });

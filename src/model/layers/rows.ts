@@ -77,14 +77,25 @@ export const halfOf = ({ role, rows, scratch }: StageRows, width: number, stride
 export const ownBlock = (world: World, role: Role): number =>
   world.all.rowPieces[role] === 1 ? 0 : nth(world.topology.runs[role], 0);
 
-/** This rank's own rows of `rowInfo`. */
-export function ownRowInfo(
+/** A block of a buffer [blocks][rows] of `bytes` each; default: that of the rows that this rank runs. */
+export function blockOf(
   world: World,
-  { role, rowInfo, rows }: Pick<RowBuffers, 'role' | 'rowInfo' | 'rows'>,
+  { role, rows }: Pick<RowBuffers, 'role' | 'rows'>,
+  buffer: Buffer,
+  bytes: number,
+  block = ownBlock(world, role),
 ): Tensor {
-  if (world.all.rowPieces[role] === 1) return rowInfo;
-  return { buffer: rowInfo, offset: ownBlock(world, role) * rows * 8, size: rows * 8 };
+  const size = rows * bytes;
+  return world.all.rowPieces[role] === 1 ? buffer : { buffer, offset: block * size, size };
 }
+
+/** This rank's own rows of `rowInfo`. */
+export const ownRowInfo = (world: World, buffers: Pick<RowBuffers, 'role' | 'rowInfo' | 'rows'>): Tensor =>
+  blockOf(world, buffers, buffers.rowInfo, 8);
+
+/** Whether a rank runs rows of a stage, and doesn't only keep caches there. */
+export const runsRows = (stage: StageTopology | undefined): boolean =>
+  stage !== undefined && stage.holder === stage.share;
 
 /** The rows' residual stream comes to a stage from the one before it. */
 export function recordStageRows(

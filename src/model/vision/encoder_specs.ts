@@ -1,5 +1,4 @@
-import type { VisionConfig } from '../config/vision_config.js';
-import { patchesOf, patchOrder } from '../config/vision_config.js';
+import { patchesOf, patchOrder, type VisionConfig } from '../config/vision_config.js';
 import { type NormSpec, normSpec } from '../layers/norm.js';
 import { wholeSlice } from '../shape.js';
 import { modelMap, type ModelMap } from '../weights/model_map.js';

@@ -30,10 +30,7 @@ export interface MatrixShard<Type extends PackedType = PackedType> {
 }
 
 /** What a kernel binds that reads this shard alone. */
-export function shardTensors({ type, weight, scale, firstUnit }: MatrixShard): {
-  readonly weight: Tensor;
-  readonly scale: Tensor | undefined;
-} {
+export function shardTensors({ type, weight, scale, firstUnit }: MatrixShard) {
   const from = (buffer: Buffer, offset: number): Tensor =>
     offset === 0 ? buffer : { buffer, offset, size: buffer.size - offset };
   return { weight: from(weight, firstUnit * 16), scale: scale && from(scale, scaleOffset(type, firstUnit)) };
@@ -59,12 +56,6 @@ export interface Matrix<Type extends PackedType = MatrixType> {
 const layoutOf = (spec: MatrixSpec, type: PackedType) =>
   packedLayout(type, specRows(spec), spanLength(packedColumns(spec, type)));
 
-/** What one binding holds. */
-function bindingLimit({ traits }: Device): number {
-  const { maxStorageBufferBindingSize, maxBufferSize } = traits.limits;
-  return Math.min(maxStorageBufferBindingSize, maxBufferSize);
-}
-
 /** Where the second of two matrices begins that lie in the same buffers: its first 16-byte unit. Undefined where they don't. */
 export function besideAt(first: Matrix<PackedType> | undefined, second: Matrix | undefined): number | undefined {
   const [one, ...others] = first?.shards ?? [];
@@ -84,7 +75,7 @@ export function allocateBeside<Type extends PackedType>(
   const alignment = device.traits.limits.minStorageBufferOffsetAlignment;
   const [first, second] = [layoutOf(spec, type), layoutOf(beside, type)];
   const { weightBytes, scaleBytes } = first;
-  if (weightBytes + second.weightBytes > bindingLimit(device)) return undefined;
+  if (weightBytes + second.weightBytes > device.bindingLimit) return undefined;
   if (weightBytes % alignment > 0 || scaleBytes % alignment > 0) return undefined;
   const buffer = (name: string, bytes: number): Buffer | undefined =>
     bytes > 0 ? device.createBuffer(name, bytes) : undefined;
@@ -112,7 +103,7 @@ function matrix<Type extends PackedType>(
 export function allocateMatrix<Type extends PackedType>(device: Device, spec: MatrixSpec, type: Type): Matrix<Type> {
   const { whole = false, granule = 2 } = spec;
   const outFeatures = specRows(spec);
-  const limit = bindingLimit(device);
+  const limit = device.bindingLimit;
   const { tileWeightBytes, tileScaleBytes, tiles } = layoutOf(spec, type);
   const tilesThatFit = Math.floor(limit / Math.max(tileWeightBytes, tileScaleBytes) / granule) * granule;
   const tilesPerShard = Math.min(tiles, tilesThatFit);

@@ -1,7 +1,7 @@
 import { packedLayout, type PackedType } from '../../../shaders/linear/pack.js';
 import { known } from '../../base/errors.js';
 import type { ModelConfig } from '../config/model_config.js';
-import { partName } from '../layers/layer_weights.js';
+import { LayerContext } from '../layers/layer_weights.js';
 import { type InputSpecs, inputSpecs } from '../layers/inputs.js';
 import { type NormSpec, normSpec, scaledNorm } from '../layers/norm.js';
 import {
@@ -67,17 +67,14 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
     embedding,
     layers: slice.layers.filter(holdsWeights).map((held): LayerMap => {
       const { index } = held;
-      const context = { hiddenSize, norm, slice: held };
+      const context = new LayerContext(hiddenSize, norm, held);
       const names = numbered(tensors, index);
       const { attention, mlp, norms = 'before', scaled, perLayer, bare } = nth(config.layers, index);
       const after = norms === 'after';
       const [before, behind] = [norms !== 'behind' && !after, norms === 'behind' || norms === 'both' || after];
       const of = (there: boolean, what: string, name: string | undefined): NormSpec | undefined =>
         there
-          ? {
-              ...normSpec(norm, partName(context, what), known(name, `name of ${what}`), hiddenSize),
-              ...(after && { ofSum: true }),
-            }
+          ? { ...context.residualNorm(what, known(name, `name of ${what}`)), ...(after && { ofSum: true }) }
           : undefined;
       const scaledBy = <N extends NormSpec | undefined>(last: N): N | NormSpec =>
         last && scaled ? scaledNorm(last, known(names.layerScale, 'name of a scale')) : last;

@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../../base/errors.js';
+import { messageOf, SplitkvError } from '../../../base/errors.js';
 import { parseProfile } from '../../../arrangement/index.js';
 import type { LoadOptions, Profile } from '../../contracts/api.js';
 
@@ -21,7 +21,6 @@ async function textAt(name: string, request: typeof fetch = (...args) => fetch(.
     }
     return await (await import('./node_profile.js')).readProfileFile(name.startsWith('file:') ? new URL(name) : name);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new SplitkvError('io', `kvProfile ${name}: can't be read (${why})`, { cause: error });
+    throw new SplitkvError('io', `kvProfile ${name}: can't be read (${messageOf(error)})`, { cause: error });
   }
 }

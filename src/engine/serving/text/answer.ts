@@ -32,12 +32,13 @@ interface Held {
 export class Answer {
   readonly #scanner: StopScanner;
   readonly #stream: TextStream | undefined;
-  #tokens = 0;
+  tokens = 0;
   /** UTF-16 units that the tokens so far have given, and those handed out. */
   #decoded: number;
   #out: number;
   #stop: string | undefined;
-  #reasoningTokens = 0;
+  /** Of the tokens, those of thoughts. */
+  reasoningTokens = 0;
   #held: Held[] = [];
 
   /**
@@ -59,15 +60,6 @@ export class Answer {
     this.#stream = tokenizer?.stream({ continues: true, keep: reader && new Set(tokenizer.marks.keys()) });
   }
 
-  get tokens(): number {
-    return this.#tokens;
-  }
-
-  /** Of them, those of thoughts. */
-  get reasoningTokens(): number {
-    return this.#reasoningTokens;
-  }
-
   /** A stop text was met, or the one call was made that may be: the answer ends here. */
   get stopped(): boolean {
     return this.#stop !== undefined || this.reader?.done === true;
@@ -75,10 +67,10 @@ export class Answer {
 
   /** Takes a token, and the logits it was chosen by where probabilities are wanted. */
   push(token: number, logits: Float32Array | undefined): Out {
-    this.#tokens++;
+    this.tokens++;
     const thought = this.reader?.thinking;
     const read = this.#read(this.#stream?.push(token) ?? '');
-    if (thought || this.reader?.thinking) this.#reasoningTokens++;
+    if (thought || this.reader?.thinking) this.reasoningTokens++;
     const { text } = read;
     const [offset, { logprobs }] = [this.#decoded, this.options];
     this.#decoded += text.length;
@@ -122,7 +114,7 @@ export class Answer {
   }
 
   #scan(piece: string): Out {
-    const goesOn = this.#tokens <= (this.options.minTokens ?? 0);
+    const goesOn = this.tokens <= (this.options.minTokens ?? 0);
     const { text, stopped } = goesOn ? { text: piece, stopped: undefined } : this.#scanner.push(piece);
     this.#out += text.length;
     this.#stop ??= stopped;

@@ -3,16 +3,16 @@
  * n answers share a prompt. RunningCompletion (here) is what `complete` gives back. Read answer.ts next.
  */
 
-import { DEFAULT_MAX_TOKENS, SPECULATES } from '../../contracts/options/sampling_rows.js';
+import { DEFAULT_MAX_TOKENS } from '../../contracts/options/sampling_rows.js';
 import { abortedError, usageError } from '../../../base/errors.js';
-import { defined, checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../../base/options.js';
+import { defined, checkOptions, type OptionsSchema, wholeNumber } from '../../../base/options.js';
 import type { AnswerFrame } from '../../../grammar/answer_frame.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import { checkSampling, randomSeed } from '../../ranks/sampling/sampling.js';
-import { engineSampling, samplingSchema } from '../../ranks/sampling/sampling_options.js';
+import { engineSampling } from '../../ranks/sampling/sampling_options.js';
 import { Answer } from './answer.js';
-import { chatSchema, checkTools, frameOf, readerOf } from './reading.js';
-import { checkForm, formSchema, type TextForms, wantsForm } from './forms.js';
+import { answerSchema, checkTools, frameOf, readerOf } from './reading.js';
+import { checkForm, type TextForms, wantsForm } from './forms.js';
 import type { Completion, CompletionEvent, CompletionOptions } from '../api.js';
 import type { Constraint, Engine, EngineHandle, EngineRequest } from '../engine.js';
 import { wantsDrafts } from '../speculation/speculate_option.js';
@@ -24,21 +24,14 @@ const MAX_ANSWERS = 128;
 const MAX_LOGPROBS = 20;
 
 const schema: OptionsSchema<CompletionOptions> = {
-  ...samplingSchema,
-  ...formSchema,
-  ...chatSchema,
+  ...answerSchema,
   n: wholeNumber(1, MAX_ANSWERS),
   maxTokens: wholeNumber(0),
   echo: true,
-  stop: true,
-  ignoreEos: true,
   logprobs: wholeNumber(0, MAX_LOGPROBS),
   priority: true,
-  speculate: oneOf(SPECULATES),
   client: true,
-  adapter: true,
   firstTokenSeconds: true,
-  signal: true,
 };
 
 /** Where completions run, and who wants to know how they went. */

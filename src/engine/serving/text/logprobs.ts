@@ -1,9 +1,9 @@
+import { LARGEST_LOGIT as LARGEST } from '../../../../shaders/sampling/controls.js';
 import { nth } from '../../../base/lists.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
 import type { CompletionEvent, TokenChance, TokenLogprobs } from '../api.js';
 
-/** Logits may hold infinities; sampling counts them as these, and so do probabilities. */
-const LARGEST = 1e30;
+/** Logits may hold infinities; probabilities count them as sampling does. */
 const finite = (logit: number): number =>
   Number.isNaN(logit) ? -LARGEST : Math.min(LARGEST, Math.max(-LARGEST, logit));
 

@@ -3,7 +3,10 @@ import type { AnswerFrame } from '../../../grammar/answer_frame.js';
 import type { TextForm } from '../../../grammar/text_form.js';
 import { checkTools, type ChatOptions, shownTools } from '../../../chat_formats/tools.js';
 import type { Tokenizer } from '../../../tokenizer/index.js';
-import { wantsForm } from './forms.js';
+import { oneOf } from '../../../base/options.js';
+import { SPECULATES } from '../../contracts/options/sampling_rows.js';
+import { samplingSchema } from '../../ranks/sampling/sampling_options.js';
+import { formSchema, wantsForm } from './forms.js';
 
 /** For options that say what a conversation's template is told, and how answers are read. */
 export const chatSchema = {
@@ -14,6 +17,18 @@ export const chatSchema = {
   chatTemplateKwargs: true,
   separateReasoning: true,
 } as const satisfies Record<keyof ChatOptions, true>;
+
+/** Of all that answers: what is of each answer alike, but how many tokens it may have. */
+export const answerSchema = {
+  ...samplingSchema,
+  ...formSchema,
+  ...chatSchema,
+  stop: true,
+  signal: true,
+  ignoreEos: true,
+  speculate: oneOf(SPECULATES),
+  adapter: true,
+} as const;
 
 export { checkTools };
 

@@ -174,16 +174,6 @@ class GqaProgram implements AttentionProgram {
     if (half) this.#recordOutput(recorder, half, merges);
   }
 
-  #recordAttention(
-    recorder: RankRecorder,
-    attention: SpreadAttention,
-    cache: LayerCache,
-    weights: GqaWeights | undefined,
-  ): void {
-    if (weights && this.#attends?.fused?.appends) this.#recordLocalAttention(recorder, attention, cache, weights);
-    else this.#recordSpreadAttention(recorder, attention, cache, weights);
-  }
-
   /** The gate lies behind q, k and v; undefined where there is none. */
   get #gateOffset(): number | undefined {
     const { config, heads, segmentHeads, stage } = this.of;
@@ -231,52 +221,55 @@ class GqaProgram implements AttentionProgram {
     };
   }
 
-  /** As `#recordSpreadAttention`, in one dispatch. */
+  /** What kernels are told besides that normalise, rotate and append. */
+  #appended({ input }: SpreadAttention, weights: GqaWeights | undefined) {
+    const { stage, config, rope } = this.of;
+    return {
+      problem: {
+        qkNorm: weights?.qNorm !== undefined,
+        valueNorm: config.valueNorm,
+        eps: stage.config.norm.eps,
+        qkvStride: input.queryStride,
+      },
+      tensors: { qkv: input.queries, rope_table: rope, q_norm: weights?.qNorm, k_norm: weights?.kNorm },
+    };
+  }
+
+  /** As `#recordAttention`, in one dispatch. */
   #recordLocalAttention(
     recorder: RankRecorder,
     attention: SpreadAttention,
     cache: LayerCache,
     weights: GqaWeights,
   ): void {
-    const { stage, config, rope } = this.of;
+    const { attended, config } = this.of;
     const { common, tensors } = this.#attendedHeads(attention, cache);
+    const appended = this.#appended(attention, weights);
     const { input, partials, target } = attention;
     recorder.dispatch(
       attentionAppend,
-      {
-        ...common,
-        ...this.of.attended,
-        qkNorm: weights.qNorm !== undefined,
-        valueNorm: config.valueNorm,
-        eps: stage.config.norm.eps,
-        qkvStride: input.queryStride,
-        maxChunks: partials,
-        scale: config.scale,
-      },
-      {
-        ...tensors,
-        ...target,
-        qkv: input.queries,
-        rope_table: rope,
-        q_norm: weights.qNorm,
-        k_norm: weights.kNorm,
-      },
+      { ...common, ...attended, ...appended.problem, maxChunks: partials, scale: config.scale },
+      { ...tensors, ...target, ...appended.tensors },
       input.rowsOf,
     );
   }
 
   /** Rotation of queries and keys, the append of those that this rank's chunks take, and attention over this rank's chunks. */
-  #recordSpreadAttention(
+  #recordAttention(
     recorder: RankRecorder,
     attention: SpreadAttention,
     layerCache: LayerCache,
     weights: GqaWeights | undefined,
   ): void {
-    const { stage, config, rope } = this.of;
+    if (weights && this.#attends?.fused?.appends) {
+      return this.#recordLocalAttention(recorder, attention, layerCache, weights);
+    }
+    const { stage, config } = this.of;
     const { cache, topology } = stage;
     const { input } = attention;
     const { sendsReady } = topology;
     const { common, tensors } = this.#attendedHeads(attention, layerCache);
+    const appended = this.#appended(attention, weights);
     // Rows to ranks without weights travel with their keys normalised and rotated: no other rank has the weights of the norms.
     const runs = topology.holder === topology.share;
     if (!(sendsReady && runs)) attention.recordQueries(recorder);
@@ -285,22 +278,8 @@ class GqaProgram implements AttentionProgram {
     if (!isReady)
       recorder.dispatch(
         ropeAppend,
-        {
-          ...common,
-          queriesOnly,
-          keys: sendsReady ? (runs ? 'kept' : 'ready') : undefined,
-          qkNorm: weights?.qNorm !== undefined,
-          valueNorm: config.valueNorm,
-          eps: stage.config.norm.eps,
-          qkvStride: input.queryStride,
-        },
-        {
-          ...tensors,
-          qkv: input.queries,
-          rope_table: rope,
-          q_norm: weights?.qNorm,
-          k_norm: weights?.kNorm,
-        },
+        { ...common, queriesOnly, keys: sendsReady ? (runs ? 'kept' : 'ready') : undefined, ...appended.problem },
+        { ...tensors, ...appended.tensors },
         // Also rows that others attend for.
         sendsReady && runs ? undefined : input.rowsOf,
       );

@@ -4,7 +4,6 @@ import type { GqaConfig } from '../../config/model_config.js';
 import { attentionSegments, type HeldSegments, holdSegments, type Span } from '../../shape.js';
 import type { GqaNames } from '../../config/tensor_names.js';
 import {
-  allRows,
   type Loaded,
   type MatrixSpec,
   type Part,
@@ -12,15 +11,7 @@ import {
   type VectorSpec,
   zeroRows,
 } from '../../weights/weight_map.js';
-import {
-  biasSpec,
-  type Bytes,
-  type CutBytes,
-  type LayerContext,
-  layerVector,
-  matrixSpec,
-  vectorSpec,
-} from '../layer_weights.js';
+import type { Bytes, CutBytes, LayerContext } from '../layer_weights.js';
 import { pairsInHalves } from './rope_table.js';
 
 /** Which tensors make a rank's slice of grouped-query attention. Undefined: the model has none, or the rank none of it. */
@@ -54,7 +45,6 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   const { bias, heads, headDim, rope, qkNorm, sinks = false, gated = false, keysAreValues = false } = config;
   const shares = config.sharesKv !== undefined;
   const attends = queryHeads.length > 0;
-  const { modelInFeatures, ...contraction } = attentionSegments(config);
   // Where a bias may be bound from.
   const splits = headDim % 64 === 0;
   const order = rope?.interleaved ? pairsInHalves(headDim, 0, rope.dims) : undefined;
@@ -86,11 +76,9 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   ];
   const zeros = (parts: readonly Part[]): Part[] => parts.map(({ rows }) => zeroRows(rows));
   const sinkParts = sinks ? queryHeads.map((own) => someRows(known(names.sinks, 'name of sinks'), heads, own)) : [];
-  const qkvBias = bias.q ? biasSpec(context, 'qkv_bias', qkv).parts : zeros(qkv);
+  const qkvBias = bias.q ? context.bias('qkv_bias', qkv).parts : zeros(qkv);
   const headNorm = (what: string, name: string | undefined): VectorSpec | undefined =>
-    attends && qkNorm === 'head'
-      ? layerVector(context, what, `${name}.weight`, headDim, context.norm.offset)
-      : undefined;
+    attends && qkNorm === 'head' ? context.whole(what, `${name}.weight`, headDim, context.norm.offset) : undefined;
   const normRows = (name: string | undefined, all: number, own: readonly Span[]): Part[] =>
     own.map((span) => rowsOf(`${name}.weight`, all, span, { order }));
   const wholeRows = [...normRows(names.qNorm, heads, queryHeads), ...normRows(names.kNorm, config.kvHeads, kvHeads)];
@@ -98,20 +86,16 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
     kind: 'gqa',
     queryHeads,
     kvHeads,
-    qkv: attends ? matrixSpec(context, 'qkv', hiddenSize, [...qkv, ...zeros(sinkParts)], { splits }) : undefined,
-    qkvBias: attends && (bias.q || sinks) ? vectorSpec(context, 'qkv_bias', [...qkvBias, ...sinkParts]) : undefined,
+    qkv: attends ? context.matrix('qkv', hiddenSize, [...qkv, ...zeros(sinkParts)], { splits }) : undefined,
+    qkvBias: attends && (bias.q || sinks) ? context.vector('qkv_bias', [...qkvBias, ...sinkParts]) : undefined,
     qNorm: headNorm('q_norm', names.qNorm),
     kNorm: shares ? undefined : headNorm('k_norm', names.kNorm),
-    wholeNorm: attends && qkNorm === 'whole' ? vectorSpec(context, 'qk_norm', wholeRows) : undefined,
+    wholeNorm: attends && qkNorm === 'whole' ? context.vector('qk_norm', wholeRows) : undefined,
     o: runs.map((run) => {
-      const segments = holdSegments(modelInFeatures, contraction, run);
-      const name = runs.length === 1 ? 'o' : `o.${run[0]}`;
-      return {
-        segments,
-        matrix: matrixSpec(context, name, modelInFeatures, [allRows(names.o, hiddenSize)], { segments }),
-      };
+      const segments = holdSegments(attentionSegments(config), run);
+      return { segments, matrix: context.output(runs.length === 1 ? 'o' : `o.${run[0]}`, names.o, segments) };
     }),
-    oBias: bias.o ? layerVector(context, 'o_bias', `${names.o}.bias`, hiddenSize) : undefined,
+    oBias: bias.o ? context.whole('o_bias', `${names.o}.bias`, hiddenSize) : undefined,
   };
 }
 

@@ -4,12 +4,12 @@ import { latentCacheBytes } from '../../../../shaders/cache/latent_cache.js';
 import { linearGrouped } from '../../../../shaders/linear/linear_grouped/index.js';
 import { linearGroupedMerge } from '../../../../shaders/linear/linear_grouped_merge/index.js';
 import { mlaAbsorbAppend } from '../../../../shaders/rope/mla_absorb_append/index.js';
-import { mlaRopeAppend } from '../../../../shaders/rope/mla_rope_append/index.js';
+import { mlaRopeAppend, type MlaRopeAppendProblem } from '../../../../shaders/rope/mla_rope_append/index.js';
 import { mlaUpAppend } from '../../../../shaders/rope/mla_up_append/index.js';
 import { known } from '../../../base/errors.js';
 import { alignUp } from '../../../base/math.js';
 import { headsBeside } from '../../../placement/index.js';
-import type { Buffer, Tensor } from '../../../gpu/index.js';
+import type { Buffer } from '../../../gpu/index.js';
 import type { MlaConfig, NormConfig } from '../../config/model_config.js';
 import { attentionSegments, headsOf, queryRow } from '../../shape.js';
 import { type Matrix, shardTensors } from '../../weights/matrix.js';
@@ -178,12 +178,7 @@ class MlaProgram implements AttentionProgram {
   }
 
   /** What appends are told of tokens. */
-  #tokens(of: {
-    readonly rows: number;
-    readonly qStride: number;
-    readonly kvStride: number;
-    readonly kvOffset: number;
-  }) {
+  #tokens(of: Required<Pick<MlaRopeAppendProblem, 'rows' | 'qStride' | 'kvStride' | 'kvOffset'>>) {
     const { stage, heads, config, latent } = this.of;
     const { qkNopeHeadDim, loraNormEps: eps } = config;
     const qAbsStride = this.#attention.input.queryStride;
@@ -262,7 +257,11 @@ class MlaProgram implements AttentionProgram {
     const kvs = { kvStride: projectStride, kvOffset: weights.latentOffset };
     if (qUp && this.#fused.ups(config, qUp, absorb)) {
       const tensors = { ...common, x: projected, norm_weight: norms, absorb: weight, out: qAbsorbed };
-      this.#recordUpAppend(recorder, kvs, weights, qUp, absorb, tensors);
+      // A lone row's queries out of their bottleneck, absorbed, and its latent into the cache: one dispatch.
+      const { qStride: _stride, ...token } = this.#tokens({ rows, qStride, ...kvs });
+      const { inFeatures: loraRank, type } = qUp;
+      const problem = { ...token, loraRank, type, absorbType: absorb.type, latentNorm: weights.latentNorm };
+      recorder.dispatch(mlaUpAppend, problem, { ...tensors, ...shardTensors(qUp.shards[0]!) });
       return;
     }
     let q = { buffer: projected, stride: projectStride };
@@ -306,26 +305,6 @@ class MlaProgram implements AttentionProgram {
       },
       { x: q.buffer, weight, out: qAbsorbed },
     );
-  }
-
-  /** A lone row's queries out of their bottleneck, absorbed, and its latent into the cache: one dispatch. */
-  #recordUpAppend(
-    recorder: RankRecorder,
-    kvs: { readonly kvStride: number; readonly kvOffset: number },
-    { latentNorm }: MlaWeights,
-    qUp: Matrix,
-    absorb: Matrix,
-    tensors: Readonly<Record<string, Tensor | undefined>>,
-  ): void {
-    const { qStride: _stride, ...token } = this.#tokens({ rows: this.rows.rows, qStride: this.of.qStride, ...kvs });
-    const problem = {
-      ...token,
-      loraRank: qUp.inFeatures,
-      type: qUp.type,
-      absorbType: absorb.type,
-      latentNorm,
-    };
-    recorder.dispatch(mlaUpAppend, problem, { ...tensors, ...shardTensors(qUp.shards[0]!) });
   }
 
   /** Attention's outputs out of the latent space, and o_proj. */

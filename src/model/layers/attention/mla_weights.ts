@@ -15,16 +15,7 @@ import {
   type VectorSpec,
   zeroRows,
 } from '../../weights/weight_map.js';
-import {
-  biasSpec,
-  type Bytes,
-  type CutBytes,
-  type LayerContext,
-  layerVector,
-  matrixSpec,
-  partName,
-  vectorSpec,
-} from '../layer_weights.js';
+import type { Bytes, CutBytes, LayerContext } from '../layer_weights.js';
 import { pairsInHalves } from './rope_table.js';
 
 /** Rows of a tile: parts that are read apart don't share one. */
@@ -70,8 +61,7 @@ export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNam
   const heads = onlyRun(slice.heads);
   const queryHeads = onlyRun(slice.queryHeads);
   const { qLoraRank, kvLoraRank, qkNopeHeadDim, qkRopeHeadDim, vHeadDim } = config;
-  const { modelInFeatures, ...contraction } = attentionSegments(config);
-  const oSegments = holdSegments(modelInFeatures, contraction, heads);
+  const oSegments = holdSegments(attentionSegments(config), heads);
   const count = spanLength(queryHeads);
   const headRows = (width: number): Span => [queryHeads[0] * width, queryHeads[1] * width];
   const qOrder = rotaryOrder(config, qkNopeHeadDim);
@@ -93,33 +83,30 @@ export function mlaSpecs(context: LayerContext, config: MlaConfig, names: MlaNam
   const qNorm = bottleneck ? [allRows(`${names.qNorm}.weight`, qLoraRank, { padTo: BOUND })] : [];
   const latentNorm = allRows(`${names.kvNorm}.weight`, kvLoraRank);
   const half = (what: string, rows: number, columns: number): PackedAs => ({
-    name: partName(context, `kv_up ${what}`),
+    name: context.name(`kv_up ${what}`),
     rows: count * rows,
     columns,
   });
   return {
     kind: 'mla',
     queryHeads,
-    project: latent ? matrixSpec(context, 'project', hiddenSize, [...qParts, kvDown]) : undefined,
+    project: latent ? context.matrix('project', hiddenSize, [...qParts, kvDown]) : undefined,
     latentOffset: sum(qParts.map(paddedRows)),
-    projectBias: latent && config.bias ? biasSpec(context, 'project_bias', [...qBias, kvDown]) : undefined,
-    qUp: bottleneck ? matrixSpec(context, 'q_up', qLoraRank, [q(names.qUp)]) : undefined,
-    norms: latent ? vectorSpec(context, 'norms', [...qNorm, latentNorm]) : undefined,
+    projectBias: latent && config.bias ? context.bias('project_bias', [...qBias, kvDown]) : undefined,
+    qUp: bottleneck ? context.matrix('q_up', qLoraRank, [q(names.qUp)]) : undefined,
+    norms: latent ? context.vector('norms', [...qNorm, latentNorm]) : undefined,
     latentNorm: sum(qNorm.map(paddedRows)),
     kvUp:
       count > 0
-        ? matrixSpec(context, 'kv_up', kvLoraRank, [someRows(names.kvUp, config.heads * kvWidth, headRows(kvWidth))], {
+        ? context.matrix('kv_up', kvLoraRank, [someRows(names.kvUp, config.heads * kvWidth, headRows(kvWidth))], {
             // Blocks along the rows of a transposed half would round other groups of weights than the checkpoint's rows have.
             precision: 'unquantised',
             packedAs: [half('absorbed', kvLoraRank, qkNopeHeadDim), half('values', alignUp(vHeadDim, PAD), kvLoraRank)],
           })
         : undefined,
-    o:
-      count > 0
-        ? matrixSpec(context, 'o', modelInFeatures, [allRows(names.o, hiddenSize)], { segments: oSegments })
-        : undefined,
+    o: count > 0 ? context.output('o', names.o, oSegments) : undefined,
     oSegments,
-    oBias: config.bias ? layerVector(context, 'o_bias', `${names.o}.bias`, hiddenSize) : undefined,
+    oBias: config.bias ? context.whole('o_bias', `${names.o}.bias`, hiddenSize) : undefined,
     config,
   };
 }

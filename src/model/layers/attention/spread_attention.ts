@@ -14,7 +14,7 @@ import { attentionRoutes, firstRowOf, laneRoom, queryRoutes, type Route } from '
 import type { StageContext } from '../layer.js';
 import { rowsOf as rowRegion } from '../linear/parts.js';
 import { chunksOf } from '../roles.js';
-import { ownRowInfo, type StageRows } from '../rows.js';
+import { ownRowInfo, runsRows, type StageRows } from '../rows.js';
 import type { RankRecorder, RankStep } from '../world.js';
 import {
   type AttentionShape,
@@ -32,19 +32,14 @@ export interface MergeTables {
 }
 
 /** What the kernels of a stage's attention work on: rows and heads, wherever they came from. */
-export interface AttendedRows {
+export interface AttendedRows extends Pick<SpreadLayout, 'segments' | 'heads' | 'queryStride' | 'pieces'> {
   /** There is room for. */
   readonly rows: number;
   readonly rowInfo: Tensor;
   /** Rows of a step. */
   readonly rowsOf: RowsOf;
-  /** Attention segments. */
-  readonly segments: readonly number[];
-  readonly heads: number;
-  /** f32 [pieces][rows][queryStride]; `pieces`: query heads of each. */
+  /** f32 [pieces][rows][queryStride]. */
   readonly queries: Buffer;
-  readonly queryStride: number;
-  readonly pieces: readonly number[];
 }
 
 /** This rank's lanes. */
@@ -92,7 +87,7 @@ export class SpreadAttention {
     const { device, world, topology: stage } = context;
     const { role, rows, attendedInfo, scratch } = stageRows;
     const layout = new SpreadLayout(world, stage, shape, { role, rows, whole });
-    const { rowPieces, queryStride, partials, own, home } = layout;
+    const { rowPieces, segments, heads, queryStride, pieces, partials, own, home } = layout;
     this.#layout = layout;
     this.#queryRoutes = queryRoutes(world.all, stage.index, role);
     this.#attentionRoutes = attentionRoutes(world.all, world.plan, stage.index, role, whole);
@@ -101,7 +96,7 @@ export class SpreadAttention {
       o: floats(`${name} o`, count * shape.dim),
       ml: floats(`${name} ml`, count * 2),
     });
-    const runs = stage.holder === stage.share;
+    const runs = runsRows(stage);
     const attends = stage.attends[role];
     const queries = floats('queries', layout.queries);
     this.partials = partials;
@@ -111,11 +106,11 @@ export class SpreadAttention {
       rowInfo: attendedInfo,
       rowsOf:
         rowPieces > 1 ? (counts) => span(counts, rows) : (counts) => attends.reduce((sum, of) => sum + counts[of]!, 0),
-      segments: layout.segments,
-      heads: layout.heads,
+      segments,
+      heads,
       queries,
       queryStride,
-      pieces: layout.pieces,
+      pieces,
     };
     const pieceBytes = rows * queryStride * 4;
     if (runs) {
@@ -220,30 +215,38 @@ export class SpreadAttention {
   /** Generated rows: this rank's chunks to lanes. */
   #recordLanes(recorder: RankRecorder, { states, layout }: OwnLanes, tables: MergeTables | undefined): void {
     if (this.stageRows.role === 'prompt') return;
-    const { input, shape, partials } = this;
+    const { lanes, bundleHeads } = layout;
+    const share = this.context.topology.sequence;
+    const to = { out: states.o, out_ml: states.ml };
+    this.#recordPartials(recorder, { mode: 'lanes', lanes, bundleHeads, share }, to, tables);
+  }
+
+  /** A merge of what attention wrote here. */
+  #recordPartials(
+    recorder: RankRecorder,
+    problem: Partial<AttentionMergeProblem>,
+    to: { readonly out: Buffer | undefined; readonly out_ml?: Buffer },
+    tables: MergeTables | undefined,
+  ): void {
+    const { input, partials, target } = this;
+    const { rows, heads, rowInfo, rowsOf } = input;
+    const own = { rows, heads, partials, ...problem, ...this.#window };
+    this.#dispatch(recorder, own, { ...target, row_info: rowInfo, ...to }, tables, rowsOf);
+  }
+
+  /** Any merge. */
+  #dispatch(
+    recorder: RankRecorder,
+    problem: Omit<AttentionMergeProblem, 'headDim'>,
+    tensors: Readonly<Record<string, Tensor | undefined>>,
+    tables: MergeTables | undefined,
+    rowsOf?: RowsOf,
+  ): void {
     recorder.dispatch(
       attentionMerge,
-      {
-        mode: 'lanes',
-        rows: input.rows,
-        heads: input.heads,
-        headDim: shape.dim,
-        partials,
-        lanes: layout.lanes,
-        bundleHeads: layout.bundleHeads,
-        share: this.context.topology.sequence,
-        ...this.#window,
-        ...tables?.problem,
-      },
-      {
-        ...this.target,
-        row_info: input.rowInfo,
-        chunk_offsets: this.context.cache.chunkOffsets,
-        block_table: tables?.blockTable,
-        out: states.o,
-        out_ml: states.ml,
-      },
-      input.rowsOf,
+      { ...problem, headDim: this.shape.dim, ...tables?.problem },
+      { ...tensors, chunk_offsets: this.context.cache.chunkOffsets, block_table: tables?.blockTable },
+      rowsOf,
     );
   }
 
@@ -292,56 +295,26 @@ export class SpreadAttention {
   #recordHome(recorder: RankRecorder, states: States, out: Buffer | undefined, tables: MergeTables | undefined): void {
     const { shape } = this;
     const { sharers, share } = this.context.topology;
-    recorder.dispatch(
-      attentionMerge,
-      {
-        mode: 'home',
-        rows: this.stageRows.rows,
-        heads: shape.headsOf(share.heads),
-        headDim: shape.dim,
-        bundleHeads: this.#layout.bundleHeads,
-        ...(sharers !== undefined && { sharers }),
-        ...(this.stageRows.role === 'prompt' && this.#window),
-        outStride: shape.outStride,
-        ...tables?.problem,
-      },
-      {
-        partial_o: states.o,
-        partial_ml: states.ml,
-        row_info: ownRowInfo(this.context.world, this.stageRows),
-        chunk_offsets: this.context.cache.chunkOffsets,
-        block_table: tables?.blockTable,
-        sources: this.#sources,
-        out,
-      },
-    );
+    const problem = {
+      mode: 'home',
+      rows: this.stageRows.rows,
+      heads: shape.headsOf(share.heads),
+      bundleHeads: this.#layout.bundleHeads,
+      ...(sharers !== undefined && { sharers }),
+      ...(this.stageRows.role === 'prompt' && this.#window),
+      outStride: shape.outStride,
+    } as const;
+    const info = ownRowInfo(this.context.world, this.stageRows);
+    const tensors = { partial_o: states.o, partial_ml: states.ml, row_info: info, sources: this.#sources, out };
+    this.#dispatch(recorder, problem, tensors, tables);
   }
 
   /** Merged where all chunks are; outputs to the rank that projects them. */
   #recordOutputs(recorder: RankRecorder, out: Buffer | undefined, tables: MergeTables | undefined): void {
     const { input, shape } = this;
     const merged = this.#merged ?? out;
-    recorder.dispatch(
-      attentionMerge,
-      {
-        rows: input.rows,
-        heads: input.heads,
-        headDim: shape.dim,
-        partials: this.partials,
-        outStride: shape.outStride,
-        ...(input.pieces.length > 1 && { outPieces: input.pieces }),
-        ...this.#window,
-        ...tables?.problem,
-      },
-      {
-        ...this.target,
-        row_info: input.rowInfo,
-        chunk_offsets: this.context.cache.chunkOffsets,
-        block_table: tables?.blockTable,
-        out: merged,
-      },
-      input.rowsOf,
-    );
+    const pieces = input.pieces.length > 1 && { outPieces: input.pieces };
+    this.#recordPartials(recorder, { outStride: shape.outStride, ...pieces }, { out: merged }, tables);
     this.context.world.exchangeRoutes(recorder, 'attended', this.#attentionRoutes, ({ to, cargo }, side, step) => {
       const count = nth(step.rows, cargo.group);
       if (side === 'receive')

@@ -17,6 +17,7 @@ import {
   usualPlace,
 } from '../../../placement/index.js';
 import { chunksOf, queryStride, type Role } from '../roles.js';
+import { runsRows } from '../rows.js';
 import type { World } from '../world.js';
 
 /** Attention's shape on a stage, whatever its kernels. */
@@ -161,7 +162,7 @@ export class SpreadLayout {
   }
 
   get #runs(): boolean {
-    return this.stage.holder === this.stage.share;
+    return runsRows(this.stage);
   }
 
   /** Bundles whose lanes are merged from several ranks'. */

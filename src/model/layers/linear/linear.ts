@@ -71,9 +71,8 @@ export interface Partials {
 }
 
 /** As many rows as fit the largest binding at `rowBytes` each: all that are wanted, or a multiple of 16. */
-export function fitRows(device: Device, wanted: number, rowBytes: number): number {
-  const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
-  const most = Math.floor(Math.min(maxStorageBufferBindingSize, maxBufferSize) / rowBytes);
+export function fitRows({ bindingLimit }: Device, wanted: number, rowBytes: number): number {
+  const most = Math.floor(bindingLimit / rowBytes);
   return alignUp(wanted, 16) <= most ? wanted : Math.max(16, Math.floor(most / 16) * 16);
 }
 

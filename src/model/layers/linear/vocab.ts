@@ -6,7 +6,7 @@ import type { Region } from '../../../distributed/communicator.js';
 import { allRows, type Buffer, type Device, type RowsOf, type Tensor } from '../../../gpu/index.js';
 import { embeddingRoutes, samplingRoutes, vocabHolders, type VocabShare } from '../../../placement/index.js';
 import { allocateParts, type Parts, recordReduce, rowsOf } from './parts.js';
-import { ownBlock, type RowBuffers } from '../rows.js';
+import { blockOf, type RowBuffers, runsRows } from '../rows.js';
 import type { Loaded, VocabSpec } from '../../weights/weight_map.js';
 import type { RankRecorder, World } from '../world.js';
 
@@ -33,23 +33,17 @@ export class VocabParallelEmbedding {
     if (!table) return;
     this.#embedded = range(0, this.#blocks).map((block) => ({
       buffer: device.createBuffer(`${role} embedded`, rows * parts.stride * 4),
-      tokens: this.#tokensOf(block),
+      tokens: blockOf(world, buffers, buffers.tokens, 4, block),
     }));
   }
 
   /** A rank of the first stage that runs rows. */
   get #embeds(): boolean {
-    const first = this.world.topology.stages[0];
-    return first !== undefined && first.holder === first.share;
+    return runsRows(this.world.topology.stages[0]);
   }
 
   get #blocks(): number {
     return this.world.all.rowPieces[this.buffers.role];
-  }
-
-  #tokensOf(block: number): Tensor {
-    const { rows, tokens } = this.buffers;
-    return this.#blocks === 1 ? tokens : { buffer: tokens, offset: block * rows * 4, size: rows * 4 };
   }
 
   get #routes() {
@@ -63,7 +57,7 @@ export class VocabParallelEmbedding {
     const parts = this.#parts;
     if (!this.#embeds) return;
     if (!parts) {
-      const tokens = this.#tokensOf(ownBlock(world, buffers.role));
+      const tokens = blockOf(world, buffers, buffers.tokens, 4);
       this.#recordTable(recorder, { tokens, out: buffers.x, outStride: hiddenStride, scaleBy });
       return;
     }

@@ -137,34 +137,19 @@ export class DenseMlp implements MlpProgram {
     const stride = activationStride(width);
     const hidden = this.#hidden;
     const { activation } = this.of;
-    const input = { ...from, xStride: this.stage.hiddenStride, bias: gateUpBias };
-    if (kind === 'plain') {
-      recordLinear(recorder, buffers, gateUp, {
-        ...input,
-        out: hidden,
-        outStride: stride,
-        epilogue: 'gelu',
-        activation,
-      });
-    } else {
-      recordLinear(recorder, buffers, gateUp, {
-        ...input,
-        out: hidden,
-        outStride: stride,
-        outFeatures: width,
-        epilogue: 'swiglu',
-        activation,
-      });
-    }
+    const input = { ...from, xStride: this.stage.hiddenStride };
+    recordLinear(recorder, buffers, gateUp, {
+      ...input,
+      bias: gateUpBias,
+      out: hidden,
+      outStride: stride,
+      ...(kind === 'plain' ? { epilogue: 'gelu' } : { epilogue: 'swiglu', outFeatures: width }),
+      activation,
+    });
     const gates = this.#gates;
     if (gate && gates) {
       // What it reads times the gate is as good as the output times it, and each rank has all of it.
-      recordLinear(recorder, buffers, gate, {
-        ...from,
-        xStride: this.stage.hiddenStride,
-        out: gates,
-        outStride: GATE_STRIDE,
-      });
+      recordLinear(recorder, buffers, gate, { ...input, out: gates, outStride: GATE_STRIDE });
       const { rows } = buffers;
       recorder.dispatch(
         outputGate,

@@ -20,16 +20,14 @@ export class GatheredRows {
   readonly rows: number;
   /** f32 [rows][hiddenStride]: normalised. */
   readonly x: Buffer;
-  readonly #own: StageRows;
   /** u32: a row's number, at its place; what tells a kernel how many rows there are. */
   readonly #numbers: Buffer;
 
   constructor(
     readonly stage: StageContext,
-    own: StageRows,
+    private readonly own: StageRows,
   ) {
     const { role, allRows: rows, scratch } = own;
-    this.#own = own;
     this.rows = rows;
     this.x = scratch.createBuffer(`${role} gathered x`, rows * stage.hiddenStride * 4);
     const numbers = Uint32Array.from({ length: rows + 1 }, (_, row) => row);
@@ -39,7 +37,7 @@ export class GatheredRows {
 
   /** Of all rows, whose slots come with them. */
   get adapters(): RowAdapters | undefined {
-    const { adapters, scratch, role } = this.#own;
+    const { adapters, scratch, role } = this.own;
     if (!adapters?.loaded()) return undefined;
     return { ...adapters, rowInfo: scratch.createBuffer(`${role} gathered row_info`, this.rows * 8) };
   }
@@ -58,7 +56,7 @@ export class GatheredRows {
     const pairs = [
       { mine: normed, all: this.x, stride: hiddenStride },
       ...(experts ? [experts] : []),
-      ...(slots ? [{ mine: this.#own.rowInfo, all: slots, stride: 2 }] : []),
+      ...(slots ? [{ mine: this.own.rowInfo, all: slots, stride: 2 }] : []),
     ];
     const routes = gatherRoutes(world.all, topology.index, experts !== undefined);
     world.exchangeRoutes(recorder, 'rows', routes, ({ cargo }, side, step) =>

@@ -13,16 +13,8 @@ import {
   someRows,
   type VectorSpec,
 } from '../../weights/weight_map.js';
-import {
-  biasSpec,
-  type Bytes,
-  type CutBytes,
-  type LayerContext,
-  layerVector,
-  matrixSpec,
-  partName,
-} from '../layer_weights.js';
-import { type NormSpec, normSpec } from '../norm.js';
+import type { Bytes, CutBytes, LayerContext } from '../layer_weights.js';
+import type { NormSpec } from '../norm.js';
 import { DOWN_SEGMENTS } from '../roles.js';
 
 /** Gate and up tiles must not share a 32-row tile: the fused SwiGLU reads tile t of each. */
@@ -54,7 +46,7 @@ export function denseMlpSpecs(
   part = '',
 ): DenseMlpSpecs {
   const { hiddenSize } = context;
-  const downSegments = holdSegments(width, DOWN_SEGMENTS, context.slice.mlp);
+  const downSegments = holdSegments({ modelInFeatures: width, ...DOWN_SEGMENTS }, context.slice.mlp);
   const hidden: Span = [downSegments.start, downSegments.end];
   const held = spanLength(hidden) > 0;
   const { gate, gateUp } = { gate: undefined, gateUp: undefined, ...names };
@@ -67,13 +59,11 @@ export function denseMlpSpecs(
   return {
     kind,
     // Gate and up tiles are read together.
-    gateUp: held ? matrixSpec(context, `${part}gate_up`, hiddenSize, halves, { whole: true }) : undefined,
-    gateUpBias: held && bias ? biasSpec(context, `${part}gate_up_bias`, halves) : undefined,
-    down: held
-      ? matrixSpec(context, `${part}down`, width, [allRows(names.down, hiddenSize)], { segments: downSegments })
-      : undefined,
+    gateUp: held ? context.matrix(`${part}gate_up`, hiddenSize, halves, { whole: true }) : undefined,
+    gateUpBias: held && bias ? context.bias(`${part}gate_up_bias`, halves) : undefined,
+    down: held ? context.output(`${part}down`, names.down, downSegments) : undefined,
     downSegments,
-    downBias: bias ? layerVector(context, `${part}down_bias`, `${names.down}.bias`, hiddenSize) : undefined,
+    downBias: bias ? context.whole(`${part}down_bias`, `${names.down}.bias`, hiddenSize) : undefined,
   };
 }
 
@@ -136,7 +126,7 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
     beside: MatrixSpec | undefined,
   ): ExpertsSpec | undefined =>
     parts.length > 0
-      ? matrixSpec(context, what, inFeatures, parts, {
+      ? context.matrix(what, inFeatures, parts, {
           granule: ceilDiv(rows, GATE_UP_PAD),
           beside,
           ...(precision && { precision }),
@@ -152,12 +142,12 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
         )
       : undefined;
   const biasOf = (what: string, parts: readonly Part[]): VectorSpec | undefined =>
-    bias && parts.length > 0 ? biasSpec(context, what, parts) : undefined;
+    bias && parts.length > 0 ? context.bias(what, parts) : undefined;
   return {
     kind: 'experts',
-    router: matrixSpec(context, 'router', hiddenSize, [routed], { precision: 'f32' }),
+    router: context.matrix('router', hiddenSize, [routed], { precision: 'f32' }),
     correctionBias: config.correctionBias
-      ? layerVector(context, 'correction_bias', names.correctionBias, numExperts)
+      ? context.whole('correction_bias', names.correctionBias, numExperts)
       : undefined,
     experts: slice.experts,
     expertsGateUp: experts('experts_gate_up', hiddenSize, gateUp, 2 * alignUp(width, GATE_UP_PAD), shared?.gateUp),
@@ -167,7 +157,7 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
     downBias: biasOf('experts_down_bias', downs),
     shared,
     sharedGate: sharedGate
-      ? matrixSpec(context, 'shared_gate', hiddenSize, [allRows(known(names.sharedGate, 'name of a gate'), 1)], {
+      ? context.matrix('shared_gate', hiddenSize, [allRows(known(names.sharedGate, 'name of a gate'), 1)], {
           precision: 'f32',
         })
       : undefined,
@@ -183,14 +173,13 @@ function besideSpecs(
   names: NonNullable<ExpertNames['beside']>,
 ): BesideSpecs {
   const { norm: config, hiddenSize } = context;
-  const norm = (what: string, name: string): NormSpec => normSpec(config, partName(context, what), name, hiddenSize);
   return {
     mlp: denseMlpSpecs(context, mlp, names.mlp),
-    mlpBehind: norm('mlp_beside_norm', names.mlpOutNorm),
-    before: norm('experts_norm', names.norm),
-    behind: norm('experts_out_norm', names.outNorm),
-    router: { config, weight: layerVector(context, 'router_scale', names.routerScale, hiddenSize) },
-    expertScale: layerVector(context, 'expert_scale', names.expertScale, numExperts),
+    mlpBehind: context.residualNorm('mlp_beside_norm', names.mlpOutNorm),
+    before: context.residualNorm('experts_norm', names.norm),
+    behind: context.residualNorm('experts_out_norm', names.outNorm),
+    router: { config, weight: context.whole('router_scale', names.routerScale, hiddenSize) },
+    expertScale: context.whole('expert_scale', names.expertScale, numExperts),
   };
 }
 

@@ -2,15 +2,8 @@ import { range } from '../../../base/lists.js';
 import type { ConvConfig, DeltaConfig, RecurrentConfig } from '../../config/model_config.js';
 import type { ConvNames, DeltaNames } from '../../config/tensor_names.js';
 import type { HeldSegments, Span } from '../../shape.js';
-import {
-  allRows,
-  type Loaded,
-  type MatrixSpec,
-  type Part,
-  someRows,
-  type VectorSpec,
-} from '../../weights/weight_map.js';
-import { type Bytes, type CutBytes, type LayerContext, layerVector, matrixSpec, vectorSpec } from '../layer_weights.js';
+import { type Loaded, type MatrixSpec, type Part, someRows, type VectorSpec } from '../../weights/weight_map.js';
+import type { Bytes, CutBytes, LayerContext } from '../layer_weights.js';
 import { heldSegments } from './states.js';
 
 /**
@@ -53,12 +46,10 @@ export function recurrentSpecs(
   return {
     kind,
     held,
-    input: matrixSpec(context, `${kind}_in`, hiddenSize, input),
-    taps: vectorSpec(context, `${kind}_taps`, taps, { columns: config.taps }),
+    input: context.matrix(`${kind}_in`, hiddenSize, input),
+    taps: context.vector(`${kind}_taps`, taps, { columns: config.taps }),
     ...vectors,
-    output: matrixSpec(context, `${kind}_out`, held.modelInFeatures, [allRows(names.output, hiddenSize)], {
-      segments: held,
-    }),
+    output: context.output(`${kind}_out`, names.output, held),
   };
 }
 
@@ -92,7 +83,7 @@ function deltaParts(
   const channels = [ofKeys(0), ofKeys(allKeys), ofValues(2 * allKeys)];
   const all = 2 * allKeys + allValues;
   const ofHeads = (what: string, tensor: string, more?: Partial<VectorSpec>): VectorSpec =>
-    vectorSpec(context, what, [someRows(tensor, valueHeads, values)], more);
+    context.vector(what, [someRows(tensor, valueHeads, values)], more);
   const input = [
     ...(names.qkvz === undefined
       ? [...channels.map((rows) => someRows(names.qkv, all, rows)), someRows(names.z, allValues, ofValues(0))]
@@ -107,7 +98,7 @@ function deltaParts(
     all,
     rates: ofHeads('delta_rates', names.rates, { as: config.rates === 'log' ? 'exp' : 'negated' }),
     dtBias: ofHeads('delta_dt_bias', names.dtBias),
-    norm: layerVector(context, 'delta_norm', `${names.norm}.weight`, valueDim),
+    norm: context.whole('delta_norm', `${names.norm}.weight`, valueDim),
   };
 }
 

@@ -1,14 +1,13 @@
 import { limitError } from '../../../base/errors.js';
 import { grouped } from '../../../base/math.js';
 import { range, sum } from '../../../base/lists.js';
-import type { Segments } from '../../../../shaders/linear/segments.js';
 import {
   type AttentionConfig,
   isRecurrent,
   type ModelConfig,
   type RecurrentConfig,
 } from '../../config/model_config.js';
-import { type HeldSegments, holdSegments, type LayerSlice } from '../../shape.js';
+import { type Contraction, type HeldSegments, holdSegments, type LayerSlice } from '../../shape.js';
 import type { LayerCache } from '../attention/cache.js';
 import type { StageContext } from '../layer.js';
 
@@ -16,7 +15,7 @@ import type { StageContext } from '../layer.js';
  * How ranks cut a recurrent mixer: its output's contraction in as many segments as attention has kv heads, as even as whole heads of
  * keys (with their value heads) or 8 channels allow.
  */
-const recurrentSegments = (config: RecurrentConfig): { readonly modelInFeatures: number } & Segments =>
+const recurrentSegments = (config: RecurrentConfig): Contraction =>
   config.kind === 'conv'
     ? { modelInFeatures: config.width, total: config.segments, align: 8 }
     : {
@@ -26,10 +25,8 @@ const recurrentSegments = (config: RecurrentConfig): { readonly modelInFeatures:
       };
 
 /** Those of a rank's slice: a run of neighbours. */
-export function heldSegments(config: RecurrentConfig, { heads }: Pick<LayerSlice, 'heads'>): HeldSegments {
-  const { modelInFeatures, ...contraction } = recurrentSegments(config);
-  return holdSegments(modelInFeatures, contraction, heads[0] ?? [0, 0]);
-}
+export const heldSegments = (config: RecurrentConfig, { heads }: Pick<LayerSlice, 'heads'>): HeldSegments =>
+  holdSegments(recurrentSegments(config), heads[0] ?? [0, 0]);
 
 /** Elements of a row, of what a rank has of a mixer: of some segments, or none. */
 export function mixerWidths(config: RecurrentConfig, { start, end } = { start: 0, end: 0 }) {
@@ -74,12 +71,11 @@ export function allocateStates(
   lengths: Readonly<Record<string, number>>,
 ): LayerCache {
   const { count, kept } = cache.states;
-  const { maxStorageBufferBindingSize, maxBufferSize } = device.traits.limits;
-  const most = Math.min(maxStorageBufferBindingSize, maxBufferSize);
+  const { bindingLimit: most, traits } = device;
   const states = Object.entries(lengths).flatMap(([what, length]) => {
     if (length === 0 || count === 0) return [];
     const bytes = length * 4;
-    if (count * bytes > most || kept * bytes > maxBufferSize) {
+    if (count * bytes > most || kept * bytes > traits.limits.maxBufferSize) {
       throw limitError(
         `layers.${layer}: the states of ${count} sequences take ${grouped(count * bytes)} bytes, and ${kept} are kept; this adapter ` +
           `binds ${grouped(most)} (${device.name}): use at most ${Math.floor(most / bytes)} slots`,
