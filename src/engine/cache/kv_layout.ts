@@ -49,6 +49,8 @@ export class KvLayout {
   readonly #kvHeads: number;
   /** Layers with windows have blocks of their own. */
   readonly hasWindowPool: boolean;
+  /** Keys that a row of those layers sees. */
+  readonly window: number;
   /** Blocks are shared whole: those of layers with windows must be there from the first one on. */
   readonly needsAllWindows: boolean;
 
@@ -62,6 +64,7 @@ export class KvLayout {
     const windows = layerWindows(config);
     this.#kvHeads = modelShape(config).kvHeads;
     this.hasWindowPool = pools.window !== undefined;
+    this.window = pools.window?.tokens ?? Infinity;
     const bytes = { all: 0, window: 0, state: 0 };
     const partOf = (layer: number): KvPart => (windows[layer] === undefined ? 'all' : 'window');
     const stageOf = (layer: number): number =>

@@ -23,6 +23,7 @@ import { type PlanSubject, type ProfileOf, runnerOf } from '../planning/plan_sub
 import { loadSeats } from '../planning/seats.js';
 import type { RankProgress } from '../ranks/open_rank.js';
 import { type ModelRanks, RankGroup, warnOfExact } from '../ranks/rank_group.js';
+import type { KeptPrefixes } from '../serving/kept_prefixes.js';
 import type { Pictures } from '../serving/pictures.js';
 import { type ModelPlace, placeOf } from '../workers/model_place.js';
 import { type RanksOfPlan, WorkerGroup } from '../workers/worker_group.js';
@@ -69,6 +70,8 @@ export interface OpenedModel extends ModelTokenizer {
   readonly pictures?: Pictures | undefined;
   /** Beside its matrices. */
   readonly adapters?: LazyAdapters;
+  /** Opens what is kept of its keys and values, on the ranks that it has. */
+  readonly openKept?: () => Promise<KeptPrefixes>;
   /** Where the planner chose; of the plan that its ranks have now. */
   readonly picked?: PickedPlan | undefined;
   /** Why that plan is as it is, where it wasn't named or given. */
@@ -105,7 +108,7 @@ export async function load(
   options: LoadOptions = {},
   join?: JoinPlaces,
 ): Promise<Model> {
-  const { requests, prefixCaching, attentionDpConfig } = options;
+  const { requests, prefixCaching, attentionDpConfig, kvDir } = options;
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
   const opened = await openModel(where, options, seats, { join });
   return LoadedModel.of(opened, {
@@ -114,6 +117,7 @@ export async function load(
     attentionDpConfig,
     speculation: await speculationOf(options.speculate),
     onWarning: options.onWarning,
+    keepsAll: kvDir !== undefined,
   });
 }
 
@@ -223,6 +227,7 @@ async function openParts(
     source,
     sentenceFiles: model.sentenceFiles,
     pooling: options.pooling,
+    openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
     loadSeconds: (performance.now() - started) / 1000,
     get picked() {
       return plans.chosen.picked;

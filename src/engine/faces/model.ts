@@ -50,6 +50,7 @@ import type { Runner } from '../ranks/runner.js';
 import type { EmbedHost } from '../serving/embed.js';
 import { samplingSchema } from '../ranks/sampling/sampling_options.js';
 import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
+import type { KeptPrefixes } from '../serving/kept_prefixes.js';
 import type { Speculation } from '../serving/speculation/speculation.js';
 import { planName } from '../../placement/index.js';
 import { formSchema, TextForms } from '../serving/text/forms.js';
@@ -85,6 +86,7 @@ export class LoadedModel implements Model {
   #engine: Engine;
   readonly #source: Source | undefined;
   readonly #disposal = new AbortController();
+  #kept: KeptPrefixes | undefined;
   #toldOfIdle = false;
   #repair: Promise<void> | undefined;
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
@@ -97,9 +99,13 @@ export class LoadedModel implements Model {
       readonly attentionDpConfig?: AttentionDpOptions | undefined;
       readonly speculation?: Speculation | undefined;
       readonly onWarning?: ((message: string) => void) | undefined;
+      /** Keys and values of every prompt outlive it. */
+      readonly keepsAll?: boolean;
     },
     ofPlan: OptionsOfPlan = {},
+    kept?: KeptPrefixes,
   ) {
+    this.#kept = kept;
     const { config, group, tokenizer, noTokenizer } = opened;
     this.#group = group;
     this.adapters = opened.adapters ?? new LazyAdapters(group, {});
@@ -115,7 +121,8 @@ export class LoadedModel implements Model {
 
   /** Opens a model whose ranks are ready. */
   static async of(opened: OpenedModel, how: LoadedModel['how']): Promise<LoadedModel> {
-    return new LoadedModel(opened, how, await optionsOfPlan(opened.group, how));
+    const kept = how.keepsAll ? await opened.openKept?.() : undefined;
+    return new LoadedModel(opened, how, await optionsOfPlan(opened.group, how), kept);
   }
 
   #open(ofPlan: OptionsOfPlan): Engine {
@@ -131,6 +138,7 @@ export class LoadedModel implements Model {
       pictures: this.opened.pictures,
       adapters: this.adapters,
       speculation: this.how.speculation,
+      kept: this.#kept,
       recover: false,
     });
   }
@@ -376,6 +384,8 @@ export class LoadedModel implements Model {
     await this.#group.recover(signal);
     await this.adapters.restore();
     await this.#prefiller?.recover(signal);
+    // Adapters, too.
+    if (this.#kept) this.#kept = await this.opened.openKept?.();
     this.#engine = this.#open(await optionsOfPlan(this.#group, this.how));
     // Other devices may have taken the place of those that were lost, and the plan may be another.
     this.info = modelInfo(this.opened);

@@ -90,10 +90,10 @@ export class Scheduler {
     return true;
   }
 
-  /** Tokens of a waiting request that are cached, on the rank that has most of them. */
+  /** Tokens of a waiting request that are cached, on whichever rank. */
   cachedTokens(id: string): number {
     const sequence = this.#sequences.get(id);
-    return sequence ? Math.max(...this.ranks.map((rank) => rank.cachedTokens(sequence))) : 0;
+    return sequence ? Math.min(...this.ranks.map((rank) => rank.cachedTokens(sequence))) : 0;
   }
 
   /** Where whole blocks of these tokens are cached: on the rank that has most of them. */
