@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -6,6 +6,9 @@ import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import type { GenerateOptions, LoadOptions, Model } from '../../index.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
+import { NodeKvFile } from '../cache/kept/node_folder.js';
+import { pageKvFolder } from '../cache/kept/page_folder.js';
+import { MemoryFolder } from '../../loader/testing/memory_folder.js';
 import { randomFiles } from '../testing/random_source.js';
 import { load } from './load.js';
 
@@ -127,16 +130,164 @@ describe('keys and values that were kept', () => {
     ['single', 'tp', 'delta'],
     ['tp', 'pp', 'delta'],
   ];
-  test.each(drawn(ways, 3, 'kept keys and values'))('of %s, read by %s (%s): the same bits', async (saved, read, name) => {
+  test.each(drawn(ways, 3, 'kept keys and values'))(
+    'of %s, read by %s (%s): the same bits',
+    async (saved, read, name) => {
+      const kvDir = newFolder();
+      const first = await alone(name, saved, prompt(330), { kvDir });
+      expect(first.cached).toBe(0);
+      // It goes on otherwise than what was kept.
+      const ids = [...prompt(330), 7, 8, 9];
+      const own = await alone(name, read, ids);
+      const taken = await alone(name, read, ids, { kvDir });
+      expect(taken.cached).toBe(320);
+      expect(taken.tokens).toEqual(own.tokens);
+      expect(taken.logits).toEqual(own.logits);
+    },
+  );
+
+  const ids = [...prompt(330), 7, 8, 9];
+  /** Answers of a fresh model without and with what is kept. */
+  const both = async (kvDir: LoadOptions['kvDir'], options: LoadOptions = {}): Promise<readonly [Told, Told]> => {
+    warned.length = 0;
+    const own = await alone('llama', 'single', ids, options);
+    return [own, await alone('llama', 'single', ids, { ...options, kvDir })];
+  };
+  const bits = ({ tokens, logits }: Told) => ({ tokens, logits });
+
+  test('what is damaged is computed anew, up to there it is taken, and then it is whole again', async () => {
     const kvDir = newFolder();
-    const first = await alone(name, saved, prompt(330), { kvDir });
-    expect(first.cached).toBe(0);
-    // It goes on otherwise than what was kept.
-    const ids = [...prompt(330), 7, 8, 9];
-    const own = await alone(name, read, ids);
-    const taken = await alone(name, read, ids, { kvDir });
+    await alone('llama', 'single', prompt(330), { kvDir });
+    const names = readdirSync(kvDir);
+    expect(names).toHaveLength(5);
+    // In the order of the tokens, as they were written.
+    const [, second] = names.toSorted((a, b) => statSync(join(kvDir, b)).mtimeMs - statSync(join(kvDir, a)).mtimeMs);
+    const path = join(kvDir, second!);
+    const bytes = readFileSync(path);
+    bytes[bytes.length - 9]! ^= 1;
+    writeFileSync(path, bytes);
+    const [own, taken] = await both(kvDir);
+    expect(bits(taken)).toEqual(bits(own));
+    expect(taken.cached).toBeLessThan(320);
+    expect(taken.cached % 64).toBe(0);
+    expect(warned).toEqual([expect.stringContaining('has a damaged piece')]);
+    const [, again] = await both(kvDir);
+    expect(again.cached).toBe(320);
+    expect(warned).toEqual([]);
+  });
+
+  test('another KV type, other weights of the same shapes, and another version find nothing', async () => {
+    const kvDir = newFolder();
+    await alone('llama', 'single', prompt(330), { kvDir });
+    expect((await alone('llama', 'single', ids, { kvDir, kv: 'q8' })).cached).toBe(0);
+    const other = await load(randomFiles({ ...models['llama']!, seed: 99 }).files, {
+      adapter,
+      contextLength: 400,
+      kv: 'f16',
+      kvDir,
+    });
+    expect((await ask(other, ids)).cached).toBe(0);
+    await other.dispose();
+  });
+
+  test('a file: it is read where it fits, and told where it is of another model, cut short, or of another format', async () => {
+    const path = join(scratch, 'prompt.kv');
+    const file = (): NodeKvFile => new NodeKvFile(path);
+    const first = await both(file());
+    expect(first[1].cached).toBe(0);
+    expect(bits(first[1])).toEqual(bits(first[0]));
+    const [own, taken] = await both(file());
     expect(taken.cached).toBe(320);
-    expect(taken.tokens).toEqual(own.tokens);
-    expect(taken.logits).toEqual(own.logits);
+    expect(bits(taken)).toEqual(bits(own));
+    expect(warned).toEqual([]);
+    const whole = readFileSync(path);
+    const foreign = await alone('llama', 'single', ids, { kvDir: file(), kv: 'q8' });
+    expect(foreign.cached).toBe(0);
+    expect(warned).toEqual([expect.stringContaining('is of another KV type')]);
+    const broken: [Buffer, number, string][] = [
+      [whole.subarray(0, whole.length - 1000), 256, 'has a damaged piece'],
+      [Buffer.from(whole.toString('latin1').replace('splitkv kv 1', 'splitkv kv 0'), 'latin1'), 0, 'of this version'],
+      [Buffer.from('{"no": "such file"}\n'), 0, "isn't a file of keys and values"],
+    ];
+    for (const [bytes, cached, warning] of broken) {
+      writeFileSync(path, bytes);
+      const [alike, after] = await both(file());
+      expect(after.cached).toBe(cached);
+      expect(bits(after)).toEqual(bits(alike));
+      expect(warned).toEqual([expect.stringContaining(warning)]);
+    }
+  });
+
+  test('the budget holds, what was used last stays; a folder that takes or gives nothing is told, and no error', async () => {
+    const kvDir = newFolder();
+    await alone('llama', 'single', prompt(330), { kvDir });
+    const sizes = readdirSync(kvDir).map((name) => statSync(join(kvDir, name)).size);
+    const budget = { kvDir, kvDirBytes: 3 * sizes[0]! };
+    const others = prompt(330).map((id) => (id + 1) % 320);
+    await alone('llama', 'single', others, budget);
+    expect(readdirSync(kvDir)).toHaveLength(3);
+    const denied = (): Promise<never> => Promise.reject(new DOMException('no room', 'QuotaExceededError'));
+    const folder = { name: 'full', list: () => Promise.resolve([]), read: denied, write: denied, remove: denied };
+    const [own, taken] = await both(folder);
+    expect(bits(taken)).toEqual(bits(own));
+    expect(warned).toEqual([expect.stringContaining('full takes nothing more (no room)')]);
+    const [, none] = await both({ ...folder, list: denied });
+    expect(bits(none)).toEqual(bits(own));
+    expect(warned[0]).toContain("can't be read (no room)");
+  });
+
+  test('in a page: the same in its private file system', async () => {
+    const root = new MemoryFolder();
+    await alone('llama', 'single', prompt(330), { kvDir: pageKvFolder('a', root) });
+    const [own, taken] = await both(pageKvFolder('a', root));
+    expect(taken.cached).toBe(320);
+    expect(bits(taken)).toEqual(bits(own));
+    expect((await both(pageKvFolder('b', root)))[1].cached).toBe(0);
+  });
+
+  test.each([
+    [{ kvBudget: 0.5 }, 'kvBudget'],
+    [{ prefill: { kind: 'splitkv' } }, 'a prefill worker'],
+    [{ prefixCaching: false }, 'leave prefixCaching on'],
+  ] as [LoadOptions, string][])('not with %o', async (options, message) => {
+    await expect(open('llama', 'single', { kvDir: newFolder(), ...options })).rejects.toThrow(message);
+  });
+});
+
+describe('a conversation that is saved with its keys and values', () => {
+  const say = { maxTokens: 70, temperature: 0.8, seed: 3, ignoreEos: true } as const;
+  const openTiny = (options: LoadOptions = {}): Promise<Model> =>
+    load('models/tiny-gqa', { adapter, contextLength: 1024, onWarning: (text) => warned.push(text), ...options });
+
+  test('goes on after a reload with the bits of one that was never saved, answers included', async () => {
+    const kvDir = newFolder();
+    const model = await openTiny({ kvDir });
+    const talk = model.conversation({ system: 'Answer in few words.' });
+    await talk.send('Who was there?', say).result;
+    await talk.send('And then?', say).result;
+    const saved = structuredClone(await talk.save({ kv: true }));
+    expect(saved).toEqual({ ...talk.save(), kv: true });
+    const own = await talk.send('Why?', say).result;
+    await model.dispose();
+    for (const plan of ['single', 'sp']) {
+      const again = await openTiny({ kvDir, ...plans[plan] });
+      const { tokens, stats } = await again.conversation({ restore: saved }).send('Why?', say).result;
+      expect(tokens).toEqual(own.tokens);
+      // Whole blocks, the answers' among them.
+      expect(stats.cached_tokens).toBeGreaterThanOrEqual(128);
+      await again.dispose();
+    }
+    const none = await openTiny({ kvDir: newFolder() });
+    const { tokens, stats } = await none.conversation({ restore: saved }).send('Why?', say).result;
+    expect([tokens, stats.cached_tokens]).toEqual([own.tokens, 0]);
+    await none.dispose();
+  });
+
+  test('is refused by name where nothing can be kept', async () => {
+    const model = await openTiny({ kvBudget: 0.5 });
+    const talk = model.conversation();
+    await talk.send('Who was there?', { ...say, maxTokens: 3 }).result;
+    await expect(talk.save({ kv: true })).rejects.toThrow('kvBudget');
+    await model.dispose();
   });
 });

@@ -1,4 +1,4 @@
-import { isLoss, throwIfAborted, usageError } from '../../base/errors.js';
+import { isLoss, messageOf, throwIfAborted, usageError } from '../../base/errors.js';
 import { nth, sum } from '../../base/lists.js';
 import { checkOptions, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { Source } from '../../loader/index.js';
@@ -218,16 +218,34 @@ export class LoadedModel implements Model {
       checkOptions('send', given, schema);
       if (given.continueFrom) throw usageError("send: a conversation's last answer goes on by continue()");
       // What the model's makers recommend; a caller's value wins.
-      return this.#generation(async () => ({ ...(await rows()), isChat: true }), {
+      const looked = async (): Promise<GeneratedPrompt> => {
+        const found = await rows();
+        // What can't be looked for is computed.
+        if (found.kept) await this.#keeps().catch((error: unknown) => this.how.onWarning?.(messageOf(error)));
+        return { ...found, isChat: true };
+      };
+      return this.#generation(looked, {
         ...this.info.sampling,
         ...(options.adapter !== undefined && { adapter: options.adapter }),
         ...given,
       });
     };
+    const keep = async (rows: PromptRows): Promise<void> => {
+      await this.#ready();
+      await this.#keeps();
+      await this.#engine.keep(rows);
+    };
     return new TalkingConversation(
-      { reader: this.#reader, pictures: this.opened.pictures, name: this.info.name, generate },
+      { reader: this.#reader, pictures: this.opened.pictures, name: this.info.name, generate, keep },
       options,
     );
+  }
+
+  /** From now on keys and values may be kept, and looked for. @throws SplitkvError as `Engine.checkKept` */
+  async #keeps(): Promise<void> {
+    this.#engine.checkKept();
+    this.#kept ??= await this.opened.openKept?.();
+    if (this.#kept) this.#engine.kept = this.#kept;
   }
 
   async logits(

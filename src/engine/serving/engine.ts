@@ -315,7 +315,8 @@ export class Engine {
   /** A request that is tried alone, as it may be what kills the device. */
   #trial: string | undefined;
   readonly #running = new Map<string, Running>();
-  #kept: KeptPrefixes | undefined;
+  /** Where keys and values outlive the ranks. */
+  kept: KeptPrefixes | undefined;
   /** Reading and writing of what is kept, under way. */
   readonly #keeping = new Set<Promise<void>>();
   /** By request: what was kept of its beginning, until the ranks take it over. */
@@ -357,8 +358,8 @@ export class Engine {
       [...openedFeatures(ranks, prefiller), ...featuresOf({ prefixCaching, attentionDp, keptKv })],
       ranks.options.plan,
     );
-    this.#kept = keptKv;
-    if (keptKv) this.#checkKept();
+    this.kept = keptKv;
+    if (keptKv) this.checkKept();
     this.#recovery = new Recovery(options.recovery);
     this.#feed =
       prefiller &&
@@ -560,7 +561,7 @@ export class Engine {
     running.drafter = this.#newDrafter(request);
     // Low-rank adapters are numbered anew by each engine.
     const mayBegin = fresh !== true && promptRows?.all !== true && !running.adapter;
-    const kept = mayBegin && (this.#kept?.ofAll || request.kept) ? this.#kept : undefined;
+    const kept = mayBegin && (this.kept?.ofAll || request.kept) ? this.kept : undefined;
     this.#scheduler.submit({
       id,
       awaited: kept !== undefined,
@@ -579,13 +580,8 @@ export class Engine {
     this.#wake?.();
   }
 
-  /** What keeps keys and values from now on. @throws SplitkvError `unsupported`, `usage` where nothing can be kept */
-  keepIn(kept: KeptPrefixes): void {
-    this.#checkKept();
-    this.#kept = kept;
-  }
-
-  #checkKept(): void {
+  /** @throws SplitkvError `unsupported`, `usage` where keys and values can't be kept */
+  checkKept(): void {
     checkTogether([...openedFeatures(this.ranks, this.options.prefiller), 'keptKv'], this.ranks.options.plan);
     if (!this.options.prefixCaching)
       throw usageError('kvDir: what is kept is of the prefix cache; leave prefixCaching on');
@@ -636,7 +632,7 @@ export class Engine {
     const generated: Span[] = rows.continuation?.length ? [[rows.prompt.length, prompt.length]] : [];
     const spans = [...(rows.generatedSpans ?? []), ...generated];
     let rank = 0;
-    await this.#kept?.keep(
+    await this.kept?.keep(
       rows,
       () => {
         const found = this.#scheduler.cachedBlocks({ prompt, generatedSpans: spans });
@@ -836,7 +832,7 @@ export class Engine {
       verified: new Map([...verified].map(([id, { tokens }]) => [id, tokens])),
     });
     for (const { running } of prompts) {
-      if (!this.#kept?.ofAll || running.isKept || running.adapter) continue;
+      if (!this.kept?.ofAll || running.isKept || running.adapter) continue;
       running.isKept = true;
       this.#keepUnderWay(this.keep({ ...running.request, continuation: [] }));
     }
