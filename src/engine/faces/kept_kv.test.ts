@@ -190,7 +190,7 @@ describe('keys and values that were kept', () => {
     await other.dispose();
   });
 
-  test('a file: it is read where it fits, and told where it is of another model, cut short, or of another format', async () => {
+  test('a file: it is read where it fits, and told where it is foreign, cut short, older, or no such file', async () => {
     const path = join(scratch, 'prompt.kv');
     const file = (): NodeKvFile => new NodeKvFile(path);
     const first = await both(file());
@@ -206,8 +206,9 @@ describe('keys and values that were kept', () => {
     expect(warned).toEqual([expect.stringContaining('is of another KV type')]);
     const broken: [Buffer, number, string][] = [
       [whole.subarray(0, whole.length - 1000), 256, 'has a damaged piece'],
-      [Buffer.from(whole.toString('latin1').replace('splitkv kv 1', 'splitkv kv 0'), 'latin1'), 0, 'of this version'],
-      [Buffer.from('{"no": "such file"}\n'), 0, "isn't a file of keys and values"],
+      [whole.subarray(0, 100), 0, 'is of another'],
+      [Buffer.from('{"splitkv":"kv","subject":"{}","pieces":{"a":-5,"b":1e300}}\n'), 0, 'is of another format'],
+      [Buffer.from('What I did today.\n'), 0, 'left as it is'],
     ];
     for (const [bytes, cached, warning] of broken) {
       writeFileSync(path, bytes);
@@ -215,6 +216,8 @@ describe('keys and values that were kept', () => {
       expect(after.cached).toBe(cached);
       expect(bits(after)).toEqual(bits(alike));
       expect(warned).toEqual([expect.stringContaining(warning)]);
+      // What is nobody's else is written anew.
+      expect(readFileSync(path).equals(bytes)).toBe(warning === 'left as it is');
     }
   });
 

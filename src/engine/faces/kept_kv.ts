@@ -2,6 +2,7 @@ import { KeptKv } from '../cache/kept/kept_kv.js';
 import type { LoadOptions } from '../contracts/api.js';
 import type { KvFolder } from '../contracts/kv_folder.js';
 import { weightsDigest } from '../files/model_digest.js';
+import { shortPositions } from '../planning/context_length.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { KeptPrefixes } from '../serving/kept_prefixes.js';
 import type { DescribedModel } from './describe_model.js';
@@ -19,9 +20,10 @@ export async function openKept(
   const adapters = [...new Set(runner.ranks.map(({ facts }) => facts.adapter))].sort();
   const subject = {
     model: await weightsDigest(config, await reader()),
-    weights: type,
-    kv: runner.options.kvType,
-    kernels: { adapters, variants, fast },
+    'weight type': type,
+    'KV type': runner.options.kvType,
+    // And how it multiplies, and rotates.
+    'kind of adapter': { adapters, variants, fast, long: runner.contextLength > shortPositions(config) },
   };
   return new KeptPrefixes(await KeptKv.open(folder, subject, { bytes, onWarning }), kvDir !== undefined);
 }

@@ -4,6 +4,7 @@
  */
 
 import { messageOf } from '../../../base/errors.js';
+import { parsed } from '../../../base/json.js';
 import { KV_BLOCK } from '../../../base/kv_units.js';
 import { joinBytes, sha256 } from '../../../base/math.js';
 import { VERSION } from '../../../base/version.js';
@@ -19,15 +20,8 @@ const PIECE = new RegExp(`^[0-9a-f]{32}\\.(${KV_PARTS.join('|')})$`);
 /** Bytes that are kept where nothing else is said. */
 export const DEFAULT_KEPT_BYTES = 4 * 2 ** 30;
 
-/** Whose keys and values: all that their bits depend on beside the tokens, in words. No plan and no number of ranks is among it. */
-export interface KvSubject {
-  /** Its config and weights. */
-  readonly model: string;
-  readonly weights: unknown;
-  readonly kv: string;
-  /** Kinds of adapters, and how they multiply. */
-  readonly kernels: unknown;
-}
+/** Whose keys and values: all that their bits depend on beside the tokens, by its name for people. No plan and no number of ranks is among it. */
+export type KvSubject = Readonly<Record<'model' | 'weight type' | 'KV type' | 'kind of adapter', unknown>>;
 
 export interface KeptOptions {
   /** Beyond them what was used longest ago goes. */
@@ -58,11 +52,13 @@ export class KeptKv {
     const kept = new KeptKv(folder, subject, options);
     try {
       const list = await folder.list();
-      const difference = folder.subject === undefined ? undefined : differenceOf(folder.subject, kept.#subject);
-      if (difference !== undefined) kept.#warn(`is of ${difference}: everything is computed anew`);
+      const { subject: other = kept.#subject } = folder;
+      if (other !== kept.#subject)
+        kept.#warn(`is of another ${differenceOf(other, kept.#subject)}: all is computed anew`);
       else for (const { name, bytes } of list) if (PIECE.test(name)) kept.#count(name, bytes);
     } catch (error) {
-      kept.#warn(`can't be read (${messageOf(error)}): everything is computed anew`);
+      kept.#stopped = true;
+      kept.#warn(`can't be read (${messageOf(error)}): all is computed anew`);
     }
     return kept;
   }
@@ -171,14 +167,9 @@ async function headerOf(name: string, content: Uint8Array): Promise<Uint8Array<A
 const sameBytes = (all: Uint8Array, begin: Uint8Array): boolean =>
   all.byteLength >= begin.byteLength && begin.every((byte, at) => byte === all[at]);
 
-/** In what another subject differs, in words; undefined: in nothing. */
-function differenceOf(other: string, own: string): string | undefined {
-  if (other === own) return undefined;
-  const words = { format: 'another format', version: 'another version of splitkv', model: 'another model' };
-  const more = { weights: 'weights of another type', kv: 'another KV type', kernels: 'other adapters' };
-  const [theirs, ours] = [other, own].map((text) => JSON.parse(text) as Readonly<Record<string, unknown>>);
-  const differs = Object.entries({ ...words, ...more }).find(
-    ([name]) => JSON.stringify(theirs?.[name]) !== JSON.stringify(ours?.[name]),
-  );
-  return differs?.[1] ?? 'something else';
+/** In what another subject differs. */
+function differenceOf(other: string, own: string): string {
+  const [theirs, ours] = [parsed(other), parsed(own)] as (Readonly<Record<string, unknown>> | null | undefined)[];
+  const same = (name: string): boolean => JSON.stringify(theirs?.[name]) === JSON.stringify(ours?.[name]);
+  return Object.keys(ours ?? {}).find((name) => !same(name)) ?? 'subject';
 }

@@ -1,6 +1,7 @@
-import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { formatError } from '../../../base/errors.js';
+import { parsed } from '../../../base/json.js';
 import { joinBytes } from '../../../base/math.js';
 import { cacheFolder } from '../../measure/stores/node_store.js';
 import type { KvFolder } from '../../contracts/kv_folder.js';
@@ -53,13 +54,9 @@ export function nodeKvFolder(path = join(cacheFolder(), 'kv')): KvFolder {
   };
 }
 
-const TITLE = 'splitkv kv 1';
-interface FileHead {
-  readonly subject: string;
-  readonly pieces: readonly (readonly [name: string, bytes: number])[];
-}
+const BEGIN = '{"splitkv":"kv"';
 
-/** A file of one prompt: a line of text, one of JSON that says what follows, and the pieces. What wasn't used goes with the next flush. */
+/** A file of one prompt: a line of JSON that says what follows, and the pieces. What wasn't used goes with the next flush. */
 export class NodeKvFile implements KvFolder {
   subject: string | undefined;
   readonly #pieces = new Map<string, Uint8Array<ArrayBuffer>>();
@@ -69,14 +66,18 @@ export class NodeKvFile implements KvFolder {
   constructor(readonly name: string) {}
 
   async list(): Promise<{ name: string; bytes: number }[]> {
-    const file = await orMissing(open(this.name), undefined);
-    if (!file) return [];
-    const bytes = new Uint8Array(await file.readFile().finally(() => file.close()));
-    const { head, start } = readHead(bytes, this.name);
-    this.subject = head.subject;
-    let at = start;
-    for (const [name, size] of head.pieces) this.#pieces.set(name, bytes.subarray(at, (at += size)));
-    return head.pieces.map(([name, size]) => ({ name, bytes: size }));
+    const bytes = await orMissing(readFile(this.name), undefined);
+    if (!bytes) return [];
+    const end = bytes.indexOf(10);
+    let at = end < 0 ? bytes.byteLength : end + 1;
+    const line = bytes.toString('utf8', 0, at);
+    if (!line.startsWith(BEGIN)) throw formatError('no file of keys and values, left as it is');
+    const { subject, pieces } = (parsed(line) ?? {}) as Readonly<Record<string, unknown>>;
+    this.subject = String(subject);
+    for (const [name, size] of Object.entries(pieces ?? {})) {
+      this.#pieces.set(name, bytes.subarray(at, (at += Number(size))));
+    }
+    return [...this.#pieces].map(([name, { byteLength }]) => ({ name, bytes: byteLength }));
   }
 
   async read(name: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
@@ -90,9 +91,7 @@ export class NodeKvFile implements KvFolder {
   }
 
   async remove(name: string): Promise<void> {
-    this.#pieces.delete(name);
-    this.#used.delete(name);
-    this.#isWritten = false;
+    this.#isWritten &&= !this.#pieces.delete(name);
   }
 
   async touch(name: string): Promise<void> {
@@ -100,28 +99,11 @@ export class NodeKvFile implements KvFolder {
   }
 
   async flush(subject: string): Promise<void> {
-    if (this.#isWritten && subject === this.subject) return;
+    if (this.#isWritten) return;
     const used = [...this.#pieces].filter(([name]) => this.#used.has(name));
-    const head: FileHead = { subject, pieces: used.map(([name, bytes]) => [name, bytes.byteLength]) };
-    const lines = new TextEncoder().encode(`${TITLE}\n${JSON.stringify(head)}\n`);
-    await replace(this.name, joinBytes([lines, ...used.map(([, bytes]) => bytes)]));
+    const pieces = Object.fromEntries(used.map(([name, { byteLength }]) => [name, byteLength]));
+    const head = new TextEncoder().encode(`${JSON.stringify({ splitkv: 'kv', subject, pieces })}\n`);
+    await replace(this.name, joinBytes([head, ...used.map(([, bytes]) => bytes)]));
     this.#isWritten = true;
-    this.subject = subject;
   }
-}
-
-/** @throws SplitkvError `format` */
-function readHead(bytes: Uint8Array, name: string): { readonly head: FileHead; readonly start: number } {
-  const first = bytes.indexOf(10);
-  const second = bytes.indexOf(10, first + 1);
-  const text = (from: number, to: number): string => new TextDecoder().decode(bytes.subarray(from, to));
-  if (first !== TITLE.length || text(0, first) !== TITLE || second < 0) {
-    throw formatError(`${name} isn't a file of keys and values of this version`);
-  }
-  const head = JSON.parse(text(first + 1, second)) as Partial<FileHead>;
-  const isPiece = (piece: unknown): boolean =>
-    Array.isArray(piece) && typeof piece[0] === 'string' && Number.isSafeInteger(piece[1]) && piece[1] >= 0;
-  const isHead = typeof head?.subject === 'string' && Array.isArray(head.pieces) && head.pieces.every(isPiece);
-  if (!isHead) throw formatError(`${name} is damaged`);
-  return { head: head as FileHead, start: second + 1 };
 }
