@@ -74,6 +74,7 @@ export function optionTypes(load: OptionTable = LOAD_ROWS, sampling: OptionTable
 import type { Profile } from '../../arrangement/index.js';
 import type { PlanFile } from '../../placement/index.js';
 import type { AdapterGiven, AttentionDpOptions, LoadProgress, PrefillOptions } from './api.js';
+import type { KvFolder } from './kv_folder.js';
 import type { ClusterRanksOptions } from './cluster_options.js';
 
 /** What \`load\` takes. */

@@ -44,6 +44,19 @@ describe('generate', () => {
     expect(stderr).toMatch(/^5 tokens, [\d.]+ tokens\/s, first after \d+ ms, [\d.]+ dispatches per token/);
   });
 
+  test('--prompt-cache: the next process begins with what the first one kept, and answers alike', async () => {
+    const path = join(scratch, 'prompt.kv');
+    const told: GenerateResult[] = [];
+    for (const more of [[], ['--ranks', '2', '--plan', 'tp', '--virtual-ranks']]) {
+      const args = ['generate', ...model, '--prompt', ask, '--json', '--prompt-cache', path, ...more];
+      const { code, stdout, stderr } = await runCli(args);
+      expect(code, stderr).toBe(0);
+      told.push(JSON.parse(stdout) as GenerateResult);
+    }
+    expect(told.map(({ stats }) => stats.cached_tokens)).toEqual([0, 64]);
+    expect(told[1]!.tokens).toEqual(told[0]!.tokens);
+  });
+
   test('--json prints the document; the prompt may come from stdin', async () => {
     const { code, stdout, stderr } = await runCli(['generate', ...model, '--prompt', '-', '--json', '--seed', '7'], {
       stdin: ask,

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { didYouMean, ioError, usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
 import { defined, isWithin, type NumberRange, rangeText } from '../base/options.js';
-import { parseMemory } from '../engine/contracts/options/read_texts.js';
+import { parseSize } from '../engine/contracts/options/read_texts.js';
 import { helpText, isSwitch, type OptionRow, type OptionTable, rowsAt } from '../engine/contracts/options/row.js';
 
 export { defined };
@@ -79,9 +79,7 @@ export class Options {
   bytes(name: string): number | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
-    const bytes = parseMemory(text, `--${name} ${text}`);
-    if (typeof bytes === 'number' && bytes > 0) return bytes;
-    throw usageError(`--${name} ${text}: expected one size above 0, such as 500MB`);
+    return parseSize(text, `--${name} ${text}`);
   }
 
   #number(name: string, expected: string, accept: (value: number) => boolean): number | undefined {

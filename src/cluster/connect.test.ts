@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nkeys } from '@nats-io/nats-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connectCluster, isName, subjectOf, VERSION } from './connect.js';
+import { VERSION } from '../base/version.js';
+import { connectCluster, isName, subjectOf } from './connect.js';
 import type { NatsServer } from './node_nats_server.js';
 import { natsServer, startNats } from './testing/nats_server.js';
 

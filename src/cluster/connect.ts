@@ -212,9 +212,6 @@ function connectError(error: unknown, where: string): SplitkvError {
   );
 }
 
-/** The package's version, for machines to compare; a test keeps it equal to package.json's. */
-export const VERSION = '0.2.0';
-
 /** First part of every subject of splitkv's. */
 const PREFIX = 'splitkv';
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;

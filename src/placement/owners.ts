@@ -163,6 +163,12 @@ export class Owners {
     return chunkOwner(chunk, own.sequence.ranks, this.offset(slot)) === own.sequence.index;
   }
 
+  /** As `holds`, of blocks in a lane of a pool, where heads aren't copied. */
+  holdsLane(rank: number, stage: number, slot: number, lane: number): boolean {
+    const own = nth(this.topology.ranks, rank).stages[stage];
+    return own !== undefined && this.#keepsHere(own, slot) && lane % own.sequence.ranks === own.sequence.index;
+  }
+
   /** Tokens of a kv head that a rank holds of a sequence of `length` tokens. */
   tokens(rank: number, stage: number, kvHead: number, slot: number, length: number): number {
     const own = nth(this.topology.ranks, rank).stages[stage];

@@ -12,7 +12,7 @@ import type { TextFeed } from '../../app/shared/model_calls.js';
 import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import { loraOf, loraSpecs } from '../lora_options.js';
-import { modelOptions, modelRequest, openHost, withImages } from '../model_options.js';
+import { modelOptions, type ModelRequest, modelRequest, openHost, withImages } from '../model_options.js';
 import { defined, type Options } from '../options.js';
 import {
   chatSpecs,
@@ -47,6 +47,10 @@ export const command: Command = {
       value: 'FILE.json',
       help: 'prompts, answered at once: a JSON list or JSON lines of texts, token ids, or objects with a prompt',
     },
+    'prompt-cache': {
+      value: 'FILE',
+      help: "keeps the prompt's keys and values there, and begins with those that it has of this prompt's beginning",
+    },
     ...imageSpecs,
     'max-tokens': { value: 'N', help: 'default 256' },
     ...samplingSpecs,
@@ -70,7 +74,7 @@ export const command: Command = {
       const prompts = await readPrompts(path);
       return generateMany(prompts, options, feed, generateOptions, terminal);
     }
-    const request = await modelRequest(options, terminal);
+    const request = await cachedRequest(options, terminal);
     const images = await readImages(options.texts('image'));
     const text = await readPrompt(options);
     const prompt = images ? { prompt: text, images } : text;
@@ -106,6 +110,22 @@ export const command: Command = {
   },
 };
 
+/** What the options say of the model, and of the file that its prompt is kept in. */
+async function cachedRequest(options: Options, terminal: Terminal): Promise<ModelRequest> {
+  const path = options.text('prompt-cache');
+  if (path === undefined) return modelRequest(options, terminal);
+  const other = ['kv-dir', 'kv-dir-size'].find((name) => options.has(name));
+  if (other) throw usageError(`--prompt-cache and --${other}: leave one of them out`);
+  const request = await modelRequest(options, terminal);
+  if (request.host === 'chrome')
+    throw usageError('--prompt-cache needs --host node: a page of Chrome has no files here');
+  const { NodeKvFile } = await import('../../engine/cache/kept/node_folder.js');
+  return {
+    ...request,
+    options: { ...request.options, kvDir: new NodeKvFile(path), kvDirBytes: Number.MAX_SAFE_INTEGER },
+  };
+}
+
 /** Several prompts at once. */
 async function generateMany(
   prompts: readonly (string | readonly number[])[],
@@ -114,7 +134,7 @@ async function generateMany(
   generateOptions: GenerateOptions,
   terminal: Terminal,
 ): Promise<number> {
-  const host = await openHost(await modelRequest(options, terminal));
+  const host = await openHost(await cachedRequest(options, terminal));
   try {
     const all = await host.generateMany({ signal: terminal.signal }, prompts, feed, generateOptions);
     // Of the moment when most of them ran.

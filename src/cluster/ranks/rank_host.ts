@@ -15,7 +15,8 @@ import {
 } from '../../engine/workers/worker_protocol.js';
 import type { RankFacts } from '../../engine/contracts/rank.js';
 import { type AdapterRequest, openDevice } from '../../gpu/index.js';
-import { checkName, type Cluster, type ClusterOptions, connectCluster, VERSION } from '../connect.js';
+import { VERSION } from '../../base/version.js';
+import { checkName, type Cluster, type ClusterOptions, connectCluster } from '../connect.js';
 import { bridgePort, isLinkAddress, NatsLink } from '../links/nats_link.js';
 import { isStored } from '../../engine/contracts/cluster_options.js';
 import { brokenReport, checkCommand, placeHere } from './check_messages.js';

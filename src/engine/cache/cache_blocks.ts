@@ -55,6 +55,7 @@ const regionsOf = (list: readonly BufferBlocks[]): Region[] =>
 export async function readBlocks(device: Device, blocks: readonly BufferBlocks[]): Promise<Uint8Array<ArrayBuffer>> {
   const copies = regionsOf(blocks);
   const all = new Uint8Array(sum(copies.map(({ size }) => size)));
+  if (all.byteLength === 0) return all;
   const largest = Math.max(...copies.map(({ size }) => size));
   const staging = device.createBuffer(
     'KV on its way',
@@ -154,6 +155,7 @@ interface CutOptions {
 export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOptions): KvPiece {
   const { numLayers, firstBlock, keeps, byHead } = options;
   const perLayer = kv.buffers.length / numLayers;
+  const layerOf = (buffer: number): number => kv.layers?.[buffer] ?? Math.floor(buffer / perLayer);
   const parts: Uint8Array[] = [];
   const entries = new Map<number, readonly number[]>();
   for (const { layers, shares } of plan.stages) {
@@ -162,8 +164,8 @@ export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOpt
     for (const layer of range(...layers)) {
       const own = share.kvHeads.map((head) => kv.entries?.[layer]![head] ?? kv.tokens);
       if (byHead) entries.set(layer, own);
-      for (const buffer of range(layer * perLayer, (layer + 1) * perLayer)) {
-        parts.push(...partsOf(kv, layer, buffer, share.kvHeads, options));
+      for (const buffer of range(0, kv.buffers.length)) {
+        if (layerOf(buffer) === layer) parts.push(...partsOf(kv, layer, buffer, share.kvHeads, options));
       }
     }
   }
@@ -180,7 +182,7 @@ export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOpt
 
 /** Of some heads in one buffer: block after block from `firstBlock` on, or by head all blocks of each. */
 function partsOf(
-  { buffers, blocks, entries }: HandedKv,
+  { buffers, blocks, firstBlock: begin = 0, entries }: HandedKv,
   layer: number,
   buffer: number,
   heads: readonly number[],
@@ -188,11 +190,11 @@ function partsOf(
 ): Uint8Array[] {
   const bytes = nth(buffers, buffer);
   const counts = range(0, kvHeads).map((head) =>
-    entries ? ceilDiv(nth(nth(entries, layer), head), KV_BLOCK) : blocks,
+    entries ? ceilDiv(nth(nth(entries, layer), head), KV_BLOCK) : blocks - begin,
   );
   const size = bytes.byteLength / sum(counts);
   const part = (head: number, block: number): Uint8Array => {
-    const at = entries ? sum(counts.slice(0, head)) + block : block * kvHeads + head;
+    const at = entries ? sum(counts.slice(0, head)) + block : (block - begin) * kvHeads + head;
     return bytes.subarray(at * size, (at + 1) * size);
   };
   if (byHead) return heads.flatMap((head) => range(0, nth(counts, head)).map((block) => part(head, block)));

@@ -123,6 +123,8 @@ export interface SavedConversation {
     /** Of an answer that was cut in what isn't kept of it, as thoughts are: all its ids. */
     readonly cut?: readonly number[];
   }[];
+  /** Its keys and values were kept, too: they are looked for where it goes on. */
+  readonly kv?: boolean;
 }
 
 export interface ConversationOptions {
@@ -165,6 +167,12 @@ export interface Conversation {
   undo(turns?: number): void;
   /** A conversation that goes on from here by itself. */
   fork(): Conversation;
+  /**
+   * As without options, once keys and values are kept as well, so far as they are in the cache: in `LoadOptions.kvDir`, by default in the user's
+   * cache, in a page in its private file system. Where there is no room for them a warning says so, and they are computed again.
+   * @throws SplitkvError `usage` where nothing can be kept (a compressed cache, a prefill worker, an adapter)
+   */
+  save(options: { readonly kv: true }): Promise<SavedConversation>;
   /** Plain JSON that `conversation({restore})` goes on with, also after a reload. */
   save(): SavedConversation;
 }

@@ -3,6 +3,7 @@
 import type { Profile } from '../../arrangement/index.js';
 import type { PlanFile } from '../../placement/index.js';
 import type { AdapterGiven, AttentionDpOptions, LoadProgress, PrefillOptions } from './api.js';
+import type { KvFolder } from './kv_folder.js';
 import type { ClusterRanksOptions } from './cluster_options.js';
 
 /** What `load` takes. */
@@ -87,6 +88,16 @@ export interface LoadOptions {
    * sequences. Default: where the plan allows it, and not with `kvBudget`.
    */
   readonly prefixCaching?: boolean | undefined;
+  /**
+   * A folder where prompts' keys and values are kept, so that a restart needn't compute them again, on any plan. In a
+   * page a name in its private file system (OPFS), or an object that keeps pieces by name.
+   */
+  readonly kvDir?: string | KvFolder | undefined;
+  /**
+   * Bytes that `kvDir` may take: what was used longest ago goes first. An integer from 1 to 9007199254740991. Default:
+   * 4 GiB.
+   */
+  readonly kvDirBytes?: number | undefined;
   /** Part of an adapter's name; Node only. Default: a GPU, otherwise the fastest software adapter. */
   readonly adapter?: string | undefined;
   /** Which GPU, where there are two. Default: high-performance. */

@@ -25,13 +25,19 @@ export interface HandedKv {
   readonly tokens: number;
   /** KV blocks that they take. */
   readonly blocks: number;
+  /** Those before it aren't there; default 0. */
+  readonly firstBlock?: number;
   /**
-   * The sequence's blocks, one after the other, in each cache buffer: as many buffers a layer, in the order of the layers, in the
-   * cache's own layout with all kv heads; with `entries` each kv head's own blocks, one head after the other.
+   * The sequence's blocks, one after the other, in each cache buffer, in the order of the layers, in the cache's own layout with all kv
+   * heads; with `entries` each kv head's own blocks, one head after the other.
    */
   readonly buffers: readonly Uint8Array[];
-  /** f32 [hiddenStride]: the last layer's output for the last token, before the final norm. */
-  readonly lastRow: Float32Array;
+  /** Of each buffer the model's layer; default: layers have as many each. */
+  readonly layers?: readonly number[];
+  /** Of recurrent layers: their states behind the last token (`KvLayout`). */
+  readonly state?: Uint8Array | undefined;
+  /** f32 [hiddenStride]: the last layer's output for the last token, before the final norm; where the prompt ends with it. */
+  readonly lastRow?: Float32Array | undefined;
   /** Where heads have blocks of their own, as where prompts are compressed: entries of each, [layer][kv head]. */
   readonly entries?: readonly (readonly number[])[] | undefined;
 }
@@ -47,6 +53,8 @@ export interface KvPiece {
    * rank keeps nothing of the sequence.
    */
   readonly bytes: Uint8Array | undefined;
+  /** [state buffer of the rank], of the slot's sequence. */
+  readonly states?: Uint8Array | undefined;
   /** For ranks that hold rows of the output head. */
   readonly lastRow: Float32Array | undefined;
   /** Where heads have blocks of their own: entries of the rank's, by the model's layer. */

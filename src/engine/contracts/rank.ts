@@ -119,6 +119,22 @@ export interface RankCounts extends Readonly<CommStats> {
   readonly attentionMs: number;
 }
 
+export interface CacheFacts {
+  /** Of the model. */
+  readonly layer: number;
+  /** Of a KV block, of the rank's kv heads. */
+  readonly blockBytes: number;
+  /** Its blocks are of the pool of layers with windows. */
+  readonly isWindowed: boolean;
+}
+
+/** Blocks of the pools that a slot is of, and kept states of recurrent layers of its place: what the prefix cache has of a sequence. */
+export interface KeptPlaces {
+  readonly blocks: readonly number[];
+  readonly windows: readonly number[];
+  readonly states: readonly number[];
+}
+
 /** What a rank is, once its programs are recorded. */
 export interface RankFacts {
   readonly rank: number;
@@ -133,8 +149,8 @@ export interface RankFacts {
   readonly kvBytesPerToken: number;
   readonly dispatchesPerStep: number;
   readonly exchangesPerStep: number;
-  /** Bytes of a KV block in each cache buffer, in the order of layers. */
-  readonly cacheBlockBytes: readonly number[];
+  /** Of each cache buffer, in the order of layers. */
+  readonly caches: readonly CacheFacts[];
   /**
    * Each token's inputs are read from the checkpoint: it must be known before its step, so rows are paused after every step. Default
    * false.
@@ -198,6 +214,8 @@ export interface Rank {
    * [cache buffer][kv head][block].
    */
   readKv(slot: number): Promise<Uint8Array>;
+  /** What the rank has of these places: [cache buffer][block or window], then [state buffer][state]. */
+  readPlaces(slot: number, places: KeptPlaces): Promise<Uint8Array>;
   /** Of a slot whose prompt was just run, f32 [hiddenStride]: the last layer's output for its last token. Where the head is. */
   readLastRow(slot: number): Promise<Float32Array>;
   /**

@@ -37,6 +37,8 @@ export interface ConversationHost {
   readonly pictures: Pick<Pictures, 'ids' | 'placeholder'> | undefined;
   /** The model's name. */
   readonly name: string;
+  /** Keeps keys and values of what was computed. */
+  keep(rows: PromptRows): Promise<void>;
   /** Runs what `rows` gives. */
   generate(rows: () => Promise<PromptRows>, options: GenerateOptions): Generation;
 }
@@ -50,6 +52,7 @@ const schema: OptionsSchema<ConversationOptions> = {
   special: true,
   adapter: true,
 };
+const saveSchema: OptionsSchema<{ readonly kv: true }> = { kv: true };
 
 /**
  * Tokens of a conversation and which of them were generated: what is computed anew (after an eviction, a lost device, a reload) runs
@@ -59,6 +62,9 @@ export class TalkingConversation implements Conversation {
   readonly #options: ConversationOptions;
   #turns: readonly Turn[];
   #answering = false;
+  /** What the last answer was asked for with. */
+  #given: GenerateOptions = {};
+  readonly #looks: boolean;
 
   /** @throws SplitkvError `usage` for options that are none, `unsupported` where the model has no chat template */
   constructor(
@@ -73,6 +79,7 @@ export class TalkingConversation implements Conversation {
     const system = options.system ?? saved?.system;
     this.#options = { ...options, ...(system !== undefined && { system }) };
     this.#turns = turns ?? saved?.turns ?? [];
+    this.#looks = saved?.kv === true;
     render(needTokenizer(host.reader, 'a conversation'), this.#messagesWith('')); // there is a template
   }
 
@@ -106,10 +113,11 @@ export class TalkingConversation implements Conversation {
     // What it begins with may be known as a text only.
     const asText = begun !== undefined && idsOf(begun).length === 0 ? begun.answer : '';
     this.#answering = true;
+    this.#given = options;
     const rows = async (): Promise<PromptRows> => {
       const { rows: found, forgotten } = await this.#fit(content, options, begun);
       if (forgotten > 0) this.#turns = this.#turns.slice(forgotten);
-      return found;
+      return { ...found, ...(this.#looks && { kept: true }) };
     };
     let generation: Generation;
     try {
@@ -233,7 +241,22 @@ export class TalkingConversation implements Conversation {
     return new TalkingConversation(this.host, options, this.#turns);
   }
 
-  save(): SavedConversation {
+  save(options: { readonly kv: true }): Promise<SavedConversation>;
+  save(): SavedConversation;
+  save(options?: { readonly kv: true }): SavedConversation | Promise<SavedConversation> {
+    checkOptions('save', options ?? {}, saveSchema);
+    return options?.kv ? this.#saveAll() : this.#saved();
+  }
+
+  async #saveAll(): Promise<SavedConversation> {
+    const saved = this.#saved();
+    if ((this.#given.adapter ?? this.#options.adapter) !== undefined)
+      throw usageError("save: keys and values of adapters aren't kept; leave kv out");
+    await this.host.keep(await this.#rows('', this.#options.about === undefined ? this.#turns : [], this.#given));
+    return { ...saved, kv: true };
+  }
+
+  #saved(): SavedConversation {
     const { system } = this.#options;
     return {
       version: VERSION,
@@ -447,7 +470,7 @@ const isTurn = (turn: Partial<Turn> | null): boolean =>
   (turn.cut === undefined || isIds(turn.cut));
 
 /** @throws SplitkvError `format` for what `save` didn't write, `usage` for another model's */
-function readSaved(saved: SavedConversation, model: string): Pick<SavedConversation, 'system' | 'turns'> {
+function readSaved(saved: SavedConversation, model: string): Pick<SavedConversation, 'system' | 'turns' | 'kv'> {
   const { system, turns }: Partial<SavedConversation> = saved ?? {};
   const valid = (system === undefined || typeof system === 'string') && Array.isArray(turns) && turns.every(isTurn);
   if (!valid) throw formatError("restore: this isn't what a conversation's save() gave");

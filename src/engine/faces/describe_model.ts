@@ -58,7 +58,12 @@ export async function describeModel(
     ...contextFacts({ config, prefillChunk }, contextLength),
     prefixCaching,
     ...((options.speculate ?? 'off') !== 'off' && { speculates: true }),
-    features: featuresOf({ attentionDp: options.attentionDpConfig, prefixCaching, prefillWorker: options.prefill }),
+    features: featuresOf({
+      attentionDp: options.attentionDpConfig,
+      prefixCaching,
+      prefillWorker: options.prefill,
+      keptKv: options.kvDir,
+    }),
     ...(compression && { compression }),
   };
   checkTogether([...subjectFeatures(facts), ...modelFeatures(modelShape(config))]);

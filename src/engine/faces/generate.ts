@@ -44,8 +44,8 @@ const REASONS: Record<FinishDetail, FinishReason> = {
   aborted: 'abort',
 };
 
-/** A prompt as ids, how its rows are computed, and the tokens of an answer that goes on. */
-export type PromptRows = Pick<EngineRequest, 'prompt' | 'generatedSpans' | 'continuation'>;
+/** A prompt as ids, how its rows are computed, the tokens of an answer that goes on, and whether it may have been kept. */
+export type PromptRows = Pick<EngineRequest, 'prompt' | 'generatedSpans' | 'continuation' | 'kept'>;
 
 /** ... and whether it is of messages. */
 export interface GeneratedPrompt extends PromptRows {

@@ -23,6 +23,7 @@ import { type PlanSubject, type ProfileOf, runnerOf } from '../planning/plan_sub
 import { loadSeats } from '../planning/seats.js';
 import type { RankProgress } from '../ranks/open_rank.js';
 import { type ModelRanks, RankGroup, warnOfExact } from '../ranks/rank_group.js';
+import type { KeptPrefixes } from '../serving/kept_prefixes.js';
 import type { Pictures } from '../serving/pictures.js';
 import { type ModelPlace, placeOf } from '../workers/model_place.js';
 import { type RanksOfPlan, WorkerGroup } from '../workers/worker_group.js';
@@ -71,6 +72,8 @@ export interface OpenedModel extends ModelTokenizer {
   readonly adapters?: Adapters;
   /** `chosen` is the plan that its ranks have now. */
   readonly planned?: { readonly chosen: ChosenPlan };
+  /** Opens what is kept of its keys and values, on the ranks that it has. */
+  readonly openKept?: () => Promise<KeptPrefixes>;
 }
 
 /** Ranks of other machines, found before a model's files are. src/cluster implements it. */
@@ -103,7 +106,7 @@ export async function load(
   options: LoadOptions = {},
   join?: JoinPlaces,
 ): Promise<Model> {
-  const { requests, prefixCaching, attentionDpConfig } = options;
+  const { requests, prefixCaching, attentionDpConfig, kvDir } = options;
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
   const opened = await openModel(where, options, seats, { join });
   return LoadedModel.of(opened, {
@@ -112,6 +115,7 @@ export async function load(
     attentionDpConfig,
     speculation: await speculationOf(options.speculate),
     onWarning: options.onWarning,
+    keepsAll: kvDir !== undefined,
   });
 }
 
@@ -223,6 +227,7 @@ async function openParts(
     source,
     sentenceFiles: model.sentenceFiles,
     pooling: options.pooling,
+    openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
     loadSeconds: (performance.now() - started) / 1000,
     planned: placed.plans,
   };

@@ -1,4 +1,4 @@
-import { isLoss, throwIfAborted, usageError } from '../../base/errors.js';
+import { isLoss, messageOf, throwIfAborted, usageError } from '../../base/errors.js';
 import { nth, sum } from '../../base/lists.js';
 import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
@@ -46,6 +46,7 @@ import { roundsPrompts } from '../ranks/rank_group.js';
 import type { Runner } from '../ranks/runner.js';
 import type { EmbedHost } from '../serving/embed.js';
 import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
+import type { KeptPrefixes } from '../serving/kept_prefixes.js';
 import type { Speculation } from '../serving/speculation/speculation.js';
 import { planName } from '../../placement/index.js';
 import { TextForms } from '../serving/text/forms.js';
@@ -71,6 +72,7 @@ export class LoadedModel implements Model {
   readonly #forms: TextForms;
   #engine: Engine;
   readonly #disposal = new AbortController();
+  #kept: KeptPrefixes | undefined;
   #toldOfIdle = false;
   #repair: Promise<void> | undefined;
   #speed: Speed = { tokensPerSecond: 0, ttftMs: 0, ranks: [] };
@@ -80,9 +82,13 @@ export class LoadedModel implements Model {
     readonly how: Pick<LoadOptions, 'prefixCaching' | 'attentionDpConfig' | 'onWarning'> & {
       readonly stepsInFlight: number | 'auto';
       readonly speculation?: Speculation | undefined;
+      /** Keys and values of every prompt outlive it. */
+      readonly keepsAll?: boolean;
     },
     ofPlan: OptionsOfPlan = {},
+    kept?: KeptPrefixes,
   ) {
+    this.#kept = kept;
     const { config, group, tokenizer, noTokenizer } = opened;
     this.adapters = opened.adapters ?? new Adapters(group, {});
     this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
@@ -95,7 +101,8 @@ export class LoadedModel implements Model {
 
   /** Opens a model whose ranks are ready. */
   static async of(opened: OpenedModel, how: LoadedModel['how']): Promise<LoadedModel> {
-    return new LoadedModel(opened, how, await optionsOfPlan(opened.group, how));
+    const kept = how.keepsAll ? await opened.openKept?.() : undefined;
+    return new LoadedModel(opened, how, await optionsOfPlan(opened.group, how), kept);
   }
 
   #open(ofPlan: OptionsOfPlan): Engine {
@@ -111,6 +118,7 @@ export class LoadedModel implements Model {
       pictures: this.opened.pictures,
       adapters: this.adapters,
       speculation: this.how.speculation,
+      kept: this.#kept,
       recover: false,
     });
   }
@@ -188,16 +196,34 @@ export class LoadedModel implements Model {
       checkOptions('send', given, schema);
       if (given.continueFrom) throw usageError("send: a conversation's last answer goes on by continue()");
       // What the model's makers recommend; a caller's value wins.
-      return this.#generation(async () => ({ ...(await rows()), isChat: true }), {
+      const looked = async (): Promise<GeneratedPrompt> => {
+        const found = await rows();
+        // What can't be looked for is computed.
+        if (found.kept) await this.#keeps().catch((error: unknown) => this.how.onWarning?.(messageOf(error)));
+        return { ...found, isChat: true };
+      };
+      return this.#generation(looked, {
         ...this.info.sampling,
         ...(options.adapter !== undefined && { adapter: options.adapter }),
         ...given,
       });
     };
+    const keep = async (rows: PromptRows): Promise<void> => {
+      await this.#ready();
+      await this.#keeps();
+      await this.#engine.keep(rows);
+    };
     return new TalkingConversation(
-      { reader: this.#reader, pictures: this.opened.pictures, name: this.info.name, generate },
+      { reader: this.#reader, pictures: this.opened.pictures, name: this.info.name, generate, keep },
       options,
     );
+  }
+
+  /** From now on keys and values may be kept, and looked for. @throws SplitkvError as `Engine.checkKept` */
+  async #keeps(): Promise<void> {
+    this.#engine.checkKept();
+    this.#kept ??= await this.opened.openKept?.();
+    if (this.#kept) this.#engine.kept = this.#kept;
   }
 
   async logits(
@@ -358,6 +384,8 @@ export class LoadedModel implements Model {
     await this.opened.group.recover(signal);
     await this.adapters.restore();
     await this.opened.prefiller?.recover(signal);
+    // Adapters, too.
+    if (this.#kept) this.#kept = await this.opened.openKept?.();
     this.#engine = this.#open(await optionsOfPlan(this.opened.group, this.how));
     // Other devices may have taken the place of those that were lost, and the plan may be another.
     this.info = modelInfo(this.opened);

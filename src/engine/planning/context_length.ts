@@ -62,7 +62,7 @@ export function defaultContext(positions: number, fits: (tokens: number) => bool
 }
 
 /** Those of LongRoPE's short factors: a longer context takes the long ones for every text. */
-const shortPositions = ({ layers, maxPositions }: ModelConfig): number =>
+export const shortPositions = ({ layers, maxPositions }: ModelConfig): number =>
   Math.min(
     maxPositions,
     ...layers.map(({ attention }) => {

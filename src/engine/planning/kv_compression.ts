@@ -16,7 +16,9 @@ export async function kvCompression(
 ): Promise<CompressionOptions | undefined> {
   const { kvBudget, kvPolicy = kvBudget === undefined ? 'none' : 'ada', kvWindow, kvKernel, kvAlpha } = options;
   if (kvPolicy === 'none') {
-    const stray = Object.entries(options).find(([name, value]) => /^kv[A-Z]/.test(name) && value !== undefined)?.[0];
+    const stray = (['kvWindow', 'kvKernel', 'kvAlpha', 'kvProfile'] as const).find(
+      (name) => options[name] !== undefined,
+    );
     if (options.kvPolicy === undefined && stray !== undefined) {
       throw usageError(`${stray} is for a compressed cache: give kvBudget too, or leave it out`);
     }

@@ -126,18 +126,18 @@ export class SplitkvPrefill implements PrefillWorker {
   async #read(slot: number, tokens: number): Promise<HandedKv> {
     const { runner } = this.ranks;
     const rank = nth(runner.ranks, 0);
-    const { cacheBlockBytes } = rank.facts;
+    const { caches } = rank.facts;
     const [bytes, lastRow, use] = await Promise.all([rank.readKv(slot), rank.readLastRow(slot), rank.cacheUse(slot)]);
     const entries = runner.options.compression && this.#entries(use, tokens);
     const numBlocks = ceilDiv(tokens, KV_BLOCK);
     const { kvHeads, numLayers } = modelShape(runner.config);
-    const perLayer = cacheBlockBytes.length / numLayers;
+    const perLayer = caches.length / numLayers;
     const blocksIn = (buffer: number): number =>
       entries
         ? sum(nth(entries, Math.floor(buffer / perLayer)).map((own) => ceilDiv(own, KV_BLOCK))) / kvHeads
         : numBlocks;
     let at = 0;
-    const buffers = cacheBlockBytes.map((size, buffer) => bytes.subarray(at, (at += size * blocksIn(buffer))));
+    const buffers = caches.map(({ blockBytes: size }, buffer) => bytes.subarray(at, (at += size * blocksIn(buffer))));
     return { tokens, blocks: numBlocks, buffers, lastRow, entries };
   }
 

@@ -35,6 +35,7 @@ import {
   type AllowedTokens,
   type CacheUse,
   type CopiedBlock,
+  type KeptPlaces,
   LOGITS_ROWS,
   type LogitsRun,
   type Rank,
@@ -172,7 +173,7 @@ export class RankRunner implements Rank {
       kvBytesPerToken: forward.cacheBytesPerToken,
       dispatchesPerStep: batch.dispatches,
       exchangesPerStep: batch.exchanges,
-      cacheBlockBytes: forward.cacheBuffers.map(({ blockBytes }) => blockBytes),
+      caches: forward.cacheBuffers.map(({ layer, blockBytes, isWindowed }) => ({ layer, blockBytes, isWindowed })),
       variants: device.planned,
       readsRows: model.tokenRows !== undefined,
     };
@@ -543,6 +544,20 @@ export class RankRunner implements Rank {
     });
   }
 
+  readPlaces(slot: number, { blocks, windows, states }: KeptPlaces): Promise<Uint8Array> {
+    return this.#inOrder(() => {
+      const held = (list: readonly number[], windowed: boolean): number[] =>
+        list.map((block) => this.#tables.local(slot, block, windowed)).filter((block) => block !== NO_BLOCK);
+      const own = this.#cacheBlocks((windowed) => held(windowed ? windows : blocks, windowed));
+      const kept = (this.#batchOf(slot) ? this.#forward.states : []).map(({ kept: buffer, bytes: blockBytes }) => ({
+        buffer: buffer!,
+        blockBytes,
+        blocks: states.map((place) => this.#tables.keptState(slot, place)),
+      }));
+      return readBlocks(this.device, [...own, ...kept]);
+    });
+  }
+
   readLastRow(slot: number): Promise<Float32Array> {
     return this.#inOrder(async () => {
       const { batch, row } = this.#batchOf(slot)!;
@@ -551,7 +566,10 @@ export class RankRunner implements Rank {
     });
   }
 
-  takeOver(slot: number, { tokens, firstBlock, bytes, entries, lastRow }: KvPiece): Promise<number | undefined> {
+  takeOver(
+    slot: number,
+    { tokens, firstBlock, bytes, entries, states, lastRow }: KvPiece,
+  ): Promise<number | undefined> {
     return this.#inOrder(async () => {
       const { pages } = this.#tables;
       const { compression } = this.options;
@@ -568,6 +586,10 @@ export class RankRunner implements Rank {
         const table = (windowed: boolean): number[] =>
           [...this.#tables.table(slot, windowed)].slice(firstBlock, firstBlock + count);
         writeBlocks(this.device, this.#cacheBlocks(table), bytes);
+      }
+      let at = 0;
+      for (const { buffer, bytes: size } of states ? this.#forward.states : []) {
+        this.device.write(buffer, this.#tables.stateOf(slot) * size, states!.subarray(at, (at += size)));
       }
       const home = this.#batchOf(slot);
       const headX = home?.batch.headX;

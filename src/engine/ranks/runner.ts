@@ -13,6 +13,7 @@ import { type CachePools, Owners, type Plan, type SharedSequence } from '../../p
 import { cachePools, hasHeadTables } from '../cache/slot_tables.js';
 import { stepEnd } from '../cache/row_blocks.js';
 import { pieceFor } from '../cache/cache_blocks.js';
+import { type KvBlock, KvLayout, type PlacedBlock } from '../cache/kv_layout.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
 import type {
   CacheUse,
@@ -44,6 +45,7 @@ export class Runner {
   readonly #holders: number;
   /** Pieces that went from one copy of a head to another since the runner was made. */
   copyMoves = 0;
+  #layout: KvLayout | undefined;
 
   constructor(
     readonly ranks: readonly Rank[],
@@ -218,11 +220,25 @@ export class Runner {
   async handOver(slot: number, kv: HandedKv, firstBlock = 0): Promise<number | undefined> {
     const { plan, owners, options } = this;
     const cut = { ...modelShape(this.config), firstBlock, byHead: hasHeadTables(plan, options) };
-    const answers = await this.each((rank, index) =>
-      rank.takeOver(slot, pieceFor(plan, index, kv, { ...cut, keeps: owners.keeps(index, slot) })),
-    );
+    const answers = await this.each((rank, index) => {
+      const piece = pieceFor(plan, index, kv, { ...cut, keeps: owners.keeps(index, slot) });
+      const states = kv.state && owners.runs(index, slot) ? this.layout.statesOf(index, kv.state) : undefined;
+      return rank.takeOver(slot, { ...piece, ...(states && { states }) });
+    });
     const evicted = answers.filter((answer) => answer !== undefined);
     return evicted.length > 0 ? Math.min(...evicted) : undefined;
+  }
+
+  /** How blocks lie on the ranks, where heads have none of their own. */
+  get layout(): KvLayout {
+    const facts = this.ranks.map((rank) => rank.facts);
+    return (this.#layout ??= new KvLayout(this.owners, this.caches, this.config, facts));
+  }
+
+  /** What the pools that a slot is of have in these places. */
+  async readBlocks(slot: number, placed: readonly PlacedBlock[]): Promise<KvBlock[]> {
+    const places = KvLayout.places(placed);
+    return this.layout.join(slot, placed, await this.each((rank) => rank.readPlaces(slot, places)));
   }
 
   /** What compression left of a slot's prompt, by rank. */

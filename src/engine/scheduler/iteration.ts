@@ -33,12 +33,13 @@ export interface SequenceMove {
 }
 
 /**
- * Tokens [start, prompt length) of a sequence whose prompt was computed elsewhere: to be written into its cache, from the block of
- * `start` on. They take no rows.
+ * Tokens [start, end) of a sequence that were computed elsewhere: to be written into its cache, from the block of `start` on. They take
+ * no rows.
  */
 export interface Handover {
   readonly sequence: Sequence;
   readonly start: number;
+  readonly end: number;
   /** Whether the prompt's last row gives the first generated token. */
   readonly samples: boolean;
 }

@@ -6,15 +6,21 @@ import type { PromptCopy } from './iteration.js';
 import { NO_WINDOWS, type Sequence } from './sequence.js';
 
 /** Cached content of one block, below the blocks before it. */
-interface Node extends Content {
+interface Node extends Content, CachedBlock {
   parent: Node | undefined;
   hash: number;
-  readonly block: number;
-  /** In layers with windows; undefined where it isn't there (any more). */
   window: number | undefined;
   readonly children: Map<number, Node>;
-  /** Of a model with recurrent layers: where the state behind the block's last token is kept. */
   state?: number | undefined;
+}
+
+/** Where a block's content is. */
+export interface CachedBlock {
+  readonly block: number;
+  /** In layers with windows; undefined where it isn't there (any more). */
+  readonly window: number | undefined;
+  /** Of a model with recurrent layers: where the state behind the block's last token is kept. */
+  readonly state?: number | undefined;
 }
 
 /** What a block holds: at most a block's tokens; fewer for the last one of a sequence. */
@@ -122,6 +128,21 @@ export class PrefixCache {
       if (match.tokens > best.tokens || (match.known ?? 0) > (best.known ?? 0)) best = match;
     }
     return best;
+  }
+
+  /** Whole blocks that are known of a sequence's beginning, whether or not one could begin with them. */
+  pathOf(sequence: Sequence): readonly CachedBlock[] {
+    const paths = [...(this.#roots.get(sequence.adapter)?.values() ?? [])].map((root) => {
+      const path: Node[] = [];
+      for (let node: Node | undefined = root; (path.length + 1) * this.blockTokens <= sequence.promptLength;) {
+        const content = contentOf(sequence, path.length * this.blockTokens, this.blockTokens);
+        node = node.children.get(hashOf(content));
+        if (!node || !sameContent(node, content)) break;
+        path.push(node);
+      }
+      return path;
+    });
+    return paths.reduce((most, path) => (path.length > most.length ? path : most), []);
   }
 
   #matchBelow(root: Node, offset: number, sequence: Sequence, limit: number): PrefixMatch {

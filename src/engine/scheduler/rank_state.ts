@@ -394,7 +394,8 @@ export class RankState {
     sequence.computed = 0;
     sequence.confirmed = 0;
     sequence.preemptions++;
-    sequence.handed = false;
+    sequence.handed &&= !this.config.handover;
+    sequence.handedSpan = [0, 0];
     sequence.leavingFor = -1;
     sequence.resting = false;
     sequence.drafts = [];
@@ -526,7 +527,8 @@ export class RankState {
 
   /** Tokens that a waiting sequence would have in the cache as soon as it is admitted. */
   #knownTokens(sequence: Sequence, cached: number): number {
-    return sequence.handed ? Math.max(cached, sequence.promptLength) : cached;
+    const [start, end] = sequence.handedSpan;
+    return start <= cached ? Math.max(cached, end) : cached;
   }
 
   #admit(sequence: Sequence, match: PrefixMatch, work: WorkList): void {
@@ -565,17 +567,20 @@ export class RankState {
     this.#seatLower(sequence, work);
     sequence.status = 'prefill';
     insertInOrder(this.running, sequence);
-    if (sequence.handed && sequence.computed < sequence.promptLength) this.#takeOver(sequence, work);
+    if (this.#knownTokens(sequence, match.tokens) > match.tokens) this.#takeOver(sequence, work);
     this.#settle(sequence);
     addTable(work, sequence);
   }
 
   #takeOver(sequence: Sequence, work: WorkList): void {
-    const samples = sequence.sampled === 0 && !sequence.prefillOnly;
-    work.handed.push({ sequence, start: sequence.computed, samples });
-    sequence.computed = sequence.promptLength;
-    sequence.windowsFrom = sequence.promptLength;
-    this.windows?.advance(sequence, sequence.promptLength);
+    const [, end] = sequence.handedSpan;
+    const samples = end === sequence.promptLength && sequence.sampled === 0 && !sequence.prefillOnly;
+    work.handed.push({ sequence, start: sequence.computed, end, samples });
+    // What isn't a worker's is a cache's.
+    if (!this.config.handover) sequence.cachedTokens = end;
+    sequence.computed = end;
+    sequence.windowsFrom = end;
+    this.windows?.advance(sequence, end);
     if (samples) this.#sampleFirst(sequence);
     sequence.outstanding++;
   }

@@ -38,6 +38,7 @@ describe('random traces', () => {
     let moves = 0;
     let shifts = 0;
     let restored = 0;
+    let handed = 0;
     let restoredPrompts = 0;
     fc.assert(
       fc.property(randomRun, (run) => {
@@ -47,6 +48,7 @@ describe('random traces', () => {
         moves += result.moves;
         shifts += result.shifts;
         restored += result.restored;
+        handed += result.handed;
         restoredPrompts += result.restoredPrompts;
         for (const [index, { maxTokens, endsAfter, abortedAfter }] of run.requests.entries()) {
           const { reason, generated } = result.outcomes.get(String(index))!;
@@ -71,6 +73,7 @@ describe('random traces', () => {
     expect(moves).toBeGreaterThan(50);
     expect(shifts).toBeGreaterThan(10);
     expect(restored).toBeGreaterThan(20);
+    expect(handed).toBeGreaterThan(50);
     expect(restoredPrompts).toBeGreaterThan(20);
   });
 

@@ -6,8 +6,22 @@ import { Clients, inOrder, nextInTurn, victimFor } from './priority.js';
 import { RankState } from './rank_state.js';
 import { type ContextPolicy, OnePool } from './routing.js';
 import { shiftSlots } from './groups/micro_batches.js';
-import { checkSpec, type EndReason, type RequestSpec, type ScheduledSequence, Sequence } from './sequence.js';
+import {
+  checkSpec,
+  type EndReason,
+  type RequestSpec,
+  type ScheduledSequence,
+  Sequence,
+  type Span,
+} from './sequence.js';
+import type { CachedBlock } from './prefix_cache.js';
 import { WaitingQueue } from './waiting_queue.js';
+
+/** Of a sequence's beginning, on a rank. */
+export interface CachedBlocks {
+  readonly rank: number;
+  readonly blocks: readonly CachedBlock[];
+}
 
 /**
  * Continuous batching, without a GPU and without a clock: what the next iteration runs follows from the calls made so far and
@@ -64,12 +78,30 @@ export class Scheduler {
     return nextInTurn(queues.flatMap((queue) => queue.firsts(meets)));
   }
 
-  /** A request's prompt was computed elsewhere and may be taken over. False when no such request waits. */
-  hand(id: string): boolean {
+  /**
+   * A request's tokens in `span` (default: its prompt) were computed elsewhere and may be taken over where what is before them is cached.
+   * False when no such request waits.
+   */
+  hand(id: string, span?: Span): boolean {
     const sequence = this.#sequences.get(id);
     if (sequence?.status !== 'waiting') return false;
     sequence.handed = true;
+    sequence.handedSpan = span ?? [0, sequence.promptLength];
     return true;
+  }
+
+  /** Tokens of a waiting request that are cached, on whichever rank. */
+  cachedTokens(id: string): number {
+    const sequence = this.#sequences.get(id);
+    return sequence ? Math.min(...this.ranks.map((rank) => rank.cachedTokens(sequence))) : 0;
+  }
+
+  /** Where whole blocks of these tokens are cached: on the rank that has most of them. */
+  cachedBlocks(tokens: Pick<RequestSpec, 'prompt' | 'generatedSpans'>): CachedBlocks {
+    const spec = { ...tokens, id: 'cached', maxTokens: 0 };
+    const sequence = new Sequence(spec, 0, 0, 0, this.config.agingIterations);
+    const found = this.ranks.map(({ cache }, rank) => ({ rank, blocks: cache?.pathOf(sequence) ?? [] }));
+    return found.reduce((most, one) => (one.blocks.length > most.blocks.length ? one : most));
   }
 
   /** @throws SplitkvError `usage` (impossible request, id in use), `context_full` (the prompt never fits). */
@@ -82,7 +114,7 @@ export class Scheduler {
     // Rows that were computed elsewhere, or scored, are prompt rows.
     const of = generatedSpans && !eviction && !handover ? spec : plain;
     const sequence = new Sequence(
-      { ...of, computedHere: !handover || spec.computedHere === true },
+      { ...of, computedHere: spec.awaited !== true && (!handover || spec.computedHere === true) },
       this.#submitted++,
       this.#iteration,
       maxTokens,
@@ -177,7 +209,7 @@ export class Scheduler {
     const complete: Sequence[] = [];
     for (const [index, { handed, prefills, decodes }] of iteration.ranks.entries()) {
       const advanced = [
-        ...handed.map(({ sequence, samples }) => ({ sequence, end: sequence.promptLength, samples })),
+        ...handed,
         ...prefills.map(({ sequence, start, count, samples }) => ({ sequence, end: start + count, samples })),
         ...decodes
           .filter(({ id }) => !verified?.has(id))

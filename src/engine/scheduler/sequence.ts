@@ -30,6 +30,8 @@ export interface RequestSpec {
   readonly adapter?: number;
   /** Its prompt is computed here, also where those of others are handed over. */
   readonly computedHere?: boolean;
+  /** Its beginning may be kept elsewhere: it waits until `Scheduler.hand` has told. */
+  readonly awaited?: boolean;
   /**
    * What may follow a token is known only when the token is: none is sampled before the caller has said so with the iteration's results
    * (`IterationResults.goOn`).
@@ -60,6 +62,7 @@ const SPEC: OptionsSchema<RequestSpec> = {
   computeFrom: true,
   adapter: true,
   computedHere: true,
+  awaited: true,
   stepwise: true,
   priority: wholeNumber(-100, 100),
   client: (value) => (typeof value === 'string' ? undefined : `${show(value)}: expected a text`),
@@ -156,8 +159,10 @@ export class Sequence {
   keptAt = 0;
   /** Where prompts are compressed: blocks of what is kept of prompts that hold its beginning, until it is known there. */
   keptBlocks: number[] = [];
-  /** Its prompt's keys and values, computed elsewhere, are there to be taken over. */
+  /** Those of its tokens' keys and values that were computed elsewhere are there to be taken over, as far as there are any. */
   handed = false;
+  /** Which these are. */
+  handedSpan: Span = [0, 0];
   /** Whether it has been left out already of contexts that ran. */
   leftOut = false;
 

@@ -39,6 +39,9 @@ import type { Pictures } from './pictures.js';
 import { type IterationOutcome, IterationRunner, type Verified, type WantedRows } from './iteration_runner.js';
 import type { HeldAdapter } from './adapters.js';
 import { PoolSlots } from './pool_slots.js';
+import type { HandedKv } from '../contracts/prefill_worker.js';
+import type { Span } from '../scheduler/sequence.js';
+import type { KeptPrefixes, KeptRows } from './kept_prefixes.js';
 import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
 import { Histogram, type HistogramCounts } from './histogram.js';
@@ -74,6 +77,8 @@ export interface EngineRequest
   readonly maxTokens: number;
   /** Nothing is taken from the prefix cache: all is computed. */
   readonly fresh?: boolean;
+  /** Its beginning is looked for among what is kept, where that isn't done for all. */
+  readonly kept?: boolean | undefined;
   /** Ids that end the text, as `stopTokenIds` do; they aren't handed on. */
   readonly eosIds: readonly number[];
   /**
@@ -151,6 +156,8 @@ export interface EngineOptions extends Pick<
   readonly prefiller?: PrefillWorker | undefined;
   /** Of a model that takes them: those of its prompts. */
   readonly pictures?: Pictures | undefined;
+  /** Where keys and values outlive the ranks. */
+  readonly kept?: KeptPrefixes | undefined;
   /** Those that requests may name; default: none. */
   readonly adapters?: EngineAdapters | undefined;
   /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
@@ -202,6 +209,8 @@ class Running {
   cachedTokens = 0;
   /** Its prompt has begun to be computed. */
   begun = false;
+  /** Its prompt is computed, and being kept. */
+  isKept = false;
   /** Handed on so far. */
   emitted = 0;
   /** It waits for another one that is tried alone. */
@@ -258,6 +267,8 @@ export const optionsOfPlan = async (
 /** Bounds of times that requests wait, in seconds. */
 export const WAIT_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100];
 
+/** Beginnings that were kept and wait on the host for room on the ranks. */
+const MOST_FOUND = 4;
 const USUAL_IN_FLIGHT = 4;
 /** Browsers take 2 to 4 ms to hand over what was read: shorter steps would wait for it. */
 const SHORT_SECONDS = 4e-3;
@@ -304,8 +315,16 @@ export class Engine {
   /** A request that is tried alone, as it may be what kills the device. */
   #trial: string | undefined;
   readonly #running = new Map<string, Running>();
+  /** Where keys and values outlive the ranks. */
+  kept: KeptPrefixes | undefined;
+  /** Reading and writing of what is kept, under way. */
+  readonly #keeping = new Set<Promise<void>>();
+  /** By request: what was kept of its beginning, until the ranks take it over. */
+  readonly #found = new Map<string, HandedKv>();
+  readonly #lookups: (() => Promise<void>)[] = [];
   readonly #inFlight: InFlight[] = [];
   #next = 0;
+  #looking = false;
   #wake: (() => void) | undefined;
   #closed: unknown;
   readonly #loop: Promise<void>;
@@ -334,8 +353,13 @@ export class Engine {
     this.#options = options;
     this.#plan = ranks.options.plan;
     const { prefiller } = options;
-    const asked = featuresOf({ prefixCaching: options.prefixCaching, attentionDp: options.attentionDpConfig });
-    checkTogether([...openedFeatures(ranks, prefiller), ...asked], ranks.options.plan);
+    const { prefixCaching, attentionDpConfig: attentionDp, kept: keptKv } = options;
+    checkTogether(
+      [...openedFeatures(ranks, prefiller), ...featuresOf({ prefixCaching, attentionDp, keptKv })],
+      ranks.options.plan,
+    );
+    this.kept = keptKv;
+    if (keptKv) this.checkKept();
     this.#recovery = new Recovery(options.recovery);
     this.#feed =
       prefiller &&
@@ -448,7 +472,7 @@ export class Engine {
   #newIterations(): IterationRunner {
     return new IterationRunner(this.ranks.runner, this.#slots, {
       sampling: (id) => drawOptions(this.#running.get(id)!),
-      handed: (id) => this.#feed!.take(id),
+      handed: (id) => this.#takeFound(id) ?? this.#feed!.take(id),
       adapter: (id) => this.#running.get(id)?.adapter?.place,
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
       pictures: this.options.pictures,
@@ -535,8 +559,12 @@ export class Engine {
     running.allowed = constraint?.first.allowed;
     const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
     running.drafter = this.#newDrafter(request);
+    // Low-rank adapters are numbered anew by each engine.
+    const mayBegin = fresh !== true && promptRows?.all !== true && !running.adapter;
+    const kept = mayBegin && (this.kept?.ofAll || request.kept) ? this.kept : undefined;
     this.#scheduler.submit({
       id,
+      awaited: kept !== undefined,
       prompt,
       maxTokens,
       ...(generatedSpans && { generatedSpans }),
@@ -548,7 +576,71 @@ export class Engine {
       stepwise: constraint !== undefined || this.ranks.runner.isStepwise,
       ...defined({ priority, client, firstTokenDeadline }),
     });
+    if (kept) this.#lookUp(id, kept, request);
     this.#wake?.();
+  }
+
+  /** @throws SplitkvError `unsupported`, `usage` where keys and values can't be kept */
+  checkKept(): void {
+    checkTogether([...openedFeatures(this.ranks, this.options.prefiller), 'keptKv'], this.ranks.options.plan);
+    if (!this.options.prefixCaching)
+      throw usageError('kvDir: what is kept is of the prefix cache; leave prefixCaching on');
+  }
+
+  /** A request waits until it is known what is kept of it. A few wait on the host for room on the ranks, the others for these. */
+  #lookUp(id: string, kept: KeptPrefixes, request: EngineRequest): void {
+    this.#lookups.push(async () => {
+      const scheduler = this.#scheduler;
+      const found = await kept
+        .find(this.ranks.runner.layout, request, () => scheduler.cachedTokens(id))
+        .catch((): undefined => {}); // it is computed
+      if (scheduler !== this.#scheduler || !this.#running.has(id)) return;
+      if (found) this.#found.set(id, found.kv);
+      scheduler.hand(id, found?.span ?? [0, 0]);
+      this.#wake?.();
+    });
+    this.#nextLookUp();
+  }
+
+  #nextLookUp(): void {
+    if (this.#found.size >= MOST_FOUND || this.#looking) return;
+    const next = this.#lookups.shift();
+    if (!next) return;
+    this.#looking = true;
+    this.#keepUnderWay(
+      next().finally(() => {
+        this.#looking = false;
+        this.#nextLookUp();
+      }),
+    );
+  }
+
+  #takeFound(id: string): HandedKv | undefined {
+    const found = this.#found.get(id);
+    if (this.#found.delete(id)) this.#nextLookUp();
+    return found;
+  }
+
+  #keepUnderWay(work: Promise<void>): void {
+    const ended = work.catch(() => {}).finally(() => this.#keeping.delete(ended));
+    this.#keeping.add(ended);
+  }
+
+  /** Keeps what the prefix cache has of whole blocks of some tokens. @throws what a rank threw */
+  async keep(rows: KeptRows): Promise<void> {
+    const prompt = [...rows.prompt, ...(rows.continuation ?? [])];
+    const generated: Span[] = rows.continuation?.length ? [[rows.prompt.length, prompt.length]] : [];
+    const spans = [...(rows.generatedSpans ?? []), ...generated];
+    let rank = 0;
+    await this.kept?.keep(
+      rows,
+      () => {
+        const found = this.#scheduler.cachedBlocks({ prompt, generatedSpans: spans });
+        ({ rank } = found);
+        return found.blocks;
+      },
+      (blocks) => this.ranks.runner.readBlocks(this.#slots.of(rank, 0), blocks),
+    );
   }
 
   #abort(id: string): void {
@@ -567,6 +659,7 @@ export class Engine {
     running.adapter?.release();
     this.options.pictures?.release(running.request.prompt);
     this.#feed?.drop(id);
+    this.#takeFound(id);
     this.#totals.requestsTotal[end]++;
     if (end === 'failed') running.reject(error);
     else running.resolve(end);
@@ -592,6 +685,7 @@ export class Engine {
     this.#wake?.();
     await this.#loop;
     await this.#feed?.close();
+    while (this.#keeping.size > 0) await Promise.all(this.#keeping);
   }
 
   /** Closes the engine and frees the ranks. */
@@ -664,6 +758,8 @@ export class Engine {
         }
       }
       const outcome = this.#iterations.run(iteration.ranks);
+      // Of those that began with what was cached meanwhile.
+      for (const { sequence } of iteration.ranks.flatMap(({ prefills }) => prefills)) this.#takeFound(sequence.id);
       outcome.catch(() => {}); // awaited in order
       this.#inFlight.push({ iteration, slots, computed, outcome, started });
     }
@@ -685,10 +781,11 @@ export class Engine {
     const { ids, evicted, verified } = await outcome;
     const ended: string[] = [];
     const goOn = new Map<string, readonly number[]>();
-    for (const { id, slot } of [...computed, ...slots]) {
+    const prompts = [...computed, ...slots].flatMap(({ id, slot }) => {
       const running = this.#running.get(id);
-      if (running && running.emitted === 0) await running.request.onPrompt?.(slot);
-    }
+      return running?.emitted === 0 ? [{ running, slot }] : [];
+    });
+    for (const { running, slot } of prompts) await running.request.onPrompt?.(slot);
     const asked: Promise<void>[] = [];
     // Who is told later what may follow waits until then, not the others.
     let isLate = false;
@@ -734,6 +831,11 @@ export class Engine {
       goOn,
       verified: new Map([...verified].map(([id, { tokens }]) => [id, tokens])),
     });
+    for (const { running } of prompts) {
+      if (!this.kept?.ofAll || running.isKept || running.adapter) continue;
+      running.isKept = true;
+      this.#keepUnderWay(this.keep({ ...running.request, continuation: [] }));
+    }
     this.#ended(finished);
     for (const { id } of slots) this.#propose(id);
   }
@@ -848,6 +950,9 @@ export class Engine {
   async #recover(error: unknown): Promise<boolean> {
     // Nothing of the old ranks may still run.
     await Promise.allSettled(this.#inFlight.splice(0).map(({ outcome }) => outcome));
+    this.#lookups.length = 0;
+    this.#found.clear();
+    await Promise.all(this.#keeping);
     if (this.#closed === undefined && isLoss(error) && (this.options.recover ?? true)) {
       try {
         this.#totals.copyMovesTotal += this.ranks.runner.copyMoves;

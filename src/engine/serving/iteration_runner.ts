@@ -20,7 +20,7 @@ export interface WantedRows {
 /** What requests are made of, by their ids. */
 export interface RequestSource {
   sampling(id: string): DrawOptions;
-  /** What a prefill worker computed of its prompt. */
+  /** What was computed of it elsewhere: its prompt, or a beginning that was kept. */
   handed(id: string): HandedKv;
   /** Of its rows: where on the ranks its adapter is. */
   adapter(id: string): number | undefined;

@@ -86,6 +86,8 @@ export interface DecoderRows extends RowBuffers {
 
 /** Block b begins at b * blockBytes. */
 export interface CacheBuffer {
+  /** Of the model. */
+  readonly layer: number;
   readonly buffer: Buffer;
   readonly blockBytes: number;
   /** Blocks are those of layers with windows, which have numbers of their own. */
@@ -141,9 +143,9 @@ export class Decoder {
     this.stateBytes = sum(this.states.map(({ buffer, kept }) => buffer.size + (kept?.size ?? 0)));
     this.cacheBytes = this.stateBytes + sum(caches.map(({ buffers, bytes }) => buffers.length * bytes));
     this.cacheBytesPerToken = sum(caches.map(({ bytesPerToken }) => bytesPerToken));
-    this.cacheBuffers = caches.flatMap(({ buffers, bytes, isWindowed = false }) => {
+    this.cacheBuffers = caches.flatMap(({ layer, buffers, bytes, isWindowed = false }) => {
       const { numBlocks } = (isWindowed && options.windowed) || options;
-      return buffers.map((buffer) => ({ buffer, blockBytes: bytes / numBlocks, isWindowed }));
+      return buffers.map((buffer) => ({ layer, buffer, blockBytes: bytes / numBlocks, isWindowed }));
     });
     this.compressions = this.#stages.flatMap(({ attentions }) =>
       attentions.flatMap(({ compression }) => compression ?? []),

@@ -38,6 +38,7 @@ export const FEATURES = {
   compression: 'a compressed cache (kvBudget)',
   prefixCaching: 'shared prefixes (prefixCaching)',
   prefillWorker: 'a prefill worker (prefill)',
+  keptKv: 'a cache that is kept (kvDir)',
   attentionDp: 'balance between ranks (attentionDpConfig)',
   moves: 'moves of running sequences between slots',
   rankMoves: 'moves of running sequences between ranks',
@@ -156,11 +157,26 @@ export const EXCLUSIONS: readonly Exclusion[] = [
     because: 'each rank needs all of a text',
     instead: 'use tp or pp',
   })),
-  ...(['compression', 'prefixCaching', 'prefillWorker'] as const).map((other) => ({
+  ...(['compression', 'prefixCaching', 'prefillWorker', 'keptKv'] as const).map((other) => ({
     of: ['bothWays', other] as const,
     because: 'nothing of a text is kept',
     instead: 'leave the option out',
   })),
+  {
+    of: ['compression', 'keptKv'],
+    because: 'what each head keeps depends on the whole prompt',
+    instead: 'leave kvBudget or kvDir out',
+  },
+  {
+    of: ['prefillWorker', 'keptKv'],
+    because: 'the worker hands over whole prompts',
+    instead: 'leave prefill or kvDir out',
+  },
+  {
+    of: ['copies', 'keptKv'],
+    because: 'copies of a head share it in tables of their own',
+    instead: 'arrange with --copies 0, or leave kvDir out',
+  },
   {
     of: ['compression', 'splitPlaces'],
     because: 'KV-only ranks have no weights to compute whole prompts with',

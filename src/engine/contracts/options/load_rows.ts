@@ -1,7 +1,7 @@
 import { wholeNumber } from '../../../base/options.js';
 import { MAX_STEPS_IN_FLIGHT } from '../../../placement/pools.js';
 import type { LoadOptions } from '../option_types.js';
-import { parseAttentionDp, parseMemory, parsePrefill, parseRanks } from './read_texts.js';
+import { parseAttentionDp, parseMemory, parsePrefill, parseRanks, parseSize } from './read_texts.js';
 import { SPECULATES } from './sampling_rows.js';
 import { inGroup, type OptionRow, readOption } from './row.js';
 
@@ -130,6 +130,26 @@ const cache = inGroup('KV cache', 'kv_compression.md', {
     more: 'The room is on each rank (or group of ranks) that keeps sequences.',
     default: 'where the plan allows it, and not with `kvBudget`',
     type: 'boolean',
+  },
+  kvDir: {
+    help: "a folder where prompts' keys and values are kept, so that a restart needn't compute them again, on any plan",
+    more: 'In a page a name in its private file system (OPFS), or an object that keeps pieces by name.',
+    type: 'string | KvFolder',
+    value: 'DIR',
+    at: ['cli'],
+    isOfRunsOnly: true,
+    page: 'library.md#keys-and-values-that-are-kept',
+  },
+  kvDirBytes: {
+    help: 'bytes that `kvDir` may take: what was used longest ago goes first',
+    default: '4 GiB',
+    range: { integer: true, low: 1, high: Number.MAX_SAFE_INTEGER },
+    read: parseSize,
+    flag: 'kv-dir-size',
+    value: 'SIZE',
+    at: ['cli'],
+    isOfRunsOnly: true,
+    page: 'library.md#keys-and-values-that-are-kept',
   },
 });
 

@@ -47,6 +47,17 @@ export function parseAttentionDp(text: string, given: string): AttentionDpOption
 }
 
 /**
+ * Bytes.
+ * @param given as for `parseRanks`
+ * @throws SplitkvError `usage`
+ */
+export function parseSize(text: string, given: string): number {
+  const bytes = parseMemory(text, given);
+  if (typeof bytes === 'number' && bytes > 0) return bytes;
+  throw usageError(`${given}: expected one size above 0, such as 500MB`);
+}
+
+/**
  * Bytes: one size for all ranks, or one for each with commas between.
  * @param given as for `parseRanks`
  * @throws SplitkvError `usage`

@@ -26,6 +26,8 @@ export interface DriveResult {
   readonly shifts: number;
   /** Sequences that began with a kept state. */
   readonly restored: number;
+  /** Sequences that took over a beginning that was kept elsewhere. */
+  readonly handed: number;
   /** As `restored`, of prompts that are compressed. */
   readonly restoredPrompts: number;
 }
@@ -72,6 +74,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   let moves = 0;
   let shifts = 0;
   let restored = 0;
+  let handed = 0;
   let restoredPrompts = 0;
   const groups = new Map<string, string>();
   const finish = (id: string, sequence: { endReason: EndReason | undefined; generated: readonly number[] }): void => {
@@ -94,7 +97,8 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
       const spanEnd = Math.min(stemTokens + generatedTokens, prompt.length - 1);
       const spans: Span[] = spanEnd > stemTokens ? [[stemTokens, spanEnd]] : [];
       const late = deadline === undefined ? {} : { firstTokenDeadline: now * 0.02 + deadline };
-      const rows = { prompt, generatedSpans: spans, maxTokens: prefillOnly ? 0 : maxTokens };
+      const awaited = !options.handover && !options.eviction && requests[sent]!.keptBlocks >= 0;
+      const rows = { prompt, generatedSpans: spans, maxTokens: prefillOnly ? 0 : maxTokens, awaited };
       scheduler.submit({ id: String(sent), ...rows, priority, client, ...late });
       cameAt[sent] = now;
       sent++;
@@ -111,6 +115,15 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
     // A prefill worker that takes two rounds for a prompt.
     const next = options.handover && now % 2 === 0 ? scheduler.nextToHand(new Map()) : undefined;
     if (next && !scheduler.hand(next.id)) throw new Error(`${next.id} doesn't wait`);
+    // What is kept of a beginning, as soon as it may be told.
+    for (const [index, { keptBlocks }] of requests.slice(0, sent).entries()) {
+      const sequence = scheduler.sequence(String(index));
+      if (!sequence || sequence.hasPrompt || options.handover || now % 2 === 0) continue;
+      const { blockTokens } = scheduler.config;
+      const from = Math.floor(scheduler.cachedTokens(sequence.id) / blockTokens);
+      const end = Math.min(from + keptBlocks, Math.floor((sequence.promptLength - 1) / blockTokens));
+      scheduler.hand(sequence.id, end > from ? [from * blockTokens, end * blockTokens] : [0, 0]);
+    }
     const iteration = scheduler.schedule(now * 0.02);
     if (iteration) {
       memory.run(iteration);
@@ -123,6 +136,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
         for (const { cachedTokens: tokens } of tables) cachedTokens += tokens;
       }
       for (const work of iteration.ranks) restored += work.restored.length;
+      if (!options.handover) for (const work of iteration.ranks) handed += work.handed.length;
       for (const work of iteration.ranks) restoredPrompts += work.restoredPrompts.length;
       shifts += shiftsOf(iteration, scheduler, groups);
       inFlight.push({ iteration, ids: sampledIds(iteration, options.ranks) });
@@ -131,7 +145,7 @@ export function drive({ options, requests, depth }: RandomRun): DriveResult {
   }
   while (inFlight.length > 0) complete();
   if (scheduler.schedule(now)) throw new Error('work without requests');
-  return { outcomes, decisions, preemptions, cachedTokens, moves, shifts, restored, restoredPrompts };
+  return { outcomes, decisions, preemptions, cachedTokens, moves, shifts, restored, handed, restoredPrompts };
 }
 
 /** Decode rows that are of another micro-batch of the same rank than the last time. */
@@ -189,9 +203,9 @@ function checkBudgets(iteration: Iteration, { config }: Scheduler): void {
     if (work.decodes.length > config.ranks[rank]!.slots) throw new Error(`${where}: more rows than slots`);
     if (config.handover && work.prefills.some(({ role }) => role === 'prompt'))
       throw new Error(`${where}: prompt rows`);
-    for (const { sequence, start } of work.handed) {
-      if (start >= sequence.prompt.length || sequence.computed < sequence.prompt.length)
-        throw new Error(`${where}: handover`);
+    for (const { sequence, start, end } of work.handed) {
+      const most = config.handover ? sequence.prompt.length : sequence.prompt.length - 1;
+      if (start >= end || end > most || sequence.computed < end) throw new Error(`${where}: handover`);
     }
     const seen = new Set<string>();
     for (const { sequence, start, count, role, samples } of work.prefills) {

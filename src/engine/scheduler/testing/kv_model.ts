@@ -53,14 +53,6 @@ export class KvModel {
         this.#copy(rank, from, to, tokens);
         if (windows) this.#copy(rank, windows.from, windows.to, tokens, true);
       }
-      for (const { sequence, start } of work.handed) {
-        // Whole blocks are written.
-        const first = start - (start % this.blockTokens);
-        const end = sequence.prompt.length;
-        for (let position = first; position < end; position++) this.#write(rank, sequence, position);
-        // The next row sees them.
-        this.#check(rank, sequence, end, end);
-      }
       for (const { sequence, first, blocks } of work.restoredPrompts) {
         for (const [at, block] of blocks.entries()) {
           this.#block(rank, sequence.blocks[first + at]!).set(this.#prompts[rank]!.get(block)!);
@@ -68,6 +60,17 @@ export class KvModel {
       }
       for (const { sequence, place } of work.restored) {
         this.#states[rank]!.slots.set(sequence.slot, this.#states[rank]!.kept.get(place)!);
+      }
+      for (const { sequence, start, end } of work.handed) {
+        // Whole blocks are written.
+        const first = start - (start % this.blockTokens);
+        for (let position = first; position < end; position++) this.#write(rank, sequence, position);
+        if (this.hasState) {
+          const content = this.#content(sequence, end).at(-1)!;
+          this.#states[rank]!.slots.set(sequence.slot, { length: end, content });
+        }
+        // The next row sees them.
+        this.#check(rank, sequence, end, end);
       }
       for (const { sequence, start, count } of work.prefills) {
         this.#advance(rank, sequence, start, start + count);

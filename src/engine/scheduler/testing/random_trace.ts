@@ -22,6 +22,8 @@ export interface RandomRequest {
   readonly generatedTokens: number;
   /** Only its prompt is computed. */
   readonly prefillOnly: boolean;
+  /** Where prompts aren't computed elsewhere: blocks of its beginning that are kept elsewhere, from the first that isn't cached on; -1: it waits for none. */
+  readonly keptBlocks: number;
 }
 
 export interface RandomRun {
@@ -45,6 +47,7 @@ const request: fc.Arbitrary<RandomRequest> = fc.record({
   abortedAfter: fc.oneof({ weight: 4, arbitrary: fc.constant(-1) }, { weight: 1, arbitrary: fc.nat(20) }),
   generatedTokens: fc.nat(6),
   prefillOnly: fc.oneof({ weight: 7, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
+  keptBlocks: fc.integer({ min: -1, max: 5 }),
   deadline: fc.option(fc.double({ min: 0, max: 5, noNaN: true }), { nil: undefined }),
 });
 

@@ -50,6 +50,34 @@ export function stateSegments(attention: AttentionConfig): number[] | undefined 
   });
 }
 
+/** A run of a whole state's numbers. */
+export type Strip = readonly [at: number, length: number];
+
+/**
+ * Which f32 numbers of a layer's whole state a rank's slice has, in the order of each of its buffers: the whole is the convolution's
+ * [taps - 1][channels], and behind it the delta rule's memory [value heads]. Undefined where the layer has none.
+ */
+export function stateStrips(
+  attention: AttentionConfig,
+  heads: LayerSlice['heads'],
+): { readonly length: number; readonly buffers: readonly (readonly Strip[])[] } | undefined {
+  if (!isRecurrent(attention)) return undefined;
+  const whole = { start: 0, end: recurrentSegments(attention).modelInFeatures };
+  const { channels: all, memory } = mixerWidths(attention, whole);
+  const { start, end } = heads.length > 0 ? heldSegments(attention, { heads }) : { start: 0, end: 0 };
+  const before = mixerWidths(attention, { start: 0, end: start });
+  const held = mixerWidths(attention, { start, end });
+  // Channels of q, of k and of v, one after the other; or of x alone.
+  const keys = (all - whole.end) / 2;
+  const ownKeys: Strip = [(before.channels - start) / 2, (held.channels - held.values) / 2];
+  const runs: readonly Strip[] = [ownKeys, [keys + ownKeys[0], ownKeys[1]], [2 * keys + start, held.values]];
+  const taps = attention.taps - 1;
+  const conv = range(0, taps).flatMap((tap) => runs.map(([at, length]): Strip => [tap * all + at, length]));
+  const rule: Strip[] = [[taps * all + before.memory, held.memory]];
+  const buffers = [conv, rule].map((strips) => strips.filter(([, length]) => length > 0));
+  return { length: taps * all + memory, buffers: buffers.filter((strips) => strips.length > 0) };
+}
+
 /** What copies of states may take, about, and how many there are at least and at most. */
 const KEPT_BYTES = 2 ** 28;
 const [LEAST_KEPT, MOST_KEPT] = [2, 32];

@@ -1,0 +1,109 @@
+import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { formatError } from '../../../base/errors.js';
+import { parsed } from '../../../base/json.js';
+import { joinBytes } from '../../../base/math.js';
+import { cacheFolder } from '../../measure/stores/node_store.js';
+import type { KvFolder } from '../../contracts/kv_folder.js';
+
+const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT';
+
+/** What there is of a file's or folder's; `none` where it isn't there. */
+async function orMissing<T, None>(reading: Promise<T>, none: None): Promise<T | None> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isMissing(error)) return none;
+    throw error;
+  }
+}
+
+/** Replaces a file in one step. */
+async function replace(path: string, bytes: Uint8Array): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  const partial = `${path}.${process.pid}.part`;
+  try {
+    await writeFile(partial, bytes);
+    await rename(partial, path);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw error;
+  }
+}
+
+/** A folder with a file for each piece, whose time is that of its last use; by default in the user's cache. */
+export function nodeKvFolder(path = join(cacheFolder(), 'kv')): KvFolder {
+  const folder = resolve(path);
+  const fileOf = (name: string): string => join(folder, name);
+  return {
+    name: path,
+    async list() {
+      const names = await orMissing(readdir(folder), []);
+      const files = await Promise.all(
+        names.map(async (name) => {
+          const found = await orMissing(stat(fileOf(name)), undefined);
+          return found?.isFile() ? [{ name, bytes: found.size, at: found.mtimeMs }] : [];
+        }),
+      );
+      return files.flat().toSorted((a, b) => a.at - b.at);
+    },
+    read: (name) => orMissing(readFile(fileOf(name)), undefined),
+    write: (name, bytes) => replace(fileOf(name), bytes),
+    remove: (name) => rm(fileOf(name), { force: true }),
+    touch: (name) => orMissing(utimes(fileOf(name), Date.now() / 1000, Date.now() / 1000), undefined),
+  };
+}
+
+const BEGIN = '{"splitkv":"kv"';
+
+/** A file of one prompt: a line of JSON that says what follows, and the pieces. What wasn't used goes with the next flush. */
+export class NodeKvFile implements KvFolder {
+  subject: string | undefined;
+  readonly #pieces = new Map<string, Uint8Array<ArrayBuffer>>();
+  readonly #used = new Set<string>();
+  #isWritten = true;
+
+  constructor(readonly name: string) {}
+
+  async list(): Promise<{ name: string; bytes: number }[]> {
+    const bytes = await orMissing(readFile(this.name), undefined);
+    if (!bytes) return [];
+    const end = bytes.indexOf(10);
+    let at = end < 0 ? bytes.byteLength : end + 1;
+    const line = bytes.toString('utf8', 0, at);
+    if (!line.startsWith(BEGIN)) throw formatError('no file of keys and values, left as it is');
+    const { subject, pieces } = (parsed(line) ?? {}) as Readonly<Record<string, unknown>>;
+    this.subject = String(subject);
+    for (const [name, size] of Object.entries(pieces ?? {})) {
+      this.#pieces.set(name, bytes.subarray(at, (at += Number(size))));
+    }
+    return [...this.#pieces].map(([name, { byteLength }]) => ({ name, bytes: byteLength }));
+  }
+
+  async read(name: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    return this.#pieces.get(name);
+  }
+
+  async write(name: string, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
+    this.#pieces.set(name, bytes);
+    this.#used.add(name);
+    this.#isWritten = false;
+  }
+
+  async remove(name: string): Promise<void> {
+    this.#isWritten &&= !this.#pieces.delete(name);
+  }
+
+  async touch(name: string): Promise<void> {
+    this.#used.add(name);
+  }
+
+  async flush(subject: string): Promise<void> {
+    if (this.#isWritten) return;
+    const used = [...this.#pieces].filter(([name]) => this.#used.has(name));
+    const pieces = Object.fromEntries(used.map(([name, { byteLength }]) => [name, byteLength]));
+    const head = new TextEncoder().encode(`${JSON.stringify({ splitkv: 'kv', subject, pieces })}\n`);
+    await replace(this.name, joinBytes([head, ...used.map(([, bytes]) => bytes)]));
+    this.#isWritten = true;
+  }
+}

@@ -1,0 +1,296 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
+import type { GenerateOptions, LoadOptions, Model } from '../../index.js';
+import type { RandomModelOptions } from '../../model/testing/random_model.js';
+import { NodeKvFile } from '../cache/kept/node_folder.js';
+import { pageKvFolder } from '../cache/kept/page_folder.js';
+import { MemoryFolder } from '../../loader/testing/memory_folder.js';
+import { randomFiles } from '../testing/random_source.js';
+import { load } from './load.js';
+
+const adapter = (await testAdapters()).at(-1)!.name;
+const scratch = mkdtempSync(join(tmpdir(), 'splitkv-kept-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+const models: Record<string, RandomModelOptions> = {
+  llama: { seed: 41, config: { num_attention_heads: 6, num_key_value_heads: 2, head_dim: 24, hidden_size: 72 } },
+  deepseek: { seed: 42, config: { model_type: 'deepseek_v3' } },
+  windows: {
+    seed: 43,
+    config: {
+      model_type: 'gemma2',
+      hidden_act: undefined,
+      hidden_activation: 'gelu_pytorch_tanh',
+      num_hidden_layers: 4,
+      sliding_window: 70,
+      query_pre_attn_scalar: 16,
+    },
+  },
+  convolutions: {
+    seed: 44,
+    config: {
+      model_type: 'lfm2',
+      num_hidden_layers: 4,
+      hidden_size: 72,
+      head_dim: undefined,
+      num_attention_heads: 9,
+      num_key_value_heads: 3,
+      full_attn_idxs: [1, 3],
+    },
+  },
+  delta: {
+    seed: 45,
+    config: {
+      model_type: 'qwen3_5_text',
+      num_hidden_layers: 4,
+      head_dim: 32,
+      linear_num_key_heads: 3,
+      linear_num_value_heads: 6,
+      linear_key_head_dim: 16,
+      linear_value_head_dim: 24,
+    },
+  },
+};
+const files = (name: string): File[] => randomFiles(models[name]!).files;
+const prompt = (length: number): number[] => Array.from({ length }, (_, i) => (i * 37 + 11 + ((i * i) % 53)) % 320);
+const plans: Record<string, LoadOptions> = {
+  single: {},
+  tp: { plan: 'tp', ranks: 2, virtualRanks: true },
+  sp: { plan: 'sp', ranks: 2, virtualRanks: true },
+  pp: { plan: 'pp', ranks: 2, virtualRanks: true },
+  adp: { plan: 'adp', ranks: 2, virtualRanks: true },
+  'token x sp': { plan: 'token x sp', ranks: 3, virtualRanks: true },
+  'tp+sp': { plan: 'tp+sp', ranks: 4, virtualRanks: true },
+};
+
+interface Told {
+  readonly tokens: readonly number[];
+  readonly cached: number;
+  readonly logits: Float32Array;
+}
+
+async function ask(model: Model, ids: readonly number[], options: GenerateOptions = {}): Promise<Told> {
+  let logits = new Float32Array();
+  const { tokens, stats } = await model.generate([...ids], {
+    maxTokens: 6,
+    temperature: 0.8,
+    seed: 5,
+    ignoreEos: true,
+    onFirstLogits: (first) => (logits = first.slice()),
+    ...options,
+  }).result;
+  return { tokens, cached: stats.cached_tokens!, logits };
+}
+
+let folders = 0;
+const newFolder = (): string => join(scratch, String(folders++));
+const warned: string[] = [];
+const open = (name: string, plan: string, options: LoadOptions = {}): Promise<Model> =>
+  load(files(name), {
+    adapter,
+    contextLength: 400,
+    kv: 'f16',
+    prefillChunk: 24,
+    onWarning: (text) => warned.push(text),
+    ...plans[plan],
+    ...options,
+  });
+
+/** One answer of a model that is opened for it. */
+async function alone(name: string, plan: string, ids: readonly number[], options?: LoadOptions): Promise<Told> {
+  const model = await open(name, plan, options);
+  try {
+    return await ask(model, ids);
+  } finally {
+    await model.dispose();
+  }
+}
+
+describe('keys and values that were kept', () => {
+  const ways: [saved: string, read: string, model: string][] = [
+    ['single', 'single', 'llama'],
+    ['single', 'tp', 'llama'],
+    ['tp', 'single', 'llama'],
+    ['single', 'sp', 'llama'],
+    ['sp', 'pp', 'llama'],
+    ['pp', 'sp', 'llama'],
+    ['single', 'adp', 'llama'],
+    ['adp', 'single', 'llama'],
+    ['token x sp', 'tp', 'llama'],
+    ['single', 'tp+sp', 'deepseek'],
+    ['sp', 'single', 'deepseek'],
+    ['tp', 'pp', 'windows'],
+    ['sp', 'single', 'windows'],
+    ['single', 'tp', 'convolutions'],
+    ['tp', 'adp', 'convolutions'],
+    ['single', 'tp', 'delta'],
+    ['tp', 'pp', 'delta'],
+  ];
+  test.each(drawn(ways, 3, 'kept keys and values'))(
+    'of %s, read by %s (%s): the same bits',
+    async (saved, read, name) => {
+      const kvDir = newFolder();
+      const first = await alone(name, saved, prompt(330), { kvDir });
+      expect(first.cached).toBe(0);
+      // It goes on otherwise than what was kept.
+      const ids = [...prompt(330), 7, 8, 9];
+      const own = await alone(name, read, ids);
+      const taken = await alone(name, read, ids, { kvDir });
+      expect(taken.cached).toBe(320);
+      expect(taken.tokens).toEqual(own.tokens);
+      expect(taken.logits).toEqual(own.logits);
+    },
+  );
+
+  const ids = [...prompt(330), 7, 8, 9];
+  /** Answers of a fresh model without and with what is kept. */
+  const both = async (kvDir: LoadOptions['kvDir'], options: LoadOptions = {}): Promise<readonly [Told, Told]> => {
+    warned.length = 0;
+    const own = await alone('llama', 'single', ids, options);
+    return [own, await alone('llama', 'single', ids, { ...options, kvDir })];
+  };
+  const bits = ({ tokens, logits }: Told) => ({ tokens, logits });
+
+  test('what is damaged is computed anew, up to there it is taken, and then it is whole again', async () => {
+    const kvDir = newFolder();
+    await alone('llama', 'single', prompt(330), { kvDir });
+    const names = readdirSync(kvDir);
+    expect(names).toHaveLength(5);
+    // In the order of the tokens, as they were written.
+    const [, second] = names.toSorted((a, b) => statSync(join(kvDir, b)).mtimeMs - statSync(join(kvDir, a)).mtimeMs);
+    const path = join(kvDir, second!);
+    const bytes = readFileSync(path);
+    bytes[bytes.length - 9]! ^= 1;
+    writeFileSync(path, bytes);
+    const [own, taken] = await both(kvDir);
+    expect(bits(taken)).toEqual(bits(own));
+    expect(taken.cached).toBeLessThan(320);
+    expect(taken.cached % 64).toBe(0);
+    expect(warned).toEqual([expect.stringContaining('has a damaged piece')]);
+    const [, again] = await both(kvDir);
+    expect(again.cached).toBe(320);
+    expect(warned).toEqual([]);
+  });
+
+  test('another KV type, other weights of the same shapes, and another version find nothing', async () => {
+    const kvDir = newFolder();
+    await alone('llama', 'single', prompt(330), { kvDir });
+    expect((await alone('llama', 'single', ids, { kvDir, kv: 'q8' })).cached).toBe(0);
+    const other = await load(randomFiles({ ...models['llama']!, seed: 99 }).files, {
+      adapter,
+      contextLength: 400,
+      kv: 'f16',
+      kvDir,
+    });
+    expect((await ask(other, ids)).cached).toBe(0);
+    await other.dispose();
+  });
+
+  test('a file: it is read where it fits, and told where it is foreign, cut short, older, or no such file', async () => {
+    const path = join(scratch, 'prompt.kv');
+    const file = (): NodeKvFile => new NodeKvFile(path);
+    const first = await both(file());
+    expect(first[1].cached).toBe(0);
+    expect(bits(first[1])).toEqual(bits(first[0]));
+    const [own, taken] = await both(file());
+    expect(taken.cached).toBe(320);
+    expect(bits(taken)).toEqual(bits(own));
+    expect(warned).toEqual([]);
+    const whole = readFileSync(path);
+    const foreign = await alone('llama', 'single', ids, { kvDir: file(), kv: 'q8' });
+    expect(foreign.cached).toBe(0);
+    expect(warned).toEqual([expect.stringContaining('is of another KV type')]);
+    const broken: [Buffer, number, string][] = [
+      [whole.subarray(0, whole.length - 1000), 256, 'has a damaged piece'],
+      [whole.subarray(0, 100), 0, 'is of another'],
+      [Buffer.from('{"splitkv":"kv","subject":"{}","pieces":{"a":-5,"b":1e300}}\n'), 0, 'is of another format'],
+      [Buffer.from('What I did today.\n'), 0, 'left as it is'],
+    ];
+    for (const [bytes, cached, warning] of broken) {
+      writeFileSync(path, bytes);
+      const [alike, after] = await both(file());
+      expect(after.cached).toBe(cached);
+      expect(bits(after)).toEqual(bits(alike));
+      expect(warned).toEqual([expect.stringContaining(warning)]);
+      // What is nobody's else is written anew.
+      expect(readFileSync(path).equals(bytes)).toBe(warning === 'left as it is');
+    }
+  });
+
+  test('the budget holds, what was used last stays; a folder that takes or gives nothing is told, and no error', async () => {
+    const kvDir = newFolder();
+    await alone('llama', 'single', prompt(330), { kvDir });
+    const sizes = readdirSync(kvDir).map((name) => statSync(join(kvDir, name)).size);
+    const budget = { kvDir, kvDirBytes: 3 * sizes[0]! };
+    const others = prompt(330).map((id) => (id + 1) % 320);
+    await alone('llama', 'single', others, budget);
+    expect(readdirSync(kvDir)).toHaveLength(3);
+    const denied = (): Promise<never> => Promise.reject(new DOMException('no room', 'QuotaExceededError'));
+    const folder = { name: 'full', list: () => Promise.resolve([]), read: denied, write: denied, remove: denied };
+    const [own, taken] = await both(folder);
+    expect(bits(taken)).toEqual(bits(own));
+    expect(warned).toEqual([expect.stringContaining('full takes nothing more (no room)')]);
+    const [, none] = await both({ ...folder, list: denied });
+    expect(bits(none)).toEqual(bits(own));
+    expect(warned[0]).toContain("can't be read (no room)");
+  });
+
+  test('in a page: the same in its private file system', async () => {
+    const root = new MemoryFolder();
+    await alone('llama', 'single', prompt(330), { kvDir: pageKvFolder('a', root) });
+    const [own, taken] = await both(pageKvFolder('a', root));
+    expect(taken.cached).toBe(320);
+    expect(bits(taken)).toEqual(bits(own));
+    expect((await both(pageKvFolder('b', root)))[1].cached).toBe(0);
+  });
+
+  test.each([
+    [{ kvBudget: 0.5 }, 'kvBudget'],
+    [{ prefill: { kind: 'splitkv' } }, 'a prefill worker'],
+    [{ prefixCaching: false }, 'leave prefixCaching on'],
+  ] as [LoadOptions, string][])('not with %o', async (options, message) => {
+    await expect(open('llama', 'single', { kvDir: newFolder(), ...options })).rejects.toThrow(message);
+  });
+});
+
+describe('a conversation that is saved with its keys and values', () => {
+  const say = { maxTokens: 70, temperature: 0.8, seed: 3, ignoreEos: true } as const;
+  const openTiny = (options: LoadOptions = {}): Promise<Model> =>
+    load('models/tiny-gqa', { adapter, contextLength: 1024, onWarning: (text) => warned.push(text), ...options });
+
+  test('goes on after a reload with the bits of one that was never saved, answers included', async () => {
+    const kvDir = newFolder();
+    const model = await openTiny({ kvDir });
+    const talk = model.conversation({ system: 'Answer in few words.' });
+    await talk.send('Who was there?', say).result;
+    await talk.send('And then?', say).result;
+    const saved = structuredClone(await talk.save({ kv: true }));
+    expect(saved).toEqual({ ...talk.save(), kv: true });
+    const own = await talk.send('Why?', say).result;
+    await model.dispose();
+    for (const plan of ['single', 'sp']) {
+      const again = await openTiny({ kvDir, ...plans[plan] });
+      const { tokens, stats } = await again.conversation({ restore: saved }).send('Why?', say).result;
+      expect(tokens).toEqual(own.tokens);
+      // Whole blocks, the answers' among them.
+      expect(stats.cached_tokens).toBeGreaterThanOrEqual(128);
+      await again.dispose();
+    }
+    const none = await openTiny({ kvDir: newFolder() });
+    const { tokens, stats } = await none.conversation({ restore: saved }).send('Why?', say).result;
+    expect([tokens, stats.cached_tokens]).toEqual([own.tokens, 0]);
+    await none.dispose();
+  });
+
+  test('is refused by name where nothing can be kept', async () => {
+    const model = await openTiny({ kvBudget: 0.5 });
+    const talk = model.conversation();
+    await talk.send('Who was there?', { ...say, maxTokens: 3 }).result;
+    await expect(talk.save({ kv: true })).rejects.toThrow('kvBudget');
+    await model.dispose();
+  });
+});

@@ -1,0 +1,109 @@
+import { GIVEN_ID, KV_BLOCK } from '../../base/kv_units.js';
+import { nth, range } from '../../base/lists.js';
+import { KV_PARTS, type KvBlock, type KvLayout, type KvPart, type PlacedBlock } from '../cache/kv_layout.js';
+import type { KeptKv } from '../cache/kept/kept_kv.js';
+import type { HandedKv } from '../contracts/prefill_worker.js';
+import type { RequestSpec } from '../scheduler/sequence.js';
+
+/** Tokens, and how they are computed. */
+export type KeptRows = Pick<RequestSpec, 'generatedSpans' | 'continuation'> & { readonly prompt: readonly number[] };
+
+/** A beginning of a request that was kept: tokens [from, end). */
+export interface KeptBeginning {
+  readonly span: readonly [from: number, end: number];
+  readonly kv: HandedKv;
+}
+
+/** Below the prefix cache: what outlives it, block by block, on any plan. */
+export class KeptPrefixes {
+  /** @param ofAll of every request; otherwise of those that ask for it */
+  constructor(
+    readonly kept: KeptKv,
+    readonly ofAll: boolean,
+  ) {}
+
+  /** Those of the whole blocks that a request begins with; rows of pictures are known to this engine alone. */
+  #keysOf({ prompt, generatedSpans = [], continuation = [] }: KeptRows, most = Infinity): Promise<string[]> {
+    const all = [...prompt, ...continuation];
+    const given = all.findIndex((id) => id >= GIVEN_ID);
+    const spans = [...generatedSpans, [prompt.length, Infinity] as const];
+    const isGenerated = (at: number): boolean => spans.some(([start, end]) => at >= start && at < end);
+    return this.kept.keysOf(all.slice(0, Math.min(most, given < 0 ? all.length : given)), isGenerated);
+  }
+
+  /**
+   * What is kept of a request's beginning beyond what is cached.
+   * @param cached how many tokens are, asked as late as may be
+   */
+  async find(layout: KvLayout, rows: KeptRows, cached: () => number): Promise<KeptBeginning | undefined> {
+    // The last token is always computed.
+    const keys = await this.#keysOf(rows, rows.prompt.length + (rows.continuation?.length ?? 0) - 1);
+    const from = Math.floor(cached() / KV_BLOCK);
+    const blocks: KvBlock[] = [];
+    for (let end = this.#endOf(layout, keys, from); end > from; end = this.#endOf(layout, keys, from)) {
+      const at = from + blocks.length;
+      if (at === end) {
+        await this.kept.used(keys.slice(0, end));
+        return { span: [from * KV_BLOCK, end * KV_BLOCK], kv: layout.handed(from, blocks) };
+      }
+      const block = await this.#read(layout, nth(keys, at), this.#partsOf(layout, at, from, end));
+      // What is damaged is forgotten: there may be less now.
+      if (block) blocks.push(block);
+      else blocks.length = 0;
+    }
+    return undefined;
+  }
+
+  /** What a sequence of `end` blocks needs of block `at`. */
+  #partsOf(layout: KvLayout, at: number, from: number, end: number): KvPart[] {
+    const seen = layout.needsAllWindows ? from : Math.floor(Math.max(0, end * KV_BLOCK - layout.window + 1) / KV_BLOCK);
+    const needs = { all: true, window: at >= seen, state: at === end - 1 };
+    return KV_PARTS.filter((part) => layout.bytes[part] > 0 && needs[part]);
+  }
+
+  /** The most blocks that a sequence may begin with, of which those before `from` are cached; `from` where there are none. */
+  #endOf(layout: KvLayout, keys: readonly string[], from: number): number {
+    const isThere = (at: number, end: number): boolean =>
+      this.#partsOf(layout, at, from, end).every((part) => this.kept.has(nth(keys, at), part));
+    for (let end = keys.length; end > from; end--) {
+      if (range(from, end).every((at) => isThere(at, end))) return end;
+    }
+    return from;
+  }
+
+  async #read(layout: KvLayout, key: string, parts: readonly KvPart[]): Promise<KvBlock | undefined> {
+    const block: KvBlock = {};
+    for (const part of parts) {
+      const bytes = await this.kept.read(key, part, layout.bytes[part]);
+      if (!bytes) return undefined;
+      block[part] = bytes;
+    }
+    return block;
+  }
+
+  /**
+   * Keeps what is cached of some tokens.
+   * @param placed where that is now; `read` is called at once with those of it that aren't kept
+   */
+  async keep(
+    rows: KeptRows,
+    placed: () => readonly PlacedBlock[],
+    read: (blocks: readonly PlacedBlock[]) => Promise<readonly KvBlock[]>,
+  ): Promise<void> {
+    const keys = await this.#keysOf(rows);
+    const found = placed();
+    const isNew = ({ window, state }: PlacedBlock, at: number): boolean => {
+      const has = (part: KvPart): boolean => this.kept.has(nth(keys, at), part);
+      return !has('all') || (window !== undefined && !has('window')) || (state !== undefined && !has('state'));
+    };
+    const fresh = found.slice(0, keys.length).flatMap((block, at) => (isNew(block, at) ? [{ block, at }] : []));
+    const blocks = fresh.length === 0 ? [] : await read(fresh.map(({ block }) => block));
+    for (const [index, { at }] of fresh.entries()) {
+      for (const part of KV_PARTS) {
+        const bytes = nth(blocks, index)[part];
+        if (bytes) await this.kept.write(nth(keys, at), part, bytes);
+      }
+    }
+    await this.kept.used(keys.slice(0, found.length));
+  }
+}
