@@ -7,7 +7,7 @@
 export { COPY_SHARING, type CopySharing } from '../arrangement/types.js';
 export { checkTogether, type Feature, featuresOf, misfit, modelFeatures } from './check/capabilities.js';
 export { checkPlan } from './check/check_plan.js';
-export { exchangesOfStep } from './cost/exchanges.js';
+export { layerExchanges, mlpKind, stepExchanges } from './cost/exchanges.js';
 export * from './cost/measure.js';
 export { generatedRows, type ModelWork, promptRows, stageSteps } from './cost/step_rows.js';
 export { arrangedPlan } from './make/arranged_plan.js';

@@ -4,6 +4,7 @@
  */
 
 import type { CopySharing } from '../arrangement/types.js';
+import { listIn } from '../base/lists.js';
 
 /**
  * What placement knows of a model: counts only.
@@ -77,6 +78,13 @@ export const isKvOnly = ({ heads, mlp, experts }: Pick<RankShare, 'heads' | 'mlp
 export function cutsColumns(shares: readonly Pick<RankShare, 'heads' | 'mlp'>[]): boolean {
   const ways = (key: 'heads' | 'mlp'): number => new Set(shares.map((share) => share[key].join())).size;
   return ways('mlp') === shares.length && ways('heads') < shares.length;
+}
+
+/** Groups of ranks with the same list, in order of appearance. */
+export function groupsAlike(shares: readonly RankShare[], key: 'heads' | 'mlp'): [RankShare, ...RankShare[]][] {
+  const groups = new Map<string, RankShare[]>();
+  for (const share of shares) listIn(groups, share[key].join()).push(share);
+  return [...groups.values()] as [RankShare, ...RankShare[]][];
 }
 
 /** An ascending list that isn't a run of neighbours. */

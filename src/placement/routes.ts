@@ -45,12 +45,6 @@ export interface Route {
   readonly cargo: Cargo;
 }
 
-/** Messages that travel at once, by the name that errors and traces give them. */
-export interface Exchange {
-  readonly label: string;
-  readonly routes: readonly Route[];
-}
-
 const route = (from: number, to: number, cargo: Cargo): Route => ({ from, to, cargo });
 
 /** Those that lead to another rank; a rank's route to itself is a copy. */

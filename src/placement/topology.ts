@@ -1,6 +1,15 @@
 import { usageError } from '../base/errors.js';
 import { nth, range, sameList, sum } from '../base/lists.js';
-import { cutsColumns, isKvOnly, type Plan, planName, type RankShare, type Stage, type StageKind } from './plan.js';
+import {
+  cutsColumns,
+  groupsAlike,
+  isKvOnly,
+  type Plan,
+  planName,
+  type RankShare,
+  type Stage,
+  type StageKind,
+} from './plan.js';
 import { dataPlaces, type Place, placeWeights, sequencePlaces } from './sequences/sequence_ranges.js';
 
 /**
@@ -116,12 +125,8 @@ const byLane = (a: RankShare, b: RankShare): number => nth(a.lanes, 0) - nth(b.l
 
 function weightGroups(kind: StageKind, holders: readonly RankShare[]): WeightGroup[] {
   if (kind === 'arranged') return holders.toSorted((a, b) => a.rank - b.rank).map((share) => [share]);
-  const groups: [RankShare, ...RankShare[]][] = [];
-  for (const share of holders.toSorted((a, b) => (a.heads[0] ?? 0) - (b.heads[0] ?? 0))) {
-    const group = groups.find(([first]) => sameList(first.heads, share.heads));
-    if (group) group.push(share);
-    else groups.push([share]);
-  }
+  const byHead = holders.toSorted((a, b) => (a.heads[0] ?? 0) - (b.heads[0] ?? 0));
+  const groups = groupsAlike(byHead, 'heads');
   // Where ranks run their own rows, in the order of the plan: places are alike.
   for (const group of groups) if (kind !== 'adp') group.sort(byLane);
   return groups;

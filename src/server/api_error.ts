@@ -52,6 +52,10 @@ function typeOf(status: number): string {
 export const badRequest = (message: string, param?: string): ApiError =>
   new ApiError(400, message, param === undefined ? {} : { param });
 
+/** Of what may be asked again, in so many seconds. */
+export const later = (status: 429 | 503, code: string, retryAfter: number, message: string): ApiError =>
+  new ApiError(status, message, { code, retryAfter });
+
 /** What a client is told of an error: what it can act on, and nothing of the server's inside. */
 export function toApiError(error: unknown, promptField?: string): ApiError {
   if (error instanceof ApiError) return error;

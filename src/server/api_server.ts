@@ -8,7 +8,7 @@ import type { ServerResponse } from 'node:http';
 import type { EmbedResult, Prompt, ServingInfo, ServingModel } from '../index.js';
 import { IGNORED_HEADER } from './http/access.js';
 import { answerRequest, type AnswerTimes, type AnswerWriter, stopped } from './requests/answer_request.js';
-import { ApiError, badRequest, toApiError } from './api_error.js';
+import { ApiError, badRequest, later, toApiError } from './api_error.js';
 import { chatShape, ChoiceWriter, textShape } from './requests/choice_writer.js';
 import type { CompletionCall, IgnoredField } from './requests/fields.js';
 import { withOneSystem } from './requests/chat_request.js';
@@ -227,9 +227,7 @@ export class ApiServer extends HttpFront {
   /** @throws ApiError 503 while there is none */
   #openModel(): ServingModel {
     this.checkOpen();
-    if (!this.#model) {
-      throw new ApiError(503, 'the model is still loading', { code: 'loading', retryAfter: 2 });
-    }
+    if (!this.#model) throw later(503, 'loading', 2, 'the model is still loading');
     return this.#model;
   }
 
@@ -300,7 +298,7 @@ export class ApiServer extends HttpFront {
     const taken = this.#taken.get(client) ?? 0;
     if (taken + wanted > most) {
       const message = `you have ${taken} answers under way, and this server takes at most ${most} of one client; try again when some have ended`;
-      throw new ApiError(429, message, { code: 'client_queue_full', retryAfter: 1 });
+      throw later(429, 'client_queue_full', 1, message);
     }
     addTo(this.#taken, client, wanted);
     try {
@@ -422,21 +420,16 @@ export class ApiServer extends HttpFront {
 
   /** @throws ApiError 429 when the queue is full, 400 for more answers than it could ever take */
   #checkQueue(model: ServingModel, wanted: number, param?: string): void {
-    const {
-      metrics,
-      info: { slots },
-    } = model;
+    const { slots } = model.info;
     const { places } = this;
     if (wanted > places) {
       throw badRequest(`${wanted} answers in one request: this server takes at most ${places} at once`, param);
     }
-    const { unfinished } = metrics;
+    const { unfinished } = model.metrics;
     if (unfinished + wanted <= places) return;
     const seconds = this.metrics.retryAfter(unfinished - slots + wanted, slots);
-    throw new ApiError(429, `the queue is full (${unfinished} answers under way); try again in ${seconds} s`, {
-      code: 'queue_full',
-      retryAfter: seconds,
-    });
+    const why = `the queue is full (${unfinished} answers under way); try again in ${seconds} s`;
+    throw later(429, 'queue_full', seconds, why);
   }
 }
 

@@ -103,11 +103,6 @@ export class RequestThread {
     private readonly maxMs: number,
   ) {}
 
-  /** Starts it where it doesn't run. @throws ApiError 500 where that fails */
-  async start(): Promise<void> {
-    await this.#running();
-  }
-
   /**
    * The call that a body asks for, with prompts as token ids. The body's bytes go with it.
    * @throws ApiError 400 for what is wrong with it, and where it takes longer than `maxMs`; 500 where the thread breaks
@@ -115,7 +110,7 @@ export class RequestThread {
   async read<Kind extends CallKind>(
     request: ThreadRequest & { readonly body: Uint8Array<ArrayBuffer>; readonly kind: Kind },
   ): Promise<Calls[Kind]> {
-    const worker = await this.#running();
+    const worker = await this.start();
     let timer: NodeJS.Timeout | undefined;
     const tooLong = new Promise<never>((_, reject) => {
       const message = `reading this request takes longer than ${this.maxMs / 1000} s; send less text`;
@@ -130,7 +125,7 @@ export class RequestThread {
       this.#worker = undefined;
       await worker.terminate();
       // Whoever ended it waits for the next one, and their rest counts that.
-      if (!this.#closed) await this.#running().catch(() => {});
+      if (!this.#closed) await this.start().catch(() => {});
       throw error;
     } finally {
       clearTimeout(timer);
@@ -149,7 +144,8 @@ export class RequestThread {
     await worker?.terminate();
   }
 
-  #running(): Promise<Worker> {
+  /** The thread, which is started where it doesn't run. @throws ApiError 500 where that fails */
+  start(): Promise<Worker> {
     if (!this.#worker) {
       const started = startWorker(this.source());
       started.catch(() => {

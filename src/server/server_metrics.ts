@@ -1,3 +1,4 @@
+import { valueIn } from '../base/lists.js';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { HistogramCounts, RankBalance, ServingInfo, ServingModel } from '../index.js';
 import type { Outcome } from './http/exchange.js';
@@ -46,13 +47,8 @@ export class ServerMetrics {
   count(route: string, outcome: Outcome, status: number, seconds?: number): void {
     const labels = { route, outcome, code: String(status) };
     const key = Object.values(labels).join(' ');
-    const known = this.#requests.get(key) ?? { labels, count: 0 };
-    known.count++;
-    this.#requests.set(key, known);
-    if (seconds === undefined) return;
-    const histogram = this.#seconds.get(route) ?? new Histogram(REQUEST_SECONDS);
-    histogram.observe(seconds);
-    this.#seconds.set(route, histogram);
+    valueIn(this.#requests, key, () => ({ labels, count: 0 })).count++;
+    if (seconds !== undefined) valueIn(this.#seconds, route, () => new Histogram(REQUEST_SECONDS)).observe(seconds);
   }
 
   close(): void {

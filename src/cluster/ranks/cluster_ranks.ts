@@ -133,16 +133,12 @@ export class ClusterRanks implements ModelPlaces {
   }
 
   /**
-   * Goes on with the ranks that are left, and free ones of their kind, in place of all that there were; none of them is held.
+   * As `ModelPlaces` says: with the ranks that are left, and free ones of their kind, in place of all that there were; none is held.
    * @param lost why one has no place any more
-   * @param choose the plan for them, which the options name
    * @throws SplitkvError `peer_lost` where none is left, or they don't do; `aborted`
    */
-  async #onRest(
-    lost: SplitkvError,
-    signal: AbortSignal | undefined,
-    choose: (options: LoadOptions) => Promise<ChosenPlan>,
-  ): Promise<ChosenPlan> {
+  async planOnRest(subject: PlanSubject, lost: SplitkvError, signal: AbortSignal | undefined): Promise<ChosenPlan> {
+    const { chooseForRest } = await import('./plan_on_rest.js');
     const before = this.#cards;
     const rest = (await this.#free(signal)).slice(0, before.length - 1);
     if (rest.length === 0) throw lost;
@@ -151,7 +147,7 @@ export class ClusterRanks implements ModelPlaces {
     try {
       const limits = rest.map(({ name, memory = UNLIMITED }) => Math.min(this.#memory.get(name) ?? UNLIMITED, memory));
       const { memory: _, ...options } = this.options;
-      const chosen = await choose({ ...options, ranks: names, ...memoryOf(limits) });
+      const chosen = await chooseForRest({ ...options, ranks: names, ...memoryOf(limits) }, subject, signal);
       this.arrange(chosen.adapters);
       const gone = before.filter(({ name }) => !names.includes(name)).map(({ name }) => name);
       const now = this.#cards.map(({ name }) => name);
@@ -162,21 +158,9 @@ export class ClusterRanks implements ModelPlaces {
     } catch (error) {
       this.#cards = before;
       throwIfAborted(signal, 'recovering');
-      const why = messageOf(error);
-      throw new SplitkvError(
-        'peer_lost',
-        `${lost.message}. On what is left (${names.join(', ')}) it can't go on: ${why}`,
-        {
-          cause: error,
-        },
-      );
+      const why = `On what is left (${names.join(', ')}) it can't go on: ${messageOf(error)}`;
+      throw new SplitkvError('peer_lost', `${lost.message}. ${why}`, { cause: error });
     }
-  }
-
-  /** As `ModelPlaces` says. */
-  async planOnRest(subject: PlanSubject, lost: SplitkvError, signal: AbortSignal | undefined): Promise<ChosenPlan> {
-    const { chooseForRest } = await import('./plan_on_rest.js');
-    return this.#onRest(lost, signal, (options) => chooseForRest(options, subject, signal));
   }
 
   /** Ranks that can take shares: those that there were first. */

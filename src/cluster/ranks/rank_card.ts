@@ -1,3 +1,4 @@
+import { isObject } from '../../base/json.js';
 import * as z from 'zod/mini';
 import type { AdapterDescription } from '../../gpu/index.js';
 import { formatError, ioError, messageOf, tried } from '../../base/errors.js';
@@ -58,9 +59,8 @@ export function readObject(data: Uint8Array): Readonly<Record<string, unknown>> 
   } catch (error) {
     throw formatError(`a message that can't be read: ${messageOf(error)}`, error);
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw formatError('a message that is no object');
-  return value as Record<string, unknown>;
+  if (!isObject(value)) throw formatError('a message that is no object');
+  return value;
 }
 
 /** Ranks answer at once; what takes longer is as good as away. */

@@ -25,14 +25,17 @@ const PIECE_BYTES = 512 * 1024;
 /** A message has a subject and headers, too. */
 const AROUND_BYTES = 4096;
 
-export interface PushOptions {
-  /** Default: the model's own. */
-  readonly name?: string | undefined;
+interface Waiting {
   readonly signal?: AbortSignal | undefined;
-  /** In bytes of all files. */
-  readonly onProgress?: ((done: number, total: number) => void) | undefined;
   /** Told once, where somebody else changes the store. */
   readonly onWait?: (() => void) | undefined;
+}
+
+export interface PushOptions extends Waiting {
+  /** Default: the model's own. */
+  readonly name?: string | undefined;
+  /** In bytes of all files. */
+  readonly onProgress?: ((done: number, total: number) => void) | undefined;
 }
 
 export interface Pushed {
@@ -50,12 +53,12 @@ export interface Pushed {
  * @throws SplitkvError `limit` where the server has no room, `io`, `aborted`, as `openModelFiles` for what is no model
  */
 export async function pushModel(cluster: Cluster, source: Source, options: PushOptions = {}): Promise<Pushed> {
-  const { signal, onProgress, onWait } = options;
+  const { signal, onProgress } = options;
   const name = checkModelName(options.name ?? modelName(source.gguf ?? source.name));
   const files = await filesOf(source, signal);
   const total = files.reduce((sum, { bytes }) => sum + bytes, 0);
   const bucket = await Bucket.open(cluster);
-  return alone(bucket, { signal, onWait }, async (stillAlone) => {
+  return alone(bucket, options, async (stillAlone) => {
     const there = new Set(await bucket.keys(pieceKey(''), signal));
     const pieceBytes = Math.min(PIECE_BYTES, cluster.maxPayload - AROUND_BYTES);
     let done = 0;
@@ -102,11 +105,7 @@ export async function pushModel(cluster: Cluster, source: Source, options: PushO
  * Removes a model, and the pieces that no other model has. @returns bytes that the server keeps no longer
  * @throws SplitkvError `usage` where there is none of that name
  */
-export async function removeStored(
-  cluster: Cluster,
-  name: string,
-  options: Pick<PushOptions, 'signal' | 'onWait'> = {},
-): Promise<number> {
+export async function removeStored(cluster: Cluster, name: string, options: Waiting = {}): Promise<number> {
   const { signal } = options;
   checkModelName(name);
   const names = (await listStored(cluster, signal)).map((model) => model.name);
@@ -165,15 +164,11 @@ type StillAlone = () => Promise<void>;
 /**
  * Changes the store alone: what others push or remove at the same time can't take pieces away that are counted on. Whoever ended
  * without giving the lock back is told by its beats, by the clock of whoever waits.
- * @param onWait told once, where another one has it
  */
-async function alone<T>(
-  bucket: Bucket,
-  { signal, onWait }: { readonly signal?: AbortSignal | undefined; readonly onWait?: (() => void) | undefined },
-  work: (stillAlone: StillAlone) => Promise<T>,
-): Promise<T> {
+async function alone<T>(bucket: Bucket, options: Waiting, work: (stillAlone: StillAlone) => Promise<T>): Promise<T> {
+  const { signal } = options;
   const own = new TextEncoder().encode(crypto.randomUUID());
-  let revision = await take(bucket, own, signal, onWait);
+  let revision = await take(bucket, own, options);
   let lost: SplitkvError | undefined;
   let beat: Promise<void> = Promise.resolve();
   const stillAlone = (): Promise<void> =>
@@ -198,12 +193,7 @@ async function alone<T>(
 }
 
 /** Resolves with the lock's number. */
-async function take(
-  bucket: Bucket,
-  own: Uint8Array,
-  signal: AbortSignal | undefined,
-  onWait: (() => void) | undefined,
-): Promise<number> {
+async function take(bucket: Bucket, own: Uint8Array, { signal, onWait }: Waiting): Promise<number> {
   let seen: number | undefined;
   let missed = 0;
   for (let tries = 0; ; tries++) {

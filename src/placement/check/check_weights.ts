@@ -1,5 +1,5 @@
 import type { SplitkvError } from '../../base/errors.js';
-import { count, listIn, nth, range, sameList, showList, sum } from '../../base/lists.js';
+import { count, nth, range, sameList, showList, sum } from '../../base/lists.js';
 import {
   type ModelShape,
   type Plan,
@@ -7,6 +7,7 @@ import {
   type Stage,
   type VocabShare,
   cutsColumns,
+  groupsAlike,
   hasGap,
   isKvOnly,
 } from '../plan.js';
@@ -75,7 +76,7 @@ function checkSegments(shares: readonly RankShare[], kind: SegmentKind, refuse: 
     checkList(list, sizes.length, `rank ${share.rank}: ${key}`, refuse);
     checkRun(list, `rank ${share.rank}: ${key}`, refuse);
   }
-  const groups = distinct(shares, key);
+  const groups = groupsAlike(shares, key);
   for (const segment of sizes.keys()) {
     const [a, b] = groups.flatMap(([first]) => (first[key].includes(segment) ? [first] : []));
     if (!a) throw refuse(`${what} ${segment} is held by no rank; add it to one rank's ${key}`);
@@ -126,7 +127,7 @@ function checkPairs(shares: readonly RankShare[], refuse: Refuse): void {
 
 /** Where ranks run their own rows, one rank computes a segment for all of them, or each has all segments. */
 function checkOneMlp(shares: readonly RankShare[], refuse: Refuse): void {
-  const groups = distinct(shares, 'mlp');
+  const groups = groupsAlike(shares, 'mlp');
   const [a, b] = groups.find((group) => group.length > 1) ?? [];
   if (groups.length === 1 || !a || !b) return;
   throw refuse(
@@ -163,13 +164,6 @@ function checkOneHolder(
 
 function checkRun(list: readonly number[], name: string, refuse: Refuse): void {
   if (hasGap(list)) throw refuse(`${name} ${showList(list)} have a gap; for now a rank holds neighbours`);
-}
-
-/** Groups of ranks with the same list, in order of appearance. */
-function distinct(shares: readonly RankShare[], key: 'heads' | 'mlp'): [RankShare, ...RankShare[]][] {
-  const groups = new Map<string, RankShare[]>();
-  for (const share of shares) listIn(groups, share[key].join()).push(share);
-  return [...groups.values()] as [RankShare, ...RankShare[]][];
 }
 
 /** Shares of a head's copies add up to 1 within rounding. */

@@ -118,14 +118,6 @@ export function stepExchanges(stages: readonly StageStep[], work: ModelWork, sam
   });
 }
 
-/** All exchanges of a step, stage after stage. */
-export const exchangesOfStep = (stages: readonly StageStep[], work: ModelWork, samples: number): PredictedExchange[] =>
-  stepExchanges(stages, work, samples).flatMap((outside, index) => {
-    const stage = nth(stages, index);
-    const sizes = work.sizes.layers.slice(...stage.stage.layers);
-    return [...outside, ...sizes.flatMap((layer) => layerExchanges(stage, work, mlpKind(layer)))];
-  });
-
 const onlyGroup = (route: Route): Route => ({ ...route, cargo: { ...route.cargo, group: 0 } });
 
 const withMessages = (exchanges: readonly PredictedExchange[]): PredictedExchange[] =>

@@ -4,7 +4,8 @@
  * ../replicas.
  */
 
-import { ApiError } from '../api_error.js';
+import { sum } from '../../base/lists.js';
+import { badRequest, later } from '../api_error.js';
 import { type FrontOptions, HttpFront } from '../front.js';
 import type { Exchange } from '../http/exchange.js';
 import { newInstance } from '../replicas/replica.js';
@@ -104,27 +105,16 @@ export class Gateway extends HttpFront {
   /** @throws ApiError 400 where it must be named, 404 where nobody has it, 503 where nobody is there */
   #modelOf({ model, instance }: RequestFacts): string {
     const { models } = this.replicas;
-    if (models.length === 0) {
-      throw new ApiError(503, 'no replica is there yet; try again', {
-        code: 'no_replica',
-        retryAfter: 2,
-      });
-    }
+    if (models.length === 0) throw later(503, 'no_replica', 2, 'no replica is there yet; try again');
     const keeper = instance === undefined ? undefined : this.replicas.ofInstance(instance);
     const named = model ?? keeper?.beat.model ?? (models.length === 1 ? models[0] : undefined);
-    if (named === undefined) {
-      throw new ApiError(400, `model is missing; models are ${models.join(', ')}`, { param: 'model' });
-    }
+    if (named === undefined) throw badRequest(`model is missing; models are ${models.join(', ')}`, 'model');
     return this.checkModel(named);
   }
 
   #retryAfter(): number {
-    let waiting = 0;
-    let slots = 0;
-    for (const { beat } of this.replicas.ready) {
-      waiting += beat.waiting;
-      slots += beat.slots;
-    }
-    return this.metrics.retryAfter(waiting + 1, Math.max(1, slots));
+    const beats = this.replicas.ready.map(({ beat }) => beat);
+    const slots = sum(beats.map((beat) => beat.slots));
+    return this.metrics.retryAfter(sum(beats.map(({ waiting }) => waiting)) + 1, Math.max(1, slots));
   }
 }

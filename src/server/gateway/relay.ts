@@ -1,5 +1,5 @@
 import { createHash, randomInt } from 'node:crypto';
-import { ApiError, badRequest } from '../api_error.js';
+import { ApiError, badRequest, later } from '../api_error.js';
 import { IGNORED_HEADER } from '../http/access.js';
 import { EventStream, type Exchange, LINES_TYPE, outcomeOf } from '../http/exchange.js';
 import { headersOf, MAX_BYTES } from '../replicas/messages.js';
@@ -86,31 +86,25 @@ export class Relay {
   async #untilAnswered(): Promise<void> {
     for (let asked = 0; asked < MAX_ASKED; asked++) {
       const member = await this.#pick(asked > 0);
-      if (asked > 0) this.#tell('moved');
+      if (asked > 0) this.options.onEvent('moved');
       try {
         await this.#ask(member);
         return;
       } catch (error) {
         if (this.exchange.signal.aborted) throw stopped();
         if (error instanceof DiffersError) {
-          this.#tell('differed');
+          this.options.onEvent('differed');
           const message = `the replica that answered went away, and ${error.message}; ask again`;
           throw new ApiError(502, message, { code: 'replica_differs' });
         }
         if (!(error instanceof ReplicaGoneError)) throw error;
         if (this.#isWhole) return this.#stream!.end('completed');
-        this.#addFailure(member);
+        // It may be reached again when the NATS server is, but not for ever.
+        const { instance } = member.beat;
+        if (!this.#full.has(instance)) this.#failures.set(instance, (this.#failures.get(instance) ?? 0) + 1);
       }
     }
-    throw new ApiError(503, `${MAX_ASKED} replicas went away while they answered; try again`, {
-      code: 'replicas_lost',
-      retryAfter: 2,
-    });
-  }
-
-  /** A replica may be reached again when the NATS server is, but not for ever. */
-  #addFailure({ beat: { instance } }: Member): void {
-    if (!this.#full.has(instance)) this.#failures.set(instance, (this.#failures.get(instance) ?? 0) + 1);
+    throw later(503, 'replicas_lost', 2, `${MAX_ASKED} replicas went away while they answered; try again`);
   }
 
   /** @throws ApiError 429, 503, or what the last one was refused with */
@@ -147,16 +141,11 @@ export class Relay {
   #nobody(isFull: boolean): ApiError {
     if (isFull) {
       const seconds = this.options.retryAfter();
-      return new ApiError(429, `all replicas are full; try again in ${seconds} s`, {
-        code: 'queue_full',
-        retryAfter: seconds,
-      });
+      return later(429, 'queue_full', seconds, `all replicas are full; try again in ${seconds} s`);
     }
     const others = this.#kind === undefined ? '' : ' of the kind that began the answer';
-    return new ApiError(503, `no replica${others} is ready for '${this.model.slice(0, 200)}'; try again`, {
-      code: 'no_replica',
-      retryAfter: 2,
-    });
+    const why = `no replica${others} is ready for '${this.model.slice(0, 200)}'; try again`;
+    return later(503, 'no_replica', 2, why);
   }
 
   async #ask(member: Member): Promise<void> {
@@ -236,7 +225,7 @@ export class Relay {
         this.#isWhole ||= endsWell(event);
         if (hasResumed || event.data === undefined) continue;
         hasResumed = true;
-        this.#tell('resumed');
+        this.options.onEvent('resumed');
       }
       if (exchange.signal.aborted) throw stopped();
     }
@@ -250,10 +239,6 @@ export class Relay {
       const value = headers[name];
       if (value !== undefined) this.exchange.response.setHeader(name, value);
     }
-  }
-
-  #tell(event: RelayEvent): void {
-    this.options.onEvent(event);
   }
 }
 
@@ -331,12 +316,11 @@ export function factsOf(route: RouteName, body: Uint8Array, session: string | un
 
 function askedOf({ request, client }: Exchange, { prefix, body }: RequestFacts): AskedRequest {
   const { method, url: path = '/', headers } = request;
-  const told = { headers: headersOf(headers, ASKED), client: hashOfClient(client), prefix, body };
+  // Replicas count by client, and nobody else should know the key.
+  const who = createHash('sha256').update(client).digest('hex').slice(0, 32);
+  const told = { headers: headersOf(headers, ASKED), client: who, prefix, body };
   return { method: method as AskedRequest['method'], path, ...told };
 }
-
-/** Who asks, for replicas, which count by client: nobody else should know the key. */
-const hashOfClient = (client: string): string => createHash('sha256').update(client).digest('hex').slice(0, 32);
 
 const instanceOf = (id: unknown): string | undefined => (typeof id === 'string' ? RESPONSE.exec(id)?.[1] : undefined);
 

@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { formatError } from '../../base/errors.js';
 import { isObject, parsed } from '../../base/json.js';
-import { valueIn } from '../../base/lists.js';
+import { sum, valueIn } from '../../base/lists.js';
 
 /** An event of a stream, or a comment. */
 export interface SseEvent {
@@ -118,9 +118,7 @@ export class StreamReplay {
 
   /** Events that were sent. */
   get sent(): number {
-    let all = 0;
-    for (const { count } of this.#lanes.values()) all += count;
-    return all;
+    return sum(Array.from(this.#lanes.values(), ({ count }) => count));
   }
 
   /** Another one begins from the first event. */

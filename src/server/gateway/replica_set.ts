@@ -174,7 +174,7 @@ export class ReplicaSet {
       if (beat.protocol !== PROTOCOL || subject.split('.').at(-1) !== beat.name) return;
       this.#takeBeat(beat, prefixes);
     } catch (fault) {
-      this.#note(`a beat that is none: ${String(fault)}`);
+      this.#options.onNote?.(`a beat that is none: ${String(fault)}`);
     }
   }
 
@@ -192,7 +192,7 @@ export class ReplicaSet {
     if (!member) {
       member = { beat, heardAt: 0, probedAt: 0, prefixes: undefined, calls: new Map(), asked: 0 };
       this.#members.set(beat.name, member);
-      this.#note(`replica ${beat.name} is there: ${beat.model}, ${beat.slots} slots, ${beat.adapter}`);
+      this.#options.onNote?.(`replica ${beat.name} is there: ${beat.model}, ${beat.slots} slots, ${beat.adapter}`);
     }
     member.beat = beat;
     member.heardAt = performance.now();
@@ -216,7 +216,7 @@ export class ReplicaSet {
       const { head, bytes } = readToGateway(data);
       member.calls.get(head.id)?.hear(head, bytes);
     } catch (fault) {
-      this.#note(`replica ${member.beat.name}: ${String(fault)}`);
+      this.#options.onNote?.(`replica ${member.beat.name}: ${String(fault)}`);
     }
   }
 
@@ -258,7 +258,7 @@ export class ReplicaSet {
     const { name, model } = member.beat;
     if (this.#members.get(name) === member) this.#members.delete(name);
     this.#tableOf(model).leave(name);
-    this.#note(`replica ${name}: ${why}; ${member.calls.size} requests were there`);
+    this.#options.onNote?.(`replica ${name}: ${why}; ${member.calls.size} requests were there`);
     for (const call of member.calls.values()) call.fail(why);
   }
 
@@ -269,10 +269,6 @@ export class ReplicaSet {
       this.#connected = true;
       this.#lookedAt = 0; // the next look begins anew
     }
-  }
-
-  #note(line: string): void {
-    this.#options.onNote?.(line);
   }
 }
 

@@ -1,3 +1,4 @@
+import { valueIn } from '../../base/lists.js';
 import { isIPv6, type Socket } from 'node:net';
 
 /** Connections beyond all limits at once: each may ask for /livez and its like, and is told to go otherwise. */
@@ -57,8 +58,8 @@ export class Connections {
       this.#remove(victim);
       victim.socket.destroy();
     }
-    const address = this.#addresses.get(name) ?? { name, busy: new Set(), idle: new Set(), silent: new Set() };
-    this.#addresses.set(name, address);
+    const none = (): Address => ({ name, busy: new Set(), idle: new Set(), silent: new Set() });
+    const address = valueIn(this.#addresses, name, none);
     const connection = { socket, address, since: performance.now(), requests: 0 };
     address.silent.add(connection);
     this.#open.set(socket, connection);

@@ -272,7 +272,8 @@ export async function readBody(
   if (request.headers.expect !== undefined) response.writeContinue();
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of leavingOpen(request)) {
+  // A reader that stops early leaves the connection open: the answer is still to be sent on it.
+  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     bytes += chunk.length;
     if (bytes > maxBytes) throw tooLarge();
     room.take(chunk.length);
@@ -281,10 +282,6 @@ export async function readBody(
   if (bytes === 0) throw badRequest('the body is empty; expected a JSON object');
   return joinBytes(chunks);
 }
-
-/** Its chunks. A reader that stops early leaves the connection open: the answer is still to be sent on it. */
-const leavingOpen = (request: IncomingMessage): AsyncIterable<Buffer> =>
-  request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
 
 /** Adds to what is counted of a client; who has nothing is forgotten. */
 export function addTo(counts: Map<string, number>, client: string, by: number): void {

@@ -1,4 +1,4 @@
-import { ApiError } from '../api_error.js';
+import { later } from '../api_error.js';
 
 export interface TurnsOptions {
   /** Jobs that may wait, over all clients; one client's up to a quarter. */
@@ -52,13 +52,14 @@ export class TurnsByClient {
     const { maxWaiting, what } = this.options;
     const client = this.#clients.get(name) ?? { waiting: [], restsUntil: 0 };
     if (this.#waiting >= maxWaiting || client.waiting.length >= maxWaiting / 4) {
-      throw busy(`${this.#waiting} ${what} wait; try again in a second`, 1);
+      throw later(429, 'busy', 1, `${this.#waiting} ${what} wait; try again in a second`);
     }
     // Nobody waits longer in silence.
     const rest = client.restsUntil - performance.now();
     if (rest > MAX_REST_MS) {
       const seconds = Math.ceil(rest / 1000);
-      throw busy(`${what} of yours were refused that took long; the next is looked at in ${seconds} s`, seconds);
+      const why = `${what} of yours were refused that took long; the next is looked at in ${seconds} s`;
+      throw later(429, 'busy', seconds, why);
     }
     this.#clients.set(name, client);
     return new Promise<T>((resolve, reject) => {
@@ -125,6 +126,3 @@ export class TurnsByClient {
     this.#next();
   }
 }
-
-const busy = (message: string, seconds: number): ApiError =>
-  new ApiError(429, message, { code: 'busy', retryAfter: seconds });

@@ -160,13 +160,7 @@ function chatOf(
 const effortOf = (effort: string | null | undefined): string | null | undefined =>
   effort === 'xhigh' || effort === 'max' ? 'high' : effort;
 
-function choiceOf({
-  type,
-  name,
-}: {
-  readonly type: 'auto' | 'any' | 'tool' | 'none';
-  readonly name?: unknown;
-}): ToolChoice {
+function choiceOf({ type, name }: NonNullable<z.infer<typeof counted>['tool_choice']>): ToolChoice {
   if (type === 'tool') return { type: 'function', function: { name: String(name) } };
   return type === 'any' ? 'required' : type;
 }

@@ -6,14 +6,6 @@ import { inputOf, type Part, PartWriter } from '../requests/part_writer.js';
 /** Nanoseconds, as Ollama has them. */
 const nanoseconds = (ms: number): number => Math.round(Math.max(0, ms) * 1e6);
 
-/** What an answer took: until it was asked for, until its first token, and after that. */
-export const durationsOf = ({ began, asked, first, end }: AnswerTimes) => ({
-  total_duration: nanoseconds(end - began),
-  load_duration: nanoseconds(asked - began),
-  prompt_eval_duration: nanoseconds(first - asked),
-  eval_duration: nanoseconds(end - first),
-});
-
 /** Writes an answer of /api/chat (in a message) or /api/generate (as a text), whole or in lines. */
 export class OllamaWriter extends PartWriter {
   readonly isLines = true;
@@ -28,7 +20,7 @@ export class OllamaWriter extends PartWriter {
 
   /** The answer to who asks for nothing but the model. */
   loaded(): object {
-    return { ...this.#line({}), done: true, done_reason: 'load' };
+    return { ...this.#line(), done: true, done_reason: 'load' };
   }
 
   opening(): object[] {
@@ -36,7 +28,7 @@ export class OllamaWriter extends PartWriter {
   }
 
   closing(completion: Completion, times: AnswerTimes): object[] {
-    return [{ ...this.#line({}), ...this.#end(completion, times) }];
+    return [{ ...this.#line(), ...this.#end(completion, times) }];
   }
 
   broken({ message }: ApiError): object[] {
@@ -44,10 +36,8 @@ export class OllamaWriter extends PartWriter {
   }
 
   protected done(completion: Completion, times: AnswerTimes): object {
-    const said = (kind: Part['kind']): string =>
-      this.parts.map((part) => (part.kind === kind ? part.text : '')).join('');
     const calls = this.parts.filter(({ kind }) => kind === 'call');
-    const line = this.#line({ text: said('text'), thinking: said('reasoning'), calls });
+    const line = this.#line(this.said('text'), this.said('reasoning'), calls);
     const logprobs = this.parts.flatMap((part) => part.logprobs);
     return { ...line, ...this.#end(completion, times), ...this.#chances(logprobs) };
   }
@@ -58,24 +48,16 @@ export class OllamaWriter extends PartWriter {
 
   protected added({ kind }: Part, delta: string, logprobs: CompletionEvent['logprobs']): object[] {
     if (kind === 'call') return [];
-    const said = kind === 'text' ? { text: delta } : { thinking: delta };
-    return [{ ...this.#line(said), done: false, ...this.#chances(logprobs) }];
+    const line = kind === 'text' ? this.#line(delta) : this.#line('', delta);
+    return [{ ...line, done: false, ...this.#chances(logprobs) }];
   }
 
   /** Calls are told whole. */
   protected ended(part: Part): object[] {
-    return part.kind === 'call' ? [{ ...this.#line({ calls: [part] }), done: false }] : [];
+    return part.kind === 'call' ? [{ ...this.#line('', '', [part]), done: false }] : [];
   }
 
-  #line({
-    text = '',
-    thinking = '',
-    calls = [],
-  }: {
-    text?: string;
-    thinking?: string;
-    calls?: readonly Part[];
-  }): object {
+  #line(text = '', thinking = '', calls: readonly Part[] = []): object {
     const head = { model: this.model, created_at: new Date().toISOString() };
     const thought = thinking === '' ? {} : { thinking };
     if (!this.isChat) return { ...head, response: text, ...thought };
@@ -94,17 +76,16 @@ export class OllamaWriter extends PartWriter {
     return this.hasLogprobs ? { logprobs: chancesOf(logprobs) } : {};
   }
 
-  #end({ promptTokens, completionTokens }: Completion, times: AnswerTimes): object {
-    const { total_duration, load_duration, prompt_eval_duration, eval_duration } = durationsOf(times);
+  #end({ promptTokens, completionTokens }: Completion, { began, asked, first, end }: AnswerTimes): object {
     return {
       done: true,
       done_reason: this.isCut ? 'length' : 'stop',
-      total_duration,
-      load_duration,
+      total_duration: nanoseconds(end - began),
+      load_duration: nanoseconds(asked - began),
       prompt_eval_count: promptTokens,
-      prompt_eval_duration,
+      prompt_eval_duration: nanoseconds(first - asked),
       eval_count: completionTokens,
-      eval_duration,
+      eval_duration: nanoseconds(end - first),
     };
   }
 }

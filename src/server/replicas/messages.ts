@@ -4,6 +4,7 @@
  * ../gateway has the other side.
  */
 
+import { joinBytes } from '../../base/math.js';
 import * as z from 'zod/mini';
 import { formatError } from '../../base/errors.js';
 import { isName } from '../../cluster/connect.js';
@@ -97,17 +98,10 @@ export interface Message<Head> {
 
 const NEWLINE = 10;
 const encoder = new TextEncoder();
-const NONE = new Uint8Array();
 
 /** A head as a line of JSON, and bytes behind it. */
-export function encode(head: object, bytes: Uint8Array = NONE): Uint8Array {
-  const line = encoder.encode(`${JSON.stringify(head)}\n`);
-  if (bytes.length === 0) return line;
-  const all = new Uint8Array(line.length + bytes.length);
-  all.set(line);
-  all.set(bytes, line.length);
-  return all;
-}
+export const encode = (head: object, bytes: Uint8Array = new Uint8Array()): Uint8Array =>
+  joinBytes([encoder.encode(`${JSON.stringify(head)}\n`), bytes]);
 
 /** Bytes of a body that fit a message behind a head. */
 export const pieceBytes = (maxPayload: number): number => Math.min(262_144, Math.floor(maxPayload / 2));

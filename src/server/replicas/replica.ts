@@ -220,7 +220,11 @@ export class Replica {
     try {
       // The last part says what it is, and of which gateway.
       const [gateway = '', what] = message.subject.split('.').slice(-2).toReversed();
-      if (isNobody(message.data, message.headers?.code)) return this.#dropGateway(gateway);
+      if (isNobody(message.data, message.headers?.code)) {
+        // Nobody waits for these.
+        for (const [key, call] of this.#calls) if (key.startsWith(`${gateway} `)) call.cancel();
+        return;
+      }
       if (!INSTANCE.test(gateway)) return;
       if (what === 'heir') return void message.respond(this.#takeOver(message.data));
       if (what !== 'ask') return;
@@ -278,10 +282,5 @@ export class Replica {
     const hashes = Uint32Array.from({ length: Math.floor(bytes.length / 4) }, (_, at) => bytes.readUInt32LE(at * 4));
     this.#record.use(hashes);
     this.#toldPrefixes = false;
-  }
-
-  /** Nobody waits for these. */
-  #dropGateway(gateway: string): void {
-    for (const [key, call] of this.#calls) if (key.startsWith(`${gateway} `)) call.cancel();
   }
 }

@@ -71,6 +71,11 @@ export abstract class PartWriter implements AnswerWriter {
     return [...events, ...this.#end()];
   }
 
+  /** All parts of a kind. */
+  protected said(kind: Part['kind']): string {
+    return this.parts.map((part) => (part.kind === kind ? part.text : '')).join('');
+  }
+
   protected get isCut(): boolean {
     return this.finish === 'max_tokens' || this.finish === 'context_full';
   }

@@ -1,3 +1,4 @@
+import { valueIn } from '../../base/lists.js';
 import { shortened } from '../../base/json.js';
 import type { ChatMessage } from '../../index.js';
 import { ApiError } from '../api_error.js';
@@ -56,8 +57,7 @@ export class ResponseStore {
     this.#forget(id);
     this.#kept.set(id, { ...stored, client, bytes });
     this.#bytes += bytes;
-    const held = this.#held.get(client) ?? { ids: new Set<string>(), bytes: 0 };
-    this.#held.set(client, held);
+    const held = valueIn(this.#held, client, () => ({ ids: new Set<string>(), bytes: 0 }));
     held.ids.add(id);
     held.bytes += bytes;
     while (this.#bytes > this.maxBytes) this.#forgetOldest(this.#largest((of) => of.bytes));

@@ -55,9 +55,7 @@ export class ResponseWriter extends PartWriter {
         total_tokens: promptTokens + completionTokens,
       },
     };
-    const said = (kind: Part['kind']): string =>
-      this.parts.map((part) => (part.kind === kind ? part.text : '')).join('');
-    const [text, thought] = [said('text'), said('reasoning')];
+    const [text, thought] = [this.said('text'), this.said('reasoning')];
     const calls = this.parts.flatMap(({ call, text: given }) =>
       call ? [{ id: call.id, type: 'function' as const, function: { name: call.name, arguments: given } }] : [],
     );

@@ -7,10 +7,12 @@ import { randomArrangement } from '../../../placement/testing/arrangements.js';
 import {
   arrangedPlan,
   generatedRows,
-  exchangesOfStep,
+  layerExchanges,
   makePlan,
+  mlpKind,
   promptRows,
   stageSteps,
+  stepExchanges,
 } from '../../../placement/index.js';
 import { type RankTrace, traceRoutes } from './route_trace.js';
 import { randomFiles } from '../random_source.js';
@@ -104,7 +106,12 @@ test.each(drawn(cases, 1, 'predicted exchanges'))(
     const given = { adapter, model: options, plan, virtual: true };
     const predicted = (step: ReturnType<typeof generatedRows>, samples: number): Totals => {
       const totals: Totals = new Map();
-      for (const { label, messages } of exchangesOfStep(stageSteps(plan, step), work, samples)) {
+      const stages = stageSteps(plan, step);
+      const exchanges = stages.flatMap((stage) => {
+        const layers = work.sizes.layers.slice(...stage.stage.layers);
+        return layers.flatMap((layer) => layerExchanges(stage, work, mlpKind(layer)));
+      });
+      for (const { label, messages } of [...stepExchanges(stages, work, samples).flat(), ...exchanges]) {
         const name = label === 'tokens' ? 'next tokens' : label;
         for (const { from, to, bytes } of messages) add(totals, name, from, to, bytes);
       }
