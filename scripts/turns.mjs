@@ -243,6 +243,7 @@ export const FILES = [
       'faces/generate',
       'faces/images',
       'faces/images_gemma3',
+      'faces/kept_kv',
       'faces/windows',
       'prefill/prefill',
       'serving/speculation/speculation',
