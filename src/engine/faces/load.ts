@@ -207,7 +207,7 @@ async function openParts(
     );
     return settle(shorter);
   });
-  let beside: Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters'>;
+  let beside: Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept'>;
   try {
     await checkRanks(opening, facts, group);
     await source.flush?.(); // throws where what was read isn't one version of each file
@@ -227,7 +227,6 @@ async function openParts(
     source,
     sentenceFiles: model.sentenceFiles,
     pooling: options.pooling,
-    openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
     loadSeconds: (performance.now() - started) / 1000,
     get picked() {
       return plans.chosen.picked;
@@ -357,8 +356,8 @@ async function openBeside(
   plans: SettledPlan,
   place: ModelPlace | undefined,
   group: ModelRanks,
-): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters'>> {
-  const { options } = opening;
+): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept'>> {
+  const { options, onWarning } = opening;
   const { prefill, signal } = options;
   const adapters = new LazyAdapters(group, networkOf(options));
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
@@ -366,6 +365,7 @@ async function openBeside(
   const { Pictures } = vision ? await import('../serving/pictures.js') : {};
   return {
     adapters,
+    openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
     pictures: vision && (await Pictures?.open(vision, model.source, () => group.runner, signal)),
     prefiller: prefill && (await openPrefiller(opening, prefill, model, plans, place)),
   };
