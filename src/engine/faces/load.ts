@@ -206,7 +206,7 @@ async function openParts(
     );
     return settle(shorter);
   });
-  let beside: Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters'>;
+  let beside: Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept'>;
   try {
     if (facts.compression) checkWindowFits(facts.compression.window, group.runner.promptRows);
     if (options.precision === 'fast') warnOfExact(facts.type, group, onWarning);
@@ -227,7 +227,6 @@ async function openParts(
     source,
     sentenceFiles: model.sentenceFiles,
     pooling: options.pooling,
-    openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
     loadSeconds: (performance.now() - started) / 1000,
     planned: placed.plans,
   };
@@ -341,8 +340,8 @@ async function openRanks(placed: Placed): Promise<ModelRanks> {
 async function openBeside(
   placed: Placed,
   group: ModelRanks,
-): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters'>> {
-  const { options, model } = placed;
+): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept'>> {
+  const { options, model, onWarning } = placed;
   const { prefill, signal } = options;
   const adapters = new Adapters(group, networkOf(options));
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
@@ -350,6 +349,7 @@ async function openBeside(
   const { Pictures } = vision ? await import('../serving/pictures.js') : {};
   return {
     adapters,
+    openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
     pictures: vision && (await Pictures?.open(vision, model.source, () => group.runner, signal)),
     prefiller: prefill && (await openPrefiller(placed, prefill)),
   };

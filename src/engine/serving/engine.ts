@@ -559,9 +559,7 @@ export class Engine {
     running.allowed = constraint?.first.allowed;
     const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
     running.drafter = this.#newDrafter(request);
-    // Low-rank adapters are numbered anew by each engine.
-    const mayBegin = fresh !== true && promptRows?.all !== true && !running.adapter;
-    const kept = mayBegin && (this.kept?.ofAll || request.kept) ? this.kept : undefined;
+    const kept = this.#keptFor(running);
     this.#scheduler.submit({
       id,
       awaited: kept !== undefined,
@@ -578,6 +576,12 @@ export class Engine {
     });
     if (kept) this.#lookUp(id, kept, request);
     this.#wake?.();
+  }
+
+  /** Where a request's beginning is looked for, if anywhere. Low-rank adapters are numbered anew by each engine. */
+  #keptFor({ request: { fresh, promptRows, kept }, adapter }: Running): KeptPrefixes | undefined {
+    const looks = fresh !== true && promptRows?.all !== true && !adapter;
+    return looks && (this.kept?.ofAll || kept) ? this.kept : undefined;
   }
 
   /** @throws SplitkvError `unsupported`, `usage` where keys and values can't be kept */
@@ -624,6 +628,14 @@ export class Engine {
   #keepUnderWay(work: Promise<void>): void {
     const ended = work.catch(() => {}).finally(() => this.#keeping.delete(ended));
     this.#keeping.add(ended);
+  }
+
+  #keepPrompts(computed: readonly Running[]): void {
+    for (const running of this.kept?.ofAll ? computed : []) {
+      if (running.isKept || running.adapter) continue;
+      running.isKept = true;
+      this.#keepUnderWay(this.keep({ ...running.request, continuation: [] }));
+    }
   }
 
   /** Keeps what the prefix cache has of whole blocks of some tokens. @throws what a rank threw */
@@ -831,11 +843,7 @@ export class Engine {
       goOn,
       verified: new Map([...verified].map(([id, { tokens }]) => [id, tokens])),
     });
-    for (const { running } of prompts) {
-      if (!this.kept?.ofAll || running.isKept || running.adapter) continue;
-      running.isKept = true;
-      this.#keepUnderWay(this.keep({ ...running.request, continuation: [] }));
-    }
+    this.#keepPrompts(prompts.map(({ running }) => running));
     this.#ended(finished);
     for (const { id } of slots) this.#propose(id);
   }
