@@ -11,6 +11,7 @@ import { pageKvFolder } from '../cache/kept/page_folder.js';
 import { MemoryFolder } from '../../loader/testing/memory_folder.js';
 import { randomFiles } from '../testing/random_source.js';
 import { load } from './load.js';
+import { serve } from './serving_model.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const scratch = mkdtempSync(join(tmpdir(), 'splitkv-kept-'));
@@ -293,4 +294,27 @@ describe('a conversation that is saved with its keys and values', () => {
     await expect(talk.save({ kv: true })).rejects.toThrow('kvBudget');
     await model.dispose();
   });
+});
+
+test('a server begins with what the one before it kept, many requests at once', async () => {
+  const kvDir = newFolder();
+  const prompts = [0, 1, 2].map((own) => [...prompt(140), own, own, own]);
+  const told: { readonly answers: readonly unknown[]; readonly cached: number }[] = [];
+  for (const plan of ['single', 'adp']) {
+    const options = { adapter, contextLength: 400, slots: 2, prefillChunk: 64, ...plans[plan] };
+    const model = await serve(files('llama'), { ...options, kvDir });
+    const answer = async (ids: readonly number[]): Promise<unknown[]> => {
+      const chances: unknown[] = [];
+      const sampling = { maxTokens: 5, temperature: 0.8, seed: 5, ignoreEos: true, logprobs: 1 };
+      for await (const { logprobs } of model.complete(ids, sampling)) {
+        for (const { id, logprob } of logprobs) chances.push([id, logprob]);
+      }
+      return chances;
+    };
+    told.push({ answers: await Promise.all(prompts.map(answer)), cached: model.metrics.cachedTokensTotal });
+    await model.dispose();
+  }
+  expect(told[0]!.answers.map((chances) => (chances as unknown[]).length)).toEqual([5, 5, 5]);
+  expect(told[1]!.answers).toEqual(told[0]!.answers);
+  expect(told[1]!.cached).toBeGreaterThanOrEqual(3 * 128);
 });
