@@ -80,7 +80,18 @@ describe('one model with layers of several shapes and kinds', async () => {
     const lengths = [1, 300];
     const given = { adapter: adapter.name, model, weights: 'q8', kv: 'f16', prefillChunk: 208 } as const;
     const one = await runAlone(lengths, given);
-    const plans = ['tp 2', 'tp 4', 'sp 2', 'ep 4', 'tp x sp 4', 'pp 3', 'pp x tp 4', 'token 2', 'token x sp 3', 'adp 2'];
+    const plans = [
+      'tp 2',
+      'tp 4',
+      'sp 2',
+      'ep 4',
+      'tp x sp 4',
+      'pp 3',
+      'pp x tp 4',
+      'token 2',
+      'token x sp 3',
+      'adp 2',
+    ];
     for (const name of drawn(plans, 1, 'mixed layers')) {
       const [, plan, ranks] = /^(.+) (\d)$/.exec(name)!;
       const many = await runAlone(lengths, { ...given, plan: plan!, ranks: Number(ranks), virtual: true });
