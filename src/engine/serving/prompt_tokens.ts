@@ -17,13 +17,10 @@ import type {
 import type { Pictures } from './pictures.js';
 
 /** What reads prompts: a model's tokenizer, or why it has none, and the tokens that there is room for. */
-export interface PromptReader {
+export interface PromptReader extends Pick<PromptSource, 'contextLength' | 'prompts'> {
   readonly tokenizer: Tokenizer | undefined;
   /** What text fails with, where the folder's tokenizer can't be read. */
   readonly noTokenizer?: SplitkvError | undefined;
-  readonly contextLength: number;
-  /** What is put before texts that are embedded. */
-  readonly prompts?: TextPrompts | undefined;
 }
 
 /** By name. */
@@ -33,7 +30,10 @@ export interface TextPrompts {
 }
 
 /** What a PromptReader is made of, as data that a worker can be sent. */
-export interface PromptSource extends Pick<PromptReader, 'contextLength' | 'prompts'> {
+export interface PromptSource {
+  readonly contextLength: number;
+  /** What is put before texts that are embedded. */
+  readonly prompts?: TextPrompts | undefined;
   readonly tokenizerFiles?: TokenizerFiles | undefined;
   readonly noTokenizer?: { readonly code: ErrorCode; readonly message: string } | undefined;
 }
