@@ -65,7 +65,7 @@ describe('random traces', () => {
           }
         }
       }),
-      { numRuns: 420, seed: 1 },
+      { numRuns: 500, seed: 1 },
     );
     // The traces do what they are for.
     expect(preemptions).toBeGreaterThan(50);
