@@ -80,7 +80,7 @@ test('answers to one thing stand side by side, of several plans the quickest, of
   );
   const [linear] = parts.find(({ title }) => title.startsWith('A row'))!.asked;
   expect(linear).toEqual({
-    what: 'q4, outputs 896, inputs 896, rows 1',
+    what: 'q4, outputs 640, inputs 640, rows 1',
     unit: 'us',
     answers: [
       { by: 'Made-up GPU 1, Node', value: 8, note: '50.0% of copies' },

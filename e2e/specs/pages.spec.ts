@@ -273,7 +273,7 @@ test('gpus: nothing is drawn of none, files that are opened stand side by side, 
   await expect(page.getByRole('alert')).toContainText(`other.json.suite is "decode"; write 'gpu'`);
   await expect(page.locator('#sent > div')).toHaveCount(kept.length + 2);
   await expect(page.locator('#sent > div').last()).toContainText('2 of 2 kernels right; the same bits in 2 of 2 ways');
-  const asked = page.locator('.asked').filter({ hasText: 'q4, outputs 896, inputs 896, rows 1' });
+  const asked = page.locator('.asked').filter({ hasText: 'q4, outputs 640, inputs 640, rows 1' });
   await expect(asked.getByRole('listitem')).toHaveText([
     /Made-up GPU 2, Node.*4\.00 us/,
     /Made-up GPU 1, Node.*8\.00 us/,

@@ -66,8 +66,8 @@ export class Log {
     question.ariaLabel = this.host.text('question');
     const whole = make('div', 'turn', question);
     const index = this.#turns.length;
-    if (!this.host.plain) this.#markdown ??= import('./markdown.js');
-    const answer = new AnswerView(this.host, this.#markdown);
+    const parser = this.host.plain ? undefined : (this.#markdown ??= import('./markdown.js'));
+    const answer = new AnswerView(this.host, parser);
     const turn: Turn = { whole, question, asked, attached, answer };
     const edit = this.#button('edit', 'edit', () => this.#edit(index, turn));
     const actions = make(
