@@ -385,8 +385,12 @@ test.describe('a storage that sites share', () => {
         writeShared(value: string, bytes: string): Promise<void>;
       }
       const { readShared, writeShared } = globalThis as unknown as Bindings;
-      const decode = async (text: string): Promise<Blob> =>
-        (await fetch(`data:application/octet-stream;base64,${text}`)).blob();
+      const decode = (text: string): Blob => {
+        const characters = atob(text);
+        const bytes = new Uint8Array(characters.length);
+        for (let at = 0; at < bytes.length; at++) bytes[at] = characters.charCodeAt(at);
+        return new Blob([bytes]);
+      };
       const encode = (blob: Blob): Promise<string> =>
         new Promise((resolve) => {
           const reader = new FileReader();
@@ -404,7 +408,7 @@ test.describe('a storage that sites share', () => {
             }
             const { error, bytes } = await readShared(value);
             if (error !== undefined) throw new DOMException('not here', error);
-            return { getFile: () => decode(bytes!) };
+            return { getFile: async () => decode(bytes!) };
           },
         },
       });
