@@ -20,9 +20,8 @@ const ROUNDS = 7;
 
 /** Measures an adapter's peaks: the best of some rounds each, as whatever else goes on only takes from them. */
 export async function measureRates(device: Device): Promise<AdapterRates> {
-  const { maxBufferSize, maxStorageBufferBindingSize } = device.traits.limits;
-  const most = Math.min(maxBufferSize, maxStorageBufferBindingSize);
-  const bytes = Math.min(device.adapter.software ? SOFTWARE_COPY_BYTES : COPY_BYTES, most - (most % COPY_PIECE));
+  const most = device.bindingLimit - (device.bindingLimit % COPY_PIECE);
+  const bytes = Math.min(device.adapter.software ? SOFTWARE_COPY_BYTES : COPY_BYTES, most);
   return {
     adapter: device.name,
     copy_gbps: (2 * (await copyRate(device, bytes))) / 1e9,

@@ -1,5 +1,6 @@
+import { isNode } from '../base/platform.js';
 import { messageOf, SplitkvError, usageError } from '../base/errors.js';
-import { isNode, saysCpu, SOFTWARE } from './cpu_adapter.js';
+import { saysCpu, SOFTWARE } from './cpu_adapter.js';
 import { Device, type DeviceTraits, type FastPath, type Variants } from './device.js';
 
 export interface AdapterRequest {
@@ -36,12 +37,12 @@ export function noWebGpu(): SplitkvError {
 
 /** `navigator.gpu` in a browser, Dawn (npm package `webgpu`) in Node. */
 const gpuOf = async (request: AdapterRequest): Promise<GPU | undefined> =>
-  isNode
+  isNode()
     ? (await import('./node.js')).nodeGpuOf(request)
     : (globalThis.navigator as Partial<Navigator> | undefined)?.gpu;
 
 async function requestAdapter(request: AdapterRequest): Promise<GPUAdapter | null> {
-  if (isNode) return (await import('./node.js')).requestNodeAdapter(request);
+  if (isNode()) return (await import('./node.js')).requestNodeAdapter(request);
   const { adapterName, powerPreference = 'high-performance' } = request;
   const gpu = await gpuOf(request);
   if (!gpu) throw noWebGpu();
@@ -96,7 +97,7 @@ export async function openDevice(request: AdapterRequest = {}): Promise<Device> 
     throw new SplitkvError(
       'no_webgpu',
       `no WebGPU adapter: ${reason}. Update the GPU driver, enable hardware acceleration` +
-        (isNode ? ', or install a software Vulkan driver (Debian: mesa-vulkan-drivers)' : ', or see chrome://gpu'),
+        (isNode() ? ', or install a software Vulkan driver (Debian: mesa-vulkan-drivers)' : ', or see chrome://gpu'),
     );
   }
   const { fast, variants } = request;

@@ -1,5 +1,3 @@
-export const isNode = typeof process !== 'undefined' && process.versions?.node !== undefined;
-
 /** Adapters that run on the CPU, by their names: what drivers and browsers call them. */
 const CPU_NAMES =
   /swiftshader|llvmpipe|lavapipe|softpipe|basic render|\bwarp\b|software (adapter|rasteri[sz]er|renderer)/i;

@@ -1,9 +1,10 @@
+import { isNode } from '../base/platform.js';
 import { SplitkvError, limitError } from '../base/errors.js';
 import { valueIn } from '../base/lists.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
 import { inParallel, inTime, pause } from '../base/waits.js';
 import type { Access, CompiledPipeline, PipelineSource } from './kernel.js';
-import { isNode, pacing, saysCpu } from './cpu_adapter.js';
+import { pacing, saysCpu } from './cpu_adapter.js';
 import { adapterFlushes, shaderModule, STRICT_MATH } from './shader_module.js';
 import { Choices } from './choices.js';
 
@@ -217,7 +218,7 @@ export class Device {
   /** Name for people: the most telling of the adapter's fields. In Node a GPU's description is that of its driver. */
   get name(): string {
     const { description, device, vendor, architecture, software } = this.adapter;
-    const [first, second] = isNode && !software ? [device, description] : [description, device];
+    const [first, second] = isNode() && !software ? [device, description] : [description, device];
     return first || second || `${vendor} ${architecture}`.trim() || 'unknown adapter';
   }
 

@@ -7,20 +7,13 @@ import { modelShape, runsOf } from '../../model/shape.js';
 import type { CachePools, Owners } from '../../placement/index.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
 import type { CacheFacts, KeptPlaces, RankFacts } from '../contracts/rank.js';
+import type { CachedBlock } from '../scheduler/prefix_cache.js';
 
 /** What a block is kept in: of layers that see all tokens, of those with windows, and the states of recurrent layers behind it. */
 export const KV_PARTS = ['all', 'window', 'state'] as const;
 export type KvPart = (typeof KV_PARTS)[number];
 /** What there is of a block, whatever the plan: [layer][cache buffer][kv head], or [layer] of whole states. */
 export type KvBlock = Partial<Record<KvPart, Uint8Array<ArrayBuffer>>>;
-
-/** Where the prefix cache has a block of a sequence. */
-export interface PlacedBlock {
-  readonly block: number;
-  readonly window?: number | undefined;
-  /** The kept state behind its last token. */
-  readonly state?: number | undefined;
-}
 
 /** A cache buffer of a rank: of which kv heads, and where each is in a part. */
 interface OwnBuffer extends Pick<CacheFacts, 'isWindowed'> {
@@ -117,13 +110,13 @@ export class KvLayout {
   }
 
   /** What ranks are asked for. */
-  static places(blocks: readonly PlacedBlock[]): KeptPlaces {
+  static places(blocks: readonly CachedBlock[]): KeptPlaces {
     const given = (of: 'window' | 'state'): number[] => blocks.flatMap(({ [of]: place }) => place ?? []);
     return { blocks: blocks.map(({ block }) => block), windows: given('window'), states: given('state') };
   }
 
   /** Puts together what ranks answered for `places` of these blocks. */
-  join(slot: number, placed: readonly PlacedBlock[], answers: readonly Uint8Array[]): KvBlock[] {
+  join(slot: number, placed: readonly CachedBlock[], answers: readonly Uint8Array[]): KvBlock[] {
     const { bytes } = this;
     const blocks = placed.map(({ window, state }): KvBlock => ({
       all: new Uint8Array(bytes.all),

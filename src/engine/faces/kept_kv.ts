@@ -1,3 +1,4 @@
+import { isNode } from '../../base/platform.js';
 import { KeptKv } from '../cache/kept/kept_kv.js';
 import type { LoadOptions } from '../contracts/api.js';
 import type { KvFolder } from '../contracts/kv_folder.js';
@@ -29,8 +30,6 @@ export async function openKept(
 }
 
 async function folderOf(name: string | undefined): Promise<KvFolder> {
-  if (globalThis.process?.versions?.node === undefined) {
-    return (await import('../cache/kept/page_folder.js')).pageKvFolder(name ?? 'kept');
-  }
-  return (await import('../cache/kept/node_folder.js')).nodeKvFolder(name);
+  if (isNode()) return (await import('../cache/kept/node_folder.js')).nodeKvFolder(name);
+  return (await import('../cache/kept/page_folder.js')).pageKvFolder(name ?? 'kept');
 }

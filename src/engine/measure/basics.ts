@@ -80,7 +80,6 @@ export async function copyRate(device: Device, bytes = COPY_BYTES): Promise<numb
     recorder.dispatch(copyKernel, { bytes }, { start: from, out: to });
     return { from, to, program: recorder.finish() };
   });
-  const byKernel = await timeProgram({ device, program, step: { rows: [1], chunks: 1 } });
   const byBuffer = async (): Promise<number> => {
     const started = performance.now();
     const encoder = device.gpu.createCommandEncoder();
@@ -89,11 +88,14 @@ export async function copyRate(device: Device, bytes = COPY_BYTES): Promise<numb
     await device.wait(device.gpu.queue.onSubmittedWorkDone());
     return (performance.now() - started) / 1000;
   };
-  const least = Math.min(byKernel, await leastOf([device], byBuffer, COPY_SECONDS));
-  program.dispose();
-  from.dispose();
-  to.dispose();
-  return bytes / least;
+  try {
+    const byKernel = await timeProgram({ device, program, step: { rows: [1], chunks: 1 } });
+    return bytes / Math.min(byKernel, await leastOf([device], await byBuffer(), byBuffer, COPY_SECONDS));
+  } finally {
+    program.dispose();
+    from.dispose();
+    to.dispose();
+  }
 }
 
 async function matvec(device: Device): Promise<number> {

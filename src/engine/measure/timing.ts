@@ -40,32 +40,39 @@ export async function timeAtOnce(all: readonly Timed[]): Promise<number> {
   const most = devices.every(({ adapter }) => adapter.software) ? MAX_SECONDS : GPU_MAX_SECONDS;
   await runAll(all, 1);
   let repeats = 1;
-  const enough = async (): Promise<void> => {
+  const enough = async (): Promise<number> => {
     let seconds = await runAll(all, repeats);
     while (seconds < MIN_SECONDS && repeats < MAX_REPEATS) {
       repeats = Math.min(MAX_REPEATS, Math.ceil(repeats * Math.min(10, Math.max(1.5, (1.2 * MIN_SECONDS) / seconds))));
       seconds = await runAll(all, repeats);
     }
+    return seconds;
   };
-  await enough();
-  await warmUp(devices, () => runAll(all, repeats));
-  await enough();
-  return leastOf(devices, async () => (await runAll(all, repeats)) / repeats, most);
+  let seconds = await enough();
+  if (await warmUp(devices, () => runAll(all, repeats))) seconds = await enough();
+  const round = async (): Promise<number> => (await runAll(all, repeats)) / repeats;
+  return leastOf(devices, seconds / repeats, round, most - seconds);
 }
 
-/** Gives GPUs that had nothing to do work until their clocks have risen. */
-export async function warmUp(devices: readonly Device[], run: () => Promise<unknown>): Promise<void> {
+/** Gives GPUs that had nothing to do work until their clocks have risen; false where none needed it. */
+export async function warmUp(devices: readonly Device[], run: () => Promise<unknown>): Promise<boolean> {
   const began = performance.now();
   const isIdle = (device: Device): boolean =>
     !device.adapter.software && began - (lastBusy.get(device) ?? -Infinity) > IDLE_MS;
-  if (!devices.some(isIdle)) return;
+  if (!devices.some(isIdle)) return false;
   while (performance.now() - began < WARM_MS) await run();
+  return true;
 }
 
-/** The least of rounds, until some after the last that was clearly better, or until `most` seconds have passed. */
-export async function leastOf(devices: readonly Device[], round: () => Promise<number>, most: number): Promise<number> {
+/** The least of a first round and more, until some after the last that was clearly better, or until `most` seconds have passed. */
+export async function leastOf(
+  devices: readonly Device[],
+  first: number,
+  round: () => Promise<number>,
+  most: number,
+): Promise<number> {
   const until = performance.now() + 1000 * most;
-  let least = await round();
+  let least = first;
   for (let since = 1; since < ROUNDS && performance.now() < until; since++) {
     const seconds = await round();
     if (seconds < BETTER * least) since = 0;

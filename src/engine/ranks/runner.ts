@@ -13,7 +13,8 @@ import { type CachePools, Owners, type Plan, type SharedSequence } from '../../p
 import { cachePools, hasHeadTables } from '../cache/slot_tables.js';
 import { stepEnd } from '../cache/row_blocks.js';
 import { pieceFor } from '../cache/cache_blocks.js';
-import { type KvBlock, KvLayout, type PlacedBlock } from '../cache/kv_layout.js';
+import { type KvBlock, KvLayout } from '../cache/kv_layout.js';
+import type { CachedBlock } from '../scheduler/prefix_cache.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
 import type {
   CacheUse,
@@ -236,7 +237,7 @@ export class Runner {
   }
 
   /** What the pools that a slot is of have in these places. */
-  async readBlocks(slot: number, placed: readonly PlacedBlock[]): Promise<KvBlock[]> {
+  async readBlocks(slot: number, placed: readonly CachedBlock[]): Promise<KvBlock[]> {
     const places = KvLayout.places(placed);
     return this.layout.join(slot, placed, await this.each((rank) => rank.readPlaces(slot, places)));
   }

@@ -1,6 +1,7 @@
 import { GIVEN_ID, KV_BLOCK } from '../../base/kv_units.js';
 import { nth, range } from '../../base/lists.js';
-import { KV_PARTS, type KvBlock, type KvLayout, type KvPart, type PlacedBlock } from '../cache/kv_layout.js';
+import { KV_PARTS, type KvBlock, type KvLayout, type KvPart } from '../cache/kv_layout.js';
+import type { CachedBlock } from '../scheduler/prefix_cache.js';
 import type { KeptKv } from '../cache/kept/kept_kv.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
 import type { RequestSpec } from '../scheduler/sequence.js';
@@ -40,16 +41,20 @@ export class KeptPrefixes {
     const keys = await this.#keysOf(rows, rows.prompt.length + (rows.continuation?.length ?? 0) - 1);
     const from = Math.floor(cached() / KV_BLOCK);
     const blocks: KvBlock[] = [];
-    for (let end = this.#endOf(layout, keys, from); end > from; end = this.#endOf(layout, keys, from)) {
+    for (let end = this.#endOf(layout, keys, from); end > from;) {
       const at = from + blocks.length;
       if (at === end) {
         await this.kept.used(keys.slice(0, end));
         return { span: [from * KV_BLOCK, end * KV_BLOCK], kv: layout.handed(from, blocks) };
       }
       const block = await this.#read(layout, nth(keys, at), this.#partsOf(layout, at, from, end));
-      // What is damaged is forgotten: there may be less now.
-      if (block) blocks.push(block);
-      else blocks.length = 0;
+      if (block) {
+        blocks.push(block);
+        continue;
+      }
+      // What is damaged is forgotten: there is less now.
+      blocks.length = 0;
+      end = this.#endOf(layout, keys, from);
     }
     return undefined;
   }
@@ -65,7 +70,9 @@ export class KeptPrefixes {
   #endOf(layout: KvLayout, keys: readonly string[], from: number): number {
     const isThere = (at: number, end: number): boolean =>
       this.#partsOf(layout, at, from, end).every((part) => this.kept.has(nth(keys, at), part));
-    for (let end = keys.length; end > from; end--) {
+    const { all } = layout.bytes;
+    const missing = all > 0 ? range(from, keys.length).find((at) => !this.kept.has(nth(keys, at), 'all')) : undefined;
+    for (let end = missing ?? keys.length; end > from; end--) {
       if (range(from, end).every((at) => isThere(at, end))) return end;
     }
     return from;
@@ -87,12 +94,12 @@ export class KeptPrefixes {
    */
   async keep(
     rows: KeptRows,
-    placed: () => readonly PlacedBlock[],
-    read: (blocks: readonly PlacedBlock[]) => Promise<readonly KvBlock[]>,
+    placed: () => readonly CachedBlock[],
+    read: (blocks: readonly CachedBlock[]) => Promise<readonly KvBlock[]>,
   ): Promise<void> {
     const keys = await this.#keysOf(rows);
     const found = placed();
-    const isNew = ({ window, state }: PlacedBlock, at: number): boolean => {
+    const isNew = ({ window, state }: CachedBlock, at: number): boolean => {
       const has = (part: KvPart): boolean => this.kept.has(nth(keys, at), part);
       return !has('all') || (window !== undefined && !has('window')) || (state !== undefined && !has('state'));
     };

@@ -1,3 +1,4 @@
+import { isNode } from '../../base/platform.js';
 import { usageError } from '../../base/errors.js';
 import { defined } from '../../base/options.js';
 import type { NetworkOptions, OpenOptions, Source } from '../../loader/index.js';
@@ -16,8 +17,6 @@ interface PlacedFile {
   readonly bytes: Blob;
   readonly lastModified: number;
 }
-
-const isNode = (): boolean => globalThis.process?.versions?.node !== undefined;
 
 /**
  * The place of what `load` is given: paths and relative URLs become absolute, as a worker has another base.

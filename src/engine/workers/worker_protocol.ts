@@ -1,3 +1,4 @@
+import { isNode } from '../../base/platform.js';
 import { usageError } from '../../base/errors.js';
 import { createPorts } from '../../distributed/index.js';
 import type { PortReason } from '../../distributed/ports/port.js';
@@ -126,7 +127,7 @@ export const placesHere = (start: StartWorker): RankPlaces => ({ start: () => st
 
 /** How a rank's worker is started here: a Web Worker in a page, a worker_thread in Node. @throws SplitkvError `usage` where neither is. */
 export async function rankWorkerStarter(): Promise<StartWorker> {
-  if (globalThis.process?.versions?.node !== undefined) return (await import('./node_workers.js')).startNodeWorker;
+  if (isNode()) return (await import('./node_workers.js')).startNodeWorker;
   if (typeof Worker === 'undefined') {
     throw usageError('workers: this page or worker can start no Web Worker; leave workers out');
   }

@@ -3,6 +3,7 @@
  * come next in answers, and ends those that take too long; serve_forms.ts runs in them. Read form_thread.ts next.
  */
 
+import { isNode } from '../../base/platform.js';
 import { SplitkvError, usageError, withAbort } from '../../base/errors.js';
 import { Kept } from '../../base/kept.js';
 import type { AnswerFrame } from '../answer_frame.js';
@@ -224,10 +225,7 @@ async function again<T>(ask: () => Promise<T>): Promise<T> {
 
 /** Threads where there are some. Where a page's policy forbids workers, or there is no file for one, forms are made ready where they are asked for. */
 export function startPort(): StartPort {
-  const ways =
-    globalThis.process?.versions?.node === undefined
-      ? [startFile, startText].flatMap((start) => (start ? [inPage(start)] : []))
-      : [inNode];
+  const ways = !isNode() ? [startFile, startText].flatMap((start) => (start ? [inPage(start)] : [])) : [inNode];
   return async (events) => {
     // What didn't work once doesn't later.
     for (let way = ways[0]; way; way = ways[0]) {

@@ -3,17 +3,16 @@ import { dirname, join, resolve } from 'node:path';
 import { formatError } from '../../../base/errors.js';
 import { parsed } from '../../../base/json.js';
 import { joinBytes } from '../../../base/math.js';
+import { isErrno } from '../../../loader/sources/node_files.js';
 import { cacheFolder } from '../../measure/stores/node_store.js';
 import type { KvFolder } from '../../contracts/kv_folder.js';
-
-const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT';
 
 /** What there is of a file's or folder's; `none` where it isn't there. */
 async function orMissing<T, None>(reading: Promise<T>, none: None): Promise<T | None> {
   try {
     return await reading;
   } catch (error) {
-    if (isMissing(error)) return none;
+    if (isErrno(error, 'ENOENT')) return none;
     throw error;
   }
 }

@@ -3,6 +3,7 @@
  * where their workers find it, too (page_store.ts).
  */
 
+import { isNode } from '../../../base/platform.js';
 import { sha256 } from '../../../base/math.js';
 
 /** Where measures are kept, so that an adapter is measured once and not at each load. Failing to keep them is no error. */
@@ -68,6 +69,6 @@ export const MEASURE_DAYS = 30;
 
 /** In Node a file a measure in the user's cache folder; in a page and its workers a database of the origin. */
 export async function defaultStore(): Promise<MeasureStore> {
-  if (globalThis.process?.versions?.node !== undefined) return (await import('./node_store.js')).nodeStore();
+  if (isNode()) return (await import('./node_store.js')).nodeStore();
   return (await import('./page_store.js')).pageStore();
 }

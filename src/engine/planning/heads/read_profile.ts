@@ -1,3 +1,4 @@
+import { isNode } from '../../../base/platform.js';
 import { messageOf, SplitkvError } from '../../../base/errors.js';
 import { parseProfile } from '../../../arrangement/index.js';
 import type { LoadOptions, Profile } from '../../contracts/api.js';
@@ -14,7 +15,7 @@ export async function readProfile(where: Profile | string | URL, request?: LoadO
 
 async function textAt(name: string, request: typeof fetch = (...args) => fetch(...args)): Promise<string> {
   try {
-    if (globalThis.process?.versions?.node === undefined || /^https?:/.test(name)) {
+    if (!isNode() || /^https?:/.test(name)) {
       const response = await request(name);
       if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
       return await response.text();
