@@ -39,8 +39,8 @@ import type { Pictures } from './pictures.js';
 import { type IterationOutcome, IterationRunner, type Verified, type WantedRows } from './iteration_runner.js';
 import type { HeldAdapter } from './adapters.js';
 import { PoolSlots } from './pool_slots.js';
-import type { HandedKv } from '../contracts/prefill_worker.js';
 import type { Span } from '../scheduler/sequence.js';
+import { KeptFeed } from './kept_feed.js';
 import type { KeptPrefixes, KeptRows } from './kept_prefixes.js';
 import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
@@ -267,8 +267,6 @@ export const optionsOfPlan = async (
 /** Bounds of times that requests wait, in seconds. */
 export const WAIT_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100];
 
-/** Beginnings that were kept and wait on the host for room on the ranks. */
-const MOST_FOUND = 4;
 const USUAL_IN_FLIGHT = 4;
 /** Browsers take 2 to 4 ms to hand over what was read: shorter steps would wait for it. */
 const SHORT_SECONDS = 4e-3;
@@ -317,14 +315,9 @@ export class Engine {
   readonly #running = new Map<string, Running>();
   /** Where keys and values outlive the ranks. */
   kept: KeptPrefixes | undefined;
-  /** Reading and writing of what is kept, under way. */
-  readonly #keeping = new Set<Promise<void>>();
-  /** By request: what was kept of its beginning, until the ranks take it over. */
-  readonly #found = new Map<string, HandedKv>();
-  readonly #lookups: (() => Promise<void>)[] = [];
+  readonly #keptFeed = new KeptFeed();
   readonly #inFlight: InFlight[] = [];
   #next = 0;
-  #looking = false;
   #wake: (() => void) | undefined;
   #closed: unknown;
   readonly #loop: Promise<void>;
@@ -472,7 +465,7 @@ export class Engine {
   #newIterations(): IterationRunner {
     return new IterationRunner(this.ranks.runner, this.#slots, {
       sampling: (id) => drawOptions(this.#running.get(id)!),
-      handed: (id) => this.#takeFound(id) ?? this.#feed!.take(id),
+      handed: (id) => this.#keptFeed.take(id) ?? this.#feed!.take(id),
       adapter: (id) => this.#running.get(id)?.adapter?.place,
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
       pictures: this.options.pictures,
@@ -591,50 +584,26 @@ export class Engine {
       throw usageError('kvDir: what is kept is of the prefix cache; leave prefixCaching on');
   }
 
-  /** A request waits until it is known what is kept of it. A few wait on the host for room on the ranks, the others for these. */
+  /** A request waits until it is known what is kept of it. */
   #lookUp(id: string, kept: KeptPrefixes, request: EngineRequest): void {
-    this.#lookups.push(async () => {
-      const scheduler = this.#scheduler;
-      const found = await kept
-        .find(this.ranks.runner.layout, request, () => scheduler.cachedTokens(id))
-        .catch((): undefined => {}); // it is computed
-      if (scheduler !== this.#scheduler || !this.#running.has(id)) return;
-      if (found) this.#found.set(id, found.kv);
-      scheduler.hand(id, found?.span ?? [0, 0]);
-      this.#wake?.();
-    });
-    this.#nextLookUp();
-  }
-
-  #nextLookUp(): void {
-    if (this.#found.size >= MOST_FOUND || this.#looking) return;
-    const next = this.#lookups.shift();
-    if (!next) return;
-    this.#looking = true;
-    this.#keepUnderWay(
-      next().finally(() => {
-        this.#looking = false;
-        this.#nextLookUp();
-      }),
+    const scheduler = this.#scheduler;
+    this.#keptFeed.look(
+      id,
+      () => kept.find(this.ranks.runner.layout, request, () => scheduler.cachedTokens(id)),
+      (found) => {
+        if (scheduler !== this.#scheduler || !this.#running.has(id)) return false;
+        scheduler.hand(id, found?.span ?? [0, 0]);
+        this.#wake?.();
+        return true;
+      },
     );
-  }
-
-  #takeFound(id: string): HandedKv | undefined {
-    const found = this.#found.get(id);
-    if (this.#found.delete(id)) this.#nextLookUp();
-    return found;
-  }
-
-  #keepUnderWay(work: Promise<void>): void {
-    const ended = work.catch(() => {}).finally(() => this.#keeping.delete(ended));
-    this.#keeping.add(ended);
   }
 
   #keepPrompts(computed: readonly Running[]): void {
     for (const running of this.kept?.ofAll ? computed : []) {
       if (running.isKept || running.adapter) continue;
       running.isKept = true;
-      this.#keepUnderWay(this.keep({ ...running.request, continuation: [] }));
+      this.#keptFeed.run(this.keep({ ...running.request, continuation: [] }));
     }
   }
 
@@ -671,7 +640,7 @@ export class Engine {
     running.adapter?.release();
     this.options.pictures?.release(running.request.prompt);
     this.#feed?.drop(id);
-    this.#takeFound(id);
+    this.#keptFeed.take(id);
     this.#totals.requestsTotal[end]++;
     if (end === 'failed') running.reject(error);
     else running.resolve(end);
@@ -697,7 +666,7 @@ export class Engine {
     this.#wake?.();
     await this.#loop;
     await this.#feed?.close();
-    while (this.#keeping.size > 0) await Promise.all(this.#keeping);
+    await this.#keptFeed.settled();
   }
 
   /** Closes the engine and frees the ranks. */
@@ -771,7 +740,7 @@ export class Engine {
       }
       const outcome = this.#iterations.run(iteration.ranks);
       // Of those that began with what was cached meanwhile.
-      for (const { sequence } of iteration.ranks.flatMap(({ prefills }) => prefills)) this.#takeFound(sequence.id);
+      for (const { sequence } of iteration.ranks.flatMap(({ prefills }) => prefills)) this.#keptFeed.take(sequence.id);
       outcome.catch(() => {}); // awaited in order
       this.#inFlight.push({ iteration, slots, computed, outcome, started });
     }
@@ -958,9 +927,7 @@ export class Engine {
   async #recover(error: unknown): Promise<boolean> {
     // Nothing of the old ranks may still run.
     await Promise.allSettled(this.#inFlight.splice(0).map(({ outcome }) => outcome));
-    this.#lookups.length = 0;
-    this.#found.clear();
-    await Promise.all(this.#keeping);
+    await this.#keptFeed.clear();
     if (this.#closed === undefined && isLoss(error) && (this.options.recover ?? true)) {
       try {
         this.#totals.copyMovesTotal += this.ranks.runner.copyMoves;
