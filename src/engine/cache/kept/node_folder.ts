@@ -1,10 +1,10 @@
-import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { readdir, readFile, rm, stat, utimes } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import { formatError } from '../../../base/errors.js';
 import { parsed } from '../../../base/json.js';
 import { joinBytes } from '../../../base/math.js';
 import { isErrno } from '../../../loader/sources/node_files.js';
-import { cacheFolder } from '../../measure/stores/node_store.js';
+import { cacheFolder, replaceFile } from '../../measure/stores/node_store.js';
 import type { KvFolder } from '../../contracts/kv_folder.js';
 
 /** What there is of a file's or folder's; `none` where it isn't there. */
@@ -13,19 +13,6 @@ async function orMissing<T, None>(reading: Promise<T>, none: None): Promise<T | 
     return await reading;
   } catch (error) {
     if (isErrno(error, 'ENOENT')) return none;
-    throw error;
-  }
-}
-
-/** Replaces a file in one step. */
-async function replace(path: string, bytes: Uint8Array): Promise<void> {
-  await mkdir(dirname(path), { recursive: true });
-  const partial = `${path}.${process.pid}.part`;
-  try {
-    await writeFile(partial, bytes);
-    await rename(partial, path);
-  } catch (error) {
-    await rm(partial, { force: true });
     throw error;
   }
 }
@@ -47,7 +34,7 @@ export function nodeKvFolder(path = join(cacheFolder(), 'kv')): KvFolder {
       return files.flat().toSorted((a, b) => a.at - b.at);
     },
     read: (name) => orMissing(readFile(fileOf(name)), undefined),
-    write: (name, bytes) => replace(fileOf(name), bytes),
+    write: (name, bytes) => replaceFile(fileOf(name), bytes),
     remove: (name) => rm(fileOf(name), { force: true }),
     touch: (name) => orMissing(utimes(fileOf(name), Date.now() / 1000, Date.now() / 1000), undefined),
   };
@@ -102,7 +89,7 @@ export class NodeKvFile implements KvFolder {
     const used = [...this.#pieces].filter(([name]) => this.#used.has(name));
     const pieces = Object.fromEntries(used.map(([name, { byteLength }]) => [name, byteLength]));
     const head = new TextEncoder().encode(`${JSON.stringify({ splitkv: 'kv', subject, pieces })}\n`);
-    await replace(this.name, joinBytes([head, ...used.map(([, bytes]) => bytes)]));
+    await replaceFile(this.name, joinBytes([head, ...used.map(([, bytes]) => bytes)]));
     this.#isWritten = true;
   }
 }

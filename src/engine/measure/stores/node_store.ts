@@ -1,6 +1,6 @@
-import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { cpus, homedir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { MEASURE_DAYS, type MeasureStore } from './store.js';
 
 /** A folder of JSON files, `measures` in the user's cache folder for splitkv (SPLITKV_CACHE_DIR names another). */
@@ -20,13 +20,21 @@ export function nodeStore(): MeasureStore {
       if (Date.now() - mtimeMs > MEASURE_DAYS * 24 * 3600 * 1000) return undefined;
       return JSON.parse(await readFile(fileOf(key), 'utf8')) as unknown;
     },
-    async set(key, value) {
-      await mkdir(folder, { recursive: true });
-      const partial = `${fileOf(key)}.${process.pid}`;
-      await writeFile(partial, `${JSON.stringify(value)}\n`);
-      await rename(partial, fileOf(key));
-    },
+    set: (key, value) => replaceFile(fileOf(key), `${JSON.stringify(value)}\n`),
   };
+}
+
+/** Writes a file, or replaces it, in one step. */
+export async function replaceFile(path: string, content: Uint8Array | string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  const partial = `${path}.${process.pid}.part`;
+  try {
+    await writeFile(partial, content);
+    await rename(partial, path);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw error;
+  }
 }
 
 /** What splitkv itself keeps between runs. */
