@@ -153,9 +153,13 @@ async function openLibraries(trees) {
   return { sides, close: () => child.kill() };
 }
 
+/** Its random models repeat themselves: drafts would hide what a step takes. */
+const speculates = (tree) => existsSync(join(tree, 'src/engine/serving/speculation'));
+
 /** A tree's `serve` of a model, and what CPU time it took so far, in seconds. */
 async function openServer(tree, model) {
   const args = ['serve', '--model', modelFolder(model), '--port', '0', '--weights', 'f16', '--json'];
+  if (speculates(tree)) args.push('--speculate', 'off');
   if (values.adapter !== undefined) args.push('--adapter', values.adapter);
   const child = spawn(process.execPath, [join(tree, 'bin/splitkv.js'), ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
   children.add(child);
@@ -256,16 +260,20 @@ function same(what, ours, theirs) {
  */
 async function ownAdapter() {
   const library = await openLibraries([root]);
-  const { adapter: own } = await library.sides[0].call('open', libraryOptions(MODELS[0]));
+  const { adapter: own } = await library.sides[0].call('open', libraryOptions(MODELS[0], root));
   library.close();
   const software = ['llvmpipe', 'SwiftShader'].find((name) => own.name.includes(name));
   if (own.software && software !== undefined) values.adapter ??= software;
   return own;
 }
 
-const libraryOptions = (model) => ({
+const libraryOptions = (model, tree) => ({
   model: modelFolder(model),
-  options: { weights: 'f16', ...(values.adapter !== undefined && { adapter: values.adapter }) },
+  options: {
+    weights: 'f16',
+    ...(speculates(tree) && { speculate: 'off' }),
+    ...(values.adapter !== undefined && { adapter: values.adapter }),
+  },
 });
 
 const measured = new Map(names.map((name) => [name, { name, ours: [], theirs: [] }]));
@@ -301,7 +309,9 @@ async function measureLibrary(model) {
   const { sides, close } = await openLibraries([root, theirTree]);
   try {
     const opened = [];
-    for (const side of sides) opened.push(await side.call('open', libraryOptions(model)));
+    for (const [index, tree] of [root, theirTree].entries()) {
+      opened.push(await sides[index].call('open', libraryOptions(model, tree)));
+    }
     if (opened[0].adapter.name !== opened[1].adapter.name) {
       throw new Error(`${opened.map((each) => each.adapter.name).join(' and ')} don't compare: give --adapter NAME`);
     }

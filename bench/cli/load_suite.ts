@@ -80,7 +80,7 @@ export async function runLoadSuite(
     const { info } = host;
     const prompt = randomPrompt(promptTokens, info.vocabSize);
     const generate = async (count: number): Promise<GenerateResult> => {
-      const how = { maxTokens: count, ignoreEos: true, cachePrompt: false };
+      const how = { maxTokens: count, ignoreEos: true, cachePrompt: false, speculate: 'off' } as const;
       const generated = await host.generate({ signal }, prompt, { raw: true }, how);
       throwIfAborted(signal, 'bench');
       return generated;

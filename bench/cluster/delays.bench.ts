@@ -23,6 +23,7 @@ describe.skipIf(!natsServer)('ranks on a slow network', () => {
       load('models/tiny-gqa', {
         cluster: { servers: server.url },
         contextLength: 256,
+        speculate: 'off',
         ranks,
         plan,
       } satisfies LoadOptions);

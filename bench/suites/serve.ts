@@ -60,7 +60,15 @@ export async function runServe(request: ServeRequest, hooks: SuiteHooks): Promis
     for (const count of microBatches) {
       onProgress(`loading ${request.model}, micro-batches: ${count}`);
       // The same prompts come in every run: a cache of them would answer from the second run on.
-      const options = { prefixCaching: false, ...request.options, slots, microBatches: count, signal, onWarning };
+      const options = {
+        prefixCaching: false,
+        speculate: 'off' as const,
+        ...request.options,
+        slots,
+        microBatches: count,
+        signal,
+        onWarning,
+      };
       models.push(await serve(request.model, options));
     }
     const { info } = models[0]!;

@@ -23,6 +23,8 @@ export async function compareModels(
     temperature: 0,
     ignoreEos: true,
     cachePrompt: false,
+    // What plans need for a token is compared, and what was predicted of them.
+    speculate: 'off',
     signal,
   };
   for (let round = 0; round <= ROUNDS; round++) {

@@ -129,7 +129,7 @@ export interface LoadOptions {
   readonly prefillChunk?: number | undefined;
   /**
    * Tokens that may come next are proposed, and verified many in a step where that pays; never changes a bit. Default:
-   * off.
+   * auto.
    */
   readonly speculate?: 'auto' | 'off' | 'ngram' | undefined;
   /**

@@ -20,8 +20,8 @@ export interface RunnerOptions {
   readonly kvBlocks?: number;
   /** Copies of recurrent layers' states that there is room for, for each place that sequences are dealt out to; default 0. */
   readonly keptStates?: number;
-  /** Drafts will be verified: what that takes is there from the beginning; default false. */
-  readonly speculates?: boolean;
+  /** Drafts may be verified. 'ngram': what that takes is there from the beginning; 'auto': once `prepareVerifying` made it. */
+  readonly speculates?: 'auto' | 'ngram';
   /** Where prompts are compressed: KV blocks of each head that whole prompts are kept in, for others that begin alike; default 0. */
   readonly keptBlocks?: number;
   /** How prompts are compressed; undefined: not at all. */
@@ -261,6 +261,8 @@ export interface Rank {
     longest: number,
     rows?: number | readonly number[],
   ): Promise<Uint32Array | undefined>;
+  /** Makes what `verify` needs, where it isn't there: beside steps, which don't wait for it. */
+  prepareVerifying(): Promise<void>;
   /**
    * Feeds the last token sampled at a slot, and drafts of those behind it, each at its position, and samples a token behind each: those
    * up to the first that isn't the draft beside it are what steps would have sampled. The slot takes part in steps again after `resume`.

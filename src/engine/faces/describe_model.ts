@@ -46,7 +46,7 @@ export async function describeModel(
   const config = withImages(files.config, options);
   let read: Promise<TensorReader> | undefined;
   const reader = (): Promise<TensorReader> => (read ??= files.reader());
-  const { weights = 'auto', prefillChunk, prefixCaching } = options;
+  const { weights = 'auto', prefillChunk, prefixCaching, speculate = 'auto' } = options;
   const type = weights === 'auto' ? storedTypes((await reader()).index, config) : weights;
   const kvType = await cacheType(options);
   const contextLength = contextOf(options.contextLength, { config, type, kvType, memory: options.memory });
@@ -57,7 +57,7 @@ export async function describeModel(
     kvType,
     ...contextFacts({ config, prefillChunk }, contextLength),
     prefixCaching,
-    ...((options.speculate ?? 'off') !== 'off' && { speculates: true }),
+    ...(speculate !== 'off' && { speculates: speculate }),
     features: featuresOf({
       attentionDp: options.attentionDpConfig,
       prefixCaching,

@@ -112,8 +112,8 @@ describe('token loop', () => {
     const { speculation } = (other as LoadedModel).how;
     speculation!.tries = 4;
     for (const kind of [{}, { temperature: 0.8, seed: 4, repetitionPenalty: 1.1 }]) {
-      const expected = await run(model, 30, { ...kind, maxTokens: 60 });
-      expect(expected.stats.speculation).toBeUndefined();
+      const expected = await run(model, 30, { ...kind, maxTokens: 60, speculate: 'off' });
+      expect(expected.stats.speculation).toEqual({ drafted: 0, accepted: 0, steps: 0 });
       const { tokens, stats } = await run(other, 30, { ...kind, maxTokens: 60 });
       expect(tokens).toEqual(expected.tokens);
       const none = await run(other, 30, { ...kind, maxTokens: 60, speculate: 'off' });
@@ -124,7 +124,10 @@ describe('token loop', () => {
       expect(stats.speculation!.drafted).toBeLessThanOrEqual(4 * stats.speculation!.steps);
     }
     await other.dispose();
-    await expect(run(model, 5, { speculate: 'ngram' })).rejects.toMatchObject({ code: 'usage' });
+    const without = await open({ speculate: 'off' });
+    expect((await run(without, 5)).stats.speculation).toBeUndefined();
+    await expect(run(without, 5, { speculate: 'ngram' })).rejects.toMatchObject({ code: 'usage' });
+    await without.dispose();
     await expect(run(model, 5, { speculate: 'often' })).rejects.toMatchObject({ code: 'usage' });
     expect((await run(model, 5, { speculate: 'auto', maxTokens: 1 })).tokens).toHaveLength(1);
   });

@@ -1,4 +1,5 @@
 import { KV_BLOCK } from '../../base/kv_units.js';
+import { defined } from '../../base/options.js';
 import { ceilDiv } from '../../base/math.js';
 import {
   defaultPromptChunk,
@@ -26,7 +27,7 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
   /** False: nothing is kept for sequences that begin like others. */
   readonly prefixCaching?: boolean | undefined;
   /** Drafts are verified: a state is kept that wrong ones are taken back to. */
-  readonly speculates?: boolean | undefined;
+  readonly speculates?: RunnerOptions['speculates'] | undefined;
   /** Measures ranks of other machines, which their adapters name; default: this machine's. */
   readonly measure?:
     | ((probe: ProbeSubject, adapters: readonly AdapterRequest[]) => Promise<MachineMeasure>)
@@ -89,7 +90,7 @@ export const runnerOf = (subject: PlanSubject, plan: Plan): Omit<RunnerOptions, 
     contextLength,
     prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
     kvType,
-    ...(subject.speculates && { speculates: true }),
+    ...defined({ speculates: subject.speculates }),
     ...(hasState(config) && { keptStates: kept.keptStates }),
     ...(config.vision && { images: true }),
     ...(compression && { compression, keptBlocks: kept.keptBlocks }),

@@ -88,6 +88,7 @@ export class RankRunner implements Rank {
   #again: { readonly rows: DecoderRows; program: Program<RankStep> } | undefined;
   /** What verifies drafts of one slot at a time; made when first needed. */
   #verifier: Batch | undefined;
+  #preparing: Promise<void> | undefined;
   /** Once there was one. */
   #adapters: RankAdapters | undefined;
   /** Bytes that the rank may still take. */
@@ -161,7 +162,7 @@ export class RankRunner implements Rank {
       const own = { rows: Math.max(1, end - first), allRows: slots, firstSlot: index * slots + first };
       return new Batch(device, world, forward, config.vocabSize, own);
     });
-    if (options.speculates) this.#verifier = this.#newVerifier();
+    if (options.speculates === 'ngram') this.#verifier = this.#newVerifier();
     const batch = nth(this.#batches, 0);
     this.facts = {
       rank: world.rank,
@@ -683,6 +684,14 @@ export class RankRunner implements Rank {
     return new Batch(this.device, this.world, this.#forward, this.config.vocabSize, own);
   }
 
+  prepareVerifying(): Promise<void> {
+    if (this.#verifier) return Promise.resolve();
+    this.#preparing ??= this.device
+      .recorded('preparing verification', () => this.#newVerifier())
+      .then((verifier) => void (this.#verifier = verifier));
+    return this.#preparing;
+  }
+
   async verify(
     { slot, tokens, start }: Omit<SlotTokens, 'last'>,
     sampling: StartOptions,
@@ -691,9 +700,8 @@ export class RankRunner implements Rank {
     end = start + tokens.length,
   ): Promise<Uint32Array | undefined> {
     const read = await this.#inOrder(async () => {
-      const verifier = (this.#verifier ??= await this.device.recorded('preparing verification', () =>
-        this.#newVerifier(),
-      ));
+      await this.prepareVerifying();
+      const verifier = this.#verifier!;
       const inputs = await Promise.all([...tokens].map((token) => this.#inputsOf(Uint32Array.of(token))));
       const rows = rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? [tokens.length];
       const step = this.#stepOf(slot, rows, end);
@@ -782,6 +790,8 @@ export class RankRunner implements Rank {
     return this.#queue.alone(async () => {
       const { slots, batches = 1 } = this.options;
       const { RankAdapters } = await import('./rank_adapters.js');
+      // What is made meanwhile would lack the adapter.
+      await this.#preparing?.catch(() => {});
       this.#adapters ??= new RankAdapters(this.#forward, slots * batches, this.#room, () => this.#recordAgain());
       return this.#adapters.set(place, pairs);
     });

@@ -47,6 +47,7 @@ export class Runner {
   /** Pieces that went from one copy of a head to another since the runner was made. */
   copyMoves = 0;
   #layout: KvLayout | undefined;
+  #verifying: 'ready' | 'prepared for' | undefined;
 
   constructor(
     readonly ranks: readonly Rank[],
@@ -168,6 +169,19 @@ export class Runner {
   async recomputeRound(round: readonly SlotTokens[]): Promise<void> {
     const slots = round.map(({ slot }) => slot);
     await this.all((rank, index) => rank.recompute(...shareOf(this.owners, round, index), slots));
+  }
+
+  /** Whether drafts can be verified at once. The ranks begin to prepare for it when this is first asked; where one can't, they never are. */
+  readyToVerify(): boolean {
+    if (this.#verifying === undefined) {
+      this.#verifying = this.options.speculates === 'ngram' ? 'ready' : 'prepared for';
+      const prepared = this.each((rank) => rank.prepareVerifying());
+      prepared.then(
+        () => (this.#verifying = 'ready'),
+        () => {},
+      );
+    }
+    return this.#verifying === 'ready';
   }
 
   /** Samples a token behind each of a slot's tokens, which are the last one sampled and drafts (`Rank.verify`). */

@@ -837,7 +837,8 @@ export class Engine {
     if (!isAlone && (comesBack || !speculation.sharesSteps)) return;
     const ahead = this.#scheduler.sequence(id)?.outstanding ?? 0;
     const drafts = speculation.choose(drafter, comesBack, ahead);
-    if (drafts.length > 0) this.#scheduler.propose(id, drafts);
+    if (drafts.length === 0) return;
+    if (speculation.tries !== undefined || this.ranks.runner.readyToVerify()) this.#scheduler.propose(id, drafts);
   }
 
   /** How long a step of a lone request took, by its rows. @param isAhead it ran while the one before was read, where any do */

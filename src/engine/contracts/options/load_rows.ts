@@ -203,7 +203,7 @@ const runs = inGroup('Where and how it runs', undefined, {
   speculate: {
     help: 'tokens that may come next are proposed, and verified many in a step where that pays; never changes a bit',
     choices: SPECULATES,
-    default: 'off',
+    default: 'auto',
     isOfRunsOnly: true,
     page: 'library.md#several-tokens-a-step',
   },

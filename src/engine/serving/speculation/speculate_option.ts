@@ -7,7 +7,7 @@ type Speculate = LoadOptions['speculate'];
 
 /** What a load's option makes of an engine; loaded where it's wanted. */
 export async function speculationOf(speculate: Speculate): Promise<Speculation | undefined> {
-  if (speculate === undefined || speculate === 'off') return undefined;
+  if (speculate === 'off') return undefined;
   const [{ Speculation }, { Ngrams }] = await Promise.all([import('./speculation.js'), import('./ngrams.js')]);
   return new Speculation({ drafter: (prompt) => new Ngrams(prompt) });
 }

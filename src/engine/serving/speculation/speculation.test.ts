@@ -268,6 +268,43 @@ describe('answers with drafts are those without, bit for bit', { timeout: 300_00
   });
 });
 
+describe("'auto' makes what verifies drafts beside the answer", () => {
+  const pays = (expected: readonly Answer[]): Speculation => {
+    const speculation = guesses(expected);
+    speculation.tries = undefined;
+    speculation.cost = () => 0.1;
+    return speculation;
+  };
+
+  test('an answer goes on without it, and the next one has it', async () => {
+    const expected = await plain('llama', {});
+    const engine = await open({}, { speculation: pays(expected) });
+    const { runner } = engine.ranks;
+    for (const ready of [false, true]) {
+      const { answer, handle } = ask(engine, REQUESTS[1]!);
+      expect(await answer).toEqual(expected[1]);
+      if (ready) expect(handle.speculation.accepted).toBeGreaterThan(5);
+      await expect.poll(() => runner.readyToVerify(), { timeout: 60_000 }).toBe(true);
+    }
+    await engine.dispose();
+  });
+
+  test('where a rank has no room for it nothing is drafted, and answers come as before', async () => {
+    const expected = await plain('llama', {});
+    const engine = await open({}, { speculation: pays(expected) });
+    const { runner } = engine.ranks;
+    let asked = 0;
+    runner.ranks[0]!.prepareVerifying = () => (asked++, Promise.reject(new Error('no room')));
+    for (let turn = 0; turn < 2; turn++) {
+      const { answer, handle } = ask(engine, REQUESTS[1]!);
+      expect(await answer).toEqual(expected[1]);
+      expect(handle.speculation.steps).toBe(0);
+    }
+    expect(asked).toBe(1);
+    await engine.dispose();
+  });
+});
+
 describe('how many are tried', () => {
   const sure = (sureness: number, length = 15): Drafter => ({
     take() {},
