@@ -17,9 +17,6 @@ export type {
 } from '../arrangement/index.js';
 export type { AttentionDpOptions } from '../engine/contracts/api.js';
 export { type MeasuredProfile, measureProfile, type ProfileOptions } from '../engine/measure/measure_profile.js';
-export { EXPORT_TARGETS, exportScript } from '../placement/export/export_plan.js';
-export type { ExportOptions, ExportTarget, PlanExport } from '../placement/export/export_plan.js';
-export type { AttentionDpWaits } from '../placement/export/engines.js';
 export { parsePlan, planOfDegrees, POLICIES } from '../placement/index.js';
 export type {
   AskedPlan,

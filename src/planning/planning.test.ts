@@ -14,7 +14,7 @@ test('the examples of the guide run', async () => {
   const blocks = [...readFileSync('docs/planner.md', 'utf8').matchAll(/^```js\n([\s\S]*?)^```/gm)].map(
     ([, code]) => code!,
   );
-  expect(blocks.length).toBeGreaterThan(3);
+  expect(blocks.length).toBeGreaterThan(2);
   const said: unknown[][] = [];
   for (const code of blocks) {
     const names = /^import \{ (.*) \} from 'splitkv\/planning';\n/.exec(code)!;
