@@ -26,14 +26,12 @@ test('the examples of the guide run', async () => {
     ) as (...given: unknown[]) => Promise<void>;
     await run(planning, { log: (...words: unknown[]) => said.push(words) });
   }
-  expect(said).toHaveLength(5);
+  expect(said).toHaveLength(3);
   expect(said[0]![0]).toMatch(/^plan tp x token on 4 ranks\nlayers 0-3:\n {2}rank 0: query heads 4 of 8/);
   expect(said[1]![0]).toBeGreaterThan(0.9);
   const [gain, balance] = said[2] as [number, number];
   expect(gain).toBeGreaterThan(0.5);
   expect(balance).toBeGreaterThan(0.5);
-  expect(said[3]![1]).toContain('enable_attention_dp: true');
-  expect(said[4]![0]).toContain('trtllm-serve org/name \\\n  --config trtllm.yaml');
 });
 
 test('what the runtime says of a loaded model is what is read without one, and it runs the plan and the arrangement', async () => {
