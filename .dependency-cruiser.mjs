@@ -25,7 +25,6 @@ export const floors = [
   ['src/engine/prefill'],
   ['src/engine/faces'],
   ['src/cluster'],
-  ['src/simulate'],
   ['src/planning', 'src/entry.ts'],
   ['src/index.ts'],
   ['src/app', 'src/server'],
@@ -74,9 +73,9 @@ export default {
     {
       name: 'pure-code-needs-no-gpu',
       comment:
-        'Placement, the scheduler, routing and the simulator run without a GPU, so that they can be searched, simulated and tested alone.',
+        'Placement, the scheduler and routing run without a GPU, so that they can be searched, simulated and tested alone.',
       severity: 'error',
-      from: { path: '^src/(placement/|arrangement/|simulate/|engine/scheduler|cluster/routing)', pathNot: tests },
+      from: { path: '^src/(placement/|arrangement/|engine/scheduler|cluster/routing)', pathNot: tests },
       to: { path: '^(src/gpu/|shaders/)', reachable: true },
     },
     {

@@ -7,7 +7,7 @@ import { waitingFiles } from './scripts/turns.mjs';
 /** Rooms whose tests open no device. */
 const PURE = [
   '{scripts,create-splitkv}/**/*.test.ts',
-  'src/{arrangement,base,chat_formats,grammar,loader,placement,simulate,tokenizer}/**/*.test.ts',
+  'src/{arrangement,base,chat_formats,grammar,loader,placement,tokenizer}/**/*.test.ts',
   'bench/{cluster,simulate}/**/*.test.ts',
   'src/engine/scheduler/**/*.test.ts',
   'src/model/{config,gguf}/**/*.test.ts',

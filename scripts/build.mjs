@@ -97,7 +97,7 @@ const [{ output: alone }] = await buildParts({
         { name: 'errors', test: /\/src\/base\/errors\.ts$/ },
         // What the command line and the server's thread need without an engine. Of placement: what a page's first download has anyway.
         { name: 'base', test: /\/src\/base\/(math|json|stats)\.ts$/ },
-        // What the simulator runs without an engine.
+        // What options and plans need of the engine, beside it.
         { name: 'scheduler', test: /\/src\/engine\/scheduler\/(\w+|groups\/\w+|adp\/config)\.ts$/ },
         // What a prompt is asked before there is a tokenizer.
         { name: 'tools', test: /\/src\/chat_formats\/tools\.ts$/ },

@@ -1,7 +1,7 @@
 import { formatError } from '../../src/base/errors.js';
 import { isObject, parseJson, show } from '../../src/base/json.js';
 import { mixed } from '../../src/cluster/routing/prefixes.js';
-import { traceNumbers } from '../../src/simulate/trace.js';
+import { traceNumbers } from '../simulate/trace.js';
 import { type Arrival, type PrefixRequest, type PrefixSource, reusable } from './prefix_source.js';
 
 /** A recorded trace. */

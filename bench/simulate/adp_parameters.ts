@@ -1,8 +1,8 @@
 import { usageError } from '../../src/base/errors.js';
 import type { AdpStudyOptions } from './adp_study.js';
 import { PUBLISHED_SETTINGS } from './published_run.js';
-import { BLOCK_TOKENS } from '../../src/simulate/simulate.js';
-import { meanInput, meanOutput } from '../../src/simulate/trace.js';
+import { BLOCK_TOKENS } from './simulate.js';
+import { meanInput, meanOutput } from './trace.js';
 
 /** @throws SplitkvError `usage` for a request that could never run. */
 export function checkTrace({ trace, maxTokensPerIteration, chunkedPrefill, kvTokens }: AdpStudyOptions): void {

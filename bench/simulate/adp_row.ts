@@ -1,7 +1,7 @@
 import { quantile } from '../../src/base/stats.js';
 import { solTps } from '../../src/engine/scheduler/index.js';
 import type { PublishedRow } from './published_run.js';
-import type { SimulationResult } from '../../src/simulate/simulate.js';
+import type { SimulationResult } from './simulate.js';
 
 export type RowName = PublishedRow['name'] | 'cost';
 

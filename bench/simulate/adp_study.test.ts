@@ -7,8 +7,8 @@ import { type AdpStudyOptions, runPolicy, studyAdp } from './adp_study.js';
 import { calibrate } from './calibrate.js';
 import { defaultLoads, paretoFront, paretoOfLoads } from './pareto.js';
 import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME } from './published_run.js';
-import { simulate } from '../../src/simulate/simulate.js';
-import { LENGTHS, type Trace, syntheticTrace } from '../../src/simulate/trace.js';
+import { simulate } from './simulate.js';
+import { LENGTHS, type Trace, syntheticTrace } from './trace.js';
 import { isTurn } from '../../src/gpu/testing/draw.js';
 
 const request = (inputTokens: number, outputTokens: number, arrivalSeconds = 0): Trace[number] => ({

@@ -1,5 +1,5 @@
 /**
- * Room: studies of attention data parallelism on the clock of src/simulate: policies side by side, and beside the run that
+ * Room: studies of attention data parallelism on the clock of simulate.ts: policies side by side, and beside the run that
  * NVIDIA published (published_run.ts). docs/adp.md explains.
  */
 
@@ -13,7 +13,7 @@ import {
   type SimulationResult,
   schedulerOf,
   simulate,
-} from '../../src/simulate/simulate.js';
+} from './simulate.js';
 import { PUBLISHED_ROWS, type PublishedRow } from './published_run.js';
 
 export interface AdpStudyOptions extends Room {

@@ -1,4 +1,4 @@
-import type { LinearTime, LoggedIteration } from '../../src/simulate/simulate.js';
+import type { LinearTime, LoggedIteration } from './simulate.js';
 
 export interface CalibrationTarget {
   readonly tps: number;

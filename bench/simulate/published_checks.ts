@@ -1,6 +1,6 @@
 import { BalanceMeter, solTps } from '../../src/engine/scheduler/index.js';
 import { PUBLISHED_FACTS } from './published_run.js';
-import type { LoggedIteration } from '../../src/simulate/simulate.js';
+import type { LoggedIteration } from './simulate.js';
 
 /** A figure of the published baseline beside the simulated one. */
 export interface PublishedCheck {

@@ -5,7 +5,6 @@ import { build } from 'vite';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import { PIECE_BYTES } from '../../src/loader/cache/cached_file.js';
 import { type Misbehaviour, startServer, type TestServer } from '../../src/loader/testing/http_server.js';
-import { SharedStorage } from '../../src/loader/testing/memory_shared_storage.js';
 import type * as Harness from '../support/cache_harness.js';
 
 // A file of three pieces at a server of its own, and the private file system of Chromium: what each fault of a server, a network or
@@ -91,7 +90,7 @@ class Tab {
   /** All of the file by default. */
   read = (visit: number, from = 0, to?: number): Promise<string> => this.#call('read', visit, from, to);
   warnings = (visit: number): Promise<string> => this.#call('warnings', visit);
-  kept = (): Promise<{ bytes: number; complete: boolean; sharedBytes?: number }[]> => this.#call('kept');
+  kept = (): Promise<{ bytes: number; complete: boolean }[]> => this.#call('kept');
   spoil = (how: 'flip' | 'truncate' | 'evict'): Promise<void> => this.#call('spoil', how);
 
   /** A new visit that reads everything. */
@@ -351,81 +350,3 @@ for (const [name, run] of drawn(rows, 5, 'cache table')) {
     await site.close();
   });
 }
-
-test.describe('a storage that sites share', () => {
-  // Its bytes cross in base64, which takes longer than a browser is waited for where other tests keep all cores busy.
-  test.describe.configure({ retries: 1 });
-
-  test('what one site downloaded is read by another, where the browser has Cross-Origin Storage', async ({
-    context,
-  }) => {
-    const storage = new SharedStorage();
-    const at = (url: string) => storage.of(new URL(url).origin);
-    await context.exposeBinding('readShared', async ({ frame }, value: string) => {
-      const file = await at(frame.url()).requestFileHandle!({ algorithm: 'SHA-256', value }).catch(
-        (error: Error) => error.name,
-      );
-      return typeof file === 'string'
-        ? { error: file }
-        : { bytes: Buffer.from(await (await file.getFile()).arrayBuffer()).toString('base64') };
-    });
-    await context.exposeBinding('writeShared', async ({ frame }, value: string, bytes: string) => {
-      const handle = await at(frame.url()).requestFileHandle!(
-        { algorithm: 'SHA-256', value },
-        { create: true, origins: '*' },
-      );
-      const writable = await handle.createWritable();
-      await writable.write(Uint8Array.from(Buffer.from(bytes, 'base64')));
-      await writable.close();
-    });
-    // The proposal's interface, whose files are in the test: no browser has it yet.
-    await context.addInitScript(() => {
-      interface Bindings {
-        readShared(value: string): Promise<{ error?: string; bytes?: string }>;
-        writeShared(value: string, bytes: string): Promise<void>;
-      }
-      const { readShared, writeShared } = globalThis as unknown as Bindings;
-      const decode = (text: string): Blob => {
-        const characters = atob(text);
-        const bytes = new Uint8Array(characters.length);
-        for (let at = 0; at < bytes.length; at++) bytes[at] = characters.charCodeAt(at);
-        return new Blob([bytes]);
-      };
-      const encode = (blob: Blob): Promise<string> =>
-        new Promise((resolve) => {
-          const reader = new FileReader();
-          reader.onload = () => resolve((reader.result as string).replace(/^.*,/, ''));
-          reader.readAsDataURL(blob);
-        });
-      Object.defineProperty(navigator, 'crossOriginStorage', {
-        value: {
-          async requestFileHandle({ value }: { value: string }, { create = false } = {}) {
-            if (create) {
-              const parts: Uint8Array<ArrayBuffer>[] = [];
-              const write = async (bytes: Uint8Array<ArrayBuffer>): Promise<void> => void parts.push(bytes.slice());
-              const close = async (): Promise<void> => writeShared(value, await encode(new Blob(parts)));
-              return { createWritable: async () => ({ write, close, abort: async () => {} }) };
-            }
-            const { error, bytes } = await readShared(value);
-            if (error !== undefined) throw new DOMException('not here', error);
-            return { getFile: async () => decode(bytes!) };
-          },
-        },
-      });
-    });
-    const [one, two] = [await openSite(), await openSite()];
-    for (const site of [one, two]) {
-      site.fault = (_, response) => (response.setHeader('X-Linked-Etag', `"${sha256(first)}"`), false);
-    }
-    await fill(await openTab(await context.newPage(), one));
-    await expect.poll(() => storage.files.size).toBe(1);
-    const other = await openTab(await context.newPage(), two);
-    await fill(other);
-    expect(two.asked()).toBe(PROBE);
-    expect(await other.kept()).toMatchObject([{ bytes: 0, sharedBytes: SIZE, complete: true }]);
-    storage.files.clear();
-    await fill(other);
-    expect(await other.kept()).toMatchObject([{ bytes: SIZE, complete: true }]);
-    await Promise.all([one.close(), two.close()]);
-  });
-});

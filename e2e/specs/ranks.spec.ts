@@ -278,13 +278,11 @@ test('a server in a page: requests side by side, by a plan that was made there',
   await openLibraryPage(page);
   const [policy, ranks] = drawn([['adp', 2] as const, ['token', 3] as const], 1, 'a server in Chrome')[0]!;
   const asked = QUESTIONS.slice(0, 3);
-  const { texts, kinds, iterations } = await page.evaluate(
+  const { texts, kinds } = await page.evaluate(
     async ({ prompts, policy: name, ranks: count }) => {
       const [library, planning] = ['/lib/splitkv.js', '/lib/splitkv-planning.js'];
       const { serve } = (await import(library)) as typeof import('../../src/index.js');
-      const { makePlan, modelShape, simulate } = (await import(
-        planning
-      )) as typeof import('../../src/planning/index.js');
+      const { makePlan, modelShape } = (await import(planning)) as typeof import('../../src/planning/index.js');
       const plan = makePlan(name, count, await modelShape(new URL('/models/tiny-gqa/', location.href)));
       const server = await serve('/models/tiny-gqa/', {
         plan,
@@ -301,15 +299,12 @@ test('a server in a page: requests side by side, by a plan that was made there',
       };
       const found = await Promise.all(prompts.map(answer));
       await server.dispose();
-      const time = { baseSeconds: 0.01, secondsPerToken: 1e-4 };
-      const simulated = simulate([{ inputTokens: 90, outputTokens: 4 }], { ranks: count, time });
-      return { texts: found, kinds: plan.stages.map(({ kind }) => kind), iterations: simulated.iterations };
+      return { texts: found, kinds: plan.stages.map(({ kind }) => kind) };
     },
     { prompts: asked.map(({ question }) => `${STORY} ${question}`), policy, ranks },
   );
   expect(texts).toEqual(asked.map(({ answer }) => answer));
   expect(kinds).toEqual([policy]);
-  expect(iterations).toBe(4);
 });
 
 test('a plan file: heads by load, a layer at a time, copies joined', async ({ page }) => {

@@ -1,7 +1,7 @@
 import { type AdpStudy, studyAdp } from '../../bench/simulate/adp_study.js';
 import { defaultLoads, type Pareto, paretoOfLoads } from '../../bench/simulate/pareto.js';
 import { PUBLISHED_TIME } from '../../bench/simulate/published_run.js';
-import { syntheticTrace } from '../../src/simulate/trace.js';
+import { syntheticTrace } from '../../bench/simulate/trace.js';
 import { usageError } from '../../src/base/errors.js';
 import { serveJob } from '../shared/worker_job.js';
 

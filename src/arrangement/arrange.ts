@@ -128,8 +128,8 @@ function arrangeLatency(problem: ModeProblem & { readonly costs: HeadCosts }, st
 
 /**
  * Copies beyond the first that a layer may have: as the problem says; without it as many as memory allows, where memory is
- * limited; otherwise ranks - 1 for `fair-copy`, `wrap` (as many as wrapping takes) and where no mode is given, none for `backtrack` and
- * `exact`. The modes `static` and `greedy` never copy.
+ * limited; otherwise ranks - 1 for `fair-copy`, `wrap` (as many as wrapping takes) and where no mode is given, none for `exact`.
+ * The modes `static` and `greedy` never copy.
  */
 export function copyLimit({ mode, copies, memory, ranks }: ArrangementProblem): number {
   if (mode === 'static' || mode === 'greedy') return 0;

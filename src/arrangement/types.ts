@@ -10,7 +10,7 @@ export type LayerPlacement = readonly (readonly HeadShare[])[];
 /** [layer][head]. */
 export type Placement = readonly LayerPlacement[];
 
-export const MODES = ['static', 'backtrack', 'exact', 'greedy', 'fair-copy', 'wrap'] as const;
+export const MODES = ['static', 'exact', 'greedy', 'fair-copy', 'wrap'] as const;
 export type Mode = (typeof MODES)[number];
 
 /** What heads cost each rank in a step, as the planner measured it, and the bytes that they take. */

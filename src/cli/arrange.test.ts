@@ -121,7 +121,7 @@ describe('bad usage', () => {
     [
       'an unknown mode',
       [...common, '--mode', 'exakt'],
-      "--mode exakt: expected static, backtrack, exact, greedy, fair-copy, wrap. Did you mean 'exact'?",
+      "--mode exakt: expected static, exact, greedy, fair-copy, wrap. Did you mean 'exact'?",
     ],
     ['an unknown option', [...common, '--copied', '1'], "unknown option --copied. Did you mean '--copies'?"],
     ['fewer than no copies', [...common, '--copies', '-1'], '--copies -1: expected an integer of at least 0'],

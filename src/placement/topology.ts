@@ -47,8 +47,6 @@ export interface StageView {
   readonly attendsForAll: boolean;
   /** Where ranks run rows of their own: the ranks of each place, in the order of the plan. Otherwise all ranks with weights. */
   readonly placeRanks: readonly Place[];
-  /** MLP segments are cut over ranks: those of a place, or (`gathersMlp`) of all. */
-  readonly cutsMlp: boolean;
   /** Replicas of a weight group have MLP segments of their own, and so all run every row. */
   readonly cutsColumns: boolean;
   /** Each routed expert is on one rank: of a place, or (`gathersExperts`) of all. */
@@ -172,7 +170,6 @@ function stageView(stage: Stage, index: number): StageView {
     sendsReady: kind === 'token',
     attendsForAll,
     placeRanks,
-    cutsMlp: holders.some(({ mlp }) => !sameList(mlp, first.mlp)),
     cutsColumns: ownColumns,
     spreadsExperts,
     gathersMlp: gathers('mlp'),

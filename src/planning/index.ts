@@ -1,7 +1,6 @@
 /**
- * Room: `splitkv/planning`, the public face of placement, arrangement and the simulator: pure functions that need no
- * GPU, in Node and in pages. What they take is checked here; what they do is in src/placement, src/arrangement and
- * src/simulate. Read docs/planner.md next.
+ * Room: `splitkv/planning`, the public face of placement and arrangement: pure functions that need no GPU, in Node
+ * and in pages. What they take is checked here; what they do is in src/placement and src/arrangement. Read docs/planner.md next.
  */
 
 export { type ErrorCode, SplitkvError } from '../base/errors.js';
@@ -15,11 +14,7 @@ export type {
   Placement,
   Profile,
 } from '../arrangement/index.js';
-export type { AttentionDpOptions } from '../engine/contracts/api.js';
 export { type MeasuredProfile, measureProfile, type ProfileOptions } from '../engine/measure/measure_profile.js';
-export { EXPORT_TARGETS, exportScript } from '../placement/export/export_plan.js';
-export type { ExportOptions, ExportTarget, PlanExport } from '../placement/export/export_plan.js';
-export type { AttentionDpWaits } from '../placement/export/engines.js';
 export { parsePlan, planOfDegrees, POLICIES } from '../placement/index.js';
 export type {
   AskedPlan,
@@ -34,7 +29,4 @@ export type {
   StageKind,
   VocabShare,
 } from '../placement/index.js';
-export type { LoggedIteration } from '../simulate/simulate.js';
-export { parseTrace, type TraceRequest } from '../simulate/trace.js';
 export * from './plan.js';
-export * from './simulate.js';

@@ -14,12 +14,6 @@ import {
   parsePlan,
 } from '../placement/index.js';
 import {
-  type ExportOptions,
-  type ExportTarget,
-  type PlanExport,
-  exportPlan as exportChecked,
-} from '../placement/export/export_plan.js';
-import {
   type Arrangement,
   type ArrangementFile,
   type ArrangementProblem,
@@ -72,32 +66,6 @@ export function checkPlan(plan: Plan, shape: ModelShape): void {
 export function describePlan(plan: Plan, shape: ModelShape): string[] {
   checkPlan(plan, shape);
   return describe(plan, shape);
-}
-
-/**
- * The launch flags of vLLM, TensorRT-LLM or SGLang that correspond to a plan. It reads who holds what, so that plans of any policy, and
- * plans written by hand, are exported. Where the engine has no equivalent, the nearest is taken, and `differences` says so.
- *
- * @example
- * ```ts
- * import { exportPlan, makePlan, modelShape } from 'splitkv/planning';
- *
- * const shape = await modelShape('models/tiny-gqa');
- * const { command } = exportPlan(makePlan('tp', 4, shape), shape, 'vllm', { model: 'ORG/NAME' });
- * console.log(command); // ['vllm', 'serve', 'ORG/NAME', '--tensor-parallel-size', '4']
- * ```
- *
- * @throws SplitkvError `usage` for a target or an option that isn't known; as `checkPlan`
- */
-export function exportPlan(
-  plan: Plan,
-  shape: ModelShape,
-  target: ExportTarget,
-  options: ExportOptions = {},
-): PlanExport {
-  if (!isObject(options)) throw usageError(`exportPlan: options ${show(options)}: expected an object`);
-  checkShape(shape);
-  return exportChecked(parsePlan(plan), shape, target, options);
 }
 
 /**

@@ -5,16 +5,15 @@ import { load } from '../engine/faces/load.js';
 import * as planning from './index.js';
 
 const { arrange, arrangedPlan, checkPlan, describePlan, makePlan, modelShape, SplitkvError } = planning;
-const { simulate, syntheticTrace, toArrangementFile } = planning;
+const { toArrangementFile } = planning;
 
 const gqa = await modelShape('models/tiny-gqa');
-const time = { baseSeconds: 0.01, secondsPerToken: 1e-4 };
 
 test('the examples of the guide run', async () => {
   const blocks = [...readFileSync('docs/planner.md', 'utf8').matchAll(/^```js\n([\s\S]*?)^```/gm)].map(
     ([, code]) => code!,
   );
-  expect(blocks.length).toBeGreaterThan(3);
+  expect(blocks.length).toBeGreaterThan(1);
   const said: unknown[][] = [];
   for (const code of blocks) {
     const names = /^import \{ (.*) \} from 'splitkv\/planning';\n/.exec(code)!;
@@ -26,14 +25,9 @@ test('the examples of the guide run', async () => {
     ) as (...given: unknown[]) => Promise<void>;
     await run(planning, { log: (...words: unknown[]) => said.push(words) });
   }
-  expect(said).toHaveLength(5);
+  expect(said).toHaveLength(2);
   expect(said[0]![0]).toMatch(/^plan tp x token on 4 ranks\nlayers 0-3:\n {2}rank 0: query heads 4 of 8/);
   expect(said[1]![0]).toBeGreaterThan(0.9);
-  const [gain, balance] = said[2] as [number, number];
-  expect(gain).toBeGreaterThan(0.5);
-  expect(balance).toBeGreaterThan(0.5);
-  expect(said[3]![1]).toContain('enable_attention_dp: true');
-  expect(said[4]![0]).toContain('trtllm-serve org/name \\\n  --config trtllm.yaml');
 });
 
 test('what the runtime says of a loaded model is what is read without one, and it runs the plan and the arrangement', async () => {
@@ -51,30 +45,6 @@ test('what the runtime says of a loaded model is what is read without one, and i
   const one = await logits(makePlan('single', 1, gqa));
   expect(await logits(file)).toEqual(one);
   expect(describePlan(arrangedPlan(file, gqa), gqa)[2]).toMatch(/rank 0: query heads 2 of 8 \(kv heads 0\)/);
-});
-
-describe('simulations', () => {
-  const trace = syntheticTrace({ requests: 200, meanInput: 60, meanOutput: 30, seed: 3 });
-
-  test('follow from trace and options, and add up', () => {
-    const report = simulate(trace, { ranks: 2, time });
-    expect(simulate(trace, { ranks: 2, time })).toEqual(report);
-    expect(report.outputTokens).toBe(trace.reduce((sum, { outputTokens }) => sum + outputTokens, 0));
-    expect(report.tokensPerSecond).toBeCloseTo(report.outputTokens / report.seconds);
-    expect(report.log).toHaveLength(report.iterations);
-    expect(report.balance).toBeGreaterThan(0.5);
-    expect(report.solTokensPerSecond).toBeGreaterThan(report.tokensPerSecond);
-    expect(report.ttft.p95Seconds).toBeGreaterThan(report.ttft.meanSeconds);
-  });
-
-  test('one request alone: an iteration for its prompt, and one for each token but the first', () => {
-    const { iterations, seconds, ttft } = simulate([{ inputTokens: 100, outputTokens: 5 }], { ranks: 1, time });
-    expect(iterations).toBe(5);
-    expect(ttft.meanSeconds).toBeCloseTo(0.02);
-    expect(seconds).toBeCloseTo(0.02 + 4 * 0.0101);
-    const late = simulate([{ inputTokens: 100, outputTokens: 1, arrivalSeconds: 7 }], { ranks: 1, time });
-    expect(late.seconds).toBeCloseTo(7.02);
-  });
 });
 
 describe('bad input', () => {
@@ -98,29 +68,6 @@ describe('bad input', () => {
     [() => arrange({ loads: [[1, 2]], ranks: 2, mode: 'best' as never }), /mode 'best': use static/],
     [() => arrange({ loads: [[1, 2]], ranks: 2 }, 0), /steps 0/],
     [() => arrangedPlan({} as never, gqa), /arrangement\./],
-    [() => simulate([], { ranks: 1, time }), /a list of 1 to/],
-    [
-      () => simulate([{ inputTokens: 1 } as never], { ranks: 1, time }),
-      /request 0 of the trace: outputTokens is missing/,
-    ],
-    [() => simulate([{ inputTokens: 0, outputTokens: 1 }], { ranks: 1, time }), /inputTokens 0: expected/],
-    [() => simulate([{ inputTokens: 1, outputTokens: 1 }], { ranks: 1 } as never), /time is missing/],
-    [() => simulate([{ inputTokens: 1, outputTokens: 1 }], { ranks: 0, time }), /ranks 0/],
-    [
-      () => simulate([{ inputTokens: 9, outputTokens: 1 }], { ranks: 1, time, tokensPerIteration: 8 }),
-      /raise tokensPerIteration/,
-    ],
-    [
-      () => simulate([{ inputTokens: 99, outputTokens: 1 }], { ranks: 1, time, kvTokens: 64 }),
-      /kvTokens 64: request 0/,
-    ],
-    [
-      () =>
-        simulate([{ inputTokens: 9, outputTokens: 1 }], { ranks: 1, time, attentionDpConfig: { mode: 'x' as never } }),
-      /mode "x"/,
-    ],
-    [() => syntheticTrace({ requests: 1, meanInput: 10 } as never), /meanOutput is missing/],
-    [() => syntheticTrace({ requests: 1, meanInput: 10, meanOutput: 1, maxInput: 8 }), /meanInput 10/],
   ];
   test.each(cases.map(([run, message]) => [message.source, run, message] as const))('%s', (_name, run, message) => {
     expect(run).toThrow(SplitkvError);

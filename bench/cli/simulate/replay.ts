@@ -4,8 +4,8 @@ import type { ModelRanks } from '../../../src/engine/ranks/rank_group.js';
 import { BalanceMeter } from '../../../src/engine/scheduler/index.js';
 import { Engine, type EngineOptions } from '../../../src/engine/serving/engine.js';
 import { type IterationRecord, placing } from '../../../src/engine/serving/rank_balance.js';
-import { Clients, type SimulationResult } from '../../../src/simulate/simulate.js';
-import type { Trace } from '../../../src/simulate/trace.js';
+import { Clients, type SimulationResult } from '../../simulate/simulate.js';
+import type { Trace } from '../../simulate/trace.js';
 
 export interface ReplayOptions {
   /** Requests that clients have open at once. */

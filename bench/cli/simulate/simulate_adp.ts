@@ -10,7 +10,7 @@ import { calibrate } from '../../simulate/calibrate.js';
 import { defaultLoads, paretoOfLoads } from '../../simulate/pareto.js';
 import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME, SMALL_SETTINGS } from '../../simulate/published_run.js';
 import { adpReport } from '../../simulate/report/adp_report.js';
-import { LENGTHS, type Trace, parseTrace, syntheticTrace } from '../../../src/simulate/trace.js';
+import { LENGTHS, type Trace, parseTrace, syntheticTrace } from '../../simulate/trace.js';
 import { measureAdp } from './measure_adp.js';
 import { type Command, commonOptions, type Terminal } from '../../../src/cli/command.js';
 import { hubOptions, modelOptions, modelRequest } from '../../../src/cli/model_options.js';

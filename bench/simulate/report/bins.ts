@@ -1,6 +1,6 @@
 import { quantile } from '../../../src/base/stats.js';
 import { balanceRatio } from '../../../src/engine/scheduler/index.js';
-import type { LoggedIteration } from '../../../src/simulate/simulate.js';
+import type { LoggedIteration } from '../simulate.js';
 
 /** A stretch of iterations, as a chart draws it. */
 export interface Bin {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { type AdpStudyOptions, studyAdp } from '../adp_study.js';
 import { paretoOfLoads } from '../pareto.js';
 import { PUBLISHED_TIME } from '../published_run.js';
-import { syntheticTrace } from '../../../src/simulate/trace.js';
+import { syntheticTrace } from '../trace.js';
 import { adpReport } from './adp_report.js';
 import { binned } from './bins.js';
 import { ticks } from './chart.js';

@@ -1,4 +1,4 @@
-import type { LoggedIteration } from '../../../src/simulate/simulate.js';
+import type { LoggedIteration } from '../simulate.js';
 import { type Bin, binned } from './bins.js';
 import { chart, type Point } from './chart.js';
 

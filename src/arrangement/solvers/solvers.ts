@@ -3,7 +3,6 @@
  * bounds, and pieces put on ranks. Read place.ts next, then exact.ts.
  */
 
-import { backtrack } from './backtrack.js';
 import { exact } from './exact.js';
 import { fairCopy, greedy } from './fair_copy.js';
 import { type Answer, better, type Steps, type Task, TIE } from '../task.js';
@@ -14,7 +13,6 @@ export type Solver = (task: Task, steps: Steps) => Answer;
 
 /** How each mode arranges the heads of one task; `static` searches nothing. */
 export const SOLVERS: Readonly<Record<Exclude<Mode, 'static'>, Solver>> = {
-  backtrack,
   exact,
   greedy,
   'fair-copy': fairCopy,

@@ -23,7 +23,7 @@ import { defined, type Options, readGiven, writeGiven } from '../options.js';
 export const command: Command = {
   summary:
     'Arranges kv heads over ranks by their load, so that ranks wait little for the busiest one. Modes: static (equally many heads ' +
-    'a rank), greedy (longest first), backtrack (the reference, for few heads), exact (branch and bound), fair-copy (copies of heavy heads ' +
+    'a rank), greedy (longest first), exact (branch and bound), fair-copy (copies of heavy heads ' +
     'in equal shares), wrap (unequal shares).',
   usage: 'arrange --profile FILE --ranks R [options]',
   options: {
@@ -39,7 +39,7 @@ export const command: Command = {
     },
     copies: {
       value: 'C',
-      help: 'copies of heads beyond the first, at most so many a layer; default: what --memory allows, without it R - 1 (exact, backtrack: 0), of which the default mode takes as few as come close to what all would do',
+      help: 'copies of heads beyond the first, at most so many a layer; default: what --memory allows, without it R - 1 (exact: 0), of which the default mode takes as few as come close to what all would do',
     },
     memory: {
       value: 'M',

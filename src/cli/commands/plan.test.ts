@@ -124,39 +124,6 @@ describe('the planner on the command line', () => {
   });
 });
 
-describe('exports', () => {
-  const exported = (...args: string[]): Promise<Finished> => runCli(['plan', 'models/tiny-gqa', ...args]);
-
-  test('of a policy, of a plan file and of what was picked; nothing is measured for a named one', async () => {
-    const out = join(scratch, 'exported.json');
-    const named = await exported('--plan', 'tp x token', '--ranks', '4', '--export', 'vllm', '--out', out);
-    expect(named.stderr).toBe('');
-    expect(named.stdout).toMatch(
-      /^# 4 GPUs\nvllm serve \S*models\/tiny-gqa \\\n {2}--tensor-parallel-size 4\n# What differs/,
-    );
-    const args = ['--plan', out, '--export', 'trtllm', '--context', '512', '--batch', '8', '--json'];
-    const document = JSON.parse((await exported(...args)).stdout) as Record<string, unknown>;
-    expect(document).toMatchObject({
-      target: 'trtllm',
-      devices: 4,
-      config: { file: 'trtllm.yaml', text: 'tensor_parallel_size: 4\nmax_seq_len: 512\nmax_batch_size: 8\n' },
-      plan: JSON.parse(readFileSync(out, 'utf8')) as unknown,
-    });
-    const picked = await plan('--export', 'sglang');
-    expect(picked.stdout).toMatch(/^# \d GPUs?\npython -m sglang\.launch_server \\\n {2}--model-path \S+ \\\n/);
-    expect(picked.code).toBe(0);
-  });
-
-  test.each<[string[], string]>([
-    [['--export', 'vlm'], "--export vlm: expected vllm, trtllm, sglang. Did you mean 'vllm'?"],
-    [['--export', 'vllm', '--plan', 'tp x token', '--ranks', '3'], "plan 'tp x token' on 3 ranks"],
-  ])('%j is refused', async (args, message) => {
-    const { code, stdout, stderr } = await exported(...args);
-    expect(stderr).toContain(message);
-    expect([code, stdout]).toEqual([2, '']);
-  });
-});
-
 describe('adapters', () => {
   test('what each measured, and what they take to tell each other', async () => {
     const { code, stdout } = await runCli(['adapters', '--json']);

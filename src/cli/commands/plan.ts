@@ -1,26 +1,15 @@
 import type { PlainPlanOptions } from '../../app/host_protocol.js';
 import { usageError } from '../../base/errors.js';
 import { snakeOf } from '../../base/names.js';
-import type { ModelShape, Plan, PlanReport } from '../../index.js';
-import {
-  arrangedPlan,
-  COPY_SHARING,
-  type Degrees,
-  isArrangement,
-  makePlan,
-  type PlanFile,
-} from '../../placement/index.js';
-import { EXPORT_TARGETS, exportPlan, exportScript, type ExportTarget } from '../../placement/export/export_plan.js';
+import type { PlanReport } from '../../index.js';
 import { type Command, commonOptions, type Terminal } from '../command.js';
 import { mixtureText } from '../../model/weights/weight_types.js';
-import { degreesOf, namedByDegrees } from '../../engine/planning/degrees.js';
 import {
   hubOptions,
   loadValues,
   modelOptions,
   type ModelRequest,
   modelRequest,
-  networkOptions,
   plannedOptions,
   tellingOf,
 } from '../model_options.js';
@@ -34,7 +23,6 @@ export const command: Command = {
   examples: [
     'splitkv plan smollm2-360m-instruct --ranks 2',
     'splitkv plan ./my-model --ranks 4 --memory 2GB --out plan.json',
-    'splitkv plan ./my-model --ranks 4 --plan tp --export vllm',
     'splitkv plan ./my-model --tensor 2 --token 2 --batch 32',
     'splitkv plan ./my-model --ranks 4 --kv-budget 0.2 --kv-profile profile.json --kv-policy static',
   ],
@@ -53,7 +41,7 @@ export const command: Command = {
     },
     plan: {
       ...modelOptions['plan'],
-      help: 'auto (default): of all plans; a policy: what is predicted of it; with --export also a FILE.json',
+      help: 'auto (default): of all plans; a policy: what is predicted of it',
     },
     tensor: {
       ...modelOptions['tensor'],
@@ -63,44 +51,27 @@ export const command: Command = {
     'max-tokens': { value: 'N', help: 'tokens that follow the prompt; default 128' },
     batch: { value: 'N', help: 'sequences decoded side by side; default 1' },
     fresh: { help: 'measure again what was measured before' },
-    export: {
-      value: 'ENGINE',
-      help: `print how ${EXPORT_TARGETS.join(', ')} is launched to share the model like the picked plan, and what differs; with --plan nothing is measured`,
-    },
     out: { value: 'FILE', help: 'write the picked plan there, as JSON that `--plan FILE` runs' },
     ...commonOptions,
   } satisfies OptionSpecs,
   async run(options, terminal) {
     const request = await planRequest(options, terminal);
-    const { plan, ranks } = await namedByDegrees(request.options);
-    const { plan: given, ...loadOptions } = request.options;
-    const target = options.oneOf('export', EXPORT_TARGETS);
+    const { plan, ...loadOptions } = request.options;
     const out = options.text('out');
-    if (target !== undefined && plan !== undefined && plan !== 'auto') {
-      const { readShape } = await import('../../engine/faces/read_shape.js');
-      const { signal } = request;
-      const shape = await readShape(request.model, { ...networkOptions(options), ...defined({ signal }) });
-      const made = namedPlan(plan, ranks, shape, degreesOf(request.options));
-      await writeExport(nameOf(request), made, shape, target, options, terminal);
-      if (out !== undefined) await writePlan(out, made);
-      return 0;
-    }
     if (plan !== undefined && typeof plan !== 'string') {
-      throw usageError('--plan FILE is for --export: give a policy, or --export too');
+      throw usageError('--plan FILE: give a policy; what is in a file is run by --plan FILE of other commands');
     }
     const report = await makeReport(request, {
       ...loadOptions,
-      ...(typeof given === 'string' && { plan: given }),
       ...defined({
+        plan,
         promptTokens: options.integer('prompt-tokens', 1),
         newTokens: options.integer('max-tokens', 1),
         batch: options.integer('batch', 1, 256),
         fresh: options.has('fresh') || undefined,
       }),
     });
-    if (target !== undefined && report.pick) {
-      await writeExport(nameOf(request), report.pick.plan, report.shape, target, options, terminal);
-    } else if (options.has('json')) await terminal.write(`${JSON.stringify(planDocument(report), null, 2)}\n`);
+    if (options.has('json')) await terminal.write(`${JSON.stringify(planDocument(report), null, 2)}\n`);
     else await terminal.write(describe(report));
     if (!report.pick) {
       if (options.has('json')) terminal.note(`splitkv: ${report.why}`);
@@ -124,9 +95,6 @@ async function planRequest(options: Options, terminal: Terminal): Promise<PlanRe
   const given = { ...load, weights: weights === 'auto' ? ('f16' as const) : weights };
   return { host: 'node', model, options: given, ...tellingOf(options, terminal) };
 }
-
-/** Where its weights are not, its file's. */
-const nameOf = ({ model }: PlanRequest): string => (typeof model === 'string' ? model : 'MODEL');
 
 async function makeReport(request: PlanRequest, options: PlainPlanOptions): Promise<PlanReport> {
   if (request.host === 'chrome') return (await import('../hosts/chrome_host.js')).planInChrome(request, options);
@@ -177,33 +145,4 @@ function planDocument(report: PlanReport): object {
     pick: pick ? { policy: pick.policy, ranks: pick.worldSize, plan: pick.plan } : null,
     measured: report.machine,
   };
-}
-
-/** A policy on so many ranks, or what a file holds. */
-function namedPlan(
-  asked: string | PlanFile,
-  ranks: number | readonly string[] = 2,
-  shape: ModelShape,
-  degrees: Degrees | undefined,
-): Plan {
-  const count = typeof ranks === 'number' ? ranks : ranks.length;
-  if (typeof asked === 'string') return makePlan(asked, count, shape, degrees);
-  return isArrangement(asked) ? arrangedPlan(asked, shape, asked.sharing ?? COPY_SHARING[0]) : asked;
-}
-
-async function writeExport(
-  model: string,
-  plan: Plan,
-  shape: ModelShape,
-  target: ExportTarget,
-  options: Options,
-  terminal: Terminal,
-): Promise<void> {
-  const exported = exportPlan(plan, shape, target, {
-    model: model.replace(/^hf:/, ''),
-    ...defined({ contextLength: options.integer('context', 1), sequences: options.integer('batch', 1, 256) }),
-  });
-  const { devices, command, environment, config, differences } = exported;
-  const document = { target, devices, command, environment, ...(config && { config }), differences, plan };
-  await terminal.write(options.has('json') ? `${JSON.stringify(document, null, 2)}\n` : exportScript(exported));
 }

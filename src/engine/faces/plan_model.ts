@@ -207,8 +207,7 @@ async function downloadSize(
   if (source.gguf === undefined) bytes += (await source.size('tokenizer.json', signal)) ?? 0;
   const stored = source.url === undefined ? [] : await listCached().catch(() => []);
   const own = stored.find(({ url }) => url === source.url);
-  const kept = (own?.bytes ?? 0) + (own?.sharedBytes ?? 0);
-  return { bytes, storedBytes: Math.min(kept, bytes), complete: own?.complete ?? false };
+  return { bytes, storedBytes: Math.min(own?.bytes ?? 0, bytes), complete: own?.complete ?? false };
 }
 
 /** The request that plans are compared at. @throws SplitkvError `usage` for one that the context has no room for */

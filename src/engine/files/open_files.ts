@@ -20,17 +20,12 @@ export async function openFiles(
 ): Promise<Source> {
   const { onWarning, onProgress } = told;
   return openSource(where, signal, { ...network, ...told, whole: cache && !lookOnly }, async (found) => {
-    const share = isForAll(where, network);
-    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly, share }) : found;
+    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly }) : found;
     if (integrity === undefined) return source;
     const { verifiedSource } = await import('../../loader/sources/verified_source.js');
     return verifiedSource(source, integrity, { weights: !lookOnly, onProgress, signal });
   });
 }
-
-/** Nothing is said to be allowed to read it: no token, no headers, no signature. */
-const isForAll = (where: unknown, { token, headers }: OpenOptions = {}): boolean =>
-  token === undefined && headers === undefined && !(where instanceof URL ? where.search : String(where).includes('?'));
 
 /** What files are refused for that came damaged: bytes may say anything. */
 const SENSELESS: readonly ErrorCode[] = ['format', 'config', 'unsupported'];

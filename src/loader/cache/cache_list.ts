@@ -14,8 +14,6 @@ export interface CachedModel {
   readonly url: string;
   /** Bytes in the cache. */
   readonly bytes: number;
-  /** Bytes of files that sites share (Cross-Origin Storage), where there are any: they aren't in the cache. */
-  readonly sharedBytes?: number;
   /** Whether every file that was opened is there to its last byte, weights among them: then it loads without the server. */
   readonly complete: boolean;
 }
@@ -42,11 +40,9 @@ export async function listCached(folder?: CacheDirectory): Promise<CachedModel[]
     const model = await cache.getDirectoryHandle(name);
     const url = await readUrl(model);
     const files = await CachedFile.versions(model);
-    const sharedBytes = files.reduce((sum, file) => sum + (file.isShared ? file.manifest.size : 0), 0);
     models.push({
       url: url ?? `(unknown ${name})`,
       bytes: files.reduce((sum, file) => sum + file.bytes, 0),
-      ...(sharedBytes > 0 && { sharedBytes }),
       complete:
         url !== undefined &&
         files.every((file) => file.complete) &&

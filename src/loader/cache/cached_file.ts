@@ -33,8 +33,6 @@ const DIGEST_BYTES = 32;
 export interface Whole {
   /** Of all of it in hex, where it was computed. */
   readonly sha256?: string;
-  /** The storage that sites share: 'has' the file, so that no pieces of it are kept here; or was 'offered' it once, by this browser's copy. */
-  readonly shared?: 'has' | 'offered';
 }
 
 /**
@@ -123,14 +121,9 @@ export class CachedFile {
     return ceilDiv(this.manifest.size, PIECE_BYTES);
   }
 
-  /** Every byte is there, or in the storage that sites share. */
+  /** Every byte is there. */
   get complete(): boolean {
-    return this.#present.size === this.pieces || this.isShared;
-  }
-
-  /** Its bytes are in the storage that sites share. */
-  get isShared(): boolean {
-    return this.#whole?.shared === 'has';
+    return this.#present.size === this.pieces;
   }
 
   /** Bytes present. */
@@ -195,15 +188,6 @@ export class CachedFile {
     this.#damaged.delete(piece);
   }
 
-  /** Every piece in turn. @throws Error where one is gone or damaged */
-  async *all(): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-    for (let piece = 0; piece < this.pieces; piece++) {
-      const bytes = await this.read(piece, 0, PIECE_BYTES);
-      if (!bytes) throw new Error(`piece ${piece} is gone`);
-      yield bytes;
-    }
-  }
-
   /** Whether every piece is there, as the disk says it now. */
   async allThere(): Promise<boolean> {
     for (let piece = 0; piece < this.pieces; piece++) if (!(await this.find(piece))) return false;
@@ -214,19 +198,6 @@ export class CachedFile {
   async settle(whole: Whole): Promise<void> {
     await writeCacheFile(this.directory, WHOLE, new TextEncoder().encode(JSON.stringify(whole)));
     this.#whole = whole;
-  }
-
-  /** Leaves the file to the storage that sites share, which has it: pieces that are here go, and other versions. */
-  async leave(sha256: string): Promise<void> {
-    await this.settle({ sha256, shared: 'has' });
-    await this.removeOthers();
-    for (const piece of this.#present) await removeCacheEntry(this.directory, String(piece)).catch(() => {});
-    this.#present.clear();
-  }
-
-  /** The storage that sites share no longer has the file. */
-  async unshare(): Promise<void> {
-    if (this.isShared) await this.#unsettle();
   }
 
   async #unsettle(): Promise<void> {
@@ -278,13 +249,7 @@ export class CachedFile {
   async #look(): Promise<this> {
     for (const name of await cacheNames(this.directory)) if (/^\d+$/.test(name)) this.#present.add(Number(name));
     const whole = await readCacheObject(this.directory, WHOLE);
-    if (whole) {
-      const { sha256, shared } = whole;
-      this.#whole = {
-        ...(typeof sha256 === 'string' && { sha256 }),
-        ...((shared === 'has' || shared === 'offered') && { shared }),
-      };
-    }
+    if (whole) this.#whole = typeof whole['sha256'] === 'string' ? { sha256: whole['sha256'] } : {};
     return this;
   }
 }

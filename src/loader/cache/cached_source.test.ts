@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { deleteCached, listCached } from './cache_list.js';
-import { type CacheOptions, cachedSource } from './cached_source.js';
+import { cachedSource } from './cached_source.js';
 import { PIECE_BYTES } from './cached_file.js';
 import { httpSource } from '../sources/http_source.js';
 import { cacheNames } from './opfs.js';
@@ -9,7 +9,6 @@ import type { Source } from '../source.js';
 import { type Misbehaviour, startServer, type TestServer } from '../testing/http_server.js';
 import { MemoryFolder } from '../testing/memory_folder.js';
 import { MemoryLocks } from '../testing/memory_locks.js';
-import { SharedStorage } from '../testing/memory_shared_storage.js';
 import { MemorySource } from '../testing/memory_source.js';
 import { randomBytes, suiteFiles, testSource } from '../testing/source_suite.js';
 
@@ -703,138 +702,6 @@ describe("a server that tells a file's SHA-256", () => {
       message: expect.stringMatching(/model\.safetensors.*is damaged: its SHA-256 is .*; the server says/),
     });
     expect(await listCached(folder)).toMatchObject([{ bytes: 0 }]);
-  });
-});
-
-describe("a browser's Cross-Origin Storage", () => {
-  const digest = createHash('sha256').update(weights).digest('hex');
-  const small = createHash('sha256').update(config).digest('hex');
-  let shared: SharedStorage;
-  /** Another site: what it keeps itself is in a folder of its own. */
-  const site = async (
-    folder: MemoryFolder,
-    { plural = false, ...options }: CacheOptions & { plural?: boolean } = {},
-  ) => {
-    vi.stubGlobal('navigator', { crossOriginStorage: shared.of(folder === home ? 'one' : 'two', plural) });
-    return cachedSource(httpSource(server.url, { attempts: 1 }), { folder, onWarning, ...options });
-  };
-  const readAll = async (source: Source): Promise<void> => {
-    expect(same(await source.read(FILE, 0, SIZE), weights)).toBe(true);
-    await source.flush!();
-  };
-  /** The first site's copy has been offered. */
-  const offered = (): Promise<void> =>
-    vi.waitFor(() => {
-      const notes = home.paths().filter((path) => path.endsWith('whole.json'));
-      expect(notes.map((path) => home.text(path)).join(' ')).toContain('offered');
-    });
-  let home: MemoryFolder;
-  let away: MemoryFolder;
-
-  beforeEach(() => {
-    shared = new SharedStorage();
-    home = new MemoryFolder();
-    away = new MemoryFolder();
-    server.misbehave = (request, response) => {
-      response.setHeader('X-Linked-Etag', `"${request.url!.endsWith(FILE) ? digest : small}"`);
-      return false;
-    };
-  });
-  afterEach(() => void vi.unstubAllGlobals());
-
-  it.each([false, true])(
-    'what one site downloaded is read by another, which keeps no copy (plural: %s)',
-    async (plural) => {
-      await readAll(await site(home, { plural }));
-      await offered();
-      expect(shared.calls).toEqual([`read ${digest.slice(0, 6)}`, `write ${digest.slice(0, 6)}`]);
-      requested();
-      const two = await site(away, { plural });
-      expect(await two.read('config.json', 0, 7)).toEqual(config); // too small to ask for
-      expect(await two.read(FILE, PIECE_BYTES - 3, PIECE_BYTES + 3)).toEqual(
-        weights.slice(PIECE_BYTES - 3, PIECE_BYTES + 3),
-      );
-      await readAll(two);
-      expect(requested()).toEqual([PROBE, PROBE]);
-      expect(await listCached(away)).toEqual([
-        { url: server.url, bytes: config.byteLength, sharedBytes: SIZE, complete: true },
-      ]);
-      expect(await two.damage!()).toBeUndefined();
-      // Also without the server.
-      await goAway();
-      await readAll(await site(away, { plural }));
-      expect(warnings).toEqual([expect.stringMatching(/using the cached copy/)]);
-      expect(shared.calls).toHaveLength(4);
-    },
-  );
-
-  it('a copy of its own is read first, and offered once', async () => {
-    home = folder;
-    await fill();
-    await readAll(await site(home));
-    await offered();
-    await readAll(await site(home));
-    expect(shared.calls).toEqual([`write ${digest.slice(0, 6)}`]);
-  });
-
-  it('that no longer has the file, in the middle or from the start: the server has', async () => {
-    await readAll(await site(home));
-    await offered();
-    const two = await site(away);
-    await two.read(FILE, 0, 5);
-    expect(await listCached(away)).toMatchObject([{ bytes: 0, complete: true }]);
-    shared.files.get(digest)!.bytes.fill(0);
-    const file = vi
-      .spyOn(Blob.prototype, 'arrayBuffer')
-      .mockRejectedValueOnce(new DOMException('gone', 'NotFoundError'));
-    shared.files.clear();
-    await readAll(two);
-    file.mockRestore();
-    expect(await listCached(away)).toMatchObject([{ bytes: SIZE, complete: true }]);
-  });
-
-  it.each(['NotAllowedError', 'NotFoundError', 'SecurityError'])(
-    'that refuses with %s changes nothing',
-    async (name) => {
-      shared.refusal = name;
-      await readAll(await site(home));
-      await offered();
-      requested();
-      await readAll(await site(home));
-      expect(requested()).toEqual([PROBE]);
-      expect(warnings).toEqual([]);
-    },
-  );
-
-  it('without room, or with another file under the hash, changes nothing', async () => {
-    shared.quota = PIECE_BYTES;
-    await readAll(await site(home));
-    await offered();
-    expect(shared.files.size).toBe(0);
-    shared.files.set(digest, { bytes: config, origins: new Set('*') });
-    await readAll(await site(away));
-    expect(warnings).toEqual([]);
-  });
-
-  it("isn't waited for when a person doesn't answer", async () => {
-    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    try {
-      shared.refusal = 'never';
-      const source = await site(home);
-      const read = source.read(FILE, 0, SIZE);
-      while (shared.calls.length === 0) await new Promise((resolve) => setImmediate(resolve));
-      await vi.advanceTimersByTimeAsync(10_000);
-      expect(same(await read, weights)).toBe(true);
-    } finally {
-      vi.useRealTimers();
-    }
-  });
-
-  it('is left alone by models that are not for everybody, and by a mere look', async () => {
-    await readAll(await site(home, { share: false }));
-    const look = await site(away, { store: false });
-    await look.read(FILE, 0, 5);
-    expect(shared.calls).toEqual([]);
   });
 });
 

@@ -8,7 +8,6 @@ import { nth, range, spreadEvenly, sum } from '../../base/lists.js';
 import { formatBytes } from '../../base/math.js';
 import { CachedFile, type FileManifest, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
 import { findModelFolder, openModelFolder } from './cache_list.js';
-import type { CrossOriginStorage } from './cross_origin_storage.js';
 import { type CacheDirectory, holdLock, type Locks, openCacheFolder, type Release, tryLock } from './opfs.js';
 import { FileSource, type FoundFile, missingFile, type Source } from '../source.js';
 import type { WholeHash } from '../sources/whole_hash.js';
@@ -23,8 +22,6 @@ export interface CacheOptions {
   readonly folder?: CacheDirectory | undefined;
   /** Other locks than `navigator.locks`, by which tabs and workers leave each piece to one of them. */
   readonly locks?: Locks | undefined;
-  /** False: the model isn't for everybody, so that it isn't shared with other sites (Cross-Origin Storage). Default true. */
-  readonly share?: boolean | undefined;
 }
 
 /** At most this much is fetched with one request. */
@@ -33,16 +30,13 @@ const FETCH_PIECES = 4;
 const UNSTORED_BYTES = 32 * 1024 * 1024;
 /** Blocks that are compared with the server's when a copy is in doubt, and bytes of each. */
 const [COMPARED_BLOCKS, BLOCK_BYTES] = [64, 16 * 1024];
-/** Smaller files aren't looked for in the storage that sites share: browsers limit how many a page may look for. */
-const SHARED_BYTES = 1024 * 1024;
 
 /**
  * Wraps a source that comes over the network: what is read of it is stored in the browser (origin private file system) and
  * found there by the next load, each piece checked against the SHA-256 it was stored with. A file is fetched again when it has
  * changed: by its size and, the strongest that the server sends, its SHA-256 or its validator (etag, date). A file without either isn't
- * stored. The old version goes when the new one is whole. A file whose SHA-256 the server tells, and which another site left
- * in the browser's Cross-Origin Storage, is read there instead; one that was downloaded is left there. When the server can't be reached, or no longer has a file,
- * the cached copy stands in. Sources without a `url` are returned as they are, and so is any where nothing can be stored
+ * stored. The old version goes when the new one is whole. When the server can't be reached, or no longer
+ * has a file, the cached copy stands in. Sources without a `url` are returned as they are, and so is any where nothing can be stored
  * (onWarning tells why; Node has no such storage and says nothing).
  */
 export async function cachedSource(source: Source, options: CacheOptions = {}): Promise<Source> {
@@ -74,8 +68,6 @@ interface OpenFile extends Omit<FileManifest, 'version'> {
   readonly offline: unknown;
   /** Of what is stored; only where there is a `sha256` to compare it with. */
   hash: WholeHash | undefined;
-  /** The file in the storage that sites share, once it was looked for; 'none': there it isn't. */
-  shared: Promise<Blob | undefined> | 'none' | undefined;
 }
 
 type StoredFile = OpenFile & { readonly cached: CachedFile };
@@ -88,7 +80,6 @@ class CachedSource extends FileSource {
   readonly #folder: CacheDirectory;
   readonly #options: CacheOptions;
   readonly #locks: Locks | undefined;
-  readonly #shared: CrossOriginStorage | undefined;
   readonly #files = new Map<string, OpenFile>();
   readonly #told = new Set<string>();
   #offline: unknown;
@@ -103,8 +94,6 @@ class CachedSource extends FileSource {
     this.#options = options;
     this.#locks = options.locks ?? (globalThis.navigator as Partial<Navigator> | undefined)?.locks;
     this.#storing = options.store ?? true;
-    const { crossOriginStorage } = (globalThis.navigator ?? {}) as { readonly crossOriginStorage?: CrossOriginStorage };
-    if (this.#storing && options.share !== false) this.#shared = crossOriginStorage;
     this.name = source.name;
     this.url = source.url ?? '';
     this.gguf = source.gguf;
@@ -174,7 +163,7 @@ class CachedSource extends FileSource {
       if (!(await withAbort(cached.find(piece), signal, what)) && !cached.damaged.has(piece)) continue;
       if (!(await withAbort(cached.check(piece), signal, what)) && cached.damaged.has(piece)) return notAsStored(piece);
     }
-    if (sha256 !== undefined && cached.complete && (cached.whole?.sha256 !== sha256 || cached.isShared)) {
+    if (sha256 !== undefined && cached.complete && cached.whole?.sha256 !== sha256) {
       const { hashFile } = await import('../sources/whole_hash.js');
       const found = await hashFile(this, file, size, undefined, signal);
       if (found !== sha256) return `its SHA-256 is ${found}; the server says ${sha256}`;
@@ -235,10 +224,6 @@ class CachedSource extends FileSource {
       const bytes = await withAbort(cached.read(piece, offset, until), signal, what);
       if (bytes) return bytes;
     }
-    if (open.shared !== 'none') {
-      const bytes = await withAbort(this.#readShared(open, at, end), signal, what);
-      if (bytes) return bytes;
-    }
     // From here on nothing is waited for: another reader would fetch it, too.
     if (pending.has(piece)) return this.#readFrom(open, at, end, lastPiece, signal);
     if (open.offline !== undefined) throw this.#notCached(open, piece);
@@ -250,45 +235,6 @@ class CachedSource extends FileSource {
     if (!this.#storing) return this.#source.read(file, at, Math.min(end, at + FETCH_PIECES * PIECE_BYTES), signal);
     const bytes = await this.#obtain(open, piece, lastPiece, signal);
     return bytes.subarray(offset, end - piece * PIECE_BYTES);
-  }
-
-  /** Some of the bytes from `at` on of the file that sites share, where there is one. */
-  async #readShared(open: StoredFile, at: number, end: number): Promise<Uint8Array | undefined> {
-    const { cached, sha256, size } = open;
-    const storage = this.#shared;
-    if (storage && sha256 !== undefined && size >= SHARED_BYTES && open.shared !== 'none') {
-      open.shared ??= import('./cross_origin_storage.js').then(({ readShared }) => readShared(storage, sha256, size));
-      try {
-        const file = await open.shared;
-        if (file) {
-          if (!cached.isShared) await cached.leave(sha256).catch(() => {});
-          return new Uint8Array(await file.slice(at, Math.min(end, at + FETCH_PIECES * PIECE_BYTES)).arrayBuffer());
-        }
-      } catch {
-        // Evicted meanwhile.
-      }
-      await cached.unshare().catch(() => {});
-    }
-    open.shared = 'none';
-    return undefined;
-  }
-
-  /** Offers a file that is whole to other sites, once. */
-  async #offer({ cached, sha256, size }: StoredFile): Promise<void> {
-    const storage = this.#shared;
-    if (!storage || sha256 === undefined || size < SHARED_BYTES || cached.whole?.sha256 !== sha256) return;
-    if (cached.whole.shared) return;
-    const release = await tryLock(this.#locks, `splitkv share ${sha256}`);
-    if (!release) return;
-    try {
-      const { writeShared } = await import('./cross_origin_storage.js');
-      await writeShared(storage, sha256, cached.all()).catch(() => {});
-      await cached.settle({ sha256, shared: 'offered' });
-    } catch {
-      // It is offered with the next load.
-    } finally {
-      release();
-    }
   }
 
   /** Piece `first` and perhaps some that follow, from the server or from whoever stored it meanwhile. Others that want it wait. */
@@ -400,7 +346,7 @@ class CachedSource extends FileSource {
     const { cached, file } = open;
     if (open.offline !== undefined || !this.#storing) return;
     try {
-      if (cached.whole && (sha256 === undefined || cached.whole.sha256 === sha256)) return void this.#offer(open);
+      if (cached.whole && (sha256 === undefined || cached.whole.sha256 === sha256)) return;
       if (!(await cached.allThere())) return;
       const found = sha256 ?? (await this.#wholeHash(open));
       if (found !== undefined && open.sha256 !== undefined && found !== open.sha256) {
@@ -413,8 +359,6 @@ class CachedSource extends FileSource {
       }
       await cached.settle(found === undefined ? {} : { sha256: found });
       await cached.removeOthers();
-      // No load waits for it.
-      void this.#offer(open);
     } catch (error) {
       if (error instanceof SplitkvError) throw error;
       this.#stopStoring(error);
@@ -483,7 +427,7 @@ class CachedSource extends FileSource {
     }
     const checks = found.sha256 !== undefined && cached && !cached.whole && this.#storing;
     const hash = checks ? new (await import('../sources/whole_hash.js')).WholeHash() : undefined;
-    return { file, ...found, cached, pending: new Map(), offline: undefined, hash, shared: undefined };
+    return { file, ...found, cached, pending: new Map(), offline: undefined, hash };
   }
 
   async #ask(
@@ -565,7 +509,6 @@ const offlineFile = (cached: CachedFile, offline: unknown): OpenFile => ({
   pending: new Map(),
   offline,
   hash: undefined,
-  shared: undefined,
 });
 
 /** Short ranges of a file at random, spread evenly over [0, size); fewer that are all of it where it is small. */

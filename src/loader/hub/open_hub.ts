@@ -119,7 +119,5 @@ async function isHere(here: Source, signal: AbortSignal | undefined): Promise<bo
   } catch (error) {
     if (!(error instanceof SplitkvError) || error.code !== 'io') throw error;
   }
-  return (await listCached().catch(() => [])).some(
-    ({ url, bytes, sharedBytes = 0 }) => url === here.url && bytes + sharedBytes > 0,
-  );
+  return (await listCached().catch(() => [])).some(({ url, bytes }) => url === here.url && bytes > 0);
 }

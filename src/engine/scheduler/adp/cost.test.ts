@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../base/random.js';
-import { simulate } from '../../../simulate/simulate.js';
-import type { Trace } from '../../../simulate/trace.js';
+import { simulate } from '../../../../bench/simulate/simulate.js';
+import type { Trace } from '../../../../bench/simulate/trace.js';
 import { contextPolicy, Scheduler, type SchedulerOptions } from '../index.js';
 import { ArrivalRate, LinearFit, SecondSlope } from './fits.js';
 

@@ -1,7 +1,7 @@
-import { didYouMean, formatError, usageError } from '../base/errors.js';
-import { isObject, parseJson, show } from '../base/json.js';
-import { Random } from '../base/random.js';
-import { nth, sum } from '../base/lists.js';
+import { didYouMean, formatError, usageError } from '../../src/base/errors.js';
+import { isObject, parseJson, show } from '../../src/base/json.js';
+import { Random } from '../../src/base/random.js';
+import { nth, sum } from '../../src/base/lists.js';
 
 /** One request of a trace. */
 export interface TraceRequest {

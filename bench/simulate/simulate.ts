@@ -1,12 +1,9 @@
-/**
- * Room: the scheduler on a clock: traces in, throughput and balance out, beside published runs. The scheduler is the
- * real one. Read trace.ts next; docs/adp.md explains.
- */
+/** The scheduler, the real one, on a clock: traces in, throughput and balance out. */
 
-import { nth, range, sum } from '../base/lists.js';
-import { BalanceMeter, type BalanceSummary } from '../engine/scheduler/adp/metrics.js';
-import { type Iteration, Scheduler, type SchedulerOptions, contextPolicy } from '../engine/scheduler/index.js';
-import { MOVING } from '../engine/scheduler/kv/kv_policy.js';
+import { nth, range, sum } from '../../src/base/lists.js';
+import { BalanceMeter, type BalanceSummary } from '../../src/engine/scheduler/adp/metrics.js';
+import { type Iteration, Scheduler, type SchedulerOptions, contextPolicy } from '../../src/engine/scheduler/index.js';
+import { MOVING } from '../../src/engine/scheduler/kv/kv_policy.js';
 import type { Trace, TraceRequest } from './trace.js';
 
 /** Seconds of an iteration: base + perToken * (tokens that count) + perCachedToken * (cached tokens read); of the slowest rank. */

@@ -1,10 +1,10 @@
 import { sum } from '../../base/lists.js';
-import { greedy, staticAnswer } from './fair_copy.js';
-import { equalShares, equalSharesBound, headShares, type Piece } from './pieces.js';
+import { greedy, staticAnswer } from '../solvers/fair_copy.js';
+import { equalShares, equalSharesBound, headShares, type Piece } from '../solvers/pieces.js';
 import { answer, type Answer, mostCopies, spareCopies, type Steps, type Task, TIE } from '../task.js';
 
 /**
- * FairKV's backtracking over the list of heads (its algorithm 1), as the reference: every list of at most m pieces, where a head
+ * FairKV's backtracking over the list of heads (its algorithm 1), as a reference for `exact`: every list of at most m pieces, where a head
  * stays whole or is split into n = 2 .. m - |current| + 1 equal parts; m = heads + copies. What the paper leaves open is filled
  * in plainly: the pieces of each list are placed on the ranks in every way, and the least peak wins. Parts of a head lie on
  * different ranks, so no head has more than there are ranks.
