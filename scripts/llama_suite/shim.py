@@ -79,11 +79,12 @@ now = types.SimpleNamespace(test="", server=None, has_form=False)
 
 class Running:
     def __init__(self, arguments):
-        command = ["node", f"{ROOT}/bin/splitkv.js", "serve", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        command = ["node", f"{ROOT}/bin/splitkv.js", "serve", "--json", *arguments]
+        with open(folders / "log", "w") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(self.process.stderr.read())
+            raise RuntimeError((folders / "log").read_text())
         self.port = int(json.loads(line)["url"].rsplit(":", 1)[1])
 
     def stop(self):
@@ -139,11 +140,13 @@ def start(server, timeout_seconds=0):
     arguments = [folder, "--served-name", alias, "--port", 0, "--slots", slots, "--context", context, "--allow-origin", "*"]
     if server.api_key:
         arguments += ["--api-key", server.api_key]
-    if server.n_batch:
+    counts = any(word in now.test for word in ("cache", "progress"))
+    # Otherwise it changes nothing, and a server for each size would take its time.
+    if server.n_batch and counts:
         arguments += ["--tokens-per-iteration", max(server.n_batch, slots)]
     key = tuple(map(str, arguments))
     # What counts cached tokens begins with none.
-    if any(word in now.test for word in ("cache", "progress")) and key in running:
+    if counts and key in running:
         running.pop(key).stop()
     if key not in running:
         while len(running) >= MOST_SERVERS:
