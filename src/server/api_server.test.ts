@@ -339,7 +339,7 @@ describe('requests that are wrong', () => {
     await expectError(await post(url, '/tokenize', { prompt: 'x' }), 401, {});
     expect(await (await fetch(`${url}/version`)).json()).toEqual({ version: '1.2.3' });
     const { system_fingerprint: fingerprint } = await ask(TEXT, { prompt: 'x', max_tokens: 1 });
-    expect(fingerprint).toMatch(/^fp_[0-9a-f]{12}$/);
+    expect(fingerprint).toMatch(/^b1\.2\.3-[0-9a-f]{12}$/);
     expect((await ask(CHAT, { messages: user('x'), max_tokens: 1 })).system_fingerprint).toBe(fingerprint);
   });
 

@@ -5,7 +5,7 @@
 
 import { createHash, randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import type { EmbedResult, Prompt, ServingInfo, ServingModel } from '../index.js';
+import type { EmbedResult, ServingInfo, ServingModel } from '../index.js';
 import { IGNORED_HEADER } from './http/access.js';
 import { answerRequest, type AnswerTimes, type AnswerWriter, stopped } from './requests/answer_request.js';
 import { ApiError, badRequest, later, toApiError } from './api_error.js';
@@ -76,6 +76,7 @@ const CHATS: readonly CallKind[] = [
   'responses',
   'messages',
   'countTokens',
+  'countChat',
   'countInput',
   'ollamaChat',
   'template',
@@ -118,7 +119,7 @@ export class ApiServer extends HttpFront {
     const { name, architecture, parameters, shape, weights, kv, adapter }: Partial<ServingInfo> =
       this.#model?.info ?? {};
     const parts = [this.version, name, architecture, parameters, shape, weights, kv, adapter];
-    return `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
+    return `b${this.version}-${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
   }
 
   /** Answers that may run and wait. */
@@ -164,6 +165,10 @@ export class ApiServer extends HttpFront {
       case '/v1/messages/count_tokens': {
         const { prompt, options } = await this.#read(exchange, model, 'countTokens');
         return { input_tokens: model.tokenize(prompt, options).length };
+      }
+      case '/v1/chat/completions/input_tokens': {
+        const { prompts, options } = await this.#read(exchange, model, 'countChat');
+        return { input_tokens: model.tokenize(prompts[0]!, options).length };
       }
       case '/v1/responses/input_tokens': {
         const { prompts, options } = this.#goingOn(exchange, await this.#read(exchange, model, 'countInput'));
@@ -358,11 +363,9 @@ export class ApiServer extends HttpFront {
     const modelName = adapter === undefined ? this.modelName : this.#nameWith(adapter);
     if (kind === 'messages') return new MessageWriter(modelName);
     if ('named' in call) return this.#ollamaWriter(kind, call);
-    if ('told' in call) {
-      const textOf = (prompt: Prompt = ''): string =>
-        typeof prompt === 'string' ? prompt : this.#openModel().detokenize(this.#openModel().tokenize(prompt));
-      return new NativeWriter(call as NativeCall, modelName, (index) => textOf(call.prompts[index]));
-    }
+    const promptText = (index = 0): string =>
+      this.#openModel().detokenize(this.#openModel().tokenize(call.prompts[index] ?? '', call.options));
+    if ('told' in call) return new NativeWriter(call as NativeCall, modelName, promptText);
     if ('response' in call) {
       const { store, items, messages } = call.response;
       return new ResponseWriter(
@@ -375,12 +378,13 @@ export class ApiServer extends HttpFront {
       );
     }
     const shape = kind === 'chat' ? chatShape : textShape;
-    return new ChoiceWriter(call, shape, {
+    const head = {
       id: `${shape.idPrefix}${randomUUID()}`,
       created: Math.floor(Date.now() / 1000),
       model: modelName,
       system_fingerprint: this.fingerprint,
-    });
+    };
+    return new ChoiceWriter(call, shape, head, promptText);
   }
 
   async #read<Kind extends CallKind>(exchange: Exchange, model: ServingModel, kind: Kind): Promise<Calls[Kind]> {

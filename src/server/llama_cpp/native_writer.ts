@@ -1,6 +1,6 @@
 import type { Completion, CompletionEvent, ServingModel, TokenChance } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import type { AnswerTimes, AnswerWriter, WholeAnswer } from '../requests/answer_request.js';
+import { type AnswerTimes, type AnswerWriter, timingsOf, type WholeAnswer } from '../requests/answer_request.js';
 import type { NativeCall } from './native_request.js';
 
 const STOP_TYPES: Readonly<Record<WholeAnswer['finish'], string>> = {
@@ -63,15 +63,10 @@ export class NativeWriter implements AnswerWriter {
     index: number,
     content: string,
     { finish, stop }: Pick<WholeAnswer, 'finish' | 'stop'>,
-    { promptTokens, cachedTokens, completionTokens }: Completion,
-    { asked, first, end }: AnswerTimes,
+    completion: Completion,
+    times: AnswerTimes,
   ): object {
-    const speed = (what: 'prompt' | 'predicted', n: number, ms: number): object => ({
-      [`${what}_n`]: n,
-      [`${what}_ms`]: ms,
-      [`${what}_per_token_ms`]: n === 0 ? 0 : ms / n,
-      [`${what}_per_second`]: ms === 0 ? 0 : (n * 1000) / ms,
-    });
+    const { promptTokens, completionTokens } = completion;
     const alone = this.call.prompts.length === 1;
     return {
       index,
@@ -85,11 +80,7 @@ export class NativeWriter implements AnswerWriter {
         tokens_predicted: completionTokens,
         tokens_evaluated: promptTokens,
         tokens_cached: promptTokens + Math.max(0, completionTokens - 1),
-        timings: {
-          cache_n: cachedTokens,
-          ...speed('prompt', promptTokens - cachedTokens, first - asked),
-          ...speed('predicted', completionTokens, end - first),
-        },
+        timings: timingsOf(completion, times),
       }),
       generation_settings: this.call.told,
       prompt: this.promptText(index),
