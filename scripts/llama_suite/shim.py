@@ -121,9 +121,12 @@ def folder_of(template, context, fills):
 
 
 def template_of(server):
+    """As llama.cpp has it: a prompt begins with the model's first token, whatever its template says."""
     if server.chat_template_file:
-        return pathlib.Path(server.chat_template_file).read_text()
-    return TEMPLATES.get(server.chat_template or "chatml", server.chat_template)
+        template = pathlib.Path(server.chat_template_file).read_text()
+    else:
+        template = TEMPLATES.get(server.chat_template or "chatml", server.chat_template)
+    return template if "bos_token" in template else "{{ bos_token }}" + template
 
 
 def start(server, timeout_seconds=0):
@@ -138,6 +141,8 @@ def start(server, timeout_seconds=0):
     alias = (server.model_alias or "model").split(",")[0]
     folder = folder_of(template_of(server), context, "infill" in server.model_hf_repo)
     arguments = [folder, "--served-name", alias, "--port", 0, "--slots", slots, "--context", context, "--allow-origin", "*"]
+    if server.pooling in ("mean", "last", "cls"):
+        arguments += ["--pooling", server.pooling]
     if server.api_key:
         arguments += ["--api-key", server.api_key]
     counts = any(word in now.test for word in ("cache", "progress"))
@@ -164,6 +169,12 @@ def prepared(server, path, data):
     if not isinstance(data, dict):
         return data
     data = {name: value for name, value in data.items() if name != "model"}
+    if server.reasoning in ("on", "off") and "messages" in data:
+        data.setdefault("enable_thinking", server.reasoning == "on")
+    if server.debug and path.endswith("/chat/completions"):
+        data.setdefault("verbose", True)
+    if server.pooling == "none" and "embeddings" in path:
+        data["pooling"] = "none"
     if length is None:
         return data
     data = {"temperature": server.temperature, "seed": server.seed, **data}

@@ -43,7 +43,9 @@ export class ApiError extends Error {
     const told = { message: this.message, type: typeOf(this.status), param, code };
     if (most === undefined) return { error: told };
     // As llama.cpp's clients know it.
-    return { error: { ...told, type: 'exceed_context_size_error', n_prompt_tokens: Number(prompt), n_ctx: Number(most) } };
+    return {
+      error: { ...told, type: 'exceed_context_size_error', n_prompt_tokens: Number(prompt), n_ctx: Number(most) },
+    };
   }
 }
 

@@ -22,6 +22,7 @@ import { answerLines, pullLines, type PullModel } from './ollama/pull.js';
 import type { ResponseCall } from './responses/response_request.js';
 import { itemList, ResponseStore } from './responses/response_store.js';
 import { ResponseWriter } from './responses/response_writer.js';
+import { tried } from '../base/errors.js';
 import { defined } from '../base/options.js';
 import { embeddingAnswer, rerankAnswer } from './requests/text_request.js';
 import type { CallKind, Calls } from './requests/read_call.js';
@@ -149,8 +150,9 @@ export class ApiServer extends HttpFront {
     const { contextLength } = model.info;
     switch (name) {
       case '/tokenize': {
-        const { prompt, options } = await this.#read(exchange, model, 'tokenize');
-        const tokens = model.tokenize(prompt, options);
+        const { prompt, options, withPieces } = await this.#read(exchange, model, 'tokenize');
+        const ids = model.tokenize(prompt, options);
+        const tokens = withPieces ? ids.map((id) => ({ id, piece: pieceOf(model.tokenBytes(id)) })) : ids;
         return { count: tokens.length, max_model_len: contextLength, tokens };
       }
       case '/detokenize': {
@@ -436,6 +438,10 @@ export class ApiServer extends HttpFront {
     throw later(429, 'queue_full', seconds, why);
   }
 }
+
+/** A token's text, or its bytes where they are no text by themselves. */
+const pieceOf = (bytes: Uint8Array): string | number[] =>
+  tried(() => new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)) ?? [...bytes];
 
 /** A name as a header may have it. */
 const headerText = (name: string): string =>
