@@ -70,13 +70,15 @@ function fetched() {
     git('-C', folder, 'sparse-checkout', 'set', 'tools/server/tests', 'models/templates') &&
     git('-C', folder, 'fetch', '--quiet', '--filter=blob:none', '--depth=1', 'origin', COMMIT) &&
     git('-C', folder, 'checkout', '--quiet', COMMIT);
-  if (!done) fail(`the tests can't be fetched from ${REPOSITORY}: without a network give a checkout of it, --suite DIR`);
+  if (!done)
+    fail(`the tests can't be fetched from ${REPOSITORY}: without a network give a checkout of it, --suite DIR`);
   return folder;
 }
 
 const suite = values.suite ? resolve(values.suite) : fetched();
 const tests = join(suite, 'tools', 'server', 'tests');
-if (!existsSync(join(tests, 'utils.py'))) fail(`${suite} is no checkout of llama.cpp: it has no tools/server/tests/utils.py`);
+if (!existsSync(join(tests, 'utils.py')))
+  fail(`${suite} is no checkout of llama.cpp: it has no tools/server/tests/utils.py`);
 
 const stories = resolve(root, '..', 'shared', 'real', 'stories260K', 'hf');
 const model = values.model ? resolve(values.model) : existsSync(stories) ? stories : join(root, 'models', 'tiny-gqa');
@@ -101,7 +103,11 @@ const run = spawnSync(python, ['-m', 'pytest', '-q', '-p', 'shim', '-p', 'no:cac
 });
 if (run.status > 1) fail(`pytest ended with code ${run.status}`);
 
-const all = readFileSync(results, 'utf8').trim().split('\n').filter(Boolean).map((line) => JSON.parse(line));
+const all = readFileSync(results, 'utf8')
+  .trim()
+  .split('\n')
+  .filter(Boolean)
+  .map((line) => JSON.parse(line));
 const rows = wanted.map((file) => {
   const of = all.filter(({ name: test }) => test.startsWith(`${file}::`));
   const count = (outcome) => of.filter((test) => test.outcome === outcome).length;

@@ -171,6 +171,10 @@ def prepared(server, path, data):
     data = {name: value for name, value in data.items() if name != "model"}
     if server.reasoning in ("on", "off") and "messages" in data:
         data.setdefault("enable_thinking", server.reasoning == "on")
+    # --prefill-assistant, which llama-server has on by default.
+    last = data.get("messages")[-1:] if isinstance(data.get("messages"), list) else []
+    if last and isinstance(last[0], dict) and last[0].get("role") == "assistant" and not last[0].get("tool_calls"):
+        data = {"continue_final_message": True, "add_generation_prompt": False, **data} if "chat" in path else data
     if server.debug and path.endswith("/chat/completions"):
         data.setdefault("verbose", True)
     if server.pooling == "none" and "embeddings" in path:
