@@ -17,9 +17,9 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { root } from '../setup.mjs';
 
-const REPOSITORY = 'https://github.com/ggml-org/llama.cpp';
-/** A release of the tests that passing.json was written with. */
-const COMMIT = 'PINNED';
+/** A fork that follows llama.cpp; its tests of the server are llama.cpp's own, of 7 August 2026. */
+const REPOSITORY = 'https://github.com/unslothai/llama.cpp';
+const COMMIT = 'd32676d77426540327835040d5d3279728f0b4c8';
 const FILES = [
   'basic',
   'chat_completion',

@@ -120,13 +120,13 @@ def folder_of(template, context, fills):
     return folder
 
 
-def template_of(server):
+def template_of(server, begins=True):
     """As llama.cpp has it: a prompt begins with the model's first token, whatever its template says."""
     if server.chat_template_file:
         template = pathlib.Path(server.chat_template_file).read_text()
     else:
         template = TEMPLATES.get(server.chat_template or "chatml", server.chat_template)
-    return template if "bos_token" in template else "{{ bos_token }}" + template
+    return template if "bos_token" in template or not begins else "{{ bos_token }}" + template
 
 
 def start(server, timeout_seconds=0):
@@ -191,7 +191,10 @@ def wrap_requests():
     ask, stream, match = utils.ServerProcess.make_request, utils.ServerProcess.make_stream_request, utils.match_regex
 
     def make_request(self, method, path, data=None, headers=None, timeout=None):
-        return ask(self, method, path, prepared(self, path, data), headers, 120)
+        response = ask(self, method, path, prepared(self, path, data), headers, 120)
+        if path == "/apply-template" and "prompt" in response.body and "bos_token" not in template_of(self, begins=False):
+            response.body["prompt"] = response.body["prompt"].removeprefix("<s>")
+        return response
 
     def make_stream_request(self, method, path, data=None, headers=None):
         return stream(self, method, path, prepared(self, path, data), headers)

@@ -214,7 +214,7 @@ describe('requests that are wrong', () => {
     const same = await post(url, CHAT, {
       messages: [
         { role: 'system', content: 'be brief' },
-        ...user('hello there'),
+        ...user('hello \nthere'),
         { role: 'assistant', content: 'hi' },
         ...user('more'),
       ],

@@ -215,6 +215,8 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
           types: ['text'],
           left: role === 'assistant' ? ['refusal'] : [],
           isEmptyTaken: role === 'assistant',
+          // As vLLM and llama.cpp read them.
+          between: '\n',
         });
   for (const [key, value] of Object.entries(others)) {
     if (IGNORED.includes(key) || value === null || (Array.isArray(value) && value.length === 0)) continue;
