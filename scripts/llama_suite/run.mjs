@@ -124,7 +124,10 @@ const lost = known.filter((test) => !passed.includes(test));
 const gained = passed.filter((test) => !known.includes(test));
 if (values.update) {
   const others = (lists[name] ?? []).filter((test) => !known.includes(test));
-  writeFileSync(list, `${JSON.stringify({ ...lists, [name]: [...others, ...passed].toSorted() }, null, 2)}\n`);
+  writeFileSync(
+    list,
+    `${JSON.stringify({ ...lists, [name]: [...others, ...passed].toSorted((a, b) => (a < b ? -1 : 1)) }, null, 2)}\n`,
+  );
   console.log(`passing.json: ${gained.length} new, ${lost.length} gone, of ${name}`);
 } else {
   for (const test of gained) console.log(`passes, and isn't in the list (--update): ${test}`);

@@ -60,7 +60,8 @@ async function expectError(response: Response, status: number, part: Partial<Err
   expect(response.status, text).toBe(status);
   const { error } = JSON.parse(text) as ErrorBody;
   expect(error).toMatchObject(part);
-  expect(Object.keys(error).sort()).toEqual(['code', 'message', 'param', 'type']);
+  const lengths = error.code === 'context_length_exceeded' ? ['n_ctx', 'n_prompt_tokens'] : [];
+  expect(Object.keys(error).sort()).toEqual(['code', 'message', ...lengths, 'param', 'type']);
   expect(text).not.toMatch(/\.ts|node_modules|\n\s+at /);
   expect(response.headers.get('x-request-id')).toMatch(/^req_/);
   return error.message;

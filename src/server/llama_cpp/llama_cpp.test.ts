@@ -115,7 +115,7 @@ describe("llama.cpp's own routes", () => {
   });
 
   test('a prompt beyond the context, and the pieces of a text', async () => {
-    const { status, json } = await ask('/completion', { prompt: 'the cat '.repeat(600) });
+    const { status, json } = await ask('/completion', { prompt: 'the cat '.repeat(400) });
     const error = { type: 'exceed_context_size_error', n_ctx: 512, code: 'context_length_exceeded' };
     expect([status, json]).toMatchObject([400, { error }]);
     const { message, n_prompt_tokens: tokens } = json['error'] as { message: string; n_prompt_tokens: number };
