@@ -59,7 +59,7 @@ export const limitError = errorOf('limit');
 export const contextFullError = (tokens: number | string, most: number, option = 'context'): SplitkvError =>
   new SplitkvError(
     'context_full',
-    `prompt is too long: ${tokens} tokens > ${most} maximum. This model's maximum context length is ${most} tokens here: ` +
+    `prompt is too long: ${tokens} tokens > ${most} maximum, which exceeds the available context size. This model's maximum context length is ${most} tokens here: ` +
       `shorten the prompt, or load with more room (--${option})`,
   );
 export const internalError = errorOf('internal');

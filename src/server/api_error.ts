@@ -14,6 +14,7 @@ export interface ApiErrorDetails {
   readonly cause?: unknown;
 }
 
+const CONTEXT_FULL = 'context_length_exceeded';
 /** Letters of a message: a text of the client's that none has cut doesn't come back whole. */
 const MOST = 1000;
 
@@ -37,7 +38,14 @@ export class ApiError extends Error {
 
   get body(): object {
     const { code = null, param = null } = this.details;
-    return { error: { message: this.message, type: typeOf(this.status), param, code } };
+    const [, prompt, most] =
+      (code === CONTEXT_FULL && /(\d+) tokens > (\d+) maximum/.exec(this.message)) || ([] as const);
+    const told = { message: this.message, type: typeOf(this.status), param, code };
+    if (most === undefined) return { error: told };
+    // As llama.cpp's clients know it.
+    return {
+      error: { ...told, type: 'exceed_context_size_error', n_prompt_tokens: Number(prompt), n_ctx: Number(most) },
+    };
   }
 }
 
@@ -63,7 +71,7 @@ export function toApiError(error: unknown, promptField?: string): ApiError {
     const { code, message } = error;
     if (code === 'context_full') {
       return new ApiError(400, message.replace(/^request r\d+: /, ''), {
-        code: 'context_length_exceeded',
+        code: CONTEXT_FULL,
         ...(promptField !== undefined && { param: promptField }),
       });
     }

@@ -5,7 +5,7 @@
 
 import { createHash, randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import type { EmbedResult, Prompt, ServingInfo, ServingModel } from '../index.js';
+import type { EmbedResult, ServingInfo, ServingModel } from '../index.js';
 import { IGNORED_HEADER } from './http/access.js';
 import { answerRequest, type AnswerTimes, type AnswerWriter, stopped } from './requests/answer_request.js';
 import { ApiError, badRequest, later, toApiError } from './api_error.js';
@@ -22,6 +22,7 @@ import { answerLines, pullLines, type PullModel } from './ollama/pull.js';
 import type { ResponseCall } from './responses/response_request.js';
 import { itemList, ResponseStore } from './responses/response_store.js';
 import { ResponseWriter } from './responses/response_writer.js';
+import { tried } from '../base/errors.js';
 import { defined } from '../base/options.js';
 import { embeddingAnswer, rerankAnswer } from './requests/text_request.js';
 import type { CallKind, Calls } from './requests/read_call.js';
@@ -76,6 +77,7 @@ const CHATS: readonly CallKind[] = [
   'responses',
   'messages',
   'countTokens',
+  'countChat',
   'countInput',
   'ollamaChat',
   'template',
@@ -118,7 +120,7 @@ export class ApiServer extends HttpFront {
     const { name, architecture, parameters, shape, weights, kv, adapter }: Partial<ServingInfo> =
       this.#model?.info ?? {};
     const parts = [this.version, name, architecture, parameters, shape, weights, kv, adapter];
-    return `fp_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
+    return `b${this.version}-${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
   }
 
   /** Answers that may run and wait. */
@@ -148,8 +150,9 @@ export class ApiServer extends HttpFront {
     const { contextLength } = model.info;
     switch (name) {
       case '/tokenize': {
-        const { prompt, options } = await this.#read(exchange, model, 'tokenize');
-        const tokens = model.tokenize(prompt, options);
+        const { prompt, options, withPieces } = await this.#read(exchange, model, 'tokenize');
+        const ids = model.tokenize(prompt, options);
+        const tokens = withPieces ? ids.map((id) => ({ id, piece: pieceOf(model.tokenBytes(id)) })) : ids;
         return { count: tokens.length, max_model_len: contextLength, tokens };
       }
       case '/detokenize': {
@@ -164,6 +167,10 @@ export class ApiServer extends HttpFront {
       case '/v1/messages/count_tokens': {
         const { prompt, options } = await this.#read(exchange, model, 'countTokens');
         return { input_tokens: model.tokenize(prompt, options).length };
+      }
+      case '/v1/chat/completions/input_tokens': {
+        const { prompts, options } = await this.#read(exchange, model, 'countChat');
+        return { input_tokens: model.tokenize(prompts[0]!, options).length };
       }
       case '/v1/responses/input_tokens': {
         const { prompts, options } = this.#goingOn(exchange, await this.#read(exchange, model, 'countInput'));
@@ -358,11 +365,9 @@ export class ApiServer extends HttpFront {
     const modelName = adapter === undefined ? this.modelName : this.#nameWith(adapter);
     if (kind === 'messages') return new MessageWriter(modelName);
     if ('named' in call) return this.#ollamaWriter(kind, call);
-    if ('told' in call) {
-      const textOf = (prompt: Prompt = ''): string =>
-        typeof prompt === 'string' ? prompt : this.#openModel().detokenize(this.#openModel().tokenize(prompt));
-      return new NativeWriter(call as NativeCall, modelName, (index) => textOf(call.prompts[index]));
-    }
+    const promptText = (index = 0): string =>
+      this.#openModel().detokenize(this.#openModel().tokenize(call.prompts[index] ?? '', call.options));
+    if ('told' in call) return new NativeWriter(call as NativeCall, modelName, promptText);
     if ('response' in call) {
       const { store, items, messages } = call.response;
       return new ResponseWriter(
@@ -375,12 +380,13 @@ export class ApiServer extends HttpFront {
       );
     }
     const shape = kind === 'chat' ? chatShape : textShape;
-    return new ChoiceWriter(call, shape, {
+    const head = {
       id: `${shape.idPrefix}${randomUUID()}`,
       created: Math.floor(Date.now() / 1000),
       model: modelName,
       system_fingerprint: this.fingerprint,
-    });
+    };
+    return new ChoiceWriter(call, shape, head, promptText);
   }
 
   async #read<Kind extends CallKind>(exchange: Exchange, model: ServingModel, kind: Kind): Promise<Calls[Kind]> {
@@ -432,6 +438,10 @@ export class ApiServer extends HttpFront {
     throw later(429, 'queue_full', seconds, why);
   }
 }
+
+/** A token's text, or its bytes where they are no text by themselves. */
+const pieceOf = (bytes: Uint8Array): string | number[] =>
+  tried(() => new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)) ?? [...bytes];
 
 /** A name as a header may have it. */
 const headerText = (name: string): string =>

@@ -60,6 +60,14 @@ test('documents are told by their scores, with their texts where these are wante
   expect((await ask('/rerank', told))['results']).toEqual(
     results.slice(0, 2).map((result) => ({ ...result, document: { text: documents[result.index] } })),
   );
+  // As Text Embeddings Inference has it.
+  expect(await ask('/rerank', { query: 'the cat', texts: documents, top_n: 2 })).toEqual(
+    results.slice(0, 2).map(({ index, relevance_score: score }) => ({ index, score })),
+  );
+  for (const body of [{}, { documents, texts: documents }]) {
+    const sent = { method: 'POST', body: JSON.stringify({ query: 'the cat', ...body }) };
+    expect((await fetch(`${server.url}/rerank`, sent)).status).toBe(400);
+  }
   // An encoder generates nothing.
   const refused = await fetch(`${server.url}/v1/completions`, {
     method: 'POST',

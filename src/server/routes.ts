@@ -23,6 +23,7 @@ const METHODS = {
   '/v1/models': READ,
   '/v1/models/{model}': READ,
   '/v1/chat/completions': ASK,
+  '/v1/chat/completions/input_tokens': ASK,
   '/v1/completions': ASK,
   '/v1/embeddings': ASK,
   '/v1/rerank': ASK,

@@ -270,6 +270,10 @@ export class EngineServingModel implements ServingModel {
     return needTokenizer(this.#reader, 'detokenize').decode(tokens, { skipSpecial: false });
   }
 
+  tokenBytes(token: number): Uint8Array {
+    return needTokenizer(this.#reader, 'tokenBytes').piece(token, false)?.bytes ?? new Uint8Array();
+  }
+
   dispose(): Promise<void> {
     this.#host.forms.dispose();
     return this.#engine.dispose();

@@ -173,6 +173,8 @@ export interface ServingModel {
   chatText(prompt: Prompt, options?: TokenizeOptions): string;
   /** @throws SplitkvError `usage` for what is no token id; `io` or `unsupported` */
   detokenize(tokens: readonly number[]): string;
+  /** What a token adds to a text, in UTF-8: perhaps a part of a character. @throws as `detokenize` */
+  tokenBytes(token: number): Uint8Array;
   /** Ends every request with 'aborted' and frees the ranks. */
   dispose(): Promise<void>;
 }

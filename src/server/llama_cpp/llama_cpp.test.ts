@@ -58,7 +58,7 @@ describe("llama.cpp's own routes", () => {
       stop: true,
       model: 'tiny',
       tokens_predicted: 12,
-      prompt: 'the cat',
+      prompt: model.detokenize(model.tokenize('the cat')),
       stop_type: 'limit',
       stopping_word: '',
       truncated: false,
@@ -83,6 +83,50 @@ describe("llama.cpp's own routes", () => {
     const [first] = model.tokenize(content, { addSpecial: false });
     const other = await ask('/completion', { prompt: 'the cat', n_predict: 1, ...drawn, logit_bias: [[first, false]] });
     expect(model.tokenize(String(other.json['content']), { addSpecial: false })[0]).not.toBe(first);
+  });
+
+  test('/completion tells biases, and fields that are asked for', async () => {
+    const asked = { ...drawn, prompt: 'the cat', n_predict: 3, logit_bias: [[5, -2]] };
+    const { json } = await ask('/completion', asked);
+    expect(json).toMatchObject({ generation_settings: { logit_bias: [{ token: 5, bias: -2 }] } });
+    const some = await ask('/completion', { ...asked, response_fields: ['content', 'timings/predicted_n', 'none'] });
+    expect(some.json).toEqual({ content: json['content'], 'timings/predicted_n': 3 });
+  });
+
+  test('chats: the prompt, times, a count of tokens, and a stream that opens without a text', async () => {
+    const messages = [{ role: 'user' as const, content: 'the cat' }];
+    const chat = { ...drawn, messages, max_tokens: 3 };
+    const ids = model.tokenize({ messages });
+    const { json } = await ask('/chat/completions', { ...chat, verbose: true, timings_per_token: true });
+    expect(json).toMatchObject({ __verbose: { prompt: model.detokenize(ids) }, timings: { predicted_n: 3 } });
+    const plain = await ask('/chat/completions', chat);
+    expect(Object.keys(plain.json)).not.toEqual(expect.arrayContaining(['__verbose']));
+    expect((await ask('/chat/completions/input_tokens', { messages })).json).toEqual({ input_tokens: ids.length });
+    const usage = { stream: true, stream_options: { include_usage: true }, timings_per_token: true };
+    const body = JSON.stringify({ ...chat, ...usage });
+    const text = await (await fetch(`${server.url}/v1/chat/completions`, { method: 'POST', body })).text();
+    const events = [...text.matchAll(/^data: (\{.*\})$/gm)].map(([, event]) => JSON.parse(event!) as Json);
+    expect(events[0]).toMatchObject({ choices: [{ delta: { role: 'assistant', content: null } }] });
+    expect(events[0]).not.toHaveProperty('timings');
+    expect(events.at(-1)).toMatchObject({
+      choices: [],
+      timings: { predicted_n: 3, cache_n: expect.any(Number) as number },
+    });
+  });
+
+  test('a prompt beyond the context, and the pieces of a text', async () => {
+    const { status, json } = await ask('/completion', { prompt: 'the cat '.repeat(400) });
+    const error = { type: 'exceed_context_size_error', n_ctx: 512, code: 'context_length_exceeded' };
+    expect([status, json]).toMatchObject([400, { error }]);
+    const { message, n_prompt_tokens: tokens } = json['error'] as { message: string; n_prompt_tokens: number };
+    expect(message).toContain(`${tokens} tokens > 512 maximum, which exceeds the available context size`);
+    const text = 'the cat \u{1F917}';
+    const pieces = (await ask('/tokenize', { content: text, with_pieces: true })).json['tokens'];
+    const all = pieces as { id: number; piece: string | number[] }[];
+    expect(all.map(({ id }) => id)).toEqual(model.tokenize(text, { addSpecial: false }));
+    const bytes = all.flatMap(({ piece }) => (typeof piece === 'string' ? [...Buffer.from(piece)] : piece));
+    expect(Buffer.from(bytes).toString().trim()).toBe(text);
+    expect(all.some(({ piece }) => typeof piece === 'string') && all.every(({ piece }) => piece.length > 0)).toBe(true);
   });
 
   test('/embedding, /apply-template, /props, /slots', async () => {

@@ -32,6 +32,8 @@ export interface NativeCall extends CompletionCall {
   readonly isList: boolean;
   /** What is told of the request, in llama.cpp's names. */
   readonly told: object;
+  /** Of the answer these alone are told, such as `content` and `timings/predicted_n`; none: all. */
+  readonly fields?: readonly string[];
 }
 
 const { n: _n, logit_bias: _bias, ...shared } = commonFields;
@@ -50,7 +52,13 @@ const common = {
     ),
   ),
 };
-const completion = z.looseObject({ ...common, prompt: textsField(MAX_PROMPTS), return_tokens: flag });
+const NAMES = 'a list of fields, such as ["content", "timings/predicted_n"]';
+const completion = z.looseObject({
+  ...common,
+  prompt: textsField(MAX_PROMPTS),
+  return_tokens: flag,
+  response_fields: z.nullish(z.array(z.string(NAMES), NAMES)),
+});
 const EXTRA = 'a list of files such as {"filename": "a.py", "text": "..."}';
 const infill = z.looseObject({
   ...common,
@@ -99,6 +107,7 @@ function toldOf({ options, stream }: CompletionCall): object {
     ignore_eos: options.ignoreEos ?? false,
     stream,
     grammar: options.grammar ?? '',
+    logit_bias: Object.entries(options.logitBias ?? {}).map(([token, bias]) => ({ token: Number(token), bias })),
   };
 }
 
@@ -109,7 +118,8 @@ export function parseNativeText(body: unknown, room: number): NativeCall {
   const prompts = textsOf(fields.prompt);
   if (fields.return_tokens)
     throw badRequest('return_tokens is not supported by this server; use /tokenize', 'return_tokens');
-  return nativeCall(fields, prompts, { ignored, isList: prompts[0] !== fields.prompt }, room);
+  const call = nativeCall(fields, prompts, { ignored, isList: prompts[0] !== fields.prompt }, room);
+  return { ...call, fields: fields.response_fields ?? [] };
 }
 
 /** Reads the body of a request to /infill: `prompt` is what was written behind the prefix. @throws ApiError 400 */

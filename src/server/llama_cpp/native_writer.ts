@@ -1,6 +1,7 @@
+import { isObject } from '../../base/json.js';
 import type { Completion, CompletionEvent, ServingModel, TokenChance } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import type { AnswerTimes, AnswerWriter, WholeAnswer } from '../requests/answer_request.js';
+import { type AnswerTimes, type AnswerWriter, timingsOf, type WholeAnswer } from '../requests/answer_request.js';
 import type { NativeCall } from './native_request.js';
 
 const STOP_TYPES: Readonly<Record<WholeAnswer['finish'], string>> = {
@@ -21,6 +22,15 @@ const chancesOf = (logprobs: CompletionEvent['logprobs']): object =>
         completion_probabilities: logprobs.map((each) => ({ ...chanceOf(each), top_logprobs: each.top.map(chanceOf) })),
       };
 
+/** Of an answer what is at these places, by their names. */
+const partsOf = (answer: object, places: readonly string[]): object =>
+  Object.fromEntries(
+    places.flatMap((place): (readonly [string, unknown])[] => {
+      const found = place.split('/').reduce<unknown>((at, key) => (isObject(at) ? at[key] : undefined), answer);
+      return found === undefined ? [] : [[place, found]];
+    }),
+  );
+
 /** Writes answers as llama.cpp's /completion. */
 export class NativeWriter implements AnswerWriter {
   /** Answers that have ended, of a stream. */
@@ -38,7 +48,9 @@ export class NativeWriter implements AnswerWriter {
       ...this.#end(index, text, how, completion, times),
       ...chancesOf(logprobs),
     }));
-    return this.call.isList ? all : all[0]!;
+    const { isList, fields = [] } = this.call;
+    const told = fields.length === 0 ? all : all.map((answer) => partsOf(answer, fields));
+    return isList ? told : told[0]!;
   }
 
   opening(): object[] {
@@ -63,15 +75,10 @@ export class NativeWriter implements AnswerWriter {
     index: number,
     content: string,
     { finish, stop }: Pick<WholeAnswer, 'finish' | 'stop'>,
-    { promptTokens, cachedTokens, completionTokens }: Completion,
-    { asked, first, end }: AnswerTimes,
+    completion: Completion,
+    times: AnswerTimes,
   ): object {
-    const speed = (what: 'prompt' | 'predicted', n: number, ms: number): object => ({
-      [`${what}_n`]: n,
-      [`${what}_ms`]: ms,
-      [`${what}_per_token_ms`]: n === 0 ? 0 : ms / n,
-      [`${what}_per_second`]: ms === 0 ? 0 : (n * 1000) / ms,
-    });
+    const { promptTokens, completionTokens } = completion;
     const alone = this.call.prompts.length === 1;
     return {
       index,
@@ -85,16 +92,12 @@ export class NativeWriter implements AnswerWriter {
         tokens_predicted: completionTokens,
         tokens_evaluated: promptTokens,
         tokens_cached: promptTokens + Math.max(0, completionTokens - 1),
-        timings: {
-          cache_n: cachedTokens,
-          ...speed('prompt', promptTokens - cachedTokens, first - asked),
-          ...speed('predicted', completionTokens, end - first),
-        },
+        timings: timingsOf(completion, times),
       }),
       generation_settings: this.call.told,
       prompt: this.promptText(index),
       has_new_line: content.includes('\n'),
-      truncated: false,
+      truncated: finish === 'context_full',
       stop_type: STOP_TYPES[finish],
       stopping_word: stop ?? '',
     };

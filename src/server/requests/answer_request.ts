@@ -34,6 +34,24 @@ export interface AnswerTimes {
   readonly end: number;
 }
 
+/** As llama.cpp tells them: tokens computed, and how fast. */
+export function timingsOf(
+  { promptTokens, cachedTokens, completionTokens }: Completion,
+  { asked, first, end }: AnswerTimes,
+): object {
+  const speed = (what: 'prompt' | 'predicted', n: number, ms: number): object => ({
+    [`${what}_n`]: n,
+    [`${what}_ms`]: ms,
+    [`${what}_per_token_ms`]: n === 0 ? 0 : ms / n,
+    [`${what}_per_second`]: ms === 0 ? 0 : (n * 1000) / ms,
+  });
+  return {
+    cache_n: cachedTokens,
+    ...speed('prompt', promptTokens - cachedTokens, first - asked),
+    ...speed('predicted', completionTokens, end - first),
+  };
+}
+
 /** What one of the APIs says of the answers to a request. */
 export interface AnswerWriter {
   /** What ends a stream of whole answers, behind its events. */

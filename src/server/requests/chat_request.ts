@@ -90,6 +90,9 @@ const schema = z.looseObject({
   max_completion_tokens: mostTokens,
   n_predict: mostTokens,
   ...endingFields,
+  // llama.cpp's.
+  verbose: flag,
+  timings_per_token: flag,
   logprobs: flag,
   top_logprobs: optionalInteger(0, 20),
 });
@@ -140,7 +143,12 @@ export function parseChatRequest(body: unknown, room: number): CompletionCall {
     logprobs: logprobs ? (top ?? 0) : undefined,
     chat: chatOptionsOf(fields),
   });
-  return textTools.length > 0 ? { ...call, textTools } : call;
+  return {
+    ...call,
+    ...(textTools.length > 0 && { textTools }),
+    ...(fields.verbose && { verbose: true }),
+    ...(fields.timings_per_token && { timings: true }),
+  };
 }
 
 /** What a tool, a choice or a call says that is of a plain text. */
@@ -207,6 +215,8 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
           types: ['text'],
           left: role === 'assistant' ? ['refusal'] : [],
           isEmptyTaken: role === 'assistant',
+          // As vLLM and llama.cpp read them.
+          between: '\n',
         });
   for (const [key, value] of Object.entries(others)) {
     if (IGNORED.includes(key) || value === null || (Array.isArray(value) && value.length === 0)) continue;

@@ -3,7 +3,7 @@ import { listIn } from '../../base/lists.js';
 import { chatToolCall } from '../../chat_formats/tools.js';
 import type { Completion, CompletionEvent, TokenLogprobs, ToolCall, ToolCallDelta } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import { type AnswerWriter, chancesOf, type WholeAnswer } from './answer_request.js';
+import { type AnswerTimes, type AnswerWriter, chancesOf, timingsOf, type WholeAnswer } from './answer_request.js';
 import type { CompletionCall } from './fields.js';
 
 /** How one of the two APIs of choices writes answers. */
@@ -47,9 +47,11 @@ export class ChoiceWriter implements AnswerWriter {
       readonly model: string;
       readonly system_fingerprint: string;
     },
+    /** The prompt, as the model reads it. */
+    private readonly promptText: () => string,
   ) {}
 
-  whole(answers: readonly WholeAnswer[], completion: Completion): object {
+  whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object {
     const { head, shape } = this;
     return {
       ...head,
@@ -60,7 +62,13 @@ export class ChoiceWriter implements AnswerWriter {
         finish_reason: finishReason(answer.finish, answer.toolCalls.length > 0),
       })),
       usage: usageOf(completion),
+      ...this.#timings(completion, times),
+      ...(this.call.verbose && { __verbose: { prompt: this.promptText() } }),
     };
+  }
+
+  #timings(completion: Completion, times: AnswerTimes): object {
+    return this.call.timings ? { timings: timingsOf(completion, times) } : {};
   }
 
   opening(): object[] {
@@ -112,9 +120,10 @@ export class ChoiceWriter implements AnswerWriter {
     return true;
   }
 
-  closing(completion: Completion): object[] {
+  closing(completion: Completion, times: AnswerTimes): object[] {
     if (!this.call.includeUsage) return [];
-    return [{ ...this.head, object: this.shape.chunkObject, choices: [], usage: usageOf(completion) }];
+    const usage = { usage: usageOf(completion), ...this.#timings(completion, times) };
+    return [{ ...this.head, object: this.shape.chunkObject, choices: [], ...usage }];
   }
 
   broken({ body }: ApiError): object[] {
@@ -143,7 +152,7 @@ export const chatShape: AnswerShape = {
   idPrefix: 'chatcmpl-',
   object: 'chat.completion',
   chunkObject: 'chat.completion.chunk',
-  opening: { delta: { role: 'assistant', content: '', refusal: null }, logprobs: null },
+  opening: { delta: { role: 'assistant', content: null, refusal: null }, logprobs: null },
   whole: ({ text, reasoning, toolCalls, logprobs }) => ({
     message: {
       role: 'assistant',

@@ -246,6 +246,9 @@ export interface CompletionCall {
   readonly likeliest?: { readonly n: number; readonly logprobs: boolean };
   /** Tools of a chat that are called with a plain text. */
   readonly textTools?: readonly string[];
+  /** llama.cpp's: the whole answer has the prompt as the model reads it; it, or the stream's usage, has times. */
+  readonly verbose?: boolean;
+  readonly timings?: boolean;
   /** The stream ends with the usage. */
   readonly includeUsage: boolean;
   /** What the body says that nobody here knows. */

@@ -50,6 +50,7 @@ export interface Calls {
   readonly messages: CompletionCall;
   readonly countTokens: TokenizeCall;
   readonly countInput: ResponseCall;
+  readonly countChat: CompletionCall;
   readonly ollamaChat: OllamaCall;
   readonly ollamaText: OllamaCall;
   readonly ollamaEmbed: EmbeddingCall;
@@ -121,6 +122,7 @@ const READERS: { readonly [Kind in CallKind]: CallReader<Calls[Kind]> } = {
   messages: prompted(parseMessageRequest),
   countTokens: tokenized(parseCountRequest),
   countInput: prompted(parseResponseRequest, true),
+  countChat: prompted(parseChatRequest, true),
   ollamaChat: prompted(parseOllamaChat),
   ollamaText: prompted(parseOllamaText),
   ollamaEmbed: embedded(parseOllamaEmbed),

@@ -188,32 +188,41 @@ export interface RerankCall {
   readonly documents: readonly string[];
   readonly topN: number | undefined;
   readonly returnDocuments: boolean;
+  /** As Text Embeddings Inference asks: `texts`, answered with a plain list. */
+  readonly isPlain: boolean;
   readonly ignored: readonly IgnoredField[];
 }
 
 const DOCUMENTS = `a list of at most ${MAX_DOCUMENTS} texts, none of them empty`;
 const documentText = z.string(DOCUMENTS).check(z.minLength(1, DOCUMENTS));
+const documentsField = z
+  .array(z.union([documentText, z.looseObject({ text: documentText })], DOCUMENTS), DOCUMENTS)
+  .check(z.minLength(1, DOCUMENTS), z.maxLength(MAX_DOCUMENTS, DOCUMENTS));
 const reranking = z.looseObject({
   model: commonFields.model,
   query: z.string('a text').check(z.minLength(1, 'a text that is not empty')),
-  documents: z
-    .array(z.union([documentText, z.looseObject({ text: documentText })], DOCUMENTS), DOCUMENTS)
-    .check(z.minLength(1, DOCUMENTS), z.maxLength(MAX_DOCUMENTS, DOCUMENTS)),
+  documents: z.nullish(documentsField),
+  texts: z.nullish(documentsField),
   top_n: optionalInteger(1),
   return_documents: flag,
 });
 
 /** Reads the body of a request to /v1/rerank. @throws ApiError 400 */
 export function parseRerankRequest(body: unknown): RerankCall {
-  if (isObject(body) && Array.isArray(body.documents))
-    checkLength(body.documents, MAX_DOCUMENTS, 'documents', DOCUMENTS);
+  for (const name of ['documents', 'texts'] as const) {
+    if (isObject(body) && Array.isArray(body[name])) checkLength(body[name], MAX_DOCUMENTS, name, DOCUMENTS);
+  }
   const { fields, ignored } = parseFields('rerank', reranking, body);
+  const given = fields.documents ?? fields.texts;
+  if (given == null) throw badRequest(`documents is missing; expected ${DOCUMENTS}`, 'documents');
+  if (fields.documents && fields.texts) throw badRequest('documents and texts: give one of them', 'texts');
   return {
     model: fields.model ?? undefined,
     query: fields.query,
-    documents: fields.documents.map((document) => (typeof document === 'string' ? document : document.text)),
+    documents: given.map((document) => (typeof document === 'string' ? document : document.text)),
     topN: fields.top_n ?? undefined,
     returnDocuments: fields.return_documents ?? false,
+    isPlain: fields.documents == null,
     ignored,
   };
 }
@@ -221,9 +230,10 @@ export function parseRerankRequest(body: unknown): RerankCall {
 /** Jina's answer, and Cohere's. */
 export function rerankAnswer(
   model: string,
-  { documents, returnDocuments }: RerankCall,
+  { documents, returnDocuments, isPlain }: RerankCall,
   { results, prompt_tokens }: RerankResult,
 ): object {
+  if (isPlain) return results.map(({ index, relevance_score: score }) => ({ index, score }));
   return {
     object: 'list',
     model,

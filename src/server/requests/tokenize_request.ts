@@ -27,6 +27,8 @@ interface Asked {
 export interface TokenizeCall extends Asked {
   readonly prompt: Prompt;
   readonly options: TokenizeOptions;
+  /** Tokens come with their texts. */
+  readonly withPieces?: boolean;
 }
 
 export interface DetokenizeCall extends Asked {
@@ -43,6 +45,7 @@ const toTokenize = z.looseObject({
   messages: z.nullish(messagesField),
   add_special_tokens: flag,
   add_special: flag,
+  with_pieces: flag,
   ...endingFields,
 });
 const toDetokenize = z.looseObject({
@@ -67,6 +70,7 @@ export function parseTokenizeRequest(body: unknown, room: number): TokenizeCall 
     model: fields.model ?? undefined,
     ignored,
     prompt: messages ? { messages, ...endingOf(fields, messages) } : texts[0]!,
+    withPieces: fields.with_pieces ?? false,
     options: {
       // As llama.cpp and vLLM have it, each by its field.
       addSpecial: fields.add_special_tokens ?? fields.add_special ?? fields.content == null,
