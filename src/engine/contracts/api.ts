@@ -517,6 +517,8 @@ export interface ChatCompletionRequest extends Fields<
   /** As in `Prompt`. */
   readonly special?: 'text' | 'token';
   readonly stream?: boolean;
+  /** With `stream`: a last chunk has the usage, and no choices. */
+  readonly stream_options?: { readonly include_usage?: boolean } | null;
 }
 
 export interface ChatCompletionChunk extends Pick<ChatCompletion, 'id' | 'created' | 'model'> {
@@ -537,6 +539,8 @@ export interface ChatCompletionChunk extends Pick<ChatCompletion, 'id' | 'create
     };
     readonly finish_reason: ChatFinishReason | null;
   }[];
+  /** Where it is asked for: of the last chunk; before it null. */
+  readonly usage?: ChatCompletion['usage'] | null;
 }
 
 export interface ChatCompletion {
