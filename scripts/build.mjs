@@ -199,12 +199,12 @@ const buildBeside = (entries, options = {}) =>
   });
 await buildBeside({ 'splitkv-stores': 'src/app/stores/index.ts' });
 await buildBeside(
+  { 'splitkv-react': 'src/app/react/index.ts' },
   {
-    'splitkv-react': 'src/app/react/index.ts',
-    'splitkv-react_chat': 'src/app/react/chat.ts',
-    'splitkv-react_hooks': 'src/app/react/hooks.ts',
+    banner: "'use client';",
+    chunkFileNames: 'splitkv-react_[name].js',
+    codeSplitting: { groups: ['chat', 'hooks'].map((name) => ({ name, test: new RegExp(`/react/${name}\\.ts$`) })) },
   },
-  { banner: "'use client';" },
 );
 
 // By themselves, as they hold nothing of the library: who uses them loads the model.

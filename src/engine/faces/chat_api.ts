@@ -1,6 +1,6 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import { snake } from '../../base/names.js';
-import { defined } from '../../base/options.js';
+import { checkOptions, defined } from '../../base/options.js';
 import { chatToolCall } from '../../chat_formats/tools.js';
 import type {
   ChatCompletion,
@@ -52,14 +52,9 @@ export function chatCompletions(
       if (REQUEST_KEYS.includes(key)) continue;
       throw usageError(`chat.completions.create: unknown key '${key}'.${didYouMean(key, REQUEST_KEYS)}`);
     }
-    const { include_usage: counts = false, ...others } = request.stream_options ?? {};
-    const [other] = Object.keys(others);
-    if (other !== undefined || typeof counts !== 'boolean')
-      throw usageError(
-        `chat.completions.create: stream_options.${other ?? 'include_usage'}: expected {include_usage: true}`,
-      );
-    if (request.stream_options && !request.stream)
-      throw usageError('chat.completions.create: stream_options go with stream: true; a whole answer has its usage');
+    const { stream, stream_options: told } = request;
+    checkOptions('stream_options', told ?? {}, { include_usage: true });
+    if (told && !stream) throw usageError('stream_options go with stream: true; a whole answer has its usage anyway');
     const generation = generate(
       { messages: request.messages, ...defined({ special: request.special }) },
       defined({
@@ -73,7 +68,7 @@ export function chatCompletions(
       created: Math.floor(Date.now() / 1000),
       model: adapterIn(request.model, modelName) === undefined ? modelName : request.model!,
     };
-    return request.stream ? chunks(generation, head, counts) : whole(generation, head);
+    return stream ? chunks(generation, head, told?.include_usage === true) : whole(generation, head);
   }
 
   async function* chunks(generation: Generation, head: Head, counts: boolean): AsyncGenerator<ChatCompletionChunk> {
