@@ -170,27 +170,42 @@ for (const { fileName, imports = [] } of files) {
   if (wrong) throw new Error(`dist/${fileName} imports dist/${wrong}: the library must not need the command line`);
 }
 
-// By itself, as it shares nothing with the element but the element: that stays the one file with a side effect.
-await build({
-  ...common,
-  plugins: [
-    {
-      name: 'splitkv-element',
-      enforce: 'pre',
-      resolveId: {
-        filter: { id: /\/chat\/index\.js$/ },
-        handler: () => ({ id: './splitkv-chat.js', external: true }),
+// By themselves, as they share with the element and the library nothing but these: the element stays the one file with a side effect,
+// and who takes one of the parts gets nothing of the others.
+const elsewhere = { chat: './splitkv-chat.js', stores: './splitkv-stores.js' };
+const buildBeside = (entries, options = {}) =>
+  build({
+    ...common,
+    plugins: [
+      {
+        name: 'splitkv-elsewhere',
+        enforce: 'pre',
+        resolveId: {
+          filter: { id: /^\.\.\/(chat|stores|\.\.)\/index\.js$/ },
+          handler: (id) => ({ id: elsewhere[id.split('/')[1]] ?? './splitkv.js', external: true }),
+        },
       },
+    ],
+    build: {
+      outDir: 'dist',
+      emptyOutDir: false,
+      target: 'es2023',
+      lib: {
+        entry: Object.fromEntries(Object.entries(entries).map(([name, file]) => [name, join(root, file)])),
+        formats: ['es'],
+      },
+      rollupOptions: { external: ['react'], output: { minify: true, ...options } },
     },
-  ],
-  build: {
-    outDir: 'dist',
-    emptyOutDir: false,
-    target: 'es2023',
-    lib: { entry: { 'splitkv-react': join(root, 'src/app/react/index.ts') }, formats: ['es'] },
-    rollupOptions: { external: ['react'], output: { minify: true, banner: "'use client';" } },
+  });
+await buildBeside({ 'splitkv-stores': 'src/app/stores/index.ts' });
+await buildBeside(
+  { 'splitkv-react': 'src/app/react/index.ts' },
+  {
+    banner: "'use client';",
+    chunkFileNames: 'splitkv-react_[name].js',
+    codeSplitting: { groups: ['chat', 'hooks'].map((name) => ({ name, test: new RegExp(`/react/${name}\\.ts$`) })) },
   },
-});
+);
 
 // By themselves, as they hold nothing of the library: who uses them loads the model.
 await build({

@@ -30,23 +30,24 @@ export async function buildTypes(folder) {
   };
   for (const [name, file] of Object.entries(entries)) await rollUp(name, join(parts, file), folder);
   const frameworks = readFileSync(join(root, 'src/app/chat/frameworks.d.ts'), 'utf8').replace(/^import .*\n/gm, '');
-  // A component's element is the one of splitkv/chat, not another class of the same looks.
-  const react = readFileSync(join(parts, 'src/app/react/index.d.ts'), 'utf8').replaceAll(
-    "'../chat/index.js'",
-    "'splitkv/chat'",
-  );
   // Of what takes a model, which is the library's own.
-  const faces = { prompt_api: ['types', 'index'], ai_sdk: ['index'], offline: ['index'] };
+  const faces = {
+    prompt_api: ['types', 'index'],
+    ai_sdk: ['index'],
+    offline: ['index'],
+    stores: ['index'],
+    react: ['chat', 'hooks'],
+  };
   for (const [face, files] of Object.entries(faces)) {
     const declared = files
       .map((file) => readFileSync(join(parts, `src/app/${face}/${file}.d.ts`), 'utf8'))
       .join('\n')
       .replaceAll(/^(import|export)[^;]*?from '\.\/[^']*';\n/gm, '')
-      .replaceAll("'../../index.js'", "'splitkv'");
+      .replaceAll("'../../index.js'", "'splitkv'")
+      .replaceAll(/'\.\.\/(chat|stores)\/index\.js'/g, "'splitkv/$1'");
     writeFileSync(join(folder, `splitkv-${face}.d.ts`), plain(declared));
   }
   appendFileSync(join(folder, 'splitkv-chat.d.ts'), frameworks);
-  writeFileSync(join(folder, 'splitkv-react.d.ts'), react);
   rmSync(parts, { recursive: true });
 }
 

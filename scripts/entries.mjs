@@ -4,6 +4,7 @@ export const ENTRIES = {
   'splitkv/planning': 'src/planning/index.ts',
   'splitkv/chat': 'src/app/chat/index.ts',
   'splitkv/react': 'src/app/react/index.ts',
+  'splitkv/stores': 'src/app/stores/index.ts',
   'splitkv/ai-sdk': 'src/app/ai_sdk/index.ts',
   'splitkv/prompt-api': 'src/app/prompt_api/index.ts',
 };

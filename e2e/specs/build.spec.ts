@@ -127,6 +127,7 @@ for (const [compiler, path] of drawn(Object.entries(COMPILERS), 1, 'compilers'))
         'splitkv-planning.d.ts',
         'splitkv-prompt_api.d.ts',
         'splitkv-react.d.ts',
+        'splitkv-stores.d.ts',
         'splitkv.d.ts',
       ]);
       for (const name of declarations) cpSync(join('dist', name), join(packed, 'dist', name));
@@ -170,7 +171,7 @@ chat.seed = true;
         `import { useRef } from 'react';
 import 'splitkv/chat';
 import type { SplitkvChat as Element } from 'splitkv/chat';
-import { SplitkvChat } from 'splitkv/react';
+import { SplitkvChat, useConversation, useModel } from 'splitkv/react';
 export const Tag = () => <splitkv-chat model="m/" autostart max-tokens={20} className="a" onsplitkv-answer={(event) => event.detail.text} />;
 export const Wrong = () => <splitkv-chat max-tokens={[]} />;
 export function App() {
@@ -178,9 +179,15 @@ export function App() {
   return <SplitkvChat ref={ref} model="m/" noSelfTest onAnswer={({ detail }) => detail.text.trim()} />;
 }
 export const Bad = () => <SplitkvChat modell="m/" />;
+export function Own() {
+  const { model, progress, error } = useModel('m', { weights: 'q4' });
+  const { messages, send, isAnswering } = useConversation(model, { system: 'x' });
+  return <p onClick={() => send('x', { maxTokens: 3 })}>{[messages[0]?.role, isAnswering, progress?.phase, String(error)].join()}</p>;
+}
+export const Wrongly = () => useModel('m', { weihgts: 'q4' });
 `,
       );
-      expect(check('app.tsx')).toEqual(['app.tsx(6,29)', 'app.tsx(11,39)']);
+      expect(check('app.tsx')).toEqual(['app.tsx(6,29)', 'app.tsx(11,39)', 'app.tsx(17,46)']);
     } finally {
       rmSync(root, { recursive: true, force: true });
     }

@@ -1,4 +1,14 @@
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -113,7 +123,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // 428: encoders, what their files say of embedding and ranking; Gemma 4; texts with a gap; 447: encoders of pictures, drafts;
   // 459: low-rank adapters, of two kinds of files; 466: keys and values that outlive the ranks.
   expect(gzipped(all) / 1000).toBeLessThan(467);
-  const chat = [...reached(['splitkv-chat.js', 'splitkv-react.js'], [STATIC])].filter((file) => !all.has(file));
+  const chat = [...reached(['splitkv-chat.js', 'splitkv-react_chat.js'], [STATIC])].filter((file) => !all.has(file));
   // The page of the command line has the small parts, too.
   expect(chat.toSorted()).toEqual([
     'splitkv-adapter_list.js',
@@ -123,12 +133,16 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     'splitkv-icons.js',
     'splitkv-preview.js',
     'splitkv-progress.js',
-    'splitkv-react.js',
+    'splitkv-react_chat.js',
   ]);
   // It was 20: messages that can be worked with, icons, and all texts in one table; 25.6: attributes of degrees, of kept heads and prompts;
   // 27.5: text styles that the page has no part in, directions, maths; 28.2: tabs that share a conversation,
   // downloads that stand still or are tried again.
   expect(gzipped(chat) / 1000).toBeLessThan(30.2);
+  // The library comes with the first model.
+  const stores = [...reached(['splitkv-stores.js', 'splitkv-react_hooks.js'], [STATIC])];
+  expect(stores).toEqual(['splitkv-stores.js', 'splitkv-react_hooks.js']);
+  expect(gzipped(stores) / 1000).toBeLessThan(1.9);
   const more = [...reached(['splitkv-chat.js'], [STATIC, ON_DEMAND])].filter(
     (file) =>
       !all.has(file) &&
@@ -163,7 +177,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     (file) => !all.has(file) && !cluster.includes(file) && file !== WORKER_TEXT && !GRAMMARS.includes(file),
   );
   expect(planned.toSorted()).toEqual(['splitkv-planning.js', 'splitkv-read_shape.js']);
-  const own = new Set([...all, ...cluster, ...chat, ...more, ...allOfFaces, ...planned]);
+  const own = new Set([...all, ...cluster, ...chat, ...more, ...allOfFaces, ...planned, ...stores, 'splitkv-react.js']);
   const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !own.has(file));
   rest.splice(rest.indexOf(WORKER_TEXT), 1);
   for (const file of GRAMMARS) rest.splice(rest.indexOf(file), 1);
@@ -206,6 +220,22 @@ test.describe('for bundlers', () => {
     expect(page).not.toContain('modulepreload');
     expect(script.length).toBeLessThan(3000);
     expect(script).not.toMatch(/\bimport\b/);
+  });
+
+  test("who takes React's hooks gets nothing of the element", async () => {
+    for (const name of ['react', 'react-dom']) {
+      if (!existsSync(join(root, 'node_modules', name)))
+        symlinkSync(resolve('node_modules', name), join(root, 'node_modules', name), 'junction');
+    }
+    const scripts = async (name: string): Promise<string> => {
+      const folder = await bundle(name, `import { ${name} } from 'splitkv/react'; globalThis.found = ${name};`);
+      const [, file] = /<script[^>]* src="([^"]+)"/.exec(readFileSync(join(folder, 'index.html'), 'utf8'))!;
+      return readFileSync(join(folder, file!), 'utf8');
+    };
+    expect(await scripts('SplitkvChat')).toContain('splitkv-chat');
+    const hooks = await scripts('useModel');
+    expect(hooks).not.toContain('splitkv-chat');
+    expect(hooks.length).toBeLessThan(15_000);
   });
 
   test('a bundled page runs ranks, and forms, in workers', async ({ page }) => {

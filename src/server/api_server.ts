@@ -249,9 +249,9 @@ export class ApiServer extends HttpFront {
 
   async #rerank(exchange: Exchange, model: ServingModel): Promise<void> {
     const call = await this.#read(exchange, model, 'rerank');
-    const { query, documents, topN } = call;
+    const { query, documents, options } = call;
     await this.#compute(exchange, model, documents.length, 'documents', async (own) =>
-      rerankAnswer(this.modelName, call, await model.rerank(query, documents, { ...defined({ topN }), ...own })),
+      rerankAnswer(this.modelName, call, await model.rerank(query, documents, { ...options, ...own })),
     );
   }
 

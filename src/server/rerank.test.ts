@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import { writeSafetensors } from '../loader/testing/write_safetensors.js';
 import { BERT, makeRandomModel } from '../model/testing/random_model.js';
+import { loadTokenizer } from '../tokenizer/testing/load_tokenizer.js';
 import { wordPieceTokenizer } from '../tokenizer/testing/tiny_tokenizers.js';
 import { serve } from '../index.js';
 import { startTestServer } from './testing/test_server.js';
@@ -44,7 +45,7 @@ function classifier(): File[] {
 
 test('documents are told by their scores, with their texts where these are wanted', { timeout: 120_000 }, async () => {
   const adapter = (await testAdapters()).at(-1)!.name;
-  const model = await serve(classifier(), { adapter, slots: 2 });
+  const model = await serve(classifier(), { adapter, slots: 2, contextLength: 64 });
   const server = await startTestServer(model);
   const ask = async (path: string, body: object): Promise<Record<string, unknown>> => {
     const response = await fetch(`${server.url}${path}`, { method: 'POST', body: JSON.stringify(body) });
@@ -68,6 +69,32 @@ test('documents are told by their scores, with their texts where these are wante
     const sent = { method: 'POST', body: JSON.stringify({ query: 'the cat', ...body }) };
     expect((await fetch(`${server.url}/rerank`, sent)).status).toBe(400);
   }
+  // What has no room is refused, unless it may be cut.
+  const long = 'the cat '.repeat(model.info.contextLength);
+  for (const [path, body] of [
+    ['/v1/rerank', { query: 'the cat', documents: ['the dog', long] }],
+    ['/v1/embeddings', { input: long }],
+  ] as const) {
+    const tooLong = await fetch(`${server.url}${path}`, { method: 'POST', body: JSON.stringify(body) });
+    expect(tooLong.status).toBe(400);
+    expect(await tooLong.text()).toMatch(/truncate: true/);
+    const wrong = { method: 'POST', body: JSON.stringify({ ...body, truncate: 'START' }) };
+    expect(await (await fetch(`${server.url}${path}`, wrong)).text()).toMatch(/truncate.*true or false/);
+  }
+  const cut = await ask('/v1/rerank', { query: 'the cat', documents: ['the dog', long], truncate: true });
+  const same = await model.rerank('the cat', ['the dog', `${'the cat '.repeat(14)}the`]);
+  expect(cut['results']).toEqual(same.results);
+  const { json, config } = wordPieceTokenizer();
+  const ids = loadTokenizer({ tokenizerJson: json, tokenizerConfig: config }).encode(long);
+  const { embeddings } = await model.embed([[...ids.slice(0, 63), ids.at(-1)!]]);
+  for (const truncate of [true, 'END']) {
+    const told = (await ask('/v1/embeddings', { input: long, truncate }))['data'] as { embedding: number[] }[];
+    expect(told[0]!.embedding).toEqual([...embeddings[0]!]);
+  }
+  // Ollama cuts by itself.
+  expect((await ask('/api/embed', { model: 'tiny', input: long }))['embeddings']).toEqual([[...embeddings[0]!]]);
+  const kept = { method: 'POST', body: JSON.stringify({ model: 'tiny', input: long, truncate: false }) };
+  expect((await fetch(`${server.url}/api/embed`, kept)).status).toBe(400);
   // An encoder generates nothing.
   const refused = await fetch(`${server.url}/v1/completions`, {
     method: 'POST',

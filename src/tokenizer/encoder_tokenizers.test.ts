@@ -31,6 +31,18 @@ describe.each(Object.entries(kinds))('%s', (_, { json, config }) => {
         expect(tokenizer.encodePair(text, other, 1)).toEqual(pair.getIds());
       }
     }
+    // Cut to so many, and not.
+    for (const most of [5, 8, 13]) {
+      rust.setTruncation(most);
+      for (const text of [...texts, 'the cat '.repeat(1200)]) {
+        const single = await rust.encode(text, null, { addSpecialTokens: true });
+        expect(tokenizer.encodeWithin(text, most)).toEqual(single.getIds());
+        for (const other of texts.slice(0, 3)) {
+          const pair = await rust.encode(text, other, { addSpecialTokens: true });
+          expect(tokenizer.encodePair(text, other, 1, most)).toEqual(pair.getIds());
+        }
+      }
+    }
   });
 
   test('what it wrote is read again', () => {

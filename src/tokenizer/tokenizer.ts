@@ -146,12 +146,52 @@ export class Tokenizer {
     }
   }
 
-  /** Ids of two texts as one pair, each with what it is a part of above the bits of its id: of the first 0, of the second up to `types` - 1. */
-  encodePair(first: string, second: string, types: number): number[] {
-    const pair = (): { ids: number[]; token_type_ids: number[] } =>
-      this.#library.encode(first, { text_pair: second, return_token_type_ids: true });
-    const { ids, token_type_ids: parts } = this.#plain.encoding(first + second, pair);
-    return ids.map((id, at) => id + Math.min(parts[at] ?? 0, types - 1) * 2 ** SEGMENT_SHIFT);
+  /**
+   * Ids of two texts as one pair, each with what it is a part of above the bits of its id: of the first 0, of the second up to `types` - 1.
+   * @param most of more the ends of the texts are left out, the longer one's first
+   */
+  encodePair(first: string, second: string, types: number, most = Infinity): number[] {
+    const pair = (one: string, other: string) =>
+      this.#plain.encoding(one + other, (): { ids: number[]; token_type_ids: number[] } =>
+        this.#library.encode(one, { text_pair: other, return_token_type_ids: true }),
+      );
+    const { ids, token_type_ids: parts } = pair(first, second);
+    const whole = ids.map((id, at) => id + Math.min(parts[at] ?? 0, types - 1) * 2 ** SEGMENT_SHIFT);
+    if (whole.length <= most) return whole;
+    const [before, behind] = this.#around(pair('a', 'a').ids);
+    const [one, other] = [first, second].map((text) => this.encode(text, { addSpecial: false }).length) as [
+      number,
+      number,
+    ];
+    const between = whole.length - before - one - other - behind;
+    const room = Math.max(0, most - before - between - behind);
+    const shorter = Math.min(one, other, Math.floor(room / 2));
+    const [kept, left] = one <= other ? [shorter, room - shorter] : [room - shorter, shorter];
+    const next = before + one;
+    return [
+      ...whole.slice(0, before + kept),
+      ...whole.slice(next, next + between + left),
+      ...whole.slice(whole.length - behind),
+    ];
+  }
+
+  /** As `encode`; of more than `most` the text's end is left out, and nothing of what the model wants around it. */
+  encodeWithin(text: string, most: number, addSpecial = true): number[] {
+    const ids = this.#long(text, most) ?? this.encode(text, { addSpecial: false });
+    const framed = this.encode('a', { addSpecial });
+    const [before, behind] = this.#around(framed);
+    return [
+      ...framed.slice(0, before),
+      ...ids.slice(0, Math.max(0, most - before - behind)),
+      ...framed.slice(framed.length - behind),
+    ];
+  }
+
+  /** Ids before and behind, in what 'a' becomes by itself or as both of a pair. */
+  #around(ids: readonly number[]): [before: number, behind: number] {
+    const own = this.encode('a', { addSpecial: false });
+    const isHere = (_: number, at: number): boolean => own.every((id, i) => ids[at + i] === id);
+    return [ids.findIndex(isHere), ids.length - ids.findLastIndex(isHere) - own.length];
   }
 
   /**
@@ -159,12 +199,16 @@ export class Tokenizer {
    * token with what comes behind; 0 where it isn't long.
    */
   fewestTokens(text: string, most: number): number {
+    return this.#long(text, most)?.length ?? 0;
+  }
+
+  #long(text: string, most: number): number[] | undefined {
     for (let letters = LETTERS_A_TOKEN * (most + LONGEST_TOKEN); text.length >= 2 * letters; letters *= 2) {
       const given = text.slice(0, letters);
       const ids = this.encode(this.#takesBlanks ? given.trimEnd() : given, { addSpecial: false });
-      if (ids.length > most + LONGEST_TOKEN) return ids.length - LONGEST_TOKEN;
+      if (ids.length > most + LONGEST_TOKEN) return ids.slice(0, -LONGEST_TOKEN);
     }
-    return 0;
+    return undefined;
   }
 
   /**

@@ -102,14 +102,18 @@ export function checkOptions(options: LanguageModelOptions): string | undefined 
     if (temperature !== undefined || topK !== undefined)
       throw new TypeError('samplingMode says what temperature and topK say; give one of them');
   }
-  const expected = [...expectedInputs, ...expectedOutputs].map((one) => {
-    const { type, languages = [] } = dictionary(one, 'what is expected');
-    return { type: oneOf(TYPES, type, 'type'), tags: Intl.getCanonicalLocales(Array.from(languages as string[])) };
-  });
+  const read = (list: Iterable<unknown>, ofTools: (typeof TYPES)[number]) =>
+    Array.from(list, (one) => {
+      const { type, languages = [] } = dictionary(one, 'what is expected');
+      const own = oneOf(TYPES, type, 'type');
+      const tags = Intl.getCanonicalLocales(Array.from(languages as string[]));
+      return { type: own, tags, known: own === 'text' || own === ofTools };
+    });
+  const expected = [...read(expectedInputs, 'tool-response'), ...read(expectedOutputs, 'tool-call')];
   readTools(options.tools);
   if ((temperature === undefined) !== (topK === undefined))
     return 'temperature and topK go together; give both, or a samplingMode';
-  const other = expected.find(({ type }) => type !== 'text');
+  const other = expected.find(({ known }) => !known);
   if (other) return `${other.type} is not supported; this model reads and writes text`;
   const names = new Intl.DisplayNames(['en'], { type: 'language', fallback: 'none' });
   const unknown = expected.flatMap(({ tags }) => tags).find((tag) => names.of(tag) === undefined);

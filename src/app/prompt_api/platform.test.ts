@@ -389,7 +389,14 @@ describe('tools', () => {
       if (given.length > 1) throw new Error('broken');
       return 'a cat';
     };
-    const session = await promptApi(calling).create({ tools: [{ ...tool, execute }] });
+    const text = { type: 'text', languages: ['en'] };
+    const [call, response] = ['tool-call', 'tool-response'].map((type) => ({ type }));
+    const tools = [{ ...tool, execute }];
+    // As the explainer has it.
+    const expected = { expectedInputs: [text, response!], expectedOutputs: [text, call!] };
+    await expect(create({ tools, expectedInputs: [call!] })).rejects.toMatchObject({ name: 'NotSupportedError' });
+    await expect(create({ tools, expectedOutputs: [response!] })).rejects.toMatchObject({ name: 'NotSupportedError' });
+    const session = await promptApi(calling).create({ tools, ...expected });
     const answer = await session.prompt('what is there ?');
     expect(given).toEqual([{ at: expect.any(Boolean) }]);
     expect(sent).toEqual(['what is there ?', [expect.objectContaining({ role: 'tool', content: 'a cat' })]]);

@@ -13,7 +13,7 @@ export interface LanguageModelMessage {
 export type LanguageModelPrompt = string | readonly LanguageModelMessage[];
 
 export interface LanguageModelExpected {
-  /** Of what is said only 'text' goes here. */
+  /** 'text'; with tools 'tool-response' as an input, and 'tool-call' as an output. */
   readonly type: string;
   readonly languages?: readonly string[];
 }

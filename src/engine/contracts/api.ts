@@ -461,12 +461,15 @@ export interface EmbedOptions {
   readonly promptName?: string;
   /** Numbers that vectors are cut to, before their length is made 1; default and most: all that the model gives. */
   readonly dimensions?: number;
+  /** Texts that have no room are cut at their ends, behind which the model's own last tokens stay. Default false: `context_full`. */
+  readonly truncate?: boolean;
   /** As of `CompletionOptions`, where many requests are served. */
   readonly client?: string;
   readonly signal?: AbortSignal;
 }
 
-export interface RerankOptions extends Pick<EmbedOptions, 'client' | 'signal'> {
+/** `truncate` cuts the longer text of a pair; of models that judge the document. */
+export interface RerankOptions extends Pick<EmbedOptions, 'truncate' | 'client' | 'signal'> {
   /** Results to give, those of the best documents; default: all. */
   readonly topN?: number;
   /** What is to be found, for models that judge by it; default: passages that answer a web search. */
@@ -517,6 +520,8 @@ export interface ChatCompletionRequest extends Fields<
   /** As in `Prompt`. */
   readonly special?: 'text' | 'token';
   readonly stream?: boolean;
+  /** With `stream`: a last chunk has the usage, and no choices. */
+  readonly stream_options?: { readonly include_usage?: boolean } | null;
 }
 
 export interface ChatCompletionChunk extends Pick<ChatCompletion, 'id' | 'created' | 'model'> {
@@ -537,6 +542,8 @@ export interface ChatCompletionChunk extends Pick<ChatCompletion, 'id' | 'create
     };
     readonly finish_reason: ChatFinishReason | null;
   }[];
+  /** Where it is asked for: of the last chunk; before it null. */
+  readonly usage?: ChatCompletion['usage'] | null;
 }
 
 export interface ChatCompletion {

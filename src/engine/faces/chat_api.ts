@@ -1,6 +1,6 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import { snake } from '../../base/names.js';
-import { defined } from '../../base/options.js';
+import { checkOptions, defined } from '../../base/options.js';
 import { chatToolCall } from '../../chat_formats/tools.js';
 import type {
   ChatCompletion,
@@ -11,6 +11,7 @@ import type {
   ChatOptions,
   FinishReason,
   GenerateOptions,
+  GenerateResult,
   Generation,
   Prompt,
   SamplingOptions,
@@ -29,7 +30,7 @@ const OPTIONS = [
   ...(Object.keys(chatSchema) as (keyof ChatOptions)[]),
 ] as const satisfies (keyof GenerateOptions)[];
 const REQUEST_KEYS: readonly string[] = [
-  ...(['model', 'messages', 'special', 'stream'] satisfies (keyof ChatCompletionRequest)[]),
+  ...(['model', 'messages', 'special', 'stream', 'stream_options'] satisfies (keyof ChatCompletionRequest)[]),
   ...(OPTIONS.map(snake) satisfies (keyof ChatCompletionRequest)[]),
 ];
 
@@ -51,6 +52,9 @@ export function chatCompletions(
       if (REQUEST_KEYS.includes(key)) continue;
       throw usageError(`chat.completions.create: unknown key '${key}'.${didYouMean(key, REQUEST_KEYS)}`);
     }
+    const { stream, stream_options: told } = request;
+    checkOptions('stream_options', told ?? {}, { include_usage: true });
+    if (told && !stream) throw usageError('stream_options go with stream: true; a whole answer has its usage anyway');
     const generation = generate(
       { messages: request.messages, ...defined({ special: request.special }) },
       defined({
@@ -64,25 +68,24 @@ export function chatCompletions(
       created: Math.floor(Date.now() / 1000),
       model: adapterIn(request.model, modelName) === undefined ? modelName : request.model!,
     };
-    return request.stream ? chunks(generation, head) : whole(generation, head);
+    return stream ? chunks(generation, head, told?.include_usage === true) : whole(generation, head);
   }
 
-  async function* chunks(generation: Generation, head: Head): AsyncGenerator<ChatCompletionChunk> {
+  async function* chunks(generation: Generation, head: Head, counts: boolean): AsyncGenerator<ChatCompletionChunk> {
+    const shared = { ...head, object: 'chat.completion.chunk', ...(counts && { usage: null }) } as const;
     const chunk = (
       delta: ChatCompletionChunk['choices'][0]['delta'],
       reason: ChatFinishReason | null,
-    ): ChatCompletionChunk => ({
-      ...head,
-      object: 'chat.completion.chunk',
-      choices: [{ index: 0, delta, finish_reason: reason }],
-    });
+    ): ChatCompletionChunk => ({ ...shared, choices: [{ index: 0, delta, finish_reason: reason }] });
     yield chunk({ role: 'assistant' }, null);
     for await (const { text, reasoning, toolCalls } of generation.deltas()) {
       if (reasoning) yield chunk({ reasoning_content: reasoning }, null);
       if (text !== '') yield chunk({ content: text }, null);
       if (toolCalls) yield chunk({ tool_calls: toolCalls.map(chatToolCall) }, null);
     }
-    yield chunk({}, finish((await generation.result).finish_reason));
+    const result = await generation.result;
+    yield chunk({}, finish(result.finish_reason));
+    if (counts) yield { ...shared, choices: [], usage: usageOf(result) };
   }
 
   async function whole(generation: Generation, head: Head): Promise<ChatCompletion> {
@@ -102,17 +105,19 @@ export function chatCompletions(
           finish_reason: finish(result.finish_reason),
         },
       ],
-      usage: {
-        prompt_tokens: result.prompt_tokens,
-        completion_tokens: result.tokens.length,
-        total_tokens: result.prompt_tokens + result.tokens.length,
-        completion_tokens_details: { reasoning_tokens: result.reasoning_tokens ?? 0 },
-      },
+      usage: usageOf(result),
     };
   }
 
   return { create: create as ChatCompletions['create'] };
 }
+
+const usageOf = ({ prompt_tokens, tokens, reasoning_tokens = 0 }: GenerateResult): ChatCompletion['usage'] => ({
+  prompt_tokens,
+  completion_tokens: tokens.length,
+  total_tokens: prompt_tokens + tokens.length,
+  completion_tokens_details: { reasoning_tokens },
+});
 
 /** What a request's model names behind the model itself. */
 function adapterIn(asked: string | undefined, modelName: string): string | undefined {

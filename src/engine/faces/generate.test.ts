@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { drawn } from '../../gpu/testing/draw.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
-import type { GenerateOptions, GenerateResult, LoadOptions, Model } from '../contracts/api.js';
+import type { ChatCompletionChunk, GenerateOptions, GenerateResult, LoadOptions, Model } from '../contracts/api.js';
 import { load } from './load.js';
 import type { LoadedModel } from './model.js';
 import { randomFiles } from '../testing/random_source.js';
@@ -349,6 +349,17 @@ describe('token loop', () => {
     }
     expect(streamed).toBe(whole.choices[0]!.message.content);
     expect(last).toBe(whole.choices[0]!.finish_reason);
+    const counting = { messages, max_tokens: 8, stream: true, stream_options: { include_usage: true } } as const;
+    const counted: ChatCompletionChunk[] = [];
+    for await (const chunk of await chat.chat.completions.create(counting)) counted.push(chunk);
+    expect(counted.at(-1)).toMatchObject({ object: 'chat.completion.chunk', choices: [], usage: whole.usage });
+    expect(counted.slice(0, -1).map(({ choices, usage }) => [choices.length, usage])).toEqual(
+      counted.slice(1).map(() => [1, null]),
+    );
+    const { stream: _, ...unstreamed } = counting;
+    await expect(chat.chat.completions.create(unstreamed)).rejects.toThrow(/stream_options go with stream: true/);
+    const wrong = { ...counting, stream_options: { usage: true } as object };
+    await expect(chat.chat.completions.create(wrong)).rejects.toThrow(/stream_options: unknown option 'usage'/);
     await chat.dispose();
   });
 });

@@ -3,7 +3,7 @@ import { checkOptions, defined, oneOf, type OptionsSchema, wholeNumber } from '.
 import type { NormConfig } from '../../model/config/model_config.js';
 import type { EmbedOptions, EmbedResult, Pooling, Prompt, RerankOptions, RerankResult } from '../contracts/api.js';
 import type { Dense, SentenceFiles } from '../files/sentence_files.js';
-import { embedTokens, needTokenizer, type PromptReader, promptTokens } from './prompt_tokens.js';
+import { embedTokens, needTokenizer, orTruncate, type PromptReader, promptTokens } from './prompt_tokens.js';
 import type { Engine } from './engine.js';
 
 const schema: OptionsSchema<EmbedOptions> = {
@@ -11,12 +11,14 @@ const schema: OptionsSchema<EmbedOptions> = {
   prompt: true,
   promptName: true,
   dimensions: wholeNumber(1),
+  truncate: true,
   client: true,
   signal: true,
 };
 const rerankSchema: OptionsSchema<RerankOptions> = {
   topN: wholeNumber(1),
   instruction: true,
+  truncate: true,
   client: true,
   signal: true,
 };
@@ -98,12 +100,13 @@ export async function rerank(
       `rerank: ${config.architecture} of these files gives no score; use a reranker (a classifier of one label, or Qwen3-Reranker), or embed`,
     );
   const tokenizer = needTokenizer(reader, 'rerank');
-  const { topN = documents.length, instruction = INSTRUCTION } = options;
+  const { topN = documents.length, instruction = INSTRUCTION, truncate = false } = options;
+  const most = truncate ? reader.contextLength : Infinity;
   let scores: number[];
   let prompts: (readonly number[])[];
   if (score) {
     const types = config.inputs?.types ?? 1;
-    prompts = documents.map((document) => tokenizer.encodePair(query, document, types));
+    prompts = documents.map((document) => tokenizer.encodePair(query, document, types, most));
     const pooled = await poolAll('rerank', host, prompts, score.pooling, options);
     scores = pooled.map((vector) => throughAll(vector, score.dense)[0]!);
     if (score.sigmoid) scores = scores.map((logit) => 1 / (1 + Math.exp(-logit)));
@@ -111,9 +114,12 @@ export async function rerank(
     const [yes, no] = ['yes', 'no'].map((word) => tokenizer.idOf(word));
     if (yes === undefined || no === undefined) throw unsupportedError('rerank: the tokenizer has no "yes" or "no"');
     const [system, asked, given, end] = JUDGE;
-    prompts = documents.map((document) =>
-      promptTokens(`${system}${instruction}${asked}${query}${given}${document}${end}`, reader, { addSpecial: false }),
-    );
+    const ends = tokenizer.encode(end, { addSpecial: false });
+    prompts = documents.map((document) => {
+      const text = `${system}${instruction}${asked}${query}${given}${document}`;
+      if (!truncate) return orTruncate(() => promptTokens(text + end, reader, { addSpecial: false }));
+      return [...tokenizer.encodeWithin(text, most - ends.length, false), ...ends];
+    });
     scores = await each('rerank', host, prompts, options, async (prompt, compute) => {
       let chance = 0;
       const onRow = (_: number, logits: Float32Array): void => {
@@ -141,7 +147,7 @@ async function each<T>(
   { client, signal }: Pick<EmbedOptions, 'client' | 'signal'>,
   body: (prompt: readonly number[], compute: Compute) => Promise<T>,
 ): Promise<T[]> {
-  for (const prompt of prompts) engine.ranks.runner.checkPrompt(prompt);
+  orTruncate(() => prompts.forEach((prompt) => engine.ranks.runner.checkPrompt(prompt)));
   if (signal?.aborted) throw abortedError(what, signal);
   const made: T[] = [];
   const left = new AbortController();

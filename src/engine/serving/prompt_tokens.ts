@@ -1,4 +1,4 @@
-import { contextFullError, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import { codeOf, contextFullError, type ErrorCode, messageOf, SplitkvError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { type ChatMessage, Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
@@ -214,7 +214,7 @@ export function chatText(
 export function embedTokens(
   text: Prompt,
   reader: PromptReader,
-  { prompt, promptName }: Pick<EmbedOptions, 'prompt' | 'promptName'> = {},
+  { prompt, promptName, truncate = false }: Pick<EmbedOptions, 'prompt' | 'promptName' | 'truncate'> = {},
 ): readonly number[] {
   const { named = {}, usual } = reader.prompts ?? {};
   const isAsked = prompt !== undefined || promptName !== undefined;
@@ -231,7 +231,19 @@ export function embedTokens(
     );
   }
   if (text === '') return promptTokens(text, reader);
-  return promptTokens((prompt ?? (name === undefined ? '' : (named[name] ?? ''))) + text, reader);
+  const whole = (prompt ?? (name === undefined ? '' : (named[name] ?? ''))) + text;
+  if (truncate) return needTokenizer(reader, 'a text').encodeWithin(whole, reader.contextLength);
+  return orTruncate(() => promptTokens(whole, reader));
+}
+
+/** @throws as the work; of a text that is too long with another way out */
+export function orTruncate<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (codeOf(error) !== 'context_full') throw error;
+    throw new SplitkvError('context_full', `${messageOf(error)}, or cut the text at its end (truncate: true)`);
+  }
 }
 
 /** @throws SplitkvError `usage` */

@@ -133,6 +133,12 @@ describe('what files say of vectors', () => {
   });
 });
 
+/** As Qwen3-Reranker is asked. */
+const ASKED =
+  '<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. ' +
+  'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: Find it\n<Query>: ';
+const END = '<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n';
+
 describe('scores', () => {
   const tokenizer = wordPieceTokenizer();
   const files = { 'tokenizer.json': json(tokenizer.json), 'tokenizer_config.json': json(tokenizer.config) };
@@ -267,14 +273,22 @@ describe('scores', () => {
     const one = await load(folder(model, tokens, { name: 'Qwen3-Reranker' }), exact);
     const { results } = await one.rerank(query, documents.slice(0, 2), { instruction: 'Find it' });
     for (const { index, relevance_score: score } of results) {
-      const text =
-        '<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. ' +
-        'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: Find it\n' +
-        `<Query>: ${query}\n<Document>: ${documents[index]!}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n`;
+      const text = `${ASKED}${query}\n<Document>: ${documents[index]!}${END}`;
       const ids = one.tokenize(text, { addSpecial: false });
       const last = referenceLogits(model.config, model.weights, ids).at(-1)!;
       expect(score).toBeCloseTo(1 / (1 + Math.exp(last[319]! - last[318]!)), 3);
     }
+    // A document that has no room is cut, and the question behind it stays.
+    const long = `${documents[0]!} `.repeat(600);
+    await expect(one.rerank(query, [long])).rejects.toThrow(/truncate: true/);
+    const cut = await one.rerank(query, [long], { truncate: true, instruction: 'Find it' });
+    expect(cut.prompt_tokens).toBe(2048);
+    const begun = `${ASKED}${query}\n<Document>: ${long}`;
+    const ids = one.tokenize(begun.slice(0, 6000), { addSpecial: false });
+    const ends = one.tokenize(END, { addSpecial: false });
+    const { rows } = await one.logits([...ids.slice(0, 2048 - ends.length), ...ends], { all: false });
+    const chance = 1 / (1 + Math.exp(rows.at(-1)![319]! - rows.at(-1)![318]!));
+    expect(cut.results[0]!.relevance_score).toBe(chance);
     await one.dispose();
     const plain = await load(folder(model, tokens), exact);
     await expect(plain.rerank(query, documents)).rejects.toMatchObject({ code: 'unsupported' });

@@ -238,6 +238,7 @@ const embed = z.looseObject({
   // The older route's.
   prompt: z.nullish(text),
   dimensions: optionalInteger(1),
+  truncate: flag,
 });
 
 /** Reads the body of a request to /api/embed, or to the older /api/embeddings. @throws ApiError 400 */
@@ -246,7 +247,9 @@ export function parseOllamaEmbed(body: unknown): EmbeddingCall {
   const input = fields.input ?? fields.prompt;
   if (input == null) throw badRequest(`input is missing; expected ${INPUT}`, 'input');
   const name = fields.model ?? fields.name;
-  return embeddingCall({ model: name && untagged(name), dimensions: fields.dimensions }, [input].flat(), ignored);
+  // Cut unless they say otherwise, as there.
+  const { dimensions, truncate } = { ...fields, truncate: fields.truncate ?? true };
+  return embeddingCall({ model: name && untagged(name), dimensions, truncate }, [input].flat(), ignored);
 }
 
 const wanted = z.looseObject({ ...named, stream: flag });

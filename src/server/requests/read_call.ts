@@ -12,6 +12,7 @@ import {
   promptTokens,
   withFillEnds,
 } from '../../engine/serving/prompt_tokens.js';
+import { defined } from '../../base/options.js';
 import type { ChatOptions } from '../../index.js';
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';
@@ -95,8 +96,8 @@ const prompted = <Call extends CompletionCall>(
 const embedded = (parse: CallReader<EmbeddingCall>['parse']): CallReader<EmbeddingCall> => ({
   parse,
   prepare: (call, reader) => {
-    const { prompt, promptName, ...options } = call.options;
-    const words = { ...(prompt !== undefined && { prompt }), ...(promptName !== undefined && { promptName }) };
+    const { prompt, promptName, truncate, ...options } = call.options;
+    const words = defined({ prompt, promptName, truncate });
     try {
       return { ...call, prompts: call.prompts.map((text) => embedTokens(text, reader, words)), options };
     } catch (error) {

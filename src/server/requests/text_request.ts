@@ -14,7 +14,7 @@ import {
   optionalInteger,
   parseFields,
 } from './fields.js';
-import type { EmbedOptions, EmbedResult, Prompt, RerankResult } from '../../index.js';
+import type { EmbedOptions, EmbedResult, Prompt, RerankOptions, RerankResult } from '../../index.js';
 
 /** As OpenAI's. */
 const DEFAULT_MAX_TOKENS = 16;
@@ -117,6 +117,9 @@ export interface EmbeddingCall {
   readonly ignored: readonly IgnoredField[];
 }
 
+const TRUNCATE = 'true or false, "END" or "NONE"';
+/** As in text-embeddings-inference and Jina's API, or Cohere's. */
+const truncate = z.nullish(z.union([z.boolean(), z.enum(['END', 'NONE'])], TRUNCATE));
 const FORMAT = '"float" or "base64"';
 const POOLING = '"mean", "last" or "cls"';
 const embeddings = z.looseObject({
@@ -125,6 +128,7 @@ const embeddings = z.looseObject({
   encoding_format: z.nullish(z.enum(['float', 'base64'], FORMAT)),
   dimensions: optionalInteger(1),
   // Not OpenAI's.
+  truncate,
   pooling: z.nullish(z.enum(['mean', 'last', 'cls'], POOLING)),
   prompt: z.nullish(z.string()),
   prompt_name: z.nullish(z.string()),
@@ -141,11 +145,23 @@ export function parseEmbeddingRequest(body: unknown, contextLength: number): Emb
   return embeddingCall(fields, textsOf(fields.input), ignored);
 }
 
-type EmbeddingField = 'model' | 'dimensions' | 'pooling' | 'prompt' | 'prompt_name' | 'encoding_format';
+/** Undefined where it doesn't say. */
+const isCut = (field: z.infer<typeof truncate>): boolean | undefined =>
+  field == null ? undefined : field === true || field === 'END';
+
+type EmbeddingField = 'model' | 'dimensions' | 'pooling' | 'prompt' | 'prompt_name' | 'encoding_format' | 'truncate';
 type EmbeddingFields = { readonly [Name in EmbeddingField]?: z.infer<typeof embeddings>[Name] };
 
 export const embeddingCall = (
-  { model, dimensions, pooling, prompt, prompt_name: promptName, encoding_format: format }: EmbeddingFields,
+  {
+    model,
+    dimensions,
+    pooling,
+    prompt,
+    prompt_name: promptName,
+    encoding_format: format,
+    truncate: cut,
+  }: EmbeddingFields,
   prompts: readonly Prompt[],
   ignored: readonly IgnoredField[],
 ): EmbeddingCall => ({
@@ -157,6 +173,7 @@ export const embeddingCall = (
     dimensions: dimensions ?? undefined,
     prompt: prompt ?? undefined,
     promptName: promptName ?? undefined,
+    truncate: isCut(cut),
   }),
   base64: format === 'base64',
   ignored,
@@ -186,7 +203,7 @@ export interface RerankCall {
   readonly model: string | undefined;
   readonly query: string;
   readonly documents: readonly string[];
-  readonly topN: number | undefined;
+  readonly options: Pick<RerankOptions, 'topN' | 'truncate'>;
   readonly returnDocuments: boolean;
   /** As Text Embeddings Inference asks: `texts`, answered with a plain list. */
   readonly isPlain: boolean;
@@ -204,6 +221,7 @@ const reranking = z.looseObject({
   documents: z.nullish(documentsField),
   texts: z.nullish(documentsField),
   top_n: optionalInteger(1),
+  truncate,
   return_documents: flag,
 });
 
@@ -220,7 +238,7 @@ export function parseRerankRequest(body: unknown): RerankCall {
     model: fields.model ?? undefined,
     query: fields.query,
     documents: given.map((document) => (typeof document === 'string' ? document : document.text)),
-    topN: fields.top_n ?? undefined,
+    options: defined({ topN: fields.top_n, truncate: isCut(fields.truncate) }),
     returnDocuments: fields.return_documents ?? false,
     isPlain: fields.documents == null,
     ignored,
