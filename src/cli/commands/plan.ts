@@ -11,7 +11,7 @@ import {
   type PlanFile,
 } from '../../placement/index.js';
 import { EXPORT_TARGETS, exportPlan, exportScript, type ExportTarget } from '../../placement/export/export_plan.js';
-import { type Command, commonOptions, type Terminal } from '../command.js';
+import { type Command, commonOptions, tell, type Terminal } from '../command.js';
 import { mixtureText } from '../../model/weights/weight_types.js';
 import { degreesOf, namedByDegrees } from '../../engine/planning/degrees.js';
 import {
@@ -101,7 +101,7 @@ export const command: Command = {
     if (target !== undefined && report.pick) {
       await writeExport(nameOf(request), report.pick.plan, report.shape, target, options, terminal);
     } else if (options.has('json')) await terminal.write(`${JSON.stringify(planDocument(report), null, 2)}\n`);
-    else await terminal.write(describe(report));
+    else await tell(terminal, describe(report));
     if (!report.pick) {
       if (options.has('json')) terminal.note(`splitkv: ${report.why}`);
       return 1;
