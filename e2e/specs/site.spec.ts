@@ -17,11 +17,13 @@ import { checkAccessibility } from '../support/accessibility.js';
 const folder = mkdtempSync(join(tmpdir(), 'splitkv-site-'));
 const out = join(folder, 'site');
 const PATH = '/some/where/';
+/** Where it is said to be. */
+const BASE = 'https://example.org/some/where/';
 let server: Server;
 let url: string;
 
 test.beforeAll(async () => {
-  const made = spawnSync(process.execPath, ['scripts/site.mjs', '--out', out], {
+  const made = spawnSync(process.execPath, ['scripts/site.mjs', '--out', out, '--base', BASE], {
     encoding: 'utf8',
     env: { ...process.env, SPLITKV_BUILT: '1' },
   });
@@ -143,7 +145,12 @@ test('pages stay where they are while they open, complain of nothing, and have w
     const text = await about('description').getAttribute('content');
     expect(text!.length, address).toBeGreaterThan(30);
     await expect(about('og:description')).toHaveAttribute('content', text!);
+    await expect(about('og:image')).toHaveAttribute('content', `${BASE}card.png`);
+    await expect(about('og:url')).toHaveAttribute('content', BASE + address.replace('index.html', ''));
   }
+  const card = readFileSync(join(out, 'card.png'));
+  expect([card.readUInt32BE(16), card.readUInt32BE(20)]).toEqual([1200, 630]);
+  expect(card.length).toBeLessThan(60_000);
   const manifest = await (await page.request.get(`${url}site.webmanifest`)).json();
   for (const file of [manifest.start_url, manifest.icons[0].src]) {
     expect((await page.request.get(new URL(file, url).href)).status(), file).toBe(200);
