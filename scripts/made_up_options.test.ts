@@ -47,7 +47,7 @@ const messages = [{ role: 'user', content: 'x' }] as const;
 
 test("both are in the command line's help, and read by it", async () => {
   for (const command of ['generate', 'chat']) {
-    const { stdout } = await runHere(['help', command]);
+    const { stdout } = await runHere(['help', command, '--all']);
     expect(stdout, command).toMatch(
       /\nSampling\n[\s\S]*--evenness E +how evenly, made up; default 1\n[\s\S]*\nModel\n/,
     );
@@ -56,7 +56,7 @@ test("both are in the command line's help, and read by it", async () => {
     );
   }
   for (const command of ['plan', 'serve', 'logits']) {
-    expect((await runHere(['help', command])).stdout, command).toContain('--spare-blocks N');
+    expect((await runHere(['help', command, '--all'])).stdout, command).toContain('--spare-blocks N');
   }
   const generate = ['generate', '--model', '/no/such', '--prompt', 'x'];
   expect((await runHere([...generate, '--evenness', '11'])).stderr).toContain(

@@ -22,6 +22,16 @@ const base = `http://127.0.0.1:${server.address().port}/`;
 const folder = join(root, 'docs/images');
 mkdirSync(folder, { recursive: true });
 
+/** What links to the site show (scripts/site.mjs): flat colours, so that it stays small. */
+const CARD = `<!doctype html><meta charset="utf-8"><style>
+  body { margin: 0; display: grid; align-content: center; gap: 28px; block-size: 630px; padding-inline: 100px;
+    box-sizing: border-box; background: #14161a; color: #e8eaee; font: 40px/1.35 system-ui, sans-serif; }
+  svg { block-size: 120px; justify-self: start; }
+  h1 { margin: 0; font-size: 104px; line-height: 1; letter-spacing: -0.03em; }
+  p { margin: 0; max-inline-size: 24em; color: #a2abbc; }
+</style><svg viewBox="0 0 8 8"><rect width="3" height="8" rx="1" fill="#3b6fd4"/><rect x="5" width="3" height="8" rx="1" fill="#d4773b"/></svg>
+<h1>splitkv</h1><p>Language models on WebGPU, in a page or in Node: on one GPU or on several, with the same bits.</p>`;
+
 const { browser } = await launchChrome();
 const page = await browser.newPage({ viewport: { width: 760, height: 620 }, colorScheme: 'light' });
 page.setDefaultTimeout(60_000);
@@ -32,6 +42,11 @@ const shoot = async (name, height) => {
 };
 
 try {
+  await page.setViewportSize({ width: 1200, height: 630 });
+  await page.setContent(CARD);
+  await page.screenshot({ path: join(folder, 'card.png') });
+  console.log('docs/images/card.png');
+
   await page.goto(`${base}chat.html`);
   await page.getByRole('button', { name: /^Download/ }).waitFor();
   await page.locator('splitkv-chat').scrollIntoViewIfNeeded();

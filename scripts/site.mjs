@@ -1,9 +1,10 @@
 /**
  * `npm run site`: a static folder, site/, for any web server and any path: the pages, the library that they and the gallery's recipes
- * load, the example model, and the package's reference. `-- --out DIR` puts it elsewhere.
+ * load, the example model, and the package's reference. `-- --out DIR` puts it elsewhere. `--base URL` says where it will be published:
+ * links to its pages then show a picture, whose address must be whole.
  */
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { BESIDE_PAGES } from './beside_pages.mjs';
@@ -11,7 +12,11 @@ import { llmsText } from './llms_text.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
 ensurePackages();
-const { values } = parseArgs({ options: { out: { type: 'string' } } });
+const { values } = parseArgs({ options: { out: { type: 'string' }, base: { type: 'string' } } });
+const base = values.base === undefined ? undefined : `${values.base.replace(/\/+$/, '')}/`;
+if (base !== undefined && !/^https?:\/\/[^/?#]+\/[^?#]*$/.test(base)) {
+  throw new Error(`--base ${values.base}: expected an address such as https://example.org/splitkv/`);
+}
 const out = resolve(values.out ?? join(root, 'site'));
 if (existsSync(out) && readdirSync(out).length > 0 && !existsSync(join(out, '.nojekyll'))) {
   throw new Error(`${out} holds something else; name a folder that is empty, or that npm run site made`);
@@ -44,5 +49,26 @@ copy('peers/onnxruntime-web', (name) =>
 await import('./run_typescript.mjs');
 const { buildApiReference } = await import('./api_reference.mjs');
 const { PAGES } = await import('../pages/shared/pages.ts');
+if (base !== undefined) {
+  cpSync(join(root, 'docs/images/card.png'), join(out, 'card.png'));
+  for (const { address } of PAGES.filter(({ address: each }) => !each.includes('/'))) {
+    const tags = {
+      'og:url': base + (address === 'index.html' ? '' : address),
+      'og:image': `${base}card.png`,
+      'og:image:width': '1200',
+      'og:image:height': '630',
+      'og:image:alt': 'splitkv: language models on WebGPU, on one GPU or on several',
+    };
+    const metas = Object.entries(tags).map(
+      ([name, content]) => `    <meta property="${name}" content="${content}" />\n`,
+    );
+    const text = readFileSync(join(out, address), 'utf8');
+    const whole = text.replace(
+      'name="twitter:card" content="summary"',
+      'name="twitter:card" content="summary_large_image"',
+    );
+    writeFileSync(join(out, address), whole.replace('  </head>', `${metas.join('')}  </head>`));
+  }
+}
 await buildApiReference(join(out, 'api'), PAGES);
 console.log(`the site is in ${out}: publish the folder as it is, at any path`);

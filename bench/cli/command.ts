@@ -17,7 +17,7 @@ import {
 } from './output.js';
 import { MADE_MODELS } from './models/scale_names.js';
 import { SUITES } from './suites.js';
-import { type Command, commonOptions, type Terminal } from '../../src/cli/command.js';
+import { type Command, commonOptions, tell, type Terminal } from '../../src/cli/command.js';
 import { modelOptions } from '../../src/cli/model_options.js';
 import type { Options } from '../../src/cli/options.js';
 
@@ -125,7 +125,7 @@ export async function runBench(options: Options, terminal: Terminal, browser?: B
     ? suite.run(options, terminal, browser)
     : (await import('./against.js')).runAgainst(name, against, options, terminal));
   const document = older ? withComparison(measured, older) : measured;
-  await terminal.write(json ? documentJson(document) : documentText(document, table));
+  await (json ? terminal.write(documentJson(document)) : tell(terminal, documentText(document, table)));
   if (out !== undefined) {
     const report = page === undefined ? writeDocument(out, document, table) : writePage(out, document, page);
     terminal.note(`report: ${await report}`);

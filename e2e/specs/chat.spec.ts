@@ -17,6 +17,7 @@ const pages = {
   'late.html': `<!doctype html><meta charset="utf-8"><splitkv-chat></splitkv-chat><script>
     Object.assign(document.querySelector('splitkv-chat'), { model: 'models/tiny-gqa/', autostart: true, noSelfTest: '', maxTokens: 20, seed: null });
   </script><script type="module" src="lib/splitkv-chat.js"></script>`,
+  'kept.html': chatPage('autostart no-self-test keep="versions" max-tokens="12"').replace(/about="[^"]*"/, ''),
   'seeded.html': chatPage('autostart no-self-test seed="5" max-tokens="12"'),
   'tested.html': chatPage('autostart'),
   'one.html': chatPage('autostart').replace('ranks="auto"', 'ranks="1"'),
@@ -138,6 +139,70 @@ test('an answer streams, can be stopped by Escape, and the next one is whole', a
   await expect(answers).toHaveAttribute('aria-busy', 'false');
   await expect(note).toContainText('Stopped.');
   await expect(field).toBeFocused();
+});
+
+test('an edited question and another answer leave what was there, and one goes from version to version', async ({
+  page,
+}) => {
+  await page.goto(`${site.url}kept.html`);
+  await ready(page);
+  const { chat, answers, button, ask } = chatOf(page);
+  const texts = () => chat.evaluate((element) => (element as SplitkvChat).messages.map(({ content }) => content));
+  const version = (name: string) => chat.getByRole('group', { name, exact: true });
+  const whole = async (count: number): Promise<string[]> => {
+    await expect(answers).toHaveCount(count);
+    await expect(answers.last()).toHaveAttribute('aria-busy', 'false');
+    return texts();
+  };
+  await ask('one day');
+  await whole(1);
+  await ask('the fox');
+  const first = await whole(2);
+  await expect(chat.locator('.versions')).toHaveCount(0);
+  await button('Regenerate').first().click();
+  const second = await whole(1);
+  expect(second[0]).toBe('one day');
+  await expect(version('Version 2 of 2')).toHaveText('2 / 2');
+  await expect(button('Next version')).toHaveAttribute('aria-disabled', 'true');
+  await checkAccessibility(page);
+  // By keyboard; what was pressed keeps the focus.
+  await button('Former version').press('Enter');
+  expect(await whole(2)).toEqual(first);
+  await expect(version('Version 1 of 2')).toBeVisible();
+  await expect(button('Former version')).toBeFocused();
+  await button('Former version').press('Enter');
+  expect(await texts()).toEqual(first);
+
+  await button('Edit').first().click();
+  await chat.getByRole('textbox', { name: 'Edit' }).fill('the cat');
+  await chat.getByRole('textbox', { name: 'Edit' }).press('Enter');
+  const third = await whole(1);
+  expect(third[0]).toBe('the cat');
+  // All of it is there after a reload, and in a file.
+  await page.reload();
+  await ready(page);
+  expect(await whole(1)).toEqual(third);
+  const file = await chat.evaluate((element) => (element as SplitkvChat).export('json'));
+  await button('Former version').click();
+  expect(await whole(2)).toEqual(first);
+  await chat.evaluate((element, json) => {
+    (element as SplitkvChat).clear();
+    (element as SplitkvChat).messages = JSON.parse(json) as SplitkvChat['messages'];
+  }, file);
+  await button('Former version').click();
+  expect(await whole(2)).toEqual(first);
+  await button('Next version').last().click();
+  expect(await whole(1)).toEqual(second);
+  await button('Former version').last().click();
+  // What is said next follows what is shown, as if there were no other.
+  await ask('a bird');
+  const here = await whole(3);
+  expect(here.slice(0, 4)).toEqual(first);
+  await chat.evaluate((element, kept) => {
+    (element as SplitkvChat).messages = kept.map((content, at) => ({ role: at % 2 ? 'assistant' : 'user', content }));
+  }, first);
+  await ask('a bird');
+  expect(await whole(3)).toEqual(here);
 });
 
 test("the sampling that a model's makers recommend is the default, and an attribute wins", async ({ page }) => {

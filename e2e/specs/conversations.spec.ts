@@ -83,6 +83,39 @@ test('conversations are kept, found, renamed, deleted and brought back; reload a
   expect(await chat.evaluate((element: SplitkvChat) => element.messages.length)).toBe(2);
 });
 
+test('presets of one’s own are saved, picked, renamed and deleted', async ({ page }) => {
+  await page.goto('/chat.html?model=models/nosuch/');
+  const { chat, button } = chatOf(page);
+  const select = page.getByRole('combobox', { name: 'How it answers' });
+  await chat.evaluate((element: SplitkvChat) => (element.system = 'You rhyme.'));
+  await page.getByRole('button', { name: 'Your presets' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Your presets' });
+  await expect(dialog.getByLabel('System prompt')).toHaveValue('You rhyme.');
+  await dialog.getByLabel('Name').fill('Poet');
+  await dialog.getByLabel('First question').fill('A rhyme on bread?');
+  await dialog.getByLabel('Name').press('Enter');
+  await expect(dialog.getByRole('status')).toHaveText('“Poet” was saved.');
+  await checkAccessibility(page);
+  await dialog.getByRole('button', { name: 'Change “Poet”' }).click();
+  await dialog.getByLabel('Name').fill('Rhymes');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog.getByRole('listitem')).toHaveText(['Rhymes']);
+  await page.keyboard.press('Escape');
+  await expect(dialog).toHaveCount(0);
+  await page.reload();
+  await select.selectOption('As the model is');
+  await expect(chat).not.toHaveAttribute('system');
+  await select.selectOption('Rhymes');
+  await expect(chat).toHaveAttribute('system', 'You rhyme.');
+  await expect(button('A rhyme on bread?')).toBeVisible();
+  await page.getByRole('button', { name: 'Your presets' }).click();
+  await dialog.getByRole('button', { name: 'Delete “Rhymes”' }).click();
+  await expect(dialog.getByRole('listitem')).toHaveCount(0);
+  await expect(dialog.getByRole('button', { name: 'Undo' })).toBeFocused();
+  await page.keyboard.press('Escape');
+  await expect(select.locator('option', { hasText: 'Rhymes' })).toHaveCount(0);
+});
+
 test('a link shares what was said, to read and to go on from; shortcuts, roles and a phone', async ({
   page,
   context,

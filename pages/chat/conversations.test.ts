@@ -83,6 +83,31 @@ test('a file brings all to another browser, once', () => {
   expect(other.list).toHaveLength(3);
 });
 
+test('presets of one’s own have names, and go with the file', () => {
+  const { presets } = open();
+  presets.save({ name: 'Cook', system: 'You cook.' });
+  presets.save({ name: 'Poet', system: 'You rhyme.', question: 'A rhyme?' });
+  presets.save({ name: 'Cook', system: 'You cook well.' });
+  presets.save({ name: 'Chef', system: 'You cook well.' }, 'Cook');
+  const own = [
+    { name: 'Chef', system: 'You cook well.' },
+    { name: 'Poet', system: 'You rhyme.', question: 'A rhyme?' },
+  ];
+  expect(presets.list).toEqual(own);
+  const one = open();
+  for (const preset of own) one.presets.save(preset);
+  const other = open();
+  other.presets.save({ name: 'Poet', system: 'Mine.' });
+  expect(other.import(one.export())).toBe(2);
+  expect(other.import(one.export())).toBe(0);
+  expect(other.presets.list).toEqual([{ name: 'Poet', system: 'Mine.' }, own[0], { ...own[1], name: 'Poet (2)' }]);
+  other.presets.delete('Poet');
+  expect(other.presets.list.map(({ name }) => name)).toEqual(['Chef', 'Poet (2)']);
+  const memory = new Memory();
+  memory.setItem('splitkv-presets', '[1, {"name": "a"}, {"name": " b ", "system": "B", "question": 3}]');
+  expect(open(memory).presets.list).toEqual([{ name: 'b', system: 'B' }]);
+});
+
 test.each([
   ['{}', 'no conversations'],
   ['[1]', 'messages: expected'],

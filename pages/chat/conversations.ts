@@ -1,5 +1,6 @@
 import { checkMessages, type ShownMessage } from '../../src/app/chat/session.js';
 import { readKept } from '../../src/app/chat/kept.js';
+import { OwnPresets } from './presets.js';
 
 /** A conversation in the list. What was said is where the element keeps it, by the `keep` that is the id. */
 export interface Entry {
@@ -27,10 +28,14 @@ const keptAt = (id: string): string => `splitkv-chat:${id}`;
 
 /** The conversations of this browser: a list of them, and what was said in each. */
 export class Conversations {
+  readonly presets: OwnPresets;
+
   constructor(
     private readonly storage: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>,
     private readonly now: () => number = Date.now,
-  ) {}
+  ) {
+    this.presets = new OwnPresets(storage);
+  }
 
   /** The one that was talked in last comes first. */
   get list(): readonly Entry[] {
@@ -130,19 +135,19 @@ export class Conversations {
     });
   }
 
-  /** All of them as a file. */
+  /** All of them as a file, with the presets. */
   export(): string {
     const conversations: Written[] = this.list.map(({ id, ...entry }) => ({ ...entry, messages: this.messages(id) }));
-    return JSON.stringify({ format: FORMAT, conversations }, undefined, 1);
+    return JSON.stringify({ format: FORMAT, conversations, presets: this.presets.list }, undefined, 1);
   }
 
   /**
    * Adds what a file has that isn't here yet: of `export`, or the messages of one conversation.
-   * @returns how many were new
+   * @returns how many conversations and presets were new
    * @throws Error for another file
    */
   import(text: string): number {
-    const found = JSON.parse(text) as { readonly format?: unknown; readonly conversations?: unknown };
+    const found = JSON.parse(text) as Readonly<Partial<Record<'format' | 'conversations' | 'presets', unknown>>>;
     const given = Array.isArray(found) ? [{ messages: found }] : found?.format === FORMAT ? found.conversations : null;
     if (!Array.isArray(given)) throw new Error('this file holds no conversations');
     // All are read before any is added.
@@ -160,7 +165,7 @@ export class Conversations {
         messages,
       );
     }
-    return fresh.length;
+    return fresh.length + (Array.isArray(found) ? 0 : this.presets.add(found.presets));
   }
 
   #put(entry: Entry): void {
@@ -172,7 +177,7 @@ export class Conversations {
   }
 
   /** Whether a `storage` event is about the list. */
-  static isList = (key: string | null): boolean => key === null || key === LIST;
+  static isList = (key: string | null): boolean => key === null || key === LIST || OwnPresets.isList(key);
 }
 
 const isEntry = (value: unknown): value is Entry => {

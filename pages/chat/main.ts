@@ -20,6 +20,7 @@ import { Conversations } from './conversations.js';
 import { pageIcon } from './drawing.js';
 import { listen } from './keys.js';
 import { PRESETS } from './presets.js';
+import { openPresets } from './presets_dialog.js';
 import { shareFragment, sharedMessages } from './share.js';
 import { SidePanel } from './side_panel.js';
 
@@ -100,6 +101,8 @@ if (!query.has('about') && !query.has('suggestions')) tellStory(chat);
 const store = new Conversations(localStorage);
 const HERE = 'splitkv-conversation';
 const hashed = (): string | undefined => /^#c=([\w.~-]+)$/.exec(location.hash)?.[1];
+/** The name of the preset that was chosen last. */
+let picked: string | undefined;
 let current = query.get('keep') ?? hashed() ?? sessionStorage.getItem(HERE) ?? store.list[0]?.id ?? store.newId();
 
 /** Ends the answer that is being written: what there is of it is kept. */
@@ -149,17 +152,31 @@ function show(): void {
   const entry = store.find(current);
   title.textContent = entry?.title ?? 'New conversation';
   const system = chat.system ?? '';
-  const isOwn = !PRESETS.some((one) => one.system === system);
+  const all = [...PRESETS, ...store.presets.list];
+  // Of several with one system prompt the one that was picked.
+  const at = all.findIndex((one) => one.system === system && (picked === undefined || one.name === picked));
+  const known = at < 0 ? all.findIndex((one) => one.system === system) : at;
   preset.replaceChildren(
-    ...PRESETS.map((one) => new Option(one.name, one.system)),
-    ...(isOwn ? [new Option('Your own system prompt', system)] : []),
+    ...all.map((one, index) => new Option(one.name, String(index))),
+    ...(known < 0 ? [new Option('Your own system prompt', '')] : []),
   );
-  preset.value = system;
+  preset.value = known < 0 ? '' : String(known);
   side.show();
 }
 
 preset.addEventListener('change', () => {
-  chat.system = preset.value === '' ? undefined : preset.value;
+  const chosenOne = [...PRESETS, ...store.presets.list][preset.value === '' ? -1 : Number(preset.value)];
+  if (!chosenOne) return;
+  picked = chosenOne.name;
+  if (chosenOne.question !== undefined) chat.suggestions = chosenOne.question.replaceAll('|', '/');
+  chat.system = chosenOne.system === '' ? undefined : chosenOne.system;
+});
+const presets = element('presets', HTMLButtonElement);
+presets.append(pageIcon('rename'));
+presets.ariaLabel = presets.title = 'Your presets';
+presets.addEventListener('click', () => {
+  const question = chat.messages[0]?.content;
+  openPresets(store.presets, { system: chat.system ?? '', ...(question !== undefined && { question }) }, show);
 });
 new MutationObserver(() => {
   // By the list, or by the element's settings.

@@ -13,7 +13,15 @@ export function sharedView(
   goOn: () => void,
   close: () => void,
 ): HTMLElement {
-  const log = new Log({ text: SAY, plain: false, ...inside, resend() {}, regenerate() {}, continue() {} });
+  const log = new Log({
+    text: SAY,
+    plain: false,
+    ...inside,
+    resend() {},
+    regenerate() {},
+    showVersion() {},
+    continue() {},
+  });
   for (const [question, { content }] of turnsOf(messages)) {
     const view = log.add(question.content);
     view.add(content);

@@ -141,11 +141,12 @@ export class SidePanel {
     try {
       const added = this.store.import(await file.text());
       this.#note.textContent =
-        added === 0 ? 'All of that is here already.' : `${added} ${added === 1 ? 'conversation was' : 'were'} added.`;
+        added === 0 ? 'All of that is here already.' : `${added} ${added === 1 ? 'was' : 'were'} added.`;
     } catch (error) {
       this.#note.textContent = `That can't be imported: ${error instanceof Error ? error.message : String(error)}`;
     }
     this.show();
+    document.dispatchEvent(new Event('conversation-renamed'));
   }
 }
 

@@ -1,5 +1,6 @@
 import type { ProgressPart } from '../app/shared/progress.js';
 import { inGroup, type Options, type OptionSpecs } from './options.js';
+import { fitLines } from './terminal/fit_lines.js';
 import { LAST } from './terminal/help.js';
 import type { Style } from './terminal/style.js';
 
@@ -19,8 +20,10 @@ export interface Terminal {
   progress(line: string, part?: ProgressPart): void;
   /** Colours of stdout and stderr; default none. */
   readonly style?: { readonly out: Style; readonly err: Style };
-  /** Width for help and tables; default 100. */
+  /** Width for help; default 100. */
   readonly columns?: number;
+  /** Width of a terminal that shows what is told; undefined: it goes into a file or another program, whose lines stay whole. */
+  readonly width?: number;
   /** Fires on Ctrl-C and SIGTERM. */
   readonly signal: AbortSignal;
   /** Takes Ctrl-C before `signal` does, which fires only where this returns false; undefined: as before. */
@@ -47,8 +50,11 @@ export const commonOptions = inGroup(LAST, {
 } as const satisfies OptionSpecs);
 
 /** What a command gives: with --json a document, otherwise text for people. */
-export const say = (options: Options, { write }: Terminal, document: object, text: string): Promise<void> =>
-  write(options.has('json') ? `${JSON.stringify(document)}\n` : text);
+export const say = (options: Options, terminal: Terminal, document: object, text: string): Promise<void> =>
+  options.has('json') ? terminal.write(`${JSON.stringify(document)}\n`) : tell(terminal, text);
+
+/** A text for people, in the terminal's width. */
+export const tell = ({ write, width }: Terminal, text: string): Promise<void> => write(fitLines(text, width));
 
 /** By SIGTERM rather than by Ctrl-C. */
 export const isTerminated = ({ reason }: AbortSignal): boolean =>

@@ -77,7 +77,11 @@ describe('models of the Hub on the command line', () => {
     [['pull', 'tiny/missing'], 1, /tiny\/missing is not at/],
     [['pull', 'tiny/Stories@v7'], 1, /no revision 'v7'/],
     [['pull', 'hf:tiny/St ories'], 2, /may hold letters/],
-    [['generate', '--prompt', 'x', '--model', 'tiny/missing'], 1, /nor is there a folder or file of that name/],
+    [
+      ['generate', '--prompt', 'x', '--model', 'tiny/missing'],
+      1,
+      /^splitkv: --model tiny\/missing: no such folder or file on this disk, and .*tiny\/missing is not at/,
+    ],
     [['generate', '--prompt', 'x', '--model', 'smollm2-360m-instruc'], 1, /Did you mean 'smollm2-360m-instruct'/],
     [['generate', '--prompt', 'x', '--model', 'tiny/Stories', '--hub', 'nowhere'], 2, /hub 'nowhere': expected/],
   ])('refuses %j', async (args, code, message) => {

@@ -77,9 +77,12 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
   const [name, rest] = named(argv);
   const { style: { out: style } = { out: plain }, columns = 100 } = terminal;
   if (name === undefined || HELP.includes(name)) {
+    const isWhole = rest.includes('--all');
     const [topic, further] = named(rest.filter((word) => !word.startsWith('-')));
     const text =
-      topic === undefined ? mainHelp(COMMANDS, style, columns) : await helpOf(topic, further[0], style, columns);
+      topic === undefined
+        ? mainHelp(COMMANDS, style, columns)
+        : await helpOf(topic, further[0], style, columns, isWhole);
     await terminal.write(text);
     return name === undefined ? EXIT_USAGE : 0;
   }
@@ -91,7 +94,7 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
   // Whatever else is wrong with the line.
   const asked = rest.slice(0, rest.includes('--') ? rest.indexOf('--') : undefined);
   if (asked.includes('--help') || asked.includes('-h')) {
-    await terminal.write(await helpOf(name, rest[0], style, columns));
+    await terminal.write(await helpOf(name, rest[0], style, columns, asked.includes('--all')));
     return 0;
   }
   const command = await commandOf(name, rest[0]);
@@ -113,10 +116,16 @@ const subjectsOf = (name: string): string[] =>
 const HELP: readonly string[] = ['help', '--help', '-h'];
 
 /** Of a name that needs a second word, the help of all that have it first. */
-async function helpOf(name: string, next: string | undefined, style: Style, columns: number): Promise<string> {
+async function helpOf(
+  name: string,
+  next: string | undefined,
+  style: Style,
+  columns: number,
+  isWhole: boolean,
+): Promise<string> {
   const subjects = subjectsOf(name);
   const names = subjects.length > 0 ? subjects.map((subject) => `${name} ${subject}`) : [name];
-  const texts = names.map(async (each) => commandHelp(await commandOf(each, next), style, columns));
+  const texts = names.map(async (each) => commandHelp(each, await commandOf(each, next), style, columns, isWhole));
   return (await Promise.all(texts)).join('\n');
 }
 

@@ -34,10 +34,10 @@ export async function modelPath(given: string, request: PathRequest): Promise<st
     throw ioError(`--model ${given}: no such folder${hint}`);
   }
   if (!request.pull) return `hf:${hubText(name)}`;
-  const named = /^(hf:|https?:)/i.test(given) ? '' : ' (nor is there a folder or file of that name on this disk)';
+  const named = /^(hf:|https?:)/i.test(given) ? '' : `--model ${given}: no such folder or file on this disk, and `;
   const { folder, gguf } = await pull(name, request).catch((error: unknown) => {
     if (!(error instanceof SplitkvError) || error.code !== 'io' || named === '') throw error;
-    throw ioError(`${error.message}${named}`, error);
+    throw ioError(`${named}${error.message}`, error);
   });
   return gguf === undefined ? folder : join(folder, gguf);
 }

@@ -159,13 +159,13 @@ describe('failure: exit code 1, one line on stderr, nothing on stdout', () => {
 });
 
 test('help by the command and by help are the same, in groups, whatever else the line says', async () => {
-  const { code, stdout } = await runHere(['help', 'generate']);
+  const { code, stdout } = await runHere(['help', 'generate', '--all']);
   expect(code).toBe(0);
   for (const words of [
-    ['generate', '--help'],
-    ['generate', '-h'],
-    ['generate', '--nonsense', '--help'],
-    ['--help', 'generate'],
+    ['generate', '--help', '--all'],
+    ['generate', '--all', '-h'],
+    ['generate', '--nonsense', '--help', '--all'],
+    ['--help', 'generate', '--all'],
   ]) {
     expect((await runHere(words)).stdout, words.join(' ')).toBe(stdout);
   }
@@ -187,11 +187,24 @@ test('help by the command and by help are the same, in groups, whatever else the
   for (const line of stdout.split('\n')) expect(line.length, line).toBeLessThanOrEqual(110);
 });
 
+test('of many options the ten that are used most come first, and the line that lists all', async () => {
+  const optionsOf = (text: string): string[] => [...text.matchAll(/^  --([\w-]+)/gm)].map(([, name]) => name!);
+  const { stdout } = await runHere(['help', 'chat']);
+  const whole = optionsOf((await runHere(['help', 'chat', '--all'])).stdout);
+  expect(optionsOf(stdout)).toHaveLength(10);
+  expect(optionsOf(stdout).slice(0, 3)).toEqual(['system', 'max-tokens', 'temperature']);
+  expect(whole).toEqual(expect.arrayContaining(optionsOf(stdout)));
+  expect(stdout).toMatch(new RegExp(`\n\nAll ${whole.length} options: splitkv help chat --all\n$`));
+  expect((await runHere(['chat', '--help'])).stdout).toBe(stdout);
+  // A few are told at once.
+  expect((await runHere(['help', 'arrange'])).stdout).not.toContain('--all');
+});
+
 test('help and version are told quickly, without the engine', async () => {
   const help = await runCli(['--help']);
   expect(help).toMatchObject({ code: 0, stderr: '' });
   for (const name of ['adapters', 'generate', 'logits']) expect(help.stdout).toContain(name);
-  const generateHelp = await runCli(['generate', '--help']);
+  const generateHelp = await runCli(['generate', '--help', '--all']);
   for (const option of ['--temperature T', '--top-p P', '--stop TEXT', '--raw', '--host HOST']) {
     expect(generateHelp.stdout).toContain(option);
   }

@@ -12,7 +12,7 @@ import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME, SMALL_SETTINGS } fr
 import { adpReport } from '../../simulate/report/adp_report.js';
 import { LENGTHS, type Trace, parseTrace, syntheticTrace } from '../../simulate/trace.js';
 import { measureAdp } from './measure_adp.js';
-import { type Command, commonOptions, type Terminal } from '../../../src/cli/command.js';
+import { type Command, commonOptions, say, tell, type Terminal } from '../../../src/cli/command.js';
 import { hubOptions, modelOptions, modelRequest } from '../../../src/cli/model_options.js';
 import { only, type Options, type OptionSpecs, readGiven, writeGiven } from '../../../src/cli/options.js';
 import { describeMeasured, describePareto, describeStudy } from './adp_text.js';
@@ -116,8 +116,8 @@ export const command: Command = {
       };
       await terminal.write(`${JSON.stringify(document)}\n`);
     } else {
-      await terminal.write(describeStudy(result));
-      if (pareto) await terminal.write(`\n${describePareto(pareto)}`);
+      await tell(terminal, describeStudy(result));
+      if (pareto) await tell(terminal, `\n${describePareto(pareto)}`);
       if (out !== undefined) await terminal.write(`\nreport written to ${out}\n`);
     }
     return 0;
@@ -149,7 +149,7 @@ async function runMeasured(options: Options, terminal: Terminal): Promise<number
     timed ? { ...untimed, time } : untimed,
     options.integer('runs', 1, 100),
   );
-  await terminal.write(options.has('json') ? `${JSON.stringify(result)}\n` : describeMeasured(result));
+  await say(options, terminal, result, describeMeasured(result));
   return 0;
 }
 

@@ -8,7 +8,7 @@ import type { PrefixSource } from '../../cluster/prefix_source.js';
 import { parsePrefixTrace, type PrefixTrace, recordedRate, Replay } from '../../cluster/prefix_trace.js';
 import { POLICIES, type PolicyName } from '../../cluster/routers.js';
 import { assumedBatchTps, DEFAULT_SPEED, type ServiceSpeed } from '../../cluster/service_time.js';
-import { type Command, commonOptions } from '../../../src/cli/command.js';
+import { type Command, commonOptions, say } from '../../../src/cli/command.js';
 import { inGroup, type Options, readGiven } from '../../../src/cli/options.js';
 import { describeCluster } from './cluster_text.js';
 
@@ -124,9 +124,7 @@ export const command: Command = {
       throwIfAborted(terminal.signal, 'the simulation');
     });
     const parameters = { ...study, ...requests.parameters };
-    await terminal.write(
-      options.has('json') ? `${JSON.stringify({ rows, parameters })}\n` : describeCluster(rows, parameters),
-    );
+    await say(options, terminal, { rows, parameters }, describeCluster(rows, parameters));
     return 0;
   },
 };

@@ -26,6 +26,8 @@ import {
   type SavedChat,
   type ShownMessage,
   turnsOf,
+  versionsWith,
+  withVersion,
 } from './session.js';
 import { keptText, mergeKept, readKept, sameTurns, TurnNames, type Kept } from './kept.js';
 import { ATTRIBUTES, everyAdapter, misspelt, readSettings } from './settings.js';
@@ -145,6 +147,7 @@ export class SplitkvChat extends Base {
       resend: (turn, text) => void this.#send(text, this.#parts.log.asked(turn)?.attached, turn),
       continue: () => void this.continue(),
       regenerate: (turn) => void this.regenerate(turn),
+      showVersion: (message, at) => this.#showVersion(message, at),
       stop: () => this.stop(),
       clear: () => this.#startAnew(),
       start: () => void this.start(),
@@ -402,14 +405,16 @@ export class SplitkvChat extends Base {
   ): Promise<Answer | undefined> {
     if (this.#session.state !== 'ready') return undefined;
     this.#parts.showProblem(undefined);
+    const { messages } = this;
+    const versions = versionsWith(messages, turn * 2 + (another ? 1 : 0));
     this.#parts.cut(turn);
-    this.#parts.begin(text, attached);
+    this.#parts.begin(text, attached, another ? [messages[turn * 2]?.versions, versions] : [versions]);
     this.#draft(text); // until there is an answer to keep
     this.#notice = this.#isUnseen(attached) ? this.#say('pictures_left_out') : '';
     const answer = await this.#session.send(text, turn, another, attached);
     this.#ended(answer);
     // What was taken back for it is there again.
-    if (!answer && this.#parts.log.turns < this.#session.turns) this.#showMessages();
+    if (!answer && turn < this.#session.turns) this.#showMessages();
     return answer;
   }
 
@@ -625,10 +630,19 @@ export class SplitkvChat extends Base {
     return [cut ? this.#say(cut) : '', speed, drafts, this.#notice].filter((part) => part !== '').join(' ');
   }
 
-  #showMessages(): void {
-    this.#parts.cut(0);
-    for (const [question, answer] of turnsOf(this.messages)) this.#parts.show(question, answer);
+  /** @param from the turns before it are shown already */
+  #showMessages(from = 0): void {
+    this.#parts.cut(from);
+    for (const [question, answer] of turnsOf(this.messages).slice(from)) this.#parts.show(question, answer);
     this.#allow();
+  }
+
+  #showVersion(message: number, at: number): void {
+    this.#parts.showProblem(undefined);
+    this.#session.restore({ messages: withVersion(this.messages, message, at) });
+    this.#parts.stay();
+    this.#showMessages(Math.floor(message / 2));
+    this.#keep();
   }
 
   #restore(saved: SavedChat): void {

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from 'vitest';
-import { type Kept, mergeKept, readKept, sameTurns, TurnNames } from './kept.js';
-import type { ShownMessage } from './session.js';
+import { type Kept, keptText, mergeKept, readKept, sameTurns, TurnNames } from './kept.js';
+import { checkMessages, type ShownMessage, versionsWith, withVersion } from './session.js';
 
 // Nobody says two things in a millisecond.
 beforeEach(() => {
@@ -94,6 +94,76 @@ test('messages that a page sets take the place of its own, not of what another t
   const alone = new Tab({ text: store.text });
   alone.set('x');
   expect(said(alone)).toEqual(['x']);
+});
+
+const contents = (messages: readonly ShownMessage[]): string => messages.map(({ content }) => content).join(' ');
+/** Says a question again, or the answer to it, as the session does. */
+function again(messages: readonly ShownMessage[], from: number, ...texts: readonly string[]): readonly ShownMessage[] {
+  const [first, ...rest] = texts.map((content, at): ShownMessage => ({
+    role: (from + at) % 2 === 0 ? 'user' : 'assistant',
+    content,
+  }));
+  const versions = versionsWith(messages, from)!;
+  return [...messages.slice(0, from), { ...first!, versions }, ...rest];
+}
+
+test('an edited question, and an answer asked for again, stay with what followed them', () => {
+  const begun = [...turn('a'), ...turn('b')];
+  const answered = again(begun, 1, 'other!');
+  const edited = again([...answered, ...turn('c')], 0, 'A', 'A!');
+  const third = again(edited, 0, 'Z', 'Z!');
+  expect(contents(third)).toBe('Z Z!');
+  const shown = [0, 1, 2].map((at) => withVersion(third, 0, at));
+  expect(shown.map(contents)).toEqual(['a other! c c!', 'A A!', 'Z Z!']);
+  expect(shown.map(([first]) => [first!.versions!.at, first!.versions!.others.length])).toEqual([
+    [0, 2],
+    [1, 2],
+    [2, 2],
+  ]);
+  // Within a version there are those of before; all of it goes through a file.
+  const back = withVersion(checkMessages(JSON.parse(JSON.stringify(shown[0])) as ShownMessage[]), 1, 0);
+  expect(contents(back)).toBe('a a! b b!');
+  expect(contents(withVersion(withVersion(back, 1, 1), 0, 2))).toBe('Z Z!');
+  expect(withVersion(back, 2, 5)).toBe(back);
+  for (const versions of [
+    { at: 2, others: [turn('x')] },
+    { at: 0, others: [[]] },
+    { at: 0, others: [begun.slice(1)] },
+    { at: 0 },
+  ]) {
+    const wrong = [{ ...begun[0]!, versions }, begun[1]!] as ShownMessage[];
+    expect(() => checkMessages(wrong), JSON.stringify(versions)).toThrow('messages: expected');
+  }
+});
+
+test('another version takes the place of the one before in every tab, and comes back', () => {
+  const store = { text: none };
+  const [one, two] = [new Tab(store), new Tab(store)];
+  one.say('a');
+  one.say('b');
+  two.sync();
+  one.messages = again(one.messages, 0, 'A', 'A!');
+  one.sync();
+  two.sync();
+  expect(said(two)).toEqual(['A']);
+  two.messages = withVersion(two.messages, 0, 0);
+  two.sync();
+  one.sync();
+  expect(said(one)).toEqual(['a', 'b']);
+  one.messages = withVersion(one.messages, 0, 1);
+  one.sync();
+  two.sync();
+  expect([said(one), said(two)]).toEqual([['A'], ['A']]);
+});
+
+test('of a picture in another version the copy is kept, too', () => {
+  const attached = [{ name: 'p', image: 'data:image/png;base64,LARGE', small: 'data:image/png;base64,S' }];
+  const [question, answer] = turn('a');
+  const messages = again([{ ...question!, attached }, answer!], 0, 'A', 'A!');
+  expect(keptText({ messages })).not.toContain('LARGE');
+  expect(withVersion(readKept(keptText({ messages })).messages, 0, 0)[0]!.attached).toEqual([
+    { name: 'p', image: 'data:image/png;base64,S', reduced: true },
+  ]);
 });
 
 test('what was kept without names has the same ones in every tab, and what is no conversation is refused', () => {

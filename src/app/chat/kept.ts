@@ -74,8 +74,9 @@ const textOf = ({ messages }: SavedChat, turn: number): string =>
  */
 export function keptText({ talk, ...kept }: Kept, pictures = true): string {
   let isWhole = true;
-  const messages = kept.messages.map(({ attached, ...message }) => ({
+  const reduced = ({ attached, versions, ...message }: ShownMessage): ShownMessage => ({
     ...message,
+    ...(versions && { versions: { ...versions, others: versions.others.map((other) => other.map(reduced)) } }),
     ...(attached && {
       attached: attached.map((one) => {
         const { image, small, ...rest } = one;
@@ -84,8 +85,8 @@ export function keptText({ talk, ...kept }: Kept, pictures = true): string {
         return { ...rest, ...(pictures && { image: small }), reduced: true };
       }),
     }),
-  }));
-  return JSON.stringify({ ...kept, messages, ...(talk && isWhole && { talk }) });
+  });
+  return JSON.stringify({ ...kept, messages: kept.messages.map(reduced), ...(talk && isWhole && { talk }) });
 }
 
 /** @throws for what isn't a conversation */

@@ -74,6 +74,16 @@ export interface ShownMessage {
   readonly cut?: boolean;
   /** What goes with a question. */
   readonly attached?: readonly Attached[];
+  /** What else was said from this message on. */
+  readonly versions?: Versions;
+}
+
+/** A question that was edited and an answer that was asked for again stay: each with what followed it. */
+export interface Versions {
+  /** Where the one that is shown stands among them, from 0. */
+  readonly at: number;
+  /** The others: messages from the one that has them to the end. */
+  readonly others: readonly (readonly ShownMessage[])[];
 }
 
 /** Tools that a model called at once. */
@@ -112,6 +122,8 @@ interface How {
   readonly another?: boolean;
   /** This answer goes on. */
   readonly begun?: ShownMessage;
+  /** What the answer is beside. */
+  readonly versions?: Versions | undefined;
 }
 
 /** What was told of an answer, or of a part of it. */
@@ -288,7 +300,7 @@ export class ChatSession {
 
   /**
    * Answers a message; undefined where it didn't come to an answer, and `failed` has told why.
-   * @param turn the turns before it that stay; what came after them is taken back, unless there is no answer
+   * @param turn the turns before it that stay; what came after them becomes a version beside it, unless there is no answer
    * @param another the likeliest tokens would give the same answer again: it is drawn
    */
   async send(
@@ -300,10 +312,18 @@ export class ChatSession {
     const model = this.#model;
     if (this.#state !== 'ready' || !model) return undefined;
     const before = this.save();
-    if (turn < this.turns) this.#rewind(turn);
+    const isAgain = turn < this.turns;
+    const versions = isAgain ? versionsWith(before.messages, turn * 2 + (another ? 1 : 0)) : undefined;
+    const beside = another ? before.messages[turn * 2]?.versions : versions;
+    if (isAgain) this.#rewind(turn);
     const kept = this.#messages;
-    const question = { role: 'user', content, ...(attached.length > 0 && { attached }) } as const;
-    const answer = await this.#sendNext(model, question, { another });
+    const question = {
+      role: 'user',
+      content,
+      ...(attached.length > 0 && { attached }),
+      ...(beside && { versions: beside }),
+    } as const;
+    const answer = await this.#sendNext(model, question, { another, versions: another ? versions : undefined });
     if (!answer && turn < before.messages.length / 2 && kept === this.#messages) this.restore(before);
     return answer;
   }
@@ -316,7 +336,7 @@ export class ChatSession {
     const whole = this.#messages;
     this.#messages = whole.slice(0, -2);
     const before = this.#messages;
-    const answer = await this.#sendNext(model, question, { begun });
+    const answer = await this.#sendNext(model, question, { begun, versions: begun.versions });
     if (!answer && this.#messages === before) this.#messages = whole;
     return answer;
   }
@@ -345,7 +365,8 @@ export class ChatSession {
         const { steps } = answer;
         const cut = end === 'max_tokens' || end === 'aborted';
         const more = { ...(reasoning && { reasoning }), ...(steps.length > 0 && { steps }), ...(cut && { cut }) };
-        this.#messages = [...conversation, question, { role: 'assistant', content: answer.text, ...more }];
+        const beside = how.versions && { versions: how.versions };
+        this.#messages = [...conversation, question, { role: 'assistant', content: answer.text, ...more, ...beside }];
         if (this.tools) this.#talk = this.#saved = undefined; // it wasn't told of this
       }
       this.#become('ready');
@@ -675,28 +696,56 @@ export class ChatSession {
 }
 
 /** @throws SplitkvError `usage` for what isn't questions and answers by turns */
-export function checkMessages(messages: readonly ShownMessage[]): readonly ShownMessage[] {
+export function checkMessages(messages: readonly ShownMessage[], from = 0): readonly ShownMessage[] {
   const wrong = (message: ShownMessage | null | undefined, index: number): boolean =>
     typeof message !== 'object' ||
     message === null ||
-    message.role !== (index % 2 === 0 ? 'user' : 'assistant') ||
+    message.role !== ((from + index) % 2 === 0 ? 'user' : 'assistant') ||
     typeof message.content !== 'string' ||
     (message.reasoning !== undefined && typeof message.reasoning !== 'string') ||
     (message.attached !== undefined && !(Array.isArray(message.attached) && message.attached.every(isAttached)));
-  if (!Array.isArray(messages) || messages.length % 2 !== 0 || messages.some(wrong)) {
+  if (!Array.isArray(messages) || messages.length % 2 !== from % 2 || messages.some(wrong)) {
     throw usageError(
       "messages: expected a list of { role: 'user', content } and { role: 'assistant', content } by turns, ending with an answer; " +
         'the system message is the attribute `system`',
     );
   }
-  return messages.map(({ role, content, reasoning, steps, cut, attached }) => ({
+  return messages.map(({ role, content, reasoning, steps, cut, attached, versions }, index) => ({
     role,
     content,
     ...(reasoning && { reasoning }),
     ...(Array.isArray(steps) && { steps }),
     ...(cut === true && { cut }),
     ...(attached && { attached }),
+    ...(versions && { versions: checkVersions(versions, from + index) }),
   }));
+}
+
+/** @param from the place of the message that has them @throws SplitkvError `usage` */
+function checkVersions({ at, others }: Versions, from: number): Versions {
+  const isPlace = Array.isArray(others) && Number.isInteger(at) && at >= 0 && at <= others.length;
+  if (!isPlace || others.some((other) => other?.length === 0)) {
+    throw usageError('messages: expected `versions` to be { at, others }, the place among them and lists of messages');
+  }
+  return { at, others: others.map((other) => checkMessages(other, from % 2)) };
+}
+
+/** For another message in the place of this one: all that there is from it on is beside that, which comes last. */
+export function versionsWith(messages: readonly ShownMessage[], from: number): Versions | undefined {
+  const [first, ...rest] = messages.slice(from);
+  if (!first) return undefined;
+  const { versions: { at, others } = { at: 0, others: [] }, ...own } = first;
+  return { at: others.length + 1, others: others.toSpliced(at, 0, [own, ...rest]) };
+}
+
+/** The messages with another version of one of them, and what followed that. */
+export function withVersion(messages: readonly ShownMessage[], from: number, at: number): readonly ShownMessage[] {
+  const { others: all } = versionsWith(messages, from) ?? { others: [] };
+  const [first, ...rest] = all[at] ?? [];
+  if (!first) return messages;
+  // New ones, for tabs that were told the old ones are gone.
+  const followed = rest.map((message) => ({ ...message }));
+  return [...messages.slice(0, from), { ...first, versions: { at, others: all.toSpliced(at, 1) } }, ...followed];
 }
 
 /** Questions with their answers. */

@@ -1,7 +1,7 @@
 import { usageError } from '../../base/errors.js';
 import { alignedTable } from '../../base/aligned_table.js';
 import { formatBytes } from '../../base/math.js';
-import { type Command, commonOptions, say, type Terminal } from '../command.js';
+import { type Command, commonOptions, say, tell, type Terminal } from '../command.js';
 import { hubOptions, networkOptions, tellingOf } from '../model_options.js';
 import { inGroup, type Options, type OptionSpecs } from '../options.js';
 import { clusterOptions, neededCluster } from './cluster_options.js';
@@ -90,7 +90,7 @@ async function list(cluster: Cluster, options: Options, terminal: Terminal): Pro
     const time = pushed.slice(0, 16).replace('T', ' ');
     return [`cluster:${name}`, digest.slice(0, 12), time, formatBytes(bytes)];
   });
-  await terminal.write(alignedTable([['model', 'digest', 'pushed (UTC)', 'size'], ...rows], 3));
+  await tell(terminal, alignedTable([['model', 'digest', 'pushed (UTC)', 'size'], ...rows], 3));
 }
 
 async function remove(cluster: Cluster, options: Options, terminal: Terminal): Promise<void> {

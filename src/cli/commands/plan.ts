@@ -2,7 +2,7 @@ import type { PlainPlanOptions } from '../../app/host_protocol.js';
 import { usageError } from '../../base/errors.js';
 import { snakeOf } from '../../base/names.js';
 import type { PlanReport } from '../../index.js';
-import { type Command, commonOptions, type Terminal } from '../command.js';
+import { type Command, commonOptions, tell, type Terminal } from '../command.js';
 import { mixtureText } from '../../model/weights/weight_types.js';
 import {
   hubOptions,
@@ -72,7 +72,7 @@ export const command: Command = {
       }),
     });
     if (options.has('json')) await terminal.write(`${JSON.stringify(planDocument(report), null, 2)}\n`);
-    else await terminal.write(describe(report));
+    else await tell(terminal, describe(report));
     if (!report.pick) {
       if (options.has('json')) terminal.note(`splitkv: ${report.why}`);
       return 1;

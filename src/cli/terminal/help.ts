@@ -8,6 +8,29 @@ export interface CommandEntry {
   readonly summary: string;
 }
 
+/** More than twice as many are not told at once. */
+const MOST_OPTIONS = 10;
+/** The options that are used most, in the order in which they are told. */
+const OFTEN = [
+  'prompt',
+  'suite',
+  'port',
+  'system',
+  'max-tokens',
+  'temperature',
+  'json-schema',
+  'tools',
+  'api-key',
+  'slots',
+  'kv-memory',
+  'weights',
+  'context',
+  'images',
+  'ranks',
+  'plan',
+  'adapter',
+  'host',
+];
 const LEAST_TEXT = 30;
 /** Longer names stand on a line of their own. */
 const MOST_NAME = 26;
@@ -29,13 +52,21 @@ export function mainHelp(commands: Readonly<Record<string, CommandEntry>>, style
   ].join('\n\n');
 }
 
-export function commandHelp(command: Command, style: Style, columns: number): string {
+/** Of a command with many options those that are used most, unless `whole`. */
+export function commandHelp(name: string, command: Command, style: Style, columns: number, whole: boolean): string {
   const { summary, usage, examples = [], options } = command;
+  const names = Object.keys(options);
+  const most = [...new Set([...OFTEN.filter((option) => option in options), ...names])].slice(0, MOST_OPTIONS);
+  const rows = most.map((option) => [option, { ...options[option]!, group: 'Options used most' }] as const);
+  const shown =
+    whole || names.length <= 2 * MOST_OPTIONS
+      ? optionHelp(options, style, columns)
+      : `${optionHelp(Object.fromEntries(rows), style, columns)}\n\nAll ${names.length} options: splitkv help ${name} --all`;
   return [
     wrapped(summary, columns).join('\n'),
     `${style('bold', 'Usage')}\n  splitkv ${usage.replaceAll('\n', '\n  ')}`,
     ...(examples.length > 0 ? [`${style('bold', 'Examples')}\n${examples.map((line) => `  ${line}`).join('\n')}`] : []),
-    `${optionHelp(options, style, columns)}\n`,
+    `${shown}\n`,
   ].join('\n\n');
 }
 
@@ -69,7 +100,7 @@ function row(name: string, text: string, width: number, columns: number, style: 
 }
 
 /** A text's own lines, cut at spaces. */
-function wrapped(text: string, columns: number): string[] {
+export function wrapped(text: string, columns: number): string[] {
   return text.split('\n').flatMap((line) => {
     const indent = ' '.repeat(line.length - line.trimStart().length);
     const lines: string[] = [];

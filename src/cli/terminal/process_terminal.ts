@@ -34,6 +34,7 @@ export function processTerminal(signal: AbortSignal): Terminal {
     signal,
     style,
     columns: Math.min(stdout.isTTY ? columnsOf(stdout) : 100, 120),
+    ...(stdout.isTTY && { width: columnsOf(stdout) }),
     write: (text) => {
       clear();
       return stdout.write(text) ? Promise.resolve() : new Promise((resolve) => stdout.once('drain', resolve));

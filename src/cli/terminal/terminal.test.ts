@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { ProgressMeter } from '../../app/shared/progress.js';
+import { alignedTable } from '../../base/aligned_table.js';
+import { fitLines } from './fit_lines.js';
 import { progressBar, progressText, timeText } from './process_terminal.js';
 import { hasColour, plain, styleWith } from './style.js';
 
@@ -70,4 +72,39 @@ test('colours: of terminals, unless NO_COLOR; FORCE_COLOR gives them to files, t
   expect(hasColour(terminal, { FORCE_COLOR: '1', NO_COLOR: '1' })).toBe(false);
   expect(styleWith(true)('red', 'x')).toBe('\u001b[31mx\u001b[39m');
   expect(styleWith(false)('red', 'x')).toBe('x');
+});
+
+describe('what is told fits the terminal', () => {
+  const heads = ['  plan', 'tokens/s', 'first token', 'memory per rank'];
+  const table = alignedTable([heads, ['* single', '99.2', '2.73 s', '28 MiB'], ['  tp+sp', '9', '', '120 MiB']], 1);
+
+  test('what fits, and what goes into a file, stays as it is', () => {
+    expect(fitLines(table, 80)).toBe(table);
+    expect(fitLines(`${table}${'word '.repeat(40)}`)).toBe(`${table}${'word '.repeat(40)}`);
+  });
+
+  test('a table that is too wide goes on below, with its first column', () => {
+    expect(fitLines(`on 2 ranks\n\n${table}- x: refused\n`, 36)).toBe(
+      [
+        'on 2 ranks',
+        '',
+        '  plan    tokens/s  first token',
+        '* single      99.2       2.73 s',
+        '  tp+sp          9',
+        '',
+        '  plan    memory per rank',
+        '* single           28 MiB',
+        '  tp+sp           120 MiB',
+        '- x: refused',
+        '',
+      ].join('\n'),
+    );
+  });
+
+  test('prose is cut at spaces, and nothing is lost', () => {
+    const text = `pick: ${'one rank waits less than two '.repeat(6)}\n  indented ${'and long '.repeat(12)}`;
+    const fitted = fitLines(text, 40);
+    for (const line of fitted.split('\n')) expect(line.length, line).toBeLessThanOrEqual(40);
+    expect(fitted.trim().split(/\s+/)).toEqual(text.trim().split(/\s+/));
+  });
 });

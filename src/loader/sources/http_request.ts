@@ -1,5 +1,6 @@
 import { joinBytes } from '../../base/math.js';
 import { abortedError, ioError, type SplitkvError } from '../../base/errors.js';
+import { isNode } from '../../base/platform.js';
 
 /** How often and how patiently a request is made again. */
 export interface HttpOptions {
@@ -160,9 +161,8 @@ async function once<T>(
       // Chrome's cache lets one request a URL through at a time, and weights have a cache of their own (cached_source.ts).
       cache: 'no-store',
     }).catch((error: unknown) => {
-      throw new Transient(`${describe(error)} (is the server up, and does it allow this origin by CORS?)`, {
-        cause: error,
-      });
+      const why = isNode() ? 'is the server up?' : 'is the server up, and does it allow this origin by CORS?';
+      throw new Transient(`${describe(error)} (${why})`, { cause: error });
     });
     stallMs = options.stallMs ?? 10_000;
     quietSince = performance.now();

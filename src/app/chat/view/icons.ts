@@ -17,6 +17,8 @@ const PATHS = {
   camera: 'M4 8h3l2-3h6l2 3h3v11H4zM12 10a3.2 3.2 0 1 0 0 6.4 3.2 3.2 0 1 0 0-6.4z',
   remove: 'M6 6l12 12M18 6 6 18',
   file: 'M6 3h8l4 4v14H6zM14 3v4h4M9 12h6M9 16h6',
+  before: 'M15 5l-7 7 7 7',
+  after: 'M9 5l7 7-7 7',
   down: 'M12 5v14M5 12l7 7 7-7',
 } as const;
 

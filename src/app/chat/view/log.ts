@@ -2,6 +2,7 @@ import { parsed } from '../../../base/json.js';
 import { make, makeButton, name } from '../../shared/dom.js';
 import type { Say, StringName } from '../strings.js';
 import type { Attached } from '../attached.js';
+import type { Versions } from '../session.js';
 import { type IconName, iconButton } from './icons.js';
 import type { CodeParts, MarkdownView } from './markdown.js';
 
@@ -15,6 +16,8 @@ export interface LogHost {
   /** Asks the question of a turn again, with another text. */
   resend(turn: number, text: string): void;
   regenerate(turn: number): void;
+  /** Another version of a message, and what followed it. */
+  showVersion(message: number, at: number): void;
   /** The last answer goes on where it was cut. */
   continue(): void;
 }
@@ -56,7 +59,8 @@ export class Log {
     return this.#turns[turn];
   }
 
-  add(asked: string, attached: readonly Attached[] = []): AnswerView {
+  /** @param versions of the question, and of its answer */
+  add(asked: string, attached: readonly Attached[] = [], versions: readonly (Versions | undefined)[] = []): AnswerView {
     const question = make('article', 'message user', asked);
     if (attached.length > 0) {
       void import('./attachments.js').then(({ chips }) => question.prepend(chips(attached, this.host.text)));
@@ -73,6 +77,7 @@ export class Log {
     const actions = make(
       'div',
       'actions under',
+      ...this.#versions(index * 2, versions[0]),
       edit,
       this.#copy(() => turn.asked),
     );
@@ -81,7 +86,7 @@ export class Log {
     const more = makeButton('quiet more', this.host.text('go_on'), () => this.#idle && this.host.continue());
     more.dataset['needsIdle'] = '';
     const copies = this.#copy(() => answer.text);
-    answer.actions.append(more, copies, again);
+    answer.actions.append(...this.#versions(index * 2 + 1, versions[1]), more, copies, again);
     whole.append(actions, ...answer.nodes);
     this.#turns.push(turn);
     this.node.append(whole);
@@ -107,7 +112,7 @@ export class Log {
 
   #allow(): void {
     for (const button of this.node.querySelectorAll<HTMLButtonElement>('button[data-needs-idle]')) {
-      button.ariaDisabled = String(!this.#idle);
+      button.ariaDisabled = String(!this.#idle || button.dataset['needsIdle'] === 'never');
     }
   }
 
@@ -116,6 +121,29 @@ export class Log {
     name(button, this.host.text(label));
     button.dataset['needsIdle'] = '';
     return button;
+  }
+
+  /** What goes from one version of a message to the next. */
+  #versions(message: number, versions: Versions | undefined): HTMLElement[] {
+    if (!versions?.others.length) return [];
+    const { at, others } = versions;
+    const step = (drawing: 'before' | 'after', to: number): HTMLButtonElement => {
+      const isThere = to >= 0 && to <= others.length;
+      const go = (): void => {
+        this.host.showVersion(message, to);
+        this.node.querySelector<HTMLElement>(`[data-message='${message}'] .${drawing}`)?.focus();
+      };
+      const button = this.#button(drawing, `version_${drawing}`, () => isThere && go());
+      button.classList.add(drawing);
+      if (!isThere) button.dataset['needsIdle'] = 'never';
+      return button;
+    };
+    const [before, after] = [step('before', at - 1), step('after', at + 1)];
+    const group = make('span', 'versions', before, `${at + 1} / ${others.length + 1}`, after);
+    group.role = 'group';
+    group.dataset['message'] = `${message}`;
+    group.ariaLabel = this.host.text('version', { at: at + 1, of: others.length + 1 });
+    return [group];
   }
 
   #copy(text: () => string): HTMLButtonElement {

@@ -6,7 +6,7 @@
 import { hidden, make, makeButton, name, pair } from '../../shared/dom.js';
 import type { Attached } from '../attached.js';
 import type { Explanation, Remedy } from '../explain.js';
-import type { ShownMessage } from '../session.js';
+import type { ShownMessage, Versions } from '../session.js';
 import { icon, iconButton } from './icons.js';
 import { type AnswerView, Log, type LogHost } from './log.js';
 import type { Preview } from './preview.js';
@@ -397,22 +397,27 @@ export class ChatParts {
     this.#tray.hidden = !this.#tray.hasChildNodes();
   }
 
-  /** A question, and the answer that is to come. */
-  begin(asked: string, attached: readonly Attached[]): void {
-    this.#answer = this.log.add(asked, attached);
+  /** A question, and the answer that is to come. @param versions of both */
+  begin(asked: string, attached: readonly Attached[], versions: readonly (Versions | undefined)[]): void {
+    this.#answer = this.log.add(asked, attached, versions);
     this.#showBeginning();
     this.#scroll();
   }
 
   /** A question and an answer of before. */
-  show({ content: asked, attached }: ShownMessage, { content, reasoning, steps = [], cut }: ShownMessage): void {
-    const view = this.log.add(asked, attached);
+  show(question: ShownMessage, { content, reasoning, steps = [], cut, versions }: ShownMessage): void {
+    const view = this.log.add(question.content, question.attached, [question.versions, versions]);
     if (reasoning) view.finishThought(reasoning);
     for (const { call, failed } of steps.flatMap(({ calls }) => calls)) view.addCall(call.function.name)(failed);
     view.add(content);
     view.end('', cut);
     this.#showBeginning();
-    this.#scroll();
+    if (this.#atEnd) this.#scroll();
+  }
+
+  /** Where it is scrolled to stays, whatever comes. */
+  stay(): void {
+    this.#atEnd = false;
   }
 
   /** The last answer goes on. */

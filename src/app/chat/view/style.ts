@@ -129,6 +129,8 @@ th { background: var(--chat-field); }
 .under .icon-button { inline-size: 2rem; block-size: 2rem; opacity: 0.75; }
 .under .icon-button:is(:hover, :focus-visible, .done) { opacity: 1; }
 .editing .of-question { display: none; }
+.versions { display: inline-flex; align-items: center; color: var(--chat-soft); font-size: 0.85rem; font-variant-numeric: tabular-nums; }
+.versions:dir(rtl) .icon { transform: scaleX(-1); }
 .edit { display: grid; gap: 0.5rem; }
 .welcome { padding-block: 1.5rem 0.5rem; text-align: center; }
 .welcome p { margin: 0.2rem 0; color: var(--chat-soft); overflow-wrap: anywhere; }
