@@ -152,7 +152,6 @@ export class ShareClient {
       })
       .finally(() => {
         this.#inLine = false;
-        this.#own = undefined;
         if (this.#calls.size > 0) this.#line();
       });
   }

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { SplitkvError } from '../../../base/errors.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { MemoryLocks } from '../../../loader/testing/memory_locks.js';
+import type { RankGroup } from '../../ranks/rank_group.js';
 import { randomFiles } from '../../testing/random_source.js';
 import { load as loadHere } from '../../../index.js';
 import type { GenerateOptions, LoadOptions, Model } from '../../contracts/api.js';
@@ -20,6 +21,8 @@ class Origin {
   #tabs = 0;
   /** Of the next loads. */
   failing: unknown;
+
+  constructor(readonly where: Parameters<typeof load>[0] = files) {}
 
   get held(): string[] {
     return this.#locks.held;
@@ -40,7 +43,7 @@ class Origin {
     };
     const open = async (told: LoadOptions): Promise<LoadedModel> => {
       if (this.failing !== undefined) throw this.failing;
-      const model = (await load(files, { ...loadOptions, ...told })) as LoadedModel;
+      const model = (await load(this.where, { ...loadOptions, ...told })) as LoadedModel;
       this.loaded.push({ tab: number, model });
       return model;
     };
@@ -62,7 +65,9 @@ class Origin {
 const prompt = Array.from({ length: 20 }, (_, at) => (at * 31) % 320);
 const greedy: GenerateOptions = { maxTokens: 40, ignoreEos: true };
 const drawn: GenerateOptions = { ...greedy, temperature: 1, topK: 50, seed: 7 };
-const whole = async (generation: ReturnType<Model['generate']>): Promise<{ text: string; tokens: readonly number[] }> => {
+const whole = async (
+  generation: ReturnType<Model['generate']>,
+): Promise<{ text: string; tokens: readonly number[] }> => {
   let text = '';
   for await (const piece of generation) text += piece;
   const { tokens, text: all } = await generation.result;
@@ -83,7 +88,9 @@ describe('one model for several tabs', () => {
     const origin = new Origin();
     const models = await Promise.all(Array.from({ length: 10 }, () => origin.tab('ten').join()));
     expect(origin.loaded).toHaveLength(1);
-    const answers = await Promise.all(models.map((model, at) => whole(model.generate(prompt, at % 2 ? drawn : greedy))));
+    const answers = await Promise.all(
+      models.map((model, at) => whole(model.generate(prompt, at % 2 ? drawn : greedy))),
+    );
     for (const [at, answer] of answers.entries()) expect(answer).toEqual(expected[at % 2]);
     for (const model of models) {
       expect(model.info.weightBytes).toBe(alone.info.weightBytes);
@@ -95,7 +102,8 @@ describe('one model for several tabs', () => {
     for (const [at, model] of models.entries()) {
       expect(dispose).not.toHaveBeenCalled();
       await model.dispose();
-      if (at < 9) expect((await models[9]!.generate(prompt, { ...greedy, maxTokens: 2 }).result).tokens).toHaveLength(2);
+      if (at < 9)
+        expect((await models[9]!.generate(prompt, { ...greedy, maxTokens: 2 }).result).tokens).toHaveLength(2);
     }
     await vi.waitFor(() => expect(dispose).toHaveBeenCalledOnce(), { timeout: 10_000 });
     await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
@@ -134,13 +142,18 @@ describe('one model for several tabs', () => {
     const [host, dying] = [origin.tab('dying'), origin.tab('dying')];
     const mine = await host.join();
     const theirs = await dying.join();
-    // Both places of the model.
-    const asked = [0, 1].map(() => theirs.generate(prompt, { ...greedy, maxTokens: 480 }));
+    const inHost = vi.spyOn(origin.loaded[0]!.model, 'generate');
+    // More than the model has places for.
+    const asked = [0, 1, 2].map(() => theirs.generate(prompt, { ...greedy, maxTokens: 480 }));
     for (const each of asked) each.result.catch(() => {});
     for await (const _ of asked[0]!) break;
-    const running = theirs.generate(prompt, { ...greedy, maxTokens: 480 });
-    running.result.catch(() => {});
     await dying.kill();
+    const results = inHost.mock.results.map(({ value }) => (value as ReturnType<Model['generate']>).result);
+    expect(results).toHaveLength(3);
+    for (const { finish_reason: reason, tokens } of await Promise.all(results)) {
+      expect(reason).toBe('abort');
+      expect(tokens.length).toBeLessThan(480);
+    }
     expect(await whole(mine.generate(prompt, greedy))).toEqual(expected[0]);
     const stop = new AbortController();
     const stopped = mine.generate(prompt, { ...greedy, maxTokens: 480, signal: stop.signal });
@@ -155,7 +168,7 @@ describe('one model for several tabs', () => {
     await mine.dispose();
   });
 
-  test('conversations, vectors, logits, chat completions and several answers are as of a model alone', async () => {
+  test('vectors, logits and several answers are as of a model alone', async () => {
     const origin = new Origin();
     const [host, tab] = [origin.tab('faces'), origin.tab('faces')];
     await host.join();
@@ -221,8 +234,7 @@ describe('one model for several tabs', () => {
       const answer = model.generate(prompt, drawn);
       for await (const piece of answer) {
         if (pieces.push(piece) === 5) {
-          const { ranks } = origin.loaded.at(-1)!.model.opened.group.runner;
-          (ranks[0] as unknown as { device: { handle: GPUDevice } }).device.handle.destroy();
+          (origin.loaded.at(-1)!.model.opened.group as RankGroup).devices[0]!.gpu.destroy();
         }
       }
       expect((await answer.result).tokens).toEqual(expected[1]!.tokens);
@@ -235,6 +247,36 @@ describe('one model for several tabs', () => {
     expect(origin.loaded.map(({ tab }) => tab)).toEqual([host.number, heir.number]);
     await model.dispose();
   });
+});
+
+test('conversations outlive the tab that has the model, and go on with the same bits', async () => {
+  const where = 'models/tiny-gqa';
+  const talk = async (model: Model, before: () => Promise<void>): Promise<unknown[]> => {
+    const conversation = model.conversation({ system: 'lena hid the red needle in the garden box .' });
+    const answers: unknown[] = [];
+    for (const [at, question] of ['where is the red needle ?', 'who hid it ?', 'what is in the box ?'].entries()) {
+      const generation = conversation.send(question, { maxTokens: 12, ignoreEos: true, temperature: 1, seed: 3 });
+      let text = '';
+      for await (const piece of generation) {
+        if (at === 1 && text === '') await before();
+        text += piece;
+      }
+      answers.push(text, (await generation.result).tokens);
+    }
+    const again = await conversation.regenerate({ maxTokens: 5, temperature: 0 }).result;
+    const { choices } = await model.chat.completions.create({ messages: conversation.messages, max_tokens: 6 });
+    return [...answers, again.text, conversation.save(), choices];
+  };
+  const alone = await load(where, loadOptions);
+  const expected = await talk(alone, async () => {});
+  await alone.dispose();
+  const origin = new Origin(where);
+  const [host, tab] = [origin.tab('talk'), origin.tab('talk')];
+  await host.join();
+  const model = await tab.join();
+  expect(await talk(model, host.kill)).toEqual(expected);
+  expect(origin.loaded).toHaveLength(2);
+  await model.dispose();
 });
 
 test('pages share what is of one place and has the same options', async () => {
@@ -264,4 +306,3 @@ test('Node has no tabs', async () => {
   await expect(loadHere('models/tiny-gqa', { share: true })).rejects.toMatchObject({ code: 'usage' });
   await expect(loadHere('models/tiny-gqa', { share: 'yes' as never })).rejects.toThrow('true or false');
 });
-

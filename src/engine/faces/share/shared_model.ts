@@ -231,17 +231,12 @@ class SharedModel implements Model, TalkOf {
   ): Promise<LogitsResult> {
     const positions: number[] = [];
     const rows: Float32Array[] = [];
-    await this.client.ask(
-      'logits',
-      [tokenIds(tokens), options],
-      signal,
-      (event) => {
-        if (!('row' in event)) return;
-        positions.push(event.position);
-        if (onRow) onRow(event.position, event.row);
-        else rows.push(event.row);
-      },
-    );
+    await this.client.ask('logits', [tokenIds(tokens), options], signal, (event) => {
+      if (!('row' in event)) return;
+      positions.push(event.position);
+      if (onRow) onRow(event.position, event.row);
+      else rows.push(event.row);
+    });
     return { positions, rows };
   }
 
