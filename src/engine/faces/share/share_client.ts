@@ -52,6 +52,7 @@ export class ShareClient {
   #lock: string | undefined;
   #host: string | undefined;
   #own: { readonly host: ShareHost; readonly done: Promise<void> } | undefined;
+  readonly #failed = new Set<string>();
   #inLine = false;
   #closing = false;
   #opened!: { resolve(): void; reject(error: unknown): void };
@@ -139,7 +140,10 @@ export class ShareClient {
     const { signal } = this.#left;
     const asked = this.world.locks.request(this.key, { signal }, () => {
       const host = new ShareHost(this.key, this.world, this.id);
-      const done = host.run().catch((error: unknown) => this.#fail(error));
+      const done = host.run().catch((error: unknown) => {
+        this.#failed.add(host.id); // before its own message comes
+        this.#fail(error);
+      });
       this.#own = { host, done };
       return done;
     });
@@ -172,7 +176,7 @@ export class ShareClient {
       case 'warning':
         return this.events.warning(message.message);
       case 'failed':
-        if (host !== this.#own?.host.id) this.#fail(decodeReason(message.reason));
+        if (!this.#failed.has(host)) this.#fail(decodeReason(message.reason));
         return;
       case 'welcome':
         return this.#welcome(message);
