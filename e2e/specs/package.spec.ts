@@ -92,6 +92,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     'arrange_model',
     'arrangement',
     'self_test',
+    'shared_model',
     'head_pages',
     'mla',
     'experts',

@@ -15,10 +15,9 @@ declare global {
   }
 }
 
-/** Loads the model, and counts devices. */
-async function open(page: Page, url: string, share: boolean): Promise<void> {
-  await page.goto(url);
-  await page.evaluate(async (share) => {
+/** Counts devices. */
+const count = (page: Page): Promise<void> =>
+  page.addInitScript(() => {
     window.devices = 0;
     window.answers = [];
     const { requestDevice } = GPUAdapter.prototype;
@@ -28,6 +27,12 @@ async function open(page: Page, url: string, share: boolean): Promise<void> {
       void device.lost.then(() => window.devices--);
       return device;
     };
+  });
+
+async function open(page: Page, url: string, share: boolean): Promise<void> {
+  await count(page);
+  await page.goto(url);
+  await page.evaluate(async (share) => {
     const address = '/lib/splitkv.js';
     const { load } = (await import(address)) as typeof import('../../src/index.js');
     window.model = await load('/models/tiny-gqa/', { share, requests: 4, contextLength: 512 });
@@ -40,7 +45,7 @@ const ask = (page: Page, seed: number): Promise<void> =>
     const answer = { text: '', done: '' };
     window.answers.push(answer);
     const drawn = seed % 2 === 0 ? {} : { temperature: 1, seed };
-    const generation = window.model.generate([1, 300, 5, seed], { maxTokens: 120, ignoreEos: true, ...drawn });
+    const generation = window.model.generate([1, 300, 5, seed], { maxTokens: 80, ignoreEos: true, ...drawn });
     void (async () => {
       try {
         for await (const piece of generation) answer.text += piece;
@@ -54,7 +59,7 @@ const ask = (page: Page, seed: number): Promise<void> =>
 const texts = (page: Page, number: number): Promise<{ text: string; done: string }> =>
   page.evaluate((number) => window.answers[number]!, number);
 const devices = (page: Page): Promise<number> => page.evaluate(() => window.devices);
-const inTurn = async <T>(pages: readonly Page[], of: (page: Page, at: number) => Promise<T>): Promise<T[]> =>
+const inAll = async <T>(pages: readonly Page[], of: (page: Page, at: number) => Promise<T>): Promise<T[]> =>
   Promise.all(pages.map(of));
 
 test('tabs share one model, and its tab closes again and again while they are answered', async ({ context }) => {
@@ -85,23 +90,24 @@ test('tabs share one model, and its tab closes again and again while they are an
   downloads.length = 0;
 
   let pages: readonly Page[] = await Promise.all(Array.from({ length: TABS }, () => context.newPage()));
-  await inTurn(pages, (page) => open(page, url, true));
+  await inAll(pages, (page) => open(page, url, true));
   for (let kill = 0; kill < KILLS; kill++) {
-    const numbers = await inTurn(pages, (page) => page.evaluate(() => window.answers.length));
-    await inTurn(pages, ask);
-    const counts = await inTurn(pages, devices);
+    const numbers = await inAll(pages, (page) => page.evaluate(() => window.answers.length));
+    await inAll(pages, ask);
+    const counts = await inAll(pages, devices);
     expect(counts.reduce((sum, count) => sum + count)).toBe(1);
     const host = pages[counts.indexOf(1)]!;
-    // Some are answered by now, some wait.
+    // An answer is being written in another tab; others are, too, or wait.
     const others = pages.filter((page) => page !== host);
-    await expect
-      .poll(async () => {
-        const told = await inTurn(others, (page) => texts(page, numbers[pages.indexOf(page)]!));
-        return told.some(({ text }) => text.length > 20);
-      })
-      .toBe(true);
+    const isWritten = (page: Page): Promise<unknown> =>
+      page.waitForFunction(
+        (number) => window.answers[number]!.text.length > 20 && window.answers[number]!.done === '',
+        numbers[pages.indexOf(page)]!,
+        { polling: 20 },
+      );
+    await Promise.any(others.map(isWritten));
     await host.close();
-    await inTurn(others, async (page) => {
+    await inAll(others, async (page) => {
       const at = pages.indexOf(page);
       await expect.poll(async () => (await texts(page, numbers[at]!)).done, { timeout: 300_000 }).not.toBe('');
       expect(await texts(page, numbers[at]!), `tab ${at} after ${kill + 1} hosts`).toEqual(expected[at]);
@@ -117,7 +123,31 @@ test('tabs share one model, and its tab closes again and again while they are an
     .map(([, from, to]) => Number(to) - Number(from) + 1);
   expect(Math.max(...bytes)).toBeLessThanOrEqual(65_536);
 
-  await inTurn(pages, (page) => page.evaluate(() => window.model.dispose()));
-  await expect.poll(async () => (await inTurn(pages, devices)).reduce((sum, count) => sum + count)).toBe(0);
-  await site.close();
+  await inAll(pages, (page) => page.evaluate(() => window.model.dispose()));
+  await expect.poll(async () => (await inAll(pages, devices)).reduce((sum, count) => sum + count)).toBe(0);
+  site.close();
+});
+
+test('two chats with share have one model', async ({ context }) => {
+  const site = await serveSite({
+    'chat.html': `<!doctype html><meta charset="utf-8"><title>chat</title>
+      <script type="module" src="/lib/splitkv-chat.js"></script>
+      <splitkv-chat model="/models/tiny-gqa/" share autostart></splitkv-chat>`,
+  });
+  const pages = await Promise.all([context.newPage(), context.newPage()]);
+  await inAll(pages, count);
+  await inAll(pages, (page) => page.goto(`${site.url}chat.html`));
+  const state = (page: Page): Promise<string> =>
+    page.evaluate(() => (document.querySelector('splitkv-chat') as unknown as { state: string }).state);
+  for (const page of pages) await expect.poll(() => state(page)).toBe('ready');
+  await expect.poll(async () => (await inAll(pages, devices)).toSorted((a, b) => a - b)).toEqual([0, 1]);
+  const [first, second] = await inAll(pages, async (page) => {
+    const box = page.locator('splitkv-chat textarea');
+    await box.fill('lena hid the red needle in the garden box . where is the red needle ?');
+    await box.press('Enter');
+    await expect(page.locator('splitkv-chat')).toContainText('garden box .');
+    return page.locator('splitkv-chat').innerText();
+  });
+  expect(first).toBe(second);
+  site.close();
 });

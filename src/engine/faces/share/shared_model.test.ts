@@ -188,7 +188,7 @@ describe('one model for several tabs', () => {
       many.push(index);
       expect(tokens).toEqual(expected[1]!.tokens);
     }
-    expect(many.toSorted()).toEqual([0, 1]);
+    expect(many.toSorted((a, b) => a - b)).toEqual([0, 1]);
     await expect(model.generate('', {}).result).rejects.toMatchObject({ code: 'usage' });
     await expect(model.generate(prompt, { maxTokens: 0 }).result).rejects.toThrow('maxTokens');
     const notPlain = { tools: [{ type: 'function', function: { name: 'f', parameters: { at: () => {} } } }] };
@@ -288,7 +288,10 @@ test('pages share what is of one place and has the same options', async () => {
   expect(await key('models/a', { contextLength: 9, weights: 'q4' })).toBe(
     await key('models/a', { weights: 'q4', contextLength: 9 }),
   );
+  expect(await key('models/a', { weights: 'q4', ranks: 1, tune: true, images: false })).toBe(same);
   for (const other of [
+    await key('models/a', { weights: 'q4', ranks: 2 }),
+    await key('models/a', { weights: 'q4', tune: false }),
     await key('models/a'),
     await key('models/b', { weights: 'q4' }),
     await key('models/a', { weights: 'q4' }, 'https://a.test/y/'),

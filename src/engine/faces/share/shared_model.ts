@@ -37,6 +37,8 @@ import type {
   TokenizeOptions,
 } from '../../contracts/api.js';
 import { checkLoadOptions } from '../../contracts/load_options.js';
+import { LOAD_ROWS } from '../../contracts/options/load_rows.js';
+import { isSwitch, type OptionRow } from '../../contracts/options/row.js';
 import { randomSeed } from '../../ranks/sampling/sampling.js';
 import {
   hasImages,
@@ -54,7 +56,7 @@ import { ShareClient } from './share_client.js';
 import type { AskedPrompt, Given, HostFacts, ShareWorld } from './share_protocol.js';
 
 /** What each tab has of its own, and what says who may read the files: the model is the same. */
-const OWN = ['share', 'fetch', 'headers', 'hubToken', 'cache', 'onProgress', 'onWarning', 'signal'] as const;
+const OWN = ['share', 'fetch', 'headers', 'hubToken', 'cache', 'onProgress', 'onWarning', 'signal'];
 
 type Told = Pick<LoadOptions, 'onProgress' | 'onWarning' | 'signal'>;
 
@@ -98,7 +100,7 @@ export async function shareKey(
   const isName = form === 'hub' || form === 'pinned' || (form === 'word' && catalogModel(String(where)) !== undefined);
   const place = isName ? where : new URL(where, base).href;
   const given = Object.entries(defined(options))
-    .filter(([name]) => !(OWN as readonly string[]).includes(name))
+    .filter(([name, value]) => !OWN.includes(name) && !isDefault(name, value))
     .toSorted(([a], [b]) => (a < b ? -1 : 1));
   for (const [name, value] of given) {
     if (!isPlain(value))
@@ -106,6 +108,11 @@ export async function shareKey(
   }
   return `splitkv-share ${await hashName(JSON.stringify([VERSION, place, given]))}`;
 }
+
+const isDefault = (name: string, value: unknown): boolean => {
+  const row: OptionRow = LOAD_ROWS[name as keyof LoadOptions];
+  return value === (isSwitch(row) ? row.isOn === true : row.default);
+};
 
 /** Numbers, texts, URLs, and lists and records of these. */
 const isPlain = (value: unknown): boolean =>
