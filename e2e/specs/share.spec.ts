@@ -1,5 +1,7 @@
 import { expect, type Page, test } from '@playwright/test';
+import { QUESTIONS } from '../../models/example.js';
 import type { Model } from '../../src/index.js';
+import { chatOf, chatPage } from '../support/chat_page.js';
 import { serveSite } from '../support/static_site.js';
 
 const all = process.env['SPLITKV_SWEEP'] === 'all';
@@ -16,7 +18,7 @@ declare global {
 }
 
 /** Counts devices. */
-const count = (page: Page): Promise<void> =>
+const count = (page: Page): Promise<unknown> =>
   page.addInitScript(() => {
     window.devices = 0;
     window.answers = [];
@@ -130,24 +132,24 @@ test('tabs share one model, and its tab closes again and again while they are an
 
 test('two chats with share have one model', async ({ context }) => {
   const site = await serveSite({
-    'chat.html': `<!doctype html><meta charset="utf-8"><title>chat</title>
-      <script type="module" src="/lib/splitkv-chat.js"></script>
-      <splitkv-chat model="/models/tiny-gqa/" share autostart></splitkv-chat>`,
+    'chat.html': chatPage('share autostart').replace('lib/', '/lib/').replace('"models/', '"/models/'),
   });
   const pages = await Promise.all([context.newPage(), context.newPage()]);
   await inAll(pages, count);
   await inAll(pages, (page) => page.goto(`${site.url}chat.html`));
-  const state = (page: Page): Promise<string> =>
-    page.evaluate(() => (document.querySelector('splitkv-chat') as unknown as { state: string }).state);
-  for (const page of pages) await expect.poll(() => state(page)).toBe('ready');
-  await expect.poll(async () => (await inAll(pages, devices)).toSorted((a, b) => a - b)).toEqual([0, 1]);
-  const [first, second] = await inAll(pages, async (page) => {
-    const box = page.locator('splitkv-chat textarea');
-    await box.fill('lena hid the red needle in the garden box . where is the red needle ?');
-    await box.press('Enter');
-    await expect(page.locator('splitkv-chat')).toContainText('garden box .');
-    return page.locator('splitkv-chat').innerText();
+  await inAll(pages, async (page) => {
+    const { ask, answers, status } = chatOf(page);
+    await expect(status).toHaveText('Ready');
+    const { question, answer } = QUESTIONS[0];
+    await ask(question);
+    await expect(answers.last()).toContainText(answer);
   });
-  expect(first).toBe(second);
+  const both = await inAll(pages, devices);
+  expect(both.toSorted((a, b) => a - b)).toEqual([0, 1]);
+  await pages[both.indexOf(1)]!.close();
+  const { ask, answers } = chatOf(pages[both.indexOf(0)]!);
+  await ask(QUESTIONS[1].question);
+  await expect(answers).toHaveCount(2);
+  await expect(answers.last()).toContainText(QUESTIONS[1].answer);
   site.close();
 });
