@@ -454,7 +454,7 @@ export class ChatSession {
     const model = await inBackgroundToo(() =>
       load(this.#where, {
         ...this.#options,
-        ...(typeof this.#where === 'object' && { share: false }), // somebody's files are of this tab
+        ...(Array.isArray(this.#where) && { share: false }), // somebody's files are of this tab
         signal,
         onProgress: (progress) => this.events.progress(progress),
         onWarning: (message) => this.events.notice(message),
