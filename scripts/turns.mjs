@@ -55,6 +55,7 @@ export const GROUPS = [
       'degrees of an element name its plan',
     ],
   ],
+  ['share.spec.ts', 1, ['tabs share one model', 'two chats with share']],
   [
     'chat_view.spec.ts',
     1,

@@ -28,8 +28,10 @@ const join: JoinPlaces = async (options) =>
  * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
  *   allocated until then is freed.
  */
-export const load = (where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> =>
-  loadModel(where, options, join);
+export async function load(where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> {
+  if (options.share) return (await import('./engine/faces/share/shared_model.js')).loadShared(where, options, join);
+  return loadModel(where, options, join);
+}
 
 // What a page that only loads a model needn't download: each part comes with its first call.
 

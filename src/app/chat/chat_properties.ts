@@ -90,6 +90,8 @@ export interface ChatProperties {
   virtual: boolean;
   /** Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node; default off. */
   workers: boolean;
+  /** All pages of an origin that load the same model with the same options use one. */
+  share: boolean;
   /**
    * A cluster whose ranks on other machines run the model: ranks are their names, or how many; a text is the
    * attribute, an object may have a token, which markup never shows.

@@ -434,7 +434,8 @@ export class ChatSession {
     return planModel(this.#where, {
       ...load,
       ...(typeof plan === 'string' && { plan }),
-      tryMemory: true,
+      // Of a model that another tab has none is taken.
+      tryMemory: !load.share,
       signal,
       onProgress: (what) => this.events.measuring(what),
     });
@@ -474,6 +475,7 @@ export class ChatSession {
     const model = await inBackgroundToo(() =>
       load(this.#where, {
         ...this.#options,
+        ...(Array.isArray(this.#where) && { share: false }), // somebody's files are of this tab
         signal,
         onProgress: (progress) => this.events.progress(progress),
         onWarning: (message) => this.events.notice(message),

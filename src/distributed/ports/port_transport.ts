@@ -179,8 +179,12 @@ function deliver({ inbox }: PeerLink, channel: number, bytes: Uint8Array): void 
  * in every browser. Does nothing where there are none (Node's ports tell by themselves).
  */
 export class Presence {
-  readonly #locks = (globalThis.navigator as Partial<Navigator> | undefined)?.locks;
   readonly #closed = new AbortController();
+  readonly #locks: Pick<LockManager, 'request'> | undefined;
+
+  constructor(locks = (globalThis.navigator as Partial<Navigator> | undefined)?.locks as Pick<LockManager, 'request'>) {
+    this.#locks = locks;
+  }
 
   /** Holds a lock until `close`, and announces its name as soon as it is held. */
   hold(announce: (lock: string) => void): void {

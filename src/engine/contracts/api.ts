@@ -101,6 +101,8 @@ export interface GenerateOptions extends SamplingOptions, TextForm, ChatOptions 
   readonly adapter?: string;
   /** Takes the f32 logits that the first token is drawn from, [vocabSize]. */
   readonly onFirstLogits?: (logits: Float32Array) => void;
+  /** As of `CompletionOptions`: who asks, where several share the model. */
+  readonly client?: string;
 }
 
 /** What `Conversation.save` gives: plain JSON, without keys and values. */

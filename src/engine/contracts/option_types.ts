@@ -180,6 +180,11 @@ export interface LoadOptions {
    */
   readonly workers?: boolean | undefined;
   /**
+   * All pages of an origin that load the same model with the same options use one: a tab has it, others ask that tab.
+   * Where the tab closes, another takes over, and answers go on. Default: false.
+   */
+  readonly share?: boolean | undefined;
+  /**
    * A cluster whose ranks on other machines run the model: `ranks` are their names, or how many. A model in a folder
    * must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv push`), under the name
    * `cluster:NAME`. With plan auto each rank's adapter and each pair's link are measured.

@@ -148,6 +148,7 @@ export async function generate(
         maxTokens,
         speculate: wantsDrafts(engine, options.speculate),
         adapter: options.adapter,
+        ...defined({ client: options.client }),
         ...(options.cachePrompt === false && { fresh: true }),
         ...(onFirstLogits && { logits: 'first' as const }),
         ...(constraint && { constraint }),

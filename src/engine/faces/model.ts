@@ -29,7 +29,7 @@ import type {
 } from '../contracts/api.js';
 import { chatCompletions } from './chat_api.js';
 import { generate, type GeneratedPrompt, GenerationStream, NO_SPEED, type PromptRows, type Speed } from './generate.js';
-import { TalkingConversation } from './conversation.js';
+import { type ConversationHost, TalkingConversation } from './conversation.js';
 import { Adapters } from '../serving/adapters.js';
 import type { OpenedModel } from './load.js';
 import { modelInfo } from './describe_model.js';
@@ -46,6 +46,7 @@ import { roundsPrompts } from '../ranks/rank_group.js';
 import type { Runner } from '../ranks/runner.js';
 import type { EmbedHost } from '../serving/embed.js';
 import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
+import type { Pictures } from '../serving/pictures.js';
 import type { KeptPrefixes } from '../serving/kept_prefixes.js';
 import type { Speculation } from '../serving/speculation/speculation.js';
 import { planName } from '../../placement/index.js';
@@ -54,20 +55,72 @@ import { answerSchema } from '../serving/text/reading.js';
 
 type OptionsOfPlan = Awaited<ReturnType<typeof optionsOfPlan>>;
 
-const schema: OptionsSchema<GenerateOptions> = {
+export const generateSchema: OptionsSchema<GenerateOptions> = {
   ...answerSchema,
   maxTokens: wholeNumber(1),
   cachePrompt: true,
   timeAttention: true,
   continueFrom: true,
   onFirstLogits: true,
+  client: true,
 };
+
+export type TalkOf = Pick<ConversationHost, 'reader' | 'pictures' | 'keep'> & {
+  readonly info: ModelInfo;
+  generation(rows: () => Promise<GeneratedPrompt>, options: GenerateOptions): Generation;
+};
+
+/** A conversation whose answers are sampled as the model's makers recommend; a caller's value wins. */
+export function talkWith(model: TalkOf, options: ConversationOptions = {}): Conversation {
+  const generate = (rows: () => Promise<PromptRows>, given: GenerateOptions): Generation => {
+    checkOptions('send', given, generateSchema);
+    if (given.continueFrom) throw usageError("send: a conversation's last answer goes on by continue()");
+    return model.generation(async () => ({ ...(await rows()), isChat: true }), {
+      ...model.info.sampling,
+      ...(options.adapter !== undefined && { adapter: options.adapter }),
+      ...given,
+    });
+  };
+  const { reader, pictures, info } = model;
+  const keep = (rows: PromptRows): Promise<void> => model.keep(rows);
+  return new TalkingConversation({ reader, pictures, name: info.name, generate, keep }, options);
+}
+
+/**
+ * Results as they end, with their numbers; leaving the iteration aborts the rest.
+ * @param run one of them, with options that end it
+ */
+export async function* asTheyEnd(
+  count: number,
+  signal: AbortSignal | undefined,
+  run: (index: number, options: { readonly signal: AbortSignal }) => Generation,
+): AsyncGenerator<IndexedResult, void, undefined> {
+  const left = new AbortController();
+  const both = AbortSignal.any([left.signal, ...(signal ? [signal] : [])]);
+  const running = new Map(
+    Array.from({ length: count }, (_, index) => {
+      const { result } = run(index, { signal: both });
+      return [index, result.then((done) => ({ index, ...done }))];
+    }),
+  );
+  for (const result of running.values()) result.catch(() => {}); // awaited below, or left
+  try {
+    while (running.size > 0) {
+      const next = await Promise.race(running.values());
+      running.delete(next.index);
+      yield next;
+    }
+  } finally {
+    left.abort();
+    await Promise.allSettled(running.values());
+  }
+}
 
 export class LoadedModel implements Model {
   info: ModelInfo;
   readonly adapters: Adapters;
   readonly chat: { readonly completions: ChatCompletions };
-  readonly #reader: PromptReader;
+  readonly reader: PromptReader;
   readonly #eosIds: readonly number[];
   readonly #forms: TextForms;
   #engine: Engine;
@@ -91,9 +144,9 @@ export class LoadedModel implements Model {
     this.#kept = kept;
     const { config, group, tokenizer, noTokenizer } = opened;
     this.adapters = opened.adapters ?? new Adapters(group, {});
-    this.#reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
+    this.reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
     this.#eosIds = eosIds(config, tokenizer);
-    this.#forms = new TextForms(this.#reader, config.vocabSize, this.#eosIds);
+    this.#forms = new TextForms(this.reader, config.vocabSize, this.#eosIds);
     this.#engine = this.#open(ofPlan);
     this.info = modelInfo(opened);
     this.chat = { completions: chatCompletions(opened.name, (prompt, options) => this.generate(prompt, options)) };
@@ -103,6 +156,10 @@ export class LoadedModel implements Model {
   static async of(opened: OpenedModel, how: LoadedModel['how']): Promise<LoadedModel> {
     const kept = how.keepsAll ? await opened.openKept?.() : undefined;
     return new LoadedModel(opened, how, await optionsOfPlan(opened.group, how), kept);
+  }
+
+  get pictures(): Pictures | undefined {
+    return this.opened.pictures;
   }
 
   #open(ofPlan: OptionsOfPlan): Engine {
@@ -124,8 +181,8 @@ export class LoadedModel implements Model {
   }
 
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
-    return this.#generation(async () => {
-      checkOptions('generate', options, schema);
+    return this.generation(async () => {
+      checkOptions('generate', options, generateSchema);
       const { continueFrom } = options;
       return {
         prompt: await this.readPrompt(prompt, options),
@@ -136,11 +193,14 @@ export class LoadedModel implements Model {
   }
 
   /** Runs what `rows` gives, once the model is known to be usable. */
-  #generation(rows: () => GeneratedPrompt | Promise<GeneratedPrompt>, options: GenerateOptions): Generation {
+  generation(rows: () => GeneratedPrompt | Promise<GeneratedPrompt>, options: GenerateOptions): Generation {
     return new GenerationStream(async (emit, left) => {
       await this.#ready();
-      const host = { engine: this.#engine, reader: this.#reader, eosIds: this.#eosIds, forms: this.#forms };
-      const done = await generate(host, await rows(), options, this.#orDisposed(left, options.signal), emit);
+      const host = { engine: this.#engine, reader: this.reader, eosIds: this.#eosIds, forms: this.#forms };
+      const found = await rows();
+      // What can't be looked for is computed.
+      if (found.kept) await this.#keeps().catch((error: unknown) => this.how.onWarning?.(messageOf(error)));
+      const done = await generate(host, found, options, this.#orDisposed(left, options.signal), emit);
       const { speed, compressed, attention, cachedTokens, speculation, ...result } = done;
       this.#speed = speed;
       if (attention) this.#warnOfIdle(attention);
@@ -160,63 +220,29 @@ export class LoadedModel implements Model {
     prompts: readonly Prompt[],
     options: GenerateOptions = {},
   ): AsyncGenerator<IndexedResult, void, undefined> {
-    checkOptions('generateMany', options, schema);
+    checkOptions('generateMany', options, generateSchema);
     if (options.continueFrom) throw usageError('generateMany: continueFrom is of one answer; use generate');
     const rows: GeneratedPrompt[] = [];
     for (const prompt of prompts) rows.push({ prompt: await this.readPrompt(prompt, options), isChat: isChat(prompt) });
-    const left = new AbortController();
-    const signal = AbortSignal.any([left.signal, ...(options.signal ? [options.signal] : [])]);
     const shared = commonPrefix(rows.map(({ prompt }) => prompt));
     // Together they would each compute it.
     if (rows.length > 1 && shared.length >= KV_BLOCK && this.#engine.options.prefixCaching) {
-      await this.#compute('generateMany', signal, { prompt: shared, adapter: options.adapter });
+      await this.#compute('generateMany', options.signal, { prompt: shared, adapter: options.adapter });
     }
-    const running = new Map(
-      rows.map((row, index) => {
-        const { result } = this.#generation(() => row, { ...options, signal });
-        return [index, result.then((done) => ({ index, ...done }))];
-      }),
+    yield* asTheyEnd(rows.length, options.signal, (index, ends) =>
+      this.generation(() => nth(rows, index), { ...options, ...ends }),
     );
-    for (const result of running.values()) result.catch(() => {}); // awaited below, or left
-    try {
-      while (running.size > 0) {
-        const next = await Promise.race(running.values());
-        running.delete(next.index);
-        yield next;
-      }
-    } finally {
-      left.abort();
-      await Promise.allSettled(running.values());
-    }
   }
 
-  conversation(options: ConversationOptions = {}): Conversation {
+  conversation(options?: ConversationOptions): Conversation {
     this.#assertOpen();
-    const generate = (rows: () => Promise<PromptRows>, given: GenerateOptions): Generation => {
-      checkOptions('send', given, schema);
-      if (given.continueFrom) throw usageError("send: a conversation's last answer goes on by continue()");
-      // What the model's makers recommend; a caller's value wins.
-      const looked = async (): Promise<GeneratedPrompt> => {
-        const found = await rows();
-        // What can't be looked for is computed.
-        if (found.kept) await this.#keeps().catch((error: unknown) => this.how.onWarning?.(messageOf(error)));
-        return { ...found, isChat: true };
-      };
-      return this.#generation(looked, {
-        ...this.info.sampling,
-        ...(options.adapter !== undefined && { adapter: options.adapter }),
-        ...given,
-      });
-    };
-    const keep = async (rows: PromptRows): Promise<void> => {
-      await this.#ready();
-      await this.#keeps();
-      await this.#engine.keep(rows);
-    };
-    return new TalkingConversation(
-      { reader: this.#reader, pictures: this.opened.pictures, name: this.info.name, generate, keep },
-      options,
-    );
+    return talkWith(this, options);
+  }
+
+  async keep(rows: PromptRows): Promise<void> {
+    await this.#ready();
+    await this.#keeps();
+    await this.#engine.keep(rows);
   }
 
   /** From now on keys and values may be kept, and looked for. @throws SplitkvError as `Engine.checkKept` */
@@ -287,7 +313,7 @@ export class LoadedModel implements Model {
     const { withPrompts } = await import('../serving/embed.js');
     const { sentenceFiles, pooling } = this.opened;
     const files = (await sentenceFiles?.()) ?? {};
-    return { engine: this.#engine, reader: withPrompts(this.#reader, files), files, pooling };
+    return { engine: this.#engine, reader: withPrompts(this.reader, files), files, pooling };
   }
 
   async selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {
@@ -322,17 +348,15 @@ export class LoadedModel implements Model {
   }
 
   readPrompt(prompt: Prompt, options?: TokenizeOptions): Promise<readonly number[]> {
-    return promptIds(prompt, this.#reader, this.opened.pictures, options);
+    return promptIds(prompt, this.reader, this.opened.pictures, options);
   }
 
   tokenize(prompt: Prompt, options: TokenizeOptions = {}): number[] {
-    if (prompt === '')
-      return [...needTokenizer(this.#reader, 'tokenize').encode('', { addSpecial: options.addSpecial ?? true })];
-    return [...promptTokens(prompt, { ...this.#reader, contextLength: Infinity }, options)];
+    return tokenizeWith(this.reader, prompt, options);
   }
 
   detokenize(tokens: readonly number[]): string {
-    return needTokenizer(this.#reader, 'detokenize').decode([...tokens], { skipSpecial: true });
+    return needTokenizer(this.reader, 'detokenize').decode([...tokens], { skipSpecial: true });
   }
 
   stats(): RunStats {
@@ -415,6 +439,13 @@ export class LoadedModel implements Model {
     this.opened.group.assertUsable();
     this.opened.prefiller?.assertUsable();
   }
+}
+
+/** As of `Model.tokenize`. */
+export function tokenizeWith(reader: PromptReader, prompt: Prompt, options: TokenizeOptions): number[] {
+  const { addSpecial = true } = options;
+  if (prompt === '') return [...needTokenizer(reader, 'tokenize').encode('', { addSpecial })];
+  return [...promptTokens(prompt, { ...reader, contextLength: Infinity }, options)];
 }
 
 /** What runs of each kernel, on all ranks. */

@@ -1,3 +1,4 @@
+import { isNode } from '../../../base/platform.js';
 import { wholeNumber } from '../../../base/options.js';
 import { MAX_STEPS_IN_FLIGHT } from '../../../placement/pools.js';
 import type { LoadOptions } from '../option_types.js';
@@ -272,6 +273,20 @@ const several = inGroup('Several GPUs', 'ranks.md', {
     type: 'boolean',
     at: ['cli', 'attribute'],
     isOfRunsOnly: true,
+  },
+  share: {
+    help: 'all pages of an origin that load the same model with the same options use one: a tab has it, others ask that tab',
+    more: 'Where the tab closes, another takes over, and answers go on.',
+    type: 'boolean',
+    rule: (value) =>
+      typeof value !== 'boolean'
+        ? `${String(value)}: expected true or false`
+        : value && isNode()
+          ? 'true: tabs of a browser share a model; in Node load it once, or serve it to many (splitkv serve)'
+          : undefined,
+    at: ['attribute'],
+    isOfRunsOnly: true,
+    page: 'library.md#one-model-for-all-tabs',
   },
   cluster: {
     help: 'a cluster whose ranks on other machines run the model: `ranks` are their names, or how many',

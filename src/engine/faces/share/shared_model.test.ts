@@ -1,0 +1,311 @@
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { SplitkvError } from '../../../base/errors.js';
+import { testAdapters } from '../../../gpu/testing/adapters.js';
+import { MemoryLocks } from '../../../loader/testing/memory_locks.js';
+import type { RankGroup } from '../../ranks/rank_group.js';
+import { randomFiles } from '../../testing/random_source.js';
+import { load as loadHere } from '../../../index.js';
+import type { GenerateOptions, LoadOptions, Model } from '../../contracts/api.js';
+import { load } from '../load.js';
+import type { LoadedModel } from '../model.js';
+import { joinShared, shareKey } from './shared_model.js';
+
+const adapter = (await testAdapters()).at(-1)!.name;
+const { files } = randomFiles({ seed: 11, config: { max_position_embeddings: 512 } });
+const loadOptions = { adapter, requests: 2, contextLength: 512 } as const;
+
+/** Tabs of one origin. What a tab loads is counted; `kill` ends it without a word. */
+class Origin {
+  readonly #locks = new MemoryLocks();
+  readonly loaded: { tab: number; model: LoadedModel }[] = [];
+  #tabs = 0;
+  /** Of the next loads. */
+  failing: unknown;
+
+  constructor(readonly where: Parameters<typeof load>[0] = files) {}
+
+  get held(): string[] {
+    return this.#locks.held;
+  }
+
+  tab(key: string) {
+    const number = this.#tabs++;
+    const { locks, close } = this.#locks.tab();
+    const channels: BroadcastChannel[] = [];
+    let dead = false;
+    const channel = (name: string): BroadcastChannel => {
+      const made = new BroadcastChannel(name);
+      channels.push(made);
+      // A channel that the tab closed, or that died with it, has no ears.
+      const post = made.postMessage.bind(made);
+      made.postMessage = (message) => void (dead || post(message));
+      return made;
+    };
+    const open = async (told: LoadOptions): Promise<LoadedModel> => {
+      if (this.failing !== undefined) throw this.failing;
+      const model = (await load(this.where, { ...loadOptions, ...told })) as LoadedModel;
+      this.loaded.push({ tab: number, model });
+      return model;
+    };
+    return {
+      number,
+      join: (told: LoadOptions = {}): Promise<Model> =>
+        joinShared(`${key} ${process.pid}`, { locks, channel, open }, told),
+      kill: async (): Promise<void> => {
+        dead = true;
+        for (const each of channels) each.close();
+        close();
+        const own = this.loaded.find((each) => each.tab === number);
+        await own?.model.dispose();
+      },
+    };
+  }
+}
+
+const prompt = Array.from({ length: 20 }, (_, at) => (at * 31) % 320);
+const greedy: GenerateOptions = { maxTokens: 40, ignoreEos: true };
+const drawn: GenerateOptions = { ...greedy, temperature: 1, topK: 50, seed: 7 };
+const whole = async (
+  generation: ReturnType<Model['generate']>,
+): Promise<{ text: string; tokens: readonly number[] }> => {
+  let text = '';
+  for await (const piece of generation) text += piece;
+  const { tokens, text: all } = await generation.result;
+  expect(text).toBe(all);
+  return { text, tokens };
+};
+
+describe('one model for several tabs', () => {
+  let alone: Model;
+  const expected: { text: string; tokens: readonly number[] }[] = [];
+  beforeAll(async () => {
+    alone = await load(files, loadOptions);
+    for (const options of [greedy, drawn]) expected.push(await whole(alone.generate(prompt, options)));
+  });
+  afterAll(() => alone.dispose());
+
+  test('ten tabs have one model, and answers are those of a model alone; it is freed with the last', async () => {
+    const origin = new Origin();
+    const models = await Promise.all(Array.from({ length: 10 }, () => origin.tab('ten').join()));
+    expect(origin.loaded).toHaveLength(1);
+    const answers = await Promise.all(
+      models.map((model, at) => whole(model.generate(prompt, at % 2 ? drawn : greedy))),
+    );
+    for (const [at, answer] of answers.entries()) expect(answer).toEqual(expected[at % 2]);
+    for (const model of models) {
+      expect(model.info.weightBytes).toBe(alone.info.weightBytes);
+      expect(model.tokenize('a text')).toEqual(alone.tokenize('a text'));
+      expect(model.stats().plan).toBe(alone.stats().plan);
+    }
+    const dispose = vi.spyOn(origin.loaded[0]!.model, 'dispose');
+    // The host's own goes first, and the tab goes on for the others.
+    for (const [at, model] of models.entries()) {
+      expect(dispose).not.toHaveBeenCalled();
+      await model.dispose();
+      if (at < 9)
+        expect((await models[9]!.generate(prompt, { ...greedy, maxTokens: 2 }).result).tokens).toHaveLength(2);
+    }
+    await vi.waitFor(() => expect(dispose).toHaveBeenCalledOnce(), { timeout: 10_000 });
+    await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
+    expect(() => models[9]!.info).not.toThrow();
+    await expect(models[9]!.generate(prompt).result).rejects.toMatchObject({ code: 'usage' });
+  });
+
+  test('the host is killed in mid-answer, again and again: answers go on at the same token', async () => {
+    const origin = new Origin();
+    const tabs = Array.from({ length: 4 }, () => origin.tab('killed'));
+    const models: Model[] = [];
+    for (const tab of tabs) models.push(await tab.join());
+    const last = models.at(-1)!;
+    const pieces: string[] = [];
+    const [cut, other] = [last.generate(prompt, drawn), last.generate(prompt, greedy)];
+    let killed = 0;
+    for await (const piece of cut) {
+      pieces.push(piece);
+      if (pieces.length % 4 === 0 && killed < 3) {
+        expect(origin.loaded.map(({ tab }) => tab)).toEqual(tabs.slice(0, killed + 1).map(({ number }) => number));
+        await tabs[killed++]!.kill();
+      }
+    }
+    expect(killed).toBe(3);
+    const { tokens, text } = await cut.result;
+    expect({ text: pieces.join(''), tokens }).toEqual(expected[1]);
+    expect(text).toBe(pieces.join(''));
+    const { tokens: greedily } = await other.result;
+    expect(greedily).toEqual(expected[0]!.tokens);
+    expect(origin.loaded).toHaveLength(4);
+    await last.dispose();
+  });
+
+  test('a tab that dies frees what it asked for; one that stops gets what there was', async () => {
+    const origin = new Origin();
+    const [host, dying] = [origin.tab('dying'), origin.tab('dying')];
+    const mine = await host.join();
+    const theirs = await dying.join();
+    const inHost = vi.spyOn(origin.loaded[0]!.model, 'generate');
+    // More than the model has places for.
+    const asked = [0, 1, 2].map(() => theirs.generate(prompt, { ...greedy, maxTokens: 480 }));
+    for (const each of asked) each.result.catch(() => {});
+    for await (const _ of asked[0]!) break;
+    await dying.kill();
+    const results = inHost.mock.results.map(({ value }) => (value as ReturnType<Model['generate']>).result);
+    expect(results).toHaveLength(3);
+    for (const { finish_reason: reason, tokens } of await Promise.all(results)) {
+      expect(reason).toBe('abort');
+      expect(tokens.length).toBeLessThan(480);
+    }
+    expect(await whole(mine.generate(prompt, greedy))).toEqual(expected[0]);
+    const stop = new AbortController();
+    const stopped = mine.generate(prompt, { ...greedy, maxTokens: 480, signal: stop.signal });
+    let text = '';
+    for await (const piece of stopped) {
+      text += piece;
+      if (text.length > 5) stop.abort();
+    }
+    const result = await stopped.result;
+    expect(result).toMatchObject({ finish_reason: 'abort', text });
+    expect(result.tokens.length).toBeLessThan(480);
+    await mine.dispose();
+  });
+
+  test('vectors, logits and several answers are as of a model alone', async () => {
+    const origin = new Origin();
+    const [host, tab] = [origin.tab('faces'), origin.tab('faces')];
+    await host.join();
+    const model = await tab.join();
+    const { embeddings } = await model.embed(['a cat', 'a dog']);
+    expect(embeddings).toEqual((await alone.embed(['a cat', 'a dog'])).embeddings);
+    const told: number[] = [];
+    const logits = await model.logits(prompt, { all: true });
+    expect(logits).toEqual(await alone.logits(prompt, { all: true }));
+    await model.logits(prompt, { onRow: (position) => told.push(position) });
+    expect(told).toEqual([prompt.length - 1]);
+    let first: Float32Array | undefined;
+    await model.generate(prompt, { ...greedy, maxTokens: 1, onFirstLogits: (row) => (first = row) }).result;
+    expect(first).toEqual(logits.rows.at(-1));
+    const many: number[] = [];
+    for await (const { index, tokens } of model.generateMany([prompt, prompt], drawn)) {
+      many.push(index);
+      expect(tokens).toEqual(expected[1]!.tokens);
+    }
+    expect(many.toSorted((a, b) => a - b)).toEqual([0, 1]);
+    await expect(model.generate('', {}).result).rejects.toMatchObject({ code: 'usage' });
+    await expect(model.generate(prompt, { maxTokens: 0 }).result).rejects.toThrow('maxTokens');
+    const notPlain = { tools: [{ type: 'function', function: { name: 'f', parameters: { at: () => {} } } }] };
+    await expect(model.generate(prompt, notPlain as never).result).rejects.toMatchObject({ code: 'usage' });
+    await expect(model.adapters.add('a', 'b')).rejects.toMatchObject({ code: 'usage' });
+    await host.kill();
+    expect((await model.embed('a cat')).embeddings[0]).toEqual(embeddings[0]);
+    await model.dispose();
+  });
+
+  test('a load that fails is told to all tabs that wait, and the next may try', async () => {
+    const origin = new Origin();
+    origin.failing = new SplitkvError('io', 'the server is away');
+    const results = await Promise.allSettled(Array.from({ length: 3 }, () => origin.tab('failing').join()));
+    for (const result of results) {
+      expect(result).toMatchObject({ status: 'rejected', reason: { code: 'io', message: 'the server is away' } });
+    }
+    await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
+    origin.failing = undefined;
+    const [host, heir] = [origin.tab('failing'), origin.tab('failing')];
+    const own = await host.join();
+    const model = await heir.join();
+    expect(await whole(own.generate(prompt, greedy))).toEqual(expected[0]);
+    // Nor does one that takes over hang where it can't load.
+    origin.failing = new SplitkvError('limit', 'no room');
+    const asked = model.generate(prompt, { ...greedy, maxTokens: 400 });
+    for await (const _ of asked.deltas()) if (origin.loaded.length === 1) break;
+    const cut = model.generate(prompt, { ...greedy, maxTokens: 400 });
+    await host.kill();
+    await expect(cut.result).rejects.toMatchObject({ code: 'limit' });
+    origin.failing = undefined;
+    expect(await whole(model.generate(prompt, greedy))).toEqual(expected[0]);
+    await model.dispose();
+  });
+
+  test('a GPU that is lost comes back, or another tab takes over; texts are the same', async () => {
+    const origin = new Origin();
+    const [host, heir] = [origin.tab('lost'), origin.tab('lost')];
+    await host.join();
+    const model = await heir.join();
+    const lose = async (): Promise<string> => {
+      const pieces: string[] = [];
+      const answer = model.generate(prompt, drawn);
+      for await (const piece of answer) {
+        if (pieces.push(piece) === 5) {
+          (origin.loaded.at(-1)!.model.opened.group as RankGroup).devices[0]!.gpu.destroy();
+        }
+      }
+      expect((await answer.result).tokens).toEqual(expected[1]!.tokens);
+      return pieces.join('');
+    };
+    expect(await lose()).toBe(expected[1]!.text);
+    expect(origin.loaded).toHaveLength(1);
+    vi.spyOn(origin.loaded[0]!.model, 'recover').mockRejectedValue(new SplitkvError('device_lost', 'gone for good'));
+    expect(await lose()).toBe(expected[1]!.text);
+    expect(origin.loaded.map(({ tab }) => tab)).toEqual([host.number, heir.number]);
+    await model.dispose();
+  });
+});
+
+test('conversations outlive the tab that has the model, and go on with the same bits', async () => {
+  const where = 'models/tiny-gqa';
+  const talk = async (model: Model, before: () => Promise<void>): Promise<unknown[]> => {
+    const conversation = model.conversation({ system: 'lena hid the red needle in the garden box .' });
+    const answers: unknown[] = [];
+    for (const [at, question] of ['where is the red needle ?', 'who hid it ?', 'what is in the box ?'].entries()) {
+      const generation = conversation.send(question, { maxTokens: 12, ignoreEos: true, temperature: 1, seed: 3 });
+      let text = '';
+      for await (const piece of generation) {
+        if (at === 1 && text === '') await before();
+        text += piece;
+      }
+      answers.push(text, (await generation.result).tokens);
+    }
+    const again = await conversation.regenerate({ maxTokens: 5, temperature: 0 }).result;
+    const { choices } = await model.chat.completions.create({ messages: conversation.messages, max_tokens: 6 });
+    return [...answers, again.text, conversation.save(), choices];
+  };
+  const alone = await load(where, loadOptions);
+  const expected = await talk(alone, async () => {});
+  await alone.dispose();
+  const origin = new Origin(where);
+  const [host, tab] = [origin.tab('talk'), origin.tab('talk')];
+  await host.join();
+  const model = await tab.join();
+  expect(await talk(model, host.kill)).toEqual(expected);
+  expect(origin.loaded).toHaveLength(2);
+  await model.dispose();
+});
+
+test('pages share what is of one place and has the same options', async () => {
+  const key = (where: string, options: LoadOptions = {}, page = 'https://a.test/x/'): Promise<string> =>
+    shareKey(where, options, page);
+  const same = await key('models/a', { weights: 'q4', share: true, onProgress: () => {} });
+  expect(await key('/x/models/a', { weights: 'q4', hubToken: 't', kv: undefined })).toBe(same);
+  expect(await key('https://a.test/x/models/a', { weights: 'q4' }, 'https://a.test/y/')).toBe(same);
+  expect(await key('models/a', { contextLength: 9, weights: 'q4' })).toBe(
+    await key('models/a', { weights: 'q4', contextLength: 9 }),
+  );
+  expect(await key('models/a', { weights: 'q4', ranks: 1, tune: true, images: false })).toBe(same);
+  for (const other of [
+    await key('models/a', { weights: 'q4', ranks: 2 }),
+    await key('models/a', { weights: 'q4', tune: false }),
+    await key('models/a'),
+    await key('models/b', { weights: 'q4' }),
+    await key('models/a', { weights: 'q4' }, 'https://a.test/y/'),
+    await key('models/a', { weights: 'q4', contextLength: 9 }),
+  ]) {
+    expect(other).not.toBe(same);
+  }
+  expect(await key('smollm2-360m-instruct')).toBe(await key('smollm2-360m-instruct', {}, 'https://a.test/y/'));
+  const folder = { name: 'mine', list: async () => [] } as never;
+  await expect(key('models/a', { kvDir: folder })).rejects.toThrow('kvDir');
+  await expect(shareKey(files, {})).rejects.toMatchObject({ code: 'usage' });
+});
+
+test('Node has no tabs', async () => {
+  await expect(loadHere('models/tiny-gqa', { share: true })).rejects.toMatchObject({ code: 'usage' });
+  await expect(loadHere('models/tiny-gqa', { share: 'yes' as never })).rejects.toThrow('true or false');
+});

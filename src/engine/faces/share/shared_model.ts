@@ -1,0 +1,294 @@
+/**
+ * Room: one model for all tabs of an origin (`share`). Here is what a tab's user gets, and by what tabs meet; share_client.ts is
+ * a tab's side that asks, share_host.ts the side of the tab that has the model, share_protocol.ts what they say to each other.
+ */
+
+import { unsupportedError, usageError, withAbort } from '../../../base/errors.js';
+import { checkOptions, defined } from '../../../base/options.js';
+import { VERSION } from '../../../base/version.js';
+import { hashName, type Locks } from '../../../loader/cache/opfs.js';
+import { catalogModel } from '../../../loader/hub/catalog.js';
+import { hubForm } from '../../../loader/hub/hub_options.js';
+import type { Source } from '../../../loader/index.js';
+import type {
+  ChatCompletions,
+  Conversation,
+  ConversationOptions,
+  EmbedOptions,
+  EmbedResult,
+  GenerateOptions,
+  GenerateResult,
+  Generation,
+  GenerationDelta,
+  IndexedResult,
+  KeptEntries,
+  LoadOptions,
+  LoadProgress,
+  LogitsOptions,
+  LogitsResult,
+  Model,
+  ModelAdapters,
+  ModelInfo,
+  Prompt,
+  RerankOptions,
+  RerankResult,
+  RunStats,
+  SelfTestResult,
+  TokenizeOptions,
+} from '../../contracts/api.js';
+import { checkLoadOptions } from '../../contracts/load_options.js';
+import { LOAD_ROWS } from '../../contracts/options/load_rows.js';
+import { isSwitch, type OptionRow } from '../../contracts/options/row.js';
+import { randomSeed } from '../../ranks/sampling/sampling.js';
+import {
+  hasImages,
+  needTokenizer,
+  promptIds,
+  type PromptReader,
+  promptReader,
+  tokenIds,
+} from '../../serving/prompt_tokens.js';
+import { chatCompletions } from '../chat_api.js';
+import { type GeneratedPrompt, GenerationStream, type PromptRows } from '../generate.js';
+import { type JoinPlaces, load, NO_PROGRESS } from '../load.js';
+import { asTheyEnd, generateSchema, type LoadedModel, type TalkOf, talkWith, tokenizeWith } from '../model.js';
+import { ShareClient } from './share_client.js';
+import type { AskedPrompt, Given, HostFacts, ShareWorld } from './share_protocol.js';
+
+/** What each tab has of its own, and what says who may read the files: the model is the same. */
+const OWN = ['share', 'fetch', 'headers', 'hubToken', 'cache', 'onProgress', 'onWarning', 'signal'];
+
+type Told = Pick<LoadOptions, 'onProgress' | 'onWarning' | 'signal'>;
+
+/**
+ * What `load` does with `share` (src/entry.ts).
+ * @throws as `load`; SplitkvError `unsupported` where tabs can't meet, `usage` for what is of one tab only
+ */
+export async function loadShared(
+  where: string | URL | readonly File[] | Source,
+  options: LoadOptions,
+  join: JoinPlaces,
+): Promise<Model> {
+  checkLoadOptions(options);
+  const locks = (globalThis.navigator as Partial<Navigator> | undefined)?.locks;
+  if (!locks || typeof BroadcastChannel === 'undefined') {
+    throw unsupportedError(
+      'share: this page has no Web Locks or no BroadcastChannel: serve it over https or from localhost, or load without share',
+    );
+  }
+  const { share: _, ...own } = options;
+  const open: ShareWorld['open'] = async (told) => (await load(where, { ...own, ...told }, join)) as LoadedModel;
+  return joinShared(await shareKey(where, options), worldOf(locks, open), options);
+}
+
+const worldOf = (locks: Locks, open: ShareWorld['open']): ShareWorld => ({
+  locks,
+  channel: (name) => new BroadcastChannel(name),
+  open,
+});
+
+/** Equal for tabs that share: of the model's place, the options and the library's version. @throws SplitkvError `usage` */
+export async function shareKey(
+  where: string | URL | readonly File[] | Source,
+  options: LoadOptions,
+  base = globalThis.document?.baseURI ?? globalThis.location?.href,
+): Promise<string> {
+  if (typeof where !== 'string' && !(where instanceof URL)) {
+    throw usageError('share: files and Source objects are of one tab: give a URL or a name of a model');
+  }
+  const form = hubForm(String(where));
+  const isName = form === 'hub' || form === 'pinned' || (form === 'word' && catalogModel(String(where)) !== undefined);
+  const place = isName ? where : new URL(where, base).href;
+  const given = Object.entries(defined(options))
+    .filter(([name, value]) => !OWN.includes(name) && !isDefault(name, value))
+    .toSorted(([a], [b]) => (a < b ? -1 : 1));
+  for (const [name, value] of given) {
+    if (!isPlain(value))
+      throw usageError(`share: ${name} has an object of one tab: give plain data, or leave share out`);
+  }
+  return `splitkv-share ${await hashName(JSON.stringify([VERSION, place, given]))}`;
+}
+
+const isDefault = (name: string, value: unknown): boolean => {
+  const row: OptionRow = LOAD_ROWS[name as keyof LoadOptions];
+  return value === (isSwitch(row) ? row.isOn === true : row.default);
+};
+
+/** Numbers, texts, URLs, and lists and records of these. */
+const isPlain = (value: unknown): boolean =>
+  typeof value !== 'object' || value === null || value instanceof URL
+    ? typeof value !== 'function'
+    : (Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype) &&
+      Object.values(value).every(isPlain);
+
+/** The model of all tabs of a key. @throws as `load` */
+export async function joinShared(
+  key: string,
+  world: ShareWorld,
+  { onProgress, onWarning, signal }: Told,
+): Promise<Model> {
+  signal?.throwIfAborted();
+  let last: LoadProgress = { ...NO_PROGRESS, phase: 'config' };
+  const client = new ShareClient(key, world, {
+    progress: (progress) => {
+      if (progress.phase !== 'ready') onProgress?.((last = progress));
+    },
+    warning: (message) => onWarning?.(message),
+  });
+  try {
+    await withAbort(client.ready, signal, 'loading');
+    const reader = await promptReader(client.facts!.prompts);
+    onProgress?.({ ...last, phase: 'ready' });
+    return new SharedModel(client, reader);
+  } catch (error) {
+    void client.close();
+    throw error;
+  }
+}
+
+/** A model that a tab has, this one or another: calls go there, what prompts and conversations are is here. */
+class SharedModel implements Model, TalkOf {
+  readonly chat: { readonly completions: ChatCompletions };
+  readonly pictures: TalkOf['pictures'];
+
+  constructor(
+    readonly client: ShareClient,
+    readonly reader: PromptReader,
+  ) {
+    const { imagePlaceholder } = this.info;
+    this.chat = { completions: chatCompletions(this.info.name, (prompt, options) => this.generate(prompt, options)) };
+    this.pictures =
+      imagePlaceholder === undefined
+        ? undefined
+        : { placeholder: () => imagePlaceholder, ids: (prompt, _, options) => this.readPrompt(prompt, options) };
+  }
+
+  get #facts(): HostFacts {
+    return this.client.facts!;
+  }
+
+  get info(): ModelInfo {
+    return this.#facts.info;
+  }
+
+  get adapters(): ModelAdapters {
+    const refuse = async (): Promise<never> => {
+      throw usageError('adapters of a shared model are named when it is loaded: load(name, { share: true, adapters })');
+    };
+    return { list: this.#facts.adapters, add: refuse, remove: refuse };
+  }
+
+  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
+    return this.#ask(
+      async () => ({ prompt }),
+      options,
+      () => checkOptions('generate', options, generateSchema),
+    );
+  }
+
+  generation(rows: () => Promise<GeneratedPrompt>, options: GenerateOptions): Generation {
+    return this.#ask(async () => ({ rows: await rows() }), options);
+  }
+
+  /** The seed is fixed here, so that every host draws the same tokens. */
+  #ask(asked: () => Promise<AskedPrompt>, options: GenerateOptions, check = (): void => {}): Generation {
+    const { signal, onFirstLogits, client: _, seed = randomSeed(), ...plain } = options;
+    return new GenerationStream(async (emit, left): Promise<GenerateResult> => {
+      check();
+      const ends = AbortSignal.any([left, ...(signal ? [signal] : [])]);
+      // As they were told first.
+      const ids: (string | undefined)[] = [];
+      const result = await this.client.ask(
+        'generate',
+        async (): Promise<Given<'generate'>> => [await asked(), { ...plain, seed }, onFirstLogits !== undefined],
+        ends,
+        (event) => {
+          if (!('delta' in event)) return onFirstLogits?.(event.row);
+          for (const { index, id } of event.delta.toolCalls ?? []) ids[index] ??= id;
+          emit(event.delta satisfies GenerationDelta);
+        },
+      );
+      const calls = result.tool_calls?.map((call, index) => ({ ...call, id: ids[index] ?? call.id }));
+      return { ...result, ...(calls && { tool_calls: calls }) };
+    });
+  }
+
+  async *generateMany(
+    prompts: readonly Prompt[],
+    options: GenerateOptions = {},
+  ): AsyncGenerator<IndexedResult, void, undefined> {
+    checkOptions('generateMany', options, generateSchema);
+    if (options.continueFrom) throw usageError('generateMany: continueFrom is of one answer; use generate');
+    yield* asTheyEnd(prompts.length, options.signal, (index, ends) =>
+      this.generate(prompts[index]!, { ...options, ...ends }),
+    );
+  }
+
+  conversation(options?: ConversationOptions): Conversation {
+    return talkWith(this, options);
+  }
+
+  keep(rows: PromptRows): Promise<void> {
+    return this.client.ask('keep', [rows]);
+  }
+
+  async logits(
+    tokens: readonly number[] | Uint32Array | Int32Array,
+    { signal, onRow, ...options }: LogitsOptions = {},
+  ): Promise<LogitsResult> {
+    const positions: number[] = [];
+    const rows: Float32Array[] = [];
+    await this.client.ask('logits', [tokenIds(tokens), options], signal, (event) => {
+      if (!('row' in event)) return;
+      positions.push(event.position);
+      if (onRow) onRow(event.position, event.row);
+      else rows.push(event.row);
+    });
+    return { positions, rows };
+  }
+
+  embed(texts: string | readonly Prompt[], { signal, client: _, ...options }: EmbedOptions = {}): Promise<EmbedResult> {
+    return this.client.ask('embed', [texts, options], signal);
+  }
+
+  rerank(
+    query: string,
+    documents: readonly string[],
+    { signal, client: _, ...options }: RerankOptions = {},
+  ): Promise<RerankResult> {
+    return this.client.ask('rerank', [query, documents, options], signal);
+  }
+
+  kept(prompt: Prompt, { signal }: { readonly signal?: AbortSignal } = {}): Promise<KeptEntries> {
+    return this.client.ask('kept', [prompt], signal);
+  }
+
+  async readPrompt(prompt: Prompt, options: TokenizeOptions = {}): Promise<readonly number[]> {
+    if (!hasImages(prompt)) return promptIds(prompt, this.reader, undefined, options);
+    return this.client.ask('readPrompt', [prompt, options]);
+  }
+
+  tokenize(prompt: Prompt, options: TokenizeOptions = {}): number[] {
+    return tokenizeWith(this.reader, prompt, options);
+  }
+
+  detokenize(tokens: readonly number[]): string {
+    return needTokenizer(this.reader, 'detokenize').decode([...tokens], { skipSpecial: true });
+  }
+
+  selfTest({ signal }: { readonly signal?: AbortSignal } = {}): Promise<SelfTestResult> {
+    return this.client.ask('selfTest', [], signal);
+  }
+
+  stats(): RunStats {
+    return this.#facts.stats;
+  }
+
+  recover({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    return this.client.ask('recover', [], signal);
+  }
+
+  dispose(): Promise<void> {
+    return this.client.close();
+  }
+}
