@@ -142,7 +142,9 @@ const keyOf = (all: readonly unknown[]): string =>
   JSON.stringify(all, (name, value: unknown) => {
     const isObject = typeof value === 'function' || (typeof value === 'object' && value !== null);
     if (name === 'onWarning' || !isObject || Array.isArray(value)) return name === 'onWarning' ? undefined : value;
-    if (Object.getPrototypeOf(value) === Object.prototype) return Object.fromEntries(Object.entries(value).toSorted());
+    if (Object.getPrototypeOf(value) === Object.prototype) {
+      return Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+    }
     if (!numbers.has(value)) numbers.set(value, ++count);
     return [name, numbers.get(value)];
   });
