@@ -135,14 +135,14 @@ test('an answer is shown as it is written, stopped and replaced', { timeout: 180
   await another;
   await until(() => !talk.isAnswering);
   expect(String(talk.error)).toMatch(/an answer is being written/);
-  const texts = shown.map((messages) => String(messages[1]!.content));
+  const texts = shown.map((messages) => messages[1]!.content as string);
   expect(texts.length).toBeGreaterThan(2);
   for (const [at, text] of texts.entries()) expect(text.startsWith(texts[at - 1] ?? '')).toBe(true);
   expect(talk.messages).toEqual(talk.conversation!.messages.slice(1));
 
   // What is stopped stays as far as it came; what fails is taken back.
   const stopped = talk.send('tell me', { ignoreEos: true });
-  await until(() => talk.isAnswering && String(talk.messages[3]?.content) !== '');
+  await until(() => talk.isAnswering && (talk.messages[3]?.content ?? '') !== '');
   talk.stop();
   await stopped;
   await until(() => !talk.isAnswering);
@@ -156,7 +156,7 @@ test('an answer is shown as it is written, stopped and replaced', { timeout: 180
   // Who leaves ends the answer.
   const { conversation } = talk;
   const left = talk.send('tell me', { ignoreEos: true, maxTokens: 10_000 });
-  await until(() => talk.isAnswering && String(talk.messages[5]?.content) !== '');
+  await until(() => talk.isAnswering && (talk.messages[5]?.content ?? '') !== '');
   root.unmount();
   await left;
   expect(conversation!.messages.at(-1)!.role).toBe('assistant');
