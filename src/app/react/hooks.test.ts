@@ -14,10 +14,10 @@ vi.mock('../../index.js', async (original) => {
 const load = vi.mocked(library.load);
 
 const adapter = (await testAdapters()).at(-1)!.name;
-const { files } = randomFiles({ seed: 11, config: { max_position_embeddings: 1024 } });
+const { files } = randomFiles({ seed: 11, config: { max_position_embeddings: 4096 } });
 const few = /[a-z]{3,6}/.source;
-const until = (isSo: () => boolean): Promise<void> => vi.waitFor(() => expect(isSo()).toBe(true), { timeout: 60_000 });
-const textOf = (content: unknown): string => (typeof content === 'string' ? content : '');
+const until = (isSo: () => boolean): Promise<void> =>
+  vi.waitFor(() => expect(isSo()).toBe(true), { timeout: 60_000, interval: 1 });
 
 /** Of a document as much as React asks of one whose components show nothing. */
 class Nothing extends EventTarget {
@@ -127,37 +127,36 @@ test('an answer is shown as it is written, stopped and replaced', { timeout: 180
   const expected = await model.conversation({ system: 'say little' }).send('who ?', { regex: few }).result;
   expect(talk).toMatchObject({ messages: [asked, { role: 'assistant', content: expected.text }], error: undefined });
 
-  // Many tokens are few renders.
   shown.length = 0;
-  const long = talk.regenerate({ maxTokens: 40, ignoreEos: true });
+  const long = talk.regenerate({ maxTokens: 300, ignoreEos: true });
   await until(() => talk.isAnswering && talk.messages[1]!.content !== '');
   const another = talk.send('meanwhile');
   await long;
   await another;
   await until(() => !talk.isAnswering);
   expect(String(talk.error)).toMatch(/an answer is being written/);
-  const texts = shown.map((messages) => textOf(messages[1]!.content));
+  const texts = shown.map((messages) => messages[1]!.content as string);
   expect(texts.length).toBeGreaterThan(2);
   for (const [at, text] of texts.entries()) expect(text.startsWith(texts[at - 1] ?? '')).toBe(true);
   expect(talk.messages).toEqual(talk.conversation!.messages.slice(1));
 
   // What is stopped stays as far as it came; what fails is taken back.
-  const stopped = talk.send('tell me', { ignoreEos: true });
-  await until(() => talk.isAnswering && textOf(talk.messages[3]?.content) !== '');
+  const stopped = talk.send('tell me', { ignoreEos: true, maxTokens: 1000 });
+  await until(() => talk.isAnswering && (talk.messages[3]?.content ?? '') !== '');
   talk.stop();
   await stopped;
   await until(() => !talk.isAnswering);
   expect(talk.messages).toEqual(talk.conversation!.messages.slice(1));
   expect(talk.messages).toHaveLength(4);
-  await talk.send('x '.repeat(1200));
+  await talk.send('x '.repeat(5000));
   await until(() => talk.error !== undefined);
   expect(talk.error).toMatchObject({ code: 'context_full' });
   expect(talk.messages).toHaveLength(4);
 
   // Who leaves ends the answer.
   const { conversation } = talk;
-  const left = talk.send('tell me', { ignoreEos: true, maxTokens: 10_000 });
-  await until(() => talk.isAnswering && textOf(talk.messages[5]?.content) !== '');
+  const left = talk.send('tell me', { ignoreEos: true, maxTokens: 2000 });
+  await until(() => talk.isAnswering && (talk.messages[5]?.content ?? '') !== '');
   root.unmount();
   await left;
   expect(conversation!.messages.at(-1)!.role).toBe('assistant');
@@ -168,6 +167,15 @@ test('an answer is shown as it is written, stopped and replaced', { timeout: 180
     function: { name: 'look', parameters: { type: 'object', properties: {} } },
   } as const;
   const store = conversationStore(model);
+  const other = conversationStore(model);
+  // Changes of a frame are told together.
+  const times: number[] = [];
+  const leave = other.subscribe(() => times.push(performance.now()));
+  await other.send('tell me', { ignoreEos: true, maxTokens: 100 });
+  await new Promise((done) => setTimeout(done, 50));
+  expect(times.length).toBeGreaterThan(3);
+  for (const [at, time] of times.entries()) if (at > 0) expect(time - times[at - 1]!).toBeGreaterThan(14);
+  leave();
   await store.send('what is there ?', { tools: [tool], toolChoice: 'required', parallelToolCalls: false });
   expect(store.get().error).toBeUndefined();
   const [call] = store.get().messages.at(-1)!.tool_calls!;

@@ -90,7 +90,7 @@ let freed: Promise<unknown> = Promise.resolve();
  * ```ts
  * import { modelStore } from 'splitkv/stores';
  *
- * const leave = modelStore('smollm2-360m-instruct').subscribe(({ model, progress }) => console.log(model, progress));
+ * modelStore('smollm2-360m-instruct').subscribe(({ model, progress }) => console.log(model, progress));
  * ```
  */
 export function modelStore(source: ModelSource, options: ModelStoreOptions = {}): ModelStore {
@@ -142,9 +142,8 @@ const keyOf = (all: readonly unknown[]): string =>
   JSON.stringify(all, (name, value: unknown) => {
     const isObject = typeof value === 'function' || (typeof value === 'object' && value !== null);
     if (name === 'onWarning' || !isObject || Array.isArray(value)) return name === 'onWarning' ? undefined : value;
-    if (Object.getPrototypeOf(value) === Object.prototype) {
+    if (Object.getPrototypeOf(value) === Object.prototype)
       return Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)));
-    }
     if (!numbers.has(value)) numbers.set(value, ++count);
     return [name, numbers.get(value)];
   });
