@@ -108,6 +108,7 @@ export function standInModel(options: StandInOptions = {}): ServingModel {
     completeAll,
     complete: (prompt: Prompt, given?: CompletionOptions) => completeAll([prompt], given),
     tokenize: () => [1, 2, 3],
+    detokenize: () => 'one two three',
     dispose: () => Promise.resolve(),
     get metrics() {
       return metrics();
