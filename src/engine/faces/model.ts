@@ -86,6 +86,12 @@ export function talkWith(model: TalkOf, options: ConversationOptions = {}): Conv
   return new TalkingConversation({ reader, pictures, name: info.name, generate, keep }, options);
 }
 
+/** @throws SplitkvError `usage` for options that `generateMany` doesn't take */
+export function checkMany(options: GenerateOptions): void {
+  checkOptions('generateMany', options, generateSchema);
+  if (options.continueFrom) throw usageError('generateMany: continueFrom is of one answer; use generate');
+}
+
 /**
  * Results as they end, with their numbers; leaving the iteration aborts the rest.
  * @param run one of them, with options that end it
@@ -220,8 +226,7 @@ export class LoadedModel implements Model {
     prompts: readonly Prompt[],
     options: GenerateOptions = {},
   ): AsyncGenerator<IndexedResult, void, undefined> {
-    checkOptions('generateMany', options, generateSchema);
-    if (options.continueFrom) throw usageError('generateMany: continueFrom is of one answer; use generate');
+    checkMany(options);
     const rows: GeneratedPrompt[] = [];
     for (const prompt of prompts) rows.push({ prompt: await this.readPrompt(prompt, options), isChat: isChat(prompt) });
     const shared = commonPrefix(rows.map(({ prompt }) => prompt));

@@ -218,6 +218,9 @@ class Running {
   /** After a recovery: tokens that come again and were handed on before. */
   replay = 0;
   over: EngineEnd | undefined;
+  /** What may follow its tokens is proposed. */
+  isDrafted = false;
+  /** Since it first ran alone: others' tokens needn't be looked up. */
   drafter: Drafter | undefined;
   readonly speculation = { drafted: 0, accepted: 0, steps: 0 };
   /** What its next step may sample, where that is limited. */
@@ -551,7 +554,8 @@ export class Engine {
     constraint?.reset();
     running.allowed = constraint?.first.allowed;
     const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
-    running.drafter = this.#newDrafter(request);
+    running.isDrafted = this.#isDrafted(request);
+    running.drafter = undefined;
     const kept = this.#keptFor(running);
     this.#scheduler.submit({
       id,
@@ -818,25 +822,24 @@ export class Engine {
   }
 
   /** What a form allows behind drafts isn't known; pictures' ids are none of the vocabulary. */
-  #newDrafter({ prompt, continuation = [], constraint, maxTokens, speculate }: EngineRequest): Drafter | undefined {
-    const speculation = this.#speculation;
-    if (!speculation || speculate === false || constraint || maxTokens <= 1) return undefined;
+  #isDrafted({ prompt, constraint, maxTokens, speculate }: EngineRequest): boolean {
+    if (!this.#speculation || speculate === false || constraint || maxTokens <= 1) return false;
     const { vocabSize } = this.ranks.runner.config;
-    if (prompt.some((token) => token >= vocabSize)) return undefined;
-    return speculation.options.drafter([...prompt, ...continuation]);
+    return prompt.every((token) => token < vocabSize);
   }
 
   /** What may follow a request's tokens is verified in its next step, where that pays. */
   #propose(id: string): void {
-    const drafter = this.#running.get(id)?.drafter;
-    const speculation = drafter && this.#speculation;
-    if (!speculation) return;
+    const running = this.#running.get(id);
+    const sequence = this.#scheduler.sequence(id);
+    const speculation = this.#speculation;
+    if (!speculation || !running?.isDrafted || !sequence) return;
     // There is a place for one state.
     const comesBack = this.#draftState !== undefined;
     const isAlone = this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
     if (!isAlone && (comesBack || !speculation.sharesSteps)) return;
-    const ahead = this.#scheduler.sequence(id)?.outstanding ?? 0;
-    const drafts = speculation.choose(drafter, comesBack, ahead);
+    running.drafter ??= speculation.options.drafter([...running.request.prompt, ...sequence.generated]);
+    const drafts = speculation.choose(running.drafter, comesBack, sequence.outstanding);
     if (drafts.length === 0) return;
     if (speculation.tries !== undefined || this.ranks.runner.readyToVerify()) this.#scheduler.propose(id, drafts);
   }

@@ -13,6 +13,7 @@ import {
   type ShareWorld,
   type ToClient,
   type ToHost,
+  type Without,
 } from './share_protocol.js';
 
 /** A call without an answer. */
@@ -261,12 +262,10 @@ export class ShareClient {
     for (const asked of this.#calls.values()) asked.settle({ error });
   }
 
-  #post(message: WithoutClient<ToHost>): void {
+  #post(message: Without<ToHost, 'client'>): void {
     if (!this.#left.signal.aborted) this.#out.postMessage({ client: this.id, ...message });
   }
 }
-
-type WithoutClient<Message> = Message extends unknown ? Omit<Message, 'client'> : never;
 
 const disposed = (): SplitkvError => usageError('this model was disposed; load it again');
 

@@ -10,6 +10,7 @@ import {
   type ShareWorld,
   type ToClient,
   type ToHost,
+  type Without,
 } from './share_protocol.js';
 
 /** A driver that goes away each time has to be given up. */
@@ -180,7 +181,6 @@ export class ShareHost {
   }
 }
 
-type Told = WithoutHost<ToClient>;
-type WithoutHost<Message> = Message extends unknown ? Omit<Message, 'host'> : never;
+type Told = Without<ToClient, 'host'>;
 type CallTold = Message<'event' | 'again' | 'answer' | 'failure'>;
 type Message<Type> = Told extends infer Each ? (Each extends { type: Type } ? Omit<Each, 'call'> : never) : never;

@@ -33,6 +33,9 @@ export const channelNames = (key: string) => ({
   one: (client: string) => `${key} ${client}`,
 });
 
+/** Each kind of message without what all of them have. */
+export type Without<Message, Key extends PropertyKey> = Message extends unknown ? Omit<Message, Key> : never;
+
 /** What clients know of the model without asking. */
 export interface HostFacts {
   readonly info: ModelInfo;

@@ -51,7 +51,15 @@ import {
 import { chatCompletions } from '../chat_api.js';
 import { type GeneratedPrompt, GenerationStream, type PromptRows } from '../generate.js';
 import { type JoinPlaces, load, NO_PROGRESS } from '../load.js';
-import { asTheyEnd, generateSchema, type LoadedModel, type TalkOf, talkWith, tokenizeWith } from '../model.js';
+import {
+  asTheyEnd,
+  checkMany,
+  generateSchema,
+  type LoadedModel,
+  type TalkOf,
+  talkWith,
+  tokenizeWith,
+} from '../model.js';
 import { ShareClient } from './share_client.js';
 import type { AskedPrompt, Given, HostFacts, ShareWorld } from './share_protocol.js';
 
@@ -217,8 +225,7 @@ class SharedModel implements Model, TalkOf {
     prompts: readonly Prompt[],
     options: GenerateOptions = {},
   ): AsyncGenerator<IndexedResult, void, undefined> {
-    checkOptions('generateMany', options, generateSchema);
-    if (options.continueFrom) throw usageError('generateMany: continueFrom is of one answer; use generate');
+    checkMany(options);
     yield* asTheyEnd(prompts.length, options.signal, (index, ends) =>
       this.generate(prompts[index]!, { ...options, ...ends }),
     );
