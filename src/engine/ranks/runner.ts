@@ -47,7 +47,8 @@ export class Runner {
   /** Pieces that went from one copy of a head to another since the runner was made. */
   copyMoves = 0;
   #layout: KvLayout | undefined;
-  #verifying: 'ready' | 'prepared for' | undefined;
+  #preparing: Promise<void> | undefined;
+  #isReady = false;
 
   constructor(
     readonly ranks: readonly Rank[],
@@ -173,15 +174,16 @@ export class Runner {
 
   /** Whether drafts can be verified at once. The ranks begin to prepare for it when this is first asked; where one can't, they never are. */
   readyToVerify(): boolean {
-    if (this.#verifying === undefined) {
-      this.#verifying = this.options.speculates === 'ngram' ? 'ready' : 'prepared for';
-      const prepared = this.each((rank) => rank.prepareVerifying());
-      prepared.then(
-        () => (this.#verifying = 'ready'),
-        () => {},
-      );
-    }
-    return this.#verifying === 'ready';
+    this.#preparing ??= this.each((rank) => rank.prepareVerifying()).then(
+      () => void (this.#isReady = true),
+      () => {},
+    );
+    return this.#isReady || this.options.speculates === 'ngram';
+  }
+
+  /** Until nothing is prepared beside calls, as no device may be destroyed meanwhile. */
+  async settled(): Promise<void> {
+    await this.#preparing;
   }
 
   /** Samples a token behind each of a slot's tokens, which are the last one sampled and drafts (`Rank.verify`). */

@@ -671,6 +671,7 @@ export class Engine {
     await this.#loop;
     await this.#feed?.close();
     await this.#keptFeed.settled();
+    await this.ranks.runner.settled();
   }
 
   /** Closes the engine and frees the ranks. */
@@ -932,6 +933,7 @@ export class Engine {
     // Nothing of the old ranks may still run.
     await Promise.allSettled(this.#inFlight.splice(0).map(({ outcome }) => outcome));
     await this.#keptFeed.clear();
+    await this.ranks.runner.settled();
     if (this.#closed === undefined && isLoss(error) && (this.options.recover ?? true)) {
       try {
         this.#totals.copyMovesTotal += this.ranks.runner.copyMoves;

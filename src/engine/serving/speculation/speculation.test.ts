@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../../base/random.js';
+import { pause } from '../../../base/waits.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn } from '../../../gpu/testing/draw.js';
 import { compressionOptions } from '../../../model/compression/options.js';
@@ -287,6 +288,22 @@ describe("'auto' makes what verifies drafts beside the answer", () => {
       await expect.poll(() => runner.readyToVerify(), { timeout: 60_000 }).toBe(true);
     }
     await engine.dispose();
+  });
+
+  test('no device is destroyed meanwhile', async () => {
+    const engine = await open({}, { speculation: guesses([]) });
+    const { runner } = engine.ranks;
+    const rank = runner.ranks[0]!;
+    const prepare = rank.prepareVerifying.bind(rank);
+    let isOver = false;
+    rank.prepareVerifying = async () => {
+      await prepare();
+      await pause(100);
+      isOver = true;
+    };
+    expect(runner.readyToVerify()).toBe(false);
+    await engine.dispose();
+    expect(isOver).toBe(true);
   });
 
   test('where a rank has no room for it nothing is drafted, and answers come as before', async () => {
