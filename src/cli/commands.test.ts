@@ -76,6 +76,7 @@ describe('generate', () => {
         'plan',
         'precision',
         'ranks',
+        'speculation',
         'tokens_per_second',
         'ttft_ms',
         'tuning',

@@ -90,7 +90,10 @@ let freed: Promise<unknown> = Promise.resolve();
  * ```ts
  * import { modelStore } from 'splitkv/stores';
  *
- * modelStore('smollm2-360m-instruct').subscribe(({ model, progress }) => console.log(model, progress));
+ * const leave = modelStore('smollm2-360m-instruct').subscribe(({ model, progress, error }) => {
+ *   console.log(error ?? (model ? 'ready' : (progress?.phase ?? 'waiting')));
+ * });
+ * leave();
  * ```
  */
 export function modelStore(source: ModelSource, options: ModelStoreOptions = {}): ModelStore {
