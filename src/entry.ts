@@ -24,7 +24,8 @@ const join: JoinPlaces = async (options) =>
  * ```
  *
  * @param where a folder or .gguf file on disk (Node), a URL of either that answers range requests, the files (browser), or a model of
- *   the Hugging Face Hub: 'ORG/NAME', 'hf:ORG/NAME@REVISION/FILE.gguf', or a name of the catalog (`models()`)
+ *   the Hugging Face Hub: 'ORG/NAME', 'hf:ORG/NAME@REVISION/FILE.gguf', or a name of the catalog (`models()`); 'auto' takes the
+ *   catalog's model that answers best here, by the GPU's memory and speed: `info.modelReason` says why
  * @throws SplitkvError: `usage`, `io`, `format`, `config`, `unsupported`, `limit`, `no_webgpu`, `aborted`. Whatever was
  *   allocated until then is freed.
  */

@@ -81,6 +81,8 @@ export async function modelRequest(
   if (host === 'chrome' && options.has('lora'))
     throw usageError('--lora needs --host node: a page of Chrome reads no files of this machine');
   const given = options.required('model', 'name a model folder, or a model of the Hub, e.g. --model models/tiny-gqa');
+  if (host === 'chrome' && given === 'auto')
+    throw usageError('--model auto needs --host node: a page\'s element takes model="auto"');
   const network = networkOptions(options);
   const telling = tellingOf(options, terminal);
   const { cluster, ...own } = await loadOptions(options);

@@ -24,7 +24,7 @@ export interface PathRequest extends Telling {
  * @throws SplitkvError `io`, `usage`, `aborted`
  */
 export async function modelPath(given: string, request: PathRequest): Promise<string> {
-  if (isStored(given)) return given;
+  if (isStored(given) || given === 'auto') return given;
   const found = await stat(given).catch(() => undefined);
   if (found) return localPath(given, found.isDirectory());
   const name = await hubNameOf(given, request.network);

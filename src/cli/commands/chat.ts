@@ -61,6 +61,8 @@ export const command: Command = {
       talk: { whenFull, ...readSpecial(options) },
       options: { ...file?.options, ...sampling, cachePrompt: reuse },
     });
+    const { modelReason } = talk.info;
+    if (modelReason !== undefined) terminal.note(`auto: ${modelReason}`);
     try {
       return await (file ? askAll(talk, file, options, terminal) : atTerminal(talk, terminal));
     } finally {
@@ -92,6 +94,10 @@ class HostTalk implements Talk {
     private readonly terminal: Terminal,
     private readonly state: TalkState,
   ) {}
+
+  get info(): ModelHost['info'] {
+    return this.state.host.info;
+  }
 
   /** Asks, and writes the answer as it comes, but for JSON. */
   async ask(

@@ -92,11 +92,12 @@ export const command: Command = {
     const ids = result.text === '' && !result.reasoning ? result.tokens.join(',') : '';
     await terminal.write(json ? `${JSON.stringify(result)}\n` : `${calls || ids}\n`);
     if (!json) {
-      const { planReason } = host.info;
+      const { planReason, modelReason } = host.info;
       const why = planReason === undefined ? [] : [`plan ${result.stats.plan}: ${planReason}`];
       const predicted = options.has('verbose') ? [...why, ...predictedLines(result.stats)] : [];
       terminal.note(
         [
+          ...(modelReason === undefined ? [] : [`auto: ${modelReason}`]),
           summary(result),
           ...compressionLines(result.stats),
           ...draftLines(result.stats),

@@ -414,6 +414,8 @@ export interface ModelInfo {
   /** How prompts' caches are compressed, where they are. */
   readonly compression?: { readonly policy: KvPolicy; readonly budget: number };
   readonly loadSeconds: number;
+  /** Why it was chosen, where `load` was asked for 'auto'. */
+  readonly modelReason?: string;
   readonly plan: Plan;
   /** Why the planner picked it, where it had a choice; why heads are arranged as they are. */
   readonly planReason?: string;

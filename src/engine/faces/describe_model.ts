@@ -1,3 +1,4 @@
+import { defined } from '../../base/options.js';
 import { unsupportedError, usageError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
 import type { Source, TensorReader } from '../../loader/index.js';
@@ -98,7 +99,7 @@ function withImages({ vision, visionMisfit, ...config }: ModelConfig, { images, 
 
 /** What an opened model is, in numbers and words. */
 export function modelInfo(opened: OpenedModel): ModelInfo {
-  const { config, group, prefiller, tokenizer, sampling, name, loadSeconds, planned } = opened;
+  const { config, group, prefiller, tokenizer, sampling, name, loadSeconds, modelReason, planned } = opened;
   const { runner } = group;
   const { type, plan } = group.options;
   const { compression } = runner.options;
@@ -124,6 +125,7 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
     kvBytesPerToken: runner.kv.bytesPerToken,
     ...(compression && { compression: { policy: compression.policy, budget: compression.budget } }),
     loadSeconds,
+    ...defined({ modelReason }),
     plan,
     ...(planReason !== undefined && { planReason }),
     shape: modelShape(config),

@@ -5,6 +5,7 @@
  */
 
 import { messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { defined } from '../../base/options.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import { listCached, type Source } from '../../loader/index.js';
 import { checkWindowFits } from '../../model/compression/budgets.js';
@@ -64,6 +65,8 @@ export interface OpenedModel extends ModelTokenizer {
   readonly sentenceFiles?: DescribedModel['sentenceFiles'];
   readonly pooling?: Pooling | undefined;
   readonly loadSeconds: number;
+  /** Why it was chosen, of `auto`. */
+  readonly modelReason?: string;
   /** Where prompts are computed on a device of their own. */
   readonly prefiller?: PrefillWorker | undefined;
   /** Where prompts may have them. */
@@ -129,6 +132,12 @@ export async function openModel(
   seats: (facts: ModelFacts) => Seats,
   { together, join }: Pick<PlanSubject, 'together'> & { readonly join?: JoinPlaces | undefined } = {},
 ): Promise<OpenedModel> {
+  if (where === 'auto') {
+    checkLoadOptions(options);
+    const { name, weights, why } = await (await import('../planning/catalog_fit.js')).autoModel(options);
+    const opened = await openModel(name, { ...options, ...defined({ weights }) }, seats, { together, join });
+    return { ...opened, modelReason: why };
+  }
   let places: ModelPlaces | undefined;
   if (options.cluster) {
     checkLoadOptions(options);

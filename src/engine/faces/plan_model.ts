@@ -101,6 +101,10 @@ export async function planModel(
   given: PlanModelOptions = {},
 ): Promise<PlanReport> {
   checkOptions('planModel', given, schema);
+  if (where === 'auto') {
+    const { name, weights } = await (await import('../planning/catalog_fit.js')).autoModel(given);
+    return planModel(name, { ...given, ...defined({ weights }) });
+  }
   const options = await namedByDegrees(given);
   const {
     promptTokens: _prompt,

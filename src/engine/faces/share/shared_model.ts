@@ -105,7 +105,8 @@ export async function shareKey(
     throw usageError('share: files and Source objects are of one tab: give a URL or a name of a model');
   }
   const form = hubForm(String(where));
-  const isName = form === 'hub' || form === 'pinned' || (form === 'word' && catalogModel(String(where)) !== undefined);
+  const isKnown = where === 'auto' || catalogModel(String(where)) !== undefined;
+  const isName = form === 'hub' || form === 'pinned' || (form === 'word' && isKnown);
   const place = isName ? where : new URL(where, base).href;
   const given = Object.entries(defined(options))
     .filter(([name, value]) => !OWN.includes(name) && !isDefault(name, value))
