@@ -1,21 +1,28 @@
 /**
  * `npm run site`: a static folder, site/, for any web server and any path: the pages, the library that they and the gallery's recipes
  * load, the example model, and the package's reference. `-- --out DIR` puts it elsewhere. `--base URL` says where it will be published:
- * links to its pages then show a picture, whose address must be whole.
+ * links to its pages then show a picture, whose address must be whole. `--model PATH` puts a model folder or .gguf file in, which
+ * the pages then offer first: one that converses.
  */
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { BESIDE_PAGES } from './beside_pages.mjs';
 import { llmsText } from './llms_text.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
 ensurePackages();
-const { values } = parseArgs({ options: { out: { type: 'string' }, base: { type: 'string' } } });
+const { values } = parseArgs({
+  options: { out: { type: 'string' }, base: { type: 'string' }, model: { type: 'string' } },
+});
 const base = values.base === undefined ? undefined : `${values.base.replace(/\/+$/, '')}/`;
 if (base !== undefined && !/^https?:\/\/[^/?#]+\/[^?#]*$/.test(base)) {
   throw new Error(`--base ${values.base}: expected an address such as https://example.org/splitkv/`);
+}
+const demo = values.model === undefined ? undefined : resolve(values.model);
+if (demo !== undefined && !existsSync(join(demo, 'config.json')) && !(existsSync(demo) && demo.endsWith('.gguf'))) {
+  throw new Error(`--model ${values.model}: expected a folder with config.json, or a .gguf file`);
 }
 const out = resolve(values.out ?? join(root, 'site'));
 if (existsSync(out) && readdirSync(out).length > 0 && !existsSync(join(out, '.nojekyll'))) {
@@ -46,6 +53,22 @@ copy('peers/onnxruntime-web', (name) =>
   /^(ort\.webgpu\.bundle\.min|ort-wasm-simd-threaded\.asyncify)\.(mjs|wasm)$/.test(name),
 );
 
+if (demo !== undefined) {
+  const name = basename(demo);
+  const to = join(out, 'models', name);
+  cpSync(demo, to, { recursive: true });
+  const files = name.endsWith('.gguf') ? [to] : readdirSync(to).map((file) => join(to, file));
+  const bytes = files.reduce((all, file) => all + statSync(file).size, 0);
+  const address = encodeURI(`models/${name}${name.endsWith('.gguf') ? '' : '/'}`);
+  for (const page of ['index.html', 'gallery.html', 'chat.html']) {
+    const text = readFileSync(join(out, page), 'utf8');
+    const meta = `    <meta name="site-model" content="${address.replaceAll('&', '&amp;')}" data-bytes="${bytes}" />\n`;
+    // Where it is written already nothing moves when the page's script comes.
+    const button = `<button type="button" aria-pressed="false">${name.replace(/\.gguf$/, '')}</button>`;
+    const offered = text.replace(/<div id="models"[^>]*>/, (group) => `${group}\n            ${button}`);
+    writeFileSync(join(out, page), offered.replace('  </head>', `${meta}  </head>`));
+  }
+}
 await import('./run_typescript.mjs');
 const { buildApiReference } = await import('./api_reference.mjs');
 const { PAGES } = await import('../pages/shared/pages.ts');

@@ -128,6 +128,7 @@ export const GROUPS = [
       'an app with its default configuration takes the package',
       'the packed bench runs from an empty environment',
       'the first page has a live chat',
+      'a model that was put into the site',
       'the gallery shows texts that run as they are shown',
       "the gallery's extension is one",
       'the chat page opens and answers after one visit',

@@ -269,6 +269,35 @@ test("the gallery's extension is one: loaded into the browser, its panel answers
   }
 });
 
+test('a model that was put into the site is offered first, and opened by the chat page', async ({ page }) => {
+  const own = join(folder, 'own');
+  const made = spawnSync(process.execPath, ['scripts/site.mjs', '--out', own, '--model', 'models/tiny-mla'], {
+    encoding: 'utf8',
+    env: { ...process.env, SPLITKV_BUILT: '1' },
+  });
+  expect(made.status, made.stderr).toBe(0);
+  const files = serveFiles('/own/', own);
+  const server = createServer((request, response) => files(request, response, () => response.writeHead(404).end()));
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  try {
+    const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}/own/`;
+    await page.goto(`${at}index.html`);
+    const first = page.locator('#models button').first();
+    await expect(first).toHaveText('tiny-mla');
+    await first.click();
+    await expect(page.getByText(/[\d.]+ MiB from this site/)).toBeVisible();
+    await expect(page.locator('#tag')).toContainText('models/tiny-mla/');
+    await page.goto(`${at}chat.html`);
+    const chat = page.locator('splitkv-chat');
+    await expect(chat).toHaveAttribute('model', 'models/tiny-mla/');
+    await ask(chat, `${STORY} ${QUESTIONS[0].question}`);
+    await expect(chat.getByRole('article', { name: 'Answer' })).toHaveText(QUESTIONS[0].answer);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
 test('the folder is refused where it holds something else', () => {
   const made = spawnSync(process.execPath, ['scripts/site.mjs', '--out', 'docs'], {
     encoding: 'utf8',

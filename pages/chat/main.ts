@@ -11,7 +11,7 @@ import { ATTRIBUTES } from '../../src/app/chat/index.js';
 import { copyText } from '../shared/copy.js';
 import { element } from '../shared/elements.js';
 import { EMBEDDED_MODEL } from '../../models/example.js';
-import { tellStory } from '../shared/story.js';
+import { siteModel, tellStory } from '../shared/site_models.js';
 import { allowModel, mayJoin, mayLoad } from '../shared/foreign_model.js';
 import { addCodeColours, colourCode } from '../shared/code_colours.js';
 import { keepSite } from '../shared/keep_site.js';
@@ -86,7 +86,7 @@ function readChoices(): Record<string, string> {
 }
 
 async function openModel(): Promise<void> {
-  const model = query.get('model') ?? chosen.get('model') ?? EMBEDDED_MODEL;
+  const model = query.get('model') ?? chosen.get('model') ?? siteModel()?.model ?? EMBEDDED_MODEL;
   if (query.has('model')) await mayLoad(model, note, query.get('hub'));
   const cluster = query.get('cluster');
   if (cluster !== null) {

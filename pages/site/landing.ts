@@ -7,7 +7,7 @@ import { copyOnClick } from '../shared/copy.js';
 import { make } from '../../src/app/shared/dom.js';
 import { element } from '../shared/elements.js';
 import { EMBEDDED_MODEL } from '../../models/example.js';
-import { tellStory } from '../shared/story.js';
+import { tellStory } from '../shared/site_models.js';
 import { addCodeColours, colourCode } from '../shared/code_colours.js';
 import { keepSite } from '../shared/keep_site.js';
 import { showMaths } from '../shared/maths.js';

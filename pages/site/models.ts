@@ -1,6 +1,7 @@
 import { formatBytes } from '../../src/base/math.js';
 import { models } from '../../src/index.js';
 import { EMBEDDED_MODEL } from '../../models/example.js';
+import { siteModel } from '../shared/site_models.js';
 
 /** A model that the site offers to try. */
 export interface OfferedModel {
@@ -16,10 +17,19 @@ export const USUAL_MODEL = 'smollm2-360m-instruct';
 /** Of the catalog: weights below 400 MB in 4 bits, no licence to accept first. */
 const OFFERED = ['smollm2-135m-instruct', USUAL_MODEL, 'qwen3-0.6b'];
 
-/** The example that the site carries, then models of the catalog. */
+/** What the site carries, first whoever published it put in, then models of the catalog. */
 export async function offeredModels(): Promise<readonly OfferedModel[]> {
   const catalog = (await models()).filter(({ name }) => OFFERED.includes(name));
+  const own = siteModel();
   return [
+    ...(own
+      ? [
+          {
+            ...own,
+            about: `${formatBytes(own.bytes)} from this site. It is a small model: it converses, and may be wrong.`,
+          },
+        ]
+      : []),
     {
       model: EMBEDDED_MODEL,
       name: 'The example',

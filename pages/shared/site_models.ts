@@ -10,3 +10,13 @@ export function tellStory(chat: SplitkvChat): void {
     chat.suggestions = isExample ? QUESTIONS.map(({ question }) => question).join('|') : undefined;
   });
 }
+
+/** The model that this site carries beside the example, where whoever published it put one in (`npm run site -- --model PATH`). */
+export function siteModel(): { readonly model: string; readonly name: string; readonly bytes: number } | undefined {
+  const meta = document.querySelector<HTMLMetaElement>('meta[name="site-model"]');
+  if (!meta) return undefined;
+  const name = decodeURI(meta.content)
+    .replace(/^models\//, '')
+    .replace(/\/$|\.gguf$/, '');
+  return { model: meta.content, name, bytes: Number(meta.dataset['bytes']) };
+}
