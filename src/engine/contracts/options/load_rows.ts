@@ -39,6 +39,14 @@ const model = inGroup('Model', 'models.md', {
     type: 'boolean',
     at: ['cli', 'attribute'],
   },
+  mmproj: {
+    help: "the encoder of images of a GGUF model: a file of the model's folder or repository; `images` goes with it",
+    default: 'with `images` the mmproj-*.gguf that lies there',
+    page: 'library.md#images',
+    type: 'string',
+    value: 'FILE',
+    at: ['cli', 'attribute'],
+  },
   hub: {
     help: 'the Hub that names such as ORG/NAME mean',
     default: 'https://huggingface.co, in Node what HF_ENDPOINT says',
