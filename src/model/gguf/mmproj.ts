@@ -21,7 +21,9 @@ export async function mmprojVision(
   const { metadata, what, file } = mmproj;
   const kind = metadata.get('general.architecture');
   if (kind !== 'clip')
-    throw formatError(`${what} is no encoder of images: general.architecture is ${show(kind ?? null)}; expected 'clip'`);
+    throw formatError(
+      `${what} is no encoder of images: general.architecture is ${show(kind ?? null)}; expected 'clip'`,
+    );
   const type = metadata.get('clip.projector_type') ?? metadata.get('clip.vision.projector_type') ?? null;
   if (typeof type !== 'string' || !projectorsOf(arch).includes(type)) {
     throw unsupportedError(
@@ -52,7 +54,9 @@ export async function mmprojVision(
       image_size: clip.integer('image_size'),
       patch_size: clip.integer('patch_size'),
       layer_norm_eps: clip.positive('attention.layer_norm_epsilon'),
-      ...(metadata.get('clip.use_gelu') !== true && { hidden_act: metadata.get('clip.use_silu') ? 'silu' : 'quick_gelu' }),
+      ...(metadata.get('clip.use_gelu') !== true && {
+        hidden_act: metadata.get('clip.use_silu') ? 'silu' : 'quick_gelu',
+      }),
     },
   };
   const { averageNorm, ...vision } = family.vision!(new ConfigReader(keys, what))!;
