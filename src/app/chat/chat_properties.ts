@@ -49,8 +49,6 @@ export interface ChatProperties {
   context: number | undefined;
   /** Prompts may have images: the model's encoder is loaded, too, on the first rank; default off. */
   images: boolean;
-  /** The encoder of images of a GGUF model. */
-  mmproj: string | undefined;
   /** The Hub that names such as ORG/NAME mean. */
   get hub(): string | undefined;
   set hub(value: string | URL | Gone);

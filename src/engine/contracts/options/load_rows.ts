@@ -40,12 +40,12 @@ const model = inGroup('Model', 'models.md', {
     at: ['cli', 'attribute'],
   },
   mmproj: {
-    help: "the encoder of images of a GGUF model: a file of the model's folder or repository; `images` goes with it",
-    default: 'with `images` the mmproj-*.gguf that lies there',
+    help: "a GGUF model's encoder of images, a file beside it; turns `images` on",
+    default: 'mmproj-*.gguf',
     page: 'library.md#images',
     type: 'string',
     value: 'FILE',
-    at: ['cli', 'attribute'],
+    at: ['cli'],
   },
   hub: {
     help: 'the Hub that names such as ORG/NAME mean',
