@@ -87,16 +87,13 @@ export async function modelRequest(
   const { cluster, ...own } = await loadOptions(options);
   const load: PlainLoadOptions = {
     ...own,
-    ...(wantsImages(options) && { images: true }),
+    ...(network.images && { images: true }),
     ...(remote && cluster && { cluster }),
   };
-  const { mmprojBeside, modelPath } = await import('./model_path.js');
+  const { modelPath } = await import('./model_path.js');
   // Other machines find a model of the Hub by its name.
   const model = await modelPath(given, { network, pull: pull && !load.cluster, ...telling });
-  // Named here, because a page that is served the folder can't look for it.
-  const mmproj = host === 'chrome' && network.images === true && (await mmprojBeside(model));
-  const more = { ...(mmproj && { mmproj }), ...(await networkFor(model, host, network)) };
-  return { host, model, options: { ...load, ...more }, ...telling };
+  return { host, model, options: { ...load, ...(await networkFor(model, host, network)) }, ...telling };
 }
 
 /** How a download or a load says how far it is, and when it stops. */
@@ -111,11 +108,9 @@ export const networkOptions = (options: Options): NetworkOptions & Pick<OpenOpti
   defined({
     hub: options.text('hub'),
     token: options.text('hub-token'),
-    images: options.text('mmproj') ?? wantsImages(options),
+    // Of a prompt's own, too.
+    images: options.text('mmproj') ?? (options.has('images') || options.has('image')),
   });
-
-/** Of a prompt's own, too. */
-const wantsImages = (options: Options): boolean => options.has('images') || options.has('image');
 
 /** Files on this disk need no Hub, and a page can't read the environment. */
 async function networkFor(

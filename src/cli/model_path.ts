@@ -1,11 +1,10 @@
 import { readdir, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { ioError, SplitkvError } from '../base/errors.js';
 import { formatBytes } from '../base/math.js';
 import { isStored } from '../engine/contracts/cluster_options.js';
 import type { NetworkOptions } from '../index.js';
 import type { Telling } from './hosts/node_host.js';
-import { chooseMmproj } from '../loader/gguf/file.js';
 import { findGguf, isGgufName, type OpenOptions } from '../loader/index.js';
 import { catalogHint, catalogHubName, catalogModel } from '../loader/hub/catalog.js';
 import { hubForm } from '../loader/hub/hub_options.js';
@@ -53,10 +52,6 @@ async function localPath(path: string, isFolder: boolean): Promise<string> {
   const gguf = files.includes('config.json') ? undefined : findGguf(files, path);
   return gguf === undefined ? path : join(path, gguf);
 }
-
-/** The encoder of images in the folder of a GGUF file on this disk. */
-export const mmprojBeside = async (model: string): Promise<string | undefined> =>
-  isGgufName(model) ? chooseMmproj(await readdir(dirname(model)).catch(() => []), basename(model)) : undefined;
 
 /** The Hub's model that a text names: by itself, by the catalog, or by the address of its page; undefined for others. */
 export async function hubNameOf(text: string, network: NetworkOptions): Promise<HubName | undefined> {

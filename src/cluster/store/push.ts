@@ -146,9 +146,8 @@ async function filesOf(source: Source, signal: AbortSignal | undefined): Promise
   const { index } = await (await openModelFiles(source, signal)).reader();
   const { gguf } = source;
   // Where it isn't clear which encoder of images is the model's, none.
-  const mmproj = gguf === undefined ? undefined : await findMmproj(source, gguf, signal).catch(() => undefined);
-  const others = gguf === undefined ? MODEL_TEXTS : [mmproj].filter((name) => name !== undefined);
-  const names = [...others, ...index.files.map((weights) => weights.name)];
+  const others = gguf === undefined ? MODEL_TEXTS : [await findMmproj(source, gguf, signal).catch(() => undefined)];
+  const names = [...others, ...index.files.map(({ name }) => name)].filter((name) => name !== undefined);
   const files: Pick<StoredFile, 'file' | 'bytes'>[] = [];
   for (const file of names) {
     const bytes = await source.size(file, signal);

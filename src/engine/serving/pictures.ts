@@ -300,13 +300,10 @@ function settingsOf(file: Readonly<Record<string, unknown>>, vision: VisionConfi
     return Number.isInteger(longest) && Number(longest) >= 1 && Number(longest) <= 4096 ? Number(longest) : otherwise;
   };
   const tile = edge(kind === 'whole' ? 'size' : 'max_image_size', image);
-  if (tile !== image)
-    throw unsupportedError(`${name}: tiles of ${tile} pixels; the encoder's are of ${image}`);
+  if (tile !== image) throw unsupportedError(`${name}: tiles of ${tile} pixels; the encoder's are of ${image}`);
   const filter = RESAMPLE[Number(file['resample'] ?? (kind === 'whole' ? 2 : 1))];
-  if (!filter)
-    throw unsupportedError(`${name}: resample ${show(file['resample'])}; expected 1, 2 or 3`);
-  if (file['do_pan_and_scan'] === true)
-    throw unsupportedError(`${name}: do_pan_and_scan true; images are taken whole`);
+  if (!filter) throw unsupportedError(`${name}: resample ${show(file['resample'])}; expected 1, 2 or 3`);
+  if (file['do_pan_and_scan'] === true) throw unsupportedError(`${name}: do_pan_and_scan true; images are taken whole`);
   const three = (key: string): number[] => {
     const value = file[key] ?? [0.5, 0.5, 0.5];
     if (Array.isArray(value) && value.length === 3 && value.every((each) => typeof each === 'number'))

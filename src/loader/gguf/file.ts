@@ -3,7 +3,7 @@
  * by ../convert.ts. Read header.ts next.
  */
 
-import { formatError, SplitkvError, unsupportedError, usageError } from '../../base/errors.js';
+import { formatError, throwIfAborted, unsupportedError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import { nth, range } from '../../base/lists.js';
 import { BLOCK_TYPES } from '../dtype.js';
@@ -99,9 +99,6 @@ const QUANT = /(?:^|[-._/])((?:IQ|TQ|Q)\d\w*|MXFP4\w*|BF16|F(?:P)?(?:16|32))$/i;
 /** llama.cpp's encoder of images, which lies beside a model. */
 export const isMmproj = (file: string): boolean => /mmproj[^/]*\.gguf$/i.test(file);
 
-/** Types of encoders, the first of them that there is is taken. */
-const MMPROJ_TYPES = ['F16', 'BF16', 'Q8_0', undefined] as const;
-
 /**
  * The encoder among files that lies beside a model: of several that which is called like it, in the best type.
  * @throws SplitkvError `usage` where it isn't clear which is meant
@@ -110,7 +107,7 @@ export function chooseMmproj(files: Iterable<string>, gguf: string): string | un
   const there = [...files].filter((file) => isMmproj(file) && !partNames(gguf).includes(file));
   const alike = there.filter((file) => plainName(file) === plainName(gguf));
   const fitting = alike.length > 0 ? alike : there;
-  for (const type of MMPROJ_TYPES) {
+  for (const type of ['F16', 'BF16', 'Q8_0', undefined]) {
     const found = fitting.filter((file) => type === undefined || quantOf(file) === type);
     if (found.length === 1) return found[0];
     if (found.length > 1)
@@ -135,14 +132,11 @@ export async function findMmproj(source: Source, gguf: string, signal?: AbortSig
   const usual = ['F16', 'BF16', 'model-f16', `${stem}-f16`, `${stem}-F16`, `${stem}-BF16`, `${stem}-Q8_0`];
   for (const name of usual.map((each) => `mmproj-${each}.gguf`)) {
     // A copy that is kept needs no server.
-    if ((await source.size(name, signal).catch(orIo)) !== undefined) return name;
+    if ((await source.size(name, signal).catch(() => undefined)) !== undefined) return name;
+    throwIfAborted(signal, `looking for ${name}`);
   }
   return undefined;
 }
-
-const orIo = (error: unknown): undefined => {
-  if (!(error instanceof SplitkvError && error.code === 'io')) throw error;
-};
 
 /** The GGUF models among files, by their first parts: parts of a split one count as one, encoders of images are no models. */
 export function ggufModels(files: Iterable<string>): string[] {

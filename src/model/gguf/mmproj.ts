@@ -1,6 +1,13 @@
-import { formatError, unsupportedError } from '../../base/errors.js';
+import { formatError, ioError, unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
-import { type GgufFile, type TensorIndex, transposedView } from '../../loader/index.js';
+import {
+  findMmproj,
+  type GgufFile,
+  openGguf,
+  type Source,
+  type TensorIndex,
+  transposedView,
+} from '../../loader/index.js';
 import { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { VisionConfig } from '../config/vision_config.js';
@@ -8,28 +15,35 @@ import { projectorFamily, projectorsOf } from '../families/registry.js';
 import { Block } from './tensors.js';
 
 /**
- * The encoder of images in llama.cpp's file of it (mmproj), for the model beside which it lies.
- * @param tokens the model's vocabulary
- * @throws SplitkvError `format` for a file that is none, or another model's; `unsupported`, `config` as `parseModelConfig`
+ * The encoder of images beside a GGUF model, in llama.cpp's file of it (mmproj); undefined where models of the architecture have none.
+ * @param images the file, or true for the one that lies there
+ * @throws SplitkvError `io` where there is none, `format` for one that is no encoder or another model's; `unsupported`, `config`
  */
-export async function mmprojVision(
-  mmproj: GgufFile,
+export async function openMmproj(
+  source: Source,
+  { file, metadata: text }: GgufFile,
   model: ModelConfig,
-  arch: string,
-  tokens: unknown,
-): Promise<VisionConfig> {
-  const { metadata, what, file } = mmproj;
-  const kind = metadata.get('general.architecture');
-  if (kind !== 'clip')
-    throw formatError(
-      `${what} is no encoder of images: general.architecture is ${show(kind ?? null)}; expected 'clip'`,
-    );
-  const type = metadata.get('clip.projector_type') ?? metadata.get('clip.vision.projector_type') ?? null;
-  if (typeof type !== 'string' || !projectorsOf(arch).includes(type)) {
-    throw unsupportedError(
-      `${what}: clip.projector_type is ${show(type)}; beside a model of the architecture '${arch}' expected ${projectorsOf(arch).map(show).join(', ')}`,
+  images: boolean | string | undefined,
+  signal: AbortSignal | undefined,
+) {
+  const types = projectorsOf(String(text.get('general.architecture')));
+  if (types.length === 0) return undefined;
+  const name = typeof images === 'string' ? images : await findMmproj(source, file, signal);
+  if (name === undefined) {
+    throw ioError(
+      `images: no mmproj file lies beside ${file} of ${source.name}: put llama.cpp's mmproj-*.gguf of the same model there, or name it (mmproj); leave images out for text alone`,
     );
   }
+  const mmproj = await openGguf(source, name, signal);
+  const { metadata, what } = mmproj;
+  const kind = metadata.get('general.architecture') ?? null;
+  if (kind !== 'clip')
+    throw formatError(`${what} is no encoder of images: general.architecture is ${show(kind)}; expected "clip"`);
+  const type = metadata.get('clip.projector_type') ?? metadata.get('clip.vision.projector_type') ?? null;
+  if (typeof type !== 'string' || !types.includes(type))
+    throw unsupportedError(
+      `${what}: clip.projector_type is ${show(type)}; beside ${file} expected ${types.map(show).join(', ')}`,
+    );
   const clip = new GgufMetadata(mmproj, 'clip.vision');
   const width = clip.integer('projection_dim');
   if (width !== model.hiddenSize) {
@@ -37,11 +51,11 @@ export async function mmprojVision(
       `${what} is of another model: its rows have ${width} elements (clip.vision.projection_dim), the model's ${model.hiddenSize}. Take the mmproj file of the same model`,
     );
   }
-  const ids = new Map(Array.isArray(tokens) ? tokens.map((token, id) => [token, id] as const) : []);
+  const tokens = text.get('tokenizer.ggml.tokens');
   const idOf = (token: string): number => {
-    const id = ids.get(token);
-    if (id !== undefined) return id;
-    throw unsupportedError(`${what}: the model beside it has no token ${token}, which stands for images in prompts`);
+    const id = Array.isArray(tokens) ? tokens.indexOf(token) : -1;
+    if (id >= 0) return id;
+    throw unsupportedError(`images: ${file} has no token ${token}, which stands for them in prompts`);
   };
   const family = await projectorFamily(type);
   const keys = {
@@ -54,22 +68,23 @@ export async function mmprojVision(
       image_size: clip.integer('image_size'),
       patch_size: clip.integer('patch_size'),
       layer_norm_eps: clip.positive('attention.layer_norm_epsilon'),
-      ...(metadata.get('clip.use_gelu') !== true && {
-        hidden_act: metadata.get('clip.use_silu') ? 'silu' : 'quick_gelu',
-      }),
+      hidden_act: metadata.get('clip.use_gelu') === true ? 'gelu_pytorch_tanh' : 'quick_gelu',
     },
   };
-  const { averageNorm, ...vision } = family.vision!(new ConfigReader(keys, what))!;
+  const { averageNorm, ...read } = family.vision!(new ConfigReader(keys, what))!;
   // As in the decoder: files have 1 + w.
-  return { ...vision, file, ...(averageNorm && { averageNorm: { ...averageNorm, offset: 0 } }) };
-}
-
-/** What such a file says of pictures, in the words of preprocessor_config.json. */
-export function mmprojPictures({ metadata }: GgufFile): Record<string, unknown> {
-  const [image_mean, image_std, longest_edge] = ['image_mean', 'image_std', 'preproc_image_size'].map((key) =>
-    metadata.get(`clip.vision.${key}`),
-  );
-  return { image_mean, image_std, ...(longest_edge !== undefined && { size: { longest_edge } }) };
+  const vision = { ...read, file: name, ...(averageNorm && { averageNorm: { ...averageNorm, offset: 0 } }) };
+  const edge = clip.optionalInteger('preproc_image_size');
+  return {
+    vision,
+    /** In the words of preprocessor_config.json. */
+    pictures: {
+      image_mean: clip.raw('image_mean'),
+      image_std: clip.raw('image_std'),
+      ...(edge !== undefined && { size: { longest_edge: edge } }),
+    } as Readonly<Record<string, unknown>>,
+    add: (index: TensorIndex): TensorIndex => withMmproj(index, mmproj, vision),
+  };
 }
 
 const towerParts = { patches: 'patch_embd', positions: 'position_embd', post_layernorm: 'post_ln' };
@@ -87,7 +102,7 @@ const layerParts = {
 const swappedParts = { ...layerParts, 'mlp.fc1': 'ffn_down', 'mlp.fc2': 'ffn_up' };
 
 /** The model's tensors, and the encoder's under the names of config/vision_config.ts. */
-export function withMmproj(index: TensorIndex, mmproj: GgufFile, { tower, patch }: VisionConfig): TensorIndex {
+function withMmproj(index: TensorIndex, mmproj: GgufFile, { tower, patch }: VisionConfig): TensorIndex {
   const tensors = new Map(index.tensors);
   const { hiddenSize, layers } = tower;
   const put = (prefix: string, to: string, parts: Readonly<Record<string, string>>): void =>
