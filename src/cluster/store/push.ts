@@ -145,7 +145,6 @@ async function collect(bucket: Bucket, signal: AbortSignal | undefined): Promise
 async function filesOf(source: Source, signal: AbortSignal | undefined): Promise<Pick<StoredFile, 'file' | 'bytes'>[]> {
   const { index } = await (await openModelFiles(source, signal)).reader();
   const { gguf } = source;
-  // Where it isn't clear which encoder of images is the model's, none.
   const others = gguf === undefined ? MODEL_TEXTS : [await findMmproj(source, gguf, signal).catch(() => undefined)];
   const names = [...others, ...index.files.map(({ name }) => name)].filter((name) => name !== undefined);
   const files: Pick<StoredFile, 'file' | 'bytes'>[] = [];

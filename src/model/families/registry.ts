@@ -198,7 +198,6 @@ export async function ggufFamily(arch: string): Promise<FamilyGguf | undefined> 
 export const projectorsOf = (arch: string): string[] =>
   rows.flatMap(({ projector }) => (projector?.arch === arch ? [projector.type] : []));
 
-/** The family of such an encoder. */
 export async function projectorFamily(type: string): Promise<Family> {
   const row = rows.find(({ projector }) => projector?.type === type)!;
   await loadFamily(row);
