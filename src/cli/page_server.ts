@@ -74,14 +74,16 @@ const ourHostsOnly: Handler = (request, response, next) => {
   next();
 };
 
-/** What a load may read. Links lead to the Hub's blobs at most, and of a GGUF file to where its other parts and its encoder are. */
+/** What a load may read. Links lead to the Hub's blobs at most, and of a GGUF file to where it is itself, with its other parts and its encoder. */
 async function filesOf(model: string, folder: string): Promise<ServedFiles> {
   if (isGgufName(model)) {
     const parts = partNames(basename(model));
     const beside = (await readdir(folder).catch(() => [])).filter(isMmproj);
     const there = [basename(model), ...beside].map((file) => realpath(join(folder, file)).catch(() => []));
     const places = (await Promise.all(there)).flat();
-    return { files: new Set([...parts, ...beside]), links: parts.length === 1 ? places : places.map(dirname) };
+    const [home] = places.map(dirname);
+    const own = places.filter((place) => dirname(place) === home);
+    return { files: new Set([...parts, ...beside]), links: parts.length === 1 ? own : own.map(dirname) };
   }
   const shards = shardsOf(await readFile(join(folder, SHARD_INDEX), 'utf8').catch(() => '')) ?? [];
   // A snapshot of the Hub's cache holds links to the blobs of its repository.
