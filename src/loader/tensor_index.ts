@@ -21,7 +21,6 @@ export const MODEL_TEXTS = [
   'tokenizer.model',
   'self_test.json',
   SHARD_INDEX,
-  // How images are cut.
   'preprocessor_config.json',
   'processor_config.json',
   // What makes vectors of texts.

@@ -131,7 +131,6 @@ export async function findMmproj(source: Source, gguf: string, signal?: AbortSig
   const stem = gguf.replace(/^.*\/|\.gguf$/gi, '').replace(QUANT, '');
   const usual = ['F16', 'BF16', 'model-f16', `${stem}-f16`, `${stem}-F16`, `${stem}-BF16`, `${stem}-Q8_0`];
   for (const name of usual.map((each) => `mmproj-${each}.gguf`)) {
-    // A copy that is kept needs no server.
     if ((await source.size(name, signal).catch(() => undefined)) !== undefined) return name;
     throwIfAborted(signal, `looking for ${name}`);
   }
