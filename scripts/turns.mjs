@@ -237,6 +237,7 @@ export const FILES = [
       'faces/generate',
       'faces/images',
       'faces/images_gemma3',
+      'faces/images_gguf',
       'faces/kept_kv',
       'faces/no_tokenizer',
       'faces/self_test',

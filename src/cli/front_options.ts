@@ -82,7 +82,8 @@ export async function frontOptions(options: Options, terminal: Terminal): Promis
     ...defined({
       allowedHosts: options.texts('allowed-host').length > 0 ? options.texts('allowed-host') : undefined,
       keepAliveMs: milliseconds(options, 'keep-alive'),
-      maxBodyBytes: options.bytes('max-body') ?? (options.has('images') ? IMAGES_BODY : undefined),
+      maxBodyBytes:
+        options.bytes('max-body') ?? (options.has('images') || options.has('mmproj') ? IMAGES_BODY : undefined),
       maxBodiesBytes: options.bytes('max-bodies'),
       maxConnections: options.integer('max-connections', 1),
       maxConnectionsPerAddress: options.integer('max-connections-per-address', 1),

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import sharp from 'sharp';
@@ -6,6 +6,7 @@ import { afterAll, expect, test } from 'vitest';
 import { modelCalls } from '../app/shared/model_calls.js';
 import { testAdapters } from '../gpu/testing/adapters.js';
 import { load } from '../index.js';
+import { mmprojOf, textGgufOf } from '../model/testing/gguf/mmproj.js';
 import { makeRandomVision } from '../model/testing/random_vision.js';
 import { writeModelFolder } from '../model/testing/random_model.js';
 import { runHere } from './testing/run_here.js';
@@ -65,6 +66,28 @@ test('--image: of a text, of ids, and of a message', { timeout: 120_000 }, async
     await model.dispose();
   }
 });
+
+test(
+  '--image of a GGUF file: with the mmproj file beside it, or the one that is named',
+  { timeout: 120_000 },
+  async () => {
+    const gguf = join(folder, 'gguf');
+    await mkdir(gguf);
+    await writeFile(join(gguf, 'tiny-F32.gguf'), textGgufOf(made));
+    const run = (...args: string[]) =>
+      runHere(['generate', ...args, ...common.slice(1), '--prompt', 'so', '--image', red, '--max-tokens', '4']);
+    const alone = await run(join(gguf, 'tiny-F32.gguf'));
+    expect(alone.code).not.toBe(0);
+    expect(alone.stderr).toMatch(/no mmproj file lies beside tiny-F32\.gguf of .*name it \(mmproj\)/s);
+    await writeFile(join(gguf, 'mmproj-F16.gguf'), mmprojOf(made));
+    await writeFile(join(gguf, 'mmproj-b-F16.gguf'), mmprojOf(made));
+    const expected = JSON.parse((await run(join(folder, 'model'))).stdout) as { tokens: number[] };
+    const found = await run(gguf, '--mmproj', 'mmproj-F16.gguf');
+    expect(found.code, found.stderr).toBe(0);
+    expect((JSON.parse(found.stdout) as typeof expected).tokens).toEqual(expected.tokens);
+    expect((await run(gguf)).stderr).toMatch(/lie beside it; name the one that is meant/);
+  },
+);
 
 test('what is refused before a model is loaded', async () => {
   const missing = await runHere(['generate', ...common, '--prompt', '<image>', '--image', join(folder, 'none.png')]);

@@ -3,6 +3,7 @@ import { usageError } from '../base/errors.js';
 import { LOAD_ROWS } from '../engine/contracts/options/load_rows.js';
 import type { OptionRow, OptionTable } from '../engine/contracts/options/row.js';
 import type { NetworkOptions } from '../index.js';
+import type { OpenOptions } from '../loader/index.js';
 import { parseProfile, type Profile } from '../arrangement/index.js';
 import { parsePlanFile, type PlanFile } from '../placement/index.js';
 import { commonOptions, type Terminal } from './command.js';
@@ -24,8 +25,8 @@ import {
 /** Options of a load. */
 const rows = specsOf(LOAD_ROWS);
 
-/** Which Hub is asked, and as whom. */
-export const hubOptions = only(rows, 'hub', 'hub-token');
+/** Which Hub is asked, as whom, and for what beside the model. */
+export const hubOptions = only(rows, 'hub', 'hub-token', 'images', 'mmproj');
 
 /** Options that predictions of plans have. */
 export const plannedOptions: OptionSpecs = specsOf(
@@ -86,18 +87,16 @@ export async function modelRequest(
   const network = networkOptions(options);
   const telling = tellingOf(options, terminal);
   const { cluster, ...own } = await loadOptions(options);
-  const load: PlainLoadOptions = remote && cluster ? { ...own, cluster } : own;
+  const load: PlainLoadOptions = {
+    ...own,
+    ...(network.images && { images: true }),
+    ...(remote && cluster && { cluster }),
+  };
   const { modelPath } = await import('./model_path.js');
   // Other machines find a model of the Hub by its name.
   const model = await modelPath(given, { network, pull: pull && !load.cluster, ...telling });
   return { host, model, options: { ...load, ...(await networkFor(model, host, network)) }, ...telling };
 }
-
-/** The same with the model's encoder of images. */
-export const withImages = (request: ModelRequest): ModelRequest => ({
-  ...request,
-  options: { ...request.options, images: true },
-});
 
 /** How a download or a load says how far it is, and when it stops. */
 export const tellingOf = (options: Options, terminal: Terminal): Telling => ({
@@ -107,8 +106,13 @@ export const tellingOf = (options: Options, terminal: Terminal): Telling => ({
   onWarning: (message) => terminal.note(`splitkv: warning: ${message}`),
 });
 
-export const networkOptions = (options: Options): NetworkOptions =>
-  defined({ hub: options.text('hub'), token: options.text('hub-token') });
+export const networkOptions = (options: Options): NetworkOptions & Pick<OpenOptions, 'images'> =>
+  defined({
+    hub: options.text('hub'),
+    token: options.text('hub-token'),
+    // Of a prompt's own, too.
+    images: options.text('mmproj') ?? (options.has('images') || options.has('image')),
+  });
 
 /** Files on this disk need no Hub, and a page can't read the environment. */
 async function networkFor(

@@ -5,7 +5,7 @@ import { formatBytes } from '../base/math.js';
 import { isStored } from '../engine/contracts/cluster_options.js';
 import type { NetworkOptions } from '../index.js';
 import type { Telling } from './hosts/node_host.js';
-import { findGguf, isGgufName } from '../loader/index.js';
+import { findGguf, isGgufName, type OpenOptions } from '../loader/index.js';
 import { catalogHint, catalogHubName, catalogModel } from '../loader/hub/catalog.js';
 import { hubForm } from '../loader/hub/hub_options.js';
 import { type HubName, hubNameOfUrl, hubText, parseHubName } from '../loader/hub/hub_name.js';
@@ -13,7 +13,7 @@ import { type PulledModel, pullModel } from '../loader/hub/node_hub.js';
 import { nodeAccess } from '../loader/hub/node_hub_cache.js';
 
 export interface PathRequest extends Telling {
-  readonly network: NetworkOptions;
+  readonly network: NetworkOptions & Pick<OpenOptions, 'images'>;
   /** Models of the Hub are downloaded; otherwise they stay names, `hf:...`. */
   readonly pull: boolean;
 }

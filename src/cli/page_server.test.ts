@@ -62,17 +62,26 @@ describe('beside a model nothing is served', () => {
   };
 
   test('of a GGUF file: other files, folders, links out of it', async () => {
-    await write({ 'dl/m.gguf': 'GGUF', 'dl/secret.txt': SECRET, 'dl/sub/p.txt': SECRET, 'dl/mmproj-m.gguf': SECRET });
+    await write({ 'dl/m.gguf': 'GGUF', 'dl/secret.txt': SECRET, 'dl/sub/p.txt': SECRET, 'dl/mmproj-m.gguf': 'clip' });
     await write({ 'dl/other.gguf': SECRET, 'dl/config.json': SECRET, 'dl/tokenizer.json': SECRET });
     await symlink('../outside.txt', join(folder, 'dl/link'));
     await symlink('..', join(folder, 'dl/up'));
-    const ours = ['m.gguf', 'm.gguf?x=1', 'm%2Egguf'];
-    const others = ['secret.txt', 'sub/p.txt', 'mmproj-m.gguf', 'other.gguf', 'config.json', 'tokenizer.json', 'link'];
+    await symlink('../outside.txt', join(folder, 'dl/mmproj-link.gguf'));
+    const ours = ['m.gguf', 'm.gguf?x=1', 'm%2Egguf', 'mmproj-m.gguf'];
+    const others = [
+      'secret.txt',
+      'sub/p.txt',
+      'mmproj-link.gguf',
+      'other.gguf',
+      'config.json',
+      'tokenizer.json',
+      'link',
+    ];
     const tricks = ['up/outside.txt', '../outside.txt', '%2e%2e/outside.txt', 'm.gguf/../secret.txt', 'm.gguf%00', ''];
     const answers = await ask('dl/m.gguf', [...ours, ...others, ...tricks]);
-    expect(answers.slice(0, 3)).toEqual(['GGUF', 'GGUF', 'GGUF']);
-    expect(answers.slice(3, 3 + others.length)).toEqual(others.map(() => 404));
-    for (const status of answers.slice(3)) expect(status).toBeGreaterThanOrEqual(400);
+    expect(answers.slice(0, 4)).toEqual(['GGUF', 'GGUF', 'GGUF', 'clip']);
+    expect(answers.slice(4, 4 + others.length)).toEqual(others.map(() => 404));
+    for (const status of answers.slice(4)) expect(status).toBeGreaterThanOrEqual(400);
   });
 
   test('the parts of a split model are served, where they lie beside the first one', async () => {
@@ -100,11 +109,17 @@ describe('beside a model nothing is served', () => {
     await mkdir(join(folder, at, 'q8'));
     await symlink('../../blobs/b1', join(folder, at, 'config.json'));
     await symlink('../../../blobs/b2', join(folder, at, 'q8/m.gguf'));
+    await write({ 'models--org--name/blobs/b3': 'clip' });
+    await symlink('../../../blobs/b3', join(folder, at, 'q8/mmproj-F16.gguf'));
     await symlink('../../../outside.txt', join(folder, at, 'tokenizer.json'));
     await symlink(`models--org--name/snapshots/${COMMIT}`, join(folder, 'mine'));
     for (const model of [at, 'mine']) {
       expect(await ask(`${model}/`, ['config.json', 'tokenizer.json', 'x'])).toEqual(['{}', 404, 404]);
-      expect(await ask(`${model}/q8/m.gguf`, ['m.gguf', 'config.json'])).toEqual(['GGUF', 404]);
+      expect(await ask(`${model}/q8/m.gguf`, ['m.gguf', 'mmproj-F16.gguf', 'config.json'])).toEqual([
+        'GGUF',
+        'clip',
+        404,
+      ]);
     }
   });
 

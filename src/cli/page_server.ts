@@ -1,13 +1,13 @@
 import type { EventEmitter } from 'node:events';
 import { existsSync } from 'node:fs';
-import { readFile, realpath } from 'node:fs/promises';
+import { readdir, readFile, realpath } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ioError } from '../base/errors.js';
 import { modelName } from '../engine/files/model_name.js';
-import { partNames } from '../loader/gguf/file.js';
+import { isMmproj, partNames } from '../loader/gguf/file.js';
 import { shardsOf } from '../loader/hub/node_hub_cache.js';
 import { isGgufName } from '../loader/index.js';
 import { MODEL_TEXTS, SHARD_INDEX, SINGLE_FILE } from '../loader/tensor_index.js';
@@ -74,12 +74,16 @@ const ourHostsOnly: Handler = (request, response, next) => {
   next();
 };
 
-/** What a load may read. Links lead to the Hub's blobs at most, and of a GGUF file to where its other parts are. */
+/** What a load may read. Links lead to the Hub's blobs at most, and of a GGUF file to where it is itself, with its other parts and its encoder. */
 async function filesOf(model: string, folder: string): Promise<ServedFiles> {
   if (isGgufName(model)) {
-    const file = await realpath(resolve(model)).catch(() => undefined);
-    const files = partNames(basename(model));
-    return { files: new Set(files), links: file === undefined ? [] : [files.length === 1 ? file : dirname(file)] };
+    const parts = partNames(basename(model));
+    const beside = (await readdir(folder).catch(() => [])).filter(isMmproj);
+    const there = [basename(model), ...beside].map((file) => realpath(join(folder, file)).catch(() => []));
+    const places = (await Promise.all(there)).flat();
+    const [home] = places.map(dirname);
+    const own = places.filter((place) => dirname(place) === home);
+    return { files: new Set([...parts, ...beside]), links: parts.length === 1 ? own : own.map(dirname) };
   }
   const shards = shardsOf(await readFile(join(folder, SHARD_INDEX), 'utf8').catch(() => '')) ?? [];
   // A snapshot of the Hub's cache holds links to the blobs of its repository.

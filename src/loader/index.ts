@@ -6,7 +6,7 @@
 export type { CachedModel } from './cache/cache_list.js';
 export { type BlockType, isBlockType } from './dtype.js';
 export { fileListSource } from './sources/file_list_source.js';
-export { entryOf, findGguf, type GgufFile, isGgufName, openGguf } from './gguf/file.js';
+export { entryOf, findGguf, findMmproj, type GgufFile, isGgufName, openGguf } from './gguf/file.js';
 export type { GgufTensor } from './gguf/header.js';
 export type { CatalogModel } from './hub/catalog.js';
 export type { NetworkOptions } from './hub/hub_options.js';

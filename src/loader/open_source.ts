@@ -13,6 +13,8 @@ export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'
   readonly commit?: string | undefined;
   /** Node: a model of the Hub is downloaded whole, into the cache that all of its tools share. */
   readonly whole?: boolean | undefined;
+  /** Of a GGUF model its encoder of images is wanted, too: the file, or the one beside it. */
+  readonly images?: boolean | string | undefined;
   /** The file of a folder that shows what it is; default: config.json. */
   readonly mustHave?: string | undefined;
   /** Told of that download. */

@@ -21,6 +21,8 @@ export const MODEL_TEXTS = [
   'tokenizer.model',
   'self_test.json',
   SHARD_INDEX,
+  'preprocessor_config.json',
+  'processor_config.json',
   // What makes vectors of texts.
   'modules.json',
   'config_sentence_transformers.json',

@@ -12,7 +12,7 @@ import type { TextFeed } from '../../app/shared/model_calls.js';
 import type { GenerateOptions, GenerateResult, RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import { loraOf, loraSpecs } from '../lora_options.js';
-import { modelOptions, type ModelRequest, modelRequest, openHost, withImages } from '../model_options.js';
+import { modelOptions, type ModelRequest, modelRequest, openHost } from '../model_options.js';
 import { defined, type Options } from '../options.js';
 import {
   chatSpecs,
@@ -79,7 +79,7 @@ export const command: Command = {
     const text = await readPrompt(options);
     const prompt = images ? { prompt: text, images } : text;
 
-    const host = await openHost(images ? withImages(request) : request);
+    const host = await openHost(request);
     let result: GenerateResult;
     try {
       const onText = (piece: string): void => void (json || terminal.write(piece));

@@ -3,7 +3,7 @@ import { internalError, usageError } from '../../base/errors.js';
 import type { RunStats } from '../../index.js';
 import type { Command, Terminal } from '../command.js';
 import { loraOf, loraSpecs } from '../lora_options.js';
-import { modelOptions, modelRequest, openHost, withImages } from '../model_options.js';
+import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import { defined } from '../options.js';
 import { imageSpecs, readImages, readTokenLists, TOKENS_HINT } from '../prompt_files.js';
 
@@ -38,7 +38,7 @@ export const command: Command = {
     const short = lists.find((tokens) => typeof tokens !== 'string' && tokens.length < (promptLength ?? 0));
     if (short) throw usageError(`--prompt-length ${promptLength}: a list has ${short.length} ids; give at most that`);
     const results: LogitsDescription[] = [];
-    const host = await openHost(images ? withImages(request) : request);
+    const host = await openHost(request);
     try {
       for (const [index, tokens] of lists.entries()) {
         const what = typeof tokens === 'string' ? 'a text' : `${tokens.length} tokens`;

@@ -4,7 +4,7 @@ import { sha256 } from '../../base/math.js';
 import { inParallel, pause } from '../../base/waits.js';
 import { openModelFiles } from '../../engine/files/model_files.js';
 import { modelName } from '../../engine/files/model_name.js';
-import type { Source } from '../../loader/index.js';
+import { findMmproj, type Source } from '../../loader/index.js';
 import { MODEL_TEXTS } from '../../loader/tensor_index.js';
 import type { Cluster } from '../connect.js';
 import { Bucket, WIDTH } from './bucket.js';
@@ -144,7 +144,9 @@ async function collect(bucket: Bucket, signal: AbortSignal | undefined): Promise
 /** The files that a load of the model may read. @throws SplitkvError as `openModelFiles` */
 async function filesOf(source: Source, signal: AbortSignal | undefined): Promise<Pick<StoredFile, 'file' | 'bytes'>[]> {
   const { index } = await (await openModelFiles(source, signal)).reader();
-  const names = [...(source.gguf === undefined ? MODEL_TEXTS : []), ...index.files.map((weights) => weights.name)];
+  const { gguf } = source;
+  const others = gguf === undefined ? MODEL_TEXTS : [await findMmproj(source, gguf, signal).catch(() => undefined)];
+  const names = [...others, ...index.files.map(({ name }) => name)].filter((name) => name !== undefined);
   const files: Pick<StoredFile, 'file' | 'bytes'>[] = [];
   for (const file of names) {
     const bytes = await source.size(file, signal);

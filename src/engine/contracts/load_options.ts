@@ -1,6 +1,6 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import { checkOptions, defined, type OptionsSchema } from '../../base/options.js';
-import { type NetworkOptions, parseIntegrity } from '../../loader/index.js';
+import { type OpenOptions, parseIntegrity } from '../../loader/index.js';
 import { checkTogether } from '../../placement/index.js';
 import { parseAttentionDpConfig } from '../scheduler/adp/config.js';
 import type { LoadOptions, PrefillOptions } from './api.js';
@@ -22,9 +22,14 @@ export function checkLoadOptions(options: LoadOptions): void {
   if (options.integrity !== undefined) parseIntegrity(options.integrity);
 }
 
-/** What is said of the network, and nothing else. */
-export const networkOf = (options: Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch'>): NetworkOptions =>
-  defined({ hub: options.hub, token: options.hubToken, headers: options.headers, fetch: options.fetch });
+/** Whether images are wanted: true, or the file that has the encoder. */
+export const imagesOf = ({ images, mmproj }: Pick<LoadOptions, 'images' | 'mmproj'>): boolean | string | undefined =>
+  mmproj ?? images;
+
+type Asked = Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch' | 'images' | 'mmproj'>;
+/** What is said of the network, and which files are wanted from there. */
+export const networkOf = ({ hub, hubToken: token, headers, fetch, ...more }: Asked): OpenOptions =>
+  defined({ hub, token, headers, fetch, images: imagesOf(more) });
 
 const prefillSchema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true };
 

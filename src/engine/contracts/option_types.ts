@@ -25,6 +25,8 @@ export interface LoadOptions {
   readonly adapters?: Readonly<Record<string, AdapterGiven>> | undefined;
   /** Prompts may have images: the model's encoder is loaded, too, on the first rank. Default: false. */
   readonly images?: boolean | undefined;
+  /** A GGUF model's encoder of images, a file beside it; turns `images` on. Default: mmproj-*.gguf. */
+  readonly mmproj?: string | undefined;
   /** The Hub that names such as ORG/NAME mean. Default: https://huggingface.co, in Node what HF_ENDPOINT says. */
   readonly hub?: string | URL | undefined;
   /**

@@ -30,8 +30,8 @@ export interface RunnerOptions {
   readonly windows?: number;
   /** Layers with windows keep all tokens, too; default false. */
   readonly keepsAll?: boolean;
-  /** Prompts may have pictures, whose encoder the first rank has; default false. */
-  readonly images?: boolean;
+  /** Prompts may have pictures, whose encoder the first rank has, from a GGUF file perhaps; default false. */
+  readonly images?: boolean | string;
   /** A GPU's kernels may be timed, to choose among plans of equal bits; default true. */
   readonly tune?: boolean;
   /** Bytes of GPU memory that each rank may take; undefined: no limit. */

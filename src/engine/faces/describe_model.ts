@@ -9,6 +9,7 @@ import { storedTypes } from '../../model/weights/stored_types.js';
 import { mostOf } from '../../model/weights/weight_types.js';
 import { checkTogether, featuresOf, modelFeatures, type Plan } from '../../placement/index.js';
 import type { LoadOptions, ModelInfo } from '../contracts/api.js';
+import { imagesOf } from '../contracts/load_options.js';
 import { type ModelFiles, openModelFiles } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
 import type { SentenceFiles } from '../files/sentence_files.js';
@@ -43,7 +44,7 @@ export async function describeModel(
   options: LoadOptions,
   onWarning?: LoadOptions['onWarning'],
 ): Promise<DescribedModel> {
-  const files = await openModelFiles(source, options.signal, onWarning);
+  const files = await openModelFiles(source, options.signal, onWarning, imagesOf(options));
   const config = withImages(files.config, options);
   let read: Promise<TensorReader> | undefined;
   const reader = (): Promise<TensorReader> => (read ??= files.reader());
@@ -85,15 +86,16 @@ export const contextFacts = (
 });
 
 /** A model with its encoder of pictures where that is asked for. @throws SplitkvError `unsupported` where it has none */
-function withImages({ vision, visionMisfit, ...config }: ModelConfig, { images, prefill }: LoadOptions): ModelConfig {
-  if (!images) return config;
+function withImages({ vision, visionMisfit, ...config }: ModelConfig, options: LoadOptions): ModelConfig {
+  if (!imagesOf(options)) return config;
   if (visionMisfit !== undefined) throw unsupportedError(`images: ${visionMisfit}; leave images out`);
   if (!vision) {
     throw unsupportedError(
-      `images: ${config.architecture} of these files takes no images here; leave images out, or load a model that does, in safetensors: SmolVLM, SmolVLM2 or Gemma 3`,
+      `images: ${config.architecture} of these files takes no images here; leave images out, or load a model that does: SmolVLM, SmolVLM2 or Gemma 3`,
     );
   }
-  if (prefill) throw usageError('images: prompts with images are computed by the ranks themselves; leave prefill out');
+  if (options.prefill)
+    throw usageError('images: prompts with images are computed by the ranks themselves; leave prefill out');
   return { ...config, vision };
 }
 

@@ -351,7 +351,7 @@ async function openBeside(
   group: ModelRanks,
 ): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept'>> {
   const { options, model, onWarning } = placed;
-  const { prefill, signal } = options;
+  const { prefill } = options;
   const adapters = new Adapters(group, networkOf(options));
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
   const { vision } = model.facts.config;
@@ -359,7 +359,7 @@ async function openBeside(
   return {
     adapters,
     openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
-    pictures: vision && (await Pictures?.open(vision, model.source, () => group.runner, signal)),
+    pictures: vision && Pictures && new Pictures(vision, await model.pictures(), () => group.runner),
     prefiller: prefill && (await openPrefiller(placed, prefill)),
   };
 }

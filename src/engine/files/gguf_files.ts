@@ -12,6 +12,7 @@ export async function openGgufFiles(
   file: string,
   signal: AbortSignal | undefined,
   onWarning: LoadOptions['onWarning'],
+  images: boolean | string | undefined,
 ): Promise<ModelFiles> {
   const gguf = await openGguf(source, file, signal);
   const { metadata, what } = gguf;
@@ -23,7 +24,11 @@ export async function openGgufFiles(
     tokenizer = error;
   }
   const generation = tokenizer instanceof SplitkvError ? namedIds(metadata) : tokenizer?.generationConfig;
-  const config = await ggufConfig(source, gguf, generation, signal);
+  const text = await ggufConfig(source, gguf, generation, signal);
+  const architecture = await ggufArchitecture(gguf);
+  const { openMmproj } = images ? await import('../../model/gguf/mmproj.js') : {};
+  const encoder = await openMmproj?.(source, gguf, text, images, signal);
+  const config = { ...text, ...(encoder && { vision: encoder.vision }) };
   return {
     config,
     sampling: recommendedSampling(ggufSampling(metadata), onWarning, what),
@@ -32,7 +37,11 @@ export async function openGgufFiles(
       return tokenizer;
     },
     sentence: async (reader) => (await import('./sentence_files.js')).ggufSentenceFiles(metadata, reader),
-    reader: async () => new TensorReader(source, ggufTensorIndex(gguf, await ggufArchitecture(gguf), config)),
+    pictures: async () => encoder?.pictures ?? {},
+    reader: async () => {
+      const index = ggufTensorIndex(gguf, architecture, config);
+      return new TensorReader(source, encoder ? encoder.add(index) : index);
+    },
   };
 }
 

@@ -32,19 +32,25 @@ export interface ModelFiles {
   /** Undefined where there is none. @throws SplitkvError `unsupported` for a kind that isn't read */
   tokenizerFiles(): Promise<TokenizerFiles | undefined>;
   reader(): Promise<TensorReader>;
+  /** How its images are cut and scaled, in the words of preprocessor_config.json. */
+  pictures(): Promise<Readonly<Record<string, unknown>>>;
   /** What they say of vectors of texts. @param reader what `reader` gave */
   sentence(reader: () => Promise<TensorReader>): Promise<SentenceFiles>;
 }
 
-/** Of a Hugging Face folder, or of the GGUF file that `source.gguf` names. */
+/**
+ * Of a Hugging Face folder, or of the GGUF file that `source.gguf` names.
+ * @param images of a GGUF file its encoder of images is wanted, too: the file that has it, or the one beside it
+ */
 export async function openModelFiles(
   source: Source,
   signal?: AbortSignal,
   onWarning?: LoadOptions['onWarning'],
+  images?: boolean | string,
 ): Promise<ModelFiles> {
   // A page that reads no GGUF file doesn't download what reads them.
   if (source.gguf !== undefined)
-    return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal, onWarning);
+    return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal, onWarning, images);
   const configJson = await readJson(source, 'config.json', signal);
   const generation = await readJson(source, 'generation_config.json', signal);
   const config = await readModelConfig(configJson, generation);
@@ -52,6 +58,13 @@ export async function openModelFiles(
     config,
     sampling: recommendedSampling(generation, onWarning),
     tokenizerFiles: () => readTokenizerFiles(source, signal),
+    pictures: async () => {
+      const whole =
+        (await readJson(source, 'preprocessor_config.json', signal)) ??
+        (await readJson(source, 'processor_config.json', signal));
+      const given = isObject(whole) && isObject(whole['image_processor']) ? whole['image_processor'] : whole;
+      return isObject(given) ? given : {};
+    },
     reader: async () => {
       const index = await readTensorIndex(source, signal);
       const named = namedAsFamily(index, config)

@@ -92,7 +92,7 @@ export const runnerOf = (subject: PlanSubject, plan: Plan): Omit<RunnerOptions, 
     kvType,
     ...defined({ speculates: subject.speculates }),
     ...(hasState(config) && { keptStates: kept.keptStates }),
-    ...(config.vision && { images: true }),
+    ...(config.vision && { images: config.vision.file ?? true }),
     ...(compression && { compression, keptBlocks: kept.keptBlocks }),
   };
 };

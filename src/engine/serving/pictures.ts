@@ -9,7 +9,6 @@ import { gemma3Text } from '../../images/gemma3.js';
 import { idefics3Text, idefics3Tiles, type Idefics3Settings } from '../../images/idefics3.js';
 import type { Picture } from '../../images/picture.js';
 import { RESAMPLE, resize } from '../../images/resize.js';
-import { readJson, type Source } from '../../loader/index.js';
 import { imageRows, patchOrder, type VisionConfig } from '../../model/config/vision_config.js';
 import { patchRows } from '../../model/vision/patch_rows.js';
 import type { ImagePrompt, ImageSource, Prompt, TokenizeOptions } from '../contracts/api.js';
@@ -63,23 +62,15 @@ export class Pictures {
   readonly #seen = new WeakMap<object, Ready>();
   readonly #seenUrls = new Map<string, Ready>();
 
-  private constructor(
-    readonly vision: VisionConfig,
-    readonly settings: Settings,
-    readonly runner: () => Runner,
-  ) {}
+  readonly settings: Settings;
 
-  /** @param source the model's files, which say how pictures are cut @throws SplitkvError `unsupported` for what they say */
-  static async open(
-    vision: VisionConfig,
-    source: Source,
-    runner: () => Runner,
-    signal?: AbortSignal,
-  ): Promise<Pictures> {
-    const own = await readJson(source, 'preprocessor_config.json', signal);
-    const whole = own ?? (await readJson(source, 'processor_config.json', signal));
-    const given = isObject(whole) && isObject(whole['image_processor']) ? whole['image_processor'] : whole;
-    return new Pictures(vision, settingsOf(isObject(given) ? given : {}, vision), runner);
+  /** @param file how pictures are cut, as the model's files say @throws SplitkvError `unsupported` for what they say */
+  constructor(
+    readonly vision: VisionConfig,
+    file: Readonly<Record<string, unknown>>,
+    readonly runner: () => Runner,
+  ) {
+    this.settings = settingsOf(file, vision);
   }
 
   /**
@@ -301,25 +292,23 @@ export class Pictures {
 }
 
 /** What a processor's file says, by its class's defaults. @throws SplitkvError `unsupported` */
-function settingsOf(file: Readonly<Record<string, unknown>>, { image, kind }: VisionConfig): Settings {
+function settingsOf(file: Readonly<Record<string, unknown>>, vision: VisionConfig): Settings {
+  const { image, kind, file: name = 'preprocessor_config.json' } = vision;
   const edge = (key: string, otherwise: number): number => {
     const value = file[key];
     const longest = isObject(value) ? (value['longest_edge'] ?? value['height']) : value;
     return Number.isInteger(longest) && Number(longest) >= 1 && Number(longest) <= 4096 ? Number(longest) : otherwise;
   };
   const tile = edge(kind === 'whole' ? 'size' : 'max_image_size', image);
-  if (tile !== image)
-    throw unsupportedError(`preprocessor_config.json: tiles of ${tile} pixels; the encoder's are of ${image}`);
+  if (tile !== image) throw unsupportedError(`${name}: tiles of ${tile} pixels; the encoder's are of ${image}`);
   const filter = RESAMPLE[Number(file['resample'] ?? (kind === 'whole' ? 2 : 1))];
-  if (!filter)
-    throw unsupportedError(`preprocessor_config.json: resample ${show(file['resample'])}; expected 1, 2 or 3`);
-  if (file['do_pan_and_scan'] === true)
-    throw unsupportedError('preprocessor_config.json: do_pan_and_scan true; images are taken whole');
+  if (!filter) throw unsupportedError(`${name}: resample ${show(file['resample'])}; expected 1, 2 or 3`);
+  if (file['do_pan_and_scan'] === true) throw unsupportedError(`${name}: do_pan_and_scan true; images are taken whole`);
   const three = (key: string): number[] => {
     const value = file[key] ?? [0.5, 0.5, 0.5];
     if (Array.isArray(value) && value.length === 3 && value.every((each) => typeof each === 'number'))
       return value as number[];
-    throw unsupportedError(`preprocessor_config.json: ${key} ${show(value)}; expected three numbers`);
+    throw unsupportedError(`${name}: ${key} ${show(value)}; expected three numbers`);
   };
   return {
     tile,

@@ -129,9 +129,9 @@ export class RankServer {
     const { signal } = this.#disposal;
     const onWarning = (message: string): void => this.#post({ type: 'warning', message });
     const { onProgress, onWait } = this.#progress();
-    const network = networkAt(place);
+    const network = { ...networkAt(place), images: runner.images };
     const source = await openFiles(whereOf(place), { network, cache, integrity, onWarning, onWait, signal });
-    const files = await openModelFiles(source, signal);
+    const files = await openModelFiles(source, signal, undefined, runner.images);
     const { vision, ...text } = files.config;
     const config = runner.images ? { ...text, vision } : text;
     const reader = await files.reader();

@@ -103,6 +103,10 @@ class CachedSource extends FileSource {
     return this.#source.absence?.(file);
   }
 
+  async list(): Promise<readonly string[]> {
+    return (await this.#source.list?.()) ?? [];
+  }
+
   protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
     const open = await this.#open(file, signal);
     return open && { ...open, read: (start, end) => this.#read(open, start, end, signal) };

@@ -3,13 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SplitkvError } from '../../base/errors.js';
 import { type GgufTensor, type GgufValue, text, u32, writeGguf } from '../../model/testing/gguf/file.js';
 import { cachedSource, listCached } from '../index.js';
 import { openSource } from '../open_source.js';
+import type { Source } from '../source.js';
 import { startServer, type TestServer } from '../testing/http_server.js';
 import { MemoryFolder } from '../testing/memory_folder.js';
 import { MemorySource } from '../testing/memory_source.js';
-import { findGguf, entryOf, openGguf, partNames } from './file.js';
+import { chooseMmproj, entryOf, findGguf, findMmproj, openGguf, partNames } from './file.js';
 
 const tensor = (name: string): GgufTensor => ({ name, shape: [4], data: Float32Array.of(1, 2, 3, 4) });
 const u16 = (value: number): GgufValue => ({ type: 'u16', value });
@@ -97,6 +99,40 @@ it('findGguf takes the one model, not the projector beside it', () => {
   expect(findGguf([second, first], 'x')).toBe(first);
   expect(findGguf(['config.json'], 'x')).toBeUndefined();
   expect(() => findGguf(['b.gguf', 'a.gguf'], 'x')).toThrow(/x holds 2 GGUF models \(a\.gguf, b\.gguf\)/);
+});
+
+describe('encoders of images beside a model', () => {
+  it('of several that which is called like it, in the best type', () => {
+    const choose = (gguf: string, ...files: string[]) => chooseMmproj([gguf, ...files], gguf);
+    expect(choose('m-Q4_K_M.gguf', 'other.gguf')).toBeUndefined();
+    expect(choose('m-Q4_K_M.gguf', 'mmproj-F32.gguf')).toBe('mmproj-F32.gguf');
+    expect(choose('m-Q4_K_M.gguf', 'mmproj-Q8_0.gguf', 'mmproj-F32.gguf', 'mmproj-BF16.gguf')).toBe('mmproj-BF16.gguf');
+    expect(choose('m-Q4_K_M.gguf', 'mmproj-model-f16.gguf', 'mmproj-BF16.gguf')).toBe('mmproj-model-f16.gguf');
+    const both = ['mmproj-A-2B-f16.gguf', 'A-500M.mmproj-Q8_0.gguf', 'mmproj-A-500M-f32.gguf'];
+    expect(choose('A-2B-Q8_0.gguf', ...both)).toBe(both[0]);
+    expect(choose('dir/A-500M-00001-of-00002.gguf', ...both)).toBe(both[1]);
+    expect(() => choose('m.gguf', 'mmproj-a.gguf', 'mmproj-b.gguf')).toThrow(
+      /m\.gguf: mmproj-a\.gguf, mmproj-b\.gguf lie beside it; name the one that is meant/,
+    );
+    // Parts of a model are none.
+    expect(choose('mmproj-00001-of-00002.gguf', 'mmproj-00002-of-00002.gguf')).toBeUndefined();
+  });
+
+  it('where nothing lists files, by its usual names; a server that is gone has none', async () => {
+    const asked: string[] = [];
+    const found = (there: string): Source =>
+      ({
+        name: 'x',
+        size: async (file: string) => {
+          asked.push(file);
+          if (there === 'gone') throw new SplitkvError('io', 'no answer');
+          return file === there ? 1 : undefined;
+        },
+      }) as unknown as Source;
+    expect(await findMmproj(found('mmproj-m-Q8_0.gguf'), 'm-Q4_0.gguf')).toBe('mmproj-m-Q8_0.gguf');
+    expect(asked).toContain('mmproj-m-f16.gguf');
+    expect(await findMmproj(found('gone'), 'm-Q4_0.gguf')).toBeUndefined();
+  });
 });
 
 describe('openSource', () => {

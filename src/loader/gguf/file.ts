@@ -3,7 +3,7 @@
  * by ../convert.ts. Read header.ts next.
  */
 
-import { formatError, unsupportedError, usageError } from '../../base/errors.js';
+import { formatError, throwIfAborted, unsupportedError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import { nth, range } from '../../base/lists.js';
 import { BLOCK_TYPES } from '../dtype.js';
@@ -88,9 +88,58 @@ export function ggufSource(folder: Source, gguf: string): Source {
   return around(folder, { gguf, url });
 }
 
-/** The GGUF models among files, by their first parts: parts of a split one count as one, projectors of images are no models. */
+/** 'Q4_K_M' of 'model-q4_k_m.gguf' or 'Q4_K_M/model-00001-of-00002.gguf'. */
+export function quantOf(file: string): string | undefined {
+  const stem = file.replace(/(-\d{5}-of-\d{5})?\.gguf$/i, '');
+  return QUANT.exec(stem)?.[1]?.toUpperCase().replace('FP', 'F');
+}
+
+const QUANT = /(?:^|[-._/])((?:IQ|TQ|Q)\d\w*|MXFP4\w*|BF16|F(?:P)?(?:16|32))$/i;
+
+/** llama.cpp's encoder of images, which lies beside a model. */
+export const isMmproj = (file: string): boolean => /mmproj[^/]*\.gguf$/i.test(file);
+
+/**
+ * The encoder among files that lies beside a model: of several that which is called like it, in the best type.
+ * @throws SplitkvError `usage` where it isn't clear which is meant
+ */
+export function chooseMmproj(files: Iterable<string>, gguf: string): string | undefined {
+  const there = [...files].filter((file) => isMmproj(file) && !partNames(gguf).includes(file));
+  const alike = there.filter((file) => plainName(file) === plainName(gguf));
+  const fitting = alike.length > 0 ? alike : there;
+  for (const type of ['F16', 'BF16', 'Q8_0', undefined]) {
+    const found = fitting.filter((file) => type === undefined || quantOf(file) === type);
+    if (found.length === 1) return found[0];
+    if (found.length > 1)
+      throw usageError(`${gguf}: ${found.join(', ')} lie beside it; name the one that is meant (mmproj)`);
+  }
+  return undefined;
+}
+
+/** A model's name, without its folder, its type and what says that it is an encoder. */
+const plainName = (file: string): string =>
+  file
+    .replace(/^.*\/|(-\d{5}-of-\d{5})?\.gguf$/gi, '')
+    .replace(QUANT, '')
+    .replace(/mmproj|[^a-z0-9]/gi, '')
+    .toLowerCase();
+
+/** The encoder beside a model in a source; where its server doesn't list files, by the names that are usual. @throws as `chooseMmproj` */
+export async function findMmproj(source: Source, gguf: string, signal?: AbortSignal): Promise<string | undefined> {
+  const listed = (await source.list?.()) ?? [];
+  if (listed.length > 0) return chooseMmproj(listed, gguf);
+  const stem = gguf.replace(/^.*\/|\.gguf$/gi, '').replace(QUANT, '');
+  const usual = ['F16', 'BF16', 'model-f16', `${stem}-f16`, `${stem}-F16`, `${stem}-BF16`, `${stem}-Q8_0`];
+  for (const name of usual.map((each) => `mmproj-${each}.gguf`)) {
+    if ((await source.size(name, signal).catch(() => undefined)) !== undefined) return name;
+    throwIfAborted(signal, `looking for ${name}`);
+  }
+  return undefined;
+}
+
+/** The GGUF models among files, by their first parts: parts of a split one count as one, encoders of images are no models. */
 export function ggufModels(files: Iterable<string>): string[] {
-  const models = [...files].filter((file) => isGgufName(file) && !/(^|\/)mmproj[^/]*$/i.test(file));
+  const models = [...files].filter((file) => isGgufName(file) && !isMmproj(file));
   return [...new Set(models.map((file) => partNames(file)[0]))].sort();
 }
 

@@ -5,7 +5,7 @@
 
 import { ioError, type SplitkvError, tried, usageError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
-import { ggufModels, ggufSource } from '../gguf/file.js';
+import { ggufModels, ggufSource, quantOf } from '../gguf/file.js';
 import { httpSource } from '../sources/http_source.js';
 import { missingFile, type Source } from '../source.js';
 import { type HubAccess, hubHttp, type HubListing } from './hub_api.js';
@@ -67,13 +67,6 @@ const PREFERRED_QUANTS = [
   'Q3_K_M',
   'Q3_K_S',
 ] as const;
-
-/** 'Q4_K_M' of 'model-q4_k_m.gguf' or 'Q4_K_M/model-00001-of-00002.gguf'. */
-function quantOf(file: string): string | undefined {
-  const stem = file.replace(/(-\d{5}-of-\d{5})?\.gguf$/i, '');
-  const label = /(?:^|[-._/])((?:IQ|TQ|Q)\d\w*|MXFP4\w*|BF16|F(?:P)?(?:16|32))$/i.exec(stem)?.[1]?.toUpperCase();
-  return label?.replace('FP', 'F');
-}
 
 /**
  * The .gguf file of a repository that is the model, by its first part: the one that is named, the one of the named quantisation,

@@ -136,6 +136,15 @@ describe('pulling a model', () => {
     ]);
     hub.repositories.set('org/g', { files: { 'q8/m-Q8_0.gguf': 'GGUF8', 'm-Q4_0.gguf': 'GGUF4' } });
     expect(await pull('org/g:Q8_0')).toMatchObject({ gguf: 'q8/m-Q8_0.gguf', files: ['q8/m-Q8_0.gguf'] });
+    const both = { 'v-Q4_0.gguf': 'GGUF4', 'mmproj-BF16.gguf': 'clip', 'mmproj-F32.gguf': 'longer clip' };
+    hub.repositories.set('org/v', { files: both });
+    expect((await pull('org/v')).files).toEqual(['v-Q4_0.gguf']);
+    // What is kept lacks it.
+    const looked = await open('org/v', { whole: false, images: true });
+    expect(await looked.size('mmproj-BF16.gguf')).toBe(4);
+    expect((await pull('org/v', { images: true })).files).toEqual(['v-Q4_0.gguf', 'mmproj-BF16.gguf']);
+    expect((await pull('org/v', { images: 'mmproj-F32.gguf' })).files).toContain('mmproj-F32.gguf');
+    await expect(pull('org/v', { images: 'mmproj-x.gguf' })).rejects.toThrow(/has v-Q4_0\.gguf, but not mmproj-x/);
     delete hub.repositories.get('org/shards')!.files['model-00002-of-00002.safetensors'];
     await expect(pull('org/shards')).rejects.toThrow(/but not model-00002-of-00002\.safetensors/);
   });

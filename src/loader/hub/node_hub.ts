@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ioError, type SplitkvError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
-import { ggufSource, partNames } from '../gguf/file.js';
+import { chooseMmproj, ggufSource, partNames } from '../gguf/file.js';
 import { directorySource } from '../sources/node_files.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
@@ -38,7 +38,15 @@ export async function openNodeHub(
   const { access, repository, listing } = asked;
   const revision = listing ? listing.commit : name.revision;
   const kept = revision === undefined ? undefined : await keptModel(repository, { ...name, revision });
-  return kept ? onDisk(kept) : hubSource(access, name, listing);
+  const wanted = kept?.gguf === undefined ? [] : encoderFiles(options, listing?.files.keys() ?? [], kept.gguf);
+  const there = kept && (await repository.files(kept.commit));
+  return kept && wanted.every((file) => there?.has(file)) ? onDisk(kept) : hubSource(access, name, listing);
+}
+
+/** The encoder of images that is wanted beside a GGUF model, where there is one. */
+function encoderFiles({ images }: OpenOptions, files: Iterable<string>, gguf: string): readonly string[] {
+  const file = typeof images === 'string' ? images : images && chooseMmproj(files, gguf);
+  return file ? [file] : [];
 }
 
 async function onDisk({ folder, gguf }: PulledModel): Promise<Source> {
@@ -97,7 +105,8 @@ export async function pullModel(
   };
   let files: readonly string[];
   let downloadedBytes = 0;
-  if (gguf !== undefined) files = allOf(gguf, partNames(gguf));
+  if (gguf !== undefined)
+    files = allOf(gguf, [...partNames(gguf), ...encoderFiles(options, listing.files.keys(), gguf)]);
   else {
     // Who has tokenizer.json reads no tokenizer.model.
     const texts = MODEL_TEXTS.filter((file) => file !== 'tokenizer.model' && listing.files.has(file));

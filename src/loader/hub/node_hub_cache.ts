@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join, relative, sep } from 'node:path';
+import { isGgufName, isMmproj } from '../gguf/file.js';
 import type { HubAccess } from './hub_api.js';
 import { DEFAULT_REVISION, isCommit } from './hub_name.js';
 import { checkToken, endpointOf, HUB, httpOptionsOf, type NetworkOptions } from './hub_options.js';
@@ -101,7 +102,7 @@ export async function listLocalModels(cache: string): Promise<LocalModel[]> {
     const found = await newestSnapshot(repository);
     if (!found) continue;
     const files = await repository.files(found.commit);
-    const gguf = [...files.keys()].filter((file) => /\.gguf$/i.test(file));
+    const gguf = [...files.keys()].filter((file) => isGgufName(file) && !isMmproj(file));
     const complete = gguf.length > 0 || (await hasWeights(repository.snapshot(found.commit), files));
     if (!complete && !files.has('config.json')) continue;
     models.push({

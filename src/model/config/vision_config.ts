@@ -22,6 +22,8 @@ export interface VisionConfig {
   readonly averageNorm?: NormConfig;
   /** Rows of a picture, where each sees all of them; undefined: each sees those up to itself. */
   readonly runs?: number;
+  /** The GGUF file that has it, where it isn't the decoder's. */
+  readonly file?: string;
   /** The layers, of patches in the order of `patchOrder`. It has no vocabulary. */
   readonly tower: ModelConfig;
 }

@@ -111,6 +111,16 @@ export const gemma = defineFamily({
       runs: rows,
     };
   },
+  mmproj(clip, idOf, { layers }) {
+    const side = Math.floor(clip.integer('image_size') / clip.integer('patch_size'));
+    const windows = layers.flatMap(({ attention }) => (attention.kind === 'gqa' ? (attention.window ?? []) : []));
+    return {
+      image_token_index: idOf('<image_soft_token>'),
+      boi_token_index: idOf('<start_of_image>'),
+      mm_tokens_per_image: Math.floor(side / (clip.optionalInteger('projector.scale_factor') ?? 4)) ** 2,
+      text_config: { sliding_window: windows[0] },
+    };
+  },
   gguf: { keys: ggufKeys, plainWindows: ['gemma3', 'gemma-embedding'] },
 });
 

@@ -19,4 +19,8 @@ export const idefics3 = defineFamily({
       ...parseSiglip(vision, () => merge, defaults),
     };
   },
+  mmproj: (clip, idOf) => ({
+    image_token_id: idOf('<image>'),
+    scale_factor: clip.optionalInteger('projector.scale_factor'),
+  }),
 });

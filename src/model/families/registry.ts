@@ -16,6 +16,8 @@ export interface FamilyRow {
   readonly wrappers?: Readonly<Record<string, { readonly className: string; readonly textType: string }>>;
   /** What llama.cpp calls them (`general.architecture`), where it has them by other names than their types. */
   readonly gguf?: readonly string[];
+  /** What llama.cpp calls its encoder of images (`clip.projector_type`), and the architecture of the model beside it. */
+  readonly projector?: { readonly type: string; readonly arch: string };
 }
 
 const rows: FamilyRow[] = [
@@ -39,6 +41,7 @@ const rows: FamilyRow[] = [
       idefics3: { className: 'Idefics3ForConditionalGeneration', textType: 'llama' },
       smolvlm: { className: 'SmolVLMForConditionalGeneration', textType: 'llama' },
     },
+    projector: { type: 'idefics3', arch: 'llama' },
   },
   {
     family: async () => (await import('./granite.js')).granite,
@@ -50,6 +53,7 @@ const rows: FamilyRow[] = [
     models: { gemma3_text: ['Gemma3ForCausalLM', 'Gemma3TextModel'], gemma2: 'Gemma2ForCausalLM' },
     wrappers: { gemma3: { className: 'Gemma3ForConditionalGeneration', textType: 'gemma3_text' } },
     gguf: ['gemma3', 'gemma2', 'gemma-embedding'],
+    projector: { type: 'gemma3', arch: 'gemma3' },
   },
   {
     family: async () => (await import('./bert.js')).bert,
@@ -188,6 +192,16 @@ export async function ggufFamily(arch: string): Promise<FamilyGguf | undefined> 
   if (!row) return undefined;
   await loadFamily(row);
   return familyOf(row).gguf;
+}
+
+/** What encoders of images beside models of a GGUF architecture are called. */
+export const projectorsOf = (arch: string): string[] =>
+  rows.flatMap(({ projector }) => (projector?.arch === arch ? [projector.type] : []));
+
+export async function projectorFamily(type: string): Promise<Family> {
+  const row = rows.find(({ projector }) => projector?.type === type)!;
+  await loadFamily(row);
+  return familyOf(row);
 }
 
 /** `parseModelConfig` of any family: loads it first. */

@@ -90,7 +90,7 @@ const besideParts = { mlpOutNorm: 'post_ffw_norm_1', norm: 'pre_ffw_norm_2', out
 type View = (entry: TensorEntry) => TensorEntry;
 
 /** The tensors of a file, or of a block of it, as they are put into an index. */
-class Block {
+export class Block {
   constructor(
     readonly gguf: GgufFile,
     readonly tensors: Map<string, TensorEntry>,

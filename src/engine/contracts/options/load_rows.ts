@@ -39,6 +39,14 @@ const model = inGroup('Model', 'models.md', {
     type: 'boolean',
     at: ['cli', 'attribute'],
   },
+  mmproj: {
+    help: "a GGUF model's encoder of images, a file beside it; turns `images` on",
+    default: 'mmproj-*.gguf',
+    page: 'library.md#images',
+    type: 'string',
+    value: 'FILE',
+    at: ['cli'],
+  },
   hub: {
     help: 'the Hub that names such as ORG/NAME mean',
     default: 'https://huggingface.co, in Node what HF_ENDPOINT says',

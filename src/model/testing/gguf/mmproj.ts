@@ -1,0 +1,80 @@
+import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './file.js';
+import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
+import type { RandomVision } from '../random_vision.js';
+import { modelToGguf } from './model.js';
+import { vocabularyMetadata } from './vocabulary.js';
+
+/** llama.cpp's names, by what a name of the checkpoint's has. */
+const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
+  [/^(model\.vision_model|vision_tower\.vision_model)\./, 'v.'],
+  [/embeddings\.patch_embedding\./, 'patch_embd.'],
+  [/embeddings\.position_embedding\./, 'position_embd.'],
+  [/encoder\.layers\.(\d+)\./, 'blk.$1.'],
+  [/layer_norm([12])\./, 'ln$1.'],
+  [/self_attn\.([qkv])_proj\./, 'attn_$1.'],
+  [/self_attn\.out_proj\./, 'attn_out.'],
+  [/mlp\.fc1\./, 'ffn_up.'],
+  [/mlp\.fc2\./, 'ffn_down.'],
+  [/post_layernorm\./, 'post_ln.'],
+  [/^model\.connector\.modality_projection\.proj\./, 'mm.model.fc.'],
+  [/^multi_modal_projector\.mm_input_projection_weight$/, 'mm.input_projection.weight'],
+  [/^multi_modal_projector\.mm_soft_emb_norm\./, 'mm.soft_emb_norm.'],
+];
+const isVision = (name: string): boolean =>
+  /^(model\.vision_model|model\.connector|vision_tower|multi_modal_projector)\./.test(name);
+
+export interface MmprojOptions {
+  readonly metadata?: Readonly<Record<string, GgufValue>>;
+  readonly typeOf?: (name: string, shape: readonly number[]) => WritableType | undefined;
+  readonly rename?: (name: string) => string;
+}
+
+/** The encoder of a random model as convert_hf_to_gguf.py --mmproj writes it: 1 is added to Gemma 3's norm. */
+export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8Array<ArrayBuffer> {
+  const { tower, scale, weights, config } = made;
+  const gemma = config.vision!.kind === 'whole';
+  const half: GgufValue = { type: 'f32[]', value: [0.5, 0.5, 0.5] };
+  const metadata: Record<string, GgufValue> = {
+    'general.architecture': text('clip'),
+    'general.type': text('mmproj'),
+    'clip.has_vision_encoder': { type: 'bool', value: true },
+    'clip.projector_type': text(gemma ? 'gemma3' : 'idefics3'),
+    'clip.use_gelu': { type: 'bool', value: true },
+    'clip.vision.image_size': u32(tower.image),
+    'clip.vision.patch_size': u32(tower.patch),
+    'clip.vision.embedding_length': u32(tower.hidden),
+    'clip.vision.feed_forward_length': u32(tower.width),
+    'clip.vision.block_count': u32(tower.layers),
+    'clip.vision.projection_dim': u32(config.hiddenSize),
+    'clip.vision.attention.head_count': u32(tower.heads),
+    'clip.vision.attention.layer_norm_epsilon': f32(tower.eps),
+    'clip.vision.image_mean': half,
+    'clip.vision.image_std': half,
+    'clip.vision.projector.scale_factor': u32(scale),
+    ...(!gemma && { 'clip.vision.preproc_image_size': u32(3 * tower.image) }),
+    ...options.metadata,
+  };
+  const tensors = [...weights].flatMap(([from, { shape, data }]): GgufTensor[] => {
+    if (!isVision(from)) return [];
+    const usual = RENAMES.reduce((name, [before, after]) => name.replace(before, after), from);
+    const name = options.rename?.(usual) ?? usual;
+    const plusOne = usual === 'mm.soft_emb_norm.weight';
+    return [{ name, shape, data: plusOne ? data.map((w) => w + 1) : data, type: options.typeOf?.(name, shape) }];
+  });
+  return writeGguf(metadata, tensors);
+}
+
+/** The text part with its tokenizer. */
+export function textGgufOf(
+  { config: { vision: _, ...config }, weights, files }: RandomVision,
+  typeOf?: MmprojOptions['typeOf'],
+): Uint8Array<ArrayBuffer> {
+  const json = (name: string): never => JSON.parse(new TextDecoder().decode(files.get(name))) as never;
+  const own = new Map([...weights].filter(([name]) => !isVision(name)));
+  const metadata = vocabularyMetadata(json('tokenizer.json'), json('tokenizer_config.json'), {
+    pre: 'gpt-2',
+    vocabSize: config.vocabSize,
+    addBos: true,
+  });
+  return modelToGguf(config, own, { metadata, typeOf });
+}
