@@ -338,7 +338,7 @@ export class ApiServer extends HttpFront {
     const wanted = prompts.length * (options.n ?? 1);
     const param = prompts.length > this.places ? promptField : 'n';
     await this.#inPlaces(exchange, model, wanted, param, () =>
-      answerRequest(exchange, model, call, this.#writerOf(exchange, kind, call), {
+      answerRequest(exchange, model, call, this.#writerOf(exchange, model, kind, call), {
         wait: this.#reader!.formWait(exchange.client, exchange.signal),
         onError: (error) => this.#options.onError?.(error, exchange),
       }),
@@ -360,14 +360,18 @@ export class ApiServer extends HttpFront {
     return new OllamaWriter(named ?? this.modelName, kind === 'ollamaChat', options.logprobs !== undefined);
   }
 
-  #writerOf({ client }: Exchange, kind: AnsweringKind, call: CompletionCall | ResponseCall): AnswerWriter {
+  #writerOf(
+    { client }: Exchange,
+    model: ServingModel,
+    kind: AnsweringKind,
+    call: CompletionCall | ResponseCall,
+  ): AnswerWriter {
     const { adapter } = call.options;
     const modelName = adapter === undefined ? this.modelName : this.#nameWith(adapter);
     if (kind === 'messages') return new MessageWriter(modelName);
     if ('named' in call) return this.#ollamaWriter(kind, call);
-    const promptText = (index = 0): string =>
-      this.#openModel().detokenize(this.#openModel().tokenize(call.prompts[index] ?? '', call.options));
-    if ('told' in call) return new NativeWriter(call as NativeCall, modelName, promptText);
+    const textOf = (ids: readonly number[]): string => model.detokenize(ids);
+    if ('told' in call) return new NativeWriter(call as NativeCall, modelName, textOf);
     if ('response' in call) {
       const { store, items, messages } = call.response;
       return new ResponseWriter(
@@ -386,7 +390,7 @@ export class ApiServer extends HttpFront {
       model: modelName,
       system_fingerprint: this.fingerprint,
     };
-    return new ChoiceWriter(call, shape, head, promptText);
+    return new ChoiceWriter(call, shape, head, textOf);
   }
 
   async #read<Kind extends CallKind>(exchange: Exchange, model: ServingModel, kind: Kind): Promise<Calls[Kind]> {

@@ -1,7 +1,7 @@
 import type { Worker } from 'node:worker_threads';
 import { defined } from '../base/options.js';
 import type { FormWait, PromptSource, ServingModel } from '../index.js';
-import { ApiError, badRequest } from './api_error.js';
+import { ApiError, type ApiErrorDetails, badRequest } from './api_error.js';
 import { TurnsByClient } from './http/turns_by_client.js';
 import { type CallKind, type Calls, readCall } from './requests/read_call.js';
 import { startThread } from './threads.js';
@@ -88,6 +88,7 @@ export type ThreadReply =
         readonly message: string;
         readonly code?: string | undefined;
         readonly param?: string | undefined;
+        readonly full?: ApiErrorDetails['full'];
         /** What the client isn't told. */
         readonly cause?: string | undefined;
       };
@@ -131,9 +132,9 @@ export class RequestThread {
       clearTimeout(timer);
     }
     if ('call' in reply) return reply.call as Calls[Kind];
-    const { status, message, code, param, cause } = reply.refused;
+    const { status, message, code, param, full, cause } = reply.refused;
     throw new ApiError(status, message, {
-      ...defined({ code, param }),
+      ...defined({ code, param, full }),
       ...(cause !== undefined && { cause: new Error(cause) }),
     });
   }

@@ -106,6 +106,8 @@ export interface CompletionEvent extends GenerationDelta {
  * iteration early aborts all of them; the iteration throws when the ranks fail for good.
  */
 export interface Completion extends AsyncIterable<CompletionEvent> {
+  /** Their ids, as they are run. */
+  readonly prompts: readonly (readonly number[])[];
   /** Tokens of the prompts. */
   readonly promptTokens: number;
   /** Of those, as many as the cache held for each prompt's first answer; final once the iteration has ended. */

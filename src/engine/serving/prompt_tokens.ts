@@ -1,4 +1,4 @@
-import { codeOf, contextFullError, type ErrorCode, messageOf, SplitkvError, usageError } from '../../base/errors.js';
+import { contextFullError, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { type ChatMessage, Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
@@ -241,8 +241,9 @@ export function orTruncate<T>(work: () => T): T {
   try {
     return work();
   } catch (error) {
-    if (codeOf(error) !== 'context_full') throw error;
-    throw new SplitkvError('context_full', `${messageOf(error)}, or cut the text at its end (truncate: true)`);
+    if (!(error instanceof SplitkvError && error.code === 'context_full')) throw error;
+    const { code, message, details } = error;
+    throw new SplitkvError(code, `${message}, or cut the text at its end (truncate: true)`, { details });
   }
 }
 
@@ -276,7 +277,7 @@ export function specialAsTokens(special: unknown = 'text'): boolean {
 function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader: PromptReader): readonly number[] {
   const { contextLength } = reader;
   const fewest = tokenizer.fewestTokens(text, contextLength);
-  if (fewest > contextLength) throw contextFullError(`at least ${fewest}`, contextLength);
+  if (fewest > contextLength) throw contextFullError(fewest, contextLength, undefined, true);
   return fitting(tokenizer.encode(text, { addSpecial }), reader);
 }
 

@@ -1,5 +1,5 @@
 import OpenAI from 'openai';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { randomFiles } from '../../engine/testing/random_source.js';
 import { serve, type ServingModel } from '../../index.js';
@@ -50,7 +50,11 @@ async function expected(prompt: Parameters<ServingModel['complete']>[0], more: o
 describe("llama.cpp's own routes", () => {
   test('/completion, whole, in a list and streamed', async () => {
     const asked = { ...drawn, prompt: 'the cat', n_predict: 12, repeat_penalty: 1.2, n_probs: 2 };
+    const tokenize = vi.spyOn(model, 'tokenize');
     const { json } = await ask('/completion', asked);
+    // What was run is told: nothing is tokenized for that.
+    expect(tokenize).not.toHaveBeenCalled();
+    tokenize.mockRestore();
     const content = await expected('the cat', { repetitionPenalty: 1.2 });
     expect(json).toMatchObject({
       index: 0,

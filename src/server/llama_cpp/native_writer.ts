@@ -39,8 +39,7 @@ export class NativeWriter implements AnswerWriter {
   constructor(
     private readonly call: NativeCall,
     private readonly model: string,
-    /** Of a prompt, as the model reads it. */
-    private readonly promptText: (index: number) => string,
+    private readonly textOf: (ids: readonly number[]) => string,
   ) {}
 
   whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object {
@@ -95,7 +94,7 @@ export class NativeWriter implements AnswerWriter {
         timings: timingsOf(completion, times),
       }),
       generation_settings: this.call.told,
-      prompt: this.promptText(index),
+      prompt: this.textOf(completion.prompts[index]!),
       has_new_line: content.includes('\n'),
       truncated: finish === 'context_full',
       stop_type: STOP_TYPES[finish],

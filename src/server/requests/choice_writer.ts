@@ -47,8 +47,7 @@ export class ChoiceWriter implements AnswerWriter {
       readonly model: string;
       readonly system_fingerprint: string;
     },
-    /** The prompt, as the model reads it. */
-    private readonly promptText: () => string,
+    private readonly textOf: (ids: readonly number[]) => string,
   ) {}
 
   whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object {
@@ -63,7 +62,7 @@ export class ChoiceWriter implements AnswerWriter {
       })),
       usage: usageOf(completion),
       ...this.#timings(completion, times),
-      ...(this.call.verbose && { __verbose: { prompt: this.promptText() } }),
+      ...(this.call.verbose && { __verbose: { prompt: this.textOf(completion.prompts[0]!) } }),
     };
   }
 

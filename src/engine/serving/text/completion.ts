@@ -79,7 +79,7 @@ export class RunningCompletion implements Completion {
    */
   constructor(
     private readonly host: CompletionHost,
-    prompts: readonly (readonly number[])[],
+    readonly prompts: readonly (readonly number[])[],
     private readonly options: CompletionOptions,
     chats: readonly boolean[] = [],
   ) {
