@@ -172,7 +172,15 @@ export function promptTokens(prompt: Prompt, reader: PromptReader, options: Toke
   const { addSpecial = true } = options;
   if (hasImages(prompt)) throw usageError('a prompt with images has ids once they are computed: readPrompt gives them');
   if (isFill(prompt)) return fitting(fillTokens(prompt, addSpecial, needTokenizer(reader, 'a gap to fill')), reader);
-  if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return fitting(tokenIds(prompt), reader);
+  if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) {
+    if (!Array.isArray(prompt) || prompt.every((part) => typeof part !== 'string'))
+      return fitting(tokenIds(prompt), reader);
+    const tokenizer = needTokenizer(reader, 'a text among token ids');
+    const parts = (prompt as readonly (number | string)[]).flatMap((part, at) =>
+      typeof part === 'string' ? encode(part, addSpecial && at === 0, tokenizer, reader) : [part],
+    );
+    return fitting(parts, reader);
+  }
   if (typeof prompt === 'string') {
     if (prompt === '') throw usageError('the prompt is empty: give at least one character');
     return encode(prompt, addSpecial, needTokenizer(reader, 'a text prompt'), reader);
@@ -243,7 +251,7 @@ export function orTruncate<T>(work: () => T): T {
   } catch (error) {
     if (!(error instanceof SplitkvError && error.code === 'context_full')) throw error;
     const { code, message, details } = error;
-    throw new SplitkvError(code, `${message}, or cut the text at its end (truncate: true)`, { details });
+    throw new SplitkvError(code, `${message}; truncate: true cuts a text that is too large at its end`, { details });
   }
 }
 

@@ -1,7 +1,13 @@
 import { isObject } from '../../base/json.js';
 import type { Completion, CompletionEvent, ServingModel, TokenChance } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import { type AnswerTimes, type AnswerWriter, timingsOf, type WholeAnswer } from '../requests/answer_request.js';
+import {
+  type AnswerTimes,
+  type AnswerWriter,
+  progressOf,
+  timingsOf,
+  type WholeAnswer,
+} from '../requests/answer_request.js';
 import type { NativeCall } from './native_request.js';
 
 const STOP_TYPES: Readonly<Record<WholeAnswer['finish'], string>> = {
@@ -43,8 +49,9 @@ export class NativeWriter implements AnswerWriter {
   ) {}
 
   whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object {
-    const all = answers.map(({ text, logprobs = [], ...how }, index) => ({
+    const all = answers.map(({ text, tokens, logprobs = [], ...how }, index) => ({
       ...this.#end(index, text, how, completion, times),
+      ...(this.call.tellsTokens && { tokens }),
       ...chancesOf(logprobs),
     }));
     const { isList, fields = [] } = this.call;
@@ -56,10 +63,11 @@ export class NativeWriter implements AnswerWriter {
     return [];
   }
 
-  chunks({ index, text, logprobs, finish, stop }: CompletionEvent): object[] {
+  chunks({ index, text, tokens = [], logprobs, progress, finish, stop }: CompletionEvent): object[] {
     if (finish) this.#ended.set(index, { finish, stop });
-    if (text === '' && logprobs.length === 0) return [];
-    return [{ index, content: text, tokens: [], id_slot: -1, stop: false, ...chancesOf(logprobs) }];
+    if (text === '' && logprobs.length === 0 && !progress) return [];
+    const told = { ...chancesOf(logprobs), ...(progress && progressOf(progress)) };
+    return [{ index, content: text, tokens, id_slot: -1, stop: false, ...told }];
   }
 
   closing(completion: Completion, times: AnswerTimes): object[] {
@@ -117,11 +125,17 @@ export const propsOf = ({ info, texts }: ServingModel, name: string, version: st
   is_sleeping: false,
 });
 
-/** The answer of GET /slots: as many are busy as answers run. */
-export const slotsOf = ({ info, metrics }: ServingModel): object[] =>
-  Array.from({ length: info.slots }, (_, id) => ({
+/** The answer of GET /slots. */
+export const slotsOf = ({ info, slots }: ServingModel): object[] =>
+  slots.map((slot, id) => ({
     id,
     n_ctx: info.contextLength,
     speculative: false,
-    is_processing: id < metrics.running,
+    is_processing: slot !== undefined,
+    ...(slot && {
+      n_prompt_tokens: slot.prompt,
+      n_prompt_tokens_processed: slot.there,
+      n_prompt_tokens_cache: slot.cached,
+      next_token: [{ n_decoded: slot.generated }],
+    }),
   }));

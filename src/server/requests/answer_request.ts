@@ -20,6 +20,7 @@ export interface WholeAnswer {
   readonly reasoning: string;
   /** Of tools; may be empty. */
   readonly toolCalls: readonly ToolCall[];
+  readonly tokens?: readonly number[];
   readonly logprobs: CompletionEvent['logprobs'] | undefined;
   readonly finish: NonNullable<CompletionEvent['finish']>;
   /** The stop text that ended it, if one did. */
@@ -51,6 +52,11 @@ export function timingsOf(
     ...speed('predicted', completionTokens, end - first),
   };
 }
+
+/** As llama.cpp tells how much of a prompt is there. */
+export const progressOf = ({ total, cached, there, ms }: NonNullable<CompletionEvent['progress']>): object => ({
+  prompt_progress: { total, cache: cached, processed: there, time_ms: Math.round(ms) },
+});
 
 /** What one of the APIs says of the answers to a request. */
 export interface AnswerWriter {
@@ -107,7 +113,7 @@ export async function answerRequest(
   try {
     send(writer.opening(completion));
     for await (const event of completion) {
-      first ??= performance.now();
+      if (!event.progress) first ??= performance.now();
       if (exchange.signal.aborted || event.finish === 'aborted') throw stopped();
       send(writer.chunks(event));
     }
@@ -191,14 +197,17 @@ async function collect(
     text: '',
     reasoning: '',
     toolCalls: [] as WholeAnswer['toolCalls'],
+    tokens: [] as number[],
     logprobs: logprobs === undefined ? undefined : ([] as CompletionEvent['logprobs'][number][]),
     finish: 'aborted' as WholeAnswer['finish'],
     stop: undefined as WholeAnswer['stop'],
   }));
-  for await (const { index, text, reasoning = '', toolCalls = [], logprobs: more, finish, stop } of completion) {
+  for await (const event of completion) {
+    const { index, text, reasoning = '', toolCalls = [], logprobs: more, tokens = [], finish, stop } = event;
     onEvent();
     const answer = answers[index]!;
     answer.text += text;
+    answer.tokens.push(...tokens);
     answer.reasoning += reasoning;
     answer.toolCalls = withDelta(answer.toolCalls, toolCalls);
     answer.logprobs?.push(...more);

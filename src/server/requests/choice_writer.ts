@@ -3,7 +3,14 @@ import { listIn } from '../../base/lists.js';
 import { chatToolCall } from '../../chat_formats/tools.js';
 import type { Completion, CompletionEvent, TokenLogprobs, ToolCall, ToolCallDelta } from '../../index.js';
 import type { ApiError } from '../api_error.js';
-import { type AnswerTimes, type AnswerWriter, chancesOf, timingsOf, type WholeAnswer } from './answer_request.js';
+import {
+  type AnswerTimes,
+  type AnswerWriter,
+  chancesOf,
+  progressOf,
+  timingsOf,
+  type WholeAnswer,
+} from './answer_request.js';
 import type { CompletionCall } from './fields.js';
 
 /** How one of the two APIs of choices writes answers. */
@@ -77,7 +84,8 @@ export class ChoiceWriter implements AnswerWriter {
     return Array.from({ length: prompts.length * (options.n ?? 1) }, (_, index) => this.#chunk(index, opening, null));
   }
 
-  chunks({ index, text, reasoning, toolCalls, logprobs, finish }: CompletionEvent): object[] {
+  chunks({ index, text, reasoning, toolCalls, logprobs, progress, finish }: CompletionEvent): object[] {
+    if (progress) return [{ ...this.#chunk(index, this.shape.closing, null), ...progressOf(progress) }];
     const wanted = this.call.options.logprobs === undefined ? undefined : logprobs;
     const chunks: object[] = [];
     const thought = reasoning === undefined ? undefined : this.shape.thought?.(reasoning);
