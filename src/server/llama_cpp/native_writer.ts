@@ -1,6 +1,5 @@
 import { isObject } from '../../base/json.js';
 import type { Completion, CompletionEvent, ServingModel, TokenChance } from '../../index.js';
-import type { ApiError } from '../api_error.js';
 import {
   type AnswerTimes,
   type AnswerWriter,
@@ -72,10 +71,6 @@ export class NativeWriter implements AnswerWriter {
 
   closing(completion: Completion, times: AnswerTimes): object[] {
     return [...this.#ended].map(([index, how]) => this.#end(index, '', how, completion, times));
-  }
-
-  broken({ body }: ApiError): object[] {
-    return [body];
   }
 
   #end(

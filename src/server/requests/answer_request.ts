@@ -69,7 +69,8 @@ export interface AnswerWriter {
   opening(completion: Completion): readonly object[];
   chunks(event: CompletionEvent): readonly object[];
   closing(completion: Completion, times: AnswerTimes): readonly object[];
-  broken(error: ApiError): readonly object[];
+  /** Default: what a client is told that has no stream. */
+  broken?(error: ApiError): readonly object[];
 }
 
 /** Tokens with their chances, as OpenAI's newer APIs tell them. */
@@ -124,7 +125,7 @@ export async function answerRequest(
     // The status is out: the stream says what happened, as OpenAI's does.
     const told = toApiError(error);
     if (told.details.cause !== undefined) options.onError(error);
-    send(writer.broken(told));
+    send(writer.broken?.(told) ?? [told.body]);
     stream.end(outcomeOf(told));
   }
 }

@@ -2,7 +2,6 @@ import { parsed } from '../../base/json.js';
 import { listIn } from '../../base/lists.js';
 import { chatToolCall } from '../../chat_formats/tools.js';
 import type { Completion, CompletionEvent, TokenLogprobs, ToolCall, ToolCallDelta } from '../../index.js';
-import type { ApiError } from '../api_error.js';
 import {
   type AnswerTimes,
   type AnswerWriter,
@@ -131,10 +130,6 @@ export class ChoiceWriter implements AnswerWriter {
     if (!this.call.includeUsage) return [];
     const usage = { usage: usageOf(completion), ...this.#timings(completion, times) };
     return [{ ...this.head, object: this.shape.chunkObject, choices: [], ...usage }];
-  }
-
-  broken({ body }: ApiError): object[] {
-    return [body];
   }
 
   #chunk(index: number, choice: object, finish_reason: ApiFinish | null): object {
