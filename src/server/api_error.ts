@@ -33,10 +33,6 @@ export class ApiError extends Error {
     });
   }
 
-  get code(): string | undefined {
-    return this.details.code;
-  }
-
   get body(): object {
     const { code = null, param = null, full } = this.details;
     const told = { message: this.message, type: typeOf(this.status), param, code };

@@ -205,12 +205,7 @@ export interface EngineMetrics {
 }
 
 /** A sequence in a slot, in tokens: of its prompt, of that what was in the cache and what is there, and those that it has got. */
-export interface SlotState {
-  readonly prompt: number;
-  readonly cached: number;
-  readonly there: number;
-  readonly generated: number;
-}
+export type SlotState = Readonly<Record<'prompt' | 'cached' | 'there' | 'generated', number>>;
 
 /** A request under way. */
 class Running {

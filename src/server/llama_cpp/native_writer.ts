@@ -20,12 +20,10 @@ const STOP_TYPES: Readonly<Record<WholeAnswer['finish'], string>> = {
 
 const chanceOf = ({ id, text, bytes, logprob }: TokenChance): object => ({ id, token: text, bytes, logprob });
 
-const chancesOf = (logprobs: CompletionEvent['logprobs']): object =>
-  logprobs.length === 0
-    ? {}
-    : {
-        completion_probabilities: logprobs.map((each) => ({ ...chanceOf(each), top_logprobs: each.top.map(chanceOf) })),
-      };
+function chancesOf(logprobs: CompletionEvent['logprobs']): object {
+  const all = logprobs.map((each) => ({ ...chanceOf(each), top_logprobs: each.top.map(chanceOf) }));
+  return all.length === 0 ? {} : { completion_probabilities: all };
+}
 
 /** Of an answer what is at these places, by their names. */
 const partsOf = (answer: object, places: readonly string[]): object =>
@@ -56,10 +54,6 @@ export class NativeWriter implements AnswerWriter {
     const { isList, fields = [] } = this.call;
     const told = fields.length === 0 ? all : all.map((answer) => partsOf(answer, fields));
     return isList ? told : told[0]!;
-  }
-
-  opening(): object[] {
-    return [];
   }
 
   chunks({ index, text, tokens = [], logprobs, progress, finish, stop }: CompletionEvent): object[] {

@@ -66,7 +66,7 @@ export interface AnswerWriter {
   readonly isLines?: boolean;
   whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object;
   /** A stream's events: before anything is there, of what comes, at the end, and instead of that where it breaks. */
-  opening(completion: Completion): readonly object[];
+  opening?(completion: Completion): readonly object[];
   chunks(event: CompletionEvent): readonly object[];
   closing(completion: Completion, times: AnswerTimes): readonly object[];
   /** Default: what a client is told that has no stream. */
@@ -112,7 +112,7 @@ export async function answerRequest(
     for (const event of all) stream.send(event);
   };
   try {
-    send(writer.opening(completion));
+    send(writer.opening?.(completion) ?? []);
     for await (const event of completion) {
       if (!event.progress) first ??= performance.now();
       if (exchange.signal.aborted || event.finish === 'aborted') throw stopped();

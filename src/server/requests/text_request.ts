@@ -30,8 +30,7 @@ const isPart = (part: unknown): boolean =>
   typeof part === 'string' ? part !== '' : Number.isSafeInteger(part) && Number(part) >= 0;
 
 /** A text, token ids, or a list of at most `most` of either. As with llama.cpp, texts may be among ids, and a text in an object. */
-export const textsField = (most: number) => {
-  const what = expected(most);
+export const textsField = (most: number, what = expected(most)) => {
   const text = z.string(what).check(z.minLength(1, what));
   const object = z.strictObject({ prompt_string: text }, what);
   const ids = z.custom<(number | string)[]>(
