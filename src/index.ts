@@ -3,7 +3,7 @@
  * each loads on demand.
  */
 
-export { type ErrorCode, SplitkvError } from './base/errors.js';
+export { type ErrorCode, type ErrorDetails, SplitkvError } from './base/errors.js';
 export type * from './engine/contracts/api.js';
 export type { AdapterBasics, AdaptersMeasure } from './engine/measure/basics.js';
 export { MATVEC_SIZE } from './engine/measure/matvec_size.js';

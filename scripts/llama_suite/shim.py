@@ -145,7 +145,7 @@ def start(server, timeout_seconds=0):
         arguments += ["--pooling", server.pooling]
     if server.api_key:
         arguments += ["--api-key", server.api_key]
-    counts = any(word in now.test for word in ("cache", "progress"))
+    counts = any(word in now.test for word in ("cache", "progress", "test_completion[", "completion_stream["))
     # Otherwise it changes nothing, and a server for each size would take its time.
     if server.n_batch and counts:
         arguments += ["--tokens-per-iteration", max(server.n_batch, slots)]

@@ -22,13 +22,23 @@ export type ErrorCode =
   | 'aborted' // an AbortSignal fired
   | 'internal'; // a bug in splitkv
 
+/** Of `context_full`: tokens of what is too long, as many at least, and the most that there may be. */
+export interface ErrorDetails {
+  readonly tokens: number;
+  readonly most: number;
+}
+
 export class SplitkvError extends Error {
   override readonly name: string = 'SplitkvError';
-  readonly code: ErrorCode;
+  readonly details: ErrorDetails | undefined;
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  constructor(
+    readonly code: ErrorCode,
+    message: string,
+    options?: ErrorOptions & { readonly details?: ErrorDetails | undefined },
+  ) {
     super(message, options);
-    this.code = code;
+    this.details = options?.details;
   }
 }
 
@@ -56,11 +66,12 @@ export const limitError = errorOf('limit');
  * A prompt of too many tokens, in words that clients of OpenAI's and Anthropic's APIs know, and make a conversation shorter at.
  * @param option of the command line that gives more room
  */
-export const contextFullError = (tokens: number | string, most: number, option = 'context'): SplitkvError =>
+export const contextFullError = (tokens: number, most: number, option = 'context', atLeast = false): SplitkvError =>
   new SplitkvError(
     'context_full',
-    `prompt is too long: ${tokens} tokens > ${most} maximum, which exceeds the available context size. This model's maximum context length is ${most} tokens here: ` +
+    `prompt is too long: ${atLeast ? 'at least ' : ''}${tokens} tokens > ${most} maximum, which exceeds the available context size. This model's maximum context length is ${most} tokens here: ` +
       `shorten the prompt, or load with more room (--${option})`,
+    { details: { tokens, most } },
   );
 export const internalError = errorOf('internal');
 

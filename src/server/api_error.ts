@@ -1,4 +1,4 @@
-import { isLoss, SplitkvError } from '../base/errors.js';
+import { type ErrorDetails, isLoss, SplitkvError } from '../base/errors.js';
 
 export interface ApiErrorDetails {
   /** Stable; clients may switch on it. */
@@ -10,11 +10,12 @@ export interface ApiErrorDetails {
   readonly retryAfter?: number;
   /** The rest of the request isn't read: the connection ends with the answer. */
   readonly ends?: boolean;
+  /** Of a prompt that is too long. */
+  readonly full?: ErrorDetails | undefined;
   /** What the client isn't told, and whoever runs the server should know. */
   readonly cause?: unknown;
 }
 
-const CONTEXT_FULL = 'context_length_exceeded';
 /** Letters of a message: a text of the client's that none has cut doesn't come back whole. */
 const MOST = 1000;
 
@@ -32,20 +33,12 @@ export class ApiError extends Error {
     });
   }
 
-  get code(): string | undefined {
-    return this.details.code;
-  }
-
   get body(): object {
-    const { code = null, param = null } = this.details;
-    const [, prompt, most] =
-      (code === CONTEXT_FULL && /(\d+) tokens > (\d+) maximum/.exec(this.message)) || ([] as const);
+    const { code = null, param = null, full } = this.details;
     const told = { message: this.message, type: typeOf(this.status), param, code };
-    if (most === undefined) return { error: told };
+    if (!full) return { error: told };
     // As llama.cpp's clients know it.
-    return {
-      error: { ...told, type: 'exceed_context_size_error', n_prompt_tokens: Number(prompt), n_ctx: Number(most) },
-    };
+    return { error: { ...told, type: 'exceed_context_size_error', n_prompt_tokens: full.tokens, n_ctx: full.most } };
   }
 }
 
@@ -71,7 +64,8 @@ export function toApiError(error: unknown, promptField?: string): ApiError {
     const { code, message } = error;
     if (code === 'context_full') {
       return new ApiError(400, message.replace(/^request r\d+: /, ''), {
-        code: CONTEXT_FULL,
+        code: 'context_length_exceeded',
+        full: error.details,
         ...(promptField !== undefined && { param: promptField }),
       });
     }

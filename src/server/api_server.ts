@@ -18,7 +18,6 @@ import { MessageWriter } from './messages/message_writer.js';
 import { shownModel } from './model_list.js';
 import type { OllamaCall } from './ollama/ollama_request.js';
 import { OllamaWriter, ollamaEmbeddings } from './ollama/ollama_writer.js';
-import { answerLines, pullLines, type PullModel } from './ollama/pull.js';
 import type { ResponseCall } from './responses/response_request.js';
 import { itemList, ResponseStore } from './responses/response_store.js';
 import { ResponseWriter } from './responses/response_writer.js';
@@ -43,8 +42,6 @@ export interface ServerOptions extends FrontOptions {
   readonly maxPerClient?: number;
   /** Time to read, check and tokenize a request once it is there; default 10 s. */
   readonly readMs?: number;
-  /** Downloads a model of the Hub, for Ollama's /api/pull; default: it is refused. */
-  readonly pull?: PullModel;
   /** Part of responses' ids, by which a gateway finds who keeps them. */
   readonly place?: string;
 }
@@ -184,21 +181,14 @@ export class ApiServer extends HttpFront {
         const { model: asked } = await this.#read(exchange, model, 'named');
         return shownModel({ ...this.listed(this.checkModel(asked)), model });
       }
-      case '/api/pull':
-        return this.#pull(exchange, model);
+      case '/api/pull': {
+        const { model: wanted } = await this.#read(exchange, model, 'named');
+        if (this.modelNames().includes(wanted)) return { status: 'success' };
+        throw badRequest('this server pulls no models: use `splitkv pull`, and serve it', 'model');
+      }
       default:
         throw new ApiError(404, `there is no ${name} here`);
     }
-  }
-
-  /** Downloads a model of the Hub, which is told in lines. The server goes on with the one that it has. */
-  async #pull(exchange: Exchange, model: ServingModel): Promise<object | undefined> {
-    const { model: wanted, stream } = await this.#read(exchange, model, 'named');
-    const { pull } = this.#options;
-    const isHere = this.modelNames().includes(wanted);
-    if (!isHere && !pull) throw badRequest('this server pulls no models: use `splitkv pull`', 'model');
-    const lines = pullLines(isHere ? undefined : (onProgress) => pull!(wanted, onProgress, exchange.signal));
-    return answerLines(exchange, lines, stream);
   }
 
   protected status(): string {
@@ -338,7 +328,7 @@ export class ApiServer extends HttpFront {
     const wanted = prompts.length * (options.n ?? 1);
     const param = prompts.length > this.places ? promptField : 'n';
     await this.#inPlaces(exchange, model, wanted, param, () =>
-      answerRequest(exchange, model, call, this.#writerOf(exchange, kind, call), {
+      answerRequest(exchange, model, call, this.#writerOf(exchange, model, kind, call), {
         wait: this.#reader!.formWait(exchange.client, exchange.signal),
         onError: (error) => this.#options.onError?.(error, exchange),
       }),
@@ -360,14 +350,18 @@ export class ApiServer extends HttpFront {
     return new OllamaWriter(named ?? this.modelName, kind === 'ollamaChat', options.logprobs !== undefined);
   }
 
-  #writerOf({ client }: Exchange, kind: AnsweringKind, call: CompletionCall | ResponseCall): AnswerWriter {
+  #writerOf(
+    { client }: Exchange,
+    model: ServingModel,
+    kind: AnsweringKind,
+    call: CompletionCall | ResponseCall,
+  ): AnswerWriter {
     const { adapter } = call.options;
     const modelName = adapter === undefined ? this.modelName : this.#nameWith(adapter);
     if (kind === 'messages') return new MessageWriter(modelName);
     if ('named' in call) return this.#ollamaWriter(kind, call);
-    const promptText = (index = 0): string =>
-      this.#openModel().detokenize(this.#openModel().tokenize(call.prompts[index] ?? '', call.options));
-    if ('told' in call) return new NativeWriter(call as NativeCall, modelName, promptText);
+    const textOf = (ids: readonly number[]): string => model.detokenize(ids);
+    if ('told' in call) return new NativeWriter(call as NativeCall, modelName, textOf);
     if ('response' in call) {
       const { store, items, messages } = call.response;
       return new ResponseWriter(
@@ -386,7 +380,7 @@ export class ApiServer extends HttpFront {
       model: modelName,
       system_fingerprint: this.fingerprint,
     };
-    return new ChoiceWriter(call, shape, head, promptText);
+    return new ChoiceWriter(call, shape, head, textOf);
   }
 
   async #read<Kind extends CallKind>(exchange: Exchange, model: ServingModel, kind: Kind): Promise<Calls[Kind]> {

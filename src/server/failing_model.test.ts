@@ -10,6 +10,7 @@ function modelOf(
   hasChatTemplate = false,
 ): ServingModel {
   const completeAll = (): Completion => ({
+    prompts: [[1]],
     promptTokens: 1,
     cachedTokens: 0,
     reasoningTokens: 0,

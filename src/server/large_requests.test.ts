@@ -36,7 +36,9 @@ const post = (url: string, path: string, body: object): Promise<Response> =>
 async function refusal(response: Response): Promise<[number, string | null, string]> {
   const text = await response.text();
   expect(text.length).toBeLessThan(1500);
-  const { error } = JSON.parse(text) as { error: { code: string | null; message: string } };
+  const { error } = JSON.parse(text) as { error: { code: string | null; message: string; n_prompt_tokens?: number } };
+  const said = /([\d]+) tokens >/.exec(error.message)?.[1];
+  expect(error.n_prompt_tokens).toBe(said === undefined ? undefined : Number(said));
   return [response.status, error.code, error.message];
 }
 

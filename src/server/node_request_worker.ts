@@ -18,8 +18,6 @@ function reply({ body, kind }: ThreadRequest, reader: PromptReader): ThreadReply
     return { call: readTokenCall(kind, body, reader) };
   } catch (error) {
     const { status, message, details } = toApiError(error);
-    const { code, param, cause } = details;
-    const why = cause instanceof Error ? (cause.stack ?? cause.message) : undefined;
-    return { refused: { status, message, code, param, cause: why } };
+    return { refused: { status, message, details } };
   }
 }

@@ -1,5 +1,4 @@
 import type { Worker } from 'node:worker_threads';
-import { defined } from '../base/options.js';
 import type { FormWait, PromptSource, ServingModel } from '../index.js';
 import { ApiError, badRequest } from './api_error.js';
 import { TurnsByClient } from './http/turns_by_client.js';
@@ -82,16 +81,7 @@ export interface ThreadRequest {
 }
 export type ThreadReply =
   | { readonly call: Calls[CallKind] }
-  | {
-      readonly refused: {
-        readonly status: number;
-        readonly message: string;
-        readonly code?: string | undefined;
-        readonly param?: string | undefined;
-        /** What the client isn't told. */
-        readonly cause?: string | undefined;
-      };
-    };
+  | { readonly refused: Pick<ApiError, 'status' | 'message' | 'details'> };
 
 /** A thread that reads requests: parses, checks and tokenizes them, one at a time. */
 export class RequestThread {
@@ -131,11 +121,8 @@ export class RequestThread {
       clearTimeout(timer);
     }
     if ('call' in reply) return reply.call as Calls[Kind];
-    const { status, message, code, param, cause } = reply.refused;
-    throw new ApiError(status, message, {
-      ...defined({ code, param }),
-      ...(cause !== undefined && { cause: new Error(cause) }),
-    });
+    const { status, message, details } = reply.refused;
+    throw new ApiError(status, message, details);
   }
 
   async close(): Promise<void> {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { SplitkvError } from '../../base/errors.js';
+import { contextFullError, SplitkvError } from '../../base/errors.js';
 import { explain, SelfTestFailure, smallerOptions } from './explain.js';
 import { camel } from '../../base/names.js';
 import { isSwitch, type OptionRow } from '../../engine/contracts/options/row.js';
@@ -261,12 +261,12 @@ describe('errors', () => {
     const error = new SplitkvError('context_full', 'x');
     expect(remedies(error)).toEqual(['New conversation']);
     expect(explain(error, { canForget: true }).remedies.map(({ action }) => action)).toEqual(['forget', 'clear']);
-    for (const message of [
-      'prompt is too long: 5988 tokens > 4096 maximum. Shorten it.',
-      'the conversation has 5988 tokens with this message; the context holds 4096: undo turns',
+    for (const full of [
+      contextFullError(5988, 4096),
+      new SplitkvError('context_full', 'in other words', { details: { tokens: 5988, most: 4096 } }),
     ]) {
       const longer = { contextLength: 7168 };
-      const { advice, remedies: offered } = explain(new SplitkvError('context_full', message), { smaller: [longer] });
+      const { advice, remedies: offered } = explain(full, { smaller: [longer] });
       expect(advice).toContain('5988 tokens, 1892 more than the context of 4096 holds');
       expect(offered[0]).toMatchObject({
         action: 'retry',

@@ -167,9 +167,8 @@ function remediesOf(
 
 /** By how much a prompt is too long, as far as its message tells; the same as texts are filled in. */
 export function tooLong(error: unknown): Record<'tokens' | 'most' | 'over', number> | undefined {
-  const message = error instanceof Error ? error.message : '';
-  const [, tokens, most] = /(\d+) tokens.*?(?:holds|>) (\d+)/.exec(message)?.map(Number) ?? [];
-  return tokens === undefined || most === undefined ? undefined : { tokens, most, over: tokens - most };
+  const { details } = error instanceof SplitkvError ? error : {};
+  return details && { ...details, over: details.tokens - details.most };
 }
 
 const SHORTEST_CONTEXT = 512;

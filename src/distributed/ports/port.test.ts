@@ -10,6 +10,8 @@ test("an abort's reason crosses with its class, code and message; what can't be 
   const known = cross(new SplitkvError('limit', 'too much'));
   expect(known).toBeInstanceOf(SplitkvError);
   expect(known).toMatchObject({ code: 'limit', message: 'too much' });
+  const full = new SplitkvError('context_full', 'too long', { details: { tokens: 9, most: 8 } });
+  expect(cross(full)).toMatchObject({ details: { tokens: 9, most: 8 } });
   expect(cross(new TypeError('wrong'))).toEqual(new Error('wrong'));
   expect(cross({ a: 1 })).toEqual({ a: 1 });
   expect(cross(undefined)).toBeUndefined();

@@ -1,5 +1,5 @@
 import { nth } from '../../base/lists.js';
-import { SplitkvError } from '../../base/errors.js';
+import { type ErrorDetails, SplitkvError } from '../../base/errors.js';
 
 /** What a link needs of a MessagePort, in a page as in Node. */
 export interface Port {
@@ -23,13 +23,18 @@ export type PortMessage =
 
 /** An abort's reason as data: errors lose their class in a structured clone. */
 export type PortReason =
-  | { readonly kind: 'error'; readonly code: SplitkvError['code'] | undefined; readonly message: string }
+  | {
+      readonly kind: 'error';
+      readonly code: SplitkvError['code'] | undefined;
+      readonly message: string;
+      readonly details?: ErrorDetails | undefined;
+    }
   | { readonly kind: 'value'; readonly value: unknown };
 
 export function encodeReason(reason: unknown): PortReason {
   if (reason instanceof Error) {
-    const code = reason instanceof SplitkvError ? reason.code : undefined;
-    return { kind: 'error', code, message: reason.message };
+    const { code, details } = reason instanceof SplitkvError ? reason : {};
+    return { kind: 'error', code, message: reason.message, details };
   }
   try {
     return { kind: 'value', value: structuredClone(reason) };
@@ -40,7 +45,8 @@ export function encodeReason(reason: unknown): PortReason {
 
 export function decodeReason(reason: PortReason): unknown {
   if (reason.kind === 'value') return reason.value;
-  return reason.code === undefined ? new Error(reason.message) : new SplitkvError(reason.code, reason.message);
+  const { code, message, details } = reason;
+  return code === undefined ? new Error(message) : new SplitkvError(code, message, { details });
 }
 
 /**

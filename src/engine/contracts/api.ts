@@ -200,12 +200,12 @@ export type ContentPart =
   | { readonly type: 'image_url'; readonly image_url: { readonly url: string } };
 
 /**
- * Text, token ids, chat messages (rendered with the model's chat template, which must exist), a text with a gap to fill, or a text or token
+ * Text, token ids (with texts among them or not), chat messages (rendered with the model's chat template, which must exist), a text with a gap to fill, or a text or token
  * ids with images.
  */
 export type Prompt =
   | string
-  | readonly number[]
+  | readonly (number | string)[]
   | Uint32Array
   | Int32Array
   | {

@@ -297,6 +297,7 @@ export class TalkingConversation implements Conversation {
         'context_full',
         `the conversation has ${length} tokens with this message; the context holds ${contextLength}: undo turns, begin anew, ` +
           "load with a longer context, or let the oldest turns be forgotten (whenFull: 'forget')",
+        { details: { tokens: length, most: contextLength } },
       );
     }
   }

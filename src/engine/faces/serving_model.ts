@@ -190,6 +190,10 @@ export class EngineServingModel implements ServingModel {
     return this.#told.info;
   }
 
+  get slots(): ServingModel['slots'] {
+    return this.#engine.slots;
+  }
+
   get metrics(): ServingMetrics {
     return {
       ...this.#engine.metrics,

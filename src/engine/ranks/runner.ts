@@ -306,6 +306,7 @@ export class Runner {
         'context_full',
         `the text has ${prompt.length} tokens; this model computes texts whole, of at most ${this.promptRows} tokens here ` +
           `(the model's maximum is ${this.config.maxPositions}): cut it, or load with a longer context`,
+        { details: { tokens: prompt.length, most: this.promptRows } },
       );
     }
     if (prompt.length > this.contextLength) {

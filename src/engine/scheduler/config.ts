@@ -219,6 +219,7 @@ export function generationRoom(config: SchedulerConfig, { id, prompt, continuati
     throw new SplitkvError(
       'context_full',
       `request ${id}: the prompt has ${grouped(promptLength)} tokens and isn't cut into chunks; an iteration takes ${grouped(maxTokensPerIteration)}: turn chunkedPrefill on or raise maxTokensPerIteration`,
+      { details: { tokens: promptLength, most: maxTokensPerIteration } },
     );
   }
   // The last token generated is never fed back.

@@ -19,7 +19,7 @@ import type {
 } from '../contracts/api.js';
 import type { FormWait } from '../../grammar/threads/form_threads.js';
 import type { PromptSource, TextFacts } from './prompt_tokens.js';
-import type { EngineMetrics } from './engine.js';
+import type { EngineMetrics, SlotState } from './engine.js';
 import type { HistogramCounts } from './histogram.js';
 
 export type { FormWait } from '../../grammar/threads/form_threads.js';
@@ -60,6 +60,8 @@ export interface CompletionOptions
   readonly echo?: boolean;
   /** Natural logarithms of probabilities, of each token and of this many likeliest ones at its place, 0 to 20; default: none. */
   readonly logprobs?: number;
+  /** Events tell how much of the prompt is there, before it and after each step. */
+  readonly progress?: boolean;
   /** From -100 to 100, higher is sooner; default 0. */
   readonly priority?: number;
   /**
@@ -95,6 +97,10 @@ export interface CompletionEvent extends GenerationDelta {
   readonly index: number;
   /** Of the tokens whose text is out by now; empty where no logprobs were asked for. Tokens of a stop text are left out. */
   readonly logprobs: readonly TokenLogprobs[];
+  /** The answer's tokens since its event before. */
+  readonly tokens?: readonly number[];
+  /** With `progress`: tokens of the prompt, of these what was in the cache and what is there by now, and milliseconds since the call. */
+  readonly progress?: Readonly<Record<'total' | 'cached' | 'there' | 'ms', number>>;
   /** With the last event of each answer: why it ended. */
   readonly finish?: GenerateResult['finish_detail'];
   /** With 'stop_string': which of them ended it. */
@@ -106,6 +112,8 @@ export interface CompletionEvent extends GenerationDelta {
  * iteration early aborts all of them; the iteration throws when the ranks fail for good.
  */
 export interface Completion extends AsyncIterable<CompletionEvent> {
+  /** Their ids, as they are run. */
+  readonly prompts: readonly (readonly number[])[];
   /** Tokens of the prompts. */
   readonly promptTokens: number;
   /** Of those, as many as the cache held for each prompt's first answer; final once the iteration has ended. */
@@ -141,6 +149,8 @@ export interface ServingModel {
   readonly info: ServingInfo;
   readonly metrics: ServingMetrics;
   readonly adapters: ModelAdapters;
+  /** By slot: the answer or the text that is in it, if any. */
+  readonly slots: readonly (SlotState | undefined)[];
   /** What reads prompts as this model does, for a thread of its own. */
   readonly promptSource: PromptSource;
   readonly texts: TextFacts;

@@ -100,6 +100,8 @@ export interface EngineRequest
   readonly promptRows?: WantedRows;
   /** Called once its prompt is computed, and its continuation, while it has its slot. */
   readonly onPrompt?: (slot: number) => Promise<void>;
+  /** Told of its prompt's tokens that are in the cache, before others are computed, and of all that are there after each step. */
+  readonly onProgress?: (there: number) => void;
   /** Takes each token; true ends the request there (a stop text was found). */
   onToken(token: number, logits: Float32Array | undefined): boolean;
 }
@@ -201,6 +203,9 @@ export interface EngineMetrics {
   /** Where each request is on one of several ranks. */
   readonly balance?: RankBalance;
 }
+
+/** A sequence in a slot, in tokens: of its prompt, of that what was in the cache and what is there, and those that it has got. */
+export type SlotState = Readonly<Record<'prompt' | 'cached' | 'there' | 'generated', number>>;
 
 /** A request under way. */
 class Running {
@@ -495,6 +500,18 @@ export class Engine {
     };
   }
 
+  /** By slot: what is in it, if anything. */
+  get slots(): readonly (SlotState | undefined)[] {
+    const slots: (SlotState | undefined)[] = this.#iterations.lengths.map(() => undefined);
+    for (const [id, { emitted, cachedTokens: cached }] of this.#running) {
+      const sequence = this.#scheduler.sequence(id);
+      if (!sequence || sequence.slot < 0) continue;
+      const { promptLength: prompt, confirmed, rank, slot } = sequence;
+      slots[this.#slots.of(rank, slot)] = { prompt, cached, there: Math.min(confirmed, prompt), generated: emitted };
+    }
+    return slots;
+  }
+
   /**
    * Queues a request.
    * @throws SplitkvError `usage` (empty prompt, id out of range), `context_full` (a prompt that never fits), and what closed the
@@ -756,6 +773,7 @@ export class Engine {
     const running = this.#running.get(id);
     if (running && !running.begun) {
       running.begun = true;
+      running.request.onProgress?.(start);
       this.#queued.observe(started / 1000 - running.submitted);
     }
     if (start !== cachedTokens) return;
@@ -765,6 +783,8 @@ export class Engine {
 
   async #complete({ iteration, slots, computed, outcome, started }: InFlight): Promise<void> {
     const { ids, evicted, verified } = await outcome;
+    for (const { sequence, start, count } of iteration.ranks.flatMap(({ prefills }) => prefills))
+      this.#running.get(sequence.id)?.request.onProgress?.(Math.min(start + count, sequence.promptLength));
     const ended: string[] = [];
     const goOn = new Map<string, readonly number[]>();
     const prompts = [...computed, ...slots].flatMap(({ id, slot }) => {

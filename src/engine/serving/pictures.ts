@@ -91,7 +91,7 @@ export class Pictures {
       ready.push(await this.#ready(image));
       needed += ready.at(-1)!.count;
       // Before more is decoded.
-      if (needed > reader.contextLength) throw contextFullError(`at least ${needed}`, reader.contextLength);
+      if (needed > reader.contextLength) throw contextFullError(needed, reader.contextLength, undefined, true);
     }
     let ids =
       typeof plain === 'object' && !('messages' in plain) && !('prefix' in plain)

@@ -1,4 +1,4 @@
-import { codeOf, contextFullError, type ErrorCode, messageOf, SplitkvError, usageError } from '../../base/errors.js';
+import { contextFullError, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { type ChatMessage, Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
@@ -172,7 +172,15 @@ export function promptTokens(prompt: Prompt, reader: PromptReader, options: Toke
   const { addSpecial = true } = options;
   if (hasImages(prompt)) throw usageError('a prompt with images has ids once they are computed: readPrompt gives them');
   if (isFill(prompt)) return fitting(fillTokens(prompt, addSpecial, needTokenizer(reader, 'a gap to fill')), reader);
-  if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) return fitting(tokenIds(prompt), reader);
+  if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) {
+    if (!Array.isArray(prompt) || prompt.every((part) => typeof part !== 'string'))
+      return fitting(tokenIds(prompt), reader);
+    const tokenizer = needTokenizer(reader, 'a text among token ids');
+    const parts = (prompt as readonly (number | string)[]).flatMap((part, at) =>
+      typeof part === 'string' ? encode(part, addSpecial && at === 0, tokenizer, reader) : [part],
+    );
+    return fitting(parts, reader);
+  }
   if (typeof prompt === 'string') {
     if (prompt === '') throw usageError('the prompt is empty: give at least one character');
     return encode(prompt, addSpecial, needTokenizer(reader, 'a text prompt'), reader);
@@ -241,8 +249,9 @@ export function orTruncate<T>(work: () => T): T {
   try {
     return work();
   } catch (error) {
-    if (codeOf(error) !== 'context_full') throw error;
-    throw new SplitkvError('context_full', `${messageOf(error)}, or cut the text at its end (truncate: true)`);
+    if (!(error instanceof SplitkvError && error.code === 'context_full')) throw error;
+    const { code, message, details } = error;
+    throw new SplitkvError(code, `${message}; truncate: true cuts a text that is too large at its end`, { details });
   }
 }
 
@@ -276,7 +285,7 @@ export function specialAsTokens(special: unknown = 'text'): boolean {
 function encode(text: string, addSpecial: boolean, tokenizer: Tokenizer, reader: PromptReader): readonly number[] {
   const { contextLength } = reader;
   const fewest = tokenizer.fewestTokens(text, contextLength);
-  if (fewest > contextLength) throw contextFullError(`at least ${fewest}`, contextLength);
+  if (fewest > contextLength) throw contextFullError(fewest, contextLength, undefined, true);
   return fitting(tokenizer.encode(text, { addSpecial }), reader);
 }
 

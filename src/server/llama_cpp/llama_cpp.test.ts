@@ -1,5 +1,5 @@
 import OpenAI from 'openai';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { randomFiles } from '../../engine/testing/random_source.js';
 import { serve, type ServingModel } from '../../index.js';
@@ -11,16 +11,17 @@ import { until } from '../testing/until.js';
 const [PREFIX, SUFFIX, MIDDLE, FILE] = [320, 321, 322, 323];
 const TOKENS = ['<|fim_prefix|>', '<|fim_suffix|>', '<|fim_middle|>', '<|file_sep|>'];
 
+let files: File[];
 let model: ServingModel;
 let server: ApiServer;
 beforeAll(async () => {
-  const { files } = randomFiles({ seed: 11, config: { vocab_size: 324, max_position_embeddings: 512 } });
-  const tokenizer = files.find(({ name }) => name === 'tokenizer.json')!;
+  const made = randomFiles({ seed: 11, config: { vocab_size: 324, max_position_embeddings: 512 } });
+  const tokenizer = made.files.find(({ name }) => name === 'tokenizer.json')!;
   const json = JSON.parse(await tokenizer.text()) as { added_tokens: object[] };
   const plain = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
   json.added_tokens.push(...TOKENS.map((content, index) => ({ id: PREFIX + index, content, ...plain })));
-  const own = files.map((file) => (file === tokenizer ? new File([JSON.stringify(json)], 'tokenizer.json') : file));
-  model = await serve(own, { adapter: (await testAdapters()).at(-1)!.name, slots: 4 });
+  files = made.files.map((file) => (file === tokenizer ? new File([JSON.stringify(json)], 'tokenizer.json') : file));
+  model = await serve(files, { adapter: (await testAdapters()).at(-1)!.name, slots: 4 });
   server = await startTestServer(model);
 });
 afterEach(() => until(() => model.metrics.unfinished === 0 && server.live === 0));
@@ -50,7 +51,11 @@ async function expected(prompt: Parameters<ServingModel['complete']>[0], more: o
 describe("llama.cpp's own routes", () => {
   test('/completion, whole, in a list and streamed', async () => {
     const asked = { ...drawn, prompt: 'the cat', n_predict: 12, repeat_penalty: 1.2, n_probs: 2 };
+    const tokenize = vi.spyOn(model, 'tokenize');
     const { json } = await ask('/completion', asked);
+    // What was run is told: nothing is tokenized for that.
+    expect(tokenize).not.toHaveBeenCalled();
+    tokenize.mockRestore();
     const content = await expected('the cat', { repetitionPenalty: 1.2 });
     expect(json).toMatchObject({
       index: 0,
@@ -68,8 +73,8 @@ describe("llama.cpp's own routes", () => {
     expect(
       (json['completion_probabilities'] as { top_logprobs: unknown[] }[]).map((each) => each.top_logprobs.length),
     ).toEqual(Array<number>(12).fill(2));
-    const list = await ask('/completion', { ...asked, n_probs: 0, prompt: ['the cat', [5, 6]] });
-    expect(list.json).toMatchObject([{ content, index: 0 }, { index: 1 }]);
+    const list = await ask('/completion', { ...asked, n_probs: 0, prompt: ['the cat', [5, 6], 'x'] });
+    expect(list.json).toMatchObject([{ content, index: 0, tokens: [] }, { index: 1 }, { index: 2 }]);
     const init = { method: 'POST', body: JSON.stringify({ ...asked, stream: true }) };
     const text = await (await fetch(`${server.url}/completion`, init)).text();
     const events = text
@@ -77,12 +82,85 @@ describe("llama.cpp's own routes", () => {
       .split('\n\n')
       .map((line) => JSON.parse(line.replace('data: ', '')) as Json);
     expect(events.map((event) => event['content']).join('')).toBe(content);
+    // Its tokens come with the texts that they end; all of them with a whole answer that asks for them.
+    const tokens = events.flatMap((event) => event['tokens'] as number[]);
+    expect(tokens.length).toBeGreaterThan(0);
+    const { json: told } = await ask('/completion', { ...asked, return_tokens: true });
+    expect(told['tokens']).toHaveLength(12);
+    expect((told['tokens'] as number[]).slice(0, tokens.length)).toEqual(tokens);
     expect(events.at(-1)).toMatchObject({ stop: true, stop_type: 'limit', tokens_predicted: 12 });
     expect(events.slice(0, -1).every((event) => event['stop'] === false)).toBe(true);
     // Biases in pairs: the token that is banned isn't drawn.
     const [first] = model.tokenize(content, { addSpecial: false });
     const other = await ask('/completion', { prompt: 'the cat', n_predict: 1, ...drawn, logit_bias: [[first, false]] });
     expect(model.tokenize(String(other.json['content']), { addSpecial: false })[0]).not.toBe(first);
+  });
+
+  test('texts among token ids, and in objects', async () => {
+    const ids = model.tokenize('the cat');
+    const behind = model.tokenize('the cat', { addSpecial: false });
+    const mixed = [...ids, 'the cat', 7];
+    expect(model.tokenize(mixed)).toEqual([...ids, ...behind, 7]);
+    expect(model.tokenize(['the cat', 7])).toEqual([...ids, 7]);
+    const told = async (prompt: unknown): Promise<unknown> => {
+      const { json } = await ask('/completion', { ...drawn, prompt, n_predict: 4 });
+      return [json].flat().map((each) => each['content']);
+    };
+    const [alone] = (await told([...ids, ...behind, 7])) as string[];
+    expect(await told(mixed)).toEqual([alone]);
+    expect(await told([mixed, { prompt_string: 'the cat' }])).toEqual([
+      alone,
+      ...((await told('the cat')) as string[]),
+    ]);
+    const embedded = async (input: unknown): Promise<unknown> =>
+      ((await ask('/v1/embeddings', { input })).json['data'] as { embedding: number[] }[]).map(
+        (each) => each.embedding,
+      );
+    expect(await embedded([mixed, ids])).toEqual(await embedded([[...ids, ...behind, 7], 'the cat']));
+    // In the thread that reads large requests, too.
+    const { json } = await ask('/v1/embeddings', { input: mixed, user: 'x'.repeat(5000) });
+    expect([(json['data'] as { embedding: unknown }[])[0]!.embedding]).toEqual(await embedded([mixed]));
+    for (const prompt of [[1, ''], [1, null], { prompt_string: 'x', multimodal_data: ['eA=='] }, {}, [1, -1]]) {
+      expect(await ask('/completion', { prompt })).toMatchObject({ status: 400, json: { error: { param: 'prompt' } } });
+    }
+  });
+
+  test('how much of a prompt is there, in streams', async () => {
+    const small = await serve(files, {
+      adapter: (await testAdapters()).at(-1)!.name,
+      slots: 2,
+      tokensPerIteration: 64,
+    });
+    const own = await startTestServer(small);
+    try {
+      const ids = Array.from({ length: 200 }, (_, at) => 5 + (at % 97));
+      type Progress = { total: number; cache: number; processed: number };
+      const progress = async (path: string, body: object): Promise<Progress[]> => {
+        const text = await (
+          await fetch(`${own.url}${path}`, {
+            method: 'POST',
+            body: JSON.stringify({ ...body, stream: true, return_progress: true }),
+          })
+        ).text();
+        const events = [...text.matchAll(/^data: (\{.*\})$/gm)].map(([, event]) => JSON.parse(event!) as Json);
+        return events.flatMap((event) => (event['prompt_progress'] as Progress | undefined) ?? []);
+      };
+      const first = await progress('/completion', { prompt: ids, n_predict: 2 });
+      const told = first.map(({ processed }) => processed);
+      expect(first[0]).toMatchObject({ total: 200, cache: 0, processed: 0 });
+      expect(told).toEqual([0, 64, 128, 192, 200]);
+      const [again, ...rest] = await progress('/v1/completions', { prompt: ids, max_tokens: 2 });
+      expect(again).toMatchObject({ total: 200, cache: 199, processed: 199 });
+      expect(rest).toMatchObject([{ cache: 199, processed: 200 }]);
+      const chat = { messages: [{ role: 'user', content: 'the cat' }], max_tokens: 2 };
+      const last = (await progress('/v1/chat/completions', chat)).at(-1)!;
+      expect(last.processed).toBe(last.total);
+      const { json } = await ask('/v1/completions', { prompt: ids, max_tokens: 2, return_progress: true });
+      expect(JSON.stringify(json)).not.toContain('prompt_progress');
+    } finally {
+      await own.close();
+      await small.dispose();
+    }
   });
 
   test('/completion tells biases, and fields that are asked for', async () => {
@@ -145,6 +223,19 @@ describe("llama.cpp's own routes", () => {
     const { json: slots } = await ask('/slots');
     expect(slots).toHaveLength(4);
     expect(slots).toMatchObject([{ id: 0, n_ctx: 512, is_processing: false }, {}, {}, {}]);
+    const under = model.complete('the cat sat', { ...drawn, maxTokens: 400, ignoreEos: true });
+    let seen: Json[] = [];
+    for await (const { tokens } of under) {
+      if (!tokens) continue;
+      seen = ((await ask('/slots')).json as unknown as Json[]).filter((slot) => slot['is_processing']);
+      break;
+    }
+    const length = model.tokenize('the cat sat').length;
+    expect(seen).toMatchObject([{ n_prompt_tokens: length, n_prompt_tokens_processed: length }]);
+    expect(seen[0]!['n_prompt_tokens_cache']).toBeLessThan(length);
+    const [{ n_decoded: decoded }] = seen[0]!['next_token'] as [{ n_decoded: number }];
+    expect(decoded).toBeGreaterThan(0);
+    expect(JSON.stringify(seen)).not.toContain('cat');
   });
 
   test("routes without /v1, with OpenAI's client", async () => {

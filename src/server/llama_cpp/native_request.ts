@@ -32,6 +32,8 @@ export interface NativeCall extends CompletionCall {
   readonly isList: boolean;
   /** What is told of the request, in llama.cpp's names. */
   readonly told: object;
+  /** A whole answer has its tokens, as each event of a stream does. */
+  readonly tellsTokens: boolean;
   /** Of the answer these alone are told, such as `content` and `timings/predicted_n`; none: all. */
   readonly fields?: readonly string[];
 }
@@ -42,6 +44,8 @@ const common = {
   ...shared,
   n_predict: mostTokens,
   n_probs: optionalInteger(0, 20),
+  return_progress: flag,
+  return_tokens: flag,
   logit_bias: z.nullish(
     z.union(
       [
@@ -56,7 +60,6 @@ const NAMES = 'a list of fields, such as ["content", "timings/predicted_n"]';
 const completion = z.looseObject({
   ...common,
   prompt: textsField(MAX_PROMPTS),
-  return_tokens: flag,
   response_fields: z.nullish(z.array(z.string(NAMES), NAMES)),
 });
 const EXTRA = 'a list of files such as {"filename": "a.py", "text": "..."}';
@@ -88,8 +91,14 @@ function nativeCall(
     ignored: own.ignored,
     maxTokens: most === -1 ? room : most,
     logprobs: top == null || top === 0 ? undefined : top,
+    progress: fields.return_progress,
   });
-  return { ...call, isList: own.isList, told: { n_predict: most, n_probs: top ?? 0, ...toldOf(call) } };
+  return {
+    ...call,
+    tellsTokens: fields.return_tokens ?? false,
+    isList: own.isList,
+    told: { n_predict: most, n_probs: top ?? 0, ...toldOf(call) },
+  };
 }
 
 /** What is told of the request, in llama.cpp's names. */
@@ -105,6 +114,8 @@ function toldOf({ options, stream }: CompletionCall): object {
     frequency_penalty: options.frequencyPenalty ?? 0,
     stop: [options.stop ?? []].flat(),
     ignore_eos: options.ignoreEos ?? false,
+    adaptive_target: -1,
+    adaptive_decay: 0,
     stream,
     grammar: options.grammar ?? '',
     logit_bias: Object.entries(options.logitBias ?? {}).map(([token, bias]) => ({ token: Number(token), bias })),
@@ -116,9 +127,12 @@ export function parseNativeText(body: unknown, room: number): NativeCall {
   checkTexts(body, 'prompt', MAX_PROMPTS, room);
   const { fields, ignored } = parseFields('llamaCpp', completion, body);
   const prompts = textsOf(fields.prompt);
-  if (fields.return_tokens)
-    throw badRequest('return_tokens is not supported by this server; use /tokenize', 'return_tokens');
-  const call = nativeCall(fields, prompts, { ignored, isList: prompts[0] !== fields.prompt }, room);
+  const call = nativeCall(
+    fields,
+    prompts,
+    { ignored, isList: Array.isArray(fields.prompt) && prompts[0] !== fields.prompt },
+    room,
+  );
   return { ...call, fields: fields.response_fields ?? [] };
 }
 

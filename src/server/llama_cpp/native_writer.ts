@@ -1,7 +1,12 @@
 import { isObject } from '../../base/json.js';
 import type { Completion, CompletionEvent, ServingModel, TokenChance } from '../../index.js';
-import type { ApiError } from '../api_error.js';
-import { type AnswerTimes, type AnswerWriter, timingsOf, type WholeAnswer } from '../requests/answer_request.js';
+import {
+  type AnswerTimes,
+  type AnswerWriter,
+  progressOf,
+  timingsOf,
+  type WholeAnswer,
+} from '../requests/answer_request.js';
 import type { NativeCall } from './native_request.js';
 
 const STOP_TYPES: Readonly<Record<WholeAnswer['finish'], string>> = {
@@ -15,12 +20,10 @@ const STOP_TYPES: Readonly<Record<WholeAnswer['finish'], string>> = {
 
 const chanceOf = ({ id, text, bytes, logprob }: TokenChance): object => ({ id, token: text, bytes, logprob });
 
-const chancesOf = (logprobs: CompletionEvent['logprobs']): object =>
-  logprobs.length === 0
-    ? {}
-    : {
-        completion_probabilities: logprobs.map((each) => ({ ...chanceOf(each), top_logprobs: each.top.map(chanceOf) })),
-      };
+function chancesOf(logprobs: CompletionEvent['logprobs']): object {
+  const all = logprobs.map((each) => ({ ...chanceOf(each), top_logprobs: each.top.map(chanceOf) }));
+  return all.length === 0 ? {} : { completion_probabilities: all };
+}
 
 /** Of an answer what is at these places, by their names. */
 const partsOf = (answer: object, places: readonly string[]): object =>
@@ -39,13 +42,13 @@ export class NativeWriter implements AnswerWriter {
   constructor(
     private readonly call: NativeCall,
     private readonly model: string,
-    /** Of a prompt, as the model reads it. */
-    private readonly promptText: (index: number) => string,
+    private readonly textOf: (ids: readonly number[]) => string,
   ) {}
 
   whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object {
-    const all = answers.map(({ text, logprobs = [], ...how }, index) => ({
+    const all = answers.map(({ text, tokens, logprobs = [], ...how }, index) => ({
       ...this.#end(index, text, how, completion, times),
+      ...(this.call.tellsTokens && { tokens }),
       ...chancesOf(logprobs),
     }));
     const { isList, fields = [] } = this.call;
@@ -53,22 +56,15 @@ export class NativeWriter implements AnswerWriter {
     return isList ? told : told[0]!;
   }
 
-  opening(): object[] {
-    return [];
-  }
-
-  chunks({ index, text, logprobs, finish, stop }: CompletionEvent): object[] {
+  chunks({ index, text, tokens = [], logprobs, progress, finish, stop }: CompletionEvent): object[] {
     if (finish) this.#ended.set(index, { finish, stop });
-    if (text === '' && logprobs.length === 0) return [];
-    return [{ index, content: text, tokens: [], id_slot: -1, stop: false, ...chancesOf(logprobs) }];
+    if (text === '' && logprobs.length === 0 && !progress) return [];
+    const told = { ...chancesOf(logprobs), ...(progress && progressOf(progress)) };
+    return [{ index, content: text, tokens, id_slot: -1, stop: false, ...told }];
   }
 
   closing(completion: Completion, times: AnswerTimes): object[] {
     return [...this.#ended].map(([index, how]) => this.#end(index, '', how, completion, times));
-  }
-
-  broken({ body }: ApiError): object[] {
-    return [body];
   }
 
   #end(
@@ -95,7 +91,7 @@ export class NativeWriter implements AnswerWriter {
         timings: timingsOf(completion, times),
       }),
       generation_settings: this.call.told,
-      prompt: this.promptText(index),
+      prompt: this.textOf(completion.prompts[index]!),
       has_new_line: content.includes('\n'),
       truncated: finish === 'context_full',
       stop_type: STOP_TYPES[finish],
@@ -118,11 +114,17 @@ export const propsOf = ({ info, texts }: ServingModel, name: string, version: st
   is_sleeping: false,
 });
 
-/** The answer of GET /slots: as many are busy as answers run. */
-export const slotsOf = ({ info, metrics }: ServingModel): object[] =>
-  Array.from({ length: info.slots }, (_, id) => ({
+/** The answer of GET /slots. */
+export const slotsOf = ({ info, slots }: ServingModel): object[] =>
+  slots.map((slot, id) => ({
     id,
     n_ctx: info.contextLength,
     speculative: false,
-    is_processing: id < metrics.running,
+    is_processing: slot !== undefined,
+    ...(slot && {
+      n_prompt_tokens: slot.prompt,
+      n_prompt_tokens_processed: slot.there,
+      n_prompt_tokens_cache: slot.cached,
+      next_token: [{ n_decoded: slot.generated }],
+    }),
   }));

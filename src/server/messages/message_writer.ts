@@ -27,7 +27,7 @@ export class MessageWriter extends PartWriter {
     super(false);
   }
 
-  opening(completion: Completion): object[] {
+  override opening(completion: Completion): object[] {
     return [{ type: 'message_start', message: this.done(completion) }];
   }
 

@@ -24,7 +24,7 @@ import {
   parseFields,
   STOP,
 } from '../requests/fields.js';
-import { type EmbeddingCall, embeddingCall, MAX_INPUTS } from '../requests/text_request.js';
+import { type EmbeddingCall, embeddingCall, MAX_INPUTS, textsField, textsOf } from '../requests/text_request.js';
 
 /** What the answer says of a request besides. */
 export interface OllamaCall extends CompletionCall {
@@ -230,13 +230,12 @@ function messagesOf(given: readonly z.infer<typeof message>[]): ChatMessage[] {
 }
 
 const INPUT = `a text, or a list of at most ${MAX_INPUTS} texts`;
-const text = z.string(INPUT).check(z.minLength(1, INPUT));
 const embed = z.looseObject({
   ...named,
   ...options,
-  input: z.nullish(z.union([text, z.array(text).check(z.maxLength(MAX_INPUTS, INPUT))], INPUT)),
+  input: z.nullish(textsField(MAX_INPUTS, INPUT)),
   // The older route's.
-  prompt: z.nullish(text),
+  prompt: z.nullish(textsField(1, INPUT)),
   dimensions: optionalInteger(1),
   truncate: flag,
 });
@@ -249,7 +248,7 @@ export function parseOllamaEmbed(body: unknown): EmbeddingCall {
   const name = fields.model ?? fields.name;
   // Cut unless they say otherwise, as there.
   const { dimensions, truncate } = { ...fields, truncate: fields.truncate ?? true };
-  return embeddingCall({ model: name && untagged(name), dimensions, truncate }, [input].flat(), ignored);
+  return embeddingCall({ model: name && untagged(name), dimensions, truncate }, textsOf(input), ignored);
 }
 
 const wanted = z.looseObject({ ...named, stream: flag });
@@ -257,7 +256,6 @@ const wanted = z.looseObject({ ...named, stream: flag });
 /** A request that names a model, and nothing else: what /api/show and /api/pull read. */
 export interface NamedCall {
   readonly model: string;
-  readonly stream: boolean;
   readonly ignored: readonly IgnoredField[];
 }
 
@@ -266,5 +264,5 @@ export function parseNamed(body: unknown): NamedCall {
   const { fields, ignored } = parseFields('ollama', wanted, body);
   const model = fields.model ?? fields.name;
   if (model == null || model === '') throw badRequest(`model is ${show(model ?? null)}; expected a name`, 'model');
-  return { model: untagged(model), stream: fields.stream ?? true, ignored };
+  return { model: untagged(model), ignored };
 }

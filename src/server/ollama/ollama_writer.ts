@@ -23,10 +23,6 @@ export class OllamaWriter extends PartWriter {
     return { ...this.#line(), done: true, done_reason: 'load' };
   }
 
-  opening(): object[] {
-    return [];
-  }
-
   closing(completion: Completion, times: AnswerTimes): object[] {
     return [{ ...this.#line(), ...this.#end(completion, times) }];
   }

@@ -81,9 +81,7 @@ export type ToReplica = z.infer<typeof toReplica>;
 
 const toGateway = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('head'), id, seq, status: z.int().check(z.minimum(200), z.maximum(599)), headers }),
-  z.object({ kind: z.literal('data'), id, seq }),
-  z.object({ kind: z.literal('end'), id, seq }),
-  z.object({ kind: z.literal('alive'), id, seq }),
+  z.object({ kind: z.enum(['data', 'end', 'alive']), id, seq }),
   /** It doesn't answer, or goes on no more: somebody else may. */
   z.object({ kind: z.literal('gone'), id, seq, why: text }),
 ]);

@@ -20,6 +20,7 @@ export interface WholeAnswer {
   readonly reasoning: string;
   /** Of tools; may be empty. */
   readonly toolCalls: readonly ToolCall[];
+  readonly tokens?: readonly number[];
   readonly logprobs: CompletionEvent['logprobs'] | undefined;
   readonly finish: NonNullable<CompletionEvent['finish']>;
   /** The stop text that ended it, if one did. */
@@ -52,6 +53,11 @@ export function timingsOf(
   };
 }
 
+/** As llama.cpp tells how much of a prompt is there. */
+export const progressOf = ({ total, cached, there, ms }: NonNullable<CompletionEvent['progress']>): object => ({
+  prompt_progress: { total, cache: cached, processed: there, time_ms: Math.round(ms) },
+});
+
 /** What one of the APIs says of the answers to a request. */
 export interface AnswerWriter {
   /** What ends a stream of whole answers, behind its events. */
@@ -60,10 +66,11 @@ export interface AnswerWriter {
   readonly isLines?: boolean;
   whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object;
   /** A stream's events: before anything is there, of what comes, at the end, and instead of that where it breaks. */
-  opening(completion: Completion): readonly object[];
+  opening?(completion: Completion): readonly object[];
   chunks(event: CompletionEvent): readonly object[];
   closing(completion: Completion, times: AnswerTimes): readonly object[];
-  broken(error: ApiError): readonly object[];
+  /** Default: what a client is told that has no stream. */
+  broken?(error: ApiError): readonly object[];
 }
 
 /** Tokens with their chances, as OpenAI's newer APIs tell them. */
@@ -105,9 +112,9 @@ export async function answerRequest(
     for (const event of all) stream.send(event);
   };
   try {
-    send(writer.opening(completion));
+    send(writer.opening?.(completion) ?? []);
     for await (const event of completion) {
-      first ??= performance.now();
+      if (!event.progress) first ??= performance.now();
       if (exchange.signal.aborted || event.finish === 'aborted') throw stopped();
       send(writer.chunks(event));
     }
@@ -118,7 +125,7 @@ export async function answerRequest(
     // The status is out: the stream says what happened, as OpenAI's does.
     const told = toApiError(error);
     if (told.details.cause !== undefined) options.onError(error);
-    send(writer.broken(told));
+    send(writer.broken?.(told) ?? [told.body]);
     stream.end(outcomeOf(told));
   }
 }
@@ -191,14 +198,17 @@ async function collect(
     text: '',
     reasoning: '',
     toolCalls: [] as WholeAnswer['toolCalls'],
+    tokens: [] as number[],
     logprobs: logprobs === undefined ? undefined : ([] as CompletionEvent['logprobs'][number][]),
     finish: 'aborted' as WholeAnswer['finish'],
     stop: undefined as WholeAnswer['stop'],
   }));
-  for await (const { index, text, reasoning = '', toolCalls = [], logprobs: more, finish, stop } of completion) {
+  for await (const event of completion) {
+    const { index, text, reasoning = '', toolCalls = [], logprobs: more, tokens = [], finish, stop } = event;
     onEvent();
     const answer = answers[index]!;
     answer.text += text;
+    answer.tokens.push(...tokens);
     answer.reasoning += reasoning;
     answer.toolCalls = withDelta(answer.toolCalls, toolCalls);
     answer.logprobs?.push(...more);

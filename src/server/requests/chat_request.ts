@@ -93,6 +93,7 @@ const schema = z.looseObject({
   // llama.cpp's.
   verbose: flag,
   timings_per_token: flag,
+  return_progress: flag,
   logprobs: flag,
   top_logprobs: optionalInteger(0, 20),
 });
@@ -142,6 +143,7 @@ export function parseChatRequest(body: unknown, room: number): CompletionCall {
     maxTokens,
     logprobs: logprobs ? (top ?? 0) : undefined,
     chat: chatOptionsOf(fields),
+    progress: fields.return_progress,
   });
   return {
     ...call,

@@ -2,8 +2,14 @@ import { parsed } from '../../base/json.js';
 import { listIn } from '../../base/lists.js';
 import { chatToolCall } from '../../chat_formats/tools.js';
 import type { Completion, CompletionEvent, TokenLogprobs, ToolCall, ToolCallDelta } from '../../index.js';
-import type { ApiError } from '../api_error.js';
-import { type AnswerTimes, type AnswerWriter, chancesOf, timingsOf, type WholeAnswer } from './answer_request.js';
+import {
+  type AnswerTimes,
+  type AnswerWriter,
+  chancesOf,
+  progressOf,
+  timingsOf,
+  type WholeAnswer,
+} from './answer_request.js';
 import type { CompletionCall } from './fields.js';
 
 /** How one of the two APIs of choices writes answers. */
@@ -47,8 +53,7 @@ export class ChoiceWriter implements AnswerWriter {
       readonly model: string;
       readonly system_fingerprint: string;
     },
-    /** The prompt, as the model reads it. */
-    private readonly promptText: () => string,
+    private readonly textOf: (ids: readonly number[]) => string,
   ) {}
 
   whole(answers: readonly WholeAnswer[], completion: Completion, times: AnswerTimes): object {
@@ -63,7 +68,7 @@ export class ChoiceWriter implements AnswerWriter {
       })),
       usage: usageOf(completion),
       ...this.#timings(completion, times),
-      ...(this.call.verbose && { __verbose: { prompt: this.promptText() } }),
+      ...(this.call.verbose && { __verbose: { prompt: this.textOf(completion.prompts[0]!) } }),
     };
   }
 
@@ -78,7 +83,8 @@ export class ChoiceWriter implements AnswerWriter {
     return Array.from({ length: prompts.length * (options.n ?? 1) }, (_, index) => this.#chunk(index, opening, null));
   }
 
-  chunks({ index, text, reasoning, toolCalls, logprobs, finish }: CompletionEvent): object[] {
+  chunks({ index, text, reasoning, toolCalls, logprobs, progress, finish }: CompletionEvent): object[] {
+    if (progress) return [{ ...this.#chunk(index, this.shape.closing, null), ...progressOf(progress) }];
     const wanted = this.call.options.logprobs === undefined ? undefined : logprobs;
     const chunks: object[] = [];
     const thought = reasoning === undefined ? undefined : this.shape.thought?.(reasoning);
@@ -124,10 +130,6 @@ export class ChoiceWriter implements AnswerWriter {
     if (!this.call.includeUsage) return [];
     const usage = { usage: usageOf(completion), ...this.#timings(completion, times) };
     return [{ ...this.head, object: this.shape.chunkObject, choices: [], ...usage }];
-  }
-
-  broken({ body }: ApiError): object[] {
-    return [body];
   }
 
   #chunk(index: number, choice: object, finish_reason: ApiFinish | null): object {

@@ -67,6 +67,7 @@ const REFUSED: Refusals = {
   truncate_prompt_tokens: no(CONTEXT),
   use_beam_search: no('use n', false),
   // llama.cpp's.
+  adaptive_target: no(SAMPLERS, -1),
   dry_multiplier: no('use frequency_penalty', 0),
   dynatemp_range: no(SAMPLERS, 0),
   grammar_lazy: no(undefined, false),

@@ -264,6 +264,7 @@ export function callOf(
     readonly maxTokens: number;
     readonly logprobs: number | undefined;
     readonly echo?: boolean | undefined;
+    readonly progress?: boolean | null | undefined;
     readonly chat?: ChatOptions | undefined;
   },
 ): CompletionCall {
@@ -279,6 +280,7 @@ export function callOf(
     maxTokens: own.maxTokens,
     logprobs: own.logprobs,
     echo: own.echo,
+    progress: (fields.stream && own.progress) || undefined,
     // Of messages, also where they come as ids.
     separateReasoning: own.promptField === 'prompt' ? undefined : true,
     ...own.chat,

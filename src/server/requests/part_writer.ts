@@ -38,7 +38,7 @@ export abstract class PartWriter implements AnswerWriter {
   /** @param needsText whether an answer that calls nothing has a text, if only an empty one */
   protected constructor(private readonly needsText: boolean) {}
 
-  abstract opening(completion: Completion): object[];
+  opening?(completion: Completion): object[];
   abstract closing(completion: Completion, times: AnswerTimes): object[];
   abstract broken(error: ApiError): object[];
   protected abstract done(completion: Completion, times: AnswerTimes): object;

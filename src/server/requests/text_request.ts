@@ -25,19 +25,27 @@ const MAX_BEST_OF = 20;
 const expected = (most: number): string =>
   `a text, a list of token ids, or a list of at most ${most} of either, none of them empty`;
 
-/** A text, token ids, or a list of at most `most` of either. */
-export const textsField = (most: number) => {
-  const what = expected(most);
+const isIds = (list: readonly unknown[]): boolean => list.some((part) => typeof part === 'number');
+const isPart = (part: unknown): boolean =>
+  typeof part === 'string' ? part !== '' : Number.isSafeInteger(part) && Number(part) >= 0;
+
+/** A text, token ids, or a list of at most `most` of either. As with llama.cpp, texts may be among ids, and a text in an object. */
+export const textsField = (most: number, what = expected(most)) => {
   const text = z.string(what).check(z.minLength(1, what));
-  const ids = z.array(z.int(what).check(z.minimum(0, what)), what).check(z.minLength(1, what));
-  const several = z.array(z.union([text, ids])).check(z.minLength(1, what), z.maxLength(most, what));
-  return z.union([text, ids, several], what);
+  const object = z.strictObject({ prompt_string: text }, what);
+  const ids = z.custom<(number | string)[]>(
+    (list) => Array.isArray(list) && isIds(list) && (list as unknown[]).every(isPart),
+    what,
+  );
+  const several = z.array(z.union([text, ids, object])).check(z.minLength(1, what), z.maxLength(most, what));
+  return z.union([text, ids, object, several], what);
 };
 type Texts = z.infer<ReturnType<typeof textsField>>;
+type Text = string | (number | string)[];
 
-export const textsOf = (given: Texts): (string | number[])[] => {
-  const isOne = (texts: Texts): texts is string | number[] => typeof texts === 'string' || typeof texts[0] === 'number';
-  return isOne(given) ? [given] : given;
+export const textsOf = (given: Texts): Text[] => {
+  const all = Array.isArray(given) && !isIds(given) ? (given as (Text | { prompt_string: string })[]) : [given as Text];
+  return all.map((each) => (typeof each === 'object' && 'prompt_string' in each ? each.prompt_string : each));
 };
 
 const completion = {
@@ -47,6 +55,7 @@ const completion = {
   echo: flag,
   best_of: optionalInteger(1, MAX_BEST_OF),
   suffix: z.nullish(z.string('a text')),
+  return_progress: flag,
 };
 const schema = z.looseObject({ ...completion, prompt: textsField(MAX_PROMPTS) });
 const filling = z.looseObject({ ...completion, prompt: z.string('a text: suffix says what follows it') });
@@ -72,13 +81,14 @@ export function parseTextRequest(body: unknown, contextLength: number): Completi
       'max_tokens',
     );
   }
-  const prompts = fills ? [{ prefix: String(prompt), suffix: suffix! }] : textsOf(prompt);
+  const prompts = fills ? [{ prefix: prompt as string, suffix: suffix! }] : textsOf(prompt);
   const call = callOf({ ...fields, n: drawn ?? fields.n }, prompts, {
     promptField: 'prompt',
     ignored,
     maxTokens: asked === -1 ? contextLength : (asked ?? DEFAULT_MAX_TOKENS),
     logprobs: fields.logprobs ?? (picks ? 0 : undefined),
     echo: echo ?? undefined,
+    progress: fields.return_progress,
   });
   return picks ? { ...call, likeliest: { n: fields.n ?? 1, logprobs: fields.logprobs != null } } : call;
 }
@@ -96,7 +106,7 @@ function picksOf({ n, best_of: drawn, stream }: Pick<z.infer<typeof schema>, 'n'
 export function checkTexts(body: unknown, name: 'prompt' | 'input', most: number, contextLength: number): void {
   const texts = isObject(body) ? body[name] : undefined;
   if (!Array.isArray(texts)) return;
-  const lists: readonly unknown[] = typeof texts[0] === 'number' ? [texts] : texts;
+  const lists: readonly unknown[] = isIds(texts) ? [texts] : texts;
   checkLength(lists, most, name, expected(most));
   for (const list of lists) {
     if (!Array.isArray(list) || list.length <= contextLength) continue;

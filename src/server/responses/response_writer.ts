@@ -25,7 +25,7 @@ export class ResponseWriter extends PartWriter {
     this.id = idOf(place === undefined ? 'resp' : `resp_${place}`);
   }
 
-  opening(): object[] {
+  override opening(): object[] {
     const response = this.#body('in_progress');
     return [this.#event('response.created', { response }), this.#event('response.in_progress', { response })];
   }

@@ -31,7 +31,7 @@ const whole = {
 const times = { began: 0, asked: 1, first: 2, end: 3 };
 const streamed = (writer: AnswerWriter): Record<string, unknown>[] =>
   [
-    ...writer.opening(completion),
+    ...(writer.opening?.(completion) ?? []),
     ...thought.flatMap((event) => writer.chunks(event)),
     ...writer.closing(completion, times),
   ].map((event) => event as Record<string, unknown>);

@@ -91,6 +91,7 @@ export function standInModel(options: StandInOptions = {}): ServingModel {
   }
 
   const completeAll = (prompts: readonly Prompt[], given: CompletionOptions = {}): Completion => ({
+    prompts: prompts.map(() => [1, 2, 3]),
     promptTokens: prompts.length,
     cachedTokens: 0,
     completionTokens: given.maxTokens ?? 16,

@@ -32,6 +32,7 @@ const schema: OptionsSchema<CompletionOptions> = {
   priority: true,
   client: true,
   firstTokenSeconds: true,
+  progress: true,
 };
 
 /** Where completions run, and who wants to know how they went. */
@@ -61,6 +62,10 @@ interface Part {
   handle: EngineHandle | undefined;
   ended: boolean;
   lastToken: number | undefined;
+  /** Tokens that no event has told. */
+  untold: number[];
+  /** Tokens of the prompt that are there, as far as that was told. */
+  there: number;
 }
 
 /** Answers to one or several prompts, as they come. */
@@ -79,7 +84,7 @@ export class RunningCompletion implements Completion {
    */
   constructor(
     private readonly host: CompletionHost,
-    prompts: readonly (readonly number[])[],
+    readonly prompts: readonly (readonly number[])[],
     private readonly options: CompletionOptions,
     chats: readonly boolean[] = [],
   ) {
@@ -166,23 +171,26 @@ export class RunningCompletion implements Completion {
       handle: undefined,
       ended: false,
       lastToken: undefined,
+      untold: [],
+      there: -1,
     };
   }
 
   #submit(part: Part): void {
-    const { firstTokenSeconds } = this.options;
+    const { firstTokenSeconds, progress } = this.options;
     const waited = (performance.now() - this.#started) / 1000;
     part.handle = this.host.engine.submit({
       ...part.request,
       ...(part.constraint && { constraint: part.constraint }),
       ...(firstTokenSeconds !== undefined && { firstTokenSeconds: Math.max(0, firstTokenSeconds - waited) }),
+      ...(progress && { onProgress: (there) => this.#tellProgress(part, there) }),
       onToken: (token, logits) => this.#onToken(part, token, logits),
     });
     part.handle.ended.then(
       (end) => {
         this.#submitOthers(part);
         if (end !== 'aborted') this.#tellPrompt(part);
-        this.#end(part, { index: part.index, ...part.answer.finish(end) });
+        this.#end(part, { index: part.index, ...part.answer.finish(end), tokens: part.untold });
       },
       (reason: unknown) => this.#fail(reason),
     );
@@ -209,9 +217,10 @@ export class RunningCompletion implements Completion {
     part.lastToken = now;
     try {
       this.#tellPrompt(part);
+      part.untold.push(token);
       const out = part.answer.push(token, logits);
       if (out.text !== '' || out.reasoning || out.toolCalls || out.logprobs.length > 0)
-        this.#events.push({ index: part.index, ...out });
+        this.#events.push({ index: part.index, ...out, tokens: part.untold.splice(0) });
     } catch (error) {
       // One request's trouble isn't the engine's.
       this.#fail(error);
@@ -219,6 +228,16 @@ export class RunningCompletion implements Completion {
     }
     this.#submitOthers(part);
     return part.answer.stopped;
+  }
+
+  /** Once for each step: what runs anew after a loss, or where there was no room, is there already. */
+  #tellProgress(part: Part, there: number): void {
+    if (part.ended || there <= part.there) return;
+    const cached = part.there < 0 ? there : (part.handle?.cachedTokens ?? 0);
+    part.there = there;
+    const ms = performance.now() - this.#started;
+    const progress = { total: part.request.prompt.length, cached, there, ms };
+    this.#events.push({ index: part.index, text: '', logprobs: [], progress });
   }
 
   /** Before the first of the answer's own text. */
