@@ -67,7 +67,13 @@ export async function hubNameOf(text: string, network: NetworkOptions): Promise<
 /** Downloads what the local cache lacks of a model, telling how far it is. */
 export function pull(
   name: HubName,
-  { network, signal, onProgress, onWarning }: Omit<PathRequest, 'pull'>,
+  {
+    network,
+    signal,
+    onProgress,
+    onWarning,
+    onFiles,
+  }: Omit<PathRequest, 'pull'> & { readonly onFiles?: Parameters<typeof pullModel>[1]['onProgress'] },
 ): Promise<PulledModel> {
   let last = '';
   return pullModel(
@@ -76,6 +82,7 @@ export function pull(
       ...network,
       onWarning,
       onProgress: ({ file, loadedBytes, totalBytes }) => {
+        onFiles?.({ file, loadedBytes, totalBytes });
         const line = `downloading ${name.repo}: ${formatBytes(loadedBytes)} of ${formatBytes(totalBytes)} (${file})`;
         const what = `downloading ${name.repo}`;
         if (line !== last) onProgress(line, { what, done: loadedBytes, total: totalBytes, bytes: true });

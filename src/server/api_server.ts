@@ -18,6 +18,7 @@ import { MessageWriter } from './messages/message_writer.js';
 import { shownModel } from './model_list.js';
 import type { OllamaCall } from './ollama/ollama_request.js';
 import { OllamaWriter, ollamaEmbeddings } from './ollama/ollama_writer.js';
+import { answerLines, pullLines, type PullModel } from './ollama/pull.js';
 import type { ResponseCall } from './responses/response_request.js';
 import { itemList, ResponseStore } from './responses/response_store.js';
 import { ResponseWriter } from './responses/response_writer.js';
@@ -42,6 +43,8 @@ export interface ServerOptions extends FrontOptions {
   readonly maxPerClient?: number;
   /** Time to read, check and tokenize a request once it is there; default 10 s. */
   readonly readMs?: number;
+  /** Downloads a model of the Hub, for Ollama's /api/pull; default: it is refused. */
+  readonly pull?: PullModel;
   /** Part of responses' ids, by which a gateway finds who keeps them. */
   readonly place?: string;
 }
@@ -181,14 +184,21 @@ export class ApiServer extends HttpFront {
         const { model: asked } = await this.#read(exchange, model, 'named');
         return shownModel({ ...this.listed(this.checkModel(asked)), model });
       }
-      case '/api/pull': {
-        const { model: wanted } = await this.#read(exchange, model, 'named');
-        if (this.modelNames().includes(wanted)) return { status: 'success' };
-        throw badRequest('this server pulls no models: use `splitkv pull`, and serve it', 'model');
-      }
+      case '/api/pull':
+        return this.#pull(exchange, model);
       default:
         throw new ApiError(404, `there is no ${name} here`);
     }
+  }
+
+  /** Downloads a model of the Hub, which is told in lines. The server goes on with the one that it has. */
+  async #pull(exchange: Exchange, model: ServingModel): Promise<object | undefined> {
+    const { model: wanted, stream } = await this.#read(exchange, model, 'named');
+    const { pull } = this.#options;
+    const isHere = this.modelNames().includes(wanted);
+    if (!isHere && !pull) throw badRequest('this server pulls no models: use `splitkv pull`', 'model');
+    const lines = pullLines(isHere ? undefined : (onProgress) => pull!(wanted, onProgress, exchange.signal));
+    return answerLines(exchange, lines, stream);
   }
 
   protected status(): string {

@@ -7,12 +7,14 @@ import { isStored } from '../../engine/contracts/cluster_options.js';
 import type { ServingModel } from '../../index.js';
 import type { Source } from '../../loader/index.js';
 import { ApiServer, type ServerOptions } from '../../server/api_server.js';
+import { isLoopback } from '../../server/http/access.js';
 import type { Replica } from '../../server/replicas/replica.js';
 import { machineName, readCluster } from '../cluster/cluster_options.js';
 import { type Command, interrupted, say, type Terminal } from '../command.js';
 import { endGently, endingOf, frontOptions, frontSpecs } from '../front_options.js';
+import { hubNameOf, pull } from '../model_path.js';
 import { loraSpecs, servedAdapters } from '../lora_options.js';
-import { modelOptions, modelRequest } from '../model_options.js';
+import { modelOptions, modelRequest, networkOptions } from '../model_options.js';
 import { version } from '../version.js';
 import { defined, type Options, without } from '../options.js';
 
@@ -74,6 +76,7 @@ export const command: Command = {
       version: await version(),
       strict: options.has('strict'),
       // Whoever may ask from elsewhere doesn't fill this machine's disk.
+      ...(isLoopback(front.host ?? '127.0.0.1') && !options.has('no-auth') && { pull: pullFor(options) }),
     };
     const place = await replicaPlace(options);
     const adapters = servedAdapters(options);
@@ -143,6 +146,19 @@ export const command: Command = {
     return 0;
   },
 };
+
+/** Downloads for /api/pull, as `splitkv pull` does: by the same options of the Hub. */
+const pullFor =
+  (options: Options): NonNullable<ServerOptions['pull']> =>
+  async (given, onProgress, signal) => {
+    const network = networkOptions(options);
+    const name = await hubNameOf(given, network);
+    if (name === undefined)
+      throw usageError(
+        `model '${given.slice(0, 200)}' not found: expected ORG/NAME, or a name that \`splitkv models\` lists`,
+      );
+    await pull(name, { network, signal, onFiles: onProgress, onProgress: () => {}, onWarning: () => {} });
+  };
 
 interface ReplicaPlace {
   readonly name: string;

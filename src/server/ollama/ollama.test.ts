@@ -4,13 +4,19 @@ import type { ServingModel } from '../../index.js';
 import type { ApiServer } from '../api_server.js';
 import { CONTEXT, openTestModel, startTestServer } from '../testing/test_server.js';
 import { until } from '../testing/until.js';
+import type { PullProgress } from './pull.js';
 
 let model: ServingModel;
 let server: ApiServer;
 let client: Ollama;
 beforeAll(async () => {
   model = await openTestModel();
-  server = await startTestServer(model);
+  server = await startTestServer(model, {
+    pull: async (name, onProgress: (progress: PullProgress) => void) => {
+      onProgress({ file: 'model.safetensors', loadedBytes: 5, totalBytes: 10 });
+      if (name === 'broken') throw new Error('secret');
+    },
+  });
   client = new Ollama({ host: server.url });
 });
 afterEach(() => until(() => model.metrics.unfinished === 0 && server.live === 0));
@@ -104,10 +110,19 @@ describe('ollama-js', () => {
       version: expect.stringMatching(/^\d+\.\d+/) as string,
     });
     const lines: object[] = [];
-    for await (const line of await client.pull({ model: 'tiny', stream: true })) lines.push(line);
-    expect(lines).toEqual([{ status: 'success' }]);
+    for await (const line of await client.pull({ model: 'org/other', stream: true })) lines.push(line);
+    expect(lines[0]).toEqual({ status: 'pulling manifest' });
+    expect(lines).toContainEqual({
+      status: 'pulling model.safetensors',
+      digest: 'model.safetensors',
+      completed: 5,
+      total: 10,
+    });
+    expect(lines.at(-1)).toEqual({ status: 'success' });
     expect(await client.pull({ model: 'tiny', stream: false })).toEqual({ status: 'success' });
-    await expect(client.pull({ model: 'org/other', stream: false })).rejects.toThrow('use `splitkv pull`');
+    const broken = await (await ask('/api/pull', { model: 'broken' })).text();
+    expect(broken).toMatch(/\{"error":"internal error[^\n]*\n$/);
+    expect(broken).not.toContain('secret');
   });
 
   test('errors have its shape', async () => {

@@ -256,6 +256,7 @@ const wanted = z.looseObject({ ...named, stream: flag });
 /** A request that names a model, and nothing else: what /api/show and /api/pull read. */
 export interface NamedCall {
   readonly model: string;
+  readonly stream: boolean;
   readonly ignored: readonly IgnoredField[];
 }
 
@@ -264,5 +265,5 @@ export function parseNamed(body: unknown): NamedCall {
   const { fields, ignored } = parseFields('ollama', wanted, body);
   const model = fields.model ?? fields.name;
   if (model == null || model === '') throw badRequest(`model is ${show(model ?? null)}; expected a name`, 'model');
-  return { model: untagged(model), ignored };
+  return { model: untagged(model), stream: fields.stream ?? true, ignored };
 }
