@@ -36,9 +36,11 @@ export interface NetworkOptions {
 }
 
 /** What goes with every request, the Hub's or not. */
-export const httpOptionsOf = (options: NetworkOptions & Pick<HttpOptions, 'onBytes' | 'onWait'>): HttpOptions => {
-  const { headers, fetch: given, onBytes, onWait } = options;
-  return defined({ headers, fetch: given, onBytes, onWait });
+export const httpOptionsOf = (
+  options: NetworkOptions & Pick<HttpOptions, 'onBytes' | 'onWait' | 'attempts'>,
+): HttpOptions => {
+  const { headers, fetch: given, onBytes, onWait, attempts } = options;
+  return defined({ headers, fetch: given, onBytes, onWait, attempts });
 };
 
 /** @throws SplitkvError `usage` */

@@ -60,6 +60,10 @@ class HttpSource extends FileSource {
     return this.#absences.get(file);
   }
 
+  isWhole(file: string): boolean {
+    return this.#probes.get(file)?.ranges === false;
+  }
+
   protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
     const probe = await this.#probe(file, signal);
     return probe && { ...probe, read: (start, end) => this.#read(file, probe, start, end, signal) };

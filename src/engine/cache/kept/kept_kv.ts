@@ -1,6 +1,6 @@
 /**
  * Room: keys and values that outlive the ranks, kept block by block under names that follow from the model and the tokens so far.
- * KeptKv (here) checks, counts and forgets; node_folder.ts and page_folder.ts are where pieces lie.
+ * KeptKv (here) checks, counts and forgets; node_folder.ts, page_folder.ts and kv_file.ts are where pieces lie.
  */
 
 import { messageOf } from '../../../base/errors.js';
@@ -12,10 +12,10 @@ import type { KvFolder } from '../../contracts/kv_folder.js';
 import { KV_PARTS, type KvPart } from '../kv_layout.js';
 
 /** Changes with whatever changes bits of keys and values, or how they are kept: what is older isn't found. */
-const FORMAT = 1;
+const FORMAT = 2;
 /** 'skv' and the format, then the SHA-256 of the piece's name and content, then the content. */
 const MAGIC = Uint8Array.of(0x73, 0x6b, 0x76, FORMAT);
-const HEADER = MAGIC.length + 32;
+export const HEADER = MAGIC.length + 32;
 const PIECE = new RegExp(`^[0-9a-f]{32}\\.(${KV_PARTS.join('|')})$`);
 /** Bytes that are kept where nothing else is said. */
 export const DEFAULT_KEPT_BYTES = 4 * 2 ** 30;

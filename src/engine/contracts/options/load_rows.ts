@@ -152,6 +152,17 @@ const cache = inGroup('KV cache', 'kv_compression.md', {
     isOfRunsOnly: true,
     page: 'library.md#keys-and-values-that-are-kept',
   },
+  prefixes: {
+    help: 'files that `splitkv prefix make` wrote, by URL or in Node by path: prompts that begin with their text take what they need of them, by ranges',
+    more: '`#sha256-...` behind one pins it.',
+    type: 'readonly (string | URL)[]',
+    rule: (value) => (Array.isArray(value) ? undefined : `${String(value)}: expected a list of URLs`),
+    read: (text) => text.split(/[\s,]+/).filter((each) => each !== ''),
+    value: 'FILES',
+    at: ['cli', 'attribute'],
+    isOfRunsOnly: true,
+    page: 'library.md#keys-and-values-that-are-kept',
+  },
 });
 
 const runs = inGroup('Where and how it runs', undefined, {
