@@ -61,7 +61,7 @@ export interface ChatProperties {
   set kvProfile(value: string | URL | Gone);
   /** Prompts that begin alike share the beginning's cache, and a conversation's turns theirs. */
   prefixCaching: boolean;
-  /** Files that `splitkv prefix make` wrote, by URL or in Node by path. */
+  /** Files of `splitkv prefix make`, by URL or in Node by path. */
   get prefixes(): string | undefined;
   set prefixes(value: TextList | Gone);
   /** Which variants of kernels run. */

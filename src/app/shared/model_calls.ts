@@ -1,3 +1,4 @@
+import { commonPrefix } from '../../base/lists.js';
 import { sha256 } from '../../base/math.js';
 import { defined } from '../../base/options.js';
 import { SplitkvError } from '../../base/errors.js';
@@ -91,6 +92,29 @@ export const modelCalls = (model: Model) => ({
     const tokens = Array.isArray(prompt) ? (prompt as readonly number[]) : await model.readPrompt(prompt);
     await model.logits(tokens, { ...options, ...defined({ signal }), onRow: take });
     return rows;
+  },
+  /**
+   * Computes what all prompts have in common that begin with a text, whatever is asked behind it, and ends the model: then it is kept.
+   * @param feed `system`: it is the system message
+   * @returns how many tokens that is
+   */
+  async prefix(
+    { signal }: Hearing,
+    text: string,
+    { system = false, raw = false }: TextFeed & { readonly system?: boolean },
+  ) {
+    const isChat = model.info.hasChatTemplate && !raw;
+    if (system && !isChat) throw new SplitkvError('usage', 'a system message needs a model with a chat template');
+    const asked = system ? ['a', '1'] : ['\n\n-', ' a', ' 1'].map((question) => text.trim() + question);
+    const prompts = asked.map((content): Prompt => {
+      if (!isChat) return content;
+      const before = system ? [{ role: 'system', content: text } as const] : [];
+      return { messages: [...before, { role: 'user', content }] };
+    });
+    const tokens = commonPrefix(prompts.map((prompt) => model.tokenize(prompt)));
+    if (tokens.length > 0) await model.generate(tokens, { maxTokens: 1, ...defined({ signal }) }).result;
+    await model.dispose();
+    return tokens.length;
   },
   /** What compression keeps of a prompt, fed as it is. */
   kept: ({ signal }: Hearing, prompt: Fed) => model.kept(prompt, defined({ signal })),

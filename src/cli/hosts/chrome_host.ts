@@ -3,6 +3,7 @@ import { type AdapterEntry, differentGpus } from '../../app/shared/adapter_list.
 import type { Given, HostCalls, HostEvent, PlainPlanOptions } from '../../app/host_protocol.js';
 import type { Hearing } from '../../app/shared/model_calls.js';
 import { abortedError, messageOf, SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
+import type { KvFolder } from '../../engine/contracts/kv_folder.js';
 import type { AdaptersMeasure, PlanReport } from '../../index.js';
 import { launchChrome } from './chrome.js';
 import { lacksSandbox } from './find_chrome.js';
@@ -35,13 +36,16 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
   try {
     await request.onBrowser?.(browser);
     // The browser's profile is thrown away with it, so keeping the weights in it would be for nothing.
-    const info = await ask('open', {}, modelUrl, { ...request.options, cache: false });
+    const { kvDir } = request.options;
+    const far = typeof kvDir === 'object' && { kvDir: { name: kvDir.name } as KvFolder };
+    const info = await ask('open', {}, modelUrl, { ...request.options, ...far, cache: false });
     return {
       info,
       generate: (...call) => ask('generate', ...call),
       generateMany: (...call) => ask('generateMany', ...call),
       turn: (...call) => ask('turn', ...call),
       logits: (...call) => ask('logits', ...call),
+      prefix: (...call) => ask('prefix', ...call),
       kept: (...call) => ask('kept', ...call),
       stats: () => ask('stats', {}),
       close,
@@ -84,7 +88,7 @@ export const planInChrome = (request: Omit<HostRequest, 'options'>, options: Pla
  */
 export async function openSession(
   model: string,
-  telling: Telling,
+  telling: Telling & Partial<Pick<HostRequest, 'options'>>,
   shared?: PageServer,
   browser?: Browser,
 ): Promise<Session> {
@@ -112,7 +116,7 @@ async function openPage(
   browser: Browser,
   server: PageServer,
   closeAll: () => Promise<void>,
-  { signal, onProgress, onWarning }: Telling,
+  { signal, onProgress, onWarning, options }: Parameters<typeof openSession>[1],
 ): Promise<Session> {
   const page = await browser.newPage();
   let closing = false;
@@ -180,6 +184,12 @@ async function openPage(
     else if (event.kind === 'warning') onWarning(event.message);
     else if (event.kind === 'text') heardBy.onText?.(event.piece);
     else if (event.kind === 'row') heardBy.onRow?.(event.position, fromBase64(event.base64));
+  });
+  const folder = options?.kvDir;
+  await page.exposeFunction('splitkvKv', async (call: 'write' | 'touch' | 'flush', name: string, base64 = '') => {
+    if (typeof folder !== 'object') return;
+    const run: ((name: string, bytes: Uint8Array<ArrayBuffer>) => Promise<void>) | undefined = folder[call];
+    await run?.call(folder, name, new Uint8Array(Buffer.from(base64, 'base64')));
   });
   await Promise.race([
     death,

@@ -99,8 +99,8 @@ export interface LoadOptions {
    */
   readonly kvDirBytes?: number | undefined;
   /**
-   * Files that `splitkv prefix make` wrote, by URL or in Node by path: prompts that begin with their text take what
-   * they need of them, by ranges. `#sha256-...` behind one pins it.
+   * Files of `splitkv prefix make`, by URL or in Node by path: prompts that begin as they do take what they need of
+   * them. `#sha256-...` behind one pins it.
    */
   readonly prefixes?: readonly (string | URL)[] | undefined;
   /** Part of an adapter's name; Node only. Default: a GPU, otherwise the fastest software adapter. */

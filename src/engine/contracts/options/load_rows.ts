@@ -153,7 +153,7 @@ const cache = inGroup('KV cache', 'kv_compression.md', {
     page: 'library.md#keys-and-values-that-are-kept',
   },
   prefixes: {
-    help: 'files that `splitkv prefix make` wrote, by URL or in Node by path: prompts that begin with their text take what they need of them, by ranges',
+    help: 'files of `splitkv prefix make`, by URL or in Node by path: prompts that begin as they do take what they need of them',
     more: '`#sha256-...` behind one pins it.',
     type: 'readonly (string | URL)[]',
     rule: (value) => (Array.isArray(value) ? undefined : `${String(value)}: expected a list of URLs`),
