@@ -114,7 +114,7 @@ export async function load(
     prefixCaching,
     attentionDpConfig,
     speculation: await speculationOf(options.speculate),
-    onWarning: options.onWarning,
+    onWarning: oncePerText(options.onWarning),
   });
 }
 
