@@ -19,8 +19,6 @@ declare global {
     splitkvHost: HostPage;
     /** Exposed by the command line. */
     splitkvEvent: (event: HostEvent) => Promise<void>;
-    /** Writes to the folder of keys and values that it was told of. */
-    splitkvKv: (call: 'write' | 'touch' | 'flush', name: string, base64?: string) => Promise<void>;
   }
 }
 
@@ -37,10 +35,9 @@ const farFile = (name: string): KvFolder => ({
   name,
   list: async () => [],
   read: async () => undefined,
-  write: (piece, bytes) => window.splitkvKv('write', piece, toBase64(bytes)),
+  write: (piece, bytes) => emit({ kind: 'kv', call: 'write', name: piece, base64: toBase64(bytes) }),
   remove: async () => {},
-  touch: (piece) => window.splitkvKv('touch', piece),
-  flush: (subject) => window.splitkvKv('flush', subject),
+  flush: (subject) => emit({ kind: 'kv', call: 'flush', name: subject, base64: '' }),
 });
 
 /** The page's own calls. In a checkout benches are more of them. */

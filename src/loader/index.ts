@@ -10,17 +10,9 @@ export { entryOf, findGguf, type GgufFile, isGgufName, openGguf } from './gguf/f
 export type { GgufTensor } from './gguf/header.js';
 export type { CatalogModel } from './hub/catalog.js';
 export type { NetworkOptions } from './hub/hub_options.js';
-export { parseIntegrity, parseSha256 } from './sources/integrity.js';
-export { cachedSource, deleteCached, listCached, openFolder, type OpenOptions, openSource } from './open_source.js';
-export {
-  around,
-  missingFile,
-  readJson,
-  readText,
-  type Source,
-  TOKENIZER_CONFIG_LIMITS,
-  TOKENIZER_LIMITS,
-} from './source.js';
+export { parseIntegrity } from './sources/integrity.js';
+export { cachedSource, deleteCached, listCached, type OpenOptions, openSource } from './open_source.js';
+export { around, readJson, readText, type Source, TOKENIZER_CONFIG_LIMITS, TOKENIZER_LIMITS } from './source.js';
 export { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 export { matrixShape, type RowPiece, storedBlocks, TensorReader } from './tensor_reader.js';
 export { absorbedView, blocksView, columnsView, orderedView, rowsView, transposedView, vectorView } from './views.js';

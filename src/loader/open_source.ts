@@ -8,7 +8,7 @@ import type { HttpOptions } from './sources/http_request.js';
 import { checkNetwork, HUB, httpOptionsOf, hubForm, type NetworkOptions } from './hub/hub_options.js';
 import { missingFile, type OnProgress, type Source } from './source.js';
 
-export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes' | 'onWait' | 'attempts'> {
+export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes' | 'onWait'> {
   /** The commit of the Hub's that was found before. */
   readonly commit?: string | undefined;
   /** Node: a model of the Hub is downloaded whole, into the cache that all of its tools share. */
@@ -35,7 +35,7 @@ export async function openSource(
   through: (source: Source) => Promise<Source> = async (source) => source,
 ): Promise<Source> {
   checkNetwork(options);
-  const found = await openFolder(where, options, signal);
+  const found = await sourceOf(where, options, signal);
   const wrapped = await through(found);
   const source = found.at === undefined || wrapped === found ? wrapped : Object.assign(wrapped, { at: found.at });
   const { mustHave = 'config.json' } = options;
@@ -63,11 +63,10 @@ async function isThere(source: Source, file: string, signal: AbortSignal | undef
   }
 }
 
-/** As `openSource`, whatever is there. */
-export async function openFolder(
+async function sourceOf(
   where: string | URL | readonly File[] | Source,
   options: OpenOptions,
-  signal?: AbortSignal,
+  signal: AbortSignal | undefined,
 ): Promise<Source> {
   if (Array.isArray(where)) {
     if (where.length === 0) throw usageError('no files were given; expected the files of a model folder');

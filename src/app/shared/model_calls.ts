@@ -95,21 +95,17 @@ export const modelCalls = (model: Model) => ({
   },
   /**
    * Computes what all prompts have in common that begin with a text, whatever is asked behind it, and ends the model: then it is kept.
-   * @param feed `system`: it is the system message
+   * @param system it is the system message
    * @returns how many tokens that is
    */
-  async prefix(
-    { signal }: Hearing,
-    text: string,
-    { system = false, raw = false }: TextFeed & { readonly system?: boolean },
-  ) {
-    const isChat = model.info.hasChatTemplate && !raw;
+  async prefix({ signal }: Hearing, text: string, system: boolean) {
+    const { hasChatTemplate: isChat } = model.info;
     if (system && !isChat) throw new SplitkvError('usage', 'a system message needs a model with a chat template');
-    const asked = system ? ['a', '1'] : ['\n\n-', ' a', ' 1'].map((question) => text.trim() + question);
-    const prompts = asked.map((content): Prompt => {
-      if (!isChat) return content;
+    const prompts = ['\n\n-', ' a', ' 1'].map((question): Prompt => {
+      const asked = text.trim() + question;
+      if (!isChat) return asked;
       const before = system ? [{ role: 'system', content: text } as const] : [];
-      return { messages: [...before, { role: 'user', content }] };
+      return { messages: [...before, { role: 'user', content: system ? question : asked }] };
     });
     const tokens = commonPrefix(prompts.map((prompt) => model.tokenize(prompt)));
     if (tokens.length > 0) await model.generate(tokens, { maxTokens: 1, ...defined({ signal }) }).result;

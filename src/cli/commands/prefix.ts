@@ -13,23 +13,18 @@ export const command: Command = {
     'Computes the keys and values of a text that prompts begin with, and writes them to a file: of a static site a page takes it by ranges (load: prefixes), and begins without computing it. It is of this model, --kv, --context, splitkv version and kind of adapter: make it with --host chrome for pages.',
   words: ['model'],
   usage: 'prefix make MODEL --prompt TEXT|FILE --out FILE [options]',
-  examples: [
-    'splitkv prefix make smollm2-360m-instruct --prompt manual.txt --system --host chrome --out manual.kv',
-    'splitkv prefix make ./my-model --prompt manual.txt --out manual.kv',
-  ],
+  examples: ['splitkv prefix make smollm2-360m-instruct --prompt manual.txt --system --host chrome --out manual.kv'],
   options: {
     prompt: { value: 'TEXT', help: 'or the name of a file with it; - reads it from stdin' },
     system: {
       help: 'it is the system message; otherwise what questions begin with, such as the text that a conversation is `about`',
     },
-    raw: { help: 'prompts are fed as they are, without the chat template' },
     out: { value: 'FILE', help: 'where it is written' },
     ...without(modelOptions, 'kv-dir', 'kv-dir-size', 'prefixes'),
   },
   async run(options, terminal) {
     const given = options.required('prompt', 'give a text, or a file with it');
     const out = options.required('out', 'name the file to write');
-    if (options.has('system') && options.has('raw')) throw usageError('--system and --raw: leave one of them out');
     const request = await modelRequest(options, terminal);
     const isFile = (await stat(given).catch(() => undefined))?.isFile();
     const text = given === '-' ? await readAll(process.stdin) : isFile ? await readGiven('prompt', given) : given;
@@ -42,8 +37,7 @@ export const command: Command = {
     });
     let tokens: number;
     try {
-      const feed = { system: options.has('system'), raw: options.has('raw') };
-      tokens = await host.prefix({ signal: terminal.signal }, text, feed);
+      tokens = await host.prefix({ signal: terminal.signal }, text, options.has('system'));
     } finally {
       await host.close();
     }

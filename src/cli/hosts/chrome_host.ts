@@ -178,18 +178,15 @@ async function openPage(
       await closeAll();
     },
   };
+  const kv = options?.kvDir as KvFolder | undefined;
   await page.exposeFunction('splitkvEvent', (event: HostEvent) => {
     heard();
     if (event.kind === 'progress') onProgress(event.line, event.part);
     else if (event.kind === 'warning') onWarning(event.message);
     else if (event.kind === 'text') heardBy.onText?.(event.piece);
+    else if (event.kind === 'kv')
+      return kv?.[event.call]?.(event.name, new Uint8Array(Buffer.from(event.base64, 'base64')));
     else if (event.kind === 'row') heardBy.onRow?.(event.position, fromBase64(event.base64));
-  });
-  const folder = options?.kvDir;
-  await page.exposeFunction('splitkvKv', async (call: 'write' | 'touch' | 'flush', name: string, base64 = '') => {
-    if (typeof folder !== 'object') return;
-    const run: ((name: string, bytes: Uint8Array<ArrayBuffer>) => Promise<void>) | undefined = folder[call];
-    await run?.call(folder, name, new Uint8Array(Buffer.from(base64, 'base64')));
   });
   await Promise.race([
     death,

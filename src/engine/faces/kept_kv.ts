@@ -3,7 +3,6 @@ import { KeptKv, type KvSubject } from '../cache/kept/kept_kv.js';
 import { ShippedKv } from '../cache/kept/kv_file.js';
 import type { LoadOptions } from '../contracts/api.js';
 import type { KvFolder } from '../contracts/kv_folder.js';
-import { networkOf } from '../contracts/load_options.js';
 import { weightsDigest } from '../files/model_digest.js';
 import { shortPositions } from '../planning/context_length.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
@@ -29,16 +28,11 @@ export async function openKept(
     // And how it multiplies, and rotates.
     'kind of adapter': { adapters, variants, fast, long: runner.contextLength > shortPositions(config) },
   };
-  const kept = async (): Promise<KeptKv> =>
-    KeptKv.open(typeof kvDir === 'object' ? kvDir : await folderOf(kvDir), subject, { bytes, onWarning });
-  const shipped = prefixes.map((where) =>
-    KeptKv.open(new ShippedKv(where, { ...networkOf(options), onWarning }), subject, { onWarning }),
-  );
-  return new KeptPrefixes(
-    asks || kvDir !== undefined ? await kept() : undefined,
-    kvDir !== undefined,
-    await Promise.all(shipped),
-  );
+  const isNamed = kvDir !== undefined;
+  const folder = typeof kvDir === 'object' ? kvDir : isNamed || asks ? await folderOf(kvDir) : undefined;
+  const kept = folder && (await KeptKv.open(folder, subject, { bytes, onWarning }));
+  const shipped = prefixes.map((where) => KeptKv.open(new ShippedKv(where, options), subject, { onWarning }));
+  return new KeptPrefixes(kept, isNamed, await Promise.all(shipped));
 }
 
 async function folderOf(name: string | undefined): Promise<KvFolder> {

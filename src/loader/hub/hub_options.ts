@@ -36,11 +36,9 @@ export interface NetworkOptions {
 }
 
 /** What goes with every request, the Hub's or not. */
-export const httpOptionsOf = (
-  options: NetworkOptions & Pick<HttpOptions, 'onBytes' | 'onWait' | 'attempts'>,
-): HttpOptions => {
-  const { headers, fetch: given, onBytes, onWait, attempts } = options;
-  return defined({ headers, fetch: given, onBytes, onWait, attempts });
+export const httpOptionsOf = (options: NetworkOptions & Pick<HttpOptions, 'onBytes' | 'onWait'>): HttpOptions => {
+  const { headers, fetch: given, onBytes, onWait } = options;
+  return defined({ headers, fetch: given, onBytes, onWait });
 };
 
 /** @throws SplitkvError `usage` */

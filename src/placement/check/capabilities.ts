@@ -38,7 +38,7 @@ export const FEATURES = {
   compression: 'a compressed cache (kvBudget)',
   prefixCaching: 'shared prefixes (prefixCaching)',
   prefillWorker: 'a prefill worker (prefill)',
-  keptKv: 'a cache that is kept (kvDir, prefixes)',
+  keptKv: 'a kept cache (kvDir, prefixes)',
   attentionDp: 'balance between ranks (attentionDpConfig)',
   moves: 'moves of running sequences between slots',
   rankMoves: 'moves of running sequences between ranks',

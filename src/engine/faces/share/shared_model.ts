@@ -150,10 +150,10 @@ export async function joinShared(
   await warnOfVersions(key, world, onWarning);
   let last: LoadProgress = { ...NO_PROGRESS, phase: 'config' };
   const client = new ShareClient(key, world, {
-    progress: (progress) => {
+    onProgress: (progress) => {
       if (progress.phase !== 'ready') onProgress?.((last = progress));
     },
-    warning: (message) => onWarning?.(message),
+    onWarning,
   });
   try {
     await withAbort(client.ready, signal, 'loading');
