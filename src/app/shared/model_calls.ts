@@ -93,11 +93,7 @@ export const modelCalls = (model: Model) => ({
     await model.logits(tokens, { ...options, ...defined({ signal }), onRow: take });
     return rows;
   },
-  /**
-   * Computes what all prompts have in common that begin with a text, whatever is asked behind it, and ends the model: then it is kept.
-   * @param system it is the system message
-   * @returns how many tokens that is
-   */
+  /** Computes what all prompts have in common that begin with a text, and ends the model: then it is kept. @returns its tokens */
   async prefix({ signal }: Hearing, text: string, system: boolean) {
     const { hasChatTemplate: isChat } = model.info;
     if (system && !isChat) throw new SplitkvError('usage', 'a system message needs a model with a chat template');

@@ -10,14 +10,14 @@ import { readGiven, without } from '../options.js';
 /** `prefix make`. */
 export const command: Command = {
   summary:
-    'Computes the keys and values of a text that prompts begin with, and writes them to a file: of a static site a page takes it by ranges (load: prefixes), and begins without computing it. It is of this model, --kv, --context, splitkv version and kind of adapter: make it with --host chrome for pages.',
+    'Computes the keys and values of a text that prompts begin with, and writes them to a file: of a static site a page takes it by ranges (load: prefixes), and begins without computing it. It is of this model, --kv, splitkv version and kind of adapter: make it with --host chrome for pages.',
   words: ['model'],
   usage: 'prefix make MODEL --prompt TEXT|FILE --out FILE [options]',
   examples: ['splitkv prefix make smollm2-360m-instruct --prompt manual.txt --system --host chrome --out manual.kv'],
   options: {
     prompt: { value: 'TEXT', help: 'or the name of a file with it; - reads it from stdin' },
     system: {
-      help: 'it is the system message; otherwise what questions begin with, such as the text that a conversation is `about`',
+      help: 'it is the system message; otherwise what questions begin with, as where a conversation is about it',
     },
     out: { value: 'FILE', help: 'where it is written' },
     ...without(modelOptions, 'kv-dir', 'kv-dir-size', 'prefixes'),
@@ -31,16 +31,10 @@ export const command: Command = {
     const { NodeKvFile } = await import('../../engine/cache/kept/node_folder.js');
     // What was there is replaced.
     const file = Object.assign(new NodeKvFile(out), { list: async () => [] });
-    const host = await openHost({
-      ...request,
-      options: { ...request.options, kvDir: file, kvDirBytes: Number.MAX_SAFE_INTEGER },
-    });
-    let tokens: number;
-    try {
-      tokens = await host.prefix({ signal: terminal.signal }, text, options.has('system'));
-    } finally {
-      await host.close();
-    }
+    const load = { ...request.options, kvDir: file, kvDirBytes: Number.MAX_SAFE_INTEGER };
+    const host = await openHost({ ...request, options: load });
+    const made = host.prefix({ signal: terminal.signal }, text, options.has('system'));
+    const tokens = await made.finally(() => host.close());
     const blocks = Math.floor(tokens / KV_BLOCK);
     if (blocks === 0)
       throw usageError(`--prompt: ${tokens} tokens; a file has whole blocks of ${KV_BLOCK}: give a longer text`);

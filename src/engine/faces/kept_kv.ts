@@ -9,10 +9,7 @@ import type { ModelRanks } from '../ranks/rank_group.js';
 import { KeptPrefixes } from '../serving/kept_prefixes.js';
 import type { DescribedModel } from './describe_model.js';
 
-/**
- * Opens what is kept of a model on these ranks, and what others shipped.
- * @param asks it is also kept where no place is named, for what asks for it
- */
+/** Opens what is kept of a model on these ranks, where a place is named or somebody asks for it, and what others shipped. */
 export async function openKept(
   { facts: { config, type }, reader }: Pick<DescribedModel, 'facts' | 'reader'>,
   { runner, adapter: { variants, fast } }: ModelRanks,

@@ -17,11 +17,7 @@ export interface KeptBeginning {
 
 /** Below the prefix cache: what outlives it, block by block, on any plan. */
 export class KeptPrefixes {
-  /**
-   * @param kept where more is kept
-   * @param keepsAll of every request; otherwise of those that ask for it
-   * @param shipped files of others, of which every request may begin with some
-   */
+  /** @param keepsAll of every request; otherwise of those that ask for it @param shipped files that every request may begin with */
   constructor(
     readonly kept: KeptKv | undefined,
     readonly keepsAll: boolean,
@@ -66,9 +62,9 @@ export class KeptPrefixes {
         blocks.push(block);
         continue;
       }
-      // What is damaged is forgotten: there is less now.
-      blocks.length = 0;
+      // What is damaged is forgotten: there is less now, which may need other parts.
       end = this.#endOf(layout, keys, from);
+      blocks.length = layout.bytes.window + layout.bytes.state > 0 ? 0 : Math.min(blocks.length, end - from);
     }
     return undefined;
   }

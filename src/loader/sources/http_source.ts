@@ -60,9 +60,7 @@ class HttpSource extends FileSource {
     return this.#absences.get(file);
   }
 
-  isWhole(file: string): boolean {
-    return this.#probes.get(file)?.ranges === false;
-  }
+  readonly isWhole = (file: string): boolean => this.#probes.get(file)?.ranges === false;
 
   protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
     const probe = await this.#probe(file, signal);

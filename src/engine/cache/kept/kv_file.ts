@@ -45,6 +45,7 @@ export function readKvHead(bytes: Uint8Array<ArrayBuffer>) {
 /** A file that others wrote, wherever it is: of a server pieces come one by one, by ranges. Nothing is written. */
 export class ShippedKv implements KvFolder {
   readonly name: string;
+  subject: string | undefined;
   #file = '';
   #source: Source | undefined;
   #head: ReturnType<typeof readKvHead>;
@@ -55,10 +56,6 @@ export class ShippedKv implements KvFolder {
     readonly options: Pick<LoadOptions, 'fetch' | 'headers' | 'onWarning'>,
   ) {
     this.name = String(where).replace(/[?#].*$/, '');
-  }
-
-  get subject(): string | undefined {
-    return this.#head?.subject;
   }
 
   async list(): Promise<{ name: string; bytes: number }[]> {
@@ -83,6 +80,7 @@ export class ShippedKv implements KvFolder {
     if (pin && (await sha256(head.line)) !== parseSha256(pin)) throw formatError(`its digest isn't ${pin}`);
     if (head.end !== size) throw formatError(`it has ${size} bytes, where its head tells of ${head.end}`);
     this.#head = head;
+    this.subject = head.subject;
     return [...head.pieces].map(([name, { bytes }]) => ({ name, bytes }));
   }
 
