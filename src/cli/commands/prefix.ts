@@ -33,8 +33,12 @@ export const command: Command = {
     const file = Object.assign(new NodeKvFile(out), { list: async () => [] });
     const load = { ...request.options, kvDir: file, kvDirBytes: Number.MAX_SAFE_INTEGER };
     const host = await openHost({ ...request, options: load });
-    const made = host.prefix({ signal: terminal.signal }, text, options.has('system'));
-    const tokens = await made.finally(() => host.close());
+    let tokens: number;
+    try {
+      tokens = await host.prefix({ signal: terminal.signal }, text, options.has('system'));
+    } finally {
+      await host.close();
+    }
     const blocks = Math.floor(tokens / KV_BLOCK);
     if (blocks === 0)
       throw usageError(`--prompt: ${tokens} tokens; a file has whole blocks of ${KV_BLOCK}: give a longer text`);

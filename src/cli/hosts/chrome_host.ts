@@ -156,8 +156,7 @@ async function openPage(
       heardBy = hearing;
       hearing.signal?.addEventListener('abort', abort);
       try {
-        const call = [name, given] as const;
-        const asked = page.evaluate(([called, values]) => window.splitkvHost.ask(called, values), call);
+        const asked = page.evaluate(([call, values]) => window.splitkvHost.ask(call, values), [name, given] as const);
         // An error of evaluate itself (a crash, say) is told by `death`, which knows why; it follows at once.
         const outcome = await Promise.race([asked.catch((error: unknown) => died(error, death)), death]);
         if (outcome.ok) return outcome.value as never;
@@ -178,14 +177,12 @@ async function openPage(
       await closeAll();
     },
   };
-  const kv = options?.kvDir as KvFolder | undefined;
   await page.exposeFunction('splitkvEvent', (event: HostEvent) => {
     heard();
     if (event.kind === 'progress') onProgress(event.line, event.part);
     else if (event.kind === 'warning') onWarning(event.message);
     else if (event.kind === 'text') heardBy.onText?.(event.piece);
-    else if (event.kind === 'kv')
-      return kv?.[event.call]?.(event.name, new Uint8Array(Buffer.from(event.base64, 'base64')));
+    else if (event.kind === 'kv') return writeKv(options?.kvDir as KvFolder, event);
     else if (event.kind === 'row') heardBy.onRow?.(event.position, fromBase64(event.base64));
   });
   await Promise.race([
@@ -199,6 +196,9 @@ async function openPage(
   heard();
   return session;
 }
+
+const writeKv = (kv: KvFolder, { call, name, base64 }: HostEvent & { readonly kind: 'kv' }) =>
+  kv[call]?.(name, new Uint8Array(Buffer.from(base64, 'base64')));
 
 /** Gives the page's own end a moment to be told, otherwise wraps what evaluate said. */
 async function died(error: unknown, death: Promise<never>): Promise<never> {
