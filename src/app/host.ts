@@ -45,8 +45,7 @@ export const calls: Omit<HostCalls, keyof ModelCalls> = {
   async open({ signal }, url, options) {
     const tell = progressLines((line, part) => void emit({ kind: 'progress', line, ...(part && { part }) }));
     const told = { ...defined({ signal }), onProgress: tell, onWarning };
-    const { kvDir } = options;
-    const far = typeof kvDir === 'object' && { kvDir: farFile(kvDir.name) };
+    const far = typeof options.kvDir === 'object' && { kvDir: farFile(options.kvDir.name) };
     model = await load(new URL(url, document.baseURI), { ...options, ...far, ...told });
     return model.info;
   },

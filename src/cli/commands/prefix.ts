@@ -31,8 +31,8 @@ export const command: Command = {
     const { NodeKvFile } = await import('../../engine/cache/kept/node_folder.js');
     // What was there is replaced.
     const file = Object.assign(new NodeKvFile(out), { list: async () => [] });
-    const load = { ...request.options, kvDir: file, kvDirBytes: Number.MAX_SAFE_INTEGER };
-    const host = await openHost({ ...request, options: load });
+    const kept = { kvDir: file, kvDirBytes: Number.MAX_SAFE_INTEGER };
+    const host = await openHost({ ...request, options: { ...request.options, ...kept } });
     let tokens: number;
     try {
       tokens = await host.prefix({ signal: terminal.signal }, text, options.has('system'));

@@ -197,7 +197,7 @@ async function openPage(
   return session;
 }
 
-const writeKv = (kv: KvFolder, { call, name, base64 }: HostEvent & { readonly kind: 'kv' }) =>
+const writeKv = (kv: KvFolder, { call, name, base64 }: HostEvent & { kind: 'kv' }) =>
   kv[call]?.(name, new Uint8Array(Buffer.from(base64, 'base64')));
 
 /** Gives the page's own end a moment to be told, otherwise wraps what evaluate said. */

@@ -79,8 +79,7 @@ export class ShippedKv implements KvFolder {
     if (!head) throw formatError('its head has no end');
     if (pin && (await sha256(head.line)) !== parseSha256(pin)) throw formatError(`its digest isn't ${pin}`);
     if (head.end !== size) throw formatError(`it has ${size} bytes, where its head tells of ${head.end}`);
-    this.#head = head;
-    this.subject = head.subject;
+    [this.#head, this.subject] = [head, head.subject];
     return [...head.pieces].map(([name, { bytes }]) => ({ name, bytes }));
   }
 
