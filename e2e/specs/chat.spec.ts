@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs';
 import { chromium, expect, type Page, test } from '@playwright/test';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
-import { QUESTIONS } from '../../models/example.js';
+import type { GenerateResult } from '../../src/index.js';
+import { QUESTIONS, STORY } from '../../models/example.js';
 import { checkAccessibility } from '../support/accessibility.js';
 import { chatOf, chatPage } from '../support/chat_page.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';
@@ -18,6 +19,7 @@ const pages = {
     Object.assign(document.querySelector('splitkv-chat'), { model: 'models/tiny-gqa/', autostart: true, noSelfTest: '', maxTokens: 20, seed: null });
   </script><script type="module" src="lib/splitkv-chat.js"></script>`,
   'kept.html': chatPage('autostart no-self-test keep="versions" max-tokens="12"').replace(/about="[^"]*"/, ''),
+  'keeps.html': chatPage('autostart no-self-test keep="kv" max-tokens="12"').replace(/about="[^"]*"/, ''),
   'seeded.html': chatPage('autostart no-self-test seed="5" max-tokens="12"'),
   'tested.html': chatPage('autostart'),
   'one.html': chatPage('autostart').replace('ranks="auto"', 'ranks="1"'),
@@ -503,3 +505,56 @@ test('a download that is stopped on purpose is no alarm, and goes on', async ({ 
   await ready(page);
   own.close();
 });
+
+for (const denied of [false, true]) {
+  test(`keep: after a reload ${denied ? 'all is computed where storage is denied' : 'what is new is computed'}`, async ({
+    page,
+  }) => {
+    if (denied) {
+      await page.addInitScript(() => {
+        navigator.storage.getDirectory = () => Promise.reject(new DOMException('denied here', 'SecurityError'));
+      });
+    }
+    const told: string[] = [];
+    page.on('console', (message) => told.push(message.text()));
+    const { chat, ask } = chatOf(page);
+    /** How many tokens of the prompt were computed before, and how many there are. */
+    const answer = async (question: string): Promise<readonly [cached: number, all: number]> => {
+      const ended = chat.evaluate(
+        (element) =>
+          new Promise<GenerateResult>((resolve) => {
+            const heard = (event: Event): void =>
+              resolve((event as CustomEvent<{ result: GenerateResult }>).detail.result);
+            element.addEventListener('splitkv-answer', heard, { once: true });
+          }),
+      );
+      await ask(question);
+      const { stats, prompt_tokens: all } = await ended;
+      return [stats.cached_tokens!, all];
+    };
+    await page.goto(`${site.url}keeps.html`);
+    await ready(page);
+    expect((await answer(STORY))[0]).toBe(0);
+    const [cached, before] = await answer(QUESTIONS[0].question);
+    expect(cached).toBeGreaterThan(64);
+    const pieces = (): Promise<number> =>
+      page.evaluate(async () => {
+        const root = await navigator.storage.getDirectory();
+        const folder = await root.getDirectoryHandle('splitkv-kv-kept', { create: true });
+        let count = 0;
+        for await (const _ of (folder as unknown as { keys(): AsyncIterable<string> }).keys()) count++;
+        return count;
+      });
+    if (!denied) await expect.poll(pieces).toBeGreaterThanOrEqual(Math.floor(before / 64));
+    await page.reload();
+    await ready(page);
+    const [again, all] = await answer(QUESTIONS[1].question);
+    expect(all).toBeGreaterThan(before);
+    expect(again).toBe(denied ? 0 : Math.floor(before / 64) * 64);
+    await expect(chatOf(page).answers).toHaveCount(3);
+    if (denied) {
+      const warnings = await chat.evaluate((element) => element.shadowRoot!.textContent);
+      expect([...told, warnings].join(' ').match(/kept can't be read \(denied here\)/g)).toHaveLength(1);
+    }
+  });
+}

@@ -7,6 +7,7 @@
 import { codeOf } from '../base/errors.js';
 import { toBase64 } from '../base/math.js';
 import { defined } from '../base/options.js';
+import type { KvFolder } from '../engine/contracts/kv_folder.js';
 import { load, measureAdapters, type Model, planModel, SplitkvError } from '../index.js';
 import { type Hearing, type ModelCalls, modelCalls } from './shared/model_calls.js';
 import { progressLines } from './shared/progress.js';
@@ -29,12 +30,23 @@ const emit = (event: HostEvent): Promise<void> => window.splitkvEvent(event);
 export const onProgress = (line: string): void => void emit({ kind: 'progress', line });
 export const onWarning = (message: string): void => void emit({ kind: 'warning', message });
 
+/** A file on the command line's machine, which is written anew. */
+const farFile = (name: string): KvFolder => ({
+  name,
+  list: async () => [],
+  read: async () => undefined,
+  write: (piece, bytes) => emit({ kind: 'kv', call: 'write', name: piece, base64: toBase64(bytes) }),
+  remove: async () => {},
+  flush: (subject) => emit({ kind: 'kv', call: 'flush', name: subject, base64: '' }),
+});
+
 /** The page's own calls. In a checkout benches are more of them. */
 export const calls: Omit<HostCalls, keyof ModelCalls> = {
   async open({ signal }, url, options) {
     const tell = progressLines((line, part) => void emit({ kind: 'progress', line, ...(part && { part }) }));
     const told = { ...defined({ signal }), onProgress: tell, onWarning };
-    model = await load(new URL(url, document.baseURI), { ...options, ...told });
+    const far = typeof options.kvDir === 'object' && { kvDir: farFile(options.kvDir.name) };
+    model = await load(new URL(url, document.baseURI), { ...options, ...far, ...told });
     return model.info;
   },
   adapters: listBrowserAdapters,

@@ -17,6 +17,8 @@ export type HostEvent =
   | { readonly kind: 'progress'; readonly line: string; readonly part?: ProgressPart }
   | { readonly kind: 'warning'; readonly message: string }
   | { readonly kind: 'text'; readonly piece: string }
+  /** To the folder of keys and values that the page was told of; its bytes as base64. */
+  | { readonly kind: 'kv'; readonly call: 'write' | 'flush'; readonly name: string; readonly base64: string }
   /** One row of f32 logits, little-endian, as base64: a tenth of the time that JSON numbers take. */
   | { readonly kind: 'row'; readonly position: number; readonly base64: string };
 

@@ -15,6 +15,15 @@ export const sum = (values: readonly number[]): number => values.reduce((total, 
 export const sameList = (a: readonly number[], b: readonly number[]): boolean =>
   a.length === b.length && a.every((value, i) => value === b[i]);
 
+/** What all lists begin with; of a list by itself all but the last. */
+export function commonPrefix(lists: readonly (readonly number[])[]): readonly number[] {
+  const [first = []] = lists;
+  const shortest = Math.min(...lists.map(({ length }) => length)) - 1;
+  let length = 0;
+  while (length < shortest && lists.every((list) => list[length] === first[length])) length++;
+  return first.slice(0, length);
+}
+
 /** An ascending list for people: [0, 1, 2, 5] -> "0-2, 5"; "none" when empty. */
 export function showList(values: readonly number[]): string {
   const runs: [first: number, last: number][] = [];

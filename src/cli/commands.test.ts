@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test, vi } from 'vitest';
@@ -55,6 +55,27 @@ describe('generate', () => {
     }
     expect(told.map(({ stats }) => stats.cached_tokens)).toEqual([0, 64]);
     expect(told[1]!.tokens).toEqual(told[0]!.tokens);
+  });
+
+  test('prefix make: a prompt that begins with the text takes its blocks, and answers alike', async () => {
+    const [path, manual] = [join(scratch, 'manual.kv'), join(scratch, 'manual.txt')];
+    const story = 'lena hid the red needle in the garden box . mark put the blue key under the old chair . '.repeat(4);
+    writeFileSync(manual, story);
+    const made = await runCli(['prefix', 'make', ...model, '--prompt', manual, '--out', path, '--json']);
+    expect(made.code, made.stderr).toBe(0);
+    const { tokens, bytes, digest } = JSON.parse(made.stdout) as Record<'tokens' | 'bytes' | 'digest', number>;
+    expect([tokens, bytes]).toEqual([64, statSync(path).size]);
+    const asked = `${story}${'where is the red needle ?'}`;
+    const told: GenerateResult[] = [];
+    for (const more of [[], ['--prefixes', `${path}#${digest}`]]) {
+      const { code, stdout, stderr } = await runCli(['generate', ...model, '--prompt', asked, '--json', ...more]);
+      expect([code, stderr]).toEqual([0, '']);
+      told.push(JSON.parse(stdout) as GenerateResult);
+    }
+    expect(told.map(({ stats }) => stats.cached_tokens)).toEqual([0, 64]);
+    expect(told[1]!.tokens).toEqual(told[0]!.tokens);
+    const short = await runCli(['prefix', 'make', ...model, '--prompt', 'lena hid it', '--system', '--out', path]);
+    expect([short.code, short.stderr]).toEqual([2, expect.stringMatching(/whole blocks of 64|chat template/)]);
   });
 
   test('--json prints the document; the prompt may come from stdin', async () => {

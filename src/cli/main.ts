@@ -28,6 +28,7 @@ const COMMANDS: Record<string, Entry> = {
     generate: ['continue a prompt, or answer it', () => import('./commands/generate.js')],
     serve: ['answer many requests at once, by the OpenAI API over HTTP', () => import('./commands/serve.js')],
     logits: ['next-token logits of token ids', () => import('./commands/logits.js')],
+    'prefix make': ['a text, computed once, as a file for a site', () => import('./commands/prefix.js')],
   }),
   ...ofGroup('Models on this disk', {
     pull: ['download a model of the Hugging Face Hub', () => import('./commands/pull.js')],

@@ -20,6 +20,8 @@ export interface Source {
   sha256?(file: string, signal?: AbortSignal): Promise<string | undefined>;
   /** Why a file that was asked for counts as missing, where there is more to say: "GET URL answered with a web page (text/html)". */
   absence?(file: string): string | undefined;
+  /** Whether a file that was asked for came whole, as its server has no ranges. */
+  isWhole?(file: string): boolean;
   /** Where it is, when it comes over the network: what a cache files it under. Without a query, which may be a signature. */
   readonly url?: string;
   /** The GGUF file that is the model, where it is one: then no other file is needed. */

@@ -61,6 +61,9 @@ export interface ChatProperties {
   set kvProfile(value: string | URL | Gone);
   /** Prompts that begin alike share the beginning's cache, and a conversation's turns theirs. */
   prefixCaching: boolean;
+  /** Files of `splitkv prefix make`, by URL or in Node by path. */
+  get prefixes(): string | undefined;
+  set prefixes(value: TextList | Gone);
   /** Which variants of kernels run. */
   variants: string | undefined;
   /** How prompts are multiplied on GPUs. */
@@ -127,6 +130,7 @@ export interface WideProperties {
   readonly model: string | URL;
   readonly hub: string | URL;
   readonly kvProfile: string | URL;
+  readonly prefixes: TextList;
   readonly ranks: TextList;
   readonly cluster: string | ClusterRanksOptions;
   readonly memory: TextList;

@@ -55,7 +55,7 @@ export const CHAT_ROWS = {
     changes: 'looks',
   },
   keep: {
-    help: 'a name: the conversation is kept in this browser by it, and is there after a reload; tabs with one name show each other what was said',
+    help: 'a name: the conversation is kept in this browser by it, with its keys and values, and is there after a reload; tabs with one name show each other what was said',
     ...text,
     changes: 'looks',
   },

@@ -662,6 +662,7 @@ export class SplitkvChat extends Base {
    */
   #keep(said = true): void {
     const at = this.#keptAt;
+    this.#session.keepsKv = at !== undefined;
     if (at === undefined || this.state === 'answering' || this.state === 'recovering') return;
     try {
       const text = localStorage.getItem(at);

@@ -156,6 +156,8 @@ export class ChatSession {
   tools: PageTools | undefined;
   /** Where the context is full, the oldest turns are left out. */
   forget = false;
+  /** Keys and values of what was said are kept as well, so that a reload needn't compute them. */
+  keepsKv = false;
 
   constructor(private readonly events: SessionEvents) {}
 
@@ -189,7 +191,7 @@ export class ChatSession {
 
   save(): SavedChat {
     const talk = this.#talk?.own.save() ?? this.#saved;
-    return { messages: this.#messages, ...(talk && { talk }) };
+    return { messages: this.#messages, ...(talk && { talk: { ...talk, ...(this.keepsKv && { kv: true }) } }) };
   }
 
   /** Goes on with a conversation that was saved, or that a page gives: questions and answers by turns. */
@@ -368,6 +370,8 @@ export class ChatSession {
         const beside = how.versions && { versions: how.versions };
         this.#messages = [...conversation, question, { role: 'assistant', content: answer.text, ...more, ...beside }];
         if (this.tools) this.#talk = this.#saved = undefined; // it wasn't told of this
+        // Nobody waits for what is only sooner, and what can't be kept is computed.
+        if (this.keepsKv) void this.#talk?.own.save({ kv: true }).catch(() => {});
       }
       this.#become('ready');
     };

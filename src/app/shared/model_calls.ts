@@ -1,3 +1,4 @@
+import { commonPrefix } from '../../base/lists.js';
 import { sha256 } from '../../base/math.js';
 import { defined } from '../../base/options.js';
 import { SplitkvError } from '../../base/errors.js';
@@ -91,6 +92,21 @@ export const modelCalls = (model: Model) => ({
     const tokens = Array.isArray(prompt) ? (prompt as readonly number[]) : await model.readPrompt(prompt);
     await model.logits(tokens, { ...options, ...defined({ signal }), onRow: take });
     return rows;
+  },
+  /** Computes what all prompts have in common that begin with a text, and ends the model: then it is kept. @returns its tokens */
+  async prefix({ signal }: Hearing, text: string, system: boolean) {
+    const { hasChatTemplate: isChat } = model.info;
+    if (system && !isChat) throw new SplitkvError('usage', 'a system message needs a model with a chat template');
+    const prompts = ['\n\n-', ' a', ' 1'].map((question): Prompt => {
+      const asked = text.trim() + question;
+      if (!isChat) return asked;
+      const before = system ? [{ role: 'system', content: text } as const] : [];
+      return { messages: [...before, { role: 'user', content: system ? question : asked }] };
+    });
+    const tokens = commonPrefix(prompts.map((prompt) => model.tokenize(prompt)));
+    if (tokens.length > 0) await model.generate(tokens, { maxTokens: 1, ...defined({ signal }) }).result;
+    await model.dispose();
+    return tokens.length;
   },
   /** What compression keeps of a prompt, fed as it is. */
   kept: ({ signal }: Hearing, prompt: Fed) => model.kept(prompt, defined({ signal })),

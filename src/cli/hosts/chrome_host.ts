@@ -3,6 +3,7 @@ import { type AdapterEntry, differentGpus } from '../../app/shared/adapter_list.
 import type { Given, HostCalls, HostEvent, PlainPlanOptions } from '../../app/host_protocol.js';
 import type { Hearing } from '../../app/shared/model_calls.js';
 import { abortedError, messageOf, SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
+import type { KvFolder } from '../../engine/contracts/kv_folder.js';
 import type { AdaptersMeasure, PlanReport } from '../../index.js';
 import { launchChrome } from './chrome.js';
 import { lacksSandbox } from './find_chrome.js';
@@ -35,13 +36,16 @@ export async function openChromeHost(request: HostRequest, server?: PageServer):
   try {
     await request.onBrowser?.(browser);
     // The browser's profile is thrown away with it, so keeping the weights in it would be for nothing.
-    const info = await ask('open', {}, modelUrl, { ...request.options, cache: false });
+    const { kvDir } = request.options;
+    const far = typeof kvDir === 'object' && { kvDir: { name: kvDir.name } as KvFolder };
+    const info = await ask('open', {}, modelUrl, { ...request.options, ...far, cache: false });
     return {
       info,
       generate: (...call) => ask('generate', ...call),
       generateMany: (...call) => ask('generateMany', ...call),
       turn: (...call) => ask('turn', ...call),
       logits: (...call) => ask('logits', ...call),
+      prefix: (...call) => ask('prefix', ...call),
       kept: (...call) => ask('kept', ...call),
       stats: () => ask('stats', {}),
       close,
@@ -84,7 +88,7 @@ export const planInChrome = (request: Omit<HostRequest, 'options'>, options: Pla
  */
 export async function openSession(
   model: string,
-  telling: Telling,
+  telling: Telling & Partial<Pick<HostRequest, 'options'>>,
   shared?: PageServer,
   browser?: Browser,
 ): Promise<Session> {
@@ -112,7 +116,7 @@ async function openPage(
   browser: Browser,
   server: PageServer,
   closeAll: () => Promise<void>,
-  { signal, onProgress, onWarning }: Telling,
+  { signal, onProgress, onWarning, options }: Parameters<typeof openSession>[1],
 ): Promise<Session> {
   const page = await browser.newPage();
   let closing = false;
@@ -152,8 +156,7 @@ async function openPage(
       heardBy = hearing;
       hearing.signal?.addEventListener('abort', abort);
       try {
-        const call = [name, given] as const;
-        const asked = page.evaluate(([called, values]) => window.splitkvHost.ask(called, values), call);
+        const asked = page.evaluate(([call, values]) => window.splitkvHost.ask(call, values), [name, given] as const);
         // An error of evaluate itself (a crash, say) is told by `death`, which knows why; it follows at once.
         const outcome = await Promise.race([asked.catch((error: unknown) => died(error, death)), death]);
         if (outcome.ok) return outcome.value as never;
@@ -179,6 +182,7 @@ async function openPage(
     if (event.kind === 'progress') onProgress(event.line, event.part);
     else if (event.kind === 'warning') onWarning(event.message);
     else if (event.kind === 'text') heardBy.onText?.(event.piece);
+    else if (event.kind === 'kv') return writeKv(options?.kvDir as KvFolder, event);
     else if (event.kind === 'row') heardBy.onRow?.(event.position, fromBase64(event.base64));
   });
   await Promise.race([
@@ -192,6 +196,9 @@ async function openPage(
   heard();
   return session;
 }
+
+const writeKv = (kv: KvFolder, { call, name, base64 }: HostEvent & { kind: 'kv' }) =>
+  kv[call]?.(name, new Uint8Array(Buffer.from(base64, 'base64')));
 
 /** Gives the page's own end a moment to be told, otherwise wraps what evaluate said. */
 async function died(error: unknown, death: Promise<never>): Promise<never> {

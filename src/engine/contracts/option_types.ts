@@ -100,6 +100,11 @@ export interface LoadOptions {
    * 4 GiB.
    */
   readonly kvDirBytes?: number | undefined;
+  /**
+   * Files of `splitkv prefix make`, by URL or in Node by path: prompts that begin as they do take what they need of
+   * them. `#sha256-...` behind one pins it.
+   */
+  readonly prefixes?: readonly (string | URL)[] | undefined;
   /** Part of an adapter's name; Node only. Default: a GPU, otherwise the fastest software adapter. */
   readonly adapter?: string | undefined;
   /** Which GPU, where there are two. Default: high-performance. */

@@ -64,7 +64,7 @@ export async function describeModel(
       attentionDp: options.attentionDpConfig,
       prefixCaching,
       prefillWorker: options.prefill,
-      keptKv: options.kvDir,
+      keptKv: options.kvDir ?? options.prefixes?.length,
     }),
     ...(compression && { compression }),
   };

@@ -1,13 +1,14 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import type { GenerateOptions, LoadOptions, Model } from '../../index.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { NodeKvFile } from '../cache/kept/node_folder.js';
 import { pageKvFolder } from '../cache/kept/page_folder.js';
+import { type Misbehaviour, startServer, type TestServer } from '../../loader/testing/http_server.js';
 import { MemoryFolder } from '../../loader/testing/memory_folder.js';
 import { randomFiles } from '../testing/random_source.js';
 import { load } from './load.js';
@@ -255,6 +256,161 @@ describe('keys and values that were kept', () => {
     [{ prefixCaching: false }, 'leave prefixCaching on'],
   ] as [LoadOptions, string][])('not with %o', async (options, message) => {
     await expect(open('llama', 'single', { kvDir: newFolder(), ...options })).rejects.toThrow(message);
+  });
+});
+
+describe('a file that a site ships', () => {
+  const ids = [...prompt(330), 7, 8, 9];
+  let made: readonly [file: Buffer, digest: string];
+  let server: TestServer;
+  let travelled = 0;
+  const counted: Misbehaviour = (_, response) => {
+    response.on('finish', () => (travelled += Number(response.getHeader('content-length') ?? 0)));
+    return false;
+  };
+  /** A file of what one plan computed. */
+  async function make(name: string, plan: string): Promise<readonly [file: Buffer, digest: string]> {
+    const file = new NodeKvFile(join(scratch, `shipped-${name}-${plan}.kv`));
+    await alone(name, plan, prompt(330), { kvDir: file });
+    return [readFileSync(file.name), file.digest!];
+  }
+  beforeAll(async () => {
+    made = await make('llama', 'single');
+    server = await startServer({});
+  });
+  afterAll(() => server[Symbol.asyncDispose]());
+  const owns = new Map<string, Told>();
+  /** Answers of a fresh model without and with a file that the server has. */
+  async function both(file: Uint8Array | undefined, more: Partial<Shipping> = {}): Promise<readonly [Told, Told]> {
+    const { asked = ids, pin = '', misbehave = counted, name = 'llama', plan = 'single', options } = more;
+    server.files.clear();
+    if (file) server.files.set('manual.kv', file);
+    server.misbehave = misbehave;
+    travelled = 0;
+    const key = JSON.stringify([name, plan, asked, options?.kv]);
+    const own = owns.get(key) ?? (await alone(name, plan, asked, { ...options, kvDir: undefined }));
+    owns.set(key, own);
+    warned.length = 0;
+    return [own, await alone(name, plan, asked, { prefixes: [`${server.url}manual.kv${pin}`], ...options })];
+  }
+  interface Shipping {
+    readonly asked: readonly number[];
+    readonly pin: string;
+    readonly misbehave: Misbehaviour;
+    readonly name: string;
+    readonly plan: string;
+    readonly options: LoadOptions;
+  }
+  const bits = ({ tokens, logits }: Told) => ({ tokens, logits });
+  /** Bytes of a piece; the first look at a file brings so many. */
+  const [piece, look] = [(file: Uint8Array) => (file.length - file.indexOf(10) - 1) / 5, 65_536];
+
+  /** How many pieces come after that. */
+  const beyond = (file: Uint8Array): number => 5 - Math.floor((look - file.indexOf(10) - 1) / piece(file));
+
+  test.each(
+    drawn(
+      [
+        ['single', 'tp', 'llama'],
+        ['tp', 'sp', 'llama'],
+        ['single', 'adp', 'llama'],
+        ['sp', 'tp+sp', 'deepseek'],
+        ['tp', 'pp', 'windows'],
+        ['single', 'tp', 'convolutions'],
+        ['tp', 'pp', 'delta'],
+      ] as const,
+      3,
+      'shipped keys and values',
+    ),
+  )('of %s, taken by %s (%s): the same bits', async (by, plan, name) => {
+    const [file, digest] = await make(name, by);
+    const [own, taken] = await both(file, { plan, name, pin: `#${digest}` });
+    expect(bits(taken)).toEqual(bits(own));
+    expect([own.cached, taken.cached]).toEqual([0, 320]);
+    expect(warned.filter((text) => text.startsWith('kept'))).toEqual([]);
+  });
+
+  test('of it only the pieces travel that a prompt begins with, and those that a folder has not at all', async () => {
+    const [file, digest] = made;
+    expect(piece(file)).toBeGreaterThan(20_000);
+    const half = ids.map((id, at) => (at < 170 ? id : (id + 1) % 320));
+    const [own, taken] = await both(file, { asked: half });
+    expect(bits(taken)).toEqual(bits(own));
+    expect(taken.cached).toBe(128);
+    // The first look has the first two.
+    expect(travelled).toBe(look);
+    const [, whole] = await both(file, { pin: `#sha256-${Buffer.from(digest, 'hex').toString('base64')}` });
+    expect(whole.cached).toBe(320);
+    expect(travelled).toBe(look + beyond(file) * piece(file));
+    const [, none] = await both(file, { asked: half.toReversed() });
+    expect([none.cached, travelled]).toEqual([0, look]);
+    const options = { kvDir: newFolder() };
+    expect((await both(file, { options }))[1].cached).toBe(320);
+    expect(travelled).toBe(look + beyond(file) * piece(file));
+    const [, gone] = await both(undefined, { options });
+    expect(gone.cached).toBe(320);
+    expect(warned).toEqual([expect.stringContaining('answered HTTP 404')]);
+  });
+
+  test('what is damaged, foreign, cut short or missing is told, and computed', async () => {
+    const [file] = made;
+    const damaged = Buffer.from(file);
+    damaged[file.length - 9]! ^= 1;
+    const otherHeader = Buffer.from(file);
+    otherHeader[file.indexOf(10) + 1 + piece(file) * 4 + 5]! ^= 1;
+    const other = Buffer.from(
+      file.toString('latin1').replace(/(version[^:]*:[^0-9]*)\d+/, (_, before: string) => `${before}9`),
+      'latin1',
+    );
+    const cases: readonly [Uint8Array | undefined, Partial<Shipping>, number, string][] = [
+      [damaged, {}, 256, 'has a damaged piece'],
+      [otherHeader, {}, 256, "a piece isn't the one that its head names"],
+      [file.subarray(0, file.length - 5), {}, 0, `it has ${file.length - 5} bytes, where its head tells of`],
+      [file.subarray(0, 100), {}, 0, 'its head has no end'],
+      [file, { options: { kv: 'q8' } }, 0, 'is of another KV type'],
+      [file, { name: 'convolutions' }, 0, 'is of another model'],
+      [other, {}, 0, 'is of another version'],
+      [file, { pin: `#${'ab'.repeat(32)}` }, 0, "its digest isn't abab"],
+      [Buffer.from('What I did today.\n'), {}, 0, 'no file of keys and values'],
+      [undefined, {}, 0, 'answered HTTP 404'],
+    ];
+    for (const [bytes, how, cached, warning] of cases) {
+      const [own, taken] = await both(bytes, how);
+      expect(bits(taken)).toEqual(bits(own));
+      expect([taken.cached, warned]).toEqual([cached, [expect.stringContaining(warning)]]);
+      if (cached > 0) expect(travelled).toBe(look + beyond(file) * piece(file)); // nothing twice
+    }
+    await expect(open('llama', 'single', { prefixes: 'a.kv' as never })).rejects.toThrow('expected a list of URLs');
+    expect((await alone('llama', 'single', ids, { prefixes: ['http://:'] })).cached).toBe(0);
+    expect(warned.at(-1)).toContain('Invalid URL');
+  });
+
+  test('a server that ignores ranges is told of: a small file comes whole, a large one not at all', async () => {
+    const [file] = made;
+    const whole =
+      (length: number): Misbehaviour =>
+      (_, response) => {
+        response.writeHead(200, { 'Content-Length': length });
+        travelled += file.length;
+        return Boolean(response.write(file)) || true;
+      };
+    const [own, taken] = await both(file, { misbehave: whole(file.length) });
+    expect(bits(taken)).toEqual(bits(own));
+    expect([taken.cached, travelled]).toEqual([320, file.length]);
+    expect(warned).toEqual([expect.stringContaining('its server ignores ranges')]);
+    const [, none] = await both(file, { misbehave: whole(5e9) });
+    expect(bits(none)).toEqual(bits(own));
+    expect(none.cached).toBe(0);
+    expect(warned.at(-1)).toContain('sends whole files only');
+  });
+
+  test('where it is named by its path, and many requests are served', async () => {
+    const path = join(scratch, 'served.kv');
+    writeFileSync(path, made[0]);
+    const model = await serve(files('llama'), { adapter, contextLength: 400, kv: 'f16', slots: 2, prefixes: [path] });
+    for await (const _ of model.complete(ids, { maxTokens: 2, ignoreEos: true }));
+    expect(model.metrics.cachedTokensTotal).toBe(320);
+    await model.dispose();
   });
 });
 

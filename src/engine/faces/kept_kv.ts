@@ -1,5 +1,6 @@
 import { isNode } from '../../base/platform.js';
-import { KeptKv } from '../cache/kept/kept_kv.js';
+import { KeptKv, type KvSubject } from '../cache/kept/kept_kv.js';
+import { ShippedKv } from '../cache/kept/kv_file.js';
 import type { LoadOptions } from '../contracts/api.js';
 import type { KvFolder } from '../contracts/kv_folder.js';
 import { weightsDigest } from '../files/model_digest.js';
@@ -8,25 +9,27 @@ import type { ModelRanks } from '../ranks/rank_group.js';
 import { KeptPrefixes } from '../serving/kept_prefixes.js';
 import type { DescribedModel } from './describe_model.js';
 
-/** What says where keys and values are kept, and how many. */
-export type KeptChoice = Pick<LoadOptions, 'kvDir' | 'kvDirBytes' | 'onWarning'>;
-
-/** Opens what is kept of a model on these ranks. Where no place is named it is for what asks for it. */
+/** Opens what is kept of a model on these ranks, where a place is named or somebody asks for it, and what others shipped. */
 export async function openKept(
   { facts: { config, type }, reader }: Pick<DescribedModel, 'facts' | 'reader'>,
   { runner, adapter: { variants, fast } }: ModelRanks,
-  { kvDir, kvDirBytes: bytes, onWarning }: KeptChoice,
+  options: LoadOptions,
+  asks: boolean,
 ): Promise<KeptPrefixes> {
-  const folder = typeof kvDir === 'object' ? kvDir : await folderOf(kvDir);
+  const { kvDir, kvDirBytes: bytes, prefixes = [], onWarning } = options;
   const adapters = [...new Set(runner.ranks.map(({ facts }) => facts.adapter))].sort();
-  const subject = {
+  const subject: KvSubject = {
     model: await weightsDigest(config, await reader()),
     'weight type': type,
     'KV type': runner.options.kvType,
     // And how it multiplies, and rotates.
     'kind of adapter': { adapters, variants, fast, long: runner.contextLength > shortPositions(config) },
   };
-  return new KeptPrefixes(await KeptKv.open(folder, subject, { bytes, onWarning }), kvDir !== undefined);
+  const isNamed = kvDir !== undefined;
+  const folder = typeof kvDir === 'object' ? kvDir : isNamed || asks ? await folderOf(kvDir) : undefined;
+  const kept = folder && (await KeptKv.open(folder, subject, { bytes, onWarning }));
+  const shipped = prefixes.map((where) => KeptKv.open(new ShippedKv(where, options), subject, { onWarning }));
+  return new KeptPrefixes(kept, isNamed, await Promise.all(shipped));
 }
 
 async function folderOf(name: string | undefined): Promise<KvFolder> {

@@ -75,8 +75,8 @@ export interface OpenedModel extends ModelTokenizer {
   readonly adapters?: Adapters;
   /** `chosen` is the plan that its ranks have now. */
   readonly planned?: { readonly chosen: ChosenPlan };
-  /** Opens what is kept of its keys and values, on the ranks that it has. */
-  readonly openKept?: () => Promise<KeptPrefixes>;
+  /** Opens what is kept of its keys and values, on the ranks that it has, where that is of every request, or `asks` for it. */
+  readonly openKept?: (asks?: boolean) => Promise<KeptPrefixes | undefined>;
 }
 
 /** Ranks of other machines, found before a model's files are. src/cluster implements it. */
@@ -109,7 +109,7 @@ export async function load(
   options: LoadOptions = {},
   join?: JoinPlaces,
 ): Promise<Model> {
-  const { requests, prefixCaching, attentionDpConfig, kvDir } = options;
+  const { requests, prefixCaching, attentionDpConfig } = options;
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
   const opened = await openModel(where, options, seats, { join });
   return LoadedModel.of(opened, {
@@ -117,8 +117,7 @@ export async function load(
     prefixCaching,
     attentionDpConfig,
     speculation: await speculationOf(options.speculate),
-    onWarning: options.onWarning,
-    keepsAll: kvDir !== undefined,
+    onWarning: oncePerText(options.onWarning),
   });
 }
 
@@ -358,7 +357,10 @@ async function openBeside(
   const { Pictures } = vision ? await import('../serving/pictures.js') : {};
   return {
     adapters,
-    openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
+    openKept: async (asks = false) =>
+      asks || options.kvDir !== undefined || options.prefixes?.length
+        ? (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }, asks)
+        : undefined,
     pictures: vision && Pictures && new Pictures(vision, await model.pictures(), () => group.runner),
     prefiller: prefill && (await openPrefiller(placed, prefill)),
   };

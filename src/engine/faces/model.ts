@@ -1,5 +1,5 @@
 import { isLoss, messageOf, throwIfAborted, usageError } from '../../base/errors.js';
-import { nth, sum } from '../../base/lists.js';
+import { commonPrefix, nth, sum } from '../../base/lists.js';
 import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 import type {
@@ -141,8 +141,6 @@ export class LoadedModel implements Model {
     readonly how: Pick<LoadOptions, 'prefixCaching' | 'attentionDpConfig' | 'onWarning'> & {
       readonly stepsInFlight: number | 'auto';
       readonly speculation?: Speculation | undefined;
-      /** Keys and values of every prompt outlive it. */
-      readonly keepsAll?: boolean;
     },
     ofPlan: OptionsOfPlan = {},
     kept?: KeptPrefixes,
@@ -160,8 +158,7 @@ export class LoadedModel implements Model {
 
   /** Opens a model whose ranks are ready. */
   static async of(opened: OpenedModel, how: LoadedModel['how']): Promise<LoadedModel> {
-    const kept = how.keepsAll ? await opened.openKept?.() : undefined;
-    return new LoadedModel(opened, how, await optionsOfPlan(opened.group, how), kept);
+    return new LoadedModel(opened, how, await optionsOfPlan(opened.group, how), await opened.openKept?.());
   }
 
   get pictures(): Pictures | undefined {
@@ -253,7 +250,7 @@ export class LoadedModel implements Model {
   /** From now on keys and values may be kept, and looked for. @throws SplitkvError as `Engine.checkKept` */
   async #keeps(): Promise<void> {
     this.#engine.checkKept();
-    this.#kept ??= await this.opened.openKept?.();
+    if (!this.#kept?.kept) this.#kept = await this.opened.openKept?.(true);
     if (this.#kept) this.#engine.kept = this.#kept;
   }
 
@@ -414,7 +411,7 @@ export class LoadedModel implements Model {
     await this.adapters.restore();
     await this.opened.prefiller?.recover(signal);
     // Adapters, too.
-    if (this.#kept) this.#kept = await this.opened.openKept?.();
+    if (this.#kept) this.#kept = await this.opened.openKept?.(this.#kept.kept !== undefined);
     this.#engine = this.#open(await optionsOfPlan(this.opened.group, this.how));
     // Other devices may have taken the place of those that were lost, and the plan may be another.
     this.info = modelInfo(this.opened);
@@ -480,13 +477,4 @@ function tuningOf({ ranks }: Runner): TuningStats {
     chosen,
     ms: total('ms'),
   };
-}
-
-/** The ids that all lists begin with; of a list by itself all but the last. */
-function commonPrefix(lists: readonly (readonly number[])[]): readonly number[] {
-  const [first = []] = lists;
-  const shortest = Math.min(...lists.map(({ length }) => length)) - 1;
-  let length = 0;
-  while (length < shortest && lists.every((list) => list[length] === first[length])) length++;
-  return first.slice(0, length);
 }

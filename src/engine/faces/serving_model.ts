@@ -115,7 +115,7 @@ export async function serve(
       prefiller: opened.prefiller,
       pictures: opened.pictures,
       speculation: await speculationOf(loadOptions.speculate),
-      kept: loadOptions.kvDir === undefined ? undefined : await opened.openKept?.(),
+      kept: await opened.openKept?.(),
       onFailure,
     };
     return new EngineServingModel(opened, engineOptions, files);

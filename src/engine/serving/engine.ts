@@ -595,14 +595,14 @@ export class Engine {
   /** Where a request's beginning is looked for, if anywhere. Low-rank adapters are numbered anew by each engine. */
   #keptFor({ request: { fresh, promptRows, kept }, adapter }: Running): KeptPrefixes | undefined {
     const looks = fresh !== true && promptRows?.all !== true && !adapter;
-    return looks && (this.kept?.ofAll || kept) ? this.kept : undefined;
+    return looks && (this.kept?.keepsAll || this.kept?.shipped.length || kept) ? this.kept : undefined;
   }
 
   /** @throws SplitkvError `unsupported`, `usage` where keys and values can't be kept */
   checkKept(): void {
     checkTogether([...openedFeatures(this.ranks, this.options.prefiller), 'keptKv'], this.ranks.options.plan);
     if (!this.options.prefixCaching)
-      throw usageError('kvDir: what is kept is of the prefix cache; leave prefixCaching on');
+      throw usageError('kvDir, prefixes: what is kept is of the prefix cache; leave prefixCaching on');
   }
 
   /** A request waits until it is known what is kept of it. */
@@ -621,7 +621,7 @@ export class Engine {
   }
 
   #keepPrompts(computed: readonly Running[]): void {
-    for (const running of this.kept?.ofAll ? computed : []) {
+    for (const running of this.kept?.keepsAll ? computed : []) {
       if (running.isKept || running.adapter) continue;
       running.isKept = true;
       this.#keptFeed.run(this.keep({ ...running.request, continuation: [] }));

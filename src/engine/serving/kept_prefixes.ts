@@ -17,11 +17,21 @@ export interface KeptBeginning {
 
 /** Below the prefix cache: what outlives it, block by block, on any plan. */
 export class KeptPrefixes {
-  /** @param ofAll of every request; otherwise of those that ask for it */
+  /** @param keepsAll of every request; otherwise of those that ask for it @param shipped files that every request may begin with */
   constructor(
-    readonly kept: KeptKv,
-    readonly ofAll: boolean,
+    readonly kept: KeptKv | undefined,
+    readonly keepsAll: boolean,
+    readonly shipped: readonly KeptKv[] = [],
   ) {}
+
+  /** What is nearest first. */
+  get #all(): readonly KeptKv[] {
+    return [...(this.kept ? [this.kept] : []), ...this.shipped];
+  }
+
+  #has(key: string, part: KvPart): boolean {
+    return this.#all.some((each) => each.has(key, part));
+  }
 
   /** Those of the whole blocks that a request begins with; rows of pictures are known to this engine alone. */
   #keysOf({ prompt, generatedSpans = [], continuation = [] }: KeptRows, most = Infinity): Promise<string[]> {
@@ -29,7 +39,7 @@ export class KeptPrefixes {
     const given = all.findIndex((id) => id >= GIVEN_ID);
     const spans = [...generatedSpans, [prompt.length, Infinity] as const];
     const isGenerated = (at: number): boolean => spans.some(([start, end]) => at >= start && at < end);
-    return this.kept.keysOf(all.slice(0, Math.min(most, given < 0 ? all.length : given)), isGenerated);
+    return nth(this.#all, 0).keysOf(all.slice(0, Math.min(most, given < 0 ? all.length : given)), isGenerated);
   }
 
   /**
@@ -44,7 +54,7 @@ export class KeptPrefixes {
     for (let end = this.#endOf(layout, keys, from); end > from;) {
       const at = from + blocks.length;
       if (at === end) {
-        await this.kept.used(keys.slice(0, end));
+        await this.kept?.used(keys.slice(0, end));
         return { span: [from * KV_BLOCK, end * KV_BLOCK], kv: layout.handed(from, blocks) };
       }
       const block = await this.#read(layout, nth(keys, at), this.#partsOf(layout, at, from, end));
@@ -52,9 +62,9 @@ export class KeptPrefixes {
         blocks.push(block);
         continue;
       }
-      // What is damaged is forgotten: there is less now.
-      blocks.length = 0;
+      // What is damaged is forgotten: there is less now, which may need other parts.
       end = this.#endOf(layout, keys, from);
+      blocks.length = layout.bytes.window + layout.bytes.state > 0 ? 0 : Math.min(blocks.length, end - from);
     }
     return undefined;
   }
@@ -69,9 +79,9 @@ export class KeptPrefixes {
   /** The most blocks that a sequence may begin with, of which those before `from` are cached; `from` where there are none. */
   #endOf(layout: KvLayout, keys: readonly string[], from: number): number {
     const isThere = (at: number, end: number): boolean =>
-      this.#partsOf(layout, at, from, end).every((part) => this.kept.has(nth(keys, at), part));
+      this.#partsOf(layout, at, from, end).every((part) => this.#has(nth(keys, at), part));
     const { all } = layout.bytes;
-    const missing = all > 0 ? range(from, keys.length).find((at) => !this.kept.has(nth(keys, at), 'all')) : undefined;
+    const missing = all > 0 ? range(from, keys.length).find((at) => !this.#has(nth(keys, at), 'all')) : undefined;
     for (let end = missing ?? keys.length; end > from; end--) {
       if (range(from, end).every((at) => isThere(at, end))) return end;
     }
@@ -81,9 +91,14 @@ export class KeptPrefixes {
   async #read(layout: KvLayout, key: string, parts: readonly KvPart[]): Promise<KvBlock | undefined> {
     const block: KvBlock = {};
     for (const part of parts) {
-      const bytes = await this.kept.read(key, part, layout.bytes[part]);
-      if (!bytes) return undefined;
-      block[part] = bytes;
+      for (const each of this.#all) {
+        if (block[part] || !each.has(key, part)) continue;
+        const bytes = await each.read(key, part, layout.bytes[part]);
+        if (!bytes) continue;
+        block[part] = bytes;
+        if (this.keepsAll) await this.kept?.write(key, part, bytes);
+      }
+      if (!block[part]) return undefined;
     }
     return block;
   }
@@ -97,10 +112,12 @@ export class KeptPrefixes {
     placed: () => readonly CachedBlock[],
     read: (blocks: readonly CachedBlock[]) => Promise<readonly KvBlock[]>,
   ): Promise<void> {
+    const { kept } = this;
+    if (!kept) return;
     const keys = await this.#keysOf(rows);
     const found = placed();
     const isNew = ({ window, state }: CachedBlock, at: number): boolean => {
-      const has = (part: KvPart): boolean => this.kept.has(nth(keys, at), part);
+      const has = (part: KvPart): boolean => kept.has(nth(keys, at), part);
       return !has('all') || (window !== undefined && !has('window')) || (state !== undefined && !has('state'));
     };
     const fresh = found.slice(0, keys.length).flatMap((block, at) => (isNew(block, at) ? [{ block, at }] : []));
@@ -108,9 +125,9 @@ export class KeptPrefixes {
     for (const [index, { at }] of fresh.entries()) {
       for (const part of KV_PARTS) {
         const bytes = nth(blocks, index)[part];
-        if (bytes) await this.kept.write(nth(keys, at), part, bytes);
+        if (bytes) await kept.write(nth(keys, at), part, bytes);
       }
     }
-    await this.kept.used(keys.slice(0, found.length));
+    await kept.used(keys.slice(0, found.length));
   }
 }

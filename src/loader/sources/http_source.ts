@@ -60,6 +60,8 @@ class HttpSource extends FileSource {
     return this.#absences.get(file);
   }
 
+  readonly isWhole = (file: string): boolean => this.#probes.get(file)?.ranges === false;
+
   protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
     const probe = await this.#probe(file, signal);
     return probe && { ...probe, read: (start, end) => this.#read(file, probe, start, end, signal) };

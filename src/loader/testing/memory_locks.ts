@@ -13,13 +13,14 @@ export class MemoryLocks {
   readonly #queues = new Map<string, Waiting[]>();
 
   /** A tab's `navigator.locks`; `close` lets go of all it holds or waits for, as when the tab dies: nobody tells its code. */
-  tab(): { readonly locks: Locks; close(): void } {
+  tab(): { readonly locks: Locks & Pick<LockManager, 'query'>; close(): void } {
     const tab = {};
     const request = async (name: string, options: LockOptions | Granted, callback?: Granted): Promise<unknown> => {
       if (typeof options === 'function') return this.#request(tab, name, {}, options);
       return this.#request(tab, name, options, callback!);
     };
-    return { locks: { request } as Locks, close: () => this.#close(tab) };
+    const query = async () => ({ held: this.held.map((name) => ({ name })), pending: [] });
+    return { locks: { request, query } as Locks & Pick<LockManager, 'query'>, close: () => this.#close(tab) };
   }
 
   get held(): string[] {

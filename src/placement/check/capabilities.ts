@@ -38,7 +38,7 @@ export const FEATURES = {
   compression: 'a compressed cache (kvBudget)',
   prefixCaching: 'shared prefixes (prefixCaching)',
   prefillWorker: 'a prefill worker (prefill)',
-  keptKv: 'a cache that is kept (kvDir)',
+  keptKv: 'a kept cache (kvDir, prefixes)',
   attentionDp: 'balance between ranks (attentionDpConfig)',
   moves: 'moves of running sequences between slots',
   rankMoves: 'moves of running sequences between ranks',
@@ -165,17 +165,17 @@ export const EXCLUSIONS: readonly Exclusion[] = [
   {
     of: ['compression', 'keptKv'],
     because: 'what each head keeps depends on the whole prompt',
-    instead: 'leave kvBudget or kvDir out',
+    instead: 'leave one of them out',
   },
   {
     of: ['prefillWorker', 'keptKv'],
     because: 'the worker hands over whole prompts',
-    instead: 'leave prefill or kvDir out',
+    instead: 'leave one of them out',
   },
   {
     of: ['copies', 'keptKv'],
     because: 'copies of a head share it in tables of their own',
-    instead: 'arrange with --copies 0, or leave kvDir out',
+    instead: 'arrange with --copies 0, or keep nothing',
   },
   {
     of: ['compression', 'splitPlaces'],

@@ -1,6 +1,6 @@
 /**
  * Room: keys and values that outlive the ranks, kept block by block under names that follow from the model and the tokens so far.
- * KeptKv (here) checks, counts and forgets; node_folder.ts and page_folder.ts are where pieces lie.
+ * KeptKv (here) checks, counts and forgets; node_folder.ts, page_folder.ts and kv_file.ts are where pieces lie.
  */
 
 import { messageOf } from '../../../base/errors.js';
@@ -8,26 +8,21 @@ import { parsed } from '../../../base/json.js';
 import { KV_BLOCK } from '../../../base/kv_units.js';
 import { joinBytes, sha256 } from '../../../base/math.js';
 import { VERSION } from '../../../base/version.js';
+import type { LoadOptions } from '../../contracts/api.js';
 import type { KvFolder } from '../../contracts/kv_folder.js';
 import { KV_PARTS, type KvPart } from '../kv_layout.js';
 
 /** Changes with whatever changes bits of keys and values, or how they are kept: what is older isn't found. */
-const FORMAT = 1;
+const FORMAT = 2;
 /** 'skv' and the format, then the SHA-256 of the piece's name and content, then the content. */
 const MAGIC = Uint8Array.of(0x73, 0x6b, 0x76, FORMAT);
-const HEADER = MAGIC.length + 32;
+export const HEADER = MAGIC.length + 32;
 const PIECE = new RegExp(`^[0-9a-f]{32}\\.(${KV_PARTS.join('|')})$`);
 /** Bytes that are kept where nothing else is said. */
 export const DEFAULT_KEPT_BYTES = 4 * 2 ** 30;
 
 /** Whose keys and values: all that their bits depend on beside the tokens, by its name for people. No plan and no number of ranks is among it. */
 export type KvSubject = Readonly<Record<'model' | 'weight type' | 'KV type' | 'kind of adapter', unknown>>;
-
-export interface KeptOptions {
-  /** Beyond them what was used longest ago goes. */
-  readonly bytes?: number | undefined;
-  readonly onWarning?: ((message: string) => void) | undefined;
-}
 
 /** What is kept of one model's sequences. Nothing here throws: what can't be kept or read is told as a warning, once, and computed. */
 export class KeptKv {
@@ -42,13 +37,14 @@ export class KeptKv {
   private constructor(
     readonly folder: KvFolder,
     subject: KvSubject,
-    readonly options: KeptOptions,
+    readonly options: { readonly bytes?: number | undefined } & Pick<LoadOptions, 'onWarning'>,
   ) {
     this.#bytes = options.bytes ?? DEFAULT_KEPT_BYTES;
     this.#subject = JSON.stringify({ format: FORMAT, version: VERSION, ...subject });
   }
 
-  static async open(folder: KvFolder, subject: KvSubject, options: KeptOptions = {}): Promise<KeptKv> {
+  /** @param options beyond `bytes` what was used longest ago goes */
+  static async open(folder: KvFolder, subject: KvSubject, options: KeptKv['options'] = {}): Promise<KeptKv> {
     const kept = new KeptKv(folder, subject, options);
     try {
       const list = await folder.list();

@@ -1,11 +1,10 @@
 import { readdir, readFile, rm, stat, utimes } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { formatError } from '../../../base/errors.js';
-import { parsed } from '../../../base/json.js';
-import { joinBytes } from '../../../base/math.js';
+import { joinBytes, sha256 } from '../../../base/math.js';
 import { isErrno } from '../../../loader/sources/node_files.js';
 import { cacheFolder, replaceFile } from '../../measure/stores/node_store.js';
 import type { KvFolder } from '../../contracts/kv_folder.js';
+import { kvFileHead, readKvHead } from './kv_file.js';
 
 /** What there is of a file's or folder's; `none` where it isn't there. */
 async function orMissing<T, None>(reading: Promise<T>, none: None): Promise<T | None> {
@@ -40,11 +39,11 @@ export function nodeKvFolder(path = join(cacheFolder(), 'kv')): KvFolder {
   };
 }
 
-const BEGIN = '{"splitkv":"kv"';
-
 /** A file of one prompt: a line of JSON that says what follows, and the pieces. What wasn't used goes with the next flush. */
 export class NodeKvFile implements KvFolder {
   subject: string | undefined;
+  /** SHA-256 of the head that was written, in hex. */
+  digest: string | undefined;
   readonly #pieces = new Map<string, Uint8Array<ArrayBuffer>>();
   readonly #used = new Set<string>();
   #isWritten = true;
@@ -54,15 +53,9 @@ export class NodeKvFile implements KvFolder {
   async list(): Promise<{ name: string; bytes: number }[]> {
     const bytes = await orMissing(readFile(this.name), undefined);
     if (!bytes) return [];
-    const end = bytes.indexOf(10);
-    let at = end < 0 ? bytes.byteLength : end + 1;
-    const line = bytes.toString('utf8', 0, at);
-    if (!line.startsWith(BEGIN)) throw formatError('no file of keys and values, left as it is');
-    const { subject, pieces } = (parsed(line) ?? {}) as Readonly<Record<string, unknown>>;
+    const { subject, pieces = [] } = readKvHead(bytes) ?? {};
     this.subject = String(subject);
-    for (const [name, size] of Object.entries(pieces ?? {})) {
-      this.#pieces.set(name, bytes.subarray(at, (at += Number(size))));
-    }
+    for (const [name, { at, bytes: size }] of pieces) this.#pieces.set(name, bytes.subarray(at, at + size));
     return [...this.#pieces].map(([name, { byteLength }]) => ({ name, bytes: byteLength }));
   }
 
@@ -87,9 +80,9 @@ export class NodeKvFile implements KvFolder {
   async flush(subject: string): Promise<void> {
     if (this.#isWritten) return;
     const used = [...this.#pieces].filter(([name]) => this.#used.has(name));
-    const pieces = Object.fromEntries(used.map(([name, { byteLength }]) => [name, byteLength]));
-    const head = new TextEncoder().encode(`${JSON.stringify({ splitkv: 'kv', subject, pieces })}\n`);
+    const head = kvFileHead(subject, used);
     await replaceFile(this.name, joinBytes([head, ...used.map(([, bytes]) => bytes)]));
+    this.digest = await sha256(head);
     this.#isWritten = true;
   }
 }

@@ -160,6 +160,17 @@ const cache = inGroup('KV cache', 'kv_compression.md', {
     isOfRunsOnly: true,
     page: 'library.md#keys-and-values-that-are-kept',
   },
+  prefixes: {
+    help: 'files of `splitkv prefix make`, by URL or in Node by path: prompts that begin as they do take what they need of them',
+    more: '`#sha256-...` behind one pins it.',
+    type: 'readonly (string | URL)[]',
+    rule: (value) => (Array.isArray(value) ? undefined : `${String(value)}: expected a list of URLs`),
+    read: (text) => text.split(/[\s,]+/).filter((each) => each !== ''),
+    value: 'FILES',
+    at: ['cli', 'attribute'],
+    isOfRunsOnly: true,
+    page: 'library.md#keys-and-values-that-are-kept',
+  },
 });
 
 const runs = inGroup('Where and how it runs', undefined, {

@@ -1,7 +1,7 @@
 import { abortedError, messageOf, SplitkvError, unsupportedError, usageError } from '../../../base/errors.js';
 import { decodeReason } from '../../../distributed/ports/port.js';
 import { Presence } from '../../../distributed/ports/port_transport.js';
-import type { LoadProgress } from '../../contracts/api.js';
+import type { LoadOptions } from '../../contracts/api.js';
 import { ShareHost } from './share_host.js';
 import {
   type Answered,
@@ -26,12 +26,6 @@ interface Asked {
   readonly told: string[];
   at: number;
   stopped: boolean;
-}
-
-/** Whom a client tells of the load; not after it. */
-export interface ShareEvents {
-  progress(progress: LoadProgress): void;
-  warning(message: string): void;
 }
 
 /**
@@ -61,7 +55,7 @@ export class ShareClient {
   constructor(
     private readonly key: string,
     private readonly world: ShareWorld,
-    private readonly events: ShareEvents,
+    private readonly events: Pick<LoadOptions, 'onProgress' | 'onWarning'>,
   ) {
     const names = channelNames(key);
     this.#out = world.channel(names.host);
@@ -172,10 +166,10 @@ export class ShareClient {
       case 'here':
         return this.#hello();
       case 'progress':
-        if (isLoading) this.events.progress(message.progress);
+        if (isLoading) this.events.onProgress?.(message.progress);
         return;
       case 'warning':
-        return this.events.warning(message.message);
+        return this.events.onWarning?.(message.message);
       case 'failed':
         if (!this.#failed.has(host)) this.#fail(decodeReason(message.reason));
         return;

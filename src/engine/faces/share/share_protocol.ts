@@ -20,7 +20,7 @@ import type { LoadedModel } from '../model.js';
 
 /** What tabs meet by. */
 export interface ShareWorld {
-  readonly locks: Locks;
+  readonly locks: Locks & Pick<LockManager, 'query'>;
   channel(name: string): BroadcastChannel;
   /** Loads the model in this tab. */
   open(options: Pick<LoadOptions, 'signal' | 'onProgress' | 'onWarning'>): Promise<LoadedModel>;

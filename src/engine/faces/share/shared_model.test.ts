@@ -50,7 +50,7 @@ class Origin {
     return {
       number,
       join: (told: LoadOptions = {}): Promise<Model> =>
-        joinShared(`${key} ${process.pid}`, { locks, channel, open }, told),
+        joinShared(`${process.pid} ${key}`, { locks, channel, open }, told),
       kill: async (): Promise<void> => {
         dead = true;
         for (const each of channels) each.close();
@@ -277,6 +277,42 @@ test('conversations outlive the tab that has the model, and go on with the same 
   expect(await talk(model, host.kill)).toEqual(expected);
   expect(origin.loaded).toHaveLength(2);
   await model.dispose();
+});
+
+test('what is denied, and another version of the library, is told in a word', async () => {
+  const origin = new Origin();
+  const old = await origin.tab('app-a 0.1.0').join();
+  const warnings: string[][] = [[], [], []];
+  const join = (at: number, key: string): Promise<Model> =>
+    origin.tab(key).join({ onWarning: (message) => warnings[at]!.push(message) });
+  const models = await Promise.all([join(0, 'app-a 0.2.0'), join(1, 'app-b 0.2.0')]);
+  expect(origin.loaded).toHaveLength(3);
+  expect(warnings[0]).toEqual([
+    expect.stringMatching(/another tab has this model by splitkv 0\.1\.0.*, this one has 0\.2\.0.*: each loads it/),
+  ]);
+  expect(warnings[1]).toEqual([]);
+  for (const model of [old, ...models]) await model.dispose();
+  await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
+
+  // Web Locks, and the folder of keys and values, as a page without storage has them.
+  const denied = (): Promise<never> => Promise.reject(new DOMException('denied here', 'SecurityError'));
+  const world = { locks: { request: denied, query: denied }, channel: (name: string) => new BroadcastChannel(name) };
+  await expect(joinShared(`denied ${process.pid} 1`, { ...world, open: denied }, {})).rejects.toMatchObject({
+    code: 'unsupported',
+    message: expect.stringMatching(/may hold no Web Locks \(denied here\): load without share/),
+  });
+  const storage = { name: 'here', list: denied, read: denied, write: denied, remove: denied };
+  const { locks } = new MemoryLocks().tab();
+  const open = async (told: LoadOptions) =>
+    (await load(files, { ...loadOptions, ...told, kvDir: storage })) as LoadedModel;
+  const shared = await joinShared(
+    `storage ${process.pid} 1`,
+    { ...world, locks, open },
+    { onWarning: (message) => warnings[2]!.push(message) },
+  );
+  expect((await shared.generate(prompt, { ...greedy, maxTokens: 2 }).result).tokens).toHaveLength(2);
+  expect(warnings[2]).toEqual([expect.stringContaining("here can't be read (denied here)")]);
+  await shared.dispose();
 });
 
 test('pages share what is of one place and has the same options', async () => {

@@ -6,7 +6,7 @@
 import { unsupportedError, usageError, withAbort } from '../../../base/errors.js';
 import { checkOptions, defined } from '../../../base/options.js';
 import { VERSION } from '../../../base/version.js';
-import { hashName, type Locks } from '../../../loader/cache/opfs.js';
+import { hashName } from '../../../loader/cache/opfs.js';
 import { catalogModel } from '../../../loader/hub/catalog.js';
 import { hubForm } from '../../../loader/hub/hub_options.js';
 import type { Source } from '../../../loader/index.js';
@@ -89,7 +89,7 @@ export async function loadShared(
   return joinShared(await shareKey(where, options), worldOf(locks, open), options);
 }
 
-const worldOf = (locks: Locks, open: ShareWorld['open']): ShareWorld => ({
+const worldOf = (locks: ShareWorld['locks'], open: ShareWorld['open']): ShareWorld => ({
   locks,
   channel: (name) => new BroadcastChannel(name),
   open,
@@ -115,7 +115,18 @@ export async function shareKey(
     if (!isPlain(value))
       throw usageError(`share: ${name} has an object of one tab: give plain data, or leave share out`);
   }
-  return `splitkv-share ${await hashName(JSON.stringify([VERSION, place, given]))}`;
+  return `splitkv-share ${await hashName(JSON.stringify([place, given]))} ${VERSION}`;
+}
+
+/** Tabs with another version of the library have a model of their own. */
+async function warnOfVersions(key: string, { locks }: ShareWorld, onWarning: Told['onWarning']): Promise<void> {
+  const { held = [] } = await locks.query().catch(() => ({ held: [] })); // what may not be asked is told by the request
+  const [same, own] = [key.slice(0, key.lastIndexOf(' ') + 1), key.slice(key.lastIndexOf(' ') + 1)];
+  const other = held.map(({ name = '' }) => name).find((name) => name.startsWith(same) && name !== key);
+  if (other)
+    onWarning?.(
+      `share: another tab has this model by splitkv ${other.slice(same.length)}, this one has ${own}: each loads it; reload that tab to use one`,
+    );
 }
 
 const isDefault = (name: string, value: unknown): boolean => {
@@ -137,12 +148,13 @@ export async function joinShared(
   { onProgress, onWarning, signal }: Told,
 ): Promise<Model> {
   signal?.throwIfAborted();
+  await warnOfVersions(key, world, onWarning);
   let last: LoadProgress = { ...NO_PROGRESS, phase: 'config' };
   const client = new ShareClient(key, world, {
-    progress: (progress) => {
+    onProgress: (progress) => {
       if (progress.phase !== 'ready') onProgress?.((last = progress));
     },
-    warning: (message) => onWarning?.(message),
+    onWarning,
   });
   try {
     await withAbort(client.ready, signal, 'loading');
