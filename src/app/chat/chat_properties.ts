@@ -69,6 +69,9 @@ export interface ChatProperties {
   noTune: boolean;
   /** Tokens that may come next are proposed, and verified many in a step where that pays. */
   speculate: string | undefined;
+  /** A smaller model of the same vocabulary, loaded beside the first rank, proposes tokens, too. */
+  get draft(): string | undefined;
+  set draft(value: string | URL | Gone);
   /** GPU devices that run the model together. */
   get ranks(): string | undefined;
   set ranks(value: TextList | Gone);
@@ -127,6 +130,7 @@ export interface WideProperties {
   readonly model: string | URL;
   readonly hub: string | URL;
   readonly kvProfile: string | URL;
+  readonly draft: string | URL;
   readonly ranks: TextList;
   readonly cluster: string | ClusterRanksOptions;
   readonly memory: TextList;

@@ -37,6 +37,8 @@ import {
   type Seats,
 } from './describe_model.js';
 import { speculationOf } from '../serving/speculation/speculate_option.js';
+import type { DraftModel } from '../serving/speculation/draft_model.js';
+import type { FoundDraft } from './open_draft.js';
 import { Adapters } from '../serving/adapters.js';
 import { LoadedModel } from './model.js';
 
@@ -66,6 +68,8 @@ export interface OpenedModel extends ModelTokenizer {
   readonly loadSeconds: number;
   /** Where prompts are computed on a device of their own. */
   readonly prefiller?: PrefillWorker | undefined;
+  /** Proposes tokens. */
+  readonly draft?: DraftModel | undefined;
   /** Where prompts may have them. */
   readonly pictures?: Pictures | undefined;
   /** Beside its matrices. */
@@ -113,7 +117,7 @@ export async function load(
     stepsInFlight: options.stepsInFlight ?? 'auto',
     prefixCaching,
     attentionDpConfig,
-    speculation: await speculationOf(options.speculate),
+    speculation: await speculationOf(options.speculate, opened.draft),
     onWarning: options.onWarning,
     keepsAll: kvDir !== undefined,
   });
@@ -184,6 +188,8 @@ async function openParts(
   const text = await openTokenizer(model);
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
   const { facts, name } = model;
+  const drafts = options.draft === undefined ? undefined : await import('./open_draft.js');
+  const draft = await drafts?.findDraft(options.draft!, options, { ...text, facts });
   const profileOf: ProfileOf = async (...of) => {
     const { modelProfile } = await import('./model_profile.js');
     const onProgress = (what: string): void => report({ phase: 'profile', what });
@@ -192,9 +198,10 @@ async function openParts(
   const settle = async (of: DescribedFacts) => {
     const subject = { ...of, together, seatsOf: (plan: Plan) => seats({ ...of, plan }), measure: places?.measure };
     const plans = new SettledPlan(subject, await choosePlan(options, subject, profileOf), options.tune ?? true);
+    if (draft) await drafts!.checkDraftRoom(draft, subject, plans.chosen);
     places?.arrange(plans.chosen.adapters);
     await warnOfPlan(plans.chosen, of.contextLength, onWarning);
-    const placed: Placed = { ...opening, model, plans, place };
+    const placed: Placed = { ...opening, model, plans, place, draft };
     return { placed, group: await openRanks(placed) };
   };
   const { placed, group } = await settle(facts).catch((error: unknown) => {
@@ -206,7 +213,7 @@ async function openParts(
     );
     return settle(shorter);
   });
-  let beside: Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept'>;
+  let beside: Awaited<ReturnType<typeof openBeside>>;
   try {
     if (facts.compression) checkWindowFits(facts.compression.window, group.runner.promptRows);
     if (options.precision === 'fast') warnOfExact(facts.type, group, onWarning);
@@ -302,6 +309,7 @@ interface Placed extends Opening {
   readonly model: DescribedModel;
   readonly plans: SettledPlan;
   readonly place: ModelPlace | undefined;
+  readonly draft: FoundDraft | undefined;
 }
 
 /** What whoever computes with the model's weights is opened with. */
@@ -336,19 +344,25 @@ async function openRanks(placed: Placed): Promise<ModelRanks> {
   });
 }
 
-/** Adapters, what computes pictures of prompts, and prompts on a device of their own, where the model is loaded so. */
+/** Adapters, a draft model, what computes pictures of prompts, and prompts on a device of their own, where the model is loaded so. */
 async function openBeside(
   placed: Placed,
   group: ModelRanks,
-): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept'>> {
-  const { options, model, onWarning } = placed;
+): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept' | 'draft'>> {
+  const { options, model, onWarning, draft, places, progress } = placed;
   const { prefill, signal } = options;
   const adapters = new Adapters(group, networkOf(options));
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
   const { vision } = model.facts.config;
   const { Pictures } = vision ? await import('../serving/pictures.js') : {};
+  const onProgress = (used: RankProgress): void => progress.used(loadProgress(used));
+  // Ranks of other machines have no device of this one.
+  const adapter = places ? undefined : placed.plans.chosen.adapters[0];
   return {
     adapters,
+    draft:
+      draft &&
+      (await (await import('./open_draft.js')).openDraft(draft, group, adapter, { signal, onWarning, onProgress })),
     openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
     pictures: vision && (await Pictures?.open(vision, model.source, () => group.runner, signal)),
     prefiller: prefill && (await openPrefiller(placed, prefill)),

@@ -1,0 +1,129 @@
+import { limitError, unsupportedError, usageError } from '../../base/errors.js';
+import { formatBytes } from '../../base/math.js';
+import { show } from '../../base/json.js';
+import { openDevice } from '../../gpu/index.js';
+import type { Source } from '../../loader/index.js';
+import { attendsBothWays, hasState, perLayerWidth } from '../../model/config/model_config.js';
+import { World } from '../../model/layers/world.js';
+import { modelShape } from '../../model/shape.js';
+import { defaultPromptChunk, makePlan } from '../../placement/index.js';
+import type { LoadOptions } from '../contracts/api.js';
+import type { RunnerOptions } from '../contracts/rank.js';
+import { networkOf } from '../contracts/load_options.js';
+import { type ModelTokenizer, openTokenizer } from '../files/model_files.js';
+import { openFiles } from '../files/open_files.js';
+import type { ChosenPlan } from '../planning/choose_plan.js';
+import { type PlanSubject, runnerOf } from '../planning/plan_subject.js';
+import { openRank, type RankProgress } from '../ranks/open_rank.js';
+import { RankGroup, type ModelRanks } from '../ranks/rank_group.js';
+import { Runner } from '../ranks/runner.js';
+import { DraftModel, type DraftRank } from '../serving/speculation/draft_model.js';
+import { type DescribedFacts, type DescribedModel, describeModel } from './describe_model.js';
+
+/** A draft model whose files were looked at. */
+export interface FoundDraft extends Pick<DescribedModel, 'name' | 'reader' | 'source'> {
+  readonly config: DescribedFacts['config'];
+  readonly type: DescribedFacts['type'];
+  readonly runner: RunnerOptions;
+}
+
+/**
+ * Finds a draft model, before any weights are read.
+ * @param main the model that it proposes tokens to
+ * @throws as `load`; SplitkvError `unsupported`, `usage` for one that can't
+ */
+export async function findDraft(
+  where: string | URL,
+  options: LoadOptions,
+  main: ModelTokenizer & { readonly facts: DescribedFacts },
+): Promise<FoundDraft> {
+  const { signal, onWarning, cache, weights, tune = true } = options;
+  const { kvType, contextLength } = main.facts;
+  const source: Source = await openFiles(where, { network: networkOf(options), cache, onWarning, signal });
+  const found = await describeModel(source, { weights, kv: kvType, speculate: 'off', signal }, onWarning);
+  const { config, type, contextLength: most } = found.facts;
+  const kind = attendsBothWays(config)
+    ? 'reads texts both ways'
+    : hasState(config)
+      ? 'has recurrent layers, whose state no wrong draft can be taken back from'
+      : perLayerWidth(config) !== undefined
+        ? "reads each token's inputs from its file"
+        : undefined;
+  if (kind !== undefined)
+    throw unsupportedError(
+      `draft ${found.name}: ${config.architecture} ${kind}; take a model without, or leave draft out`,
+    );
+  const misfit = vocabularyMisfit(
+    { ...(await openTokenizer(found)), ids: config.vocabSize },
+    { ...main, ids: main.facts.config.vocabSize },
+  );
+  if (misfit !== undefined)
+    throw usageError(`draft ${found.name}: ${misfit}; a draft must have the model's own vocabulary`);
+  const prefillChunk = defaultPromptChunk(planOf(config));
+  const runner = { slots: 1, contextLength: Math.min(most, contextLength), prefillChunk, kvType, tune, keepsAll: true };
+  return { name: found.name, source, reader: found.reader, config, type, runner };
+}
+
+type Vocabulary = Pick<ModelTokenizer, 'tokenizer'> & { readonly ids: number };
+
+/** What is different between a draft's vocabulary and its model's, if anything is. Models may have ids that no token has. */
+function vocabularyMisfit(draft: Vocabulary, main: Vocabulary): string | undefined {
+  const [own, other] = [draft.tokenizer, main.tokenizer];
+  if (!own || !other)
+    return draft.ids === main.ids ? undefined : `it has ${draft.ids} token ids, the model ${main.ids}`;
+  for (let id = 0; id < Math.max(own.vocabSize, other.vocabSize); id++) {
+    const [here, there] = [own.token(id), other.token(id)];
+    if (here !== there) return `its token ${id} is ${show(here)}, the model's ${show(there)}`;
+  }
+  return undefined;
+}
+
+const planOf = (config: FoundDraft['config']) => makePlan('single', 1, modelShape(config));
+
+/** @throws SplitkvError `limit` where the first rank's budget has no room for a draft beside its part of the model */
+export async function checkDraftRoom(draft: FoundDraft, subject: PlanSubject, chosen: ChosenPlan): Promise<void> {
+  const [budget] = chosen.budgets;
+  if (budget === undefined) return;
+  const { memoryOnPaper } = await import('../ranks/rank_memory.js');
+  const [own] = await memoryOnPaper(planOf(draft.config), draft, draft.runner);
+  const [main] = await memoryOnPaper(chosen.plan, subject, runnerOf(subject, chosen.plan));
+  if (own!.totalBytes + main!.totalBytes <= budget) return;
+  throw limitError(
+    `draft ${draft.name} takes ${formatBytes(own!.totalBytes)} beside the ${formatBytes(main!.totalBytes)} of rank 0, which may ` +
+      `take ${formatBytes(budget)}: use a shorter context, more memory or a smaller draft`,
+  );
+}
+
+/** Loads a draft model's weights on the first rank's device, or where that is of another thread on one of its own. */
+export async function openDraft(
+  draft: FoundDraft,
+  group: ModelRanks,
+  adapter: ChosenPlan['adapters'][number] | undefined,
+  told: Pick<LoadOptions, 'signal' | 'onWarning'> & { readonly onProgress: (progress: RankProgress) => void },
+): Promise<DraftModel> {
+  const { config, type, runner } = draft;
+  const plan = planOf(config);
+  const open = async (): Promise<DraftRank> => {
+    const again = () => openDevice({ ...adapter, instance: group.runner.ranks.length });
+    const [shared] = group instanceof RankGroup ? group.devices : [];
+    const device = shared ?? (await again());
+    try {
+      // Wrong kernels of its own would cost right drafts; another choice of them is the model's own.
+      const request = { config, type, runner, reader: await draft.reader(), again, ...told, isChecked: false };
+      const rank = await openRank(device, new World(plan, 0), request, told.onProgress);
+      const dispose = (): void => (shared ? undefined : rank.dispose());
+      return {
+        runner: new Runner([rank], plan, config, runner),
+        dispose,
+        get isLost() {
+          return device.isLost;
+        },
+      };
+    } catch (error) {
+      if (!shared) device.dispose();
+      throw error;
+    }
+  };
+  const vocabSize = Math.min(config.vocabSize, group.runner.config.vocabSize);
+  return DraftModel.open(draft.name, vocabSize, open, told.onWarning);
+}
