@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { Random } from '../../../base/random.js';
 import { pause } from '../../../base/waits.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
@@ -13,6 +13,8 @@ import { randomFiles } from '../../testing/random_source.js';
 import { type EngineSetup, openRunner } from '../../testing/open_runner.js';
 import { Engine, type EngineRequest } from '../engine.js';
 import { placing } from '../rank_balance.js';
+import type { RankRunner } from '../../ranks/rank_runner.js';
+import { DraftModel, ModelDrafter } from './draft_model.js';
 import { Ngrams } from './ngrams.js';
 import { type Drafter, MAX_DRAFTS, type Proposal, Speculation } from './speculation.js';
 
@@ -240,6 +242,16 @@ const SETUPS: readonly Setup[] = [
   ['linear attention, pp', 'linearAttention', { ...two('pp'), batches: 2 }, {}],
 ];
 
+const OWN: readonly (readonly [ModelName, Opening])[] = [
+  ['llama', {}],
+  ['gptOss', {}],
+  ['experts', two('ep')],
+  ['latent', {}],
+  ['llama', two('sp')],
+  ['llama', { ...two('pp'), batches: 2 }],
+  ['mistral', two('tp')],
+];
+
 describe('answers with drafts are those without, bit for bit', { timeout: 300_000 }, () => {
   test.each<Setup>(drawn(SETUPS, 4, 'drafts'))('%s', async (_name, model, opening, setup) => {
     const expected = await plain(model, opening);
@@ -267,6 +279,67 @@ describe('answers with drafts are those without, bit for bit', { timeout: 300_00
     if (setup.kvBlocks === 9) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
     expect(metrics.speculation!.accepted).toBeGreaterThan(50);
     await engine.dispose();
+  });
+});
+
+/** The same model as its own draft. */
+const ownDraft = (name: ModelName): Promise<DraftModel> =>
+  DraftModel.open('itself', VOCAB, async () => {
+    const { group } = await openRunner({
+      adapter: adapter.name,
+      model: models[name],
+      contextLength: 512,
+      keepsAll: true,
+    });
+    return {
+      runner: group.runner,
+      dispose: () => group.dispose(),
+      get isLost() {
+        return group.devices[0]!.isLost;
+      },
+    };
+  });
+
+describe('a model that drafts for itself', { timeout: 300_000 }, () => {
+  test.each(drawn<readonly [ModelName, Opening]>(OWN, 2, 'own drafts'))('%s %o', async (name, opening) => {
+    const expected = await plain(name, {});
+    const draft = await ownDraft(name);
+    const speculation = new Speculation({ drafters: (text) => [new ModelDrafter(draft, text)], draft });
+    speculation.tries = 5;
+    const engine = await open({ model: models[name], ...opening }, { speculation });
+    // Every text after another, whose beginning stays or doesn't.
+    for (const [index, request] of [...REQUESTS.entries(), ...REQUESTS.slice(0, 1).entries()]) {
+      await vi.waitUntil(() => draft.follows(request.prompt), { timeout: 60_000 });
+      const { answer, handle } = ask(engine, request);
+      expect(await answer, `request ${index}`).toEqual(expected[index]);
+      if (index !== 0) continue;
+      const { drafted, accepted, steps } = handle.speculation;
+      expect(accepted).toBe(drafted);
+      expect(accepted).toBeGreaterThan(2 * steps);
+    }
+    const all = REQUESTS.map((request) => ask(engine, request).answer);
+    expect(await Promise.all(all)).toEqual(expected);
+    await engine.dispose();
+  });
+
+  test('a lost device comes again, and a failure ends it alone', async () => {
+    const warnings: string[] = [];
+    const draft = await ownDraft('llama');
+    Object.assign(draft, { onWarning: (text: string) => warnings.push(text) });
+    const { runner } = draft.rank;
+    const text = REQUESTS[0]!.prompt;
+    await vi.waitUntil(() => draft.follows(text), { timeout: 60_000 });
+    const known = await draft.propose(text, 4);
+    (runner.ranks[0] as RankRunner).device.lose('a test');
+    expect(await draft.propose(text, 4)).toEqual([]);
+    expect(draft.follows(text)).toBe(false);
+    await vi.waitUntil(() => draft.follows(text), { timeout: 60_000 });
+    expect(await draft.propose(text, 4)).toEqual(known);
+    draft.rank.runner.sample = () => Promise.reject(new Error('a driver'));
+    expect(await draft.propose(text, 4)).toEqual([]);
+    expect(draft.follows(text)).toBe(false);
+    expect(warnings).toHaveLength(1);
+    await draft.dispose();
   });
 });
 
