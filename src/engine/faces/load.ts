@@ -189,7 +189,9 @@ async function openParts(
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
   const { facts, name } = model;
   const drafts = options.draft === undefined ? undefined : await import('./open_draft.js');
-  const draft = await drafts?.findDraft(options.draft!, options, { ...text, facts });
+  const ofDraft = { ...opening, where: options.draft!, options: { ...options, workers: false, integrity: undefined } };
+  const drafting = drafts && (await openSource({ ...ofDraft, places: undefined }, onWait)).source;
+  const draft = drafting && (await drafts.describeDraft(drafting, options, { ...text, facts }));
   const profileOf: ProfileOf = async (...of) => {
     const { modelProfile } = await import('./model_profile.js');
     const onProgress = (what: string): void => report({ phase: 'profile', what });

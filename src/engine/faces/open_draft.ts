@@ -9,38 +9,32 @@ import { modelShape } from '../../model/shape.js';
 import { defaultPromptChunk, makePlan } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 import type { RunnerOptions } from '../contracts/rank.js';
-import { networkOf } from '../contracts/load_options.js';
 import { type ModelTokenizer, openTokenizer } from '../files/model_files.js';
-import { openFiles } from '../files/open_files.js';
 import type { ChosenPlan } from '../planning/choose_plan.js';
 import { type PlanSubject, runnerOf } from '../planning/plan_subject.js';
-import { openRank, type RankProgress } from '../ranks/open_rank.js';
+import { openRank, type RankProgress, type RankRequest } from '../ranks/open_rank.js';
 import { RankGroup, type ModelRanks } from '../ranks/rank_group.js';
 import { Runner } from '../ranks/runner.js';
 import { DraftModel, type DraftRank } from '../serving/speculation/draft_model.js';
 import { type DescribedFacts, type DescribedModel, describeModel } from './describe_model.js';
 
 /** A draft model whose files were looked at. */
-export interface FoundDraft extends Pick<DescribedModel, 'name' | 'reader' | 'source'> {
-  readonly config: DescribedFacts['config'];
-  readonly type: DescribedFacts['type'];
-  readonly runner: RunnerOptions;
-}
+export type FoundDraft = Pick<DescribedModel, 'name' | 'reader' | 'source'> &
+  Pick<DescribedFacts, 'config' | 'type'> & { readonly runner: RunnerOptions };
 
 /**
- * Finds a draft model, before any weights are read.
+ * What a draft model's files say, before any weights are read.
  * @param main the model that it proposes tokens to
  * @throws as `load`; SplitkvError `unsupported`, `usage` for one that can't
  */
-export async function findDraft(
-  where: string | URL,
-  options: LoadOptions,
+export async function describeDraft(
+  source: Source,
+  { weights, tune = true, signal, onWarning }: LoadOptions,
   main: ModelTokenizer & { readonly facts: DescribedFacts },
 ): Promise<FoundDraft> {
-  const { signal, onWarning, cache, weights, tune = true } = options;
   const { kvType, contextLength } = main.facts;
-  const source: Source = await openFiles(where, { network: networkOf(options), cache, onWarning, signal });
   const found = await describeModel(source, { weights, kv: kvType, speculate: 'off', signal }, onWarning);
+  const { name, reader } = found;
   const { config, type, contextLength: most } = found.facts;
   const kind = attendsBothWays(config)
     ? 'reads texts both ways'
@@ -50,18 +44,15 @@ export async function findDraft(
         ? "reads each token's inputs from its file"
         : undefined;
   if (kind !== undefined)
-    throw unsupportedError(
-      `draft ${found.name}: ${config.architecture} ${kind}; take a model without, or leave draft out`,
-    );
+    throw unsupportedError(`draft ${name}: ${config.architecture} ${kind}; take another, or leave draft out`);
   const misfit = vocabularyMisfit(
     { ...(await openTokenizer(found)), ids: config.vocabSize },
     { ...main, ids: main.facts.config.vocabSize },
   );
-  if (misfit !== undefined)
-    throw usageError(`draft ${found.name}: ${misfit}; a draft must have the model's own vocabulary`);
+  if (misfit !== undefined) throw usageError(`draft ${name}: ${misfit}; a draft must have the model's own vocabulary`);
   const prefillChunk = defaultPromptChunk(planOf(config));
   const runner = { slots: 1, contextLength: Math.min(most, contextLength), prefillChunk, kvType, tune, keepsAll: true };
-  return { name: found.name, source, reader: found.reader, config, type, runner };
+  return { name, source, reader, config, type, runner };
 }
 
 type Vocabulary = Pick<ModelTokenizer, 'tokenizer'> & { readonly ids: number };
@@ -99,7 +90,7 @@ export async function openDraft(
   draft: FoundDraft,
   group: ModelRanks,
   adapter: ChosenPlan['adapters'][number] | undefined,
-  told: Pick<LoadOptions, 'signal' | 'onWarning'> & { readonly onProgress: (progress: RankProgress) => void },
+  told: Pick<RankRequest, 'signal' | 'onWarning'> & { readonly onProgress: (progress: RankProgress) => void },
 ): Promise<DraftModel> {
   const { config, type, runner } = draft;
   const plan = planOf(config);
@@ -111,14 +102,9 @@ export async function openDraft(
       // Wrong kernels of its own would cost right drafts; another choice of them is the model's own.
       const request = { config, type, runner, reader: await draft.reader(), again, ...told, isChecked: false };
       const rank = await openRank(device, new World(plan, 0), request, told.onProgress);
+      await draft.source.flush?.();
       const dispose = (): void => (shared ? undefined : rank.dispose());
-      return {
-        runner: new Runner([rank], plan, config, runner),
-        dispose,
-        get isLost() {
-          return device.isLost;
-        },
-      };
+      return { runner: new Runner([rank], plan, config, runner), isLost: () => device.isLost, dispose };
     } catch (error) {
       if (!shared) device.dispose();
       throw error;

@@ -20,7 +20,7 @@ const GREEDY: StartOptions = { seed: 0 };
 /** One rank of whole weights, with one slot. */
 export interface DraftRank {
   readonly runner: Runner;
-  readonly isLost: boolean;
+  isLost(): boolean;
   dispose(): void;
 }
 
@@ -76,7 +76,7 @@ export class DraftModel {
     if (this.#isOver) return false;
     this.#wanted = text;
     if (this.#following) return false;
-    if (!this.rank.isLost && this.#isNear(text)) return true;
+    if (!this.rank.isLost() && this.#isNear(text)) return true;
     this.#following = this.#follow()
       .catch((error: unknown) => this.#fail(error))
       .finally(() => (this.#following = undefined));
@@ -96,7 +96,7 @@ export class DraftModel {
   }
 
   async #follow(): Promise<void> {
-    if (this.rank.isLost) {
+    if (this.rank.isLost()) {
       this.rank = await this.open();
       await this.#begin();
     }
@@ -144,14 +144,9 @@ export class DraftModel {
     return count > 1 ? (count / (count >> 1)) * this.seconds(count >> 1) : 0;
   }
 
-  /** Tokens that may come behind a text of so many. */
-  room(length: number): number {
-    return Math.max(0, Math.min(MOST, this.rank.runner.contextLength - length + 1));
-  }
-
   /** A lost device is made anew with the main model's; otherwise there are no more drafts. */
   #fail(error: unknown): void {
-    if (this.rank.isLost || this.#isOver) return;
+    if (this.rank.isLost() || this.#isOver) return;
     this.#isOver = true;
     this.onWarning(`draft ${this.name} failed, and proposes nothing any more: ${messageOf(error)}`);
   }
@@ -195,9 +190,9 @@ export class ModelDrafter implements Drafter {
 
   propose(most: number): Proposal {
     const { model } = this;
-    const room = this.#isKnown ? Math.min(most, model.room(this.#text.length)) : 0;
+    const room = Math.min(most, MOST, model.rank.runner.contextLength - this.#text.length + 1);
     return {
-      length: room > 0 && model.follows(this.#text) ? room : 0,
+      length: this.#isKnown && room > 0 && model.follows(this.#text) ? room : 0,
       sureness: (this.#right + USUAL * WEIGHT) / (this.#all + WEIGHT),
       seconds: (count) => model.seconds(count),
       tokens: async (count) => (this.#pending = await model.propose(this.#text, count)),

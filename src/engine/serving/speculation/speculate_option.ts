@@ -18,10 +18,10 @@ export async function speculationOf(speculate: Speculate, draft?: DraftModel): P
 
 /** Whether a request's tokens are drafted. @throws SplitkvError `usage` where it asks for what the load didn't */
 export function wantsDrafts({ options }: Pick<Engine, 'options'>, speculate: Speculate): boolean {
-  const { speculation } = options;
-  if ((speculate === 'ngram' && !speculation) || (speculate === 'draft' && !speculation?.options.draft)) {
-    const given = speculate === 'draft' ? 'a draft' : `speculate '${speculate}'`;
-    throw usageError(`speculate '${speculate}': the model was loaded without it; load or serve it with ${given}`);
+  const isThere = speculate === 'draft' ? options.speculation?.options.draft : options.speculation;
+  if ((speculate === 'ngram' || speculate === 'draft') && !isThere) {
+    const same = `speculate '${speculate}'`;
+    throw usageError(`${same}: the model was loaded without it; load or serve it with ${same}`);
   }
   return speculate !== 'off';
 }

@@ -291,13 +291,8 @@ const ownDraft = (name: ModelName): Promise<DraftModel> =>
       contextLength: 512,
       keepsAll: true,
     });
-    return {
-      runner: group.runner,
-      dispose: () => group.dispose(),
-      get isLost() {
-        return group.devices[0]!.isLost;
-      },
-    };
+    const isLost = (): boolean => group.devices[0]!.isLost;
+    return { runner: group.runner, isLost, dispose: () => group.dispose() };
   });
 
 describe('a model that drafts for itself', { timeout: 300_000 }, () => {
@@ -423,6 +418,32 @@ describe('how many are tried', () => {
     expect(tried(cpu, 0.9, 15, true)).toBeLessThan(tried(cpu, 0.9));
     // Steps in flight are awaited only where it is likely that what repeats goes on behind them.
     expect([0, 4, 8].map((ahead) => tried(gpu, 0.6, 15, false, ahead))).toEqual([7, 7, 0]);
+  });
+
+  test('of two drafters the one that gains more, computing included', () => {
+    const gpu = timed({ 2: 1.02, 4: 1.05, 8: 1.1, 16: 1.3 });
+    const drafts = (sureness: number, each: number): Drafter => ({
+      take() {},
+      propose: (most) => ({
+        length: Math.min(most, 7),
+        sureness,
+        seconds: (count) => count * each,
+        tokens: async (count) => ids(count),
+      }),
+    });
+    // Seconds of a draft, where a step takes 0.01.
+    const count = (each: number): number => gpu.choose([drafts(0.8, each)], false, 0)?.count ?? 0;
+    expect([0, 0.001, 0.004, 0.01].map(count)).toEqual([7, 7, 3, 0]);
+    // What is computed is sure of what steps in flight sample.
+    expect(gpu.choose([drafts(0.8, 0.001)], false, 8)?.count).toBe(7);
+    const lengths = [0.2, 0.95].map((repeats) => {
+      const choice = gpu.choose([drafts(0.8, 0.001), sure(repeats)], false, 0);
+      return [choice?.proposal.seconds !== undefined, choice?.count];
+    });
+    expect(lengths).toEqual([
+      [true, 7],
+      [false, 15],
+    ]);
   });
 
   test('what was never timed follows from fewer rows, and nothing from one step that took long', () => {
