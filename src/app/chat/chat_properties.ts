@@ -69,7 +69,7 @@ export interface ChatProperties {
   noTune: boolean;
   /** Tokens that may come next are proposed, and verified many in a step where that pays. */
   speculate: string | undefined;
-  /** A smaller model of the same vocabulary, loaded beside the first rank, proposes tokens, too. */
+  /** A smaller model of the same vocabulary, named as the model is, that proposes tokens, too. */
   get draft(): string | undefined;
   set draft(value: string | URL | Gone);
   /** GPU devices that run the model together. */

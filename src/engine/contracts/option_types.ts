@@ -132,7 +132,7 @@ export interface LoadOptions {
    * auto.
    */
   readonly speculate?: 'auto' | 'off' | 'ngram' | 'draft' | undefined;
-  /** A smaller model of the same vocabulary, loaded beside the first rank, proposes tokens, too. Named as the model is. */
+  /** A smaller model of the same vocabulary, named as the model is, that proposes tokens, too. */
   readonly draft?: string | URL | undefined;
   /**
    * Decode steps submitted ahead of the host's reading; never changes the result. An integer from 1 to 8. Default: 4,

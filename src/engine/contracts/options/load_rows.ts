@@ -209,8 +209,7 @@ const runs = inGroup('Where and how it runs', undefined, {
     page: 'library.md#several-tokens-a-step',
   },
   draft: {
-    help: 'a smaller model of the same vocabulary, loaded beside the first rank, proposes tokens, too',
-    more: 'Named as the model is.',
+    help: 'a smaller model of the same vocabulary, named as the model is, that proposes tokens, too',
     type: 'string | URL',
     value: 'MODEL',
     at: ['cli', 'attribute'],
