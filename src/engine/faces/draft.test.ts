@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
 import type { GenerateOptions, GenerateResult, LoadOptions, Model } from '../contracts/api.js';
 import { randomFiles } from '../testing/random_source.js';
 import type { RankGroup } from '../ranks/rank_group.js';
@@ -24,6 +25,14 @@ const KINDS: readonly (readonly [string, GenerateOptions])[] = [
   [LONG, {}],
   [LONG.slice(0, 200), { temperature: 1, seed: 3 }],
   [STORY, { temperature: 0.8, seed: 4, topK: 20, repetitionPenalty: 1.2, frequencyPenalty: 0.3 }],
+];
+
+const PLANS: readonly (readonly [string, LoadOptions])[] = [
+  ['one rank', {}],
+  ['tp', { ranks: 2, plan: 'tp', virtualRanks: true }],
+  ['sp', { ranks: 2, plan: 'sp', virtualRanks: true }],
+  ['pp', { ranks: 2, plan: 'pp', virtualRanks: true }],
+  ['ranks in workers', { ranks: 2, plan: 'tp', workers: true }],
 ];
 
 describe('a draft model', { timeout: 300_000 }, () => {
@@ -54,13 +63,7 @@ describe('a draft model', { timeout: 300_000 }, () => {
     await model.dispose();
   });
 
-  test.each<[string, LoadOptions]>([
-    ['one rank', {}],
-    ['tp', { ranks: 2, plan: 'tp', virtualRanks: true }],
-    ['sp', { ranks: 2, plan: 'sp', virtualRanks: true }],
-    ['pp', { ranks: 2, plan: 'pp', virtualRanks: true }],
-    ['ranks in workers', { ranks: 2, plan: 'tp', workers: true }],
-  ])('another model drafts, to the same tokens: %s', async (_name, options) => {
+  test.each(drawn(PLANS, 2, 'draft plans'))('another model drafts, to the same tokens: %s', async (_name, options) => {
     const model = await open({ ...options, draft: MLA, speculate: 'draft' });
     always(model);
     for (const [at, [prompt, kind]] of KINDS.entries()) {
@@ -149,6 +152,16 @@ describe('what can be no draft', () => {
     await expect(open({ draft: 'models/tiny-vlm', onProgress })).rejects.toThrow(/its token \d+ is/);
     expect(phases).not.toContain('weights');
     await expect(load(other, { adapter, draft: GQA, onProgress })).rejects.toThrow('vocabulary');
+  });
+
+  test('a model with states, which are not taken back', async () => {
+    const { files } = randomFiles({
+      seed: 33,
+      config: { model_type: 'lfm2', num_hidden_layers: 3, full_attn_idxs: [1], block_auto_adjust_ff_dim: false },
+    });
+    // As a folder would be.
+    const draft = files as unknown as string;
+    await expect(load(other, { adapter, draft })).rejects.toThrow(/recurrent/);
   });
 
   test('no room beside the model', async () => {

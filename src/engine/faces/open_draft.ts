@@ -36,15 +36,11 @@ export async function describeDraft(
   const found = await describeModel(source, { weights, kv: kvType, speculate: 'off', signal }, onWarning);
   const { name, reader } = found;
   const { config, type, contextLength: most } = found.facts;
-  const kind = attendsBothWays(config)
-    ? 'reads texts both ways'
-    : hasState(config)
-      ? 'has recurrent layers, whose state no wrong draft can be taken back from'
-      : perLayerWidth(config) !== undefined
-        ? "reads each token's inputs from its file"
-        : undefined;
-  if (kind !== undefined)
-    throw unsupportedError(`draft ${name}: ${config.architecture} ${kind}; take another, or leave draft out`);
+  // Wrong drafts of these aren't taken back, or a token's inputs must be known before its step.
+  if (attendsBothWays(config) || hasState(config) || perLayerWidth(config) !== undefined)
+    throw unsupportedError(
+      `draft ${name}: ${config.architecture} can't be one, as encoders, recurrent layers and inputs of each layer aren't taken; choose another`,
+    );
   const misfit = vocabularyMisfit(
     { ...(await openTokenizer(found)), ids: config.vocabSize },
     { ...main, ids: main.facts.config.vocabSize },

@@ -67,8 +67,7 @@ export class DraftModel {
   async #begin(): Promise<void> {
     this.#text = [];
     const { runner } = this.rank;
-    const blocks = range(0, ceilDiv(runner.contextLength, KV_BLOCK));
-    await runner.all((rank) => rank.setBlocks(0, blocks, 0));
+    await runner.all((rank) => rank.setBlocks(0, range(0, ceilDiv(runner.contextLength, KV_BLOCK)), 0));
   }
 
   /** Whether a text can be gone on with now; where much of it isn't computed, that begins, beside the main model's steps. */
@@ -83,9 +82,7 @@ export class DraftModel {
     return false;
   }
 
-  #isNear(text: readonly number[]): boolean {
-    return text.length - 1 - this.#common(text) <= RECOMPUTED_ROWS;
-  }
+  #isNear = (text: readonly number[]): boolean => text.length - 1 - this.#common(text) <= RECOMPUTED_ROWS;
 
   /** Tokens that it has of a text, but for the last, which is fed when it is gone on with. */
   #common(text: readonly number[]): number {
@@ -97,7 +94,10 @@ export class DraftModel {
 
   async #follow(): Promise<void> {
     if (this.rank.isLost()) {
-      this.rank = await this.open();
+      this.rank = await this.open().catch((error: unknown) => {
+        this.#fail(error, false);
+        throw error;
+      });
       await this.#begin();
     }
     const { runner } = this.rank;
@@ -139,14 +139,14 @@ export class DraftModel {
 
   /** What so many tokens take; where that wasn't timed, by half of them. */
   seconds(count: number): number {
-    const timed = this.#seconds.get(count) ?? [];
-    if (timed.length > 0) return median(timed);
+    const timed = this.#seconds.get(count);
+    if (timed) return median(timed);
     return count > 1 ? (count / (count >> 1)) * this.seconds(count >> 1) : 0;
   }
 
   /** A lost device is made anew with the main model's; otherwise there are no more drafts. */
-  #fail(error: unknown): void {
-    if (this.rank.isLost() || this.#isOver) return;
+  #fail(error: unknown, isLost = this.rank.isLost()): void {
+    if (isLost || this.#isOver) return;
     this.#isOver = true;
     this.onWarning(`draft ${this.name} failed, and proposes nothing any more: ${messageOf(error)}`);
   }
@@ -177,13 +177,10 @@ export class ModelDrafter implements Drafter {
   }
 
   take(token: number): void {
-    [this.#all, this.#right] = [this.#all * FADES, this.#right * FADES];
-    if (this.#pending.length > 0) {
-      const isRight = this.#pending[0] === token;
-      this.#all++;
-      if (isRight) this.#right++;
-      this.#pending = isRight ? this.#pending.slice(1) : [];
-    }
+    const [next] = this.#pending;
+    this.#all = this.#all * FADES + (next === undefined ? 0 : 1);
+    this.#right = this.#right * FADES + (next === token ? 1 : 0);
+    this.#pending = next === token ? this.#pending.slice(1) : [];
     this.#isKnown &&= token < this.model.vocabSize;
     this.#text.push(token);
   }

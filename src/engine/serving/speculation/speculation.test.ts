@@ -335,6 +335,18 @@ describe('a model that drafts for itself', { timeout: 300_000 }, () => {
     expect(draft.follows(text)).toBe(false);
     expect(warnings).toHaveLength(1);
     await draft.dispose();
+    // One that can't be opened again isn't tried for ever.
+    const other = await ownDraft('llama');
+    Object.assign(other, {
+      open: () => Promise.reject(new Error('no file')),
+      onWarning: (told: string) => warnings.push(told),
+    });
+    (other.rank.runner.ranks[0] as RankRunner).device.lose('a test');
+    expect(other.follows(text)).toBe(false);
+    await vi.waitUntil(() => warnings.length > 1);
+    expect(warnings[1]).toContain('no file');
+    expect(other.follows(text)).toBe(false);
+    await other.dispose();
   });
 });
 

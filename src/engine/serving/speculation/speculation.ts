@@ -112,8 +112,7 @@ export class Speculation {
     for (const drafter of drafters) {
       const proposal = drafter.propose(this.tries ?? MAX_DRAFTS);
       const { length, sureness } = proposal;
-      if (this.tries !== undefined && length > 0) best ??= { proposal, count: length };
-      if (this.tries !== undefined) continue;
+      if (this.tries !== undefined && length > 0) return { proposal, count: length };
       const lasts = proposal.seconds ? 1 : sureness ** ahead;
       for (const rows of [...SIZES, length + 1]) {
         const count = rows - 1;
