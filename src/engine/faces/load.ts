@@ -188,10 +188,7 @@ async function openParts(
   const text = await openTokenizer(model);
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
   const { facts, name } = model;
-  const drafts = options.draft === undefined ? undefined : await import('./open_draft.js');
-  const ofDraft = { ...opening, where: options.draft!, options: { ...options, workers: false, integrity: undefined } };
-  const drafting = drafts && (await openSource({ ...ofDraft, places: undefined }, onWait)).source;
-  const draft = drafting && (await drafts.describeDraft(drafting, options, { ...text, facts }));
+  const draft = await findDraft(opening, onWait, { ...text, facts });
   const profileOf: ProfileOf = async (...of) => {
     const { modelProfile } = await import('./model_profile.js');
     const onProgress = (what: string): void => report({ phase: 'profile', what });
@@ -200,7 +197,6 @@ async function openParts(
   const settle = async (of: DescribedFacts) => {
     const subject = { ...of, together, seatsOf: (plan: Plan) => seats({ ...of, plan }), measure: places?.measure };
     const plans = new SettledPlan(subject, await choosePlan(options, subject, profileOf), options.tune ?? true);
-    if (draft) await drafts!.checkDraftRoom(draft, subject, plans.chosen);
     places?.arrange(plans.chosen.adapters);
     await warnOfPlan(plans.chosen, of.contextLength, onWarning);
     const placed: Placed = { ...opening, model, plans, place, draft };
@@ -292,6 +288,18 @@ async function openSource(
   return { source, place: await placeOf(where, network, at as typeof source.at) };
 }
 
+/** A draft model's files, where one is asked for. */
+async function findDraft(
+  { options, ...opening }: Opening,
+  onWait: (waiting?: string) => void,
+  main: ModelTokenizer & Pick<DescribedModel, 'facts'>,
+): Promise<FoundDraft | undefined> {
+  if (options.draft === undefined) return undefined;
+  const own = { ...opening, where: options.draft, options: { ...options, workers: false, integrity: undefined } };
+  const { source } = await openSource({ ...own, places: undefined }, onWait);
+  return (await import('./open_draft.js')).describeDraft(source, options, main);
+}
+
 /** What whoever asked for the plan should know of it. */
 async function warnOfPlan(
   { plan, picked, note }: ChosenPlan,
@@ -324,7 +332,8 @@ async function readWith({ options, onWarning, progress, model: { reader, facts }
 
 /** Ranks in this thread, or each in a worker or on a machine of its own. */
 async function openRanks(placed: Placed): Promise<ModelRanks> {
-  const { options, places, progress, model, plans, place } = placed;
+  const { options, places, progress, model, plans, place, draft } = placed;
+  if (draft) await (await import('./open_draft.js')).checkDraftRoom(draft, plans.subject, plans.chosen);
   const shared = { ...(await readWith(placed)), ...plans.ranks };
   const { config, reader } = shared;
   if (!place) {
@@ -351,20 +360,17 @@ async function openBeside(
   placed: Placed,
   group: ModelRanks,
 ): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept' | 'draft'>> {
-  const { options, model, onWarning, draft, places, progress } = placed;
+  const { options, model, onWarning, draft, places } = placed;
   const { prefill, signal } = options;
   const adapters = new Adapters(group, networkOf(options));
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
   const { vision } = model.facts.config;
   const { Pictures } = vision ? await import('../serving/pictures.js') : {};
-  const onProgress = (used: RankProgress): void => progress.used(loadProgress(used));
   // Ranks of other machines have no device of this one.
   const adapter = places ? undefined : placed.plans.chosen.adapters[0];
   return {
     adapters,
-    draft:
-      draft &&
-      (await (await import('./open_draft.js')).openDraft(draft, group, adapter, { signal, onWarning, onProgress })),
+    draft: draft && (await (await import('./open_draft.js')).openDraft(draft, group, adapter, await readWith(placed))),
     openKept: async () => (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }),
     pictures: vision && (await Pictures?.open(vision, model.source, () => group.runner, signal)),
     prefiller: prefill && (await openPrefiller(placed, prefill)),

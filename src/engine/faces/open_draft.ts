@@ -39,25 +39,21 @@ export async function describeDraft(
   // Wrong drafts of these aren't taken back, or a token's inputs must be known before its step.
   if (attendsBothWays(config) || hasState(config) || perLayerWidth(config) !== undefined)
     throw unsupportedError(
-      `draft ${name}: ${config.architecture} can't be one, as encoders, recurrent layers and inputs of each layer aren't taken; choose another`,
+      `draft ${name}: ${config.architecture} can't be one, as encoders, recurrent layers and inputs of each layer can't`,
     );
-  const misfit = vocabularyMisfit(
-    { ...(await openTokenizer(found)), ids: config.vocabSize },
-    { ...main, ids: main.facts.config.vocabSize },
-  );
+  const { tokenizer } = await openTokenizer(found);
+  const misfit = vocabularyMisfit([tokenizer, config.vocabSize], [main.tokenizer, main.facts.config.vocabSize]);
   if (misfit !== undefined) throw usageError(`draft ${name}: ${misfit}; a draft must have the model's own vocabulary`);
   const prefillChunk = defaultPromptChunk(planOf(config));
   const runner = { slots: 1, contextLength: Math.min(most, contextLength), prefillChunk, kvType, tune, keepsAll: true };
   return { name, source, reader, config, type, runner };
 }
 
-type Vocabulary = Pick<ModelTokenizer, 'tokenizer'> & { readonly ids: number };
+type Vocabulary = readonly [tokens: ModelTokenizer['tokenizer'], ids: number];
 
 /** What is different between a draft's vocabulary and its model's, if anything is. Models may have ids that no token has. */
-function vocabularyMisfit(draft: Vocabulary, main: Vocabulary): string | undefined {
-  const [own, other] = [draft.tokenizer, main.tokenizer];
-  if (!own || !other)
-    return draft.ids === main.ids ? undefined : `it has ${draft.ids} token ids, the model ${main.ids}`;
+function vocabularyMisfit([own, ids]: Vocabulary, [other, all]: Vocabulary): string | undefined {
+  if (!own || !other) return ids === all ? undefined : `it has ${ids} token ids, the model ${all}`;
   for (let id = 0; id < Math.max(own.vocabSize, other.vocabSize); id++) {
     const [here, there] = [own.token(id), other.token(id)];
     if (here !== there) return `its token ${id} is ${show(here)}, the model's ${show(there)}`;
@@ -89,6 +85,7 @@ export async function openDraft(
   told: Pick<RankRequest, 'signal' | 'onWarning'> & { readonly onProgress: (progress: RankProgress) => void },
 ): Promise<DraftModel> {
   const { config, type, runner } = draft;
+  const { signal, onWarning, onProgress } = told;
   const plan = planOf(config);
   const open = async (): Promise<DraftRank> => {
     const again = () => openDevice({ ...adapter, instance: group.runner.ranks.length });
@@ -96,8 +93,9 @@ export async function openDraft(
     const device = shared ?? (await again());
     try {
       // Wrong kernels of its own would cost right drafts; another choice of them is the model's own.
-      const request = { config, type, runner, reader: await draft.reader(), again, ...told, isChecked: false };
-      const rank = await openRank(device, new World(plan, 0), request, told.onProgress);
+      const reader = await draft.reader();
+      const request = { config, type, runner, reader, again, signal, onWarning, isChecked: false };
+      const rank = await openRank(device, new World(plan, 0), request, onProgress);
       await draft.source.flush?.();
       const dispose = (): void => (shared ? undefined : rank.dispose());
       return { runner: new Runner([rank], plan, config, runner), isLost: () => device.isLost, dispose };
@@ -107,5 +105,5 @@ export async function openDraft(
     }
   };
   const vocabSize = Math.min(config.vocabSize, group.runner.config.vocabSize);
-  return DraftModel.open(draft.name, vocabSize, open, told.onWarning);
+  return DraftModel.open(draft.name, vocabSize, open, onWarning);
 }

@@ -66,8 +66,8 @@ export class DraftModel {
 
   async #begin(): Promise<void> {
     this.#text = [];
-    const { runner } = this.rank;
-    await runner.all((rank) => rank.setBlocks(0, range(0, ceilDiv(runner.contextLength, KV_BLOCK)), 0));
+    const blocks = range(0, ceilDiv(this.rank.runner.contextLength, KV_BLOCK));
+    await this.rank.runner.all((rank) => rank.setBlocks(0, blocks, 0));
   }
 
   /** Whether a text can be gone on with now; where much of it isn't computed, that begins, beside the main model's steps. */
@@ -127,8 +127,8 @@ export class DraftModel {
       await Promise.all([again, fed]);
       const ids = (await Promise.all(steps)).map((row) => nth(row, 0));
       this.#text = [...text, ...ids.slice(0, -1)];
-      const timed = this.#seconds.get(count) ?? [];
-      this.#seconds.set(count, [...timed, (performance.now() - started) / 1000].slice(-TIMED));
+      const seconds = (performance.now() - started) / 1000;
+      this.#seconds.set(count, [...(this.#seconds.get(count) ?? []), seconds].slice(-TIMED));
       const unknown = ids.findIndex((id) => id >= this.vocabSize);
       return unknown < 0 ? ids : ids.slice(0, unknown);
     } catch (error) {

@@ -18,10 +18,9 @@ export async function speculationOf(speculate: Speculate, draft?: DraftModel): P
 
 /** Whether a request's tokens are drafted. @throws SplitkvError `usage` where it asks for what the load didn't */
 export function wantsDrafts({ options }: Pick<Engine, 'options'>, speculate: Speculate): boolean {
-  const isThere = speculate === 'draft' ? options.speculation?.options.draft : options.speculation;
-  if ((speculate === 'ngram' || speculate === 'draft') && !isThere) {
-    const same = `speculate '${speculate}'`;
+  const { speculation } = options;
+  const same = `speculate '${speculate}'`;
+  if ((speculate === 'ngram' && !speculation) || (speculate === 'draft' && !speculation?.options.draft))
     throw usageError(`${same}: the model was loaded without it; load or serve it with ${same}`);
-  }
   return speculate !== 'off';
 }
