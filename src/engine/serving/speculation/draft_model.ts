@@ -3,7 +3,7 @@ import { KV_BLOCK } from '../../../base/kv_units.js';
 import { nth, range } from '../../../base/lists.js';
 import { ceilDiv } from '../../../base/math.js';
 import { median } from '../../../base/stats.js';
-import { RECOMPUTED_ROWS, type StartOptions } from '../../contracts/rank.js';
+import { RECOMPUTED_ROWS } from '../../contracts/rank.js';
 import type { Runner } from '../../ranks/runner.js';
 import type { Drafter, Proposal } from './speculation.js';
 
@@ -15,7 +15,6 @@ const WEIGHT = 6;
 const FADES = 0.98;
 /** Proposals of a length that are timed, the last ones. */
 const TIMED = 5;
-const GREEDY: StartOptions = { seed: 0 };
 
 /** One rank of whole weights, with one slot. */
 export interface DraftRank {
@@ -114,12 +113,11 @@ export class DraftModel {
   async propose(text: readonly number[], count: number): Promise<readonly number[]> {
     const started = performance.now();
     const { runner } = this.rank;
-    const start = this.#common(text);
-    const last = text.length - 1;
+    const [start, last] = [this.#common(text), text.length - 1];
     const missing = Uint32Array.from(text.slice(start, last));
     const token = nth(text, last);
     const again = missing.length > 0 && runner.recomputeRound([{ slot: 0, tokens: missing, start, last: false }]);
-    const fed = runner.all((rank) => rank.resume(0, GREEDY, Uint32Array.of(token), token, last));
+    const fed = runner.all((rank) => rank.resume(0, { seed: 0 }, Uint32Array.of(token), token, last));
     // Each feeds what the one before sampled, on the device.
     const steps = range(0, count).map((at) => runner.sample(0, true, text.length + at, [0]));
     await Promise.allSettled([again, fed, ...steps]);
