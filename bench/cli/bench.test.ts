@@ -255,11 +255,13 @@ test.runIf(suites.includes('profile'))("profile: attention's part of a step by b
 });
 
 test.runIf(suites.includes('speculate'))('speculate: the same answers with proposals, by text', async () => {
-  const setting = ['--max-tokens', '40', '--runs', '2', '--context', '256'];
+  const setting = ['--max-tokens', '40', '--runs', '2', '--context', '256', '--draft', 'models/tiny-gqa'];
   const { code, stdout, stderr } = await runCli(['bench', '--suite', 'speculate', ...setting, ...tiny, ...inNode]);
   expect(code, stderr).toBe(0);
   const { results } = JSON.parse(stdout) as BenchDocument<SpeculateResult>;
-  expect(results.map(({ text }) => text)).toEqual(['story', 'code', 'JSON', 'random']);
+  const texts = ['story', 'code', 'JSON', 'random'];
+  const rows = ['ngram', 'draft'].flatMap((by) => texts.map((text) => `${by} ${text}`));
+  expect(results.map(({ drafts, text }) => `${drafts} ${text}`)).toEqual(rows);
   for (const { prompt_tokens: prompt, acceptance, step_costs: costs } of results) {
     expect(prompt).toBeLessThanOrEqual(256 - 40);
     expect(acceptance).toBeLessThanOrEqual(1);

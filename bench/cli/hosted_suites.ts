@@ -157,7 +157,14 @@ async function suiteRequest(
   }
   if (suite === 'speculate') {
     const { options: load } = await requestFor(options, terminal, model, oneWeights(options, suite));
-    return { suite, model, load, maxTokens: maxTokens ?? 192, runs };
+    const draft = options.text('draft');
+    return {
+      suite,
+      model,
+      load: { ...load, ...(draft !== undefined && { draft }) },
+      maxTokens: maxTokens ?? 192,
+      runs,
+    };
   }
   if (suite === 'serve') {
     const { options: load } = await requestFor(options, terminal, model, oneWeights(options, suite));

@@ -32,7 +32,7 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
   },
   speculate: {
     summary: 'generated tokens per second with proposals of what comes next and without, by kind of text',
-    options: [...MODEL, 'max-tokens', 'runs', 'one-core'],
+    options: [...MODEL, 'draft', 'max-tokens', 'runs', 'one-core'],
     run: hosted('speculate'),
   },
   prefill: {

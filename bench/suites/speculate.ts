@@ -22,6 +22,8 @@ export interface SpeculateRequest {
 export interface SpeculateResult {
   readonly model: string;
   readonly weights: string;
+  /** Who proposes. */
+  readonly drafts: 'ngram' | 'draft';
   readonly text: string;
   readonly prompt_tokens: number;
   readonly generated_tokens: number;
@@ -49,14 +51,30 @@ export const RECORDS = ['Tom', 'Lily', 'Ben', 'Mia', 'Sam', 'Anna', 'Max', 'Sue'
 export const STORY =
   'Once upon a time there was a little girl who had a red ball. One day she went to the park with her mother, and there she met a dog.';
 
-/** Greedy answers with drafts and without, in turns, on texts that repeat themselves and texts that don't: the same tokens, or no numbers. */
+/** What the drafts of a load are worth, and of a draft model where one is given. */
 export async function runSpeculate(
+  { load: { draft, ...load }, ...request }: SpeculateRequest,
+  hooks: SuiteHooks,
+): Promise<SuiteOutcome<SpeculateResult>> {
+  const outcome = await runDrafts({ ...request, load }, 'ngram', hooks);
+  if (draft === undefined) return outcome;
+  const second = await runDrafts({ ...request, load: { ...load, draft } }, 'draft', hooks);
+  return {
+    adapters: outcome.adapters,
+    results: [...outcome.results, ...second.results],
+    measurements: [...outcome.measurements!, ...second.measurements!],
+  };
+}
+
+/** Greedy answers with drafts and without, in turns, on texts that repeat themselves and texts that don't: the same tokens, or no numbers. */
+async function runDrafts(
   { model: where, load: options, maxTokens, runs }: SpeculateRequest,
+  drafts: SpeculateResult['drafts'],
   hooks: SuiteHooks,
 ): Promise<SuiteOutcome<SpeculateResult>> {
   const { signal, onProgress, onWarning } = hooks;
   onProgress(`loading ${where}`);
-  const model = await load(where, { ...options, speculate: 'ngram', signal, onWarning });
+  const model = await load(where, { ...options, speculate: drafts, signal, onWarning });
   try {
     const { info } = model;
     const room = info.contextLength - maxTokens;
@@ -70,7 +88,7 @@ export async function runSpeculate(
     for (const [text, tokens] of Object.entries(texts)) {
       const prompt = tokens.slice(-room);
       let expected: readonly number[] | undefined;
-      const answering = (speculate: 'off' | 'ngram'): Contender<RunStats> => ({
+      const answering = (speculate: 'off' | SpeculateResult['drafts']): Contender<RunStats> => ({
         name: `${text}, ${speculate}`,
         async run() {
           const { result } = model.generate(prompt, {
@@ -88,13 +106,14 @@ export async function runSpeculate(
           return stats;
         },
       });
-      const [plain = [], drafted = []] = await interleave([answering('off'), answering('ngram')], runs, hooks);
+      const [plain = [], drafted = []] = await interleave([answering('off'), answering(drafts)], runs, hooks);
       const speeds = (samples: readonly RunStats[]): number[] => samples.map((stats) => stats.tokens_per_second);
       const counted = (of: 'drafted' | 'accepted' | 'steps'): number =>
         sum(drafted.map(({ speculation }) => speculation?.[of] ?? 0));
       results.push({
         model: info.name,
         weights: info.weights,
+        drafts,
         text,
         prompt_tokens: prompt.length,
         generated_tokens: maxTokens,
@@ -114,7 +133,7 @@ export async function runSpeculate(
         metric: 'speed with drafts',
         unit: 'times',
         better: 'higher',
-        setting: { model: info.name, weights: info.weights, text },
+        setting: { model: info.name, weights: info.weights, drafts, text },
         samples: [value],
       })),
     };
@@ -145,9 +164,10 @@ export function speculateTable(results: readonly SpeculateResult[]): string {
   return (
     alignedTable(
       [
-        ['model', 'text', 'prompt', 'tokens/s', 'with drafts', 'ratio', 'accepted', 'drafts', 'steps'],
+        ['model', 'by', 'text', 'prompt', 'tokens/s', 'with drafts', 'ratio', 'accepted', 'drafts', 'steps'],
         ...results.map((result) => [
           result.model,
+          result.drafts,
           result.text,
           String(result.prompt_tokens),
           decimals(result.plain_tokens_per_second),
@@ -158,7 +178,7 @@ export function speculateTable(results: readonly SpeculateResult[]): string {
           result.steps.toFixed(0),
         ]),
       ],
-      2,
+      3,
     ) +
     `\nInterleaved runs of ${results[0]!.generated_tokens} tokens, the same with drafts and without. Steps, in steps of one row: ${costs}.\n`
   );

@@ -79,8 +79,9 @@ export async function modelRequest(
       "--adapter needs --host node: browsers can't choose an adapter by name; use --ranks low-power, or software",
     );
   }
-  if (host === 'chrome' && options.has('lora'))
-    throw usageError('--lora needs --host node: a page of Chrome reads no files of this machine');
+  const filed = ['lora', 'draft'].find((name) => options.has(name));
+  if (host === 'chrome' && filed !== undefined)
+    throw usageError(`--${filed} needs --host node: a page of Chrome reads no files of this machine`);
   const given = options.required('model', 'name a model folder, or a model of the Hub, e.g. --model models/tiny-gqa');
   if (host === 'chrome' && given === 'auto')
     throw usageError('--model auto needs --host node: a page\'s element takes model="auto"');
@@ -95,7 +96,7 @@ export async function modelRequest(
   const { modelPath } = await import('./model_path.js');
   // Other machines find a model of the Hub by its name.
   const model = await modelPath(given, { network, pull: pull && !load.cluster, ...telling });
-  return { host, model, options: { ...load, ...(await networkFor(model, host, network)) }, ...telling };
+  return { host, model, options: { ...load, ...(await networkFor([model, load.draft], host, network)) }, ...telling };
 }
 
 /** How a download or a load says how far it is, and when it stops. */
@@ -116,11 +117,11 @@ export const networkOptions = (options: Options): NetworkOptions & Pick<OpenOpti
 
 /** Files on this disk need no Hub, and a page can't read the environment. */
 async function networkFor(
-  model: string,
+  [model, draft]: readonly [model: string, draft: string | URL | undefined],
   host: ModelRequest['host'],
   network: NetworkOptions,
 ): Promise<Pick<PlainLoadOptions, 'hub' | 'hubToken'>> {
-  if (!model.startsWith('hf:')) return {};
+  if (!model.startsWith('hf:') && draft === undefined) return {};
   if (host === 'node') return defined({ hub: network.hub, hubToken: network.token });
   const { endpoint, token } = await (await import('../loader/hub/node_hub_cache.js')).nodeAccess(network);
   return defined({ hub: endpoint, hubToken: token });

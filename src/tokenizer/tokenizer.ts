@@ -255,6 +255,11 @@ export class Tokenizer {
     return this.#library.token_to_id(token);
   }
 
+  /** As the vocabulary writes it. */
+  token(id: number): string | undefined {
+    return this.#tokens[id];
+  }
+
   isSpecial(id: number): boolean {
     return this.#special.has(id);
   }

@@ -72,6 +72,9 @@ export interface ChatProperties {
   noTune: boolean;
   /** Tokens that may come next are proposed, and verified many in a step where that pays. */
   speculate: string | undefined;
+  /** A smaller model of the same vocabulary, named as the model is, that proposes tokens, too. */
+  get draft(): string | undefined;
+  set draft(value: string | URL | Gone);
   /** GPU devices that run the model together. */
   get ranks(): string | undefined;
   set ranks(value: TextList | Gone);
@@ -131,6 +134,7 @@ export interface WideProperties {
   readonly hub: string | URL;
   readonly kvProfile: string | URL;
   readonly prefixes: TextList;
+  readonly draft: string | URL;
   readonly ranks: TextList;
   readonly cluster: string | ClusterRanksOptions;
   readonly memory: TextList;

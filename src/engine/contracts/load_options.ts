@@ -18,6 +18,10 @@ export function checkLoadOptions(options: LoadOptions): void {
   const given = (['workers', 'virtualRanks'] as const).filter((name) => options[name]);
   checkTogether(given);
   checkPrefill(options.prefill);
+  const { draft, speculate = 'auto' } = options;
+  if (draft === undefined && speculate === 'draft') throw usageError("speculate 'draft': name the model, as draft");
+  if (draft !== undefined && (speculate === 'off' || speculate === 'ngram'))
+    throw usageError(`draft: speculate '${speculate}' asks for none; leave one of them out`);
   if (options.attentionDpConfig !== undefined) parseAttentionDpConfig(options.attentionDpConfig);
   if (options.integrity !== undefined) parseIntegrity(options.integrity);
 }

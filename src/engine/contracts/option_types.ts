@@ -138,7 +138,9 @@ export interface LoadOptions {
    * Tokens that may come next are proposed, and verified many in a step where that pays; never changes a bit. Default:
    * auto.
    */
-  readonly speculate?: 'auto' | 'off' | 'ngram' | undefined;
+  readonly speculate?: 'auto' | 'off' | 'ngram' | 'draft' | undefined;
+  /** A smaller model of the same vocabulary, named as the model is, that proposes tokens, too. */
+  readonly draft?: string | URL | undefined;
   /**
    * Decode steps submitted ahead of the host's reading; never changes the result. An integer from 1 to 8. Default: 4,
    * and 8 where a step takes less than 4 ms.

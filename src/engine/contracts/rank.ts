@@ -20,8 +20,8 @@ export interface RunnerOptions {
   readonly kvBlocks?: number;
   /** Copies of recurrent layers' states that there is room for, for each place that sequences are dealt out to; default 0. */
   readonly keptStates?: number;
-  /** Drafts may be verified. 'ngram': what that takes is there from the beginning; 'auto': once `prepareVerifying` made it. */
-  readonly speculates?: 'auto' | 'ngram';
+  /** Drafts may be verified. 'now': what that takes is there from the beginning; 'later': once `prepareVerifying` made it. */
+  readonly speculates?: 'later' | 'now';
   /** Where prompts are compressed: KV blocks of each head that whole prompts are kept in, for others that begin alike; default 0. */
   readonly keptBlocks?: number;
   /** How prompts are compressed; undefined: not at all. */

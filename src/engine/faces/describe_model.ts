@@ -59,7 +59,7 @@ export async function describeModel(
     kvType,
     ...contextFacts({ config, prefillChunk }, contextLength),
     prefixCaching,
-    ...(speculate !== 'off' && { speculates: speculate }),
+    ...(speculate !== 'off' && { speculates: speculate === 'auto' ? 'later' : 'now' }),
     features: featuresOf({
       attentionDp: options.attentionDpConfig,
       prefixCaching,

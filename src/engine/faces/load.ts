@@ -38,6 +38,8 @@ import {
   type Seats,
 } from './describe_model.js';
 import { speculationOf } from '../serving/speculation/speculate_option.js';
+import type { DraftModel } from '../serving/speculation/draft_model.js';
+import type { FoundDraft } from './open_draft.js';
 import { Adapters } from '../serving/adapters.js';
 import { LoadedModel } from './model.js';
 
@@ -69,6 +71,8 @@ export interface OpenedModel extends ModelTokenizer {
   readonly modelReason?: string;
   /** Where prompts are computed on a device of their own. */
   readonly prefiller?: PrefillWorker | undefined;
+  /** Proposes tokens. */
+  readonly draft?: DraftModel | undefined;
   /** Where prompts may have them. */
   readonly pictures?: Pictures | undefined;
   /** Beside its matrices. */
@@ -116,7 +120,7 @@ export async function load(
     stepsInFlight: options.stepsInFlight ?? 'auto',
     prefixCaching,
     attentionDpConfig,
-    speculation: await speculationOf(options.speculate),
+    speculation: await speculationOf(options.speculate, opened.draft),
     onWarning: oncePerText(options.onWarning),
   });
 }
@@ -192,6 +196,7 @@ async function openParts(
   const text = await openTokenizer(model);
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
   const { facts, name } = model;
+  const draft = await findDraft(opening, onWait, { ...text, facts });
   const profileOf: ProfileOf = async (...of) => {
     const { modelProfile } = await import('./model_profile.js');
     const onProgress = (what: string): void => report({ phase: 'profile', what });
@@ -202,7 +207,7 @@ async function openParts(
     const plans = new SettledPlan(subject, await choosePlan(options, subject, profileOf), options.tune ?? true);
     places?.arrange(plans.chosen.adapters);
     await warnOfPlan(plans.chosen, of.contextLength, onWarning);
-    const placed: Placed = { ...opening, model, plans, place };
+    const placed: Placed = { ...opening, model, plans, place, draft };
     return { placed, group: await openRanks(placed) };
   };
   const { placed, group } = await settle(facts).catch((error: unknown) => {
@@ -214,7 +219,7 @@ async function openParts(
     );
     return settle(shorter);
   });
-  let beside: Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept'>;
+  let beside: Awaited<ReturnType<typeof openBeside>>;
   try {
     if (facts.compression) checkWindowFits(facts.compression.window, group.runner.promptRows);
     if (options.precision === 'fast') warnOfExact(facts.type, group, onWarning);
@@ -291,6 +296,18 @@ async function openSource(
   return { source, place: await placeOf(where, network, at as typeof source.at) };
 }
 
+/** A draft model's files, where one is asked for. */
+async function findDraft(
+  { options, ...opening }: Opening,
+  onWait: (waiting?: string) => void,
+  main: ModelTokenizer & Pick<DescribedModel, 'facts'>,
+): Promise<FoundDraft | undefined> {
+  if (options.draft === undefined) return undefined;
+  const own = { ...opening, where: options.draft, options: { ...options, workers: false, integrity: undefined } };
+  const { source } = await openSource({ ...own, places: undefined }, onWait);
+  return (await import('./open_draft.js')).describeDraft(source, options, main);
+}
+
 /** What whoever asked for the plan should know of it. */
 async function warnOfPlan(
   { plan, picked, note }: ChosenPlan,
@@ -310,6 +327,7 @@ interface Placed extends Opening {
   readonly model: DescribedModel;
   readonly plans: SettledPlan;
   readonly place: ModelPlace | undefined;
+  readonly draft: FoundDraft | undefined;
 }
 
 /** What whoever computes with the model's weights is opened with. */
@@ -322,7 +340,8 @@ async function readWith({ options, onWarning, progress, model: { reader, facts }
 
 /** Ranks in this thread, or each in a worker or on a machine of its own. */
 async function openRanks(placed: Placed): Promise<ModelRanks> {
-  const { options, places, progress, model, plans, place } = placed;
+  const { options, places, progress, model, plans, place, draft } = placed;
+  if (draft) await (await import('./open_draft.js')).checkDraftRoom(draft, plans.subject, plans.chosen);
   const shared = { ...(await readWith(placed)), ...plans.ranks };
   const { config, reader } = shared;
   if (!place) {
@@ -344,19 +363,22 @@ async function openRanks(placed: Placed): Promise<ModelRanks> {
   });
 }
 
-/** Adapters, what computes pictures of prompts, and prompts on a device of their own, where the model is loaded so. */
+/** Adapters, a draft model, what computes pictures of prompts, and prompts on a device of their own, where the model is loaded so. */
 async function openBeside(
   placed: Placed,
   group: ModelRanks,
-): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept'>> {
-  const { options, model, onWarning } = placed;
+): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept' | 'draft'>> {
+  const { options, model, onWarning, draft, places } = placed;
   const { prefill } = options;
   const adapters = new Adapters(group, networkOf(options));
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
   const { vision } = model.facts.config;
   const { Pictures } = vision ? await import('../serving/pictures.js') : {};
+  // Ranks of other machines have no device of this one.
+  const adapter = places ? undefined : placed.plans.chosen.adapters[0];
   return {
     adapters,
+    draft: draft && (await (await import('./open_draft.js')).openDraft(draft, group, adapter, await readWith(placed))),
     openKept: async (asks = false) =>
       asks || options.kvDir !== undefined || options.prefixes?.length
         ? (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }, asks)

@@ -114,13 +114,14 @@ export async function serve(
       prefixCaching: prefixCaching ?? mayShare(opened.group, opened.prefiller),
       prefiller: opened.prefiller,
       pictures: opened.pictures,
-      speculation: await speculationOf(loadOptions.speculate),
+      speculation: await speculationOf(loadOptions.speculate, opened.draft),
       kept: await opened.openKept?.(),
       onFailure,
     };
     return new EngineServingModel(opened, engineOptions, files);
   } catch (error) {
     await opened.prefiller?.dispose();
+    await opened.draft?.dispose();
     await opened.group.dispose();
     throw error;
   }

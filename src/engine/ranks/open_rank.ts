@@ -52,6 +52,8 @@ export interface RankRequest {
   /** Another device on the same adapter. */
   readonly again: () => Promise<Device>;
   readonly onWarning?: ((message: string) => void) | undefined;
+  /** False: its variants are taken as they are, or as another model has them that the device has, too. */
+  readonly isChecked?: boolean;
   /** For tests: how kernels are timed. */
   readonly stopwatch?: Pick<TuneOptions, 'now' | 'openStopwatch'> | undefined;
 }
@@ -113,7 +115,7 @@ async function prepare(
     const paper = await recordOnPaper(plan, rank, { config, type }, runner, device);
     const sources = paper.device.pipelineSources;
     // On a CPU a GPU's variants are for tests, which compare them themselves.
-    const skips = device.traits.software || device.adapter.software;
+    const skips = device.traits.software || device.adapter.software || request.isChecked === false;
     const checking = skips ? undefined : wrongHere(device, request, sources, signal);
     checking?.catch(() => {}); // awaited below
     await device.compile(sources, signal, onProgress);

@@ -162,7 +162,7 @@ export class RankRunner implements Rank {
       const own = { rows: Math.max(1, end - first), allRows: slots, firstSlot: index * slots + first };
       return new Batch(device, world, forward, config.vocabSize, own);
     });
-    if (options.speculates === 'ngram') this.#verifier = this.#newVerifier();
+    if (options.speculates === 'now') this.#verifier = this.#newVerifier();
     const batch = nth(this.#batches, 0);
     this.facts = {
       rank: world.rank,

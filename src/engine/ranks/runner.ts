@@ -178,7 +178,7 @@ export class Runner {
       () => void (this.#isReady = true),
       () => {},
     );
-    return this.#isReady || this.options.speculates === 'ngram';
+    return this.#isReady || this.options.speculates === 'now';
   }
 
   /** Until nothing is prepared beside calls, as no device may be destroyed meanwhile. */

@@ -226,7 +226,7 @@ class Running {
   /** What may follow its tokens is proposed. */
   isDrafted = false;
   /** Since it first ran alone: others' tokens needn't be looked up. */
-  drafter: Drafter | undefined;
+  drafters: readonly Drafter[] | undefined;
   readonly speculation = { drafted: 0, accepted: 0, steps: 0 };
   /** What its next step may sample, where that is limited. */
   allowed: AllowedTokens | undefined;
@@ -572,7 +572,7 @@ export class Engine {
     running.allowed = constraint?.first.allowed;
     const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
     running.isDrafted = this.#isDrafted(request);
-    running.drafter = undefined;
+    running.drafters = undefined;
     const kept = this.#keptFor(running);
     this.#scheduler.submit({
       id,
@@ -695,6 +695,7 @@ export class Engine {
   async dispose(): Promise<void> {
     await this.close();
     await this.options.prefiller?.dispose();
+    await this.options.speculation?.options.draft?.dispose();
     await this.ranks.dispose();
   }
 
@@ -839,7 +840,7 @@ export class Engine {
     });
     this.#keepPrompts(prompts.map(({ running }) => running));
     this.#ended(finished);
-    for (const { id } of slots) this.#propose(id);
+    for (const { id } of slots) await this.#propose(id);
   }
 
   /** What a form allows behind drafts isn't known; pictures' ids are none of the vocabulary. */
@@ -849,8 +850,8 @@ export class Engine {
     return prompt.every((token) => token < vocabSize);
   }
 
-  /** What may follow a request's tokens is verified in its next step, where that pays. */
-  #propose(id: string): void {
+  /** What may follow a request's tokens is verified in its next step, where that pays. Nothing else waits for what is computed of it. */
+  async #propose(id: string): Promise<void> {
     const running = this.#running.get(id);
     const sequence = this.#scheduler.sequence(id);
     const speculation = this.#speculation;
@@ -859,10 +860,12 @@ export class Engine {
     const comesBack = this.#draftState !== undefined;
     const isAlone = this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
     if (!isAlone && (comesBack || !speculation.sharesSteps)) return;
-    running.drafter ??= speculation.options.drafter([...running.request.prompt, ...sequence.generated]);
-    const drafts = speculation.choose(running.drafter, comesBack, sequence.outstanding);
-    if (drafts.length === 0) return;
-    if (speculation.tries !== undefined || this.ranks.runner.readyToVerify()) this.#scheduler.propose(id, drafts);
+    running.drafters ??= speculation.options.drafters([...running.request.prompt, ...sequence.generated]);
+    const choice = speculation.choose(running.drafters, comesBack, sequence.outstanding);
+    if (!choice || (speculation.tries === undefined && !this.ranks.runner.readyToVerify())) return;
+    // Steps in flight are awaited before.
+    const drafts = sequence.outstanding > 0 ? [] : await choice.proposal.tokens(choice.count);
+    this.#scheduler.propose(id, drafts);
   }
 
   /** How long a step of a lone request took, by its rows. @param isAhead it ran while the one before was read, where any do */
@@ -895,7 +898,7 @@ export class Engine {
   /** Hands a token on; the reason when it is the last. @param row of a verification */
   async #emit(running: Running, token: number, slot?: number, row?: number): Promise<EngineEnd | undefined> {
     const { request } = running;
-    running.drafter?.take(token);
+    for (const drafter of running.drafters ?? []) drafter.take(token);
     if (request.eosIds.includes(token)) return 'eos';
     if (request.stopTokenIds?.includes(token)) return 'stop_token';
     if (running.replay > 0) {

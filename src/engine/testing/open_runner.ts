@@ -39,6 +39,7 @@ export interface OpenRunnerOptions {
   readonly kvBlocks?: number;
   readonly compression?: CompressionOptions;
   readonly keptBlocks?: number;
+  readonly keepsAll?: boolean;
   readonly tune?: boolean;
   readonly stopwatch?: GroupOptions['stopwatch'];
   readonly open?: GroupOptions['open'];
@@ -88,6 +89,7 @@ export async function openRunner(options: OpenRunnerOptions): Promise<{
       keptStates: keptStates(model.config),
       ...(options.compression && { compression: options.compression, keptBlocks: options.keptBlocks ?? 0 }),
       ...(options.kvBlocks !== undefined && { kvBlocks: options.kvBlocks }),
+      ...(options.keepsAll && { keepsAll: true }),
     },
   });
   return {

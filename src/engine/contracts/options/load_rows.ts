@@ -227,6 +227,14 @@ const runs = inGroup('Where and how it runs', undefined, {
     isOfRunsOnly: true,
     page: 'library.md#several-tokens-a-step',
   },
+  draft: {
+    help: 'a smaller model of the same vocabulary, named as the model is, that proposes tokens, too',
+    type: 'string | URL',
+    value: 'MODEL',
+    at: ['cli', 'attribute'],
+    isOfRunsOnly: true,
+    page: 'library.md#several-tokens-a-step',
+  },
   stepsInFlight: {
     help: "decode steps submitted ahead of the host's reading; never changes the result",
     default: '4, and 8 where a step takes less than 4 ms',

@@ -39,13 +39,14 @@ export class Ngrams implements Drafter {
 
   propose(most: number): Proposal {
     const { place, run } = this.#find();
-    if (place === 0) return { tokens: [], sureness: 0 };
     const { all, right } = nth(this.#came, run);
-    const end = this.#tokens.length;
     // What repeats goes on repeating behind the last token.
-    const period = end - place;
-    const tokens = Array.from({ length: most }, (_, at) => nth(this.#tokens, place + (at % period)));
-    return { tokens, sureness: (right + nth(USUAL, run) * WEIGHT) / (all + WEIGHT) };
+    const period = this.#tokens.length - place;
+    return {
+      length: place === 0 ? 0 : most,
+      sureness: (right + nth(USUAL, run) * WEIGHT) / (all + WEIGHT),
+      tokens: (count) => Array.from({ length: count }, (_, at) => nth(this.#tokens, place + (at % period))),
+    };
   }
 
   #add(token: number): void {

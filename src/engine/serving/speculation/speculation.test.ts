@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { Random } from '../../../base/random.js';
 import { pause } from '../../../base/waits.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
@@ -13,6 +13,8 @@ import { randomFiles } from '../../testing/random_source.js';
 import { type EngineSetup, openRunner } from '../../testing/open_runner.js';
 import { Engine, type EngineRequest } from '../engine.js';
 import { placing } from '../rank_balance.js';
+import type { RankRunner } from '../../ranks/rank_runner.js';
+import { DraftModel, ModelDrafter } from './draft_model.js';
 import { Ngrams } from './ngrams.js';
 import { type Drafter, MAX_DRAFTS, type Proposal, Speculation } from './speculation.js';
 
@@ -174,21 +176,22 @@ class Guess implements Drafter {
 
   propose(most: number): Proposal {
     const length = this.#random.integer(most + 1);
-    const tokens = this.answer.slice(this.#at, this.#at + length);
+    const right = this.answer.slice(this.#at, this.#at + length);
     const wrong = this.#random.integer(length + 4);
-    return { tokens: tokens.map((token, at) => (at === wrong ? (token + 1) % VOCAB : token)), sureness: 0.5 };
+    const tokens = right.map((token, at) => (at === wrong ? (token + 1) % VOCAB : token));
+    return { length: tokens.length, sureness: 0.5, tokens: (count) => tokens.slice(0, count) };
   }
 }
 
 /** What is proposed for each request's prompt: what comes, now right and now wrong, or by n-grams. */
 const guesses = (answers: readonly Answer[]): Speculation => {
   const speculation = new Speculation({
-    drafter: (prompt) => {
+    drafters: (prompt) => {
       const index = REQUESTS.findIndex((request) => request.prompt.every((token, at) => token === prompt[at]));
-      if (index % 3 === 0) return new Ngrams(prompt);
+      if (index % 3 === 0) return [new Ngrams(prompt)];
       const guess = new Guess(answers[index]!.tokens);
       for (let at = REQUESTS[index]!.prompt.length; at < prompt.length; at++) guess.take();
-      return guess;
+      return [guess];
     },
   });
   speculation.tries = MAX_DRAFTS;
@@ -239,6 +242,16 @@ const SETUPS: readonly Setup[] = [
   ['linear attention, pp', 'linearAttention', { ...two('pp'), batches: 2 }, {}],
 ];
 
+const OWN: readonly (readonly [ModelName, Opening])[] = [
+  ['llama', {}],
+  ['gptOss', {}],
+  ['experts', two('ep')],
+  ['latent', {}],
+  ['llama', two('sp')],
+  ['llama', { ...two('pp'), batches: 2 }],
+  ['mistral', two('tp')],
+];
+
 describe('answers with drafts are those without, bit for bit', { timeout: 300_000 }, () => {
   test.each<Setup>(drawn(SETUPS, 4, 'drafts'))('%s', async (_name, model, opening, setup) => {
     const expected = await plain(model, opening);
@@ -266,6 +279,74 @@ describe('answers with drafts are those without, bit for bit', { timeout: 300_00
     if (setup.kvBlocks === 9) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
     expect(metrics.speculation!.accepted).toBeGreaterThan(50);
     await engine.dispose();
+  });
+});
+
+/** The same model as its own draft. */
+const ownDraft = (name: ModelName): Promise<DraftModel> =>
+  DraftModel.open('itself', VOCAB, async () => {
+    const { group } = await openRunner({
+      adapter: adapter.name,
+      model: models[name],
+      contextLength: 512,
+      keepsAll: true,
+    });
+    const isLost = (): boolean => group.devices[0]!.isLost;
+    return { runner: group.runner, isLost, dispose: () => group.dispose() };
+  });
+
+describe('a model that drafts for itself', { timeout: 300_000 }, () => {
+  test.each(drawn<readonly [ModelName, Opening]>(OWN, 2, 'own drafts'))('%s %o', async (name, opening) => {
+    const expected = await plain(name, {});
+    const draft = await ownDraft(name);
+    const speculation = new Speculation({ drafters: (text) => [new ModelDrafter(draft, text)], draft });
+    speculation.tries = 5;
+    const engine = await open({ model: models[name], ...opening }, { speculation });
+    // Every text after another, whose beginning stays or doesn't.
+    for (const [index, request] of [...REQUESTS.entries(), ...REQUESTS.slice(0, 1).entries()]) {
+      await vi.waitUntil(() => draft.follows(request.prompt), { timeout: 60_000 });
+      const { answer, handle } = ask(engine, request);
+      expect(await answer, `request ${index}`).toEqual(expected[index]);
+      if (index !== 0) continue;
+      const { drafted, accepted, steps } = handle.speculation;
+      expect(accepted).toBe(drafted);
+      expect(accepted).toBeGreaterThan(2 * steps);
+    }
+    const all = REQUESTS.map((request) => ask(engine, request).answer);
+    expect(await Promise.all(all)).toEqual(expected);
+    await engine.dispose();
+  });
+
+  test('a lost device comes again, and a failure ends it alone', async () => {
+    const warnings: string[] = [];
+    const draft = await ownDraft('llama');
+    Object.assign(draft, { onWarning: (text: string) => warnings.push(text) });
+    const { runner } = draft.rank;
+    const text = REQUESTS[0]!.prompt;
+    await vi.waitUntil(() => draft.follows(text), { timeout: 60_000 });
+    const known = await draft.propose(text, 4);
+    (runner.ranks[0] as RankRunner).device.lose('a test');
+    expect(await draft.propose(text, 4)).toEqual([]);
+    expect(draft.follows(text)).toBe(false);
+    await vi.waitUntil(() => draft.follows(text), { timeout: 60_000 });
+    expect(await draft.propose(text, 4)).toEqual(known);
+    draft.rank.runner.sample = () => Promise.reject(new Error('a driver'));
+    expect(await draft.propose(text, 4)).toEqual([]);
+    expect(draft.follows(text)).toBe(false);
+    expect(warnings).toHaveLength(1);
+    await draft.dispose();
+    // One that can't be opened again isn't tried for ever.
+    const other = await ownDraft('llama');
+    Object.assign(other, {
+      open: () => Promise.reject(new Error('no file')),
+      onWarning: (told: string) => warnings.push(told),
+    });
+    (other.rank.runner.ranks[0] as RankRunner).device.lose('a test');
+    expect(other.follows(text)).toBe(false);
+    await vi.waitUntil(() => warnings.length > 1);
+    expect(warnings[1]).toContain('no file');
+    expect(other.follows(text)).toBe(false);
+    await other.dispose();
   });
 });
 
@@ -325,11 +406,11 @@ describe("'auto' makes what verifies drafts beside the answer", () => {
 describe('how many are tried', () => {
   const sure = (sureness: number, length = 15): Drafter => ({
     take() {},
-    propose: (most) => ({ tokens: Array.from({ length: Math.min(most, length) }, (_, at) => at), sureness }),
+    propose: (most) => ({ length: Math.min(most, length), sureness, tokens: (count) => ids(count) }),
   });
   /** After steps that took these times, by rows: the first of each size isn't counted. */
   const timed = (costs: Readonly<Record<number, number>>): Speculation => {
-    const speculation = new Speculation({ drafter: () => sure(1) });
+    const speculation = new Speculation({ drafters: () => [] });
     for (let i = 0; i < 3; i++) speculation.observe(1, 0.01);
     for (const [rows, cost] of Object.entries(costs)) {
       for (const seconds of [9, 0.01 * cost, 0.01 * cost]) speculation.observe(Number(rows), seconds);
@@ -337,7 +418,7 @@ describe('how many are tried', () => {
     return speculation;
   };
   const tried = (speculation: Speculation, sureness: number, length?: number, comesBack = false, ahead = 0): number =>
-    speculation.choose(sure(sureness, length), comesBack, ahead).length;
+    speculation.choose([sure(sureness, length)], comesBack, ahead)?.count ?? 0;
 
   test('as many as pay by what rows cost, and by how sure they are', () => {
     const gpu = timed({ 2: 1.02, 4: 1.05, 8: 1.1, 16: 1.3 });
@@ -349,6 +430,32 @@ describe('how many are tried', () => {
     expect(tried(cpu, 0.9, 15, true)).toBeLessThan(tried(cpu, 0.9));
     // Steps in flight are awaited only where it is likely that what repeats goes on behind them.
     expect([0, 4, 8].map((ahead) => tried(gpu, 0.6, 15, false, ahead))).toEqual([7, 7, 0]);
+  });
+
+  test('of two drafters the one that gains more, computing included', () => {
+    const gpu = timed({ 2: 1.02, 4: 1.05, 8: 1.1, 16: 1.3 });
+    const drafts = (sureness: number, each: number): Drafter => ({
+      take() {},
+      propose: (most) => ({
+        length: Math.min(most, 7),
+        sureness,
+        seconds: (count) => count * each,
+        tokens: async (count) => ids(count),
+      }),
+    });
+    // Seconds of a draft, where a step takes 0.01.
+    const count = (each: number): number => gpu.choose([drafts(0.8, each)], false, 0)?.count ?? 0;
+    expect([0, 0.001, 0.004, 0.01].map(count)).toEqual([7, 7, 3, 0]);
+    // What is computed is sure of what steps in flight sample.
+    expect(gpu.choose([drafts(0.8, 0.001)], false, 8)?.count).toBe(7);
+    const lengths = [0.2, 0.95].map((repeats) => {
+      const choice = gpu.choose([drafts(0.8, 0.001), sure(repeats)], false, 0);
+      return [choice?.proposal.seconds !== undefined, choice?.count];
+    });
+    expect(lengths).toEqual([
+      [true, 7],
+      [false, 15],
+    ]);
   });
 
   test('what was never timed follows from fewer rows, and nothing from one step that took long', () => {
@@ -372,17 +479,17 @@ describe('how many are tried', () => {
 
   test('n-grams: what followed the longest run; what repeats goes on; often wrong is no longer sure', () => {
     const drafter = new Ngrams([1, 2, 3, 4, 5, 6, 9, 3, 4, 7, 8, 2, 3, 4]);
-    expect(drafter.propose(3).tokens).toEqual([5, 6, 9]);
+    expect(drafter.propose(3).tokens(3)).toEqual([5, 6, 9]);
     const before = drafter.propose(1).sureness;
     drafter.take(50);
-    expect(drafter.propose(15).tokens).toEqual([]);
+    expect(drafter.propose(15).length).toBe(0);
     for (const token of [2, 3, 4]) drafter.take(token);
-    expect(drafter.propose(1).tokens).toEqual([50]);
+    expect(drafter.propose(1).tokens(1)).toEqual([50]);
     expect(drafter.propose(1).sureness).toBeLessThan(before);
     const repeating = new Ngrams([1, 2, 3, 1, 2, 3, 1, 2]);
-    expect(repeating.propose(7).tokens).toEqual([3, 1, 2, 3, 1, 2, 3]);
+    expect(repeating.propose(7).tokens(7)).toEqual([3, 1, 2, 3, 1, 2, 3]);
     for (let i = 0; i < 60; i++) repeating.take(((i + 2) % 3) + 1);
     expect(repeating.propose(15).sureness).toBeGreaterThan(0.9);
-    expect(new Ngrams(ids(1)).propose(3).tokens).toEqual([]);
+    expect(new Ngrams(ids(1)).propose(3).length).toBe(0);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Room: drafts of what comes next, which are verified many in a step. Speculation (here) chooses how many pay; a Drafter proposes
- * them: ngrams.ts by what followed the last tokens before. Read that next.
+ * Room: drafts of what comes next, which are verified many in a step. Speculation (here) chooses how many pay; Drafters propose
+ * them: ngrams.ts by what followed the last tokens before, draft_model.ts by a smaller model. Read ngrams.ts next.
  */
 
 import { sum } from '../../../base/lists.js';
@@ -8,11 +8,22 @@ import { median } from '../../../base/stats.js';
 import type { SpeculationStats } from '../../contracts/api.js';
 import { VERIFIED_ROWS } from '../../contracts/rank.js';
 
-/** What may follow the tokens so far. */
+/** What may follow the tokens so far, as far as it is asked for. */
 export interface Proposal {
-  readonly tokens: readonly number[];
+  /** Tokens that there are. */
+  readonly length: number;
   /** How often a token of such proposals was right, from 0 to 1. */
   readonly sureness: number;
+  /** Where they are computed: seconds that the first `count` take. */
+  seconds?(count: number): number;
+  /** The first ones. */
+  tokens(count: number): readonly number[] | Promise<readonly number[]>;
+}
+
+/** So many tokens of a proposal. */
+export interface Choice {
+  readonly proposal: Proposal;
+  readonly count: number;
 }
 
 /** Follows the tokens of one request. It decides what is tried, never what comes. */
@@ -40,7 +51,9 @@ const STEPS = 20;
 
 export interface SpeculationOptions {
   /** @param prompt and what was generated before */
-  readonly drafter: (prompt: readonly number[]) => Drafter;
+  readonly drafters: (prompt: readonly number[]) => readonly Drafter[];
+  /** The model that one of them asks, on a device that may be its own. */
+  readonly draft?: { readonly name: string; dispose(): Promise<void> } | undefined;
 }
 
 /** Of an engine's requests: what steps of several rows cost on its ranks, and what drafts were worth. */
@@ -89,25 +102,29 @@ export class Speculation {
   }
 
   /**
-   * Of what a drafter proposes as much as pays, from nothing to all of it.
+   * Of what one of the drafters proposes as much as pays most, if anything does.
    * @param comesBack wrong drafts cost a step more: a state is taken back
-   * @param ahead steps in flight, which are awaited before: what they sample may be the end of what is sure
+   * @param ahead steps in flight, which are awaited before: what they sample may be the end of what is sure, unless it is computed then
    */
-  choose(drafter: Drafter, comesBack: boolean, ahead: number): readonly number[] {
-    const { tokens, sureness } = drafter.propose(this.tries ?? MAX_DRAFTS);
-    if (this.tries !== undefined) return tokens;
-    let best = 0;
+  choose(drafters: readonly Drafter[], comesBack: boolean, ahead: number): Choice | undefined {
+    let best: Choice | undefined;
     let most = LEAST_GAIN;
-    const lasts = sureness ** ahead;
-    for (const rows of [...SIZES, tokens.length + 1]) {
-      const drafts = rows - 1;
-      if (drafts > tokens.length || drafts < 1) continue;
-      const right = sum(Array.from({ length: drafts }, (_, at) => sureness ** (at + 1)));
-      const again = comesBack ? (1 - sureness ** drafts) * this.cost(VERIFIED_ROWS) : 0;
-      const gain = 1 + lasts * ((1 + right) / (this.cost(rows) + again) - 1);
-      if (gain > most) [best, most] = [drafts, gain];
+    for (const drafter of drafters) {
+      const proposal = drafter.propose(this.tries ?? MAX_DRAFTS);
+      const { length, sureness } = proposal;
+      if (this.tries !== undefined && length > 0) return { proposal, count: length };
+      const lasts = proposal.seconds ? 1 : sureness ** ahead;
+      for (const rows of [...SIZES, length + 1]) {
+        const count = rows - 1;
+        if (count > length || count < 1) continue;
+        const right = sum(Array.from({ length: count }, (_, at) => sureness ** (at + 1)));
+        const again = comesBack ? (1 - sureness ** count) * this.cost(VERIFIED_ROWS) : 0;
+        const computed = proposal.seconds ? (proposal.seconds(count) * this.#steps) / this.#seconds : 0;
+        const gain = 1 + lasts * ((1 + right) / (this.cost(rows) + again + computed) - 1);
+        if (gain > most) [best, most] = [{ proposal, count }, gain];
+      }
     }
-    return tokens.slice(0, best);
+    return best;
   }
 
   /** So many drafts were verified in a step, and so many were right. */
