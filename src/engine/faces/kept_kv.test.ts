@@ -271,6 +271,7 @@ describe('a file that a site ships', () => {
   /** A file of what one plan computed. */
   async function make(name: string, plan: string): Promise<readonly [file: Buffer, digest: string]> {
     const file = new NodeKvFile(join(scratch, `shipped-${name}-${plan}.kv`));
+    rmSync(file.name, { force: true }); // what is there already isn't written again
     await alone(name, plan, prompt(330), { kvDir: file });
     return [readFileSync(file.name), file.digest!];
   }
