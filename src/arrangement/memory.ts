@@ -109,7 +109,6 @@ function named(answers: readonly Answer[], ranks: number, memory: number): Layer
   return answers.map(({ heads }, layer) => renamed(heads, names[layer] ?? []));
 }
 
-/** The copies of all layers that each rank holds. */
 const memoryUsed = (layers: readonly LayerPlacement[], ranks: number): number[] => rankCopies(layers.flat(), ranks);
 
 /** Copies beyond the first. */

@@ -21,7 +21,6 @@ export interface Variant {
   grid: GridSpec;
 }
 
-/** A plan of a choice. */
 export interface Candidate {
   /** Of the kernel's; undefined: its plan without any. */
   readonly tuning: string | undefined;
@@ -47,7 +46,6 @@ export interface Choice {
   readonly variant: Variant;
 }
 
-/** The choices of a device's programs. */
 export class Choices {
   /** By the plan's pipeline, then by the problem. */
   readonly #choices = new Map<CompiledPipeline, Map<string, Choice>>();

@@ -41,7 +41,6 @@ export interface MemoryOptions {
   readonly weightBytes?: readonly number[];
 }
 
-/** Bytes that a rank of a plan needs. */
 export interface RankMemory {
   readonly rank: number;
   readonly weightBytes: number;
@@ -98,7 +97,6 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
   });
 }
 
-/** A share's weights in one layer, in bytes. */
 export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
   isKvOnly(share)
     ? 0
@@ -246,9 +244,7 @@ export interface ModelSizes {
   /** Cache blocks of each head that ranks keep whole prompts in, beside compressed ones; default 0. */
   readonly keptBlocks?: number;
   readonly layers: readonly LayerSizes[];
-  /** Of one row of the embedding table. */
   readonly embeddingRow: number;
-  /** Of one row of the output head. */
   readonly headRow: number;
   /** The head's rows are the embedding's: a rank that holds a row for both holds it once. */
   readonly tied: boolean;

@@ -72,7 +72,6 @@ export class Owners {
     return Math.floor(slot / this.slots);
   }
 
-  /** The place that keeps a slot's sequences. */
   placeOf(slot: number): number {
     const row = slot % this.slots;
     return this.ranges(this.batchOf(slot)).findIndex(([first, end]) => row >= first && row < end);
@@ -111,13 +110,11 @@ export class Owners {
     return range(0, this.total).filter((slot) => this.runs(rank, slot));
   }
 
-  /** Places whose rows a rank runs. */
   rowPlaces(rank: number): number[] {
     const { ownPlace } = nth(this.topology.ranks, rank);
     return ownPlace === undefined ? range(0, this.ranges(0).length) : [ownPlace];
   }
 
-  /** Slots that a rank keeps, of all batches. */
   keptSlots(rank: number): number {
     return sum(range(0, this.batches).map((batch) => lengthOf(this.slotsOf(rank, batch))));
   }
@@ -155,7 +152,6 @@ export class Owners {
 
   // ── The cache
 
-  /** Whether a rank holds a piece of the cache. */
   holds(rank: number, { stage, kvHead, slot, chunk }: CachePiece): boolean {
     const own = nth(this.topology.ranks, rank).stages[stage];
     if (!own?.share.kvHeads.includes(kvHead) || !this.#keepsHere(own, slot)) return false;

@@ -82,7 +82,6 @@ export interface StageTopology extends StageView {
   readonly attends: Readonly<Record<RowRole, readonly number[]>>;
 }
 
-/** One rank's part in the whole plan. */
 export interface RankTopology {
   readonly plan: Plan;
   readonly rank: number;
@@ -98,7 +97,6 @@ export interface RankTopology {
 
 export interface PlanTopology {
   readonly stages: readonly StageView[];
-  /** By rank. */
   readonly ranks: readonly RankTopology[];
   /** Number of row groups. */
   readonly rowGroups: Readonly<Record<RowRole, number>>;

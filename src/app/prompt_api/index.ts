@@ -148,7 +148,6 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
   return LanguageModel;
 }
 
-/** What a session holds. */
 interface State {
   readonly model: Model;
   readonly conversation: Conversation;

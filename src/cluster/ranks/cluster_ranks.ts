@@ -34,7 +34,6 @@ const UNLIMITED = 2 ** 40;
 /** A rank that was left is free again when its worker has freed the GPU. */
 const FREE_MS = 20_000;
 
-/** The ranks of a model on other machines. */
 export class ClusterRanks implements ModelPlaces {
   /** By rank, as they were taken last. */
   #cards: readonly RankCard[];

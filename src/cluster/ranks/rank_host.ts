@@ -39,7 +39,6 @@ export interface RankHostOptions {
   readonly changed?: ((state: RankState) => void) | undefined;
 }
 
-/** What a rank is doing, for people. */
 export interface RankState {
   /** Whether the cluster's server answers; where it doesn't, the rank tries again until it does. */
   readonly connected: boolean;

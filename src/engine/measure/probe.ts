@@ -36,9 +36,7 @@ interface ProbeRows {
 /** Longest sequence that is attended to: on the CPU a few chunks are enough to tell, a GPU needs more to do. */
 const GPU_CONTEXT = 4096;
 const CPU_CONTEXT = 1024;
-/** Most prompt rows. */
 const MOST_ROWS = 512;
-/** Rows of a batch. */
 export const BATCH = 8;
 /** Rows of the vocabulary: enough to embed tokens that differ. */
 const VOCABULARY = 256;

@@ -11,7 +11,6 @@ import { Runner } from './runner.js';
 
 export interface GroupOptions extends Omit<RankRequest, 'again'> {
   readonly plan: Plan;
-  /** Adapter of each rank. */
   readonly adapters: readonly AdapterRequest[];
   /** All ranks on one device, the first adapter's. */
   readonly virtual: boolean;

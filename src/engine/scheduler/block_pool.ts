@@ -6,9 +6,7 @@ import { laneBlocks, laneOf, type RankLimits, type SchedulerConfig, type WindowL
 import type { PrefixCache } from './prefix_cache.js';
 import { NO_WINDOWS, type Sequence } from './sequence.js';
 
-/** What is known of blocks' contents. */
 interface Contents {
-  /** Whether a block's is known. */
   has(block: number): boolean;
   /** A block that had some is given out for other content. */
   forget(block: number): void;
@@ -50,7 +48,6 @@ export class Pool {
     return sum(this.#lanes.map(freeOf));
   }
 
-  /** As `numFree`, of one lane. */
   freeIn(lane: number): number {
     return freeOf(this.#lane(lane));
   }
@@ -82,7 +79,6 @@ export class Pool {
     return block;
   }
 
-  /** One more holder of a block that is held or kept. */
   hold(block: number): void {
     if (this.holders(block) === 0 && !this.#lane(this.laneOf(block)).kept.delete(block)) {
       throw new SplitkvError('internal', `block ${block} is neither held nor kept`);
@@ -111,7 +107,6 @@ interface Lane {
 
 const freeOf = ({ empty, kept }: Lane): number => empty.length + kept.size;
 
-/** Lanes of as many blocks each. */
 export const evenLanes = (numBlocks: number, lanes = 1): number[] =>
   Array.from({ length: lanes }, () => numBlocks / lanes);
 
@@ -144,7 +139,6 @@ export class WindowBlocks {
     return Math.min(this.limits.most, Math.max(...laneBlocks([0, blocks], 0, this.#lanes, this.config)));
   }
 
-  /** Whether there is room for another sequence. */
   fits(sequence: Windowed): boolean {
     return this.#promised + this.#mostOf(sequence) <= this.limits.numBlocks / this.#lanes;
   }

@@ -247,7 +247,6 @@ export function laneBlocks(
   return counts;
 }
 
-/** The lane of a sequence's block. */
 export const laneOf = (
   block: number,
   offset: number,

@@ -14,7 +14,6 @@ interface Node extends Content, CachedBlock {
   state?: number | undefined;
 }
 
-/** Where a block's content is. */
 export interface CachedBlock {
   readonly block: number;
   /** In layers with windows; undefined where it isn't there (any more). */

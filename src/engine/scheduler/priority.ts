@@ -59,7 +59,6 @@ const CHUNK_ROWS = { least: 16, unknown: 128 };
 /** Tokens that an answer which was sent back goes on for at least before it makes room again: less would be spent on computing it again. */
 const KEPT_TOKENS = 16;
 
-/** The clients of one scheduler, and what each has. */
 export class Clients {
   readonly #known = new Map<string, Client>();
   readonly #times = new LinearFit(FIT_MEMORY, 'proportional');
@@ -71,11 +70,9 @@ export class Clients {
   readonly #active = new Set<Client>();
   /** The iteration when one had nothing left to do, where none has come since. */
   #leftAt = -Infinity;
-  /** The last iteration with several clients. */
   #severalAt = -Infinity;
   /** Decode rows of the planned iteration, of the rank with most. */
   #decodeRows = 1;
-  /** Iterations that were planned. */
   iteration = 0;
 
   /** With one alone nothing here changes anything. */
@@ -93,7 +90,6 @@ export class Clients {
     return ++this.#moment;
   }
 
-  /** The client of a new request. */
   join(name: string): Client {
     const client = valueIn(this.#known, name, () => new Client(name, this.now()));
     client.unfinished++;
@@ -108,7 +104,6 @@ export class Clients {
     this.#leftAt = this.iteration;
   }
 
-  /** A client got a slot. */
   took(client: Client): void {
     // That of the one that had most of those which it may have.
     if (this.#kept.length > 0) {

@@ -84,7 +84,6 @@ export class RankState {
     this.#watermarkBlocks = Math.ceil(numBlocks * config.watermark);
   }
 
-  /** Bound sequences, running or not. */
   get numActive(): number {
     return this.running.length + this.pending.length;
   }
@@ -129,12 +128,10 @@ export class RankState {
     return Math.max(...inLane) <= this.limits.numBlocks / this.#lanes;
   }
 
-  /** Blocks of the sequence at its longest. */
   mostBlocks({ most }: Sequence): number {
     return ceilDiv(most, this.#blockTokens);
   }
 
-  /** Blocks a waiting sequence would take now. */
   demand(sequence: Sequence, match = this.#match(sequence)): BlockDemand {
     const offset = match.offset ?? this.#bestOffset(sequence);
     const shared = this.#sharedBlocks(match);

@@ -53,7 +53,6 @@ export class Scheduler {
     this.#policy = policyOf(this.config);
   }
 
-  /** Requests submitted and not finished. */
   get numUnfinished(): number {
     return this.#sequences.size;
   }

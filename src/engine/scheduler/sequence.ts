@@ -73,7 +73,6 @@ const SPEC: OptionsSchema<RequestSpec> = {
 /** Of a sequence that holds nothing in layers with windows. */
 export const NO_WINDOWS: BlockRun = { first: 0, blocks: [] };
 
-/** A request as the scheduler sees it. */
 export class Sequence {
   readonly id: string;
   readonly prompt: ArrayLike<number>;
@@ -96,7 +95,6 @@ export class Sequence {
   readonly priority: number;
   /** Place among its client's: smaller is sooner. Never changes. */
   readonly order: number;
-  /** Ids received so far. */
   readonly generated: number[];
   status: SequenceStatus = 'waiting';
   endReason: EndReason | undefined;

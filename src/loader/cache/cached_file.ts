@@ -29,7 +29,6 @@ const WHOLE = 'whole.json';
 const LAYOUT = 2;
 const DIGEST_BYTES = 32;
 
-/** What is known of a file that is whole. */
 export interface Whole {
   /** Of all of it in hex, where it was computed. */
   readonly sha256?: string;
@@ -121,12 +120,10 @@ export class CachedFile {
     return ceilDiv(this.manifest.size, PIECE_BYTES);
   }
 
-  /** Every byte is there. */
   get complete(): boolean {
     return this.#present.size === this.pieces;
   }
 
-  /** Bytes present. */
   get bytes(): number {
     return sum(Array.from(this.#present, (piece) => this.pieceLength(piece)));
   }
@@ -206,13 +203,11 @@ export class CachedFile {
     this.#whole = undefined;
   }
 
-  /** Removes this version. */
   async remove(): Promise<void> {
     // Where another tab holds it open the browser may refuse: a later load tries again.
     await removeCacheEntry(this.model, this.name).catch(() => {});
   }
 
-  /** Removes every other version of the file. */
   async removeOthers(): Promise<void> {
     const prefix = await filePrefix(this.manifest.file);
     for (const name of await cacheNames(this.model)) {

@@ -24,7 +24,6 @@ export interface CacheOptions {
   readonly locks?: Locks | undefined;
 }
 
-/** At most this much is fetched with one request. */
 const FETCH_PIECES = 4;
 /** Bytes read but not stored yet; beyond, reading waits for the disk. */
 const UNSTORED_BYTES = 32 * 1024 * 1024;

@@ -105,7 +105,6 @@ export async function hashName(data: string | Uint8Array<ArrayBuffer>, digits = 
   return (await sha256(typeof data === 'string' ? new TextEncoder().encode(data) : data)).slice(0, digits);
 }
 
-/** The part of `navigator.locks` that is used. */
 export type Locks = Pick<LockManager, 'request'>;
 
 /** Lets the lock go; more than once does no harm. */

@@ -76,7 +76,6 @@ export class RepositoryCache {
   }
 }
 
-/** A repository in the cache. */
 export interface LocalModel {
   readonly repo: string;
   /** The folder of the repository, and that of its newest snapshot. */

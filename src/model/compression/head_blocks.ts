@@ -197,7 +197,6 @@ export class HeadBlocks {
     return nth(nth(this.#layers, layer).slots, slot);
   }
 
-  /** Ends a sequence. */
   release(slot: number): void {
     for (const { head, free } of this.#of(slot)) {
       free.push(...held(head.blocks.splice(0)).reverse());

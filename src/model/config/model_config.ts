@@ -243,7 +243,6 @@ export interface ExpertsConfig {
   readonly method: 'greedy' | 'group_limited_greedy' | 'noaux_tc';
   readonly normTopkProb: boolean;
   readonly routedScalingFactor: number;
-  /** True: the router has a correction bias. */
   readonly correctionBias: boolean;
 }
 
@@ -254,7 +253,6 @@ export const isRecurrent = (attention: AttentionConfig): attention is RecurrentC
 export const attendsBothWays = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
   layers.some(({ attention }) => attention.kind === 'gqa' && attention.bothWays);
 
-/** Whether the model has layers with a state. */
 export const hasState = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
   layers.some(({ attention }) => isRecurrent(attention));
 

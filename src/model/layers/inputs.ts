@@ -16,7 +16,6 @@ export interface InputSpecs {
   readonly norm: NormSpec | undefined;
 }
 
-/** Undefined where the model has none. */
 export function inputSpecs({ inputs, hiddenSize, norm, tensors }: ModelConfig): InputSpecs | undefined {
   if (!inputs) return undefined;
   const names = known(tensors.inputs, 'names of inputs');

@@ -16,7 +16,6 @@ export interface NormSpec {
   readonly ofSum?: true;
 }
 
-/** A norm on a device. */
 export type Norm = Loaded<NormSpec>;
 
 /** @param what names its buffers; @param name of its tensors, without `.weight` */

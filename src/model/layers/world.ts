@@ -13,7 +13,6 @@ import {
   type RowRole,
 } from '../../placement/index.js';
 
-/** A step of a rank's program. */
 export interface RankStep extends ProgramStep {
   /** Steps under way side by side exchange with other ranks on channels of their own; default 0. */
   readonly channel?: number;

@@ -141,7 +141,6 @@ class WeightLoader<Parts extends object> {
     return spec.packedAs ? this.#absorbed(spec as AbsorbedSpec) : this.#matrix(spec);
   }
 
-  /** A packed matrix, streamed. */
   async #matrix(spec: MatrixSpec): Promise<Matrix<PackedType>> {
     const [run, ...others] = typedRuns(spec, this.types);
     const first = await this.#run(run.spec);

@@ -13,7 +13,6 @@ export interface MixedTypes {
   readonly others: Readonly<Record<string, MatrixType>>;
 }
 
-/** What a model's matrices of a type take on GPUs. */
 export interface TypeBytes {
   readonly type: PackedType;
   readonly bytes: number;
@@ -33,6 +32,5 @@ export const eachOf = (types: WeightTypes): MatrixType[] => [
   ...new Set([mostOf(types), ...(typeof types === 'string' ? [] : Object.values(types.others))]),
 ];
 
-/** That of a tensor. */
 export const typeOfTensor = (types: WeightTypes, tensor: string | undefined): MatrixType =>
   typeof types === 'string' ? types : (tensor !== undefined && types.others[tensor]) || types.most;

@@ -65,7 +65,6 @@ const MODEL: readonly Feature[] = [
   'dense',
 ];
 
-/** These features don't go together. */
 export interface Exclusion {
   readonly of: readonly [Feature, Feature];
   /** But with this one they do. */

@@ -21,7 +21,6 @@ import type { LayerSizes } from '../memory.js';
 import type { MachineMeasure } from './measure.js';
 import { type ModelWork, sequencesPart, type StageStep } from './step_rows.js';
 
-/** Bytes from one rank to another. */
 export interface Message {
   readonly from: number;
   readonly to: number;

@@ -78,7 +78,6 @@ export type Slowdown = readonly number[];
 export const linearSeconds = (measure: LinearMeasure, bytes: number, rows: number): number =>
   rows === 0 ? 0 : bytes * (measure.secondsPerByte + rows * measure.secondsPerByteRow);
 
-/** One timed run. */
 export interface LinearSample {
   /** Bytes of packed weights that are read, once however many rows share them. */
   readonly read: number;

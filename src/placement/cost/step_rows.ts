@@ -109,13 +109,11 @@ export interface StageStep extends StageView {
   /** By row group. */
   readonly groupRows: readonly number[];
   readonly chunks: number;
-  /** As `StepRows.offsets`. */
   readonly offsets: readonly number[] | undefined;
   /** Ranks with weights and those that only attend wait for each other, and may work on other sequences meanwhile. */
   readonly takesTurns: boolean;
   /** Rows that a rank runs, the most of any. */
   readonly rows: number;
-  /** Rows that a rank runs. */
   readonly rowsOf: (share: RankShare) => number;
   /** Rows of its MLP segments: all, where places run their own rows and compute segments for each other. */
   readonly mlpRowsOf: (share: RankShare) => number;

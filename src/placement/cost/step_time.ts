@@ -123,7 +123,6 @@ function pipelined(times: readonly (readonly StageTime[])[]): number {
   return free.at(-1) ?? 0;
 }
 
-/** What one stage does of a step. */
 interface StageTime {
   /** Of its busiest ranks, part by part: they meet at every exchange. */
   readonly computeSeconds: number;

@@ -71,7 +71,6 @@ export function registerPolicy(row: PolicyRow): void {
 /** Plans that are made from heads' loads, by a search, and not by a policy of the table. */
 export const ARRANGED: readonly string[] = ['arranged', 'pp x arranged'];
 
-/** Whether a name means one of these. */
 export const isArranged = (name: unknown): name is string =>
   typeof name === 'string' && arrangedName(name) !== undefined;
 
@@ -93,7 +92,6 @@ export interface Policy {
   readonly name: string;
   readonly pipeline: boolean;
   readonly stage: StageMaker;
-  /** What its plans have on enough ranks. */
   readonly features: readonly Feature[];
 }
 

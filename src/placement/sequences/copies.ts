@@ -252,7 +252,6 @@ function copiedOf(stage: Stage, head: number, sharing: Plan['sharing'], slots: n
   };
 }
 
-/** Undefined where nothing is known of them. */
 function headLoads({ shares, loads = [] }: Stage): HeadLoads | undefined {
   const all = sum(loads);
   if (all === 0) return undefined;
@@ -267,7 +266,6 @@ function headLoads({ shares, loads = [] }: Stage): HeadLoads | undefined {
 const addTo = (to: Map<number, number>, rank: number, load: number): void =>
   void to.set(rank, (to.get(rank) ?? 0) + load);
 
-/** The copy whose rank has least to read. */
 const leastBusy = (open: readonly Copy[], busy: ReadonlyMap<number, number>): Copy =>
   open.reduce((best, copy) => ((busy.get(copy.rank) ?? 0) < (busy.get(best.rank) ?? 0) ? copy : best));
 

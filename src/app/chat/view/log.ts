@@ -25,7 +25,6 @@ export interface LogHost {
 /** Redrawing an answer for each of its pieces would be most of the page's work. */
 const DRAW_MS = 60;
 
-/** A question and its answer. */
 interface Turn {
   readonly whole: HTMLElement;
   readonly question: HTMLElement;
@@ -34,7 +33,6 @@ interface Turn {
   readonly answer: AnswerView;
 }
 
-/** The messages of a chat. */
 export class Log {
   readonly node = make('div', 'log');
   #turns: Turn[] = [];

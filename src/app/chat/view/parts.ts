@@ -32,7 +32,6 @@ export interface PartsHost extends LogHost {
   attach(files: readonly File[]): void;
   /** What is to be asked was changed. */
   edited(): void;
-  /** What was dropped on the chat. */
   dropped(entries: readonly (FileSystemEntry | File)[]): void;
 }
 

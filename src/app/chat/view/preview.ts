@@ -70,7 +70,6 @@ export function clusterPreview({ ranks = 1, plan = 'auto', cluster }: LoadOption
   return { facts, problem: undefined, start: say('start'), remedies: [] };
 }
 
-/** A cluster's name and machines. */
 export function clusterText({ name = 'main', servers }: NonNullable<LoadOptions['cluster']>): string {
   const hosts = [servers].flat().map((server) => (URL.canParse(server) ? new URL(server).host : server));
   return `${name} (${hosts.join(', ')})`;

@@ -88,7 +88,6 @@ export class CostPolicy implements ContextPolicy {
     return true;
   }
 
-  /** The waiting requests that there are slots for. */
   #ableToRun(waiting: WaitingQueue, { ranks, iteration }: Situation): Sequence[] {
     const able = waiting.inTurn(freeSlots(ranks));
     for (const sequence of able) if (sequence.readySince < 0) sequence.readySince = iteration;

@@ -66,7 +66,6 @@ class Site {
     return (this.attended + tokens) * this.seconds.cached * LASTING;
   }
 
-  /** Its load with another context. */
   loadWith(rows: number): number {
     return this.load + rows * this.seconds.context;
   }
@@ -93,7 +92,6 @@ export interface Assignment {
   readonly rows: number;
 }
 
-/** Which contexts would run now, and where. */
 export class Placement {
   /** Seconds by which the slowest rank's rows exceed those of an iteration without contexts. */
   readonly excess: number;

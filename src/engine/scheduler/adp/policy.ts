@@ -77,11 +77,8 @@ function leastLoaded(ranks: readonly RankState[], request: Sequence, expected: n
 
 /** What one rank could run in an iteration. */
 export interface RankOffer {
-  /** Whether a context request would run. */
   readonly hasContext: boolean;
-  /** Generation requests that run. */
   readonly generations: number;
-  /** Sequences it may run. */
   readonly slots: number;
 }
 

@@ -141,7 +141,6 @@ export interface PoolLoad {
   readonly growing: number;
 }
 
-/** A sequence that could go to another pool. */
 export interface Movable {
   readonly pool: number;
   readonly tokens: number;

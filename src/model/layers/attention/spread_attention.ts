@@ -42,7 +42,6 @@ export interface AttendedRows extends Pick<SpreadLayout, 'segments' | 'heads' | 
   readonly queries: Buffer;
 }
 
-/** This rank's lanes. */
 interface OwnLanes {
   readonly states: States;
   readonly layout: StateLayout;
@@ -192,7 +191,6 @@ export class SpreadAttention {
     return this.stageRows.role === 'generated' && slidingWindow !== undefined ? { slidingWindow } : {};
   }
 
-  /** What attention writes. */
   get target(): { readonly partial_o: Buffer; readonly partial_ml: Buffer } {
     return { partial_o: this.#written.o, partial_ml: this.#written.ml };
   }
@@ -234,7 +232,6 @@ export class SpreadAttention {
     this.#dispatch(recorder, own, { ...target, row_info: rowInfo, ...to }, tables, rowsOf);
   }
 
-  /** Any merge. */
   #dispatch(
     recorder: RankRecorder,
     problem: Omit<AttentionMergeProblem, 'headDim'>,
