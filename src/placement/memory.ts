@@ -106,7 +106,6 @@ export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
       sum(share.mlp.map((segment) => nth(layer.mlpSegments, segment))) +
       share.experts.length * layer.expert;
 
-/** A share's part of a sequence's state in one layer, in bytes. */
 const layerState = ({ stateSegments }: LayerSizes, { heads }: RankShare): number =>
   stateSegments ? sum(heads.map((segment) => nth(stateSegments, segment))) : 0;
 
@@ -191,7 +190,6 @@ export function checkMemory(
   );
 }
 
-/** The rank that lacks most; undefined when all have room. */
 function tightestRank(
   memories: readonly RankMemory[],
   budgets: readonly (number | undefined)[],

@@ -77,7 +77,6 @@ export class Owners {
     return this.ranges(this.batchOf(slot)).findIndex(([first, end]) => row >= first && row < end);
   }
 
-  /** Whether a rank keeps a slot's sequences, or a part of them. */
   keeps(rank: number, slot: number): boolean {
     const place = this.#placeOfRank(rank);
     return place === undefined || place === this.placeOf(slot);

@@ -43,7 +43,6 @@ export class Pool {
     return this.#laneOf.length;
   }
 
-  /** Blocks that `allocate` could give out, of all lanes. */
   get numFree(): number {
     return sum(this.#lanes.map(freeOf));
   }

@@ -234,7 +234,6 @@ function poolTokens({ numBlocks, lanes = 1 }: RankLimits, { blockTokens, chunkTo
   return whole * lanes * chunkTokens + (each - whole * chunkBlocks) * blockTokens;
 }
 
-/** Blocks [first, end) of a sequence, counted by lane. */
 export function laneBlocks(
   [first, end]: readonly [first: number, end: number],
   offset: number,

@@ -124,7 +124,6 @@ export class Clients {
     if (this.several) this.#kept.push({ until: this.iteration + KEPT_ITERATIONS, running });
   }
 
-  /** Whether a client may have one of so many free slots. */
   mayTake({ running }: Client, free: number): boolean {
     if (this.#kept.length === 0) return true;
     this.#kept = this.#kept.filter(({ until }) => until > this.iteration);

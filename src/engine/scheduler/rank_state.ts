@@ -122,7 +122,6 @@ export class RankState {
     return rows;
   }
 
-  /** Whether the rank's whole pool would hold the sequence at its longest. */
   canEverHold(sequence: Sequence): boolean {
     const inLane = laneBlocks([0, this.mostBlocks(sequence)], 0, this.#lanes, this.config);
     return Math.max(...inLane) <= this.limits.numBlocks / this.#lanes;
@@ -177,7 +176,6 @@ export class RankState {
     return rest.every((left) => left >= 0) && sum(rest) >= headroom;
   }
 
-  /** Tokens of a waiting sequence that this rank's cache holds. */
   cachedTokens(sequence: Sequence): number {
     return this.#match(sequence).tokens;
   }
@@ -706,5 +704,4 @@ function addTable({ tables }: WorkList, sequence: Sequence): void {
   if (!tables.includes(sequence)) tables.push(sequence);
 }
 
-/** Whether a running sequence has rows to compute before it can decode. */
 const hasContext = ({ status, computed, target }: Sequence): boolean => status === 'prefill' && computed < target;

@@ -57,7 +57,6 @@ export class Scheduler {
     return this.#sequences.size;
   }
 
-  /** Requests that don't run: new ones and preempted ones. */
   get numWaiting(): number {
     return this.ranks.reduce((sum, rank) => sum + rank.pending.length, this.#waiting.length);
   }

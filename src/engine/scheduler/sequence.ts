@@ -232,7 +232,6 @@ export class Sequence {
     return Math.min(this.target, this.promptLength);
   }
 
-  /** Token at a position: of the prompt, or generated and received. */
   tokenAt(position: number): number {
     const token = position < this.promptLength ? this.prompt[position] : this.generated[position - this.promptLength];
     if (token === undefined) {

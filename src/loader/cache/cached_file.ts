@@ -185,7 +185,6 @@ export class CachedFile {
     this.#damaged.delete(piece);
   }
 
-  /** Whether every piece is there, as the disk says it now. */
   async allThere(): Promise<boolean> {
     for (let piece = 0; piece < this.pieces; piece++) if (!(await this.find(piece))) return false;
     return true;

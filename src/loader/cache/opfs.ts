@@ -73,7 +73,6 @@ export async function readCacheFile(directory: CacheDirectory, name: string): Pr
   return file?.size === 0 ? undefined : file;
 }
 
-/** The JSON object that the file holds; undefined where it holds none. */
 export async function readCacheObject(
   directory: CacheDirectory,
   name: string,

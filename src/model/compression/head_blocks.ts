@@ -170,7 +170,6 @@ export class HeadBlocks {
     return [...this.#of(slot, kvHead)].map(({ head }) => head.blocks.slice(0, this.#blocksFor(head, length)));
   }
 
-  /** A slot's kv head has gone to another rank: its blocks are free. */
   giveAway(slot: number, kvHead: number): void {
     for (const { head, free } of this.#of(slot, kvHead)) {
       free.push(...head.blocks.toReversed());

@@ -38,7 +38,6 @@ const filled = (sizes: readonly number[]): number => sizes.filter((size) => size
 /** Ranks that can hold different MLP segments. */
 const maxColumns = ({ mlpSegments }: ModelShape): number => filled(mlpSegments) || mlpSegments.length;
 
-/** Ranks that can hold different heads and MLP segments. */
 export const maxTensor = (shape: ModelShape): number => Math.min(filled(shape.segmentHeads), maxColumns(shape));
 
 const divisors = (n: number): number[] => range(1, n + 1).filter((d) => n % d === 0);

@@ -236,7 +236,6 @@ export class CopyOwners {
   }
 }
 
-/** Heads of a stage that several ranks hold, ascending. */
 export const copiedHeads = ({ shares }: Pick<Stage, 'shares'>): number[] =>
   [...new Set(shares.flatMap(({ copies = [] }: RankShare) => copies.map(({ head }) => head)))].toSorted(
     (a, b) => a - b,

@@ -20,7 +20,6 @@ export interface GroupLoad {
   readonly freeSlots: number;
 }
 
-/** A sequence that could go to another micro-batch of its rank. */
 export interface Shiftable {
   readonly rank: number;
   readonly group: number;

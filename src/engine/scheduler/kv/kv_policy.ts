@@ -166,11 +166,9 @@ const load = ({ attended, weight }: PoolLoad, more = 0): number => (attended + m
 
 const lacks = ({ freeBlocks, growing }: PoolLoad): boolean => freeBlocks < growing;
 
-/** Whether a pool could take a sequence in and still not run out soon. */
 const hasRoom = (pool: PoolLoad, { blocks, most }: Movable): boolean =>
   pool.freeSlots > 0 && pool.blocks >= most && pool.freeBlocks - blocks > pool.growing;
 
-/** The pool that would have least to do with the sequence in it. */
 function bestTarget(pools: readonly PoolLoad[], sequence: Movable): number | undefined {
   let best: number | undefined;
   for (const [index, pool] of pools.entries()) {

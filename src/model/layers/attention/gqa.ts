@@ -31,7 +31,6 @@ import { type AttentionShape, SpreadLayout } from './spread_layout.js';
 const ownSegments = ({ kvHeads, copies = [] }: RankShare): number =>
   kvHeads.length + sum(copies.map(({ share }) => share - 1));
 
-/** Grouped-query attention of alike layers of a stage. */
 export class GqaLayers implements AttentionLayers {
   readonly heads: number;
   /** kv heads of an attention segment. What a plan calls a kv head is a segment's. */
