@@ -111,7 +111,6 @@ function named(answers: readonly Answer[], ranks: number, memory: number): Layer
 
 const memoryUsed = (layers: readonly LayerPlacement[], ranks: number): number[] => rankCopies(layers.flat(), ranks);
 
-/** Copies beyond the first. */
 const copiesOf = ({ heads }: Answer): number => heads.flat().length - heads.length;
 
 const usefulCopies = (task: Task): number => task.loads.length * (mostCopies(task) - 1);

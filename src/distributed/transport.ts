@@ -1,7 +1,6 @@
 import { listIn } from '../base/lists.js';
 import { SplitkvError } from '../base/errors.js';
 
-/** What a transport tells its owner outside any `receive`. */
 export interface TransportEvents {
   aborted(reason: unknown): void;
   /** A peer is gone: it disposed its end, or its worker ended. What it sent before can still be received. */

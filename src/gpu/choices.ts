@@ -35,7 +35,6 @@ export interface Choice {
   readonly problem: unknown;
   /** All different; the first is the plan that runs unless another is chosen. */
   readonly candidates: readonly [Candidate, ...Candidate[]];
-  /** Index into `candidates`. */
   chosen: number;
   /** A choice was made, by whoever may. */
   made: boolean;

@@ -7,7 +7,6 @@ import type { Source } from './source.js';
 /** Some columns of a tensor seen as a matrix, read a span of rows at a time. */
 export interface RowSlice {
   readonly name: string;
-  /** Columns that are asked for. */
   readonly width: number;
   /** Checkpoint bytes of a whole row. */
   readonly rowBytes: number;
@@ -16,7 +15,6 @@ export interface RowSlice {
   read(rowStart: number, rowEnd: number, signal: AbortSignal | undefined): Promise<RawPiece>;
 }
 
-/** The blocks that a slice's columns lie in. */
 export interface SliceBlocks {
   readonly type: BlockType;
   /** Bytes of a row's. */

@@ -45,7 +45,6 @@ export interface TensorEntry {
   readonly isMade?: boolean;
 }
 
-/** Every tensor of a checkpoint and where its bytes are. */
 export interface TensorIndex {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
   readonly totalBytes: number;

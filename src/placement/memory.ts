@@ -51,7 +51,6 @@ export interface RankMemory {
   readonly totalBytes: number;
 }
 
-/** What every rank of a (checked) plan needs, in order of ranks. */
 export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions): RankMemory[] {
   const { ranks, stages: views, places: sharded } = planTopology(plan);
   const { contextLength, prefillChunk = Infinity, compressed = false, seats } = options;

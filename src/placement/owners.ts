@@ -124,7 +124,6 @@ export class Owners {
     return place === undefined ? range(0, this.ranges(0).length) : [place];
   }
 
-  /** Slots of a place, of all batches. */
   placeSlots(place: number): number {
     return sum(range(0, this.batches).map((batch) => lengthOf(nth(this.ranges(batch), place))));
   }

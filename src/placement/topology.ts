@@ -59,7 +59,6 @@ export interface StageView {
   readonly rowSplit: number;
 }
 
-/** A rank's part in a stage. */
 export interface StageTopology extends StageView {
   readonly share: RankShare;
   /** Its weight group, or its root's. */
@@ -78,7 +77,6 @@ export interface StageTopology extends StageView {
   readonly mlpPeers: readonly RankShare[];
   /** Row groups that the rank runs in this stage, by role; none for a KV-only rank. */
   readonly runs: Readonly<Record<RowRole, readonly number[]>>;
-  /** Row groups for which it attends, by role. */
   readonly attends: Readonly<Record<RowRole, readonly number[]>>;
 }
 

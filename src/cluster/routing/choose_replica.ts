@@ -181,7 +181,6 @@ export class ReplicaTable {
     this.#list = undefined;
   }
 
-  /** A replica has left, or its connection broke. */
   leave(name: string): void {
     if (this.#rows.delete(name)) this.#list = undefined;
   }

@@ -153,7 +153,6 @@ export interface Head {
   readonly version: 1;
   /** SHA-256 of the manifest, in hex: what tells two models of one name apart. */
   readonly digest: string;
-  /** Of all files. */
   readonly bytes: number;
   /** When it was pushed, as ISO 8601 has it. */
   readonly pushed: string;

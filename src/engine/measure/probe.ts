@@ -16,7 +16,6 @@ import { type ProbeLayers, probePlan } from './probe_layers.js';
 import { syntheticWeights } from './synthetic_weights.js';
 import { submitPass, type Timed, timeProgram } from './timing.js';
 
-/** What is measured of a model. */
 export interface ProbeSubject {
   readonly config: ModelConfig;
   readonly type: MatrixType;

@@ -28,7 +28,6 @@ export interface ModelRanks {
   readonly places?: { name?(rank: number): string };
   /** Another one after each recovery. */
   readonly runner: Runner;
-  /** The first rank's. */
   readonly adapter: NamedAdapter;
   /** @throws SplitkvError `device_lost`, `peer_lost` when a rank is lost: then only `recover` helps. */
   assertUsable(): void;

@@ -8,7 +8,6 @@ import { NO_WINDOWS, type Sequence } from './sequence.js';
 
 interface Contents {
   has(block: number): boolean;
-  /** A block that had some is given out for other content. */
   forget(block: number): void;
 }
 
@@ -119,7 +118,6 @@ export type Windowed = Pick<Sequence, 'windows' | 'windowsFrom' | 'offset' | 'mo
 export class WindowBlocks {
   readonly pool: Pool;
   readonly #lanes: number;
-  /** Blocks of a lane that are set aside for running sequences. */
   #promised = 0;
 
   constructor(

@@ -21,7 +21,6 @@ export interface WindowLimits {
 }
 
 export interface RankLimits {
-  /** KV blocks of the rank's pool, of all its lanes together. */
   readonly numBlocks: number;
   /**
    * Where several ranks split every sequence, chunk c of one with offset o is of lane (c + o) mod `lanes`, and block b of the pool of lane

@@ -91,9 +91,7 @@ export class PrefixCache {
   /** By adapter, then by offset. */
   readonly #roots = new Map<number | undefined, Map<number, Node>>();
   readonly #nodes = new Map<number, Node>();
-  /** Blocks in layers with windows: content is known without them, too. */
   readonly windowed = new Places('window');
-  /** Kept states, and room for them. */
   readonly kept = new Places('state');
   readonly states: Pool | undefined;
 

@@ -97,7 +97,6 @@ export class Clients {
     return client;
   }
 
-  /** A request is over, and has no slot. */
   leave(client: Client): void {
     if (--client.unfinished > 0) return;
     this.#known.delete(client.name);

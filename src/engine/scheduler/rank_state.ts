@@ -44,9 +44,7 @@ export class RankState {
   numDecoding = 0;
   /** Prompt tokens of all bound sequences, as they came. */
   promptTokens = 0;
-  /** Compressed since the last iteration was planned. */
   readonly #compressed: Sequence[] = [];
-  /** Those whose clients have had their turn in the planned iteration. */
   #resting: ReadonlySet<Sequence> = new Set();
   /** Where prompts are compressed, instead of `cache`: their blocks hold other tokens when they have ended. */
   readonly prompts: KeptPrompts | undefined;
@@ -107,12 +105,10 @@ export class RankState {
     return this.#slots.laneOf(slot);
   }
 
-  /** Tokens that running sequences attend to in a step. */
   get attended(): number {
     return this.running.reduce((sum, { computed }) => sum + computed, 0);
   }
 
-  /** Rows that running sequences still need before they can decode. */
   get outstandingContext(): number {
     let rows = 0;
     if (this.running.length > this.numDecoding) {

@@ -110,7 +110,6 @@ export class Sequence {
   offset = 0;
   /** Tokens that `blocks` have room for, those included that compression evicted. */
   capacity = 0;
-  /** Tokens of the prompt that compression evicted. */
   evicted = 0;
   /** Those that it evicts, as far as that was told. */
   toEvict: number | undefined;
@@ -126,7 +125,6 @@ export class Sequence {
   drafts: readonly number[] = [];
   /** Of a model with recurrent layers: its state is some rejected drafts ahead, and is taken back before it goes on. */
   takesBack = false;
-  /** Iterations in flight with a row of this sequence. */
   outstanding = 0;
   /** Of those, how many wrote into blocks that it has lost since. */
   stale = 0;

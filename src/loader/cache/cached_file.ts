@@ -81,12 +81,10 @@ export class CachedFile {
     return new CachedFile(manifest, name, model, directory).#look();
   }
 
-  /** This version, if anything of it is there. */
   static async find(model: CacheDirectory, manifest: FileManifest): Promise<CachedFile | undefined> {
     return (await CachedFile.versions(model, manifest.file)).find((cached) => isSame(cached.manifest, manifest));
   }
 
-  /** The versions of a file, or of every file in a model's folder. */
   static async versions(model: CacheDirectory, file?: string): Promise<CachedFile[]> {
     const prefix = file === undefined ? undefined : await filePrefix(file);
     const versions: CachedFile[] = [];
@@ -190,7 +188,6 @@ export class CachedFile {
     return true;
   }
 
-  /** Notes that the file is whole and has passed its checks. */
   async settle(whole: Whole): Promise<void> {
     await writeCacheFile(this.directory, WHOLE, new TextEncoder().encode(JSON.stringify(whole)));
     this.#whole = whole;

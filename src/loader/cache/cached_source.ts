@@ -61,7 +61,6 @@ interface OpenFile extends Omit<FileManifest, 'version'> {
   readonly version: string | undefined;
   /** Undefined when nothing can be stored. */
   readonly cached: CachedFile | undefined;
-  /** Pieces that are being fetched or stored. */
   readonly pending: Map<number, Promise<Uint8Array<ArrayBuffer>>>;
   /** Why the server could not be asked or no longer has it: then only what is cached can be read. */
   readonly offline: unknown;

@@ -53,7 +53,6 @@ export class HeadBlocks {
     }));
   }
 
-  /** Blocks in use, over all layers. */
   get used(): number {
     const { layers, numBlocks } = this.shape;
     return layers * numBlocks - sum(this.#layers.map(({ free }) => free.length));

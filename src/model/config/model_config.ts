@@ -249,7 +249,6 @@ export interface ExpertsConfig {
 export const isRecurrent = (attention: AttentionConfig): attention is RecurrentConfig =>
   attention.kind === 'conv' || attention.kind === 'delta';
 
-/** Whether rows see those behind them: an encoder. */
 export const attendsBothWays = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
   layers.some(({ attention }) => attention.kind === 'gqa' && attention.bothWays);
 

@@ -193,7 +193,6 @@ export class Decoder {
     });
   }
 
-  /** In the order of layers, each once. */
   get #caches(): readonly LayerCache[] {
     return this.#stages.flatMap(({ layers }) =>
       layers.flatMap(({ index, cache }) => (cache.layer === index ? cache : [])),

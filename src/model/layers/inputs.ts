@@ -49,7 +49,6 @@ export class Inputs {
     this.x = weights?.norm ? device.createBuffer(`${role} inputs`, rows * hiddenStride * 4) : x;
   }
 
-  /** Behind the embedding. */
   record(recorder: RankRecorder): void {
     const { config, weights, buffers, world, hiddenStride: stride } = this;
     if (!weights) return;

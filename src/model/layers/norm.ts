@@ -5,7 +5,6 @@ import type { NormConfig } from '../config/model_config.js';
 import { allRows, type Loaded, type VectorSpec, wholeVector } from '../weights/weight_map.js';
 import type { RankRecorder } from './world.js';
 
-/** Which tensors a norm is made of. */
 export interface NormSpec {
   readonly config: NormConfig;
   readonly weight: VectorSpec;

@@ -86,7 +86,6 @@ export class World {
   }
 }
 
-/** One message for each peer. */
 function byPeer(transfers: readonly Transfer[]): Transfer[] {
   const regions = new Map<number, Region[]>();
   for (const { peer, regions: own } of transfers) regions.set(peer, [...(regions.get(peer) ?? []), ...own]);

@@ -103,7 +103,6 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
   };
 }
 
-/** Everything that a rank loads, once. */
 export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(config)): Spec[] => [
   ...specsIn(modelMap(config, slice)),
 ];

@@ -197,7 +197,6 @@ class WeightLoader<Parts extends object> {
     return { absorb: absorb.matrix, valueUp: valueUp.matrix };
   }
 
-  /** An f32 vector: a norm's weight, a bias. */
   async #vector(spec: VectorSpec): Promise<Buffer> {
     const values = new Float32Array(vectorLength(spec));
     const { columns = 1, plus = 0, as = 'itself' } = spec;

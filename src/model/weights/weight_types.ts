@@ -24,7 +24,6 @@ export function mixtureText(each: readonly TypeBytes[]): string {
   return each.flatMap(({ type, bytes }) => (bytes >= least ? type : [])).join(', ');
 }
 
-/** The type of the most bytes. */
 export const mostOf = (types: WeightTypes): MatrixType => (typeof types === 'string' ? types : types.most);
 
 /** Every type that there is, the one of the most bytes first. */

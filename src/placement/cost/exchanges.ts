@@ -27,7 +27,6 @@ export interface Message {
   readonly bytes: number;
 }
 
-/** Messages that travel at once; every rank waits for its own. */
 export interface PredictedExchange {
   readonly label: string;
   readonly messages: readonly Message[];
@@ -122,7 +121,6 @@ const onlyGroup = (route: Route): Route => ({ ...route, cargo: { ...route.cargo,
 const withMessages = (exchanges: readonly PredictedExchange[]): PredictedExchange[] =>
   exchanges.filter(({ messages }) => messages.length > 0);
 
-/** What routes carry in a step, a message for each pair of ranks. */
 function exchangeOf(
   label: string,
   routes: readonly Route[],

@@ -47,7 +47,6 @@ export interface AdapterMeasure {
   readonly waitSeconds: number;
 }
 
-/** One direction of a link. */
 export interface LinkMeasure {
   /**
    * What an exchange of a few bytes adds to the work before it: from when the slower of the two ranks has finished until both can

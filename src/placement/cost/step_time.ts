@@ -219,7 +219,6 @@ function takenOf(own: readonly number[], slowdown: Slowdown, busyStages: number)
 
 type Part = (share: RankShare, adapter: AdapterMeasure) => number;
 
-/** A layer's parts between exchanges: projections, attention, MLP. */
 function layerParts(
   stage: StageStep,
   layer: number,

@@ -87,7 +87,6 @@ export function readPolicyName(name: string): Pick<Policy, 'name' | 'pipeline' |
   return { name: arranged, pipeline: words.includes('pp'), features: wordFeatures(words) };
 }
 
-/** A policy, on its own or as the stages of a pipeline. */
 export interface Policy {
   readonly name: string;
   readonly pipeline: boolean;

@@ -2,7 +2,6 @@ import { CHUNK_TOKENS, MERGE_LANES } from '../owner.js';
 import { range, sum } from '../../base/lists.js';
 import type { Plan, RankShare, Stage } from '../plan.js';
 
-/** A rank's part of a copied head. */
 export interface Holder {
   readonly rank: number;
   readonly share: number;
@@ -284,7 +283,6 @@ function mostBehind(open: readonly Copy[], added: number, all: readonly Copied[]
 export interface CopyPiece {
   readonly head: number;
   readonly slot: number;
-  /** Who keeps it. */
   readonly rank: number;
   /** Entries that a step attends to. */
   readonly entries: number;

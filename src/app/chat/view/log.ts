@@ -6,7 +6,6 @@ import type { Versions } from '../session.js';
 import { type IconName, iconButton } from './icons.js';
 import type { CodeParts, MarkdownView } from './markdown.js';
 
-/** What a log needs from its chat. */
 export interface LogHost {
   readonly text: Say;
   /** Answers are shown as they were written. */
@@ -150,7 +149,6 @@ export class Log {
     return button;
   }
 
-  /** The question becomes a field. */
   #edit(index: number, turn: Turn): void {
     const field = make('textarea', '');
     field.dir = 'auto';

@@ -18,7 +18,6 @@ const LONG_PASTE = 2000;
 const ACCEPTED =
   'image/png,image/jpeg,image/webp,image/gif,text/*,.md,.json,.csv,.tsv,.xml,.yaml,.yml,.toml,.log,.py,.js,.ts,.tsx,.jsx,.rs,.go,.c,.h,.cpp,.java,.rb,.php,.sh,.sql';
 
-/** What a person does in a chat. */
 export interface PartsHost extends LogHost {
   send(text: string): void;
   stop(): void;
@@ -133,7 +132,6 @@ export class ChatParts {
     this.field.focus();
   }
 
-  /** Names everything by the chat's texts. */
   showTexts(): void {
     const { text } = this.on;
     name(this.log.node, text('conversation'));

@@ -4,7 +4,6 @@ import type { LoadOptions, ModelInfo, PlanReport } from '../../../index.js';
 import { type Remedy, smallerRemedy } from '../explain.js';
 import { SAY, type Say } from '../strings.js';
 
-/** What is told before a download begins. */
 export interface Preview {
   readonly facts: readonly (readonly [term: string, text: string])[];
   /** Why it won't run here; undefined where it will, as far as can be told. */

@@ -49,7 +49,6 @@ export class CostPolicy implements ContextPolicy {
   /** Rows of the contexts run last. */
   readonly #recent: number[] = [];
   #started = 0;
-  /** Requests that could have run in the last iteration and didn't. */
   #leftWaiting = 0;
   #lastSeconds = 0;
   /** Seconds times requests waited since contexts ran last. */
@@ -234,7 +233,6 @@ class IterationTimes {
   /** Of the last step without contexts. */
   #last = { cached: 0, seconds: 0 };
 
-  /** Whether waiting can be weighed against running. */
   get known(): boolean {
     return this.#context.weight >= ENOUGH;
   }

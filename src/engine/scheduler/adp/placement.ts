@@ -17,7 +17,6 @@ interface RowSeconds {
   readonly cached: number;
 }
 
-/** A rank while contexts are being placed on it. */
 class Site {
   /** Rows that the iteration's budget still has. */
   room: number;
@@ -88,7 +87,6 @@ class Site {
 export interface Assignment {
   readonly sequence: Sequence;
   readonly rank: RankState;
-  /** Context rows that it runs there. */
   readonly rows: number;
 }
 
@@ -98,7 +96,6 @@ export class Placement {
 
   constructor(
     readonly assigned: readonly Assignment[],
-    /** With the assigned contexts on them, in order of rank. */
     private readonly sites: readonly Site[],
     private readonly generationLoad: number,
   ) {

@@ -75,7 +75,6 @@ function leastLoaded(ranks: readonly RankState[], request: Sequence, expected: n
   return best;
 }
 
-/** What one rank could run in an iteration. */
 export interface RankOffer {
   readonly hasContext: boolean;
   readonly generations: number;

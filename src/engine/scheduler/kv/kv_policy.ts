@@ -99,7 +99,6 @@ export class KvPolicy implements ContextPolicy {
   }
 }
 
-/** A KV pool that has room for a new sequence. */
 export interface PlacePool {
   readonly index: number;
   /** Its share of the work, in any unit. */
@@ -191,7 +190,6 @@ function relief<M extends Movable>(pools: readonly PoolLoad[], movable: readonly
   return best;
 }
 
-/** From the busiest pool the sequence whose move is worth most. */
 function balance<M extends Movable>(pools: readonly PoolLoad[], movable: readonly M[]): Move<M> | undefined {
   const busiest = pools.reduce((most, pool, index) => (load(pool) > load(nth(pools, most)) ? index : most), 0);
   const from = nth(pools, busiest);

@@ -27,7 +27,6 @@ import type { GqaWeights } from './gqa_weights.js';
 import { type MergeTables, SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, SpreadLayout } from './spread_layout.js';
 
-/** Attention segments whose cache a rank has, copies by their share. */
 const ownSegments = ({ kvHeads, copies = [] }: RankShare): number =>
   kvHeads.length + sum(copies.map(({ share }) => share - 1));
 

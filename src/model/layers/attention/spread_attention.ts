@@ -170,12 +170,10 @@ export class SpreadAttention {
     return attendsForAll ? groups.findIndex((ranks) => ranks.some(({ rank }) => rank === of)) : 0;
   }
 
-  /** Where a row group begins among the rows that this rank runs. */
   #ownFirst(group: number, step: RankStep): number {
     return firstRowOf(group, this.context.topology.runs[this.stageRows.role], step.rows);
   }
 
-  /** Where a row group begins among the rows that this rank attends for. */
   #attendedFirst(group: number, step: RankStep): number {
     if (this.#layout.rowPieces > 1) return group * this.stageRows.rows;
     return firstRowOf(group, this.context.topology.attends[this.stageRows.role], step.rows);
