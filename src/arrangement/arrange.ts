@@ -37,7 +37,6 @@ export function arrange(problem: ArrangementProblem, steps = STEPS): Arrangement
   return measured({ ...problem, mode }, search({ ...problem, mode }, { left: steps }));
 }
 
-/** What a problem without a mode means. */
 function arrangeWithCopies(problem: ArrangementProblem, steps: number): Arrangement {
   const { loads, ranks, memory, copies = ranks - 1 } = problem;
   const whole = { ...problem, copies: 0, mode: 'exact' } as const;
@@ -69,7 +68,6 @@ function arrangeWithCopies(problem: ArrangementProblem, steps: number): Arrangem
   return measured(wrap, { placement, bound: all.bound });
 }
 
-/** Each run of layers on ranks of its own. */
 function arrangePipeline(problem: ArrangementProblem & { readonly pipeline: number }, steps: number): Arrangement {
   const { loads, ranks, pipeline } = problem;
   const stageRanks = ranks / pipeline;
@@ -100,7 +98,6 @@ function arrangePipeline(problem: ArrangementProblem & { readonly pipeline: numb
   };
 }
 
-/** Of some of the ranks. */
 const costsOf = (costs: HeadCosts, own: <T>(list: readonly T[]) => readonly T[]): HeadCosts => ({
   ...costs,
   secondsPerEntry: own(costs.secondsPerEntry),

@@ -181,7 +181,6 @@ function scoreOf(seconds: readonly number[]): number {
   return peak * sum(seconds.map((own) => (own / peak) ** 16)) ** (1 / 16);
 }
 
-/** Requests of a head on a rank. */
 const at = (own: readonly number[] | undefined, rank: number): number => own?.[rank] ?? -1;
 
 function* changes(layer: Layer, held: Held, seconds: readonly number[]): Generator<Change> {

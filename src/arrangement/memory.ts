@@ -109,10 +109,8 @@ function named(answers: readonly Answer[], ranks: number, memory: number): Layer
   return answers.map(({ heads }, layer) => renamed(heads, names[layer] ?? []));
 }
 
-/** The copies of all layers that each rank holds. */
 const memoryUsed = (layers: readonly LayerPlacement[], ranks: number): number[] => rankCopies(layers.flat(), ranks);
 
-/** Copies beyond the first. */
 const copiesOf = ({ heads }: Answer): number => heads.flat().length - heads.length;
 
 const usefulCopies = (task: Task): number => task.loads.length * (mostCopies(task) - 1);

@@ -36,11 +36,9 @@ export const spareCopies = ({ loads, copies, room }: Task): number => Math.min(c
 /** Ranks that may hold copies of one head: no more than there are requests to share. */
 export const mostCopies = (task: Task): number => Math.min(task.room.length, task.batch);
 
-/** Heads by falling load. */
 export const heaviestFirst = (loads: readonly number[]): number[] =>
   [...loads.entries()].sort(([i, a], [j, b]) => b - a || i - j).map(([head]) => head);
 
-/** The load that heads put on each rank. */
 export function rankLoads(loads: readonly number[], heads: LayerPlacement, ranks: number): number[] {
   const out = new Array<number>(ranks).fill(0);
   for (const [head, copies] of heads.entries()) {
@@ -49,14 +47,12 @@ export function rankLoads(loads: readonly number[], heads: LayerPlacement, ranks
   return out;
 }
 
-/** The copies that each rank holds. */
 export function rankCopies(heads: LayerPlacement, ranks: number): number[] {
   const out = new Array<number>(ranks).fill(0);
   for (const copies of heads) for (const { rank } of copies) out[rank]!++;
   return out;
 }
 
-/** The same heads under other names of the ranks. */
 export const renamed = (heads: LayerPlacement, names: readonly number[]): LayerPlacement =>
   heads.map((copies) =>
     copies.map(({ rank, share }) => ({ rank: names[rank] ?? rank, share })).sort((a, b) => a.rank - b.rank),
@@ -85,7 +81,6 @@ export function staticPlacement(numHeads: number, ranks: number): LayerPlacement
 
 type Loads = readonly (readonly number[])[];
 
-/** The load of each rank in each layer. */
 export const layerLoads = (loads: Loads, placement: Placement, ranks: number): number[][] =>
   loads.map((layer, at) => rankLoads(layer, placement[at] ?? [], ranks));
 

@@ -212,7 +212,6 @@ function connectError(error: unknown, where: string): SplitkvError {
   );
 }
 
-/** First part of every subject of splitkv's. */
 const PREFIX = 'splitkv';
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;
 

@@ -43,7 +43,6 @@ export interface CommStats {
   waitMs: number;
 }
 
-/** A rank's way to its peers. */
 export interface Communicator {
   readonly rank: number;
   readonly worldSize: number;

@@ -29,7 +29,6 @@ export class BufferPool {
     return buffer;
   }
 
-  /** Gives a buffer back, unmapped. */
   give(buffer: Buffer): void {
     if (!this.#disposed) listIn(this.#free, buffer.size).push(buffer);
   }

@@ -2,7 +2,6 @@ import { listIn } from '../base/lists.js';
 import { type BufferPool, encodeCopies } from './copies.js';
 import { type Message, sizeMismatch } from './exchange_plan.js';
 
-/** A rank's messages of one exchange with ranks on its device. */
 interface LocalMessages {
   readonly rank: number;
   readonly channel: number;

@@ -83,7 +83,6 @@ export function planExchange(exchange: Exchange, links: Links): ExchangePlan {
   };
 }
 
-/** The error of both ranks when a message's two sides disagree. */
 export function sizeMismatch(label: string, sent: number, from: number, expected: number, to: number): SplitkvError {
   return internalError(
     `${label}: rank ${from} sends ${sent} bytes where rank ${to} expects ${expected}; the ranks' exchanges don't match`,

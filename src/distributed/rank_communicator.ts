@@ -17,7 +17,6 @@ export class RankCommunicator implements Communicator {
   readonly #closedPeers = new Set<number>();
   /** By channel. */
   readonly #sent = new Map<number, number>();
-  /** Channels that an exchange is under way on. */
   readonly #running = new Set<number>();
   /** Ends the waits under way. */
   readonly #rejects = new Set<(reason: unknown) => void>();

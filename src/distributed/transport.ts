@@ -1,9 +1,7 @@
 import { listIn } from '../base/lists.js';
 import { SplitkvError } from '../base/errors.js';
 
-/** What a transport tells its owner outside any `receive`. */
 export interface TransportEvents {
-  /** A peer gave up. */
   aborted(reason: unknown): void;
   /** A peer is gone: it disposed its end, or its worker ended. What it sent before can still be received. */
   closed(peer: number): void;
@@ -62,7 +60,6 @@ export class Inbox {
     taker.resolve();
   }
 
-  /** As `Transport.receive`. */
   async receive(channel: number, take: (bytes: Uint8Array) => void): Promise<void> {
     const bytes = listIn(this.#messages, channel).shift();
     if (bytes) return take(bytes);

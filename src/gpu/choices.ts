@@ -21,7 +21,6 @@ export interface Variant {
   grid: GridSpec;
 }
 
-/** A plan of a choice. */
 export interface Candidate {
   /** Of the kernel's; undefined: its plan without any. */
   readonly tuning: string | undefined;
@@ -36,7 +35,6 @@ export interface Choice {
   readonly problem: unknown;
   /** All different; the first is the plan that runs unless another is chosen. */
   readonly candidates: readonly [Candidate, ...Candidate[]];
-  /** Index into `candidates`. */
   chosen: number;
   /** A choice was made, by whoever may. */
   made: boolean;
@@ -47,7 +45,6 @@ export interface Choice {
   readonly variant: Variant;
 }
 
-/** The choices of a device's programs. */
 export class Choices {
   /** By the plan's pipeline, then by the problem. */
   readonly #choices = new Map<CompiledPipeline, Map<string, Choice>>();

@@ -10,7 +10,6 @@ const DEPTHS = [8, 16, 32];
 /** The largest subgroup of which four are a workgroup everywhere. */
 const MOST_LANES = 64;
 
-/** As Chrome tells it, and Dawn. */
 interface MatrixConfig {
   readonly componentType: string;
   readonly resultComponentType: string;

@@ -1,7 +1,6 @@
 import { internalError } from '../base/errors.js';
 import type { DeviceTraits, FastPath } from './device.js';
 
-/** How a storage binding is used by a kernel. */
 export type Access = 'read' | 'read_write';
 export type ParamType = 'u32' | 'i32' | 'f32';
 

@@ -59,7 +59,6 @@ export interface TimedPasses {
   next(): GPUComputePassTimestampWrites;
 }
 
-/** How a program is replayed. */
 export interface RunOptions {
   /** Cuts what takes long, in between too. */
   readonly submits?: Submits;
@@ -81,7 +80,6 @@ interface Piece<Step extends ProgramStep> {
 export class Program<Step extends ProgramStep = ProgramStep> {
   /** Dispatches of a step over short sequences, of one chunk. */
   readonly dispatchCount: number;
-  /** Exchanges. */
   readonly exchangeCount: number;
 
   constructor(
@@ -97,7 +95,6 @@ export class Program<Step extends ProgramStep = ProgramStep> {
     this.exchangeCount = pieces.filter(({ exchange }) => exchange && 'run' in exchange).length;
   }
 
-  /** Dispatches of these kernels. */
   count(kernels: ReadonlySet<string>): number {
     return this.pieces.flatMap(({ dispatches }) => dispatches.filter(({ label }) => kernels.has(label))).length;
   }

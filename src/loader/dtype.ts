@@ -44,7 +44,6 @@ export const BLOCK_TYPES = {
 
 export type BlockType = keyof typeof BLOCK_TYPES;
 
-/** Element types that a checkpoint may store. */
 export type StoredType = Dtype | BlockType;
 /** Those that are read as f32. */
 export type ReadableType = FloatDtype | BlockType;

@@ -104,7 +104,6 @@ interface FileWithHeader {
   /** The file as messages name it. */
   what: string;
   fileBytes: number;
-  /** Where the tensors' bytes begin in the file. */
   dataStart: number;
 }
 

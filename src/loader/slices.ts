@@ -6,19 +6,15 @@ import type { Source } from './source.js';
 
 /** Some columns of a tensor seen as a matrix, read a span of rows at a time. */
 export interface RowSlice {
-  /** The tensor's. */
   readonly name: string;
-  /** Columns that are asked for. */
   readonly width: number;
   /** Checkpoint bytes of a whole row. */
   readonly rowBytes: number;
   /** Of quantised rows that can be had as they are stored. */
   readonly blocks?: SliceBlocks | undefined;
-  /** Rows [rowStart, rowEnd). */
   read(rowStart: number, rowEnd: number, signal: AbortSignal | undefined): Promise<RawPiece>;
 }
 
-/** The blocks that a slice's columns lie in. */
 export interface SliceBlocks {
   readonly type: BlockType;
   /** Bytes of a row's. */

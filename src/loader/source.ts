@@ -41,7 +41,6 @@ export interface Source {
   damage?(signal?: AbortSignal): Promise<string | undefined>;
 }
 
-/** A file as a source has found it. */
 export interface FoundFile {
   /** Bytes. */
   readonly size: number;

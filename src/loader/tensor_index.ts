@@ -47,10 +47,8 @@ export interface TensorEntry {
   readonly isMade?: boolean;
 }
 
-/** Every tensor of a checkpoint and where its bytes are. */
 export interface TensorIndex {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
-  /** Bytes of all tensors together. */
   readonly totalBytes: number;
   /** The weight files, in the order the index names them. */
   readonly files: readonly { readonly name: string; readonly bytes: number }[];

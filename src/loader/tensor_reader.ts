@@ -85,7 +85,6 @@ export class TensorReader {
     );
   }
 
-  /** Bytes of the tensor in the checkpoint. */
   byteLength(name: string): number {
     const { start, end } = this.entry(name);
     return end - start;
@@ -199,7 +198,6 @@ async function* streamPieces<Data extends Float32Array<ArrayBuffer> | Uint8Array
   }
 }
 
-/** The matrix a tensor is read as. */
 export function matrixShape({ shape }: { readonly shape: readonly number[] }): { rows: number; columns: number } {
   if (shape.length < 2) return { rows: shape[0] ?? 1, columns: 1 };
   return { rows: shape.slice(0, -1).reduce((product, size) => product * size, 1), columns: shape.at(-1) ?? 1 };

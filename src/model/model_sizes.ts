@@ -84,7 +84,6 @@ function layerSizes(
   };
 }
 
-/** Whole bytes in proportion to `weights`, adding up to `bytes`. */
 function shareOut(bytes: number, weights: readonly number[]): number[] {
   const total = sum(weights);
   let before = 0;

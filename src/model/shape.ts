@@ -56,7 +56,6 @@ export interface LayerSlice {
   readonly experts: Span;
 }
 
-/** What a rank holds of a model's weights. */
 export interface RankSlice {
   /** Layers of its stages, ascending; those of which it holds the cache alone have empty spans. */
   readonly layers: readonly LayerSlice[];
@@ -89,7 +88,6 @@ export const attentionSegments = (attention: PagedAttention): Contraction =>
     ? { modelInFeatures: attention.heads * attention.headDim, total: attention.segments ?? attention.kvHeads, align: 8 }
     : { modelInFeatures: attention.heads * attention.vHeadDim, total: 8, align: attention.vHeadDim };
 
-/** Query heads [first, end) of a run of attention segments. */
 export function queryHeads(attention: PagedAttention, [first, end]: Span): Span {
   const { modelInFeatures, ...segments } = attentionSegments(attention);
   const width = modelInFeatures / attention.heads;
@@ -114,7 +112,6 @@ export function queryRow(attention: PagedAttention, segments: readonly number[],
   return activationStride((heads * (gated ? 2 : 1) + 2 * kvHeads) * headDim + (sinks ? heads : 0));
 }
 
-/** Columns of each segment of an MLP of this intermediate size. */
 export const mlpSegments = (width: number): number[] =>
   range(0, DOWN_SEGMENTS.total).map(
     (segment) => segmentStart(segment + 1, width, DOWN_SEGMENTS) - segmentStart(segment, width, DOWN_SEGMENTS),
@@ -129,7 +126,6 @@ const numExperts = (config: ModelConfig): number => expertsOf(config)?.numExpert
 const isWindowed = ({ layers, maxPositions }: ModelConfig): boolean =>
   layers.some(({ attention }) => attention.kind === 'gqa' && (attention.window ?? maxPositions) < maxPositions);
 
-/** The counts that placement works with. */
 export function modelShape(config: ModelConfig): ModelShape {
   const sources = range(0, config.layers.length)
     .filter((layer) => cacheLayer(config, layer) !== layer)

@@ -41,7 +41,6 @@ export interface MemoryOptions {
   readonly weightBytes?: readonly number[];
 }
 
-/** Bytes that a rank of a plan needs. */
 export interface RankMemory {
   readonly rank: number;
   readonly weightBytes: number;
@@ -52,7 +51,6 @@ export interface RankMemory {
   readonly totalBytes: number;
 }
 
-/** What every rank of a (checked) plan needs, in order of ranks. */
 export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions): RankMemory[] {
   const { ranks, stages: views, places: sharded } = planTopology(plan);
   const { contextLength, prefillChunk = Infinity, compressed = false, seats } = options;
@@ -98,7 +96,6 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
   });
 }
 
-/** A share's weights in one layer, in bytes. */
 export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
   isKvOnly(share)
     ? 0
@@ -108,7 +105,6 @@ export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
       sum(share.mlp.map((segment) => nth(layer.mlpSegments, segment))) +
       share.experts.length * layer.expert;
 
-/** A share's part of a sequence's state in one layer, in bytes. */
 const layerState = ({ stateSegments }: LayerSizes, { heads }: RankShare): number =>
   stateSegments ? sum(heads.map((segment) => nth(stateSegments, segment))) : 0;
 
@@ -193,7 +189,6 @@ export function checkMemory(
   );
 }
 
-/** The rank that lacks most; undefined when all have room. */
 function tightestRank(
   memories: readonly RankMemory[],
   budgets: readonly (number | undefined)[],
@@ -246,9 +241,7 @@ export interface ModelSizes {
   /** Cache blocks of each head that ranks keep whole prompts in, beside compressed ones; default 0. */
   readonly keptBlocks?: number;
   readonly layers: readonly LayerSizes[];
-  /** Of one row of the embedding table. */
   readonly embeddingRow: number;
-  /** Of one row of the output head. */
   readonly headRow: number;
   /** The head's rows are the embedding's: a rank that holds a row for both holds it once. */
   readonly tied: boolean;

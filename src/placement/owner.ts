@@ -19,7 +19,6 @@ export { CHUNK_TOKENS, MERGE_LANES, mostLanes };
 export const lanesOf = (split: number, index: number): number[] =>
   split > MERGE_LANES ? [index] : range(0, mostLanes(MERGE_LANES - index, split)).map((i) => index + i * split);
 
-/** The index that holds a chunk. */
 export const chunkOwner = (chunk: number, split: number, offset: number): number =>
   ((chunk % MERGE_LANES) + offset) % split;
 

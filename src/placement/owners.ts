@@ -72,13 +72,11 @@ export class Owners {
     return Math.floor(slot / this.slots);
   }
 
-  /** The place that keeps a slot's sequences. */
   placeOf(slot: number): number {
     const row = slot % this.slots;
     return this.ranges(this.batchOf(slot)).findIndex(([first, end]) => row >= first && row < end);
   }
 
-  /** Whether a rank keeps a slot's sequences, or a part of them. */
   keeps(rank: number, slot: number): boolean {
     const place = this.#placeOfRank(rank);
     return place === undefined || place === this.placeOf(slot);
@@ -111,13 +109,11 @@ export class Owners {
     return range(0, this.total).filter((slot) => this.runs(rank, slot));
   }
 
-  /** Places whose rows a rank runs. */
   rowPlaces(rank: number): number[] {
     const { ownPlace } = nth(this.topology.ranks, rank);
     return ownPlace === undefined ? range(0, this.ranges(0).length) : [ownPlace];
   }
 
-  /** Slots that a rank keeps, of all batches. */
   keptSlots(rank: number): number {
     return sum(range(0, this.batches).map((batch) => lengthOf(this.slotsOf(rank, batch))));
   }
@@ -128,7 +124,6 @@ export class Owners {
     return place === undefined ? range(0, this.ranges(0).length) : [place];
   }
 
-  /** Slots of a place, of all batches. */
   placeSlots(place: number): number {
     return sum(range(0, this.batches).map((batch) => lengthOf(nth(this.ranges(batch), place))));
   }
@@ -155,7 +150,6 @@ export class Owners {
 
   // ── The cache
 
-  /** Whether a rank holds a piece of the cache. */
   holds(rank: number, { stage, kvHead, slot, chunk }: CachePiece): boolean {
     const own = nth(this.topology.ranks, rank).stages[stage];
     if (!own?.share.kvHeads.includes(kvHead) || !this.#keepsHere(own, slot)) return false;

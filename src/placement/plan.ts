@@ -87,7 +87,6 @@ export function groupsAlike(shares: readonly RankShare[], key: 'heads' | 'mlp'):
   return [...groups.values()] as [RankShare, ...RankShare[]][];
 }
 
-/** An ascending list that isn't a run of neighbours. */
 export const hasGap = (list: readonly number[]): boolean =>
   list.length > 0 && list.at(-1)! - list[0]! !== list.length - 1;
 
@@ -141,7 +140,6 @@ export interface Plan {
   readonly head: readonly VocabShare[];
 }
 
-/** As messages begin. */
 export const planName = ({ policy }: Pick<Plan, 'policy'>): string => `plan '${policy}'`;
 
 /**

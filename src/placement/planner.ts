@@ -38,7 +38,6 @@ export interface Workload extends Omit<
 
 const DEFAULT_NEW_TOKENS = 128;
 
-/** What a plan is predicted to do. */
 export interface PlanPrediction {
   readonly plan: Plan;
   /** Of all sequences together. */

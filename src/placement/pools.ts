@@ -22,7 +22,6 @@ export interface WindowOptions {
   readonly contextLength: number;
   /** Prompt rows of a step, at most. */
   readonly prefillChunk: number;
-  /** Prompts are compressed. */
   readonly compressed?: boolean;
 }
 
@@ -104,12 +103,10 @@ export class CachePools {
     return Math.max(1, Math.min(whole, part));
   }
 
-  /** Blocks of a place's pool. */
   poolBlocks(place: number, of: PoolKind = 'all'): number {
     return this.lanes * this.laneBlocks(place, of);
   }
 
-  /** A rank's part of the pools. */
   ofRank(rank: number, of: PoolKind = 'all'): RankBlocks {
     const { owners, lanes } = this;
     const held = range(0, lanes).filter((lane) => owners.holdsIndex(rank, lane, lanes));

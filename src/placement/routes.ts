@@ -50,14 +50,11 @@ const route = (from: number, to: number, cargo: Cargo): Route => ({ from, to, ca
 /** Those that lead to another rank; a rank's route to itself is a copy. */
 export const crossing = (routes: readonly Route[]): Route[] => routes.filter(({ from, to }) => from !== to);
 
-/** Every rank's part in a stage, of the ranks that have one. */
 const partsOf = (topology: PlanTopology, stage: number): StageTopology[] =>
   topology.ranks.flatMap(({ stages }) => stages[stage] ?? []);
 
-/** Row groups that a rank runs. */
 const runsOf = ({ ranks }: PlanTopology, rank: number, role: RowRole): readonly number[] => nth(ranks, rank).runs[role];
 
-/** Ranks of a stage that run a row group. */
 const runnersOf = (topology: PlanTopology, stage: number, role: RowRole, group: number): number[] =>
   nth(topology.stages, stage)
     .holders.map(({ rank }) => rank)
@@ -109,7 +106,6 @@ export interface LaneKeeper {
 
 /** Heads of a rank whose results come from the same ranks. */
 export interface HeadBundle {
-  /** Attention segments. */
   readonly heads: readonly number[];
   /** Ranks that have some of a sequence's chunks. */
   readonly keepers: readonly LaneKeeper[];

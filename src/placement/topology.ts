@@ -59,7 +59,6 @@ export interface StageView {
   readonly rowSplit: number;
 }
 
-/** A rank's part in a stage. */
 export interface StageTopology extends StageView {
   readonly share: RankShare;
   /** Its weight group, or its root's. */
@@ -78,11 +77,9 @@ export interface StageTopology extends StageView {
   readonly mlpPeers: readonly RankShare[];
   /** Row groups that the rank runs in this stage, by role; none for a KV-only rank. */
   readonly runs: Readonly<Record<RowRole, readonly number[]>>;
-  /** Row groups for which it attends, by role. */
   readonly attends: Readonly<Record<RowRole, readonly number[]>>;
 }
 
-/** One rank's part in the whole plan. */
 export interface RankTopology {
   readonly plan: Plan;
   readonly rank: number;
@@ -98,7 +95,6 @@ export interface RankTopology {
 
 export interface PlanTopology {
   readonly stages: readonly StageView[];
-  /** By rank. */
   readonly ranks: readonly RankTopology[];
   /** Number of row groups. */
   readonly rowGroups: Readonly<Record<RowRole, number>>;

@@ -59,7 +59,6 @@ export function looksAgain(source: string): RegExp[] {
 class Refused extends Error {}
 const broken = (): Refused => new Refused("it isn't a regular expression that is read here");
 
-/** A set of characters. */
 interface Atom {
   readonly number: number;
   readonly source: string;

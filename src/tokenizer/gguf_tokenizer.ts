@@ -337,7 +337,6 @@ function chatTemplates(metadata: GgufMetadata, what: string): unknown {
   return first === undefined ? more : [{ name: 'default', template: first }, ...more];
 }
 
-/** Metadata of a GGUF file, by key. */
 type GgufMetadata = ReadonlyMap<string, unknown>;
 
 /** What a token is, by its number in the file (tokenizer.ggml.token_type). */

@@ -73,7 +73,6 @@ class Stop {
     this.begun = 0;
   }
 
-  /** Takes the next letter. */
   isMet(unit: number): boolean {
     const { text } = this;
     let begun = this.begun;

@@ -2,7 +2,6 @@ import { unsupportedError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
 import { range } from '../base/lists.js';
 
-/** What one token adds to the text. */
 export interface TokenPiece {
   /** UTF-8; of a raw piece perhaps a part of a character. */
   readonly bytes: Uint8Array;

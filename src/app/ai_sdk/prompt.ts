@@ -2,7 +2,6 @@ import { defined } from '../../base/options.js';
 import type { LanguageModelV4CallOptions, LanguageModelV4Message, SharedV4Warning } from '@ai-sdk/provider';
 import type { ChatMessage, GenerateOptions, ImageSource, ModelInfo, ToolCall } from '../../index.js';
 
-/** A call of the SDK as `generate` takes it. */
 export interface AskedCall {
   readonly messages: readonly ChatMessage[];
   readonly given: GenerateOptions;

@@ -128,7 +128,6 @@ export class SplitkvChat extends Base {
   /** True where the picker set the attribute `weights`, because wider weights wouldn't fit. */
   #narrowed = false;
   #opening = false;
-  /** What was opened last. */
   #opened: string | readonly File[] | undefined;
   /** What the session was told to open has been closed, or there was nothing yet. */
   #closed = true;

@@ -36,9 +36,7 @@ export interface Explanation {
   readonly remedies: readonly Remedy[];
 }
 
-/** What an error came of. */
 export interface ErrorContext {
-  /** What the model was to be loaded with. */
   readonly load?: LoadOptions;
   /** The model comes over the network, so that this browser may keep a copy of it. */
   readonly downloaded?: boolean;

@@ -14,7 +14,6 @@ export interface PageTool {
 /** Tools by the names that the model calls them by. */
 export type PageTools = Readonly<Record<string, PageTool>>;
 
-/** A call that was made, and what came of it. */
 export interface MadeCall {
   readonly call: ToolCall;
   readonly content: string;

@@ -13,7 +13,6 @@ export const ATTRIBUTES = Object.fromEntries(
   Object.entries(ATTRIBUTE_ROWS).map(([own, [, row]]) => [own, helpText(row, ELEMENT_ROWS, 'attribute')]),
 ) as Readonly<Record<Attribute, string>>;
 
-/** What a chat is to be, as its attributes say. */
 export interface ChatSettings {
   readonly load: LoadOptions;
   readonly sampling: SamplingOptions & { readonly maxTokens: number };

@@ -148,7 +148,6 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
   return LanguageModel;
 }
 
-/** What a session holds. */
 interface State {
   readonly model: Model;
   readonly conversation: Conversation;
@@ -374,7 +373,6 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   }
 }
 
-/** What is asked of a session. */
 interface Asked {
   readonly messages: readonly TextMessage[];
   readonly form: Form | undefined;
@@ -388,7 +386,6 @@ function readAsked(input: LanguageModelPrompt, options: LanguageModelPromptOptio
   return { messages: readMessages(input, true), form: formOf(responseConstraint), signal };
 }
 
-/** A session that begins with these messages. */
 function start(model: Model, messages: readonly TextMessage[], tools: readonly Tool[]): State {
   const [first] = messages;
   const isSystem = first?.role === 'system';
@@ -407,7 +404,6 @@ function extended(state: State, messages: readonly TextMessage[]): State {
 const withTurns = (model: Model, conversation: Conversation, turns: SavedConversation['turns']): Conversation =>
   model.conversation({ whenFull: 'forget', restore: { ...conversation.save(), turns } });
 
-/** Tokens of all messages so far. */
 function usageOf({ model, conversation, pending, tools }: State): number {
   const open = pending.length === 0 ? [] : [{ role: 'user' as const, content: pending.join('\n\n') }];
   const messages = [...conversation.messages, ...open];

@@ -18,7 +18,6 @@ export interface AdapterEntry {
   readonly limits: Readonly<Record<string, number>>;
 }
 
-/** Describes an adapter, in Node or in a page. */
 export function describeAdapter(adapter: GPUAdapter, request: string): AdapterEntry {
   const { vendor, architecture, device, description } = adapter.info;
   const limits: Record<string, number> = {};

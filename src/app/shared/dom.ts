@@ -39,6 +39,5 @@ export function hidden<T extends HTMLElement>(node: T): T {
   return node;
 }
 
-/** A pair of a description list. */
 export const pair = (term: string, ...description: readonly (Node | string)[]): HTMLElement =>
   make('div', '', make('dt', '', term), make('dd', '', ...description));

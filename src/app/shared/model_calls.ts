@@ -37,7 +37,6 @@ interface FedImages {
   readonly images: readonly string[];
 }
 
-/** A turn of a conversation. */
 export interface TurnRequest {
   /** What the conversation was before is in `restore`: its keys and values are found in the model's cache. */
   readonly talk: Pick<ConversationOptions, 'system' | 'restore' | 'whenFull' | 'special'>;

@@ -11,7 +11,6 @@ export interface Bins {
   readonly speed: readonly number[];
 }
 
-/** Ranks, all of one speed. */
 export const bins = ({ room }: Task): Bins => ({ room, speed: room.map(() => 1) });
 
 /**
@@ -38,7 +37,6 @@ export function placeLongestFirst({ room, speed }: Bins, pieces: readonly Piece[
   return out;
 }
 
-/** A rank's pieces. */
 interface Filled {
   readonly room: number;
   readonly speed: number;
@@ -146,7 +144,6 @@ interface Open extends Piece {
   /** The piece before is an equal one of the same head: it goes through that one's order of the ranks, so that they take ascending ones. */
   readonly twin: Open | undefined;
   order: readonly Place[];
-  /** Where in the order it is. */
   at: number;
 }
 

@@ -2,7 +2,6 @@ import { sum } from '../../base/lists.js';
 import { type Task, TIE } from '../task.js';
 import type { HeadShare, LayerPlacement } from '../types.js';
 
-/** A rank while requests move. */
 interface Rank {
   readonly rank: number;
   load: number;

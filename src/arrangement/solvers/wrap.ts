@@ -53,7 +53,6 @@ export function wrap(task: Task, steps: Steps): Answer {
   return answer(task, (filled ? better(best, answerOf(filled)) : best).heads, bound);
 }
 
-/** Each group of ranks wraps its own heads. */
 function wrapGroups(task: Task, groups: readonly RankGroup[]): LayerPlacement {
   const out = task.loads.map((): HeadShare[] => []);
   let first = 0;

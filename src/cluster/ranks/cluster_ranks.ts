@@ -34,7 +34,6 @@ const UNLIMITED = 2 ** 40;
 /** A rank that was left is free again when its worker has freed the GPU. */
 const FREE_MS = 20_000;
 
-/** The ranks of a model on other machines. */
 export class ClusterRanks implements ModelPlaces {
   /** By rank, as they were taken last. */
   #cards: readonly RankCard[];
@@ -122,7 +121,6 @@ export class ClusterRanks implements ModelPlaces {
     );
   }
 
-  /** Leaves a rank that was taken and isn't needed. */
   #release(rank: number): void {
     const address = this.#claims.get(rank);
     if (!address) return;
@@ -350,7 +348,6 @@ function refuseLocal(options: LoadOptions): void {
     throw usageError("precision 'fast' with a cluster: ranks of a cluster compute exactly");
 }
 
-/** The ranks that are asked for, as soon as all are there and free. */
 function choose(cards: readonly RankCard[], ranks: number | readonly string[], mixed: boolean): RankCard[] | undefined {
   const free = cards.filter(({ busy }) => !busy);
   if (typeof ranks !== 'number') {

@@ -10,12 +10,10 @@ export interface RankCard {
   readonly name: string;
   /** Of this start of it: another process of the same name has another. */
   readonly id: string;
-  /** Of splitkv. */
   readonly version: string;
   readonly adapter: AdapterDescription & { readonly name: string };
   /** Bytes of GPU memory that it gives; undefined: no limit. */
   readonly memory?: number;
-  /** It serves a model. */
   readonly busy: boolean;
 }
 

@@ -24,7 +24,6 @@ import { callRoll, type RankCard, readObject } from './rank_card.js';
 
 export interface RankHostOptions {
   readonly cluster: ClusterOptions;
-  /** Of the rank in the cluster. */
   readonly name: string;
   readonly adapter: AdapterRequest;
   /** A file URL of a folder of models, for those that the coordinator has in a folder; default: none. */
@@ -39,7 +38,6 @@ export interface RankHostOptions {
   readonly changed?: ((state: RankState) => void) | undefined;
 }
 
-/** What a rank is doing, for people. */
 export interface RankState {
   /** Whether the cluster's server answers; where it doesn't, the rank tries again until it does. */
   readonly connected: boolean;
@@ -203,7 +201,6 @@ class Session {
   #ending = false;
   readonly #left = new AbortController();
   #serving: Serving = {};
-  /** Number of the request to load. */
   #loading: number | undefined;
 
   constructor(

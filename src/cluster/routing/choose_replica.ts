@@ -172,7 +172,6 @@ export class ReplicaTable {
   /** @param bound as chooseReplica takes it */
   constructor(private readonly bound: number = BOUND) {}
 
-  /** A replica's state has come. */
   tell(state: ReplicaState): void {
     const { name } = state;
     const told = { prefixes: undefined, ...state, ownFilter: false };
@@ -182,7 +181,6 @@ export class ReplicaTable {
     this.#list = undefined;
   }
 
-  /** A replica has left, or its connection broke. */
   leave(name: string): void {
     if (this.#rows.delete(name)) this.#list = undefined;
   }

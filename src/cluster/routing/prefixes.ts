@@ -145,7 +145,6 @@ export class PrefixRecord {
     return matchedIn(prefix, (hash) => this.#blocks.has(hash | 0));
   }
 
-  /** A request with this prefix was taken. */
   use(prefix: Uint32Array): void {
     // The first is used last, so that a prefix loses its end before its beginning, without which the end is of no use.
     for (let at = Math.min(prefix.length, this.capacity) - 1; at >= 0; at--) {
@@ -159,7 +158,6 @@ export class PrefixRecord {
     }
   }
 
-  /** The cache was lost. */
   clear(): void {
     this.#blocks.clear();
   }

@@ -85,7 +85,6 @@ export class Bucket {
     );
   }
 
-  /** Bytes that the server keeps of it. */
   async bytes(signal?: AbortSignal): Promise<number> {
     return this.#patiently(async () => (await this.kv.status()).size, signal);
   }

@@ -14,7 +14,6 @@ import { parseJson } from '../../base/json.js';
 import { sha256 } from '../../base/math.js';
 import { inParallel } from '../../base/waits.js';
 
-/** A model of a store. */
 export interface ListedModel extends Pick<Head, 'digest' | 'bytes' | 'pushed'> {
   readonly name: string;
 }
@@ -140,7 +139,6 @@ export interface StoredFile {
   readonly pieces: readonly string[];
 }
 
-/** All of a model, as its manifest says. */
 export interface Manifest {
   readonly version: 1;
   /** Of every piece but a file's last one. */
@@ -155,7 +153,6 @@ export interface Head {
   readonly version: 1;
   /** SHA-256 of the manifest, in hex: what tells two models of one name apart. */
   readonly digest: string;
-  /** Of all files. */
   readonly bytes: number;
   /** When it was pushed, as ISO 8601 has it. */
   readonly pushed: string;

@@ -195,7 +195,6 @@ export class Presence {
     });
   }
 
-  /** Calls `gone` when the holder of a lock is no more. */
   watch(lock: string, gone: () => void): void {
     this.#request(lock, () => void setTimeout(gone, GRACE_MS));
   }

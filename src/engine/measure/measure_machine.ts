@@ -40,7 +40,6 @@ const FEWEST_ROWS = 16;
 
 export interface MachineRequest {
   readonly subject: ProbeSubject;
-  /** Adapter of each rank. */
   readonly adapters: readonly AdapterRequest[];
   /** All ranks on one device, the first adapter's. */
   readonly virtual: boolean;

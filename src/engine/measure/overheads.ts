@@ -2,7 +2,6 @@ import { rmsNorm } from '../../../shaders/norm/rms_norm/index.js';
 import { type Device, type Program, Recorder } from '../../gpu/index.js';
 import { submitPass, timeProgram } from './timing.js';
 
-/** What an adapter takes besides the work. */
 export interface Overheads {
   readonly dispatchSeconds: number;
   readonly submitSeconds: number;

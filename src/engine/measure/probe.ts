@@ -16,7 +16,6 @@ import { type ProbeLayers, probePlan } from './probe_layers.js';
 import { syntheticWeights } from './synthetic_weights.js';
 import { submitPass, type Timed, timeProgram } from './timing.js';
 
-/** What is measured of a model. */
 export interface ProbeSubject {
   readonly config: ModelConfig;
   readonly type: MatrixType;
@@ -36,9 +35,7 @@ interface ProbeRows {
 /** Longest sequence that is attended to: on the CPU a few chunks are enough to tell, a GPU needs more to do. */
 const GPU_CONTEXT = 4096;
 const CPU_CONTEXT = 1024;
-/** Most prompt rows. */
 const MOST_ROWS = 512;
-/** Rows of a batch. */
 export const BATCH = 8;
 /** Rows of the vocabulary: enough to embed tokens that differ. */
 const VOCABULARY = 256;

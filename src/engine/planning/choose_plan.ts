@@ -22,7 +22,6 @@ export interface PickedPlan {
   predict(promptTokens: number, newTokens: number): { readonly tokensPerSecond: number; readonly ttftMs: number };
 }
 
-/** A plan, and its ranks. */
 export interface ChosenPlan extends ReadPlan, Pick<PlanRanks, 'adapters' | 'budgets'> {
   /** Where the planner had a choice. */
   readonly picked?: PickedPlan;

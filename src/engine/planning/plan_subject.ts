@@ -18,7 +18,6 @@ import type { ProbeSubject } from '../measure/probe.js';
 import type { MemorySubject } from '../ranks/rank_memory.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 
-/** What a plan is wanted for. */
 export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength' | 'compression'> {
   /** Default: the plan's. */
   readonly prefillChunk?: number | undefined;

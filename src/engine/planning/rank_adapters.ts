@@ -10,7 +10,6 @@ export type { AdapterRequest } from '../../gpu/index.js';
 
 const PREFERENCES: readonly string[] = ['high-performance', 'low-power'] satisfies GPUPowerPreference[];
 
-/** What the options say of adapters. */
 type Adapters = Pick<LoadOptions, 'ranks' | 'adapter' | 'powerPreference' | 'variants'>;
 
 /**

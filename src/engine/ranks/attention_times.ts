@@ -13,7 +13,6 @@ export const ATTENTION_KERNELS: ReadonlySet<string> = new Set([
 /** What attention of some decode steps takes on a device with a clock; the steps compute what they do without. */
 export class AttentionTimes {
   #clock: PassClock | undefined;
-  /** Steps to be timed still. */
   #left = 0;
   #steps = 0;
   #seconds = 0;
@@ -29,7 +28,6 @@ export class AttentionTimes {
     this.#left = Math.max(this.#left, steps);
   }
 
-  /** What was timed so far. */
   async total(): Promise<{ readonly steps: number; readonly ms: number }> {
     await this.#reading;
     return { steps: this.#steps, ms: this.#seconds * 1000 };

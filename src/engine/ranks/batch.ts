@@ -110,7 +110,6 @@ export class Batch {
     });
   }
 
-  /** What is recorded of the layers, anew. */
   recordAgain(): void {
     for (const programs of this.#programs) {
       const before = programs.layers;

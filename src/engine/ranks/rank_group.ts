@@ -11,7 +11,6 @@ import { Runner } from './runner.js';
 
 export interface GroupOptions extends Omit<RankRequest, 'again'> {
   readonly plan: Plan;
-  /** Adapter of each rank. */
   readonly adapters: readonly AdapterRequest[];
   /** All ranks on one device, the first adapter's. */
   readonly virtual: boolean;
@@ -29,7 +28,6 @@ export interface ModelRanks {
   readonly places?: { name?(rank: number): string };
   /** Another one after each recovery. */
   readonly runner: Runner;
-  /** The first rank's. */
   readonly adapter: NamedAdapter;
   /** @throws SplitkvError `device_lost`, `peer_lost` when a rank is lost: then only `recover` helps. */
   assertUsable(): void;

@@ -91,7 +91,6 @@ export class RankRunner implements Rank {
   #preparing: Promise<void> | undefined;
   /** Once there was one. */
   #adapters: RankAdapters | undefined;
-  /** Bytes that the rank may still take. */
   #room: number | undefined;
   readonly #queue = new CallQueue();
   readonly #submits: Submits;
@@ -217,7 +216,6 @@ export class RankRunner implements Rank {
     return this.#record('recompute', 'generated', (recorder) => this.#forward.recordLayers(recorder, rows));
   }
 
-  /** What is recorded of the layers, anew. */
   #recordAgain(): Promise<void> {
     return this.device.recorded('preparing adapters', () => {
       const before = [this.#prefill, this.#compressing, this.#again?.program];
@@ -257,7 +255,6 @@ export class RankRunner implements Rank {
     return { batch, row: slot - batch.own.firstSlot };
   }
 
-  /** The number of a slot's batch. */
   #laneOf(slot: number): number {
     return Math.floor(slot / this.options.slots);
   }

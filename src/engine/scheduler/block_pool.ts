@@ -6,11 +6,8 @@ import { laneBlocks, laneOf, type RankLimits, type SchedulerConfig, type WindowL
 import type { PrefixCache } from './prefix_cache.js';
 import { NO_WINDOWS, type Sequence } from './sequence.js';
 
-/** What is known of blocks' contents. */
 interface Contents {
-  /** Whether a block's is known. */
   has(block: number): boolean;
-  /** A block that had some is given out for other content. */
   forget(block: number): void;
 }
 
@@ -45,12 +42,10 @@ export class Pool {
     return this.#laneOf.length;
   }
 
-  /** Blocks that `allocate` could give out, of all lanes. */
   get numFree(): number {
     return sum(this.#lanes.map(freeOf));
   }
 
-  /** As `numFree`, of one lane. */
   freeIn(lane: number): number {
     return freeOf(this.#lane(lane));
   }
@@ -82,7 +77,6 @@ export class Pool {
     return block;
   }
 
-  /** One more holder of a block that is held or kept. */
   hold(block: number): void {
     if (this.holders(block) === 0 && !this.#lane(this.laneOf(block)).kept.delete(block)) {
       throw new SplitkvError('internal', `block ${block} is neither held nor kept`);
@@ -111,7 +105,6 @@ interface Lane {
 
 const freeOf = ({ empty, kept }: Lane): number => empty.length + kept.size;
 
-/** Lanes of as many blocks each. */
 export const evenLanes = (numBlocks: number, lanes = 1): number[] =>
   Array.from({ length: lanes }, () => numBlocks / lanes);
 
@@ -125,7 +118,6 @@ export type Windowed = Pick<Sequence, 'windows' | 'windowsFrom' | 'offset' | 'mo
 export class WindowBlocks {
   readonly pool: Pool;
   readonly #lanes: number;
-  /** Blocks of a lane that are set aside for running sequences. */
   #promised = 0;
 
   constructor(
@@ -144,7 +136,6 @@ export class WindowBlocks {
     return Math.min(this.limits.most, Math.max(...laneBlocks([0, blocks], 0, this.#lanes, this.config)));
   }
 
-  /** Whether there is room for another sequence. */
   fits(sequence: Windowed): boolean {
     return this.#promised + this.#mostOf(sequence) <= this.limits.numBlocks / this.#lanes;
   }

@@ -21,7 +21,6 @@ export interface WindowLimits {
 }
 
 export interface RankLimits {
-  /** KV blocks of the rank's pool, of all its lanes together. */
   readonly numBlocks: number;
   /**
    * Where several ranks split every sequence, chunk c of one with offset o is of lane (c + o) mod `lanes`, and block b of the pool of lane
@@ -235,7 +234,6 @@ function poolTokens({ numBlocks, lanes = 1 }: RankLimits, { blockTokens, chunkTo
   return whole * lanes * chunkTokens + (each - whole * chunkBlocks) * blockTokens;
 }
 
-/** Blocks [first, end) of a sequence, counted by lane. */
 export function laneBlocks(
   [first, end]: readonly [first: number, end: number],
   offset: number,
@@ -248,7 +246,6 @@ export function laneBlocks(
   return counts;
 }
 
-/** The lane of a sequence's block. */
 export const laneOf = (
   block: number,
   offset: number,

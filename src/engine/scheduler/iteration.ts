@@ -53,7 +53,6 @@ export interface BlockCopy {
   readonly windows?: { readonly from: number; readonly to: number };
 }
 
-/** The state of a sequence's recurrent layers, and a kept one of the rank. */
 export interface StateCopy {
   readonly sequence: Sequence;
   readonly place: number;

@@ -14,7 +14,6 @@ interface Node extends Content, CachedBlock {
   state?: number | undefined;
 }
 
-/** Where a block's content is. */
 export interface CachedBlock {
   readonly block: number;
   /** In layers with windows; undefined where it isn't there (any more). */
@@ -92,9 +91,7 @@ export class PrefixCache {
   /** By adapter, then by offset. */
   readonly #roots = new Map<number | undefined, Map<number, Node>>();
   readonly #nodes = new Map<number, Node>();
-  /** Blocks in layers with windows: content is known without them, too. */
   readonly windowed = new Places('window');
-  /** Kept states, and room for them. */
   readonly kept = new Places('state');
   readonly states: Pool | undefined;
 

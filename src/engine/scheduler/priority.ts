@@ -59,7 +59,6 @@ const CHUNK_ROWS = { least: 16, unknown: 128 };
 /** Tokens that an answer which was sent back goes on for at least before it makes room again: less would be spent on computing it again. */
 const KEPT_TOKENS = 16;
 
-/** The clients of one scheduler, and what each has. */
 export class Clients {
   readonly #known = new Map<string, Client>();
   readonly #times = new LinearFit(FIT_MEMORY, 'proportional');
@@ -71,11 +70,9 @@ export class Clients {
   readonly #active = new Set<Client>();
   /** The iteration when one had nothing left to do, where none has come since. */
   #leftAt = -Infinity;
-  /** The last iteration with several clients. */
   #severalAt = -Infinity;
   /** Decode rows of the planned iteration, of the rank with most. */
   #decodeRows = 1;
-  /** Iterations that were planned. */
   iteration = 0;
 
   /** With one alone nothing here changes anything. */
@@ -93,7 +90,6 @@ export class Clients {
     return ++this.#moment;
   }
 
-  /** The client of a new request. */
   join(name: string): Client {
     const client = valueIn(this.#known, name, () => new Client(name, this.now()));
     client.unfinished++;
@@ -101,14 +97,12 @@ export class Clients {
     return client;
   }
 
-  /** A request is over, and has no slot. */
   leave(client: Client): void {
     if (--client.unfinished > 0) return;
     this.#known.delete(client.name);
     this.#leftAt = this.iteration;
   }
 
-  /** A client got a slot. */
   took(client: Client): void {
     // That of the one that had most of those which it may have.
     if (this.#kept.length > 0) {
@@ -129,7 +123,6 @@ export class Clients {
     if (this.several) this.#kept.push({ until: this.iteration + KEPT_ITERATIONS, running });
   }
 
-  /** Whether a client may have one of so many free slots. */
   mayTake({ running }: Client, free: number): boolean {
     if (this.#kept.length === 0) return true;
     this.#kept = this.#kept.filter(({ until }) => until > this.iteration);

@@ -44,9 +44,7 @@ export class RankState {
   numDecoding = 0;
   /** Prompt tokens of all bound sequences, as they came. */
   promptTokens = 0;
-  /** Compressed since the last iteration was planned. */
   readonly #compressed: Sequence[] = [];
-  /** Those whose clients have had their turn in the planned iteration. */
   #resting: ReadonlySet<Sequence> = new Set();
   /** Where prompts are compressed, instead of `cache`: their blocks hold other tokens when they have ended. */
   readonly prompts: KeptPrompts | undefined;
@@ -84,7 +82,6 @@ export class RankState {
     this.#watermarkBlocks = Math.ceil(numBlocks * config.watermark);
   }
 
-  /** Bound sequences, running or not. */
   get numActive(): number {
     return this.running.length + this.pending.length;
   }
@@ -108,12 +105,10 @@ export class RankState {
     return this.#slots.laneOf(slot);
   }
 
-  /** Tokens that running sequences attend to in a step. */
   get attended(): number {
     return this.running.reduce((sum, { computed }) => sum + computed, 0);
   }
 
-  /** Rows that running sequences still need before they can decode. */
   get outstandingContext(): number {
     let rows = 0;
     if (this.running.length > this.numDecoding) {
@@ -123,18 +118,15 @@ export class RankState {
     return rows;
   }
 
-  /** Whether the rank's whole pool would hold the sequence at its longest. */
   canEverHold(sequence: Sequence): boolean {
     const inLane = laneBlocks([0, this.mostBlocks(sequence)], 0, this.#lanes, this.config);
     return Math.max(...inLane) <= this.limits.numBlocks / this.#lanes;
   }
 
-  /** Blocks of the sequence at its longest. */
   mostBlocks({ most }: Sequence): number {
     return ceilDiv(most, this.#blockTokens);
   }
 
-  /** Blocks a waiting sequence would take now. */
   demand(sequence: Sequence, match = this.#match(sequence)): BlockDemand {
     const offset = match.offset ?? this.#bestOffset(sequence);
     const shared = this.#sharedBlocks(match);
@@ -180,7 +172,6 @@ export class RankState {
     return rest.every((left) => left >= 0) && sum(rest) >= headroom;
   }
 
-  /** Tokens of a waiting sequence that this rank's cache holds. */
   cachedTokens(sequence: Sequence): number {
     return this.#match(sequence).tokens;
   }
@@ -709,5 +700,4 @@ function addTable({ tables }: WorkList, sequence: Sequence): void {
   if (!tables.includes(sequence)) tables.push(sequence);
 }
 
-/** Whether a running sequence has rows to compute before it can decode. */
 const hasContext = ({ status, computed, target }: Sequence): boolean => status === 'prefill' && computed < target;

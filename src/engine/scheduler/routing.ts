@@ -10,7 +10,6 @@ export interface Move<S> {
 
 /** What a policy is asked with, once an iteration, after the decode rows are planned. */
 export interface Situation {
-  /** Number of this iteration. */
   readonly iteration: number;
   /** Seconds on the caller's clock. */
   readonly now: number;

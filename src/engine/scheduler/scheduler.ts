@@ -32,7 +32,6 @@ export class Scheduler {
   readonly config: SchedulerConfig;
   readonly ranks: readonly RankState[];
   readonly #policy: ContextPolicy;
-  /** Requests that no rank has been chosen for. */
   readonly #waiting = new WaitingQueue();
   readonly #clients = new Clients();
   readonly #sequences = new Map<string, Sequence>();
@@ -53,12 +52,10 @@ export class Scheduler {
     this.#policy = policyOf(this.config);
   }
 
-  /** Requests submitted and not finished. */
   get numUnfinished(): number {
     return this.#sequences.size;
   }
 
-  /** Requests that don't run: new ones and preempted ones. */
   get numWaiting(): number {
     return this.ranks.reduce((sum, rank) => sum + rank.pending.length, this.#waiting.length);
   }
@@ -179,7 +176,6 @@ export class Scheduler {
     this.#waiting.insert(victim);
   }
 
-  /** One budget for all ranks, whose prompts run in order. */
   #planShared(work: readonly WorkList[]): void {
     let rows = this.config.maxTokensPerIteration - sum(work.map(({ tokens }) => tokens));
     for (const rank of inOrderOfPrompts(this.ranks)) {

@@ -73,7 +73,6 @@ const SPEC: OptionsSchema<RequestSpec> = {
 /** Of a sequence that holds nothing in layers with windows. */
 export const NO_WINDOWS: BlockRun = { first: 0, blocks: [] };
 
-/** A request as the scheduler sees it. */
 export class Sequence {
   readonly id: string;
   readonly prompt: ArrayLike<number>;
@@ -96,7 +95,6 @@ export class Sequence {
   readonly priority: number;
   /** Place among its client's: smaller is sooner. Never changes. */
   readonly order: number;
-  /** Ids received so far. */
   readonly generated: number[];
   status: SequenceStatus = 'waiting';
   endReason: EndReason | undefined;
@@ -112,7 +110,6 @@ export class Sequence {
   offset = 0;
   /** Tokens that `blocks` have room for, those included that compression evicted. */
   capacity = 0;
-  /** Tokens of the prompt that compression evicted. */
   evicted = 0;
   /** Those that it evicts, as far as that was told. */
   toEvict: number | undefined;
@@ -128,7 +125,6 @@ export class Sequence {
   drafts: readonly number[] = [];
   /** Of a model with recurrent layers: its state is some rejected drafts ahead, and is taken back before it goes on. */
   takesBack = false;
-  /** Iterations in flight with a row of this sequence. */
   outstanding = 0;
   /** Of those, how many wrote into blocks that it has lost since. */
   stale = 0;
@@ -234,7 +230,6 @@ export class Sequence {
     return Math.min(this.target, this.promptLength);
   }
 
-  /** Token at a position: of the prompt, or generated and received. */
   tokenAt(position: number): number {
     const token = position < this.promptLength ? this.prompt[position] : this.generated[position - this.promptLength];
     if (token === undefined) {

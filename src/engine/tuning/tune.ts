@@ -168,7 +168,6 @@ async function quickest(
 const rangeOf = (tensor: Tensor): Region =>
   'buffer' in tensor ? tensor : { buffer: tensor, offset: 0, size: tensor.size };
 
-/** What dispatches write to. */
 function outputRanges({ candidates }: Choice, uses: Choice['uses']): Region[] {
   const { bindings } = candidates[0].source;
   const all = uses.flatMap(({ tensors }) => tensors.filter((_, binding) => bindings[binding] === 'read_write'));

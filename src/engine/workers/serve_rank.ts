@@ -19,7 +19,6 @@ export class RankServer {
   #adapter: AdapterRequest | undefined;
   #device: Device | undefined;
   #runner: RankRunner | undefined;
-  /** Requests that have no answer yet. */
   readonly #running = new Set<Promise<void>>();
   readonly #disposal = new AbortController();
 

@@ -21,7 +21,6 @@ export interface WorkerGroupOptions
   readonly replan?: ((lost: SplitkvError, signal: AbortSignal | undefined) => Promise<RanksOfPlan>) | undefined;
 }
 
-/** What another plan changes of a group. */
 export type RanksOfPlan = Pick<WorkerGroupOptions, 'plan' | 'adapters' | 'runner'>;
 
 /** The ranks of a model, each in a worker of its own; tensors go from worker to worker. */

@@ -66,7 +66,6 @@ export type WorkerCommand =
   | { readonly type: 'request'; readonly id: number; readonly request: RankRequest }
   | { readonly type: 'abort'; readonly reason: PortReason };
 
-/** From a rank's worker. */
 export type WorkerReport =
   | { readonly type: 'answer'; readonly id: number; readonly result: unknown }
   | { readonly type: 'failure'; readonly id: number; readonly reason: PortReason }
@@ -77,7 +76,6 @@ export type WorkerReport =
   /** An error that no request caught: the worker frees what it holds and ends. */
   | { readonly type: 'broken'; readonly reason: PortReason };
 
-/** What a worker tells outside of any call. */
 export interface WorkerEvents {
   message(report: WorkerReport): void;
   /** It ended by itself, failed or couldn't be started; what is told after that doesn't count. */

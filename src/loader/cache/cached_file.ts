@@ -29,7 +29,6 @@ const WHOLE = 'whole.json';
 const LAYOUT = 2;
 const DIGEST_BYTES = 32;
 
-/** What is known of a file that is whole. */
 export interface Whole {
   /** Of all of it in hex, where it was computed. */
   readonly sha256?: string;
@@ -82,12 +81,10 @@ export class CachedFile {
     return new CachedFile(manifest, name, model, directory).#look();
   }
 
-  /** This version, if anything of it is there. */
   static async find(model: CacheDirectory, manifest: FileManifest): Promise<CachedFile | undefined> {
     return (await CachedFile.versions(model, manifest.file)).find((cached) => isSame(cached.manifest, manifest));
   }
 
-  /** The versions of a file, or of every file in a model's folder. */
   static async versions(model: CacheDirectory, file?: string): Promise<CachedFile[]> {
     const prefix = file === undefined ? undefined : await filePrefix(file);
     const versions: CachedFile[] = [];
@@ -121,12 +118,10 @@ export class CachedFile {
     return ceilDiv(this.manifest.size, PIECE_BYTES);
   }
 
-  /** Every byte is there. */
   get complete(): boolean {
     return this.#present.size === this.pieces;
   }
 
-  /** Bytes present. */
   get bytes(): number {
     return sum(Array.from(this.#present, (piece) => this.pieceLength(piece)));
   }
@@ -188,13 +183,11 @@ export class CachedFile {
     this.#damaged.delete(piece);
   }
 
-  /** Whether every piece is there, as the disk says it now. */
   async allThere(): Promise<boolean> {
     for (let piece = 0; piece < this.pieces; piece++) if (!(await this.find(piece))) return false;
     return true;
   }
 
-  /** Notes that the file is whole and has passed its checks. */
   async settle(whole: Whole): Promise<void> {
     await writeCacheFile(this.directory, WHOLE, new TextEncoder().encode(JSON.stringify(whole)));
     this.#whole = whole;
@@ -206,13 +199,11 @@ export class CachedFile {
     this.#whole = undefined;
   }
 
-  /** Removes this version. */
   async remove(): Promise<void> {
     // Where another tab holds it open the browser may refuse: a later load tries again.
     await removeCacheEntry(this.model, this.name).catch(() => {});
   }
 
-  /** Removes every other version of the file. */
   async removeOthers(): Promise<void> {
     const prefix = await filePrefix(this.manifest.file);
     for (const name of await cacheNames(this.model)) {

@@ -24,7 +24,6 @@ export interface CacheOptions {
   readonly locks?: Locks | undefined;
 }
 
-/** At most this much is fetched with one request. */
 const FETCH_PIECES = 4;
 /** Bytes read but not stored yet; beyond, reading waits for the disk. */
 const UNSTORED_BYTES = 32 * 1024 * 1024;
@@ -62,7 +61,6 @@ interface OpenFile extends Omit<FileManifest, 'version'> {
   readonly version: string | undefined;
   /** Undefined when nothing can be stored. */
   readonly cached: CachedFile | undefined;
-  /** Pieces that are being fetched or stored. */
   readonly pending: Map<number, Promise<Uint8Array<ArrayBuffer>>>;
   /** Why the server could not be asked or no longer has it: then only what is cached can be read. */
   readonly offline: unknown;

@@ -73,7 +73,6 @@ export async function readCacheFile(directory: CacheDirectory, name: string): Pr
   return file?.size === 0 ? undefined : file;
 }
 
-/** The JSON object that the file holds; undefined where it holds none. */
 export async function readCacheObject(
   directory: CacheDirectory,
   name: string,
@@ -105,7 +104,6 @@ export async function hashName(data: string | Uint8Array<ArrayBuffer>, digits = 
   return (await sha256(typeof data === 'string' ? new TextEncoder().encode(data) : data)).slice(0, digits);
 }
 
-/** The part of `navigator.locks` that is used. */
 export type Locks = Pick<LockManager, 'request'>;
 
 /** Lets the lock go; more than once does no harm. */

@@ -11,7 +11,6 @@ import { around, type Source } from '../source.js';
 import { type TensorEntry, tensorsOf } from '../tensor_index.js';
 import { type GgufHeader, type GgufTensor, type GgufValue, readGgufHeader } from './header.js';
 
-/** A model in a GGUF file, or in the parts of a split one. */
 export interface GgufFile {
   /** The file, the first one of a split model. */
   readonly file: string;

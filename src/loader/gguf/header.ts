@@ -8,7 +8,6 @@ import { checkFileName, missingFile, type Source } from '../source.js';
 /** A metadata value. 64-bit integers are numbers, exact up to 2^53. */
 export type GgufValue = string | number | boolean | readonly GgufValue[];
 
-/** A tensor of a GGUF file. */
 export interface GgufTensor {
   readonly name: string;
   readonly file: string;
@@ -332,7 +331,6 @@ class HeaderCursor {
     this.#loaded = end;
   }
 
-  /** The bytes of the next value, as a view of them. */
   take(bytes: number): DataView {
     const view = new DataView(this.#view.buffer, this.#at, bytes);
     this.#at += bytes;

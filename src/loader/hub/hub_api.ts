@@ -3,7 +3,6 @@ import { type Answer, type HttpOptions, request, retryAfter } from '../sources/h
 import { parseJson } from '../source.js';
 import type { HubName } from './hub_name.js';
 
-/** A Hub and what it is asked with. */
 export interface HubAccess {
   /** Without a final slash. */
   readonly endpoint: string;
@@ -11,14 +10,12 @@ export interface HubAccess {
   readonly http: HttpOptions;
 }
 
-/** A file of a repository, as far as the Hub tells. */
 export interface HubFile {
   readonly size: number | undefined;
   /** SHA-256 of a large file (64 digits), git's SHA-1 of a small one (40); the ETag that the Hub sends. */
   readonly id: string | undefined;
 }
 
-/** A repository at one commit. */
 export interface HubListing {
   /** Undefined where the Hub doesn't tell. */
   readonly commit: string | undefined;

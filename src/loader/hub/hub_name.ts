@@ -56,7 +56,6 @@ export function parseHubName(text: string): HubName {
   return { repo, revision: checkedRevision(revision, wrong), file, quant };
 }
 
-/** What is wrong with a repository's name, by the Hub's own rules. */
 function problemOf(repo: string): string | undefined {
   const parts = repo.split('/');
   if (parts.length > 2 || parts.includes('')) return `'${repo}' is no owner and name`;
@@ -82,7 +81,6 @@ function checkedRevision(text: string | undefined, wrong: (why: string) => Error
 
 const isGguf = (path: string): boolean => /\.gguf$/i.test(path);
 
-/** As a person would write it. */
 export const hubText = ({ repo, revision, file, quant }: HubName): string =>
   repo +
   (quant === undefined ? '' : `:${quant}`) +

@@ -115,7 +115,6 @@ const several = (name: HubName, models: readonly string[]): SplitkvError =>
       `${hubText({ ...name, quant: undefined, file: models[0] })}; there are ${models.join(', ')}`,
   );
 
-/** All files of a repository. */
 export class HubSource implements Source {
   readonly name: string;
   readonly url: string;

@@ -13,7 +13,6 @@ import { hubSource, keptGguf, modelFile } from './hub_source.js';
 import { allCaches, cacheOf, hasWeights, isOffline, nodeAccess, RepositoryCache, shardsOf } from './node_hub_cache.js';
 import { type Download, download } from './node_hub_download.js';
 
-/** Where a model of the Hub lies on this disk. */
 export interface PulledModel {
   readonly folder: string;
   /** The .gguf file in it that is the model. */

@@ -77,7 +77,6 @@ export class RepositoryCache {
   }
 }
 
-/** A repository in the cache. */
 export interface LocalModel {
   readonly repo: string;
   /** The folder of the repository, and that of its newest snapshot. */
@@ -134,7 +133,6 @@ async function newestSnapshot(
   return newest && { commit: newest.commit, revision: newest.commit };
 }
 
-/** Config and all weight files of a folder of safetensors. */
 export async function hasWeights(folder: string, files: ReadonlyMap<string, number>): Promise<boolean> {
   if (!files.has('config.json')) return false;
   if (files.has('model.safetensors')) return true;

@@ -18,7 +18,6 @@ import type { RepositoryCache } from './node_hub_cache.js';
 const PIECE_BYTES = 16 * 1024 * 1024;
 const LOCK_WAIT_MS = 500;
 
-/** A download into the cache. */
 export interface Download {
   readonly access: HubAccess;
   readonly name: HubName;

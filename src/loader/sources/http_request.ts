@@ -109,7 +109,6 @@ export async function request<T>(
   }
 }
 
-/** Whether the browser knows that there is no network. */
 export const isOffline = (): boolean => globalThis.navigator?.onLine === false;
 
 async function once<T>(

@@ -17,7 +17,6 @@ const WHOLE_FILE_BYTES = 32 * 1024 * 1024;
 const PATIENCE_MS = 60_000;
 
 interface Probe extends Omit<FoundFile, 'read'> {
-  /** The first bytes of the file. */
   readonly head: Uint8Array<ArrayBuffer>;
   /** False: the server sends whole files only. */
   readonly ranges: boolean;
@@ -44,7 +43,6 @@ class HttpSource extends FileSource {
   readonly #base: URL;
   readonly #options: HttpOptions;
   readonly #probes = new Map<string, Probe>();
-  /** Why files count as missing. */
   readonly #absences = new Map<string, string>();
   #unreachable = false;
   #reached = false;

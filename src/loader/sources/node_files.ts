@@ -72,6 +72,5 @@ class DirectorySource extends FileSource {
   }
 }
 
-/** Whether it is one of Node's system errors of these codes. */
 export const isErrno = (error: unknown, ...codes: readonly string[]): boolean =>
   error instanceof Error && 'code' in error && codes.includes(String(error.code));

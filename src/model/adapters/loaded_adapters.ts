@@ -155,7 +155,6 @@ function settled(
   return { ...io, x: out };
 }
 
-/** A buffer of places by slot, none of which has an adapter. */
 export function noPlaces(device: Device, slots: number): Buffer {
   const places = new Uint32Array(slots).fill(NO_PLACE);
   const buffer = device.createBuffer('places of adapters', places.byteLength);

@@ -9,7 +9,6 @@ import { isMatrixSpec, type MatrixSpec, paddedRows, specRows, specsIn } from '..
 
 /** What an adapter adds to a tensor [rows, columns]: b a. Plain data; `b` has its scale in it. */
 export interface LowRankPair {
-  /** As the model's families name it. */
   readonly tensor: string;
   readonly rank: number;
   /** f32 [rank][columns] */

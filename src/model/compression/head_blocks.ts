@@ -53,7 +53,6 @@ export class HeadBlocks {
     }));
   }
 
-  /** Blocks in use, over all layers. */
   get used(): number {
     const { layers, numBlocks } = this.shape;
     return layers * numBlocks - sum(this.#layers.map(({ free }) => free.length));
@@ -170,7 +169,6 @@ export class HeadBlocks {
     return [...this.#of(slot, kvHead)].map(({ head }) => head.blocks.slice(0, this.#blocksFor(head, length)));
   }
 
-  /** A slot's kv head has gone to another rank: its blocks are free. */
   giveAway(slot: number, kvHead: number): void {
     for (const { head, free } of this.#of(slot, kvHead)) {
       free.push(...head.blocks.toReversed());
@@ -197,7 +195,6 @@ export class HeadBlocks {
     return nth(nth(this.#layers, layer).slots, slot);
   }
 
-  /** Ends a sequence. */
   release(slot: number): void {
     for (const { head, free } of this.#of(slot)) {
       free.push(...held(head.blocks.splice(0)).reverse());

@@ -219,7 +219,6 @@ export class PromptCompression {
     }
   }
 
-  /** Some heads' rows of a buffer of all heads. */
   #headRows(buffer: Buffer, first: number, count: number): Tensor {
     const row = this.#stride * 4;
     return { buffer, offset: first * row, size: count * row };

@@ -59,7 +59,6 @@ export class ConfigReader {
     return Object.hasOwn(this.#values, this.prefix + key);
   }
 
-  /** True when somebody looked at the key. */
   asked(key: string): boolean {
     return this.#asked.has(this.prefix + key);
   }

@@ -243,18 +243,15 @@ export interface ExpertsConfig {
   readonly method: 'greedy' | 'group_limited_greedy' | 'noaux_tc';
   readonly normTopkProb: boolean;
   readonly routedScalingFactor: number;
-  /** True: the router has a correction bias. */
   readonly correctionBias: boolean;
 }
 
 export const isRecurrent = (attention: AttentionConfig): attention is RecurrentConfig =>
   attention.kind === 'conv' || attention.kind === 'delta';
 
-/** Whether rows see those behind them: an encoder. */
 export const attendsBothWays = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
   layers.some(({ attention }) => attention.kind === 'gqa' && attention.bothWays);
 
-/** Whether the model has layers with a state. */
 export const hasState = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
   layers.some(({ attention }) => isRecurrent(attention));
 

@@ -3,7 +3,6 @@ import type { ConfigReader } from './config_reader.js';
 
 const positions = { min: 1, max: 2 ** 30 };
 
-/** How rotary frequencies are stretched beyond the trained context. */
 export type RopeStretch =
   | { type: 'linear'; factor: number }
   | {

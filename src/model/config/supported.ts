@@ -94,7 +94,6 @@ function recurrentFault(mixer: RecurrentConfig): Fault | undefined {
     : fault('linear_value_head_dim', valueDim, 'linear attention takes multiples of 8');
 }
 
-/** Widths that the kernels don't take. */
 function widthFault(attention: PagedAttention, hiddenSize: number): Fault | undefined {
   const widths: [key: string, width: number, step: number, most: number, source?: string][] =
     attention.kind === 'gqa'

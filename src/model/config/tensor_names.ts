@@ -97,7 +97,6 @@ export interface ExpertNames extends GatedMlpNames {
   readonly router: string;
   /** Whole: nothing follows. */
   readonly correctionBias: string;
-  /** The shared experts. */
   readonly shared: GatedMlpNames;
   /** One row, where they have a gate. */
   readonly sharedGate?: string;

@@ -130,7 +130,6 @@ export function ggufHeads(metadata: GgufMetadata, headDim?: number) {
   };
 }
 
-/** The same of experts. */
 export const ggufExperts = (metadata: GgufMetadata) => ({
   num_experts: metadata.integer('expert_count', countRange),
   num_experts_per_tok: metadata.integer('expert_used_count', countRange),

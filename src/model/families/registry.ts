@@ -6,7 +6,6 @@ import { neutralKeys, refuseForeign, refuseQuantized } from './common_keys.js';
 import { type Family, type FamilyGguf, parseCommon } from './family.js';
 import { llama } from './llama.js';
 
-/** What makes a family known. */
 export interface FamilyRow {
   /** Or how to load it: a part of its own, which pages with other models needn't download. */
   readonly family: Family | (() => Promise<Family>);

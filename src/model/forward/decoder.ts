@@ -45,7 +45,6 @@ import type { AttentionWeights, MlpWeights } from '../layers/weight_kinds.js';
 import type { LoadedAdapters } from '../adapters/loaded_adapters.js';
 import type { LayerWeights, ModelWeights } from '../weights/weight_loader.js';
 
-/** A layer of the model on this rank. */
 interface DecoderLayer {
   /** In the model. */
   readonly index: number;
@@ -57,7 +56,6 @@ interface DecoderLayer {
   readonly held: { readonly mlp: number; readonly weights: LayerWeights } | undefined;
 }
 
-/** The layers of one stage on this rank. */
 interface DecoderStage {
   readonly context: StageContext;
   readonly layers: readonly DecoderLayer[];
@@ -195,7 +193,6 @@ export class Decoder {
     });
   }
 
-  /** In the order of layers, each once. */
   get #caches(): readonly LayerCache[] {
     return this.#stages.flatMap(({ layers }) =>
       layers.flatMap(({ index, cache }) => (cache.layer === index ? cache : [])),

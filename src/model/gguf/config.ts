@@ -16,7 +16,6 @@ import type { TensorNames } from '../config/tensor_names.js';
 
 const positions = { min: 1, max: 2 ** 30 };
 
-/** A GGUF file's architecture, as its family knows it. */
 export interface GgufArchitecture {
   /** `general.architecture` */
   readonly arch: string;

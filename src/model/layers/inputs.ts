@@ -16,7 +16,6 @@ export interface InputSpecs {
   readonly norm: NormSpec | undefined;
 }
 
-/** Undefined where the model has none. */
 export function inputSpecs({ inputs, hiddenSize, norm, tensors }: ModelConfig): InputSpecs | undefined {
   if (!inputs) return undefined;
   const names = known(tensors.inputs, 'names of inputs');
@@ -50,7 +49,6 @@ export class Inputs {
     this.x = weights?.norm ? device.createBuffer(`${role} inputs`, rows * hiddenStride * 4) : x;
   }
 
-  /** Behind the embedding. */
   record(recorder: RankRecorder): void {
     const { config, weights, buffers, world, hiddenStride: stride } = this;
     if (!weights) return;

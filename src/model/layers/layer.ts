@@ -33,7 +33,6 @@ export interface StageContext {
   readonly scratch: Scratch;
 }
 
-/** Layers of a stage that are alike. */
 export interface AlikeLayers<Config, Weights> {
   readonly stage: StageContext;
   readonly config: Config;
@@ -77,7 +76,6 @@ export interface AttentionProgram {
   ): void;
 }
 
-/** MLPs of alike layers on this rank. */
 export interface MlpLayers {
   /** Others than the projection after it read the normalised rows: the norm is a dispatch of its own. */
   readonly sharesNormed: boolean;

@@ -26,7 +26,6 @@ export class LayerContext {
     readonly slice: LayerSlice,
   ) {}
 
-  /** What messages and buffers call a part of the layer. */
   name(what: string): string {
     return `layers.${this.slice.index}.${what}`;
   }
@@ -60,7 +59,6 @@ export class LayerContext {
     return wholeVector(this.name(what), tensor, length, plus);
   }
 
-  /** A norm of the residual stream. @param tensors as of `normSpec` */
   residualNorm(what: string, tensors: string): NormSpec {
     return normSpec(this.norm, this.name(what), tensors, this.hiddenSize);
   }

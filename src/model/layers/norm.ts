@@ -5,7 +5,6 @@ import type { NormConfig } from '../config/model_config.js';
 import { allRows, type Loaded, type VectorSpec, wholeVector } from '../weights/weight_map.js';
 import type { RankRecorder } from './world.js';
 
-/** Which tensors a norm is made of. */
 export interface NormSpec {
   readonly config: NormConfig;
   readonly weight: VectorSpec;
@@ -16,7 +15,6 @@ export interface NormSpec {
   readonly ofSum?: true;
 }
 
-/** A norm on a device. */
 export type Norm = Loaded<NormSpec>;
 
 /** @param what names its buffers; @param name of its tensors, without `.weight` */

@@ -48,7 +48,6 @@ export class PerLayerInputs {
     this.write(0, new Float32Array(rows * this.#all));
   }
 
-  /** Behind the embedding. */
   record(recorder: RankRecorder): void {
     const { config, weights, buffers, hiddenStride } = this;
     const [width, pieces] = [this.#width, config.layers.length];
@@ -66,7 +65,6 @@ export class PerLayerInputs {
     );
   }
 
-  /** A layer's last part. */
   recordHalf(
     recorder: RankRecorder,
     layer: number,

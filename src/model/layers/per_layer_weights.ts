@@ -29,7 +29,6 @@ export function perLayerTable(config: ModelConfig): TokenTable | undefined {
   return { name: `${table}.weight`, rows: vocabSize, columns: layers.length * width, scaleBy: Math.sqrt(width) };
 }
 
-/** Undefined where the model has none. */
 export function perLayerSpecs(config: ModelConfig): PerLayerSpecs | undefined {
   const width = perLayerWidth(config);
   if (width === undefined) return undefined;

@@ -2,7 +2,6 @@ import { CHUNK_TOKENS } from '../../../shaders/cache/kv_cache.js';
 import type { TileRows } from '../../../shaders/linear/problem.js';
 import { alignUp, ceilDiv } from '../../base/math.js';
 
-/** Equal parts of the down projection's contraction. */
 export const DOWN_SEGMENTS = { total: 8, align: 32 } as const;
 export const ONE_SEGMENT = { total: 1, align: 32 } as const;
 

@@ -89,7 +89,6 @@ export function blockOf(
   return world.all.rowPieces[role] === 1 ? buffer : { buffer, offset: block * size, size };
 }
 
-/** This rank's own rows of `rowInfo`. */
 export const ownRowInfo = (world: World, buffers: Pick<RowBuffers, 'role' | 'rowInfo' | 'rows'>): Tensor =>
   blockOf(world, buffers, buffers.rowInfo, 8);
 

@@ -13,7 +13,6 @@ import {
   type RowRole,
 } from '../../placement/index.js';
 
-/** A step of a rank's program. */
 export interface RankStep extends ProgramStep {
   /** Steps under way side by side exchange with other ranks on channels of their own; default 0. */
   readonly channel?: number;
@@ -87,7 +86,6 @@ export class World {
   }
 }
 
-/** One message for each peer. */
 function byPeer(transfers: readonly Transfer[]): Transfer[] {
   const regions = new Map<number, Region[]>();
   for (const { peer, regions: own } of transfers) regions.set(peer, [...(regions.get(peer) ?? []), ...own]);

@@ -177,7 +177,6 @@ export class MatrixWriter<Type extends PackedType = PackedType> {
     this.#carried = rows - used;
   }
 
-  /** Writes what waits. */
   async end(): Promise<void> {
     if (this.#carried === 0) return;
     await this.#write(this.#carry, this.#carried);

@@ -36,7 +36,6 @@ export interface HalfMap<Specs> {
   readonly behind: NormSpec | undefined;
 }
 
-/** The same of a layer. */
 export interface LayerMap {
   /** Of the layer in the model. */
   readonly index: number;
@@ -104,7 +103,6 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
   };
 }
 
-/** Everything that a rank loads, once. */
 export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(config)): Spec[] => [
   ...specsIn(modelMap(config, slice)),
 ];
@@ -117,7 +115,6 @@ const runBytes = (spec: MatrixSpec, types: WeightTypes): TypeBytes[] =>
     return { type, bytes: sum(stored.flatMap(({ weightBytes: weights, scaleBytes }) => [weights, scaleBytes])) };
   });
 
-/** Bytes that a matrix or vector takes on the GPU. */
 export const specBytes = (spec: Spec, types: WeightTypes): number =>
   isMatrixSpec(spec) ? sum(runBytes(spec, types).map(({ bytes }) => bytes)) : vectorLength(spec) * 4;
 

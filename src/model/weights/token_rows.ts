@@ -5,7 +5,6 @@ import type { TensorReader } from '../../loader/index.js';
 const READS = 32;
 const KEPT_ROWS = 1024;
 
-/** A table of a row for each token of the vocabulary. */
 export interface TokenTable {
   /** Of its tensor, [rows, columns]. */
   readonly name: string;

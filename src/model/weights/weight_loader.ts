@@ -141,7 +141,6 @@ class WeightLoader<Parts extends object> {
     return spec.packedAs ? this.#absorbed(spec as AbsorbedSpec) : this.#matrix(spec);
   }
 
-  /** A packed matrix, streamed. */
   async #matrix(spec: MatrixSpec): Promise<Matrix<PackedType>> {
     const [run, ...others] = typedRuns(spec, this.types);
     const first = await this.#run(run.spec);
@@ -198,7 +197,6 @@ class WeightLoader<Parts extends object> {
     return { absorb: absorb.matrix, valueUp: valueUp.matrix };
   }
 
-  /** An f32 vector: a norm's weight, a bias. */
   async #vector(spec: VectorSpec): Promise<Buffer> {
     const values = new Float32Array(vectorLength(spec));
     const { columns = 1, plus = 0, as = 'itself' } = spec;

@@ -149,12 +149,10 @@ export const packedColumns = ({ inFeatures, segments }: MatrixSpec, type: Packed
   return [start, end];
 };
 
-/** Rows of a part, with its padding. */
 export const paddedRows = ({ rows, padTo = 1 }: Part): number => alignUp(rows, padTo);
 
 export const specRows = ({ parts }: Spec): number => sum(parts.map(paddedRows));
 
-/** Elements of a vector on the GPU. */
 export const vectorLength = (spec: VectorSpec): number => alignUp(specRows(spec) * (spec.columns ?? 1), 32);
 
 /** Some parts of a matrix that have one type, one behind the other. */

@@ -13,7 +13,6 @@ export interface MixedTypes {
   readonly others: Readonly<Record<string, MatrixType>>;
 }
 
-/** What a model's matrices of a type take on GPUs. */
 export interface TypeBytes {
   readonly type: PackedType;
   readonly bytes: number;
@@ -25,7 +24,6 @@ export function mixtureText(each: readonly TypeBytes[]): string {
   return each.flatMap(({ type, bytes }) => (bytes >= least ? type : [])).join(', ');
 }
 
-/** The type of the most bytes. */
 export const mostOf = (types: WeightTypes): MatrixType => (typeof types === 'string' ? types : types.most);
 
 /** Every type that there is, the one of the most bytes first. */
@@ -33,6 +31,5 @@ export const eachOf = (types: WeightTypes): MatrixType[] => [
   ...new Set([mostOf(types), ...(typeof types === 'string' ? [] : Object.values(types.others))]),
 ];
 
-/** That of a tensor. */
 export const typeOfTensor = (types: WeightTypes, tensor: string | undefined): MatrixType =>
   typeof types === 'string' ? types : (tensor !== undefined && types.others[tensor]) || types.most;

@@ -65,7 +65,6 @@ const MODEL: readonly Feature[] = [
   'dense',
 ];
 
-/** These features don't go together. */
 export interface Exclusion {
   readonly of: readonly [Feature, Feature];
   /** But with this one they do. */
@@ -300,7 +299,6 @@ function stagesFeatures({ stages, sharing }: Pick<Plan, 'stages' | 'sharing'>): 
   });
 }
 
-/** Whether a stage's sequences are sharded over ranks, or groups of ranks. */
 const choosesPlace = ({ kind, shares }: Plan['stages'][number]): boolean =>
   kind === 'adp' ||
   (kind === 'token' && shares.some((share) => !isKvOnly(share) && sequencePlaces(share, shares).length > 1));

@@ -77,7 +77,6 @@ function checkCache(stage: Stage, shape: ModelShape, refuse: Refuse): void {
 const holdersOf = (shares: readonly RankShare[], { kvHeads }: RankShare): RankShare[] =>
   shares.filter((other) => sameList(other.kvHeads, kvHeads)).toSorted((a, b) => (a.lanes[0] ?? 0) - (b.lanes[0] ?? 0));
 
-/** Every lane is held once, in turns. */
 function checkLanes(holders: readonly RankShare[], refuse: Refuse): void {
   const split = holders.length;
   for (const [index, { rank, lanes }] of holders.entries()) {

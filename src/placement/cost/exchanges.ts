@@ -21,14 +21,12 @@ import type { LayerSizes } from '../memory.js';
 import type { MachineMeasure } from './measure.js';
 import { type ModelWork, sequencesPart, type StageStep } from './step_rows.js';
 
-/** Bytes from one rank to another. */
 export interface Message {
   readonly from: number;
   readonly to: number;
   readonly bytes: number;
 }
 
-/** Messages that travel at once; every rank waits for its own. */
 export interface PredictedExchange {
   readonly label: string;
   readonly messages: readonly Message[];
@@ -123,7 +121,6 @@ const onlyGroup = (route: Route): Route => ({ ...route, cargo: { ...route.cargo,
 const withMessages = (exchanges: readonly PredictedExchange[]): PredictedExchange[] =>
   exchanges.filter(({ messages }) => messages.length > 0);
 
-/** What routes carry in a step, a message for each pair of ranks. */
 function exchangeOf(
   label: string,
   routes: readonly Route[],

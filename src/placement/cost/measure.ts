@@ -47,7 +47,6 @@ export interface AdapterMeasure {
   readonly waitSeconds: number;
 }
 
-/** One direction of a link. */
 export interface LinkMeasure {
   /**
    * What an exchange of a few bytes adds to the work before it: from when the slower of the two ranks has finished until both can
@@ -78,7 +77,6 @@ export type Slowdown = readonly number[];
 export const linearSeconds = (measure: LinearMeasure, bytes: number, rows: number): number =>
   rows === 0 ? 0 : bytes * (measure.secondsPerByte + rows * measure.secondsPerByteRow);
 
-/** One timed run. */
 export interface LinearSample {
   /** Bytes of packed weights that are read, once however many rows share them. */
   readonly read: number;

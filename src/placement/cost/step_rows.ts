@@ -83,7 +83,6 @@ export interface ModelWork {
   readonly widths: CargoWidths;
 }
 
-/** Rows that run together through the layers. */
 export interface StepRows {
   readonly role: 'generated' | 'prompt';
   readonly rows: number;
@@ -95,7 +94,6 @@ export interface StepRows {
   readonly attended: (split: number) => readonly number[];
   /** Of those tokens, the part that a head still has, [layer][kv head]: its prompt was compressed. Default: all. */
   readonly left?: readonly (readonly number[])[] | undefined;
-  /** Chunks of the longest sequence. */
   readonly chunks: number;
   /** Offsets of the sequences, which say who has their first chunks; undefined where there may be any. */
   readonly offsets?: readonly number[];
@@ -106,16 +104,13 @@ export interface StageStep extends StageView {
   readonly topology: PlanTopology;
   readonly plan: Plan;
   readonly role: StepRows['role'];
-  /** By row group. */
   readonly groupRows: readonly number[];
   readonly chunks: number;
-  /** As `StepRows.offsets`. */
   readonly offsets: readonly number[] | undefined;
   /** Ranks with weights and those that only attend wait for each other, and may work on other sequences meanwhile. */
   readonly takesTurns: boolean;
   /** Rows that a rank runs, the most of any. */
   readonly rows: number;
-  /** Rows that a rank runs. */
   readonly rowsOf: (share: RankShare) => number;
   /** Rows of its MLP segments: all, where places run their own rows and compute segments for each other. */
   readonly mlpRowsOf: (share: RankShare) => number;

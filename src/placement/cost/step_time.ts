@@ -123,7 +123,6 @@ function pipelined(times: readonly (readonly StageTime[])[]): number {
   return free.at(-1) ?? 0;
 }
 
-/** What one stage does of a step. */
 interface StageTime {
   /** Of its busiest ranks, part by part: they meet at every exchange. */
   readonly computeSeconds: number;
@@ -220,7 +219,6 @@ function takenOf(own: readonly number[], slowdown: Slowdown, busyStages: number)
 
 type Part = (share: RankShare, adapter: AdapterMeasure) => number;
 
-/** A layer's parts between exchanges: projections, attention, MLP. */
 function layerParts(
   stage: StageStep,
   layer: number,

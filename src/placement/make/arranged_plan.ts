@@ -74,7 +74,6 @@ function cutMlp(ranks: number, { mlpSegments, numExperts }: ModelShape): MlpCut[
   }));
 }
 
-/** The shares of a layer, of ranks from `first` on. */
 function layerShares(heads: LayerHeads, first: number, cut: readonly MlpCut[]): RankShare[] {
   return cut.flatMap(({ mlp, experts }, at) => {
     const rank = first + at;

@@ -39,7 +39,6 @@ export const showDegrees = (degrees: Degrees): string =>
 
 const product = (degrees: Degrees): number => NAMES.reduce((ranks, name) => ranks * (degrees[name] ?? 1), 1);
 
-/** What `makePlan` is to make. */
 export interface AskedPlan {
   readonly policy: string;
   readonly worldSize: number;

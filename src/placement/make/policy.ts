@@ -71,7 +71,6 @@ export function registerPolicy(row: PolicyRow): void {
 /** Plans that are made from heads' loads, by a search, and not by a policy of the table. */
 export const ARRANGED: readonly string[] = ['arranged', 'pp x arranged'];
 
-/** Whether a name means one of these. */
 export const isArranged = (name: unknown): name is string =>
   typeof name === 'string' && arrangedName(name) !== undefined;
 
@@ -88,12 +87,10 @@ export function readPolicyName(name: string): Pick<Policy, 'name' | 'pipeline' |
   return { name: arranged, pipeline: words.includes('pp'), features: wordFeatures(words) };
 }
 
-/** A policy, on its own or as the stages of a pipeline. */
 export interface Policy {
   readonly name: string;
   readonly pipeline: boolean;
   readonly stage: StageMaker;
-  /** What its plans have on enough ranks. */
   readonly features: readonly Feature[];
 }
 

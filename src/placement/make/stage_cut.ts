@@ -15,7 +15,6 @@ export interface StageCut {
   readonly head: readonly VocabShare[];
 }
 
-/** The cut that a form describes. */
 export function cutStage(form: StageForm, ranks: number, shape: ModelShape): StageCut {
   if (form.kind === 'adp') return dataCut(form, ranks, shape);
   const shares = formShares(ranks, form, shape);

@@ -15,7 +15,6 @@ export interface StageForm {
   readonly headGroups?: number;
   /** Ways the cache is split along the sequence. */
   readonly sequence: number;
-  /** A rank keeps the cache of its own heads only, rather than of all. */
   readonly ownHeads: boolean;
   /** Embedding and head rows are cut over the ranks, rather than whole on every rank and on the first. */
   readonly cutVocabulary: boolean;
@@ -27,7 +26,6 @@ export interface StageForm {
   readonly mlpOverAll?: boolean;
 }
 
-/** What the options of a plan ask of a stage. */
 export interface WantedForm extends Pick<Degrees, 'tensor' | 'token' | 'sequence'> {
   readonly data?: number | undefined;
   readonly sequenceWeights?: readonly number[] | undefined;
@@ -38,7 +36,6 @@ const filled = (sizes: readonly number[]): number => sizes.filter((size) => size
 /** Ranks that can hold different MLP segments. */
 const maxColumns = ({ mlpSegments }: ModelShape): number => filled(mlpSegments) || mlpSegments.length;
 
-/** Ranks that can hold different heads and MLP segments. */
 export const maxTensor = (shape: ModelShape): number => Math.min(filled(shape.segmentHeads), maxColumns(shape));
 
 const divisors = (n: number): number[] => range(1, n + 1).filter((d) => n % d === 0);

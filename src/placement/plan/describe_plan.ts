@@ -107,7 +107,6 @@ function cells({ policy, worldSize, ...prediction }: PlanCandidate & PlanPredict
   ];
 }
 
-/** Why the pick is what it is, in a sentence. */
 export function explainPick(candidates: readonly PlanCandidate[], pick: PlanCandidate & PlanPrediction): string {
   const one = candidates.find(({ worldSize }) => worldSize === 1);
   const request = ({ requestSeconds }: PlanPrediction): string => formatSeconds(requestSeconds);

@@ -2,7 +2,6 @@ import { CHUNK_TOKENS, MERGE_LANES } from '../owner.js';
 import { range, sum } from '../../base/lists.js';
 import type { Plan, RankShare, Stage } from '../plan.js';
 
-/** A rank's part of a copied head. */
 export interface Holder {
   readonly rank: number;
   readonly share: number;
@@ -236,7 +235,6 @@ export class CopyOwners {
   }
 }
 
-/** Heads of a stage that several ranks hold, ascending. */
 export const copiedHeads = ({ shares }: Pick<Stage, 'shares'>): number[] =>
   [...new Set(shares.flatMap(({ copies = [] }: RankShare) => copies.map(({ head }) => head)))].toSorted(
     (a, b) => a - b,
@@ -252,7 +250,6 @@ function copiedOf(stage: Stage, head: number, sharing: Plan['sharing'], slots: n
   };
 }
 
-/** Undefined where nothing is known of them. */
 function headLoads({ shares, loads = [] }: Stage): HeadLoads | undefined {
   const all = sum(loads);
   if (all === 0) return undefined;
@@ -267,7 +264,6 @@ function headLoads({ shares, loads = [] }: Stage): HeadLoads | undefined {
 const addTo = (to: Map<number, number>, rank: number, load: number): void =>
   void to.set(rank, (to.get(rank) ?? 0) + load);
 
-/** The copy whose rank has least to read. */
 const leastBusy = (open: readonly Copy[], busy: ReadonlyMap<number, number>): Copy =>
   open.reduce((best, copy) => ((busy.get(copy.rank) ?? 0) < (busy.get(best.rank) ?? 0) ? copy : best));
 
@@ -287,7 +283,6 @@ function mostBehind(open: readonly Copy[], added: number, all: readonly Copied[]
 export interface CopyPiece {
   readonly head: number;
   readonly slot: number;
-  /** Who keeps it. */
   readonly rank: number;
   /** Entries that a step attends to. */
   readonly entries: number;

@@ -69,5 +69,4 @@ export function dataPlaces(stage: readonly RankShare[]): Place[] {
   return rest.length > 0 ? [...places, rest] : places;
 }
 
-/** The shares of the sequences that places keep. */
 export const placeWeights = (places: readonly Place[]): number[] => places.map(([first]) => first?.sequences ?? 0);

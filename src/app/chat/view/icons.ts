@@ -29,7 +29,6 @@ export const iconButton = (name: IconName, press: () => unknown, className = '')
 
 export const icon = (name: IconName): SVGElement => drawing(PATHS[name]);
 
-/** A small drawing in the colour of the text. */
 export function drawing(lines: string): SVGElement {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', '0 0 24 24');

@@ -6,7 +6,6 @@ import type { Versions } from '../session.js';
 import { type IconName, iconButton } from './icons.js';
 import type { CodeParts, MarkdownView } from './markdown.js';
 
-/** What a log needs from its chat. */
 export interface LogHost {
   readonly text: Say;
   /** Answers are shown as they were written. */
@@ -25,7 +24,6 @@ export interface LogHost {
 /** Redrawing an answer for each of its pieces would be most of the page's work. */
 const DRAW_MS = 60;
 
-/** A question and its answer. */
 interface Turn {
   readonly whole: HTMLElement;
   readonly question: HTMLElement;
@@ -34,7 +32,6 @@ interface Turn {
   readonly answer: AnswerView;
 }
 
-/** The messages of a chat. */
 export class Log {
   readonly node = make('div', 'log');
   #turns: Turn[] = [];
@@ -152,7 +149,6 @@ export class Log {
     return button;
   }
 
-  /** The question becomes a field. */
   #edit(index: number, turn: Turn): void {
     const field = make('textarea', '');
     field.dir = 'auto';

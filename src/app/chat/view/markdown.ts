@@ -2,7 +2,6 @@ import { tried } from '../../../base/errors.js';
 import { Hooks, Lexer, type MarkedOptions, type MarkedToken, type Token, type Tokens } from 'marked';
 import { make } from '../../shared/dom.js';
 
-/** What a code block is made with. */
 export interface CodeParts {
   /** The block's head: its language and what can be done with it. */
   head(language: string, text: string): Node;

@@ -18,7 +18,6 @@ const LONG_PASTE = 2000;
 const ACCEPTED =
   'image/png,image/jpeg,image/webp,image/gif,text/*,.md,.json,.csv,.tsv,.xml,.yaml,.yml,.toml,.log,.py,.js,.ts,.tsx,.jsx,.rs,.go,.c,.h,.cpp,.java,.rb,.php,.sh,.sql';
 
-/** What a person does in a chat. */
 export interface PartsHost extends LogHost {
   send(text: string): void;
   stop(): void;
@@ -32,7 +31,6 @@ export interface PartsHost extends LogHost {
   attach(files: readonly File[]): void;
   /** What is to be asked was changed. */
   edited(): void;
-  /** What was dropped on the chat. */
   dropped(entries: readonly (FileSystemEntry | File)[]): void;
 }
 
@@ -134,7 +132,6 @@ export class ChatParts {
     this.field.focus();
   }
 
-  /** Names everything by the chat's texts. */
   showTexts(): void {
     const { text } = this.on;
     name(this.log.node, text('conversation'));

@@ -4,7 +4,6 @@ import type { LoadOptions, ModelInfo, PlanReport } from '../../../index.js';
 import { type Remedy, smallerRemedy } from '../explain.js';
 import { SAY, type Say } from '../strings.js';
 
-/** What is told before a download begins. */
 export interface Preview {
   readonly facts: readonly (readonly [term: string, text: string])[];
   /** Why it won't run here; undefined where it will, as far as can be told. */
@@ -70,7 +69,6 @@ export function clusterPreview({ ranks = 1, plan = 'auto', cluster }: LoadOption
   return { facts, problem: undefined, start: say('start'), remedies: [] };
 }
 
-/** A cluster's name and machines. */
 export function clusterText({ name = 'main', servers }: NonNullable<LoadOptions['cluster']>): string {
   const hosts = [servers].flat().map((server) => (URL.canParse(server) ? new URL(server).host : server));
   return `${name} (${hosts.join(', ')})`;

@@ -19,7 +19,6 @@ import { type PlanRanks, type PlanSubject, type ProfileOf, subjectFeatures } fro
 import { type ReadPlan, readPlan } from '../read_plan.js';
 import { readProfile } from './read_profile.js';
 
-/** Percent of the time. */
 const percent = (part: number): string => `${(part * 100).toFixed(0)}%`;
 
 /**

@@ -185,7 +185,6 @@ export class Sampler {
     });
   }
 
-  /** What `sample` reads. */
   #partials(mode: SamplingMode): Buffer {
     if (mode !== 'whole' || !this.#many) return this.candidates;
     return (this.#binned ??= this.device.createBuffer('binned vocabulary', binnedBytes(this.#problem)));

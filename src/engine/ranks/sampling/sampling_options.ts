@@ -31,7 +31,6 @@ export const engineSampling = <T extends SamplingOptions & { readonly ignoreEos?
   eosIds: options.ignoreEos ? [] : eosIds,
 });
 
-/** The texts of a `stop` option. */
 export const stopTexts = (stop: string | readonly string[] | null | undefined): readonly string[] =>
   stop == null ? [] : typeof stop === 'string' ? [stop] : stop;
 

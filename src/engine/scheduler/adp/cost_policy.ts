@@ -49,7 +49,6 @@ export class CostPolicy implements ContextPolicy {
   /** Rows of the contexts run last. */
   readonly #recent: number[] = [];
   #started = 0;
-  /** Requests that could have run in the last iteration and didn't. */
   #leftWaiting = 0;
   #lastSeconds = 0;
   /** Seconds times requests waited since contexts ran last. */
@@ -88,7 +87,6 @@ export class CostPolicy implements ContextPolicy {
     return true;
   }
 
-  /** The waiting requests that there are slots for. */
   #ableToRun(waiting: WaitingQueue, { ranks, iteration }: Situation): Sequence[] {
     const able = waiting.inTurn(freeSlots(ranks));
     for (const sequence of able) if (sequence.readySince < 0) sequence.readySince = iteration;
@@ -235,7 +233,6 @@ class IterationTimes {
   /** Of the last step without contexts. */
   #last = { cached: 0, seconds: 0 };
 
-  /** Whether waiting can be weighed against running. */
   get known(): boolean {
     return this.#context.weight >= ENOUGH;
   }

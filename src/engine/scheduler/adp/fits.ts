@@ -13,7 +13,6 @@ export class DecayingMean {
     this.#weight = this.#weight * keep + weight;
   }
 
-  /** Undefined before the first. */
   get mean(): number | undefined {
     return this.#weight > 0 ? this.#sum / this.#weight : undefined;
   }
@@ -68,10 +67,8 @@ export class LinearFit {
 /** Like `LinearFit`, of two quantities: what the second one costs beside the first. */
 export class SecondSlope {
   #weight = 0;
-  /** Sums of x, z, y and of their products. */
   #sums = { x: 0, z: 0, y: 0, xx: 0, zz: 0, xz: 0, xy: 0, zy: 0 };
 
-  /** @param memory observations that count, about */
   constructor(private readonly memory: number) {}
 
   add(x: number, z: number, y: number): void {

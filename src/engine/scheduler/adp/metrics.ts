@@ -27,7 +27,6 @@ export interface BalanceSummary {
   readonly solSecondsTotal: number;
 }
 
-/** Sums up iterations as they come. */
 export class BalanceMeter {
   #iterations = 0;
   #average = 0;
@@ -59,6 +58,5 @@ export class BalanceMeter {
   }
 }
 
-/** Tokens per second at perfect balance. */
 export const solTps = (tps: number, { secondsTotal, solSecondsTotal }: BalanceSummary): number =>
   solSecondsTotal === 0 ? tps : (secondsTotal / solSecondsTotal) * tps;

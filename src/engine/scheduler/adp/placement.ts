@@ -17,7 +17,6 @@ interface RowSeconds {
   readonly cached: number;
 }
 
-/** A rank while contexts are being placed on it. */
 class Site {
   /** Rows that the iteration's budget still has. */
   room: number;
@@ -66,7 +65,6 @@ class Site {
     return (this.attended + tokens) * this.seconds.cached * LASTING;
   }
 
-  /** Its load with another context. */
   loadWith(rows: number): number {
     return this.load + rows * this.seconds.context;
   }
@@ -89,18 +87,15 @@ class Site {
 export interface Assignment {
   readonly sequence: Sequence;
   readonly rank: RankState;
-  /** Context rows that it runs there. */
   readonly rows: number;
 }
 
-/** Which contexts would run now, and where. */
 export class Placement {
   /** Seconds by which the slowest rank's rows exceed those of an iteration without contexts. */
   readonly excess: number;
 
   constructor(
     readonly assigned: readonly Assignment[],
-    /** With the assigned contexts on them, in order of rank. */
     private readonly sites: readonly Site[],
     private readonly generationLoad: number,
   ) {

@@ -75,13 +75,9 @@ function leastLoaded(ranks: readonly RankState[], request: Sequence, expected: n
   return best;
 }
 
-/** What one rank could run in an iteration. */
 export interface RankOffer {
-  /** Whether a context request would run. */
   readonly hasContext: boolean;
-  /** Generation requests that run. */
   readonly generations: number;
-  /** Sequences it may run. */
   readonly slots: number;
 }
 

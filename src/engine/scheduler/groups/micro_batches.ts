@@ -10,7 +10,6 @@ import type { Sequence } from '../sequence.js';
  * shift is worth its pause. Everything here follows from loads alone.
  */
 
-/** A micro-batch, as one rank sees it. */
 export interface GroupLoad {
   /** Sequences of all ranks in it: the rows that are computed where the weights are. */
   readonly rows: number;
@@ -20,7 +19,6 @@ export interface GroupLoad {
   readonly freeSlots: number;
 }
 
-/** A sequence that could go to another micro-batch of its rank. */
 export interface Shiftable {
   readonly rank: number;
   readonly group: number;
@@ -77,7 +75,6 @@ export function chooseShift<S extends Shiftable>(
   return balance(loads, sequences, rows, groupsWorth(all, rowsEach, rows.length));
 }
 
-/** From the smallest micro-batch into the largest that has a slot. */
 function together<S extends Shiftable>(
   loads: readonly (readonly GroupLoad[])[],
   sequences: readonly S[],

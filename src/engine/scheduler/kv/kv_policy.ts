@@ -99,7 +99,6 @@ export class KvPolicy implements ContextPolicy {
   }
 }
 
-/** A KV pool that has room for a new sequence. */
 export interface PlacePool {
   readonly index: number;
   /** Its share of the work, in any unit. */
@@ -141,7 +140,6 @@ export interface PoolLoad {
   readonly growing: number;
 }
 
-/** A sequence that could go to another pool. */
 export interface Movable {
   readonly pool: number;
   readonly tokens: number;
@@ -167,11 +165,9 @@ const load = ({ attended, weight }: PoolLoad, more = 0): number => (attended + m
 
 const lacks = ({ freeBlocks, growing }: PoolLoad): boolean => freeBlocks < growing;
 
-/** Whether a pool could take a sequence in and still not run out soon. */
 const hasRoom = (pool: PoolLoad, { blocks, most }: Movable): boolean =>
   pool.freeSlots > 0 && pool.blocks >= most && pool.freeBlocks - blocks > pool.growing;
 
-/** The pool that would have least to do with the sequence in it. */
 function bestTarget(pools: readonly PoolLoad[], sequence: Movable): number | undefined {
   let best: number | undefined;
   for (const [index, pool] of pools.entries()) {
@@ -194,7 +190,6 @@ function relief<M extends Movable>(pools: readonly PoolLoad[], movable: readonly
   return best;
 }
 
-/** From the busiest pool the sequence whose move is worth most. */
 function balance<M extends Movable>(pools: readonly PoolLoad[], movable: readonly M[]): Move<M> | undefined {
   const busiest = pools.reduce((most, pool, index) => (load(pool) > load(nth(pools, most)) ? index : most), 0);
   const from = nth(pools, busiest);

@@ -42,7 +42,6 @@ export interface CacheOptions {
   readonly headTables?: HeadTables;
 }
 
-/** Every kv head has tables and blocks of its own. */
 export interface HeadTables {
   /** By the model's layer, u32 [slots][the rank's kv heads][tableStride] (shaders/lib/kv_table.wgsl); instead of the one block table. */
   readonly tables: ReadonlyMap<number, Buffer>;
@@ -57,7 +56,6 @@ export interface LayerState {
   readonly kept: Buffer | undefined;
 }
 
-/** A layer's part of the paged cache. */
 export interface LayerCache {
   /** Of the model. */
   readonly layer: number;

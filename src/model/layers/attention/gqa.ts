@@ -27,11 +27,9 @@ import type { GqaWeights } from './gqa_weights.js';
 import { type MergeTables, SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, SpreadLayout } from './spread_layout.js';
 
-/** Attention segments whose cache a rank has, copies by their share. */
 const ownSegments = ({ kvHeads, copies = [] }: RankShare): number =>
   kvHeads.length + sum(copies.map(({ share }) => share - 1));
 
-/** Grouped-query attention of alike layers of a stage. */
 export class GqaLayers implements AttentionLayers {
   readonly heads: number;
   /** kv heads of an attention segment. What a plan calls a kv head is a segment's. */

@@ -36,7 +36,6 @@ export interface GqaSpecs {
   readonly oBias: VectorSpec | undefined;
 }
 
-/** The same on a device. */
 export type GqaWeights = Loaded<GqaSpecs>;
 
 export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNames): GqaSpecs {

@@ -116,7 +116,6 @@ export class MlaLayers implements AttentionLayers {
   }
 }
 
-/** What a rank with weights works in. */
 interface ComputedRows {
   /** q (or its bottleneck), then the latent and the rotary key: the layer's first projection. */
   readonly projected: Buffer;

@@ -50,7 +50,6 @@ export interface MlaSpecs {
   readonly config: MlaConfig;
 }
 
-/** The same on a device. */
 export type MlaWeights = Loaded<MlaSpecs>;
 
 /** Heads of a latent cache are never arranged freely. */

@@ -42,7 +42,6 @@ export interface AttendedRows extends Pick<SpreadLayout, 'segments' | 'heads' | 
   readonly queries: Buffer;
 }
 
-/** This rank's lanes. */
 interface OwnLanes {
   readonly states: States;
   readonly layout: StateLayout;
@@ -171,12 +170,10 @@ export class SpreadAttention {
     return attendsForAll ? groups.findIndex((ranks) => ranks.some(({ rank }) => rank === of)) : 0;
   }
 
-  /** Where a row group begins among the rows that this rank runs. */
   #ownFirst(group: number, step: RankStep): number {
     return firstRowOf(group, this.context.topology.runs[this.stageRows.role], step.rows);
   }
 
-  /** Where a row group begins among the rows that this rank attends for. */
   #attendedFirst(group: number, step: RankStep): number {
     if (this.#layout.rowPieces > 1) return group * this.stageRows.rows;
     return firstRowOf(group, this.context.topology.attends[this.stageRows.role], step.rows);
@@ -192,7 +189,6 @@ export class SpreadAttention {
     return this.stageRows.role === 'generated' && slidingWindow !== undefined ? { slidingWindow } : {};
   }
 
-  /** What attention writes. */
   get target(): { readonly partial_o: Buffer; readonly partial_ml: Buffer } {
     return { partial_o: this.#written.o, partial_ml: this.#written.ml };
   }
@@ -234,7 +230,6 @@ export class SpreadAttention {
     this.#dispatch(recorder, own, { ...target, row_info: rowInfo, ...to }, tables, rowsOf);
   }
 
-  /** Any merge. */
   #dispatch(
     recorder: RankRecorder,
     problem: Omit<AttentionMergeProblem, 'headDim'>,

@@ -20,7 +20,6 @@ import { chunksOf, queryStride, type Role } from '../roles.js';
 import { runsRows } from '../rows.js';
 import type { World } from '../world.js';
 
-/** Attention's shape on a stage, whatever its kernels. */
 export interface AttentionShape {
   /** Query heads of attention segments. */
   readonly headsOf: (segments: readonly number[]) => number;
@@ -40,7 +39,6 @@ export interface AttentionShape {
   readonly runs?: Runs;
 }
 
-/** The rows that a rank runs, or attends for. */
 export interface SpreadRows {
   readonly role: Role;
   /** There is room for, of a row group. */

@@ -85,7 +85,6 @@ export class RowParallelLinear {
     return allocateParts(rows.scratch, rows.role, `${name} parts`, segments, rows.rows, width);
   }
 
-  /** What this rank sums. */
   get #own(): Parts | undefined {
     return this.#gathered ?? this.parts;
   }

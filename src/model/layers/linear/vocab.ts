@@ -37,7 +37,6 @@ export class VocabParallelEmbedding {
     }));
   }
 
-  /** A rank of the first stage that runs rows. */
   get #embeds(): boolean {
     return runsRows(this.world.topology.stages[0]);
   }

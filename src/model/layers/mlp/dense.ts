@@ -17,7 +17,6 @@ import { GatheredRows, gatheringPlaces } from './gathered_rows.js';
 import type { Matrix } from '../../weights/matrix.js';
 import type { DenseMlpWeights } from './mlp_weights.js';
 
-/** Columns of the intermediate size that a rank holds. */
 export const heldColumns = ({ downSegments: { start, end } }: DenseMlpWeights): number => end - start;
 
 /** Elements that a prompt row takes of the widest buffer of a dense MLP. */

@@ -264,7 +264,6 @@ class ExpertProgram implements MlpProgram {
     });
   }
 
-  /** How a row's experts are chosen. */
   get #choice() {
     const { config } = this.of.alike;
     const { numExperts: experts, expertsPerToken: topK, numGroups: groups, topkGroups, scoring, method } = config;

@@ -68,7 +68,6 @@ export class GatheredRows {
     );
   }
 
-  /** Tells a kernel how many rows there are. */
   recordCount(recorder: RankRecorder, count: Buffer): void {
     recorder.exchange({
       label: 'row count',

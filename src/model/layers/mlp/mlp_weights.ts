@@ -35,7 +35,6 @@ export interface DenseMlpSpecs {
   readonly downBias: VectorSpec | undefined;
 }
 
-/** The same on a device. */
 export type DenseMlpWeights = Loaded<DenseMlpSpecs>;
 
 /** @param part before the names of its matrices, where the layer has another dense MLP */
@@ -106,7 +105,6 @@ export interface BesideSpecs {
   readonly expertScale: VectorSpec;
 }
 
-/** The same on a device. */
 export type ExpertWeights = Loaded<ExpertSpecs>;
 
 export function expertSpecs(context: LayerContext, config: ExpertsConfig, names: ExpertNames): ExpertSpecs {

@@ -26,7 +26,6 @@ export interface RecurrentSpecs {
   readonly output?: MatrixSpec;
 }
 
-/** The same on a device. */
 export type RecurrentWeights = Loaded<RecurrentSpecs>;
 
 export function recurrentSpecs(
