@@ -234,6 +234,7 @@ export const FILES = [
       'cache/compression',
       'faces/arranged_load',
       'faces/conversation',
+      'faces/draft',
       'faces/generate',
       'faces/images',
       'faces/images_gemma3',

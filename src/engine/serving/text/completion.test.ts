@@ -7,6 +7,7 @@ import { Histogram } from '../histogram.js';
 test('the time to the first token runs from the call, for answers too that wait for another to share its prompt', async () => {
   const submitted: EngineRequest[] = [];
   const engine = {
+    options: {},
     ranks: { runner: { config: { vocabSize: 10 } } },
     submit: (request: EngineRequest) => {
       submitted.push(request);
