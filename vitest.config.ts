@@ -7,10 +7,12 @@ import { waitingFiles } from './scripts/turns.mjs';
 /** Rooms whose tests open no device. */
 const PURE = [
   '{scripts,create-splitkv}/**/*.test.ts',
-  'src/{arrangement,base,chat_formats,grammar,loader,placement,tokenizer}/**/*.test.ts',
+  'src/{arrangement,base,chat_formats,grammar,images,loader,placement,tokenizer}/**/*.test.ts',
+  'pages/**/*.test.ts',
+  'src/{app/chat,cli/terminal,cluster/routing,server/requests,server/responses}/**/*.test.ts',
   'bench/{cluster,simulate}/**/*.test.ts',
   'src/engine/scheduler/**/*.test.ts',
-  'src/model/{config,gguf}/**/*.test.ts',
+  'src/model/{compression,config,gguf}/**/*.test.ts',
   'src/server/http/**/*.test.ts',
 ];
 const KERNELS = ['shaders/**/*.test.ts'];

@@ -147,22 +147,18 @@ async function signatureCheck(found) {
 
 const signed = filter.length === 0 ? signatures() : undefined;
 try {
-  if (filter.length === 0) {
-    await check('types', bin('tsc'), ['-p', 'tsconfig.json']);
-    await check('lint', bin('oxlint'), ['--type-aware', '--deny-warnings']);
-    await check('format', bin('oxfmt'), ['--check']);
-    await check('layers', bin('depcruise'), [
-      '--config',
-      '.dependency-cruiser.mjs',
-      'src',
-      'pages',
-      'shaders',
-      'bench',
-      'e2e',
-    ]);
-  }
-  // Some tests of one file need no build.
-  const built = filter.length === 0 ? await builtPackage() : undefined;
+  // Each of these has a core to itself. Some tests of one file need no build.
+  const layers = ['--config', '.dependency-cruiser.mjs', 'src', 'pages', 'shaders', 'bench', 'e2e'];
+  const [built] =
+    filter.length > 0
+      ? []
+      : await Promise.all([
+          builtPackage(),
+          check('types', bin('tsc'), ['-p', 'tsconfig.json'])
+            .then(() => check('lint', bin('oxlint'), ['--type-aware', '--deny-warnings']))
+            .then(() => check('format', bin('oxfmt'), ['--check']))
+            .then(() => check('layers', bin('depcruise'), layers)),
+        ]);
   await unitTests(built);
   if (filter.length === 0) await endToEndTests(built);
   if (signed) await signatureCheck(signed);

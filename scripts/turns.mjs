@@ -135,7 +135,7 @@ export const GROUPS = [
     ],
   ],
   [
-    'workers.spec.ts package.spec.ts conversation.spec.ts offline.spec.ts',
+    'workers.spec.ts package.spec.ts conversation.spec.ts offline.spec.ts recipes.spec.ts share.spec.ts images.spec.ts',
     1,
     [
       'in a page: a conversation computes what is new',
@@ -148,12 +148,6 @@ export const GROUPS = [
       'a worker script that is not served has a substitute',
       'the packed command line runs ranks in worker_threads',
       'a bundled page runs ranks, and forms, in workers',
-    ],
-  ],
-  [
-    'recipes.spec.ts share.spec.ts images.spec.ts',
-    1,
-    [
       'recipe form_filler',
       'recipe search',
       'recipe webmcp',
@@ -281,8 +275,11 @@ export const FILES = [
     ],
   ],
   ['src/server', 1, ['gateway/gateway', 'gateway/handover', 'gateway/kills', 'gateway/limits']],
-  ['src/server', 1, ['agents', 'clients', 'load', 'openai_client', 'requests']],
-  ['src/server', 1, ['error_lengths', 'hostile_http', 'large_requests']],
+  [
+    'src/server',
+    1,
+    ['agents', 'clients', 'error_lengths', 'hostile_http', 'large_requests', 'load', 'openai_client', 'requests'],
+  ],
   ['src/cli', 1, ['chat', 'commands', 'commands/plan', 'commands/profile', 'hub', 'lora', 'serve']],
   [
     'bench',

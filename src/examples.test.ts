@@ -147,7 +147,7 @@ const runnable = [
   ...programs.filter((example) => !inPages(example)),
 ];
 
-test.each(drawn(runnable, 10, 'examples'))('$name runs', async (example) => {
+test.each(drawn(runnable, 6, 'examples'))('$name runs', async (example) => {
   const said = await run(example);
   if (example.code.includes('console.log')) expect(said.length).toBeGreaterThan(0);
   expect(said.flat()).not.toContain(undefined);
