@@ -19,12 +19,19 @@ process.env['SPLITKV_SEED'] ??= String(Date.now() % 100_000);
 process.env['LP_NATIVE_VECTOR_WIDTH'] ??= '128';
 const port = (process.env['SPLITKV_TEST_PORT'] ??= String(await freePort()));
 
+/** Files with tests of a minute or more: they begin first, so that none of them is what a run waits for at its end. */
+const LONG = /(attached|conversations?|numerics|offline|ranks|recipes|share|workers)\.spec\.ts$/;
+
 export default defineConfig({
   testDir: 'e2e/specs',
   outputDir: 'test-results',
   snapshotPathTemplate: 'e2e/looks/{arg}{ext}',
   // A page waits for its server, its worker or its download about half of the time.
   workers: 3,
+  projects: [
+    { name: 'long', testMatch: LONG },
+    { name: 'short', testIgnore: LONG },
+  ],
   timeout: 300_000,
   expect: { timeout: 120_000 },
   forbidOnly: process.env['CI'] !== undefined,

@@ -4,19 +4,16 @@ import { defineConfig } from 'vitest/config';
 import { ENTRIES } from './scripts/entries.mjs';
 import { waitingFiles } from './scripts/turns.mjs';
 
-/** Rooms whose tests open no device. */
-const PURE = [
-  '{scripts,create-splitkv}/**/*.test.ts',
-  'src/{arrangement,base,chat_formats,grammar,images,loader,placement,tokenizer}/**/*.test.ts',
-  'pages/**/*.test.ts',
-  'src/{app/chat,cli/terminal,cluster/routing,server/requests,server/responses}/**/*.test.ts',
-  'bench/{cluster,simulate}/**/*.test.ts',
-  'src/engine/scheduler/**/*.test.ts',
-  'src/model/{compression,config,gguf}/**/*.test.ts',
-  'src/server/http/**/*.test.ts',
+/** Devices that are lost, parts of Dawn that are replaced, peers that must beat in time, and a renderer of its own. */
+const ALONE = [
+  'src/{gpu,cluster}/**/*.test.ts',
+  'src/engine/{ranks,workers}/**/*.test.ts',
+  'src/engine/serving/losses.test.ts',
+  'src/server/{hostile_http,load}.test.ts',
+  'src/app/react/**/*.test.ts',
 ];
 const KERNELS = ['shaders/**/*.test.ts'];
-const OTHERS = ['src/**/*.test.ts', 'pages/**/*.test.ts', 'bench/**/*.test.ts', 'models/**/*.test.ts'];
+const OTHERS = ['{bench,create-splitkv,models,pages,scripts,src}/**/*.test.ts'];
 
 /** `npm test` leaves some files to other runs. */
 const WAITING = process.env['SPLITKV_TURNS'] ? waitingFiles(Number(process.env['SPLITKV_SEED'])) : [];
@@ -44,12 +41,11 @@ export default defineConfig({
     maxWorkers: availableParallelism() + 1,
     testTimeout: 180_000,
     hookTimeout: 180_000,
-    // A process and its imports take as long as most tests of these files, which share them. Files that run models have a process each:
-    // they lose devices, replace parts of Dawn and fill memory.
+    // A process and its imports take as long as most tests of a file, so files share them.
     projects: [
-      { extends: true, test: { name: 'models', include: OTHERS, exclude: [...PURE, ...WAITING] } },
+      { extends: true, test: { name: 'alone', include: ALONE, exclude: WAITING } },
       { extends: true, test: { name: 'kernels', include: KERNELS, exclude: WAITING, ...TOGETHER } },
-      { extends: true, test: { name: 'pure', include: PURE, exclude: WAITING, ...TOGETHER } },
+      { extends: true, test: { name: 'together', include: OTHERS, exclude: [...ALONE, ...WAITING], ...TOGETHER } },
     ],
   },
 });
