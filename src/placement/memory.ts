@@ -89,7 +89,8 @@ export function planMemory(plan: Plan, sizes: ModelSizes, options: MemoryOptions
         (states + (sizes.keptStates ?? 0) * rowPlaces) * sum(layers.map((layer) => layerState(layer, own.share)));
     }
     weightBytes = options.weightBytes?.[rank] ?? weightBytes;
-    const activationBytes = options.activationBytes?.[rank] ?? 0;
+    const besides = rank === 0 ? (sizes.draftBytes ?? 0) : 0;
+    const activationBytes = (options.activationBytes?.[rank] ?? 0) + besides;
     kvBytes += stateBytes;
     const totalBytes = weightBytes + kvBytes + activationBytes;
     return { rank, weightBytes, kvBytes, stateBytes, activationBytes, totalBytes };
@@ -182,10 +183,12 @@ export function checkMemory(
     context > 0
       ? `a context of ${context} tokens fits; a narrower --kv, narrower --weights or more ranks leave room for more`
       : 'use narrower --weights, or a plan that cuts the weights over more ranks';
+  const { draftBytes = 0 } = sizes;
+  const draft = memory.rank === 0 && draftBytes > 0 ? `, of which the draft model ${formatBytes(draftBytes)}` : '';
   throw limitError(
     `${planName(plan)}: rank ${memory.rank} needs ${formatBytes(memory.totalBytes)} ` +
       `(weights ${formatBytes(memory.weightBytes)}, cache ${formatBytes(memory.kvBytes)}, ` +
-      `activations ${formatBytes(memory.activationBytes)}), but has ${formatBytes(budget)}: ${advice}`,
+      `activations ${formatBytes(memory.activationBytes)}${draft}), but has ${formatBytes(budget)}: ${advice}`,
   );
 }
 
@@ -240,6 +243,8 @@ export interface ModelSizes {
   readonly keptStates?: number;
   /** Cache blocks of each head that ranks keep whole prompts in, beside compressed ones; default 0. */
   readonly keptBlocks?: number;
+  /** What a draft model takes on the first rank, counted as activations; default 0. */
+  readonly draftBytes?: number;
   readonly layers: readonly LayerSizes[];
   readonly embeddingRow: number;
   readonly headRow: number;

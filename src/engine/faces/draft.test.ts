@@ -5,6 +5,7 @@ import type { GenerateOptions, GenerateResult, LoadOptions, Model } from '../con
 import { randomFiles } from '../testing/random_source.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { load } from './load.js';
+import { planModel } from './plan_model.js';
 import type { LoadedModel } from './model.js';
 import { serve } from './serving_model.js';
 
@@ -164,7 +165,21 @@ describe('what can be no draft', () => {
     await expect(load(other, { adapter, draft })).rejects.toThrow(/recurrent/);
   });
 
-  test('no room beside the model', async () => {
-    await expect(open({ draft: GQA, memory: 1 }).then(() => 0)).rejects.toMatchObject({ code: 'limit' });
+  test('no room beside the model: plan and load count what it takes', async () => {
+    const options = { adapter, contextLength: 512, plan: 'tp', ranks: 2, virtualRanks: true };
+    const [plain, beside] = [await planModel(GQA, options), await planModel(GQA, { ...options, draft: MLA })];
+    const [first, second] = beside.pick!.memory.map(({ totalBytes }) => totalBytes);
+    expect(second).toBe(plain.pick!.memory[1]!.totalBytes);
+    const draftBytes = first! - plain.pick!.memory[0]!.totalBytes;
+    const alone = await planModel(MLA, { ...options, ranks: 1, plan: 'single' });
+    expect(draftBytes).toBeGreaterThan(alone.pick!.memory[0]!.weightBytes);
+    expect(beside.download!.bytes).toBe(plain.download!.bytes + alone.download!.bytes);
+
+    const tight = { ...options, memory: [first! - 1, second!] };
+    expect((await planModel(GQA, tight)).pick).toBeDefined();
+    const refused = await planModel(GQA, { ...tight, draft: MLA });
+    expect(refused.pick).toBeUndefined();
+    expect(refused.why).toMatch(/rank 0/);
+    await expect(load(GQA, { ...tight, draft: MLA })).rejects.toThrow(/rank 0 needs .*, of which the draft model \d/);
   });
 });

@@ -203,7 +203,13 @@ async function openParts(
     return modelProfile({ ...text, name, source, reader: model.reader, onProgress }, ...of);
   };
   const settle = async (of: DescribedFacts) => {
-    const subject = { ...of, together, seatsOf: (plan: Plan) => seats({ ...of, plan }), measure: places?.measure };
+    const subject = {
+      ...of,
+      together,
+      seatsOf: (plan: Plan) => seats({ ...of, plan }),
+      measure: places?.measure,
+      draftBytes: draft?.bytes,
+    };
     const plans = new SettledPlan(subject, await choosePlan(options, subject, profileOf), options.tune ?? true);
     places?.arrange(plans.chosen.adapters);
     await warnOfPlan(plans.chosen, of.contextLength, onWarning);
@@ -340,8 +346,7 @@ async function readWith({ options, onWarning, progress, model: { reader, facts }
 
 /** Ranks in this thread, or each in a worker or on a machine of its own. */
 async function openRanks(placed: Placed): Promise<ModelRanks> {
-  const { options, places, progress, model, plans, place, draft } = placed;
-  if (draft) await (await import('./open_draft.js')).checkDraftRoom(draft, plans.subject, plans.chosen);
+  const { options, places, progress, model, plans, place } = placed;
   const shared = { ...(await readWith(placed)), ...plans.ranks };
   const { config, reader } = shared;
   if (!place) {

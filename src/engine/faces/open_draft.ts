@@ -1,5 +1,4 @@
-import { limitError, unsupportedError, usageError } from '../../base/errors.js';
-import { formatBytes } from '../../base/math.js';
+import { unsupportedError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import { openDevice } from '../../gpu/index.js';
 import type { Source } from '../../loader/index.js';
@@ -11,8 +10,8 @@ import type { LoadOptions } from '../contracts/api.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import { type ModelTokenizer, openTokenizer } from '../files/model_files.js';
 import type { ChosenPlan } from '../planning/choose_plan.js';
-import { type PlanSubject, runnerOf } from '../planning/plan_subject.js';
 import { openRank, type RankProgress, type RankRequest } from '../ranks/open_rank.js';
+import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { RankGroup, type ModelRanks } from '../ranks/rank_group.js';
 import { Runner } from '../ranks/runner.js';
 import { DraftModel, type DraftRank } from '../serving/speculation/draft_model.js';
@@ -20,7 +19,7 @@ import { type DescribedFacts, type DescribedModel, describeModel } from './descr
 
 /** A draft model whose files were looked at. */
 export type FoundDraft = Pick<DescribedModel, 'name' | 'reader' | 'source'> &
-  Pick<DescribedFacts, 'config' | 'type'> & { readonly runner: RunnerOptions };
+  Pick<DescribedFacts, 'config' | 'type'> & { readonly runner: RunnerOptions; readonly bytes: number };
 
 /**
  * What a draft model's files say, before any weights are read.
@@ -29,8 +28,8 @@ export type FoundDraft = Pick<DescribedModel, 'name' | 'reader' | 'source'> &
  */
 export async function describeDraft(
   source: Source,
-  { weights, tune = true, signal, onWarning }: LoadOptions,
-  main: ModelTokenizer & { readonly facts: DescribedFacts },
+  { weights, tune = true, signal, onWarning }: Pick<LoadOptions, 'weights' | 'tune' | 'signal' | 'onWarning'>,
+  main: Pick<ModelTokenizer, 'tokenizer'> & Pick<DescribedModel, 'facts'>,
 ): Promise<FoundDraft> {
   const { kvType, contextLength } = main.facts;
   const found = await describeModel(source, { weights, kv: kvType, speculate: 'off', signal }, onWarning);
@@ -46,7 +45,8 @@ export async function describeDraft(
   if (misfit !== undefined) throw usageError(`draft ${name}: ${misfit}; a draft must have the model's own vocabulary`);
   const prefillChunk = defaultPromptChunk(planOf(config));
   const runner = { slots: 1, contextLength: Math.min(most, contextLength), prefillChunk, kvType, tune, keepsAll: true };
-  return { name, source, reader, config, type, runner };
+  const [memory] = await memoryOnPaper(planOf(config), { config, type }, runner);
+  return { name, source, reader, config, type, runner, bytes: memory!.totalBytes };
 }
 
 type Vocabulary = readonly [tokens: ModelTokenizer['tokenizer'], ids: number];
@@ -62,20 +62,6 @@ function vocabularyMisfit([own, ids]: Vocabulary, [other, all]: Vocabulary): str
 }
 
 const planOf = (config: FoundDraft['config']) => makePlan('single', 1, modelShape(config));
-
-/** @throws SplitkvError `limit` where the first rank's budget has no room for a draft beside its part of the model */
-export async function checkDraftRoom(draft: FoundDraft, subject: PlanSubject, chosen: ChosenPlan): Promise<void> {
-  const [budget] = chosen.budgets;
-  if (budget === undefined) return;
-  const { memoryOnPaper } = await import('../ranks/rank_memory.js');
-  const [own] = await memoryOnPaper(planOf(draft.config), draft, draft.runner);
-  const [main] = await memoryOnPaper(chosen.plan, subject, runnerOf(subject, chosen.plan));
-  if (own!.totalBytes + main!.totalBytes <= budget) return;
-  throw limitError(
-    `draft ${draft.name} takes ${formatBytes(own!.totalBytes)} beside the ${formatBytes(main!.totalBytes)} of rank 0, which may ` +
-      `take ${formatBytes(budget)}: use a shorter context, more memory or a smaller draft`,
-  );
-}
 
 /** Loads a draft model's weights on the first rank's device, or where that is of another thread on one of its own. */
 export async function openDraft(

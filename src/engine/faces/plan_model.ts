@@ -18,8 +18,10 @@ import { adapterMisfit } from '../planning/adapter_fit.js';
 import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
 import { bytesOf } from '../planning/budgets.js';
 import { checkLoadOptions, loadSchema, networkOf } from '../contracts/load_options.js';
+import { openTokenizer } from '../files/model_files.js';
 import { openFiles } from '../files/open_files.js';
 import { type DescribedModel, describeModel } from './describe_model.js';
+import type { FoundDraft } from './open_draft.js';
 import { planOfName } from '../planning/choose_plan.js';
 import { usualRequest } from '../planning/pick_plan.js';
 import { loadSeats, microBatchesOf } from '../planning/seats.js';
@@ -130,11 +132,13 @@ export async function planModel(
   });
   const model = await describeModel(source, asked);
   const { facts } = model;
+  const draft = await draftOf(options, model);
   const { contextLength } = facts;
   const request = requestOf(contextLength, options);
   const count = rankCount({ ranks: options.ranks ?? (policy === undefined ? RANKS : 1) });
   const subject: PlanSubject = {
     ...facts,
+    draftBytes: draft?.bytes,
     ...(request.batch > 1 && { together: request.batch }),
     seatsOf: (of) => {
       if (request.batch === 1) return loadSeats(of, contextLength, undefined);
@@ -169,7 +173,7 @@ export async function planModel(
     pick,
     why,
     table: formatPlanTable(candidates, pick),
-    download: await downloadSize(model, signal),
+    download: await downloadSize([model, ...(draft ? [draft] : [])], signal),
     misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, ranks.virtual) : undefined,
   };
 }
@@ -197,8 +201,39 @@ async function namedOrReason(
   return { pick: { policy, worldSize, ...prediction }, why: `plan '${policy}' was asked for` };
 }
 
+/** A draft model's files, where one is asked for, and what it takes. */
+async function draftOf(options: PlanModelOptions, main: DescribedModel): Promise<FoundDraft | undefined> {
+  if (options.draft === undefined) return undefined;
+  const source = await openFiles(options.draft, {
+    network: networkOf(options),
+    lookOnly: true,
+    signal: options.signal,
+  });
+  const { describeDraft } = await import('./open_draft.js');
+  return describeDraft(source, options, { ...(await openTokenizer(main)), facts: main.facts });
+}
+
+type Files = Pick<DescribedModel, 'source' | 'reader'>;
+
+/** Of all that is loaded. */
 async function downloadSize(
-  { source, reader: read }: DescribedModel,
+  files: readonly Files[],
+  signal: AbortSignal | undefined,
+): Promise<DownloadSize | undefined> {
+  const sizes = await Promise.all(files.map((each) => sizeOf(each, signal)));
+  return sizes.reduce(
+    (all, size) =>
+      all &&
+      size && {
+        bytes: all.bytes + size.bytes,
+        storedBytes: all.storedBytes + size.storedBytes,
+        complete: all.complete && size.complete,
+      },
+  );
+}
+
+async function sizeOf(
+  { source, reader: read }: Files,
   signal: AbortSignal | undefined,
 ): Promise<DownloadSize | undefined> {
   const reader = await read().catch((error: unknown) => {

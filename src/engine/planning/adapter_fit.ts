@@ -27,7 +27,8 @@ export async function adapterMisfit(
       devices.push(device);
       const runner = { ...runnerOf(subject, plan), memory: [] };
       const { totalBytes } = await rankOnPaper(plan, rank, subject, runner, device);
-      await device.checked(`the model's ${rankName(plan, rank)}`, () => take(device, totalBytes));
+      const besides = rank === 0 ? (subject.draftBytes ?? 0) : 0;
+      await device.checked(`the model's ${rankName(plan, rank)}`, () => take(device, totalBytes + besides));
     }
     return undefined;
   } catch (error) {

@@ -37,7 +37,7 @@ export const exactWeights =
  */
 export async function checkBudgets(
   plan: Plan,
-  subject: MemorySubject,
+  subject: MemorySubject & { readonly draftBytes?: number | undefined },
   runner: RunnerOptions,
   budgets: readonly (number | undefined)[],
 ): Promise<void> {
@@ -50,7 +50,12 @@ export async function checkBudgets(
   const options = { contextLength, block: KV_BLOCK, ...roomOf(runner), prefillChunk, compressed };
   checkMemory(
     plan,
-    { ...modelSizes(config, type, kvType), keptStates: runner.keptStates ?? 0, keptBlocks: runner.keptBlocks ?? 0 },
+    {
+      ...modelSizes(config, type, kvType),
+      keptStates: runner.keptStates ?? 0,
+      keptBlocks: runner.keptBlocks ?? 0,
+      draftBytes: subject.draftBytes ?? 0,
+    },
     { ...options, ...bytesOf(await memoryOnPaper(plan, subject, runner)) },
     budgets,
   );

@@ -27,6 +27,8 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
   readonly prefixCaching?: boolean | undefined;
   /** Drafts are verified: a state is kept that wrong ones are taken back to. */
   readonly speculates?: RunnerOptions['speculates'] | undefined;
+  /** What a draft model takes on the first rank. */
+  readonly draftBytes?: number | undefined;
   /** Measures ranks of other machines, which their adapters name; default: this machine's. */
   readonly measure?:
     | ((probe: ProbeSubject, adapters: readonly AdapterRequest[]) => Promise<MachineMeasure>)
@@ -74,10 +76,14 @@ export const keptBlocksOf = ({
 
 /** What ranks keep for sequences that begin like others, beside the cache itself. */
 export const keptOf = (
-  subject: Pick<PlanSubject, 'config' | 'compression' | 'prefixCaching' | 'speculates' | 'contextLength' | 'features'>,
-): Pick<ModelSizes, 'keptStates' | 'keptBlocks'> => ({
+  subject: Pick<
+    PlanSubject,
+    'config' | 'compression' | 'prefixCaching' | 'speculates' | 'contextLength' | 'features' | 'draftBytes'
+  >,
+): Pick<ModelSizes, 'keptStates' | 'keptBlocks' | 'draftBytes'> => ({
   keptStates: (subject.prefixCaching === false ? 0 : keptStates(subject.config)) + (subject.speculates ? 1 : 0),
   keptBlocks: keptBlocksOf(subject),
+  ...defined({ draftBytes: subject.draftBytes }),
 });
 
 /** How the ranks of a plan are to be set up. @throws as `seatsOf` */
