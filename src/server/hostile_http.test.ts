@@ -265,7 +265,7 @@ const WRONG: Readonly<Record<string, readonly string[]>> = {
   stream: ['"true"', '1', '[]'],
   stream_options: ['1', '"x"', '{"include_usage":"yes"}'],
   model: ['1', '[]', '{}'],
-  prompt: ['1', '""', '[]', '[[]]', '[-1]', '[1.5]', '[99999999]', '[4294967296]', '{}', 'true', 'null', '["a",1]'],
+  prompt: ['1', '""', '[]', '[[]]', '[-1]', '[1.5]', '[99999999]', '[4294967296]', '{}', 'true', 'null', '["a",true]'],
   echo: ['"x"'],
   response_format: ['"json"', '{"type":"x"}', '{"type":"json_schema"}'],
 };
