@@ -60,13 +60,16 @@ if (demo !== undefined) {
   const files = name.endsWith('.gguf') ? [to] : readdirSync(to).map((file) => join(to, file));
   const bytes = files.reduce((all, file) => all + statSync(file).size, 0);
   const address = encodeURI(`models/${name}${name.endsWith('.gguf') ? '' : '/'}`);
+  const escaped = (of) => of.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
+  const shown = escaped(name.replace(/\.gguf$/, ''));
   for (const page of ['index.html', 'gallery.html', 'chat.html']) {
     const text = readFileSync(join(out, page), 'utf8');
-    const meta = `    <meta name="site-model" content="${address.replaceAll('&', '&amp;')}" data-bytes="${bytes}" />\n`;
+    const content = escaped(address);
+    const meta = `    <meta name="site-model" content="${content}" data-name="${shown}" data-bytes="${bytes}" />\n`;
     // Where it is written already nothing moves when the page's script comes.
-    const button = `<button type="button" aria-pressed="false">${name.replace(/\.gguf$/, '')}</button>`;
+    const button = `<button type="button" aria-pressed="false">${shown}</button>`;
     const offered = text.replace(/<div id="models"[^>]*>/, (group) => `${group}\n            ${button}`);
-    writeFileSync(join(out, page), offered.replace('  </head>', `${meta}  </head>`));
+    writeFileSync(join(out, page), offered.replace('  </head>', () => `${meta}  </head>`));
   }
 }
 await import('./run_typescript.mjs');

@@ -18,8 +18,6 @@ export function tellStory(chat: SplitkvChat): void {
 export function siteModel(): { readonly model: string; readonly name: string; readonly bytes: number } | undefined {
   const meta = document.querySelector<HTMLMetaElement>('meta[name="site-model"]');
   if (!meta) return undefined;
-  const name = decodeURI(meta.content)
-    .replace(/^models\//, '')
-    .replace(/\/$|\.gguf$/, '');
-  return { model: meta.content, name, bytes: Number(meta.dataset['bytes']) };
+  const { name = '', bytes } = meta.dataset;
+  return { model: meta.content, name, bytes: Number(bytes) };
 }

@@ -38,8 +38,9 @@ export async function openNodeHub(
   const revision = listing ? listing.commit : name.revision;
   const kept = revision === undefined ? undefined : await keptModel(repository, { ...name, revision });
   const wanted = kept?.gguf === undefined ? [] : encoderFiles(options, listing?.files.keys() ?? [], kept.gguf);
-  const there = kept && (await repository.files(kept.commit));
-  return kept && wanted.every((file) => there?.has(file)) ? onDisk(kept) : hubSource(access, name, listing);
+  if (!kept) return hubSource(access, name, listing);
+  const there = wanted.length > 0 ? await repository.files(kept.commit) : undefined;
+  return wanted.every((file) => there?.has(file)) ? onDisk(kept) : hubSource(access, name, listing);
 }
 
 /** The encoder of images that is wanted beside a GGUF model, where there is one. */
