@@ -37,7 +37,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'an unknown suite',
       ['--suite', 'scales'],
-      "--suite scales: expected decode, speculate, prefill, kernels, check, gpu, compile, ranks, arranged, throughput, profile, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
+      "--suite scales: expected decode, speculate, prefill, kernels, check, gpu, compile, ranks, seeds, arranged, throughput, profile, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
     ],
     ['unknown weights', ['--weights', 'f16,q5'], "--weights f16,q5: 'q5' is none of f32, f16, q8, q4"],
     ['weights twice', ['--weights', 'q8,q8'], '--weights q8,q8: expected each type once'],

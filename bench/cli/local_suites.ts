@@ -2,6 +2,7 @@ import { usageError } from '../../src/base/errors.js';
 import type { Terminal } from '../../src/cli/command.js';
 import type { Options } from '../../src/cli/options.js';
 import {
+  benchHost,
   embeddedMla,
   embeddedModel,
   integerList,
@@ -70,6 +71,20 @@ export async function runCompile(options: Options, terminal: Terminal): Promise<
   const request = { family, kernel: options.text('kernel'), case: options.text('case') };
   const document = await runCompileSuite(request, terminal);
   return { document, table: compileTable(document) };
+}
+
+export async function runSeeds(options: Options, terminal: Terminal): Promise<SuiteResult> {
+  if (options.has('one-core')) process.env['LP_NUM_THREADS'] ??= '1';
+  const { runSeedsSuite } = await import('./seeds_suite.js');
+  return runSeedsSuite(
+    {
+      host: benchHost(options),
+      adapter: options.text('adapter'),
+      ranks: options.integer('ranks', 2, 8) ?? 2,
+      runs: options.integer('runs', 1) ?? 5,
+    },
+    terminal,
+  );
 }
 
 export async function runGpu(options: Options, terminal: Terminal): Promise<SuiteResult> {

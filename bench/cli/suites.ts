@@ -2,7 +2,7 @@ import type { Browser } from 'playwright-core';
 import type { Terminal } from '../../src/cli/command.js';
 import type { Options } from '../../src/cli/options.js';
 import { type HostedSuite, runHostedSuite, type SuiteResult } from './hosted_suites.js';
-import { runCompile, runCompression, runGpu, runLoad, runPlanner, runScale } from './local_suites.js';
+import { runCompile, runCompression, runGpu, runLoad, runPlanner, runScale, runSeeds } from './local_suites.js';
 import { runPeersSuite } from './peers_suite.js';
 
 export interface SuiteEntry {
@@ -77,6 +77,11 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
       'one-core',
     ],
     run: hosted('ranks'),
+  },
+  seeds: {
+    summary: "the figures of the four systems' documents beside ours: published, fitted, simulated, counted, measured",
+    options: [...PLACE, 'ranks', 'runs', 'one-core'],
+    run: runSeeds,
   },
   arranged: {
     summary: 'heads arranged by load on several devices: in order, by load, copied',

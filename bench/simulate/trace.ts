@@ -19,7 +19,7 @@ export type Trace = readonly TraceRequest[];
 export const meanInput = (trace: Trace): number => mean(trace.map(({ inputTokens }) => inputTokens));
 export const meanOutput = (trace: Trace): number => mean(trace.map(({ outputTokens }) => outputTokens));
 
-const mean = (values: readonly number[]): number => sum(values) / values.length;
+export const mean = (values: readonly number[]): number => sum(values) / values.length;
 
 const FIELDS = ['input_tokens', 'output_tokens', 'arrival_s', 'priority', 'ttft_deadline_s'] as const;
 type Field = (typeof FIELDS)[number];

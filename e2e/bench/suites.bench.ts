@@ -1,4 +1,5 @@
 import { test } from '@playwright/test';
+import { SUITES } from '../../bench/cli/suites.js';
 import { benchIn } from './run_bench.js';
 
 /**
@@ -7,7 +8,10 @@ import { benchIn } from './run_bench.js';
  */
 const options = (process.env['SPLITKV_BENCH'] ?? '').split(/\s+/).filter((word) => word !== '');
 
-for (const suite of ['kernels', 'decode', 'ranks']) {
+/** They run in Node alone. */
+const NODE = ['compile', 'compression', 'planner', 'scale', 'load'];
+
+for (const suite of Object.keys(SUITES).filter((name) => !NODE.includes(name))) {
   test(suite, async ({ browser }) => {
     console.log(await benchIn(browser, ['--suite', suite, ...options]));
   });

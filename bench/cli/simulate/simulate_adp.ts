@@ -175,7 +175,8 @@ const meanOf = (options: Options, name: string): number | undefined => options.n
 
 type Presets = { readonly [K in keyof typeof PUBLISHED_SETTINGS]: number };
 
-async function studyOptions(options: Options, preset: Presets = PUBLISHED_SETTINGS): Promise<AdpStudyOptions> {
+/** The study that options ask for; without any, that of the published run. */
+export async function studyOptions(options: Options, preset: Presets = PUBLISHED_SETTINGS): Promise<AdpStudyOptions> {
   const positive = 'a number above 0';
   const batch = options.integer('max-batch', 1) ?? preset.maxBatch;
   const budget = options.integer('max-tokens-per-iteration', 2) ?? preset.maxTokensPerIteration;
