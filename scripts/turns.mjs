@@ -287,7 +287,7 @@ export const FILES = [
     ['cli/bench', 'peers/kernels/decode_graph', 'peers/onnx/prompt_filler', 'suites/check', 'suites/gpu/mla'],
   ],
   // What is computed by the minute, without a device or on one of paper.
-  ['bench', 1, ['cli/compile/hot_kernels', 'cli/simulate/simulate_measured', 'simulate/adp_study']],
+  ['bench', 1, ['cli/compile/hot_kernels', 'cli/seeds_suite', 'cli/simulate/simulate_measured', 'simulate/adp_study']],
   ['src', 1, ['arrangement/arrange', 'loader/cache/cached_source', 'loader/hub/node_hub', 'model/gguf/llama_cpp']],
   ['src/grammar', 1, ['automaton', 'grammar', 'own_grammar', 'threads/form_threads']],
   ['src/tokenizer', 1, ['encoder_tokenizers', 'expressions', 'fewest_tokens', 'gguf_tokenizer', 'steps/rust_steps']],

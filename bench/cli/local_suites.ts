@@ -82,6 +82,7 @@ export async function runSeeds(options: Options, terminal: Terminal): Promise<Su
       adapter: options.text('adapter'),
       ranks: options.integer('ranks', 2, 8) ?? 2,
       runs: options.integer('runs', 1) ?? 5,
+      seeds: [1, 2, 3],
     },
     terminal,
   );

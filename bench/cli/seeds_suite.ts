@@ -20,7 +20,6 @@ import { type Estimate, medianEstimate } from '../statistics.js';
 import type { ArrangedResult } from '../suites/arranged.js';
 import type { RanksResult } from '../suites/ranks.js';
 import type { ThroughputResult } from '../suites/throughput.js';
-import { decimals } from '../table.js';
 import { embeddedMla, embeddedModel } from './bench_options.js';
 import { readEnvironment } from './environment.js';
 import type { SuiteResult } from './hosted_suites.js';
@@ -53,14 +52,14 @@ const SEQUENCES = 'MLA: tensor and chunked sequence parallelism';
 
 /** FairKV's abstract: throughput over standard tensor parallelism (LLaMA-70B, Mistral-24B). */
 const FAIRKV_SPEEDUP = 1.66;
-const DRAWN_PROFILES = 3;
-const SEEDS = [1, 2, 3];
 
 interface SeedsRequest {
   readonly host: 'node' | 'chrome';
   readonly adapter: string | undefined;
   readonly ranks: number;
   readonly runs: number;
+  /** Of what is drawn at random. */
+  readonly seeds: readonly number[];
 }
 
 /** Each document's headline figures beside ours. What is measured runs in the host asked for; the rest is computed here. */
@@ -73,12 +72,7 @@ export async function runSeedsSuite(request: SeedsRequest, terminal: Terminal): 
     chrome = document.environment.chrome;
     return document.results as readonly Result[];
   };
-  const results = [
-    ...(await arrangedFigures(request, measured)),
-    ...(await hybridFigures(request, measured)),
-    ...(await balanceFigures(terminal)),
-    ...(await sequenceFigures(request, measured)),
-  ];
+  const results = await seedFigures(request, measured, terminal);
   const environment = await readEnvironment(request.host, adapters, chrome);
   const document: SuiteDocument = {
     suite: 'seeds',
@@ -89,7 +83,21 @@ export async function runSeedsSuite(request: SeedsRequest, terminal: Terminal): 
   return { document, table: seedsTable(results) };
 }
 
+/** Runs a suite with a model, and gives its results. */
 type Measure = <Result>(asked: SuiteRequest, model: string) => Promise<readonly Result[]>;
+
+export const seedFigures = async (
+  request: Asked,
+  measure: Measure,
+  terminal: Pick<Terminal, 'progress' | 'signal'>,
+): Promise<SeedResult[]> => [
+  ...(await arrangedFigures(request, measure)),
+  ...(await hybridFigures(request, measure)),
+  ...(await balanceFigures(request, terminal)),
+  ...(await sequenceFigures(request, measure)),
+];
+
+type Asked = Omit<SeedsRequest, 'host'>;
 
 const one = (value: number): Pick<SeedResult, 'ours' | 'samples'> => ({
   ours: { value, low: value, high: value },
@@ -108,13 +116,13 @@ const MODES = [
   ['heads by load, copied', { mode: 'fair-copy', copies: 4 }],
 ] as const;
 
-async function arrangedFigures({ adapter, ranks, runs }: SeedsRequest, measure: Measure): Promise<SeedResult[]> {
+async function arrangedFigures({ adapter, ranks, runs, seeds }: Asked, measure: Measure): Promise<SeedResult[]> {
   const drawn = MODES.map(([name, limits]): SeedResult => {
-    const profiles = range(1, DRAWN_PROFILES + 1).map((seed) => lognormalLoads(seed, LAYERS, 8));
-    const busy = profiles.map((loads) => meanUtilisation(loads, 8, limits));
+    const profiles = seeds.map((seed) => lognormalLoads(seed, LAYERS, 8));
+    const busy = profiles.map((loads) => meanUtilisation(loads, 4, limits));
     return {
       system: ARRANGED,
-      figure: `ranks busy, 8 heads on 8 ranks: ${name}`,
+      figure: `ranks busy, 8 heads on 4 ranks: ${name}`,
       unit: 'share',
       kind: 'simulated',
       published: undefined,
@@ -128,15 +136,15 @@ async function arrangedFigures({ adapter, ranks, runs }: SeedsRequest, measure: 
       wide: true,
       adapter: named(adapter),
       ranks: [ranks],
-      batches: [4],
+      batches: [2],
       budget: 0.2,
-      promptTokens: 1024,
+      promptTokens: 512,
       maxTokens: 8,
       runs,
     },
     embeddedModel(),
   );
-  const wide = results.filter(({ model }) => model === results.at(-1)!.model);
+  const wide = results.filter(({ model }) => model === results.at(-1)?.model);
   return [
     ...drawn,
     ...wide.map(({ arrangement, utilisation }): SeedResult => ({
@@ -164,7 +172,7 @@ async function arrangedFigures({ adapter, ranks, runs }: SeedsRequest, measure: 
 /** Tokens of a sequence, where sequences are counted. */
 const CONTEXT = 1024;
 
-async function hybridFigures({ adapter, ranks, runs }: SeedsRequest, measure: Measure): Promise<SeedResult[]> {
+async function hybridFigures({ adapter, ranks, runs }: Asked, measure: Measure): Promise<SeedResult[]> {
   const { config, reader } = await openModelFiles(await openSource(embeddedModel()));
   const shape = modelShape(config);
   const sizes = modelSizes(config, storedTypes((await reader()).index, config), 'f32');
@@ -222,9 +230,12 @@ async function hybridFigures({ adapter, ranks, runs }: SeedsRequest, measure: Me
   ];
 }
 
-async function balanceFigures(terminal: Terminal): Promise<SeedResult[]> {
+async function balanceFigures(
+  { seeds }: Asked,
+  terminal: Pick<Terminal, 'progress' | 'signal'>,
+): Promise<SeedResult[]> {
   const studies: AdpStudy[] = [];
-  for (const seed of SEEDS) {
+  for (const seed of seeds) {
     const options = await studyOptions(parseOptions('simulate', simulateAdp.options, ['--seed', String(seed)]));
     studies.push(
       await studyAdp(options, async (name) => {
@@ -265,7 +276,7 @@ async function balanceFigures(terminal: Terminal): Promise<SeedResult[]> {
 /** Tokens that a sequence is cut at. */
 const LENGTH = 6000;
 
-async function sequenceFigures({ adapter, ranks, runs }: SeedsRequest, measure: Measure): Promise<SeedResult[]> {
+async function sequenceFigures({ adapter, ranks, runs }: Asked, measure: Measure): Promise<SeedResult[]> {
   const most = (held: readonly number[]): number => Math.max(...held) / mean(held);
   const chunked = range(0, ranks).map((index) => localTokens(LENGTH, ranks, index, 0));
   // The prompt is cut evenly, and the last rank takes all that is generated: what the document sets out from.
@@ -345,7 +356,7 @@ export function seedsTable(results: readonly SeedResult[]): string {
   });
   return `${blocks.join('\n')}
 fitted: constants were chosen so that it comes out as published; simulated: the scheduler or the search on numbers
-drawn at random, with the range over ${decimals(SEEDS.length)} seeds; counted: from a plan, without running it; measured: on this machine's
+drawn at random, with the range over seeds; counted: from a plan, without running it; measured: on this machine's
 adapters, with a 95% interval. The published balance of ADP's baseline may be no balance (docs/adp.md).
 `;
 }
