@@ -13,14 +13,22 @@ export const plainWgsl = (text) =>
     .filter((line) => line !== '')
     .join('\n');
 
-/** Vite plugin: `*.wgsl?raw` is the plain text. */
+/** A style sheet without comments and indentation. */
+const plainCss = (text) =>
+  text
+    .replace(/\/\*[^]*?\*\//g, '')
+    .replace(/\s*\n\s*/g, '\n')
+    .trim();
+
+/** Vite plugin: `*.wgsl?raw` and `*.css?raw` are the plain text. */
 export const bundleWgsl = () => ({
   name: 'splitkv-wgsl',
   enforce: 'pre',
   load: {
-    filter: { id: /\.wgsl\?raw$/ },
+    filter: { id: /\.(wgsl|css)\?raw$/ },
     async handler(id) {
-      return `export default ${JSON.stringify(plainWgsl(await this.fs.readFile(id.replace(/\?raw$/, ''), { encoding: 'utf8' })))};`;
+      const text = await this.fs.readFile(id.replace(/\?raw$/, ''), { encoding: 'utf8' });
+      return `export default ${JSON.stringify(id.endsWith('.css?raw') ? plainCss(text) : plainWgsl(text))};`;
     },
   },
 });

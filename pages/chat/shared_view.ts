@@ -4,7 +4,7 @@ import { make, makeButton } from '../../src/app/shared/dom.js';
 import { SAY } from '../../src/app/chat/strings.js';
 import { turnsOf } from '../../src/app/chat/session.js';
 import { Log } from '../../src/app/chat/view/log.js';
-import { STYLE } from '../../src/app/chat/view/style.js';
+import STYLE from '../../src/app/chat/view/style.css?raw';
 
 /** A conversation to read, without a model. @param inside what shows code and maths @returns the place */
 export function sharedView(

@@ -10,7 +10,7 @@ import type { ShownMessage, Versions } from '../session.js';
 import { icon, iconButton } from './icons.js';
 import { type AnswerView, Log, type LogHost } from './log.js';
 import type { Preview } from './preview.js';
-import { STYLE } from './style.js';
+import STYLE from './style.css?raw';
 
 /** A longer text that is pasted goes along, and stays out of the field. */
 const LONG_PASTE = 2000;
