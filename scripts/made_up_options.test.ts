@@ -107,13 +107,13 @@ test('both are attributes, properties and parameters of a page', () => {
 
 test('types and tables are made of them', async () => {
   const files = await optionFiles();
-  const types = files['src/engine/contracts/option_types.ts'];
+  const types = files['generated/option_types.ts'];
   expect(types).toContain(
     '/** How evenly, made up. A number from 0 to 10. Default: 1. */\n  readonly evenness?: number',
   );
   expect(types).toContain('  readonly spareBlocks?: number | undefined;');
   expect(types).toMatch(/RecommendedSampling = Pick<[^>]*'evenness'/);
-  const properties = files['src/app/chat/chat_properties.ts'];
+  const properties = files['generated/chat_properties.ts'];
   for (const name of ['evenness', 'spareBlocks']) expect(properties).toContain(`  ${name}: number | undefined;`);
   expect(files['docs/sampling.md']).toMatch(
     /^\| `evenness` +\| `evenness` +\| `evenness` +\| a number from 0 to 10 +\| 1 /m,

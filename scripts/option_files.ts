@@ -17,8 +17,8 @@ import { SAMPLING_ROWS } from '../src/engine/contracts/options/sampling_rows.js'
 /** Files that are made of the tables of options: `npm run options` writes them, a test compares. */
 export async function optionFiles(): Promise<Readonly<Record<string, string>>> {
   return {
-    'src/engine/contracts/option_types.ts': await formatted('option_types.ts', optionTypes()),
-    'src/app/chat/chat_properties.ts': await formatted('chat_properties.ts', chatProperties()),
+    'generated/option_types.ts': await formatted('option_types.ts', optionTypes()),
+    'generated/chat_properties.ts': await formatted('chat_properties.ts', chatProperties()),
     'docs/library.md': await page('docs/library.md', loadTable()),
     'docs/sampling.md': await page('docs/sampling.md', samplingTable()),
     'docs/chat.md': await page('docs/chat.md', attributeTable()),
@@ -67,15 +67,15 @@ const members = (table: OptionTable): string =>
     .map(([name, row]) => `${comment(documentation(row))}\nreadonly ${name}?: ${memberType(row)} | undefined;`)
     .join('\n');
 
-/** src/engine/contracts/option_types.ts */
+/** generated/option_types.ts */
 export function optionTypes(load: OptionTable = LOAD_ROWS, sampling: OptionTable = SAMPLING_ROWS): string {
   const recommended = Object.keys(sampling).filter((name) => sampling[name]!.recommended !== undefined);
   return `${MADE}
-import type { Profile } from '../../arrangement/index.js';
-import type { PlanFile } from '../../placement/index.js';
-import type { AdapterGiven, AttentionDpOptions, LoadProgress, PrefillOptions } from './api.js';
-import type { KvFolder } from './kv_folder.js';
-import type { ClusterRanksOptions } from './cluster_options.js';
+import type { Profile } from '../src/arrangement/index.js';
+import type { PlanFile } from '../src/placement/index.js';
+import type { AdapterGiven, AttentionDpOptions, LoadProgress, PrefillOptions } from '../src/engine/contracts/api.js';
+import type { KvFolder } from '../src/engine/contracts/kv_folder.js';
+import type { ClusterRanksOptions } from '../src/engine/contracts/cluster_options.js';
 
 /** What \`load\` takes. */
 export interface LoadOptions {
@@ -103,7 +103,7 @@ function wideType({ type }: OptionRow): string | undefined {
 /** A sentence that fits on a line, or its first clause; docs/ has the whole. */
 const inShort = (text: string): string => (text.length <= 100 ? text : text.split(/[;:(]/)[0]!.trim());
 
-/** src/app/chat/chat_properties.ts */
+/** generated/chat_properties.ts */
 export function chatProperties(table: OptionTable = ELEMENT_ROWS): string {
   const properties = rowsAt(table, 'attribute').map(([own, , row]) => ({ name: camel(own), row }));
   const isNumber = ({ range, type }: OptionRow): boolean => range !== undefined && type === undefined;
@@ -115,8 +115,8 @@ export function chatProperties(table: OptionTable = ELEMENT_ROWS): string {
   };
   const wide = properties.filter(({ row }) => wideType(row) !== undefined);
   return `${MADE}
-import type { AttentionDpOptions } from '../../index.js';
-import type { ClusterRanksOptions } from '../../engine/contracts/cluster_options.js';
+import type { AttentionDpOptions } from '../src/index.js';
+import type { ClusterRanksOptions } from '../src/engine/contracts/cluster_options.js';
 
 export type Gone = null | undefined;
 /** A list is written with commas between. */

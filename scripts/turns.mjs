@@ -274,7 +274,7 @@ export const FILES = [
       'distributed/worker',
     ],
   ],
-  ['src/server', 1, ['gateway/gateway', 'gateway/handover', 'gateway/kills', 'gateway/limits']],
+  ['src/server', 1, ['gateway/gateway', 'gateway/kills', 'gateway/limits']],
   [
     'src/server',
     1,

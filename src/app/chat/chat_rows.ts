@@ -2,7 +2,7 @@ import type { Dashed } from '../../base/names.js';
 import { LOAD_ROWS } from '../../engine/contracts/options/load_rows.js';
 import { type OptionRow, rowsAt } from '../../engine/contracts/options/row.js';
 import { SAMPLING_ROWS } from '../../engine/contracts/options/sampling_rows.js';
-import type { ChatProperties } from './chat_properties.js';
+import type { ChatProperties } from '../../../generated/chat_properties.js';
 
 /** An attribute that is no option of the library. */
 interface ChatRow extends OptionRow {

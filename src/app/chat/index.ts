@@ -8,7 +8,7 @@ import { SplitkvChat } from './element.js';
 
 export { SplitkvChat } from './element.js';
 export type { Attached } from './attached.js';
-export type { ChatProperties } from './chat_properties.js';
+export type { ChatProperties } from '../../../generated/chat_properties.js';
 export { attributeText } from './properties.js';
 export type { ChatAttributes, ChatElement, ChatPropertyValues, SplitkvChatEventMap } from './properties.js';
 export type { MadeCall, PageTool, PageTools } from './page_tools.js';

@@ -2,7 +2,7 @@ import { camel, type Dashed } from '../../base/names.js';
 import { isSwitch, type OptionRow } from '../../engine/contracts/options/row.js';
 import type { ErrorCode, GenerateResult, LoadOptions, LoadProgress, Model, PlanReport } from '../../index.js';
 import type { ChatState } from './session.js';
-import type { ChatProperties, Gone, WideProperties } from './chat_properties.js';
+import type { ChatProperties, Gone, WideProperties } from '../../../generated/chat_properties.js';
 import { type Attribute, ATTRIBUTE_ROWS } from './chat_rows.js';
 
 /** What an attribute's property takes, by its name and what is read from it. */

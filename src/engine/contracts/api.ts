@@ -14,9 +14,9 @@ import type { CatalogModel as ListedModel, Source } from '../../loader/index.js'
 import type { KvPolicy } from '../../model/compression/options.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import type { ModelShape, Plan } from '../../placement/index.js';
-import type { RecommendedSampling, SamplingOptions } from './option_types.js';
+import type { RecommendedSampling, SamplingOptions } from '../../../generated/option_types.js';
 
-export type { LoadOptions, RecommendedSampling, SamplingOptions } from './option_types.js';
+export type { LoadOptions, RecommendedSampling, SamplingOptions } from '../../../generated/option_types.js';
 export type { KvPolicy } from '../../model/compression/options.js';
 export type { KvType } from '../../model/layers/attention/cache.js';
 export type { Profile } from '../../arrangement/index.js';

@@ -1,7 +1,7 @@
 import { isNode } from '../../../base/platform.js';
 import { wholeNumber } from '../../../base/options.js';
 import { MAX_STEPS_IN_FLIGHT } from '../../../placement/pools.js';
-import type { LoadOptions } from '../option_types.js';
+import type { LoadOptions } from '../../../../generated/option_types.js';
 import { parseAttentionDp, parseMemory, parsePrefill, parseRanks, parseSize } from './read_texts.js';
 import { SPECULATES } from './sampling_rows.js';
 import { inGroup, type OptionRow, readOption } from './row.js';

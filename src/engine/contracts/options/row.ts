@@ -1,7 +1,7 @@
 /**
  * Room: every option of a load (load_rows.ts) and of sampling (sampling_rows.ts), a row each. What a row is (here) is read by
  * the library's checks, the command line, the chat's attributes, pages' addresses and the server; `npm run options` writes
- * option_types.ts, the chat's properties and the tables in docs/ from the rows. Read sampling_rows.ts next.
+ * the types of options and of the chat's properties (generated/) and the tables in docs/ from the rows. Read sampling_rows.ts next.
  */
 
 import { didYouMean, usageError } from '../../../base/errors.js';

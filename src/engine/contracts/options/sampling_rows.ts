@@ -1,4 +1,4 @@
-import type { SamplingOptions } from '../option_types.js';
+import type { SamplingOptions } from '../../../../generated/option_types.js';
 import type { OptionRow } from './row.js';
 
 /** Tokens of an answer where nothing is said of it; the chat's and the server's text completions have their own. */

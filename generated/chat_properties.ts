@@ -1,7 +1,7 @@
 // Made of src/engine/contracts/options by `npm run options`: change the rows there.
 
-import type { AttentionDpOptions } from '../../index.js';
-import type { ClusterRanksOptions } from '../../engine/contracts/cluster_options.js';
+import type { AttentionDpOptions } from '../src/index.js';
+import type { ClusterRanksOptions } from '../src/engine/contracts/cluster_options.js';
 
 export type Gone = null | undefined;
 /** A list is written with commas between. */

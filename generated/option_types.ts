@@ -1,10 +1,10 @@
 // Made of src/engine/contracts/options by `npm run options`: change the rows there.
 
-import type { Profile } from '../../arrangement/index.js';
-import type { PlanFile } from '../../placement/index.js';
-import type { AdapterGiven, AttentionDpOptions, LoadProgress, PrefillOptions } from './api.js';
-import type { KvFolder } from './kv_folder.js';
-import type { ClusterRanksOptions } from './cluster_options.js';
+import type { Profile } from '../src/arrangement/index.js';
+import type { PlanFile } from '../src/placement/index.js';
+import type { AdapterGiven, AttentionDpOptions, LoadProgress, PrefillOptions } from '../src/engine/contracts/api.js';
+import type { KvFolder } from '../src/engine/contracts/kv_folder.js';
+import type { ClusterRanksOptions } from '../src/engine/contracts/cluster_options.js';
 
 /** What `load` takes. */
 export interface LoadOptions {
