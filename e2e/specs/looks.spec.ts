@@ -160,7 +160,9 @@ test('the chat at work: ready, answering, failed, full, and its settings', async
         const failure = [
           undefined,
           new SplitkvError('internal', 'the tokens of this answer were lost'),
-          new SplitkvError('context_full', 'the conversation takes 4,100 tokens; the context holds 4,096'),
+          new SplitkvError('context_full', 'the conversation takes 100 tokens; the context holds 4', {
+            details: { tokens: 100, most: 4 },
+          }),
         ][turn++];
         const stopped = new Promise<void>((done) => {
           signal?.addEventListener('abort', () => done());
