@@ -11,7 +11,16 @@ import { openSource } from '../../src/loader/index.js';
 import { modelSizes } from '../../src/model/model_sizes.js';
 import { modelShape } from '../../src/model/shape.js';
 import { storedTypes } from '../../src/model/weights/stored_types.js';
-import { CHUNK_TOKENS, localTokens, makePlan, planMemory } from '../../src/placement/index.js';
+import {
+  CHUNK_TOKENS,
+  localTokens,
+  makePlan,
+  planMemory,
+  rootShareOf,
+  roomByPlace,
+  sequenceWeights,
+  withSequenceWeights,
+} from '../../src/placement/index.js';
 import type { BenchAdapter, Measurement, SuiteDocument } from '../document.js';
 import type { SuiteRequest } from '../run_suite.js';
 import { type AdpStudy, studyAdp } from '../simulate/adp_study.js';
@@ -181,9 +190,16 @@ async function hybridFigures({ adapter, ranks, runs }: Asked, measure: Measure):
   const single = makePlan('single', 1, shape);
   // As much memory for each rank as weights and 16 sequences take on one.
   const room = memoryOf(16, single)[0]!.totalBytes;
-  const fits = (of: typeof plan): number =>
-    range(1, 16 * ranks * 8).findLast((slots) => memoryOf(slots, of).every(({ totalBytes }) => totalBytes <= room)) ??
-    0;
+  // Sequences are dealt out by the room that ranks have, as `load` does with a memory budget.
+  const dealt = (slots: number): typeof plan => {
+    const rooms = memoryOf(slots, plan).map(({ weightBytes }) => ({ bytes: room - weightBytes, speed: undefined }));
+    const { kvBytes } = memoryOf(1, single)[0]!;
+    const places = roomByPlace(plan, rooms);
+    return withSequenceWeights(plan, sequenceWeights(places, slots * kvBytes, rootShareOf(plan), kvBytes));
+  };
+  const most = range(1, 16 * (2 * ranks + 1)).findLast((slots) =>
+    memoryOf(slots, dealt(slots)).every(({ totalBytes }) => totalBytes <= room),
+  );
   const [root, ...others] = memoryOf(ranks, plan);
   const results = await measure<ThroughputResult>(
     {
@@ -215,7 +231,7 @@ async function hybridFigures({ adapter, ranks, runs }: Asked, measure: Measure):
       figure: `sequences in the same memory a rank, ${ranks} ranks over 1`,
       unit: 'ratio',
       kind: 'counted',
-      ...one(fits(plan) / fits(single)),
+      ...one((most ?? 0) / 16),
     },
     ...results
       .filter(({ plan: name }) => name === 'token')
