@@ -43,44 +43,62 @@ const INLINE = 16;
 /** Rules that begin with one another. */
 const MAX_CYCLE = 64;
 
-interface Node {
-  readonly id: number;
-  /** Number of its rule. */
-  readonly owner: number;
-  edges: Edge[];
-  calls: Call[];
-  joins: Node[];
-  /** Nodes from which an expression, or a range of bytes, leads here. */
-  befores?: Map<Expression | string, Node>;
-  /** What leads here without a call; and calls that need this node, which they return to or begin with. */
-  readonly into: Node[];
-  readonly callers: { readonly node: Node; readonly call: Call }[];
-  /** The end of its rule can be reached. */
-  isAlive: boolean;
-  /** A string begins here that no other of its list may be. */
-  distinct?: number;
-}
-
-type Edge = readonly [first: number, last: number, target: Node];
-type Call = readonly [rule: RuleNodes, back: Node];
-
 interface RuleNodes {
   number: number;
-  readonly start: Node;
-  end: Node;
+  readonly start: number;
+  end: number;
   /** As in a network. */
-  starts: Node[];
+  starts: number[];
   firstCalls: Call[];
   callers: number;
 }
 
+type Call = readonly [rule: RuleNodes, back: number];
+
 type ByteRun = readonly (readonly [number, number])[];
+
+/** Entries of `width` numbers in a row: those of number `n`, which column `by` has, are at `order[from[n]]` to `order[from[n + 1]]`. */
+interface Grouped {
+  readonly order: Int32Array;
+  readonly from: Int32Array;
+}
+
+function grouped(list: readonly number[], width: number, by: number, groups: number): Grouped {
+  const from = new Int32Array(groups + 1);
+  for (let at = by; at < list.length; at += width) from[list[at]! + 1]!++;
+  for (let group = 0; group < groups; group++) from[group + 1]! += from[group]!;
+  const next = from.slice();
+  const order = new Int32Array(list.length / width);
+  for (let at = 0; at < list.length; at += width) order[next[list[at + by]!]!++] = at;
+  return { order, from };
+}
+
+/** Leaves those entries alone for which it holds. */
+function keep(list: number[], width: number, holds: (at: number) => boolean): void {
+  let to = 0;
+  for (let at = 0; at < list.length; at += width)
+    if (holds(at)) for (let column = 0; column < width; column++) list[to++] = list[at + column]!;
+  list.length = to;
+}
 
 /** @returns undefined where no text is of it */
 export const networkOf = (root: Expression): Network | undefined => new Builder().build(root);
 
+/** Nodes are numbers, and what they have is in lists of numbers: a form has so many that objects would take most of the time. */
 class Builder {
-  readonly #nodes: Node[] = [];
+  /** By node, the number of its rule. */
+  readonly #owners: number[] = [];
+  /** From where, first and last symbol, where to. */
+  readonly #edges: number[] = [];
+  /** From where, place of the rule, where it returns to. */
+  readonly #calls: number[] = [];
+  /** From where, where to. */
+  readonly #joins: number[] = [];
+  /** Nodes from which an expression, or a range of bytes, leads to a node. */
+  readonly #befores = new Map<number, Map<Expression, number>>();
+  readonly #ranges = new Map<number, number>();
+  /** Nodes where a string begins that no other of its list may be. */
+  readonly #distinct = new Map<number, number>();
   readonly #rules: RuleNodes[] = [];
   readonly #named = new Map<Expression | string, RuleNodes>();
   readonly #parts = new Map<Expression, Expression>();
@@ -91,28 +109,31 @@ class Builder {
   build(of: Expression): Network | undefined {
     const root = this.#ruleOf('root', (start, end) => this.#add(of, start, end));
     for (let next = this.#todo.pop(); next; next = this.#todo.pop()) next();
-    this.#findEnding(true);
-    if (!root.start.isAlive) return undefined;
-    this.#prune();
+    const alive = this.#ending(true);
+    if (!alive[root.start]) return undefined;
+    // What no text comes of is left out.
+    const [calls, edges, joins] = [this.#calls, this.#edges, this.#joins];
+    keep(edges, 4, (at) => alive[edges[at + 3]!] === 1);
+    keep(joins, 2, (at) => alive[joins[at + 1]!] === 1);
+    keep(calls, 3, (at) => alive[calls[at + 2]!] === 1 && alive[nth(this.#rules, calls[at + 1]!).start] === 1);
     // Calls of rules that the empty text is of are joins as well.
-    this.#findEnding(false);
-    for (const { calls, joins } of this.#nodes)
-      for (const [rule, back] of calls) if (rule.start.isAlive) joins.push(back);
-    for (const rule of this.#rules) this.#begin(rule);
+    const empty = this.#ending(false);
+    for (let at = 0; at < calls.length; at += 3)
+      if (empty[nth(this.#rules, calls[at + 1]!).start]) joins.push(calls[at]!, calls[at + 2]!);
+    this.#begin();
     this.#unwind();
-    return this.#packed(root, root.start.isAlive);
+    return this.#packed(root, empty[root.start] === 1);
   }
 
-  #node(): Node {
-    const id = this.#nodes.length;
+  #node(): number {
+    const id = this.#owners.length;
     if (id >= MAX_NODES) throw usageError('the form comes to too many states: make it, or its bounds, smaller');
     spend(1);
-    const node = { id, owner: this.#owning, edges: [], calls: [], joins: [], into: [], callers: [], isAlive: false };
-    this.#nodes.push(node);
-    return node;
+    this.#owners.push(this.#owning);
+    return id;
   }
 
-  #ruleOf(key: Expression | string, make: (start: Node, end: Node) => void): RuleNodes {
+  #ruleOf(key: Expression | string, make: (start: number, end: number) => void): RuleNodes {
     return valueIn(this.#named, key, () => {
       const owning = this.#owning;
       const number = (this.#owning = this.#rules.length);
@@ -127,7 +148,6 @@ class Builder {
       return rule;
     });
   }
-
   /** A part as a rule of its own. */
   #partOf(of: Expression): Expression {
     if (of.kind === 'rule' || of.kind === 'one') return of;
@@ -135,7 +155,7 @@ class Builder {
   }
 
   /** The texts of an expression lead from one node to the other. Nothing else leaves the one or comes to the other here. */
-  #add(of: Expression, from: Node, to: Node): void {
+  #add(of: Expression, from: number, to: number): void {
     spend(1);
     switch (of.kind) {
       case 'text':
@@ -143,29 +163,31 @@ class Builder {
       case 'one':
         return this.#addSet(of.of, from, to);
       case 'rule':
-        from.calls.push([this.#ruleOf(of, (start, end) => this.#add(of.body ?? NEVER, start, end)), to]);
-        return;
+        return this.#call(
+          this.#ruleOf(of, (start, end) => this.#add(of.body ?? NEVER, start, end)),
+          from,
+          to,
+        );
       case 'distinct': {
-        const make = (start: Node, end: Node): void => {
-          start.distinct = of.within;
+        const make = (start: number, end: number): void => {
+          this.#distinct.set(start, of.within);
           this.#add(of.of, start, end);
         };
-        from.calls.push([this.#ruleOf(of, make), to]);
-        return;
+        return this.#call(this.#ruleOf(of, make), from, to);
       }
       case 'any':
         for (const option of of.options) this.#add(option, from, to);
         return;
       case 'all': {
         const [first = NOTHING, ...rest] = of.parts;
-        const behind = rest.reduceRight<Node>((next, part) => this.#before(part, next), to);
+        const behind = rest.reduceRight((next, part) => this.#before(part, next), to);
         return this.#add(first, from, behind);
       }
       case 'states': {
         const nodes = of.of.states.map((_, state) => (state === 0 ? from : this.#node()));
         for (const [state, { accepts, edges }] of of.of.states.entries()) {
           const node = nth(nodes, state);
-          if (accepts) node.joins.push(to);
+          if (accepts) this.#joins.push(node, to);
           for (const [set, target] of edges) this.#add(of.write(set), node, nth(nodes, target));
         }
         return;
@@ -175,54 +197,66 @@ class Builder {
     }
   }
 
-  /** A node from which an expression leads to another: one for all that need it. */
-  #before(of: Expression, to: Node): Node {
-    return this.#leading(to, of, (node) => this.#add(of, node, to));
+  #call({ number }: RuleNodes, from: number, back: number): void {
+    this.#calls.push(from, number, back);
   }
 
-  #leading(to: Node, key: Expression | string, make: (node: Node) => void): Node {
-    return valueIn((to.befores ??= new Map<Expression | string, Node>()), key, () => {
+  /** A node from which an expression leads to another: one for all that need it. */
+  #before(of: Expression, to: number): number {
+    const befores = valueIn(this.#befores, to, () => new Map<Expression, number>());
+    return valueIn(befores, of, () => {
       const node = this.#node();
-      make(node);
+      this.#add(of, node, to);
       return node;
     });
   }
 
-  #addText(symbols: readonly number[], from: Node, to: Node): void {
-    if (symbols.length === 0) return void from.joins.push(to);
+  #addText(symbols: readonly number[], from: number, to: number): void {
+    if (symbols.length === 0) return void this.#joins.push(from, to);
     let at = from;
     for (const [index, symbol] of symbols.entries()) {
       const next = index === symbols.length - 1 ? to : this.#node();
-      at.edges.push([symbol, symbol, next]);
+      this.#edges.push(at, symbol, symbol, next);
       at = next;
     }
   }
 
-  #addSet(set: CodePoints, from: Node, to: Node): void {
+  #addSet(set: CodePoints, from: number, to: number): void {
     const runs = byteRuns(set);
     spend(runs.length);
     if (runs.length <= INLINE) return this.#addRuns(runs, from, to);
-    from.calls.push([this.#ruleOf(`set ${set.join()}`, (start, end) => this.#addRuns(runs, start, end)), to]);
+    this.#call(
+      this.#ruleOf(`set ${set.join()}`, (start, end) => this.#addRuns(runs, start, end)),
+      from,
+      to,
+    );
   }
 
   /** What ends alike is there once. */
-  #addRuns(runs: readonly ByteRun[], from: Node, to: Node): void {
-    for (const [first, ...rest] of runs) {
-      const behind = rest.reduceRight<Node>(
-        (next, range) => this.#leading(next, range.join(), (node) => node.edges.push([...range, next])),
-        to,
-      );
-      if (first) from.edges.push([...first, behind]);
+  #addRuns(runs: readonly ByteRun[], from: number, to: number): void {
+    for (const run of runs) {
+      let next = to;
+      for (let at = run.length - 1; at > 0; at--) {
+        const [low, high] = nth(run, at);
+        const target = next;
+        next = valueIn(this.#ranges, (target * 64 + low - 0x80) * 64 + high - 0x80, () => {
+          const node = this.#node();
+          this.#edges.push(node, low, high, target);
+          return node;
+        });
+      }
+      const [low, high] = nth(run, 0);
+      this.#edges.push(from, low, high, next);
     }
   }
 
-  #addTimes(part: Expression, least: number, most: number, from: Node, to: Node): void {
+  #addTimes(part: Expression, least: number, most: number, from: number, to: number): void {
     const one = least > 1 || (most > 1 && most !== Infinity) ? this.#partOf(part) : part;
     if (most === Infinity) {
       const loop = this.#node();
       this.#add(least === 0 ? NOTHING : this.#exactly(one, least), from, loop);
       this.#add(part, loop, loop);
-      loop.joins.push(to);
+      this.#joins.push(loop, to);
       return;
     }
     if (least > 0 && most > least)
@@ -235,10 +269,10 @@ class Builder {
     this.#chain(one, most, from, to, true);
   }
 
-  #chain(part: Expression, times: number, from: Node, to: Node, mayStop: boolean): void {
+  #chain(part: Expression, times: number, from: number, to: number, mayStop: boolean): void {
     let at = from;
     for (let left = times; left > 0; left--) {
-      if (mayStop) at.joins.push(to);
+      if (mayStop) this.#joins.push(at, to);
       const next = left === 1 ? to : this.#node();
       this.#add(part, at, next);
       at = next;
@@ -270,52 +304,63 @@ class Builder {
     return valueIn(counts, what, () => this.#partOf(make()));
   }
 
-  /** Which nodes lead to their rule's end. @param texts false: by the empty text alone */
-  #findEnding(texts: boolean): void {
-    for (const node of this.#nodes) {
-      node.into.length = node.callers.length = 0;
-      node.isAlive = false;
-    }
-    for (const node of this.#nodes) {
-      if (texts) for (const [, , target] of node.edges) target.into.push(node);
-      for (const target of node.joins) target.into.push(node);
-      for (const call of node.calls) {
-        const [{ start }, back] = call;
-        const caller = { node, call };
-        start.callers.push(caller);
-        back.callers.push(caller);
-      }
-    }
-    const waiting: Node[] = [];
-    const reach = (node: Node): void => {
-      if (node.isAlive) return;
-      node.isAlive = true;
+  /** Nodes that lead to their rule's end: 1. @param texts false: by the empty text alone */
+  #ending(texts: boolean): Uint8Array {
+    const count = this.#owners.length;
+    const [edges, joins, calls, rules] = [this.#edges, this.#joins, this.#calls, this.#rules];
+    const [byEdge, byJoin] = [grouped(texts ? edges : [], 4, 3, count), grouped(joins, 2, 1, count)];
+    const [byBack, byRule] = [grouped(calls, 3, 2, count), grouped(calls, 3, 1, rules.length)];
+    const alive = new Uint8Array(count);
+    const waiting: number[] = [];
+    const reach = (node: number): void => {
+      if (alive[node]) return;
+      alive[node] = 1;
       waiting.push(node);
     };
-    for (const { end } of this.#rules) reach(end);
-    for (let next = waiting.pop(); next; next = waiting.pop()) {
-      next.into.forEach(reach);
-      for (const { node, call } of next.callers) if (leads(call)) reach(node);
+    const back = ({ order, from }: Grouped, group: number, list: readonly number[]): void => {
+      for (let i = from[group]!; i < from[group + 1]!; i++) {
+        const at = order[i]!;
+        if (list !== calls || (alive[calls[at + 2]!] && alive[rules[calls[at + 1]!]!.start])) reach(list[at]!);
+      }
+    };
+    for (const { end } of rules) reach(end);
+    for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
+      back(byEdge, node, edges);
+      back(byJoin, node, joins);
+      back(byBack, node, calls);
+      const rule = this.#owners[node]!;
+      if (rules[rule]!.start === node) back(byRule, rule, calls);
     }
+    return alive;
   }
 
-  /** Leaves out what no text comes of. */
-  #prune(): void {
-    for (const node of this.#nodes) {
-      node.edges = node.edges.filter(([, , target]) => target.isAlive);
-      node.joins = node.joins.filter(({ isAlive }) => isAlive);
-      node.calls = node.calls.filter(leads);
-    }
-  }
-
-  /** What a rule begins with. */
-  #begin(rule: RuleNodes): void {
-    const seen = new Set([rule.start]);
-    for (const node of seen) {
-      spend(1);
-      for (const next of node.joins) seen.add(next);
-      if (node.edges.length > 0) rule.starts.push(node);
-      rule.firstCalls.push(...node.calls);
+  /** What rules begin with. */
+  #begin(): void {
+    const count = this.#owners.length;
+    const [edges, joins, calls] = [this.#edges, this.#joins, this.#calls];
+    const [byEdge, byJoin, byCall] = [
+      grouped(edges, 4, 0, count),
+      grouped(joins, 2, 0, count),
+      grouped(calls, 3, 0, count),
+    ];
+    const met = new Int32Array(count).fill(-1);
+    for (const rule of this.#rules) {
+      const seen = [rule.start];
+      met[rule.start] = rule.number;
+      for (const node of seen) {
+        spend(1);
+        for (let i = byJoin.from[node]!; i < byJoin.from[node + 1]!; i++) {
+          const next = joins[byJoin.order[i]! + 1]!;
+          if (met[next] === rule.number) continue;
+          met[next] = rule.number;
+          seen.push(next);
+        }
+        if (byEdge.from[node]! < byEdge.from[node + 1]!) rule.starts.push(node);
+        for (let i = byCall.from[node]!; i < byCall.from[node + 1]!; i++) {
+          const at = byCall.order[i]!;
+          rule.firstCalls.push([nth(this.#rules, calls[at + 1]!), calls[at + 2]!]);
+        }
+      }
     }
   }
 
@@ -329,21 +374,30 @@ class Builder {
       throw usageError(`the grammar has more than ${MAX_CYCLE} rules that begin with themselves`);
     for (const cycle of cycles) {
       const rules = cycle.map((number) => nth(this.#rules, number));
-      const nodes = this.#nodes.filter(({ owner }) => cycle.includes(owner));
+      const isOf = (node: number): boolean => cycle.includes(nth(this.#owners, node));
+      const nodes = [...this.#owners.keys()].filter(isOf);
+      const [edges, calls, joins] = [this.#edges, this.#calls, this.#joins].map((list) => list.slice()) as [
+        number[],
+        number[],
+        number[],
+      ];
+      keep(edges, 4, (at) => isOf(edges[at]!));
+      keep(calls, 3, (at) => isOf(calls[at]!));
+      keep(joins, 2, (at) => isOf(joins[at]!));
       const unwound = rules.map(({ number, end }) => {
         this.#owning = number;
         const copies = new Map(nodes.map((node) => [node, this.#node()]));
-        const copy = (node: Node): Node => copies.get(node)!;
-        for (const [node, own] of copies) {
-          own.edges = node.edges.map(([first, last, target]) => [first, last, copy(target)]);
-          own.calls = node.calls.map(([rule, back]) => [rule, copy(back)]);
-          own.joins = node.joins.map(copy);
-        }
-        const begun = { end: copy(end), starts: [] as Node[], firstCalls: [] as Call[] };
+        const copy = (node: number): number => copies.get(node)!;
+        for (let at = 0; at < edges.length; at += 4)
+          this.#edges.push(copy(edges[at]!), edges[at + 1]!, edges[at + 2]!, copy(edges[at + 3]!));
+        for (let at = 0; at < calls.length; at += 3)
+          this.#calls.push(copy(calls[at]!), calls[at + 1]!, copy(calls[at + 2]!));
+        for (let at = 0; at < joins.length; at += 2) this.#joins.push(copy(joins[at]!), copy(joins[at + 1]!));
+        const begun = { end: copy(end), starts: [] as number[], firstCalls: [] as Call[] };
         for (const { starts, firstCalls } of rules) {
           begun.starts.push(...starts.map(copy));
           for (const [called, back] of firstCalls) {
-            if (rules.includes(called)) copy(called.end).joins.push(copy(back));
+            if (rules.includes(called)) this.#joins.push(copy(called.end), copy(back));
             else begun.firstCalls.push([called, copy(back)]);
           }
         }
@@ -364,54 +418,54 @@ class Builder {
 
   #packed(root: RuleNodes, empty: boolean): Network {
     const rules = this.#ordered();
-    const ends = new Set(rules.map(({ end }) => end));
-    const isOnlyEnd = (node: Node): boolean =>
-      ends.has(node) && node.edges.length + node.calls.length + node.joins.length === 0;
-    type Write<T> = (one: T, all: number[]) => void;
-    const list = <T>(of: readonly T[], write: Write<T>): [Int32Array, Int32Array] => {
-      const all: number[] = [];
-      const from = new Int32Array(of.length + 1);
-      for (const [at, one] of of.entries()) {
-        write(one, all);
-        from[at + 1] = all.length;
-      }
-      return [Int32Array.from(all), from];
+    const count = this.#owners.length;
+    const ends = new Uint8Array(count);
+    for (const { end } of rules) ends[end] = 1;
+    /** Without their first column, by which they are in order; `from` is in numbers. */
+    const packed = (list: readonly number[], width: number): [Int32Array, Int32Array] => {
+      const { order, from } = grouped(list, width, 0, count);
+      const all = new Int32Array(order.length * (width - 1));
+      let to = 0;
+      for (const at of order) for (let column = 1; column < width; column++) all[to++] = list[at + column]!;
+      return [all, from.map((at) => at * (width - 1))];
     };
-    const ids = (nodes: readonly Node[], all: number[]): void => nodes.forEach(({ id }) => all.push(id));
-    const write = (of: readonly Call[], all: number[]): void => {
-      for (const [rule, back] of of) all.push(rule.number, back.id, isOnlyEnd(back) ? 1 : 0);
+    const [edges, edgesFrom] = packed(this.#edges, 4);
+    const [joins, joinsFrom] = packed(this.#joins, 2);
+    const called = grouped(this.#calls, 3, 0, count);
+    const isOnlyEnd = (node: number): boolean =>
+      ends[node] === 1 && [edgesFrom, joinsFrom, called.from].every((from) => from[node] === from[node + 1]);
+    const callOf = ({ number }: RuleNodes, back: number): number[] => [number, back, isOnlyEnd(back) ? 1 : 0];
+    const calls = Array.from(called.order, (at) =>
+      callOf(nth(this.#rules, this.#calls[at + 1]!), this.#calls[at + 2]!),
+    ).flat();
+    const list = (of: (rule: RuleNodes) => number[]): [Int32Array, Int32Array] => {
+      const from = new Int32Array(rules.length + 1);
+      const all = rules.map(of);
+      for (const [at, { length }] of all.entries()) from[at + 1] = from[at]! + length;
+      return [Int32Array.from(all.flat()), from];
     };
-    const [edges, edgesFrom] = list(this.#nodes, (node, all) => {
-      for (const [first, last, { id }] of node.edges) all.push(first, last, id);
-    });
-    const [calls, callsFrom] = list(this.#nodes, (node, all) => write(node.calls, all));
-    const [joins, joinsFrom] = list(this.#nodes, (node, all) => ids(node.joins, all));
-    const [starts, startsFrom] = list(rules, (rule, all) => ids(rule.starts, all));
-    const [firstCalls, firstCallsFrom] = list(rules, (rule, all) => write(rule.firstCalls, all));
+    const [starts, startsFrom] = list((rule) => rule.starts);
+    const [firstCalls, firstCallsFrom] = list((rule) => rule.firstCalls.flatMap((call) => callOf(...call)));
     return {
       ...classesOf(edges),
       edges,
       edgesFrom,
-      calls,
-      callsFrom,
+      calls: Int32Array.from(calls),
+      callsFrom: called.from.map((at) => 3 * at),
       joins,
       joinsFrom,
-      ends: Uint8Array.from(this.#nodes, (node) => (ends.has(node) ? 1 : 0)),
+      ends,
       starts,
       startsFrom,
       firstCalls,
       firstCallsFrom,
-      distinct: this.#nodes.some(({ distinct }) => distinct)
-        ? Uint8Array.from(this.#nodes, ({ distinct = 0 }) => distinct)
-        : undefined,
+      distinct:
+        this.#distinct.size > 0 ? Uint8Array.from(this.#owners, (_, node) => this.#distinct.get(node) ?? 0) : undefined,
       root: root.number,
       empty,
     };
   }
 }
-
-/** Of a call of a rule: the rule has texts, and what is behind leads to an end. */
-const leads = ([rule, back]: Call): boolean => back.isAlive && rule.start.isAlive;
 
 function classesOf(edges: Int32Array): Pick<Network, 'classes' | 'symbols'> {
   let last = 255;
