@@ -1,8 +1,8 @@
 import { usageError } from '../base/errors.js';
 import { cyclesOf, valueIn, nth } from '../base/lists.js';
 import { spend } from './automaton.js';
-import { byteRuns, type CodePoints } from './code_points.js';
-import { all, any, type Expression, NEVER, NOTHING, repeat } from './notation.js';
+import { byteRuns, type CodePoints, WIDE } from './code_points.js';
+import { all, any, type Expression, NEVER, NOTHING, oneOf, repeat } from './notation.js';
 
 /**
  * A grammar as matcher.ts follows it: nodes, which belong to rules. An edge takes a symbol; a call takes a text of a rule and returns to a
@@ -40,6 +40,7 @@ const MAX_NODES = 300_000;
 const COUNTED = 32;
 /** Sets of characters that take more runs of bytes are rules. */
 const INLINE = 16;
+const ANY_WIDE = oneOf(WIDE);
 /** Rules that begin with one another. */
 const MAX_CYCLE = 64;
 
@@ -222,7 +223,8 @@ class Builder {
   }
 
   #addSet(set: CodePoints, from: number, to: number): void {
-    const runs = byteRuns(set);
+    const { runs, andWide } = byteRuns(set);
+    if (andWide) this.#joins.push(from, this.#before(ANY_WIDE, to));
     spend(runs.length);
     if (runs.length <= INLINE) return this.#addRuns(runs, from, to);
     this.#call(
