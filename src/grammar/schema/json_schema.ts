@@ -131,7 +131,17 @@ export class SchemaWriter {
   /** Schemas that say the same have the same number. */
   #number(of: unknown): number {
     return valueIn(this.#numbers, of, () => {
-      const key = canonical(of);
+      // As canonical, with numbers in the place of its parts.
+      const part = (one: unknown): string =>
+        typeof one === 'object' && one !== null ? `#${this.#number(one)}` : JSON.stringify(one);
+      const key = isObject(of)
+        ? Object.entries(of)
+            .map(([name, one]) => `${JSON.stringify(name)}:${part(one)}`)
+            .sort()
+            .join()
+        : Array.isArray(of)
+          ? `[${of.map(part).join()}]`
+          : part(of);
       this.#letters += key.length;
       if (this.#letters > 100 * MAX_SCHEMA_LETTERS)
         throw usageError('schema: its parts are too many, one within the other: make it smaller');
