@@ -215,9 +215,9 @@ class Builder {
   #addText(symbols: readonly number[], from: number, to: number): void {
     if (symbols.length === 0) return void this.#joins.push(from, to);
     let at = from;
-    for (const [index, symbol] of symbols.entries()) {
+    for (let index = 0; index < symbols.length; index++) {
       const next = index === symbols.length - 1 ? to : this.#node();
-      this.#edges.push(at, symbol, symbol, next);
+      this.#edges.push(at, symbols[index]!, symbols[index]!, next);
       at = next;
     }
   }
@@ -239,7 +239,7 @@ class Builder {
     for (const run of runs) {
       let next = to;
       for (let at = run.length - 1; at > 0; at--) {
-        const [low, high] = nth(run, at);
+        const [low, high] = run[at]!;
         const target = next;
         next = valueIn(this.#ranges, (target * 64 + low - 0x80) * 64 + high - 0x80, () => {
           const node = this.#node();
@@ -247,7 +247,7 @@ class Builder {
           return node;
         });
       }
-      const [low, high] = nth(run, 0);
+      const [low, high] = run[0]!;
       this.#edges.push(from, low, high, next);
     }
   }
