@@ -371,6 +371,7 @@ export function includes({ states }: Automaton, text: string): boolean {
 /** Texts of `least` to `most` characters. */
 export function ofLength(least: number, most: number): Automaton {
   if (most < least) return NO_TEXT;
+  if (least === 0 && most === Infinity) return ANY_TEXT;
   const last = Number.isFinite(most) ? most : least;
   if (last >= MAX_STATES) throw tooLarge();
   const states = Array.from({ length: last + 1 }, (_, length): AutomatonState => {

@@ -51,50 +51,26 @@ interface RuleNodes {
   /** As in a network. */
   starts: number[];
   firstCalls: Call[];
-  callers: number;
+  /** Links that call it. */
+  readonly callers: number[];
 }
 
 type Call = readonly [rule: RuleNodes, back: number];
 
 type ByteRun = readonly (readonly [number, number])[];
 
-/** Entries of `width` numbers in a row: those of number `n`, which column `by` has, are at `order[from[n]]` to `order[from[n + 1]]`. */
-interface Grouped {
-  readonly order: Int32Array;
-  readonly from: Int32Array;
-}
-
-function grouped(list: readonly number[], width: number, by: number, groups: number): Grouped {
-  const from = new Int32Array(groups + 1);
-  for (let at = by; at < list.length; at += width) from[list[at]! + 1]!++;
-  for (let group = 0; group < groups; group++) from[group + 1]! += from[group]!;
-  const next = from.slice();
-  const order = new Int32Array(list.length / width);
-  for (let at = 0; at < list.length; at += width) order[next[list[at + by]!]!++] = at;
-  return { order, from };
-}
-
-/** Leaves those entries alone for which it holds. */
-function keep(list: number[], width: number, holds: (at: number) => boolean): void {
-  let to = 0;
-  for (let at = 0; at < list.length; at += width)
-    if (holds(at)) for (let column = 0; column < width; column++) list[to++] = list[at + column]!;
-  list.length = to;
-}
+/** In the place of a link's first symbol: nothing is needed; or a text of the rule whose number is in the place of the last. */
+const [JOIN, CALL, GONE] = [-1, -2, -3];
 
 /** @returns undefined where no text is of it */
 export const networkOf = (root: Expression): Network | undefined => new Builder().build(root);
 
-/** Nodes are numbers, and what they have is in lists of numbers: a form has so many that objects would take most of the time. */
+/** Nodes are numbers, and what leads from one to another is in one list: objects would take most of the time. */
 class Builder {
   /** By node, the number of its rule. */
   readonly #owners: number[] = [];
-  /** From where, first and last symbol, where to. */
-  readonly #edges: number[] = [];
-  /** From where, place of the rule, where it returns to. */
-  readonly #calls: number[] = [];
-  /** From where, where to. */
-  readonly #joins: number[] = [];
+  /** Links, each as four numbers: from where, first and last symbol, where to. */
+  readonly #links: number[] = [];
   /** Nodes from which an expression, or a range of bytes, leads to a node. */
   readonly #befores = new Map<number, Map<Expression, number>>();
   readonly #ranges = new Map<number, number>();
@@ -112,15 +88,15 @@ class Builder {
     for (let next = this.#todo.pop(); next; next = this.#todo.pop()) next();
     const alive = this.#ending(true);
     if (!alive[root.start]) return undefined;
+    const links = this.#links;
+    const count = links.length;
     // What no text comes of is left out.
-    const [calls, edges, joins] = [this.#calls, this.#edges, this.#joins];
-    keep(edges, 4, (at) => alive[edges[at + 3]!] === 1);
-    keep(joins, 2, (at) => alive[joins[at + 1]!] === 1);
-    keep(calls, 3, (at) => alive[calls[at + 2]!] === 1 && alive[nth(this.#rules, calls[at + 1]!).start] === 1);
+    for (let at = 0; at < count; at += 4) if (!this.#leads(at, alive)) links[at + 1] = GONE;
     // Calls of rules that the empty text is of are joins as well.
     const empty = this.#ending(false);
-    for (let at = 0; at < calls.length; at += 3)
-      if (empty[nth(this.#rules, calls[at + 1]!).start]) joins.push(calls[at]!, calls[at + 2]!);
+    for (let at = 0; at < count; at += 4)
+      if (links[at + 1] === CALL && empty[nth(this.#rules, links[at + 2]!).start])
+        links.push(links[at]!, JOIN, 0, links[at + 3]!);
     this.#begin();
     this.#unwind();
     return this.#packed(root, empty[root.start] === 1);
@@ -130,8 +106,29 @@ class Builder {
     const id = this.#owners.length;
     if (id >= MAX_NODES) throw usageError('the form comes to too many states: make it, or its bounds, smaller');
     spend(1);
-    this.#owners.push(this.#owning);
-    return id;
+    return this.#owners.push(this.#owning) - 1;
+  }
+
+  #join(from: number, to: number): void {
+    this.#links.push(from, JOIN, 0, to);
+  }
+
+  /** By nodes, which column `by` has: links `order[from[node]]` to `order[from[node + 1]]`. */
+  #linksBy(by: 0 | 3): { readonly order: Int32Array; readonly from: Int32Array } {
+    const links = this.#links;
+    const from = new Int32Array(this.#owners.length + 1);
+    for (let at = 0; at < links.length; at += 4) if (links[at + 1] !== GONE) from[links[at + by]! + 1]!++;
+    for (let node = 1; node < from.length; node++) from[node]! += from[node - 1]!;
+    const next = from.slice();
+    const order = new Int32Array(from.at(-1)!);
+    for (let at = 0; at < links.length; at += 4) if (links[at + 1] !== GONE) order[next[links[at + by]!]!++] = at;
+    return { order, from };
+  }
+
+  /** Whether an end is behind a link, and a called rule has texts. */
+  #leads(at: number, alive: Uint8Array): boolean {
+    const links = this.#links;
+    return alive[links[at + 3]!] === 1 && (links[at + 1] !== CALL || alive[this.#rules[links[at + 2]!]!.start] === 1);
   }
 
   #ruleOf(key: Expression | string, make: (start: number, end: number) => void): RuleNodes {
@@ -140,7 +137,7 @@ class Builder {
       const number = (this.#owning = this.#rules.length);
       const [start, end] = [this.#node(), this.#node()];
       this.#owning = owning;
-      const rule: RuleNodes = { number, start, end, starts: [], firstCalls: [], callers: 0 };
+      const rule: RuleNodes = { number, start, end, starts: [], firstCalls: [], callers: [] };
       this.#rules.push(rule);
       this.#todo.push(() => {
         this.#owning = number;
@@ -188,7 +185,7 @@ class Builder {
         const nodes = of.of.states.map((_, state) => (state === 0 ? from : this.#node()));
         for (const [state, { accepts, edges }] of of.of.states.entries()) {
           const node = nth(nodes, state);
-          if (accepts) this.#joins.push(node, to);
+          if (accepts) this.#join(node, to);
           for (const [set, target] of edges) this.#add(of.write(set), node, nth(nodes, target));
         }
         return;
@@ -198,8 +195,8 @@ class Builder {
     }
   }
 
-  #call({ number }: RuleNodes, from: number, back: number): void {
-    this.#calls.push(from, number, back);
+  #call({ number, callers }: RuleNodes, from: number, back: number): void {
+    callers.push(this.#links.push(from, CALL, number, back) - 4);
   }
 
   /** A node from which an expression leads to another: one for all that need it. */
@@ -213,18 +210,18 @@ class Builder {
   }
 
   #addText(symbols: readonly number[], from: number, to: number): void {
-    if (symbols.length === 0) return void this.#joins.push(from, to);
+    if (symbols.length === 0) return void this.#join(from, to);
     let at = from;
     for (let index = 0; index < symbols.length; index++) {
       const next = index === symbols.length - 1 ? to : this.#node();
-      this.#edges.push(at, symbols[index]!, symbols[index]!, next);
+      this.#links.push(at, symbols[index]!, symbols[index]!, next);
       at = next;
     }
   }
 
   #addSet(set: CodePoints, from: number, to: number): void {
     const { runs, andWide } = byteRuns(set);
-    if (andWide) this.#joins.push(from, this.#before(ANY_WIDE, to));
+    if (andWide) this.#join(from, this.#before(ANY_WIDE, to));
     spend(runs.length);
     if (runs.length <= INLINE) return this.#addRuns(runs, from, to);
     this.#call(
@@ -243,12 +240,12 @@ class Builder {
         const target = next;
         next = valueIn(this.#ranges, (target * 64 + low - 0x80) * 64 + high - 0x80, () => {
           const node = this.#node();
-          this.#edges.push(node, low, high, target);
+          this.#links.push(node, low, high, target);
           return node;
         });
       }
       const [low, high] = run[0]!;
-      this.#edges.push(from, low, high, next);
+      this.#links.push(from, low, high, next);
     }
   }
 
@@ -258,7 +255,7 @@ class Builder {
       const loop = this.#node();
       this.#add(least === 0 ? NOTHING : this.#exactly(one, least), from, loop);
       this.#add(part, loop, loop);
-      this.#joins.push(loop, to);
+      this.#join(loop, to);
       return;
     }
     if (least > 0 && most > least)
@@ -274,7 +271,7 @@ class Builder {
   #chain(part: Expression, times: number, from: number, to: number, mayStop: boolean): void {
     let at = from;
     for (let left = times; left > 0; left--) {
-      if (mayStop) this.#joins.push(at, to);
+      if (mayStop) this.#join(at, to);
       const next = left === 1 ? to : this.#node();
       this.#add(part, at, next);
       at = next;
@@ -308,60 +305,48 @@ class Builder {
 
   /** Nodes that lead to their rule's end: 1. @param texts false: by the empty text alone */
   #ending(texts: boolean): Uint8Array {
-    const count = this.#owners.length;
-    const [edges, joins, calls, rules] = [this.#edges, this.#joins, this.#calls, this.#rules];
-    const [byEdge, byJoin] = [grouped(texts ? edges : [], 4, 3, count), grouped(joins, 2, 1, count)];
-    const [byBack, byRule] = [grouped(calls, 3, 2, count), grouped(calls, 3, 1, rules.length)];
-    const alive = new Uint8Array(count);
+    const links = this.#links;
+    const { order, from } = this.#linksBy(3);
+    const alive = new Uint8Array(this.#owners.length);
     const waiting: number[] = [];
     const reach = (node: number): void => {
       if (alive[node]) return;
       alive[node] = 1;
       waiting.push(node);
     };
-    const back = ({ order, from }: Grouped, group: number, list: readonly number[]): void => {
-      for (let i = from[group]!; i < from[group + 1]!; i++) {
-        const at = order[i]!;
-        if (list !== calls || (alive[calls[at + 2]!] && alive[rules[calls[at + 1]!]!.start])) reach(list[at]!);
-      }
+    const back = (at: number): void => {
+      if ((texts || links[at + 1]! < 0) && links[at + 1] !== GONE && this.#leads(at, alive)) reach(links[at]!);
     };
-    for (const { end } of rules) reach(end);
+    for (const { end } of this.#rules) reach(end);
     for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
-      back(byEdge, node, edges);
-      back(byJoin, node, joins);
-      back(byBack, node, calls);
-      const rule = this.#owners[node]!;
-      if (rules[rule]!.start === node) back(byRule, rule, calls);
+      for (let i = from[node]!; i < from[node + 1]!; i++) back(order[i]!);
+      const rule = this.#rules[this.#owners[node]!]!;
+      if (rule.start === node) rule.callers.forEach(back);
     }
     return alive;
   }
 
   /** What rules begin with. */
   #begin(): void {
-    const count = this.#owners.length;
-    const [edges, joins, calls] = [this.#edges, this.#joins, this.#calls];
-    const [byEdge, byJoin, byCall] = [
-      grouped(edges, 4, 0, count),
-      grouped(joins, 2, 0, count),
-      grouped(calls, 3, 0, count),
-    ];
-    const met = new Int32Array(count).fill(-1);
-    for (const rule of this.#rules) {
-      const seen = [rule.start];
-      met[rule.start] = rule.number;
+    const links = this.#links;
+    const { order, from } = this.#linksBy(0);
+    const met = new Int32Array(this.#owners.length).fill(-1);
+    for (const { number, start, starts, firstCalls } of this.#rules) {
+      const seen = [start];
+      met[start] = number;
       for (const node of seen) {
         spend(1);
-        for (let i = byJoin.from[node]!; i < byJoin.from[node + 1]!; i++) {
-          const next = joins[byJoin.order[i]! + 1]!;
-          if (met[next] === rule.number) continue;
-          met[next] = rule.number;
+        let hasEdges = false;
+        for (let i = from[node]!; i < from[node + 1]!; i++) {
+          const at = order[i]!;
+          const next = links[at + 3]!;
+          hasEdges ||= links[at + 1]! >= 0;
+          if (links[at + 1] === CALL) firstCalls.push([this.#rules[links[at + 2]!]!, next]);
+          if (links[at + 1] !== JOIN || met[next] === number) continue;
+          met[next] = number;
           seen.push(next);
         }
-        if (byEdge.from[node]! < byEdge.from[node + 1]!) rule.starts.push(node);
-        for (let i = byCall.from[node]!; i < byCall.from[node + 1]!; i++) {
-          const at = byCall.order[i]!;
-          rule.firstCalls.push([nth(this.#rules, calls[at + 1]!), calls[at + 2]!]);
-        }
+        if (hasEdges) starts.push(node);
       }
     }
   }
@@ -376,30 +361,21 @@ class Builder {
       throw usageError(`the grammar has more than ${MAX_CYCLE} rules that begin with themselves`);
     for (const cycle of cycles) {
       const rules = cycle.map((number) => nth(this.#rules, number));
-      const isOf = (node: number): boolean => cycle.includes(nth(this.#owners, node));
-      const nodes = [...this.#owners.keys()].filter(isOf);
-      const [edges, calls, joins] = [this.#edges, this.#calls, this.#joins].map((list) => list.slice()) as [
-        number[],
-        number[],
-        number[],
-      ];
-      keep(edges, 4, (at) => isOf(edges[at]!));
-      keep(calls, 3, (at) => isOf(calls[at]!));
-      keep(joins, 2, (at) => isOf(joins[at]!));
+      const isOf = new Set(cycle);
+      const nodes = [...this.#owners.keys()].filter((node) => isOf.has(nth(this.#owners, node)));
+      const links = this.#links.slice();
       const unwound = rules.map(({ number, end }) => {
         this.#owning = number;
         const copies = new Map(nodes.map((node) => [node, this.#node()]));
         const copy = (node: number): number => copies.get(node)!;
-        for (let at = 0; at < edges.length; at += 4)
-          this.#edges.push(copy(edges[at]!), edges[at + 1]!, edges[at + 2]!, copy(edges[at + 3]!));
-        for (let at = 0; at < calls.length; at += 3)
-          this.#calls.push(copy(calls[at]!), calls[at + 1]!, copy(calls[at + 2]!));
-        for (let at = 0; at < joins.length; at += 2) this.#joins.push(copy(joins[at]!), copy(joins[at + 1]!));
+        for (let at = 0; at < links.length; at += 4)
+          if (copies.has(links[at]!) && links[at + 1] !== GONE)
+            this.#links.push(copy(links[at]!), links[at + 1]!, links[at + 2]!, copy(links[at + 3]!));
         const begun = { end: copy(end), starts: [] as number[], firstCalls: [] as Call[] };
         for (const { starts, firstCalls } of rules) {
           begun.starts.push(...starts.map(copy));
           for (const [called, back] of firstCalls) {
-            if (rules.includes(called)) this.#joins.push(copy(called.end), copy(back));
+            if (rules.includes(called)) this.#join(copy(called.end), copy(back));
             else begun.firstCalls.push([called, copy(back)]);
           }
         }
@@ -411,35 +387,44 @@ class Builder {
 
   /** Numbers of rules: each before those that it begins with. */
   #ordered(): RuleNodes[] {
-    for (const { firstCalls } of this.#rules) for (const [rule] of firstCalls) rule.callers++;
-    const order = this.#rules.filter(({ callers }) => callers === 0);
-    for (const rule of order) for (const [called] of rule.firstCalls) if (--called.callers === 0) order.push(called);
+    const callers = new Map<RuleNodes, number>();
+    for (const { firstCalls } of this.#rules)
+      for (const [rule] of firstCalls) callers.set(rule, (callers.get(rule) ?? 0) + 1);
+    const order = this.#rules.filter((rule) => !callers.has(rule));
+    for (const { firstCalls } of order)
+      for (const [called] of firstCalls) {
+        callers.set(called, callers.get(called)! - 1);
+        if (callers.get(called) === 0) order.push(called);
+      }
     for (const [at, rule] of order.entries()) rule.number = at;
     return order;
   }
 
   #packed(root: RuleNodes, empty: boolean): Network {
     const rules = this.#ordered();
-    const count = this.#owners.length;
-    const ends = new Uint8Array(count);
+    const links = this.#links;
+    const { order, from } = this.#linksBy(0);
+    const ends = new Uint8Array(this.#owners.length);
     for (const { end } of rules) ends[end] = 1;
-    /** Without their first column, by which they are in order; `from` is in numbers. */
-    const packed = (list: readonly number[], width: number): [Int32Array, Int32Array] => {
-      const { order, from } = grouped(list, width, 0, count);
-      const all = new Int32Array(order.length * (width - 1));
-      let to = 0;
-      for (const at of order) for (let column = 1; column < width; column++) all[to++] = list[at + column]!;
-      return [all, from.map((at) => at * (width - 1))];
-    };
-    const [edges, edgesFrom] = packed(this.#edges, 4);
-    const [joins, joinsFrom] = packed(this.#joins, 2);
-    const called = grouped(this.#calls, 3, 0, count);
-    const isOnlyEnd = (node: number): boolean =>
-      ends[node] === 1 && [edgesFrom, joinsFrom, called.from].every((from) => from[node] === from[node + 1]);
-    const callOf = ({ number }: RuleNodes, back: number): number[] => [number, back, isOnlyEnd(back) ? 1 : 0];
-    const calls = Array.from(called.order, (at) =>
-      callOf(nth(this.#rules, this.#calls[at + 1]!), this.#calls[at + 2]!),
-    ).flat();
+    const callOf = ({ number }: RuleNodes, back: number): number[] => [
+      number,
+      back,
+      ends[back] === 1 && from[back] === from[back + 1] ? 1 : 0,
+    ];
+    const [edges, joins, calls]: [number[], number[], number[]] = [[], [], []];
+    const [edgesFrom, joinsFrom, callsFrom] = [from.slice(), from.slice(), from.slice()];
+    for (let node = 0; node < ends.length; node++) {
+      for (let i = from[node]!; i < from[node + 1]!; i++) {
+        const at = order[i]!;
+        const to = links[at + 3]!;
+        if (links[at + 1] === JOIN) joins.push(to);
+        else if (links[at + 1] === CALL) calls.push(...callOf(this.#rules[links[at + 2]!]!, to));
+        else edges.push(links[at + 1]!, links[at + 2]!, to);
+      }
+      edgesFrom[node + 1] = edges.length;
+      joinsFrom[node + 1] = joins.length;
+      callsFrom[node + 1] = calls.length;
+    }
     const list = (of: (rule: RuleNodes) => number[]): [Int32Array, Int32Array] => {
       const from = new Int32Array(rules.length + 1);
       const all = rules.map(of);
@@ -450,11 +435,11 @@ class Builder {
     const [firstCalls, firstCallsFrom] = list((rule) => rule.firstCalls.flatMap((call) => callOf(...call)));
     return {
       ...classesOf(edges),
-      edges,
+      edges: Int32Array.from(edges),
       edgesFrom,
       calls: Int32Array.from(calls),
-      callsFrom: called.from.map((at) => 3 * at),
-      joins,
+      callsFrom,
+      joins: Int32Array.from(joins),
       joinsFrom,
       ends,
       starts,
@@ -469,7 +454,7 @@ class Builder {
   }
 }
 
-function classesOf(edges: Int32Array): Pick<Network, 'classes' | 'symbols'> {
+function classesOf(edges: readonly number[]): Pick<Network, 'classes' | 'symbols'> {
   let last = 255;
   for (let at = 1; at < edges.length; at += 3) last = Math.max(last, edges[at]!);
   // A class begins where an edge begins or has ended.

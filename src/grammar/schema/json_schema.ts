@@ -623,35 +623,30 @@ interface Lacking {
   readonly last: (lacks: number) => Expression | undefined;
 }
 
+interface Said {
+  readonly texts: readonly Automaton[];
+  readonly unlike: readonly Form[];
+}
+
+const known = new WeakMap<Form, Said>();
+
+/** Of a form's patterns and formats, and forms that its texts aren't of. */
+const saidOf = (form: Form): Said =>
+  valueIn(known, form, () => {
+    const { patterns = [], formats = [], unlike = [] } = form as Readonly<Record<string, readonly string[]>>;
+    const named = formats.flatMap((name) => STRING_FORMATS.get(name) ?? []);
+    return {
+      texts: [...patterns.map((of) => textsWith(of)), ...named.map((of) => textsWith(of, true))],
+      unlike: unlike as unknown as readonly Form[],
+    };
+  });
+
 /** All strings of a form. */
-const textsOfForm = (form: Form): Automaton => stringsOf(form) ?? ofLength(...rangeOf(form, 'Length'));
-
-/** Of its patterns and formats, and forms that its texts aren't of. */
-const saidOf = (form: Form): { readonly texts: Automaton[]; readonly unlike: readonly Form[] } => ({
-  texts: [
-    ...((form['patterns'] ?? []) as readonly string[]).map((pattern) => textsWith(pattern)),
-    ...((form['formats'] ?? []) as readonly string[])
-      .flatMap((name) => STRING_FORMATS.get(name) ?? [])
-      .map((format) => textsWith(format, true)),
-  ],
-  unlike: (form['unlike'] ?? []) as readonly Form[],
-});
-
-const ofForms = new WeakMap<Form, Automaton>();
-
-/** Strings that patterns or formats are of; undefined where there are none of either. */
-function stringsOf(form: Form): Automaton | undefined {
-  const known = ofForms.get(form);
-  if (known) return known;
-  const { texts: parts, unlike } = saidOf(form);
-  if (parts.length + unlike.length === 0) return undefined;
+function textsOfForm(form: Form): Automaton {
+  const { texts, unlike } = saidOf(form);
   const [least, most] = rangeOf(form, 'Length');
-  for (const { enum: values, ...of } of unlike)
-    parts.push(except(values ? listed(values as string[]) : textsOfForm(of)));
-  if (least > 0 || most !== Infinity) parts.push(ofLength(least, most));
-  const texts = parts.reduce(both);
-  ofForms.set(form, texts);
-  return texts;
+  const others = unlike.map(({ enum: values, ...of }) => except(values ? listed(values as string[]) : textsOfForm(of)));
+  return [...texts, ...others, ofLength(least, most)].reduce(both);
 }
 
 /** What is too large or too deep is told before anything goes through it by itself. */

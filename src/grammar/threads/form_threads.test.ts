@@ -136,7 +136,7 @@ test('a signal ends the waiting at once; what it waited for is no trouble for th
 
 test('a form that fills the memory of its thread is refused, and the next one is made ready', async () => {
   const on = open((events) => startNodePort(events, 24));
-  const values = Array.from({ length: 30_000 }, (_, i) => `${i}`);
+  const values = Array.from({ length: 45_000 }, (_, i) => `${i}`);
   const form: TextForm = { responseFormat: { type: 'json_object', schema: { enum: values } } };
   await expect(on.compile(form, undefined)).rejects.toMatchObject({
     code: 'usage',
