@@ -157,10 +157,6 @@ class Classes {
     }
   }
 
-  get count(): number {
-    return this.#characters.length;
-  }
-
   /** The classes that a set is made of. */
   of(set: CodePoints): readonly number[] {
     return this.#sets.get(set)!;
@@ -383,20 +379,25 @@ export function ofLength(least: number, most: number): Automaton {
 
 /** These texts alone: a tree of which equal parts are one, from its leaves on (Daciuk et al., 2000). */
 export function listed(texts: readonly string[]): Automaton {
-  const made: AutomatonState[] = [];
+  const states: AutomatonState[] = [];
   const known = new Map<string, number>();
+  const place = { accepts: false, next: new Map<number, [number, number][]>() };
   // Of the text before, by the states that their characters lead to.
-  const path = [{ accepts: false, next: new Map<number, [number, number][]>() }];
+  const path = [place];
   let before: number[] = [];
+  const stateOf = ({ accepts, next }: typeof place): AutomatonState => ({
+    accepts,
+    edges: Array.from(next, ([to, of]): Edge => [codePoints(of), to]),
+  });
   const close = (depth: number): void => {
-    while (path.length > depth) {
-      const { accepts, next } = path.pop()!;
-      const to = valueIn(known, `${accepts} ${[...next].join()}`, () => {
-        if (made.length >= MAX_STATES) throw tooLarge();
-        return made.push({ accepts, edges: Array.from(next, ([state, of]): Edge => [codePoints(of), state]) }) - 1;
+    for (; path.length > depth; path.pop()) {
+      const last = path.at(-1)!;
+      const to = valueIn(known, `${last.accepts} ${[...last.next].join()}`, () => {
+        if (states.length >= MAX_STATES) throw tooLarge();
+        return states.push(stateOf(last));
       });
-      const code = before[path.length - 1] ?? 0;
-      if (path.length > 0) listIn(path.at(-1)!.next, to).push([code, code]);
+      const code = before[path.length - 2]!;
+      listIn(path.at(-2)!.next, to).push([code, code]);
     }
   };
   for (const text of texts.toSorted()) {
@@ -409,12 +410,6 @@ export function listed(texts: readonly string[]): Automaton {
     path.at(-1)!.accepts = true;
     before = codes;
   }
-  close(0);
-  // The first is made last.
-  const last = made.length - 1;
-  const states = made.map(({ accepts, edges }) => ({
-    accepts,
-    edges: edges.map(([of, to]): Edge => [of, last - to]),
-  }));
-  return { states: states.reverse() };
+  close(1);
+  return { states: [stateOf(place), ...states] };
 }

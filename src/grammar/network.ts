@@ -53,6 +53,7 @@ interface RuleNodes {
   firstCalls: Call[];
   /** Links that call it. */
   readonly callers: number[];
+  begunBy: number;
 }
 
 type Call = readonly [rule: RuleNodes, back: number];
@@ -137,7 +138,7 @@ class Builder {
       const number = (this.#owning = this.#rules.length);
       const [start, end] = [this.#node(), this.#node()];
       this.#owning = owning;
-      const rule: RuleNodes = { number, start, end, starts: [], firstCalls: [], callers: [] };
+      const rule: RuleNodes = { number, start, end, starts: [], firstCalls: [], callers: [], begunBy: 0 };
       this.#rules.push(rule);
       this.#todo.push(() => {
         this.#owning = number;
@@ -210,9 +211,8 @@ class Builder {
   }
 
   #addText(symbols: readonly number[], from: number, to: number): void {
-    if (symbols.length === 0) return void this.#join(from, to);
-    let at = from;
-    for (let index = 0; index < symbols.length; index++) {
+    if (symbols.length === 0) return this.#join(from, to);
+    for (let at = from, index = 0; index < symbols.length; index++) {
       const next = index === symbols.length - 1 ? to : this.#node();
       this.#links.push(at, symbols[index]!, symbols[index]!, next);
       at = next;
@@ -387,15 +387,9 @@ class Builder {
 
   /** Numbers of rules: each before those that it begins with. */
   #ordered(): RuleNodes[] {
-    const callers = new Map<RuleNodes, number>();
-    for (const { firstCalls } of this.#rules)
-      for (const [rule] of firstCalls) callers.set(rule, (callers.get(rule) ?? 0) + 1);
-    const order = this.#rules.filter((rule) => !callers.has(rule));
-    for (const { firstCalls } of order)
-      for (const [called] of firstCalls) {
-        callers.set(called, callers.get(called)! - 1);
-        if (callers.get(called) === 0) order.push(called);
-      }
+    for (const { firstCalls } of this.#rules) for (const [rule] of firstCalls) rule.begunBy++;
+    const order = this.#rules.filter(({ begunBy }) => begunBy === 0);
+    for (const rule of order) for (const [called] of rule.firstCalls) if (--called.begunBy === 0) order.push(called);
     for (const [at, rule] of order.entries()) rule.number = at;
     return order;
   }
