@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
 import { SplitkvError } from '../base/errors.js';
 import { Random } from '../base/random.js';
-import { begin, both, except, includes } from './automaton.js';
+import { begin, both, except, includes, listed, stepsLeft } from './automaton.js';
 import { textsOf } from './expressions.js';
+import { networkOf } from './network.js';
 import { TestForms, usage } from './testing/accepts.js';
 import { grammarOf } from './text_form.js';
 
@@ -41,6 +42,70 @@ test('drawn expressions, together and turned round: the texts that JavaScript fi
     expect(except(rest).states.length).toBe(a.states.length);
     expect(both(a, a).states.length).toBe(a.states.length);
   }
+});
+
+test('drawn lists: these texts alone, in the fewest states; and all others', () => {
+  const random = new Random(6);
+  const drawnText = (): string =>
+    Array.from({ length: random.integer(5) }, () => ['a', 'b', 'é', '😀', '\ue000'][random.integer(5)]).join('');
+  for (let i = 0; i < 200; i++) {
+    begin();
+    const texts = Array.from({ length: random.integer(12) }, drawnText);
+    const [list, rest] = [listed(texts), except(listed(texts))];
+    for (const text of [...texts, ...Array.from({ length: 20 }, drawnText)]) {
+      expect(includes(list, text), text).toBe(texts.includes(text));
+      expect(includes(rest, text), text).toBe(!texts.includes(text));
+    }
+    if (texts.length > 0) expect(list.states.length).toBe(textsOf(texts.join('|'), true).states.length);
+    expect(except(rest).states.length).toBe(list.states.length);
+  }
+});
+
+/** Steps to read a schema, and nodes of its network. */
+function workOf(schema: unknown): { steps: number; nodes: number } {
+  begin();
+  const before = stepsLeft();
+  const form = grammarOf({ responseFormat: { type: 'json_object', schema: schema as never } })!;
+  const steps = before - stepsLeft();
+  return { steps, nodes: networkOf(form.root)!.ends.length };
+}
+
+const NAMES = Array.from({ length: 300 }, (_, i) => `name${(i * 7919) % 1000}of${i}`);
+
+test('names of properties, and all others, take steps and nodes as their letters', () => {
+  const letters = NAMES.join('').length;
+  const properties = Object.fromEntries(NAMES.map((name) => [name, { type: 'boolean' }]));
+  const { steps, nodes } = workOf({ type: 'object', properties });
+  expect(steps).toBeLessThan(2 * letters);
+  // Each is there once as a member, and once at most in what others are told from.
+  expect(nodes).toBeLessThan(3 * letters);
+});
+
+test('objects with the same names tell others from them once', () => {
+  const named = (count: number): unknown => ({
+    anyOf: Array.from({ length: count }, (_, i) => ({
+      type: 'object',
+      properties: { kind: { const: i }, name: {}, of: {} },
+      patternProperties: { '^x-[a-z]+$': { type: 'integer' }, '^y-.*[0-9]$': { type: 'integer' } },
+      additionalProperties: { type: 'boolean' },
+    })),
+  });
+  // But for the patterns, which are read again for each.
+  expect(workOf(named(40)).steps).toBeLessThan(100_000);
+});
+
+test('values are told from others without automata of all that there are', () => {
+  const of = (count: number): unknown => ({
+    allOf: Array.from({ length: count }, (_, i) => ({ not: { enum: [`value ${i}`] } })),
+    type: 'string',
+    enum: ['value 3', 'another', 'a third'],
+  });
+  expect(workOf(of(60)).steps).toBeLessThan(3 * 60 * 100);
+});
+
+test('a text that is nested deep is read once', () => {
+  const deep = JSON.parse(`${'{"items":'.repeat(150)}{"title":"${'x'.repeat(400_000)}"}${'}'.repeat(150)}`);
+  expect(workOf(deep).nodes).toBeGreaterThan(150);
 });
 
 test.each([

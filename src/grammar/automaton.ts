@@ -1,6 +1,7 @@
 import { usageError } from '../base/errors.js';
+import { Kept } from '../base/kept.js';
 import { listIn, valueIn, nth } from '../base/lists.js';
-import { ALL, type CodePoints, codePoints } from './code_points.js';
+import { ALL, type CodePoints, codePoints, complement, union } from './code_points.js';
 
 /**
  * A set of texts: a deterministic automaton over characters, which begins in state 0. A state's edges are disjoint; a character without
@@ -156,10 +157,6 @@ class Classes {
     }
   }
 
-  get count(): number {
-    return this.#characters.length;
-  }
-
   /** The classes that a set is made of. */
   of(set: CodePoints): readonly number[] {
     return this.#sets.get(set)!;
@@ -192,20 +189,18 @@ interface ClassEdge {
 /**
  * The texts that lead from state 0 to an accepting one, in the fewest states.
  * @param nexts where classes lead from a state
- * @param most states before equal ones are one
  */
 function automatonOf(
   classes: Classes,
   accepts: (state: number) => boolean,
   nexts: (state: number) => Iterable<readonly [of: number, target: number]>,
-  most = MAX_STATES,
 ): Automaton {
   const states = new Map<number, ClassState>();
   const alive: ClassState[] = [];
   const none = new Set<ClassState>();
   const stateOf = (number: number): ClassState =>
     valueIn(states, number, () => {
-      if (states.size >= most) throw tooLarge();
+      if (states.size >= MAX_STATES) throw tooLarge();
       const isAlive = accepts(number);
       const state: ClassState = { accepts: isAlive, next: [], into: [], isAlive, block: none };
       if (isAlive) alive.push(state);
@@ -225,7 +220,7 @@ function automatonOf(
       from.isAlive = true;
     }
   }
-  if (!first.isAlive) return { states: [{ accepts: false, edges: [] }] };
+  if (!first.isAlive) return NO_TEXT;
   tellApart(alive);
   // One state of each block, in the order in which they are met.
   const met = [first];
@@ -278,6 +273,7 @@ function tellApart(states: readonly ClassState[]): void {
   }
 }
 
+const NO_TEXT: Automaton = { states: [{ accepts: false, edges: [] }] };
 /** Every text. */
 export const ANY_TEXT: Automaton = { states: [{ accepts: true, edges: [[ALL, 0]] }] };
 
@@ -326,18 +322,35 @@ export function both(a: Automaton, b: Automaton): Automaton {
   );
 }
 
-/** All other texts. */
-export function except(of: Automaton): Automaton {
-  const sink = of.states.length;
-  const classes = new Classes([ALL, ...setsOf(of)]);
-  spend(sink * classes.count);
-  const [everything, nexts] = [classes.of(ALL), nextsOf(of, classes)];
-  return automatonOf(
-    classes,
-    (state) => !of.states[state]?.accepts,
-    (state) => everything.map((one) => [one, nexts[state]?.get(one) ?? sink]),
-    sink + 1,
+const rests = new Kept<CodePoints>(1000);
+
+/** Characters without an edge: one list for the same ones, of which it is then known how they are written. */
+function restOf(edges: readonly Edge[]): CodePoints {
+  const sets = edges.map(([set]) => set);
+  spend(sets.reduce((sum, { length }) => sum + length, 1));
+  const key = sets.join();
+  const rest = rests.get(key) ?? complement(union(...sets));
+  rests.set(key, rest, 1);
+  return rest;
+}
+
+/** All other texts. In the fewest states where those of the set are. */
+export function except({ states }: Automaton): Automaton {
+  const rest = states.map(({ edges }) => restOf(edges));
+  // Where every text goes on to be of the set: nothing of the others leads there.
+  const full = states.findIndex(
+    ({ accepts, edges }, at) => accepts && rest[at]?.length === 0 && edges.every(([, to]) => to === at),
   );
+  if (full === 0) return NO_TEXT;
+  if (states.length === 1 && !states[0]?.accepts) return ANY_TEXT;
+  const numberOf = (state: number): number => (full >= 0 && state > full ? state - 1 : state);
+  const sink = numberOf(states.length);
+  const others = states.map(({ accepts, edges }, at): AutomatonState => {
+    const own = edges.flatMap(([set, to]): Edge[] => (to === full ? [] : [[set, numberOf(to)]]));
+    return { accepts: !accepts, edges: rest[at]?.length === 0 ? own : [...own, [rest[at]!, sink]] };
+  });
+  if (rest.some((set) => set.length > 0)) others.push({ accepts: true, edges: [[ALL, sink]] });
+  return { states: others.filter((_, at) => at !== full) };
 }
 
 /** Whether a text is of the set. */
@@ -353,6 +366,8 @@ export function includes({ states }: Automaton, text: string): boolean {
 
 /** Texts of `least` to `most` characters. */
 export function ofLength(least: number, most: number): Automaton {
+  if (most < least) return NO_TEXT;
+  if (least === 0 && most === Infinity) return ANY_TEXT;
   const last = Number.isFinite(most) ? most : least;
   if (last >= MAX_STATES) throw tooLarge();
   const states = Array.from({ length: last + 1 }, (_, length): AutomatonState => {
@@ -362,19 +377,39 @@ export function ofLength(least: number, most: number): Automaton {
   return { states };
 }
 
-/** These texts alone. */
+/** These texts alone: a tree of which equal parts are one, from its leaves on (Daciuk et al., 2000). */
 export function listed(texts: readonly string[]): Automaton {
-  const fragments = new Fragments();
-  const [start, end] = [fragments.place(), fragments.place()];
-  for (const text of texts) {
-    let at = start;
-    for (const character of text) {
-      const next = fragments.place();
-      const code = character.codePointAt(0) ?? 0;
-      at.edges.push([[[code, code]], next]);
-      at = next;
+  const states: AutomatonState[] = [];
+  const known = new Map<string, number>();
+  const place = { accepts: false, next: new Map<number, [number, number][]>() };
+  // Of the text before, by the states that their characters lead to.
+  const path = [place];
+  let before: number[] = [];
+  const stateOf = ({ accepts, next }: typeof place): AutomatonState => ({
+    accepts,
+    edges: Array.from(next, ([to, of]): Edge => [codePoints(of), to]),
+  });
+  const close = (depth: number): void => {
+    for (; path.length > depth; path.pop()) {
+      const last = path.at(-1)!;
+      const to = valueIn(known, `${last.accepts} ${[...last.next].join()}`, () => {
+        if (states.length >= MAX_STATES) throw tooLarge();
+        return states.push(stateOf(last));
+      });
+      const code = before[path.length - 2]!;
+      listIn(path.at(-2)!.next, to).push([code, code]);
     }
-    at.joins.push(end);
+  };
+  for (const text of texts.toSorted()) {
+    const codes = Array.from(text, (character) => character.codePointAt(0) ?? 0);
+    spend(codes.length);
+    let same = 0;
+    while (same < codes.length && codes[same] === before[same]) same++;
+    close(same + 1);
+    for (let at = same; at < codes.length; at++) path.push({ accepts: false, next: new Map() });
+    path.at(-1)!.accepts = true;
+    before = codes;
   }
-  return fragments.between(start, end);
+  close(1);
+  return { states: [stateOf(place), ...states] };
 }

@@ -55,8 +55,13 @@ export const difference = (a: CodePoints, b: CodePoints): CodePoints => intersec
 
 type ByteRange = readonly [low: number, high: number];
 
-const encoder = new TextEncoder();
-const bytesOf = (code: number): number[] => [...encoder.encode(String.fromCodePoint(code))];
+function bytesOf(code: number): number[] {
+  const rest = (shift: number): number => 0x80 | ((code >> shift) & 0x3f);
+  if (code < 0x80) return [code];
+  if (code < 0x800) return [0xc0 | (code >> 6), rest(0)];
+  if (code < 0x10000) return [0xe0 | (code >> 12), rest(6), rest(0)];
+  return [0xf0 | (code >> 18), rest(12), rest(6), rest(0)];
+}
 
 /** What takes one byte, two, three and four. */
 const WIDTHS: CodePoints = [
@@ -66,15 +71,31 @@ const WIDTHS: CodePoints = [
   [0x10000, LAST],
 ];
 
-const known = new WeakMap<CodePoints, ByteRange[][]>();
+/** All that take more than one. */
+export const WIDE: CodePoints = [
+  [0x80, 0xd7ff],
+  [0xe000, LAST],
+];
 
-/** The bytes of a set's characters: runs of ranges, one of which each character is. */
-export const byteRuns = (set: CodePoints): ByteRange[][] =>
-  valueIn(known, set, () =>
-    WIDTHS.flatMap((width) => intersection(set, [width])).flatMap(([low, high]) =>
+interface ByteRuns {
+  /** One of them is what a character's bytes are of. */
+  readonly runs: readonly (readonly ByteRange[])[];
+  /** The set has those of WIDE as well, all of them. */
+  readonly andWide: boolean;
+}
+
+const known = new WeakMap<CodePoints, ByteRuns>();
+
+/** The bytes of a set's characters. */
+export const byteRuns = (set: CodePoints): ByteRuns =>
+  valueIn(known, set, () => {
+    const narrow = intersection(set, WIDTHS.slice(0, 1));
+    const andWide = narrow.length > 0 && intersection(set, WIDE).join() === WIDE.join();
+    const runs = WIDTHS.flatMap((width) => intersection(andWide ? narrow : set, [width])).flatMap(([low, high]) =>
       runsBetween(bytesOf(low), bytesOf(high)),
-    ),
-  );
+    );
+    return { runs, andWide };
+  });
 
 /** The texts of bytes from `low` to `high`, of the same length, as products of ranges. */
 function runsBetween(low: readonly number[], high: readonly number[]): ByteRange[][] {

@@ -1,8 +1,8 @@
 import { usageError } from '../base/errors.js';
 import { cyclesOf, valueIn, nth } from '../base/lists.js';
 import { spend } from './automaton.js';
-import { byteRuns, type CodePoints } from './code_points.js';
-import { all, any, type Expression, NEVER, NOTHING, repeat } from './notation.js';
+import { byteRuns, type CodePoints, WIDE } from './code_points.js';
+import { all, any, type Expression, NEVER, NOTHING, oneOf, repeat } from './notation.js';
 
 /**
  * A grammar as matcher.ts follows it: nodes, which belong to rules. An edge takes a symbol; a call takes a text of a rule and returns to a
@@ -40,47 +40,43 @@ const MAX_NODES = 300_000;
 const COUNTED = 32;
 /** Sets of characters that take more runs of bytes are rules. */
 const INLINE = 16;
+const ANY_WIDE = oneOf(WIDE);
 /** Rules that begin with one another. */
 const MAX_CYCLE = 64;
 
-interface Node {
-  readonly id: number;
-  /** Number of its rule. */
-  readonly owner: number;
-  edges: Edge[];
-  calls: Call[];
-  joins: Node[];
-  /** Nodes from which an expression, or a range of bytes, leads here. */
-  befores?: Map<Expression | string, Node>;
-  /** What leads here without a call; and calls that need this node, which they return to or begin with. */
-  readonly into: Node[];
-  readonly callers: { readonly node: Node; readonly call: Call }[];
-  /** The end of its rule can be reached. */
-  isAlive: boolean;
-  /** A string begins here that no other of its list may be. */
-  distinct?: number;
-}
-
-type Edge = readonly [first: number, last: number, target: Node];
-type Call = readonly [rule: RuleNodes, back: Node];
-
 interface RuleNodes {
   number: number;
-  readonly start: Node;
-  end: Node;
+  readonly start: number;
+  end: number;
   /** As in a network. */
-  starts: Node[];
+  starts: number[];
   firstCalls: Call[];
-  callers: number;
+  /** Links that call it. */
+  readonly callers: number[];
+  begunBy: number;
 }
 
+type Call = readonly [rule: RuleNodes, back: number];
+
 type ByteRun = readonly (readonly [number, number])[];
+
+/** In the place of a link's first symbol: nothing is needed; or a text of the rule whose number is in the place of the last. */
+const [JOIN, CALL, GONE] = [-1, -2, -3];
 
 /** @returns undefined where no text is of it */
 export const networkOf = (root: Expression): Network | undefined => new Builder().build(root);
 
+/** Nodes are numbers, and what leads from one to another is in one list: objects would take most of the time. */
 class Builder {
-  readonly #nodes: Node[] = [];
+  /** By node, the number of its rule. */
+  readonly #owners: number[] = [];
+  /** Links, each as four numbers: from where, first and last symbol, where to. */
+  readonly #links: number[] = [];
+  /** Nodes from which an expression, or a range of bytes, leads to a node. */
+  readonly #befores = new Map<number, Map<Expression, number>>();
+  readonly #ranges = new Map<number, number>();
+  /** Nodes where a string begins that no other of its list may be. */
+  readonly #distinct = new Map<number, number>();
   readonly #rules: RuleNodes[] = [];
   readonly #named = new Map<Expression | string, RuleNodes>();
   readonly #parts = new Map<Expression, Expression>();
@@ -91,34 +87,58 @@ class Builder {
   build(of: Expression): Network | undefined {
     const root = this.#ruleOf('root', (start, end) => this.#add(of, start, end));
     for (let next = this.#todo.pop(); next; next = this.#todo.pop()) next();
-    this.#findEnding(true);
-    if (!root.start.isAlive) return undefined;
-    this.#prune();
+    const alive = this.#ending(true);
+    if (!alive[root.start]) return undefined;
+    const links = this.#links;
+    const count = links.length;
+    // What no text comes of is left out.
+    for (let at = 0; at < count; at += 4) if (!this.#leads(at, alive)) links[at + 1] = GONE;
     // Calls of rules that the empty text is of are joins as well.
-    this.#findEnding(false);
-    for (const { calls, joins } of this.#nodes)
-      for (const [rule, back] of calls) if (rule.start.isAlive) joins.push(back);
-    for (const rule of this.#rules) this.#begin(rule);
+    const empty = this.#ending(false);
+    for (let at = 0; at < count; at += 4)
+      if (links[at + 1] === CALL && empty[nth(this.#rules, links[at + 2]!).start])
+        links.push(links[at]!, JOIN, 0, links[at + 3]!);
+    this.#begin();
     this.#unwind();
-    return this.#packed(root, root.start.isAlive);
+    return this.#packed(root, empty[root.start] === 1);
   }
 
-  #node(): Node {
-    const id = this.#nodes.length;
+  #node(): number {
+    const id = this.#owners.length;
     if (id >= MAX_NODES) throw usageError('the form comes to too many states: make it, or its bounds, smaller');
     spend(1);
-    const node = { id, owner: this.#owning, edges: [], calls: [], joins: [], into: [], callers: [], isAlive: false };
-    this.#nodes.push(node);
-    return node;
+    return this.#owners.push(this.#owning) - 1;
   }
 
-  #ruleOf(key: Expression | string, make: (start: Node, end: Node) => void): RuleNodes {
+  #join(from: number, to: number): void {
+    this.#links.push(from, JOIN, 0, to);
+  }
+
+  /** By nodes, which column `by` has: links `order[from[node]]` to `order[from[node + 1]]`. */
+  #linksBy(by: 0 | 3): { readonly order: Int32Array; readonly from: Int32Array } {
+    const links = this.#links;
+    const from = new Int32Array(this.#owners.length + 1);
+    for (let at = 0; at < links.length; at += 4) if (links[at + 1] !== GONE) from[links[at + by]! + 1]!++;
+    for (let node = 1; node < from.length; node++) from[node]! += from[node - 1]!;
+    const next = from.slice();
+    const order = new Int32Array(from.at(-1)!);
+    for (let at = 0; at < links.length; at += 4) if (links[at + 1] !== GONE) order[next[links[at + by]!]!++] = at;
+    return { order, from };
+  }
+
+  /** Whether an end is behind a link, and a called rule has texts. */
+  #leads(at: number, alive: Uint8Array): boolean {
+    const links = this.#links;
+    return alive[links[at + 3]!] === 1 && (links[at + 1] !== CALL || alive[this.#rules[links[at + 2]!]!.start] === 1);
+  }
+
+  #ruleOf(key: Expression | string, make: (start: number, end: number) => void): RuleNodes {
     return valueIn(this.#named, key, () => {
       const owning = this.#owning;
       const number = (this.#owning = this.#rules.length);
       const [start, end] = [this.#node(), this.#node()];
       this.#owning = owning;
-      const rule: RuleNodes = { number, start, end, starts: [], firstCalls: [], callers: 0 };
+      const rule: RuleNodes = { number, start, end, starts: [], firstCalls: [], callers: [], begunBy: 0 };
       this.#rules.push(rule);
       this.#todo.push(() => {
         this.#owning = number;
@@ -127,7 +147,6 @@ class Builder {
       return rule;
     });
   }
-
   /** A part as a rule of its own. */
   #partOf(of: Expression): Expression {
     if (of.kind === 'rule' || of.kind === 'one') return of;
@@ -135,7 +154,7 @@ class Builder {
   }
 
   /** The texts of an expression lead from one node to the other. Nothing else leaves the one or comes to the other here. */
-  #add(of: Expression, from: Node, to: Node): void {
+  #add(of: Expression, from: number, to: number): void {
     spend(1);
     switch (of.kind) {
       case 'text':
@@ -143,29 +162,31 @@ class Builder {
       case 'one':
         return this.#addSet(of.of, from, to);
       case 'rule':
-        from.calls.push([this.#ruleOf(of, (start, end) => this.#add(of.body ?? NEVER, start, end)), to]);
-        return;
+        return this.#call(
+          this.#ruleOf(of, (start, end) => this.#add(of.body ?? NEVER, start, end)),
+          from,
+          to,
+        );
       case 'distinct': {
-        const make = (start: Node, end: Node): void => {
-          start.distinct = of.within;
+        const make = (start: number, end: number): void => {
+          this.#distinct.set(start, of.within);
           this.#add(of.of, start, end);
         };
-        from.calls.push([this.#ruleOf(of, make), to]);
-        return;
+        return this.#call(this.#ruleOf(of, make), from, to);
       }
       case 'any':
         for (const option of of.options) this.#add(option, from, to);
         return;
       case 'all': {
         const [first = NOTHING, ...rest] = of.parts;
-        const behind = rest.reduceRight<Node>((next, part) => this.#before(part, next), to);
+        const behind = rest.reduceRight((next, part) => this.#before(part, next), to);
         return this.#add(first, from, behind);
       }
       case 'states': {
         const nodes = of.of.states.map((_, state) => (state === 0 ? from : this.#node()));
         for (const [state, { accepts, edges }] of of.of.states.entries()) {
           const node = nth(nodes, state);
-          if (accepts) node.joins.push(to);
+          if (accepts) this.#join(node, to);
           for (const [set, target] of edges) this.#add(of.write(set), node, nth(nodes, target));
         }
         return;
@@ -175,54 +196,66 @@ class Builder {
     }
   }
 
-  /** A node from which an expression leads to another: one for all that need it. */
-  #before(of: Expression, to: Node): Node {
-    return this.#leading(to, of, (node) => this.#add(of, node, to));
+  #call({ number, callers }: RuleNodes, from: number, back: number): void {
+    callers.push(this.#links.push(from, CALL, number, back) - 4);
   }
 
-  #leading(to: Node, key: Expression | string, make: (node: Node) => void): Node {
-    return valueIn((to.befores ??= new Map<Expression | string, Node>()), key, () => {
+  /** A node from which an expression leads to another: one for all that need it. */
+  #before(of: Expression, to: number): number {
+    const befores = valueIn(this.#befores, to, () => new Map<Expression, number>());
+    return valueIn(befores, of, () => {
       const node = this.#node();
-      make(node);
+      this.#add(of, node, to);
       return node;
     });
   }
 
-  #addText(symbols: readonly number[], from: Node, to: Node): void {
-    if (symbols.length === 0) return void from.joins.push(to);
-    let at = from;
-    for (const [index, symbol] of symbols.entries()) {
+  #addText(symbols: readonly number[], from: number, to: number): void {
+    if (symbols.length === 0) return this.#join(from, to);
+    for (let at = from, index = 0; index < symbols.length; index++) {
       const next = index === symbols.length - 1 ? to : this.#node();
-      at.edges.push([symbol, symbol, next]);
+      this.#links.push(at, symbols[index]!, symbols[index]!, next);
       at = next;
     }
   }
 
-  #addSet(set: CodePoints, from: Node, to: Node): void {
-    const runs = byteRuns(set);
+  #addSet(set: CodePoints, from: number, to: number): void {
+    const { runs, andWide } = byteRuns(set);
+    if (andWide) this.#join(from, this.#before(ANY_WIDE, to));
     spend(runs.length);
     if (runs.length <= INLINE) return this.#addRuns(runs, from, to);
-    from.calls.push([this.#ruleOf(`set ${set.join()}`, (start, end) => this.#addRuns(runs, start, end)), to]);
+    this.#call(
+      this.#ruleOf(`set ${set.join()}`, (start, end) => this.#addRuns(runs, start, end)),
+      from,
+      to,
+    );
   }
 
   /** What ends alike is there once. */
-  #addRuns(runs: readonly ByteRun[], from: Node, to: Node): void {
-    for (const [first, ...rest] of runs) {
-      const behind = rest.reduceRight<Node>(
-        (next, range) => this.#leading(next, range.join(), (node) => node.edges.push([...range, next])),
-        to,
-      );
-      if (first) from.edges.push([...first, behind]);
+  #addRuns(runs: readonly ByteRun[], from: number, to: number): void {
+    for (const run of runs) {
+      let next = to;
+      for (let at = run.length - 1; at > 0; at--) {
+        const [low, high] = run[at]!;
+        const target = next;
+        next = valueIn(this.#ranges, (target * 64 + low - 0x80) * 64 + high - 0x80, () => {
+          const node = this.#node();
+          this.#links.push(node, low, high, target);
+          return node;
+        });
+      }
+      const [low, high] = run[0]!;
+      this.#links.push(from, low, high, next);
     }
   }
 
-  #addTimes(part: Expression, least: number, most: number, from: Node, to: Node): void {
+  #addTimes(part: Expression, least: number, most: number, from: number, to: number): void {
     const one = least > 1 || (most > 1 && most !== Infinity) ? this.#partOf(part) : part;
     if (most === Infinity) {
       const loop = this.#node();
       this.#add(least === 0 ? NOTHING : this.#exactly(one, least), from, loop);
       this.#add(part, loop, loop);
-      loop.joins.push(to);
+      this.#join(loop, to);
       return;
     }
     if (least > 0 && most > least)
@@ -235,10 +268,10 @@ class Builder {
     this.#chain(one, most, from, to, true);
   }
 
-  #chain(part: Expression, times: number, from: Node, to: Node, mayStop: boolean): void {
+  #chain(part: Expression, times: number, from: number, to: number, mayStop: boolean): void {
     let at = from;
     for (let left = times; left > 0; left--) {
-      if (mayStop) at.joins.push(to);
+      if (mayStop) this.#join(at, to);
       const next = left === 1 ? to : this.#node();
       this.#add(part, at, next);
       at = next;
@@ -270,52 +303,51 @@ class Builder {
     return valueIn(counts, what, () => this.#partOf(make()));
   }
 
-  /** Which nodes lead to their rule's end. @param texts false: by the empty text alone */
-  #findEnding(texts: boolean): void {
-    for (const node of this.#nodes) {
-      node.into.length = node.callers.length = 0;
-      node.isAlive = false;
-    }
-    for (const node of this.#nodes) {
-      if (texts) for (const [, , target] of node.edges) target.into.push(node);
-      for (const target of node.joins) target.into.push(node);
-      for (const call of node.calls) {
-        const [{ start }, back] = call;
-        const caller = { node, call };
-        start.callers.push(caller);
-        back.callers.push(caller);
-      }
-    }
-    const waiting: Node[] = [];
-    const reach = (node: Node): void => {
-      if (node.isAlive) return;
-      node.isAlive = true;
+  /** Nodes that lead to their rule's end: 1. @param texts false: by the empty text alone */
+  #ending(texts: boolean): Uint8Array {
+    const links = this.#links;
+    const { order, from } = this.#linksBy(3);
+    const alive = new Uint8Array(this.#owners.length);
+    const waiting: number[] = [];
+    const reach = (node: number): void => {
+      if (alive[node]) return;
+      alive[node] = 1;
       waiting.push(node);
     };
+    const back = (at: number): void => {
+      if ((texts || links[at + 1]! < 0) && links[at + 1] !== GONE && this.#leads(at, alive)) reach(links[at]!);
+    };
     for (const { end } of this.#rules) reach(end);
-    for (let next = waiting.pop(); next; next = waiting.pop()) {
-      next.into.forEach(reach);
-      for (const { node, call } of next.callers) if (leads(call)) reach(node);
+    for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
+      for (let i = from[node]!; i < from[node + 1]!; i++) back(order[i]!);
+      const rule = this.#rules[this.#owners[node]!]!;
+      if (rule.start === node) rule.callers.forEach(back);
     }
+    return alive;
   }
 
-  /** Leaves out what no text comes of. */
-  #prune(): void {
-    for (const node of this.#nodes) {
-      node.edges = node.edges.filter(([, , target]) => target.isAlive);
-      node.joins = node.joins.filter(({ isAlive }) => isAlive);
-      node.calls = node.calls.filter(leads);
-    }
-  }
-
-  /** What a rule begins with. */
-  #begin(rule: RuleNodes): void {
-    const seen = new Set([rule.start]);
-    for (const node of seen) {
-      spend(1);
-      for (const next of node.joins) seen.add(next);
-      if (node.edges.length > 0) rule.starts.push(node);
-      rule.firstCalls.push(...node.calls);
+  /** What rules begin with. */
+  #begin(): void {
+    const links = this.#links;
+    const { order, from } = this.#linksBy(0);
+    const met = new Int32Array(this.#owners.length).fill(-1);
+    for (const { number, start, starts, firstCalls } of this.#rules) {
+      const seen = [start];
+      met[start] = number;
+      for (const node of seen) {
+        spend(1);
+        let hasEdges = false;
+        for (let i = from[node]!; i < from[node + 1]!; i++) {
+          const at = order[i]!;
+          const next = links[at + 3]!;
+          hasEdges ||= links[at + 1]! >= 0;
+          if (links[at + 1] === CALL) firstCalls.push([this.#rules[links[at + 2]!]!, next]);
+          if (links[at + 1] !== JOIN || met[next] === number) continue;
+          met[next] = number;
+          seen.push(next);
+        }
+        if (hasEdges) starts.push(node);
+      }
     }
   }
 
@@ -329,21 +361,21 @@ class Builder {
       throw usageError(`the grammar has more than ${MAX_CYCLE} rules that begin with themselves`);
     for (const cycle of cycles) {
       const rules = cycle.map((number) => nth(this.#rules, number));
-      const nodes = this.#nodes.filter(({ owner }) => cycle.includes(owner));
+      const isOf = new Set(cycle);
+      const nodes = [...this.#owners.keys()].filter((node) => isOf.has(nth(this.#owners, node)));
+      const links = this.#links.slice();
       const unwound = rules.map(({ number, end }) => {
         this.#owning = number;
         const copies = new Map(nodes.map((node) => [node, this.#node()]));
-        const copy = (node: Node): Node => copies.get(node)!;
-        for (const [node, own] of copies) {
-          own.edges = node.edges.map(([first, last, target]) => [first, last, copy(target)]);
-          own.calls = node.calls.map(([rule, back]) => [rule, copy(back)]);
-          own.joins = node.joins.map(copy);
-        }
-        const begun = { end: copy(end), starts: [] as Node[], firstCalls: [] as Call[] };
+        const copy = (node: number): number => copies.get(node)!;
+        for (let at = 0; at < links.length; at += 4)
+          if (copies.has(links[at]!) && links[at + 1] !== GONE)
+            this.#links.push(copy(links[at]!), links[at + 1]!, links[at + 2]!, copy(links[at + 3]!));
+        const begun = { end: copy(end), starts: [] as number[], firstCalls: [] as Call[] };
         for (const { starts, firstCalls } of rules) {
           begun.starts.push(...starts.map(copy));
           for (const [called, back] of firstCalls) {
-            if (rules.includes(called)) copy(called.end).joins.push(copy(back));
+            if (rules.includes(called)) this.#join(copy(called.end), copy(back));
             else begun.firstCalls.push([called, copy(back)]);
           }
         }
@@ -355,65 +387,68 @@ class Builder {
 
   /** Numbers of rules: each before those that it begins with. */
   #ordered(): RuleNodes[] {
-    for (const { firstCalls } of this.#rules) for (const [rule] of firstCalls) rule.callers++;
-    const order = this.#rules.filter(({ callers }) => callers === 0);
-    for (const rule of order) for (const [called] of rule.firstCalls) if (--called.callers === 0) order.push(called);
+    for (const { firstCalls } of this.#rules) for (const [rule] of firstCalls) rule.begunBy++;
+    const order = this.#rules.filter(({ begunBy }) => begunBy === 0);
+    for (const rule of order) for (const [called] of rule.firstCalls) if (--called.begunBy === 0) order.push(called);
     for (const [at, rule] of order.entries()) rule.number = at;
     return order;
   }
 
   #packed(root: RuleNodes, empty: boolean): Network {
     const rules = this.#ordered();
-    const ends = new Set(rules.map(({ end }) => end));
-    const isOnlyEnd = (node: Node): boolean =>
-      ends.has(node) && node.edges.length + node.calls.length + node.joins.length === 0;
-    type Write<T> = (one: T, all: number[]) => void;
-    const list = <T>(of: readonly T[], write: Write<T>): [Int32Array, Int32Array] => {
-      const all: number[] = [];
-      const from = new Int32Array(of.length + 1);
-      for (const [at, one] of of.entries()) {
-        write(one, all);
-        from[at + 1] = all.length;
+    const links = this.#links;
+    const { order, from } = this.#linksBy(0);
+    const ends = new Uint8Array(this.#owners.length);
+    for (const { end } of rules) ends[end] = 1;
+    const callOf = ({ number }: RuleNodes, back: number): number[] => [
+      number,
+      back,
+      ends[back] === 1 && from[back] === from[back + 1] ? 1 : 0,
+    ];
+    const [edges, joins, calls]: [number[], number[], number[]] = [[], [], []];
+    const [edgesFrom, joinsFrom, callsFrom] = [from.slice(), from.slice(), from.slice()];
+    for (let node = 0; node < ends.length; node++) {
+      for (let i = from[node]!; i < from[node + 1]!; i++) {
+        const at = order[i]!;
+        const to = links[at + 3]!;
+        if (links[at + 1] === JOIN) joins.push(to);
+        else if (links[at + 1] === CALL) calls.push(...callOf(this.#rules[links[at + 2]!]!, to));
+        else edges.push(links[at + 1]!, links[at + 2]!, to);
       }
-      return [Int32Array.from(all), from];
+      edgesFrom[node + 1] = edges.length;
+      joinsFrom[node + 1] = joins.length;
+      callsFrom[node + 1] = calls.length;
+    }
+    const list = (of: (rule: RuleNodes) => number[]): [Int32Array, Int32Array] => {
+      const from = new Int32Array(rules.length + 1);
+      const all = rules.map(of);
+      for (const [at, { length }] of all.entries()) from[at + 1] = from[at]! + length;
+      return [Int32Array.from(all.flat()), from];
     };
-    const ids = (nodes: readonly Node[], all: number[]): void => nodes.forEach(({ id }) => all.push(id));
-    const write = (of: readonly Call[], all: number[]): void => {
-      for (const [rule, back] of of) all.push(rule.number, back.id, isOnlyEnd(back) ? 1 : 0);
-    };
-    const [edges, edgesFrom] = list(this.#nodes, (node, all) => {
-      for (const [first, last, { id }] of node.edges) all.push(first, last, id);
-    });
-    const [calls, callsFrom] = list(this.#nodes, (node, all) => write(node.calls, all));
-    const [joins, joinsFrom] = list(this.#nodes, (node, all) => ids(node.joins, all));
-    const [starts, startsFrom] = list(rules, (rule, all) => ids(rule.starts, all));
-    const [firstCalls, firstCallsFrom] = list(rules, (rule, all) => write(rule.firstCalls, all));
+    const [starts, startsFrom] = list((rule) => rule.starts);
+    const [firstCalls, firstCallsFrom] = list((rule) => rule.firstCalls.flatMap((call) => callOf(...call)));
     return {
       ...classesOf(edges),
-      edges,
+      edges: Int32Array.from(edges),
       edgesFrom,
-      calls,
+      calls: Int32Array.from(calls),
       callsFrom,
-      joins,
+      joins: Int32Array.from(joins),
       joinsFrom,
-      ends: Uint8Array.from(this.#nodes, (node) => (ends.has(node) ? 1 : 0)),
+      ends,
       starts,
       startsFrom,
       firstCalls,
       firstCallsFrom,
-      distinct: this.#nodes.some(({ distinct }) => distinct)
-        ? Uint8Array.from(this.#nodes, ({ distinct = 0 }) => distinct)
-        : undefined,
+      distinct:
+        this.#distinct.size > 0 ? Uint8Array.from(this.#owners, (_, node) => this.#distinct.get(node) ?? 0) : undefined,
       root: root.number,
       empty,
     };
   }
 }
 
-/** Of a call of a rule: the rule has texts, and what is behind leads to an end. */
-const leads = ([rule, back]: Call): boolean => back.isAlive && rule.start.isAlive;
-
-function classesOf(edges: Int32Array): Pick<Network, 'classes' | 'symbols'> {
+function classesOf(edges: readonly number[]): Pick<Network, 'classes' | 'symbols'> {
   let last = 255;
   for (let at = 1; at < edges.length; at += 3) last = Math.max(last, edges[at]!);
   // A class begins where an edge begins or has ended.

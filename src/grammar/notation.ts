@@ -111,6 +111,7 @@ const SPECIAL = difference(ALL, PLAIN);
 
 const jsonOf = new WeakMap<CodePoints, Expression>();
 
+/** What comes behind a backslash, a rule that all share. */
 const behind = new Map<string, Expression>();
 
 /** A character within a JSON string, as JSON.stringify writes it. */
@@ -124,7 +125,8 @@ export const inJson = (of: CodePoints): Expression =>
       let rest = behind.get(key);
       if (!rest) {
         const codes = special.flatMap(([first, last]) => Array.from({ length: last - first + 1 }, (_, i) => first + i));
-        rest = anyOf(codes.map((code) => text(JSON.stringify(String.fromCodePoint(code)).slice(2, -1))));
+        const body = anyOf(codes.map((code) => text(JSON.stringify(String.fromCodePoint(code)).slice(2, -1))));
+        rest = codes.length > 1 ? { kind: 'rule', body } : body;
         if (behind.size < 1000) behind.set(key, rest);
       }
       options.push(all(text('\\'), rest));

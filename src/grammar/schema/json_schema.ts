@@ -49,6 +49,7 @@ import {
   canonical,
   type Contained,
   type Form,
+  inOrder,
   isNamed,
   type Named,
   namesLike,
@@ -102,6 +103,8 @@ export class SchemaWriter {
   readonly #forms: SchemaForms;
   readonly #numbers = new Map<unknown, number>();
   readonly #known = new Map<string, number>();
+  readonly #namings = new Map<number, NamesBy[]>();
+  readonly #texts = new Map<Automaton, Expression>();
   #letters = 0;
   #depth = 0;
 
@@ -131,7 +134,10 @@ export class SchemaWriter {
   /** Schemas that say the same have the same number. */
   #number(of: unknown): number {
     return valueIn(this.#numbers, of, () => {
-      const key = canonical(of);
+      // In the place of its parts their numbers.
+      const key = inOrder(of, (part) =>
+        typeof part === 'object' && part !== null ? `#${this.#number(part)}` : canonical(part),
+      );
       this.#letters += key.length;
       if (this.#letters > 100 * MAX_SCHEMA_LETTERS)
         throw usageError('schema: its parts are too many, one within the other: make it smaller');
@@ -204,11 +210,12 @@ export class SchemaWriter {
   #string(form: Form): Expression {
     const { raw } = this.notation;
     if (raw) return this.#quoted(textsOfForm(form), raw);
-    if (['patterns', 'formats', 'unlike'].some((keyword) => form[keyword] !== undefined)) {
-      const texts = stringsOf(form);
+    const { texts, unlike } = saidOf(form);
+    if (texts.length + unlike.length > 0) {
       const said = ['patterns', 'formats', 'unlike', 'minLength', 'maxLength'].map((key) => form[key]);
-      const key = canonical(['texts', ...said]);
-      if (texts) return inQuotes(this.rules.rule(key, () => this.rules.texts(texts, inJson)));
+      return inQuotes(
+        this.rules.rule(canonical(['texts', ...said]), () => this.rules.texts(textsOfForm(form), inJson)),
+      );
     }
     const [least, most] = rangeOf(form, 'Length');
     const unit = this.rules.rule('character', () => any(JSON_PLAIN, JSON_ESCAPE));
@@ -416,6 +423,7 @@ export class SchemaWriter {
     const counted = least > 0 || most !== Infinity ? (most === Infinity ? least : most + 1) : 1;
     if (counted > MAX_COUNTED)
       throw usageError(`schema: minProperties and maxProperties above ${MAX_COUNTED} are not done`);
+    const shared = new Map<string, Expression>();
     const behind = (at: number, count: number, lacks: number): Expression => {
       if (count > most) return NEVER;
       return this.rules.rule(`${key} ${at} ${count} ${lacks}`, () => {
@@ -425,8 +433,13 @@ export class SchemaWriter {
           const { needed, ways } = nth(members, at);
           const given = ways
             .filter(({ covers }, way) => way === 0 || (covers & lacks) === (covers & whole & lacks && covers))
-            .map(({ covers, member }) => all(comma, member, behind(at + 1, next, lacks & ~covers)));
-          return any(...given, ...(needed ? [] : [behind(at + 1, count, lacks)]));
+            .map(({ covers, member }) => all(member, behind(at + 1, next, lacks & ~covers)));
+          // What may be the first member, or a later one, is there once.
+          const isBoth = counted === 1 && at > 0 && !members.slice(0, at).some((before) => before.needed);
+          const own = isBoth
+            ? valueIn(shared, `${at} ${lacks}`, (): Expression => ({ kind: 'rule', body: any(...given) }))
+            : any(...given);
+          return any(all(comma, own), ...(needed ? [] : [behind(at + 1, count, lacks)]));
         }
         const stops = count >= least && lacks === 0 ? [NOTHING] : [];
         // Behind it the same name might come again, with another value.
@@ -522,28 +535,35 @@ export class SchemaWriter {
     if (patterns.length === 0 && this.#together(form, []) === false) return undefined;
     if (patterns.length + each.length > MAX_PATTERNS)
       throw usageError(`schema: more than ${MAX_PATTERNS} patternProperties are not done`);
-    const base = some.map(namesLike).reduce(both, this.#names(form));
-    const unnamed = listedNames.length > 0 ? both(base, except(listed(listedNames))) : base;
-    let parts = [{ names: unnamed, of: [] as unknown[], each: some.map(({ of }) => of) }];
-    for (const one of [...patterns, ...each]) {
-      const language = namesLike(one);
-      parts = parts
-        .flatMap((part) => [
-          {
-            ...part,
-            names: both(part.names, language),
-            [one.like === undefined ? 'each' : 'of']: [...(one.like === undefined ? part.each : part.of), one.of],
-          },
-          { ...part, names: both(part.names, except(language)) },
-        ])
-        .filter(({ names }) => !isEmpty(names));
-    }
-    const options = parts.flatMap((part): Expression[] => {
-      const value = part.each.reduce(together, this.#together(form, part.of));
-      if (value === false || isEmpty(part.names)) return [];
-      return [this.#member(inQuotes(this.rules.texts(part.names, inJson)), this.value(value))];
+    const said = [...patterns, ...each];
+    const options = this.#namesBy(form, listedNames, some, said).flatMap(({ names, which }): Expression[] => {
+      const own = which.map((at) => nth(said, at));
+      const named = own.filter(({ like }) => like !== undefined).map(({ of }) => of);
+      const others = [...some, ...own.filter(({ like }) => like === undefined)].map(({ of }) => of);
+      const value = others.reduce(together, this.#together(form, named));
+      if (value === false) return [];
+      const name = valueIn(this.#texts, names, () => inQuotes(this.rules.texts(names, inJson)));
+      return [this.#member(name, this.value(value))];
     });
     return options.length > 0 ? any(...options) : undefined;
+  }
+
+  /** Other names than those of `properties` by which schemas are said of them: once, however many objects have the same ones. */
+  #namesBy(form: Form, listedNames: readonly string[], some: readonly Named[], said: readonly Named[]): NamesBy[] {
+    const names = [some, said].map((list) => list.map(({ of: _, ...name }) => name));
+    return valueIn(this.#namings, this.#number([listedNames, form['propertyNames'] ?? null, ...names]), () => {
+      const base = some.map(namesLike).reduce(both, this.#names(form));
+      let parts = [{ names: both(base, except(listed(listedNames))), which: [] as number[] }];
+      for (const [at, one] of said.entries()) {
+        const language = namesLike(one);
+        parts = parts.flatMap(({ names: of, which }) => [
+          { names: both(of, language), which: [...which, at] },
+          { names: both(of, except(language)), which },
+        ]);
+        parts = parts.filter(({ names: of }) => !isEmpty(of));
+      }
+      return parts.filter(({ names: of }) => !isEmpty(of));
+    });
   }
 
   #names(form: Form): Automaton {
@@ -593,32 +613,40 @@ interface Member {
   readonly ways: readonly { readonly covers: number; readonly member: Expression }[];
 }
 
+interface NamesBy {
+  readonly names: Automaton;
+  readonly which: readonly number[];
+}
+
 interface Lacking {
   readonly all: number;
   readonly last: (lacks: number) => Expression | undefined;
 }
 
+interface Said {
+  readonly texts: readonly Automaton[];
+  readonly unlike: readonly Form[];
+}
+
+const known = new WeakMap<Form, Said>();
+
+/** Of a form's patterns and formats, and forms that its texts aren't of. */
+const saidOf = (form: Form): Said =>
+  valueIn(known, form, () => {
+    const { patterns = [], formats = [], unlike = [] } = form as Readonly<Record<string, readonly string[]>>;
+    const named = formats.flatMap((name) => STRING_FORMATS.get(name) ?? []);
+    return {
+      texts: [...patterns.map((of) => textsWith(of)), ...named.map((of) => textsWith(of, true))],
+      unlike: unlike as unknown as readonly Form[],
+    };
+  });
+
 /** All strings of a form. */
-const textsOfForm = (form: Form): Automaton => stringsOf(form) ?? ofLength(...rangeOf(form, 'Length'));
-
-const ofForms = new WeakMap<Form, Automaton>();
-
-/** Strings that patterns or formats are of; undefined where there are none of either. */
-function stringsOf(form: Form): Automaton | undefined {
-  const known = ofForms.get(form);
-  if (known) return known;
-  const patterns = (form['patterns'] ?? []) as readonly string[];
-  const formats = ((form['formats'] ?? []) as readonly string[]).flatMap((name) => STRING_FORMATS.get(name) ?? []);
-  const unlike = (form['unlike'] ?? []) as readonly Form[];
-  if (patterns.length + formats.length + unlike.length === 0) return undefined;
+function textsOfForm(form: Form): Automaton {
+  const { texts, unlike } = saidOf(form);
   const [least, most] = rangeOf(form, 'Length');
-  const parts = [...patterns.map((pattern) => textsWith(pattern)), ...formats.map((format) => textsWith(format, true))];
-  for (const { enum: values, ...of } of unlike)
-    parts.push(except(values ? listed(values as string[]) : textsOfForm(of)));
-  if (least > 0 || most !== Infinity) parts.push(ofLength(least, most));
-  const texts = parts.reduce(both);
-  ofForms.set(form, texts);
-  return texts;
+  const others = unlike.map(({ enum: values, ...of }) => except(values ? listed(values as string[]) : textsOfForm(of)));
+  return [...texts, ...others, ofLength(least, most)].reduce(both);
 }
 
 /** What is too large or too deep is told before anything goes through it by itself. */
@@ -684,6 +712,19 @@ function number(
 /** Values that a form lists, without those that its other keywords forbid. */
 const listedBy = (form: Form): unknown[] => (form['enum'] as unknown[]).filter((value) => allows(form, value));
 
+/** Whether a text is of a form: without an automaton of all that are. */
+function isText(form: Form, value: string): boolean {
+  const [least, most] = rangeOf(form, 'Length');
+  const { length } = Array.from(value);
+  const { texts, unlike } = saidOf(form);
+  return (
+    length >= least &&
+    length <= most &&
+    texts.every((of) => includes(of, value)) &&
+    !unlike.some((of) => (of['enum'] as readonly unknown[] | undefined)?.includes(value) ?? isText(of, value))
+  );
+}
+
 /** Whether a form allows a value, whatever it lists. */
 function allows(form: Form, value: unknown): boolean {
   const type = typeOf(value);
@@ -698,13 +739,7 @@ function allows(form: Form, value: unknown): boolean {
     const step = form['multipleOf'] as number | undefined;
     return step === undefined || Number.isInteger(value / step);
   }
-  if (typeof value === 'string') {
-    const length = Array.from(value).length;
-    const [least, most] = rangeOf(form, 'Length');
-    if (length < least || length > most) return false;
-    const texts = stringsOf(form);
-    return texts === undefined || includes(texts, value);
-  }
+  if (typeof value === 'string') return isText(form, value);
   const own =
     type === 'array'
       ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains']

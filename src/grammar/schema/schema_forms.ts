@@ -64,13 +64,23 @@ const KEYWORDS: readonly string[] = [
   'uniqueItems',
 ];
 
-export const same = (a: unknown, b: unknown): boolean => canonical(a) === canonical(b);
+export function same(a: unknown, b: unknown): boolean {
+  if (a === b || typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
+  const keys = Object.keys(a);
+  if (Array.isArray(a) !== Array.isArray(b) || keys.length !== Object.keys(b).length) return false;
+  return keys.every((key) => Object.hasOwn(b, key) && same(a[key as never], b[key as never]));
+}
 
 /** As JSON with the keys in order. */
-export const canonical = (value: unknown): string =>
-  JSON.stringify(value, (_key, of: unknown) =>
-    isObject(of) ? Object.fromEntries(Object.entries(of).sort(([a], [b]) => (a < b ? -1 : 1))) : of,
-  );
+export const canonical = (value: unknown): string => inOrder(value, canonical);
+
+/** @param part writes what is within it */
+export function inOrder(value: unknown, part: (of: unknown) => string): string {
+  if (Array.isArray(value)) return `[${value.map((of) => part(of)).join()}]`;
+  if (!isObject(value)) return JSON.stringify(value);
+  const entries = Object.keys(value).sort();
+  return `{${entries.map((key) => `${JSON.stringify(key)}:${part(value[key])}`).join()}}`;
+}
 
 const tooManyForms = (): Error =>
   usageError(`schema: anyOf, oneOf and allOf together come to more than ${MAX_FORMS} forms`);

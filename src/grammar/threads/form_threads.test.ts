@@ -135,12 +135,12 @@ test('a signal ends the waiting at once; what it waited for is no trouble for th
 });
 
 test('a form that fills the memory of its thread is refused, and the next one is made ready', async () => {
-  const on = open((events) => startNodePort(events, 24));
+  const on = open((events) => startNodePort(events, 16));
   const values = Array.from({ length: 30_000 }, (_, i) => `${i}`);
   const form: TextForm = { responseFormat: { type: 'json_object', schema: { enum: values } } };
   await expect(on.compile(form, undefined)).rejects.toMatchObject({
     code: 'usage',
-    message: expect.stringMatching(/24 MiB/) as string,
+    message: expect.stringMatching(/16 MiB/) as string,
   });
   expect(await follow((await on.compile({ regex: 'yes' }, undefined))!)).toBe('yes');
 });
