@@ -198,6 +198,7 @@ describe('report', () => {
     expect(html).not.toMatch(/\b(src|href)="(?!data:,)/);
     expect(html).not.toContain('NaN');
     expect(html).toContain('>gone<');
+    expect(reportHtml(documentOf(speed({}, [0])), '')).toContain('<svg');
   });
 });
 

@@ -120,10 +120,13 @@ const several = (samples: readonly number[]): Pick<SeedResult, 'ours' | 'samples
 });
 
 const MODES = [
-  ['heads in order', { mode: 'static' }],
-  ['heads by load', { mode: 'exact', copies: 0 }],
-  ['heads by load, copied', { mode: 'fair-copy', copies: 4 }],
+  ['in order', { mode: 'static' }],
+  ['by load', { mode: 'exact', copies: 0 }],
+  ['copied', { mode: 'fair-copy', copies: 4 }],
 ] as const;
+
+/** As FairKV calls them. */
+const NAMES = { SHA: 'in order', NoDP: 'by load', DP: 'copied' } as const;
 
 async function arrangedFigures({ adapter, ranks, runs, seeds }: Asked, measure: Measure): Promise<SeedResult[]> {
   const drawn = MODES.map(([name, limits]): SeedResult => {
@@ -131,7 +134,7 @@ async function arrangedFigures({ adapter, ranks, runs, seeds }: Asked, measure: 
     const busy = profiles.map((loads) => meanUtilisation(loads, 4, limits));
     return {
       system: ARRANGED,
-      figure: `ranks busy, 8 heads on 4 ranks: ${name}`,
+      figure: `busy, 8 heads on 4: ${name}`,
       unit: 'share',
       kind: 'simulated',
       published: undefined,
@@ -158,7 +161,7 @@ async function arrangedFigures({ adapter, ranks, runs, seeds }: Asked, measure: 
     ...drawn,
     ...wide.map(({ arrangement, utilisation }): SeedResult => ({
       system: ARRANGED,
-      figure: `ranks busy, ${ranks} ranks, by KV read: ${arrangement}`,
+      figure: `busy, ${ranks} ranks, KV read: ${NAMES[arrangement]}`,
       unit: 'share',
       kind: 'counted',
       published: undefined,
@@ -168,7 +171,7 @@ async function arrangedFigures({ adapter, ranks, runs, seeds }: Asked, measure: 
       .filter(({ arrangement }) => arrangement === 'DP')
       .map(({ speedup, step_ms: median, samples }): SeedResult => ({
         system: ARRANGED,
-        figure: `throughput over heads in order, ${ranks} ranks`,
+        figure: `speed over heads in order, ${ranks} ranks`,
         unit: 'ratio',
         kind: 'measured',
         published: FAIRKV_SPEEDUP,
@@ -220,7 +223,7 @@ async function hybridFigures({ adapter, ranks, runs }: Asked, measure: Measure):
   return [
     {
       ...rest,
-      figure: 'weights of a rank that only attends, beside the root',
+      figure: 'weights of other ranks over the root',
       unit: 'share',
       kind: 'counted',
       published: 0,
@@ -228,7 +231,7 @@ async function hybridFigures({ adapter, ranks, runs }: Asked, measure: Measure):
     },
     {
       ...rest,
-      figure: `sequences in the same memory a rank, ${ranks} ranks over 1`,
+      figure: `sequences, ${ranks} ranks over 1`,
       unit: 'ratio',
       kind: 'counted',
       ...one((most ?? 0) / 16),
@@ -237,7 +240,7 @@ async function hybridFigures({ adapter, ranks, runs }: Asked, measure: Measure):
       .filter(({ plan: name }) => name === 'token')
       .map(({ speedup, tokens_per_second: median, samples }): SeedResult => ({
         ...rest,
-        figure: `tokens a second of 16 sequences, ${ranks} ranks over 1`,
+        figure: `speed, ${ranks} ranks over 1`,
         unit: 'ratio',
         kind: 'measured',
         ours: speedup,
@@ -315,14 +318,14 @@ async function sequenceFigures({ adapter, ranks, runs }: Asked, measure: Measure
   return [
     {
       ...rest,
-      figure: `cache of the fullest rank over the mean: ${LENGTH} tokens, half of them generated, in order`,
+      figure: 'fullest cache over the mean, in order',
       unit: 'ratio',
       kind: 'counted',
       ...one(most(grown)),
     },
     {
       ...rest,
-      figure: `the same in chunks of ${CHUNK_TOKENS} in turns`,
+      figure: `fullest cache over the mean, chunks of ${CHUNK_TOKENS}`,
       unit: 'ratio',
       kind: 'counted',
       published: 1,
@@ -332,7 +335,7 @@ async function sequenceFigures({ adapter, ranks, runs }: Asked, measure: Measure
       .filter(({ plan }) => plan === 'tp+sp')
       .map(({ task, speedup, seconds, samples }): SeedResult => ({
         ...rest,
-        figure: `${task}, ${ranks} ranks over 1`,
+        figure: `speed of ${task}, ${ranks} ranks over 1`,
         unit: 'ratio',
         kind: 'measured',
         ours: speedup,
@@ -343,13 +346,13 @@ async function sequenceFigures({ adapter, ranks, runs }: Asked, measure: Measure
 
 const named = (adapter: string | undefined) => (adapter === undefined ? {} : { adapterName: adapter });
 
-/** Bars of one plot: the published figure, where there is one, and ours. */
+/** Bars: the published figure, where there is one, and ours. */
 function measurementsOf({ system, figure, unit, kind, published, samples }: SeedResult): Measurement[] {
   const bar = (source: string, of: readonly number[]): Measurement => ({
-    metric: `${system}: ${figure}`,
+    metric: system,
     unit,
     better: 'higher',
-    setting: { source },
+    setting: { figure: `${figure} (${source})` },
     samples: of,
   });
   return [...(published === undefined ? [] : [bar('published', [published])]), bar(kind, samples)];
@@ -373,6 +376,7 @@ export function seedsTable(results: readonly SeedResult[]): string {
   return `${blocks.join('\n')}
 fitted: constants were chosen so that it comes out as published; simulated: the scheduler or the search on numbers
 drawn at random, with the range over seeds; counted: from a plan, without running it; measured: on this machine's
-adapters, with a 95% interval. The published balance of ADP's baseline may be no balance (docs/adp.md).
+adapters, with a 95% interval. busy: the mean rank's load over the fullest one's. sequences: of ${CONTEXT} tokens, in as much
+memory a rank; speed: of 16 of them. fullest cache: of ${LENGTH} tokens, half of them generated. The published balance of ADP's baseline may be no balance (docs/adp.md).
 `;
 }

@@ -11,8 +11,9 @@ export const chartSvg = (chart: Chart): string => (chart.kind === 'bars' ? barsS
 const told = ({ name, estimate: { value, low, high }, samples }: Point, unit: string): string =>
   `<title>${escapeHtml(`${name}: ${decimals(value)} ${unit} (95%: ${decimals(low)} to ${decimals(high)}; ${samples.length} samples)`)}</title>`;
 
-/** Round numbers from 0 to at least `most`, about five of them. */
-function ticks(most: number): number[] {
+/** Round numbers from 0 to at least the largest of all samples, about five of them. */
+function ticks(samples: readonly number[]): number[] {
+  const most = Math.max(0, ...samples) || 1;
   const rough = most / 5;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough)!;
@@ -22,7 +23,7 @@ function ticks(most: number): number[] {
 
 function barsSvg({ title, unit, bars, most = 0 }: BarChart): string {
   const [left, right, top, row] = [300, 76, 8, 24];
-  const marks = ticks(Math.max(most, ...bars.flatMap(({ samples }) => samples), Number.MIN_VALUE));
+  const marks = ticks([most, ...bars.flatMap(({ samples }) => samples)]);
   const x = (value: number): number => left + ((WIDTH - left - right) * value) / marks.at(-1)!;
   const bottom = top + bars.length * row;
   const height = bottom + 24;
@@ -49,7 +50,7 @@ function barsSvg({ title, unit, bars, most = 0 }: BarChart): string {
 function linesSvg({ title, unit, xName, lines }: LineChart): string {
   const [left, right, top, bottom, height] = [64, 24, 12, 292, 332];
   const all = lines.flatMap(({ points }) => points);
-  const marks = ticks(Math.max(...all.flatMap(({ samples }) => samples), Number.MIN_VALUE));
+  const marks = ticks(all.flatMap(({ samples }) => samples));
   const places = [...new Set(all.map(({ x }) => x))].toSorted((a, b) => a - b);
   const [first, last] = [Math.log2(places[0]!), Math.log2(places.at(-1)!)];
   const inner = [left + 32, WIDTH - right - 32] as const;
