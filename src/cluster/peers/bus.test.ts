@@ -1,0 +1,228 @@
+import { expect, test } from 'vitest';
+import { Random } from '../../base/random.js';
+import { pause, until } from '../../base/waits.js';
+import { conformance } from '../../distributed/testing/conformance.js';
+import { workerLinks } from '../../distributed/testing/worker_links.js';
+import type { Peers } from '../../engine/contracts/cluster_options.js';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawSeed } from '../../gpu/testing/draw.js';
+import { load } from '../../index.js';
+import { connectCluster } from '../connect.js';
+import { NatsLink, newLink } from '../links/nats_link.js';
+import { hostRank } from '../ranks/rank_host.js';
+import { clusterPorts } from '../testing/cluster_links.js';
+import { FakeChannel } from '../testing/fake_channels.js';
+import { PeerBus } from './bus.js';
+
+const bytes = (...values: number[]): Uint8Array => Uint8Array.from(values);
+const peersOf = (bus: PeerBus): { peers: Peers } => ({ peers: { connection: bus } as unknown as Peers });
+
+/** A hub, its members, and each member's channel at the hub and at itself. */
+function busesOf(members: number, flows = true) {
+  const hub = new PeerBus(true);
+  const channels = Array.from({ length: members }, () => FakeChannel.pair(flows));
+  const leaves = channels.map(([near, far]) => {
+    const leaf = new PeerBus(false);
+    hub.join(near);
+    leaf.join(far);
+    return leaf;
+  });
+  return { hub, leaves, channels };
+}
+
+function heard(bus: PeerBus, subject: string): number[][] {
+  const all: number[][] = [];
+  bus.subscribe(subject, { callback: (_, { data }) => all.push([...data]) });
+  return all;
+}
+
+test('who subscribed hears it, in order, once, and nobody else', async () => {
+  const { hub, leaves } = busesOf(2);
+  const [a, b] = leaves as [PeerBus, PeerBus];
+  const all = [hub, a, b].map((bus) => heard(bus, 's.one'));
+  const other = heard(b, 's.two');
+  await pause(20);
+  for (let at = 0; at < 50; at++) a.publish('s.one', bytes(at));
+  hub.publish('s.one', bytes(99));
+  await until(() => all[2]!.length === 51, 5000);
+  const sent = Array.from({ length: 50 }, (_, at) => [at]);
+  expect(all[0]!.toSorted((x, y) => x[0]! - y[0]!)).toEqual([...sent, [99]]);
+  for (const each of all) expect(each.filter(([value]) => value !== 99)).toEqual(sent);
+  expect(other).toEqual([]);
+});
+
+test('a subscription that ended is sent nothing', async () => {
+  const { hub, leaves, channels } = busesOf(1);
+  const { unsubscribe } = leaves[0]!.subscribe('s', { callback: () => {} });
+  await pause(20);
+  unsubscribe();
+  await pause(20);
+  const before = channels[0]![0].mostBuffered;
+  hub.publish('s', bytes(1));
+  expect(channels[0]![0].sent).toEqual([]);
+  expect(channels[0]![0].mostBuffered).toBe(before);
+});
+
+test('requests are answered over the hub, and one without an answer ends', async () => {
+  const { hub, leaves } = busesOf(2);
+  const [a, b] = leaves as [PeerBus, PeerBus];
+  for (const [bus, own] of [[hub, 1] as const, [b, 2] as const]) {
+    bus.subscribe('roll', { callback: (_, message) => message.respond(bytes(own)) });
+  }
+  b.subscribe('b.only', { callback: (_, message) => message.respond(bytes(message.data[0]! + 1)) });
+  await pause(20);
+  expect([...(await a.request('b.only', bytes(6), { timeout: 5000 })).data]).toEqual([7]);
+  const answers = await a.requestMany('roll', bytes(), { maxWait: 5000, stall: 200 });
+  expect(answers.map(({ data }) => data[0]!).toSorted()).toEqual([1, 2]);
+  await expect(a.request('nobody', bytes(), { timeout: 50 })).rejects.toThrow('no answer in time');
+});
+
+test('a rank is claimed by the page that it joined alone', async () => {
+  const { hub, leaves } = busesOf(2);
+  const [a, b] = leaves as [PeerBus, PeerBus];
+  const claims = heard(b, 'splitkv.main.claim.b');
+  await pause(20);
+  a.publish('splitkv.main.claim.b', bytes(1));
+  hub.publish('splitkv.main.claim.b', bytes(2));
+  await until(() => claims.length > 0, 5000);
+  await pause(20);
+  expect(claims).toEqual([[2]]);
+});
+
+test('what is large is refused, and a link cuts it to pieces', async () => {
+  const { hub, leaves, channels } = busesOf(1);
+  expect(() => hub.publish('s', new Uint8Array(2 ** 16))).toThrow(/65536 bytes: \d+ are the most/);
+  const [near, far] = newLink();
+  const [mine, theirs] = await Promise.all([connectCluster(peersOf(hub)), connectCluster(peersOf(leaves[0]!))]);
+  const came: unknown[] = [];
+  const sizes: number[] = [];
+  const send = channels[0]![0].send.bind(channels[0]![0]);
+  channels[0]![0].send = (data) => {
+    sizes.push((data as unknown as Uint8Array).byteLength);
+    send(data);
+  };
+  const ended = (why: string): void => void came.push(why);
+  const [a, b] = [
+    new NatsLink(mine, near, { message: () => {}, ended }),
+    new NatsLink(theirs, far, { message: (value) => came.push(value), ended }),
+  ];
+  const large = Uint8Array.from({ length: 3_000_000 }, (_, at) => at * 7);
+  a.post({ large });
+  await until(() => came.length > 0, 10_000);
+  expect(Buffer.compare((came[0] as { large: Uint8Array }).large, large)).toBe(0);
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(65_536);
+  expect(sizes.length).toBeGreaterThan(45);
+  b.close();
+  a.close();
+});
+
+test('a slow channel is filled no further than browsers take, and loses nothing', async () => {
+  const { hub, leaves, channels } = busesOf(1, false);
+  const [near, far] = channels[0]!;
+  const all = heard(leaves[0]!, 's');
+  far.flow();
+  for (let at = 0; at < 100; at++)
+    hub.publish(
+      's',
+      Uint8Array.from({ length: 50_000 }, () => at),
+    );
+  expect(near.bufferedAmount).toBeLessThan(2 ** 20 + 65_536);
+  for (let at = 0; at < 20 && all.length < 100; at++) {
+    near.flow();
+    await pause(1);
+  }
+  expect(all.map(([first]) => first)).toEqual(Array.from({ length: 100 }, (_, at) => at));
+  expect(near.mostBuffered).toBeLessThan(2 ** 20 + 65_536);
+});
+
+test('a member that goes ends its own bus, not the hub', async () => {
+  const { hub, leaves } = busesOf(2);
+  const [a, b] = leaves as [PeerBus, PeerBus];
+  const all = heard(b, 's');
+  a.end();
+  expect(await a.closed()).toBeUndefined();
+  expect(() => a.publish('s', bytes(1))).toThrow('closed');
+  await pause(20);
+  hub.publish('s', bytes(1));
+  await until(() => all.length === 1, 5000);
+  expect(hub.isClosed()).toBe(false);
+  hub.end();
+  expect((await b.closed())?.message).toBe('it left');
+});
+
+test('hostile frames end the channel that they came by, or are whole', async () => {
+  const random = new Random(drawSeed);
+  let ended = 0;
+  for (let round = 0; round < 300; round++) {
+    const [near, far] = FakeChannel.pair();
+    const hub = new PeerBus(random.integer(2) === 0);
+    let left = false;
+    hub.join(near, () => (left = true));
+    const length = random.integer(40);
+    const frame = Uint8Array.from({ length }, (_, at) => random.integer(at === 0 ? 4 : at < 3 ? 20 : 128));
+    far.send(frame);
+    await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+    if (left) ended++;
+    expect(near.isOpen).toBe(!left);
+  }
+  expect(ended).toBeGreaterThan(100);
+  const [near, far] = FakeChannel.pair(false);
+  const hub = new PeerBus(true);
+  let isLeft = false;
+  hub.join(near, () => (isLeft = true));
+  for (let at = 0; at < 10_001; at++) {
+    const subject = new TextEncoder().encode(`s.${at}`);
+    far.send(Uint8Array.from([1, subject.length, 0, ...subject]));
+  }
+  far.flow();
+  expect(isLeft).toBe(true);
+});
+
+test('options of a server have no place beside peers', async () => {
+  const { hub } = busesOf(0);
+  await expect(connectCluster({ ...peersOf(hub), token: 'x' })).rejects.toThrow('token is of a server');
+  await expect(connectCluster({})).rejects.toThrow('no server is named');
+});
+
+const adapter = (await testAdapters()).at(-1)!.name;
+const hubs = busesOf(2);
+conformance(
+  '3 ranks over channels',
+  workerLinks([adapter, adapter, adapter], false, () => clusterPorts(clusters)),
+);
+const clusters = await Promise.all([hubs.hub, ...hubs.leaves].map((bus) => connectCluster(peersOf(bus))));
+
+test('a model on a rank here and one behind a channel: the same tokens, a rank that goes, and the rest', async () => {
+  const prompt = 'Tom has a red ball. Who has a ball?';
+  const options = { contextLength: 256 };
+  const one = await load('models/tiny-gqa', { ...options, adapter });
+  const { tokens } = await one.generate(prompt, { maxTokens: 20, ignoreEos: true }).result;
+  await one.dispose();
+  const { hub, leaves, channels } = busesOf(1);
+  const models = new URL('../../../models/', import.meta.url).href;
+  const host = (bus: PeerBus, name: string) =>
+    hostRank({ cluster: peersOf(bus), name, adapter: { adapterName: adapter }, models });
+  const [here, there] = [await host(hub, 'here'), await host(leaves[0]!, 'tab')];
+  await expect(host(leaves[0]!, 'here')).rejects.toThrow('another rank of this cluster has that name');
+  const cluster = { ...peersOf(hub), patience: 0 };
+  await expect(load('cluster:tiny-gqa', { cluster, ranks: 2 })).rejects.toThrow(
+    'pages without a server keep no models',
+  );
+  const model = await load('models/tiny-gqa', { ...options, cluster, ranks: ['here', 'tab'], plan: 'tp' });
+  const answer = async (): Promise<readonly number[]> =>
+    (await model.generate(prompt, { maxTokens: 20, ignoreEos: true }).result).tokens;
+  expect(await answer()).toEqual(tokens);
+  channels[0]![0].close();
+  await expect(
+    (async () => {
+      for (;;) await answer();
+    })(),
+  ).rejects.toMatchObject({ code: 'peer_lost', message: expect.stringContaining('tab of the cluster') as string });
+  await model.recover();
+  expect(model.info.plan.worldSize).toBe(1);
+  expect(await answer()).toEqual(tokens);
+  await model.dispose();
+  await expect(load('models/tiny-gqa', { cluster, ranks: 2 })).rejects.toThrow('Invite a tab');
+  await here.close();
+  await there.close();
+});
