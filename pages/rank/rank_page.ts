@@ -252,7 +252,7 @@ function readInvitation(): void {
   const invitation = new URLSearchParams(location.hash.slice(1));
   const text = invitation.get('peer');
   if (text === null || tab) return showFields(isInvited());
-  field('invitation').value = location.hash.slice(1);
+  field('invitation').value = location.href;
   showFields(true);
   const relay = invitation.get('relay');
   foreign.textContent = `A page invites this tab to be a rank of the model that it runs. It gives a part of the work to the GPU that you choose here, with no more memory than you allow. Nothing was sent to it yet${relay === null ? '' : `; joining asks ${relay}`}.`;

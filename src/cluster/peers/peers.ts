@@ -21,7 +21,16 @@ import { namedAdapter } from '../../engine/planning/rank_adapters.js';
 import { checkName, isName } from '../connect.js';
 import { hostRank, type RankHost, type RankHostOptions } from '../ranks/rank_host.js';
 import { PeerBus } from './bus.js';
-import { fingerprint, isId, type Post, postByRelay, postHere, readDescription, writeDescription } from './signals.js';
+import {
+  bareText,
+  fingerprint,
+  isId,
+  type Post,
+  postByRelay,
+  postHere,
+  readDescription,
+  writeDescription,
+} from './signals.js';
 
 /** Addresses that weren't found until then don't come. */
 const GATHER_MS = 5000;
@@ -83,7 +92,7 @@ export async function joinPeer(invitation: string, options: JoinPeerOptions): Pr
   const posts: Post[] = [];
   const connection = connect(options);
   try {
-    const given = invitation.trim().replace(/^.*[#&]peer=/s, '');
+    const given = bareText(invitation);
     const offer = await readDescription(isId(given) ? await offerOf(given, relay, ends, posts) : given, 'offer');
     const { id } = offer;
     const channel = new Promise<RTCDataChannel>((resolve) => {

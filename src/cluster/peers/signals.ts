@@ -25,9 +25,12 @@ export const isId = (text: string): boolean => ID.test(text);
 export const writeDescription = (description: Description): Promise<string> =>
   pack(JSON.stringify(description), MOST_PACKED);
 
-/** @param text as it was written, or an address that ends with it @throws SplitkvError `usage` */
+/** What `writeDescription` made, or an id, of an address too. */
+export const bareText = (text: string): string => /(?:^|[#&?])peer=([\w-]*)/.exec(text)?.[1] ?? text.trim();
+
+/** @throws SplitkvError `usage` */
 export async function readDescription(text: string, type: Description['type']): Promise<Description> {
-  const packed = text.trim().replace(/^.*[#&]peer=/s, '');
+  const packed = bareText(text);
   const value = parsed(packed.length > 2 * MOST_PACKED ? '' : await unpack(packed, MOST_TEXT).catch(() => ''));
   if (!isObject(value) || (value['type'] !== 'offer' && value['type'] !== 'answer')) {
     throw usageError(`this is not ${WHAT[type]}, or not all of it: copy the whole text`);
