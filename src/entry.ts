@@ -109,17 +109,17 @@ export async function measureAdapters(
 export const models = async (): Promise<readonly CatalogModel[]> => (await import('./loader/hub/catalog.js')).MODELS;
 
 /**
- * This page as a rank, and tabs that it invites, of this browser or of another machine: a cluster without a server
- * (`load(name, { cluster: { peers }, ranks: peers.names })`).
+ * This page as a rank, and pages that it invites: a cluster without a server (`load(name, { cluster: { peers }, ranks: peers.names })`).
  * @throws SplitkvError `usage`, `unsupported` without WebRTC, `no_webgpu`
  */
 export const openPeers = async (options: PeerOptions): Promise<Peers> =>
   (await import('./cluster/peers/peers.js')).openPeers(options);
 
 /**
- * Joins the page that invited, as a rank of what it loads. Resolves when both pages have agreed.
+ * Joins the page that invited, as a rank of what it loads, once both pages have agreed.
  * @param invitation its text, its id (of a page of this browser, or with `relay`), or an address that ends with either
- * @throws SplitkvError `usage`, `io`, `unsupported`, `no_webgpu`, `aborted`
+ * @throws SplitkvError `usage` for what is no invitation, one that was used, and where somebody says no; `io` where the pages don't reach
+ *   each other; `aborted`, `unsupported`, `no_webgpu`
  */
 export const joinPeer = async (invitation: string, options: JoinPeerOptions): Promise<RankHost> =>
   (await import('./cluster/peers/peers.js')).joinPeer(invitation, options);

@@ -1,4 +1,4 @@
-import { pack, unpack } from '../../src/cluster/peers/packed.js';
+import { pack, unpack } from '../shared/packed.js';
 import { checkMessages, type ShownMessage } from '../../src/app/chat/session.js';
 
 /** A link's text that is longer is none of ours: a short one could unpack to gigabytes. */

@@ -1,7 +1,7 @@
 import { type BenchAdapter, type Measurement, SOFTWARE_NOTE } from '../../../bench/document.js';
 import type { KernelResult } from '../../../bench/suites/kernels.js';
 import { SplitkvError } from '../../../src/base/errors.js';
-import { pack, unpack } from '../../../src/cluster/peers/packed.js';
+import { pack, unpack } from '../../shared/packed.js';
 
 /** What a result's numbers depend on, as far as a page can tell. */
 export interface PageEnvironment {

@@ -3,7 +3,7 @@ export interface ClusterOptions {
   /** `nats://HOST:4222` or `tls://HOST` (Node), `wss://HOST` or `ws://HOST` (pages and Node); several of one NATS cluster. */
   readonly servers?: string | readonly string[];
   /** In place of a server, this page and those that it invited (`openPeers`). */
-  readonly peers?: Peers;
+  readonly peers?: Pick<Peers, 'connection'>;
   /** Tells clusters of one server apart: 1 to 63 letters, digits, - and _; default `main`. */
   readonly name?: string;
   readonly token?: string;

@@ -1,4 +1,4 @@
-import { toBase64 } from '../../base/math.js';
+import { toBase64 } from '../../src/base/math.js';
 
 /**
  * A text for the fragment of an address, which no server is told: compressed, in base64url.
