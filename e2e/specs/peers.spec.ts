@@ -7,6 +7,7 @@ import { serveSite, type StaticSite } from '../support/static_site.js';
 // Pages as ranks of each other by WebRTC, without a server between them. The bus alone: src/cluster/peers/bus.test.ts.
 
 test.use({ viewport: { width: 390, height: 800 } });
+test.describe.configure({ timeout: 600_000 });
 
 let site: StaticSite;
 /** What a relay keeps. */
@@ -181,12 +182,11 @@ test('another browser, by a text that is copied; what is denied, and what is no 
     await page.getByLabel('Its answer').fill(await tab.locator('#answer').innerText());
   };
   const first = await follow(elsewhere, await link(), 'wrong');
-  await checkAccessibility(page);
   await page.getByLabel('Its answer').fill('nothing');
   await expect(status).toHaveText('this is not an answer to an invitation, or not all of it: copy the whole text.');
   await answer(first);
   await expect(first.locator('.peer-code')).toBeVisible();
-  await checkAccessibility(first);
+  for (const each of [first, page]) await checkAccessibility(each);
   await page.getByRole('button', { name: "No, don't join" }).click();
   await expect(first.getByRole('alert').last()).toContainText('here said no');
   await expect(status).toHaveText('Nobody joined: wrong was not let in.');
@@ -199,7 +199,6 @@ test('another browser, by a text that is copied; what is denied, and what is no 
   await answer(tab);
   const code = await page.locator('.peer-code').innerText();
   await expect(tab.locator('.peer-code')).toHaveText(code);
-  await checkAccessibility(page);
   await page.getByRole('button', { name: 'It shows the same' }).click();
   await tab.getByRole('button', { name: 'It shows the same' }).click();
   await expect(status).toHaveText('2 ranks: here, tab.');

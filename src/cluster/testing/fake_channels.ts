@@ -1,4 +1,4 @@
-import type { PeerChannel } from '../peers/bus.js';
+import { PeerBus, type PeerChannel } from '../peers/bus.js';
 
 /** One end of a data channel that lies in memory: what is sent waits until `flow`, or comes by itself where that is true. */
 export class FakeChannel implements PeerChannel {
@@ -52,4 +52,19 @@ export class FakeChannel implements PeerChannel {
       setImmediate(() => end.onclose?.call(undefined as never, new Event('close')));
     }
   }
+}
+
+export const peersOf = (bus: PeerBus) => ({ peers: { connection: bus } });
+
+/** A hub, its members, and each member's channel at the hub and at itself. */
+export function busesOf(members: number, flows = true) {
+  const hub = new PeerBus(true);
+  const channels = Array.from({ length: members }, () => FakeChannel.pair(flows));
+  const leaves = channels.map(([near, far]) => {
+    const leaf = new PeerBus(false);
+    hub.join(near);
+    leaf.join(far);
+    return leaf;
+  });
+  return { hub, leaves, channels };
 }
