@@ -1,6 +1,6 @@
 /**
  * Room: the page on which a tab joins a cluster as a rank. This file is its form and what it shows; host_worker.ts is
- * the rank, in a worker; rank_words.ts says what it is doing.
+ * the rank, in a worker, and peer_host.ts without one; rank_words.ts says what it is doing. invite.ts is of who invites.
  */
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import type { RankState } from '../../src/cluster/ranks/rank_host.js';

@@ -16,7 +16,7 @@ import { LiveAnswer } from './live_answer.js';
 import { type PageParameters, readParameters } from './parameters.js';
 import { mayLoad } from '../shared/foreign_model.js';
 import { fillPlacementForm, offerRanks } from './placement_form.js';
-import { inviteTabs } from './invite.js';
+import { inviteTabs } from '../rank/invite.js';
 import { RankPanel } from './rank_panel.js';
 import { hideError, showError, showModel, showProgress, showStats, ui } from './view.js';
 
