@@ -127,6 +127,9 @@ test('a member that goes ends its own bus, not the hub', async () => {
   expect(hub.isClosed()).toBe(false);
   hub.end();
   expect((await b.closed())?.message).toBe('it left');
+  const lost = new PeerBus(false);
+  lost.join(FakeChannel.pair()[0])();
+  expect((await lost.closed())?.message).toBe('it is out of reach');
 });
 
 test('hostile frames end the channel that they came by, or are whole', async () => {

@@ -48,8 +48,8 @@ export class PeerBus {
     return this as unknown as NatsConnection;
   }
 
-  /** @param left called when the channel is closed */
-  join(channel: PeerChannel, left: () => void = () => {}): void {
+  /** @param left called when the channel is closed @returns ends it, where it is known to be out of reach */
+  join(channel: PeerChannel, left: () => void = () => {}): () => void {
     const arrived = (frame: Uint8Array): void => this.#arrived(member, frame);
     const member = memberOf(channel, arrived, (why) => {
       this.#members.delete(member);
@@ -58,6 +58,7 @@ export class PeerBus {
     });
     this.#members.add(member);
     for (const subject of this.#callbacks.keys()) this.#tell('subscribe', subject);
+    return () => member.leave('it is out of reach');
   }
 
   publish(subject: string, data: Uint8Array, { reply = '' }: { readonly reply?: string } = {}): void {
@@ -154,7 +155,9 @@ export class PeerBus {
 interface Member {
   readonly subjects: Set<string>;
   send(frame: Uint8Array): void;
+  /** Leaves, after what was sent; or at once. */
   end(): void;
+  leave(why: string): void;
 }
 
 function memberOf(channel: PeerChannel, arrived: (frame: Uint8Array) => void, left: (why: string) => void): Member {
@@ -200,5 +203,6 @@ function memberOf(channel: PeerChannel, arrived: (frame: Uint8Array) => void, le
       isEnding = true;
       pump();
     },
+    leave,
   };
 }

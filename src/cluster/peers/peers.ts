@@ -92,7 +92,10 @@ export async function joinPeer(invitation: string, options: JoinPeerOptions): Pr
     const opened = await reached(Promise.race([channel.then(isOpen), late]), wait, signal);
     await agree(opened, connection, false, { ...options, signal });
     const bus = new PeerBus(false);
-    bus.join(opened, () => later(connection));
+    whenLost(
+      connection,
+      bus.join(opened, () => later(connection)),
+    );
     const host = await hostOn(bus, options).catch((error: unknown) => {
       bus.end();
       throw error;
@@ -150,10 +153,11 @@ async function invite(
       await reached(answered, PEOPLE_MS, ends);
       await reached(isOpen(channel), CONNECT_MS, ends, connection);
       const name = await agree(channel, connection, true, options);
-      bus.join(channel, () => {
+      const left = (): void => {
         names.delete(name);
         later(connection);
-      });
+      };
+      whenLost(connection, bus.join(channel, left));
       names.add(name);
       return name;
     } catch (error) {
@@ -233,11 +237,15 @@ function reached<T>(work: Promise<T>, ms: number, signal: AbortSignal, connectio
   const late = new Promise<never>((_, reject) => {
     const timer = setTimeout(() => reject(unreachable()), ms);
     signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
-    if (connection)
-      connection.onconnectionstatechange = () => connection.connectionState === 'failed' && reject(unreachable());
+    if (connection) whenLost(connection, () => reject(unreachable()));
   });
   return withAbort(Promise.race([work, late]), signal, 'waiting for the other page');
 }
+
+/** The last that is given is called. */
+const whenLost = (connection: RTCPeerConnection, lost: () => void): void => {
+  connection.onconnectionstatechange = () => connection.connectionState === 'failed' && lost();
+};
 
 const either = (a: AbortSignal | undefined, b: AbortSignal): AbortSignal => (a ? AbortSignal.any([a, b]) : b);
 
@@ -272,6 +280,7 @@ async function agree(
   };
   channel.onmessage = ({ data }) => hear(typeof data === 'string' && data.length < 1000 ? parsed(data) : undefined);
   channel.onclose = () => hear({ isGone: true });
+  whenLost(connection, () => hear({ isGone: true }));
   const say = (value: object): void => channel.send(JSON.stringify(value));
   const next = async (): Promise<Readonly<Record<string, unknown>>> => {
     while (told.length === 0) await new Promise<void>((resolve) => (wake = resolve));
