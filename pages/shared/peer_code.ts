@@ -10,7 +10,7 @@ export function askCode(place: HTMLElement, { code, name }: PeerAsks): Promise<b
     };
     const yes = makeButton('', 'It shows the same', decide(true));
     place.replaceChildren(
-      make('p', '', 'Does ', make('strong', '', name), "'s page show this code? Ask whoever sits there."),
+      make('p', '', 'Does the other page, ', make('strong', '', name), ', show this code? Ask whoever sits there.'),
       make('p', 'peer-code', code),
       make('div', 'actions', yes, makeButton('quiet', "No, don't join", decide(false))),
     );
