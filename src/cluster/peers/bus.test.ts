@@ -132,6 +132,25 @@ test('a member that goes ends its own bus, not the hub', async () => {
   expect((await lost.closed())?.message).toBe('it is out of reach');
 });
 
+test('a page that is busy for two seconds is not gone, and one that says nothing for five is', async () => {
+  const { hub, leaves } = busesOf(1);
+  const [near, far] = newLink();
+  const [mine, theirs] = await Promise.all([connectCluster(peersOf(hub)), connectCluster(peersOf(leaves[0]!))]);
+  let why = '';
+  let isHeard = false;
+  const link = new NatsLink(mine, near, { message: () => (isHeard = true), ended: (said) => (why = said) });
+  const other = new NatsLink(theirs, far, { message: () => {}, ended: () => {} });
+  other.post('here');
+  await until(() => isHeard, 5000);
+  leaves[0]!.publish = () => {};
+  await pause(2500);
+  expect(why).toBe('');
+  await until(() => why !== '', 20_000);
+  expect(why).toBe('nothing came from it for 4.8 s');
+  other.close();
+  link.close();
+});
+
 test('hostile frames end the channel that they came by, or are whole', async () => {
   const random = new Random(drawSeed);
   let ended = 0;
