@@ -142,8 +142,9 @@ test('two pages of a browser: the tokens of one page, and a tab that closes', as
   for (const plan of ['tp', 'pp']) {
     const two = await answerOf(page, { ...overPeers, plan });
     expect(two.tokens, plan).toEqual(one.tokens);
-    const bytes = two.ranks.map((rank) => JSON.stringify(rank));
-    console.log(plan, 'ms a token: one', one.ms, 'workers tp', workers.ms, 'pages', two.ms, bytes.join(' '));
+    const [{ bytes_per_token: bytes } = { bytes_per_token: 0 }] = two.ranks;
+    const ms = [one, workers, two].map((each) => each.ms.toFixed(0)).join(', ');
+    console.log(`ms a token of one page, two workers by tp, two pages by ${plan}: ${ms}; bytes a token: ${bytes}`);
     await expect(state(tab)).toHaveText('Busy with its part of tiny-gqa, as rank 1 of 2.');
   }
   const failed = page.evaluate(async () => {
