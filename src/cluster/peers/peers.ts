@@ -73,8 +73,12 @@ export async function joinPeer(invitation: string, options: JoinPeerOptions): Pr
   try {
     const given = bareText(invitation);
     const offer = await readDescription(isId(given) ? await offerOf(given, relay, signal) : given, 'offer');
+    let talk: Talk | undefined;
     const channel = new Promise<RTCDataChannel>((resolve) => {
-      connection.ondatachannel = (event) => resolve(event.channel);
+      connection.ondatachannel = (event) => {
+        talk = listen(event.channel);
+        resolve(event.channel);
+      };
     });
     await set(connection, offer);
     const answer = await described(connection, offer.id);
@@ -90,7 +94,7 @@ export async function joinPeer(invitation: string, options: JoinPeerOptions): Pr
     });
     const wait = relay === undefined ? PEOPLE_MS : CONNECT_MS;
     const opened = await reached(Promise.race([channel.then(isOpen), late]), wait, signal);
-    await agree(opened, connection, false, { ...options, signal });
+    await agree(opened, talk!, connection, false, { ...options, signal });
     const bus = new PeerBus(false);
     whenLost(
       connection,
@@ -124,6 +128,7 @@ async function invite(
   const id = crypto.randomUUID().replaceAll('-', '');
   const connection = connect(options);
   const channel = connection.createDataChannel('splitkv');
+  const talk = listen(channel);
   const text = await described(connection, id);
   const here = postHere(id, signal);
   const posts: Post[] = [here, ...(relay === undefined ? [] : [postByRelay(relay, id)])];
@@ -152,7 +157,7 @@ async function invite(
           .catch(() => {});
       await reached(answered, PEOPLE_MS, ends);
       await reached(isOpen(channel), CONNECT_MS, ends, connection);
-      const name = await agree(channel, connection, true, options);
+      const name = await agree(channel, talk, connection, true, options);
       const left = (): void => {
         names.delete(name);
         later(connection);
@@ -260,18 +265,14 @@ const sideOf = (description: RTCSessionDescription | null, nonce: string): strin
     ?.trim()
     .toUpperCase()} ${nonce}`;
 
-/**
- * Both pages say who they are, show a code, and go on when both are told that it is the same. Who stands between them has to choose its
- * number before it knows the other's, so it gets one try at a code of a million (as ZRTP and Bluetooth's comparison do).
- * @returns the other rank's name
- * @throws SplitkvError `usage` where one of them says no, `io` where it is gone or nobody says anything, `aborted`
- */
-async function agree(
-  channel: RTCDataChannel,
-  connection: RTCPeerConnection,
-  isHost: boolean,
-  { name: own, confirm, signal }: PeerOptions,
-): Promise<string> {
+interface Talk {
+  readonly hear: (value: unknown) => void;
+  /** @throws SplitkvError `io` */
+  readonly next: () => Promise<Readonly<Record<string, unknown>>>;
+}
+
+/** What a channel's other end says, from the moment that there is the channel: it may speak before anybody here has seen it open. */
+function listen(channel: RTCDataChannel): Talk {
   const told: unknown[] = [];
   let wake: () => void = () => {};
   const hear = (value: unknown): void => {
@@ -280,8 +281,6 @@ async function agree(
   };
   channel.onmessage = ({ data }) => hear(typeof data === 'string' && data.length < 1000 ? parsed(data) : undefined);
   channel.onclose = () => hear({ isGone: true });
-  whenLost(connection, () => hear({ isGone: true }));
-  const say = (value: object): void => channel.send(JSON.stringify(value));
   const next = async (): Promise<Readonly<Record<string, unknown>>> => {
     while (told.length === 0) await new Promise<void>((resolve) => (wake = resolve));
     const value = told.shift();
@@ -289,6 +288,24 @@ async function agree(
     if (value['isGone']) throw ioError('the other page is gone');
     return value;
   };
+  return { hear, next };
+}
+
+/**
+ * Both pages say who they are, show a code, and go on when both are told that it is the same. Who stands between them has to choose its
+ * number before it knows the other's, so it gets one try at a code of a million (as ZRTP and Bluetooth's comparison do).
+ * @returns the other rank's name
+ * @throws SplitkvError `usage` where one of them says no, `io` where it is gone or nobody says anything, `aborted`
+ */
+async function agree(
+  channel: RTCDataChannel,
+  { hear, next }: Talk,
+  connection: RTCPeerConnection,
+  isHost: boolean,
+  { name: own, confirm, signal }: PeerOptions,
+): Promise<string> {
+  whenLost(connection, () => hear({ isGone: true }));
+  const say = (value: object): void => channel.send(JSON.stringify(value));
   const work = async (): Promise<string> => {
     const nonce = crypto.randomUUID();
     if (!isHost) say({ commit: await hash(nonce) });
