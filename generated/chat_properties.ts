@@ -99,8 +99,8 @@ export interface ChatProperties {
   /** All pages of an origin that load the same model with the same options use one. */
   share: boolean;
   /**
-   * A cluster whose ranks on other machines run the model: ranks are their names, or how many; a text is the
-   * attribute, an object may have a token, which markup never shows.
+   * A cluster whose ranks on other machines, or in tabs; a text is the attribute, an object may have a token, which
+   * markup never shows.
    */
   get cluster(): string | ClusterRanksOptions | undefined;
   set cluster(value: string | ClusterRanksOptions | Gone);

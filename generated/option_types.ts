@@ -194,9 +194,9 @@ export interface LoadOptions {
    */
   readonly share?: boolean | undefined;
   /**
-   * A cluster whose ranks on other machines run the model: `ranks` are their names, or how many. A model in a folder
-   * must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv push`), under the name
-   * `cluster:NAME`. With plan auto each rank's adapter and each pair's link are measured.
+   * A cluster whose ranks on other machines, or in tabs (`openPeers`), run the model: `ranks` are their names, or how
+   * many. A model in a folder must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv
+   * push`), under the name `cluster:NAME`. With plan auto each rank's adapter and each pair's link are measured.
    */
   readonly cluster?: ClusterRanksOptions | undefined;
   /**

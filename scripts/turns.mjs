@@ -104,9 +104,12 @@ export const GROUPS = [
     ],
   ],
   [
-    'ranks.spec.ts cluster.spec.ts',
+    'ranks.spec.ts cluster.spec.ts peers.spec.ts',
     1,
     [
+      'two pages of a browser: the tokens of one page',
+      'another browser, by a text that is copied',
+      'another browser, by a relay',
       'the page says whether two are better than one',
       'a rank that loses its device is brought back',
       'a server in a page',
@@ -262,7 +265,11 @@ export const FILES = [
   ],
   // What is measured, and what is chosen by it.
   ['src/engine', 1, ['measure/measure_machine', 'planning/choose_plan', 'planning/kv_compression', 'tuning/tune']],
-  ['src/cluster', 1, ['ranks/cluster_losses', 'ranks/cluster_ranks', 'store/store', 'store/stored_ranks']],
+  [
+    'src/cluster',
+    1,
+    ['peers/peer_ranks', 'ranks/cluster_losses', 'ranks/cluster_ranks', 'store/store', 'store/stored_ranks'],
+  ],
   [
     'src',
     1,

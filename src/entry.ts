@@ -5,6 +5,9 @@ import type { PlanModelOptions, PlanReport } from './engine/faces/plan_model.js'
 import type { CatalogModel, LoadOptions, Model } from './engine/contracts/api.js';
 import { type JoinPlaces, load as loadModel } from './engine/faces/load.js';
 import type { ServeOptions, ServingModel } from './engine/serving/api.js';
+import type { JoinPeerOptions } from './cluster/peers/peers.js';
+import type { RankHost } from './cluster/ranks/rank_host.js';
+import type { PeerOptions, Peers } from './engine/contracts/cluster_options.js';
 
 /** Ranks of a cluster's machines, for whoever names a cluster. */
 const join: JoinPlaces = async (options) =>
@@ -104,3 +107,19 @@ export async function measureAdapters(
  * ```
  */
 export const models = async (): Promise<readonly CatalogModel[]> => (await import('./loader/hub/catalog.js')).MODELS;
+
+/**
+ * This page as a rank, and pages that it invites: a cluster without a server (`load(name, { cluster: { peers }, ranks: peers.names })`).
+ * @throws SplitkvError `usage`, `unsupported` without WebRTC, `no_webgpu`
+ */
+export const openPeers = async (options: PeerOptions): Promise<Peers> =>
+  (await import('./cluster/peers/peers.js')).openPeers(options);
+
+/**
+ * Joins the page that invited, as a rank of what it loads, once both pages have agreed.
+ * @param invitation its text, its id (of a page of this browser, or with `relay`), or an address that ends with either
+ * @throws SplitkvError `usage` for what is no invitation, one that was used, and where somebody says no; `io` where the pages don't reach
+ *   each other; `aborted`, `unsupported`, `no_webgpu`
+ */
+export const joinPeer = async (invitation: string, options: JoinPeerOptions): Promise<RankHost> =>
+  (await import('./cluster/peers/peers.js')).joinPeer(invitation, options);

@@ -33,15 +33,17 @@ const GRAMMARS = [
 ];
 /** Ranks of other machines, by NATS (docs/cluster.md). */
 const CLUSTER = 'splitkv-cluster_ranks.js';
+/** Tabs as ranks, without a server: WebRTC, and the host of a rank. */
+const PEERS = 'splitkv-peers.js';
 /** Models that the cluster's server keeps: NATS's clients of JetStream and of its buckets. */
 const STORE = 'splitkv-model_store.js';
 const ON_DEMAND = /import\(["'`]\.\/([\w.-]+\.js)["'`]\)/g;
 
-/** The files of dist/ that these import, and those import; on demand, too, but for Node's. @param but a file that isn't followed */
-function reached(entries: readonly string[], kinds: readonly RegExp[], but?: string): Set<string> {
+/** The files of dist/ that these import, and those import; on demand, too, but for Node's. @param but files that aren't followed */
+function reached(entries: readonly string[], kinds: readonly RegExp[], but: readonly string[] = []): Set<string> {
   const files = new Set<string>();
   const add = (file: string): void => {
-    if (files.has(file) || file === but || file.startsWith('splitkv-node')) return;
+    if (files.has(file) || but.includes(file) || file.startsWith('splitkv-node')) return;
     files.add(file);
     const text = readFileSync(join('dist', file), 'utf8');
     for (const kind of kinds) for (const [, next] of text.matchAll(kind)) add(next!);
@@ -81,13 +83,14 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
 
 test('what few pages need is loaded on demand, and the element is small', () => {
   const first = reached(CORE, [STATIC]);
-  const all = reached(CORE, [STATIC, ON_DEMAND], CLUSTER);
-  const ranks = [...reached(CORE, [STATIC, ON_DEMAND], STORE)].filter((file) => !all.has(file));
+  const all = reached(CORE, [STATIC, ON_DEMAND], [CLUSTER, PEERS]);
+  const ranks = [...reached(CORE, [STATIC, ON_DEMAND], [STORE, PEERS])].filter((file) => !all.has(file));
   expect(ranks).toContain(CLUSTER);
   expect(gzipped(ranks) / 1000).toBeLessThan(62);
   const cluster = [...reached(CORE, [STATIC, ON_DEMAND])].filter((file) => !all.has(file));
-  expect(cluster.filter((file) => !ranks.includes(file))).toEqual([STORE]);
+  expect(cluster.filter((file) => !ranks.includes(file)).toSorted()).toEqual([STORE, PEERS]);
   expect(gzipped([STORE]) / 1000).toBeLessThan(27);
+  expect(gzipped([PEERS]) / 1000).toBeLessThan(7);
   expect(all.delete(WORKER_TEXT)).toBe(true);
   // The worker's own file is the worker's.
   expect(GRAMMARS.filter((file) => all.delete(file))).toEqual(

@@ -1,6 +1,6 @@
 /**
  * Room: the page on which a tab joins a cluster as a rank. This file is its form and what it shows; host_worker.ts is
- * the rank, in a worker; rank_words.ts says what it is doing.
+ * the rank, in a worker, and peer_host.ts without one; rank_words.ts says what it is doing. invite.ts is of who invites.
  */
 import { SplitkvError, usageError } from '../../src/base/errors.js';
 import type { RankState } from '../../src/cluster/ranks/rank_host.js';
@@ -8,8 +8,11 @@ import { parseMemory } from '../../src/engine/contracts/options/read_texts.js';
 import { listBrowserAdapters } from '../../src/app/shared/adapter_list.js';
 import { make, pair } from '../../src/app/shared/dom.js';
 import { element } from '../shared/elements.js';
+import { copyOnClick } from '../shared/copy.js';
 import { foreignCluster } from '../shared/foreign_model.js';
+import { askCode } from '../shared/peer_code.js';
 import type { HostCommand, HostReport, JoinedRank, JoinRequest } from './host_protocol.js';
+import { PeerHost } from './peer_host.js';
 import { heldText, PARAMETERS, stateText, stateWord, wrongParameters } from './rank_words.js';
 
 /** A GPU that doesn't end what it has may keep the worker; it is then ended as it is. */
@@ -25,13 +28,14 @@ const facts = element('facts', HTMLDListElement);
 const errorCard = element('error', HTMLElement);
 const foreign = element('foreign', HTMLParagraphElement);
 const leaveButton = element('leave', HTMLButtonElement);
+const answerPart = element('answer-part', HTMLElement);
+const answerText = element('answer', HTMLParagraphElement);
+const codePart = element('code-part', HTMLElement);
+const otherWay = element('other-way', HTMLButtonElement);
 
 /** This tab as a rank, from the moment it wants to join. */
 class TabRank {
-  readonly #worker = new Worker(new URL('./host_worker.ts', import.meta.url), {
-    type: 'module',
-    name: 'splitkv rank host',
-  });
+  readonly #worker: Worker | PeerHost;
   #joined: JoinedRank | undefined;
   #state: RankState = { connected: true };
   #over: (() => void) | undefined;
@@ -42,8 +46,12 @@ class TabRank {
     readonly request: JoinRequest,
     readonly ended: (why?: string) => void,
   ) {
-    this.#worker.onmessage = ({ data }) => this.#heard(data as HostReport);
-    this.#worker.onerror = ({ message }) => this.#end(message || "the rank's worker can't be started");
+    this.#worker =
+      request.invitation === undefined
+        ? new Worker(new URL('./host_worker.ts', import.meta.url), { type: 'module', name: 'splitkv rank host' })
+        : new PeerHost();
+    this.#worker.onmessage = ({ data }: { data: unknown }) => this.#heard(data as HostReport);
+    this.#worker.onerror = ({ message }: ErrorEvent) => this.#end(message || "the rank's worker can't be started");
     this.#post({ type: 'join', request });
     // Browsers freeze hidden pages after some minutes, but none that holds a lock.
     const over = new Promise<void>((resolve) => (this.#over = resolve));
@@ -66,6 +74,13 @@ class TabRank {
   #heard(report: HostReport): void {
     if (report.type === 'left') return this.#end();
     if (report.type === 'failed') return this.#end(report.message);
+    if (report.type === 'answered') {
+      answerText.textContent = report.text;
+      answerPart.hidden = false;
+      return;
+    }
+    answerPart.hidden = true;
+    if (report.type === 'asks') return void askCode(codePart, report.asks).then(report.decide);
     if (report.type === 'joined') this.#joined = report.rank;
     else this.#state = report.state;
     if (this.#state.refused !== undefined) return this.#end(stateText(this.#state));
@@ -78,13 +93,18 @@ class TabRank {
     this.#over();
     this.#over = undefined;
     this.#worker.terminate();
+    answerPart.hidden = true;
+    codePart.replaceChildren();
     document.removeEventListener('visibilitychange', this.#seen);
     this.#state = { connected: false };
     this.#stayAwake();
     this.ended(why);
   }
 
-  readonly #seen = (): void => this.#stayAwake();
+  readonly #seen = (): void => {
+    this.#stayAwake();
+    this.#show();
+  };
 
   /** While it is busy the screen stays on: a computer that sleeps is a rank that is gone. A browser may refuse, say on battery. */
   #stayAwake(): void {
@@ -96,10 +116,11 @@ class TabRank {
   }
 
   #show(): void {
-    const { cluster, name } = this.request;
+    const { cluster, name, invitation } = this.request;
     const joined = this.#joined;
-    const servers = typeof cluster.servers === 'string' ? cluster.servers : cluster.servers.join(', ');
-    document.title = `${name} · ${joined ? stateWord(this.#state) : 'joining'} · splitkv`;
+    const word = joined ? stateWord(this.#state) : 'joining';
+    const slow = invitation !== undefined && document.visibilityState === 'hidden' ? ', hidden: slower' : '';
+    document.title = `${name} · ${word}${slow} · splitkv`;
     stateLine.textContent = joined ? stateText(this.#state) : 'Joining…';
     const { loadedBytes, totalBytes } = this.#state.serving ?? {};
     progress.hidden = totalBytes === undefined;
@@ -109,7 +130,9 @@ class TabRank {
     }
     facts.replaceChildren(
       pair('Name', name),
-      pair('Cluster', `${cluster.name ?? 'main'} at ${servers}`),
+      invitation === undefined
+        ? pair('Cluster', `${cluster.name ?? 'main'} at ${[cluster.servers ?? []].flat().join(', ')}`)
+        : pair('Invited by', 'a page, without a server'),
       ...(joined
         ? [
             pair('GPU', joined.software ? `${joined.adapter}, which is the CPU: slowly` : joined.adapter),
@@ -122,6 +145,21 @@ class TabRank {
 }
 
 let tab: TabRank | undefined;
+
+const isInvited = (): boolean => !element('by-invitation', HTMLElement).hidden;
+
+/** What is asked of who joins a cluster, or of who was invited. */
+function showFields(invited: boolean): void {
+  element('by-invitation', HTMLElement).hidden = !invited;
+  for (const label of form.querySelectorAll<HTMLElement>('.of-server')) label.hidden = invited;
+  field('cluster').disabled = invited;
+  field('invitation').disabled = !invited;
+  otherWay.textContent = invited ? 'Join a NATS server instead' : 'Join by invitation';
+}
+
+/** An address may say where its invitation is kept. */
+const relayOf = (text: string): string | undefined =>
+  new URLSearchParams(text.includes('#') ? text.slice(text.indexOf('#') + 1) : text).get('relay') ?? undefined;
 
 /** What the form says. @throws SplitkvError `usage` */
 function readForm(): JoinRequest {
@@ -137,6 +175,7 @@ function readForm(): JoinRequest {
       ...(clusterName !== '' && { name: clusterName }),
       ...(token !== '' && { token }),
     },
+    ...(isInvited() && { invitation: text('invitation'), relay: relayOf(text('invitation')) }),
     name,
     adapter: adapters.value,
     ...(memory !== undefined && { memory }),
@@ -190,6 +229,8 @@ form.addEventListener('submit', (event) => {
   join();
 });
 leaveButton.addEventListener('click', () => tab?.leave());
+otherWay.addEventListener('click', () => showFields(!isInvited()));
+copyOnClick(element('copy-answer', HTMLButtonElement), () => answerText.textContent ?? '');
 // A tab that closes says so, as far as it comes; otherwise its beats end.
 addEventListener('pagehide', () => tab?.leave());
 
@@ -206,6 +247,18 @@ if (host !== undefined) {
     '. Nothing was sent there yet. Join it if you trust who gave you the address.',
   );
 }
+/** Whoever has the link was invited; Join says yes. */
+function readInvitation(): void {
+  const invitation = new URLSearchParams(location.hash.slice(1));
+  const text = invitation.get('peer');
+  if (text === null || tab) return showFields(isInvited());
+  field('invitation').value = location.href;
+  showFields(true);
+  const relay = invitation.get('relay');
+  foreign.textContent = `A page invites this tab to be a rank of the model that it runs. It gives a part of the work to the GPU that you choose here, with no more memory than you allow. Nothing was sent to it yet${relay === null ? '' : `; joining asks ${relay}`}.`;
+}
+addEventListener('hashchange', readInvitation);
+readInvitation();
 offerAdapters(query.get('adapter')).then(
   () => {
     if (cluster !== null && host === undefined) join();

@@ -22,7 +22,7 @@ test.each<[word: string, state: RankState, text: RegExp, held: RegExp]>([
   ],
   ['lost', { connected: true, serving: { ...part, lost: 'the driver restarted' } }, /lost \(the driver/, /^nothing$/],
   ['away', { connected: false, serving: part }, /doesn't answer/, /^nothing$/],
-  ['refused', { connected: false, refused: 'Authorization Violation' }, /turned it away: Authorization/, /^nothing$/],
+  ['refused', { connected: false, refused: 'it was turned away: no' }, /^It was turned away: no\.$/, /^nothing$/],
 ])('%s', (word, state, text, held) => {
   expect(stateWord(state)).toBe(word);
   expect(stateText(state)).toMatch(text);

@@ -27,7 +27,7 @@ export function stateWord({ connected, serving, refused }: RankState): string {
 
 /** What a rank is doing, for people. */
 export function stateText({ connected, serving, left, refused }: RankState): string {
-  if (refused !== undefined) return `The cluster's server turned it away: ${refused}.`;
+  if (refused !== undefined) return `${refused.charAt(0).toUpperCase()}${refused.slice(1)}.`;
   if (!connected) return "The cluster's server doesn't answer. It is tried again until it does.";
   if (!serving) {
     return left === undefined

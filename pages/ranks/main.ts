@@ -7,7 +7,7 @@
 import { describeChoice } from './adapter_choice.js';
 import { fetchPlanFile, listenForArrangements } from './arrangement_file.js';
 import { isLoss } from '../../src/base/errors.js';
-import { load, type Model, SplitkvError } from '../../src/index.js';
+import { load, type LoadOptions, type Model, SplitkvError } from '../../src/index.js';
 import { type AdapterEntry, listBrowserAdapters } from '../../src/app/shared/adapter_list.js';
 import { Outlooks } from './answer/outlooks.js';
 import { whatToAdd } from './answer/verdict.js';
@@ -16,6 +16,7 @@ import { LiveAnswer } from './live_answer.js';
 import { type PageParameters, readParameters } from './parameters.js';
 import { mayLoad } from '../shared/foreign_model.js';
 import { fillPlacementForm, offerRanks } from './placement_form.js';
+import { inviteTabs } from '../rank/invite.js';
 import { RankPanel } from './rank_panel.js';
 import { hideError, showError, showModel, showProgress, showStats, ui } from './view.js';
 
@@ -32,7 +33,13 @@ function updateButtons(): void {
   ui.folder.disabled = answering !== undefined;
 }
 
-async function open(where: URL | readonly File[], name: string, { load: options }: PageParameters): Promise<void> {
+/** @param peers in place of the ranks that the address names */
+async function open(
+  where: URL | readonly File[],
+  name: string,
+  { load: options }: PageParameters,
+  peers: Pick<LoadOptions, 'cluster' | 'ranks'> = {},
+): Promise<void> {
   hideError();
   const previous = model;
   model = undefined;
@@ -49,6 +56,7 @@ async function open(where: URL | readonly File[], name: string, { load: options 
     model = await load(where, {
       ...options,
       ...(plan !== undefined && { plan }),
+      ...(peers.cluster && { ...peers, virtualRanks: false, workers: false }),
       onProgress: (progress) => showProgress(name, progress),
       onWarning: (message) => console.warn(message),
     });
@@ -215,6 +223,7 @@ try {
   const name = decodeURIComponent(where.pathname.split('/').filter(Boolean).at(-1) ?? where.host);
   const asked = parameters.model === undefined ? Promise.resolve() : mayLoad(where.href, ui.status);
   void asked.then(() => open(where, name, parameters));
+  inviteTabs((peers) => open(where, name, parameters, peers));
 } catch (error) {
   ui.progress.hidden = true;
   ui.status.textContent = 'No model was loaded.';

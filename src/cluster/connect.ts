@@ -1,7 +1,7 @@
 /**
  * Room: more machines than one, over NATS. The connection to a NATS server, names and subjects (here);
  * `links` carry messages between ranks, `ranks` are devices of other machines, `store` keeps models, `routing` chooses
- * replicas. Nothing of it is loaded before a cluster is asked for.
+ * replicas; `peers` are tabs without a server. Nothing of it is loaded before a cluster is asked for.
  */
 
 import type { ConnectionOptions, NatsConnection } from '@nats-io/nats-core';
@@ -16,6 +16,8 @@ export type { ClusterOptions } from '../engine/contracts/cluster_options.js';
 export interface Cluster {
   readonly name: string;
   readonly connection: NatsConnection;
+  /** Whether it is a NATS server, which can keep models; otherwise pages talk to each other. */
+  readonly hasServer: boolean;
   /** Bytes that a message may have. */
   readonly maxPayload: number;
   /** A subject below this cluster's. */
@@ -26,6 +28,7 @@ export interface Cluster {
 
 const clusterSchema: OptionsSchema<ClusterOptions> = {
   servers: true,
+  peers: true,
   name: true,
   token: true,
   user: true,
@@ -41,7 +44,7 @@ const CONNECT_MS = 5000;
 const LEAST_PAYLOAD = 64 * 1024;
 
 /**
- * Connects to a cluster's NATS server.
+ * Connects to a cluster's NATS server, or to pages without one.
  * @throws SplitkvError `usage` for wrong options and where the server refuses who comes, `io` when no server answers, `limit` when its
  *   messages are too small, `aborted`
  */
@@ -49,7 +52,12 @@ export async function connectCluster(options: ClusterOptions): Promise<Cluster> 
   checkOptions('cluster', options, clusterSchema);
   throwIfAborted(options.signal, 'connecting to the cluster');
   const name = checkName(options.name ?? 'main', 'cluster');
-  const servers = (typeof options.servers === 'string' ? [options.servers] : options.servers).map(checkServer);
+  if (options.peers) {
+    const stray = Object.keys(options).find((key) => !['peers', 'signal'].includes(key));
+    if (stray !== undefined) throw usageError(`cluster: ${stray} is of a server, and peers have none: leave it out`);
+    return clusterOver(name, options.peers.connection as NatsConnection);
+  }
+  const servers = [options.servers ?? []].flat().map(checkServer);
   if (servers.length === 0) throw usageError('cluster: no server is named; nats://HOST:4222, for example');
   const where = servers.join(', ');
   const connection = await answered(
@@ -81,10 +89,15 @@ export async function connectCluster(options: ClusterOptions): Promise<Cluster> 
       `cluster ${where}: the server's max_payload is ${maxPayload} bytes; splitkv needs ${LEAST_PAYLOAD} at least (1 MB is NATS's default)`,
     );
   }
+  return clusterOver(name, connection, true);
+}
+
+function clusterOver(name: string, connection: NatsConnection, hasServer = false): Cluster {
   return {
     name,
     connection,
-    maxPayload,
+    hasServer,
+    maxPayload: connection.info!.max_payload,
     subject: (...parts) => subjectOf(name, ...parts),
     close: async () => {
       if (connection.isClosed()) return;

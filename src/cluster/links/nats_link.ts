@@ -21,6 +21,8 @@ export interface LinkEvents {
 /** A beat tells that an end lives; the other is told gone when so many are missed, counted by its own clock: a computer that slept has missed none. */
 const BEAT_MS = 300;
 const MISSED_BEATS = 5;
+/** A page's links are in the thread that draws it, beside other pages. */
+const MISSED_BEATS_OF_PAGES = 15;
 /** Beats that a peer may take to come to a new link. */
 const OPENING_BEATS = 50;
 /** Beats that may go by between two pieces of a message: its sender has all of them. */
@@ -112,7 +114,8 @@ export class NatsLink {
 
   #tick(): void {
     this.#missed++;
-    if (this.#missed > (this.#heard ? MISSED_BEATS : OPENING_BEATS)) {
+    const most = this.cluster.hasServer ? MISSED_BEATS : MISSED_BEATS_OF_PAGES;
+    if (this.#missed > (this.#heard ? most : OPENING_BEATS)) {
       const seconds = (this.#missed * BEAT_MS) / 1000;
       this.#fail(`nothing came from it for ${seconds.toFixed(1)} s`);
     } else if (this.#assembler.bytes > 0 && ++this.#unfinished > UNFINISHED_BEATS) {

@@ -106,7 +106,7 @@ describe.skipIf(!natsServer)('ranks of other processes', () => {
     };
     await refused({ ranks: 2, workers: true }, /^workers with a cluster/);
     await refused({ ranks: 2, adapter }, /^adapter with a cluster/);
-    await refused({ ranks: 2, cluster: { ...cluster, name: 'another' } }, /the cluster has none\. Start them/);
+    await refused({ ranks: 2, cluster: { ...cluster, name: 'another' } }, /the cluster has none\. Start one/);
 
     const folder = mkdtempSync(join(tmpdir(), 'splitkv-rank-'));
     cpSync('models/tiny-mla', join(folder, 'tiny-gqa'), { recursive: true });

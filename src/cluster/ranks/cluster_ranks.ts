@@ -87,7 +87,7 @@ export class ClusterRanks implements ModelPlaces {
           }
           return new ClusterRanks(cluster, chosen, settled(given, chosen), { mixed, patience });
         }
-        if (performance.now() > until) throw usageError(missing(cards, ranks));
+        if (performance.now() > until) throw usageError(missing(cards, ranks, cluster));
         await pause(ROLL_AGAIN_MS);
       }
     } catch (error) {
@@ -117,7 +117,7 @@ export class ClusterRanks implements ModelPlaces {
     for (const rank of ranks) this.#release(rank);
     throw new SplitkvError(
       'peer_lost',
-      `${refusals.join('; ')}; and no other rank of its kind is free. Start one (splitkv rank), then call the model's recover(), or load it again`,
+      `${refusals.join('; ')}; and no other rank of its kind is free. ${comeBy(this.cluster)}, then call the model's recover(), or load it again`,
     );
   }
 
@@ -378,12 +378,16 @@ function checkAlike(cards: readonly RankCard[], mixed: boolean): void {
   }
 }
 
-function missing(cards: readonly RankCard[], ranks: number | readonly string[]): string {
+/** How there are more ranks. */
+const comeBy = ({ hasServer }: Cluster): string =>
+  hasServer ? 'Start one (splitkv rank --cluster URL --name NAME)' : 'Invite a tab';
+
+function missing(cards: readonly RankCard[], ranks: number | readonly string[], cluster: Cluster): string {
   const there = cards.map(
     (card) => `${card.name} (${adapterKind(card)}, splitkv ${card.version}${card.busy ? ', busy' : ''})`,
   );
   const wanted = typeof ranks === 'number' ? `${ranks} free ones of one kind` : ranks.join(', ');
-  return `ranks ${wanted}: the cluster has ${there.join('; ') || 'none'}. Start them: splitkv rank --cluster URL --name NAME`;
+  return `ranks ${wanted}: the cluster has ${there.join('; ') || 'none'}. ${comeBy(cluster)}`;
 }
 
 /** The options as the planner understands them: how many, what they hold, what type their cache is, and that they compute exactly. */

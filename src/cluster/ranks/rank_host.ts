@@ -45,7 +45,7 @@ export interface RankState {
   readonly serving?: Serving;
   /** Why the last coordinator went. */
   readonly left?: string;
-  /** The server turned it away: it is no rank any more. */
+  /** Why it is no rank any more: the server turned it away, or the page that invited it is gone. */
   readonly refused?: string;
 }
 
@@ -142,10 +142,11 @@ class Host implements RankHost {
     }
     const error = await connection.closed();
     if (this.#leaving) return;
-    const refused = error instanceof Error ? error.message : 'it closed the connection';
-    this.options.note?.(`the cluster's server turned it away: ${refused}`);
+    const why = this.cluster.hasServer ? "the cluster's server turned it away" : 'the page that invited it is gone';
+    const refused = `${why}: ${error instanceof Error ? error.message : 'it closed the connection'}`;
+    this.options.note?.(refused);
     this.#become({ connected: false, refused });
-    this.#session?.end(`the cluster's server turned it away: ${refused}`);
+    this.#session?.end(refused);
   }
 
   #become(change: Partial<RankState>): void {

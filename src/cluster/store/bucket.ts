@@ -37,6 +37,7 @@ export class Bucket {
    * @throws SplitkvError `io` where the server keeps nothing, `limit`, `usage` where the account may not
    */
   static async open(cluster: Cluster): Promise<Bucket> {
+    if (!cluster.hasServer) throw usageError('pages without a server keep no models: name a URL or a model of the Hub');
     const name = `splitkv-${cluster.name}-models`;
     const options = { history: 1, storage: StorageType.File, allow_direct: true, timeout: TIMEOUT_MS };
     const kvm = new Kvm(cluster.connection);

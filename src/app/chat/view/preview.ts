@@ -70,7 +70,7 @@ export function clusterPreview({ ranks = 1, plan = 'auto', cluster }: LoadOption
 }
 
 export function clusterText({ name = 'main', servers }: NonNullable<LoadOptions['cluster']>): string {
-  const hosts = [servers].flat().map((server) => (URL.canParse(server) ? new URL(server).host : server));
+  const hosts = [servers ?? []].flat().map((server) => (URL.canParse(server) ? new URL(server).host : server));
   return `${name} (${hosts.join(', ')})`;
 }
 

@@ -316,7 +316,7 @@ const several = inGroup('Several GPUs', 'ranks.md', {
     page: 'library.md#one-model-for-all-tabs',
   },
   cluster: {
-    help: 'a cluster whose ranks on other machines run the model: `ranks` are their names, or how many',
+    help: 'a cluster whose ranks on other machines, or in tabs (`openPeers`), run the model: `ranks` are their names, or how many',
     more: "A model in a folder must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv push`), under the name `cluster:NAME`. With plan auto each rank's adapter and each pair's link are measured.",
     type: 'ClusterRanksOptions',
     at: ['attribute'],
