@@ -202,14 +202,9 @@ async function openParts(
     const onProgress = (what: string): void => report({ phase: 'profile', what });
     return modelProfile({ ...text, name, source, reader: model.reader, onProgress }, ...of);
   };
+  const fixed = { together, measure: places?.measure, draftBytes: draft?.bytes };
   const settle = async (of: DescribedFacts) => {
-    const subject = {
-      ...of,
-      together,
-      seatsOf: (plan: Plan) => seats({ ...of, plan }),
-      measure: places?.measure,
-      draftBytes: draft?.bytes,
-    };
+    const subject = { ...of, ...fixed, seatsOf: (plan: Plan) => seats({ ...of, plan }) };
     const plans = new SettledPlan(subject, await choosePlan(options, subject, profileOf), options.tune ?? true);
     places?.arrange(plans.chosen.adapters);
     await warnOfPlan(plans.chosen, of.contextLength, onWarning);
