@@ -69,7 +69,10 @@ if (demo !== undefined) {
     // Where it is written already nothing moves when the page's script comes.
     const button = `<button type="button" aria-pressed="false">${shown}</button>`;
     const offered = text.replace(/<div id="models"[^>]*>/, (group) => `${group}\n            ${button}`);
-    writeFileSync(join(out, page), offered.replace('  </head>', () => `${meta}  </head>`));
+    writeFileSync(
+      join(out, page),
+      offered.replace('  </head>', () => `${meta}  </head>`),
+    );
   }
 }
 await import('./run_typescript.mjs');
