@@ -1,19 +1,42 @@
+import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { ENTRIES } from './scripts/entries.mjs';
 import { waitingFiles } from './scripts/turns.mjs';
 
-/** Devices that are lost, parts of Dawn that are replaced, peers that must beat in time, and a renderer of its own. */
+const KERNELS = ['shaders/**/*.test.ts'];
+const OTHERS = ['{bench,create-splitkv,models,pages,scripts,src}/**/*.test.ts'];
+
+/** Rooms whose tests open no device. */
+const PURE = [
+  '{scripts,create-splitkv}/**/*.test.ts',
+  'src/{arrangement,base,chat_formats,grammar,images,loader,placement,tokenizer}/**/*.test.ts',
+  'pages/**/*.test.ts',
+  'src/{app/chat,cli/terminal,cluster/routing,server/requests,server/responses}/**/*.test.ts',
+  'bench/{cluster,simulate}/**/*.test.ts',
+  'src/engine/scheduler/**/*.test.ts',
+  'src/model/{compression,config,gguf}/**/*.test.ts',
+  'src/server/http/**/*.test.ts',
+];
+
+/** They lose devices, time their peers, or want what no other file has touched. */
 const ALONE = [
   'src/{gpu,cluster}/**/*.test.ts',
   'src/engine/{ranks,workers}/**/*.test.ts',
   'src/engine/serving/losses.test.ts',
   'src/server/{hostile_http,load}.test.ts',
-  'src/app/react/**/*.test.ts',
+  'bench/peers/*.test.ts',
+  ...testsWith(/\bvi\.(mock|doMock|resetModules)\b|^(const \w+ = )?vi\.spyOn|^beforeAll\(.*\bvi\.|toy_policy/m),
 ];
-const KERNELS = ['shaders/**/*.test.ts'];
-const OTHERS = ['{bench,create-splitkv,models,pages,scripts,src}/**/*.test.ts'];
+
+/** Tests outside PURE that replace modules, or parts of them, for all of their file. */
+function testsWith(pattern: RegExp): string[] {
+  const files = ['bench', 'models', 'src'].flatMap((folder) =>
+    readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((file) => `${folder}/${file.replaceAll('\\', '/')}`),
+  );
+  return files.filter((file) => file.endsWith('.test.ts') && pattern.test(readFileSync(file, 'utf8')));
+}
 
 /** `npm test` leaves some files to other runs. */
 const WAITING = process.env['SPLITKV_TURNS'] ? waitingFiles(Number(process.env['SPLITKV_SEED'])) : [];
@@ -43,9 +66,13 @@ export default defineConfig({
     hookTimeout: 180_000,
     // A process and its imports take as long as most tests of a file, so files share them.
     projects: [
-      { extends: true, test: { name: 'alone', include: ALONE, exclude: WAITING } },
+      { extends: true, test: { name: 'alone', include: ALONE, exclude: [...PURE, ...WAITING] } },
       { extends: true, test: { name: 'kernels', include: KERNELS, exclude: WAITING, ...TOGETHER } },
-      { extends: true, test: { name: 'together', include: OTHERS, exclude: [...ALONE, ...WAITING], ...TOGETHER } },
+      { extends: true, test: { name: 'pure', include: PURE, exclude: WAITING, ...TOGETHER } },
+      {
+        extends: true,
+        test: { name: 'models', include: OTHERS, exclude: [...PURE, ...ALONE, ...WAITING], ...TOGETHER },
+      },
     ],
   },
 });
