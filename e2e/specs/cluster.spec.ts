@@ -54,7 +54,7 @@ async function joinAs(page: Page, name: string, token = TOKEN): Promise<void> {
   await page.goto(`${site.url}app/rank.html?${query}`);
   await expect(page.locator('#foreign')).toContainText(new URL(server.webSocketUrl).host);
   await page.getByLabel('Token').fill(token);
-  await page.getByRole('button', { name: 'Join' }).click();
+  await page.getByRole('button', { name: 'Join', exact: true }).click();
 }
 
 const state = (page: Page) => page.locator('#state');
@@ -122,7 +122,7 @@ test('two tabs are the ranks of a third one: the same bits, and a tab that close
   await expect(state(a)).toHaveText(/^Free: it waits for a model\./);
   await a.getByRole('button', { name: 'Leave' }).click();
   await expect(a.locator('#foreign')).toHaveText('Left.');
-  await expect(a.getByRole('button', { name: 'Join' })).toBeFocused();
+  await expect(a.getByRole('button', { name: 'Join', exact: true })).toBeFocused();
   expect(problems).toEqual([]);
 });
 

@@ -151,7 +151,7 @@ test('recipe rank_in_a_tab: a chat whose weights another tab has', async ({ page
     const opened = context.waitForEvent('page');
     await page.getByRole('link', { name: 'Open a tab that is a rank' }).click();
     const rank = await opened;
-    await rank.getByRole('button', { name: 'Join' }).click();
+    await rank.getByRole('button', { name: 'Join', exact: true }).click();
     await expect(rank.locator('#state')).toHaveText('Free: it waits for a model.');
     const { button, ask, answers, status } = chatOf(page);
     await button('Start').click();

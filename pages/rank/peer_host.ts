@@ -1,5 +1,5 @@
 import { codeOf, messageOf } from '../../src/base/errors.js';
-import { joinPeer, type RankHost } from '../../src/index.js';
+import type { RankHost } from '../../src/index.js';
 import type { HostCommand, HostReport, JoinRequest } from './host_protocol.js';
 
 /** A rank that joins by an invitation, with the face of host_worker.ts: workers have no WebRTC. */
@@ -22,6 +22,8 @@ export class PeerHost {
   }
 
   async #join({ invitation = '', relay, name, adapter, memory }: JoinRequest): Promise<RankHost> {
+    // The whole library: whoever joins a server has it in the worker.
+    const { joinPeer } = await import('../../src/index.js');
     const host = await joinPeer(invitation, {
       name,
       ...(adapter !== '' && { adapter }),

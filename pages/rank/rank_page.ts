@@ -228,6 +228,8 @@ form.addEventListener('submit', (event) => {
   event.preventDefault();
   join();
 });
+// From here on a press of it is heard.
+element('join', HTMLButtonElement).disabled = false;
 leaveButton.addEventListener('click', () => tab?.leave());
 otherWay.addEventListener('click', () => showFields(!isInvited()));
 copyOnClick(element('copy-answer', HTMLButtonElement), () => answerText.textContent ?? '');
