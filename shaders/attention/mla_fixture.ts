@@ -16,11 +16,11 @@ import {
   withIdle,
 } from './fixture.js';
 import { type QueryPieces, widestPiece } from './query_pieces.js';
-import { localLanes, type PartialLayout, WHOLE } from './share.js';
+import { type Finish, localLanes, type PartialLayout, WHOLE } from './share.js';
 import { localIndex, ownInputs, partialIndex, type Sharing } from './share_fixture.js';
 
 /** What problems of attention over the latent have in common, with the rows that a case runs. */
-export interface MlaCase extends LatentShape, Sharing, QueryPieces, Idle {
+export interface MlaCase extends LatentShape, Sharing, QueryPieces, Idle, Finish {
   readonly rows: number;
   readonly heads: number;
   /** mla_split: of this rank's local chunks. */

@@ -6,6 +6,7 @@
 
 import { usageError } from '../../src/base/errors.js';
 import { heldChunks, mostLanes } from '../../src/base/kv_units.js';
+import type { DeviceTraits } from '../../src/gpu/device.js';
 import { MERGE_LANES } from '../cache/kv_cache.js';
 
 /**
@@ -53,6 +54,27 @@ export function sharePlan(
     constants: { SHARED: ranks > 1, UNEVEN: isUneven(ranks) },
     params: { share_ranks: ranks, share_index: index },
   };
+}
+
+/** How attention to generated rows ends. */
+export interface Finish {
+  /** 256-token chunks that partials have room for: this rank's local ones. */
+  readonly maxChunks: number;
+  /** A step of one chunk on a software adapter: partial_o is the output, as attention_merge would write it, and maxChunks is 1. */
+  readonly finishes?: boolean;
+}
+
+/** @throws SplitkvError for a number of chunks, or an end, that can't be. Returns the constants of kernels of software adapters. */
+export function finishPlan(
+  kernel: string,
+  { maxChunks, finishes = false }: Finish,
+  { software }: Pick<DeviceTraits, 'software'>,
+): { readonly FINISHES?: boolean } {
+  if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535)
+    throw usageError(`${kernel}: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
+  if (finishes && (!software || maxChunks > 1))
+    throw usageError(`${kernel}: finishes with maxChunks ${maxChunks}; it takes one chunk, on a software adapter`);
+  return software ? { FINISHES: finishes } : {};
 }
 
 /**

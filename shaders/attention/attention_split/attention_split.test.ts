@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { Random } from '../../../src/base/random.js';
 import { decisions, describeOnAdapters } from '../../../src/gpu/testing/adapters.js';
 import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kernel.js';
-import { attentionCase, attentionInputs, bits, caseStep, runOn } from '../fixture.js';
+import { attentionCase, attentionInputs, bits, caseStep, type RowInfo, runOn } from '../fixture.js';
+import { suite as mergeSuite } from '../attention_merge/cases.js';
 import { suite } from './cases.js';
 import { attentionSplit } from './index.js';
 
@@ -22,6 +23,9 @@ describe('attention_split', () => {
     expect(() => attentionSplit.plan({ ...problem, heads: 6 }, BASELINE_TRAITS)).toThrow(/6 query heads/);
     expect(() => attentionSplit.plan({ ...problem, block: 48 }, BASELINE_TRAITS)).toThrow(/block of 48/);
     expect(() => attentionSplit.plan({ ...problem, qStride: 128 }, BASELINE_TRAITS)).toThrow(/qStride 128/);
+    expect(() => attentionSplit.plan({ ...problem, finishes: true }, BASELINE_TRAITS)).toThrow(
+      /finishes with maxChunks/,
+    );
     expect(() => attentionSplit.plan({ ...problem, share: { ranks: 1.5, index: 0 } }, BASELINE_TRAITS)).toThrow(
       /attention_split: 1.5 ranks .* an integer of at least 1/,
     );
@@ -122,6 +126,35 @@ await describeOnAdapters('attention_split', (device) => {
           expect(bits(part[name]!, row * length, length), `${name} of row ${row}`).toEqual(expected);
           expect(bits(other[name]!, row * length, length), `${name} of row ${row}, all heads cached`).toEqual(expected);
         }
+      }
+    }
+  });
+
+  test('a step of one chunk that finishes gives the bits of its partials merged, on a software adapter', async () => {
+    const traits = { ...device().traits, software: true };
+    const rowInfo: readonly RowInfo[] = [[199, 0], undefined, [40, 1], [255, 2]];
+    const shape = { headDim: 32, kvType: 'f16', block: 16 } as const;
+    for (const one of [
+      attentionCase({ ...shape, heads: 8, kvHeads: 4 }, rowInfo),
+      // Tiles beyond the group, sinks, and a window that cuts.
+      attentionCase({ ...shape, heads: 6, kvHeads: 1, sinks: true, slidingWindow: 100 }, rowInfo),
+    ]) {
+      const step = caseStep(one);
+      expect(step.chunks).toBe(1);
+      const given = attentionInputs(one, new Random(6));
+      const { partial_o, partial_ml } = await runOn(device(), suite, one, given, step, traits);
+      const { rows, heads, slidingWindow, maxChunks: partials } = one;
+      const windowed = slidingWindow !== undefined && { slidingWindow };
+      const merge = { rows, heads, headDim, partials, outStride: heads * headDim, positions: [], ...windowed };
+      const states = { partial_o: partial_o!, partial_ml: partial_ml!, row_info: given['row_info']! };
+      const { out } = await runOn(device(), mergeSuite, merge, states, step, traits);
+      const finished = { ...one, maxChunks: 1, finishes: true };
+      const { partial_o: own } = await runOn(device(), suite, finished, given, step, traits);
+      for (const [row, info] of rowInfo.entries()) {
+        const width = merge.outStride;
+        const got = bits(own!, row * width, width);
+        if (info) expect(got, `row ${row}`).toEqual(bits(out!, row * width, width));
+        else expect(new Float32Array(got.buffer).every(Number.isNaN)).toBe(true);
       }
     }
   });

@@ -12,6 +12,7 @@
 // chunk_offsets [slots], see share.wgsl; read only where ranks share the sequences
 // partial_o    [rows][heads][max_chunks][HEAD_DIM] f32, unnormalised; of this rank's local chunks (share.wgsl)
 // partial_ml   [rows][heads][max_chunks] (m, l) f32, natural log, scale applied
+// FINISHES: steps of one chunk, max_chunks 1: partial_o is attention's output o / l, and partial_ml isn't written
 //
 // Grid (local chunks, kv heads, rows): a workgroup = one (chunk, kv head, row). HEAD_TILE query heads at a time share the keys'
 // scores (a vec4 a key) and the read of K and V. A key, then a unit of the values, a thread.
@@ -19,6 +20,7 @@
 // Chunks beyond the row's keys or before its window, those of another rank (kv_holes.wgsl) and inactive rows: nothing is written.
 const THREADS: u32 = 8;
 const HEAD_TILE: u32 = 4; // variant
+const FINISHES: bool = false; // variant
 
 struct Params {
   heads: u32,
@@ -133,6 +135,27 @@ fn weigh_values(cache_head: u32, unit: u32, skip: u32, count: u32) -> TileUnits 
   return o;
 }
 
+// Of the tile's heads, once all threads' sums are there.
+fn sum_weights(sinks: vec4<f32>, m: vec4<f32>) -> vec4<f32> {
+  var l = sums[0];
+  for (var i = 1u; i < params.stats; i++) {
+    l += sums[i];
+  }
+  if (SINKS) {
+    l += sink_weights(sinks, m);
+  }
+  return l;
+}
+
+fn finish_units(o: TileUnits, m: vec4<f32>, l: vec4<f32>) -> TileUnits {
+  return TileUnits(
+    softmax_finish(SoftmaxState(o.h0, m.x, l.x)),
+    softmax_finish(SoftmaxState(o.h1, m.y, l.y)),
+    softmax_finish(SoftmaxState(o.h2, m.z, l.z)),
+    softmax_finish(SoftmaxState(o.h3, m.w, l.w)),
+  );
+}
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let kv_head = group_id.y;
@@ -203,8 +226,16 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     }
     sums[thread] = own_sum;
 
+    var l = vec4<f32>();
+    if (FINISHES) {
+      workgroupBarrier();
+      l = sum_weights(sinks, m);
+    }
     for (var unit = thread; unit < params.head_units; unit += THREADS) {
-      let o = weigh_values(cache_kv_head, unit, skip, count);
+      var o = weigh_values(cache_kv_head, unit, skip, count);
+      if (FINISHES) {
+        o = finish_units(o, m, l);
+      }
       let to = (partial + tile * params.max_chunks) * HEAD_UNITS + unit;
       let step = params.max_chunks * HEAD_UNITS;
       partial_o[to] = o.h0;
@@ -220,14 +251,8 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     }
     workgroupBarrier();
 
-    if (thread == 0u) {
-      var l = sums[0];
-      for (var i = 1u; i < params.stats; i++) {
-        l += sums[i];
-      }
-      if (SINKS) {
-        l += sink_weights(sinks, m);
-      }
+    if (thread == 0u && !FINISHES) {
+      l = sum_weights(sinks, m);
       for (var h = 0u; h < min(HEAD_TILE, params.group - tile); h++) {
         partial_ml[partial + (tile + h) * params.max_chunks] = vec2<f32>(m[h], l[h]);
       }

@@ -1,4 +1,3 @@
-import { usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
@@ -21,7 +20,7 @@ import stepsWgsl from '../../lib/steps.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import { someActivations } from '../../linear/problem.js';
 import { PIECE_PARAMS, piecesPlan, piecesWgsl, type QueryPieces, widestPiece } from '../query_pieces.js';
-import { localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
+import { type Finish, finishPlan, localChunks, type Share, SHARE_PARAMS, sharePlan, WHOLE } from '../share.js';
 import {
   type Attended,
   queryElements,
@@ -35,14 +34,12 @@ import {
 import source from './attention_split.wgsl?raw';
 import serialSource from './attention_split_serial.wgsl?raw';
 
-export interface AttentionSplitProblem extends CacheHeads, TableLayout, QueryPieces, Attended {
+export interface AttentionSplitProblem extends CacheHeads, TableLayout, QueryPieces, Attended, Finish {
   /** That q has room for; a step may have fewer. */
   readonly rows: number;
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
-  /** 256-token chunks that partials have room for: this rank's local ones. */
-  readonly maxChunks: number;
   readonly kvType: KvType;
   readonly block: number;
   /** Block-table words of a slot, or of a head of a slot. */
@@ -129,10 +126,8 @@ export const attentionSplit = defineKernel({
     const attended = windowPlan('attention_split', problem);
     const sinks = sinkPlan(problem, group);
     const units = headDim / 4;
-    if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
-      throw usageError(`attention_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
-    }
     const { software } = traits;
+    const finish = finishPlan('attention_split', problem, traits);
     const { HEAD_TILE: headTile, ...hardware } = attendConstants(problem, traits);
     return {
       wgsl: [
@@ -153,6 +148,7 @@ export const attentionSplit = defineKernel({
         ...attended.constants,
         ...sinks.constants,
         HEAD_TILE: headTile,
+        ...finish,
         ...(!software && hardware),
       },
       params: {

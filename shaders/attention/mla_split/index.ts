@@ -1,4 +1,3 @@
-import { usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
@@ -7,19 +6,17 @@ import { checkHeads, checkLatentShape, type LatentShape } from '../../cache/late
 import { someActivations } from '../../linear/problem.js';
 import { MLA_BINDINGS, MLA_PARAMS, MLA_VECTORS, mlaPlan, roomyQuads } from '../mla.js';
 import type { QueryPieces } from '../query_pieces.js';
-import { localChunks, type Share, WHOLE } from '../share.js';
+import { type Finish, finishPlan, localChunks, type Share, WHOLE } from '../share.js';
 import source from './mla_split.wgsl?raw';
 import rowSource from './mla_split_row.wgsl?raw';
 
 // Invocations of a workgroup on software adapters, 4 heads each.
 const SOFTWARE_THREADS = 4;
 
-export interface MlaSplitProblem extends LatentShape, QueryPieces {
+export interface MlaSplitProblem extends LatentShape, QueryPieces, Finish {
   /** That q_abs has room for; a step may have fewer. */
   readonly rows: number;
   readonly heads: number;
-  /** 256-token chunks that partials have room for: this rank's local ones. */
-  readonly maxChunks: number;
   /** Block-table entries of a slot. */
   readonly tableStride: number;
   /** f32 elements from row to row of q_abs; a row starts with its (or its piece's) heads * (kvLoraRank + qkRopeHeadDim) elements. */
@@ -64,19 +61,19 @@ export const mlaSplit = defineKernel({
     const { heads, maxChunks, share = WHOLE } = problem;
     checkLatentShape('mla_split', problem);
     checkHeads('mla_split', heads);
-    if (!Number.isInteger(maxChunks) || maxChunks < 1 || maxChunks > 65535) {
-      throw usageError(`mla_split: maxChunks ${maxChunks}; expected an integer from 1 to 65535`);
-    }
+    const finish = finishPlan('mla_split', problem, traits);
     const { software } = traits;
     const quads = quadsOf(problem, traits);
     const tile = MLA_VECTORS * (software ? SOFTWARE_THREADS : quads);
+    const plan = mlaPlan(
+      'mla_split',
+      problem,
+      { layout: 'row', lanes: maxChunks },
+      software ? { rowSource, threads: SOFTWARE_THREADS } : { source, quads },
+    );
     return {
-      ...mlaPlan(
-        'mla_split',
-        problem,
-        { layout: 'row', lanes: maxChunks },
-        software ? { rowSource, threads: SOFTWARE_THREADS } : { source, quads },
-      ),
+      ...plan,
+      constants: { ...plan.constants, ...finish },
       grid: (step) => [
         Math.min(localChunks(step.chunks, share), maxChunks),
         ceilDiv(heads, tile),

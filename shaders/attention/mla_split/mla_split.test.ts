@@ -5,6 +5,7 @@ import { BASELINE_TRAITS, testKernel } from '../../../src/gpu/testing/test_kerne
 import { latentWidth } from '../../cache/latent_cache.js';
 import { bits, runOn } from '../fixture.js';
 import { attendLatent, mlaCase, mlaInputs, mlaStep } from '../mla_fixture.js';
+import { suite as mergeSuite } from '../attention_merge/cases.js';
 import { suite } from './cases.js';
 import { mlaSplit } from './index.js';
 
@@ -88,6 +89,31 @@ for (const adapter of await adaptersInTurn('mla_split rows')) {
           expect(merged).toBeCloseTo(whole.o[i]! / whole.l, 4);
         }
       }
+    }
+    device.dispose();
+  });
+}
+
+for (const adapter of await adaptersInTurn('mla_split that finishes')) {
+  test(`mla_split on ${adapter.name}: a step of one chunk that finishes gives the bits of its partials merged`, async () => {
+    const device = await adapter.open();
+    const traits = { ...device.traits, software: true };
+    const rowInfo = [[199, 0], undefined, [40, 1], [255, 2]] as const;
+    const one = mlaCase({ heads: 6, kvLoraRank: 64, qkRopeHeadDim: 16, kvType: 'f16', block: 64 }, rowInfo);
+    const step = mlaStep(one);
+    expect(step.chunks).toBe(1);
+    const given = mlaInputs(one, new Random(6));
+    const { partial_o, partial_ml } = await runOn(device, suite, one, given, step, traits);
+    const width = one.heads * kvLoraRank;
+    const merge = { ...one, headDim: kvLoraRank, partials: one.maxChunks, outStride: width, positions: [] };
+    const partials = { partial_o: partial_o!, partial_ml: partial_ml!, row_info: given['row_info']! };
+    const { out } = await runOn(device, mergeSuite, merge, partials, step, traits);
+    const finished = { ...one, maxChunks: 1, finishes: true };
+    const { partial_o: own } = await runOn(device, suite, finished, given, step, traits);
+    for (const [row, info] of rowInfo.entries()) {
+      const got = bits(own!, row * width, width);
+      if (info) expect(got, `row ${row}`).toEqual(bits(out!, row * width, width));
+      else expect(new Float32Array(got.buffer).every(Number.isNaN)).toBe(true);
     }
     device.dispose();
   });

@@ -3,10 +3,11 @@
 //   s_t = scale * q_abs[h] . (c_t, k_pe_t),   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) c_t
 //   t in the chunk, t <= position
 //
-// Tensors as in mla_split.wgsl.
+// Tensors as in mla_split.wgsl. Variant FINISHES: steps of one chunk; partial_o is attention's output o / l.
 //
 // Grid (local chunks, ceil(heads / (4 THREADS)), rows): an invocation = 4 heads of the row. Variants: see mla_attend_row.wgsl.
 // Chunks beyond the row's tokens and inactive rows: nothing is written.
+const FINISHES: bool = false; // variant
 
 struct Params {
   rows: u32,
@@ -68,4 +69,13 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   );
   let end = min(limit, (chunk + 1u) * CHUNK);
   mla_attend(queries, info.y * params.table_stride, chunk, limit, end, thread);
+  if (FINISHES) {
+    for (var i = 0u; i < queries.heads; i++) {
+      let ml = partial_ml[queries.to[i]];
+      for (var unit = 0u; unit < params.rank_units; unit++) {
+        let at = queries.to[i] * params.rank_units + unit;
+        partial_o[at] = softmax_finish(SoftmaxState(partial_o[at], ml.x, ml.y));
+      }
+    }
+  }
 }

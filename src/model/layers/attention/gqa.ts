@@ -289,12 +289,15 @@ class GqaProgram implements AttentionProgram {
       qStride: input.queryStride,
       scale: config.scale,
     };
-    const io = { ...tensors, q: input.queries, chunk_offsets: cache.chunkOffsets, ...attention.target };
+    const io = { ...tensors, q: input.queries, chunk_offsets: cache.chunkOffsets };
     if (this.rows.role === 'prompt') {
       const lanes = { lanes: attention.partials, maxChunks: chunksOf(cache.contextLength) };
-      recorder.dispatch(attentionPrefill, { ...problem, ...lanes, partialLayout: attention.layout }, io, input.rowsOf);
+      const to = { ...io, ...attention.target };
+      recorder.dispatch(attentionPrefill, { ...problem, ...lanes, partialLayout: attention.layout }, to, input.rowsOf);
     } else {
-      recorder.dispatch(attentionSplit, { ...problem, maxChunks: attention.partials }, io, input.rowsOf);
+      attention.recordSplit(recorder, this.#attended, (finish, target) =>
+        recorder.dispatch(attentionSplit, { ...problem, ...finish }, { ...io, ...target }, input.rowsOf),
+      );
     }
   }
 

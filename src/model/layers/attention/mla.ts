@@ -216,13 +216,15 @@ class MlaProgram implements AttentionProgram {
       row_info: input.rowInfo,
       block_table: cache.blockTable,
       chunk_offsets: cache.chunkOffsets,
-      ...target,
     };
     if (this.rows.role === 'prompt') {
       const lanes = { lanes: partials, maxChunks: chunksOf(cache.contextLength) };
-      recorder.dispatch(mlaPrefill, { ...problem, ...lanes, partialLayout: layout }, tensors, input.rowsOf);
+      const io = { ...tensors, ...target };
+      recorder.dispatch(mlaPrefill, { ...problem, ...lanes, partialLayout: layout }, io, input.rowsOf);
     } else {
-      recorder.dispatch(mlaSplit, { ...problem, maxChunks: partials }, tensors, input.rowsOf);
+      this.#attention.recordSplit(recorder, this.#computed?.latentOut, (finish, to) =>
+        recorder.dispatch(mlaSplit, { ...problem, ...finish }, { ...tensors, ...to }, input.rowsOf),
+      );
     }
   }
 

@@ -5,6 +5,7 @@
 
 import { attentionMerge, type AttentionMergeProblem } from '../../../../shaders/attention/attention_merge/index.js';
 import { laneSources } from '../../../../shaders/attention/attention_merge/lane_sources.js';
+import type { Finish } from '../../../../shaders/attention/share.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
 import { known } from '../../../base/errors.js';
 import { nth } from '../../../base/lists.js';
@@ -193,10 +194,32 @@ export class SpreadAttention {
     return { partial_o: this.#written.o, partial_ml: this.#written.ml };
   }
 
+  /** Steps of one chunk are merged where they are attended to: on a software adapter, where nothing else merges and nothing travels. */
+  get #finishes(): boolean {
+    const { shape, input, context } = this;
+    const isPacked = input.heads * shape.dim === shape.outStride;
+    const isOwn = this.stageRows.role === 'generated' && this.isLocal && !context.cache.headTables;
+    return isOwn && isPacked && context.device.traits.software;
+  }
+
+  /** Attention of generated rows, which `split` dispatches: to partials, which are merged, or, in steps of one chunk, to `out`. */
+  recordSplit(
+    recorder: RankRecorder,
+    out: Buffer | undefined,
+    split: (of: Finish, target: SpreadAttention['target']) => void,
+  ): void {
+    const { partials: maxChunks, target } = this;
+    if (!this.#finishes || !out) return split({ maxChunks }, target);
+    recorder.inSteps(isOne, () => split({ maxChunks: 1, finishes: true }, { ...target, partial_o: out }));
+    if (maxChunks > 1) recorder.inSteps(isMore, () => split({ maxChunks }, target));
+  }
+
   /** After attention: everything home, merged into `out` (undefined on a rank without weights). */
   recordMerge(recorder: RankRecorder, out: Buffer | undefined, tables?: MergeTables): void {
     if (this.#own) this.#recordLanes(recorder, this.#own, tables);
-    if (!this.#own && !this.#home) this.#recordOutputs(recorder, out, tables);
+    if (this.#finishes && out) {
+      if (this.partials > 1) recorder.inSteps(isMore, () => this.#recordOutputs(recorder, out, tables));
+    } else if (!this.#own && !this.#home) this.#recordOutputs(recorder, out, tables);
     else {
       this.context.world.exchangeRoutes(
         recorder,
@@ -319,6 +342,9 @@ export class SpreadAttention {
     });
   }
 }
+
+const isOne = (chunks: number): boolean => chunks === 1;
+const isMore = (chunks: number): boolean => chunks > 1;
 
 /** Rows up to the last of row groups that each have room for `room` rows. */
 function span(counts: readonly number[], room: number): number {
