@@ -165,10 +165,17 @@ function encodeDispatches(
   { rows, chunks }: ProgramStep,
 ): void {
   let current: GPUComputePipeline | undefined;
+  // Most dispatches work on the same rows as the one before.
+  let counted: RowsOf | undefined;
+  let shape = { rows: 0, chunks };
   for (const { variant, bindGroup, rowsOf, runsIn } of dispatches) {
     if (runsIn && !runsIn(chunks)) continue;
     const { compiled, grid } = variant;
-    const [x, y, z] = typeof grid === 'function' ? grid({ rows: rowsOf(rows), chunks }) : grid;
+    if (rowsOf !== counted) {
+      counted = rowsOf;
+      shape = { rows: rowsOf(rows), chunks };
+    }
+    const [x, y, z] = typeof grid === 'function' ? grid(shape) : grid;
     if (x === 0 || y === 0 || z === 0) continue;
     if (compiled.pipeline !== current) {
       pass.setPipeline(compiled.pipeline!);

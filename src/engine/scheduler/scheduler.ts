@@ -193,7 +193,7 @@ export class Scheduler {
     if (this.#inFlight[0] !== iteration) {
       throw new SplitkvError('internal', `iteration ${iteration.number} isn't the oldest in flight`);
     }
-    const { ids, ended = [], seconds, evicted, goOn = [], verified } = results;
+    const { ids, ended = [], seconds, evicted, goOn = [] } = results;
     if (!ids && this.config.prefixCaching) {
       throw usageError(`iteration ${iteration.number}: prefix caching needs the sampled ids`);
     }
@@ -202,33 +202,36 @@ export class Scheduler {
       const sequence = this.#sequences.get(id);
       if (sequence) sequence.toEvict = tokens;
     }
-    const complete: Sequence[] = [];
-    for (const [index, { handed, prefills, decodes }] of iteration.ranks.entries()) {
-      const advanced = [
-        ...handed,
-        ...prefills.map(({ sequence, start, count, samples }) => ({ sequence, end: start + count, samples })),
-        ...decodes
-          .filter(({ id }) => !verified?.has(id))
-          .map((sequence) => ({ sequence, end: sequence.confirmed + 1, samples: true })),
-      ];
-      const rank = nth(this.ranks, index);
-      for (const { sequence, end, samples } of advanced) {
-        if (this.#advance(sequence, rank, end, samples, ids?.[index])) complete.push(sequence);
-      }
-      for (const sequence of decodes) {
-        const tokens = verified?.get(sequence.id);
-        if (tokens && this.#takeVerified(sequence, rank, tokens)) complete.push(sequence);
-      }
-    }
+    const complete = this.#advanceAll(iteration, results);
     complete.push(...this.#goOn(goOn));
     const finished = this.#finishAll(complete, ended);
     if (seconds !== undefined) {
       this.#policy.observe?.(iteration, seconds);
-      const most = (rows: readonly number[]): number => Math.max(...rows);
-      const decodes = most(iteration.ranks.map((rank) => rank.decodes.length));
-      this.#clients.observe(decodes, most(iteration.ranks.map((rank) => rank.contextTokens)), seconds);
+      const decodes = Math.max(...iteration.ranks.map((rank) => rank.decodes.length));
+      this.#clients.observe(decodes, Math.max(...iteration.ranks.map((rank) => rank.contextTokens)), seconds);
     }
     return finished;
+  }
+
+  /** Takes what came of an iteration's rows and chunks. Those that are complete with it. */
+  #advanceAll({ ranks }: Iteration, { ids, verified }: IterationResults): Sequence[] {
+    const complete: Sequence[] = [];
+    for (const [index, { handed, prefills, decodes }] of ranks.entries()) {
+      const rank = nth(this.ranks, index);
+      const own = ids?.[index];
+      for (const { sequence, end, samples } of handed)
+        if (this.#advance(sequence, rank, end, samples, own)) complete.push(sequence);
+      for (const { sequence, start, count, samples } of prefills)
+        if (this.#advance(sequence, rank, start + count, samples, own)) complete.push(sequence);
+      for (const sequence of decodes) {
+        const tokens = verified?.get(sequence.id);
+        const isLast = tokens
+          ? this.#takeVerified(sequence, rank, tokens)
+          : this.#advance(sequence, rank, sequence.confirmed + 1, true, own);
+        if (isLast) complete.push(sequence);
+      }
+    }
+    return complete;
   }
 
   /** Between iterations, of sequences that wait: what `goOn` and `ended` of results say. */

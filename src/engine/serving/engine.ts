@@ -836,7 +836,7 @@ export class Engine {
       seconds,
       evicted,
       goOn,
-      verified: new Map([...verified].map(([id, { tokens }]) => [id, tokens])),
+      ...(verified.size > 0 && { verified: new Map([...verified].map(([id, { tokens }]) => [id, tokens])) }),
     });
     this.#keepPrompts(prompts.map(({ running }) => running));
     this.#ended(finished);

@@ -99,7 +99,7 @@ export class IterationRunner {
     const chunks = works.flatMap(({ prefills }, pool) =>
       prefills.map((chunk) => ({ chunk, slot: this.slots.of(pool, chunk.sequence.slot) })),
     );
-    this.#prefill(chunks, call, evicted);
+    if (chunks.length > 0) this.#prefill(chunks, call, evicted);
     this.#wake(works, call);
     const verified = new Map<string, Verified>();
     this.#verify(works, call, verified);

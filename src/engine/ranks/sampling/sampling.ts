@@ -276,26 +276,27 @@ export class Sampler {
 export class SlotNeeds {
   readonly #slots = new Map<number, Omit<DrawOptions, 'seed'>>();
 
+  mode: SamplingMode = 'greedy';
+  /** Some slot has a repetition penalty: it matters which tokens were seen. */
+  penalises = false;
+  /** Some slot's logits change before they are searched. */
+  controls = false;
+
   set(slot: number, options: Omit<DrawOptions, 'seed'>): void {
     this.#slots.set(slot, options);
+    this.#count();
   }
 
   delete(slot: number): void {
-    this.#slots.delete(slot);
+    if (this.#slots.delete(slot)) this.#count();
   }
 
-  get mode(): SamplingMode {
-    const modes = new Set([...this.#slots.values()].map(samplingMode));
-    return SAMPLING_MODES.findLast((mode) => modes.has(mode)) ?? 'greedy';
-  }
-
-  /** Some slot has a repetition penalty: it matters which tokens were seen. */
-  get penalises(): boolean {
-    return [...this.#slots.values()].some(({ repetitionPenalty = 1 }) => repetitionPenalty !== 1);
-  }
-
-  /** Some slot's logits change before they are searched. */
-  get controls(): boolean {
-    return [...this.#slots.values()].some(hasControls);
+  /** Asked for in each step, and counted where something changes. */
+  #count(): void {
+    const all = [...this.#slots.values()];
+    const modes = new Set(all.map(samplingMode));
+    this.mode = SAMPLING_MODES.findLast((mode) => modes.has(mode)) ?? 'greedy';
+    this.penalises = all.some(({ repetitionPenalty = 1 }) => repetitionPenalty !== 1);
+    this.controls = all.some(hasControls);
   }
 }
