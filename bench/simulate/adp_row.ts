@@ -3,7 +3,7 @@ import { solTps } from '../../src/engine/scheduler/index.js';
 import type { PublishedRow } from './published_run.js';
 import type { SimulationResult } from './simulate.js';
 
-export type RowName = PublishedRow['name'] | 'cost';
+export type RowName = PublishedRow['name'] | 'cost' | 'balance_route' | 'staggered';
 
 /** One line of the table. */
 export interface AdpRow {

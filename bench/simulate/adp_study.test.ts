@@ -7,6 +7,7 @@ import { type AdpStudyOptions, runPolicy, studyAdp } from './adp_study.js';
 import { calibrate } from './calibrate.js';
 import { defaultLoads, paretoFront, paretoOfLoads } from './pareto.js';
 import { PUBLISHED_ROWS, PUBLISHED_SETTINGS, PUBLISHED_TIME } from './published_run.js';
+import { BalanceRoute, StaggeredBatches } from './related_policies.js';
 import { simulate } from './simulate.js';
 import { LENGTHS, type Trace, syntheticTrace } from './trace.js';
 import { isTurn } from '../../src/gpu/testing/draw.js';
@@ -322,3 +323,50 @@ test.each([
     expect(baseline.total - balanced.total).toBeCloseTo((timeOfContext - timeOfGeneration) * (N - 1), 9);
   },
 );
+
+describe('policies of papers', () => {
+  const time = { baseSeconds: 0.01, secondsPerToken: 0.001 };
+  const scheduler = {
+    ranks: Array.from({ length: 2 }, () => ({ numBlocks: 64, slots: 4 })),
+    contextLength: 1024,
+    maxTokensPerIteration: 512,
+  };
+
+  test('BalanceRoute fills the margin below the largest load, and exceeds it where that costs least', () => {
+    const trace = [request(100, 2), request(60, 2), request(30, 2), request(20, 2), request(25, 2)];
+    const { log } = simulate(trace, { concurrency: 8, time, scheduler, policy: new BalanceRoute() });
+    // 100; then 60, 30 and 20 on the other, the last beyond the margin of 10 by 10; then 25 on the first, over 110 by 15, not by 25.
+    expect([...log[0]!.tokens]).toEqual([125, 110]);
+  });
+
+  test('staggered batches hold requests for the time of an iteration with contexts', () => {
+    const trace = [request(40, 40), request(10, 40, 0.04), request(10, 4, 0.06), request(12, 4, 0.065)];
+    const { ttftSeconds, log } = simulate(trace, {
+      concurrency: 8,
+      time,
+      scheduler,
+      policy: new StaggeredBatches(),
+    });
+    expect(ttftSeconds[0]).toBeCloseTo(0.05, 9);
+    // Clients send between iterations. At 0.05 the first 50 ms are over: 10 rows beside one on the other rank.
+    expect(ttftSeconds[1]).toBeCloseTo(0.07 - 0.05, 9);
+    // Held beyond 0.05 + 0.048, steps of 11 ms; then together, the longest first and to the rank with fewer cached tokens.
+    expect(ttftSeconds[2]).toBeCloseTo(0.103 + 0.023 - 0.07, 9);
+    expect(ttftSeconds[3]).toBeCloseTo(0.103 + 0.023 - 0.07, 9);
+    expect([...log.find(({ contextTokens }) => contextTokens === 22)!.tokens]).toEqual([11, 13]);
+  });
+
+  test('every request of a trace ends under them, and the study has their rows', async () => {
+    const options = study(
+      { ranks: 4, maxBatch: 8, concurrency: 40 },
+      { requests: 200, meanInput: 300, meanOutput: 60 },
+    );
+    const { rows, logs } = await studyAdp({ ...options, related: true });
+    expect(rows.map(({ name }) => name).slice(4)).toEqual(['balance_route', 'staggered']);
+    for (const { name, tps, mean_ttft_s: ttft } of rows) {
+      expect(tps, name).toBeGreaterThan(0);
+      expect(ttft, name).toBeGreaterThan(0);
+      expect(logs[name]!.length, name).toBeGreaterThan(60);
+    }
+  });
+});

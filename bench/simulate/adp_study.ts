@@ -15,6 +15,8 @@ import {
   simulate,
 } from './simulate.js';
 import { PUBLISHED_ROWS, type PublishedRow } from './published_run.js';
+import { BalanceRoute, StaggeredBatches } from './related_policies.js';
+import type { ContextPolicy } from '../../src/engine/scheduler/routing.js';
 
 export interface AdpStudyOptions extends Room {
   /** Requests that clients have open at once. */
@@ -22,6 +24,8 @@ export interface AdpStudyOptions extends Room {
   readonly timeoutIters: number;
   readonly batchingWaitIters: number;
   readonly time: LinearTime;
+  /** Policies of papers, too (related_policies.ts). */
+  readonly related?: boolean;
 }
 
 /** A policy as `attention_dp_config` has it. */
@@ -38,7 +42,7 @@ export interface AdpStudy {
   /** What else is published of the baseline, where the study is of that run. */
   readonly checks?: readonly PublishedCheck[];
   readonly parameters: Readonly<Record<string, unknown>>;
-  readonly logs: Readonly<Record<RowName, readonly LoggedIteration[]>>;
+  readonly logs: Readonly<Partial<Record<RowName, readonly LoggedIteration[]>>>;
 }
 
 /** Runs the published policies and our own on one trace. `onRun` is called before each. */
@@ -49,7 +53,9 @@ export async function studyAdp(
   checkTrace(options);
   const rows: AdpRow[] = [];
   const logs: Partial<Record<RowName, readonly LoggedIteration[]>> = {};
-  for (const [name, policy] of policiesOf(options)) {
+  const policies: (readonly [RowName, Policy | ContextPolicy])[] = [...policiesOf(options)];
+  if (options.related) policies.push(['balance_route', new BalanceRoute()], ['staggered', new StaggeredBatches()]);
+  for (const [name, policy] of policies) {
     await onRun(name);
     const result = runPolicy(options, policy);
     rows.push(makeRow(name, result, rows[0]?.tps));
@@ -60,7 +66,7 @@ export async function studyAdp(
     published: PUBLISHED_ROWS,
     ...(isPublishedRun(options) && { checks: publishedChecks(logs.baseline!) }),
     parameters: parametersOf(options),
-    logs: logs as AdpStudy['logs'],
+    logs,
   };
 }
 
@@ -79,10 +85,9 @@ export function policiesOf({
 }
 
 /** A run of the study's trace under one policy. */
-export function runPolicy(options: AdpStudyOptions, policy: Policy): SimulationResult {
-  return simulate(options.trace, {
-    concurrency: options.concurrency,
-    time: options.time,
-    scheduler: { ...schedulerOf(options), attentionDpConfig: policy },
-  });
+export function runPolicy(options: AdpStudyOptions, policy: Policy | ContextPolicy): SimulationResult {
+  const { trace, concurrency, time } = options;
+  const scheduler = schedulerOf(options);
+  const own = 'mode' in policy ? { scheduler: { ...scheduler, attentionDpConfig: policy } } : { scheduler, policy };
+  return simulate(trace, { concurrency, time, ...own });
 }

@@ -3,6 +3,7 @@
 import { nth, range, sum } from '../../src/base/lists.js';
 import { BalanceMeter, type BalanceSummary } from '../../src/engine/scheduler/adp/metrics.js';
 import { type Iteration, Scheduler, type SchedulerOptions, contextPolicy } from '../../src/engine/scheduler/index.js';
+import type { ContextPolicy } from '../../src/engine/scheduler/routing.js';
 import { MOVING } from '../../src/engine/scheduler/kv/kv_policy.js';
 import type { Trace, TraceRequest } from './trace.js';
 
@@ -34,6 +35,8 @@ export interface SimulationOptions {
   /** Requests that clients have open at once. */
   readonly concurrency: number;
   readonly time: LinearTime;
+  /** In place of the scheduler's own. */
+  readonly policy?: ContextPolicy;
 }
 
 /** One iteration as the log keeps it. */
@@ -62,7 +65,7 @@ export interface SimulationResult {
 /** Runs the scheduler on a clock that the time model moves: what would be computed is not. */
 export function simulate(trace: Trace, options: SimulationOptions): SimulationResult {
   const { secondsPerCachedToken: reading = 0 } = options.time;
-  const scheduler = new Scheduler(options.scheduler, contextPolicy);
+  const scheduler = new Scheduler(options.scheduler, (config) => options.policy ?? contextPolicy(config));
   const clients = new Clients(trace, options.concurrency);
   const sentAt = new Float64Array(trace.length);
   const ttftSeconds = new Float64Array(trace.length);

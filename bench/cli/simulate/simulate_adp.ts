@@ -82,6 +82,9 @@ export const command: Command = {
       value: 'N[,N]',
       help: 'with --pareto: requests open at once; default a twentieth, a fifth and all of --concurrency',
     },
+    related: {
+      help: 'also the rules of two papers, by their abstracts: BalanceRoute (balance_route) and staggered batches',
+    },
     runs: { value: 'N', help: 'with --model: runs of each policy, in turns; figures are medians; default 1' },
     out: { value: 'FILE', help: 'also write an HTML report there: runs over iterations, and throughput against TTFT' },
     ...runOptions,
@@ -126,7 +129,7 @@ export const command: Command = {
 
 /** Runs the trace on a model's ranks, and then on a clock. */
 async function runMeasured(options: Options, terminal: Terminal): Promise<number> {
-  for (const name of ['calibrate', 'out', 'pareto', 'loads']) {
+  for (const name of ['calibrate', 'out', 'pareto', 'loads', 'related']) {
     if (options.has(name)) throw usageError(`--${name} is for a simulation alone: leave it or --model out`);
   }
   const request = await modelRequest(options, terminal);
@@ -196,6 +199,7 @@ export async function studyOptions(options: Options, preset: Presets = PUBLISHED
     batchingWaitIters: options.integer('batching-wait-iters', 0) ?? preset.batchingWaitIters,
     chunkedPrefill,
     kvTokens: options.integer('kv-tokens', 1),
+    related: options.has('related'),
     time: {
       baseSeconds:
         options.number('iteration-seconds', 'a number of at least 0', (s) => s >= 0) ?? PUBLISHED_TIME.baseSeconds,

@@ -18,6 +18,8 @@ const ROW_TITLES: Readonly<Record<RowName, string>> = {
   context_wait: 'Context wait (timeout_iters)',
   full: 'Full (and batching_wait_iters)',
   cost: 'Cost (ours)',
+  balance_route: 'BalanceRoute, BR-0 (arXiv 2605.06113)',
+  staggered: 'Staggered batches (arXiv 2512.16134)',
 };
 
 export interface AdpReport {
@@ -28,7 +30,7 @@ export interface AdpReport {
 /** One HTML page that needs nothing but itself. */
 export function adpReport({ study, pareto }: AdpReport): string {
   const names = study.rows.map(({ name }) => name);
-  const runs = names.map((name) => runCharts(study.logs[name]));
+  const runs = names.map((name) => runCharts(study.logs[name]!));
   const scale = scaleOf(runs);
   return `<!doctype html>
 <html lang="en">
