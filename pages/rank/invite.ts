@@ -20,6 +20,7 @@ export function inviteTabs(open: (ranks: Pick<LoadOptions, 'cluster' | 'ranks'>)
   const say = (line: string): void => void (status.textContent = line);
   const invite = async (): Promise<void> => {
     button.disabled = true;
+    let failure = 'Nobody joined';
     say('Making an invitation…');
     try {
       peers ??= openPeers({ confirm: (asks) => askCode(codePart, asks) });
@@ -31,12 +32,13 @@ export function inviteTabs(open: (ranks: Pick<LoadOptions, 'cluster' | 'ranks'>)
       const name = await invitation.joined;
       say(`${name} joined: the model is loaded on both.`);
       part.hidden = true;
+      failure = `${name} joined, but the model isn't loaded on both`;
       const all = await peers;
       await open({ ranks: all.names, cluster: { peers: all, mixed: mixed.checked } });
       say(`${count(all.names.length, 'rank')}: ${all.names.join(', ')}.`);
     } catch (error) {
       if (!invitation) peers = undefined;
-      say(`Nobody joined: ${messageOf(error)}.`);
+      say(`${failure}: ${messageOf(error)}.`);
     } finally {
       codePart.replaceChildren();
       part.hidden = true;

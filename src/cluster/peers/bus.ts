@@ -1,7 +1,6 @@
 import type { NatsConnection } from '@nats-io/nats-core';
 import { decode, encode } from 'cborg/extended';
 import { formatError, limitError, messageOf } from '../../base/errors.js';
-import { pause } from '../../base/waits.js';
 
 /** Of an RTCDataChannel, in order and reliable, what is used. */
 export type PeerChannel = Pick<
@@ -97,15 +96,22 @@ export class PeerBus {
   ): Promise<readonly Message[]> {
     const answers: Message[] = [];
     const reply = `inbox.${crypto.randomUUID()}`;
-    let end = performance.now() + maxWait;
-    const callback = (_: null, message: Message): void => {
-      end = Math.min(end, performance.now() + stall);
-      answers.push(message);
-    };
-    const { unsubscribe } = this.subscribe(reply, { callback });
-    this.publish(subject, data, { reply });
-    while (performance.now() < end) await pause(5);
-    unsubscribe();
+    const last = performance.now() + maxWait;
+    await new Promise<void>((over) => {
+      let timer = setTimeout(end, maxWait);
+      const { unsubscribe } = this.subscribe(reply, {
+        callback: (_, message) => {
+          answers.push(message);
+          clearTimeout(timer);
+          timer = setTimeout(end, Math.min(stall, last - performance.now()));
+        },
+      });
+      function end(): void {
+        unsubscribe();
+        over();
+      }
+      this.publish(subject, data, { reply });
+    });
     return answers;
   }
 
