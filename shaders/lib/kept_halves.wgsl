@@ -1,17 +1,18 @@
-// Blocks of 32 for weights_kept.wgsl: value = d (code - MIDDLE), or d code + m where blocks have two HALVES.
+// Blocks with one f16 or two for weights_kept.wgsl: value = d (STEP code - MIDDLE), or d code + m where blocks have two HALVES.
 
 /// [lane] halves of words or words.
-fn factors_of(first: u32, lane: u32) -> vec2<u32> {
+fn factors_of(first: u32, unit: u32) -> vec2<u32> {
+  let lane = unit & 31u;
   if (HALVES == 2u) {
-    return vec2<u32>(scale[first + lane], 0u);
+    return vec2<u32>(0u, scale[first + lane]);
   }
-  return vec2<u32>(scale[first + (lane >> 1u)] >> ((lane & 1u) * 16u), 0u);
+  return vec2<u32>(0u, scale[first + (lane >> 1u)] >> ((lane & 1u) * 16u));
 }
 
 fn line(s: Scale, sixteen: u32) -> vec2<f32> {
-  let d = half_value(s.factors.x);
+  let d = half_value(s.factors.y);
   if (HALVES == 2u) {
-    return vec2<f32>(d, half_value(s.factors.x >> 16u));
+    return vec2<f32>(d, half_value(s.factors.y >> 16u));
   }
-  return vec2<f32>(d, -MIDDLE * d);
+  return vec2<f32>(STEP * d, -MIDDLE * d);
 }
