@@ -5,7 +5,7 @@
 //   fn scale_of(words: vec4<u32>, s: Scale, part: u32) -> u32
 // and fn numbers(sizes: vec4<u32>, signs: u32) -> vec4<f32>, of sizes and signs.
 
-fn four(words: vec4<u32>, s: Scale, part: u32) -> vec4<f32> {
+fn numbers_of(words: vec4<u32>, s: Scale, part: u32) -> vec4<f32> {
   let row = row_of(words, s, part);
   let sizes = CODEBOOK[row >> 1u] >> ((row & 1u) * 16u);
   let signs = signs_of(words, s, part);
@@ -16,7 +16,7 @@ fn four(words: vec4<u32>, s: Scale, part: u32) -> vec4<f32> {
 }
 
 fn factor(words: vec4<u32>, s: Scale, part: u32) -> f32 {
-  return f32(2u * scale_of(words, s, part) + 1u) * STEP;
+  return f32(2u * scale_of(words, s, part) + 1u) * NUMBER_STEP;
 }
 
 /// Of 7 signs of eight elements those of a vec4; the eighth makes their number even.

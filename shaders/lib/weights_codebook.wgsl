@@ -1,9 +1,9 @@
 // llama.cpp's blocks of codebooks as a file has them (linear/kept/codebooks.ts): a unit has rows of the codebook in place of its
 // elements' codes, and a row's sizes stand for four elements or eight. 32 rows of a block of BLOCK_UNITS units have BLOCK_WORDS words
-// beside them: [unit][lane] of WORDS words, [unit][lane] of HALVES halves of words, [lane] halves of words, the f16 d.
+// beside them: [unit][lane] of WORDS_BESIDE words, [unit][lane] of HALVES_BESIDE halves of words, [lane] halves of words, the f16 d.
 // value = number * factor: all factors are exact, and so is their product. The kernel declares the bindings
 // `weight: array<vec4<u32>>` and `scale: array<u32>`, and a type's fragment gives
-//   fn four(words: vec4<u32>, s: Scale, part: u32) -> vec4<f32>   the numbers of the `part`-th vec4 of a unit's piece s.piece
+//   fn numbers_of(words: vec4<u32>, s: Scale, part: u32) -> vec4<f32>   the numbers of the `part`-th vec4 of a unit's piece s.piece
 //   fn factor(words: vec4<u32>, s: Scale, part: u32) -> f32       which they are multiplied by, and by d
 
 const UNIT_PIECES: u32 = UNIT / 32u;
@@ -25,14 +25,14 @@ fn unit_scale(index: u32) -> Scale {
   let begin = (index / (BLOCK_UNITS * 32u)) * BLOCK_WORDS;
   let unit = index % (BLOCK_UNITS * 32u);
   var s = Scale();
-  for (var word = 0u; word < WORDS; word++) {
-    s.beside[word] = scale[begin + WORDS * unit + word];
+  for (var word = 0u; word < WORDS_BESIDE; word++) {
+    s.beside[word] = scale[begin + WORDS_BESIDE * unit + word];
   }
-  let halves = begin + WORDS * BLOCK_UNITS * 32u;
-  if (HALVES > 0u) {
+  let halves = begin + WORDS_BESIDE * BLOCK_UNITS * 32u;
+  if (HALVES_BESIDE > 0u) {
     s.beside.w = half_from(halves, unit);
   }
-  s.d = half_value(half_from(halves + HALVES * BLOCK_UNITS * 16u, unit & 31u));
+  s.d = half_value(half_from(halves + HALVES_BESIDE * BLOCK_UNITS * 16u, unit & 31u));
   return s;
 }
 
@@ -47,7 +47,7 @@ fn piece_scale(s: Scale, piece: u32) -> Scale {
 fn unit_values(words: vec4<u32>, s: Scale) -> Unit {
   var values: Unit;
   for (var part = 0u; part < PIECE4; part++) {
-    values[part] = four(words, s, part) * (s.d * factor(words, s, part));
+    values[part] = numbers_of(words, s, part) * (s.d * factor(words, s, part));
   }
   return values;
 }
@@ -56,7 +56,7 @@ fn unit_values(words: vec4<u32>, s: Scale) -> Unit {
 fn load_part(index: u32, part: u32, s: Scale) -> vec4<f32> {
   let of_piece = piece_scale(s, part / PIECE4);
   let words = weight[index];
-  return four(words, of_piece, part % PIECE4) * (s.d * factor(words, of_piece, part % PIECE4));
+  return numbers_of(words, of_piece, part % PIECE4) * (s.d * factor(words, of_piece, part % PIECE4));
 }
 
 fn byte_of(word: u32, i: u32) -> u32 {

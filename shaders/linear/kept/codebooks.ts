@@ -60,7 +60,7 @@ function withBook(name: Codebook, step: number, numbers: string, fragment: strin
   const words = [...new Uint32Array(halves.buffer)].map((word) => `${word}u`);
   return `const CODEBOOK = array<u32, ${words.length}>(${words.join(', ')});
 const FOURS = ${name.startsWith('iq3')};
-const STEP = ${step};
+const NUMBER_STEP = ${step};
 ${fragment}${numbers}${rows}`;
 }
 
@@ -202,8 +202,8 @@ function planesOf(
     },
     wgsl: `${unitOf(UNIT_ELEMENTS[type])}const BLOCK_UNITS = ${units}u;
 const BLOCK_WORDS = ${blockWords}u;
-const WORDS = ${words}u;
-const HALVES = ${halves}u;
+const WORDS_BESIDE = ${words}u;
+const HALVES_BESIDE = ${halves}u;
 ${byIntegers}${codebooks}${wgsl}${plainSum}`,
   };
 }

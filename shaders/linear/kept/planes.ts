@@ -92,7 +92,7 @@ const MINIMA: Coded['factors'] = [
 
 /** Of blocks with one f16 or two; with one, code `middle / step` is zero. */
 const halvesOf = (halves: 1 | 2, middle = 0, step = 1): string =>
-  `const HALVES = ${halves}u;\nconst MIDDLE = ${middle}.0;\nconst STEP = ${step}.0;\n${byIntegers}${keptHalves}`;
+  `const FACTORS = ${halves}u;\nconst CODE_MIDDLE = ${middle}.0;\nconst CODE_STEP = ${step}.0;\n${byIntegers}${keptHalves}`;
 
 /** Blocks of 32: f16 d, of some types f16 m, of some the fifth bits in 4 bytes, then the nibbles. [lane] d or (d, m). */
 function smallBlock(high: 0 | 1, halves: 1 | 2, size: number, middle = 0): Coded {
