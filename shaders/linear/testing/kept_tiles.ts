@@ -152,12 +152,12 @@ const sizeOf = (book: Codebook, row: number, k: number): number => {
   const [count, width] = book.startsWith('iq3') ? [4, 3] : [8, 2];
   return (rows[row]! >> ((k % count) * width)) & (2 ** width - 1);
 };
-/** Of 7 signs of eight elements. */
-const negative = (signs: number, k: number): boolean =>
-  [...signs.toString(2)].filter((bit) => bit === '1').length % 2 === 1 && k % 8 === 7
-    ? true
-    : ((signs >> (k % 8)) & 1) === 1;
-const times = (number: number, isNegative: boolean | number, scale: number): number =>
+/** Of 7 signs of eight elements: the eighth makes the number of negative ones even. */
+const negative = (signs: number, k: number): number => {
+  const odd = [0, 1, 2, 3, 4, 5, 6].reduce((sum, i) => sum ^ (signs >> i), 0) & 1;
+  return ((signs | (odd << 7)) >> (k % 8)) & 1;
+};
+const times = (number: number, isNegative: number, scale: number): number =>
   (isNegative ? -number : number) * (2 * scale + 1);
 const IQ2 = [8, 25, 43];
 const IQ3_XXS = [4, 12, 20, 28, 36, 44, 52, 62];
@@ -216,7 +216,7 @@ const UNITS: Readonly<Record<CodebookType, readonly [words: number, halves: numb
       const piece = (k >> 5) * 16;
       const row = bits(words, (k >> 3) * 8, 8) + 256 * bits(beside, piece + 3 * ((k >> 3) & 3), 3);
       const number = sizeOf('iq1', row, k) - 1 + (bits(beside, piece + 15, 1) ? -1 : 1) / 8;
-      return times(number, false, bits(beside, piece + 12, 3));
+      return times(number, 0, bits(beside, piece + 12, 3));
     },
   ],
   iq1_m: [
@@ -226,7 +226,7 @@ const UNITS: Readonly<Record<CodebookType, readonly [words: number, halves: numb
       const eight = (k >> 3) * 4;
       const row = bits(words, (k >> 3) * 8, 8) + 256 * bits(beside, eight, 3);
       const number = sizeOf('iq1', row, k) - 1 + (bits(beside, eight + 3, 1) ? -1 : 1) / 8;
-      return times(number, false, bits(beside, 64 + (k >> 6) * 16 + ((k >> 4) & 3) * 3, 3));
+      return times(number, 0, bits(beside, 64 + (k >> 6) * 16 + ((k >> 4) & 3) * 3, 3));
     },
   ],
   tq1_0: [
