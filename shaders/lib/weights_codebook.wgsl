@@ -24,9 +24,16 @@ fn half_from(first: u32, at: u32) -> u32 {
 fn unit_scale(index: u32) -> Scale {
   let begin = (index / (BLOCK_UNITS * 32u)) * BLOCK_WORDS;
   let unit = index % (BLOCK_UNITS * 32u);
+  let first = begin + WORDS_BESIDE * unit;
   var s = Scale();
-  for (var word = 0u; word < WORDS_BESIDE; word++) {
-    s.beside[word] = scale[begin + WORDS_BESIDE * unit + word];
+  if (WORDS_BESIDE > 0u) {
+    s.beside.x = scale[first];
+  }
+  if (WORDS_BESIDE > 1u) {
+    s.beside.y = scale[first + 1u];
+  }
+  if (WORDS_BESIDE > 2u) {
+    s.beside.z = scale[first + 2u];
   }
   let halves = begin + WORDS_BESIDE * BLOCK_UNITS * 32u;
   if (HALVES_BESIDE > 0u) {
