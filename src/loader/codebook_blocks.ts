@@ -1,5 +1,5 @@
 import { type Codebook, codebook } from '../base/codebooks/codebooks.js';
-import { type DecodeBlock, halfValues } from './convert.js';
+import { type DecodeBlock, DOUBLED_E2M1, halfValues } from './convert.js';
 
 /** Of four elements: their codebook's row, a bit for each that is negative (of IQ1: one, of their shift), and their scale. */
 type Four = readonly [row: number, negative: number, scale: number];
@@ -7,8 +7,8 @@ type Four = readonly [row: number, negative: number, scale: number];
 /** The `i`-th four of a block. */
 type ReadFour = (bytes: Uint8Array, at: number, i: number) => Four;
 
-/** A number by its size. */
-type NumberOf = (size: number, shift: number) => number;
+/** A number by its size; of IQ1 before a shift, which takes 2 off. */
+type NumberOf = (size: number) => number;
 
 const u16 = (bytes: Uint8Array, at: number): number => bytes[at]! | (bytes[at + 1]! << 8);
 const u32 = (bytes: Uint8Array, at: number): number => u16(bytes, at) | (u16(bytes, at + 2) << 16);
@@ -32,7 +32,7 @@ const packed = (word: number, i: number): readonly [number, number] => [
 ];
 
 const iq2: NumberOf = (size) => 8 + 17 * size + (size >> 1);
-const iq1: NumberOf = (size, shift) => 8 * (size - 1) + (shift ? -1 : 1);
+const iq1: NumberOf = (size) => 8 * size - 7;
 
 /** value = d (2 scale + 1) unit number: f16 d, and of all factors the product is exact. */
 interface CodebookType {
@@ -120,31 +120,34 @@ const TYPES = {
 } as const satisfies Readonly<Record<string, CodebookType>>;
 
 function decoderOf({ book, unit, number, four, d = u16 }: CodebookType): DecodeBlock {
-  const rows = codebook(book);
   // A row of 8 is two fours.
-  const [bits, ofEight] = book.startsWith('iq3') ? [3, 0] : [2, 1];
+  const [each, bits, ofEight] = book.startsWith('iq3') ? [4, 3, 0] : [8, 2, 4];
+  const rows = codebook(book);
+  const numbers = Int8Array.from({ length: rows.length * each }, (_, at) =>
+    number((rows[Math.floor(at / each)]! >> ((at % each) * bits)) & (2 ** bits - 1)),
+  );
+  const shifts = book === 'iq1';
   return (bytes, at, out, to) => {
     const scaled = halfValues()[d(bytes, at)]! * unit;
     for (let i = 0; i < 64; i++) {
       const [row, negative, scale] = four(bytes, at, i);
-      const sizes = rows[row]! >> (ofEight & i ? 8 : 0);
+      const factor = scaled * (2 * scale + 1);
+      const first = row * each + (i & 1) * ofEight;
       for (let j = 0; j < 4; j++) {
-        const value = number((sizes >> (j * bits)) & (2 ** bits - 1), negative);
-        const sign = book !== 'iq1' && (negative >> j) & 1 ? -1 : 1;
-        out[to + i * 4 + j] = sign * value * scaled * (2 * scale + 1);
+        const value = numbers[first + j]!;
+        const signed = shifts ? value - 2 * negative : (negative >> j) & 1 ? -value : value;
+        out[to + i * 4 + j] = signed * factor;
       }
     }
   };
 }
 
-/** Twice E2M1's magnitudes, a sign above them. */
-const e2m1 = (code: number): number => [0, 1, 2, 3, 4, 6, 8, 12][code & 7]! * (code & 8 ? -1 : 1);
-/** Half the number of a byte: 4 bits of exponent, 3 of fraction. */
-const ue4m3 = (byte: number): number => {
+/** Half the number of each byte: 4 bits of exponent, 3 of fraction. */
+const UE4M3 = Float32Array.from({ length: 256 }, (_, byte) => {
   const [exponent, fraction] = [(byte >> 3) & 15, byte & 7];
   if (byte === 127) return 0;
   return exponent === 0 ? fraction * 2 ** -10 : (8 + fraction) * 2 ** (exponent - 11);
-};
+});
 /** The `n`-th of the numbers 0 to 2 in a byte, which is the fraction of 256 that they are digits of, base 3. */
 const trit = (byte: number, n: number): number => (((byte * 3 ** n) & 255) * 3) >> 8;
 
@@ -185,7 +188,7 @@ export const codebookDecoders = {
   NVFP4(bytes, at, out, to) {
     for (let i = 0; i < 64; i++) {
       const byte = bytes[at + 4 + (i >> 4) * 8 + (i & 7)]!;
-      out[to + i] = e2m1(i & 8 ? byte >> 4 : byte) * ue4m3(bytes[at + (i >> 4)]!);
+      out[to + i] = DOUBLED_E2M1[i & 8 ? byte >> 4 : byte & 15]! * UE4M3[bytes[at + (i >> 4)]!]!;
     }
   },
 } satisfies Readonly<Record<string, DecodeBlock>>;
