@@ -315,7 +315,7 @@ export const FILES = [
       'linear/linear_tiled/linear_tiled',
       'linear/low_rank/low_rank',
       'linear/pack',
-      'linear/planes',
+      'linear/kept/planes',
       'moe/expert_linear/expert_linear',
       'moe/expert_linear_combine/expert_linear_combine',
       'moe/expert_linear_route/expert_linear_route',

@@ -1,6 +1,6 @@
 // llama.cpp's blocks as a file has them (planes.ts), units of the LOW bits of their elements: byte j of a word has element j of
 // 8 / LOW vec4s in a row, the first one lowest;
-// value = code * line.x + line.y, rounded once, as llama.cpp's own; UNEVEN: by codes' numbers. The kernel declares the
+// value = code * line.x + line.y, rounded once, as llama.cpp's own; UNEVEN and E2M1: by codes' numbers. The kernel declares the
 // bindings `weight: array<vec4<u32>>` and `scale: array<u32>`, and a type's fragment (beside kept_scale.wgsl) gives
 //   fn factors_of(first: u32, unit: u32) -> vec2<u32>   of a unit of a block whose factors begin at word `first`
 //   fn line(s: Scale, sixteen: u32) -> vec2<f32>        of 16 elements; both factors of a product are exact, and so is it
@@ -11,10 +11,20 @@ fn uneven(q: vec4<f32>) -> vec4<f32> {
   return round(fma(fma(square, q, vec4<f32>(24.1738)), q, vec4<f32>(-126.567)));
 }
 
+/// Twice the numbers of E2M1: 0, 1, 2, 3, 4, 6, 8 and 12, and a sign.
+fn doubled_e2m1(codes: vec4<u32>) -> vec4<f32> {
+  let magnitudes = vec4<f32>((vec4<u32>(0xc8643210u) >> ((codes & vec4<u32>(7u)) * 4u)) & vec4<u32>(15u));
+  return select(magnitudes, -magnitudes, codes > vec4<u32>(7u));
+}
+
 fn values_of(codes: u32, line: vec2<f32>) -> vec4<f32> {
-  var q = vec4<f32>(vec4<u32>(codes, codes >> 8u, codes >> 16u, codes >> 24u) & vec4<u32>(255u));
+  let each = vec4<u32>(codes, codes >> 8u, codes >> 16u, codes >> 24u) & vec4<u32>(255u);
+  var q = vec4<f32>(each);
   if (UNEVEN) {
     q = uneven(q);
+  }
+  if (E2M1) {
+    q = doubled_e2m1(each);
   }
   return fma(q, vec4<f32>(line.x), vec4<f32>(line.y));
 }

@@ -7,8 +7,15 @@ export { roundWeights } from './round_weights.js';
 /** How the weights of a linear layer are stored on the GPU. q8 and q4 are llama.cpp's Q8_0 and Q4_0 in another order. */
 export type WeightType = 'f32' | 'f16' | 'q8' | 'q4';
 export const WEIGHT_TYPES: readonly WeightType[] = ['f32', 'f16', 'q8', 'q4'];
-/** What the weights of a file may be kept as, blocks of llama.cpp's type of that name: repacked (planes.ts), and never rounded. */
-export type KeptType = 'q2_k' | 'q3_k' | 'q4_k' | 'q5_k' | 'q6_k' | 'q4_1' | 'q5_0' | 'q5_1' | 'iq4_nl' | 'iq4_xs';
+/**
+ * What the weights of a file may be kept as, blocks of llama.cpp's type of that name: repacked (kept/planes.ts), and never rounded. Those
+ * of a codebook have its rows in place of their elements' codes.
+ */
+export type CodebookType = 'iq2_xxs' | 'iq2_xs' | 'iq2_s' | 'iq3_xxs' | 'iq3_s' | 'iq1_s' | 'iq1_m' | 'tq1_0';
+export type CodedType =
+  | ('q2_k' | 'q3_k' | 'q4_k' | 'q5_k' | 'q6_k' | 'q4_1' | 'q5_0' | 'q5_1' | 'iq4_nl' | 'iq4_xs')
+  | ('tq2_0' | 'q1_0' | 'q2_0' | 'nvfp4');
+export type KeptType = CodedType | CodebookType;
 export type MatrixType = WeightType | KeptType;
 /**
  * What the weights of experts may also be kept as: blocks of E2M1 numbers with a scale of 2^(byte - 127) each, as gpt-oss's files have
@@ -26,8 +33,8 @@ export interface KeptBlock {
   readonly elements: number;
   /** Of 32 rows of a block beside their units: first the words of high bits, [unit][lane][`highWords`]. */
   readonly words: number;
-  /** Bits of a code in its unit, and above them: in words beside it. */
-  readonly low: 2 | 4;
+  /** Bits of a code in its unit, of 128, and above them: in words beside it. */
+  readonly low: 1 | 2 | 4;
   readonly high: 0 | 1 | 2;
 }
 
@@ -45,6 +52,18 @@ export const KEPT_BLOCKS: Readonly<Record<KeptType, KeptBlock>> = {
   q5_1: { elements: 32, words: 64, low: 4, high: 1 },
   iq4_nl: { elements: 32, words: 16, low: 4, high: 0 },
   iq4_xs: { elements: 256, words: 96, low: 4, high: 0 },
+  tq2_0: { elements: 256, words: 16, low: 2, high: 0 },
+  q1_0: { elements: 128, words: 16, low: 1, high: 0 },
+  q2_0: { elements: 64, words: 16, low: 2, high: 0 },
+  nvfp4: { elements: 64, words: 32, low: 4, high: 0 },
+  iq2_xxs: { elements: 256, words: 16, low: 2, high: 0 },
+  iq2_xs: { elements: 256, words: 80, low: 2, high: 0 },
+  iq2_s: { elements: 256, words: 144, low: 2, high: 0 },
+  iq3_xxs: { elements: 256, words: 272, low: 2, high: 0 },
+  iq3_s: { elements: 256, words: 400, low: 2, high: 0 },
+  iq1_s: { elements: 256, words: 144, low: 1, high: 0 },
+  iq1_m: { elements: 256, words: 208, low: 1, high: 0 },
+  tq1_0: { elements: 256, words: 176, low: 1, high: 0 },
 };
 export const KEPT_TYPES = Object.keys(KEPT_BLOCKS) as readonly KeptType[];
 
@@ -81,6 +100,8 @@ export interface BlockRows {
   /** From a row to the next. */
   readonly rowBytes: number;
 }
+
+export const isCodebook = (type: PackedType): type is CodebookType => /^(iq[123]|tq1)/.test(type);
 
 export const isKept = (type: PackedType): type is KeptType => Object.hasOwn(KEPT_BLOCKS, type);
 

@@ -10,7 +10,7 @@ import {
   UNIT_WORDS,
   wordOf,
 } from './pack.js';
-import { finite, packKeptRow } from './planes.js';
+import { finite, packKeptRow } from './kept/kept.js';
 
 /** Where a row's blocks go. */
 interface PackedRow {

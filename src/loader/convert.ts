@@ -1,3 +1,4 @@
+import { known } from '../base/errors.js';
 import { BLOCK_TYPES, type BlockType, DTYPE_BYTES, type FloatDtype, isBlockType, type ReadableType } from './dtype.js';
 
 /** Writes elements [from, to) of a source as f32 to out[at], out[at + 1], ... */
@@ -6,7 +7,7 @@ export type Convert = (from: number, to: number, out: Float32Array, at: number) 
 /**
  * A converter for little-endian `bytes` of `type`; elements are counted from their beginning, which is that of a block. F32, F16
  * and BF16 convert exactly, NaN payloads included; F64 rounds to nearest; quantised types give what llama.cpp's
- * dequantisation gives. Needs a little-endian machine, as WebGPU does.
+ * dequantisation gives, after `loadDecoder`. Needs a little-endian machine, as WebGPU does.
  */
 export function converter(type: ReadableType, bytes: Uint8Array<ArrayBuffer>): Convert {
   return isBlockType(type) ? blockConverter(type, bytes) : floatConverter(type, bytes);
@@ -49,12 +50,12 @@ function floatConverter(dtype: FloatDtype, bytes: Uint8Array<ArrayBuffer>): Conv
 const bitsOf = (values: Float32Array): Uint32Array => new Uint32Array(values.buffer, values.byteOffset, values.length);
 
 /** Writes the elements of the block at `bytes[at]` to out[to], out[to + 1], ... */
-type DecodeBlock = (bytes: Uint8Array, at: number, out: Float32Array, to: number, half: Half) => void;
+export type DecodeBlock = (bytes: Uint8Array, at: number, out: Float32Array, to: number, half: Half) => void;
 /** The f16 at a byte. */
 type Half = (at: number) => number;
 
 /** Elements of a block in f32, as dequantize_row_* of llama.cpp's ggml-quants.c. d: f16 scale, m: f16 minimum. */
-const decoders: Readonly<Record<BlockType, DecodeBlock>> = {
+const decoders: Partial<Record<BlockType, DecodeBlock>> = {
   /** d, 16 bytes of two 4-bit numbers: (q - 8) d. Low halves are elements 0 to 15, high halves 16 to 31. */
   Q4_0(bytes, at, out, to, half) {
     const d = half(at);
@@ -193,6 +194,12 @@ const decoders: Readonly<Record<BlockType, DecodeBlock>> = {
   },
 };
 
+/** Few files have types of codebooks: what decodes them is loaded when one is read. */
+export async function loadDecoder(type: ReadableType): Promise<void> {
+  if (isBlockType(type) && !decoders[type])
+    Object.assign(decoders, (await import('./codebook_blocks.js')).codebookDecoders);
+}
+
 /** Of doubled values, by the scale's byte, whose 255 means NaN. */
 export const mxfp4Scale = (byte: number): number => (byte === 255 ? Number.NaN : 2 ** (byte - 128));
 
@@ -220,7 +227,7 @@ function putTabled(
 /** For whole blocks; a part of a block is decoded aside. */
 function blockConverter(type: BlockType, bytes: Uint8Array): Convert {
   const { elements, bytes: blockBytes } = BLOCK_TYPES[type];
-  const decode = decoders[type];
+  const decode = known(decoders[type], `decoder of ${type}`);
   const values = halfValues();
   const half: Half = (at) => values[halfAt(bytes, at)]!;
   const aside = new Float32Array(elements);

@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Random } from '../base/random.js';
 import { converter } from './convert.js';
-import { BLOCK_TYPES, type BlockType, blockOf } from './dtype.js';
+import { BLOCK_TYPES, blockOf } from './dtype.js';
 import { TensorReader } from './tensor_reader.js';
 import { MemorySource } from './testing/memory_source.js';
-import { blockTypes, encodeAs } from './gguf/testing/quantise.js';
+import { encodeAs, type EncodedType, encodedTypes } from './gguf/testing/quantise.js';
 
 /** Steps between neighbouring values, for values within +-1 or so: 2 over the number of levels, and as much again for rounded scales. */
-const tolerance: Readonly<Record<BlockType, number>> = {
+const tolerance: Readonly<Record<EncodedType, number>> = {
   Q4_0: 0.2,
   Q4_1: 0.1,
   Q5_0: 0.1,
@@ -24,7 +24,7 @@ const tolerance: Readonly<Record<BlockType, number>> = {
   MXFP4: 0.35,
 };
 
-describe.each(blockTypes)('%s', (type) => {
+describe.each(encodedTypes)('%s', (type) => {
   const { elements } = BLOCK_TYPES[type];
   const values = new Random(5).normals(8 * elements, 0.3).map((value) => Math.max(-1, Math.min(1, value)));
   const bytes = encodeAs(type, values);
@@ -80,7 +80,7 @@ it('a row that is no whole number of blocks is refused', async () => {
 /** Two blocks written by hand from the layouts of ggml-common.h. */
 describe('by hand', () => {
   const half = (value: 1 | 2 | 0.5): [number, number] => [0, { 1: 0x3c, 2: 0x40, 0.5: 0x38 }[value]];
-  const decode = (type: (typeof blockTypes)[number], bytes: number[]): number[] => {
+  const decode = (type: EncodedType, bytes: number[]): number[] => {
     const out = new Float32Array(BLOCK_TYPES[type].elements);
     converter(type, Uint8Array.from(bytes))(0, out.length, out, 0);
     return [...out];

@@ -40,6 +40,18 @@ export const BLOCK_TYPES = {
   IQ4_NL: { elements: 32, bytes: 18 },
   IQ4_XS: { elements: 256, bytes: 136 },
   MXFP4: { elements: 32, bytes: 17 },
+  IQ2_XXS: { elements: 256, bytes: 66 },
+  IQ2_XS: { elements: 256, bytes: 74 },
+  IQ2_S: { elements: 256, bytes: 82 },
+  IQ3_XXS: { elements: 256, bytes: 98 },
+  IQ3_S: { elements: 256, bytes: 110 },
+  IQ1_S: { elements: 256, bytes: 50 },
+  IQ1_M: { elements: 256, bytes: 56 },
+  TQ1_0: { elements: 256, bytes: 54 },
+  TQ2_0: { elements: 256, bytes: 66 },
+  Q1_0: { elements: 128, bytes: 18 },
+  Q2_0: { elements: 64, bytes: 18 },
+  NVFP4: { elements: 64, bytes: 36 },
 } as const;
 
 export type BlockType = keyof typeof BLOCK_TYPES;

@@ -1,6 +1,6 @@
 import { range } from '../base/lists.js';
 import { inParallel } from '../base/waits.js';
-import { converter } from './convert.js';
+import { converter, loadDecoder } from './convert.js';
 import { blockOf, type BlockType, isBlockType, type ReadableType } from './dtype.js';
 import type { Source } from './source.js';
 
@@ -76,6 +76,7 @@ export function storedSlice(
       const rows = rowEnd - rowStart;
       const bytes = (rows * width * block.bytes) / block.elements;
       if (bytes === 0) return { bytes, convertTo: () => {} };
+      await loadDecoder(type);
       if (rowBytes - (endByte - firstByte) > REQUEST_COST_BYTES) {
         const parts = await inParallel(range(rowStart, rowEnd), PARALLEL_REQUESTS, (row) => readRow(row, signal));
         return {

@@ -1,4 +1,5 @@
 import { loadFast } from '../../shaders/linear/fast/fast.js';
+import { loadKept } from '../../shaders/linear/kept/kept.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import { hasState, type ModelConfig } from './config/model_config.js';
@@ -7,7 +8,7 @@ import type { CacheOptions } from './layers/attention/cache.js';
 import { loadModelWeights, type LoadWeightsOptions, type WeightProgress } from './weights/weight_loader.js';
 import type { ImageEncoder } from './vision/encoder.js';
 import { TokenRows } from './weights/token_rows.js';
-import type { WeightTypes } from './weights/weight_types.js';
+import { eachOf, type WeightTypes } from './weights/weight_types.js';
 import { rankSlice } from './shape.js';
 import { GqaLayers } from './layers/attention/gqa.js';
 import type { LayerKinds } from './layers/layer.js';
@@ -46,6 +47,7 @@ export async function loadWeights(
     latest = progress;
     options.onProgress?.({ ...progress, totalBytes: progress.totalBytes + stored });
   };
+  await loadKept(eachOf(type));
   const weights = await loadModelWeights(device, config, reader, type, { ...options, slice, onProgress });
   if (stored > 0) {
     const tensor = table!.name;

@@ -1,5 +1,6 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
+import { drawn } from '../../../src/gpu/testing/draw.js';
 import { KEPT_TYPES, packedLayout, WEIGHT_TYPES } from '../pack.js';
 import { linearInputs, outLength } from '../reference.js';
 import { linear, type LinearRowsProblem } from './index.js';
@@ -76,7 +77,7 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
         { tolerance: { absolute: 5e-5, relative: 5e-5 } },
       ),
     ]),
-    ...KEPT_TYPES.flatMap((type) => [
+    ...drawn(KEPT_TYPES, 12, 'kept of linear').flatMap((type) => [
       linearCase(`${type}, one output`, rowsProblem(1, 256, 1, { type }), small),
       linearCase(`${type}, 8 rows`, rowsProblem(8, 768, 96, { type, tileRows: 2 })),
       linearCase(`${type}, a tail of rows`, rowsProblem(17, 512, 33, { type, tileRows: 4 })),

@@ -13,6 +13,8 @@ import { rankSlice } from '../../model/shape.js';
 import { World } from '../../model/layers/world.js';
 import { INACTIVE, KV_BLOCK } from '../../base/kv_units.js';
 import { type ProbeLayers, probePlan } from './probe_layers.js';
+import { loadKept } from '../../../shaders/linear/kept/kept.js';
+import { eachOf } from '../../model/weights/weight_types.js';
 import { syntheticWeights } from './synthetic_weights.js';
 import { submitPass, type Timed, timeProgram } from './timing.js';
 
@@ -71,6 +73,7 @@ export class Probe {
     const contextLength = Math.min(subject.contextLength, device.adapter.software ? CPU_CONTEXT : GPU_CONTEXT);
     const world = new World(probePlan(layers, config), 0);
     const types = uniformTypes(subject.type, config);
+    await loadKept(eachOf(types));
     const reader = syntheticWeights(config, rankSlice(world.plan, 0, config), types);
     const weights = await loadWeights(device, config, reader, types, world);
     return device.checked('preparing to measure', () => {

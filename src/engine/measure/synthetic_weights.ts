@@ -1,5 +1,5 @@
 import { blockElements, isKept, type MatrixType } from '../../../shaders/linear/pack.js';
-import { keptBlockBytes, randomBlocks } from '../../../shaders/linear/planes.js';
+import { keptPlanes, randomBlocks } from '../../../shaders/linear/kept/kept.js';
 import { Random } from '../../base/random.js';
 import { type BlockType, type RowPiece, type TensorEntry, type TensorIndex, TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
@@ -18,7 +18,7 @@ const BLOCKS = 61;
 
 /**
  * A checkpoint of random weights that takes no room and is read at the speed of memory: enough to run a model's program at its real
- * speed, with routers that spread rows over experts, before anything of the model itself is read.
+ * speed, with routers that spread rows over experts, before anything of the model itself is read. After `loadKept`.
  */
 export function syntheticWeights(config: ModelConfig, slice: RankSlice, types: WeightTypes = 'f32'): TensorReader {
   const table = new Random(1).normals(TABLE);
@@ -73,7 +73,7 @@ function entryOf(name: string, shape: readonly number[], table: Float32Array, ty
     end: numbers * 4,
     slice: (_, columnStart, columnEnd) => {
       const width = columnEnd - columnStart;
-      const blockBytes = kept ? keptBlockBytes(kept.type) : 0;
+      const blockBytes = kept ? keptPlanes(kept.type).bytes : 0;
       const rowBytes = kept ? (width / blockElements(kept.type)) * blockBytes : 0;
       return {
         name,

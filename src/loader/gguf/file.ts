@@ -93,7 +93,7 @@ export function quantOf(file: string): string | undefined {
   return QUANT.exec(stem)?.[1]?.toUpperCase().replace('FP', 'F');
 }
 
-const QUANT = /(?:^|[-._/])((?:IQ|TQ|Q)\d\w*|MXFP4\w*|BF16|F(?:P)?(?:16|32))$/i;
+const QUANT = /(?:^|[-._/])((?:IQ|TQ|Q)\d\w*|(?:MX|NV)FP4\w*|BF16|F(?:P)?(?:16|32))$/i;
 
 /** llama.cpp's encoder of images, which lies beside a model. */
 export const isMmproj = (file: string): boolean => /mmproj[^/]*\.gguf$/i.test(file);

@@ -97,10 +97,10 @@ describe('readGgufHeader', () => {
 
   it('names the types that it does not read, and keeps the others', async () => {
     // The third type is that of a tensor entry: name, axes, extents, type.
-    const bytes = raw(MAGIC, 3, 2n, 0n, 'x', 1, 256n, 18, 0n, 'y', 1, 4n, 99, 160n);
+    const bytes = raw(MAGIC, 3, 2n, 0n, 'x', 1, 256n, 9, 0n, 'y', 1, 4n, 99, 160n);
     const header = await read(new Uint8Array([...bytes, ...new Uint8Array(1024)]));
     expect([...header.tensors.values()].map(({ type, typeName }) => [type, typeName])).toEqual([
-      [undefined, 'IQ3_XXS'],
+      [undefined, 'Q8_1'],
       [undefined, 'of an unknown type (99)'],
     ]);
   });

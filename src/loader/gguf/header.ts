@@ -196,6 +196,9 @@ const typeNames: Readonly<Record<number, string>> = {
   34: 'TQ1_0',
   35: 'TQ2_0',
   39: 'MXFP4',
+  40: 'NVFP4',
+  41: 'Q1_0',
+  42: 'Q2_0',
 };
 
 /** The type as the loader stores it, or undefined for one whose bytes it can't count. */

@@ -325,6 +325,21 @@ describe('what is no model for this runtime', () => {
       'unsupported',
       /attn_factor 1\.5/,
     ],
+    [
+      'a factor of NVFP4',
+      {
+        ...contents,
+        tensors: [
+          ...contents.tensors.map((tensor) => ({
+            ...tensor,
+            type: tensor.name === 'blk.0.attn_q.weight' ? ('NVFP4' as const) : undefined,
+          })),
+          { name: 'blk.0.attn_q.scale', shape: [1], data: Float32Array.of(0.5) },
+        ],
+      },
+      'unsupported',
+      /'blk\.0\.attn_q\.scale' is a factor of a whole NVFP4 tensor.*such as MXFP4/,
+    ],
     ['no embedding', { ...contents, tensors: contents.tensors.slice(1) }, 'format', /no tensor 'token_embd\.weight'/],
     [
       'another gating',

@@ -89,6 +89,13 @@ describe.skipIf(typeof llama === 'string')('llama.cpp reads the same numbers out
     Q2_K: [80, 82],
     Q3_K: [108],
     Q6_K: [208],
+    ...Object.fromEntries(
+      blockTypes.filter((type) => /^(IQ[123]_[XS]|IQ1_S|Q[12]_0)/.test(type)).map((type) => [type, [0]]),
+    ),
+    // The highest of four parts.
+    IQ1_M: [54],
+    TQ1_0: [52],
+    TQ2_0: [64],
   };
 
   // llama.cpp looks embeddings up exactly; in a matrix product it would round the activations too. Here nothing else changes them:
@@ -135,15 +142,34 @@ describe.skipIf(typeof llama === 'string')('llama.cpp reads the same numbers out
     }
   });
 
-  it.each<WritableType>(['Q8_0', 'Q4_0', 'Q2_K', 'Q3_K', 'Q4_K', 'Q5_K', 'Q6_K', 'IQ4_XS', 'MXFP4'])(
-    'in every matrix: %s',
-    async (type) => {
-      const { ours, rounding } = await differences(`all ${type}`, (_, shape) => (shape.length > 1 ? type : undefined));
-      // llama.cpp rounds activations to 8 bits before such a product, so this shows a misplaced matrix, not a last bit.
-      expect(ours).toBeLessThan(0.03);
-      expect(rounding).toBeGreaterThan(0.01);
-    },
-  );
+  it.each<WritableType>([
+    'Q8_0',
+    'Q4_0',
+    'Q2_K',
+    'Q3_K',
+    'Q4_K',
+    'Q5_K',
+    'Q6_K',
+    'IQ4_XS',
+    'MXFP4',
+    'IQ3_S',
+    'IQ3_XXS',
+    'IQ2_S',
+    'IQ2_XS',
+    'IQ2_XXS',
+    'IQ1_S',
+    'IQ1_M',
+    'TQ1_0',
+    'TQ2_0',
+    'Q1_0',
+    'Q2_0',
+    'NVFP4',
+  ])('in every matrix: %s', async (type) => {
+    const { ours, rounding } = await differences(`all ${type}`, (_, shape) => (shape.length > 1 ? type : undefined));
+    // llama.cpp rounds activations to 8 bits before such a product, so this shows a misplaced matrix, not a last bit.
+    expect(ours).toBeLessThan(0.03);
+    expect(rounding).toBeGreaterThan(0.01);
+  });
 
   // llama.cpp rounds activations to f16, or to 8 bits. Its kernels for AMX end the process at experts of such types.
   it.skipIf(hasAmx()).each<[WritableType, number]>([

@@ -1,4 +1,4 @@
-import { formatError } from '../../base/errors.js';
+import { formatError, unsupportedError } from '../../base/errors.js';
 import { nth, range, sum } from '../../base/lists.js';
 import {
   absorbedView,
@@ -128,6 +128,13 @@ export class Block {
  * @throws SplitkvError `unsupported` for a tensor type that isn't read, `format` for shapes that don't fit the metadata
  */
 export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitecture, config: ModelConfig): TensorIndex {
+  for (const name of gguf.tensors.keys()) {
+    if (!name.endsWith('.scale') || gguf.tensors.get(`${name.slice(0, -5)}weight`)?.type !== 'NVFP4') continue;
+    throw unsupportedError(
+      `${gguf.what}: '${name}' is a factor of a whole NVFP4 tensor, which isn't applied here. ` +
+        'Take a file of another type, such as MXFP4, Q4_K_M or Q8_0',
+    );
+  }
   const pairedRows = family.pairedRows?.includes(arch) ?? false;
   const tiledHeads = family.tiledHeads?.includes(arch) ?? false;
   const tensors = new Map<string, TensorEntry>();

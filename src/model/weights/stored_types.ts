@@ -1,4 +1,4 @@
-import { blockElements, isKept, type MatrixType } from '../../../shaders/linear/pack.js';
+import { blockElements, isKept, KEPT_TYPES, type MatrixType } from '../../../shaders/linear/pack.js';
 import { keepsBlocks } from '../../../shaders/linear/pack_blocks.js';
 import { type BlockType, isBlockType, storedBlocks, type TensorEntry, type TensorIndex } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
@@ -6,23 +6,8 @@ import { weightSpecs } from './model_map.js';
 import { isMatrixSpec } from './weight_map.js';
 import type { WeightTypes } from './weight_types.js';
 
-/** From the smallest to the one that holds all that is read. */
-const WIDER: readonly MatrixType[] = [
-  'q2_k',
-  'q3_k',
-  'iq4_xs',
-  'iq4_nl',
-  'q4',
-  'q4_k',
-  'q4_1',
-  'q5_0',
-  'q5_k',
-  'q5_1',
-  'q6_k',
-  'q8',
-  'f16',
-  'f32',
-];
+/** Those that keep blocks of their own, then the others from the smallest to the one that holds all that is read. */
+const WIDER: readonly MatrixType[] = [...KEPT_TYPES, 'q4', 'q8', 'f16', 'f32'];
 
 /**
  * The type that keeps what a tensor says without taking more room than need be. Blocks that no type holds as they are have finer scales

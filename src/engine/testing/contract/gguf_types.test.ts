@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { KEPT_TYPES } from '../../../../shaders/linear/pack.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn } from '../../../gpu/testing/draw.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
@@ -182,6 +183,47 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string, co
     deepseek,
   ],
   ['IQ4_XS with a table of Q5_K', { token_embd: 'Q5_K', '': 'IQ4_XS' }, 'iq4_xs', wide],
+  [
+    // As UD files mix them.
+    'IQ3_S with IQ3_XXS, IQ2_S, Q4_K and Q6_K',
+    {
+      'blk.0.attn_v': 'Q4_K',
+      'blk.0.ffn_down': 'IQ3_XXS',
+      'blk.1.ffn_down': 'Q4_K',
+      'blk.1.ffn': 'IQ2_S',
+      output: 'Q6_K',
+      '': 'IQ3_S',
+    },
+    'iq3_s',
+    wide,
+  ],
+  [
+    'IQ2_XS with IQ2_XXS and IQ3_XXS',
+    { 'blk.0.ffn': 'IQ2_XXS', 'blk.1.attn_v': 'IQ3_XXS', token_embd: 'IQ2_S', output: 'IQ2_XXS', '': 'IQ2_XS' },
+    'iq2_xs',
+    wide,
+  ],
+  ['IQ1_M with IQ1_S', { 'blk.0': 'IQ1_S', output: 'Q5_K', token_embd: 'IQ1_S', '': 'IQ1_M' }, 'iq1_m', wide],
+  ['TQ2_0 with TQ1_0', { 'blk.0': 'TQ1_0', output: 'TQ1_0', '': 'TQ2_0' }, 'tq2_0', wide],
+  [
+    'NVFP4 with Q1_0 and Q2_0',
+    { 'blk.0.ffn': 'Q2_0', 'blk.1.attn': 'Q1_0', output: 'Q1_0', token_embd: 'Q2_0', '': 'NVFP4' },
+    'nvfp4',
+    wide,
+  ],
+  [
+    'IQ2_S with IQ3_XXS and IQ1_M, latent attention and experts',
+    {
+      'blk.0.attn_k_b': 'Q8_0',
+      'blk.1.attn_k_b': 'Q8_0',
+      'blk.1.ffn_down_exps': 'IQ3_XXS',
+      'blk.1.ffn_gate_exps': 'IQ1_M',
+      'blk.1.ffn_up_exps': 'IQ1_M',
+      '': 'IQ2_S',
+    },
+    'iq2_s',
+    deepseek,
+  ],
 ];
 
 describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () => {
@@ -239,7 +281,6 @@ test('blocks that no type holds become q8, others stay what they are, a file of 
   };
   expect(await typesIn({ '': 'MXFP4' })).toBe('q8');
   expect(await typesIn({ output: 'MXFP4', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
-  for (const type of ['Q2_K', 'Q3_K', 'Q5_K', 'IQ4_XS', 'IQ4_NL', 'Q5_0', 'Q4_1', 'Q5_1'] as const)
-    expect(await typesIn({ '': type })).toBe(type.toLowerCase());
+  for (const type of KEPT_TYPES) expect(await typesIn({ '': type.toUpperCase() as WritableType })).toBe(type);
   expect(await typesIn({ token_embd: 'F32', '': 'BF16' })).toBe('f16');
 });

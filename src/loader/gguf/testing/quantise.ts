@@ -1,3 +1,4 @@
+import { Random } from '../../../base/random.js';
 import { BLOCK_TYPES, type BlockType, blockOf, type FloatDtype, isBlockType } from '../../dtype.js';
 import { encode, f16Bits } from '../../testing/encode.js';
 import { halfValues } from '../../convert.js';
@@ -81,7 +82,39 @@ const kBlock =
     });
   };
 
-const encoders: Readonly<Record<BlockType, EncodeBlock>> = {
+/** Where blocks have f16s, of types for which nothing is searched here, and what those are where values are about 1. */
+const RANDOM = {
+  IQ2_XXS: { at: 0, d: 1 / 80 },
+  IQ2_XS: { at: 0, d: 1 / 80 },
+  IQ2_S: { at: 0, d: 1 / 80 },
+  IQ3_XXS: { at: 0, d: 1 / 130 },
+  IQ3_S: { at: 0, d: 1 / 130 },
+  IQ1_S: { at: 0, d: 1 / 6 },
+  IQ1_M: { at: undefined, d: 1 / 6 },
+  TQ1_0: { at: 52, d: 1 },
+  TQ2_0: { at: 64, d: 1 },
+  Q1_0: { at: 0, d: 1 },
+  Q2_0: { at: 0, d: 1 },
+  NVFP4: { at: undefined, d: 1 / 3 },
+} as const;
+
+/** Random bits about as large as the values. */
+function randomBlock(type: keyof typeof RANDOM, values: Float32Array, bytes: Uint8Array, random: Random): void {
+  const { at, d } = RANDOM[type];
+  const size = Math.sqrt(values.reduce((sum, value) => sum + value * value, 0) / values.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = random.integer(256);
+  if (at !== undefined) half(bytes, at, size * d);
+  // The highest 4 bits of four halves.
+  else if (type === 'IQ1_M') {
+    const bits = f16Bits(size * d);
+    for (let i = 0; i < 4; i++) bytes[49 + i * 2] = (bytes[49 + i * 2]! & 15) | (((bits >> (i * 4)) & 15) << 4);
+  } else {
+    const exponent = clamp(Math.round(Math.log2(size * d)) + 7, 0, 15);
+    for (let i = 0; i < 4; i++) bytes[i] = (exponent << 3) | (bytes[i]! & 3);
+  }
+}
+
+const encoders: Readonly<Record<Exclude<BlockType, keyof typeof RANDOM>, EncodeBlock>> = {
   Q4_0: zeroPoint(4),
   Q4_1: withMinimum(4),
   Q5_0: zeroPoint(5),
@@ -180,11 +213,18 @@ export function encodeAs(type: WritableType, values: Float32Array): Uint8Array<A
     encode(type, values, out);
     return out;
   }
+  const random = new Random(values.length);
   for (let block = 0; block * elements < values.length; block++) {
     const from = values.subarray(block * elements, (block + 1) * elements);
-    encoders[type](from, out.subarray(block * bytes, (block + 1) * bytes));
+    const to = out.subarray(block * bytes, (block + 1) * bytes);
+    if (isRandom(type)) randomBlock(type, from, to, random);
+    else encoders[type](from, to);
   }
   return out;
 }
 
 export const blockTypes = Object.keys(BLOCK_TYPES) as BlockType[];
+export type EncodedType = keyof typeof encoders;
+const isRandom = (type: BlockType): type is keyof typeof RANDOM => Object.hasOwn(RANDOM, type);
+/** Those that are written with the values, and not at random. */
+export const encodedTypes = Object.keys(encoders) as EncodedType[];

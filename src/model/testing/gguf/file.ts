@@ -38,6 +38,18 @@ const tensorTypeIds: Readonly<Record<WritableType, number>> = {
   F64: 28,
   BF16: 30,
   MXFP4: 39,
+  IQ2_XXS: 16,
+  IQ2_XS: 17,
+  IQ3_XXS: 18,
+  IQ1_S: 19,
+  IQ3_S: 21,
+  IQ2_S: 22,
+  IQ1_M: 29,
+  TQ1_0: 34,
+  TQ2_0: 35,
+  NVFP4: 40,
+  Q1_0: 41,
+  Q2_0: 42,
 };
 
 /** A GGUF file. `general.alignment` in the metadata counts. */

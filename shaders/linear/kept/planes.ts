@@ -1,35 +1,35 @@
-import { formatError } from '../../src/base/errors.js';
-import { ceilDiv } from '../../src/base/math.js';
-import type { Random } from '../../src/base/random.js';
-import { floatFromHalf, halfFromFloat } from './float16.js';
-import { highWords, KEPT_BLOCKS, type KeptType, TILE, UNIT_ELEMENTS, UNIT_WORDS } from './pack.js';
+import byIntegers from '../../lib/half_by_integers.wgsl?raw';
+import halvedUnits from '../../lib/halved_units.wgsl?raw';
+import keptHalves from '../../lib/kept_halves.wgsl?raw';
+import keptIq4Xs from '../../lib/kept_iq4_xs.wgsl?raw';
+import keptMinima from '../../lib/kept_minima.wgsl?raw';
+import keptNvfp4 from '../../lib/kept_nvfp4.wgsl?raw';
+import keptPairs from '../../lib/kept_pairs.wgsl?raw';
+import keptQ2K from '../../lib/kept_q2_k.wgsl?raw';
+import keptQ3K from '../../lib/kept_q3_k.wgsl?raw';
+import keptQ6K from '../../lib/kept_q6_k.wgsl?raw';
+import keptScale from '../../lib/kept_scale.wgsl?raw';
+import plainSum from '../../lib/plain_sum.wgsl?raw';
+import kept from '../../lib/weights_kept.wgsl?raw';
+import wholeUnits from '../../lib/whole_units.wgsl?raw';
+import { floatFromHalf } from '../float16.js';
+import { type CodedType, highWords, KEPT_BLOCKS, TILE, UNIT_ELEMENTS, UNIT_WORDS } from '../pack.js';
+import { unitOf } from '../unit_wgsl.js';
+import { finite, type KeptPlanes, putHalf } from './kept.js';
 
-/** A file's block, and what becomes of it: bits in another order, no number is rounded. */
-interface Kept {
-  /** Of a block in the file. */
-  readonly bytes: number;
-  /** Where a block has f16s, and what they are where values are about 1. */
-  readonly factors: readonly (readonly [at: number, value: number])[];
+/** A block whose elements have codes. */
+interface Coded extends Pick<KeptPlanes, 'bytes' | 'factors' | 'resize'> {
   /** The codes of elements 32 group + 4 part on, a byte each. */
   codes(block: DataView, group: number, part: number): number;
   /** Writes what the block's groups have beside their codes. `first`: where 32 rows of the block have it in `to`. */
   beside(block: DataView, to: Uint32Array, first: number, lane: number): void;
+  /** As weights_kept.wgsl says. */
+  readonly lines: string;
+  /** What codes stand for. */
+  readonly numbers?: 'uneven' | 'e2m1';
 }
 
 const LOW = 0x0f0f0f0f;
-
-/** To the half of a word that `unit` and `lane` have of those from `first` on. */
-function putHalf(to: Uint32Array, first: number, unit: number, lane: number, half: number): void {
-  to[first + ((unit * TILE + lane) >>> 1)]! |= (half & 0xffff) << ((lane & 1) * 16);
-}
-
-/** @throws SplitkvError `format` for infinity and NaN */
-export function finite(half: number): number {
-  if ((half & 0x7c00) !== 0x7c00) return half;
-  throw formatError(
-    'weights: the scale of a block is not finite (NaN or infinity): the checkpoint is damaged; get it again',
-  );
-}
 
 /**
  * The magnitude of an f16 as 16 bits whose exponent has six, so that no GPU takes small ones for zero: (e << 10 | f) is
@@ -85,13 +85,17 @@ const pairedAt = (block: DataView, at: number, group: number, part: number): num
 /** Q2_K's and Q3_K's pairs of bits: of 128 elements four groups share 32 bytes. */
 const quartersAt = (block: DataView, at: number, group: number, part: number): number =>
   (block.getUint32(at + (group >> 2) * 32 + part * 4, true) >>> ((group & 3) * 2)) & 0x03030303;
-const MINIMA: Kept['factors'] = [
+const MINIMA: Coded['factors'] = [
   [0, 1 / 240],
   [2, 1 / 32],
 ];
 
+/** Of blocks with one f16 or two; with one, code `middle / step` is zero. */
+const halvesOf = (halves: 1 | 2, middle = 0, step = 1): string =>
+  `const FACTORS = ${halves}u;\nconst CODE_MIDDLE = ${middle}.0;\nconst CODE_STEP = ${step}.0;\n${byIntegers}${keptHalves}`;
+
 /** Blocks of 32: f16 d, of some types f16 m, of some the fifth bits in 4 bytes, then the nibbles. [lane] d or (d, m). */
-function smallBlock(high: 0 | 1, halves: 1 | 2, size: number): Kept {
+function smallBlock(high: 0 | 1, halves: 1 | 2, size: number, middle = 0): Coded {
   const fifths = halves * 2;
   const nibbles = fifths + high * 4;
   return {
@@ -109,10 +113,20 @@ function smallBlock(high: 0 | 1, halves: 1 | 2, size: number): Kept {
       if (halves === 1) putHalf(to, first, 0, lane, d);
       else to[first + lane] = d | (finite(block.getUint16(2, true)) << 16);
     },
+    lines: halvesOf(halves, middle),
   };
 }
 
-const KEPT: Readonly<Record<KeptType, Kept>> = {
+/** With an f16 d alone, at a byte. */
+const oneScale = (at: number, bytes: number, codes: Coded['codes'], lines: string): Coded => ({
+  bytes,
+  factors: [[at, 1]],
+  codes,
+  beside: (block, to, first, lane) => putHalf(to, first, 0, lane, finite(block.getUint16(at, true))),
+  lines,
+});
+
+const CODED: Readonly<Record<CodedType, Coded>> = {
   q2_k: {
     bytes: 84,
     factors: [
@@ -125,6 +139,7 @@ const KEPT: Readonly<Record<KeptType, Kept>> = {
       for (let unit = 0; unit < 4; unit++) to[first + unit * TILE + lane] = block.getUint32(unit * 4, true);
       to[first + 128 + lane] = finite(block.getUint16(80, true)) | (finite(block.getUint16(82, true)) << 16);
     },
+    lines: byIntegers + keptQ2K,
   },
   q3_k: {
     bytes: 110,
@@ -140,12 +155,14 @@ const KEPT: Readonly<Record<KeptType, Kept>> = {
       }
       putHalf(to, first + 128, 0, lane, finite(block.getUint16(108, true)));
     },
+    lines: byIntegers + keptQ3K,
   },
   q4_k: {
     bytes: 144,
     factors: MINIMA,
     codes: (block, group, part) => pairedAt(block, 16, group, part),
     beside: putScalesAndMinima,
+    lines: keptPairs + keptMinima,
   },
   q5_k: {
     bytes: 176,
@@ -153,6 +170,7 @@ const KEPT: Readonly<Record<KeptType, Kept>> = {
     codes: (block, group, part) =>
       pairedAt(block, 48, group, part) | (((block.getUint32(16 + part * 4, true) >>> group) & 0x01010101) << 4),
     beside: putScalesAndMinima,
+    lines: keptPairs + keptMinima,
   },
   q6_k: {
     bytes: 210,
@@ -168,11 +186,12 @@ const KEPT: Readonly<Record<KeptType, Kept>> = {
       for (let group = 0; group < 8; group++) putHalf(to, first, group, lane, block.getUint16(192 + group * 2, true));
       to[first + 128 + lane] = floatOf(block.getUint16(208, true));
     },
+    lines: keptPairs + keptQ6K,
   },
   q4_1: smallBlock(0, 2, 1 / 8),
-  q5_0: smallBlock(1, 1, 1 / 10),
+  q5_0: smallBlock(1, 1, 1 / 10, 16),
   q5_1: smallBlock(1, 2, 1 / 16),
-  iq4_nl: smallBlock(0, 1, 1 / 70),
+  iq4_nl: { ...smallBlock(0, 1, 1 / 70), numbers: 'uneven' },
   iq4_xs: {
     bytes: 136,
     factors: [[0, 1 / 1200]],
@@ -186,61 +205,61 @@ const KEPT: Readonly<Record<KeptType, Kept>> = {
       }
       to[first + 64 + lane] = floatOf(block.getUint16(0, true));
     },
+    lines: keptIq4Xs,
+    numbers: 'uneven',
+  },
+  tq2_0: oneScale(64, 66, (block, group, part) => quartersAt(block, 0, group, part), halvesOf(1, 1)),
+  q1_0: oneScale(
+    0,
+    18,
+    (block, group, part) => {
+      const bits = block.getUint32(2 + group * 4, true) >>> (part * 4);
+      return ((bits & 15) * 0x00204081) & 0x01010101;
+    },
+    halvesOf(1, 1, 2),
+  ),
+  q2_0: oneScale(
+    0,
+    18,
+    (block, group, part) => {
+      const four = block.getUint8(2 + group * 8 + part);
+      return (four | (four << 6) | (four << 12) | (four << 18)) & 0x03030303;
+    },
+    halvesOf(1, 1),
+  ),
+  nvfp4: {
+    bytes: 36,
+    factors: [],
+    // Of 16 elements 8 bytes have those of eight in their low halves, the other eight in their high ones.
+    codes: (block, group, part) =>
+      (block.getUint32(4 + group * 16 + (part >> 2) * 8 + (part & 1) * 4, true) >>> ((part & 2) * 2)) & LOW,
+    /** [unit][lane] of two scales. */
+    beside(block, to, first, lane) {
+      for (let group = 0; group < 2; group++) putHalf(to, first, group, lane, block.getUint16(group * 2, true));
+    },
+    /** A scale has no sign, and no number below 2^-9. */
+    resize(block, size) {
+      const exponent = size === 0 ? 0 : Math.min(Math.max(Math.round(Math.log2(Math.abs(size) / 3)) + 7, 1), 15);
+      for (let at = 0; at < 4; at++) block.setUint8(at, (exponent << 3) | (block.getUint8(at) & 3));
+    },
+    lines: keptNvfp4,
+    numbers: 'e2m1',
   },
 };
 
-/** The bytes of a file's block of a type. */
-export const keptBlockBytes = (type: KeptType): number => KEPT[type].bytes;
-
-/** Where it has f16s. */
-export const keptHalves = (type: KeptType): readonly number[] => KEPT[type].factors.map(([at]) => at);
-
-/** Blocks of random values about `size`, one behind the other. @param factor what each block's scales are multiplied by */
-export function randomBlocks(
-  type: KeptType,
-  random: Random,
-  count: number,
-  size: number,
-  factor: () => number = () => 1,
-): Uint8Array<ArrayBuffer> {
-  const { bytes: blockBytes, factors } = KEPT[type];
-  const bytes = Uint8Array.from({ length: count * blockBytes }, () => random.integer(256));
-  const view = new DataView(bytes.buffer);
-  for (let at = 0; at < bytes.length; at += blockBytes) {
-    const times = size * factor();
-    for (const [offset, value] of factors) view.setUint16(at + offset, halfFromFloat(value * times), true);
-  }
-  return bytes;
-}
-
-/**
- * Repacks the blocks of one row of `inFeatures` elements, `bytes` from `at` on, to row `row` of tiles (pack.ts), which are zero there.
- * @throws SplitkvError `format` for a scale that isn't finite
- */
-export function packKeptRow(
-  type: KeptType,
-  { weight, scale }: { readonly weight: Uint32Array; readonly scale: Uint32Array },
-  row: number,
-  bytes: Uint8Array,
-  at: number,
-  inFeatures: number,
-): void {
-  const { bytes: blockBytes, codes: codesOf, beside } = KEPT[type];
-  const { elements, words, low, high } = KEPT_BLOCKS[type];
+/** Units, and what they have beside them. */
+function packCoded(type: CodedType, { codes: codesOf, beside }: Coded): KeptPlanes['pack'] {
+  const { elements, low, high } = KEPT_BLOCKS[type];
   const each = highWords(KEPT_BLOCKS[type]);
   // Vec4s of a unit, and of a word of it.
   const [parts, inWord] = [UNIT_ELEMENTS[type] / 4, 8 / low];
   const units = elements / UNIT_ELEMENTS[type];
-  const blocks = ceilDiv(inFeatures, elements);
-  const [tile, lane] = [Math.floor(row / TILE), row % TILE];
-  const lowest = low === 2 ? 0x03030303 : LOW;
-  for (let b = 0; b < blocks; b++) {
-    const block = new DataView(bytes.buffer, bytes.byteOffset + at + b * blockBytes, blockBytes);
-    const first = (tile * blocks + b) * words;
+  const lowest = (2 ** low - 1) * 0x01010101;
+  return (block, { weight, scale }, firstWord, first, lane) => {
     for (let i = 0; i < elements / 4; i++) {
       const codes = codesOf(block, i >> 3, i & 7);
       const [unit, part] = [Math.floor(i / parts), i % parts];
-      const word = ((tile * blocks + b) * units + unit) * UNIT_WORDS + lane * 4 + Math.floor(part / inWord);
+      const word = firstWord + unit * UNIT_WORDS + Math.floor(part / inWord);
       weight[word]! |= (codes & lowest) << ((part % inWord) * low);
       if (high === 0) continue;
       // In bits `place` on of the bytes of the unit's words, one behind the other.
@@ -248,5 +267,26 @@ export function packKeptRow(
       scale[first + (unit * TILE + lane) * each + (place >> 3)]! |= ((codes & ~lowest) >>> low) << (place & 7);
     }
     beside(block, scale, first + units * TILE * each, lane);
-  }
+  };
 }
+
+/** As weights_kept.wgsl says. */
+function wgslOf(type: CodedType, { lines, numbers }: Coded): string {
+  const { elements, words, low, high } = KEPT_BLOCKS[type];
+  const unit = UNIT_ELEMENTS[type];
+  return `${unitOf(unit)}const BLOCK_UNITS = ${elements / unit}u;
+const BLOCK_WORDS = ${words}u;
+const LOW = ${low}u;
+const HIGH = ${high}u;
+const HIGH_WORDS = ${highWords(KEPT_BLOCKS[type])}u;
+const UNEVEN = ${numbers === 'uneven'};
+const E2M1 = ${numbers === 'e2m1'};
+${lines}${keptScale}${kept}${plainSum}${unit > 32 ? halvedUnits : wholeUnits}`;
+}
+
+export const PLANES = Object.fromEntries(
+  Object.entries(CODED).map(([name, coded]): [string, KeptPlanes] => {
+    const type = name as CodedType;
+    return [name, { ...coded, pack: packCoded(type, coded), wgsl: wgslOf(type, coded) }];
+  }),
+);

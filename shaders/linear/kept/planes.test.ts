@@ -1,11 +1,26 @@
 import { describe, expect, test } from 'vitest';
-import { Random } from '../../src/base/random.js';
-import { converter } from '../../src/loader/convert.js';
-import { drawn } from '../../src/gpu/testing/draw.js';
-import type { BlockType } from '../../src/loader/dtype.js';
-import { blockElements, KEPT_TYPES, packedLayout } from './pack.js';
-import { keptBlockBytes, keptHalves } from './planes.js';
-import { keptTiles, randomRows, tileValues } from './testing/kept_tiles.js';
+import { Random } from '../../../src/base/random.js';
+import { converter, loadDecoder } from '../../../src/loader/convert.js';
+import { drawn } from '../../../src/gpu/testing/draw.js';
+import type { BlockType } from '../../../src/loader/dtype.js';
+import { blockElements, isCodebook, KEPT_TYPES, type KeptType, packedLayout } from '../pack.js';
+import { keptPlanes } from './kept.js';
+import { keptTiles, randomRows, tileValues } from '../testing/kept_tiles.js';
+
+/** Where blocks have f16s; NVFP4 has none, and IQ1_M's lies in four parts. */
+const halvesOf = (type: KeptType): readonly number[] =>
+  type === 'iq1_m' ? [48] : keptPlanes(type).factors.map(([at]) => at);
+
+function putHalf(type: KeptType, view: DataView, at: number, half: number): void {
+  if (type !== 'iq1_m') view.setUint16(at, half, true);
+  else
+    for (let part = 0; part < 4; part++) {
+      const byte = at + 1 + part * 2;
+      view.setUint8(byte, (view.getUint8(byte) & 15) | (((half >> (4 * part)) & 15) << 4));
+    }
+}
+
+await Promise.all(KEPT_TYPES.map((type) => loadDecoder(type.toUpperCase() as BlockType)));
 
 describe.each(KEPT_TYPES)('%s', (type) => {
   test('has the values that its blocks have in a file, exactly', () => {
@@ -20,7 +35,7 @@ describe.each(KEPT_TYPES)('%s', (type) => {
   });
 
   test('every f16 is what it is as a scale, subnormal ones and both signs too', () => {
-    const [blockBytes, width] = [keptBlockBytes(type), blockElements(type)];
+    const [blockBytes, width] = [keptPlanes(type).bytes, blockElements(type)];
     const bytes = new Uint8Array(64 * blockBytes).map((_, i) => (i * 7919) >> 3);
     const view = new DataView(bytes.buffer);
     const firsts = Array.from({ length: 0x400 }, (_, i) => 64 * i);
@@ -30,15 +45,15 @@ describe.each(KEPT_TYPES)('%s', (type) => {
       ...signed,
       ...drawn(
         firsts.filter((first) => !signed.includes(first)),
-        80,
+        isCodebook(type) ? 20 : 80,
         `halves ${type}`,
       ),
     ];
     for (const first of some) {
       if ((first & 0x7c00) === 0x7c00) continue;
       for (let row = 0; row < 64; row++) {
-        for (const [i, at] of keptHalves(type).entries())
-          view.setUint16(row * blockBytes + at, (first ^ (i * 0x8000)) + row, true);
+        for (const [i, at] of halvesOf(type).entries())
+          putHalf(type, view, row * blockBytes + at, (first ^ (i * 0x8000)) + row);
       }
       const expected = new Float32Array(64 * width);
       converter(type.toUpperCase() as BlockType, bytes)(0, expected.length, expected, 0);
@@ -53,13 +68,13 @@ describe.each(KEPT_TYPES)('%s', (type) => {
   test('takes at most 1.05 times the bytes of its blocks', () => {
     const { weightBytes, scaleBytes } = packedLayout(type, 64, 1024);
     const blocks = (64 * 1024) / blockElements(type);
-    expect((weightBytes + scaleBytes) / (blocks * keptBlockBytes(type))).toBeLessThan(1.05);
+    expect((weightBytes + scaleBytes) / (blocks * keptPlanes(type).bytes)).toBeLessThan(1.05);
   });
 
   test('refuses a scale that is not finite', () => {
-    for (const at of keptHalves(type)) {
-      const bytes = new Uint8Array(keptBlockBytes(type));
-      new DataView(bytes.buffer).setUint16(at, 0x7c00, true);
+    for (const at of halvesOf(type)) {
+      const bytes = new Uint8Array(keptPlanes(type).bytes);
+      putHalf(type, new DataView(bytes.buffer), at, 0x7c00);
       expect(() => keptTiles(type, bytes, 1, blockElements(type))).toThrow('not finite');
     }
   });
