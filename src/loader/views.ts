@@ -199,6 +199,28 @@ export function columnsView(entry: TensorEntry, order: readonly number[]): Tenso
   });
 }
 
+/** Rows are pieces of `width`, one behind the other: the tensor whose pieces are the sums of `group` neighbours each. */
+export function summedView(entry: TensorEntry, group: number, width: number): TensorEntry {
+  const { rows, columns } = matrixShape(entry);
+  const end = entry.start + (entry.end - entry.start) / group;
+  return view({ ...entry, shape: [rows, columns / group], end }, async (asked) => {
+    const [first, last] = asked.columns;
+    const whole = await stored(entry, asked, [0, columns], ...asked.rows);
+    return (out) => {
+      const values = whole();
+      let to = 0;
+      for (let row = 0; row < asked.count; row++) {
+        for (let column = first; column < last; column++) {
+          const from = row * columns + Math.floor(column / width) * group * width + (column % width);
+          let sum = 0;
+          for (let piece = 0; piece < group; piece++) sum += values[from + piece * width]!;
+          out[to++] = sum;
+        }
+      }
+    };
+  });
+}
+
 /**
  * kv_b_proj [heads * (nope + v), latent] of the two halves that llama.cpp cuts it into: keys [heads, latent, nope] (transposed)
  * and values [heads, v, latent]. A head whose key rows are asked for is read whole.

@@ -1,6 +1,7 @@
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { AttentionConfig, DeltaConfig, ExpertsConfig, LayerConfig } from '../config/model_config.js';
-import { parseRope } from '../config/rope_config.js';
+import { parseRope, parseSections } from '../config/rope_config.js';
+import { parseQwenVision, type VisionConfig } from '../config/vision_config.js';
 import { type DeltaNames, expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
   countRange,
@@ -13,7 +14,8 @@ import {
   parseLayerTypes,
   refuseForeign,
 } from './common_keys.js';
-import { defineFamily } from './family.js';
+import { defineFamily, type Family } from './family.js';
+import { llama } from './llama.js';
 import { parseDenseLayers } from './qwen3_moe.js';
 
 const LINEAR = 'linear_attention';
@@ -102,8 +104,7 @@ export const qwen35 = defineFamily({
     const moe = architecture !== 'qwen3_5_text';
     if (!moe) refuseForeign(config, [['num_experts', 0, 'a mixture of experts is another architecture']]);
     const heads = parseGqa(config, hiddenSize, false);
-    // Of three axes of positions, which are one and the same in text.
-    const rope = parseRope(config, heads.headDim, [], false, 0.25);
+    const rope = { ...parseRope(config, heads.headDim, [], false, 0.25), ...parseSections(config, [11, 11, 10]) };
     const attention: AttentionConfig = { ...heads, qkNorm: 'head', rope, gated: true };
     const linear = parseDelta(config, heads.kvHeads);
     const experts = moe ? parseSharedExperts(config, next) : undefined;
@@ -116,8 +117,36 @@ export const qwen35 = defineFamily({
     }));
     return { norm: { ...norm, offset: 1 }, layers, tensors: next ? nextTensors : tensors };
   },
+  vision: visionOf(248056),
   gguf: { keys: ggufKeys, parts: { postNorm: 'post_attention_norm' }, tiledHeads: ['qwen35', 'qwen35moe'] },
 });
+
+/** Qwen3-VL: Qwen3 beside such an encoder, of which rows behind some of its layers are added behind the first ones of the text part. */
+export const qwen3Vl = defineFamily({
+  ...llama,
+  config(config, common) {
+    const { layers, tensors: names } = llama.config(config, common);
+    const sections = parseSections(config, [24, 20, 20]);
+    return {
+      layers: layers.map(({ attention: own, ...layer }): LayerConfig => {
+        const turned = own.kind === 'gqa' && own.rope ? { ...own, rope: { ...own.rope, ...sections } } : own;
+        return { ...layer, attention: turned };
+      }),
+      tensors: names,
+    };
+  },
+  vision: visionOf(151655),
+});
+
+/** @param token that stands for a picture's rows where the file doesn't say */
+function visionOf(token: number): NonNullable<Family['vision']> {
+  return (config): VisionConfig | undefined => {
+    const vision = config.optionalObject('vision_config');
+    if (!vision) return undefined;
+    const imageToken = config.optionalInteger('image_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? token;
+    return { imageToken, mark: imageToken, ...parseQwenVision(vision) };
+  };
+}
 
 /** Weights are always divided by their sum, but in Qwen3-Next, whose files say. */
 function parseSharedExperts(config: ConfigReader, next: boolean): ExpertsConfig {

@@ -115,6 +115,12 @@ const rows: FamilyRow[] = [
     gguf: ['qwen35', 'qwen35moe', 'qwen3next'],
   },
   {
+    family: async () => (await import('./qwen3_5.js')).qwen3Vl,
+    models: {},
+    wrappers: { qwen3_vl: { className: 'Qwen3VLForConditionalGeneration', textType: 'qwen3' } },
+    gguf: [],
+  },
+  {
     family: async () => (await import('./deepseek.js')).deepseek,
     models: {
       deepseek_v2: 'DeepseekV2ForCausalLM',
