@@ -122,18 +122,16 @@ export class ImageEncoder {
     return (this.#made ??= this.#record());
   }
 
-  #record(): TileProgram {
+  /** Its layers, which work on `counts` patches of one sequence. */
+  #layers(counts: Buffer): Decoder {
     const { device } = this;
-    const { vision, loaded, textWidth, type, bytes } = this.weights;
-    const { tower, patch, merge, averageNorm, merger } = vision;
-    const rows = alignUp(this.#most, TILE_ROWS);
+    const { vision, loaded, type, bytes } = this.weights;
+    const { tower } = vision;
     const blocks = ceilDiv(this.#most, KV_BLOCK);
     const blockTable = device.createBuffer('image block_table', blocks * 4);
     device.write(blockTable, 0, Uint32Array.from(range(0, blocks)));
-    const counts = device.createBuffer('image chunk_offsets', 8);
-    const world = new World(aloneOf(tower), 0);
     const { positions, tower: map } = loaded;
-    const decoder = new Decoder(
+    return new Decoder(
       device,
       tower,
       { ...map, inputs: { positions, types: undefined, norm: undefined }, type, bytes },
@@ -149,9 +147,18 @@ export class ImageEncoder {
         states: { count: 0, places: counts, kept: 0 },
         passing: true,
       },
-      world,
+      new World(aloneOf(tower), 0),
       { attention: { gqa: GqaLayers }, mlp: { plain: DenseLayers } },
     );
+  }
+
+  #record(): TileProgram {
+    const { device } = this;
+    const { vision, loaded, textWidth } = this.weights;
+    const { tower, patch, merge, averageNorm, merger } = vision;
+    const rows = alignUp(this.#most, TILE_ROWS);
+    const counts = device.createBuffer('image chunk_offsets', 8);
+    const decoder = this.#layers(counts);
     const buffers = decoder.allocateRows('prompt', rows);
     const patchStride = activationStride(3 * patch * patch);
     const made = imageRows(vision);
@@ -164,27 +171,10 @@ export class ImageEncoder {
     const normed = normedOf(buffers);
     const joined = { rows: made, width: hiddenStride * merge * merge, stride: hiddenStride * merge * merge };
     const inner = merger && device.createBuffer('image merged', alignUp(made, TILE_ROWS) * joined.stride * 4);
-    const asRows = { role: 'prompt', rows: made, normed: undefined } as const;
     const recordMerger = (level: number): void => {
-      const { norm, into, intoBias, out: project, outBias } = nth(loaded.mergers, level);
+      const { norm } = nth(loaded.mergers, level);
       if (norm) recordNorm(recorder, norm, joined, buffers.x, normed);
-      recordLinear(recorder, asRows, into, {
-        x: normed,
-        xStride: joined.stride,
-        bias: intoBias,
-        out: known(inner, 'buffer of rows that are merged'),
-        outStride: joined.stride,
-        epilogue: 'gelu',
-        activation: 'gelu',
-      });
-      recordLinear(recorder, asRows, project, {
-        x: known(inner, 'buffer of rows that are merged'),
-        xStride: joined.stride,
-        bias: outBias,
-        out,
-        outStride,
-        outOffset: level * textWidth,
-      });
+      this.#recordMerger(recorder, level, normed, known(inner, 'buffer of rows that are merged'), out);
     };
     const viewing = (body: () => void): void => recorder.viewing(() => this.#rows, body);
     decoder.recordLayers(recorder, buffers, {
@@ -212,12 +202,42 @@ export class ImageEncoder {
       }
       if (!loaded.project) return recordMerger(0);
       const xStride = averageNorm ? hiddenStride : joined.stride;
-      recordLinear(recorder, asRows, loaded.project, { x: normed, xStride, out, outStride });
+      recordLinear(recorder, { role: 'prompt', rows: made, normed: undefined }, loaded.project, {
+        x: normed,
+        xStride,
+        out,
+        outStride,
+      });
     });
     const { rope } = attentionOf(tower, 'gqa');
     const turned = rope ? decoder.ropes.of(rope) : undefined;
     const { x, rowInfo } = buffers;
     return { patches, out, program: recorder.finish(), x, rowInfo, counts, turns: turned };
+  }
+
+  /** The MLP of what is joined in `x`, into its part of the rows in `out`. */
+  #recordMerger(recorder: Recorder<RankStep>, level: number, x: Buffer, inner: Buffer, out: Buffer): void {
+    const { vision, loaded, textWidth } = this.weights;
+    const { into, intoBias, out: project, outBias } = nth(loaded.mergers, level);
+    const stride = vision.tower.hiddenSize * vision.merge ** 2;
+    const rows = { role: 'prompt', rows: imageRows(vision), normed: undefined } as const;
+    recordLinear(recorder, rows, into, {
+      x,
+      xStride: stride,
+      bias: intoBias,
+      out: inner,
+      outStride: stride,
+      epilogue: 'gelu',
+      activation: 'gelu',
+    });
+    recordLinear(recorder, rows, project, {
+      x: inner,
+      xStride: stride,
+      bias: outBias,
+      out,
+      outStride: activationStride(rowWidth(vision, textWidth)),
+      outOffset: level * textWidth,
+    });
   }
 
   /** What is the same for all pictures of a size. */

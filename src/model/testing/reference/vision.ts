@@ -281,3 +281,29 @@ export function qwenRows(
     Float64Array.from([row, ...tapped.map((rows) => rows[index]!)].flatMap((each) => [...each])),
   );
 }
+
+/**
+ * What each pair of a row turns by, from transformers' get_rope_index and apply_interleaved_mrope: text by one more than the largest before
+ * it; of a picture all rows by that, by their line and by their column, interleaved.
+ * @param grids lines and columns of rows of the pictures, in order
+ */
+export function qwenPositions(
+  isRow: readonly boolean[],
+  grids: readonly (readonly [number, number])[],
+  [, lines = 0, columns = 0]: readonly number[],
+): (row: number, pair: number) => number {
+  const rows: [number, number, number][] = [];
+  const left = [...grids];
+  while (rows.length < isRow.length) {
+    const next = Math.max(-1, ...rows.flat()) + 1;
+    if (!isRow[rows.length]) rows.push([next, next, next]);
+    else {
+      const [high, wide] = left.shift()!;
+      for (let y = 0; y < high; y++) for (let x = 0; x < wide; x++) rows.push([next, next + y, next + x]);
+    }
+  }
+  return (row, pair) => {
+    const axis = pair % 3 === 1 && pair < 3 * lines ? 1 : pair % 3 === 2 && pair < 3 * columns ? 2 : 0;
+    return rows[row]![axis];
+  };
+}
