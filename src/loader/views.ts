@@ -199,21 +199,30 @@ export function columnsView(entry: TensorEntry, order: readonly number[]): Tenso
   });
 }
 
-/** Rows are pieces of `width`, one behind the other: the tensor whose pieces are the sums of `group` neighbours each. */
-export function summedView(entry: TensorEntry, group: number, width: number): TensorEntry {
+/**
+ * Rows are pieces of `width`, one behind the other: the tensor whose pieces are the sums of `group` neighbours each, and of the same of
+ * `others`, which are as large.
+ */
+export function summedView(
+  entry: TensorEntry,
+  group: number,
+  width: number,
+  others: readonly TensorEntry[] = [],
+): TensorEntry {
   const { rows, columns } = matrixShape(entry);
   const end = entry.start + (entry.end - entry.start) / group;
   return view({ ...entry, shape: [rows, columns / group], end }, async (asked) => {
     const [first, last] = asked.columns;
-    const whole = await stored(entry, asked, [0, columns], ...asked.rows);
+    const all = [entry, ...others].map((each) => stored(each, asked, [0, columns], ...asked.rows));
+    const wholes = await Promise.all(all);
     return (out) => {
-      const values = whole();
+      const values = wholes.map((whole) => whole());
       let to = 0;
       for (let row = 0; row < asked.count; row++) {
         for (let column = first; column < last; column++) {
           const from = row * columns + Math.floor(column / width) * group * width + (column % width);
           let sum = 0;
-          for (let piece = 0; piece < group; piece++) sum += values[from + piece * width]!;
+          for (const each of values) for (let piece = 0; piece < group; piece++) sum += each[from + piece * width]!;
           out[to++] = sum;
         }
       }

@@ -15,7 +15,7 @@ import {
   refuseForeign,
 } from './common_keys.js';
 import { defineFamily, type Family } from './family.js';
-import { llama } from './llama.js';
+import { parseAttention } from './llama.js';
 import { parseDenseLayers } from './qwen3_moe.js';
 
 const LINEAR = 'linear_attention';
@@ -118,25 +118,41 @@ export const qwen35 = defineFamily({
     return { norm: { ...norm, offset: 1 }, layers, tensors: next ? nextTensors : tensors };
   },
   vision: visionOf(248056),
+  mmproj,
   gguf: { keys: ggufKeys, parts: { postNorm: 'post_attention_norm' }, tiledHeads: ['qwen35', 'qwen35moe'] },
 });
 
 /** Qwen3-VL: Qwen3 beside such an encoder, of which rows behind some of its layers are added behind the first ones of the text part. */
 export const qwen3Vl = defineFamily({
-  ...llama,
   config(config, common) {
-    const { layers, tensors: names } = llama.config(config, common);
-    const sections = parseSections(config, [24, 20, 20]);
-    return {
-      layers: layers.map(({ attention: own, ...layer }): LayerConfig => {
-        const turned = own.kind === 'gqa' && own.rope ? { ...own, rope: { ...own.rope, ...sections } } : own;
-        return { ...layer, attention: turned };
-      }),
-      tensors: names,
-    };
+    const own = parseAttention(config, common);
+    const attention = { ...own, rope: own.rope && { ...own.rope, ...parseSections(config, [24, 20, 20]) } };
+    const layer: LayerConfig = { attention, mlp: parseGated(config) };
+    return { layers: Array.from({ length: common.numLayers }, () => layer), tensors: llamaNames };
   },
   vision: visionOf(151655),
+  mmproj,
+  gguf: { keys: (metadata) => ({ ...ggufHeads(metadata), ...ggufSections(metadata), model_type: 'qwen3_vl_text' }) },
 });
+
+function mmproj(clip: GgufMetadata, idOf: (token: string) => number): Record<string, unknown> {
+  const taps = clip.raw('is_deepstack_layers') ?? [];
+  return {
+    image_token_id: idOf('<|image_pad|>'),
+    vision_config: {
+      depth: clip.integer('block_count'),
+      num_heads: clip.integer('attention.head_count'),
+      spatial_merge_size: clip.optionalInteger('spatial_merge_size'),
+      num_position_embeddings: Math.floor(clip.integer('image_size') / clip.integer('patch_size')) ** 2,
+      deepstack_visual_indexes: Array.isArray(taps) ? [...taps.keys()].filter((layer) => taps[layer] === true) : taps,
+    },
+  };
+}
+
+function ggufSections(metadata: GgufMetadata): Record<string, unknown> {
+  const sections = metadata.raw('rope.dimension_sections');
+  return Array.isArray(sections) ? { rope_parameters: { mrope_section: sections.slice(0, 3) } } : {};
+}
 
 /** @param token that stands for a picture's rows where the file doesn't say */
 function visionOf(token: number): NonNullable<Family['vision']> {
@@ -189,6 +205,7 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   return {
     model_type: modelTypes[metadata.arch] ?? 'qwen3_5_text',
     ...ggufHeads(metadata),
+    ...ggufSections(metadata),
     partial_rotary_factor: metadata.integer('rope.dimension_count') / headDim,
     linear_conv_kernel_dim: metadata.integer('ssm.conv_kernel', countRange),
     linear_key_head_dim: metadata.integer('ssm.state_size'),

@@ -66,7 +66,7 @@ const QWEN = {
     linear_value_head_dim: 16,
   },
   qwen3_vl: {
-    model_type: 'qwen3',
+    model_type: 'qwen3_vl_text',
     num_hidden_layers: 4,
     rope_scaling: { mrope_section: [4, 2, 2], mrope_interleaved: true, rope_type: 'default' },
   },

@@ -9,7 +9,7 @@ import type { ReferenceTensor, WeightMap } from '../reference/reference.js';
 import { encoderParts } from './encoders.js';
 import { stackExperts } from './deepseek.js';
 import { f32, type GgufTensor, type GgufValue, u32 } from './file.js';
-import type { GgufParts } from './model.js';
+import { type GgufParts, sectionsValue } from './model.js';
 
 /** Families whose tensors or keys aren't Llama's, as convert_hf_to_gguf.py writes them; undefined for the others. */
 export function familyParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts | undefined {
@@ -412,11 +412,7 @@ function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightM
       'ssm.inner_size': u32(valueHeads * valueDim),
       full_attention_interval: u32(config.layers.findIndex((layer) => layer.attention.kind === 'gqa') + 1),
       'rope.dimension_count': u32(attention.rope!.dims),
-      // Pair i is turned by the position on axis i mod 3, of which text has the same on all three.
-      'rope.dimension_sections': {
-        type: 'i32[]',
-        value: [...[0, 1, 2].map((axis) => Math.ceil((attention.rope!.dims / 2 - axis) / 3)), 0],
-      },
+      'rope.dimension_sections': sectionsValue(attention.rope!),
       ...(experts && {
         expert_count: u32(experts.numExperts),
         expert_used_count: u32(experts.expertsPerToken),

@@ -88,6 +88,14 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
   };
 }
 
+/** Pairs of each axis: what is left of the picture's, then lines and columns, where they are as many; otherwise every third. */
+export function sectionsValue({ dims, sections }: RopeConfig): GgufValue {
+  const { lines = 0, columns = 0 } = sections ?? {};
+  const rest = dims / 2 - lines - columns;
+  const given = rest > 0 ? [rest, lines, columns] : [0, 1, 2].map((axis) => Math.ceil((dims / 2 - axis) / 3));
+  return { type: 'i32[]', value: [...given, 0] };
+}
+
 /**
  * llama.cpp's 'llama' architecture (also Mistral's) rotates neighbouring pairs, so the rows of q and k are put in that order, as
  * convert_hf_to_gguf.py does; qwen2 and qwen3 rotate halves, as the checkpoint does.
@@ -97,6 +105,7 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     mistral: 'llama',
     ministral3: 'mistral3',
     granitemoehybrid: 'granite',
+    qwen3_vl_text: 'qwen3vl',
   };
   const arch = others[config.architecture] ?? config.architecture;
   const { kvHeads, headDim } = attention;
@@ -108,6 +117,7 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     'attention.key_length': u32(headDim),
     'attention.value_length': u32(headDim),
     'rope.dimension_count': u32(headDim),
+    ...(rope?.sections && { 'rope.dimension_sections': sectionsValue(rope) }),
     ...(rope?.temperature && rope.scaling?.type === 'yarn' && ministralKeys(rope.temperature.beta, rope.scaling)),
     ...(arch === 'granite' && {
       'attention.scale': f32(attention.scale),

@@ -431,7 +431,7 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         }),
       };
     }
-    case 'qwen3': {
+    case 'qwen3_vl_text': {
       const mlp = gated(tensor, silu, width);
       const frequencies = bases(number(raw, 'rope_theta', 1e4), dim);
       return { ...plain, qkNorm: true, layer: () => ({ window: Infinity, frequencies, rotaryScale: 1, mlp }) };
