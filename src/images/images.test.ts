@@ -208,6 +208,18 @@ describe('decoding in Node', () => {
   });
 });
 
+test.each([
+  // [width, height], and what becomes of them: near multiples, halves to the even one, more, and less.
+  [1024, 768, 1024, 768],
+  [528, 1008, 512, 1024],
+  [300, 200, 320, 224],
+  [10, 10, 256, 256],
+  [4000, 3000, 1152, 864],
+  [3000, 20, 3008, 32],
+])('a picture of %d x %d for Qwen: %d x %d', (width, height, wide, high) => {
+  expect(qwenSize({ width, height }, 32, [65536, 1048576])).toEqual([wide, high]);
+});
+
 describe('tiles of Idefics 3', () => {
   const settings = { tile: 16, longestEdge: 64, splits: true, filter: 'bilinear' } as const;
 

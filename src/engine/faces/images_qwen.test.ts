@@ -57,8 +57,8 @@ test('sizes are those of the processor', () => {
 describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
   const made = makeRandomVision({ kind, seed: 8, imageToken: PAD });
   const files = [...made.files].map(([name, bytes]) => new File([bytes], name));
-  const open = async (more: LoadOptions = {}): Promise<Model> => {
-    const model = await load(files, { ...options, ...more });
+  const open = async (more: LoadOptions = {}, from = files): Promise<Model> => {
+    const model = await load(from, { ...options, ...more });
     models.push(model);
     return model;
   };
@@ -123,6 +123,10 @@ describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
     expect([chat[first - 1], chat[first + 5]! - chat[first]!, chat[first + 6]]).toEqual([PAD + 1, 5, PAD + 2]);
     // A part of a picture has no positions.
     await expect(model.logits(ids.slice(0, places[2]))).rejects.toThrow(/isn't whole/);
+    const changed = new File([JSON.stringify({ size: { longest_edge: -1 } })], 'preprocessor_config.json');
+    await expect(open({}, [...files.filter(({ name }) => name !== changed.name), changed])).rejects.toThrow(
+      /size\.longest_edge -1; expected a number of pixels/,
+    );
     await expect(model.readPrompt({ prompt: mark, images: [await png(noise(300, 1, 1))] })).rejects.toThrow(
       /sides up to 200 times/,
     );
