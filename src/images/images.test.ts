@@ -6,6 +6,7 @@ import { dataUrlBytes, decodeImage } from './decode.js';
 import { readHeader } from './header.js';
 import { idefics3Text, idefics3Tiles } from './idefics3.js';
 import type { Picture } from './picture.js';
+import { qwenSize } from './qwen.js';
 import { type Filter, resize } from './resize.js';
 
 function noise(width: number, height: number, seed = 1): Picture {
