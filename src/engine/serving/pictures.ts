@@ -1,3 +1,4 @@
+import { ROPE_SPANS } from '../../../shaders/rope/rope_append/index.js';
 import { contextFullError, limitError, unsupportedError, usageError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
 import { GIVEN_ID } from '../../base/kv_units.js';
@@ -261,8 +262,8 @@ export class Pictures {
       found.add(last);
     }
     const { length } = this.spans(ids);
-    if (length > IMAGE_LIMITS.images)
-      throw limitError(`${length} images in a sequence; at most ${IMAGE_LIMITS.images} are taken: begin anew`);
+    if (length > ROPE_SPANS)
+      throw limitError(`${length} images in a sequence; at most ${ROPE_SPANS} are taken: begin anew`);
     return found;
   }
 
@@ -345,13 +346,12 @@ const RESAMPLED = { tiles: 1, whole: 2, 'any size': 3 } as const;
 /** What a processor's file says, by its class's defaults. @throws SplitkvError `unsupported` */
 function settingsOf(file: Readonly<Record<string, unknown>>, vision: VisionConfig): Settings {
   const { image, kind, file: name = 'preprocessor_config.json' } = vision;
-  const isAny = kind === 'any size';
   const edge = (key: string, otherwise: number): number => {
     const value = file[key];
     const longest = isObject(value) ? (value['longest_edge'] ?? value['height']) : value;
     return Number.isInteger(longest) && Number(longest) >= 1 && Number(longest) <= 4096 ? Number(longest) : otherwise;
   };
-  const tile = isAny ? image : edge(kind === 'whole' ? 'size' : 'max_image_size', image);
+  const tile = kind === 'any size' ? image : edge(kind === 'whole' ? 'size' : 'max_image_size', image);
   if (tile !== image) throw unsupportedError(`${name}: tiles of ${tile} pixels; the encoder's are of ${image}`);
   const filter = RESAMPLE[Number(file['resample'] ?? RESAMPLED[kind])];
   if (!filter) throw unsupportedError(`${name}: resample ${show(file['resample'])}; expected 1, 2 or 3`);
@@ -369,9 +369,9 @@ function settingsOf(file: Readonly<Record<string, unknown>>, vision: VisionConfi
     if (Number.isInteger(value) && Number(value) >= 1) return Math.min(Number(value), image ** 2);
     throw unsupportedError(`${name}: size.${key} ${show(value)}; expected a number of pixels`);
   };
-  const most = isAny ? pixels('longest_edge', 'max_pixels', 2 ** 24) : image ** 2;
+  const most = pixels('longest_edge', 'max_pixels', 2 ** 24);
   return {
-    pixels: [isAny ? Math.min(most, pixels('shortest_edge', 'min_pixels', 2 ** 16)) : 0, most],
+    pixels: [Math.min(most, pixels('shortest_edge', 'min_pixels', 2 ** 16)), most],
     tile,
     longestEdge: edge('size', 4 * tile),
     splits: file['do_image_splitting'] !== false,

@@ -5,11 +5,12 @@ import {
   type GqaConfig,
   type ModelConfig,
 } from '../../config/model_config.js';
+import type { RopeConfig } from '../../config/rope_config.js';
 import type { ReferenceTensor, WeightMap } from '../reference/reference.js';
 import { encoderParts } from './encoders.js';
 import { stackExperts } from './deepseek.js';
 import { f32, type GgufTensor, type GgufValue, u32 } from './file.js';
-import { type GgufParts, sectionsValue } from './model.js';
+import type { GgufParts } from './model.js';
 
 /** Families whose tensors or keys aren't Llama's, as convert_hf_to_gguf.py writes them; undefined for the others. */
 export function familyParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts | undefined {
@@ -429,6 +430,14 @@ function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightM
     ],
     rename: (name) => names.reduce((text, [from, to]) => text.replace(from, to), name),
   };
+}
+
+/** Pairs of each axis: what is left of the picture's, then lines and columns, where they are as many; otherwise every third. */
+export function sectionsValue({ dims, sections }: RopeConfig): GgufValue {
+  const { lines = 0, columns = 0 } = sections ?? {};
+  const rest = dims / 2 - lines - columns;
+  const given = rest > 0 ? [rest, lines, columns] : [0, 1, 2].map((axis) => Math.ceil((dims / 2 - axis) / 3));
+  return { type: 'i32[]', value: [...given, 0] };
 }
 
 function qwen3MoeParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {

@@ -11,7 +11,7 @@ import {
   type RopeScaling,
 } from '../../config/model_config.js';
 import { deepseekParts } from './deepseek.js';
-import { familyParts, sharedMlpApart } from './families.js';
+import { familyParts, sectionsValue, sharedMlpApart } from './families.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
 import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './file.js';
 import { dummyVocabulary } from './vocabulary.js';
@@ -86,14 +86,6 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
       return { ...tensor, name, type: options.typeOf?.(name, tensor.shape) };
     }),
   };
-}
-
-/** Pairs of each axis: what is left of the picture's, then lines and columns, where they are as many; otherwise every third. */
-export function sectionsValue({ dims, sections }: RopeConfig): GgufValue {
-  const { lines = 0, columns = 0 } = sections ?? {};
-  const rest = dims / 2 - lines - columns;
-  const given = rest > 0 ? [rest, lines, columns] : [0, 1, 2].map((axis) => Math.ceil((dims / 2 - axis) / 3));
-  return { type: 'i32[]', value: [...given, 0] };
 }
 
 /**
