@@ -236,6 +236,7 @@ export const FILES = [
       'faces/images',
       'faces/images_gemma3',
       'faces/images_gguf',
+      'faces/images_qwen',
       'faces/kept_kv',
       'faces/no_tokenizer',
       'faces/self_test',

@@ -8,10 +8,15 @@ struct Rotated {
 
 // `at`: the first of their 4 pairs in rope_table.
 fn rotate(low: vec4<f32>, high: vec4<f32>, at: u32) -> Rotated {
-  let r0 = rope_table[at];
-  let r1 = rope_table[at + 1u];
-  let r2 = rope_table[at + 2u];
-  let r3 = rope_table[at + 3u];
+  return rotate_each(low, high, vec4<u32>(at) + vec4<u32>(0u, 1u, 2u, 3u));
+}
+
+// `at`: each of their 4 pairs in rope_table.
+fn rotate_each(low: vec4<f32>, high: vec4<f32>, at: vec4<u32>) -> Rotated {
+  let r0 = rope_table[at.x];
+  let r1 = rope_table[at.y];
+  let r2 = rope_table[at.z];
+  let r3 = rope_table[at.w];
   let cosine = vec4<f32>(r0.x, r1.x, r2.x, r3.x);
   let sine = vec4<f32>(r0.y, r1.y, r2.y, r3.y);
   return Rotated(fma(low, cosine, -(high * sine)), fma(high, cosine, low * sine));

@@ -6,6 +6,7 @@ import { dataUrlBytes, decodeImage } from './decode.js';
 import { readHeader } from './header.js';
 import { idefics3Text, idefics3Tiles } from './idefics3.js';
 import type { Picture } from './picture.js';
+import { qwenSize } from './qwen.js';
 import { type Filter, resize } from './resize.js';
 
 function noise(width: number, height: number, seed = 1): Picture {
@@ -206,6 +207,18 @@ describe('decoding in Node', () => {
     expect(() => dataUrlBytes('data:image/png,abc')).toThrow(/base64/);
     expect(() => dataUrlBytes('data:image/png;base64,a')).toThrow(/base64/);
   });
+});
+
+test.each([
+  // [width, height], and what becomes of them: near multiples, halves to the even one, more, and less.
+  [1024, 768, 1024, 768],
+  [528, 1008, 512, 1024],
+  [300, 200, 320, 224],
+  [10, 10, 256, 256],
+  [4000, 3000, 1152, 864],
+  [3000, 20, 3008, 32],
+])('a picture of %d x %d for Qwen: %d x %d', (width, height, wide, high) => {
+  expect(qwenSize({ width, height }, 32, [65536, 1048576])).toEqual([wide, high]);
 });
 
 describe('tiles of Idefics 3', () => {

@@ -15,4 +15,13 @@ export { cachedSource, deleteCached, listCached, type OpenOptions, openSource } 
 export { around, readJson, readText, type Source, TOKENIZER_CONFIG_LIMITS, TOKENIZER_LIMITS } from './source.js';
 export { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 export { matrixShape, type RowPiece, storedBlocks, TensorReader } from './tensor_reader.js';
-export { absorbedView, blocksView, columnsView, orderedView, rowsView, transposedView, vectorView } from './views.js';
+export {
+  absorbedView,
+  blocksView,
+  columnsView,
+  orderedView,
+  rowsView,
+  summedView,
+  transposedView,
+  vectorView,
+} from './views.js';

@@ -200,6 +200,37 @@ export function columnsView(entry: TensorEntry, order: readonly number[]): Tenso
 }
 
 /**
+ * Rows are pieces of `width`, one behind the other: the tensor whose pieces are the sums of `group` neighbours each, and of the same of
+ * `others`, which are as large.
+ */
+export function summedView(
+  entry: TensorEntry,
+  group: number,
+  width: number,
+  others: readonly TensorEntry[] = [],
+): TensorEntry {
+  const { rows, columns } = matrixShape(entry);
+  const end = entry.start + (entry.end - entry.start) / group;
+  return view({ ...entry, shape: [rows, columns / group], end }, async (asked) => {
+    const [first, last] = asked.columns;
+    const all = [entry, ...others].map((each) => stored(each, asked, [0, columns], ...asked.rows));
+    const wholes = await Promise.all(all);
+    return (out) => {
+      const values = wholes.map((whole) => whole());
+      let to = 0;
+      for (let row = 0; row < asked.count; row++) {
+        for (let column = first; column < last; column++) {
+          const from = row * columns + Math.floor(column / width) * group * width + (column % width);
+          let sum = 0;
+          for (const each of values) for (let piece = 0; piece < group; piece++) sum += each[from + piece * width]!;
+          out[to++] = sum;
+        }
+      }
+    };
+  });
+}
+
+/**
  * kv_b_proj [heads * (nope + v), latent] of the two halves that llama.cpp cuts it into: keys [heads, latent, nope] (transposed)
  * and values [heads, v, latent]. A head whose key rows are asked for is read whole.
  */

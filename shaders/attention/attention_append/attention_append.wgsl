@@ -7,7 +7,7 @@
 //   window.wgsl: t from first_seen on, s capped; sinks.wgsl: of the last chunk, each head's sink beside the scores
 //
 // qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each, and with SINKS a sink a head; not rotated, and left so
-// rope_table   [position][ROTARY/2] (cos, sin) f32, or [position][k, q][ROTARY/2] (head_rope.wgsl); not read where ROTARY is 0
+// rope_table   [position][ROTARY/2] (cos, sin) f32, or [position][k, q][ROTARY/2], then spans (head_rope.wgsl); not read where ROTARY is 0
 // q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
 // row_info     [rows] (position, slot); rows of one step are of different slots
 // block_table  [slot][table_stride], see kv_table.wgsl; only blocks of entries that are attended to are read
@@ -104,7 +104,7 @@ fn vector_unit(vector: u32, kv_head: u32, tile: u32) -> u32 {
 }
 
 // Leaves the tile's queries in slice_o, and the key and value in `newest`. In uniform control flow.
-fn stage_vectors(row: u32, kv_head: u32, tile: u32, position: u32, thread: u32) {
+fn stage_vectors(row: u32, kv_head: u32, tile: u32, thread: u32) {
   let vector = thread / HALF_UNITS;
   let lane = thread % HALF_UNITS;
   let base = row * params.row_units + vector_unit(min(vector, VECTORS - 1u), kv_head, tile);
@@ -134,7 +134,7 @@ fn stage_vectors(row: u32, kv_head: u32, tile: u32, position: u32, thread: u32) 
     }
   }
   if (vector <= HEAD_TILE && rotates(lane)) {
-    let rotated = rotate(low, high, rope_at(position, lane, vector < HEAD_TILE));
+    let rotated = turn(low, high, rope_positions(row_info[row]), lane, vector < HEAD_TILE);
     low = rotated.low;
     high = rotated.high;
   }
@@ -183,7 +183,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let table = head_table(info.y, cache_kv_head);
   let chunk = Chunk(table, cache_kv_head, first, skip, count, select(count, count - 1u, is_last));
   let early = first_values(chunk, thread);
-  stage_vectors(row, kv_head, tile, info.x, thread);
+  stage_vectors(row, kv_head, tile, thread);
 
   if (is_last) {
     newest_from = select(0u, count - 1u, has_cached(chunk));

@@ -14,6 +14,7 @@ import {
   type Shape,
 } from '../fixture.js';
 import { attentionAppend } from './index.js';
+import { type SpansCase, spansOf } from '../../rope/rope_append/reference.js';
 import { type AppendCase, attentionAppendReference } from './reference.js';
 
 function appendCase(
@@ -23,13 +24,16 @@ function appendCase(
     valueNorm = false,
     rotary,
     queryRows,
+    spans,
+    pictures,
     ...shape
-  }: Shape & {
-    readonly qkNorm?: boolean;
-    readonly valueNorm?: boolean;
-    readonly rotary?: number;
-    readonly queryRows?: boolean;
-  },
+  }: Shape &
+    SpansCase & {
+      readonly qkNorm?: boolean;
+      readonly valueNorm?: boolean;
+      readonly rotary?: number;
+      readonly queryRows?: boolean;
+    },
   rowInfo: readonly RowInfo[],
   races = false,
 ): KernelCase<AppendCase> {
@@ -40,6 +44,7 @@ function appendCase(
     valueNorm,
     ...(rotary !== undefined && { rotary }),
     ...(queryRows && { queryRows }),
+    ...(spans && { spans, pictures }),
     eps: 1e-6,
   };
   const tokens = attendedTokens(rowInfo);
@@ -173,6 +178,33 @@ const cases = [
       [3, 1],
     ],
   ),
+  appendCase(
+    'pictures, normalised, partly rotated',
+    {
+      heads: 4,
+      kvHeads: 2,
+      headDim: 64,
+      kvType: 'f32',
+      block: 16,
+      qkNorm: true,
+      rotary: 40,
+      spans: { positions: 300, lines: 6, columns: 4 },
+      pictures: [
+        [
+          [2, 3, 5],
+          [20, 6, 2],
+        ],
+        [],
+        [[1, 2, 2]],
+      ],
+    },
+    [
+      [270, 0],
+      [9, 1],
+      [3, 2],
+      [9, 3],
+    ],
+  ),
   appendCase('not rotated', { heads: 4, kvHeads: 2, headDim: 24, kvType: 'f16', block: 16, rotary: 0 }, [[270, 0]]),
   appendCase(
     '2 kv heads of 4',
@@ -210,7 +242,9 @@ function inputs(problem: AppendCase, random: Random): HostArrays {
   const qkv = random.normals(rows * problem.qkvStride, 2);
   const sinks = (problem.heads + 2 * kvHeads) * headDim;
   if (problem.sinks) putSinks(problem, qkv, (row, head) => row * problem.qkvStride + sinks + head);
-  const positions = Math.max(0, ...rowInfo.map((info) => info?.[0] ?? 0)) + 1;
+  const longest = Math.max(0, ...rowInfo.map((info) => info?.[0] ?? 0)) + 1;
+  const positions = problem.spans?.positions ?? longest;
+  const slots = Math.max(0, ...rowInfo.map((info) => info?.[1] ?? 0)) + 1;
   const angles = Array.from(
     { length: Math.max(1, (positions * (problem.queryRows ? 2 : 1) * (problem.rotary ?? headDim)) / 2) },
     () => random.next() * 2 * Math.PI,
@@ -218,7 +252,10 @@ function inputs(problem: AppendCase, random: Random): HostArrays {
   return {
     ...given,
     qkv,
-    rope_table: Float32Array.from(angles.flatMap((angle) => [Math.cos(angle), Math.sin(angle)])),
+    rope_table: Float32Array.of(
+      ...angles.flatMap((angle) => [Math.cos(angle), Math.sin(angle)]),
+      ...spansOf(problem, slots),
+    ),
     q_norm: random.normals(headDim, 1),
     k_norm: random.normals(headDim, 1),
   };

@@ -21,7 +21,7 @@ import headNorm from '../../lib/head_norm.wgsl?raw';
 import rotate from '../../lib/rotate.wgsl?raw';
 import softmaxState from '../../lib/softmax_state.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
-import { type RotaryHeads, rotaryOf } from '../../rope/rope_append/index.js';
+import { type RotaryHeads, rotaryConstants } from '../../rope/rope_append/index.js';
 import { attendConstants } from '../attention_split/index.js';
 import { type Attended, SINK_PARAMS, sinkPlan, sinksWgsl, WINDOW_PARAMS, windowPlan, windowWgsl } from '../window.js';
 import source from './attention_append.wgsl?raw';
@@ -131,8 +131,7 @@ export const attentionAppend = defineKernel({
         ...constants,
         QK_NORM: qkNorm,
         VALUE_NORM: qkNorm && (problem.valueNorm ?? false),
-        ROTARY: rotaryOf('attention_append', problem),
-        QUERY_ROWS: problem.queryRows ?? false,
+        ...rotaryConstants('attention_append', problem),
         STORED: storedUnits(headDim, problem.kvType),
       },
       params: {

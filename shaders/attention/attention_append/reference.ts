@@ -2,11 +2,11 @@ import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.
 import { blockShape } from '../../cache/head_tables.js';
 import { keyUnit, valueUnit } from '../../cache/kv_cache.js';
 import { writeKvVector } from '../../cache/kv_vector.js';
-import { normedHead, rotatedHead } from '../../rope/rope_append/reference.js';
+import { normedHead, rotatedHead, type SpansCase, tableRows } from '../../rope/rope_append/reference.js';
 import { attentionSplitReference } from '../attention_split/reference.js';
 import { type AttentionCase, cacheHeadOf, cacheShape, sinkStart } from '../fixture.js';
 
-export interface AppendCase extends AttentionCase {
+export interface AppendCase extends AttentionCase, SpansCase {
   readonly qkvStride: number;
   readonly qkNorm: boolean;
   readonly valueNorm?: boolean | undefined;
@@ -32,8 +32,8 @@ export function attentionAppendReference(problem: AppendCase, inputs: HostArrays
       return inputs['qkv']!.subarray(start, start + headDim);
     };
     const rotated = (at: number, weight: string): Float64Array => {
-      const row = problem.queryRows ? 2 * position + (at < heads ? 1 : 0) : position;
-      return rotatedHead(vector(at), norm(weight), { table: inputs['rope_table']!, rotary }, row);
+      const rowOf = problem.queryRows ? 2 * position + (at < heads ? 1 : 0) : tableRows(problem, info);
+      return rotatedHead(vector(at), norm(weight), { table: inputs['rope_table']!, rotary }, rowOf);
     };
     for (let head = 0; head < heads; head++) q.set(rotated(head, 'q_norm'), row * qStride + head * headDim);
     for (let head = 0; problem.sinks && head < heads; head++)

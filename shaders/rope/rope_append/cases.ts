@@ -6,9 +6,9 @@ import { type QueryPieces, widestPiece } from '../../attention/query_pieces.js';
 import { blockShape, headTable, tableLead } from '../../cache/head_tables.js';
 import { type CacheHeads, kvCacheBytes, kvVectorBytes, NO_BLOCK } from '../../cache/kv_cache.js';
 import { ropeAppend, type RopeAppendProblem } from './index.js';
-import { ropeAppendReference } from './reference.js';
+import { ropeAppendReference, type SpansCase, spansOf } from './reference.js';
 
-export interface RopeCase extends RopeAppendProblem, Eviction, Idle {
+export interface RopeCase extends RopeAppendProblem, Eviction, Idle, Pick<SpansCase, 'pictures'> {
   readonly rowInfo: readonly RowInfo[];
   /** Slots whose tokens another rank holds. */
   readonly elsewhere?: readonly number[];
@@ -21,6 +21,8 @@ type Shape = Pick<
   | 'headDim'
   | 'rotary'
   | 'queryRows'
+  | 'spans'
+  | 'pictures'
   | 'qkNorm'
   | 'valueNorm'
   | 'queriesOnly'
@@ -79,6 +81,24 @@ const keptHere: Shape & Pick<RopeCase, 'elsewhere'> = {
   keys: 'kept',
 };
 
+/** A table of 40 positions, of which 31 rows have pictures that are wide, high and alike. */
+const pictured = {
+  heads: 4,
+  kvHeads: 2,
+  headDim: 32,
+  block: 16,
+  spans: { positions: 40, lines: 5, columns: 3 },
+  pictures: [
+    [
+      [1, 2, 3],
+      [8, 4, 2],
+      [17, 3, 3],
+    ],
+    [],
+    [[0, 1, 9]],
+  ],
+} as const;
+
 const cases = [
   ropeCase(
     'tiny',
@@ -97,6 +117,15 @@ const cases = [
     { heads: 4, kvHeads: 2, headDim: 32, queryRows: true, qkNorm: false, kvType: 'f32', block: 16 },
     [[17, 0], undefined, [3, 1]],
   ),
+  ropeCase('pictures in two of three slots', { ...pictured, qkNorm: true, kvType: 'f32' }, [
+    [0, 0],
+    [1, 0],
+    [17, 1],
+    undefined,
+    [4, 2],
+    ...[3, 4, 7, 8, 20, 29, 30].map((entry): RowInfo => [entry, 0]),
+  ]),
+  ropeCase('pictures, kept, q8', { ...pictured, rotary: 16, qkNorm: false, kvType: 'q8', keys: 'kept' }, [[9, 0]]),
   ropeCase('tiny f16', { heads: 1, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'f16', block: 16 }, [[2, 0]], true),
   ropeCase('tiny q8', { heads: 2, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'q8', block: 16 }, [[2, 0]], true),
   ropeCase('8/4 d32 several slots', { heads: 8, kvHeads: 4, headDim: 32, qkNorm: false, kvType: 'f32', block: 16 }, [
@@ -395,8 +424,8 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
     if (i % qkvStride < width) qkv[i] = exact ? (random.integer(65) - 32) / 16 : random.normal();
   }
   const longest = Math.max(...rowInfo.map((info) => (info ? info[0] + 1 : 0)));
-  const { rotary = headDim, queryRows = false } = problem;
-  const tableRows = queryRows ? 2 * longest : longest;
+  const { rotary = headDim, queryRows = false, spans } = problem;
+  const tableRows = spans?.positions ?? (queryRows ? 2 * longest : longest);
   const table = new Float32Array(tableRows * rotary);
   for (let position = 0; position < tableRows; position++) {
     for (let pair = 0; pair < rotary / 2; pair++) {
@@ -426,7 +455,7 @@ function inputs(problem: RopeCase, random: Random): HostArrays {
     kvType === 'f32' ? new Float32Array(words).fill(UNTOUCHED.f32) : new Uint32Array(words).fill(UNTOUCHED.packed);
   return {
     qkv,
-    ...(rotary > 0 && { rope_table: table }),
+    ...(rotary > 0 && { rope_table: Float32Array.of(...table, ...spansOf(problem, slots)) }),
     q_norm: random.normals(headDim),
     k_norm: random.normals(headDim),
     row_info: rowInfoArray(rowInfo),

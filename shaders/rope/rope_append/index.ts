@@ -28,15 +28,46 @@ export interface RotaryHeads {
   readonly rotary?: number;
   /** rope_table has two rows a position, of keys and of queries; otherwise one for both. */
   readonly queryRows?: boolean;
+  /** Rows of pictures have three positions (lib/head_rope.wgsl); without `queryRows`. */
+  readonly spans?: RopeSpans | undefined;
+}
+
+export interface RopeSpans {
+  /** That rope_table has, before the pictures of slots. */
+  readonly positions: number;
+  readonly lines: number;
+  readonly columns: number;
+}
+
+/** Pictures that a slot may have. */
+export const ROPE_SPANS = 32;
+/** Elements that rope_table has of a slot's. */
+export const SPAN_ELEMENTS = ROPE_SPANS * 4;
+
+/** What a table has of a slot: of each picture the entry of its first row, its lines and its columns. */
+export function spanElements(pictures: readonly (readonly [entry: number, lines: number, columns: number])[]) {
+  const out = new Float32Array(SPAN_ELEMENTS);
+  for (const [at, [entry, lines, columns]] of pictures.entries()) out.set([entry, columns, lines, 0], at * 4);
+  return out;
 }
 
 /** First elements of a head that a kernel rotates. @throws SplitkvError for what isn't a multiple of 8 up to all */
-export function rotaryOf(kernel: string, { headDim, rotary = headDim }: RotaryHeads): number {
+function rotaryOf(kernel: string, { headDim, rotary = headDim }: RotaryHeads): number {
   if (!Number.isInteger(rotary) || rotary < 0 || rotary > headDim || rotary % 8 !== 0) {
     throw usageError(`${kernel}: ${rotary} of ${headDim} elements are rotated; expected a multiple of 8 up to all`);
   }
   return rotary;
 }
+
+/** Of head_rope.wgsl. @throws as `rotaryOf` */
+export const rotaryConstants = (kernel: string, heads: RotaryHeads) => ({
+  ROTARY: rotaryOf(kernel, heads),
+  QUERY_ROWS: heads.queryRows ?? false,
+  SPANS: heads.spans ? ROPE_SPANS : 0,
+  POSITIONS: heads.spans?.positions ?? 0,
+  LINE_PAIRS: 3 * (heads.spans?.lines ?? 0),
+  COLUMN_PAIRS: 3 * (heads.spans?.columns ?? 0),
+});
 
 /** A piece of queryPieces brings, but with queriesOnly, the k and v heads of its query heads, behind them: its rows are [q][k][v]. */
 export interface RopeAppendProblem extends CacheHeads, RotaryHeads, TableLayout, QueryPieces {
@@ -96,7 +127,6 @@ export const ropeAppend = defineKernel({
     const ready = keys === 'ready';
     if (ready && qkNorm) throw usageError('rope_append: keys that are ready were normalised before; leave qkNorm out');
     checkKvShape('rope_append', problem);
-    const rotary = rotaryOf('rope_append', problem);
     const group = queryGroup('rope_append', heads, kvHeads);
     const pieces = piecesPlan('rope_append', problem, qkvStride, group);
     const widest = widestPiece(problem);
@@ -130,8 +160,7 @@ export const ropeAppend = defineKernel({
         KEEP_KEYS: keys === 'kept',
         READY: ready,
         QUERIES_ONLY: queriesOnly,
-        ROTARY: rotary,
-        QUERY_ROWS: problem.queryRows ?? false,
+        ...rotaryConstants('rope_append', problem),
       },
       params: {
         heads,

@@ -3,13 +3,48 @@ import { halfBits, rowEntries } from '../../attention/fixture.js';
 import { blockShape, headTable, tableLead } from '../../cache/head_tables.js';
 import { keyUnit, NO_BLOCK, valueUnit } from '../../cache/kv_cache.js';
 import type { RopeCase } from './cases.js';
+import { type RopeSpans, spanElements } from './index.js';
 
-/** A q or k head, normalised if asked, whose first `rotary` elements are rotated by a row of the table. */
+/** Of which pictures a slot's rows are, and how pairs are shared out among their three positions. */
+export interface SpansCase {
+  readonly spans?: RopeSpans | undefined;
+  /** By slot: the entry of each one's first row, its lines and its columns. */
+  readonly pictures?: readonly (readonly (readonly [entry: number, lines: number, columns: number])[])[];
+}
+
+/** By pair: the row of the table that an entry turns by. Written out from a sequence's beginning, entry by entry. */
+export function tableRows({ spans, pictures = [] }: SpansCase, [entry, slot]: readonly [number, number]) {
+  if (!spans) return () => entry;
+  const positions: [number, number, number][] = [];
+  let next = 0;
+  while (positions.length <= entry) {
+    const [, lines = 0, columns = 0] = pictures[slot]?.find(([first]) => first === positions.length) ?? [];
+    for (let at = 0; at < lines * columns; at++)
+      positions.push([next, next + Math.floor(at / columns), next + (at % columns)]);
+    if (lines > 0) next += Math.max(lines, columns);
+    else {
+      positions.push([next, next, next]);
+      next++;
+    }
+  }
+  const [all, line, column] = positions[entry]!;
+  const lineOf = (pair: number): boolean => pair % 3 === 1 && pair < 3 * spans.lines;
+  const columnOf = (pair: number): boolean => pair % 3 === 2 && pair < 3 * spans.columns;
+  return (pair: number): number => (lineOf(pair) ? line : columnOf(pair) ? column : all);
+}
+
+/** What lies behind a table's positions. */
+export const spansOf = ({ spans, pictures = [] }: SpansCase, slots: number): Float32Array =>
+  spans
+    ? Float32Array.from(Array.from({ length: slots }, (_, slot) => [...spanElements(pictures[slot] ?? [])]).flat())
+    : new Float32Array(0);
+
+/** A q or k head, normalised if asked, whose first `rotary` elements are rotated by rows of the table. */
 export function rotatedHead(
   x: ArrayLike<number>,
   norm: { readonly weight: HostArray; readonly eps: number } | undefined,
   { table, rotary }: { readonly table: HostArray; readonly rotary: number },
-  row: number,
+  rowOf: number | ((pair: number) => number),
 ): Float64Array {
   const { length } = x;
   const squares = Array.from(x).reduce((sum, value) => sum + value * value, 0);
@@ -19,6 +54,7 @@ export function rotatedHead(
   return Float64Array.from(y, (_, i) => {
     if (i >= rotary) return y[i]!;
     const pair = i % half;
+    const row = typeof rowOf === 'number' ? rowOf : rowOf(pair);
     const [cos, sin] = [table[row * rotary + pair * 2]!, table[row * rotary + pair * 2 + 1]!];
     return i < half ? y[i]! * cos - y[i + half]! * sin : y[i]! * cos + y[i - half]! * sin;
   });
@@ -67,8 +103,7 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
     }
   };
   const valued = (x: ArrayLike<number>): ArrayLike<number> => (problem.valueNorm ? normedHead(x, eps) : x);
-  const keyRow = (position: number): number => (problem.queryRows ? 2 * position : position);
-  const rotated = (x: ArrayLike<number>, weight: HostArray, row: number): Float64Array =>
+  const rotated = (x: ArrayLike<number>, weight: HostArray, row: Parameters<typeof rotatedHead>[3]): Float64Array =>
     keys === 'ready'
       ? Float64Array.from(x)
       : rotatedHead(x, qkNorm ? { weight, eps } : undefined, { table: inputs['rope_table']!, rotary }, row);
@@ -80,11 +115,13 @@ export function ropeAppendReference(problem: RopeCase, inputs: HostArrays): Expe
       const at = start(row, vector);
       const x = given.subarray(at, at + headDim);
       if (vector < heads) {
-        qkv.set(rotated(x, inputs['q_norm']!, problem.queryRows ? 2 * position + 1 : position), at);
+        qkv.set(rotated(x, inputs['q_norm']!, problem.queryRows ? 2 * position + 1 : tableRows(problem, info)), at);
         continue;
       }
       const isKey = vector < heads + kvHeads;
-      const made = isKey ? rotated(x, inputs['k_norm']!, keyRow(position)) : valued(x);
+      const made = isKey
+        ? rotated(x, inputs['k_norm']!, problem.queryRows ? 2 * position : tableRows(problem, info))
+        : valued(x);
       if (keys === 'kept') qkv.set(made, at);
       const head = firstKvHead + ((vector - heads) % kvHeads);
       const entry = rowEntries(problem, info, head) - 1;

@@ -11,7 +11,8 @@
 //
 // qkv          [rows][row_units*4] f32: heads q vectors, kv_heads k, kv_heads v of HEAD_DIM each; q is written back in place. Or in
 //              pieces (query_pieces.wgsl), each of them so, with the kv heads of its query heads
-// rope_table   [position][ROTARY/2] (cos, sin) f32, or [position][k, q][ROTARY/2] (QUERY_ROWS); not read where ROTARY is 0
+// rope_table   [position][ROTARY/2] (cos, sin) f32, or [position][k, q][ROTARY/2] (QUERY_ROWS), then spans (head_rope.wgsl); not read
+//              where ROTARY is 0
 // q_norm       [HEAD_DIM] f32, k_norm the same; read only with QK_NORM
 // row_info     [rows] (position, slot); position INACTIVE: the row is skipped
 // block_table  see kv_table.wgsl; NO_BLOCK: the row's k and v are of another rank's cache
@@ -166,7 +167,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     var rotated_low = low;
     var rotated_high = high;
     if (!READY && rotates(unit)) {
-      let rotated = rotate(low, high, rope_at(position, unit, is_query));
+      let rotated = turn(low, high, rope_positions(row_info[row]), unit, is_query);
       rotated_low = rotated.low;
       rotated_high = rotated.high;
     }

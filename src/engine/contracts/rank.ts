@@ -1,7 +1,9 @@
 import type { CommStats } from '../../distributed/communicator.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { LowRankPair } from '../../model/adapters/targets.js';
+import type { Grid } from '../../model/config/vision_config.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
+import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
 import type { BlockRun, SharedSequence } from '../../placement/index.js';
 import type { SamplingOptions, TuningStats } from './api.js';
 import type { KvPiece } from './prefill_worker.js';
@@ -64,7 +66,7 @@ export interface SlotTokens {
   readonly start: number;
   /** The prompt ends here. */
   readonly last: boolean;
-  /** f32 [rows][hiddenSize]: of those of the tokens that are given rows (`GIVEN_ID`), in order. */
+  /** f32 [rows][`rowWidth` of hiddenSize]: of those of the tokens that are given rows (`GIVEN_ID`), in order. */
   readonly given?: Float32Array | undefined;
   /** Where pictures are read both ways: the position behind the one that the tokens have, 0 where they have none. */
   readonly runEnd?: number | undefined;
@@ -224,10 +226,11 @@ export interface Rank {
    */
   takeOver(slot: number, piece: KvPiece): Promise<number | undefined>;
   /**
-   * The rows that a tile of a picture becomes, f32 [rows][hiddenSize], on the first rank of a model that takes pictures.
+   * The rows that a tile of a picture becomes, or a picture, f32 [rows][`rowWidth` of hiddenSize], on the first rank of a model that takes
+   * pictures.
    * @param patches f32 [patches][3 * patch * patch], normalised
    */
-  encode(patches: Float32Array): Promise<Float32Array>;
+  encode(patches: Float32Array, grid: Grid): Promise<Float32Array>;
   /** Logits of positions that the last `prefill` or (its last 16 tokens) `recompute` ran, [count][vocabSize]; the root's answer counts, or that of the rank that ran them. */
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
   /**
@@ -288,6 +291,8 @@ export interface Rank {
   setAdapter(place: number, pairs?: readonly LowRankPair[]): Promise<number>;
   /** Rows of a slot have the adapter at a place, until its release. */
   useAdapter(slot: number, place: number): Promise<void>;
+  /** Rows of these pictures have positions of their own in a slot, until its release. */
+  placePictures(slot: number, pictures: readonly PictureSpan[]): Promise<void>;
   /** Frees a slot's cache; its row is inactive from now on. */
   release(slot: number): Promise<void>;
   /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; `row`: of a verification. */

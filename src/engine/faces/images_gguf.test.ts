@@ -31,6 +31,8 @@ const image = new Uint8Array(
 const kinds: readonly (RandomVisionOptions & { mark: string })[] = [
   { kind: 'idefics3', seed: 21, mark: '<image>' },
   { kind: 'gemma3', seed: 22, tower: { image: 64 }, text: { sliding_window: 19 }, mark: '<start_of_image>' },
+  { kind: 'qwen3_5', seed: 23, mark: '<|image_pad|>' },
+  { kind: 'qwen3_vl', seed: 24, mark: '<|image_pad|>' },
 ];
 const fileOf = (name: string, bytes: Uint8Array<ArrayBuffer>): File => new File([bytes], name);
 
@@ -85,12 +87,14 @@ describe.each(kinds)('$kind', ({ mark, ...of }) => {
       /mmproj\.gguf of .*is it truncated\?/,
     );
     await refused([fileOf('mmproj.gguf', textGgufOf(made))]).toThrow(
-      /mmproj\.gguf of .* is no encoder of images: general\.architecture is "(llama|gemma3)"; expected "?'?clip/,
+      /mmproj\.gguf of .* is no encoder of images: general\.architecture is "(llama|gemma3|qwen35|qwen3vl)"; expected "?'?clip/,
     );
     const said = (metadata: NonNullable<MmprojOptions['metadata']>): File =>
       fileOf('mmproj.gguf', mmprojOf(made, { metadata }));
-    const other = { 'clip.projector_type': { type: 'string', value: 'qwen3vl_merger' } } as const;
-    await refused([said(other)]).toThrow(/clip\.projector_type is "qwen3vl_merger"; .* expected "(idefics3|gemma3)"/);
+    const other = { 'clip.projector_type': { type: 'string', value: 'lfm2' } } as const;
+    await refused([said(other)]).toThrow(
+      /clip\.projector_type is "lfm2"; .* expected "(idefics3|gemma3|qwen3vl_merger)"/,
+    );
     await refused([said({ 'clip.vision.projection_dim': { type: 'u32', value: 2048 } })]).toThrow(
       /is of another model: its rows have 2048 elements .*, the model's 64/,
     );

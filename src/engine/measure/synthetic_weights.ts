@@ -6,7 +6,7 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankSlice } from '../../model/shape.js';
 import { perLayerTable } from '../../model/layers/per_layer_weights.js';
 import { weightSpecs } from '../../model/weights/model_map.js';
-import { encoderSpecs } from '../../model/vision/encoder_specs.js';
+import { encoderSpecs, placesTable } from '../../model/vision/encoder_specs.js';
 import { expectedTensors, specsIn } from '../../model/weights/weight_map.js';
 import { typeOfTensor, type WeightTypes } from '../../model/weights/weight_types.js';
 
@@ -46,12 +46,13 @@ function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array, typ
   const expected = [...expectedTensors([...weightSpecs(config, slice), ...encoder])].map(
     ([name, { shape }]) => [name, shape] as const,
   );
-  const tokens = perLayerTable(config);
+  // What the host reads.
+  const tables = [perLayerTable(config), config.vision && placesTable(config.vision)];
   const tensors = new Map(
-    [...expected, ...(tokens ? [[tokens.name, [tokens.rows, tokens.columns]] as const] : [])].map(([name, shape]) => [
-      name,
-      entryOf(name, shape, table, typeOfTensor(types, name)),
-    ]),
+    [
+      ...expected,
+      ...tables.flatMap((table) => (table ? [[table.name, [table.rows, table.columns]] as const] : [])),
+    ].map(([name, shape]) => [name, entryOf(name, shape, table, typeOfTensor(types, name))]),
   );
   return { tensors, totalBytes: 0, files: [] };
 }

@@ -14,6 +14,8 @@ import {
   type ModelConfig,
   segmentKvHeads,
 } from '../../model/config/model_config.js';
+import type { Grid } from '../../model/config/vision_config.js';
+import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
 import type { DeviceModel } from '../../model/device_model.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
@@ -102,6 +104,8 @@ export class RankRunner implements Rank {
   #stepBytes = 0;
   /** Once somebody asked for it. */
   #attention: AttentionTimes | undefined;
+  /** Slots that have pictures with positions of their own. */
+  readonly #pictured = new Set<number>();
   /** Slots whose results nobody wants, until they are released. */
   readonly #dropped = new Set<number>();
 
@@ -209,7 +213,9 @@ export class RankRunner implements Rank {
 
   #recordPrefill(compresses: boolean): Program<RankStep> {
     const label = compresses ? 'prefill, compressed' : 'prefill';
-    return this.#record(label, 'prompt', (recorder) => this.#forward.recordLayers(recorder, this.#prompt, compresses));
+    return this.#record(label, 'prompt', (recorder) =>
+      this.#forward.recordLayers(recorder, this.#prompt, { compresses }),
+    );
   }
 
   #recordRecompute(rows: DecoderRows): Program<RankStep> {
@@ -471,7 +477,7 @@ export class RankRunner implements Rank {
   ): Promise<void> {
     const { rows, perLayer } = this.#prompt;
     const own = ownBlock(this.world, 'prompt');
-    const { vocabSize, hiddenSize } = this.config;
+    const { vocabSize } = this.config;
     const ownGiven: number[] = [];
     let givenSoFar = 0;
     const ids = new Uint32Array(rows * ran.blocks);
@@ -489,12 +495,7 @@ export class RankRunner implements Rank {
     }
     this.device.write(this.#prompt.tokens, 0, ids);
     this.device.write(this.#prompt.rowInfo, 0, rowInfo);
-    if (given && ownGiven.length > 0) {
-      const table = new Float32Array(ownGiven.length * hiddenSize);
-      for (const [to, from] of ownGiven.entries())
-        table.set(given.subarray(from * hiddenSize, (from + 1) * hiddenSize), to * hiddenSize);
-      this.#prompt.given?.write(table);
-    }
+    if (given && ownGiven.length > 0) this.#prompt.given?.write(given, ownGiven);
     if (!perLayer) return;
     const inputs = await this.#inputsOf(tokens.filter((_, index) => ran.blockOf(ran.start + index) === own));
     if (inputs) perLayer.write(0, inputs);
@@ -598,8 +599,8 @@ export class RankRunner implements Rank {
     });
   }
 
-  encode(patches: Float32Array): Promise<Float32Array> {
-    return this.#inOrder(() => known(this.#encoder, 'encoder of pictures on this rank').encode(patches));
+  encode(patches: Float32Array, grid: Grid): Promise<Float32Array> {
+    return this.#inOrder(() => known(this.#encoder, 'encoder of pictures on this rank').encode(patches, grid));
   }
 
   logits(run: LogitsRun): Promise<Float32Array | undefined> {
@@ -799,6 +800,14 @@ export class RankRunner implements Rank {
     return this.#inOrder(async () => this.#adapters?.use(slot, place), this.#laneOf(slot));
   }
 
+  placePictures(slot: number, pictures: readonly PictureSpan[]): Promise<void> {
+    // Only its own batch reads a slot's.
+    return this.#inOrder(async () => {
+      this.#pictured.add(slot);
+      this.#forward.ropes.place(slot, pictures);
+    }, this.#laneOf(slot));
+  }
+
   release(slot: number): Promise<void> {
     return this.#inOrder(async () => this.#release(slot));
   }
@@ -818,6 +827,7 @@ export class RankRunner implements Rank {
     this.#lengths[slot] = 0;
     this.#adapters?.use(slot, undefined);
     if (this.device.isLost) return;
+    if (this.#pictured.delete(slot)) this.#forward.ropes.place(slot, []);
     const home = this.#batchOf(slot);
     home?.batch.stop(home.row);
   }

@@ -288,6 +288,8 @@ export class IterationRunner {
       this.#unbalanced = true;
       const adapter = this.source.adapter(sequence.id);
       if (adapter !== undefined) call(this.runner.all((rank) => rank.useAdapter(slot, adapter)));
+      const spans = this.source.pictures?.spans(sequence.prompt) ?? [];
+      if (spans.length > 0) call(this.runner.all((rank) => rank.placePictures(slot, spans)));
     }
     if (this.runner.options.compression) {
       call(this.runner.all((rank) => rank.reserve(slot, capacity, offset)));

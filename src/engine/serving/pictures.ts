@@ -1,3 +1,4 @@
+import { ROPE_SPANS } from '../../../shaders/rope/rope_append/index.js';
 import { contextFullError, limitError, unsupportedError, usageError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
 import { GIVEN_ID } from '../../base/kv_units.js';
@@ -9,7 +10,16 @@ import { gemma3Text } from '../../images/gemma3.js';
 import { idefics3Text, idefics3Tiles, type Idefics3Settings } from '../../images/idefics3.js';
 import type { Picture } from '../../images/picture.js';
 import { RESAMPLE, resize } from '../../images/resize.js';
-import { imageRows, patchOrder, type VisionConfig } from '../../model/config/vision_config.js';
+import { type PixelRange, qwenSize, qwenText } from '../../images/qwen.js';
+import {
+  type Grid,
+  imageRows,
+  patchGrid,
+  patchOrder,
+  rowWidth,
+  type VisionConfig,
+} from '../../model/config/vision_config.js';
+import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
 import { patchRows } from '../../model/vision/patch_rows.js';
 import type { ImagePrompt, ImageSource, Prompt, TokenizeOptions } from '../contracts/api.js';
 import type { Runner } from '../ranks/runner.js';
@@ -27,24 +37,34 @@ interface Entry {
   /** The id of its first row; those of the others follow. */
   readonly first: number;
   readonly count: number;
-  /** f32 [count][hiddenSize]. */
+  /** Of its rows, where they have positions of their own. */
+  readonly grid: Grid | undefined;
+  /** f32 [count][`rowWidth`]. */
   readonly made: Promise<Float32Array>;
   rows: Float32Array | undefined;
   /** Running requests that have it. */
   held: number;
 }
 
-/** A picture as the model wants it. */
-interface Ready {
-  readonly key: string;
+/** What the encoder is given of a picture, and what announces it. */
+interface Cut {
+  readonly tiles: readonly Picture[];
   /** Rows. */
   readonly count: number;
-  tiles(): Promise<readonly Picture[]>;
+  readonly grid?: Grid;
   /** What stands for it in a prompt. */
   readonly text: string;
 }
 
+/** A picture as the model wants it. */
+interface Ready extends Omit<Cut, 'tiles'> {
+  readonly key: string;
+  tiles(): Promise<readonly Picture[]>;
+}
+
 interface Settings extends Idefics3Settings {
+  /** Of pictures of any size. */
+  readonly pixels: PixelRange;
   readonly mean: readonly number[];
   readonly deviation: readonly number[];
 }
@@ -138,9 +158,9 @@ export class Pictures {
     const before = seen?.get(image as never);
     if (before && this.#entries.has(before.key)) return before;
     const picture = await decodeImage(image);
-    const { tiles, text } = this.#cut(picture);
+    const { tiles, ...cut } = this.#cut(picture);
     const key = `${picture.width} x ${picture.height} ${await sha256(picture.data)}`;
-    const ready = { key, count: tiles.length * imageRows(this.vision), text };
+    const ready = { key, ...cut };
     const again = async (): Promise<readonly Picture[]> => this.#cut(await decodeImage(image)).tiles;
     seen?.set(image as never, { ...ready, tiles: again });
     const [oldest] = this.#seenUrls.keys();
@@ -148,22 +168,29 @@ export class Pictures {
     return { ...ready, tiles: () => Promise.resolve(tiles) };
   }
 
-  /** What the encoder is given of a picture, and what announces it. */
-  #cut(picture: Picture): { readonly tiles: readonly Picture[]; readonly text: string } {
+  #cut(picture: Picture): Cut {
+    const { kind, patch, merge } = this.vision;
     const each = imageRows(this.vision);
-    const { tile, filter } = this.settings;
-    if (this.vision.kind === 'whole') return { tiles: [resize(picture, tile, tile, filter)], text: gemma3Text(each) };
+    const { tile, filter, pixels } = this.settings;
+    if (kind === 'any size') {
+      const unit = patch * merge;
+      const [width, height] = qwenSize(picture, unit, pixels);
+      const grid: Grid = [height / unit, width / unit];
+      const count = grid[0] * grid[1];
+      return { tiles: [resize(picture, width, height, filter)], count, grid, text: qwenText(count) };
+    }
+    if (kind === 'whole') return { tiles: [resize(picture, tile, tile, filter)], count: each, text: gemma3Text(each) };
     const { tiles, ...cut } = idefics3Tiles(picture, this.settings);
-    return { tiles, text: idefics3Text(cut, each) };
+    return { tiles, count: tiles.length * each, text: idefics3Text(cut, each) };
   }
 
-  #entry({ key, count, tiles }: Ready): Entry {
+  #entry({ key, count, grid, tiles }: Ready): Entry {
     let entry = this.#entries.get(key);
     if (!entry) {
       if (this.#next + count > 2 ** 32)
         throw unsupportedError('this model has seen 2^31 rows of images: load it again');
       const made = tiles().then((each) => this.#compute(each));
-      const fresh: Entry = { key, first: this.#next, count, made, rows: undefined, held: 0 };
+      const fresh: Entry = { key, first: this.#next, count, grid, made, rows: undefined, held: 0 };
       made.then(
         (rows) => (fresh.rows = rows),
         () => this.#entries.delete(key),
@@ -192,11 +219,13 @@ export class Pictures {
   /** On one rank, tile by tile: what else it has to do comes between. */
   async #compute(tiles: readonly Picture[]): Promise<Float32Array> {
     const { mean, deviation } = this.settings;
-    const order = patchOrder(this.vision);
+    const { vision } = this;
     const made: Float32Array[] = [];
-    for (const { data } of tiles) {
+    for (const { data, width, height } of tiles) {
       const pixels = Float32Array.from(data, (value, at) => (value / 255 - mean[at % 3]!) / deviation[at % 3]!);
-      made.push(await this.runner().ranks[0]!.encode(patchRows(pixels, this.vision, order)));
+      const grid: Grid = vision.merger ? [height / vision.patch, width / vision.patch] : patchGrid(vision);
+      const patches = patchRows(pixels, vision, width, grid, patchOrder(vision, grid));
+      made.push(await this.runner().ranks[0]!.encode(patches, grid));
     }
     const all = new Float32Array(sum(made.map(({ length }) => length)));
     let at = 0;
@@ -213,21 +242,28 @@ export class Pictures {
     return last && has(last) ? last : [...this.#entries.values()].find(has);
   }
 
-  /** @throws SplitkvError `usage` for rows of a picture that isn't known, or, where they see each other, isn't whole */
+  /**
+   * @throws SplitkvError `usage` for rows of a picture that isn't known, or, where they see each other or have positions of their own, isn't
+   * whole; `limit` for more pictures than may have those
+   */
   #ofIds(ids: readonly number[]): Set<Entry> {
     const found = new Set<Entry>();
     let last: Entry | undefined;
-    const { runs } = this.vision;
+    const { runs, merger } = this.vision;
     for (const [at, id] of ids.entries()) {
       if (id < GIVEN_ID) continue;
-      const row = runs && (id - GIVEN_ID) % runs;
-      if (runs && ((row! > 0 && ids[at - 1] !== id - 1) || (row! < runs - 1 && ids[at + 1] !== id + 1)))
-        throw usageError(`token ${id} is a row of an image that isn't whole here: give the prompt again`);
       last = this.#find(id, last);
       if (!last?.rows)
         throw usageError(`token ${id} is a row of an image that isn't kept any more: give the prompt again`);
+      const row = id - last.first;
+      const isWhole = (row === 0 || ids[at - 1] === id - 1) && (row === last.count - 1 || ids[at + 1] === id + 1);
+      if ((runs || merger) && !isWhole)
+        throw usageError(`token ${id} is a row of an image that isn't whole here: give the prompt again`);
       found.add(last);
     }
+    const { length } = this.spans(ids);
+    if (length > ROPE_SPANS)
+      throw limitError(`${length} images in a sequence; at most ${ROPE_SPANS} are taken: begin anew`);
     return found;
   }
 
@@ -240,11 +276,24 @@ export class Pictures {
     for (const entry of this.#ofIds(ids)) entry.held--;
   }
 
-  /** f32 [rows][hiddenSize] of those of the ids that are pictures'; undefined where none is. */
+  /** Where pictures lie whose rows have positions of their own, of which all are kept. */
+  spans(ids: ArrayLike<number>): PictureSpan[] {
+    const spans: PictureSpan[] = [];
+    if (!this.vision.merger) return spans;
+    for (let at = 0; at < ids.length; at++) {
+      if (ids[at]! < GIVEN_ID) continue;
+      const { grid, count } = this.#find(ids[at]!)!;
+      spans.push([at, ...grid!]);
+      at += count - 1;
+    }
+    return spans;
+  }
+
+  /** f32 [rows][`rowWidth`] of those of the ids that are pictures'; undefined where none is. */
   rows(ids: Uint32Array): Float32Array | undefined {
     const given = ids.filter((id) => id >= GIVEN_ID);
     if (given.length === 0) return undefined;
-    const width = this.runner().config.hiddenSize;
+    const width = rowWidth(this.vision, this.runner().config.hiddenSize);
     const out = new Float32Array(given.length * width);
     let entry: Entry | undefined;
     for (const [at, id] of given.entries()) {
@@ -291,6 +340,9 @@ export class Pictures {
   }
 }
 
+/** What their processors resample by, where files don't say. */
+const RESAMPLED = { tiles: 1, whole: 2, 'any size': 3 } as const;
+
 /** What a processor's file says, by its class's defaults. @throws SplitkvError `unsupported` */
 function settingsOf(file: Readonly<Record<string, unknown>>, vision: VisionConfig): Settings {
   const { image, kind, file: name = 'preprocessor_config.json' } = vision;
@@ -299,9 +351,9 @@ function settingsOf(file: Readonly<Record<string, unknown>>, vision: VisionConfi
     const longest = isObject(value) ? (value['longest_edge'] ?? value['height']) : value;
     return Number.isInteger(longest) && Number(longest) >= 1 && Number(longest) <= 4096 ? Number(longest) : otherwise;
   };
-  const tile = edge(kind === 'whole' ? 'size' : 'max_image_size', image);
+  const tile = kind === 'any size' ? image : edge(kind === 'whole' ? 'size' : 'max_image_size', image);
   if (tile !== image) throw unsupportedError(`${name}: tiles of ${tile} pixels; the encoder's are of ${image}`);
-  const filter = RESAMPLE[Number(file['resample'] ?? (kind === 'whole' ? 2 : 1))];
+  const filter = RESAMPLE[Number(file['resample'] ?? RESAMPLED[kind])];
   if (!filter) throw unsupportedError(`${name}: resample ${show(file['resample'])}; expected 1, 2 or 3`);
   if (file['do_pan_and_scan'] === true) throw unsupportedError(`${name}: do_pan_and_scan true; images are taken whole`);
   const three = (key: string): number[] => {
@@ -310,7 +362,16 @@ function settingsOf(file: Readonly<Record<string, unknown>>, vision: VisionConfi
       return value as number[];
     throw unsupportedError(`${name}: ${key} ${show(value)}; expected three numbers`);
   };
+  /** Of numbers of pixels, which older files have beside `size`. */
+  const pixels = (key: string, older: string, otherwise: number): number => {
+    const size = isObject(file['size']) ? file['size'][key] : undefined;
+    const value = size ?? file[older] ?? otherwise;
+    if (Number.isInteger(value) && Number(value) >= 1) return Math.min(Number(value), image ** 2);
+    throw unsupportedError(`${name}: size.${key} ${show(value)}; expected a number of pixels`);
+  };
+  const most = pixels('longest_edge', 'max_pixels', 2 ** 24);
   return {
+    pixels: [Math.min(most, pixels('shortest_edge', 'min_pixels', 2 ** 16)), most],
     tile,
     longestEdge: edge('size', 4 * tile),
     splits: file['do_image_splitting'] !== false,

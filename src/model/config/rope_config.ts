@@ -59,6 +59,11 @@ export interface RopeConfig {
    * (i, i + dims / 2), which is how they are turned.
    */
   readonly interleaved: boolean;
+  /**
+   * Of rows of pictures, which have three positions: pair i turns by the line's where i % 3 is 1 and below 3 * lines, by the column's where
+   * it is 2 and below 3 * columns, otherwise by the picture's.
+   */
+  readonly sections?: { readonly lines: number; readonly columns: number };
   /** Queries at position p are multiplied by 1 + beta ln(1 + floor(p / length)) as well. */
   readonly temperature?: { readonly beta: number; readonly length: number };
 }
@@ -88,6 +93,16 @@ export function parseRope(
   const dims = part === 1 ? width : Math.floor(width * part);
   const rope = parameters ?? scaling;
   return { theta, scaling: rope === undefined ? null : parseScaling(config, rope, types, dims), dims, interleaved };
+}
+
+/** Qwen's `mrope_section`. @param otherwise where the file doesn't say */
+export function parseSections(config: ConfigReader, otherwise: readonly number[]): Pick<RopeConfig, 'sections'> {
+  const rope = config.optionalObject('rope_parameters') ?? config.optionalObject('rope_scaling');
+  const given = rope?.raw('mrope_section') ?? otherwise;
+  const isList =
+    Array.isArray(given) && given.length === 3 && given.every((each) => Number.isInteger(each) && each >= 0);
+  if (!isList) throw config.invalid('mrope_section', given, 'three numbers of pairs');
+  return { sections: { lines: Number(given[1]), columns: Number(given[2]) } };
 }
 
 /** Llama 4's, in the keys of transformers' Ministral 3. */

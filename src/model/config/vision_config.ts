@@ -3,23 +3,25 @@ import type { GqaConfig, LayerConfig, ModelConfig, NormConfig } from './model_co
 import { range } from '../../base/lists.js';
 
 /**
- * An encoder of pictures beside a decoder: patches of a square tile become rows that take the places of placeholders. Sizes are in pixels
- * and elements.
+ * An encoder of pictures beside a decoder: patches of a square tile, or of a picture of any size, become rows that take the places of
+ * placeholders. Sizes are in pixels and elements.
  */
 export interface VisionConfig {
   /** How pictures are cut, and announced in prompts (src/images). */
-  readonly kind: 'tiles' | 'whole';
+  readonly kind: 'tiles' | 'whole' | 'any size';
   /** A placeholder's id, of which a prompt has one for each row. */
   readonly imageToken: number;
   /** What stands for a picture in a text. */
   readonly mark: number;
-  /** Of a tile's side, and of a patch's. */
+  /** Of a tile's side (of any size: of the largest square's), and of a patch's. */
   readonly image: number;
   readonly patch: number;
   /** So many patches by so many neighbours become a row of the decoder: one behind the other, or their average. */
   readonly merge: number;
   /** Of averages. */
   readonly averageNorm?: NormConfig;
+  /** Of pictures of any size: rows that are joined go through an MLP. */
+  readonly merger?: MergerConfig;
   /** Rows of a picture, where each sees all of them; undefined: each sees those up to itself. */
   readonly runs?: number;
   /** The GGUF file that has it, where it isn't the decoder's. */
@@ -28,24 +30,46 @@ export interface VisionConfig {
   readonly tower: ModelConfig;
 }
 
-/** Patches of a tile, and rows that they become. */
-export const patchesOf = ({ image, patch }: VisionConfig): number => Math.floor(image / patch) ** 2;
+/** out(gelu(in(x))), with gelu by erf. A row has three positions: the picture's, and on from there its line's and its column's. */
+export interface MergerConfig {
+  /** Side of the table of places, which is stretched over a picture. */
+  readonly places: number;
+  /** Layers of the encoder behind which rows are merged, too: what the n-th gives is added behind the decoder's n-th layer. */
+  readonly taps: readonly number[];
+}
+
+/** Lines and columns. */
+export type Grid = readonly [lines: number, columns: number];
+
+/** Patches of a tile, at most of a picture of any size. */
+export function patchGrid({ image, patch }: Pick<VisionConfig, 'image' | 'patch'>): Grid {
+  const side = Math.floor(image / patch);
+  return [side, side];
+}
+
+export const patchesOf = (vision: VisionConfig): number => patchGrid(vision)[0] ** 2;
+/** Rows of the decoder that they become. */
 export const imageRows = (vision: VisionConfig): number => patchesOf(vision) / vision.merge ** 2;
+/** Elements of such a row: the decoder's, and what is added behind its first layers. */
+export const rowWidth = ({ merger }: Pick<VisionConfig, 'merger'>, textWidth: number): number =>
+  textWidth * (1 + (merger?.taps.length ?? 0));
 
 /**
  * By place in the encoder's sequence: which patch, counted row by row. Those that become a row lie side by side; where they are averaged
  * first the first one of each row, then the second.
  */
-export function patchOrder(vision: Pick<VisionConfig, 'image' | 'patch' | 'merge' | 'averageNorm'>): number[] {
-  const { image, patch, merge } = vision;
-  const side = Math.floor(image / patch);
-  const blocks = side / merge;
-  return range(0, side * side).map((at) => {
-    const [block, inside] = vision.averageNorm
-      ? [at % blocks ** 2, Math.floor(at / blocks ** 2)]
+export function patchOrder(
+  { merge, averageNorm }: Pick<VisionConfig, 'merge' | 'averageNorm'>,
+  [lines, columns]: Grid,
+): number[] {
+  const blocks = (lines * columns) / merge ** 2;
+  const across = columns / merge;
+  return range(0, lines * columns).map((at) => {
+    const [block, inside] = averageNorm
+      ? [at % blocks, Math.floor(at / blocks)]
       : [Math.floor(at / merge ** 2), at % merge ** 2];
-    const row = Math.floor(block / blocks) * merge + Math.floor(inside / merge);
-    return row * side + (block % blocks) * merge + (inside % merge);
+    const line = Math.floor(block / across) * merge + Math.floor(inside / merge);
+    return line * columns + (block % across) * merge + (inside % merge);
   });
 }
 
@@ -65,6 +89,27 @@ const tensors: ModelConfig['tensors'] = {
   },
   postNorm: `${layer}.layer_norm2`,
   plain: { up: `${layer}.mlp.fc1`, down: `${layer}.mlp.fc2` },
+};
+
+/** Of Qwen's, whose q, k and v are one matrix. */
+const qwenTensors: ModelConfig['tensors'] = {
+  ...tensors,
+  gqa: { ...tensors.gqa!, qkv: `${attention}.qkv` },
+};
+
+/** Patches of a side, at most. */
+const MOST_SIDE = 64;
+
+const qwenDefaults = {
+  depth: 27,
+  hidden_size: 1152,
+  intermediate_size: 4304,
+  num_heads: 16,
+  patch_size: 16,
+  spatial_merge_size: 2,
+  temporal_patch_size: 2,
+  num_position_embeddings: 2304,
+  hidden_act: 'gelu_pytorch_tanh',
 };
 
 /** What transformers takes for keys that a SigLIP's config leaves out. */
@@ -90,23 +135,69 @@ export function parseSiglip(
   defaults: Readonly<Record<string, unknown>> = {},
 ): Pick<VisionConfig, 'image' | 'patch' | 'merge' | 'tower'> {
   config.setDefaults({ ...siglipDefaults, ...defaults });
-  const hiddenSize = config.integer('hidden_size');
-  // Rows that are joined have nothing between them.
-  if (hiddenSize % 64 !== 0) throw config.unsupported('hidden_size', hiddenSize, 'a multiple of 64');
-  const heads = config.integer('num_attention_heads', { min: 1, max: 256 });
-  const headDim = hiddenSize / heads;
-  if (!Number.isInteger(headDim / 8)) throw config.invalid('num_attention_heads', heads, 'heads of whole eights');
-  const activation = config.optionalString('hidden_act');
-  if (activation !== 'gelu_pytorch_tanh')
-    throw config.unsupported('hidden_act', activation, "only 'gelu_pytorch_tanh'");
   const size = config.raw('image_size');
   if (Array.isArray(size) && size[0] !== size[1]) throw config.unsupported('image_size', size, 'squares only');
   const image = Number(Array.isArray(size) ? size[0] : config.integer('image_size'));
   const patch = config.integer('patch_size');
   const side = Math.floor(image / patch);
   const merge = mergeOf(side);
-  if (!(side >= 1 && side <= 64) || side % merge !== 0)
-    throw config.unsupported('image_size', size, `up to 64 patches a side, a multiple of ${merge}`);
+  if (!(side >= 1 && side <= MOST_SIDE) || side % merge !== 0)
+    throw config.unsupported('image_size', size, `up to ${MOST_SIDE} patches a side, a multiple of ${merge}`);
+  const keys = { heads: 'num_attention_heads', layers: 'num_hidden_layers' };
+  return { image, patch, merge, tower: parseTower(config, side, keys, config.positive('layer_norm_eps')) };
+}
+
+/** Qwen3-VL's and Qwen3.5's: as SigLIP's, for pictures of any size, with places and rotations by line and column. */
+export function parseQwenVision(
+  config: ConfigReader,
+): Pick<VisionConfig, 'kind' | 'image' | 'patch' | 'merge' | 'merger' | 'tower'> {
+  config.setDefaults({ ...qwenDefaults });
+  const patch = config.integer('patch_size');
+  const merge = config.integer('spatial_merge_size', { min: 1, max: 16 });
+  const frames = config.integer('temporal_patch_size');
+  if (frames !== 2)
+    throw config.unsupported('temporal_patch_size', frames, 'patches of 2 frames, which are one picture');
+  const table = config.integer('num_position_embeddings');
+  const places = Math.sqrt(table);
+  if (!Number.isInteger(places)) throw config.invalid('num_position_embeddings', table, 'the square of a side');
+  const layers = config.integer('depth', { min: 1, max: 256 });
+  const taps = config.raw('deepstack_visual_indexes') ?? [];
+  const isLayer = (tap: unknown, at: number, all: unknown[]): boolean =>
+    Number.isInteger(tap) && Number(tap) < layers && Number(tap) > (at === 0 ? -1 : Number(all[at - 1]));
+  if (!Array.isArray(taps) || !taps.every(isLayer))
+    throw config.invalid('deepstack_visual_indexes', taps, `an ascending list of layers below ${layers} (depth)`);
+  const tower = parseTower(config, MOST_SIDE, { heads: 'num_heads', layers: 'depth' }, 1e-6);
+  const [one] = tower.layers as readonly [LayerConfig];
+  const attention = one.attention as GqaConfig;
+  const { headDim } = attention;
+  const rope = { theta: 1e4, scaling: null, dims: headDim, interleaved: false };
+  const turned = { ...one, attention: { ...attention, rope } };
+  return {
+    kind: 'any size',
+    image: MOST_SIDE * patch,
+    patch,
+    merge,
+    merger: { places, taps: taps as number[] },
+    tower: { ...tower, layers: tower.layers.map(() => turned), tensors: qwenTensors },
+  };
+}
+
+/** Layers with LayerNorms and biases everywhere, and an MLP without a gate. @param keys what numbers are called */
+function parseTower(
+  config: ConfigReader,
+  side: number,
+  keys: { readonly heads: string; readonly layers: string },
+  eps: number,
+): ModelConfig {
+  const hiddenSize = config.integer('hidden_size');
+  // Rows that are joined have nothing between them.
+  if (hiddenSize % 64 !== 0) throw config.unsupported('hidden_size', hiddenSize, 'a multiple of 64');
+  const heads = config.integer(keys.heads, { min: 1, max: 256 });
+  const headDim = hiddenSize / heads;
+  if (!Number.isInteger(headDim / 8)) throw config.invalid(keys.heads, heads, 'heads of whole eights');
+  const activation = config.optionalString('hidden_act');
+  if (activation !== 'gelu_pytorch_tanh')
+    throw config.unsupported('hidden_act', activation, "only 'gelu_pytorch_tanh'");
   const gqa: GqaConfig = {
     kind: 'gqa',
     heads,
@@ -120,20 +211,19 @@ export function parseSiglip(
   };
   const width = config.integer('intermediate_size');
   const one: LayerConfig = { attention: gqa, mlp: { kind: 'plain', width, activation: 'gelu_tanh', bias: true } };
-  const tower: ModelConfig = {
+  return {
     architecture: 'siglip',
     hiddenSize,
     vocabSize: 32,
     maxPositions: side * side,
-    norm: { kind: 'layer', eps: config.positive('layer_norm_eps'), bias: true },
+    norm: { kind: 'layer', eps, bias: true },
     tieWordEmbeddings: true,
     embeddingScale: 1,
     residualScale: 1,
     logitScale: 1,
     eosTokenIds: [],
     bosTokenId: null,
-    layers: range(0, config.integer('num_hidden_layers', { min: 1, max: 256 })).map(() => one),
+    layers: range(0, config.integer(keys.layers, { min: 1, max: 256 })).map(() => one),
     tensors,
   };
-  return { image, patch, merge, tower };
 }

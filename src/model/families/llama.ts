@@ -98,9 +98,10 @@ const traits: Readonly<Record<string, Trait>> = {
   mistral: { required: ['num_key_value_heads'], attentionBias: 'none', mlpBias: false, qkNorm: false },
   ministral3: { required: [], attentionBias: 'none', mlpBias: false, qkNorm: false, yarn: true },
   smollm3: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false, skipsRope: true },
-  // For their attention (granite.ts, qwen3_moe.ts).
+  // For their attention (granite.ts, qwen3_5.ts, qwen3_moe.ts).
   granite: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false },
   granitemoehybrid: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: false },
+  qwen3_vl_text: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
   qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
 };
 

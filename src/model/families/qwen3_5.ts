@@ -1,6 +1,7 @@
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { AttentionConfig, DeltaConfig, ExpertsConfig, LayerConfig } from '../config/model_config.js';
-import { parseRope } from '../config/rope_config.js';
+import { parseRope, parseSections } from '../config/rope_config.js';
+import { parseQwenVision, type VisionConfig } from '../config/vision_config.js';
 import { type DeltaNames, expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
   countRange,
@@ -13,7 +14,8 @@ import {
   parseLayerTypes,
   refuseForeign,
 } from './common_keys.js';
-import { defineFamily } from './family.js';
+import { defineFamily, type Family } from './family.js';
+import { parseAttention } from './llama.js';
 import { parseDenseLayers } from './qwen3_moe.js';
 
 const LINEAR = 'linear_attention';
@@ -102,8 +104,7 @@ export const qwen35 = defineFamily({
     const moe = architecture !== 'qwen3_5_text';
     if (!moe) refuseForeign(config, [['num_experts', 0, 'a mixture of experts is another architecture']]);
     const heads = parseGqa(config, hiddenSize, false);
-    // Of three axes of positions, which are one and the same in text.
-    const rope = parseRope(config, heads.headDim, [], false, 0.25);
+    const rope = { ...parseRope(config, heads.headDim, [], false, 0.25), ...parseSections(config, [11, 11, 10]) };
     const attention: AttentionConfig = { ...heads, qkNorm: 'head', rope, gated: true };
     const linear = parseDelta(config, heads.kvHeads);
     const experts = moe ? parseSharedExperts(config, next) : undefined;
@@ -116,8 +117,52 @@ export const qwen35 = defineFamily({
     }));
     return { norm: { ...norm, offset: 1 }, layers, tensors: next ? nextTensors : tensors };
   },
+  vision: visionOf(248056),
+  mmproj,
   gguf: { keys: ggufKeys, parts: { postNorm: 'post_attention_norm' }, tiledHeads: ['qwen35', 'qwen35moe'] },
 });
+
+/** Qwen3-VL: Qwen3 beside such an encoder, of which rows behind some of its layers are added behind the first ones of the text part. */
+export const qwen3Vl = defineFamily({
+  config(config, common) {
+    const own = parseAttention(config, common);
+    const attention = { ...own, rope: own.rope && { ...own.rope, ...parseSections(config, [24, 20, 20]) } };
+    const layer: LayerConfig = { attention, mlp: parseGated(config) };
+    return { layers: Array.from({ length: common.numLayers }, () => layer), tensors: llamaNames };
+  },
+  vision: visionOf(151655),
+  mmproj,
+  gguf: { keys: (metadata) => ({ ...ggufHeads(metadata), ...ggufSections(metadata), model_type: 'qwen3_vl_text' }) },
+});
+
+function mmproj(clip: GgufMetadata, idOf: (token: string) => number): Record<string, unknown> {
+  const taps = clip.raw('is_deepstack_layers') ?? [];
+  return {
+    image_token_id: idOf('<|image_pad|>'),
+    vision_config: {
+      depth: clip.integer('block_count'),
+      num_heads: clip.integer('attention.head_count'),
+      spatial_merge_size: clip.optionalInteger('spatial_merge_size'),
+      num_position_embeddings: Math.floor(clip.integer('image_size') / clip.integer('patch_size')) ** 2,
+      deepstack_visual_indexes: Array.isArray(taps) ? [...taps.keys()].filter((layer) => taps[layer] === true) : taps,
+    },
+  };
+}
+
+function ggufSections(metadata: GgufMetadata): Record<string, unknown> {
+  const sections = metadata.raw('rope.dimension_sections');
+  return Array.isArray(sections) ? { rope_parameters: { mrope_section: sections.slice(0, 3) } } : {};
+}
+
+/** @param token that stands for a picture's rows where the file doesn't say */
+function visionOf(token: number): NonNullable<Family['vision']> {
+  return (config): VisionConfig | undefined => {
+    const vision = config.optionalObject('vision_config');
+    if (!vision) return undefined;
+    const imageToken = config.optionalInteger('image_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? token;
+    return { imageToken, mark: imageToken, ...parseQwenVision(vision) };
+  };
+}
 
 /** Weights are always divided by their sum, but in Qwen3-Next, whose files say. */
 function parseSharedExperts(config: ConfigReader, next: boolean): ExpertsConfig {
@@ -160,6 +205,7 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   return {
     model_type: modelTypes[metadata.arch] ?? 'qwen3_5_text',
     ...ggufHeads(metadata),
+    ...ggufSections(metadata),
     partial_rotary_factor: metadata.integer('rope.dimension_count') / headDim,
     linear_conv_kernel_dim: metadata.integer('ssm.conv_kernel', countRange),
     linear_key_head_dim: metadata.integer('ssm.state_size'),

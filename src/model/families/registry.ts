@@ -15,8 +15,8 @@ export interface FamilyRow {
   readonly wrappers?: Readonly<Record<string, { readonly className: string; readonly textType: string }>>;
   /** What llama.cpp calls them (`general.architecture`), where it has them by other names than their types. */
   readonly gguf?: readonly string[];
-  /** What llama.cpp calls its encoder of images (`clip.projector_type`), and the architecture of the model beside it. */
-  readonly projector?: { readonly type: string; readonly arch: string };
+  /** What llama.cpp calls its encoder of images (`clip.projector_type`), and the architectures of models beside it. */
+  readonly projector?: { readonly type: string; readonly archs: readonly string[] };
 }
 
 const rows: FamilyRow[] = [
@@ -40,7 +40,7 @@ const rows: FamilyRow[] = [
       idefics3: { className: 'Idefics3ForConditionalGeneration', textType: 'llama' },
       smolvlm: { className: 'SmolVLMForConditionalGeneration', textType: 'llama' },
     },
-    projector: { type: 'idefics3', arch: 'llama' },
+    projector: { type: 'idefics3', archs: ['llama'] },
   },
   {
     family: async () => (await import('./granite.js')).granite,
@@ -52,7 +52,7 @@ const rows: FamilyRow[] = [
     models: { gemma3_text: ['Gemma3ForCausalLM', 'Gemma3TextModel'], gemma2: 'Gemma2ForCausalLM' },
     wrappers: { gemma3: { className: 'Gemma3ForConditionalGeneration', textType: 'gemma3_text' } },
     gguf: ['gemma3', 'gemma2', 'gemma-embedding'],
-    projector: { type: 'gemma3', arch: 'gemma3' },
+    projector: { type: 'gemma3', archs: ['gemma3'] },
   },
   {
     family: async () => (await import('./bert.js')).bert,
@@ -113,6 +113,14 @@ const rows: FamilyRow[] = [
       qwen3_5_moe: { className: 'Qwen3_5MoeForConditionalGeneration', textType: 'qwen3_5_moe_text' },
     },
     gguf: ['qwen35', 'qwen35moe', 'qwen3next'],
+    projector: { type: 'qwen3vl_merger', archs: ['qwen35', 'qwen35moe'] },
+  },
+  {
+    family: async () => (await import('./qwen3_5.js')).qwen3Vl,
+    models: { qwen3_vl_text: 'Qwen3VLTextModel' },
+    wrappers: { qwen3_vl: { className: 'Qwen3VLForConditionalGeneration', textType: 'qwen3_vl_text' } },
+    gguf: ['qwen3vl'],
+    projector: { type: 'qwen3vl_merger', archs: ['qwen3vl'] },
   },
   {
     family: async () => (await import('./deepseek.js')).deepseek,
@@ -195,10 +203,10 @@ export async function ggufFamily(arch: string): Promise<FamilyGguf | undefined> 
 
 /** What encoders of images beside models of a GGUF architecture are called. */
 export const projectorsOf = (arch: string): string[] =>
-  rows.flatMap(({ projector }) => (projector?.arch === arch ? [projector.type] : []));
+  rows.flatMap(({ projector }) => (projector?.archs.includes(arch) ? [projector.type] : []));
 
-export async function projectorFamily(type: string): Promise<Family> {
-  const row = rows.find(({ projector }) => projector?.type === type)!;
+export async function projectorFamily(type: string, arch: string): Promise<Family> {
+  const row = rows.find(({ projector }) => projector?.type === type && projector.archs.includes(arch))!;
   await loadFamily(row);
   return familyOf(row);
 }

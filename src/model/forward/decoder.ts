@@ -82,6 +82,16 @@ export interface DecoderRows extends RowBuffers {
   readonly stages: ReadonlyMap<number, StagePrograms>;
 }
 
+/** What else `recordLayers` does. */
+export interface RecordOptions {
+  /** Of prompt rows that end a prompt: each layer is compressed after its attention. */
+  readonly compresses?: boolean;
+  /** What gives x at first, where rows aren't tokens. */
+  readonly embed?: () => void;
+  /** Behind a layer, with x at home. */
+  readonly behind?: (layer: number) => void;
+}
+
 /** Block b begins at b * blockBytes. */
 export interface CacheBuffer {
   /** Of the model. */
@@ -99,6 +109,7 @@ export interface CacheBuffer {
 export class Decoder {
   readonly hiddenStride: number;
   readonly logitsStride: number;
+  readonly ropes: RopeTables;
   /** Of the paged cache, and of all states. */
   readonly cacheBytes: number;
   /** Of the states alone, kept ones included. */
@@ -131,8 +142,9 @@ export class Decoder {
     this.headRows = weights.head?.matrix.outFeatures ?? 0;
     this.finalNorm = weights.norm;
     const scratch = new Scratch(device);
-    const ropes = new RopeTables(device, options.contextLength);
-    const common = { device, world, config, cache: options, hiddenStride: this.hiddenStride, ropes, scratch };
+    this.ropes = new RopeTables(device, options.contextLength, options.runEnds);
+    const { hiddenStride, ropes } = this;
+    const common = { device, world, config, cache: options, hiddenStride, ropes, scratch };
     this.#stages = world.topology.stages.flatMap((topology) =>
       topology ? [this.#stage({ ...common, topology })] : [],
     );
@@ -273,14 +285,15 @@ export class Decoder {
 
   /**
    * This rank's part of embedding and layers, with the exchanges between, for rows that `allocateRows` of this program made.
-   * `compresses`: prompt rows that end a prompt, each layer of which is compressed after its attention. `embed`: what gives x at first, where
-   * rows aren't tokens.
    */
   recordLayers(
     recorder: RankRecorder,
     buffers: DecoderRows,
-    compresses = false,
-    embed = (): void => buffers.embedding.record(recorder, this.config.embeddingScale),
+    {
+      compresses = false,
+      embed = () => buffers.embedding.record(recorder, this.config.embeddingScale),
+      behind = (layer) => buffers.given?.recordBehind(recorder, layer),
+    }: RecordOptions = {},
   ): void {
     const { given, inputs, perLayer } = buffers;
     embed();
@@ -299,6 +312,7 @@ export class Decoder {
         nth(attention, attends).record(recorder, cache, halves?.attention, compresses);
         if (halves) nth(mlp, held.mlp).record(recorder, halves.mlp);
         if (held?.weights.perLayer) perLayer?.recordHalf(recorder, layer, held.weights.perLayer, rows);
+        if (held) behind(layer);
       }
       rows.residual.settle(recorder);
     }

@@ -1,10 +1,13 @@
 import { formatError, ioError, unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import {
+  entryOf,
   findMmproj,
   type GgufFile,
   openGguf,
   type Source,
+  summedView,
+  type TensorEntry,
   type TensorIndex,
   transposedView,
 } from '../../loader/index.js';
@@ -57,9 +60,10 @@ export async function openMmproj(
     if (id >= 0) return id;
     throw unsupportedError(`images: ${file} has no token ${token}, which stands for them in prompts`);
   };
-  const family = await projectorFamily(type);
+  const family = await projectorFamily(type, String(text.get('general.architecture')));
+  const { vision_config: own, ...said } = family.mmproj!(clip, idOf, model);
   const keys = {
-    ...family.mmproj!(clip, idOf, model),
+    ...said,
     vision_config: {
       hidden_size: clip.integer('embedding_length'),
       intermediate_size: clip.integer('feed_forward_length'),
@@ -69,6 +73,7 @@ export async function openMmproj(
       patch_size: clip.integer('patch_size'),
       layer_norm_eps: clip.positive('attention.layer_norm_epsilon'),
       hidden_act: metadata.get('clip.use_gelu') === true ? 'gelu_pytorch_tanh' : 'quick_gelu',
+      ...(own as Readonly<Record<string, unknown>> | undefined),
     },
   };
   const { averageNorm, ...read } = family.vision!(new ConfigReader(keys, what))!;
@@ -81,6 +86,8 @@ export async function openMmproj(
     pictures: {
       image_mean: clip.raw('image_mean'),
       image_std: clip.raw('image_std'),
+      min_pixels: clip.raw('image_min_pixels'),
+      max_pixels: clip.raw('image_max_pixels'),
       ...(edge !== undefined && { size: { longest_edge: edge } }),
     } as Readonly<Record<string, unknown>>,
     add: (index: TensorIndex): TensorIndex => withMmproj(index, mmproj, vision),
@@ -94,6 +101,7 @@ const layerParts = {
   'self_attn.q_proj': 'attn_q',
   'self_attn.k_proj': 'attn_k',
   'self_attn.v_proj': 'attn_v',
+  'self_attn.qkv': 'attn_qkv',
   'self_attn.out_proj': 'attn_out',
   'mlp.fc1': 'ffn_up',
   'mlp.fc2': 'ffn_down',
@@ -102,20 +110,33 @@ const layerParts = {
 const swappedParts = { ...layerParts, 'mlp.fc1': 'ffn_down', 'mlp.fc2': 'ffn_up' };
 
 /** The model's tensors, and the encoder's under the names of config/vision_config.ts. */
-function withMmproj(index: TensorIndex, mmproj: GgufFile, { tower, patch }: VisionConfig): TensorIndex {
+function withMmproj(index: TensorIndex, mmproj: GgufFile, { tower, patch, merger }: VisionConfig): TensorIndex {
   const tensors = new Map(index.tensors);
   const { hiddenSize, layers } = tower;
+  const kernel = (entry: TensorEntry): TensorEntry =>
+    entry.shape.length === 4 ? { ...entry, shape: [hiddenSize, 3 * patch ** 2] } : entry;
+  // Of the second frame, which is the same picture.
+  const second = mmproj.tensors.get('v.patch_embd.weight.1');
+  if (merger && !second)
+    throw formatError(`${mmproj.what} has no tensor 'v.patch_embd.weight.1'; expected two frames' patches`);
+  const others = second ? [kernel(entryOf(second))] : [];
   const put = (prefix: string, to: string, parts: Readonly<Record<string, string>>): void =>
     new Block(mmproj, tensors, prefix).addParts(
       parts,
       Object.fromEntries(Object.keys(parts).map((part) => [part, to + part])),
       // A patch's kernel is a row.
-      { patches: (entry) => (entry.shape.length === 4 ? { ...entry, shape: [hiddenSize, 3 * patch ** 2] } : entry) },
+      {
+        patches: (entry) =>
+          second && entry.shape.length === 4 ? summedView(kernel(entry), 1, 3 * patch ** 2, others) : kernel(entry),
+      },
     );
   put('v.', 'vision.', towerParts);
   const [rows, columns] = mmproj.tensors.get('v.blk.0.ffn_down.weight')?.shape ?? [];
   const parts = columns === hiddenSize && rows !== hiddenSize ? swappedParts : layerParts;
   for (const layer of layers.keys()) put(`v.blk.${layer}.`, `vision.encoder.layers.${layer}.`, parts);
+  for (const [at, layer] of merger?.taps.entries() ?? [])
+    put(`v.deepstack.${layer}.`, `vision.deepstack.${at}.`, { norm: 'norm', fc1: 'fc1', fc2: 'fc2' });
+  if (merger) put('mm.', 'vision.merger.', { fc1: '0', fc2: '2' });
   put('mm.', 'vision.', { project: 'model.fc', average_norm: 'soft_emb_norm' });
   // Stored input by input.
   new Block(mmproj, tensors).add(mmproj.tensors.get('mm.input_projection.weight'), 'vision.project.weight', (entry) =>

@@ -8,7 +8,7 @@ import { makeRandomModel } from './random_model.js';
 import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import type { ReferenceTower } from './reference/vision.js';
 
-/** A small SmolVLM, or Gemma 3, of random weights. */
+/** A small SmolVLM, Gemma 3, Qwen3.5 or Qwen3-VL of random weights. */
 export interface RandomVision {
   config: ModelConfig;
   /** The text part's config.json. */
@@ -21,7 +21,7 @@ export interface RandomVision {
 }
 
 export interface RandomVisionOptions {
-  kind?: 'idefics3' | 'gemma3';
+  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen3_vl';
   seed?: number;
   /** Of the text part's config.json. */
   text?: Record<string, unknown>;
@@ -49,6 +49,29 @@ const GEMMA = {
   sliding_window_pattern: 3,
 };
 
+/** Of Qwen's. */
+const QWEN = {
+  qwen3_5: {
+    model_type: 'qwen3_5_text',
+    hidden_act: undefined,
+    rope_theta: undefined,
+    num_hidden_layers: 4,
+    full_attention_interval: 2,
+    head_dim: 32,
+    partial_rotary_factor: 0.5,
+    rope_parameters: { rope_theta: 1e4, mrope_section: [3, 3, 2], rope_type: 'default' },
+    linear_num_key_heads: 2,
+    linear_num_value_heads: 4,
+    linear_key_head_dim: 16,
+    linear_value_head_dim: 16,
+  },
+  qwen3_vl: {
+    model_type: 'qwen3_vl_text',
+    num_hidden_layers: 4,
+    rope_scaling: { mrope_section: [4, 2, 2], mrope_interleaved: true, rope_type: 'default' },
+  },
+};
+
 /** What is special in a family's texts, the placeholder first. */
 const SPECIAL = {
   idefics3: [
@@ -58,6 +81,15 @@ const SPECIAL = {
     ...range(1, 4).flatMap((row) => range(1, 4).map((column) => `<row_${row}_col_${column}>`)),
   ],
   gemma3: ['<image_soft_token>', '<start_of_image>', '<end_of_image>'],
+  qwen3_5: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
+  qwen3_vl: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
+};
+/** What its template puts where a picture is. */
+const MARK = {
+  idefics3: '<image>',
+  gemma3: '<start_of_image>',
+  qwen3_5: '<|vision_start|><|image_pad|><|vision_end|>',
+  qwen3_vl: '<|vision_start|><|image_pad|><|vision_end|>',
 };
 
 function addedTokens({ added_tokens: before }: Record<string, unknown>, first: number, own: string[]): unknown[] {
@@ -75,7 +107,7 @@ function addedTokens({ added_tokens: before }: Record<string, unknown>, first: n
   return [...(before as unknown[]), ...more];
 }
 
-/** Tiles of 32 pixels and 16 patches, of which 4 become a row. */
+/** Tiles of 32 pixels and 16 patches, of which 4 become a row; Qwen's pictures have 16 to 64 patches. */
 export function makeRandomVision({
   kind = 'idefics3',
   seed = 1,
@@ -84,10 +116,12 @@ export function makeRandomVision({
   scale = 2,
   imageToken = 300,
 }: RandomVisionOptions = {}): RandomVision {
-  const tower = { hidden: 64, heads: 4, layers: 2, width: 96, image: 32, patch: 8, eps: 1e-6, ...changes };
-  const { hidden, heads, layers, width, image, patch } = tower;
   const gemma = kind === 'gemma3';
-  const decoder = makeRandomModel({ config: { ...(gemma && GEMMA), ...text }, seed });
+  const qwen = kind === 'qwen3_5' || kind === 'qwen3_vl' ? QWEN[kind] : undefined;
+  const own = { ...(qwen && { layers: 4, places: 5, taps: kind === 'qwen3_vl' ? [0, 2] : [] }), ...changes };
+  const tower = { hidden: 64, heads: 4, layers: 2, width: 96, image: 32, patch: 8, eps: 1e-6, ...own };
+  const { hidden, heads, layers, width, image, patch } = tower;
+  const decoder = makeRandomModel({ config: { ...(gemma && GEMMA), ...qwen, ...text }, seed });
   const random = new Random(seed + 1000);
   const vision = new Map<string, ReferenceTensor>();
   const add = (name: string, shape: number[], deviation: number, mean = 0): void => {
@@ -103,69 +137,122 @@ export function makeRandomVision({
     add(`${name}.weight`, [rows, columns], gain / Math.sqrt(columns));
     add(`${name}.bias`, [rows], 0.3);
   };
-  const norm = (name: string): void => {
-    add(`${name}.weight`, [hidden], 0.2, 1);
-    add(`${name}.bias`, [hidden], 0.2);
+  const norm = (name: string, length = hidden): void => {
+    add(`${name}.weight`, [length], 0.2, 1);
+    add(`${name}.bias`, [length], 0.2);
   };
-  const prefix = gemma ? 'vision_tower.vision_model' : 'model.vision_model';
-  add(`${prefix}.embeddings.patch_embedding.weight`, [hidden, 3, patch, patch], 1 / Math.sqrt(3 * patch * patch));
-  add(`${prefix}.embeddings.patch_embedding.bias`, [hidden], 0.3);
-  add(`${prefix}.embeddings.position_embedding.weight`, [Math.floor(image / patch) ** 2, hidden], 1);
-  for (let layer = 0; layer < layers; layer++) {
-    const at = `${prefix}.encoder.layers.${layer}`;
-    norm(`${at}.layer_norm1`);
-    for (const part of ['q', 'k']) linear(`${at}.self_attn.${part}_proj`, hidden, hidden, 1.5);
-    for (const part of ['v', 'out']) linear(`${at}.self_attn.${part}_proj`, hidden, hidden, 1);
-    norm(`${at}.layer_norm2`);
-    linear(`${at}.mlp.fc1`, width, hidden, 1.5);
-    linear(`${at}.mlp.fc2`, hidden, width, 1);
-  }
-  norm(`${prefix}.post_layernorm`);
   const textWidth = decoder.config.hiddenSize;
-  if (gemma) {
-    add('multi_modal_projector.mm_input_projection_weight', [hidden, textWidth], 3 / Math.sqrt(hidden));
-    add('multi_modal_projector.mm_soft_emb_norm.weight', [hidden], 0.3);
-  } else
-    add(
-      'model.connector.modality_projection.proj.weight',
-      [textWidth, hidden * scale * scale],
-      1 / (Math.sqrt(hidden) * scale),
-    );
-  const own = JSON.parse(new TextDecoder().decode(decoder.files.get('config.json'))) as Record<string, unknown>;
+  if (qwen) addQwen();
+  else addSiglip();
+  function addQwen(): void {
+    const { places = 0, taps = [] } = tower as ReferenceTower;
+    const at = 'model.visual';
+    add(`${at}.patch_embed.proj.weight`, [hidden, 3, 2, patch, patch], 1 / Math.sqrt(6 * patch * patch));
+    add(`${at}.patch_embed.proj.bias`, [hidden], 0.3);
+    add(`${at}.pos_embed.weight`, [places ** 2, hidden], 1);
+    for (let layer = 0; layer < layers; layer++) {
+      const block = `${at}.blocks.${layer}`;
+      for (const name of ['norm1', 'norm2']) norm(`${block}.${name}`);
+      linear(`${block}.attn.qkv`, 3 * hidden, hidden, 1.5);
+      linear(`${block}.attn.proj`, hidden, hidden, 1);
+      linear(`${block}.mlp.linear_fc1`, width, hidden, 1.5);
+      linear(`${block}.mlp.linear_fc2`, hidden, width, 1);
+    }
+    const joined = hidden * scale * scale;
+    const merger = (name: string, normed: number): void => {
+      norm(`${name}.norm`, normed);
+      linear(`${name}.linear_fc1`, joined, joined, 1.5);
+      linear(`${name}.linear_fc2`, textWidth, joined, 1.5);
+    };
+    merger(`${at}.merger`, hidden);
+    for (const level of taps.keys()) merger(`${at}.deepstack_merger_list.${level}`, joined);
+  }
+  function addSiglip(): void {
+    const prefix = gemma ? 'vision_tower.vision_model' : 'model.vision_model';
+    add(`${prefix}.embeddings.patch_embedding.weight`, [hidden, 3, patch, patch], 1 / Math.sqrt(3 * patch * patch));
+    add(`${prefix}.embeddings.patch_embedding.bias`, [hidden], 0.3);
+    add(`${prefix}.embeddings.position_embedding.weight`, [Math.floor(image / patch) ** 2, hidden], 1);
+    for (let layer = 0; layer < layers; layer++) {
+      const at = `${prefix}.encoder.layers.${layer}`;
+      norm(`${at}.layer_norm1`);
+      for (const part of ['q', 'k']) linear(`${at}.self_attn.${part}_proj`, hidden, hidden, 1.5);
+      for (const part of ['v', 'out']) linear(`${at}.self_attn.${part}_proj`, hidden, hidden, 1);
+      norm(`${at}.layer_norm2`);
+      linear(`${at}.mlp.fc1`, width, hidden, 1.5);
+      linear(`${at}.mlp.fc2`, hidden, width, 1);
+    }
+    norm(`${prefix}.post_layernorm`);
+    if (gemma) {
+      add('multi_modal_projector.mm_input_projection_weight', [hidden, textWidth], 3 / Math.sqrt(hidden));
+      add('multi_modal_projector.mm_soft_emb_norm.weight', [hidden], 0.3);
+    } else
+      add(
+        'model.connector.modality_projection.proj.weight',
+        [textWidth, hidden * scale * scale],
+        1 / (Math.sqrt(hidden) * scale),
+      );
+  }
+  const ofText = JSON.parse(new TextDecoder().decode(decoder.files.get('config.json'))) as Record<string, unknown>;
   const rows = (Math.floor(image / patch) / scale) ** 2;
-  const wrapper = gemma
+  const wrapper = qwen
     ? {
-        model_type: 'gemma3',
-        architectures: ['Gemma3ForConditionalGeneration'],
-        image_token_index: imageToken,
-        boi_token_index: imageToken + 1,
-        mm_tokens_per_image: rows,
-      }
-    : {
-        model_type: 'idefics3',
-        architectures: ['Idefics3ForConditionalGeneration'],
+        model_type: kind,
+        architectures: [kind === 'qwen3_5' ? 'Qwen3_5ForConditionalGeneration' : 'Qwen3VLForConditionalGeneration'],
         image_token_id: imageToken,
-        scale_factor: scale,
         tie_word_embeddings: false,
-      };
+      }
+    : gemma
+      ? {
+          model_type: 'gemma3',
+          architectures: ['Gemma3ForConditionalGeneration'],
+          image_token_index: imageToken,
+          boi_token_index: imageToken + 1,
+          mm_tokens_per_image: rows,
+        }
+      : {
+          model_type: 'idefics3',
+          architectures: ['Idefics3ForConditionalGeneration'],
+          image_token_id: imageToken,
+          scale_factor: scale,
+          tie_word_embeddings: false,
+        };
   const raw = {
     ...wrapper,
-    text_config: own,
-    vision_config: {
-      model_type: gemma ? 'siglip_vision_model' : 'idefics3',
-      hidden_size: hidden,
-      intermediate_size: width,
-      num_hidden_layers: layers,
-      num_attention_heads: heads,
-      image_size: image,
-      patch_size: patch,
-      layer_norm_eps: tower.eps,
-    },
+    text_config: ofText,
+    vision_config: qwen
+      ? {
+          model_type: kind,
+          depth: layers,
+          hidden_size: hidden,
+          intermediate_size: width,
+          num_heads: heads,
+          patch_size: patch,
+          spatial_merge_size: scale,
+          temporal_patch_size: 2,
+          num_position_embeddings: (own.places ?? 0) ** 2,
+          deepstack_visual_indexes: own.taps,
+          out_hidden_size: textWidth,
+        }
+      : {
+          model_type: gemma ? 'siglip_vision_model' : 'idefics3',
+          hidden_size: hidden,
+          intermediate_size: width,
+          num_hidden_layers: layers,
+          num_attention_heads: heads,
+          image_size: image,
+          patch_size: patch,
+          layer_norm_eps: tower.eps,
+        },
   };
   const stored = [
     ...[...decoder.weights].map(
       ([name, tensor]) =>
-        [gemma ? `language_model.${name}` : name.replace(/^model\./, 'model.text_model.'), tensor] as const,
+        [
+          gemma
+            ? `language_model.${name}`
+            : name.replace(/^model\./, qwen ? 'model.language_model.' : 'model.text_model.'),
+          tensor,
+        ] as const,
     ),
     ...vision,
   ].map(([name, { shape, data }]) => ({
@@ -180,22 +267,21 @@ export function makeRandomVision({
   files.set(
     'preprocessor_config.json',
     json(
-      gemma
-        ? { size: { height: image, width: image }, resample: 2, do_pan_and_scan: null }
-        : { size: { longest_edge: 3 * image }, max_image_size: { longest_edge: image }, resample: 1 },
+      qwen
+        ? { size: { shortest_edge: 16 * patch ** 2, longest_edge: 64 * patch ** 2 } }
+        : gemma
+          ? { size: { height: image, width: image }, resample: 2, do_pan_and_scan: null }
+          : { size: { longest_edge: 3 * image }, max_image_size: { longest_edge: image }, resample: 1 },
     ),
   );
   const { json: tokenizer, config: words } = byteLevelTokenizer(imageToken);
   files.set('tokenizer.json', json({ ...tokenizer, added_tokens: addedTokens(tokenizer, imageToken, SPECIAL[kind]) }));
-  files.set(
-    'tokenizer_config.json',
-    json({ ...words, chat_template: gemma ? TEMPLATE.replace('<image>', '<start_of_image>') : TEMPLATE }),
-  );
+  files.set('tokenizer_config.json', json({ ...words, chat_template: TEMPLATE.replace('<image>', MARK[kind]) }));
   files.set('config.json', new TextEncoder().encode(JSON.stringify(raw)));
   files.set('model.safetensors', writeSafetensors(stored, { format: 'pt' }));
   return {
     config: parseModelConfig(raw),
-    text: own,
+    text: ofText,
     files,
     weights: new Map([...decoder.weights, ...vision]),
     tower,

@@ -3,9 +3,9 @@ import { Random } from '../../base/random.js';
 import { describeOnAdapters } from '../../gpu/testing/adapters.js';
 import { readTensorIndex, TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
-import { patchOrder } from '../config/vision_config.js';
+import { type Grid, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
 import { makeRandomVision, type RandomVision, type RandomVisionOptions } from '../testing/random_vision.js';
-import { gemma3Rows, idefics3Rows } from '../testing/reference/vision.js';
+import { gemma3Rows, idefics3Rows, qwenRows } from '../testing/reference/vision.js';
 import { asNamed } from '../weights/stored_names.js';
 import { loadEncoder } from './encoder.js';
 import { patchRows } from './patch_rows.js';
@@ -30,6 +30,40 @@ const cases: Record<string, RandomVisionOptions> = {
   '20 x 20 patches, joined by fours': { seed: 5, scale: 4, tower: { image: 40, patch: 2, layers: 1 } },
 };
 
+/** Of any size: of patches, too, that the table's places lie upon and between, and fewer than its side. */
+const grids: Record<string, readonly [RandomVisionOptions, readonly Grid[]]> = {
+  'Qwen3.5': [
+    { kind: 'qwen3_5', seed: 8 },
+    [
+      [4, 10],
+      [18, 16],
+      [2, 2],
+      [6, 2],
+    ],
+  ],
+  'Qwen3-VL, heads of 72': [
+    {
+      kind: 'qwen3_vl',
+      seed: 9,
+      tower: { hidden: 576, heads: 8, layers: 2, taps: [0], patch: 2, places: 4, width: 100 },
+    },
+    [
+      [2, 6],
+      [6, 4],
+    ],
+  ],
+};
+
+const patchesOf = (pixels: Float32Array, vision: VisionConfig, width: number, grid: Grid): Float32Array =>
+  patchRows(pixels, vision, width, grid, patchOrder(vision, grid));
+
+function expectAlike(rows: Float32Array, expected: readonly Float64Array[]): void {
+  const flat = expected.flatMap((row) => [...row]);
+  expect(rows.length).toBe(flat.length);
+  const largest = Math.max(...flat.map(Math.abs));
+  expect(Math.max(...flat.map((value, i) => Math.abs(value - rows[i]!))) / largest).toBeLessThan(2e-5);
+}
+
 async function readerOf({ config, files }: RandomVision): Promise<TensorReader> {
   const source = new MemorySource(Object.fromEntries(files));
   return new TensorReader(source, asNamed(await readTensorIndex(source), config));
@@ -42,15 +76,33 @@ await describeOnAdapters('image encoders', (device) => {
     const vision = config.vision!;
     const encoder = await loadEncoder(device(), vision, config.hiddenSize, await readerOf(model), 'f32', {});
     const pixels = new Random(9).normals(tower.image ** 2 * 3, 0.5);
-    const rows = await encoder.encode(patchRows(pixels, vision, patchOrder(vision)));
+    const patches = (of: Float32Array) => patchesOf(of, vision, tower.image, patchGrid(vision));
+    const rows = await encoder.encode(patches(pixels));
     const rowsOf = options.kind === 'gemma3' ? gemma3Rows : idefics3Rows;
-    const expected = rowsOf(weights, tower, scale, config.hiddenSize, pixels).flatMap((row) => [...row]);
-    expect(rows.length).toBe(expected.length);
-    const largest = Math.max(...expected.map(Math.abs));
-    const error = Math.max(...expected.map((value, i) => Math.abs(value - rows[i]!)));
-    expect(error / largest).toBeLessThan(2e-5);
+    expectAlike(rows, rowsOf(weights, tower, scale, config.hiddenSize, pixels));
     // The same bits again: nothing of a tile stays.
-    await encoder.encode(patchRows(new Random(10).normals(pixels.length, 0.5), vision, patchOrder(vision)));
-    expect(await encoder.encode(patchRows(pixels, vision, patchOrder(vision)))).toEqual(rows);
+    await encoder.encode(patches(new Random(10).normals(pixels.length, 0.5)));
+    expect(await encoder.encode(patches(pixels))).toEqual(rows);
+  });
+
+  test.each(Object.entries(grids))('%s: pictures of any size as in float64', async (_name, [options, sizes]) => {
+    const model = makeRandomVision(options);
+    const { config, weights, tower, scale } = model;
+    const vision = config.vision!;
+    const encoder = await loadEncoder(device(), vision, config.hiddenSize, await readerOf(model), 'f32', {});
+    const made: Float32Array[] = [];
+    const encode = (grid: Grid, seed: number) => {
+      const [height, width] = [grid[0] * tower.patch, grid[1] * tower.patch];
+      const pixels = new Random(seed).normals(width * height * 3, 0.5);
+      const expected = () => qwenRows(weights, tower, scale, config.hiddenSize, pixels, [width, height]);
+      return { rows: encoder.encode(patchesOf(pixels, vision, width, grid), grid), expected };
+    };
+    for (const grid of sizes) {
+      const { rows, expected } = encode(grid, 9);
+      made.push(await rows);
+      expectAlike(made.at(-1)!, expected());
+    }
+    // Whatever was before.
+    for (const [at, grid] of sizes.entries()) expect(await encode(grid, 9).rows).toEqual(made[at]);
   });
 });

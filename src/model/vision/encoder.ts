@@ -3,14 +3,23 @@
  * config/vision_config.ts says what they are, encoder_specs.ts what they load. Loaded by `import()`, as few models have one.
  */
 
-import { range } from '../../base/lists.js';
+import { known } from '../../base/errors.js';
+import { nth, range } from '../../base/lists.js';
 import { alignUp, ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
 import type { Plan } from '../../placement/index.js';
 import { attentionOf } from '../config/model_config.js';
-import { imageRows, patchesOf, type VisionConfig } from '../config/vision_config.js';
+import {
+  type Grid,
+  imageRows,
+  patchesOf,
+  patchGrid,
+  patchOrder,
+  rowWidth,
+  type VisionConfig,
+} from '../config/vision_config.js';
 import { Decoder } from '../forward/decoder.js';
 import { GqaLayers } from '../layers/attention/gqa.js';
 import { recordLinear } from '../layers/linear/linear.js';
@@ -24,7 +33,8 @@ import { attentionSegments } from '../shape.js';
 import type { Loaded } from '../weights/weight_map.js';
 import { type LoadWeightsOptions, loadSpecs } from '../weights/weight_loader.js';
 import { mostOf, type WeightTypes } from '../weights/weight_types.js';
-import { type EncoderSpecs, encoderSpecs } from './encoder_specs.js';
+import { type EncoderSpecs, encoderSpecs, placesTable } from './encoder_specs.js';
+import { placeRows, turns } from './places.js';
 
 /** Rows of prompts come in tiles of so many. */
 const TILE_ROWS = 16;
@@ -35,6 +45,8 @@ interface EncoderWeights {
   readonly textWidth: number;
   readonly type: WeightTypes;
   readonly loaded: Loaded<EncoderSpecs>;
+  /** f32 [rows][hidden]: the table that places are stretched from, where they are. */
+  readonly places: Float32Array | undefined;
   readonly bytes: number;
 }
 
@@ -52,7 +64,11 @@ export async function loadEncoder(
 ): Promise<ImageEncoder> {
   const type = mostOf(types) === 'f32' ? 'f32' : 'f16';
   const { loaded, bytes } = await loadSpecs(device, reader, type, encoderSpecs(vision, textWidth), options);
-  return new ImageEncoder(device, { vision, textWidth, type, loaded, bytes });
+  const table = placesTable(vision);
+  if (table) reader.expectTensor(table.name, [table.rows, table.columns]);
+  const places =
+    table && !reader.isBlank ? await reader.readRows(table.name, 0, table.rows, { signal: options.signal }) : undefined;
+  return new ImageEncoder(device, { vision, textWidth, type, loaded, places, bytes });
 }
 
 /** All of an encoder on one rank. */
@@ -66,24 +82,35 @@ function aloneOf({ layers, vocabSize }: VisionConfig['tower']): Plan {
   return { version: 1, policy: 'single', worldSize: 1, stages, embedding: vocabulary, head: vocabulary };
 }
 
-/** What a tile runs through. */
+/** What a tile runs through, or a picture. */
 interface TileProgram {
   readonly patches: Buffer;
   readonly out: Buffer;
   readonly program: Program<RankStep>;
+  /** f32 [patches][hidden stride]: where what depends on places is put, before the patches are added. */
+  readonly x: Buffer;
+  readonly rowInfo: Buffer;
+  /** u32 [2]: the second one is how many patches there are. */
+  readonly counts: Buffer;
+  readonly turns: Buffer | undefined;
 }
 
 /** An encoder on a device. */
 export class ImageEncoder {
-  readonly #count: number;
+  /** Patches at most. */
+  readonly #most: number;
   #made: TileProgram | undefined;
   #submits: Submits | undefined;
+  /** What the buffers are written for. */
+  #grid: Grid | undefined;
+  /** Rows that it becomes. */
+  #rows = 0;
 
   constructor(
     readonly device: Device,
     readonly weights: EncoderWeights,
   ) {
-    this.#count = patchesOf(weights.vision);
+    this.#most = patchesOf(weights.vision);
   }
 
   get bytes(): number {
@@ -95,19 +122,16 @@ export class ImageEncoder {
     return (this.#made ??= this.#record());
   }
 
-  #record(): TileProgram {
+  /** Its layers, which work on `counts` patches of one sequence. */
+  #layers(counts: Buffer): Decoder {
     const { device } = this;
-    const { vision, loaded, textWidth, type, bytes } = this.weights;
-    const { tower, patch, merge, averageNorm } = vision;
-    const rows = alignUp(this.#count, TILE_ROWS);
-    const blocks = ceilDiv(this.#count, KV_BLOCK);
+    const { vision, loaded, type, bytes } = this.weights;
+    const { tower } = vision;
+    const blocks = ceilDiv(this.#most, KV_BLOCK);
     const blockTable = device.createBuffer('image block_table', blocks * 4);
     device.write(blockTable, 0, Uint32Array.from(range(0, blocks)));
-    const zeros = device.createBuffer('image chunk_offsets', 8);
-    device.write(zeros, 4, Uint32Array.of(this.#count));
-    const world = new World(aloneOf(tower), 0);
     const { positions, tower: map } = loaded;
-    const decoder = new Decoder(
+    return new Decoder(
       device,
       tower,
       { ...map, inputs: { positions, types: undefined, norm: undefined }, type, bytes },
@@ -117,77 +141,145 @@ export class ImageEncoder {
         numBlocks: blocks,
         blockTable,
         tableStride: blocks,
-        chunkOffsets: zeros,
+        chunkOffsets: counts,
         runEnds: 1,
-        contextLength: this.#count,
-        states: { count: 0, places: zeros, kept: 0 },
+        contextLength: this.#most,
+        states: { count: 0, places: counts, kept: 0 },
         passing: true,
       },
-      world,
+      new World(aloneOf(tower), 0),
       { attention: { gqa: GqaLayers }, mlp: { plain: DenseLayers } },
     );
+  }
+
+  #record(): TileProgram {
+    const { device } = this;
+    const { vision, loaded, textWidth } = this.weights;
+    const { tower, patch, merge, averageNorm, merger } = vision;
+    const rows = alignUp(this.#most, TILE_ROWS);
+    const counts = device.createBuffer('image chunk_offsets', 8);
+    const decoder = this.#layers(counts);
     const buffers = decoder.allocateRows('prompt', rows);
-    const info = Uint32Array.from(range(0, rows).flatMap((row) => [row < this.#count ? row : 0xffffffff, 0]));
-    device.write(buffers.rowInfo, 0, info);
     const patchStride = activationStride(3 * patch * patch);
     const made = imageRows(vision);
-    const outStride = activationStride(textWidth);
+    const outStride = activationStride(rowWidth(vision, textWidth));
     const patches = device.createBuffer('image patches', rows * patchStride * 4);
     const out = device.createBuffer('image rows', alignUp(made, TILE_ROWS) * outStride * 4);
     const recorder = new Recorder<RankStep>(device, 'image encoder');
-    decoder.recordLayers(recorder, buffers, false, () =>
-      recordLinear(recorder, buffers, loaded.patches, {
-        x: patches,
-        xStride: patchStride,
-        bias: loaded.patchesBias,
-        out: buffers.x,
-        outStride: decoder.hiddenStride,
-      }),
-    );
-    const shape = { rows, width: tower.hiddenSize, stride: decoder.hiddenStride };
-    const normed = normedOf(buffers);
-    recordNorm(recorder, loaded.norm, shape, buffers.x, normed);
     const { hiddenStride } = decoder;
-    const joined = merge * merge;
-    recorder.viewing(
-      () => made,
-      () => {
-        if (loaded.averageNorm) {
-          const summed = { buffer: normed, count: joined, first: 0, rows: made, stride: hiddenStride };
-          const to = { width: tower.hiddenSize, out: buffers.x, outStride: hiddenStride };
-          recordReduce(recorder, summed, { ...to, epilogue: 'none' });
-          recordNorm(recorder, loaded.averageNorm, { ...shape, rows: made }, buffers.x, normed);
-        }
-        recordLinear(recorder, { role: 'prompt', rows: made, normed: undefined }, loaded.project, {
-          x: normed,
-          xStride: averageNorm ? hiddenStride : hiddenStride * joined,
-          out,
-          outStride,
-        });
+    const shape = { rows, width: tower.hiddenSize, stride: hiddenStride };
+    const normed = normedOf(buffers);
+    const joined = { rows: made, width: hiddenStride * merge * merge, stride: hiddenStride * merge * merge };
+    const inner = merger && device.createBuffer('image merged', alignUp(made, TILE_ROWS) * joined.stride * 4);
+    const recordMerger = (level: number): void => {
+      const { norm } = nth(loaded.mergers, level);
+      if (norm) recordNorm(recorder, norm, joined, buffers.x, normed);
+      this.#recordMerger(recorder, level, normed, known(inner, 'buffer of rows that are merged'), out);
+    };
+    const viewing = (body: () => void): void => recorder.viewing(() => this.#rows, body);
+    decoder.recordLayers(recorder, buffers, {
+      embed: () =>
+        recordLinear(recorder, buffers, loaded.patches, {
+          x: patches,
+          xStride: patchStride,
+          bias: loaded.patchesBias,
+          out: buffers.x,
+          outStride: hiddenStride,
+          ...(merger && { epilogue: 'residual' }),
+        }),
+      behind: (layer) => {
+        const level = merger?.taps.indexOf(layer) ?? -1;
+        if (level >= 0) viewing(() => recordMerger(1 + level));
       },
-    );
-    return { patches, out, program: recorder.finish() };
+    });
+    recordNorm(recorder, loaded.norm, shape, buffers.x, normed);
+    viewing(() => {
+      if (loaded.averageNorm) {
+        const summed = { buffer: normed, count: merge * merge, first: 0, rows: made, stride: hiddenStride };
+        const to = { width: tower.hiddenSize, out: buffers.x, outStride: hiddenStride };
+        recordReduce(recorder, summed, { ...to, epilogue: 'none' });
+        recordNorm(recorder, loaded.averageNorm, { ...shape, rows: made }, buffers.x, normed);
+      }
+      if (!loaded.project) return recordMerger(0);
+      const xStride = averageNorm ? hiddenStride : joined.stride;
+      recordLinear(recorder, { role: 'prompt', rows: made, normed: undefined }, loaded.project, {
+        x: normed,
+        xStride,
+        out,
+        outStride,
+      });
+    });
+    const { rope } = attentionOf(tower, 'gqa');
+    const turned = rope ? decoder.ropes.of(rope) : undefined;
+    const { x, rowInfo } = buffers;
+    return { patches, out, program: recorder.finish(), x, rowInfo, counts, turns: turned };
   }
 
-  /** @param patches f32 [patches][3 * patch * patch] of a tile, in the order of `patchOrder`. Resolves with f32 [rows][the decoder's hidden size] */
-  async encode(patches: Float32Array): Promise<Float32Array<ArrayBuffer>> {
+  /** The MLP of what is joined in `x`, into its part of the rows in `out`. */
+  #recordMerger(recorder: Recorder<RankStep>, level: number, x: Buffer, inner: Buffer, out: Buffer): void {
+    const { vision, loaded, textWidth } = this.weights;
+    const { into, intoBias, out: project, outBias } = nth(loaded.mergers, level);
+    const stride = vision.tower.hiddenSize * vision.merge ** 2;
+    const rows = { role: 'prompt', rows: imageRows(vision), normed: undefined } as const;
+    recordLinear(recorder, rows, into, {
+      x,
+      xStride: stride,
+      bias: intoBias,
+      out: inner,
+      outStride: stride,
+      epilogue: 'gelu',
+      activation: 'gelu',
+    });
+    recordLinear(recorder, rows, project, {
+      x: inner,
+      xStride: stride,
+      bias: outBias,
+      out,
+      outStride: activationStride(rowWidth(vision, textWidth)),
+      outOffset: level * textWidth,
+    });
+  }
+
+  /** What is the same for all pictures of a size. */
+  #fit({ rowInfo, counts, turns: table }: TileProgram, grid: Grid): void {
+    if (this.#grid?.join() === grid.join()) return;
+    const { device } = this;
+    const { vision } = this.weights;
+    const count = grid[0] * grid[1];
+    const rows = range(0, alignUp(this.#most, TILE_ROWS));
+    device.write(rowInfo, 0, Uint32Array.from(rows.flatMap((row) => [row < count ? row : 0xffffffff, 0])));
+    device.write(counts, 4, Uint32Array.of(count));
+    if (table) device.write(table, 0, turns(vision.tower, grid, patchOrder(vision, grid)));
+    this.#rows = count / vision.merge ** 2;
+    this.#grid = grid;
+  }
+
+  /**
+   * @param patches f32 [patches][3 * patch * patch] of a tile or picture, in the order of `patchOrder`. Resolves with f32 [rows][`rowWidth` of
+   * the decoder's hidden size]
+   */
+  async encode(patches: Float32Array, grid = patchGrid(this.weights.vision)): Promise<Float32Array<ArrayBuffer>> {
     const { device, weights } = this;
-    const { vision, textWidth } = weights;
+    const { vision, places } = weights;
+    const made = this.prepare();
+    this.#fit(made, grid);
     const width = 3 * vision.patch ** 2;
     const stride = activationStride(width);
-    const padded = new Float32Array(this.#count * stride);
-    for (const row of range(0, this.#count)) padded.set(patches.subarray(row * width, (row + 1) * width), row * stride);
-    const { patches: input, out: output, program } = this.prepare();
-    device.write(input, 0, padded);
-    const step = { rows: [alignUp(this.#count, TILE_ROWS)], chunks: chunksOf(this.#count) };
+    const count = grid[0] * grid[1];
+    const padded = new Float32Array(count * stride);
+    for (const row of range(0, count)) padded.set(patches.subarray(row * width, (row + 1) * width), row * stride);
+    device.write(made.patches, 0, padded);
+    if (places && vision.merger)
+      device.write(made.x, 0, placeRows(places, vision.merger.places, grid, patchOrder(vision, grid)));
+    const step = { rows: [alignUp(count, TILE_ROWS)], chunks: chunksOf(count) };
     const submits = (this.#submits ??= new Submits(device));
-    await submits.submit(await program.run(device.gpu.createCommandEncoder(), step, { submits }));
-    const made = imageRows(vision);
-    const outStride = activationStride(textWidth);
-    const stored = new Float32Array(await device.read(output, 0, made * outStride * 4));
-    const out = new Float32Array(made * textWidth);
-    for (const row of range(0, made))
-      out.set(stored.subarray(row * outStride, row * outStride + textWidth), row * textWidth);
+    await submits.submit(await made.program.run(device.gpu.createCommandEncoder(), step, { submits }));
+    const outWidth = rowWidth(vision, weights.textWidth);
+    const outStride = activationStride(outWidth);
+    const stored = new Float32Array(await device.read(made.out, 0, this.#rows * outStride * 4));
+    const out = new Float32Array(this.#rows * outWidth);
+    for (const row of range(0, this.#rows))
+      out.set(stored.subarray(row * outStride, row * outStride + outWidth), row * outWidth);
     return out;
   }
 }

@@ -1,4 +1,4 @@
-import { patchesOf, patchOrder, type VisionConfig } from '../config/vision_config.js';
+import { patchesOf, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
 import { type NormSpec, normSpec } from '../layers/norm.js';
 import { wholeSlice } from '../shape.js';
 import { modelMap, type ModelMap } from '../weights/model_map.js';
@@ -10,39 +10,71 @@ export interface EncoderSpecs {
   /** [hidden, 3 * patch * patch]. */
   readonly patches: MatrixSpec;
   readonly patchesBias: VectorSpec;
-  /** A row for each place of the encoder's sequence. */
-  readonly positions: MatrixSpec;
+  /** A row for each place of the encoder's sequence; undefined where they are made for each picture (`placesTable`). */
+  readonly positions: MatrixSpec | undefined;
   readonly norm: NormSpec;
   /** Of patches that are averaged. */
   readonly averageNorm: NormSpec | undefined;
   /** [the decoder's hidden, hidden * merge * merge], or of an average [.., hidden]. */
-  readonly project: MatrixSpec;
+  readonly project: MatrixSpec | undefined;
+  /** Instead: of what the last norm gives, then of what each tap's own does. */
+  readonly mergers: readonly MergerSpecs[];
 }
+
+interface MergerSpecs {
+  /** Of rows that are joined. */
+  readonly norm: NormSpec | undefined;
+  /** [hidden * merge * merge, hidden * merge * merge]. */
+  readonly into: MatrixSpec;
+  readonly intoBias: VectorSpec;
+  /** [the decoder's hidden, hidden * merge * merge]. */
+  readonly out: MatrixSpec;
+  readonly outBias: VectorSpec;
+}
+
+/** The table that places are stretched from; it stays with the host. */
+export const placesTable = ({ merger, tower }: VisionConfig) =>
+  merger && { name: 'vision.positions.weight', rows: merger.places ** 2, columns: tower.hiddenSize };
 
 /** @param textWidth hidden size of the decoder */
 export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSpecs {
-  const { tower, patch, merge, averageNorm } = vision;
+  const { tower, patch, merge, averageNorm, merger } = vision;
   const { hiddenSize, norm, tensors } = tower;
-  const count = patchesOf(vision);
+  const joined = hiddenSize * merge * merge;
   const matrix = (name: string, rows: number, inFeatures: number): MatrixSpec => ({
     name,
     inFeatures,
     parts: [allRows(`${name}.weight`, rows)],
     precision: 'unquantised',
   });
+  const bias = (name: string, length: number): VectorSpec => wholeVector(`${name}_bias`, `${name}.bias`, length);
+  const mergerOf = (at: string, own: boolean): MergerSpecs => ({
+    norm: own ? normSpec(norm, `${at}.norm`, `${at}.norm`, joined) : undefined,
+    into: matrix(`${at}.fc1`, joined, joined),
+    intoBias: bias(`${at}.fc1`, joined),
+    out: matrix(`${at}.fc2`, textWidth, joined),
+    outBias: bias(`${at}.fc2`, textWidth),
+  });
   const { layers } = wholeSlice(tower);
   return {
     tower: modelMap(tower, { layers }),
     patches: matrix('vision.patches', hiddenSize, 3 * patch * patch),
-    patchesBias: wholeVector('vision.patches_bias', 'vision.patches.bias', hiddenSize),
-    positions: {
-      name: 'vision.positions',
-      inFeatures: hiddenSize,
-      parts: [allRows('vision.positions.weight', count, { order: patchOrder(vision) })],
-      precision: 'f32',
-    },
+    patchesBias: bias('vision.patches', hiddenSize),
+    positions: merger
+      ? undefined
+      : {
+          name: 'vision.positions',
+          inFeatures: hiddenSize,
+          parts: [
+            allRows('vision.positions.weight', patchesOf(vision), { order: patchOrder(vision, patchGrid(vision)) }),
+          ],
+          precision: 'f32',
+        },
     norm: normSpec(norm, 'vision.norm', String(tensors.norm), hiddenSize),
     averageNorm: averageNorm && normSpec(averageNorm, 'vision.average_norm', 'vision.average_norm', hiddenSize),
-    project: matrix('vision.project', textWidth, averageNorm ? hiddenSize : hiddenSize * merge * merge),
+    project: merger ? undefined : matrix('vision.project', textWidth, averageNorm ? hiddenSize : joined),
+    mergers: merger
+      ? [mergerOf('vision.merger', false), ...merger.taps.map((_, at) => mergerOf(`vision.deepstack.${at}`, true))]
+      : [],
   };
 }

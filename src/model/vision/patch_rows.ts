@@ -1,19 +1,20 @@
-import type { VisionConfig } from '../config/vision_config.js';
+import type { Grid, VisionConfig } from '../config/vision_config.js';
 
-/** Of normalised pixels f32 [side][side][3], row by row: what `encode` takes, [patch][channel][y][x]. */
+/** Of normalised pixels f32 [lines][width][3]: what `encode` takes of a grid of patches, [patch][channel][y][x]. */
 export function patchRows(
   pixels: Float32Array,
-  { image, patch }: Pick<VisionConfig, 'image' | 'patch'>,
+  { patch }: Pick<VisionConfig, 'patch'>,
+  width: number,
+  [, columns]: Grid,
   order: readonly number[],
 ): Float32Array<ArrayBuffer> {
-  const side = Math.floor(image / patch);
   const out = new Float32Array(order.length * 3 * patch * patch);
   let to = 0;
   for (const at of order) {
-    const [top, left] = [Math.floor(at / side) * patch, (at % side) * patch];
+    const [top, left] = [Math.floor(at / columns) * patch, (at % columns) * patch];
     for (let channel = 0; channel < 3; channel++) {
       for (let y = 0; y < patch; y++) {
-        for (let x = 0; x < patch; x++) out[to++] = pixels[((top + y) * image + left + x) * 3 + channel]!;
+        for (let x = 0; x < patch; x++) out[to++] = pixels[((top + y) * width + left + x) * 3 + channel]!;
       }
     }
   }

@@ -2,6 +2,7 @@ import {
   blocksView,
   matrixShape,
   rowsView,
+  summedView,
   type TensorEntry,
   type TensorIndex,
   transposedView,
@@ -47,12 +48,26 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
 }
 
 /** What checkpoints put before the names of an encoder's tensors, and what those outside its layers are called. */
-const TOWERS = ['model.vision_model.', 'vision_tower.vision_model.', 'vision_tower.'];
+const TOWERS = ['model.vision_model.', 'vision_tower.vision_model.', 'vision_tower.', 'model.visual.', 'visual.'];
 const VISION = [
   ['embeddings.patch_embedding.', 'vision.patches.'],
   ['embeddings.position_embedding.', 'vision.positions.'],
   ['encoder.', 'vision.encoder.'],
   ['post_layernorm.', 'vision.post_layernorm.'],
+  ['patch_embed.proj.', 'vision.patches.'],
+  ['pos_embed.', 'vision.positions.'],
+  ['blocks.', 'vision.encoder.layers.'],
+  ['merger.norm.', 'vision.post_layernorm.'],
+  ['merger.', 'vision.merger.'],
+  ['deepstack_merger_list.', 'vision.deepstack.'],
+] as const;
+/** Within a name. */
+const PARTS = [
+  ['.norm1.', '.layer_norm1.'],
+  ['.norm2.', '.layer_norm2.'],
+  ['.attn.qkv.', '.self_attn.qkv.'],
+  ['.attn.proj.', '.self_attn.out_proj.'],
+  ['.linear_fc', '.fc'],
 ] as const;
 const PROJECTIONS = [
   ['model.connector.modality_projection.proj.weight', 'vision.project.weight'],
@@ -75,10 +90,14 @@ function addVision(
     const rest = stored.slice(before.length);
     const [from, to] = (before === '' ? PROJECTIONS : VISION).find(([part]) => rest.startsWith(part)) ?? [];
     if (from === undefined) continue;
-    const name = to + rest.slice(from.length);
-    const isKernel = name === 'vision.patches.weight' && entry.shape.length === 4;
-    const shape = isKernel ? [tower.hiddenSize, 3 * patch * patch] : entry.shape;
-    tensors.set(name, { ...entry, name, shape });
+    const name = PARTS.reduce((whole, [part, own]) => whole.replace(part, own), to + rest.slice(from.length));
+    const { length: axes, 2: frames = 1 } = entry.shape;
+    const isKernel = name === 'vision.patches.weight' && axes >= 4;
+    const count = axes === 5 ? frames : 1;
+    const shape = isKernel ? [tower.hiddenSize, 3 * count * patch * patch] : entry.shape;
+    const named = { ...entry, name, shape };
+    // Of a picture all frames are the same.
+    tensors.set(name, isKernel && count > 1 ? summedView(named, count, patch * patch) : named);
   }
 }
 

@@ -19,7 +19,7 @@ export interface CacheOptions {
   readonly tableStride: number;
   /** u32 [slots]: rotates the owners of a sequence's chunks (shaders/cache/kv_cache.ts). */
   readonly chunkOffsets: Buffer;
-  /** Behind those, of models whose prompts have runs (shaders/lib/runs.wgsl), u32 [slots] their ends: which word is the first. */
+  /** Behind those, of models whose prompts have runs (shaders/lib/runs.wgsl), u32 [slots] their ends: which word is the first: there are as many slots. */
   readonly runEnds: number;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;

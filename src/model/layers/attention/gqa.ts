@@ -6,7 +6,7 @@ import type { Attended } from '../../../../shaders/attention/window.js';
 import { kvCacheBytes } from '../../../../shaders/cache/kv_cache.js';
 import { scaleHeads } from '../../../../shaders/norm/scale_heads/index.js';
 import { segmentSquares } from '../../../../shaders/norm/segment_squares/index.js';
-import { ropeAppend } from '../../../../shaders/rope/rope_append/index.js';
+import { ropeAppend, type RopeSpans } from '../../../../shaders/rope/rope_append/index.js';
 import { known } from '../../../base/errors.js';
 import { nth, sum } from '../../../base/lists.js';
 import type { Buffer } from '../../../gpu/index.js';
@@ -42,6 +42,8 @@ export class GqaLayers implements AttentionLayers {
   readonly shape: AttentionShape;
   /** Where the rank has weights: what travels to others is rotated. */
   readonly rope: Buffer | undefined;
+  /** Where rows of pictures have positions of their own. */
+  readonly spans: RopeSpans | undefined;
   /** Which keys rows see, and what stands beside their scores. A window as wide as the context cuts nothing. */
   readonly attended: Attended;
   /** Of the layers' caches; a layer of a per-head cache has its own tables. */
@@ -67,7 +69,8 @@ export class GqaLayers implements AttentionLayers {
     };
     this.blocks = (this.attended.slidingWindow !== undefined && cache.windowed) || cache;
     this.caches = config.sharesKv === undefined ? layers.map((layer) => this.#allocateCache(layer)) : [];
-    this.rope = weights.length > 0 && config.rope ? ropes.of(config.rope) : undefined;
+    this.spans = stage.config.vision && config.rope ? ropes.spansOf(config.rope) : undefined;
+    this.rope = weights.length > 0 && config.rope ? ropes.of(config.rope, this.spans !== undefined) : undefined;
     this.shape = {
       headsOf: (segments) => headsOf(config, segments),
       queryStrideOf: (segments) => queryRow(config, segments),
@@ -207,6 +210,7 @@ class GqaProgram implements AttentionProgram {
       headDim: config.headDim,
       rotary: config.rope?.dims ?? 0,
       queryRows: config.rope?.temperature !== undefined,
+      spans: this.of.spans,
       kvType: cache.type,
       block: cache.block,
       tableStride: cache.tableStride,

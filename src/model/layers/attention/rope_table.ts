@@ -1,3 +1,4 @@
+import { type RopeSpans, SPAN_ELEMENTS, spanElements } from '../../../../shaders/rope/rope_append/index.js';
 import type { Buffer, Device } from '../../../gpu/index.js';
 import type { RopeConfig, RopeStretch } from '../../config/rope_config.js';
 
@@ -102,24 +103,44 @@ export function ropeTable(config: RotaryConfig, positions: number): Float32Array
 const queryFactor = ({ beta, length }: NonNullable<RotaryConfig['temperature']>, position: number): number =>
   1 + beta * Math.log(1 + Math.floor(position / length));
 
+/** A picture of a sequence: the place of its first row, and how many lines and columns of rows it has. */
+export type PictureSpan = readonly [first: number, lines: number, columns: number];
+
 /** Tables on a device, for sequences of up to `positions` tokens: one for all layers that rotate alike. */
 export class RopeTables {
   readonly #tables = new Map<string, Buffer>();
+  /** Those that have slots' pictures behind their positions, and where. */
+  readonly #spans = new Map<Buffer, number>();
 
   constructor(
     readonly device: Device,
     readonly positions: number,
+    readonly slots: number,
   ) {}
 
-  of({ theta, scaling, dims, temperature }: RotaryConfig): Buffer {
-    const config = { theta, scaling, dims, ...(temperature && { temperature }) };
+  /** @param spans whether rows of pictures have positions of their own */
+  of({ theta, scaling, dims, temperature }: RotaryConfig, spans = false): Buffer {
+    const config = { theta, scaling, dims, ...(temperature && { temperature }), spans };
     const key = JSON.stringify(config);
     const known = this.#tables.get(key);
     if (known) return known;
     const table = ropeTable(config, this.positions);
-    const buffer = this.device.createBuffer('rope_table', table.byteLength);
+    const { byteLength } = table;
+    const buffer = this.device.createBuffer('rope_table', byteLength + (spans ? this.slots * SPAN_ELEMENTS * 4 : 0));
     this.device.write(buffer, 0, table);
     this.#tables.set(key, buffer);
+    if (spans) this.#spans.set(buffer, byteLength);
     return buffer;
+  }
+
+  /** What kernels are told of such a table. */
+  spansOf({ sections }: Pick<RopeConfig, 'sections'>): RopeSpans | undefined {
+    return sections && { positions: this.positions, ...sections };
+  }
+
+  /** Which pictures a slot's sequence has from now on. */
+  place(slot: number, pictures: readonly PictureSpan[]): void {
+    const elements = spanElements(pictures);
+    for (const [table, at] of this.#spans) this.device.write(table, at + slot * elements.byteLength, elements);
   }
 }

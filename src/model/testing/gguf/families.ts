@@ -5,6 +5,7 @@ import {
   type GqaConfig,
   type ModelConfig,
 } from '../../config/model_config.js';
+import type { RopeConfig } from '../../config/rope_config.js';
 import type { ReferenceTensor, WeightMap } from '../reference/reference.js';
 import { encoderParts } from './encoders.js';
 import { stackExperts } from './deepseek.js';
@@ -412,11 +413,7 @@ function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightM
       'ssm.inner_size': u32(valueHeads * valueDim),
       full_attention_interval: u32(config.layers.findIndex((layer) => layer.attention.kind === 'gqa') + 1),
       'rope.dimension_count': u32(attention.rope!.dims),
-      // Pair i is turned by the position on axis i mod 3, of which text has the same on all three.
-      'rope.dimension_sections': {
-        type: 'i32[]',
-        value: [...[0, 1, 2].map((axis) => Math.ceil((attention.rope!.dims / 2 - axis) / 3)), 0],
-      },
+      'rope.dimension_sections': sectionsValue(attention.rope!),
       ...(experts && {
         expert_count: u32(experts.numExperts),
         expert_used_count: u32(experts.expertsPerToken),
@@ -433,6 +430,14 @@ function qwen35Parts(config: ModelConfig, attention: GqaConfig, weights: WeightM
     ],
     rename: (name) => names.reduce((text, [from, to]) => text.replace(from, to), name),
   };
+}
+
+/** Pairs of each axis: what is left of the picture's, then lines and columns, where they are as many; otherwise every third. */
+export function sectionsValue({ dims, sections }: RopeConfig): GgufValue {
+  const { lines = 0, columns = 0 } = sections ?? {};
+  const rest = dims / 2 - lines - columns;
+  const given = rest > 0 ? [rest, lines, columns] : [0, 1, 2].map((axis) => Math.ceil((dims / 2 - axis) / 3));
+  return { type: 'i32[]', value: [...given, 0] };
 }
 
 function qwen3MoeParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {

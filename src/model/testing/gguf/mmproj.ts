@@ -17,11 +17,34 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/mlp\.fc2\./, 'ffn_down.'],
   [/post_layernorm\./, 'post_ln.'],
   [/^model\.connector\.modality_projection\.proj\./, 'mm.model.fc.'],
+  [/^model\.visual\.merger\.norm\./, 'v.post_ln.'],
+  [/^model\.visual\.merger\.linear_fc1\./, 'mm.0.'],
+  [/^model\.visual\.merger\.linear_fc2\./, 'mm.2.'],
+  [/^model\.visual\./, 'v.'],
+  [/patch_embed\.proj\./, 'patch_embd.'],
+  [/pos_embed\./, 'position_embd.'],
+  [/blocks\.(\d+)\.norm([12])\./, 'blk.$1.ln$2.'],
+  [/blocks\.(\d+)\.attn\.qkv\./, 'blk.$1.attn_qkv.'],
+  [/blocks\.(\d+)\.attn\.proj\./, 'blk.$1.attn_out.'],
+  [/blocks\.(\d+)\.mlp\.linear_fc1\./, 'blk.$1.ffn_up.'],
+  [/blocks\.(\d+)\.mlp\.linear_fc2\./, 'blk.$1.ffn_down.'],
   [/^multi_modal_projector\.mm_input_projection_weight$/, 'mm.input_projection.weight'],
   [/^multi_modal_projector\.mm_soft_emb_norm\./, 'mm.soft_emb_norm.'],
 ];
 const isVision = (name: string): boolean =>
-  /^(model\.vision_model|model\.connector|vision_tower|multi_modal_projector)\./.test(name);
+  /^(model\.vision_model|model\.connector|model\.visual|vision_tower|multi_modal_projector)\./.test(name);
+
+/** A kernel of two frames, [hidden, 3, 2, patch, patch], is two tensors. */
+const framesOf = (
+  name: string,
+  [rows = 0, , frames = 0, ...patch]: readonly number[],
+  data: Float32Array,
+): GgufTensor[] =>
+  Array.from({ length: frames }, (_, frame) => {
+    const size = patch.reduce((a, b) => a * b);
+    const own = data.filter((_value, at) => Math.floor(at / size) % frames === frame);
+    return { name: frame === 0 ? name : `${name}.${frame}`, shape: [rows, 3, ...patch], data: own };
+  });
 
 export interface MmprojOptions {
   readonly metadata?: Readonly<Record<string, GgufValue>>;
@@ -32,15 +55,17 @@ export interface MmprojOptions {
 /** The encoder of a random model as convert_hf_to_gguf.py --mmproj writes it: 1 is added to Gemma 3's norm. */
 export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8Array<ArrayBuffer> {
   const { tower, scale, weights, config } = made;
-  const gemma = config.vision!.kind === 'whole';
+  const { kind, merger } = config.vision!;
+  const { places = 0, taps = [] } = tower;
+  const gemma = kind === 'whole';
   const half: GgufValue = { type: 'f32[]', value: [0.5, 0.5, 0.5] };
   const metadata: Record<string, GgufValue> = {
     'general.architecture': text('clip'),
     'general.type': text('mmproj'),
     'clip.has_vision_encoder': { type: 'bool', value: true },
-    'clip.projector_type': text(gemma ? 'gemma3' : 'idefics3'),
+    'clip.projector_type': text(merger ? 'qwen3vl_merger' : gemma ? 'gemma3' : 'idefics3'),
     'clip.use_gelu': { type: 'bool', value: true },
-    'clip.vision.image_size': u32(tower.image),
+    'clip.vision.image_size': u32(merger ? places * tower.patch : tower.image),
     'clip.vision.patch_size': u32(tower.patch),
     'clip.vision.embedding_length': u32(tower.hidden),
     'clip.vision.feed_forward_length': u32(tower.width),
@@ -50,14 +75,27 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     'clip.vision.attention.layer_norm_epsilon': f32(tower.eps),
     'clip.vision.image_mean': half,
     'clip.vision.image_std': half,
-    'clip.vision.projector.scale_factor': u32(scale),
-    ...(!gemma && { 'clip.vision.preproc_image_size': u32(3 * tower.image) }),
+    ...(merger
+      ? {
+          'clip.vision.spatial_merge_size': u32(scale),
+          'clip.vision.image_min_pixels': u32(16 * tower.patch ** 2),
+          'clip.vision.image_max_pixels': u32(64 * tower.patch ** 2),
+          'clip.vision.is_deepstack_layers': {
+            type: 'bool[]',
+            value: Array.from({ length: tower.layers }, (_, layer) => taps.includes(layer)),
+          },
+        }
+      : { 'clip.vision.projector.scale_factor': u32(scale) }),
+    ...(kind === 'tiles' && { 'clip.vision.preproc_image_size': u32(3 * tower.image) }),
     ...options.metadata,
   };
   const tensors = [...weights].flatMap(([from, { shape, data }]): GgufTensor[] => {
     if (!isVision(from)) return [];
     const usual = RENAMES.reduce((name, [before, after]) => name.replace(before, after), from);
-    const name = options.rename?.(usual) ?? usual;
+    const level = /deepstack_merger_list\.(\d+)\.(linear_)?/.exec(usual);
+    const named = level ? usual.replace(level[0], `deepstack.${taps[Number(level[1])]}.`) : usual;
+    const name = options.rename?.(named) ?? named;
+    if (usual === 'v.patch_embd.weight' && shape.length === 5) return framesOf(name, shape, data);
     const plusOne = usual === 'mm.soft_emb_norm.weight';
     return [{ name, shape, data: plusOne ? data.map((w) => w + 1) : data, type: options.typeOf?.(name, shape) }];
   });

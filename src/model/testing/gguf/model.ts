@@ -11,7 +11,7 @@ import {
   type RopeScaling,
 } from '../../config/model_config.js';
 import { deepseekParts } from './deepseek.js';
-import { familyParts, sharedMlpApart } from './families.js';
+import { familyParts, sectionsValue, sharedMlpApart } from './families.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
 import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './file.js';
 import { dummyVocabulary } from './vocabulary.js';
@@ -97,6 +97,7 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     mistral: 'llama',
     ministral3: 'mistral3',
     granitemoehybrid: 'granite',
+    qwen3_vl_text: 'qwen3vl',
   };
   const arch = others[config.architecture] ?? config.architecture;
   const { kvHeads, headDim } = attention;
@@ -108,6 +109,7 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     'attention.key_length': u32(headDim),
     'attention.value_length': u32(headDim),
     'rope.dimension_count': u32(headDim),
+    ...(rope?.sections && { 'rope.dimension_sections': sectionsValue(rope) }),
     ...(rope?.temperature && rope.scaling?.type === 'yarn' && ministralKeys(rope.temperature.beta, rope.scaling)),
     ...(arch === 'granite' && {
       'attention.scale': f32(attention.scale),

@@ -49,12 +49,17 @@ interface Model {
   /** A query sees the keys behind it, too. */
   readonly bothWays?: boolean;
   readonly runs?: GivenPictures['runs'];
+  readonly positionOf?: GivenPictures['positionOf'];
 }
 
 /** By position, what takes the place of a token's embedding; and runs [start, end) whose rows see each other. */
 export interface GivenPictures {
   readonly rows: ReadonlyMap<number, Vector>;
   readonly runs?: readonly (readonly [start: number, end: number])[];
+  /** What a row's pair turns by, where rows have three positions. */
+  readonly positionOf?: (row: number, pair: number) => number;
+  /** By position: what is added behind the first layers. */
+  readonly added?: ReadonlyMap<number, readonly Vector[]>;
 }
 
 /**
@@ -68,7 +73,7 @@ export function familyLogits(
   tokens: readonly number[],
   pictures?: GivenPictures,
 ): Float64Array[] {
-  if (isRecurrentModel(raw)) return recurrentLogits(raw, weights, tokens);
+  if (isRecurrentModel(raw)) return recurrentLogits(raw, weights, tokens, pictures);
   if (isGemma4(raw)) return gemma4Logits(raw, weights, tokens);
   const tensor = lookupIn(weights);
   const { tied, logitScale, finalCap } = modelOf(raw, tensor);
@@ -91,7 +96,7 @@ export function familyStates(
   const tensor = lookupIn(weights);
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
   const eps = number(raw, 'rms_norm_eps', 1e-6);
-  const model = { ...modelOf(raw, tensor), runs: pictures?.runs };
+  const model = { ...modelOf(raw, tensor), runs: pictures?.runs, positionOf: pictures?.positionOf };
   const norm = (x: Vector, name: string | undefined): Vector => {
     if (name === undefined) return x;
     const weight = tensor(`${name}.weight`, x.length);
@@ -124,6 +129,8 @@ export function familyStates(
     const given = mlp ? x.map((row) => norm(row, within(mlp[0]))) : inputs;
     const outputs = given.map((row) => norm(layer.mlp(row, `${at}mlp.`), within(mlp?.[1])));
     addAll(x, outputs, model.residualScale);
+    for (const [position, levels] of pictures?.added ?? [])
+      levels[index]?.forEach((value, i) => (x[position]![i]! += value));
   }
   return x.map((row) => norm(row, 'model.norm'));
 }
@@ -159,6 +166,7 @@ function attention(
     paired,
     bothWays,
     runs,
+    positionOf = (row) => row,
   }: Model,
   { window, frequencies, rotaryScale, temperature = () => 1 }: Layer,
   tensor: Lookup,
@@ -190,7 +198,7 @@ function attention(
       const normed = qkNorm ? norm(head, `${at}${name}_norm`) : head;
       const half = frequencies.length;
       frequencies.forEach((f, i) =>
-        rotatePair(normed, paired ? 2 * i : i, paired ? 2 * i + 1 : i + half, position * f, rotaryScale),
+        rotatePair(normed, paired ? 2 * i : i, paired ? 2 * i + 1 : i + half, positionOf(position, i) * f, rotaryScale),
       );
       out.set(normed, first);
     }
@@ -422,6 +430,11 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
           mlp,
         }),
       };
+    }
+    case 'qwen3_vl_text': {
+      const mlp = gated(tensor, silu, width);
+      const frequencies = bases(number(raw, 'rope_theta', 1e4), dim);
+      return { ...plain, qkNorm: true, layer: () => ({ window: Infinity, frequencies, rotaryScale: 1, mlp }) };
     }
     case 'qwen3_moe': {
       const dense = gated(tensor, silu, width);

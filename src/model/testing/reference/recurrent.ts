@@ -1,3 +1,4 @@
+import type { GivenPictures } from './families.js';
 import {
   addAll,
   causalAttention,
@@ -34,15 +35,25 @@ const plus = (weight: Float32Array, offset: number): Float32Array => weight.map(
  * Logits [tokens.length][vocab_size] in float64 of LFM2, LFM2-MoE, Qwen3.5 and Qwen3-Next (transformers' models/lfm2, lfm2_moe,
  * qwen3_5, qwen3_5_moe, qwen3_next), token by token with every state written out; reads config.json by itself.
  */
-export function recurrentLogits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+export function recurrentLogits(
+  raw: Raw,
+  weights: WeightMap,
+  tokens: readonly number[],
+  pictures?: GivenPictures,
+): Float64Array[] {
   const tied = raw['tie_word_embeddings'] ?? raw['model_type'] !== 'qwen3_5_text';
   const name = tied ? 'model.embed_tokens.weight' : 'lm_head.weight';
   const head = lookupIn(weights)(name, number(raw, 'vocab_size'), number(raw, 'hidden_size'));
-  return recurrentStates(raw, weights, tokens).map((state) => matVec(head, state));
+  return recurrentStates(raw, weights, tokens, pictures).map((state) => matVec(head, state));
 }
 
 /** Of the same: the final hidden states behind the last norm, [tokens.length][hidden_size]. */
-export function recurrentStates(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+export function recurrentStates(
+  raw: Raw,
+  weights: WeightMap,
+  tokens: readonly number[],
+  pictures?: GivenPictures,
+): Float64Array[] {
   const tensor = lookupIn(weights);
   const qwen = isQwen(raw);
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
@@ -50,11 +61,13 @@ export function recurrentStates(raw: Raw, weights: WeightMap, tokens: readonly n
   const norm = (x: Vector, name: string): Vector =>
     rmsNorm(x, plus(tensor(`${name}.weight`, x.length), qwen ? 1 : 0), eps);
   const table = tensor('model.embed_tokens.weight', vocabulary, hidden);
-  const x = tokens.map((token) => Float64Array.from(table.subarray(token * hidden, (token + 1) * hidden)));
+  const x = tokens.map((token, position) =>
+    Float64Array.from(pictures?.rows.get(position) ?? table.subarray(token * hidden, (token + 1) * hidden)),
+  );
   for (let index = 0; index < number(raw, 'num_hidden_layers'); index++) {
     const at = `model.layers.${index}.`;
     const before = x.map((row) => norm(row, `${at}${qwen ? 'input_layernorm' : 'operator_norm'}`));
-    addAll(x, mixed(raw, qwen, index, tensor, at, before, norm));
+    addAll(x, mixed(raw, qwen, index, tensor, at, before, norm, pictures?.positionOf));
     const mlp = mlpOf(raw, qwen, index, tensor, at);
     addAll(
       x,
@@ -72,6 +85,7 @@ function mixed(
   at: string,
   rows: readonly Vector[],
   norm: (x: Vector, name: string) => Vector,
+  positionOf?: GivenPictures['positionOf'],
 ): Vector[] {
   const types = raw['layer_types'] as readonly string[] | undefined;
   const listed = raw['full_attn_idxs'] as readonly number[] | undefined;
@@ -80,7 +94,7 @@ function mixed(
     : qwen
       ? (index + 1) % number(raw, 'full_attention_interval', 4) === 0
       : (listed?.includes(index) ?? true);
-  if (full) return attention(raw, qwen, tensor, `${at}self_attn.`, rows, norm);
+  if (full) return attention(raw, qwen, tensor, `${at}self_attn.`, rows, norm, positionOf);
   return qwen ? deltaNet(raw, tensor, `${at}linear_attn.`, rows) : shortConv(raw, tensor, `${at}conv.`, rows);
 }
 
@@ -183,6 +197,7 @@ function attention(
   at: string,
   rows: readonly Vector[],
   norm: (x: Vector, name: string) => Vector,
+  positionOf: GivenPictures['positionOf'] = (row) => row,
 ): Vector[] {
   const hidden = number(raw, 'hidden_size');
   const heads = number(raw, 'num_attention_heads');
@@ -198,7 +213,8 @@ function attention(
     const out = new Float64Array(row.length);
     for (let first = 0; first < row.length; first += dim) {
       const head = norm(row.slice(first, first + dim), `${at}${name}${qwen ? '_norm' : '_layernorm'}`);
-      for (let i = 0; i < rotary / 2; i++) rotatePair(head, i, i + rotary / 2, position * theta ** ((-2 * i) / rotary));
+      for (let i = 0; i < rotary / 2; i++)
+        rotatePair(head, i, i + rotary / 2, positionOf(position, i) * theta ** ((-2 * i) / rotary));
       out.set(head, first);
     }
     return out;

@@ -1,4 +1,4 @@
-import { addAll, lookupIn, matVec, rmsNorm, type Vector, type WeightMap } from './math.js';
+import { addAll, type Lookup, lookupIn, matVec, rmsNorm, rotatePair, type Vector, type WeightMap } from './math.js';
 
 /** Of a tower, in the words of its config.json. */
 export interface ReferenceTower {
@@ -10,6 +10,9 @@ export interface ReferenceTower {
   image: number;
   patch: number;
   eps: number;
+  /** Of Qwen's: side of the table of places, and the layers behind which rows are merged, too. */
+  places?: number;
+  taps?: number[];
 }
 
 /**
@@ -107,46 +110,200 @@ export function siglipStates(
     }
     x.push(row);
   }
-  const norm = (name: string, row: Vector): Vector => {
-    const [weight, offset] = [tensor(`${name}.weight`, hidden), tensor(`${name}.bias`, hidden)];
-    const mean = row.reduce((sum, value) => sum + value, 0) / hidden;
-    const variance = row.reduce((sum, value) => sum + (value - mean) ** 2, 0) / hidden;
-    return row.map((value, i) => ((value - mean) / Math.sqrt(variance + eps)) * weight[i]! + offset[i]!);
-  };
-  const linear = (name: string, row: Vector, rows: number): Vector =>
-    matVec(tensor(`${name}.weight`, rows, row.length), row, tensor(`${name}.bias`, rows));
-  const dim = hidden / heads;
+  const { norm, linear } = layersOf(tensor, eps);
   for (let layer = 0; layer < layers; layer++) {
     const at = `${prefix}.encoder.layers.${layer}`;
     const inputs = x.map((row) => norm(`${at}.layer_norm1`, row));
     const [q, k, v] = ['q', 'k', 'v'].map((part) =>
       inputs.map((row) => linear(`${at}.self_attn.${part}_proj`, row, hidden)),
     ) as [Vector[], Vector[], Vector[]];
-    const mixed = q.map((query) => {
-      const out = new Float64Array(hidden);
-      for (let head = 0; head < heads; head++) {
-        const scores = k.map((key) => {
-          let sum = 0;
-          for (let d = head * dim; d < (head + 1) * dim; d++) sum += query[d]! * key[d]!;
-          return sum / Math.sqrt(dim);
-        });
-        const largest = Math.max(...scores);
-        const total = scores.reduce((sum, score) => sum + Math.exp(score - largest), 0);
-        for (const [key, score] of scores.entries())
-          for (let d = head * dim; d < (head + 1) * dim; d++)
-            out[d]! += (Math.exp(score - largest) / total) * v[key]![d]!;
-      }
-      return linear(`${at}.self_attn.out_proj`, out, hidden);
-    });
-    addAll(x, mixed);
+    addAll(
+      x,
+      attended(heads, q, k, v).map((out) => linear(`${at}.self_attn.out_proj`, out, hidden)),
+    );
     addAll(
       x,
       x.map((row) => {
         const inner = linear(`${at}.mlp.fc1`, norm(`${at}.layer_norm2`, row), width);
-        const activated = inner.map((g) => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3))));
-        return linear(`${at}.mlp.fc2`, activated, hidden);
+        return linear(`${at}.mlp.fc2`, inner.map(geluTanh), hidden);
       }),
     );
   }
   return x.map((row) => norm(`${prefix}.post_layernorm`, row));
+}
+
+const geluTanh = (g: number): number => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3)));
+const geluErf = (g: number): number => 0.5 * g * (1 + erf(g / Math.SQRT2));
+
+/** By its series, 2 / sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1)); beyond 5 it is 1 to the last digit but a few. */
+function erf(x: number): number {
+  if (Math.abs(x) > 5) return Math.sign(x);
+  let [term, sum] = [x, x];
+  for (let n = 1; Math.abs(term) > 1e-18 * Math.abs(sum); n++) {
+    term *= -(x * x) / n;
+    sum += term / (2 * n + 1);
+  }
+  return (2 / Math.sqrt(Math.PI)) * sum;
+}
+
+/** LayerNorms and biased projections. */
+function layersOf(tensor: Lookup, eps: number) {
+  return {
+    norm: (name: string, row: Vector): Vector => {
+      const [weight, offset] = [tensor(`${name}.weight`, row.length), tensor(`${name}.bias`, row.length)];
+      const mean = row.reduce((sum, value) => sum + value, 0) / row.length;
+      const variance = row.reduce((sum, value) => sum + (value - mean) ** 2, 0) / row.length;
+      return row.map((value, i) => ((value - mean) / Math.sqrt(variance + eps)) * weight[i]! + offset[i]!);
+    },
+    linear: (name: string, row: Vector, rows: number): Vector =>
+      matVec(tensor(`${name}.weight`, rows, row.length), row, tensor(`${name}.bias`, rows)),
+  };
+}
+
+/** Every row sees all. */
+function attended(heads: number, q: Vector[], k: Vector[], v: Vector[]): Vector[] {
+  return q.map((query) => {
+    const out = new Float64Array(query.length);
+    const dim = query.length / heads;
+    for (let head = 0; head < heads; head++) {
+      const scores = k.map((key) => {
+        let sum = 0;
+        for (let d = head * dim; d < (head + 1) * dim; d++) sum += query[d]! * key[d]!;
+        return sum / Math.sqrt(dim);
+      });
+      const largest = Math.max(...scores);
+      const total = scores.reduce((sum, score) => sum + Math.exp(score - largest), 0);
+      for (const [key, score] of scores.entries())
+        for (let d = head * dim; d < (head + 1) * dim; d++)
+          out[d]! += (Math.exp(score - largest) / total) * v[key]![d]!;
+    }
+    return out;
+  });
+}
+
+/**
+ * Rows of a Qwen3.5's or Qwen3-VL's decoder for a picture, in float64, from transformers' modeling_qwen3_vl.py, patch by patch in lines:
+ * what the merger gives, then what those behind the taps do.
+ * @param pixels normalised, [height][width][3], each side a multiple of patch * merge
+ */
+export function qwenRows(
+  weights: WeightMap,
+  tower: ReferenceTower,
+  merge: number,
+  textWidth: number,
+  pixels: ArrayLike<number>,
+  [width, height]: readonly [width: number, height: number],
+): Vector[] {
+  const { hidden, heads, patch, layers, eps, places = 0, taps = [] } = tower;
+  const tensor = lookupIn(weights);
+  const { norm, linear } = layersOf(tensor, eps);
+  const at = 'model.visual';
+  const [wide, high] = [width / patch, height / patch];
+  const kernel = tensor(`${at}.patch_embed.proj.weight`, hidden, 3, 2, patch, patch);
+  const bias = tensor(`${at}.patch_embed.proj.bias`, hidden);
+  const table = tensor(`${at}.pos_embed.weight`, places * places, hidden);
+  const x: Vector[] = [];
+  for (let py = 0; py < high; py++) {
+    for (let px = 0; px < wide; px++) {
+      const row = Float64Array.from(bias);
+      for (let out = 0; out < hidden; out++)
+        for (let channel = 0; channel < 3; channel++)
+          for (let frame = 0; frame < 2; frame++)
+            for (let dy = 0; dy < patch; dy++)
+              for (let dx = 0; dx < patch; dx++)
+                row[out]! +=
+                  kernel[(((out * 3 + channel) * 2 + frame) * patch + dy) * patch + dx]! *
+                  pixels[((py * patch + dy) * width + px * patch + dx) * 3 + channel]!;
+      // A place between four of the table's, whose corners are the picture's.
+      const [ty, tx] = [
+        high > 1 ? (py * (places - 1)) / (high - 1) : 0,
+        wide > 1 ? (px * (places - 1)) / (wide - 1) : 0,
+      ];
+      for (let line = 0; line < places; line++)
+        for (let column = 0; column < places; column++) {
+          const part = Math.max(0, 1 - Math.abs(ty - line)) * Math.max(0, 1 - Math.abs(tx - column));
+          if (part > 0)
+            for (let i = 0; i < hidden; i++) row[i]! += part * table[(line * places + column) * hidden + i]!;
+        }
+      x.push(row);
+    }
+  }
+  const dim = hidden / heads;
+  const turned = (row: Vector, index: number): Vector => {
+    const out = row.slice();
+    for (let first = 0; first < hidden; first += dim)
+      for (let i = 0; i < dim / 4; i++) {
+        const frequency = 10000 ** ((-2 * i) / (dim / 2));
+        rotatePair(out, first + i, first + i + dim / 2, Math.floor(index / wide) * frequency);
+        rotatePair(out, first + i + dim / 4, first + i + dim / 4 + dim / 2, (index % wide) * frequency);
+      }
+    return out;
+  };
+  /** @param before whether rows are normalised before they are joined */
+  const merged = (name: string, before: boolean): Vector[] => {
+    const rows = before ? x.map((row) => norm(`${name}.norm`, row)) : x;
+    const out: Vector[] = [];
+    for (let y = 0; y < high; y += merge)
+      for (let left = 0; left < wide; left += merge) {
+        const joined = new Float64Array(hidden * merge * merge);
+        for (let dy = 0; dy < merge; dy++)
+          for (let dx = 0; dx < merge; dx++) joined.set(rows[(y + dy) * wide + left + dx]!, (dy * merge + dx) * hidden);
+        const normed = before ? joined : norm(`${name}.norm`, joined);
+        out.push(
+          linear(`${name}.linear_fc2`, linear(`${name}.linear_fc1`, normed, joined.length).map(geluErf), textWidth),
+        );
+      }
+    return out;
+  };
+  const tapped: Vector[][] = [];
+  for (let layer = 0; layer < layers; layer++) {
+    const block = `${at}.blocks.${layer}`;
+    const qkv = x.map((row) => linear(`${block}.attn.qkv`, norm(`${block}.norm1`, row), 3 * hidden));
+    const [q, k] = [0, 1].map((part) =>
+      qkv.map((row, index) => turned(row.slice(part * hidden, (part + 1) * hidden), index)),
+    ) as [Vector[], Vector[]];
+    const v = qkv.map((row) => row.slice(2 * hidden));
+    addAll(
+      x,
+      attended(heads, q, k, v).map((row) => linear(`${block}.attn.proj`, row, hidden)),
+    );
+    addAll(
+      x,
+      x.map((row) => {
+        const inner = linear(`${block}.mlp.linear_fc1`, norm(`${block}.norm2`, row), tower.width);
+        return linear(`${block}.mlp.linear_fc2`, inner.map(geluTanh), hidden);
+      }),
+    );
+    const level = taps.indexOf(layer);
+    if (level >= 0) tapped.push(merged(`${at}.deepstack_merger_list.${level}`, false));
+  }
+  return merged(`${at}.merger`, true).map((row, index) =>
+    Float64Array.from([row, ...tapped.map((rows) => rows[index]!)].flatMap((each) => [...each])),
+  );
+}
+
+/**
+ * What each pair of a row turns by, from transformers' get_rope_index and apply_interleaved_mrope: text by one more than the largest before
+ * it; of a picture all rows by that, by their line and by their column, interleaved.
+ * @param grids lines and columns of rows of the pictures, in order
+ */
+export function qwenPositions(
+  isRow: readonly boolean[],
+  grids: readonly (readonly [number, number])[],
+  [, lines = 0, columns = 0]: readonly number[],
+): (row: number, pair: number) => number {
+  const rows: [number, number, number][] = [];
+  const left = [...grids];
+  while (rows.length < isRow.length) {
+    const next = Math.max(-1, ...rows.flat()) + 1;
+    if (!isRow[rows.length]) rows.push([next, next, next]);
+    else {
+      const [high, wide] = left.shift()!;
+      for (let y = 0; y < high; y++) for (let x = 0; x < wide; x++) rows.push([next, next + y, next + x]);
+    }
+  }
+  return (row, pair) => {
+    const axis = pair % 3 === 1 && pair < 3 * lines ? 1 : pair % 3 === 2 && pair < 3 * columns ? 2 : 0;
+    return rows[row]![axis];
+  };
 }

@@ -1,0 +1,43 @@
+import { usageError } from '../base/errors.js';
+import type { Picture } from './picture.js';
+
+/** Pixels of a picture, at least and at most. */
+export type PixelRange = readonly [least: number, most: number];
+
+/** Longer sides are refused, as they are there. */
+const MOST_RATIO = 200;
+
+/** To the nearest, halves to the even one. */
+function rounded(value: number): number {
+  const below = Math.floor(value);
+  const part = value - below;
+  return part > 0.5 || (part === 0.5 && below % 2 === 1) ? below + 1 : below;
+}
+
+/**
+ * As transformers' Qwen2VLImageProcessor sizes pictures (`smart_resize`): sides that are multiples of `unit`, as alike as may be.
+ * @throws SplitkvError `usage` for one that is far too long
+ */
+export function qwenSize(
+  { width, height }: Pick<Picture, 'width' | 'height'>,
+  unit: number,
+  [least, most]: PixelRange,
+): [width: number, height: number] {
+  if (Math.max(width, height) > MOST_RATIO * Math.min(width, height))
+    throw usageError(
+      `an image of ${width} x ${height} pixels: this model takes sides up to ${MOST_RATIO} times as long as the other; cut it`,
+    );
+  const sides = [width, height] as const;
+  const near = sides.map((side) => rounded(side / unit) * unit) as [number, number];
+  const pixels = near[0] * near[1];
+  if (pixels > most) {
+    const shrink = Math.sqrt((width * height) / most);
+    return sides.map((side) => Math.max(unit, Math.floor(side / shrink / unit) * unit)) as [number, number];
+  }
+  if (pixels >= least) return near;
+  const grow = Math.sqrt(least / (width * height));
+  return sides.map((side) => Math.ceil((side * grow) / unit) * unit) as [number, number];
+}
+
+/** What stands in a prompt for a picture of `count` rows; what is about it stands there already. */
+export const qwenText = (count: number): string => '<|image_pad|>'.repeat(count);
