@@ -5,7 +5,7 @@ import { makeRandomModel } from '../../model/testing/random_model.js';
 import { modelWork, modelSizes } from '../../model/model_sizes.js';
 import { makePlan, predictPlan, predictPlans } from '../../placement/index.js';
 import { measureAdapters } from './basics.js';
-import { measureMachine } from './measure_machine.js';
+import { measureHead, measureMachine } from './measure_machine.js';
 import { Probe, type ProbeSubject } from './probe.js';
 import { chooseLayers } from './probe_layers.js';
 import type { MeasureStore } from './stores/store.js';
@@ -39,6 +39,16 @@ const numbersOf = (value: unknown): number[] =>
     : typeof value === 'object' && value !== null
       ? Object.values(value).flatMap((inner) => numbersOf(inner))
       : [];
+
+test("the head of a file's blocks, before any weights of such a type are loaded", async () => {
+  const device = await openDevice({ adapterName });
+  try {
+    const { secondsPerByte } = await measureHead(device, subjectOf('llama', 'iq3_s'));
+    expect(secondsPerByte).toBeGreaterThanOrEqual(0);
+  } finally {
+    device.dispose();
+  }
+});
 
 describe('a machine', () => {
   test.each(['llama', 'deepseek_v3'])('%s: everything that the planner asks for', async (model_type) => {

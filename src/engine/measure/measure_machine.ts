@@ -3,6 +3,7 @@
  * kept for the next time (store.ts). docs/planner.md lists it. Read probe.ts next.
  */
 
+import { loadKept } from '../../../shaders/linear/kept/kept.js';
 import { throwIfAborted } from '../../base/errors.js';
 import { nth } from '../../base/lists.js';
 import { type AdapterRequest, type Buffer, type Device, openDevice, type Program, Recorder } from '../../gpu/index.js';
@@ -111,6 +112,7 @@ export async function measureHead(
   device: Device,
   { config, type, kvType, batched }: ProbeSubject,
 ): Promise<LinearMeasure> {
+  await loadKept([type]);
   const { headRow } = modelSizes(config, type, kvType);
   const most = Math.floor((device.adapter.software ? CPU_HEAD_BYTES : GPU_HEAD_BYTES) / headRow);
   const rows = Math.max(1, Math.min(config.vocabSize, most));

@@ -281,6 +281,7 @@ test('blocks that no type holds become q8, others stay what they are, a file of 
   };
   expect(await typesIn({ '': 'MXFP4' })).toBe('q8');
   expect(await typesIn({ output: 'MXFP4', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
-  for (const type of KEPT_TYPES) expect(await typesIn({ '': type.toUpperCase() as WritableType })).toBe(type);
+  for (const type of drawn(KEPT_TYPES, 8, 'kept types'))
+    expect(await typesIn({ '': type.toUpperCase() as WritableType })).toBe(type);
   expect(await typesIn({ token_embd: 'F32', '': 'BF16' })).toBe('f16');
 });
