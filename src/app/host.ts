@@ -4,11 +4,11 @@
  */
 
 /** The page that `splitkv ... --host chrome` runs models in: the library behind the calls of `HostPage`. */
-import { codeOf } from '../base/errors.js';
+import { codeOf, internalError } from '../base/errors.js';
 import { toBase64 } from '../base/math.js';
 import { defined } from '../base/options.js';
 import type { KvFolder } from '../engine/contracts/kv_folder.js';
-import { load, measureAdapters, type Model, planModel, SplitkvError } from '../index.js';
+import { load, measureAdapters, type Model, planModel } from '../index.js';
 import { type Hearing, type ModelCalls, modelCalls } from './shared/model_calls.js';
 import { progressLines } from './shared/progress.js';
 import { listBrowserAdapters } from './shared/adapter_list.js';
@@ -76,7 +76,7 @@ window.splitkvHost = {
     try {
       const all = { ...calls, ...(model && modelCalls(model)) } as Partial<HostCalls>;
       const call = all[name] as ((hearing: Hearing, ...given: unknown[]) => Promise<unknown>) | undefined;
-      if (!call) throw new SplitkvError('internal', 'no model is loaded in the page');
+      if (!call) throw internalError('no model is loaded in the page');
       const value = await call(hearing, ...given);
       await Promise.all(sent);
       return { ok: true, value };

@@ -61,6 +61,10 @@ export const ioError = errorOf('io');
 export const configError = errorOf('config');
 export const unsupportedError = errorOf('unsupported');
 export const limitError = errorOf('limit');
+export const noWebGpuError = errorOf('no_webgpu');
+export const deviceLostError = errorOf('device_lost');
+export const peerLostError = errorOf('peer_lost');
+export const internalError = errorOf('internal');
 
 /**
  * A prompt of too many tokens, in words that clients of OpenAI's and Anthropic's APIs know, and make a conversation shorter at.
@@ -73,7 +77,6 @@ export const contextFullError = (tokens: number, most: number, option = 'context
       `shorten the prompt, or load with more room (--${option})`,
     { details: { tokens, most } },
   );
-export const internalError = errorOf('internal');
 
 /** A value that is there. @throws SplitkvError `internal` where it isn't, which is a mistake here. */
 export function known<T>(value: T | undefined, what: string): T {

@@ -212,10 +212,9 @@ function connectError(error: unknown, where: string): SplitkvError {
   if (error instanceof SplitkvError) return error;
   const name = error instanceof Error ? error.name : '';
   if (name === 'AuthorizationError' || name === 'UserAuthenticationExpiredError') {
-    return new SplitkvError(
-      'usage',
+    return usageError(
       `cluster ${where}: the server refuses this account (${messageOf(error)}); give its token, nkey or credentials${isPage() ? '' : ' (--token-file, --nkey-file, --creds-file)'}`,
-      { cause: error },
+      error,
     );
   }
   const cause = error instanceof Error && error.cause instanceof Error ? `: ${error.cause.message}` : '';

@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../base/errors.js';
+import { internalError, peerLostError, type SplitkvError, usageError } from '../base/errors.js';
 import { valueIn } from '../base/lists.js';
 import type { Buffer, Device } from '../gpu/index.js';
 import type { CommStats, Communicator, Exchange } from './communicator.js';
@@ -60,7 +60,7 @@ export class RankCommunicator implements Communicator {
     try {
       if (this.#failure) throw this.#failure.reason;
       if (this.#running.has(channel)) {
-        throw new SplitkvError('internal', `${exchange.label}: rank ${this.rank} is in the middle of another exchange`);
+        throw internalError(`${exchange.label}: rank ${this.rank} is in the middle of another exchange`);
       }
       this.#running.add(channel);
       entered = true;
@@ -200,7 +200,7 @@ export class RankCommunicator implements Communicator {
       peers.size > 0
         ? `rank ${this.rank} waited ${limit} for rank ${[...peers].sort((a, b) => a - b).join(', ')}`
         : `the GPU of rank ${this.rank} didn't finish its work within ${limit}`;
-    return new SplitkvError('peer_lost', `${label}: ${what}; a rank hangs or is far slower than the others`);
+    return peerLostError(`${label}: ${what}; a rank hangs or is far slower than the others`);
   }
 }
 

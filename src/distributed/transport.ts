@@ -1,5 +1,5 @@
 import { listIn } from '../base/lists.js';
-import { SplitkvError } from '../base/errors.js';
+import { peerLostError, type SplitkvError } from '../base/errors.js';
 
 export interface TransportEvents {
   aborted(reason: unknown): void;
@@ -74,7 +74,6 @@ export class Inbox {
 }
 
 export const peerLost = (rank: number, peer: number): SplitkvError =>
-  new SplitkvError(
-    'peer_lost',
+  peerLostError(
     `rank ${peer} is gone: it was disposed or its worker ended, while rank ${rank} still exchanges with it. Load the model again`,
   );

@@ -1,5 +1,5 @@
 import { isNode } from '../base/platform.js';
-import { messageOf, SplitkvError, usageError } from '../base/errors.js';
+import { messageOf, noWebGpuError, SplitkvError, usageError } from '../base/errors.js';
 import { saysCpu, SOFTWARE } from './cpu_adapter.js';
 import { Device, type DeviceTraits, type FastPath, type Variants } from './device.js';
 
@@ -27,8 +27,7 @@ export interface AdapterRequest {
 /** The error of a page without `navigator.gpu`. */
 export function noWebGpu(): SplitkvError {
   const secure = globalThis.isSecureContext !== false;
-  return new SplitkvError(
-    'no_webgpu',
+  return noWebGpuError(
     secure
       ? 'this browser has no WebGPU (navigator.gpu is missing); use Chrome or Edge 121 or newer, or enable WebGPU in its settings'
       : 'this page must be served over https or from localhost: browsers offer WebGPU to such pages only (secure contexts)',
@@ -94,8 +93,7 @@ export async function openDevice(request: AdapterRequest = {}): Promise<Device> 
     reason = messageOf(error);
   }
   if (!adapter) {
-    throw new SplitkvError(
-      'no_webgpu',
+    throw noWebGpuError(
       `no WebGPU adapter: ${reason}. Update the GPU driver, enable hardware acceleration` +
         (isNode() ? ', or install a software Vulkan driver (Debian: mesa-vulkan-drivers)' : ', or see chrome://gpu'),
     );

@@ -1,5 +1,12 @@
 import { isNode } from '../base/platform.js';
-import { SplitkvError, limitError } from '../base/errors.js';
+import {
+  deviceLostError,
+  internalError,
+  limitError,
+  noWebGpuError,
+  type SplitkvError,
+  usageError,
+} from '../base/errors.js';
 import { valueIn } from '../base/lists.js';
 import { alignUp, formatBytes, grouped } from '../base/math.js';
 import { inParallel, inTime, pause } from '../base/waits.js';
@@ -205,11 +212,7 @@ export class Device {
         OPEN_MS,
       );
     } catch (error) {
-      throw new SplitkvError(
-        'no_webgpu',
-        `the adapter refused a device: ${String(error)}. Reload, or choose another adapter`,
-        { cause: error },
-      );
+      throw noWebGpuError(`the adapter refused a device: ${String(error)}. Reload, or choose another adapter`, error);
     }
     const software = saysCpu(adapter);
     return new Device(device, adapter, software, variants, fast, !software && (await flushes(device)));
@@ -391,7 +394,7 @@ export class Device {
       );
     }
     const error = validation ?? internal;
-    if (error) throw new SplitkvError('internal', `${what}: ${error.message}`);
+    if (error) throw internalError(`${what}: ${error.message}`);
     return result as T;
   }
 
@@ -541,12 +544,11 @@ export class Device {
 
   assertAlive(): void {
     if (this.isLost) throw this.#lostError();
-    if (this.#disposed) throw new SplitkvError('usage', 'this GPU device was disposed; load the model again');
+    if (this.#disposed) throw usageError('this GPU device was disposed; load the model again');
   }
 
   #lostError(): SplitkvError {
-    return new SplitkvError(
-      'device_lost',
+    return deviceLostError(
       `the GPU device was lost (${this.name}): ${this.#lostReason}. Load the model again; if it happens again, use smaller weights or another adapter`,
     );
   }

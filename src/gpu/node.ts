@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { SplitkvError } from '../base/errors.js';
+import { noWebGpuError, SplitkvError } from '../base/errors.js';
 import type { AdapterRequest } from './adapters.js';
 import { type Pacer, pacing, saysCpu, SOFTWARE } from './cpu_adapter.js';
 
@@ -31,12 +31,9 @@ export async function nodeGpu(adapterName: string | undefined, instance = 0, exp
     try {
       dawn = await import('webgpu');
     } catch (error) {
-      throw new SplitkvError(
-        'no_webgpu',
+      throw noWebGpuError(
         `Node needs the npm package 'webgpu' (Dawn): npm install --ignore-scripts webgpu. ${String(error)}`,
-        {
-          cause: error,
-        },
+        error,
       );
     }
     Object.assign(globalThis, dawn.globals);

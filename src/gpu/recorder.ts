@@ -1,4 +1,4 @@
-import { SplitkvError } from '../base/errors.js';
+import { internalError } from '../base/errors.js';
 import { nth } from '../base/lists.js';
 import { alignUp } from '../base/math.js';
 import { type Choice, Choices, type Variant } from './choices.js';
@@ -102,7 +102,7 @@ export class Program<Step extends ProgramStep = ProgramStep> {
   /** Encodes a program without exchanges into the pass. */
   encode(pass: GPUComputePassEncoder, step: Step): void {
     if (this.pieces.some(({ exchange }) => exchange))
-      throw new SplitkvError('internal', `${this.label} has exchanges: replay it with run`);
+      throw internalError(`${this.label} has exchanges: replay it with run`);
     for (const { dispatches } of this.pieces) encodeDispatches(pass, dispatches, step);
   }
 
@@ -223,7 +223,7 @@ export class Recorder<Step extends ProgramStep = ProgramStep> {
     const plan = kernel.plan(problem, traits);
     device.note(kernel.name, traits, plan.fast);
     for (const name of Object.keys(args)) {
-      if (!(name in kernel.bindings)) throw new SplitkvError('internal', `${kernel.name} has no binding '${name}'`);
+      if (!(name in kernel.bindings)) throw internalError(`${kernel.name} has no binding '${name}'`);
     }
     const compiled = device.pipelineOf(pipelineSource(kernel, plan));
     const choice = device.choices.of(kernel, problem, traits, plan, compiled);

@@ -1,4 +1,4 @@
-import { SplitkvError, unsupportedError, usageError } from '../base/errors.js';
+import { internalError, unsupportedError, usageError } from '../base/errors.js';
 import { listIn, valueIn } from '../base/lists.js';
 import type { AnswerFrame } from './answer_frame.js';
 import { Distinct } from './distinct.js';
@@ -258,7 +258,7 @@ export class FormPlace<F extends ReadyForm> {
       for (let at = 0; state && at < symbols.length; at++)
         state = this.#distinct?.take(state, symbols[at]!) === false ? null : matcher.step(state, symbols[at]!);
     if (state === null || (state === undefined && this.#state === undefined))
-      throw new SplitkvError('internal', `token ${token} was sampled, which the text's form doesn't allow`);
+      throw internalError(`token ${token} was sampled, which the text's form doesn't allow`);
     this.#state = state;
   }
 }

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
-import { SplitkvError } from '../base/errors.js';
+import { ioError, type SplitkvError } from '../base/errors.js';
 import type { ServingModel } from '../index.js';
 import { pause, until } from '../base/waits.js';
 import { ApiError, toApiError } from './api_error.js';
@@ -402,5 +402,5 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number): 
       : error.code === 'EACCES'
         ? `port ${port} needs more rights; choose one above 1023 with --port`
         : `can't listen on ${where} (${error.code ?? error.message}); check --listen`;
-  return new SplitkvError('io', why, { cause: error });
+  return ioError(why, error);
 }

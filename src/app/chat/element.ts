@@ -1,5 +1,5 @@
 import { defined } from '../../base/options.js';
-import { codeOf, messageOf, SplitkvError, tried } from '../../base/errors.js';
+import { codeOf, messageOf, tried, usageError } from '../../base/errors.js';
 import { formatBytes, grouped } from '../../base/math.js';
 import { camel } from '../../base/names.js';
 import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } from '../../index.js';
@@ -729,7 +729,7 @@ export class SplitkvChat extends Base {
           const { load } = readSettings((name) =>
             name === 'weights' && this.#narrowed ? null : this.getAttribute(name),
           );
-          if (this.cluster !== undefined) throw new SplitkvError('usage', this.#say('cluster_fits'));
+          if (this.cluster !== undefined) throw usageError(this.#say('cluster_fits'));
           const ranks = (await namedByDegrees(load)).ranks ?? (await everyAdapter());
           const { catalogFit } = await import('../../engine/planning/catalog_fit.js');
           return catalogFit({ ...load, ranks });
@@ -827,7 +827,7 @@ SplitkvChat.prototype.highlight = undefined;
 function modelAt(address: string): string | URL {
   if (address.startsWith('cluster:') || hubForm(address) !== undefined) return address;
   if (!URL.canParse(address, document.baseURI)) {
-    throw new SplitkvError('usage', `model="${address}" is no URL of a model folder or .gguf file`);
+    throw usageError(`model="${address}" is no URL of a model folder or .gguf file`);
   }
   const url = new URL(address, document.baseURI);
   if (!url.pathname.endsWith('/') && !url.pathname.endsWith('.gguf')) url.pathname += '/';

@@ -1,7 +1,7 @@
 import { commonPrefix } from '../../base/lists.js';
 import { sha256 } from '../../base/math.js';
 import { defined } from '../../base/options.js';
-import { SplitkvError } from '../../base/errors.js';
+import { usageError } from '../../base/errors.js';
 import type {
   ContentPart,
   ConversationOptions,
@@ -95,7 +95,7 @@ export const modelCalls = (model: Model) => ({
   /** Computes what all prompts have in common that begin with a text, and ends the model: then it is kept. @returns its tokens */
   async prefix({ signal }: Hearing, text: string, system: boolean) {
     const { hasChatTemplate: isChat } = model.info;
-    if (system && !isChat) throw new SplitkvError('usage', 'a system message needs a model with a chat template');
+    if (system && !isChat) throw usageError('a system message needs a model with a chat template');
     const prompts = ['\n\n-', ' a', ' 1'].map((question): Prompt => {
       const asked = text.trim() + question;
       if (!isChat) return asked;
@@ -130,8 +130,7 @@ function partsOf(text: string, images: readonly string[], placeholder = '<image>
   const said = (piece: string): ContentPart[] => (piece === '' ? [] : [{ type: 'text', text: piece }]);
   if (pieces.length === 1) return [...images.flatMap((_, at) => image(at)), ...said(text)];
   if (pieces.length - 1 !== images.length) {
-    throw new SplitkvError(
-      'usage',
+    throw usageError(
       `the text has ${pieces.length - 1} placeholders ${placeholder}; there are ${images.length} images: give one for each`,
     );
   }

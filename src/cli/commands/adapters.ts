@@ -1,5 +1,5 @@
 import { type AdapterEntry, describeAdapter, differentGpus } from '../../app/shared/adapter_list.js';
-import { SplitkvError } from '../../base/errors.js';
+import { noWebGpuError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { nodeAdapterNames, nodeGpu, requestNodeAdapter } from '../../gpu/node.js';
 import { type AdapterBasics, type AdaptersMeasure, MATVEC_SIZE, measureAdapters } from '../../index.js';
@@ -23,10 +23,7 @@ export const command: Command = {
         ? await (await import('../hosts/chrome_host.js')).chromeAdapters(signal, progress, !isQuick)
         : await nodeListing(isQuick, terminal);
     if (listing.adapters.length === 0) {
-      throw new SplitkvError(
-        'no_webgpu',
-        `${host} offers no WebGPU adapter; update the GPU driver or install a software one`,
-      );
+      throw noWebGpuError(`${host} offers no WebGPU adapter; update the GPU driver or install a software one`);
     }
     const { out: style } = terminal.style ?? { out: plain };
     const texts = listing.adapters.map((adapter) => {

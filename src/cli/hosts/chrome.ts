@@ -1,5 +1,5 @@
 import type { Browser, Page } from 'playwright-core';
-import { SplitkvError, withAbort } from '../../base/errors.js';
+import { noWebGpuError, usageError, withAbort } from '../../base/errors.js';
 import { chromeFlags, findChrome, mayHaveGpu } from './find_chrome.js';
 
 export type ChromeAdapter = 'hardware' | 'software';
@@ -18,19 +18,16 @@ export interface Chrome {
  */
 export async function launchChrome(signal?: AbortSignal): Promise<Chrome> {
   const { chromium } = await import('playwright-core').catch((cause: unknown) => {
-    throw new SplitkvError('no_webgpu', "Chrome needs the npm package 'playwright-core': npm install playwright-core", {
-      cause,
-    });
+    throw noWebGpuError("Chrome needs the npm package 'playwright-core': npm install playwright-core", cause);
   });
   let executablePath: string | undefined;
   try {
     executablePath = findChrome();
   } catch (cause) {
-    throw new SplitkvError('no_webgpu', (cause as Error).message, { cause });
+    throw noWebGpuError((cause as Error).message, cause);
   }
   if (executablePath === undefined) {
-    throw new SplitkvError(
-      'no_webgpu',
+    throw noWebGpuError(
       'no Chrome or Chromium was found; install one (npx playwright install chromium), or set CHROME_PATH to its binary',
     );
   }
@@ -53,13 +50,13 @@ export async function launchChrome(signal?: AbortSignal): Promise<Chrome> {
         throw cause;
       }
       const [line] = (cause as Error).message.split('\n');
-      throw new SplitkvError('no_webgpu', `${path} didn't start: ${line}`, { cause });
+      throw noWebGpuError(`${path} didn't start: ${line}`, cause);
     }
   };
 
   const forced = process.env['SPLITKV_CHROME_ADAPTER'];
   if (forced !== undefined && forced !== 'hardware' && forced !== 'software') {
-    throw new SplitkvError('usage', `SPLITKV_CHROME_ADAPTER=${forced}: expected hardware or software`);
+    throw usageError(`SPLITKV_CHROME_ADAPTER=${forced}: expected hardware or software`);
   }
   if (forced !== 'software' && mayHaveGpu()) {
     const browser = await launch('hardware');

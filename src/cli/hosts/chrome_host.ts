@@ -2,7 +2,7 @@ import type { Browser } from 'playwright-core';
 import { type AdapterEntry, differentGpus } from '../../app/shared/adapter_list.js';
 import type { Given, HostCalls, HostEvent, PlainPlanOptions } from '../../app/host_protocol.js';
 import type { Hearing } from '../../app/shared/model_calls.js';
-import { abortedError, messageOf, SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
+import { abortedError, internalError, messageOf, SplitkvError, throwIfAborted, withAbort } from '../../base/errors.js';
 import type { KvFolder } from '../../engine/contracts/kv_folder.js';
 import type { AdaptersMeasure, PlanReport } from '../../index.js';
 import { launchChrome } from './chrome.js';
@@ -125,7 +125,7 @@ async function openPage(
   const death = new Promise<never>((_, reject) => (die = reject));
   death.catch(() => {});
   const lost = (why: string): void => {
-    if (!closing) die(new SplitkvError('internal', `the page in Chrome ${why}`));
+    if (!closing) die(internalError(`the page in Chrome ${why}`));
   };
   const heard = (): void => {
     clearTimeout(silence);
@@ -204,7 +204,7 @@ const writeKv = (kv: KvFolder, { call, name, base64 }: HostEvent & { kind: 'kv' 
 async function died(error: unknown, death: Promise<never>): Promise<never> {
   await Promise.race([death, new Promise((resolve) => setTimeout(resolve, 500))]);
   const [line] = messageOf(error).split('\n');
-  throw new SplitkvError('internal', `the page in Chrome failed: ${line}`, { cause: error });
+  throw internalError(`the page in Chrome failed: ${line}`, error);
 }
 
 function fromBase64(text: string): Float32Array {

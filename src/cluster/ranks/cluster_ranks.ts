@@ -4,7 +4,7 @@
  */
 
 import { encode } from 'cborg/extended';
-import { messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
+import { messageOf, peerLostError, type SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { LoadOptions } from '../../engine/contracts/api.js';
 import type { ModelPlaces } from '../../engine/faces/load.js';
 import type { ChosenPlan } from '../../engine/planning/choose_plan.js';
@@ -115,8 +115,7 @@ export class ClusterRanks implements ModelPlaces {
       await pause(ROLL_AGAIN_MS);
     }
     for (const rank of ranks) this.#release(rank);
-    throw new SplitkvError(
-      'peer_lost',
+    throw peerLostError(
       `${refusals.join('; ')}; and no other rank of its kind is free. ${comeBy(this.cluster)}, then call the model's recover(), or load it again`,
     );
   }
@@ -157,7 +156,7 @@ export class ClusterRanks implements ModelPlaces {
       this.#cards = before;
       throwIfAborted(signal, 'recovering');
       const why = `On what is left (${names.join(', ')}) it can't go on: ${messageOf(error)}`;
-      throw new SplitkvError('peer_lost', `${lost.message}. ${why}`, { cause: error });
+      throw peerLostError(`${lost.message}. ${why}`, error);
     }
   }
 

@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../base/errors.js';
+import { internalError, SplitkvError } from '../../base/errors.js';
 import { isArranged } from '../../placement/index.js';
 import type { LoadOptions } from '../../engine/contracts/api.js';
 import { type ChosenPlan, choosePlan } from '../../engine/planning/choose_plan.js';
@@ -30,7 +30,7 @@ export async function chooseForRest(
       if (again.plan === 'auto' || !(error instanceof SplitkvError && UNFIT.includes(error.code))) throw error;
     }
   }
-  throw new SplitkvError('internal', 'the planner is asked last');
+  throw internalError('the planner is asked last');
 }
 
 /** A policy by its name, with its degrees where they go over so many ranks, otherwise without. */

@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../base/errors.js';
+import { internalError } from '../../base/errors.js';
 import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { nth, range, sum } from '../../base/lists.js';
 import { ceilDiv, joinBytes } from '../../base/math.js';
@@ -91,7 +91,7 @@ export async function readBlocks(device: Device, blocks: readonly BufferBlocks[]
 export function writeBlocks(device: Device, list: readonly BufferBlocks[], bytes: Uint8Array): void {
   const room = sum(list.map(({ blocks, blockBytes }) => blocks.length * blockBytes));
   if (room !== bytes.byteLength) {
-    throw new SplitkvError('internal', `${bytes.byteLength} bytes of KV, for which there are blocks of ${room}`);
+    throw internalError(`${bytes.byteLength} bytes of KV, for which there are blocks of ${room}`);
   }
   let at = 0;
   for (const { buffer, blockBytes, blocks } of list) {

@@ -3,7 +3,7 @@
  * Read open_files.ts next.
  */
 
-import { SplitkvError, unsupportedError } from '../../base/errors.js';
+import { ioError, SplitkvError, unsupportedError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
 import { snake } from '../../base/names.js';
 import { isWithin, rangeText } from '../../base/options.js';
@@ -114,7 +114,7 @@ export async function openTokenizer(files: ModelFiles): Promise<ModelTokenizer> 
   try {
     const tokenizerFiles = await files.tokenizerFiles();
     if (tokenizerFiles) return { tokenizer: await Tokenizer.load(tokenizerFiles), tokenizerFiles };
-    return { tokenizer: undefined, noTokenizer: new SplitkvError('io', 'the model has none: add its tokenizer.json') };
+    return { tokenizer: undefined, noTokenizer: ioError('the model has none: add its tokenizer.json') };
   } catch (error) {
     if (!(error instanceof SplitkvError && error.code === 'unsupported')) throw error;
     return { tokenizer: undefined, noTokenizer: error };

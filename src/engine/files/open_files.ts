@@ -1,4 +1,4 @@
-import { type ErrorCode, SplitkvError } from '../../base/errors.js';
+import { type ErrorCode, ioError, SplitkvError } from '../../base/errors.js';
 import { cachedSource, deleteCached, type OpenOptions, openSource, type Source } from '../../loader/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 
@@ -45,7 +45,7 @@ export async function orDamage<T>(
   } catch (error) {
     if (!(error instanceof SplitkvError && SENSELESS.includes(error.code))) throw error;
     const damage = await read?.damage?.(signal);
-    throw damage === undefined ? error : new SplitkvError('io', damage, { cause: error });
+    throw damage === undefined ? error : ioError(damage, error);
   }
 }
 

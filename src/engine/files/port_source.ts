@@ -1,4 +1,4 @@
-import { SplitkvError, withAbort } from '../../base/errors.js';
+import { ioError, type SplitkvError, withAbort } from '../../base/errors.js';
 import { decodeReason, encodeReason, type Port, type PortReason } from '../../distributed/ports/port.js';
 import type { Source } from '../../loader/index.js';
 import { beyondFile, checkRange, missingFile } from '../../loader/source.js';
@@ -53,7 +53,7 @@ export function portSource({ name, gguf, files, port }: PortFiles): Source {
     else asked?.reject(decodeReason(data.reason));
   };
   port.addEventListener('close', () => {
-    over = new SplitkvError('io', `${name}: whoever reads it has left`);
+    over = ioError(`${name}: whoever reads it has left`);
     for (const { reject } of waiting.values()) reject(over);
     waiting.clear();
   });

@@ -1,5 +1,5 @@
 import { nth, sum } from '../../base/lists.js';
-import { SplitkvError } from '../../base/errors.js';
+import { internalError } from '../../base/errors.js';
 import { INACTIVE } from '../../base/kv_units.js';
 import type { Buffer, Device, Program } from '../../gpu/index.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
@@ -338,7 +338,7 @@ class Readback {
   /** Encodes the copy; call the returned function after submitting to await and free the buffer. */
   record(encoder: GPUCommandEncoder, source: Buffer, offset: number): () => Promise<Uint32Array> {
     const staging = this.#free.pop();
-    if (!staging) throw new SplitkvError('internal', 'more steps in flight than readback buffers');
+    if (!staging) throw internalError('more steps in flight than readback buffers');
     encoder.copyBufferToBuffer(source.gpu, offset, staging.gpu, 0, this.bytes);
     return async () => {
       try {

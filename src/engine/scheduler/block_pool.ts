@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../base/errors.js';
+import { internalError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import type { BlockRun } from '../../placement/pools.js';
@@ -68,7 +68,7 @@ export class Pool {
     let block = empty.pop();
     if (block === undefined) {
       const oldest = kept.values().next();
-      if (oldest.done) throw new SplitkvError('internal', `all blocks of lane ${lane} are held`);
+      if (oldest.done) throw internalError(`all blocks of lane ${lane} are held`);
       block = oldest.value;
       kept.delete(block);
       this.contents?.forget(block);
@@ -79,7 +79,7 @@ export class Pool {
 
   hold(block: number): void {
     if (this.holders(block) === 0 && !this.#lane(this.laneOf(block)).kept.delete(block)) {
-      throw new SplitkvError('internal', `block ${block} is neither held nor kept`);
+      throw internalError(`block ${block} is neither held nor kept`);
     }
     this.#holders[block]!++;
   }
@@ -87,7 +87,7 @@ export class Pool {
   /** Gives up one hold on each block. The last ones are reused first: a prefix is of use without its tail, not the other way. */
   release(blocks: readonly number[]): void {
     for (const block of blocks.toReversed()) {
-      if (!(this.holders(block) > 0)) throw new SplitkvError('internal', `block ${block} is released but not held`);
+      if (!(this.holders(block) > 0)) throw internalError(`block ${block} is released but not held`);
       if (--this.#holders[block]! > 0) continue;
       const { empty, kept } = this.#lane(this.laneOf(block));
       if (this.contents?.has(block)) kept.add(block);

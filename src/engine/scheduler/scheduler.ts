@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { internalError, usageError } from '../../base/errors.js';
 import { nth, sum } from '../../base/lists.js';
 import { checkOptions, generationRoom, type SchedulerConfig, type SchedulerOptions } from './config.js';
 import { type Iteration, type IterationResults, WorkList } from './iteration.js';
@@ -191,7 +191,7 @@ export class Scheduler {
    */
   complete(iteration: Iteration, results: IterationResults = {}): ScheduledSequence[] {
     if (this.#inFlight[0] !== iteration) {
-      throw new SplitkvError('internal', `iteration ${iteration.number} isn't the oldest in flight`);
+      throw internalError(`iteration ${iteration.number} isn't the oldest in flight`);
     }
     const { ids, ended = [], seconds, evicted, goOn = [] } = results;
     if (!ids && this.config.prefixCaching) {

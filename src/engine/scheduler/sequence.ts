@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { internalError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import { checkOptions, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { BlockRun } from '../../placement/pools.js';
@@ -233,7 +233,7 @@ export class Sequence {
   tokenAt(position: number): number {
     const token = position < this.promptLength ? this.prompt[position] : this.generated[position - this.promptLength];
     if (token === undefined) {
-      throw new SplitkvError('internal', `request ${this.id}: the token at position ${position} isn't known`);
+      throw internalError(`request ${this.id}: the token at position ${position} isn't known`);
     }
     return token;
   }

@@ -8,9 +8,9 @@ import { defined } from '../../base/options.js';
 import { pause } from '../../base/waits.js';
 import {
   abortedError,
+  internalError,
   isLoss,
   known,
-  SplitkvError,
   throwIfAborted,
   unsupportedError,
   usageError,
@@ -455,7 +455,7 @@ export class Engine {
       }),
       ...defined({ prefixCaching, watermark, agingIterations, chunkedPrefill, rowsPerMicroBatch, attentionDpConfig }),
     };
-    if (pools.length > 1 && !placed) throw new SplitkvError('internal', 'several places need `placing`');
+    if (pools.length > 1 && !placed) throw internalError('several places need `placing`');
     return new Scheduler(options, placed?.contextPolicy);
   }
 

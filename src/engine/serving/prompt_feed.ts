@@ -1,4 +1,4 @@
-import { isLoss, SplitkvError } from '../../base/errors.js';
+import { internalError, isLoss } from '../../base/errors.js';
 import type { HandedKv, PrefillWorker } from '../contracts/prefill_worker.js';
 import type { Scheduler } from '../scheduler/index.js';
 
@@ -39,7 +39,7 @@ export class PromptFeed {
   /** What the ranks are to take over now. */
   take(id: string): HandedKv {
     const kv = this.#ready.get(id);
-    if (!kv) throw new SplitkvError('internal', `request ${id}: its prompt isn't there to be handed over`);
+    if (!kv) throw internalError(`request ${id}: its prompt isn't there to be handed over`);
     this.#ready.delete(id);
     return kv;
   }

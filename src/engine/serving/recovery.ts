@@ -1,4 +1,4 @@
-import { abortedError, limitError, messageOf, SplitkvError } from '../../base/errors.js';
+import { abortedError, deviceLostError, limitError, messageOf, type SplitkvError } from '../../base/errors.js';
 
 /** Times that a rebuild is tried, and the wait before the second one; each further wait is four times as long. */
 const ATTEMPTS = 5;
@@ -48,10 +48,9 @@ export class Recovery {
     this.#computed = computed;
     if (this.#barren < MOST_BARREN) return;
     this.#barren = 0;
-    throw new SplitkvError(
-      'device_lost',
+    throw deviceLostError(
       `the GPU was lost ${MOST_BARREN} times in a row, before anything was computed: ${messageOf(loss)}`,
-      { cause: loss },
+      loss,
     );
   }
 

@@ -1,4 +1,4 @@
-import { messageOf, SplitkvError, usageError } from '../../base/errors.js';
+import { internalError, messageOf, peerLostError, type SplitkvError, usageError } from '../../base/errors.js';
 import { createPortCommunicator, type Port } from '../../distributed/index.js';
 import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
 import { type AdapterRequest, type Device, openDevice } from '../../gpu/index.js';
@@ -60,7 +60,7 @@ export class RankServer {
   fail(error: unknown): void {
     this.#post({ type: 'broken', reason: encodeReason(error) });
     const advice = "Call the model's recover(), or load it again";
-    const reason = new SplitkvError('peer_lost', `a rank's worker broke: ${messageOf(error)}. ${advice}`);
+    const reason = peerLostError(`a rank's worker broke: ${messageOf(error)}. ${advice}`);
     void this.#dispose(reason).then(this.leave);
   }
 
@@ -170,7 +170,7 @@ export class RankServer {
   }
 
   #loaded(): RankRunner {
-    if (!this.#runner) throw new SplitkvError('internal', "a rank's worker was called before it had loaded its slice");
+    if (!this.#runner) throw internalError("a rank's worker was called before it had loaded its slice");
     return this.#runner;
   }
 }

@@ -4,7 +4,7 @@
  * page_workers.ts.
  */
 
-import { messageOf, SplitkvError, usageError } from '../../base/errors.js';
+import { deviceLostError, ioError, messageOf, peerLostError, SplitkvError, usageError } from '../../base/errors.js';
 import { inTime } from '../../base/waits.js';
 import { decodeReason, encodeReason } from '../../distributed/ports/port.js';
 import type { AdapterRequest } from '../../gpu/index.js';
@@ -204,8 +204,8 @@ export class WorkerRank {
     if (this.#ended) return;
     const worker = `rank ${this.rank}'s worker`;
     const reason = this.#started
-      ? new SplitkvError('peer_lost', `${worker} is gone: ${why}. Call the model's recover(), or load it again`)
-      : new SplitkvError('io', `${worker} can't be started: ${why}. Is the whole of splitkv served?`);
+      ? peerLostError(`${worker} is gone: ${why}. Call the model's recover(), or load it again`)
+      : ioError(`${worker} can't be started: ${why}. Is the whole of splitkv served?`);
     this.#end(reason);
     this.events.died(reason);
   }
@@ -225,4 +225,4 @@ function withoutSignals(arg: unknown): unknown {
 }
 
 const lossOf = (reason: unknown): SplitkvError =>
-  reason instanceof SplitkvError ? reason : new SplitkvError('device_lost', String(reason));
+  reason instanceof SplitkvError ? reason : deviceLostError(String(reason));

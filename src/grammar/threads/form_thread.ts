@@ -1,4 +1,4 @@
-import { SplitkvError, usageError } from '../../base/errors.js';
+import { internalError, SplitkvError, usageError } from '../../base/errors.js';
 import type { PackedVocabulary } from '../masks.js';
 import type { FormAsk, FormTold, Told } from './serve_forms.js';
 
@@ -30,7 +30,7 @@ export class ThreadLost extends SplitkvError {
 }
 
 export const lostThread = (why: string): SplitkvError =>
-  new SplitkvError('internal', `the thread that makes forms ready ended: ${why}; ask again`);
+  internalError(`the thread that makes forms ready ended: ${why}; ask again`);
 
 interface Waiting {
   readonly seconds: number;

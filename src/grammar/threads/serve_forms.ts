@@ -1,4 +1,4 @@
-import { type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
+import { type ErrorCode, internalError, SplitkvError, usageError } from '../../base/errors.js';
 import type { AnswerFrame } from '../answer_frame.js';
 import { Constraints, type FormConstraint } from '../constraints.js';
 import { type NextTokens, type PackedVocabulary, unpacked } from '../masks.js';
@@ -71,5 +71,5 @@ function asSplitkvError(error: unknown): SplitkvError {
   if (error instanceof RangeError && error.message.includes('call stack')) {
     return usageError('the form is nested too deeply to be made ready; nest it less');
   }
-  return new SplitkvError('internal', `the form could not be made ready: ${String(error)}`);
+  return internalError(`the form could not be made ready: ${String(error)}`);
 }

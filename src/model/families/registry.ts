@@ -1,4 +1,4 @@
-import { didYouMean, SplitkvError } from '../../base/errors.js';
+import { didYouMean, internalError, SplitkvError } from '../../base/errors.js';
 import { alikeSegments, type ModelConfig } from '../config/model_config.js';
 import { ConfigReader } from '../config/config_reader.js';
 import { checkSupported } from '../config/supported.js';
@@ -181,7 +181,7 @@ async function loadFamily(row: FamilyRow): Promise<void> {
 const familyOf = (row: FamilyRow): Family => {
   const family = typeof row.family === 'function' ? loaded.get(row) : row.family;
   if (family) return family;
-  throw new SplitkvError('internal', `the family of ${Object.keys(row.models).join(', ')} isn't loaded`);
+  throw internalError(`the family of ${Object.keys(row.models).join(', ')} isn't loaded`);
 };
 
 export const supportedModelTypes = (): string[] =>

@@ -3,7 +3,7 @@
  * layers come from (../layers/).
  */
 
-import { known, SplitkvError } from '../../base/errors.js';
+import { internalError, known } from '../../base/errors.js';
 import { nth, range, sum } from '../../base/lists.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { PromptCompression } from '../compression/prompt_compression.js';
@@ -362,6 +362,6 @@ function make<Kind extends string, Made>(
 ): Made {
   const { kind } = layers.config;
   const Layers = kinds[kind];
-  if (!Layers) throw new SplitkvError('internal', `no program for ${kind} layers`);
+  if (!Layers) throw internalError(`no program for ${kind} layers`);
   return new Layers(layers as AlikeLayers<never, never>);
 }

@@ -1,4 +1,4 @@
-import { SplitkvError } from '../../base/errors.js';
+import { internalError } from '../../base/errors.js';
 import { nth } from '../../base/lists.js';
 import type { Communicator, Exchange, Region, Transfer } from '../../distributed/communicator.js';
 import { type ProgramStep, Recorder, type Device, type RowsOf } from '../../gpu/index.js';
@@ -45,7 +45,7 @@ export class World {
   }
 
   async exchange(encoder: GPUCommandEncoder, exchange: Exchange): Promise<void> {
-    if (!this.communicator) throw new SplitkvError('internal', `rank ${this.rank} isn't connected`);
+    if (!this.communicator) throw internalError(`rank ${this.rank} isn't connected`);
     await this.communicator.exchange(encoder, exchange);
   }
 

@@ -1,4 +1,11 @@
-import { abortedError, messageOf, SplitkvError, unsupportedError, usageError } from '../../../base/errors.js';
+import {
+  abortedError,
+  deviceLostError,
+  messageOf,
+  SplitkvError,
+  unsupportedError,
+  usageError,
+} from '../../../base/errors.js';
 import { decodeReason } from '../../../distributed/ports/port.js';
 import { Presence } from '../../../distributed/ports/port_transport.js';
 import type { LoadOptions } from '../../contracts/api.js';
@@ -269,8 +276,7 @@ const notSent = (error: unknown): SplitkvError =>
   );
 
 const otherBits = (): SplitkvError =>
-  new SplitkvError(
-    'device_lost',
+  deviceLostError(
     'the tab with the model is gone, and the one that took over computes other bits, as on another GPU: ask again',
   );
 

@@ -1,5 +1,5 @@
 import { isNode } from '../../../base/platform.js';
-import { messageOf, SplitkvError } from '../../../base/errors.js';
+import { ioError, messageOf } from '../../../base/errors.js';
 import { parseProfile } from '../../../arrangement/index.js';
 import type { LoadOptions, Profile } from '../../contracts/api.js';
 
@@ -22,6 +22,6 @@ async function textAt(name: string, request: typeof fetch = (...args) => fetch(.
     }
     return await (await import('./node_profile.js')).readProfileFile(name.startsWith('file:') ? new URL(name) : name);
   } catch (error) {
-    throw new SplitkvError('io', `kvProfile ${name}: can't be read (${messageOf(error)})`, { cause: error });
+    throw ioError(`kvProfile ${name}: can't be read (${messageOf(error)})`, error);
   }
 }
