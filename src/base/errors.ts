@@ -109,6 +109,10 @@ export function throwIfAborted(signal: AbortSignal | undefined, what: string): v
   if (signal?.aborted) throw abortedError(what, signal);
 }
 
+/** Fires as soon as one of those that are given does. */
+export const anySignal = (...signals: readonly (AbortSignal | undefined)[]): AbortSignal =>
+  AbortSignal.any(signals.filter((signal) => signal !== undefined));
+
 /**
  * `work`, or a rejection as soon as the signal fires (the work itself may go on unseen).
  * @param error what was aborted, as a text, or what is thrown in place of `aborted`

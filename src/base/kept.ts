@@ -3,15 +3,7 @@ export class Kept<T> {
   readonly #kept = new Map<string, { readonly value: T; readonly bytes: number }>();
   #bytes = 0;
 
-  /** @param onDropped told of what has to go */
-  constructor(
-    readonly maxBytes: number,
-    private readonly onDropped?: (value: T) => void,
-  ) {}
-
-  get bytes(): number {
-    return this.#bytes;
-  }
+  constructor(readonly maxBytes: number) {}
 
   get(name: string): T | undefined {
     const entry = this.#kept.get(name);
@@ -38,6 +30,5 @@ export class Kept<T> {
     if (!entry) return;
     this.#kept.delete(name);
     this.#bytes -= entry.bytes;
-    this.onDropped?.(entry.value);
   }
 }

@@ -4,7 +4,7 @@
  * engine: who loads the model says how.
  */
 import { pause } from '../../base/waits.js';
-import { messageOf, withAbort } from '../../base/errors.js';
+import { anySignal, messageOf, withAbort } from '../../base/errors.js';
 import { parsed } from '../../base/json.js';
 import type {
   ChatMessage,
@@ -189,7 +189,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
     this.#given = given;
     this.#state = state;
     this.#usage = usage;
-    this.#ended = AbortSignal.any([this.#destroyed.signal, ...(signal ? [signal] : [])]);
+    this.#ended = anySignal(this.#destroyed.signal, signal);
     if (usage > this.contextWindow) throw quotaExceeded(usage, this.contextWindow);
     for (const type of OVERFLOWS) this.addEventListener(type, (event) => this[`on${type}`]?.(event));
   }
@@ -217,7 +217,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   }
 
   promptStreaming(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): ReadableStream<string> {
-    this.#until(options.signal).throwIfAborted();
+    anySignal(this.#ended, options.signal).throwIfAborted();
     const left = new AbortController();
     const pieces = this.#pieces(readAsked(input, options), left);
     return streamOf(pieces, (reason) => left.abort(reason));
@@ -243,7 +243,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
 
   async measureContextUsage(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): Promise<number> {
     const { messages } = readAsked(input, options);
-    const until = this.#until(options.signal);
+    const until = anySignal(this.#ended, options.signal);
     until.throwIfAborted();
     await Promise.resolve();
     until.throwIfAborted();
@@ -269,7 +269,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   }
 
   async *#pieces({ messages, form, signal }: Asked, left: AbortController): AsyncGenerator<string, void, undefined> {
-    const until = this.#until(signal, left.signal);
+    const until = anySignal(this.#ended, signal, left.signal);
     const leave = await this.#enter(until);
     try {
       // What fails, or is left, hasn't been said.
@@ -343,11 +343,6 @@ abstract class Session extends EventTarget implements LanguageModelSession {
     return error;
   }
 
-  /** Fires as soon as the session or one of these ends it. */
-  #until(...signals: readonly (AbortSignal | undefined)[]): AbortSignal {
-    return AbortSignal.any([this.#ended, ...signals.filter((signal) => signal !== undefined)]);
-  }
-
   /** Waits for what was asked before. Call what it gives when it is over. @throws the signal's reason */
   async #enter(until: AbortSignal): Promise<() => void> {
     until.throwIfAborted();
@@ -364,7 +359,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   }
 
   async #inTurn<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
-    const leave = await this.#enter(this.#until(signal));
+    const leave = await this.#enter(anySignal(this.#ended, signal));
     try {
       return await work();
     } finally {

@@ -1,13 +1,8 @@
-import { noWebGpu, saysCpu } from '../../gpu/index.js';
+import { type AdapterDescription, noWebGpu, saysCpu } from '../../gpu/index.js';
 
 /** What an adapter offers, as plain data. */
-export interface AdapterEntry {
+export interface AdapterEntry extends Omit<AdapterDescription, 'variants' | 'fast'> {
   readonly name: string;
-  readonly vendor: string;
-  readonly architecture: string;
-  readonly device: string;
-  readonly description: string;
-  readonly software: boolean;
   /** The name to give --adapter (Node), or the power preference that leads here (browsers). */
   readonly request: string;
   /** The request whose adapter this one is again; two preferences may lead to one GPU. */

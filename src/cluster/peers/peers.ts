@@ -4,6 +4,7 @@
  */
 
 import {
+  anySignal,
   ioError,
   messageOf,
   type SplitkvError,
@@ -55,7 +56,7 @@ export async function openPeers(options: PeerOptions): Promise<Peers> {
     get names() {
       return [...names];
     },
-    invite: () => invite(bus, names, { ...options, name, signal: either(options.signal, over.signal) }),
+    invite: () => invite(bus, names, { ...options, name, signal: anySignal(options.signal, over.signal) }),
     close: () => {
       over.abort();
       return host.close().then(() => bus.end());
@@ -68,7 +69,7 @@ export async function joinPeer(invitation: string, options: JoinPeerOptions): Pr
   const { name, relay, answered } = options;
   checkPeer(name);
   const over = new AbortController();
-  const signal = either(options.signal, over.signal);
+  const signal = anySignal(options.signal, over.signal);
   const connection = connect(options);
   try {
     const given = bareText(invitation);
@@ -147,7 +148,7 @@ async function invite(
   };
   const wait = async (): Promise<string> => {
     const over = new AbortController();
-    const ends = either(signal, over.signal);
+    const ends = anySignal(signal, over.signal);
     try {
       // What comes by itself and is wrong is nobody's fault here: the right one can be copied.
       for (const post of posts)
@@ -251,8 +252,6 @@ function reached<T>(work: Promise<T>, ms: number, signal: AbortSignal, connectio
 const whenLost = (connection: RTCPeerConnection, lost: () => void): void => {
   connection.onconnectionstatechange = () => connection.connectionState === 'failed' && lost();
 };
-
-const either = (a: AbortSignal | undefined, b: AbortSignal): AbortSignal => (a ? AbortSignal.any([a, b]) : b);
 
 const later = (connection: RTCPeerConnection): void => void setTimeout(() => connection.close(), CLOSE_MS);
 

@@ -26,14 +26,9 @@ import type { CacheUse, KeptEntries } from '../contracts/rank.js';
 // Loaded together, where heads have tables of their own.
 export { PromptCompression } from '../../model/compression/prompt_compression.js';
 
-export interface HeadPagesShape {
+/** `numBlocks` are of each kv head, in every layer: heads of a layer share them. */
+export interface HeadPagesShape extends Pick<HeadBlocksShape, 'slots' | 'numBlocks' | 'block' | 'contextLength'> {
   readonly rank: number;
-  readonly slots: number;
-  /** Blocks of each kv head, in every layer: heads of a layer share them. */
-  readonly numBlocks: number;
-  /** Tokens per block. */
-  readonly block: number;
-  readonly contextLength: number;
   /** Where heads are copied. */
   readonly owners?: Owners | undefined;
   /**

@@ -1,4 +1,4 @@
-import { isLoss, messageOf, throwIfAborted, usageError } from '../../base/errors.js';
+import { anySignal, isLoss, messageOf, throwIfAborted, usageError } from '../../base/errors.js';
 import { commonPrefix, nth, sum } from '../../base/lists.js';
 import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
@@ -102,7 +102,7 @@ export async function* asTheyEnd(
   run: (index: number, options: { readonly signal: AbortSignal }) => Generation,
 ): AsyncGenerator<IndexedResult, void, undefined> {
   const left = new AbortController();
-  const both = AbortSignal.any([left.signal, ...(signal ? [signal] : [])]);
+  const both = anySignal(left.signal, signal);
   const running = new Map(
     Array.from({ length: count }, (_, index) => {
       const { result } = run(index, { signal: both });
@@ -203,7 +203,7 @@ export class LoadedModel implements Model {
       const found = await rows();
       // What can't be looked for is computed.
       if (found.kept) await this.#keeps().catch((error: unknown) => this.how.onWarning?.(messageOf(error)));
-      const done = await generate(host, found, options, this.#orDisposed(left, options.signal), emit);
+      const done = await generate(host, found, options, anySignal(this.#disposal.signal, left, options.signal), emit);
       const { speed, compressed, attention, cachedTokens, speculation, ...result } = done;
       this.#speed = speed;
       if (attention) this.#warnOfIdle(attention);
@@ -286,20 +286,19 @@ export class LoadedModel implements Model {
 
   /** As `Engine.compute`, once the model is known to be usable. */
   async #compute(what: string, signal: AbortSignal | undefined, request: PromptRequest): Promise<void> {
-    const signals = this.#orDisposed(signal);
+    const signals = anySignal(this.#disposal.signal, signal);
     throwIfAborted(signals, what);
     await this.#ready();
     await this.#engine.compute(what, request, signals);
   }
 
-  #orDisposed(...signals: readonly (AbortSignal | undefined)[]): AbortSignal {
-    return AbortSignal.any([this.#disposal.signal, ...signals.filter((signal) => signal !== undefined)]);
-  }
-
   async embed(texts: string | readonly Prompt[], options: EmbedOptions = {}): Promise<EmbedResult> {
     await this.#ready();
     const { embed } = await import('../serving/embed.js');
-    return embed(await this.#embedHost(), texts, { ...options, signal: this.#orDisposed(options.signal) });
+    return embed(await this.#embedHost(), texts, {
+      ...options,
+      signal: anySignal(this.#disposal.signal, options.signal),
+    });
   }
 
   async rerank(query: string, documents: readonly string[], options: RerankOptions = {}): Promise<RerankResult> {
@@ -307,7 +306,7 @@ export class LoadedModel implements Model {
     const { rerank } = await import('../serving/embed.js');
     return rerank(await this.#embedHost(), query, documents, {
       ...options,
-      signal: this.#orDisposed(options.signal),
+      signal: anySignal(this.#disposal.signal, options.signal),
     });
   }
 

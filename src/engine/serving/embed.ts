@@ -1,4 +1,5 @@
-import { abortedError, unsupportedError, usageError } from '../../base/errors.js';
+import { anySignal, throwIfAborted, unsupportedError, usageError } from '../../base/errors.js';
+import { sum } from '../../base/lists.js';
 import { checkOptions, defined, oneOf, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import type { NormConfig } from '../../model/config/model_config.js';
 import type { EmbedOptions, EmbedResult, Pooling, Prompt, RerankOptions, RerankResult } from '../contracts/api.js';
@@ -64,7 +65,7 @@ export async function embed(
   const pooled = await poolAll('embed', host, prompts, pooling, options);
   return {
     embeddings: pooled.map((vector) => ofLengthOne(throughAll(vector, dense).subarray(0, dimensions))),
-    prompt_tokens: tokensIn(prompts),
+    prompt_tokens: sum(prompts.map(({ length }) => length)),
   };
 }
 
@@ -131,11 +132,8 @@ export async function rerank(
   }
   const results = scores.map((relevance_score, index) => ({ index, relevance_score }));
   results.sort((a, b) => b.relevance_score - a.relevance_score || a.index - b.index);
-  return { results: results.slice(0, topN), prompt_tokens: tokensIn(prompts) };
+  return { results: results.slice(0, topN), prompt_tokens: sum(prompts.map(({ length }) => length)) };
 }
-
-const tokensIn = (prompts: readonly (readonly number[])[]): number =>
-  prompts.reduce((total, { length }) => total + length, 0);
 
 type Compute = (request: Parameters<Engine['compute']>[1]) => Promise<void>;
 
@@ -148,10 +146,10 @@ async function each<T>(
   body: (prompt: readonly number[], compute: Compute) => Promise<T>,
 ): Promise<T[]> {
   orTruncate(() => prompts.forEach((prompt) => engine.ranks.runner.checkPrompt(prompt)));
-  if (signal?.aborted) throw abortedError(what, signal);
+  throwIfAborted(signal, what);
   const made: T[] = [];
   const left = new AbortController();
-  const over = AbortSignal.any([left.signal, ...(signal ? [signal] : [])]);
+  const over = anySignal(left.signal, signal);
   const compute: Compute = async (request) => {
     count?.(1);
     try {
@@ -169,7 +167,7 @@ async function each<T>(
   } finally {
     left.abort();
   }
-  if (signal?.aborted) throw abortedError(what, signal);
+  throwIfAborted(signal, what);
   return made;
 }
 

@@ -1,4 +1,5 @@
 import { abortedError, deviceLostError, limitError, messageOf, type SplitkvError } from '../../base/errors.js';
+import { pause } from '../../base/waits.js';
 
 /** Times that a rebuild is tried, and the wait before the second one; each further wait is four times as long. */
 const ATTEMPTS = 5;
@@ -86,22 +87,22 @@ export class Recovery {
    * @throws what the last attempt threw; `aborted`
    */
   async rebuild(rebuild: () => Promise<void>, isOver: () => boolean): Promise<void> {
-    const { sleep = (ms) => new Promise<void>((resolve) => setTimeout(resolve, ms)) } = this.options;
-    const pause = async (ms: number): Promise<void> => {
+    const { sleep = pause } = this.options;
+    const rest = async (ms: number): Promise<void> => {
       this.isFailing = true;
       await sleep(ms);
       if (isOver()) throw abortedError('recovering', AbortSignal.abort());
     };
     try {
       const over = this.#barren - QUICK_LOSSES;
-      if (over > 0) await pause(Math.min(MOST_WAIT_MS, FIRST_WAIT_MS * 4 ** (over - 1)));
+      if (over > 0) await rest(Math.min(MOST_WAIT_MS, FIRST_WAIT_MS * 4 ** (over - 1)));
       for (let attempt = 1; ; attempt++) {
         try {
           return await rebuild();
         } catch (error) {
           if (attempt === ATTEMPTS) throw error;
         }
-        await pause(FIRST_WAIT_MS * 4 ** (attempt - 1));
+        await rest(FIRST_WAIT_MS * 4 ** (attempt - 1));
       }
     } finally {
       this.isFailing = false;

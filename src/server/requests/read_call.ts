@@ -17,53 +17,17 @@ import type { ChatOptions } from '../../index.js';
 import { badRequest, toApiError } from '../api_error.js';
 import { parseChatRequest } from './chat_request.js';
 import type { CompletionCall } from './fields.js';
-import {
-  type EmbeddingCall,
-  parseEmbeddingRequest,
-  parseRerankRequest,
-  parseTextRequest,
-  type RerankCall,
-} from './text_request.js';
-import { type NativeCall, parseInfill, parseNativeEmbedding, parseNativeText } from '../llama_cpp/native_request.js';
-import {
-  type NamedCall,
-  type OllamaCall,
-  parseNamed,
-  parseOllamaChat,
-  parseOllamaEmbed,
-  parseOllamaText,
-} from '../ollama/ollama_request.js';
+import { type EmbeddingCall, parseEmbeddingRequest, parseRerankRequest, parseTextRequest } from './text_request.js';
+import { parseInfill, parseNativeEmbedding, parseNativeText } from '../llama_cpp/native_request.js';
+import { parseNamed, parseOllamaChat, parseOllamaEmbed, parseOllamaText } from '../ollama/ollama_request.js';
 import { parseCountRequest, parseMessageRequest } from '../messages/message_request.js';
-import { parseResponseRequest, type ResponseCall } from '../responses/response_request.js';
+import { parseResponseRequest } from '../responses/response_request.js';
 import {
   type DetokenizeCall,
   parseDetokenizeRequest,
   parseTokenizeRequest,
   type TokenizeCall,
 } from './tokenize_request.js';
-
-export interface Calls {
-  readonly chat: CompletionCall;
-  readonly text: CompletionCall;
-  readonly embeddings: EmbeddingCall;
-  readonly rerank: RerankCall;
-  readonly responses: ResponseCall;
-  readonly messages: CompletionCall;
-  readonly countTokens: TokenizeCall;
-  readonly countInput: ResponseCall;
-  readonly countChat: CompletionCall;
-  readonly ollamaChat: OllamaCall;
-  readonly ollamaText: OllamaCall;
-  readonly ollamaEmbed: EmbeddingCall;
-  readonly named: NamedCall;
-  readonly native: NativeCall;
-  readonly infill: NativeCall;
-  readonly nativeEmbedding: EmbeddingCall;
-  readonly template: TokenizeCall;
-  readonly tokenize: TokenizeCall;
-  readonly detokenize: DetokenizeCall;
-}
-export type CallKind = keyof Calls;
 
 interface CallReader<Call> {
   parse(body: unknown, contextLength: number): Call;
@@ -114,11 +78,13 @@ const tokenized = (parse: CallReader<TokenizeCall>['parse']): CallReader<Tokeniz
   }),
 });
 
-const READERS: { readonly [Kind in CallKind]: CallReader<Calls[Kind]> } = {
+const asIs = <Call>(parse: CallReader<Call>['parse']): CallReader<Call> => ({ parse, prepare: (call) => call });
+
+const READERS = {
   chat: prompted(parseChatRequest),
   text: prompted(parseTextRequest),
   embeddings: embedded(parseEmbeddingRequest),
-  rerank: { parse: parseRerankRequest, prepare: (call) => call },
+  rerank: asIs(parseRerankRequest),
   responses: prompted(parseResponseRequest),
   messages: prompted(parseMessageRequest),
   countTokens: tokenized(parseCountRequest),
@@ -127,32 +93,35 @@ const READERS: { readonly [Kind in CallKind]: CallReader<Calls[Kind]> } = {
   ollamaChat: prompted(parseOllamaChat),
   ollamaText: prompted(parseOllamaText),
   ollamaEmbed: embedded(parseOllamaEmbed),
-  named: { parse: parseNamed, prepare: (call) => call },
+  named: asIs(parseNamed),
   native: prompted(parseNativeText),
   infill: prompted(parseInfill),
   nativeEmbedding: embedded(parseNativeEmbedding),
   // Written by the model's side, which has the template.
-  template: { parse: parseTokenizeRequest, prepare: (call) => call },
+  template: asIs(parseTokenizeRequest),
   tokenize: tokenized(parseTokenizeRequest),
   detokenize: {
     parse: parseDetokenizeRequest,
-    prepare: (call, reader) => ({
+    prepare: (call: DetokenizeCall, reader: PromptReader): DetokenizeCall => ({
       ...call,
       text: needTokenizer(reader, 'detokenize').decode(call.tokens, { skipSpecial: false }),
     }),
   },
 };
+export type CallKind = keyof typeof READERS;
+export type Calls = { readonly [Kind in CallKind]: ReturnType<(typeof READERS)[Kind]['parse']> };
+const readerOf = <Kind extends CallKind>(kind: Kind) => READERS[kind] as unknown as CallReader<Calls[Kind]>;
 
 /** A request's body as a call. @throws ApiError 400 */
 export function readCall<Kind extends CallKind>(kind: Kind, body: Uint8Array, contextLength: number): Calls[Kind] {
-  return READERS[kind].parse(parseBody(body), contextLength);
+  return readerOf(kind).parse(parseBody(body), contextLength);
 }
 
 /** The same with its prompts as token ids, or its token ids as text. @throws ApiError 400 */
 export function readTokenCall<Kind extends CallKind>(kind: Kind, body: Uint8Array, reader: PromptReader): Calls[Kind] {
   const call = readCall(kind, body, reader.contextLength);
   try {
-    return READERS[kind].prepare(call, reader);
+    return readerOf(kind).prepare(call, reader);
   } catch (error) {
     throw toApiError(error);
   }

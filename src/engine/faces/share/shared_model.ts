@@ -3,7 +3,7 @@
  * a tab's side that asks, share_host.ts the side of the tab that has the model, share_protocol.ts what they say to each other.
  */
 
-import { unsupportedError, usageError, withAbort } from '../../../base/errors.js';
+import { anySignal, unsupportedError, usageError, withAbort } from '../../../base/errors.js';
 import { checkOptions, defined } from '../../../base/options.js';
 import { VERSION } from '../../../base/version.js';
 import { hashName } from '../../../loader/cache/opfs.js';
@@ -216,7 +216,7 @@ class SharedModel implements Model, TalkOf {
     const { signal, onFirstLogits, client: _, seed = randomSeed(), ...plain } = options;
     return new GenerationStream(async (emit, left): Promise<GenerateResult> => {
       check();
-      const ends = AbortSignal.any([left, ...(signal ? [signal] : [])]);
+      const ends = anySignal(left, signal);
       // As they were told first.
       const ids: (string | undefined)[] = [];
       const result = await this.client.ask(

@@ -1,5 +1,6 @@
 import { usageError } from '../../../base/errors.js';
 import { joinBytes } from '../../../base/math.js';
+import { pause } from '../../../base/waits.js';
 import type { ChatOptions } from '../../../chat_formats/tools.js';
 import type { AnswerFrame } from '../../../grammar/answer_frame.js';
 import type { PackedVocabulary } from '../../../grammar/masks.js';
@@ -74,7 +75,7 @@ export class TextForms {
     const marks = [...new Set(tokenizer.marks.values())];
     const pieces: Uint8Array[] = [];
     for (let id = 0; id < vocabSize; id++) {
-      if (id % AT_ONCE === AT_ONCE - 1) await new Promise((resolve) => setTimeout(resolve));
+      if (id % AT_ONCE === AT_ONCE - 1) await pause(0);
       pieces.push(tokenizer.piece(id, true)?.bytes ?? new Uint8Array());
     }
     let end = 0;

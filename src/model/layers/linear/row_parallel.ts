@@ -13,7 +13,7 @@ import type { GatheredRows } from '../mlp/gathered_rows.js';
 import type { Norm } from '../norm.js';
 import { halfOf, type RowBuffers, type StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
-import { type Partials, recordLinear } from './linear.js';
+import { type Projection, recordLinear } from './linear.js';
 import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions } from './parts.js';
 
 export interface RowParallelShape {
@@ -32,14 +32,9 @@ export interface RowParallelShape {
 }
 
 /** A run of the contraction that this rank holds, and its activations. */
-export interface RowParallelInput {
+export interface RowParallelInput extends Pick<Projection, 'x' | 'xStride' | 'xOffset' | 'merges'> {
   readonly matrix: Matrix;
   readonly segments: HeldSegments;
-  readonly x: Buffer;
-  readonly xStride: number;
-  readonly xOffset?: number;
-  /** As `Projection.merges`. */
-  readonly merges?: Partials | undefined;
 }
 
 /** Other ranks hold other segments of a stage's contractions, of the same rows. */
