@@ -20,12 +20,10 @@ export function textsOf(source: string, whole: boolean): Automaton {
   if (source.length > MAX_LETTERS) throw usageError(`a regular expression has more than ${MAX_LETTERS} letters`);
   const parser = new RegExpParser({ ecmaVersion: 2025 });
   let pattern: AST.Pattern;
-  let unicode = true;
   try {
     pattern = parser.parsePattern(source, 0, source.length, { unicode: true });
   } catch {
     // Escapes that need none are allowed without the flag u.
-    unicode = false;
     try {
       pattern = parser.parsePattern(source, 0, source.length, { unicode: false });
     } catch (error) {
@@ -33,16 +31,13 @@ export function textsOf(source: string, whole: boolean): Automaton {
       throw refused(source, `${(error as Error).message.split(': ').at(-1)}`);
     }
   }
-  return new Reader(source, unicode).texts(pattern.alternatives, whole, whole);
+  return new Reader(source).texts(pattern.alternatives, whole, whole);
 }
 
 class Reader {
   readonly #sets = new Map<AST.Element, CodePoints>();
 
-  constructor(
-    readonly source: string,
-    readonly unicode: boolean,
-  ) {}
+  constructor(readonly source: string) {}
 
   /** `atStart`, `atEnd`: nothing may come before or behind also where no anchor says so. */
   texts(alternatives: readonly AST.Alternative[], atStart: boolean, atEnd: boolean): Automaton {

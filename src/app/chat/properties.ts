@@ -98,26 +98,17 @@ export interface SplitkvChatEventMap {
 
 type EventMap = HTMLElementEventMap & SplitkvChatEventMap;
 
+interface Listen<Options> {
+  <K extends keyof EventMap>(
+    type: K,
+    listener: (this: ChatElement, event: EventMap[K]) => unknown,
+    options?: boolean | Options,
+  ): void;
+  (type: string, listener: EventListenerOrEventListenerObject, options?: boolean | Options): void;
+}
+
 /** An element with these events and a property for each attribute. */
 export interface ChatElement extends HTMLElement, ChatProperties {
-  addEventListener<K extends keyof EventMap>(
-    type: K,
-    listener: (this: ChatElement, event: EventMap[K]) => unknown,
-    options?: boolean | AddEventListenerOptions,
-  ): void;
-  addEventListener(
-    type: string,
-    listener: EventListenerOrEventListenerObject,
-    options?: boolean | AddEventListenerOptions,
-  ): void;
-  removeEventListener<K extends keyof EventMap>(
-    type: K,
-    listener: (this: ChatElement, event: EventMap[K]) => unknown,
-    options?: boolean | EventListenerOptions,
-  ): void;
-  removeEventListener(
-    type: string,
-    listener: EventListenerOrEventListenerObject,
-    options?: boolean | EventListenerOptions,
-  ): void;
+  addEventListener: Listen<AddEventListenerOptions>;
+  removeEventListener: Listen<EventListenerOptions>;
 }

@@ -4,7 +4,6 @@ import type { OpenOptions } from '../../loader/index.js';
 import type { LowRankPair } from '../../model/adapters/targets.js';
 import type { AdapterGiven, AdapterInfo, ModelAdapters } from '../contracts/api.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
-import type { EngineAdapters } from './engine.js';
 
 /** An adapter that a request has. */
 export interface HeldAdapter {
@@ -30,7 +29,7 @@ const MOST = 64;
 const NAME = /^[\w.-]{1,128}$/;
 
 /** A model's adapters by name, and on its ranks. What reads their files comes with the first. */
-export class Adapters implements ModelAdapters, EngineAdapters {
+export class Adapters implements ModelAdapters {
   readonly #present = new Map<string, Entry>();
   /** Places that are taken, also by those that are being added or removed. */
   readonly #places = new Set<number>();

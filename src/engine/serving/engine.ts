@@ -37,7 +37,7 @@ import type { EndReason, Iteration, RequestSpec, ScheduledSequence, SchedulerOpt
 import { Scheduler } from '../scheduler/scheduler.js';
 import type { Pictures } from './pictures.js';
 import { type IterationOutcome, IterationRunner, type Verified, type WantedRows } from './iteration_runner.js';
-import type { HeldAdapter } from './adapters.js';
+import type { Adapters, HeldAdapter } from './adapters.js';
 import { PoolSlots } from './pool_slots.js';
 import type { Span } from '../scheduler/sequence.js';
 import { KeptFeed } from './kept_feed.js';
@@ -137,13 +137,6 @@ export async function endOf({ ended, abort }: EngineHandle, signal: AbortSignal 
   }
 }
 
-/** A model's adapters, as requests have them. */
-export interface EngineAdapters {
-  hold(name: string): HeldAdapter;
-  /** On ranks that were rebuilt. */
-  restore(): Promise<void>;
-}
-
 export interface EngineOptions extends Pick<
   SchedulerOptions,
   'prefixCaching' | 'watermark' | 'agingIterations' | 'chunkedPrefill' | 'attentionDpConfig' | 'rowsPerMicroBatch'
@@ -161,7 +154,7 @@ export interface EngineOptions extends Pick<
   /** Where keys and values outlive the ranks. */
   readonly kept?: KeptPrefixes | undefined;
   /** Those that requests may name; default: none. */
-  readonly adapters?: EngineAdapters | undefined;
+  readonly adapters?: Pick<Adapters, 'hold' | 'restore'> | undefined;
   /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
   readonly recover?: boolean;
   /** For tests: how that is done. */
