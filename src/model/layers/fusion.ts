@@ -1,9 +1,6 @@
 import { attentionAppend, canAppend } from '../../../shaders/attention/attention_append/index.js';
-import { decodesBytes } from '../../../shaders/linear/fast/fast.js';
 import { canFuseNorm } from '../../../shaders/linear/linear/index.js';
 import { linearAddNorm } from '../../../shaders/linear/linear_add_norm/index.js';
-import { linearGroupedMerge } from '../../../shaders/linear/linear_grouped_merge/index.js';
-import { canConvolve, linearConv } from '../../../shaders/linear/linear_conv/index.js';
 import {
   canMerge,
   linearMerge,
@@ -11,13 +8,9 @@ import {
   MOST_MERGED_CHUNKS,
   mostChunks,
 } from '../../../shaders/linear/linear_merge/index.js';
-import { canStep, deltaStep } from '../../../shaders/recurrent/delta_step/index.js';
-import { mlaAbsorbAppend } from '../../../shaders/rope/mla_absorb_append/index.js';
-import { canUp, mlaUpAppend } from '../../../shaders/rope/mla_up_append/index.js';
 import type { Device, Kernel, Tensor } from '../../gpu/index.js';
-import type { DeltaConfig, GqaConfig, MlaConfig, ModelConfig, NormConfig } from '../config/model_config.js';
+import type { GqaConfig, ModelConfig, NormConfig } from '../config/model_config.js';
 import type { HeldSegments } from '../shape.js';
-import type { Matrix } from '../weights/matrix.js';
 import type { SpreadAttention } from './attention/spread_attention.js';
 import type { StageContext } from './layer.js';
 import type { Partials } from './linear/linear.js';
@@ -62,7 +55,7 @@ export const fusesAdded = (
   fuses(device, linearAddNorm);
 
 /** A lone generated row, whose sequence is all here: its steps take fewer kernels. */
-const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'role' | 'rows'>): boolean =>
+export const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'role' | 'rows'>): boolean =>
   role === 'generated' && rows === 1 && isLocal;
 
 /**
@@ -101,48 +94,6 @@ export function fusedGqa(
     },
   };
 }
-
-/**
- * The same of latent attention: whether q is absorbed, and the latent appended, in one, after q's up-projection or with it, which must
- * be multiplied exactly; and chunks merged where values come from.
- */
-export function fusedMla({ device }: StageContext, rows: StageRows, attention: SpreadAttention) {
-  const lone = isLone(attention, rows);
-  return {
-    appends: lone && fuses(device, mlaAbsorbAppend),
-    ups: (config: MlaConfig, { type, shards, inFeatures }: Matrix, absorb: Matrix): boolean =>
-      lone &&
-      shards.length === 1 &&
-      !decodesBytes(device.traits, type) &&
-      canUp({ ...config, loraRank: inFeatures, absorbType: absorb.type }, device.traits) &&
-      fuses(device, mlaUpAppend),
-    merges: lone && fuses(device, linearGroupedMerge),
-  };
-}
-
-/** Whether linear attention by the gated delta rule is one kernel behind its first projection. */
-export const fusesDelta = (
-  device: Device,
-  { keyHeads, valueHeads, keyDim, valueDim }: DeltaConfig,
-  role: Role,
-): boolean =>
-  role === 'generated' && canStep({ ratio: valueHeads / keyHeads, keyDim, valueDim }) && fuses(device, deltaStep);
-
-/** Whether a gated short convolution is in the projection before it: its channels' inputs stand in thirds of one matrix. */
-export const fusesConv = (
-  device: Device,
-  norm: NormConfig,
-  { type, shards, inFeatures }: Matrix,
-  { role, rows }: Pick<StageRows, 'role' | 'rows'>,
-  channels: number,
-): boolean =>
-  shards.length === 1 &&
-  channels % 32 === 0 &&
-  fusesNorm(device, norm, role, rows, inFeatures) &&
-  // It multiplies exactly.
-  !decodesBytes(device.traits, type) &&
-  canConvolve(inFeatures, device.traits) &&
-  fuses(device, linearConv);
 
 const isFew = (chunks: number): boolean => chunks <= MOST_MERGED_CHUNKS;
 const isMany = (chunks: number): boolean => !isFew(chunks);

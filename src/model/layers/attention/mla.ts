@@ -14,7 +14,7 @@ import type { MlaConfig, NormConfig } from '../../config/model_config.js';
 import { attentionSegments, headsOf, queryRow } from '../../shape.js';
 import { type Matrix, shardTensors } from '../../weights/matrix.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
-import { fusedMla, fusesNorm, recordMerge, recordMerging } from '../fusion.js';
+import { fusesNorm, recordMerge, recordMerging } from '../fusion.js';
 import { recordFirst, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, chunksOf, paddedName, tileRows } from '../roles.js';
@@ -22,6 +22,7 @@ import { ownRowInfo, type StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import type { LayerCache } from './cache.js';
 import type { MlaWeights } from './mla_weights.js';
+import { fusedMla } from './mla_fusion.js';
 import { SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, SpreadLayout } from './spread_layout.js';
 

@@ -13,13 +13,13 @@ import type { Buffer } from '../../../gpu/index.js';
 import type { DeltaConfig, RecurrentConfig } from '../../config/model_config.js';
 import type { MatrixShard } from '../../weights/matrix.js';
 import type { LayerCache } from '../attention/cache.js';
-import { fusesConv, fusesDelta } from '../fusion.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half } from '../layer.js';
 import { recordFirst } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, paddedName } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
+import { fusesConv, fusesDelta } from './recurrent_fusion.js';
 import type { RecurrentWeights } from './recurrent_weights.js';
 import { allocateStates, mixerWidths } from './states.js';
 

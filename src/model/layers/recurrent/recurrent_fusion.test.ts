@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import type { Device, DeviceTraits } from '../../gpu/index.js';
-import { BASELINE_TRAITS } from '../../gpu/testing/test_kernel.js';
-import type { Matrix } from '../weights/matrix.js';
-import { fusesConv } from './fusion.js';
+import type { Device, DeviceTraits } from '../../../gpu/index.js';
+import { BASELINE_TRAITS } from '../../../gpu/testing/test_kernel.js';
+import type { Matrix } from '../../weights/matrix.js';
+import { fusesConv } from './recurrent_fusion.js';
 
 test('a projection that is multiplied in bytes elsewhere is not fused with one that multiplies exactly', () => {
   const limits = { ...BASELINE_TRAITS.limits, maxStorageBuffersPerShaderStage: 10 };

@@ -1,0 +1,28 @@
+import { decodesBytes } from '../../../../shaders/linear/fast/fast.js';
+import { linearGroupedMerge } from '../../../../shaders/linear/linear_grouped_merge/index.js';
+import { mlaAbsorbAppend } from '../../../../shaders/rope/mla_absorb_append/index.js';
+import { canUp, mlaUpAppend } from '../../../../shaders/rope/mla_up_append/index.js';
+import type { MlaConfig } from '../../config/model_config.js';
+import type { Matrix } from '../../weights/matrix.js';
+import { fuses, isLone } from '../fusion.js';
+import type { StageContext } from '../layer.js';
+import type { StageRows } from '../rows.js';
+import type { SpreadAttention } from './spread_attention.js';
+
+/**
+ * What of latent attention is done in one with what is before or behind it: whether q is absorbed, and the latent appended, in one, after q's up-projection or with it, which must
+ * be multiplied exactly; and chunks merged where values come from.
+ */
+export function fusedMla({ device }: StageContext, rows: StageRows, attention: SpreadAttention) {
+  const lone = isLone(attention, rows);
+  return {
+    appends: lone && fuses(device, mlaAbsorbAppend),
+    ups: (config: MlaConfig, { type, shards, inFeatures }: Matrix, absorb: Matrix): boolean =>
+      lone &&
+      shards.length === 1 &&
+      !decodesBytes(device.traits, type) &&
+      canUp({ ...config, loraRank: inFeatures, absorbType: absorb.type }, device.traits) &&
+      fuses(device, mlaUpAppend),
+    merges: lone && fuses(device, linearGroupedMerge),
+  };
+}
