@@ -147,6 +147,10 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
       unit += LANES;
     }
   }
+  var positions = vec3<u32>();
+  if (!READY) {
+    positions = rope_positions(row_info[row]);
+  }
   let turns = exists && !is_value && (is_query || appends || KEEP_KEYS);
   var unit = lane;
   for (var left = select(0u, steps(lane, params.half_units, LANES), turns); left > 0u; left--) {
@@ -167,7 +171,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
     var rotated_low = low;
     var rotated_high = high;
     if (!READY && rotates(unit)) {
-      let rotated = turn(low, high, rope_positions(row_info[row]), unit, is_query);
+      let rotated = turn(low, high, positions, unit, is_query);
       rotated_low = rotated.low;
       rotated_high = rotated.high;
     }
