@@ -122,7 +122,7 @@ const [{ output: alone }] = await buildParts({
         // models have are parts of their own.
         {
           name: 'layers',
-          test: /\/src\/model\/(layers\/(?!attention\/mla\.|mlp\/(routed_)?experts\.)|weights\/|shape\.|config\/tensor_names)/,
+          test: /\/src\/model\/(layers\/(?!attention\/mla(_fusion)?\.|recurrent\/recurrent(_fusion)?\.|mlp\/(routed_)?experts\.)|weights\/|shape\.|config\/tensor_names)/,
         },
       ],
     },
