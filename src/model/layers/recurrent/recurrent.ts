@@ -14,7 +14,7 @@ import type { DeltaConfig, RecurrentConfig } from '../../config/model_config.js'
 import type { MatrixShard } from '../../weights/matrix.js';
 import type { LayerCache } from '../attention/cache.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half } from '../layer.js';
-import { recordFirst } from '../linear/linear.js';
+import { inputOf, recordFirst } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
 import { activationStride, paddedName } from '../roles.js';
 import { ownRowInfo, type StageRows } from '../rows.js';
@@ -109,11 +109,12 @@ class RecurrentProgram implements AttentionProgram {
     const { before } = half;
     if (!delta && before && fusesConv(recorder.device, before.config, input, stageRows, channels)) {
       const { inFeatures, type, shards } = input;
+      const { x: row } = inputOf(stageRows, half);
       const [{ weight: matrix, scale }] = shards as [MatrixShard];
       recorder.dispatch(
         linearConv,
         { inFeatures, width: channels, taps, type, xStride: stage.hiddenStride, eps: before.config.eps },
-        { ...run, x: half.input, weight: matrix, scale, norm_weight: before.weight, taps: weight, state: conv, out },
+        { ...run, x: row, weight: matrix, scale, norm_weight: before.weight, taps: weight, state: conv, out },
       );
       return;
     }

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { Device, DeviceTraits } from '../../../gpu/index.js';
 import { BASELINE_TRAITS } from '../../../gpu/testing/test_kernel.js';
 import type { Matrix } from '../../weights/matrix.js';
+import type { Residual } from '../residual.js';
 import { fusesConv } from './recurrent_fusion.js';
 
 test('a projection that is multiplied in bytes elsewhere is not fused with one that multiplies exactly', () => {
@@ -10,7 +11,13 @@ test('a projection that is multiplied in bytes elsewhere is not fused with one t
     const traits = { ...BASELINE_TRAITS, limits, ...(paths && { fast: { paths, subgroup: 32 } }) };
     const device = { traits, traitsOf: () => traits } as unknown as Device;
     const matrix = { name: 'in', type, outFeatures: 192, inFeatures: 64, shards: [{}] } as unknown as Matrix;
-    return fusesConv(device, { kind: 'rms' } as never, matrix, { role: 'generated', rows: 1 }, 64);
+    return fusesConv(
+      device,
+      { kind: 'rms' } as never,
+      matrix,
+      { role: 'generated', rows: 1, residual: {} as Residual },
+      64,
+    );
   };
   expect(fuses('q8')).toBe(true);
   expect(fuses('q8', ['f16'])).toBe(true);

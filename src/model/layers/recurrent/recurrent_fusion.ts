@@ -16,15 +16,19 @@ export const fusesDelta = (
 ): boolean =>
   role === 'generated' && canStep({ ratio: valueHeads / keyHeads, keyDim, valueDim }) && fuses(device, deltaStep);
 
-/** Whether a gated short convolution is in the projection before it: its channels' inputs stand in thirds of one matrix. */
+/**
+ * Whether a gated short convolution is in the projection before it: its channels' inputs stand in thirds of one matrix, and no sum is left
+ * to add to the row.
+ */
 export const fusesConv = (
   device: Device,
   norm: NormConfig,
   { type, shards, inFeatures }: Matrix,
-  { role, rows }: Pick<StageRows, 'role' | 'rows'>,
+  { role, rows, residual }: Pick<StageRows, 'role' | 'rows' | 'residual'>,
   channels: number,
 ): boolean =>
   shards.length === 1 &&
+  !residual.other &&
   channels % 32 === 0 &&
   fusesNorm(device, norm, role, rows, inFeatures) &&
   // It multiplies exactly.
