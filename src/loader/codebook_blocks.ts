@@ -1,5 +1,5 @@
-import { type Codebook, codebook } from '../base/codebooks/codebooks.js';
-import { type DecodeBlock, DOUBLED_E2M1, halfValues } from './convert.js';
+import { type Codebook, codebook, trit } from '../base/codebooks/codebooks.js';
+import { type DecodeBlock, DOUBLED_E2M1, halfAt, halfValues, wordAt } from './convert.js';
 
 /** Of four elements: their codebook's row, a bit for each that is negative (of IQ1: one, of their shift), and their scale. */
 type Four = readonly [row: number, negative: number, scale: number];
@@ -9,11 +9,6 @@ type ReadFour = (bytes: Uint8Array, at: number, i: number) => Four;
 
 /** A number by its size; of IQ1 before a shift, which takes 2 off. */
 type NumberOf = (size: number) => number;
-
-const u16 = (bytes: Uint8Array, at: number): number => bytes[at]! | (bytes[at + 1]! << 8);
-const u32 = (bytes: Uint8Array, at: number): number => u16(bytes, at) | (u16(bytes, at + 2) << 16);
-
-const half = (bytes: Uint8Array, at: number): number => halfValues()[u16(bytes, at)]!;
 
 /** Of 7 signs: the eighth makes their number even. */
 function eighth(signs: number): number {
@@ -40,7 +35,7 @@ interface CodebookType {
   readonly unit: number;
   readonly number: NumberOf;
   readonly four: ReadFour;
-  /** Where it isn't the first. */
+  /** Its bits, where it isn't the first. */
   readonly d?: (bytes: Uint8Array, at: number) => number;
 }
 
@@ -52,7 +47,7 @@ const TYPES = {
     number: iq2,
     four: (bytes, at, i) => {
       const first = at + 2 + (i >> 3) * 8;
-      return [bytes[first + ((i >> 1) & 3)]!, ...packed(u32(bytes, first + 4), i)];
+      return [bytes[first + ((i >> 1) & 3)]!, ...packed(wordAt(bytes, first + 4), i)];
     },
   },
   /** d, 32 of (9 bits of a row, 7 signs), a scale of 4 bits for each 16. */
@@ -61,7 +56,7 @@ const TYPES = {
     unit: 1 / 8,
     number: iq2,
     four: (bytes, at, i) => {
-      const pair = u16(bytes, at + 2 + (i >> 1) * 2);
+      const pair = halfAt(bytes, at + 2 + (i >> 1) * 2);
       return [pair & 511, halfOf(eighth(pair >> 9), i), nibble(bytes[at + 66 + (i >> 3)]!, i >> 2)];
     },
   },
@@ -81,7 +76,7 @@ const TYPES = {
     book: 'iq3_xxs',
     unit: 1 / 4,
     number: (size) => 4 + 8 * size + (size === 7 ? 2 : 0),
-    four: (bytes, at, i) => [bytes[at + 2 + i]!, ...packed(u32(bytes, at + 66 + (i >> 3) * 4), i)],
+    four: (bytes, at, i) => [bytes[at + 2 + i]!, ...packed(wordAt(bytes, at + 66 + (i >> 3) * 4), i)],
   },
   /** d, 64 rows' low bytes, another bit of each, signs, a scale of 4 bits for each 32. */
   IQ3_S: {
@@ -100,7 +95,7 @@ const TYPES = {
     unit: 1 / 8,
     number: iq1,
     four: (bytes, at, i) => {
-      const high = u16(bytes, at + 34 + (i >> 3) * 2);
+      const high = halfAt(bytes, at + 34 + (i >> 3) * 2);
       const row = bytes[at + 2 + (i >> 1)]! | (((high >> (((i >> 1) & 3) * 3)) & 7) << 8);
       return [row, high >> 15, (high >> 12) & 7];
     },
@@ -112,14 +107,15 @@ const TYPES = {
     number: iq1,
     four: (bytes, at, i) => {
       const high = nibble(bytes[at + 32 + (i >> 2)]!, i >> 1);
-      const scales = u16(bytes, at + 48 + (i >> 4) * 2);
+      const scales = halfAt(bytes, at + 48 + (i >> 4) * 2);
       return [bytes[at + (i >> 1)]! | ((high & 7) << 8), high >> 3, (scales >> (((i >> 2) & 3) * 3)) & 7];
     },
-    d: (bytes, at) => [0, 1, 2, 3].reduce((d, part) => d | ((u16(bytes, at + 48 + part * 2) >> 12) << (part * 4)), 0),
+    d: (bytes, at) =>
+      [0, 1, 2, 3].reduce((d, part) => d | ((halfAt(bytes, at + 48 + part * 2) >> 12) << (part * 4)), 0),
   },
 } as const satisfies Readonly<Record<string, CodebookType>>;
 
-function decoderOf({ book, unit, number, four, d = u16 }: CodebookType): DecodeBlock {
+function decoderOf({ book, unit, number, four, d = halfAt }: CodebookType): DecodeBlock {
   // A row of 8 is two fours.
   const [each, bits, ofEight] = book.startsWith('iq3') ? [4, 3, 0] : [8, 2, 4];
   const rows = codebook(book);
@@ -148,8 +144,6 @@ const UE4M3 = Float32Array.from({ length: 256 }, (_, byte) => {
   if (byte === 127) return 0;
   return exponent === 0 ? fraction * 2 ** -10 : (8 + fraction) * 2 ** (exponent - 11);
 });
-/** The `n`-th of the numbers 0 to 2 in a byte, which is the fraction of 256 that they are digits of, base 3. */
-const trit = (byte: number, n: number): number => (((byte * 3 ** n) & 255) * 3) >> 8;
 
 export const codebookDecoders = {
   ...(Object.fromEntries(Object.entries(TYPES).map(([name, type]) => [name, decoderOf(type)])) as Record<
@@ -157,8 +151,8 @@ export const codebookDecoders = {
     DecodeBlock
   >),
   /** 32 bytes and 16 bytes of five, 4 bytes of four, each byte's first before their second; d. */
-  TQ1_0(bytes, at, out, to) {
-    const d = half(bytes, at + 52);
+  TQ1_0(bytes, at, out, to, half) {
+    const d = half(at + 52);
     let i = to;
     for (const [first, count, each] of [
       [0, 32, 5],
@@ -169,19 +163,19 @@ export const codebookDecoders = {
         for (let b = 0; b < count; b++) out[i++] = (trit(bytes[at + first + b]!, n) - 1) * d;
   },
   /** 64 bytes, of which 32 are 128 elements as in Q2_K; d: (q - 1) d. */
-  TQ2_0(bytes, at, out, to) {
-    const d = half(bytes, at + 64);
+  TQ2_0(bytes, at, out, to, half) {
+    const d = half(at + 64);
     for (let i = 0; i < 256; i++)
       out[to + i] = (((bytes[at + (i >> 7) * 32 + (i & 31)]! >> ((i >> 4) & 6)) & 3) - 1) * d;
   },
   /** d, 128 bits. */
-  Q1_0(bytes, at, out, to) {
-    const d = half(bytes, at);
+  Q1_0(bytes, at, out, to, half) {
+    const d = half(at);
     for (let i = 0; i < 128; i++) out[to + i] = (bytes[at + 2 + (i >> 3)]! >> (i & 7)) & 1 ? d : -d;
   },
   /** d, four in a byte: (q - 1) d. */
-  Q2_0(bytes, at, out, to) {
-    const d = half(bytes, at);
+  Q2_0(bytes, at, out, to, half) {
+    const d = half(at);
     for (let i = 0; i < 64; i++) out[to + i] = (((bytes[at + 2 + (i >> 2)]! >> ((i & 3) * 2)) & 3) - 1) * d;
   },
   /** Four scales, then of each 16 elements 8 bytes of two E2M1 numbers, 8 elements apart. */

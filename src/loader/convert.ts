@@ -245,8 +245,8 @@ function blockConverter(type: BlockType, bytes: Uint8Array): Convert {
   };
 }
 
-const halfAt = (bytes: Uint8Array, at: number): number => bytes[at]! | (bytes[at + 1]! << 8);
-const wordAt = (bytes: Uint8Array, at: number): number => halfAt(bytes, at) | (halfAt(bytes, at + 2) << 16);
+export const halfAt = (bytes: Uint8Array, at: number): number => bytes[at]! | (bytes[at + 1]! << 8);
+export const wordAt = (bytes: Uint8Array, at: number): number => halfAt(bytes, at) | (halfAt(bytes, at + 2) << 16);
 const signed = (byte: number): number => (byte << 24) >> 24;
 
 /** The 6-bit scale of group `j` of 8: the first four lie whole in bytes 0 to 3, the others in two parts. */

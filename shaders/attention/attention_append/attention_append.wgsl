@@ -104,7 +104,7 @@ fn vector_unit(vector: u32, kv_head: u32, tile: u32) -> u32 {
 }
 
 // Leaves the tile's queries in slice_o, and the key and value in `newest`. In uniform control flow.
-fn stage_vectors(row: u32, kv_head: u32, tile: u32, thread: u32) {
+fn stage_vectors(row: u32, info: vec2<u32>, kv_head: u32, tile: u32, thread: u32) {
   let vector = thread / HALF_UNITS;
   let lane = thread % HALF_UNITS;
   let base = row * params.row_units + vector_unit(min(vector, VECTORS - 1u), kv_head, tile);
@@ -134,7 +134,7 @@ fn stage_vectors(row: u32, kv_head: u32, tile: u32, thread: u32) {
     }
   }
   if (vector <= HEAD_TILE && rotates(lane)) {
-    let rotated = turn(low, high, rope_positions(row_info[row]), lane, vector < HEAD_TILE);
+    let rotated = turn(low, high, rope_positions(info), lane, vector < HEAD_TILE);
     low = rotated.low;
     high = rotated.high;
   }
@@ -183,7 +183,7 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
   let table = head_table(info.y, cache_kv_head);
   let chunk = Chunk(table, cache_kv_head, first, skip, count, select(count, count - 1u, is_last));
   let early = first_values(chunk, thread);
-  stage_vectors(row, kv_head, tile, thread);
+  stage_vectors(row, info, kv_head, tile, thread);
 
   if (is_last) {
     newest_from = select(0u, count - 1u, has_cached(chunk));

@@ -1,4 +1,4 @@
-import { type Codebook, codebook } from '../../../src/base/codebooks/codebooks.js';
+import { type Codebook, codebook, trit } from '../../../src/base/codebooks/codebooks.js';
 import byIntegers from '../../lib/half_by_integers.wgsl?raw';
 import iq1M from '../../lib/codebook_iq1_m.wgsl?raw';
 import iq1S from '../../lib/codebook_iq1_s.wgsl?raw';
@@ -64,12 +64,10 @@ const NUMBER_STEP = ${step};
 ${fragment}${numbers}${rows}`;
 }
 
-/** The digits to base 3 of a byte, which says them as a fraction of 256. */
-const digit = (byte: number, n: number): number => (((byte * 3 ** n) & 255) * 3) >> 8;
 /** Those of a TQ1_0 block's element: 32 bytes of five, 16 of five, 4 of four. */
 function tritAt({ u8 }: Fields, i: number): number {
-  if (i < 160) return digit(u8(i & 31), i >> 5);
-  return i < 240 ? digit(u8(32 + (i & 15)), (i - 160) >> 4) : digit(u8(48 + (i & 3)), (i - 240) >> 2);
+  if (i < 160) return trit(u8(i & 31), i >> 5);
+  return i < 240 ? trit(u8(32 + (i & 15)), (i - 160) >> 4) : trit(u8(48 + (i & 3)), (i - 240) >> 2);
 }
 /** `count` digits of elements 4 apart as the least fraction of `ones` + 1 that has them. */
 function fractionOf(fields: Fields, first: number, count: number, ones: number): number {

@@ -83,3 +83,6 @@ export function codebook(name: Codebook): Uint16Array<ArrayBuffer> {
   }
   return Uint16Array.from(rows);
 }
+
+/** The `n`-th of a byte's numbers 0 to 2, digits to base 3 of which the byte is the fraction of 256: TQ1_0's, which has no codebook. */
+export const trit = (byte: number, n: number): number => (((byte * 3 ** n) & 255) * 3) >> 8;
