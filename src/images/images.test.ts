@@ -1,18 +1,13 @@
 import { deflateSync } from 'node:zlib';
 import sharp from 'sharp';
 import { describe, expect, test } from 'vitest';
-import { Random } from '../base/random.js';
 import { dataUrlBytes, decodeImage } from './decode.js';
 import { readHeader } from './header.js';
 import { idefics3Text, idefics3Tiles } from './idefics3.js';
 import type { Picture } from './picture.js';
 import { qwenSize } from './qwen.js';
 import { type Filter, resize } from './resize.js';
-
-function noise(width: number, height: number, seed = 1): Picture {
-  const random = new Random(seed);
-  return { width, height, data: Uint8Array.from({ length: width * height * 3 }, () => random.integer(256)) };
-}
+import { noise, pngOf } from './testing/noise.js';
 
 const sharpOf = ({ width, height, data }: Picture) => sharp(data, { raw: { width, height, channels: 3 } });
 
@@ -199,7 +194,7 @@ describe('decoding in Node', () => {
   });
 
   test('broken files and addresses elsewhere', async () => {
-    const png = new Uint8Array(await sharpOf(noise(20, 20)).png().toBuffer());
+    const png = await pngOf(noise(20, 20));
     png.fill(0x55, 60, png.length - 20);
     await expect(decodeImage(png)).rejects.toMatchObject({ code: 'format' });
     await expect(decodeImage('https://example.org/a.png')).rejects.toThrow(/only data: URLs are read/);

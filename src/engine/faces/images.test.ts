@@ -1,6 +1,6 @@
-import sharp from 'sharp';
 import { afterAll, describe, expect, test } from 'vitest';
-import { Random } from '../../base/random.js';
+import type { Picture } from '../../images/picture.js';
+import { noise, pngOf } from '../../images/testing/noise.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import { idefics3Tiles } from '../../images/idefics3.js';
@@ -22,18 +22,6 @@ const files = filesOf(made.files);
 const adapterName = (await testAdapters()).at(-1)!.name;
 const options: LoadOptions = { images: true, kv: 'f32', contextLength: 600, adapter: adapterName };
 
-const noise = (width: number, height: number, seed: number) => {
-  const random = new Random(seed);
-  const data = Uint8Array.from({ length: width * height * 3 }, () => random.integer(256));
-  return { width, height, data };
-};
-const pngOf = async ({ width, height, data }: ReturnType<typeof noise>): Promise<Uint8Array> =>
-  new Uint8Array(
-    await sharp(data, { raw: { width, height, channels: 3 } })
-      .png()
-      .toBuffer(),
-  );
-
 const settings = { tile: 32, longestEdge: 96, splits: true, filter: 'lanczos' } as const;
 const wide = noise(48, 20, 1);
 const tall = noise(11, 30, 2);
@@ -49,7 +37,7 @@ afterAll(() => Promise.all(models.map((model) => model.dispose())));
 const model = await open();
 
 /** All of its rows, in float64. */
-function rowsOf(picture: ReturnType<typeof noise>): Float64Array[] {
+function rowsOf(picture: Picture): Float64Array[] {
   const { tiles } = idefics3Tiles(picture, settings);
   return tiles.flatMap(({ data }) =>
     idefics3Rows(

@@ -1,8 +1,7 @@
-import sharp from 'sharp';
 import { afterAll, expect, test } from 'vitest';
 import { GIVEN_ID } from '../../base/kv_units.js';
 import { range } from '../../base/lists.js';
-import { Random } from '../../base/random.js';
+import { noise, pngOf } from '../../images/testing/noise.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import { resize } from '../../images/resize.js';
@@ -37,18 +36,8 @@ const open = async (more: LoadOptions = {}): Promise<Model> => {
 afterAll(() => Promise.all(models.map((model) => model.dispose())));
 const model = await open();
 
-const noise = (width: number, height: number, seed: number) => {
-  const random = new Random(seed);
-  return { width, height, data: Uint8Array.from({ length: width * height * 3 }, () => random.integer(256)) };
-};
-const png = async ({ width, height, data }: ReturnType<typeof noise>): Promise<Uint8Array> =>
-  new Uint8Array(
-    await sharp(data, { raw: { width, height, channels: 3 } })
-      .png()
-      .toBuffer(),
-  );
 const pictures = [noise(48, 20, 1), noise(70, 90, 2), noise(30, 30, 3)];
-const images = await Promise.all(pictures.map(png));
+const images = await Promise.all(pictures.map(pngOf));
 
 /** Three pictures, of which the second lies over the end of the first 256 tokens, and one right behind the other's marks. */
 const text = (words: number): string =>

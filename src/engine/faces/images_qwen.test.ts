@@ -1,8 +1,7 @@
-import sharp from 'sharp';
 import { afterAll, describe, expect, test } from 'vitest';
 import { GIVEN_ID } from '../../base/kv_units.js';
 import { range } from '../../base/lists.js';
-import { Random } from '../../base/random.js';
+import { noise, pngOf } from '../../images/testing/noise.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import { qwenSize } from '../../images/qwen.js';
@@ -24,19 +23,9 @@ const options: LoadOptions = { images: true, kv: 'f32', contextLength: 600, adap
 const models: Model[] = [];
 afterAll(() => Promise.all(models.map((model) => model.dispose())));
 
-const noise = (width: number, height: number, seed: number) => {
-  const random = new Random(seed);
-  return { width, height, data: Uint8Array.from({ length: width * height * 3 }, () => random.integer(256)) };
-};
-const png = async ({ width, height, data }: ReturnType<typeof noise>): Promise<Uint8Array> =>
-  new Uint8Array(
-    await sharp(data, { raw: { width, height, channels: 3 } })
-      .png()
-      .toBuffer(),
-  );
 /** Enlarged, made smaller, and only rounded; none is square. */
 const pictures = [noise(20, 11, 1), noise(150, 60, 2), noise(30, 69, 3)];
-const images = await Promise.all(pictures.map(png));
+const images = await Promise.all(pictures.map(pngOf));
 const sizes = pictures.map((picture) => qwenSize(picture, UNIT, [16 * PATCH ** 2, 64 * PATCH ** 2]));
 const grids = sizes.map(([width, height]): [number, number] => [height / UNIT, width / UNIT]);
 const mark = '<|vision_start|><|image_pad|><|vision_end|>';
@@ -127,7 +116,7 @@ describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
     await expect(open({}, [...files.filter(({ name }) => name !== changed.name), changed])).rejects.toThrow(
       /size\.longest_edge -1; expected a number of pixels/,
     );
-    await expect(model.readPrompt({ prompt: mark, images: [await png(noise(300, 1, 1))] })).rejects.toThrow(
+    await expect(model.readPrompt({ prompt: mark, images: [await pngOf(noise(300, 1, 1))] })).rejects.toThrow(
       /sides up to 200 times/,
     );
   });
