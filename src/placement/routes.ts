@@ -1,4 +1,5 @@
 import { holdersOf, homeOf, laneHolders } from './sequences/copies.js';
+import { joinsLanes } from '../base/kv_units.js';
 import { nth, range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, chunkOwner, MERGE_LANES } from './owner.js';
 import type { Plan, RankShare, VocabShare } from './plan.js';
@@ -380,11 +381,12 @@ export function tokenRoutes(topology: PlanTopology): Route[] {
 
 // ── How much
 
-/** The most of a sequence's first `lanes` lanes that a rank has, with any of some offsets; all of them where left out. */
+/** The most states of a sequence's first `lanes` lanes that a rank sends, with any of some offsets; all of them where left out. */
 export function laneRoom({ slots, of }: LaneSlots, lanes: number, offsets: readonly number[] = range(0, of)): number {
   const held = (offset: number): number =>
     range(0, Math.min(lanes, MERGE_LANES)).filter((lane) => slots.includes(chunkOwner(lane, of, offset))).length;
-  return Math.max(0, ...offsets.map(held));
+  const most = Math.max(0, ...offsets.map(held));
+  return joinsLanes(of) ? Math.min(1, most) : most;
 }
 
 /** Bytes of a row, for a model's weight type. Rows are padded, so the widths of ranks' parts don't add up to the whole. */
