@@ -98,6 +98,7 @@ const ALL_TAKEN: u32 = PIECES * TAKEN;
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let place = Place(group.y * ROW_TILE, group.x * OUTS);
   let quarter = quarter_of(thread);
+  var totals = array<f32, ALL_TAKEN>();
   // [level][element]: sums that wait for their right neighbours.
   var waiting = array<f32, max(TREE_LEVELS, 1u) * ALL_TAKEN>();
   var s = 0u;
@@ -129,26 +130,35 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       workgroupBarrier();
       for (var i = 0u; i < TAKEN; i++) {
         let at = i * THREADS + thread;
-        var value = piece_sums[at];
-        var isWhole = true;
-        if (!SEGMENTS_OUT) {
-          for (var level = 0u; level < TREE_LEVELS; level++) {
-            let slot = level * ALL_TAKEN + piece * TAKEN + i;
-            if (isWhole && ((s >> level) & 1u) != 0u) {
-              value = waiting[slot] + value;
-            } else if (isWhole && segments > 1u) {
-              waiting[slot] = value;
-              isWhole = false;
-            }
-          }
-        }
-        if (isWhole) {
+        let value = piece_sums[at];
+        if (SEGMENTS_OUT || TREE_LEVELS == 0u) {
           // Up's quarters lie beside those of gate.
           write_element(place, place_of(piece, at), s, value, piece_sums[min(at + PIECE, 4u * PIECE - 1u)]);
+        } else {
+          totals[piece * TAKEN + i] = value;
         }
       }
       workgroupBarrier();
     }
+    if (!SEGMENTS_OUT) {
+      // Without branches, behind which compilers copy all of it. -0 changes no sum.
+      let waits_at = countTrailingZeros(~s);
+      for (var level = 0u; level < TREE_LEVELS; level++) {
+        let adds = ((s >> level) & 1u) != 0u && (level < waits_at || segments == 1u);
+        for (var i = 0u; i < ALL_TAKEN; i++) {
+          let at = level * ALL_TAKEN + i;
+          totals[i] = select(bitcast<f32>(0x80000000u), waiting[at], adds) + totals[i];
+          waiting[at] = select(waiting[at], totals[i], level == waits_at);
+        }
+      }
+    }
     s++;
+  }
+  if (!SEGMENTS_OUT && TREE_LEVELS > 0u) {
+    for (var piece = 0u; piece < PIECES; piece++) {
+      for (var i = 0u; i < TAKEN; i++) {
+        write_element(place, place_of(piece, i * THREADS + thread), 0u, totals[piece * TAKEN + i], 0.0);
+      }
+    }
   }
 }
