@@ -48,9 +48,10 @@ fn stage_x(row: u32, thread: u32, asked: Asked) {
       let o = partial_o[at * HEAD_UNITS + used % HEAD_UNITS];
       states[lane] = SoftmaxState(o, ml.x, select(0.0, ml.y, behind < count));
     }
-    for (var half = TREE_LANES / 2u; half >= 1u; half /= 2u) {
-      for (var lane = 0u; lane < half; lane++) {
-        states[lane] = softmax_merge(states[lane], states[lane + half]);
+    for (var level = countTrailingZeros(TREE_LANES); level >= 1u; level--) {
+      let half = 1u << (level - 1u);
+      for (var left = half; left >= 1u; left--) {
+        states[half - left] = softmax_merge(states[half - left], states[2u * half - left]);
       }
     }
     if (k4 < STAGED) {

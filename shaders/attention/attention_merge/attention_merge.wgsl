@@ -160,39 +160,6 @@ fn tree_lane(index: u32) -> u32 {
   return (reverseBits(index) >> 1u) >> (31u - countTrailingZeros(TREE_LANES));
 }
 
-// What the lanes merged so far wait with for those a half, a quarter and an eighth of MERGE_LANES further.
-struct Waiting {
-  quarter: SoftmaxState,
-  half: SoftmaxState,
-  last: SoftmaxState,
-}
-
-// Merges a lane with those that wait for it; what comes of the last is the whole. `count`: lanes that there are, the first of the tree's.
-fn join(waiting: ptr<function, Waiting>, lane: u32, count: u32, given: SoftmaxState) -> SoftmaxState {
-  var state = given;
-  for (var bit = TREE_LANES / 2u; bit > 0u; bit /= 2u) {
-    if ((lane & bit) != 0u) {
-      var before = (*waiting).last;
-      if (bit == 4u) {
-        before = (*waiting).quarter;
-      } else if (bit == 2u) {
-        before = (*waiting).half;
-      }
-      state = softmax_merge(before, state);
-    } else if ((lane & (bit - 1u)) + bit < count) {
-      if (bit == 4u) {
-        (*waiting).quarter = state;
-      } else if (bit == 2u) {
-        (*waiting).half = state;
-      } else {
-        (*waiting).last = state;
-      }
-      break;
-    }
-  }
-  return state;
-}
-
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group_id: vec3<u32>,
@@ -260,7 +227,10 @@ fn main(
       return;
     }
   }
-  var waiting = Waiting();
+  // What waits for lanes 4, 2 and 1 further.
+  var waiting_4 = softmax_empty();
+  var waiting_2 = softmax_empty();
+  var waiting_1 = softmax_empty();
   var state = softmax_empty();
   var index = 0u;
   for (var left = lanes; left > 0u; left--) {
@@ -278,7 +248,27 @@ fn main(
     } else {
       state = merge_lane(base, lane, params.lane_room, skip, count, loaded_unit);
     }
-    state = join(&waiting, lane, lanes, state);
+    for (var level = countTrailingZeros(TREE_LANES); level > 0u; level--) {
+      let bit = 1u << (level - 1u);
+      if ((lane & bit) != 0u) {
+        var before = waiting_1;
+        if (bit == 4u) {
+          before = waiting_4;
+        } else if (bit == 2u) {
+          before = waiting_2;
+        }
+        state = softmax_merge(before, state);
+      } else if ((lane & (bit - 1u)) + bit < lanes) {
+        if (bit == 4u) {
+          waiting_4 = state;
+        } else if (bit == 2u) {
+          waiting_2 = state;
+        } else {
+          waiting_1 = state;
+        }
+        break;
+      }
+    }
   }
   if (unit >= HEAD_UNITS || (MODE == LANES && lanes == 0u)) {
     return;

@@ -186,7 +186,7 @@ const cases = [
     share: { ranks: 4, index: 2 },
     offsets: [0, 0, 3, 6],
     bundleHeads: 2,
-    lanes: 2,
+    lanes: 1,
     idle: 2,
   }),
   mergeCase('lanes of 3 ranks, which have different numbers', [2, 16, 9], [withPartials(21), 0, withPartials(9), 700], {

@@ -143,7 +143,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (!SEGMENTS_OUT) {
       // Without branches, behind which compilers copy all of it. -0 changes no sum.
       let waits_at = countTrailingZeros(~s);
-      for (var level = 0u; level < TREE_LEVELS; level++) {
+      for (var levels = TREE_LEVELS; levels >= 1u; levels--) {
+        let level = TREE_LEVELS - levels;
         let adds = ((s >> level) & 1u) != 0u && (level < waits_at || segments == 1u);
         for (var i = 0u; i < ALL_TAKEN; i++) {
           let at = level * ALL_TAKEN + i;
