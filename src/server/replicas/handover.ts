@@ -16,7 +16,7 @@ const HANDOVER_MS = 10_000;
 const object = z.record(z.string(), z.unknown());
 const message = z.object({
   role: z.enum(['system', 'user', 'assistant', 'tool']),
-  content: z.nullable(z.string()),
+  content: z.nullable(z.union([z.string(), z.array(object)])),
   reasoning_content: z.optional(z.string()),
   tool_calls: z.optional(
     z.array(

@@ -213,7 +213,7 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
   const said =
     content == null && role === 'assistant'
       ? ''
-      : (role === 'user' ? contentOfParts : textOfParts)(content ?? undefined, `${name}.content`, {
+      : (role === 'user' || role === 'tool' ? contentOfParts : textOfParts)(content ?? undefined, `${name}.content`, {
           types: ['text'],
           left: role === 'assistant' ? ['refusal'] : [],
           isEmptyTaken: role === 'assistant',
