@@ -67,6 +67,26 @@ describe('images over HTTP', () => {
     expect(response).toMatchObject({ output: [{ content: [{ text: expected }] }] });
   });
 
+  test("in Ollama's words: before the text", async () => {
+    const parts: ContentPart[] = [{ type: 'image', image: url }, text];
+    const ids = await model.readPrompt({ messages: [{ role: 'user', content: parts }] });
+    let expected = '';
+    for await (const event of model.complete(ids, { maxTokens: 8, seed: 2, temperature: 0.9 })) expected += event.text;
+    const asked = { stream: false, options: { num_predict: 8, seed: 2, temperature: 0.9 } };
+    const own = { role: 'user', content: text.text, images: [data] };
+    expect((await post('/api/chat', { ...asked, messages: [own] })).json).toMatchObject({
+      message: { content: expected },
+      prompt_eval_count: ids.length,
+    });
+    const { json } = await post('/api/generate', { ...asked, prompt: text.text, images: [data] });
+    expect(json).toMatchObject({ response: expected });
+    const { json: shown } = await post('/api/show', { model: 'tiny' });
+    expect(shown['capabilities']).toContain('vision');
+    expect(await (await fetch(`${server.url}/props`)).json()).toMatchObject({ modalities: { vision: true } });
+    for (const more of [{ raw: true }, { suffix: 'x' }, { images: [5] }])
+      expect((await post('/api/generate', { prompt: 'x', images: [data], ...more })).status).toBe(400);
+  });
+
   test('in what a tool gave back, in the words of each API: one answer', async () => {
     const called = { name: 'look', arguments: '{}' };
     const messages = [

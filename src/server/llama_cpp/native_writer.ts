@@ -106,7 +106,7 @@ export const propsOf = ({ info, texts }: ServingModel, name: string, version: st
   total_slots: info.slots,
   model_alias: name,
   model_path: info.name,
-  modalities: { vision: false, audio: false },
+  modalities: { vision: info.imagePlaceholder !== undefined, audio: false },
   chat_template: texts.template,
   bos_token: texts.bos,
   eos_token: texts.eos,
