@@ -65,11 +65,13 @@ export const tokenIds = (expected: string) =>
   );
 
 const FORMAT = 'an object such as {"type": "json_object"}';
-const CHOICES = 'a list of texts';
-const choices = z.custom<string[]>(
-  (value) => Array.isArray(value) && value.every((text) => typeof text === 'string'),
-  CHOICES,
-);
+const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every((text) => typeof text === 'string');
+/** What the answer is to be, where it is no JSON. */
+const forms = {
+  grammar: z.nullish(z.string('a grammar in EBNF')),
+  regex: z.nullish(z.string('a regular expression')),
+  choice: z.nullish(z.custom<string[]>(isTexts, 'a list of texts')),
+};
 
 /** As `max_tokens`; `n_predict` is llama.cpp's name of it. */
 export const mostTokens = z.nullish(integerOrNone(0));
@@ -117,23 +119,15 @@ export const commonFields = {
   ignore_eos: flag,
   // What the answer is to be: the schema, grammar or expression is read by who holds answers to it.
   response_format: z.nullish(z.looseObject({ type: z.string(FORMAT) }, FORMAT)),
-  grammar: z.nullish(z.string('a grammar in EBNF')),
-  regex: z.nullish(z.string('a regular expression')),
-  choice: z.nullish(choices),
+  ...forms,
   guided_json: z.nullish(z.unknown()),
-  guided_grammar: z.nullish(z.string('a grammar in EBNF')),
-  guided_regex: z.nullish(z.string('a regular expression')),
-  guided_choice: z.nullish(choices),
+  guided_grammar: forms.grammar,
+  guided_regex: forms.regex,
+  guided_choice: forms.choice,
   json_schema: z.nullish(z.unknown()),
   structured_outputs: z.nullish(
     z.looseObject(
-      {
-        json: z.nullish(z.unknown()),
-        json_object: flag,
-        regex: z.nullish(z.string('a regular expression')),
-        choice: z.nullish(choices),
-        grammar: z.nullish(z.string('a grammar in EBNF')),
-      },
+      { json: z.nullish(z.unknown()), json_object: flag, ...forms },
       'an object such as {"regex": "yes|no"}',
     ),
   ),
