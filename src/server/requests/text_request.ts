@@ -160,32 +160,24 @@ const isCut = (field: z.infer<typeof truncate>): boolean | undefined =>
   field == null ? undefined : field === true || field === 'END';
 
 type EmbeddingField = 'model' | 'dimensions' | 'pooling' | 'prompt' | 'prompt_name' | 'encoding_format' | 'truncate';
-type EmbeddingFields = { readonly [Name in EmbeddingField]?: z.infer<typeof embeddings>[Name] };
+type EmbeddingFields = Partial<Pick<z.infer<typeof embeddings>, EmbeddingField>>;
 
 export const embeddingCall = (
-  {
-    model,
-    dimensions,
-    pooling,
-    prompt,
-    prompt_name: promptName,
-    encoding_format: format,
-    truncate: cut,
-  }: EmbeddingFields,
+  fields: EmbeddingFields,
   prompts: readonly Prompt[],
   ignored: readonly IgnoredField[],
 ): EmbeddingCall => ({
-  model: model ?? undefined,
+  model: fields.model ?? undefined,
   prompts,
   promptField: 'input',
   options: defined({
-    pooling: pooling ?? undefined,
-    dimensions: dimensions ?? undefined,
-    prompt: prompt ?? undefined,
-    promptName: promptName ?? undefined,
-    truncate: isCut(cut),
+    pooling: fields.pooling ?? undefined,
+    dimensions: fields.dimensions ?? undefined,
+    prompt: fields.prompt ?? undefined,
+    promptName: fields.prompt_name ?? undefined,
+    truncate: isCut(fields.truncate),
   }),
-  base64: format === 'base64',
+  base64: fields.encoding_format === 'base64',
   ignored,
 });
 
