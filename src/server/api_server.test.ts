@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { VERSION } from '../base/version.js';
 import type { ServingModel } from '../index.js';
 import { ApiServer, type ServerOptions } from './api_server.js';
 import type { RequestRecord } from './front.js';
@@ -317,7 +318,7 @@ describe('requests that are wrong', () => {
   });
 
   test('tokens of a text, of a chat, and back; version and fingerprint', async () => {
-    const url = await start({ version: '1.2.3', apiKeys: ['key'] });
+    const url = await start({ apiKeys: ['key'] });
     const headers = { Authorization: 'Bearer key' };
     const ask = async (path: string, body: object): Promise<Record<string, unknown>> =>
       (await (await post(url, path, body, { headers })).json()) as Record<string, unknown>;
@@ -351,9 +352,9 @@ describe('requests that are wrong', () => {
       await expectError(await post(url, path, body, { headers }), 400, {});
     }
     await expectError(await post(url, '/tokenize', { prompt: 'x' }), 401, {});
-    expect(await (await fetch(`${url}/version`)).json()).toEqual({ version: '1.2.3' });
+    expect(await (await fetch(`${url}/version`)).json()).toEqual({ version: VERSION });
     const { system_fingerprint: fingerprint } = await ask(TEXT, { prompt: 'x', max_tokens: 1 });
-    expect(fingerprint).toMatch(/^b1\.2\.3-[0-9a-f]{12}$/);
+    expect(fingerprint).toMatch(new RegExp(`^b${VERSION.replaceAll('.', '\\.')}-[0-9a-f]{12}$`));
     expect((await ask(CHAT, { messages: user('x'), max_tokens: 1 })).system_fingerprint).toBe(fingerprint);
   });
 
@@ -745,7 +746,7 @@ describe('state', () => {
     expect(value('splitkv_recovering')).toBe(0);
     expect(value('nodejs_eventloop_lag_max_seconds')).toBeGreaterThanOrEqual(value('nodejs_eventloop_lag_p50_seconds'));
     expect(Math.abs(Date.now() / 1000 - process.uptime() - value('process_start_time_seconds'))).toBeLessThan(60);
-    expect(text).toMatch(/^splitkv_build_info\{version="unknown",node="[\d.]+",model="[^"]*",.*plan="single",.*\} 1$/m);
+    expect(text).toMatch(/^splitkv_build_info\{version="\d[^"]*",node="[\d.]+",model="[^"]*",.*plan="single",.*\} 1$/m);
     expect(value('splitkv_requests_live')).toBe(1);
     expect(value('splitkv_generated_tokens_total')).toBe(before.generatedTokensTotal + 5);
     expect(value('splitkv_sequences_total{outcome="length"}')).toBe(before.requestsTotal.length + 1);
