@@ -55,6 +55,7 @@ import {
   namesLike,
   not,
   numberOf,
+  OF_TYPES,
   SchemaForms,
   together,
   typeOf,
@@ -740,21 +741,7 @@ function allows(form: Form, value: unknown): boolean {
     return step === undefined || Number.isInteger(value / step);
   }
   if (typeof value === 'string') return isText(form, value);
-  const own =
-    type === 'array'
-      ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains']
-      : [
-          'properties',
-          'required',
-          'additionalProperties',
-          'patternProperties',
-          'propertyNames',
-          'minProperties',
-          'maxProperties',
-          'each',
-          'some',
-        ];
-  const beside = own.find((keyword) => form[keyword] !== undefined);
+  const beside = Object.keys(form).find((keyword) => OF_TYPES[type]?.test(keyword));
   if ((type === 'array' || type === 'object') && beside !== undefined)
     throw usageError(`schema: enum or const of ${type}s beside ${beside} is not done`);
   return true;
