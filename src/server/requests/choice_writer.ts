@@ -1,4 +1,3 @@
-import { parsed } from '../../base/json.js';
 import { chatToolCall, withDelta } from '../../chat_formats/tools.js';
 import type { Completion, CompletionEvent, TokenLogprobs, ToolCall, ToolCallDelta } from '../../index.js';
 import {
@@ -10,6 +9,7 @@ import {
   type WholeAnswer,
 } from './answer_request.js';
 import type { CompletionCall } from './fields.js';
+import { plainInput } from './part_writer.js';
 
 /** How one of the two APIs of choices writes answers. */
 interface AnswerShape {
@@ -107,9 +107,7 @@ export class ChoiceWriter implements AnswerWriter {
   #asTold(call: ToolCall): ToolCall {
     const { name, arguments: args } = call.function;
     if (!this.call.textTools?.includes(name)) return call;
-    const { input } = (parsed(args) ?? {}) as { readonly input?: unknown };
-    const custom = { name, input: typeof input === 'string' ? input : args };
-    return { id: call.id, type: 'custom', custom } as unknown as ToolCall;
+    return { id: call.id, type: 'custom', custom: { name, input: plainInput(args) } } as unknown as ToolCall;
   }
 
   closing(completion: Completion, times: AnswerTimes): object[] {
