@@ -278,10 +278,9 @@ export class Replica {
   }
 
   #use(prefix: string): void {
-    const bytes = Buffer.from(prefix, 'base64');
+    const bytes = Uint8Array.from(Buffer.from(prefix, 'base64'));
     if (bytes.length === 0) return;
-    const hashes = Uint32Array.from({ length: Math.floor(bytes.length / 4) }, (_, at) => bytes.readUInt32LE(at * 4));
-    this.#record.use(hashes);
+    this.#record.use(new Uint32Array(bytes.buffer, 0, Math.floor(bytes.length / 4)));
     this.#toldPrefixes = false;
   }
 }
