@@ -7,17 +7,7 @@
 import { usageError } from '../../base/errors.js';
 import { isObject } from '../../base/json.js';
 import { valueIn, nth } from '../../base/lists.js';
-import {
-  ANY_TEXT,
-  type Automaton,
-  both,
-  except,
-  includes,
-  isEmpty,
-  isEndless,
-  listed,
-  ofLength,
-} from '../automaton.js';
+import { type Automaton, both, except, includes, isEmpty, isEndless, listed, ofLength } from '../automaton.js';
 import { characters } from '../code_points.js';
 import { textsWith } from '../expressions.js';
 import {
@@ -553,7 +543,9 @@ export class SchemaWriter {
   #namesBy(form: Form, listedNames: readonly string[], some: readonly Named[], said: readonly Named[]): NamesBy[] {
     const names = [some, said].map((list) => list.map(({ of: _, ...name }) => name));
     return valueIn(this.#namings, this.#number([listedNames, form['propertyNames'] ?? null, ...names]), () => {
-      const base = some.map(namesLike).reduce(both, this.#names(form));
+      const { propertyNames = {} } = form;
+      const forms = this.#forms.of(propertyNames).filter((of) => typesOf(of).includes('string'));
+      const base = some.map(namesLike).reduce(both, unionOf(forms));
       let parts = [{ names: both(base, except(listed(listedNames))), which: [] as number[] }];
       for (const [at, one] of said.entries()) {
         const language = namesLike(one);
@@ -565,12 +557,6 @@ export class SchemaWriter {
       }
       return parts.filter(({ names: of }) => !isEmpty(of));
     });
-  }
-
-  #names(form: Form): Automaton {
-    if (form['propertyNames'] === undefined) return ANY_TEXT;
-    const forms = this.#forms.of(form['propertyNames']).filter((of) => typesOf(of).includes('string'));
-    return unionOf(forms);
   }
 }
 
