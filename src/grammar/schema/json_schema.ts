@@ -150,7 +150,7 @@ export class SchemaWriter {
             return any(text(this.notation.words?.true ?? 'true'), text(this.notation.words?.false ?? 'false'));
           case 'number':
           case 'integer':
-            return number(form, type, (key, make) => this.rules.rule(key, make));
+            return number(form, type, this.rules);
           case 'string':
             return this.#string(form);
           case 'array':
@@ -666,11 +666,7 @@ function boundsOf(form: Form): (Bound | undefined)[] {
   });
 }
 
-function number(
-  form: Form,
-  type: 'number' | 'integer',
-  rule: (key: string, make: () => Expression) => Expression,
-): Expression {
+function number(form: Form, type: 'number' | 'integer', rules: Rules): Expression {
   const [low, high] = boundsOf(form);
   const step = form['multipleOf'];
   const from = low ? (low.exclusive ? Math.floor(low.value) + 1 : Math.ceil(low.value)) : -Infinity;
@@ -690,7 +686,7 @@ function number(
     if (step === 1 && type === 'integer') return low || high ? integersBetween(from, to) : ANY_INTEGER;
     if (low || high) throw usageError(`schema: multipleOf within bounds is done of up to ${MAX_COUNTED} numbers`);
     if (step > MAX_MULTIPLE) throw usageError(`schema: multipleOf ${step}: at most ${MAX_MULTIPLE} is done`);
-    return multiplesOf(step, rule);
+    return multiplesOf(step, rules);
   }
   if (type === 'integer') return low || high ? integersBetween(from, to) : ANY_INTEGER;
   return low || high ? numbersBetween(low, high) : ANY_NUMBER;
