@@ -4,18 +4,23 @@ run.mjs loads it, and tells it by variables of the environment what to serve and
 
 What llama-server's command line says is told in our words: options of `serve`, a model folder with another template or context, and
 for defaults of requests (--temp, --seed, --n-predict) fields of each request. What can't be told so is skipped, with its reason.
-Words that llama.cpp's own draws give aren't judged: only those that a form (a schema, a grammar) holds are.
+Words that llama.cpp's own draws give aren't judged: only those that a form (a schema, a grammar) holds are. In place of its BERT there is
+one of random weights that knows the tests' words, and models/tiny-vlm with a picture of this repository in place of its Gemma 3.
 """
 import json
 import os
 import pathlib
+import random
+import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import types
 
 import pytest
+import requests
 
 sys.modules.setdefault("wget", types.ModuleType("wget"))
 sys.path.insert(0, os.getcwd())
@@ -53,14 +58,15 @@ ABSENT = {
     "ui_mcp_proxy": "a proxy for its page",
     "server_tools": "tools of the server",
     "gcp_compat": "the API of Vertex AI",
-    "kv_unified": "a KV cache that slots overbook",
     "enable_ctx_shift": "shifting the context",
     "lora_files": "another model's adapter",
     "slot_save_path": "slots in files",
     "sleep_idle_seconds": "sleeping",
 }
 REPOSITORIES = ("ggml-org/test-model-stories260K", "ggml-org/test-model-stories260K-infill")
-FILES = ("tinyllamas/stories260K.gguf", "bert-bge-small/ggml-model-f16.gguf", "jina-reranker-v1-tiny-en/ggml-model-f16.gguf")
+FILES = ("tinyllamas/stories260K.gguf", "jina-reranker-v1-tiny-en/ggml-model-f16.gguf")
+BERT = "bert-bge-small/ggml-model-f16.gguf"
+VISION = "ggml-org/tinygemma3-GGUF:Q8_0"
 # What asks for a text, with the field that says how long it may be.
 GENERATING = {
     "/completion": "n_predict",
@@ -120,6 +126,71 @@ def folder_of(template, context, fills):
     return folder
 
 
+def bert():
+    """The folder of a BERT: each word of its tests is a token."""
+    folder = folders / "bert"
+    if folder.exists():
+        return folder
+    folder.mkdir()
+    words = sorted(set(re.findall("[a-z0-9]+", pathlib.Path("unit/test_embedding.py").read_text().lower())))
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words]
+    width, inner, positions = 32, 64, 512
+    config = dict(model_type="bert", vocab_size=len(tokens), hidden_size=width, num_hidden_layers=1, num_attention_heads=2)
+    config.update(intermediate_size=inner, max_position_embeddings=positions, hidden_act="gelu")
+    special = {token: dict(id=token, ids=[id], tokens=[token]) for id, token in enumerate(tokens[:4])}
+    around = [{"SpecialToken": dict(id="[CLS]", type_id=0)}, {"Sequence": dict(id="A", type_id=0)}, {"SpecialToken": dict(id="[SEP]", type_id=0)}]
+    tokenizer = dict(
+        version="1.0",
+        added_tokens=[
+            dict(id=id, content=token, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+            for id, token in enumerate(tokens[:4])
+        ],
+        normalizer=dict(type="BertNormalizer", clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=True),
+        pre_tokenizer=dict(type="BertPreTokenizer"),
+        post_processor=dict(type="TemplateProcessing", single=around, pair=around, special_tokens=special),
+        decoder=dict(type="WordPiece", prefix="##", cleanup=True),
+        model=dict(
+            type="WordPiece",
+            unk_token="[UNK]",
+            continuing_subword_prefix="##",
+            max_input_chars_per_word=100,
+            vocab={token: id for id, token in enumerate(tokens)},
+        ),
+    )
+    words = dict(cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]", pad_token="[PAD]")
+    shapes = {f"embeddings.{name}_embeddings.weight": (rows, width) for name, rows in (("word", len(tokens)), ("position", positions), ("token_type", 2))}
+    for name, rows, columns in (
+        *((f"attention.{name}", width, width) for name in ("self.query", "self.key", "self.value", "output.dense")),
+        ("intermediate.dense", inner, width),
+        ("output.dense", width, inner),
+    ):
+        shapes[f"encoder.layer.0.{name}.weight"], shapes[f"encoder.layer.0.{name}.bias"] = (rows, columns), (rows,)
+    for name in ("embeddings", "encoder.layer.0.attention.output", "encoder.layer.0.output"):
+        shapes[f"{name}.LayerNorm.weight"] = shapes[f"{name}.LayerNorm.bias"] = (width,)
+    drawn, header, data = random.Random(1), {}, b""
+    for name, shape in shapes.items():
+        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        centre = 1 if name.endswith("LayerNorm.weight") else 0
+        header[name] = dict(dtype="F32", shape=shape, data_offsets=(len(data), len(data) + 4 * count))
+        data += struct.pack(f"<{count}f", *(drawn.gauss(centre, 0.2) for _ in range(count)))
+    for name, said in (("config", config), ("tokenizer", tokenizer), ("tokenizer_config", words)):
+        (folder / f"{name}.json").write_text(json.dumps(said))
+    head = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
+    return folder
+
+
+PICTURE = pathlib.Path(ROOT) / "docs" / "images" / "chat.png"
+get = requests.get
+
+
+def get_or_picture(url, **how):
+    """Tests fetch pictures from the Hub."""
+    if not url.endswith(".png"):
+        return get(url, **how)
+    return types.SimpleNamespace(content=PICTURE.read_bytes(), raise_for_status=lambda: None)
+
+
 def template_of(server, begins=True):
     """As llama.cpp has it: a prompt begins with the model's first token, whatever its template says."""
     if server.chat_template_file:
@@ -133,14 +204,23 @@ def start(server, timeout_seconds=0):
     for option, what in ABSENT.items():
         if getattr(server, option):
             pytest.skip(f"{option}: splitkv has no such thing as {what}")
-    named = server.model_hf_repo in REPOSITORIES or server.model_hf_file in FILES
-    if not named:
+    sees = server.model_hf_repo == VISION
+    named = server.model_hf_repo in REPOSITORIES or server.model_hf_file in (*FILES, BERT)
+    if not named and not sees:
         pytest.skip(f"the model {server.model_hf_repo} isn't here")
     slots = server.n_slots or 4
-    context = (server.n_ctx or 4096) // slots
+    # Slots of one cache may each have all of it; here each has its own.
+    context = (server.n_ctx or 4096) // (1 if server.kv_unified else slots)
     alias = (server.model_alias or "model").split(",")[0]
-    folder = folder_of(template_of(server), context, "infill" in server.model_hf_repo)
+    if sees:
+        folder = pathlib.Path(ROOT) / "models" / "tiny-vlm"
+    elif server.model_hf_file == BERT:
+        folder = bert()
+    else:
+        folder = folder_of(template_of(server), context, "infill" in server.model_hf_repo)
     arguments = [folder, "--served-name", alias, "--port", 0, "--slots", slots, "--context", context, "--allow-origin", "*"]
+    if sees:
+        arguments += ["--images"]
     if server.pooling in ("mean", "last", "cls"):
         arguments += ["--pooling", server.pooling]
     if server.api_key:
@@ -208,6 +288,7 @@ def wrap_requests():
     utils.ServerProcess.make_request = make_request
     utils.ServerProcess.make_stream_request = make_stream_request
     utils.match_regex = match_regex
+    requests.get = get_or_picture
     for api in (resources.chat.Completions, resources.Completions, resources.Embeddings, resources.responses.Responses):
         create = api.create
         api.create = lambda self, create=create, **fields: create(self, **{**fields, "model": now.server.model_alias})

@@ -127,14 +127,14 @@ export class TemplateMessages {
     const ask = (message: ChatMessage): void => {
       const last = told.at(-1);
       if (last?.role !== 'user') told.push(message);
-      else told[told.length - 1] = { ...last, content: `${String(last.content)}\n\n${String(message.content)}` };
+      else told[told.length - 1] = { ...last, content: together(last.content, '\n\n', message.content) };
     };
     for (const [index, message] of messages.entries()) {
       const { role, content, tool_calls: calls } = message;
       if (role === 'tool') {
         const name = wordOf(message['name']) || (names.get(wordOf(message['tool_call_id'])) ?? '');
         if (wishes.results) told.push({ ...message, name, tool_call_id: idOf(message['tool_call_id']) });
-        else ask({ role: 'user', content: `The result of ${name === '' ? 'the call' : name}:\n${String(content)}` });
+        else ask({ role: 'user', content: together(`The result of ${name === '' ? 'the call' : name}:\n`, content) });
       } else if (role === 'user' && !wishes.results && messages[index - 1]?.role === 'tool') ask(message);
       else if (!Array.isArray(calls) || calls.length === 0) {
         const { tool_calls: _, ...rest } = message;
@@ -204,14 +204,20 @@ function withThoughts(message: ChatMessage, { name }: ChatFormat): ChatMessage {
   } as ChatMessage;
 }
 
+/** Contents behind each other: parts, where some has parts. */
+const together = (...contents: readonly ChatMessage['content'][]): ChatMessage['content'] =>
+  contents.some(Array.isArray)
+    ? contents.flatMap((content): unknown[] => (Array.isArray(content) ? content : [{ type: 'text', text: content }]))
+    : contents.join('');
+
 /** Messages with a text before them, for the model alone. */
 function withText(messages: readonly ChatMessage[], text: string, system: boolean): ChatMessage[] {
   const [first, ...rest] = messages;
-  if (first?.role === 'system') return [{ ...first, content: `${String(first.content)}\n\n${text}` }, ...rest];
+  if (first?.role === 'system') return [{ ...first, content: together(first.content, '\n\n', text) }, ...rest];
   if (system) return [{ role: 'system', content: text }, ...messages];
   const at = messages.findIndex(({ role }) => role === 'user');
   return messages.map((message, index) =>
-    index === Math.max(0, at) ? { ...message, content: `${text}\n\n${String(message.content)}` } : message,
+    index === Math.max(0, at) ? { ...message, content: together(`${text}\n\n`, message.content) } : message,
   );
 }
 

@@ -1,5 +1,8 @@
 import { messageOf, SplitkvError, usageError } from '../base/errors.js';
-import type { FrontOptions, RequestRecord } from '../server/front.js';
+import { sum } from '../base/lists.js';
+import { pause } from '../base/waits.js';
+import type { FrontOptions, HttpFront, RequestRecord } from '../server/front.js';
+import type { Replica } from '../server/replicas/replica.js';
 import { isLoopback } from '../server/http/access.js';
 import { isTerminated, type Terminal } from './command.js';
 import { defined, type Options, type OptionSpecs, readGiven } from './options.js';
@@ -97,29 +100,23 @@ export async function frontOptions(options: Options, terminal: Terminal): Promis
   };
 }
 
-/** What ends after requests that are under way. */
-interface Ending {
-  /** Goes on, no longer ready, for so long. */
-  readonly drain: (ms: number) => Promise<unknown>;
-  readonly live: () => number;
-  readonly close: (graceMs: number) => Promise<unknown>;
-}
-
 /**
  * An end that clients notice little of. Whoever presses Ctrl-C waits for it; whoever sends SIGTERM may have a balancer that must notice
  * first.
+ * @param parts what ends after requests that are under way
  */
 export async function endGently(
-  { drain: drainSeconds, grace }: ReturnType<typeof endingOf>,
+  { drain, grace }: ReturnType<typeof endingOf>,
   terminal: Terminal,
-  { drain, live, close }: Ending,
+  parts: readonly (HttpFront | Replica)[],
 ): Promise<void> {
-  if (isTerminated(terminal.signal) && drainSeconds > 0) {
-    terminal.note(`splitkv: no longer ready; requests are taken for another ${drainSeconds} s`);
-    await drain(drainSeconds * 1000);
-  }
-  if (live() > 0) terminal.note(`splitkv: ending; ${live()} requests get ${grace} s to finish`);
-  await close(grace * 1000);
+  const isLate = isTerminated(terminal.signal) && drain > 0;
+  if (isLate) terminal.note(`splitkv: no longer ready; requests are taken for another ${drain} s`);
+  const drained = parts.map((part) => part.drain(isLate ? drain * 1000 : 0));
+  if (isLate) await Promise.all([pause(drain * 1000), ...drained]);
+  const live = sum(parts.map((part) => part.live));
+  if (live > 0) terminal.note(`splitkv: ending; ${live} requests get ${grace} s to finish`);
+  await Promise.all(parts.map((part) => part.close(grace * 1000)));
 }
 
 /** Seconds between SIGTERM and the last request taken, and those that requests under way get after it. @throws SplitkvError `usage` */

@@ -4,6 +4,7 @@
  */
 
 import { didYouMean, messageOf, SplitkvError, usageError } from '../base/errors.js';
+import { VERSION } from '../base/version.js';
 import { type Command, type Terminal, TERMINATED } from './command.js';
 import { parseOptions } from './options.js';
 import { type CommandEntry, commandHelp, mainHelp } from './terminal/help.js';
@@ -88,8 +89,7 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
     return name === undefined ? EXIT_USAGE : 0;
   }
   if (name === '--version' || name === '-v') {
-    const { version } = await import('./version.js');
-    await terminal.write(`${await version()}\n`);
+    await terminal.write(`${VERSION}\n`);
     return 0;
   }
   // Whatever else is wrong with the line.

@@ -63,16 +63,12 @@ export class Options {
     throw usageError(`--${name} ${value}: expected ${choices.join(', ')}.${didYouMean(value, choices)}`);
   }
 
-  number(name: string, expected: string, accept: (value: number) => boolean): number | undefined {
-    return this.#number(name, expected, (value) => Number.isFinite(value) && accept(value));
-  }
-
   integer(name: string, low: number, high?: number): number | undefined {
     return this.within(name, { integer: true, low, ...(high !== undefined && { high }) });
   }
 
   within(name: string, range: NumberRange): number | undefined {
-    return this.#number(name, rangeText(range), (value) => isWithin(value, range));
+    return this.number(name, rangeText(range), (value) => isWithin(value, range));
   }
 
   /** One size in bytes, above 0. */
@@ -82,11 +78,11 @@ export class Options {
     return parseSize(text, `--${name} ${text}`);
   }
 
-  #number(name: string, expected: string, accept: (value: number) => boolean): number | undefined {
+  number(name: string, expected: string, accept: (value: number) => boolean): number | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
     const value = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) : Number.NaN;
-    if (!accept(value)) throw usageError(`--${name} ${text}: expected ${expected}`);
+    if (!(Number.isFinite(value) && accept(value))) throw usageError(`--${name} ${text}: expected ${expected}`);
     return value;
   }
 }

@@ -111,7 +111,8 @@ class Reader {
       case 'Character':
       case 'CharacterSet':
       case 'CharacterClass':
-        start.edges.push([this.#setOf(element), end]);
+        // Once for an element, however often it's repeated.
+        start.edges.push([valueIn(this.#sets, element, () => this.#characters(element)), end]);
         return end;
       case 'Group':
       case 'CapturingGroup':
@@ -152,11 +153,6 @@ class Reader {
       default:
         throw refused(this.source, `'${element.raw}' is not done`);
     }
-  }
-
-  /** Once for an element, however often it's repeated. */
-  #setOf(element: AST.Character | AST.CharacterSet | AST.CharacterClass): CodePoints {
-    return valueIn(this.#sets, element, () => this.#characters(element));
   }
 
   #characters(element: AST.Character | AST.CharacterSet | AST.CharacterClass | AST.CharacterClassRange): CodePoints {

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { VERSION } from '../base/version.js';
 import type { ServingModel } from '../index.js';
 import { ApiServer, type ServerOptions } from './api_server.js';
 import type { RequestRecord } from './front.js';
@@ -99,7 +100,7 @@ describe('requests that are wrong', () => {
       'messages[0].tool_calls[0].id',
     ],
     ['no prompt', TEXT, { model: 'tiny' }, 'prompt is missing', 'prompt'],
-    ['an empty prompt', TEXT, { prompt: '' }, 'prompt is ""; expected', 'prompt'],
+    ['an empty prompt', TEXT, { prompt: [] }, 'prompt is []; expected', 'prompt'],
     ['a prompt of fractions', TEXT, { prompt: [1.5] }, 'prompt is [1.5]; expected', 'prompt'],
     ['an id out of range', TEXT, { prompt: [320] }, 'token 0 of the prompt is 320', null],
     ['n', TEXT, { prompt: 'x', n: 0 }, 'n is 0; expected an integer from 1 to 128', 'n'],
@@ -138,7 +139,20 @@ describe('requests that are wrong', () => {
       'response_format',
     ],
     ['best_of', TEXT, { prompt: 'x', best_of: 2, stream: true }, 'best_of needs whole answers', 'best_of'],
-    ['logit_bias', TEXT, { prompt: 'x', logit_bias: { cat: 1 } }, 'logit_bias is {"cat":1}; expected', 'logit_bias'],
+    [
+      'logit_bias',
+      TEXT,
+      { prompt: 'x', logit_bias: { cat: 'x' } },
+      'logit_bias is {"cat":"x"}; expected',
+      'logit_bias',
+    ],
+    [
+      'a bias of no id',
+      TEXT,
+      { prompt: 'x', logit_bias: { '-1': 1 } },
+      'logit_bias is {"-1":1}; expected',
+      'logit_bias',
+    ],
     ['a bias of no token', TEXT, { prompt: 'x', logit_bias: { 320: 1 } }, 'logit_bias: token 320; this model', null],
     ['min_p', TEXT, { prompt: 'x', min_p: 1.1 }, 'min_p is 1.1; expected a number from 0 to 1', 'min_p'],
     [
@@ -304,7 +318,7 @@ describe('requests that are wrong', () => {
   });
 
   test('tokens of a text, of a chat, and back; version and fingerprint', async () => {
-    const url = await start({ version: '1.2.3', apiKeys: ['key'] });
+    const url = await start({ apiKeys: ['key'] });
     const headers = { Authorization: 'Bearer key' };
     const ask = async (path: string, body: object): Promise<Record<string, unknown>> =>
       (await (await post(url, path, body, { headers })).json()) as Record<string, unknown>;
@@ -338,9 +352,9 @@ describe('requests that are wrong', () => {
       await expectError(await post(url, path, body, { headers }), 400, {});
     }
     await expectError(await post(url, '/tokenize', { prompt: 'x' }), 401, {});
-    expect(await (await fetch(`${url}/version`)).json()).toEqual({ version: '1.2.3' });
+    expect(await (await fetch(`${url}/version`)).json()).toEqual({ version: VERSION });
     const { system_fingerprint: fingerprint } = await ask(TEXT, { prompt: 'x', max_tokens: 1 });
-    expect(fingerprint).toMatch(/^b1\.2\.3-[0-9a-f]{12}$/);
+    expect(fingerprint).toMatch(new RegExp(`^b${VERSION.replaceAll('.', '\\.')}-[0-9a-f]{12}$`));
     expect((await ask(CHAT, { messages: user('x'), max_tokens: 1 })).system_fingerprint).toBe(fingerprint);
   });
 
@@ -732,7 +746,7 @@ describe('state', () => {
     expect(value('splitkv_recovering')).toBe(0);
     expect(value('nodejs_eventloop_lag_max_seconds')).toBeGreaterThanOrEqual(value('nodejs_eventloop_lag_p50_seconds'));
     expect(Math.abs(Date.now() / 1000 - process.uptime() - value('process_start_time_seconds'))).toBeLessThan(60);
-    expect(text).toMatch(/^splitkv_build_info\{version="unknown",node="[\d.]+",model="[^"]*",.*plan="single",.*\} 1$/m);
+    expect(text).toMatch(/^splitkv_build_info\{version="\d[^"]*",node="[\d.]+",model="[^"]*",.*plan="single",.*\} 1$/m);
     expect(value('splitkv_requests_live')).toBe(1);
     expect(value('splitkv_generated_tokens_total')).toBe(before.generatedTokensTotal + 5);
     expect(value('splitkv_sequences_total{outcome="length"}')).toBe(before.requestsTotal.length + 1);

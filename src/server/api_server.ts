@@ -24,6 +24,7 @@ import { itemList, ResponseStore } from './responses/response_store.js';
 import { ResponseWriter } from './responses/response_writer.js';
 import { tried } from '../base/errors.js';
 import { defined } from '../base/options.js';
+import { VERSION } from '../base/version.js';
 import { embeddingAnswer, rerankAnswer } from './requests/text_request.js';
 import type { CallKind, Calls } from './requests/read_call.js';
 import { addTo, type Exchange } from './http/exchange.js';
@@ -119,8 +120,8 @@ export class ApiServer extends HttpFront {
   get fingerprint(): string {
     const { name, architecture, parameters, shape, weights, kv, adapter }: Partial<ServingInfo> =
       this.#model?.info ?? {};
-    const parts = [this.version, name, architecture, parameters, shape, weights, kv, adapter];
-    return `b${this.version}-${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
+    const parts = [VERSION, name, architecture, parameters, shape, weights, kv, adapter];
+    return `b${VERSION}-${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)}`;
   }
 
   /** Answers that may run and wait. */
@@ -177,7 +178,7 @@ export class ApiServer extends HttpFront {
         return { object: 'response.input_tokens', input_tokens: model.tokenize(prompts[0]!, options).length };
       }
       case '/props':
-        return propsOf(model, this.modelName, this.version);
+        return propsOf(model, this.modelName);
       case '/slots':
         return slotsOf(model);
       case '/api/show': {
@@ -338,10 +339,14 @@ export class ApiServer extends HttpFront {
     const wanted = prompts.length * (options.n ?? 1);
     const param = prompts.length > this.places ? promptField : 'n';
     await this.#inPlaces(exchange, model, wanted, param, () =>
-      answerRequest(exchange, model, call, this.#writerOf(exchange, model, kind, call), {
-        wait: this.#reader!.formWait(exchange.client, exchange.signal),
-        onError: (error) => this.#options.onError?.(error, exchange),
-      }),
+      answerRequest(
+        exchange,
+        model,
+        call,
+        this.#writerOf(exchange, model, kind, call),
+        this.#reader!.formWait(exchange.client, exchange.signal),
+        (error) => this.#options.onError?.(error, exchange),
+      ),
     );
   }
 

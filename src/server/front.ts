@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
 import { ioError, type SplitkvError } from '../base/errors.js';
+import { VERSION } from '../base/version.js';
 import type { ServingModel } from '../index.js';
 import { pause, until } from '../base/waits.js';
 import { ApiError, toApiError } from './api_error.js';
@@ -18,8 +19,6 @@ export interface FrontOptions {
   readonly host?: string;
   /** 0 (default) takes a free one. */
   readonly port?: number;
-  /** Told at /version, and part of each answer's `system_fingerprint`. */
-  readonly version?: string;
   /** Any of them lets a client in; none: everybody. */
   readonly apiKeys?: readonly string[];
   /** Whose requests may have a priority: those with one of these keys, or 'all'; default nobody's. */
@@ -73,7 +72,6 @@ export interface RequestRecord {
 export const DEFAULT_BODY = 2 ** 20;
 const DEFAULTS = {
   host: '127.0.0.1',
-  version: 'unknown',
   port: 0,
   maxBodyBytes: DEFAULT_BODY,
   maxBufferedBytes: 2 ** 20,
@@ -118,7 +116,7 @@ export abstract class HttpFront {
   constructor(given: FrontOptions) {
     const options = { ...DEFAULTS, ...given };
     this.#options = options;
-    this.metrics = new ServerMetrics(options.version);
+    this.metrics = new ServerMetrics();
     this.access = new Access(options.apiKeys ?? [], options.origins ?? [], options.priorityKeys, options.localApps);
     this.#checkHost = hostCheck(options.allowedHosts, options.host, options.localApps);
     this.#bodies = new BodyRooms(options.maxBodiesBytes ?? Math.max(2 ** 26, 8 * options.maxBodyBytes));
@@ -192,10 +190,6 @@ export abstract class HttpFront {
   /** Ends without a slash; empty where nothing is listened to. */
   get url(): string {
     return this.#url;
-  }
-
-  get version(): string {
-    return this.#options.version;
   }
 
   /** Requests under way. */
@@ -349,7 +343,7 @@ export abstract class HttpFront {
     if (route.name === '/health' || route.name === '/readyz') return this.#health(exchange);
     // It answers, so it lives: only a process that hangs should be started again.
     if (route.name === '/livez') return exchange.sendJson(200, { status: 'ok' });
-    if (route.name === '/version') return exchange.sendJson(200, { version: this.#options.version });
+    if (route.name === '/version') return exchange.sendJson(200, { version: VERSION });
     if (route.name === '/metrics') {
       const load = { live: this.#live.size, bodyBytes: this.#bodies.bytes };
       const text = this.metrics.text(load, this.ownMetrics());

@@ -67,6 +67,58 @@ describe('images over HTTP', () => {
     expect(response).toMatchObject({ output: [{ content: [{ text: expected }] }] });
   });
 
+  test("in Ollama's words: before the text", async () => {
+    const parts: ContentPart[] = [{ type: 'image', image: url }, text];
+    const ids = await model.readPrompt({ messages: [{ role: 'user', content: parts }] });
+    let expected = '';
+    for await (const event of model.complete(ids, { maxTokens: 8, seed: 2, temperature: 0.9 })) expected += event.text;
+    const asked = { stream: false, options: { num_predict: 8, seed: 2, temperature: 0.9 } };
+    const own = { role: 'user', content: text.text, images: [data] };
+    expect((await post('/api/chat', { ...asked, messages: [own] })).json).toMatchObject({
+      message: { content: expected },
+      prompt_eval_count: ids.length,
+    });
+    const { json } = await post('/api/generate', { ...asked, prompt: text.text, images: [data] });
+    expect(json).toMatchObject({ response: expected });
+    const { json: shown } = await post('/api/show', { model: 'tiny' });
+    expect(shown['capabilities']).toContain('vision');
+    expect(await (await fetch(`${server.url}/props`)).json()).toMatchObject({ modalities: { vision: true } });
+    for (const more of [{ raw: true }, { suffix: 'x' }, { images: [5] }])
+      expect((await post('/api/generate', { prompt: 'x', images: [data], ...more })).status).toBe(400);
+  });
+
+  test('in what a tool gave back, in the words of each API: one answer', async () => {
+    const called = { name: 'look', arguments: '{}' };
+    const messages = [
+      { role: 'user', content: 'see' },
+      { role: 'assistant', content: null, tool_calls: [{ id: 'a', type: 'function', function: called }] },
+      { role: 'tool', tool_call_id: 'a', content: [{ type: 'image_url', image_url: { url } }] },
+    ];
+    const { status, json } = await post(CHAT, { messages, ...options });
+    expect(status, JSON.stringify(json)).toBe(200);
+    const [{ message: told }] = json['choices'] as [{ message: { content: string } }];
+    const use = { type: 'tool_use', id: 'a', name: 'look', input: {} };
+    const source = { type: 'base64', media_type: 'image/png', data };
+    const result = { type: 'tool_result', tool_use_id: 'a', content: [{ type: 'image', source }] };
+    const turns = [messages[0], { role: 'assistant', content: [use] }, { role: 'user', content: [result] }];
+    expect((await post('/v1/messages', { messages: turns, ...options })).json).toMatchObject({
+      content: [{ text: told.content }],
+    });
+    const input = [
+      messages[0],
+      { type: 'function_call', call_id: 'a', ...called },
+      { type: 'function_call_output', call_id: 'a', output: [{ type: 'input_image', image_url: url }] },
+    ];
+    expect(
+      (await post('/v1/responses', { input, max_output_tokens: 8, seed: 2, temperature: 0.9 })).json,
+    ).toMatchObject({ output: [{ content: [{ text: told.content }] }] });
+    // Another picture is another answer's prompt.
+    const { usage } = json as { usage: { prompt_tokens: number } };
+    const without = { ...messages[2], content: 'none' };
+    const { json: plain } = await post(CHAT, { messages: [...messages.slice(0, 2), without], ...options });
+    expect(usage.prompt_tokens).toBeGreaterThan((plain as typeof json & { usage: typeof usage }).usage.prompt_tokens);
+  });
+
   test('what is refused, and why', async () => {
     const asked = async (part: object, to = server) => {
       const { status, json } = await post(CHAT, { ...user(part), ...options }, to);

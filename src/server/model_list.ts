@@ -93,6 +93,7 @@ function capabilitiesOf({ info, texts }: ServingModel): string[] {
     completion: true,
     tools: info.hasChatTemplate && texts.shownTools,
     thinking: texts.thinks,
+    vision: info.imagePlaceholder !== undefined,
     insert: texts.fillsIn,
     embedding: true,
   };

@@ -392,7 +392,7 @@ describe('the official openai client', () => {
     const last = await client.embeddings.create({ ...few, input: [ids], pooling: 'last' } as never);
     expect(last.data[0]!.embedding).toEqual([...cut[0]!]);
     for (const [request, told] of [
-      [{ input: '' }, { param: 'input' }],
+      [{ input: {} }, { param: 'input' }],
       [{ input: [] }, { param: 'input' }],
       [{ input: 'x', dimensions: 4096 }, { status: 400 }],
       [{ input: 'x', encoding_format: 'int8' }, { param: 'encoding_format' }],

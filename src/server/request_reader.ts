@@ -1,4 +1,5 @@
 import type { Worker } from 'node:worker_threads';
+import { withAbort } from '../base/errors.js';
 import type { FormWait, PromptSource, ServingModel } from '../index.js';
 import { ApiError, badRequest } from './api_error.js';
 import { TurnsByClient } from './http/turns_by_client.js';
@@ -101,15 +102,12 @@ export class RequestThread {
     request: ThreadRequest & { readonly body: Uint8Array<ArrayBuffer>; readonly kind: Kind },
   ): Promise<Calls[Kind]> {
     const worker = await this.start();
-    let timer: NodeJS.Timeout | undefined;
-    const tooLong = new Promise<never>((_, reject) => {
-      const message = `reading this request takes longer than ${this.maxMs / 1000} s; send less text`;
-      timer = setTimeout(() => reject(badRequest(message)), this.maxMs);
-    });
+    const late = (): ApiError =>
+      badRequest(`reading this request takes longer than ${this.maxMs / 1000} s; send less text`);
     let reply: ThreadReply;
     try {
       worker.postMessage(request, [request.body.buffer]);
-      reply = await Promise.race([nextMessage<ThreadReply>(worker), tooLong]);
+      reply = await withAbort(nextMessage<ThreadReply>(worker), AbortSignal.timeout(this.maxMs), late);
     } catch (error) {
       // What it is busy with doesn't end by itself.
       this.#worker = undefined;
@@ -117,8 +115,6 @@ export class RequestThread {
       // Whoever ended it waits for the next one, and their rest counts that.
       if (!this.#closed) await this.start().catch(() => {});
       throw error;
-    } finally {
-      clearTimeout(timer);
     }
     if ('call' in reply) return reply.call as Calls[Kind];
     const { status, message, details } = reply.refused;

@@ -1,4 +1,5 @@
 import { valueIn } from '../base/lists.js';
+import { VERSION } from '../base/version.js';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { HistogramCounts, RankBalance, ServingInfo, ServingModel } from '../index.js';
 import type { Outcome } from './http/exchange.js';
@@ -36,7 +37,7 @@ export class ServerMetrics {
   /** Mean seconds of completed answers, the latest counting most. */
   #answerSeconds = 1;
 
-  constructor(readonly version: string) {
+  constructor() {
     this.#lag.enable();
   }
 
@@ -88,7 +89,7 @@ export class ServerMetrics {
   #build(info: ServingInfo | undefined): Labels {
     const { name = '', weights = '', kv = '', plan, adapter } = info ?? {};
     return {
-      version: this.version,
+      version: VERSION,
       node: process.versions.node,
       model: name,
       weights,

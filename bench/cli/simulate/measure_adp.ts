@@ -10,7 +10,7 @@ import { type LinearTime, countedTokens, schedulerOf } from '../../simulate/simu
 import type { Trace } from '../../simulate/trace.js';
 import type { ModelRequest } from '../../../src/cli/model_options.js';
 import { type Replay, replay } from './replay.js';
-import { version } from '../../../src/cli/version.js';
+import { VERSION } from '../../../src/base/version.js';
 
 export interface MeasuredStudy {
   /** Medians over runs; of speedups, those over the baseline of the same turn. */
@@ -142,7 +142,7 @@ async function environmentOf(): Promise<MeasuredStudy['environment']> {
   const [cpu] = cpus();
   return {
     date: new Date().toISOString(),
-    version: await version(),
+    version: VERSION,
     node: process.version,
     os: `${type()} ${release()} ${arch()}`,
     cpu: cpu?.model.trim() ?? 'unknown',

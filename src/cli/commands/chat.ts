@@ -61,12 +61,12 @@ export const command: Command = {
       talk: { whenFull, ...readSpecial(options) },
       options: { ...file?.options, ...sampling, cachePrompt: reuse },
     });
-    const { modelReason } = talk.info;
+    const { modelReason } = talk.host.info;
     if (modelReason !== undefined) terminal.note(`auto: ${modelReason}`);
     try {
       return await (file ? askAll(talk, file, options, terminal) : atTerminal(talk, terminal));
     } finally {
-      await talk.close();
+      await talk.host.close();
     }
   },
 };
@@ -95,8 +95,8 @@ class HostTalk implements Talk {
     private readonly state: TalkState,
   ) {}
 
-  get info(): ModelHost['info'] {
-    return this.state.host.info;
+  get host(): ModelHost {
+    return this.state.host;
   }
 
   /** Asks, and writes the answer as it comes, but for JSON. */
@@ -167,14 +167,6 @@ class HostTalk implements Talk {
     }
     return this.state.host.info.name;
   }
-
-  stats(): ReturnType<ModelHost['stats']> {
-    return this.state.host.stats();
-  }
-
-  close(): Promise<void> {
-    return this.state.host.close();
-  }
 }
 
 /** The turns of a file, one after the other. */
@@ -189,7 +181,7 @@ async function askAll(talk: HostTalk, { turns }: Turns, options: Options, termin
     told.push({ text, tokens, prompt_tokens, cached_tokens, ttft_ms, finish_reason, sha256 });
     if (finish_reason === 'abort') return 130;
   }
-  if (json) await terminal.write(`${JSON.stringify({ turns: told, stats: await talk.stats() })}\n`);
+  if (json) await terminal.write(`${JSON.stringify({ turns: told, stats: await talk.host.stats() })}\n`);
   return 0;
 }
 

@@ -7,10 +7,10 @@ import { type AdapterEntry, differentGpus } from '../../app/shared/adapter_list.
 import { codeOf, messageOf, tried } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import { snakeOf } from '../../base/names.js';
+import { VERSION } from '../../base/version.js';
 import { cacheOf, isOffline, listLocalModels, nodeAccess } from '../../loader/hub/node_hub_cache.js';
 import { type Command, commonOptions, say } from '../command.js';
 import { findChrome } from '../hosts/find_chrome.js';
-import { version } from '../version.js';
 import { plain, type Style } from '../terminal/style.js';
 import { adapterText, nodeAdapters } from './adapters.js';
 
@@ -227,7 +227,7 @@ async function machineFacts(): Promise<MachineFacts> {
   const access = await nodeAccess({});
   const cache = cacheOf(access.endpoint);
   return {
-    splitkv: await version(),
+    splitkv: VERSION,
     node: process.versions.node,
     platform: process.platform,
     arch: process.arch,
@@ -260,22 +260,16 @@ function chrome(): MachineFacts['chrome'] {
 /** What the kernel calls GPUs, on Linux: /dev/dri/renderD128, /dev/nvidia0, WSL's /dev/dxg. */
 function filesOfGpus(): string[] {
   if (process.platform !== 'linux') return [];
-  const rendering = existsSync('/dev/dri')
-    ? readdirSync('/dev/dri')
-        .filter((name) => name.startsWith('renderD'))
-        .map((name) => `/dev/dri/${name}`)
-    : [];
-  return [...rendering, ...['/dev/nvidia0', '/dev/dxg'].filter((file) => existsSync(file))];
+  const rendering = (tried(() => readdirSync('/dev/dri')) ?? []).filter((name) => name.startsWith('renderD'));
+  const others = ['/dev/nvidia0', '/dev/dxg'].filter((file) => existsSync(file));
+  return [...rendering.map((name) => `/dev/dri/${name}`), ...others];
 }
 
-function mayOpen(file: string): boolean {
-  try {
+const mayOpen = (file: string): boolean =>
+  tried(() => {
     accessSync(file, constants.R_OK | constants.W_OK);
     return true;
-  } catch {
-    return false;
-  }
-}
+  }) ?? false;
 
 /** Of the nearest folder above that is there. */
 async function freeBytes(folder: string): Promise<number | undefined> {

@@ -2,7 +2,6 @@ import { clusterOptions, neededCluster } from '../cluster/cluster_options.js';
 import { type Command, commonOptions, interrupted, say } from '../command.js';
 import { endGently, endingOf, frontOptions, frontSpecs, milliseconds } from '../front_options.js';
 import { defined } from '../options.js';
-import { version } from '../version.js';
 
 export const command: Command = {
   summary:
@@ -33,7 +32,6 @@ export const command: Command = {
         ...front,
         ...defined(times),
         cluster,
-        version: await version(),
         onNote: (line) => terminal.note(`splitkv: ${line}`),
       }).listen();
       try {
@@ -41,11 +39,7 @@ export const command: Command = {
         const text = `Gateway of cluster ${cluster.name} at ${url}/v1. Ctrl-C ends.\n`;
         await say(options, terminal, { url, cluster: cluster.name }, text);
         await interrupted(signal);
-        await endGently(ending, terminal, {
-          drain: (ms) => gateway.drain(ms),
-          live: () => gateway.live,
-          close: (graceMs) => gateway.close(graceMs),
-        });
+        await endGently(ending, terminal, [gateway]);
       } finally {
         await gateway.close();
       }

@@ -254,18 +254,14 @@ function rankLines({ ranks, plan, exchanges_per_token: exchanges }: RunStats): s
   if (ranks.length === 1) return [];
   return [
     `plan ${plan}: ${exchanges} exchanges per token`,
-    ...ranks.map(
-      (rank, index) =>
+    ...ranks.map((rank, index) => {
+      const parts = [rank.compute_ms_per_token, rank.exchange_ms_per_token, rank.wait_ms_per_token];
+      const [computes, exchanges, waits] = parts.map((ms) => ms.toFixed(2));
+      return (
         `  rank ${index}: weights ${formatBytes(rank.weight_bytes)}, cache ${formatBytes(rank.kv_bytes)}, ` +
-        `sends ${formatBytes(Math.round(rank.bytes_per_token))} per token; a token's ${tokenMs(rank)} ms: ` +
-        `${rank.compute_ms_per_token.toFixed(2)} compute, ${rank.exchange_ms_per_token.toFixed(2)} exchange, ` +
-        `${rank.wait_ms_per_token.toFixed(2)} wait (${rank.adapter})`,
-    ),
+        `sends ${formatBytes(Math.round(rank.bytes_per_token))} per token; a token's ${sum(parts).toFixed(2)} ms: ` +
+        `${computes} compute, ${exchanges} exchange, ${waits} wait (${rank.adapter})`
+      );
+    }),
   ];
 }
-
-const tokenMs = ({
-  compute_ms_per_token: computes,
-  exchange_ms_per_token: exchanges,
-  wait_ms_per_token: waits,
-}: RunStats['ranks'][number]): string => (computes + exchanges + waits).toFixed(2);

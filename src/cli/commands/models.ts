@@ -69,7 +69,7 @@ const document = (local: readonly Kept[]): object => ({
 });
 
 function describe(local: readonly Kept[], isWhole: boolean): string {
-  const heads = isWhole ? WHOLE : SHORT;
+  const shown = COLUMNS.filter(([, where]) => where === 'both' || (where === 'whole') === isWhole);
   const stored = local.flatMap(({ cache, models }, at) => {
     if (at > 0 && models.length === 0) return [];
     const rows = models.map(({ repo, bytes, complete, gguf }) => [
@@ -84,56 +84,39 @@ function describe(local: readonly Kept[], isWhole: boolean): string {
     ...stored,
     '',
     'the catalog (GPU memory of the weights; ~ not verified, --verbose tells what):',
-    columns([heads, ...MODELS.map(isWhole ? wholeRow : shortRow)]),
+    columns([shown.map(([name]) => name), ...MODELS.map((model) => shown.map(([, , cell]) => cell(model)))]),
     '',
   ].join('\n');
 }
-
-const SHORT = ['name', 'size', 'download', 'memory', 'in q4', 'context', 'note'];
-const WHOLE = [
-  'name',
-  'size',
-  'download',
-  'as stored',
-  'f16',
-  'q8',
-  'q4',
-  'context',
-  'licence',
-  'model',
-  'not verified',
-];
 
 const bytesOf = (model: CatalogModel, bytes: number | undefined, ...fields: readonly string[]): string =>
   bytes === undefined
     ? ''
     : `${fields.some((field) => model.unverified.includes(field)) ? '~' : ''}${formatBytes(bytes)}`;
 
-/** What a line of 80 columns holds. */
-function shortRow(model: CatalogModel): readonly string[] {
-  const { name, downloadBytes, weightBytes, contextLength, use, gated } = model;
-  return [
-    name,
-    billions(model),
-    bytesOf(model, downloadBytes, 'downloadBytes'),
-    weightBytes.stored === undefined
-      ? bytesOf(model, weightBytes.f16)
-      : bytesOf(model, weightBytes.stored, 'weightBytes.stored'),
-    bytesOf(model, weightBytes.q4),
-    grouped(contextLength),
-    use ?? (gated ? 'gated' : ''),
-  ];
-}
-
-const wholeRow = (model: CatalogModel): readonly string[] => [
-  model.name,
-  billions(model),
-  formatBytes(model.downloadBytes),
-  ...(['stored', 'f16', 'q8', 'q4'] as const).map((type) => bytesOf(model, model.weightBytes[type])),
-  grouped(model.contextLength),
-  model.license + (model.gated ? ', gated' : ''),
-  model.id + (model.use ? ` (${model.use})` : ''),
-  model.unverified.join(', '),
+/** Of the catalog's table, which a line of 80 columns holds, or with --verbose is whole. */
+const COLUMNS: readonly (readonly [
+  name: string,
+  where: 'short' | 'whole' | 'both',
+  (model: CatalogModel) => string,
+])[] = [
+  ['name', 'both', ({ name }) => name],
+  ['size', 'both', (model) => billions(model)],
+  ['download', 'both', (model) => bytesOf(model, model.downloadBytes, 'downloadBytes')],
+  [
+    'memory',
+    'short',
+    (model) => bytesOf(model, model.weightBytes.stored, 'weightBytes.stored') || bytesOf(model, model.weightBytes.f16),
+  ],
+  ['as stored', 'whole', (model) => bytesOf(model, model.weightBytes.stored, 'weightBytes.stored')],
+  ['f16', 'whole', (model) => bytesOf(model, model.weightBytes.f16)],
+  ['q8', 'whole', (model) => bytesOf(model, model.weightBytes.q8)],
+  ['in q4', 'both', (model) => bytesOf(model, model.weightBytes.q4)],
+  ['context', 'both', ({ contextLength }) => grouped(contextLength)],
+  ['note', 'short', ({ use, gated }) => use ?? (gated ? 'gated' : '')],
+  ['licence', 'whole', ({ license, gated }) => license + (gated ? ', gated' : '')],
+  ['model', 'whole', ({ id, use }) => id + (use ? ` (${use})` : '')],
+  ['not verified', 'whole', ({ unverified }) => unverified.join(', ')],
 ];
 
 const billions = ({ parameters }: CatalogModel): string =>

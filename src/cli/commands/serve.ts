@@ -15,7 +15,6 @@ import { endGently, endingOf, frontOptions, frontSpecs } from '../front_options.
 import { hubNameOf, pull } from '../model_path.js';
 import { loraSpecs, servedAdapters } from '../lora_options.js';
 import { modelOptions, modelRequest, networkOptions } from '../model_options.js';
-import { version } from '../version.js';
 import { defined, type Options, without } from '../options.js';
 
 export const command: Command = {
@@ -73,7 +72,6 @@ export const command: Command = {
         maxQueue: options.integer('max-queue', 0),
         maxPerClient: options.integer('max-per-client', 1),
       }),
-      version: await version(),
       strict: options.has('strict'),
       // Whoever may ask from elsewhere doesn't fill this machine's disk.
       ...(isLoopback(front.host ?? '127.0.0.1') && !options.has('no-auth') && { pull: pullFor(options) }),
@@ -132,12 +130,7 @@ export const command: Command = {
         await server?.close();
         return 1;
       }
-      joined?.drain();
-      await endGently(ending, terminal, {
-        drain: (ms) => server?.drain(ms) ?? new Promise((done) => setTimeout(done, ms)),
-        live: () => (server?.live ?? 0) + (joined?.live ?? 0),
-        close: (graceMs) => Promise.all([joined?.close(graceMs), server?.close(graceMs)]),
-      });
+      await endGently(ending, terminal, [joined ?? [], server ?? []].flat());
     } finally {
       await joined?.close(0);
       await server?.close();

@@ -19,7 +19,7 @@ export class WordWrap {
       if (!this.#began && /\s/.test(letter)) continue; // a template's answer often begins with a space
       this.#began = true;
       if (letter === '\n') {
-        out += `${this.#endWord()}\n`;
+        out += `${this.end()}\n`;
         if (/^\s*```/.test(this.#line)) this.#isCode = !this.#isCode;
         this.#column = 0;
         this.#line = '';
@@ -28,19 +28,15 @@ export class WordWrap {
       }
       this.#line += letter;
       if (letter === ' ') {
-        out += this.#endWord();
+        out += this.end();
         this.#space += letter;
       } else this.#word += letter;
     }
     return out;
   }
 
-  /** The rest. */
+  /** The rest: the word that waits. */
   end(): string {
-    return this.#endWord();
-  }
-
-  #endWord(): string {
     const word = this.#word;
     if (word === '') return '';
     this.#word = '';

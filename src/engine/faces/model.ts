@@ -444,8 +444,6 @@ export class LoadedModel implements Model {
 
 /** As of `Model.tokenize`. */
 export function tokenizeWith(reader: PromptReader, prompt: Prompt, options: TokenizeOptions): number[] {
-  const { addSpecial = true } = options;
-  if (prompt === '') return [...needTokenizer(reader, 'tokenize').encode('', { addSpecial })];
   return [...promptTokens(prompt, { ...reader, contextLength: Infinity }, options)];
 }
 

@@ -212,7 +212,7 @@ describe('a model that answers many at once', () => {
 
   test.each<[string, () => Completion, string, string]>([
     ['no prompt', () => model.completeAll([]), 'usage', 'there is no prompt'],
-    ['an empty prompt', () => model.complete(''), 'usage', 'the prompt is empty'],
+    ['an empty prompt', () => model.complete([]), 'usage', 'the prompt is empty'],
     ['an id out of range', () => model.completeAll(['x', [320]]), 'usage', 'token 0 of the prompt is 320'],
     ['a long prompt', () => model.complete('x '.repeat(600)), 'context_full', '> 512 maximum'],
     ['n', () => model.complete('x', { n: 0 }), 'usage', 'n 0: expected an integer from 1 to 128'],

@@ -25,7 +25,7 @@ import {
   promptTokens,
   type TextFacts,
   textFacts,
-  withFillEnds,
+  withTokens,
 } from '../serving/prompt_tokens.js';
 import type { FormWait } from '../../grammar/threads/form_threads.js';
 import type {
@@ -235,7 +235,7 @@ export class EngineServingModel implements ServingModel {
     if (options.stop !== undefined && options.stop.length > 0) needTokenizer(this.#reader, 'a stop text');
     const tokens = prompts.map((prompt) => promptTokens(prompt, this.#reader, options));
     try {
-      const ending = withFillEnds(prompts, options, this.#reader);
+      const ending = withTokens(prompts, options, this.#reader);
       return new RunningCompletion(this.#host, tokens, ending, prompts.map(isChat));
     } catch (error) {
       if (!(error instanceof SplitkvError && REQUESTS_FAULT.includes(error.code))) this.failure ??= error;

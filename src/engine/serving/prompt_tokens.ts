@@ -102,14 +102,31 @@ const isFill = (prompt: Prompt): prompt is FillPrompt =>
 
 const fillOf = (tokenizer: Tokenizer): FillFormat | undefined => fillFormat((token) => tokenizer.idOf(token));
 
-/** With the tokens that end what fills a gap. */
-export function withFillEnds<Options extends Pick<SamplingOptions, 'stopTokenIds'>>(
+/** Whether a key of `logitBias` is a token's id, and no text. */
+export const isId = (key: string): boolean => /^\d+$/.test(key);
+
+/**
+ * With the tokens that end what fills a gap, and those of the texts that `logitBias` names: each of a text's tokens has its bias.
+ * @throws SplitkvError `io` or `unsupported` for texts where there is no tokenizer
+ */
+export function withTokens<Options extends Pick<SamplingOptions, 'stopTokenIds' | 'logitBias'>>(
   prompts: readonly Prompt[],
   options: Options,
-  { tokenizer }: PromptReader,
+  reader: PromptReader,
 ): Options {
+  const { stopTokenIds = [], logitBias } = options;
+  const { tokenizer } = reader;
   const { ends } = (tokenizer && prompts.some(isFill) && fillOf(tokenizer)) || {};
-  return ends ? { ...options, stopTokenIds: [...(options.stopTokenIds ?? []), ...ends] } : options;
+  const biases = logitBias instanceof Map ? [] : (Object.entries(logitBias ?? {}) as [string, number][]);
+  const idsOf = (key: string): number[] =>
+    isId(key) ? [Number(key)] : needTokenizer(reader, 'a bias of a text').encode(key, { addSpecial: false });
+  return {
+    ...options,
+    ...(ends && { stopTokenIds: [...stopTokenIds, ...ends] }),
+    ...(biases.some(([key]) => !isId(key)) && {
+      logitBias: new Map(biases.flatMap(([key, bias]) => idsOf(key).map((id) => [id, bias] as const))),
+    }),
+  };
 }
 
 /** @throws SplitkvError `usage` where the model has no tokens for it */
@@ -182,7 +199,6 @@ export function promptTokens(prompt: Prompt, reader: PromptReader, options: Toke
     return fitting(parts, reader);
   }
   if (typeof prompt === 'string') {
-    if (prompt === '') throw usageError('the prompt is empty: give at least one character');
     return encode(prompt, addSpecial, needTokenizer(reader, 'a text prompt'), reader);
   }
   const tokenizer = needTokenizer(reader, 'a chat prompt');
@@ -238,7 +254,6 @@ export function embedTokens(
       `promptName '${promptName}': this model's files have ${known.length > 0 ? known.join(', ') : 'no prompts'}`,
     );
   }
-  if (text === '') return promptTokens(text, reader);
   const whole = (prompt ?? (name === undefined ? '' : (named[name] ?? ''))) + text;
   if (truncate) return needTokenizer(reader, 'a text').encodeWithin(whole, reader.contextLength);
   return orTruncate(() => promptTokens(whole, reader));

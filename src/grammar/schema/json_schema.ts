@@ -7,17 +7,7 @@
 import { usageError } from '../../base/errors.js';
 import { isObject } from '../../base/json.js';
 import { valueIn, nth } from '../../base/lists.js';
-import {
-  ANY_TEXT,
-  type Automaton,
-  both,
-  except,
-  includes,
-  isEmpty,
-  isEndless,
-  listed,
-  ofLength,
-} from '../automaton.js';
+import { type Automaton, both, except, includes, isEmpty, isEndless, listed, ofLength } from '../automaton.js';
 import { characters } from '../code_points.js';
 import { textsWith } from '../expressions.js';
 import {
@@ -55,6 +45,7 @@ import {
   namesLike,
   not,
   numberOf,
+  OF_TYPES,
   SchemaForms,
   together,
   typeOf,
@@ -159,7 +150,7 @@ export class SchemaWriter {
             return any(text(this.notation.words?.true ?? 'true'), text(this.notation.words?.false ?? 'false'));
           case 'number':
           case 'integer':
-            return number(form, type, (key, make) => this.rules.rule(key, make));
+            return number(form, type, this.rules);
           case 'string':
             return this.#string(form);
           case 'array':
@@ -552,7 +543,9 @@ export class SchemaWriter {
   #namesBy(form: Form, listedNames: readonly string[], some: readonly Named[], said: readonly Named[]): NamesBy[] {
     const names = [some, said].map((list) => list.map(({ of: _, ...name }) => name));
     return valueIn(this.#namings, this.#number([listedNames, form['propertyNames'] ?? null, ...names]), () => {
-      const base = some.map(namesLike).reduce(both, this.#names(form));
+      const { propertyNames = {} } = form;
+      const forms = this.#forms.of(propertyNames).filter((of) => typesOf(of).includes('string'));
+      const base = some.map(namesLike).reduce(both, unionOf(forms));
       let parts = [{ names: both(base, except(listed(listedNames))), which: [] as number[] }];
       for (const [at, one] of said.entries()) {
         const language = namesLike(one);
@@ -564,12 +557,6 @@ export class SchemaWriter {
       }
       return parts.filter(({ names: of }) => !isEmpty(of));
     });
-  }
-
-  #names(form: Form): Automaton {
-    if (form['propertyNames'] === undefined) return ANY_TEXT;
-    const forms = this.#forms.of(form['propertyNames']).filter((of) => typesOf(of).includes('string'));
-    return unionOf(forms);
   }
 }
 
@@ -679,11 +666,7 @@ function boundsOf(form: Form): (Bound | undefined)[] {
   });
 }
 
-function number(
-  form: Form,
-  type: 'number' | 'integer',
-  rule: (key: string, make: () => Expression) => Expression,
-): Expression {
+function number(form: Form, type: 'number' | 'integer', rules: Rules): Expression {
   const [low, high] = boundsOf(form);
   const step = form['multipleOf'];
   const from = low ? (low.exclusive ? Math.floor(low.value) + 1 : Math.ceil(low.value)) : -Infinity;
@@ -703,7 +686,7 @@ function number(
     if (step === 1 && type === 'integer') return low || high ? integersBetween(from, to) : ANY_INTEGER;
     if (low || high) throw usageError(`schema: multipleOf within bounds is done of up to ${MAX_COUNTED} numbers`);
     if (step > MAX_MULTIPLE) throw usageError(`schema: multipleOf ${step}: at most ${MAX_MULTIPLE} is done`);
-    return multiplesOf(step, rule);
+    return multiplesOf(step, rules);
   }
   if (type === 'integer') return low || high ? integersBetween(from, to) : ANY_INTEGER;
   return low || high ? numbersBetween(low, high) : ANY_NUMBER;
@@ -740,21 +723,7 @@ function allows(form: Form, value: unknown): boolean {
     return step === undefined || Number.isInteger(value / step);
   }
   if (typeof value === 'string') return isText(form, value);
-  const own =
-    type === 'array'
-      ? ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains']
-      : [
-          'properties',
-          'required',
-          'additionalProperties',
-          'patternProperties',
-          'propertyNames',
-          'minProperties',
-          'maxProperties',
-          'each',
-          'some',
-        ];
-  const beside = own.find((keyword) => form[keyword] !== undefined);
+  const beside = Object.keys(form).find((keyword) => OF_TYPES[type]?.test(keyword));
   if ((type === 'array' || type === 'object') && beside !== undefined)
     throw usageError(`schema: enum or const of ${type}s beside ${beside} is not done`);
   return true;

@@ -1,4 +1,4 @@
-import { all, any, type Expression, NEVER, NOTHING, oneOf, optional, repeat, text } from '../notation.js';
+import { all, any, type Expression, NEVER, NOTHING, oneOf, optional, repeat, type Rules, text } from '../notation.js';
 
 /** Digits before the point, and behind it, that a number has at most: JSON.stringify writes no more. */
 const [WHOLE_DIGITS, FRACTION_DIGITS] = [21, 24];
@@ -160,9 +160,9 @@ function decimal({ value, exclusive }: Bound): Decimal {
 }
 
 /** Multiples of a whole number, by their remainder so far: at most 15 digits, which float64 has exactly. */
-export function multiplesOf(step: number, rule: (key: string, make: () => Expression) => Expression): Expression {
+export function multiplesOf(step: number, rules: Rules): Expression {
   const state = (remainder: number, left: number): Expression =>
-    rule(`multiple ${step} ${remainder} ${left}`, () => {
+    rules.rule(`multiple ${step} ${remainder} ${left}`, () => {
       const options: Expression[] = remainder === 0 ? [NOTHING] : [];
       for (let next = 0; next <= 9 && left > 0; next++) {
         options.push(all(digit(next, next), state((remainder * 10 + next) % step, left - 1)));

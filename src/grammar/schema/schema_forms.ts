@@ -46,11 +46,10 @@ const KINDS: readonly (readonly [keyword: string, isRight: (value: unknown) => b
   ['prefixItems', Array.isArray, 'a list of schemas'],
   ['multipleOf', (value) => typeof value === 'number' && value > 0, 'a number above 0'],
 ];
-/** All keywords of a form. */
+/** Keywords that a form has as its schema does. */
 const KEYWORDS: readonly string[] = [
   ...AS_IS,
   ...AT_MOST,
-  ...LISTS,
   'type',
   'enum',
   'multipleOf',
@@ -220,7 +219,7 @@ const TYPES = ['null', 'boolean', 'number', 'string', 'array', 'object'];
 function ownForm(schema: Readonly<Record<string, unknown>>): Form[] {
   const form: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(schema)) {
-    if (KEYWORDS.includes(key) && !LISTS.includes(key as never)) form[key] = value;
+    if (KEYWORDS.includes(key)) form[key] = value;
   }
   for (const [keyword, isRight, expected] of KINDS) {
     if (form[keyword] !== undefined && !isRight(form[keyword]))
@@ -322,10 +321,10 @@ export function merged(a: Form, b: Form): Form | undefined {
     }
     if ((AS_IS as readonly string[]).includes(key)) form[key] = Math.max(own as number, value as number);
     else if ((AT_MOST as readonly string[]).includes(key)) form[key] = Math.min(own as number, value as number);
-    else if ((LISTS as readonly string[]).includes(key)) form[key] = [...new Set([...(own as []), ...(value as [])])];
+    else if (key === 'required' || (LISTS as readonly string[]).includes(key))
+      form[key] = [...new Set([...(own as []), ...(value as [])])];
     else if (key === 'type') form[key] = bothTypes(typesOf(a), typesOf(b));
     else if (key === 'enum') form[key] = inBoth(own as unknown[], value as unknown[]);
-    else if (key === 'required') form[key] = [...new Set([...(own as string[]), ...(value as string[])])];
     else if (key === 'uniqueItems') form[key] = true;
     else if (key === 'propertyNames') form[key] = { allOf: [own, value] };
     else if (key === 'patternProperties')
@@ -491,18 +490,15 @@ function disjoint(a: Form, b: Form): boolean {
     if (closed(a, one) || closed(b, other)) return true;
     if (!required(a).includes(name) && !required(b).includes(name)) return false;
     if (!isObject(one) || !isObject(other)) return false;
-    const simple = (of: Record<string, unknown>): boolean =>
-      Object.keys(of).every(
-        (keyword) =>
-          KEYWORDS.includes(keyword) || keyword === 'const' || !/^(\$ref|allOf|anyOf|oneOf|not)$/.test(keyword),
-      );
-    if (!simple(one) || !simple(other)) return false;
+    const isSimple = (of: object): boolean =>
+      Object.keys(of).every((keyword) => !/^(\$ref|allOf|anyOf|oneOf|not)$/.test(keyword));
+    if (!isSimple(one) || !isSimple(other)) return false;
     return ownForm(one).every((x) => ownForm(other).every((y) => disjoint(x, y)));
   });
 }
 
 /** Keywords of a type's values. */
-const OF_TYPES: Readonly<Record<string, RegExp>> = {
+export const OF_TYPES: Readonly<Record<string, RegExp>> = {
   number: /imum|multipleOf|fraction/i,
   string: /^(patterns|formats|unlike)$|Length/,
   array: /Items|items|contains|inPart/,

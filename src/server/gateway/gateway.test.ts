@@ -98,7 +98,7 @@ describe.skipIf(!natsServer)('a gateway', () => {
     await tests.join('a');
     await there(gateway, 'a');
     expect((await fetch(`${url}/readyz`)).status).toBe(200);
-    const direct = await new ApiServer({ version: 'test' }).listen();
+    const direct = await new ApiServer({}).listen();
     tests.closes(() => direct.close());
     direct.open(standInModel());
     const body = { model: 'stand-in', prompt: 'the cat', max_tokens: 20, seed: 3, n: 2 };

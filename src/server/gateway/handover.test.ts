@@ -155,7 +155,9 @@ describe.skipIf(!natsServer)('responses that a replica keeps', () => {
     for (const [at, said] of refused.entries()) expect(said, JSON.stringify(none[at])).toMatch(/left|nothing came/);
     const other = encode({ from: 'deadbeef', model: 'another', link: newLink()[0] });
     expect((await tests.cluster.connection.request(subject, other, { timeout: 5000 })).string()).toBe('no');
-    expect(await hand([response({}), { kind: 'end', keeps: ['deadbeef'] }])).toBe('kept');
+    const pictured = { role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,' } }] };
+    const all = [response({}), response({ body: { id: 'resp_deadbeef_2' }, messages: [pictured] })];
+    expect(await hand([...all, { kind: 'end', keeps: ['deadbeef'] }])).toBe('kept');
     await until(() => gateway.replicas.ofInstance('deadbeef') !== undefined);
     expect(gateway.replicas.ofInstance('deadbeef')!.beat.keeps).toEqual(['deadbeef']);
   });

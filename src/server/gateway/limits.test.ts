@@ -62,8 +62,8 @@ describe.skipIf(!natsServer)('a gateway', () => {
   test('a full cluster: 429 with the time to come again; a full replica leaves it to the other', async () => {
     const gateway = await tests.gateway();
     await Promise.all([
-      tests.join('a', { slots: 1, tokenMs: 30 }, { server: { version: 'test', maxQueue: 0 } }),
-      tests.join('b', { slots: 1, tokenMs: 30 }, { server: { version: 'test', maxQueue: 0 } }),
+      tests.join('a', { slots: 1, tokenMs: 30 }, { server: { maxQueue: 0 } }),
+      tests.join('b', { slots: 1, tokenMs: 30 }, { server: { maxQueue: 0 } }),
     ]);
     await there(gateway, 'a', 'b');
     const ask = () => post(gateway.url, { prompt: 'x', max_tokens: 50 });
@@ -78,7 +78,7 @@ describe.skipIf(!natsServer)('a gateway', () => {
 
   test('a client has its share over all gateways', async () => {
     const [one, two] = [await tests.gateway(), await tests.gateway()];
-    await tests.join('a', { tokenMs: 30 }, { server: { version: 'test', maxPerClient: 2 } });
+    await tests.join('a', { tokenMs: 30 }, { server: { maxPerClient: 2 } });
     await Promise.all([there(one, 'a'), there(two, 'a')]);
     const ask = ({ url }: Gateway) => post(url, { prompt: 'x', max_tokens: 60 });
     const first = [ask(one), ask(two)];

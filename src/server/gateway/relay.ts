@@ -41,12 +41,6 @@ const MAX_ERRORS = 2;
 const ASKED = ['content-type', 'traceparent'];
 const TOLD = ['retry-after', IGNORED_HEADER, 'allow'];
 
-/** What a replica says is wrong with it, or that it is full. */
-interface Refusal {
-  readonly head: AnswerHead;
-  readonly text: string;
-}
-
 /**
  * One request, from replica to replica until one has answered it. What was sent of a stream is compared with what the next one says,
  * which goes on from there.
@@ -62,7 +56,8 @@ export class Relay {
   #errors = 0;
   /** The stream is whole, whatever becomes of the replica. */
   #isWhole = false;
-  #refusal: Refusal | undefined;
+  /** A replica said that it is full, or that something is wrong with it. */
+  #isRefused = false;
 
   constructor(
     private readonly replicas: ReplicaSet,
@@ -124,7 +119,7 @@ export class Relay {
       if (typeof choice === 'object') return replicas.member(choice.replica)!;
       // Nobody has been given it yet, or all are full: the client may come again.
       const isFull = choice === 'full' || this.#full.size > 0;
-      if (!isBegun || (this.#refusal && !this.#stream)) throw this.#nobody(isFull);
+      if (!isBegun || (this.#isRefused && !this.#stream)) throw this.#nobody(isFull);
       const left = until - performance.now();
       if (left <= 0) throw this.#nobody(isFull);
       await replicas.news(left, this.exchange.signal);
@@ -177,7 +172,7 @@ export class Relay {
     const { status, headers } = head;
     const text = Buffer.concat(chunks).toString();
     if (this.#mayBeOthers(status, member)) {
-      this.#refusal = { head, text };
+      this.#isRefused = true;
       throw new ReplicaGoneError(`it says ${status}`);
     }
     if (this.#stream) {

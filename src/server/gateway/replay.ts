@@ -180,20 +180,20 @@ function laneOf(value: unknown): string {
   return isObject(first) ? String(first['index']) : '';
 }
 
-function addTo(lane: Lane, event: SseEvent, times: Map<string, unknown> | undefined): void {
-  walk(event.value, (key, value) => {
-    if (isId(key) && typeof value === 'string' && !lane.ids.includes(value)) lane.ids.push(value);
-    if (times && TIMES.includes(key) && !times.has(key)) times.set(key, value);
-  });
+function addTo(lane: Lane, event: SseEvent, times?: Map<string, unknown>): void {
   lane.count++;
-  lane.digest.update(formOf(event, lane.ids));
+  lane.digest.update(formOf(event, lane.ids, times));
 }
 
-/** What is the same each time. */
-function formOf({ name = '', data, value }: SseEvent, ids: readonly string[]): string {
+/** What is the same each time. Ids that are new, and times, are noted. */
+function formOf({ name = '', data, value }: SseEvent, ids: string[], times?: Map<string, unknown>): string {
   if (value === undefined) return `${name}\n${data}\n`;
   const form = JSON.stringify(value, (key, part: unknown) => {
-    if (isId(key) && typeof part === 'string') return ids.indexOf(part);
+    if (isId(key) && typeof part === 'string') {
+      const at = ids.indexOf(part);
+      return at < 0 ? ids.push(part) - 1 : at;
+    }
+    if (times && TIMES.includes(key) && !times.has(key)) times.set(key, part);
     return TIMES.includes(key) || CACHED.includes(key) ? undefined : part;
   });
   return `${name}\n${form}\n`;
@@ -212,12 +212,4 @@ function textOf(
   });
   if (isLine) return `${data}\n`;
   return `${name === undefined ? '' : `event: ${name}\n`}data: ${data}\n\n`;
-}
-
-function walk(value: unknown, visit: (key: string, value: unknown) => void): void {
-  if (typeof value !== 'object' || value === null) return;
-  for (const [key, part] of Object.entries(value)) {
-    visit(key, part);
-    walk(part, visit);
-  }
 }

@@ -1,8 +1,10 @@
+import { EventEmitter, once } from 'node:events';
 import type { Msg, Subscription } from '@nats-io/nats-core';
 import { valueIn } from '../../base/lists.js';
 import type { Cluster } from '../../cluster/connect.js';
 import { type Choice, ReplicaTable, type RoutedRequest } from '../../cluster/routing/choose_replica.js';
 import type { PrefixFilter } from '../../cluster/routing/prefixes.js';
+import { EventQueue } from '../../engine/serving/text/event_queue.js';
 import {
   type Beat,
   BEAT_MS,
@@ -59,8 +61,8 @@ export class ReplicaSet {
   #lookedAt = performance.now();
   #connected = true;
   #nextCall = 0;
-  /** Who waits for a replica to come. */
-  readonly #waiting = new Set<() => void>();
+  /** A replica came, or changed. */
+  readonly #news = new EventEmitter().setMaxListeners(0);
 
   constructor(options: ReplicaSetOptions) {
     this.#options = options;
@@ -143,18 +145,8 @@ export class ReplicaSet {
 
   /** Resolves when a replica came or changed, or the time is over. */
   async news(ms: number, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return;
-    await new Promise<void>((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#waiting.delete(done);
-        signal.removeEventListener('abort', done);
-        resolve();
-      };
-      const timer = setTimeout(done, ms);
-      this.#waiting.add(done);
-      signal.addEventListener('abort', done, { once: true });
-    });
+    const over = AbortSignal.any([signal, AbortSignal.timeout(Math.ceil(ms))]);
+    await once(this.#news, 'news', { signal: over }).catch(() => {});
   }
 
   close(): void {
@@ -198,7 +190,7 @@ export class ReplicaSet {
     member.heardAt = performance.now();
     member.prefixes = prefixes ?? member.prefixes;
     this.#tell(member);
-    for (const wake of this.#waiting) wake();
+    this.#news.emit('news');
   }
 
   #tell(member: Member): void {
@@ -307,11 +299,10 @@ export class GatewayCall {
   heardAt = performance.now();
   readonly #head: Promise<AnswerHead>;
   #settleHead!: { resolve(head: AnswerHead): void; reject(error: Error): void };
-  readonly #chunks: Uint8Array[] = [];
+  readonly #chunks = new EventQueue<Uint8Array>();
   #seq = 0;
   #hasHead = false;
-  #state: 'open' | 'complete' | ReplicaGoneError = 'open';
-  #wake: (() => void) | undefined;
+  #isOpen = true;
 
   constructor(
     private readonly id: number,
@@ -325,9 +316,7 @@ export class GatewayCall {
   start({ prefix, body, ...request }: AskedRequest): void {
     const { id, place } = this;
     const most = pieceBytes(place.maxPayload);
-    const told = prefix.subarray(0, MAX_HASHES);
-    const hashes = Buffer.alloc(told.length * 4);
-    for (const [at, hash] of told.entries()) hashes.writeUInt32LE(hash, at * 4);
+    const hashes = Buffer.from(prefix.slice(0, MAX_HASHES).buffer);
     const ask = { ...request, kind: 'ask', id, bytes: body.length } as const;
     place.send({ ...ask, prefix: hashes.toString('base64') }, body.subarray(0, most));
     for (let at = most, seq = 0; at < body.length; at += most, seq++) {
@@ -341,21 +330,12 @@ export class GatewayCall {
   }
 
   /** The answer's bytes. @throws ReplicaGoneError when they don't end */
-  async *chunks(): AsyncGenerator<Uint8Array, void, undefined> {
-    for (;;) {
-      const chunk = this.#chunks.shift();
-      if (chunk) {
-        yield chunk;
-        continue;
-      }
-      if (this.#state === 'complete') return;
-      if (this.#state !== 'open') throw this.#state;
-      await new Promise<void>((resolve) => (this.#wake = resolve));
-    }
+  chunks(): AsyncGenerator<Uint8Array, void, undefined> {
+    return this.#chunks.read();
   }
 
   hear(head: ToGateway, bytes: Uint8Array): void {
-    if (this.#state !== 'open') return;
+    if (!this.#isOpen) return;
     this.heardAt = performance.now();
     if (head.seq !== this.#seq++) return this.fail('a piece of its answer is missing');
     if (head.kind === 'gone') return this.#end(new ReplicaGoneError(head.why));
@@ -366,23 +346,22 @@ export class GatewayCall {
       this.#settleHead.resolve({ status: head.status, headers: head.headers });
     } else if (head.kind === 'data') {
       this.#chunks.push(bytes);
-      this.#wake?.();
     } else {
-      this.#end('complete');
+      this.#end();
     }
   }
 
   /** It is given up; the replica, if it lives, is told. */
   fail(why: string): void {
-    if (this.#state !== 'open') return;
+    if (!this.#isOpen) return;
     this.place.send({ kind: 'cancel', id: this.id });
     this.#end(new ReplicaGoneError(why));
   }
 
-  #end(state: 'complete' | ReplicaGoneError): void {
-    this.#state = state;
-    if (state !== 'complete') this.#settleHead.reject(state);
-    this.#wake?.();
+  #end(reason?: ReplicaGoneError): void {
+    this.#isOpen = false;
+    if (reason) this.#settleHead.reject(reason);
+    this.#chunks.end(reason && { reason });
     this.place.onEnd();
   }
 }

@@ -15,23 +15,18 @@ export interface ConnectionLimits {
   readonly maxPerAddress: number;
 }
 
-/** Connections of one address, each in one of the sets, the oldest first. */
 interface Address {
   readonly name: string;
-  /** A request of theirs is being read or answered. */
-  readonly busy: Set<Connection>;
-  /** Their last request was answered. */
-  readonly idle: Set<Connection>;
-  /** They haven't asked for anything. */
-  readonly silent: Set<Connection>;
+  /** Those of which nothing was heard for longest first. */
+  readonly connections: Set<Connection>;
 }
 
 interface Connection {
   readonly socket: Socket;
   readonly address: Address;
   readonly since: number;
-  /** Requests under way. */
-  requests: number;
+  /** Requests under way; undefined: it hasn't asked for anything. */
+  requests: number | undefined;
 }
 
 /**
@@ -58,10 +53,9 @@ export class Connections {
       this.#remove(victim);
       victim.socket.destroy();
     }
-    const none = (): Address => ({ name, busy: new Set(), idle: new Set(), silent: new Set() });
-    const address = valueIn(this.#addresses, name, none);
-    const connection = { socket, address, since: performance.now(), requests: 0 };
-    address.silent.add(connection);
+    const address = valueIn(this.#addresses, name, (): Address => ({ name, connections: new Set() }));
+    const connection = { socket, address, since: performance.now(), requests: undefined };
+    address.connections.add(connection);
     this.#open.set(socket, connection);
     socket.once('close', () => this.#remove(connection));
   }
@@ -75,16 +69,16 @@ export class Connections {
   count(socket: Socket, change: 1 | -1): void {
     const connection = this.#open.get(socket);
     if (!connection) return; // a spare, or closed
-    const { address } = connection;
-    connection.requests += change;
-    forget(connection);
-    (connection.requests > 0 ? address.busy : address.idle).add(connection);
+    const { connections } = connection.address;
+    connection.requests = (connection.requests ?? 0) + change;
+    connections.delete(connection);
+    connections.add(connection);
   }
 
   #remove(connection: Connection): void {
     const { socket, address } = connection;
     if (!this.#open.delete(socket)) return;
-    forget(connection);
+    address.connections.delete(connection);
     if (sizeOf(address) === 0) this.#addresses.delete(address.name);
   }
 
@@ -112,19 +106,13 @@ export class Connections {
   }
 }
 
-const sizeOf = ({ busy, idle, silent }: Address): number => busy.size + idle.size + silent.size;
-
-function forget(connection: Connection): void {
-  const { busy, idle, silent } = connection.address;
-  for (const set of [busy, idle, silent]) set.delete(connection);
-}
+const sizeOf = ({ connections }: Address): number => connections.size;
 
 /** The longest idle one, or one that has had time to ask and hasn't. */
-function closable({ idle, silent }: Address): Connection | undefined {
-  const [longest] = idle;
-  if (longest) return longest;
-  const [oldest] = silent;
-  return oldest && performance.now() - oldest.since >= BEGIN_MS ? oldest : undefined;
+function closable({ connections }: Address): Connection | undefined {
+  const all = [...connections];
+  const isLate = ({ since }: Connection): boolean => performance.now() - since >= BEGIN_MS;
+  return all.find(({ requests }) => requests === 0) ?? all.find((one) => one.requests === undefined && isLate(one));
 }
 
 /** Who is counted as one: an IPv4 address, or an IPv6 network of 64 bits, as one client has all of them. What is neither is itself. */
@@ -133,15 +121,9 @@ export function addressOf(address: string): string {
   if (mapped) return mapped[1]!;
   const [bare = ''] = address.split('%');
   if (!isIPv6(bare)) return address;
-  const [head = '', tail] = bare.toLowerCase().split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const after = tail === undefined || tail === '' ? [] : tail.split(':');
-  // Four bytes may be written as IPv4 addresses are.
-  const written = groups.length + after.length + (bare.includes('.') ? 1 : 0);
-  const all =
-    tail === undefined ? groups : [...groups, ...new Array<string>(Math.max(0, 8 - written)).fill('0'), ...after];
-  return `${all
-    .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
-    .join(':')}::/64`;
+  // As URLs write them: without zeros before a group's digits, and without IPv4 in it.
+  const [head = '', tail] = new URL(`http://[${bare}]`).hostname.slice(1, -1).split('::');
+  const groups = [head, tail].map((text) => (text ? text.split(':') : []));
+  const all = [...groups[0]!, ...Array<string>(8 - groups.flat().length).fill('0'), ...groups[1]!];
+  return `${all.slice(0, 4).join(':')}::/64`;
 }

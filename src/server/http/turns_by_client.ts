@@ -13,10 +13,7 @@ export interface TurnsOptions {
   readonly what: string;
 }
 
-interface Job {
-  readonly run: () => Promise<unknown>;
-  readonly done: () => void;
-}
+type Job = () => Promise<unknown>;
 
 interface Client {
   readonly waiting: Job[];
@@ -70,13 +67,11 @@ export class TurnsByClient {
         this.#waiting--;
         reject(signal.reason as Error);
       };
-      const entry: Job = {
-        run: () => {
-          const result = job();
-          result.then(resolve, reject);
-          return result;
-        },
-        done: () => signal.removeEventListener('abort', drop),
+      const entry: Job = () => {
+        signal.removeEventListener('abort', drop);
+        const result = job();
+        result.then(resolve, reject);
+        return result;
       };
       signal.addEventListener('abort', drop, { once: true });
       client.waiting.push(entry);
@@ -109,10 +104,9 @@ export class TurnsByClient {
 
   async #run(job: Job, name: string, client: Client): Promise<void> {
     this.#running = true;
-    job.done();
     const started = performance.now();
     try {
-      await job.run();
+      await job();
     } catch {
       // Its owner hears of it.
       const ended = performance.now();

@@ -96,6 +96,47 @@ describe("llama.cpp's own routes", () => {
     expect(model.tokenize(String(other.json['content']), { addSpecial: false })[0]).not.toBe(first);
   });
 
+  test("biases of texts are those of each of a text's tokens", async () => {
+    const word = 'the cat';
+    const ids = model.tokenize(word, { addSpecial: false });
+    expect(ids.length).toBeGreaterThan(1);
+    const told = async (path: string, logit_bias: unknown, more: object = {}): Promise<unknown> => {
+      const { json } = await ask(path, { ...drawn, prompt: 'x', max_tokens: 12, logit_bias, ...more });
+      return json['content'] ?? (json['choices'] as { text: string }[])[0]!.text;
+    };
+    const plain = await told('/v1/completions', {});
+    const biased = await told('/v1/completions', Object.fromEntries(ids.map((id) => [id, 4])));
+    expect(biased).not.toBe(plain);
+    for (const path of ['/completion', '/v1/completions']) {
+      expect(await told(path, { [word]: 4 })).toBe(biased);
+      expect(await told(path, [[word, 4]])).toBe(biased);
+      // In the thread that reads large requests, too.
+      expect(await told(path, [[word, 4]], { user: 'x'.repeat(5000) })).toBe(biased);
+    }
+    const { json } = await ask('/completion', {
+      prompt: 'x',
+      n_predict: 1,
+      logit_bias: [
+        [word, -1],
+        [5, false],
+      ],
+    });
+    expect(json).toMatchObject({
+      generation_settings: {
+        logit_bias: expect.arrayContaining([
+          { token: word, bias: -1 },
+          { token: 5, bias: -100 },
+        ]),
+      },
+    });
+    for (const logit_bias of [[[word]], [['', 1]], [[1.5, 1]], [[5, true]], { [word]: null }, 'x']) {
+      expect(await ask('/completion', { prompt: 'x', logit_bias })).toMatchObject({
+        status: 400,
+        json: { error: { param: 'logit_bias' } },
+      });
+    }
+  });
+
   test('texts among token ids, and in objects', async () => {
     const ids = model.tokenize('the cat');
     const behind = model.tokenize('the cat', { addSpecial: false });
@@ -120,7 +161,12 @@ describe("llama.cpp's own routes", () => {
     // In the thread that reads large requests, too.
     const { json } = await ask('/v1/embeddings', { input: mixed, user: 'x'.repeat(5000) });
     expect([(json['data'] as { embedding: unknown }[])[0]!.embedding]).toEqual(await embedded([mixed]));
-    for (const prompt of [[1, ''], [1, null], { prompt_string: 'x', multimodal_data: ['eA=='] }, {}, [1, -1]]) {
+    // An empty text is the token that begins every text.
+    expect(model.tokenize('')).toEqual([ids[0]]);
+    expect(await embedded(['', [1, '']])).toEqual(await embedded([[ids[0]], [1]]));
+    expect(await told('')).toEqual(await told([ids[0]]));
+    expect((await ask('/tokenize', { content: '' })).json).toMatchObject({ tokens: [], count: 0 });
+    for (const prompt of [[1, null], { prompt_string: 'x', multimodal_data: ['eA=='] }, {}, [1, -1]]) {
       expect(await ask('/completion', { prompt })).toMatchObject({ status: 400, json: { error: { param: 'prompt' } } });
     }
   });

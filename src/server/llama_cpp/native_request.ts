@@ -5,6 +5,7 @@
 
 import * as z from 'zod/mini';
 import { isObject } from '../../base/json.js';
+import { isId } from '../../engine/serving/prompt_tokens.js';
 import type { FillPrompt } from '../../index.js';
 import { badRequest } from '../api_error.js';
 import {
@@ -38,23 +39,13 @@ export interface NativeCall extends CompletionCall {
   readonly fields?: readonly string[];
 }
 
-const { n: _n, logit_bias: _bias, ...shared } = commonFields;
-const PAIRS = 'a list of [token id, bias], or an object of biases by token id';
+const { n: _n, ...shared } = commonFields;
 const common = {
   ...shared,
   n_predict: mostTokens,
   n_probs: optionalInteger(0, 20),
   return_progress: flag,
   return_tokens: flag,
-  logit_bias: z.nullish(
-    z.union(
-      [
-        commonFields.logit_bias,
-        z.array(z.tuple([z.int(PAIRS).check(z.minimum(0)), z.union([z.number(), z.literal(false)])], PAIRS), PAIRS),
-      ],
-      PAIRS,
-    ),
-  ),
 };
 const NAMES = 'a list of fields, such as ["content", "timings/predicted_n"]';
 const completion = z.looseObject({
@@ -81,12 +72,10 @@ function nativeCall(
   own: Pick<CompletionCall, 'ignored'> & Pick<NativeCall, 'isList'>,
   room: number,
 ): NativeCall {
-  const { logit_bias: biases, n_probs: top } = fields;
+  const { n_probs: top } = fields;
   const most = fields.n_predict ?? fields.max_tokens ?? -1;
   if (most === 0) throw badRequest('n_predict is 0; expected at least 1, or -1 for none', 'n_predict');
-  const pairs = Array.isArray(biases) ? biases.map(([id, bias]) => [id, bias === false ? -100 : bias]) : undefined;
-  const logit_bias = pairs ? Object.fromEntries(pairs) : (biases as Record<string, number> | null | undefined);
-  const call = callOf({ ...fields, logit_bias }, prompts, {
+  const call = callOf(fields, prompts, {
     promptField: 'prompt',
     ignored: own.ignored,
     maxTokens: most === -1 ? room : most,
@@ -118,7 +107,10 @@ function toldOf({ options, stream }: CompletionCall): object {
     adaptive_decay: 0,
     stream,
     grammar: options.grammar ?? '',
-    logit_bias: Object.entries(options.logitBias ?? {}).map(([token, bias]) => ({ token: Number(token), bias })),
+    logit_bias: Object.entries(options.logitBias ?? {}).map(([key, bias]) => ({
+      token: isId(key) ? Number(key) : key,
+      bias,
+    })),
   };
 }
 

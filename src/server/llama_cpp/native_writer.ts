@@ -1,4 +1,5 @@
 import { isObject } from '../../base/json.js';
+import { VERSION } from '../../base/version.js';
 import type { Completion, CompletionEvent, ServingModel, TokenChance } from '../../index.js';
 import {
   type AnswerTimes,
@@ -101,16 +102,16 @@ export class NativeWriter implements AnswerWriter {
 }
 
 /** The answer of GET /props. */
-export const propsOf = ({ info, texts }: ServingModel, name: string, version: string): object => ({
+export const propsOf = ({ info, texts }: ServingModel, name: string): object => ({
   default_generation_settings: { id: 0, n_ctx: info.contextLength, is_processing: false, params: {} },
   total_slots: info.slots,
   model_alias: name,
   model_path: info.name,
-  modalities: { vision: false, audio: false },
+  modalities: { vision: info.imagePlaceholder !== undefined, audio: false },
   chat_template: texts.template,
   bos_token: texts.bos,
   eos_token: texts.eos,
-  build_info: `splitkv ${version}`,
+  build_info: `splitkv ${VERSION}`,
   is_sleeping: false,
 });
 

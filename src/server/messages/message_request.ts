@@ -228,7 +228,7 @@ function turnOf(role: 'user' | 'assistant' | 'system', content: unknown, name: s
       const called = { name: text('name'), arguments: textOfInput(rest['input']) };
       calls.push({ id: text('id'), type: 'function', function: called });
     } else if (type === 'tool_result' && role === 'user') {
-      const said = rest['content'] == null ? '' : textOfParts(rest['content'], `${at}.content`, TEXTS);
+      const said = rest['content'] == null ? '' : contentOfParts(rest['content'], `${at}.content`, TEXTS);
       results.push({ role: 'tool', tool_call_id: text('tool_use_id'), content: said });
     }
   }

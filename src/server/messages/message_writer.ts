@@ -59,8 +59,11 @@ export class MessageWriter extends PartWriter {
     return [{ type: 'content_block_delta', index, delta: DELTAS[kind](delta) }];
   }
 
-  protected ended({ index }: Part): object[] {
-    return [{ type: 'content_block_stop', index }];
+  protected ended({ index, kind }: Part): object[] {
+    const stop = { type: 'content_block_stop', index };
+    // Clients keep what was thought only with a signature.
+    const delta = { type: 'signature_delta', signature: '' };
+    return kind === 'reasoning' ? [{ type: 'content_block_delta', index, delta }, stop] : [stop];
   }
 
   get #end(): object {

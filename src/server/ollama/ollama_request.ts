@@ -67,6 +67,8 @@ const answering = {
   // Gateways draw one.
   seed: drawingFields.seed,
 };
+const IMAGES = 'a list of images in base64';
+const images = z.nullish(z.array(z.string(IMAGES), IMAGES));
 const CALLS = 'a list of calls such as {"function": {"name": "f", "arguments": {}}}';
 const call = z.looseObject(
   {
@@ -80,7 +82,7 @@ const message = z.looseObject(
     role: z.enum(['system', 'user', 'assistant', 'tool'], 'system, user, assistant or tool'),
     content: z.nullish(z.string('a text')),
     thinking: z.nullish(z.string('a text')),
-    images: z.nullish(z.array(z.unknown(), 'a list of images')),
+    images,
     tool_calls: z.nullish(z.array(call, CALLS)),
     tool_call_id: z.nullish(z.string("a call's id")),
     tool_name: z.nullish(z.string('a name')),
@@ -98,7 +100,7 @@ const generate = z.looseObject({
   prompt: z.nullish(z.string('a text')),
   suffix: z.nullish(z.string('a text')),
   system: z.nullish(z.string('a text')),
-  images: z.nullish(z.array(z.unknown(), 'a list of images')),
+  images,
   raw: flag,
 });
 
@@ -121,12 +123,13 @@ export function parseOllamaChat(body: unknown, room: number): OllamaCall {
 /** Reads the body of a request to /api/generate. @throws ApiError 400 */
 export function parseOllamaText(body: unknown, room: number): OllamaCall {
   const { fields, ignored } = parseFields('ollama', generate, body);
-  const { prompt = '', suffix = '', system = '', images, raw } = fields;
-  refuseImages(images, 'images');
+  const { prompt = '', suffix = '', system = '', images: given, raw } = fields;
+  if (given?.length && (raw || suffix))
+    throw badRequest('images: a raw prompt, or one with a suffix, has none', 'images');
   if (raw && system) throw badRequest('raw mode does not support template, system, or context', 'system');
   const turns: ChatMessage[] = [
     ...(system ? [{ role: 'system' as const, content: system }] : []),
-    { role: 'user' as const, content: prompt ?? '' },
+    { role: 'user' as const, content: pictured(given, prompt ?? '') },
   ];
   const asked: Prompt = suffix ? { prefix: prompt ?? '', suffix } : raw ? prompt! : { messages: turns };
   return ollamaCall(fields, prompt || suffix ? [asked] : [], ignored, room);
@@ -192,20 +195,22 @@ const formatOf = (format: 'json' | object): { readonly type: string } =>
     ? { type: 'json_object' }
     : ({ type: 'json_schema', json_schema: { schema: format, strict: true } } as { readonly type: string });
 
-/** @throws ApiError 400 where there are any */
-function refuseImages(images: readonly unknown[] | null | undefined, name: string): void {
-  if (!images || images.length === 0) return;
-  throw badRequest(`${name}: images aren't supported: this model takes text only`, name);
-}
+/** Pictures, in base64, and the text behind them. */
+const pictured = (images: readonly string[] | null | undefined, text: string): ChatMessage['content'] =>
+  images && images.length > 0
+    ? [
+        ...images.map((data) => ({ type: 'image_url' as const, image_url: { url: `data:image/*;base64,${data}` } })),
+        { type: 'text', text },
+      ]
+    : text;
 
 /** Calls without ids get some; results without one are of the first call of that name that has none yet. @throws ApiError 400 */
 function messagesOf(given: readonly z.infer<typeof message>[]): ChatMessage[] {
   const open: ToolCall[] = [];
   let count = 0;
-  return given.map((each, index): ChatMessage => {
+  return given.map((each): ChatMessage => {
     const { role, thinking, tool_name, name, tool_call_id } = each;
     const content = each.content ?? '';
-    refuseImages(each.images, `messages[${index}].images`);
     if (role === 'tool') {
       const of = tool_name ?? name ?? undefined;
       const at = open.findIndex(({ id, function: called }) =>
@@ -222,7 +227,7 @@ function messagesOf(given: readonly z.infer<typeof message>[]): ChatMessage[] {
     open.push(...calls);
     return {
       role,
-      content: content === '' && calls.length > 0 ? null : content,
+      content: content === '' && calls.length > 0 ? null : pictured(each.images, content),
       ...(role === 'assistant' && thinking && { reasoning_content: thinking }),
       ...(role === 'assistant' && calls.length > 0 && { tool_calls: calls }),
     };

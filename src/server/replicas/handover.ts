@@ -3,6 +3,7 @@ import { formatError } from '../../base/errors.js';
 import type { Cluster } from '../../cluster/connect.js';
 import { isLinkAddress, NatsLink, newLink } from '../../cluster/links/nats_link.js';
 import type { LinkAddress } from '../../engine/workers/worker_protocol.js';
+import { messagesField, messagesOf } from '../requests/chat_request.js';
 import type { KeptResponse, ResponseStore } from '../responses/response_store.js';
 import { heardBeats } from './beats.js';
 import { type Beat, decode, encode, INSTANCE, MAX_KEEPS, PROTOCOL } from './messages.js';
@@ -14,27 +15,11 @@ const ASK_MS = 1000;
 const HANDOVER_MS = 10_000;
 
 const object = z.record(z.string(), z.unknown());
-const message = z.object({
-  role: z.enum(['system', 'user', 'assistant', 'tool']),
-  content: z.nullable(z.string()),
-  reasoning_content: z.optional(z.string()),
-  tool_calls: z.optional(
-    z.array(
-      z.object({
-        id: z.string(),
-        type: z.literal('function'),
-        function: z.object({ name: z.string(), arguments: z.string() }),
-      }),
-    ),
-  ),
-  tool_call_id: z.optional(z.string()),
-  name: z.optional(z.string()),
-});
 const kept = z.object({
   client: z.string().check(z.regex(/^[\w-]{1,64}$/)),
   body: z.looseObject({ id: z.string().check(z.regex(/^resp_[\w-]{1,100}$/)) }),
   items: z.array(object),
-  messages: z.array(message),
+  messages: messagesField,
 });
 const instances = z.array(z.string().check(z.regex(INSTANCE))).check(z.maxLength(MAX_KEEPS));
 const told = z.discriminatedUnion('kind', [
@@ -129,8 +114,8 @@ export function takeOver(
       const message = told.safeParse(value);
       if (!message.success) throw formatError('a response of another replica that is none');
       if (message.data.kind === 'response') {
-        const { client, ...response } = message.data.kept as KeptResponse;
-        return responses.add(client, response);
+        const { client, messages, ...response } = message.data.kept;
+        return responses.add(client, { ...response, messages: messagesOf(messages, []) });
       }
       took(message.data.keeps);
       link.post('kept');

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Msg, Subscription } from '@nats-io/nats-core';
 import { usageError } from '../../base/errors.js';
+import { VERSION } from '../../base/version.js';
 import { pause, until } from '../../base/waits.js';
 import { checkName, type Cluster, type ClusterOptions, connectCluster } from '../../cluster/connect.js';
 import { PrefixRecord } from '../../cluster/routing/prefixes.js';
@@ -27,7 +28,7 @@ export interface ReplicaOptions {
   /** Of its own in the cluster: 1 to 63 letters, digits, - and _. */
   readonly name: string;
   readonly model: ServingModel;
-  /** What clients call the model, its limits and its version; who may ask is the gateways' business. */
+  /** What clients call the model, and its limits; who may ask is the gateways' business. */
   readonly server: Omit<ServerOptions, 'apiKeys' | 'priorityKeys' | 'port'>;
   /** Hears of messages that are none. */
   readonly onStrange?: (error: unknown) => void;
@@ -198,7 +199,7 @@ export class Replica {
       name,
       instance,
       model: server.modelName,
-      version: server.version,
+      version: VERSION,
       fingerprint: server.fingerprint,
       adapter: info.adapter?.name ?? '',
       status: failure !== undefined ? 'failed' : metrics.recovering ? 'recovering' : 'ok',
@@ -277,10 +278,9 @@ export class Replica {
   }
 
   #use(prefix: string): void {
-    const bytes = Buffer.from(prefix, 'base64');
+    const bytes = Uint8Array.from(Buffer.from(prefix, 'base64'));
     if (bytes.length === 0) return;
-    const hashes = Uint32Array.from({ length: Math.floor(bytes.length / 4) }, (_, at) => bytes.readUInt32LE(at * 4));
-    this.#record.use(hashes);
+    this.#record.use(new Uint32Array(bytes.buffer, 0, Math.floor(bytes.length / 4)));
     this.#toldPrefixes = false;
   }
 }

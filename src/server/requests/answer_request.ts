@@ -79,22 +79,21 @@ export const chancesOf = (logprobs: readonly TokenLogprobs[]): object[] =>
 
 const chance = ({ text, logprob, bytes }: TokenChance): object => ({ token: text, logprob, bytes });
 
-export interface AnswerOptions {
-  /** Hears of errors that clients aren't told. */
-  readonly onError: (error: unknown) => void;
-  /** How forms of answers wait until they are ready. */
-  readonly wait: FormWait;
-}
-
-/** Answers a client's checked request, whole or as a stream. @throws what refuses it, before anything was sent; and `stopped` */
+/**
+ * Answers a client's checked request, whole or as a stream.
+ * @param wait how forms of answers wait until they are ready
+ * @param onError hears of errors that clients aren't told
+ * @throws what refuses it, before anything was sent; and `stopped`
+ */
 export async function answerRequest(
   exchange: Exchange,
   model: ServingModel,
   call: CompletionCall,
   writer: AnswerWriter,
-  options: AnswerOptions,
+  wait: FormWait,
+  onError: (error: unknown) => void,
 ): Promise<void> {
-  const completion = await ask(exchange, model, call, options.wait);
+  const completion = await ask(exchange, model, call, wait);
   const asked = performance.now();
   let first: number | undefined;
   const times = (): AnswerTimes => {
@@ -124,7 +123,7 @@ export async function answerRequest(
   } catch (error) {
     // The status is out: the stream says what happened, as OpenAI's does.
     const told = toApiError(error);
-    if (told.details.cause !== undefined) options.onError(error);
+    if (told.details.cause !== undefined) onError(error);
     send(writer.broken?.(told) ?? [told.body]);
     stream.end(outcomeOf(told));
   }

@@ -213,7 +213,7 @@ function messageOf(each: z.infer<typeof message>, name: string, ignored: Ignored
   const said =
     content == null && role === 'assistant'
       ? ''
-      : (role === 'user' ? contentOfParts : textOfParts)(content ?? undefined, `${name}.content`, {
+      : (role === 'user' || role === 'tool' ? contentOfParts : textOfParts)(content ?? undefined, `${name}.content`, {
           types: ['text'],
           left: role === 'assistant' ? ['refusal'] : [],
           isEmptyTaken: role === 'assistant',
@@ -256,6 +256,7 @@ export function checkMessages(messages: readonly unknown[], most: number, name =
   if (parts > most) throw badRequest(`${name} has ${grouped(parts)} parts; expected ${expected('parts')}`, name);
 }
 
+const IMAGES = ['image_url', 'input_image', 'image'];
 /** In the types of parts that are no texts, such as `image_url` and `input_audio`. */
 const MEDIA = [
   ['image', 'images'],
@@ -265,75 +266,54 @@ const MEDIA = [
   ['document', 'documents'],
 ] as const;
 
-/**
- * The text of a message's content: a text, or parts of some types that have one.
- * @param types of parts that are texts; those of `left` say nothing of the conversation, and are left out
- * @param isEmptyTaken whether a list of no parts is
- * @param name the content's place in the body, for errors
- * @throws ApiError 400
- */
-export function textOfParts(
-  content: unknown,
-  name: string,
-  {
-    types,
-    left = [],
-    between = '',
-    isEmptyTaken = true,
-  }: {
-    readonly types: readonly string[];
-    readonly left?: readonly string[];
-    readonly between?: string;
-    readonly isEmptyTaken?: boolean;
-  },
-): string {
-  if (typeof content === 'string') return content;
-  const expected = `a text, or a list of parts {"type": "${types[0]}", "text": "..."}`;
-  if (!Array.isArray(content) || (content.length === 0 && !isEmptyTaken)) {
-    throw badRequest(`${name} is ${content === undefined ? 'missing' : show(content)}; expected ${expected}`, name);
-  }
-  const texts: string[] = [];
-  for (const [index, part] of content.entries()) {
-    const at = `${name}[${index}]`;
-    const { type } = (isObject(part) ? part : {}) as { readonly type?: unknown };
-    if (typeof type === 'string' && left.includes(type)) continue;
-    if (typeof type !== 'string' || !types.includes(type)) {
-      const media = MEDIA.find(([part]) => typeof type === 'string' && type.includes(part))?.[1];
-      const why =
-        media === undefined
-          ? "which this server doesn't have"
-          : `${media} aren't supported: this model takes text only`;
-      const what = typeof type === 'string' ? `of type '${shortened(type)}', ${why}` : show(part);
-      throw badRequest(`${at} is ${what}; expected ${expected}`, at);
-    }
-    texts.push(textAt(part as Record<string, unknown>, 'text', at));
-  }
-  return texts.join(between);
+interface PartsOptions {
+  /** Of parts that are texts. */
+  readonly types: readonly string[];
+  /** Of parts that say nothing of the conversation, and are left out. */
+  readonly left?: readonly string[];
+  readonly between?: string;
+  /** Whether a list of no parts is taken; default true. */
+  readonly isEmptyTaken?: boolean;
 }
 
 /**
- * The same, where a message may have images: the address of each is a `data:` URL.
+ * What a message's content says: a text, or parts, where some are images: the address of each is a `data:` URL.
+ * @param name the content's place in the body, for errors
  * @throws ApiError 400
  */
 export function contentOfParts(
   content: unknown,
   name: string,
-  options: Parameters<typeof textOfParts>[2],
+  { types, left = [], between = '', isEmptyTaken = true }: PartsOptions,
+  takesImages = true,
 ): string | readonly ContentPart[] {
-  const isImage = (part: unknown): boolean =>
-    isObject(part) && ['image_url', 'input_image', 'image'].includes(String(part['type']));
-  if (!Array.isArray(content) || !content.some(isImage)) return textOfParts(content, name, options);
-  // What is wrong with the other parts is told by their places.
-  textOfParts(
-    content.map((part) => (isImage(part) ? { type: options.types[0], text: '' } : (part as unknown))),
-    name,
-    options,
-  );
-  return content.flatMap((part: Record<string, unknown>, index): ContentPart[] => {
-    if (isImage(part)) return [{ type: 'image_url', image_url: { url: imageUrlOf(part, `${name}[${index}]`) } }];
-    return options.types.includes(String(part['type'])) ? [{ type: 'text', text: String(part['text']) }] : [];
+  if (typeof content === 'string') return content;
+  const expected = `a text, or a list of parts {"type": "${types[0]}", "text": "..."}`;
+  if (!Array.isArray(content) || (content.length === 0 && !isEmptyTaken)) {
+    throw badRequest(`${name} is ${content === undefined ? 'missing' : show(content)}; expected ${expected}`, name);
+  }
+  const parts = content.flatMap((part: unknown, index): ContentPart[] => {
+    const at = `${name}[${index}]`;
+    const of = isObject(part) ? part : {};
+    const { type } = of;
+    if (typeof type === 'string' && left.includes(type)) return [];
+    if (takesImages && IMAGES.includes(String(type))) {
+      return [{ type: 'image_url', image_url: { url: imageUrlOf(of, at) } }];
+    }
+    if (typeof type === 'string' && types.includes(type)) return [{ type: 'text', text: textAt(of, 'text', at) }];
+    const media = MEDIA.find(([part]) => typeof type === 'string' && type.includes(part))?.[1];
+    const why =
+      media === undefined ? "which this server doesn't have" : `${media} aren't supported: this model takes text only`;
+    const what = typeof type === 'string' ? `of type '${shortened(type)}', ${why}` : show(part);
+    throw badRequest(`${at} is ${what}; expected ${expected}`, at);
   });
+  const texts = parts.flatMap((part) => (part.type === 'text' ? part.text : []));
+  return texts.length < parts.length ? parts : texts.join(between);
 }
+
+/** The same where there may be no images. @throws ApiError 400 */
+export const textOfParts = (content: unknown, name: string, options: PartsOptions): string =>
+  contentOfParts(content, name, options, false) as string;
 
 /** In the words of OpenAI's APIs, or of Anthropic's. @throws ApiError 400 for an address elsewhere */
 function imageUrlOf({ image_url: given, source }: Readonly<Record<string, unknown>>, name: string): string {

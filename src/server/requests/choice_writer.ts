@@ -1,6 +1,4 @@
-import { parsed } from '../../base/json.js';
-import { listIn } from '../../base/lists.js';
-import { chatToolCall } from '../../chat_formats/tools.js';
+import { chatToolCall, withDelta } from '../../chat_formats/tools.js';
 import type { Completion, CompletionEvent, TokenLogprobs, ToolCall, ToolCallDelta } from '../../index.js';
 import {
   type AnswerTimes,
@@ -11,6 +9,7 @@ import {
   type WholeAnswer,
 } from './answer_request.js';
 import type { CompletionCall } from './fields.js';
+import { plainInput } from './part_writer.js';
 
 /** How one of the two APIs of choices writes answers. */
 interface AnswerShape {
@@ -39,10 +38,8 @@ const finishReason = (finish: WholeAnswer['finish'], called: boolean): ApiFinish
 /** Writes answers as choices: chat's, or those of texts. */
 export class ChoiceWriter implements AnswerWriter {
   readonly mark = '[DONE]';
-  /** Answers that have called tools. */
-  readonly #called = new Set<number>();
-  /** By answer: its calls with a plain text, which is within an object until that is whole. */
-  readonly #texts = new Map<number, (ToolCallDelta & { readonly id: string; readonly name: string })[]>();
+  /** Of each answer, so far. */
+  readonly #calls = new Map<number, readonly ToolCall[]>();
 
   constructor(
     private readonly call: CompletionCall,
@@ -90,17 +87,19 @@ export class ChoiceWriter implements AnswerWriter {
     const thought = reasoning === undefined ? undefined : this.shape.thought?.(reasoning);
     if (thought) chunks.push(this.#chunk(index, thought, null));
     if (text !== '' || logprobs.length > 0) chunks.push(this.#chunk(index, this.shape.piece(text, wanted), null));
-    const others = toolCalls?.filter((delta) => !this.#isOfText(index, delta)) ?? [];
-    if (toolCalls) this.#called.add(index);
+    const all = withDelta(this.#calls.get(index) ?? [], toolCalls ?? []);
+    this.#calls.set(index, all);
+    // A plain text is within an object until that is whole.
+    const isText = (at: number): boolean => this.call.textTools?.includes(all[at]!.function.name) ?? false;
+    const others = toolCalls?.filter((delta) => !isText(delta.index)) ?? [];
     const calls = others.length > 0 && this.shape.calls?.(others);
     if (calls) chunks.push(this.#chunk(index, calls, null));
-    if (finish) {
-      for (const { index: at, id, name, arguments: args } of this.#texts.get(index) ?? []) {
-        const call = { index: at, ...this.#asTold({ id, type: 'function', function: { name, arguments: args } }) };
-        chunks.push(this.#chunk(index, { delta: { tool_calls: [call] }, logprobs: null }, null));
-      }
+    if (!finish) return chunks;
+    for (const [at, call] of all.entries()) {
+      const told = { index: at, ...this.#asTold(call) };
+      if (isText(at)) chunks.push(this.#chunk(index, { delta: { tool_calls: [told] }, logprobs: null }, null));
     }
-    if (finish) chunks.push(this.#chunk(index, this.shape.closing, finishReason(finish, this.#called.has(index))));
+    chunks.push(this.#chunk(index, this.shape.closing, finishReason(finish, all.length > 0)));
     return chunks;
   }
 
@@ -108,22 +107,7 @@ export class ChoiceWriter implements AnswerWriter {
   #asTold(call: ToolCall): ToolCall {
     const { name, arguments: args } = call.function;
     if (!this.call.textTools?.includes(name)) return call;
-    const { input } = (parsed(args) ?? {}) as { readonly input?: unknown };
-    const custom = { name, input: typeof input === 'string' ? input : args };
-    return { id: call.id, type: 'custom', custom } as unknown as ToolCall;
-  }
-
-  /** Keeps what is new of a call with a plain text. */
-  #isOfText(answer: number, { index, id, name, arguments: piece }: ToolCallDelta): boolean {
-    const texts = listIn(this.#texts, answer);
-    const at = texts.findIndex((one) => one.index === index);
-    if (at < 0) {
-      const isText = name !== undefined && (this.call.textTools?.includes(name) ?? false);
-      if (isText) texts.push({ index, id: id ?? '', name, arguments: piece });
-      return isText;
-    }
-    texts[at] = { ...texts[at]!, arguments: texts[at]!.arguments + piece };
-    return true;
+    return { id: call.id, type: 'custom', custom: { name, input: plainInput(args) } } as unknown as ToolCall;
   }
 
   closing(completion: Completion, times: AnswerTimes): object[] {

@@ -38,12 +38,25 @@ export const STOP = `a text, or a list of at most ${MAX_STOPS} texts, none of th
 const ONE_STOP = 'a text of at least one character';
 const stopText = z.string(ONE_STOP).check(z.minLength(1, ONE_STOP));
 
-const BIASES = 'an object of biases by token id, such as {"50256": -100}';
+const BIASES =
+  'an object of biases by token id or text, such as {"50256": -100, " cat": 2}, or a list of [id or text, bias]';
+type Biases = Readonly<Record<string, number | false>> | readonly (readonly [number | string, number | false])[];
+const pairsOf = (given: Biases) => (Array.isArray(given) ? given : Object.entries(given)) as [unknown, unknown][];
+const isPair = (pair: unknown): boolean =>
+  Array.isArray(pair) &&
+  pair.length === 2 &&
+  /^(\d+|.*[^\d.-].*)$/s.test(String(pair[0])) &&
+  (pair[1] === false || Number.isFinite(pair[1]));
 
-/** By one look each: there may be as many as a vocabulary has, and as many faults. */
-const biases = z.custom<Record<string, number>>(
-  (value) => isObject(value) && Object.entries(value).every(([id, bias]) => /^\d+$/.test(id) && Number.isFinite(bias)),
-  BIASES,
+/** By one look each: there may be as many as a vocabulary has, and as many faults. Pairs, texts and false (-100) are llama.cpp's. */
+const biases = z.pipe(
+  z.custom<Biases>(
+    (given) => (Array.isArray(given) || isObject(given)) && pairsOf(given as Biases).every(isPair),
+    BIASES,
+  ),
+  z.transform((given): Record<string, number> =>
+    Object.fromEntries(pairsOf(given).map(([key, bias]) => [key, bias === false ? -100 : bias])),
+  ),
 );
 export const tokenIds = (expected: string) =>
   z.custom<number[]>(
@@ -52,11 +65,13 @@ export const tokenIds = (expected: string) =>
   );
 
 const FORMAT = 'an object such as {"type": "json_object"}';
-const CHOICES = 'a list of texts';
-const choices = z.custom<string[]>(
-  (value) => Array.isArray(value) && value.every((text) => typeof text === 'string'),
-  CHOICES,
-);
+const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every((text) => typeof text === 'string');
+/** What the answer is to be, where it is no JSON. */
+const forms = {
+  grammar: z.nullish(z.string('a grammar in EBNF')),
+  regex: z.nullish(z.string('a regular expression')),
+  choice: z.nullish(z.custom<string[]>(isTexts, 'a list of texts')),
+};
 
 /** As `max_tokens`; `n_predict` is llama.cpp's name of it. */
 export const mostTokens = z.nullish(integerOrNone(0));
@@ -104,23 +119,15 @@ export const commonFields = {
   ignore_eos: flag,
   // What the answer is to be: the schema, grammar or expression is read by who holds answers to it.
   response_format: z.nullish(z.looseObject({ type: z.string(FORMAT) }, FORMAT)),
-  grammar: z.nullish(z.string('a grammar in EBNF')),
-  regex: z.nullish(z.string('a regular expression')),
-  choice: z.nullish(choices),
+  ...forms,
   guided_json: z.nullish(z.unknown()),
-  guided_grammar: z.nullish(z.string('a grammar in EBNF')),
-  guided_regex: z.nullish(z.string('a regular expression')),
-  guided_choice: z.nullish(choices),
+  guided_grammar: forms.grammar,
+  guided_regex: forms.regex,
+  guided_choice: forms.choice,
   json_schema: z.nullish(z.unknown()),
   structured_outputs: z.nullish(
     z.looseObject(
-      {
-        json: z.nullish(z.unknown()),
-        json_object: flag,
-        regex: z.nullish(z.string('a regular expression')),
-        choice: z.nullish(choices),
-        grammar: z.nullish(z.string('a grammar in EBNF')),
-      },
+      { json: z.nullish(z.unknown()), json_object: flag, ...forms },
       'an object such as {"regex": "yes|no"}',
     ),
   ),

@@ -28,6 +28,12 @@ export function inputOf(text: string): object {
   return isObject(input) ? input : {};
 }
 
+/** What a tool of plain texts is called with, which is within an object. */
+export function plainInput(text: string): string {
+  const { input } = inputOf(text) as { readonly input?: unknown };
+  return typeof input === 'string' ? input : text;
+}
+
 /** Writes an answer in parts, each ended before the next one begins, whole or in events. */
 export abstract class PartWriter implements AnswerWriter {
   protected readonly parts: Part[] = [];

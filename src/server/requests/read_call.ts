@@ -10,7 +10,7 @@ import {
   needTokenizer,
   type PromptReader,
   promptTokens,
-  withFillEnds,
+  withTokens,
 } from '../../engine/serving/prompt_tokens.js';
 import { defined } from '../../base/options.js';
 import type { ChatOptions } from '../../index.js';
@@ -49,7 +49,7 @@ const prompted = <Call extends CompletionCall>(
         prompts: call.prompts.map((prompt) =>
           hasImages(prompt) ? prompt : promptTokens(prompt, room, call.options as ChatOptions),
         ),
-        options: withFillEnds(call.prompts, call.options, reader),
+        options: withTokens(call.prompts, call.options, reader),
       };
     } catch (error) {
       throw toApiError(error, call.promptField);

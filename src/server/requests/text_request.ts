@@ -23,15 +23,15 @@ export const MAX_PROMPTS = 128;
 const MAX_BEST_OF = 20;
 
 const expected = (most: number): string =>
-  `a text, a list of token ids, or a list of at most ${most} of either, none of them empty`;
+  `a text, a list of token ids, or a list of at most ${most} of either, no list empty`;
 
 const isIds = (list: readonly unknown[]): boolean => list.some((part) => typeof part === 'number');
 const isPart = (part: unknown): boolean =>
-  typeof part === 'string' ? part !== '' : Number.isSafeInteger(part) && Number(part) >= 0;
+  typeof part === 'string' || (Number.isSafeInteger(part) && Number(part) >= 0);
 
 /** A text, token ids, or a list of at most `most` of either. As with llama.cpp, texts may be among ids, and a text in an object. */
 export const textsField = (most: number, what = expected(most)) => {
-  const text = z.string(what).check(z.minLength(1, what));
+  const text = z.string(what);
   const object = z.strictObject({ prompt_string: text }, what);
   const ids = z.custom<(number | string)[]>(
     (list) => Array.isArray(list) && isIds(list) && (list as unknown[]).every(isPart),
@@ -160,32 +160,24 @@ const isCut = (field: z.infer<typeof truncate>): boolean | undefined =>
   field == null ? undefined : field === true || field === 'END';
 
 type EmbeddingField = 'model' | 'dimensions' | 'pooling' | 'prompt' | 'prompt_name' | 'encoding_format' | 'truncate';
-type EmbeddingFields = { readonly [Name in EmbeddingField]?: z.infer<typeof embeddings>[Name] };
+type EmbeddingFields = Partial<Pick<z.infer<typeof embeddings>, EmbeddingField>>;
 
 export const embeddingCall = (
-  {
-    model,
-    dimensions,
-    pooling,
-    prompt,
-    prompt_name: promptName,
-    encoding_format: format,
-    truncate: cut,
-  }: EmbeddingFields,
+  fields: EmbeddingFields,
   prompts: readonly Prompt[],
   ignored: readonly IgnoredField[],
 ): EmbeddingCall => ({
-  model: model ?? undefined,
+  model: fields.model ?? undefined,
   prompts,
   promptField: 'input',
   options: defined({
-    pooling: pooling ?? undefined,
-    dimensions: dimensions ?? undefined,
-    prompt: prompt ?? undefined,
-    promptName: promptName ?? undefined,
-    truncate: isCut(cut),
+    pooling: fields.pooling ?? undefined,
+    dimensions: fields.dimensions ?? undefined,
+    prompt: fields.prompt ?? undefined,
+    promptName: fields.prompt_name ?? undefined,
+    truncate: isCut(fields.truncate),
   }),
-  base64: format === 'base64',
+  base64: fields.encoding_format === 'base64',
   ignored,
 });
 

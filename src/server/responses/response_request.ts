@@ -229,7 +229,7 @@ function withItem(before: ChatMessage[], item: unknown, name: string): ChatMessa
     return [...before.slice(0, -1), { ...last, tool_calls: [...(last.tool_calls ?? []), call] }];
   }
   if (type === 'function_call_output' || type === 'custom_tool_call_output') {
-    const output = textOfParts(item['output'], `${name}.output`, { types });
+    const output = contentOfParts(item['output'], `${name}.output`, { types });
     return [...before, { role: 'tool', tool_call_id: text('call_id'), content: output }];
   }
   if (type !== 'message') {

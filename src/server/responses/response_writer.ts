@@ -1,7 +1,7 @@
 import type { ChatMessage, Completion, CompletionEvent } from '../../index.js';
 import type { ApiError } from '../api_error.js';
 import { chancesOf } from '../requests/answer_request.js';
-import { idOf, inputOf, type Part, PartWriter } from '../requests/part_writer.js';
+import { idOf, type Part, PartWriter, plainInput } from '../requests/part_writer.js';
 import type { ResponseCall } from './response_request.js';
 
 const EVENTS = { reasoning: 'reasoning_text', text: 'output_text', call: 'function_call_arguments' };
@@ -95,7 +95,7 @@ export class ResponseWriter extends PartWriter {
   #itemOf(part: Part, status: string): object {
     if (!this.#isText(part)) return itemOf(part, status);
     const { id, name } = part.call!;
-    return { id: part.id, type: 'custom_tool_call', status, call_id: id, name, input: textIn(part) };
+    return { id: part.id, type: 'custom_tool_call', status, call_id: id, name, input: plainInput(part.text) };
   }
 
   protected began(part: Part): object[] {
@@ -117,7 +117,7 @@ export class ResponseWriter extends PartWriter {
     this.#output.push(item);
     const done = (): object => this.#event('response.output_item.done', { output_index: index, item });
     if (this.#isText(part)) {
-      const [name, input] = ['response.custom_tool_call_input', textIn(part)] as const;
+      const [name, input] = ['response.custom_tool_call_input', plainInput(part.text)] as const;
       return [
         this.#event(`${name}.delta`, { ...placeOf(part), delta: input }),
         this.#event(`${name}.done`, { ...placeOf(part), input }),
@@ -150,12 +150,6 @@ function itemOf(part: Part, status: string): object {
   return kind === 'text'
     ? { id, type: 'message', status, role: 'assistant', content }
     : { id, type: 'reasoning', status, summary: [], content };
-}
-
-/** What a tool of plain texts is called with. */
-function textIn({ text }: Part): string {
-  const { input } = inputOf(text) as { readonly input?: unknown };
-  return typeof input === 'string' ? input : text;
 }
 
 const contentOf = (part: Part): object => ({ ...placeOf(part), part: textOf(part) });

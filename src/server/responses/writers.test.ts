@@ -95,6 +95,7 @@ test('a message with thinking: a block before that of the text, in events and wh
     ['content_block_start', 0],
     ['content_block_delta', 0],
     ['content_block_delta', 0],
+    ['content_block_delta', 0],
     ['content_block_stop', 0],
     ['content_block_start', 1],
     ['content_block_delta', 1],
@@ -103,6 +104,8 @@ test('a message with thinking: a block before that of the text, in events and wh
     ['message_delta', undefined],
     ['message_stop', undefined],
   ]);
+  // Clients such as the AI SDK keep what was thought only with a signature.
+  expect(events[4]).toMatchObject({ delta: { type: 'signature_delta', signature: '' } });
   expect(events.at(-2)).toMatchObject({ delta: { stop_reason: 'stop_sequence', stop_sequence: 'END' } });
   expect(new MessageWriter('m').whole([whole], completion, times)).toMatchObject({
     type: 'message',

@@ -12,7 +12,7 @@ const joined = await Replica.join({
   cluster: { servers: given.servers },
   name: given.replica,
   model: standInModel(given),
-  server: { version: 'test' },
+  server: {},
 });
 process.on('SIGTERM', () => {
   joined.drain();

@@ -46,7 +46,6 @@ export class TestCluster {
   async gateway(options: Partial<GatewayOptions> = {}): Promise<Gateway> {
     const gateway = await new Gateway({
       cluster: this.cluster,
-      version: 'test',
       ...options,
     }).listen();
     this.closes(() => gateway.close());
@@ -63,7 +62,7 @@ export class TestCluster {
       cluster: { servers: this.url },
       name,
       model: standInModel(options),
-      server: { version: 'test', maxPerClient: 1e6, onError: (error) => console.log(error) },
+      server: { maxPerClient: 1e6, onError: (error) => console.log(error) },
       ...more,
     });
     this.closes(() => joined.close(0));
