@@ -173,7 +173,7 @@ export async function planModel(
     pick,
     why,
     table: formatPlanTable(candidates, pick),
-    download: await downloadSize([model, ...(draft ? [draft] : [])], signal),
+    download: await downloadSize([model, ...(draft && draft.source !== source ? [draft] : [])], signal),
     misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, ranks.virtual) : undefined,
   };
 }
@@ -203,6 +203,7 @@ async function namedOrReason(
 
 /** A draft model's files, where one is asked for, and what it takes. */
 async function draftOf(options: PlanModelOptions, main: DescribedModel): Promise<FoundDraft | undefined> {
+  if (options.speculate === 'mtp') return (await import('./open_draft.js')).describeHead(main, options);
   if (options.draft === undefined) return undefined;
   const source = await openFiles(options.draft, {
     network: networkOf(options),
