@@ -127,8 +127,7 @@ export const qwen35 = defineFamily({
     const further =
       config.optionalInteger('mtp_num_hidden_layers', furtherRange) ??
       config.optionalInteger('num_nextn_predict_layers', furtherRange) ??
-      // Its files have them, and don't say so.
-      (next ? 1 : 0);
+      0;
     const own = further > 0 && !config.boolean('mtp_use_dedicated_embeddings', false);
     const names = next ? nextTensors : tensors;
     return {

@@ -31,7 +31,7 @@ interface JoinSpecs {
 }
 
 const joinedSegments = (hiddenSize: number): readonly [HeldSegments, HeldSegments] => {
-  const whole = { modelInFeatures: 2 * hiddenSize, total: 2, align: 1 };
+  const whole = { modelInFeatures: 2 * hiddenSize, total: 2, align: hiddenSize };
   return [holdSegments(whole, [0, 1]), holdSegments(whole, [1, 2])];
 };
 
