@@ -1,14 +1,20 @@
-import { beforeAll, describe, expect, test } from 'vitest';
-import { testAdapters } from '../../gpu/testing/adapters.js';
+import { describe, expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
-import { headDrafts } from '../../model/testing/reference/recurrent.js';
+import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
+import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
 import type { RandomModel } from '../../model/testing/random_model.js';
+import { headDrafts } from '../../model/testing/reference/recurrent.js';
+import { latentHeadDrafts } from '../../model/testing/reference/reference.js';
 import type { GenerateOptions, GenerateResult, LoadOptions, Model } from '../contracts/api.js';
-import { randomFiles } from '../testing/random_source.js';
 import type { DraftModel, DraftText } from '../serving/speculation/draft_model.js';
+import { randomFiles } from '../testing/random_source.js';
 import { load } from './load.js';
 import type { LoadedModel } from './model.js';
+import { planModel, type PlanModelOptions } from './plan_model.js';
+import { serve } from './serving_model.js';
 
+// The last is the quicker one to compile for, where there are two software adapters.
 const adapter = (await testAdapters()).at(-1)!.name;
 const VOCAB = 320;
 const QWEN = {
@@ -21,44 +27,179 @@ const QWEN = {
   linear_value_head_dim: 24,
   mtp_num_hidden_layers: 1,
 };
+const DEEPSEEK = { model_type: 'deepseek_v3', num_nextn_predict_layers: 1 };
 const random = new Random(7);
 const ids = (count: number): number[] => Array.from({ length: count }, () => random.integer(VOCAB));
-const PROMPT = ids(90);
+const PROMPTS = [ids(90), ids(30), ids(200)];
 
+const TYPES = { weights: 'f32', kv: 'f32', prefillChunk: 64 } as const;
 const open = (files: readonly File[], options: LoadOptions): Promise<Model> =>
-  load(files, { adapter, contextLength: 512, weights: 'f32', kv: 'f32', prefillChunk: 64, ...options });
+  load(files, { adapter, contextLength: 512, ...TYPES, ...options });
 const ask = (model: Model, prompt: readonly number[], options: GenerateOptions = {}): Promise<GenerateResult> =>
   model.generate(prompt, { maxTokens: 24, ignoreEos: true, ...options }).result;
-const always = (model: Model, tries = 4): void => void ((model as LoadedModel).how.speculation!.tries = tries);
+const always = (model: Model, tries = 5): void => void ((model as LoadedModel).how.speculation!.tries = tries);
 const headOf = (model: Model): DraftModel => (model as LoadedModel).how.speculation!.options.draft as DraftModel;
 
-describe("Qwen3.5's own head", { timeout: 300_000 }, () => {
-  let made: RandomModel;
-  let files: readonly File[];
-  beforeAll(() => {
-    ({ model: made, files } = randomFiles({ config: QWEN, seed: 3 }));
+/** The same model with other weights. */
+function changed({ files, weights }: RandomModel, change: (name: string, data: Float32Array) => void): File[] {
+  const tensors = [...weights].map(([name, { shape, data }]) => {
+    const own = data.slice();
+    change(name, own);
+    return { name, dtype: 'F32' as const, shape, data: own };
+  });
+  const others = [...files].filter(([name]) => !name.endsWith('.safetensors'));
+  return [...others, ['model.safetensors', writeSafetensors(tensors)] as const].map(
+    ([name, bytes]) => new File([bytes], name),
+  );
+}
+
+/** Layers add nothing: the next token follows from the last one alone, as the trunk and as the head see it. */
+const rightHead = (made: RandomModel, embeddingFirst = true): File[] =>
+  changed(made, (name, data) => {
+    const { shape } = made.weights.get(name)!;
+    if (/(o_proj|out_proj|down_proj)\.weight$/.test(name) || name.startsWith('mtp.pre_fc')) data.fill(0);
+    if (name === 'mtp.norm.weight') data.set(made.weights.get('model.norm.weight')!.data);
+    if (name !== 'mtp.fc.weight') return;
+    const [rows = 0, columns = 0] = shape;
+    data.fill(0);
+    for (let row = 0; row < rows; row++) data[row * columns + row + (embeddingFirst ? 0 : rows)] = 1;
   });
 
-  test('proposes what its equation says, and the answer is the same', async () => {
+const PLANS: readonly (readonly [string, LoadOptions])[] = [
+  ['tp', { ranks: 2, plan: 'tp', virtualRanks: true }],
+  ['sp', { ranks: 2, plan: 'sp', virtualRanks: true }],
+  ['pp', { ranks: 2, plan: 'pp', virtualRanks: true }],
+  ['ranks in workers', { ranks: 2, plan: 'tp', workers: true }],
+];
+
+/** What is proposed of a text, as it comes. */
+function listen(head: DraftModel): { readonly text: readonly number[]; readonly drafts: readonly number[] }[] {
+  const asked: { readonly text: readonly number[]; readonly drafts: readonly number[] }[] = [];
+  const propose = head.propose.bind(head);
+  head.propose = async (text: DraftText, count) => {
+    const tokens = [...text.tokens];
+    const drafts = await propose(text, count);
+    asked.push({ text: tokens, drafts });
+    return drafts;
+  };
+  return asked;
+}
+
+describe("a model's own head", { timeout: 600_000 }, () => {
+  test.each<[string, Record<string, unknown>, number]>([
+    ['Qwen3.5', QWEN, 3],
+    ['DeepSeek-V3', DEEPSEEK, 5],
+  ])('%s: proposes what its equation says', async (_name, config, seed) => {
+    const { model: made, files } = randomFiles({ config, seed });
     const raw = JSON.parse(new TextDecoder().decode(made.files.get('config.json'))) as Record<string, unknown>;
+    const expected = (text: readonly number[], count: number): number[] =>
+      config === QWEN
+        ? headDrafts(raw, made.weights, text, count)
+        : latentHeadDrafts(made.config, made.weights, text, count);
     const plain = await open(files, { speculate: 'off' });
-    const expected = await ask(plain, PROMPT);
+    const answers = [await ask(plain, PROMPTS[0]!), await ask(plain, PROMPTS[1]!, { temperature: 0.9, seed: 4 })];
     await plain.dispose();
     const model = await open(files, { speculate: 'mtp' });
-    always(model);
-    const head = headOf(model);
-    const asked: { readonly text: readonly number[]; readonly ids: readonly number[] }[] = [];
-    const propose = head.propose.bind(head);
-    head.propose = async (text: DraftText, count) => {
-      const tokens = [...text.tokens];
-      const found = await propose(text, count);
-      asked.push({ text: tokens, ids: found });
-      return found;
+    always(model, 3);
+    const asked = listen(headOf(model));
+    expect((await ask(model, PROMPTS[0]!)).tokens).toEqual(answers[0]!.tokens);
+    const { tokens, stats } = await ask(model, PROMPTS[1]!, { temperature: 0.9, seed: 4 });
+    expect(tokens).toEqual(answers[1]!.tokens);
+    expect(stats.speculation!.steps).toBeGreaterThan(3);
+    expect(asked.length).toBeGreaterThan(8);
+    for (const { text, drafts } of asked)
+      expect(drafts, `behind ${text.length} tokens`).toEqual(expected(text, drafts.length));
+    await model.dispose();
+  });
+
+  test('that is right is always right, on one rank or several, and not with its halves the other way round', async () => {
+    const { model: made } = randomFiles({ config: QWEN, seed: 3 });
+    const files = rightHead(made);
+    const plain = await open(files, { speculate: 'off' });
+    const expected = [];
+    for (const prompt of PROMPTS) expected.push((await ask(plain, prompt)).tokens);
+    await plain.dispose();
+    for (const [name, options] of [['one rank', {}] as const, ...drawn(PLANS, 2, 'mtp plans')]) {
+      const model = await open(files, { ...options, speculate: 'mtp' });
+      always(model);
+      for (const [at, prompt] of PROMPTS.entries()) {
+        const { tokens, stats } = await ask(model, prompt);
+        expect(tokens, `${name}, prompt ${at}`).toEqual(expected[at]);
+        const { drafted, accepted, steps } = stats.speculation!;
+        expect(accepted, `${name}, prompt ${at}`).toBe(drafted);
+        expect(accepted, `${name}, prompt ${at}`).toBeGreaterThan(2 * steps);
+      }
+      await model.dispose();
+    }
+    const wrong = await open(rightHead(made, false), { speculate: 'mtp' });
+    always(wrong);
+    const { tokens, stats } = await ask(wrong, PROMPTS[0]!);
+    expect(tokens).toEqual(expected[0]);
+    expect(stats.speculation!.accepted).toBeLessThan(stats.speculation!.drafted / 4);
+    await wrong.dispose();
+  });
+
+  test('beside other requests, with kept prompts, aborted, and in a conversation', async () => {
+    const { model: made } = randomFiles({ config: QWEN, seed: 3 });
+    const files = rightHead(made);
+    const served = async (options: LoadOptions): Promise<string[]> => {
+      const model = await serve(files, { adapter, contextLength: 512, ...TYPES, slots: 3, kvBlocks: 14, ...options });
+      const run = async (prompt: readonly number[], kind: GenerateOptions = {}): Promise<string> => {
+        let answer = '';
+        const pieces = model.complete(prompt, { maxTokens: 40, ignoreEos: true, logprobs: 0, ...kind });
+        for await (const piece of pieces) answer += `${piece.tokens?.join(' ')} ${piece.text}|`;
+        return answer;
+      };
+      const left = new AbortController();
+      const answers = [await run(PROMPTS[0]!)];
+      const others = PROMPTS.map((prompt, at) => run(prompt, { temperature: at / 2, seed: at }));
+      const aborted = run(PROMPTS[1]!, { signal: left.signal }).catch(() => '');
+      left.abort();
+      answers.push(...(await Promise.all(others)));
+      await aborted;
+      answers.push(await run(PROMPTS[0]!), await run([...PROMPTS[0]!, ...PROMPTS[1]!]));
+      await model.dispose();
+      return answers;
     };
-    expect((await ask(model, PROMPT)).tokens).toEqual(expected.tokens);
-    expect(asked.length).toBeGreaterThan(3);
-    for (const { text, ids: drafts } of asked)
-      expect(drafts, `behind ${text.length} tokens`).toEqual(headDrafts(raw, made.weights, text, drafts.length));
+    expect(await served({ speculate: 'mtp' })).toEqual(await served({ speculate: 'off' }));
+  });
+
+  test('is not there, or not asked for', async () => {
+    const without = randomFiles({ config: { ...QWEN, mtp_num_hidden_layers: 0 }, seed: 3 }).files;
+    const phases = new Set<string>();
+    const onProgress = ({ phase }: { readonly phase: string }): void => void phases.add(phase);
+    await expect(open(without, { speculate: 'mtp', onProgress })).rejects.toMatchObject({
+      code: 'unsupported',
+      message: expect.stringContaining("speculate 'mtp'") as string,
+    });
+    expect(phases).not.toContain('weights');
+    // The config has one, the files haven't.
+    const { model: made, files } = randomFiles({ config: QWEN, seed: 3 });
+    const cut = [...made.weights].filter(([name]) => !name.startsWith('mtp.'));
+    await expect(
+      open(
+        changed({ ...made, weights: new Map(cut) }, () => {}),
+        { speculate: 'mtp' },
+      ),
+    ).rejects.toThrow(/MTP/);
+    await expect(open(files, { speculate: 'mtp', draft: 'models/tiny-gqa' })).rejects.toMatchObject({ code: 'usage' });
+    const model = await open(files, { speculate: 'ngram' });
+    await expect(ask(model, PROMPTS[0]!, { speculate: 'mtp' })).rejects.toThrow("with speculate 'mtp'");
+    await model.dispose();
+  });
+
+  test('is counted where it is asked for', async () => {
+    const { files } = randomFiles({ config: QWEN, seed: 3 });
+    const options = { adapter, contextLength: 512, ...TYPES, ranks: 1, plan: 'single' };
+    const bytes = async (more: PlanModelOptions): Promise<number> =>
+      (await planModel(files, { ...options, ...more })).pick!.memory[0]!.totalBytes;
+    const [auto, mtp] = [await bytes({}), await bytes({ speculate: 'mtp' })];
+    expect(mtp).toBeGreaterThan(auto);
+    await expect(open(files, { speculate: 'mtp', memory: [mtp - 1] })).rejects.toThrow(/drafts take/);
+    const model = await open(files, { speculate: 'mtp', memory: [mtp] });
+    // The table and the output head are the model's.
+    const { weightBytes } = headOf(model).rank.runner.ranks[0]!.facts;
+    expect(weightBytes).toBeLessThan(4 * VOCAB * 64 + 4 * 64 * 64 * 12);
     await model.dispose();
   });
 });
