@@ -67,19 +67,26 @@ const rightHead = (made: RandomModel, embeddingFirst = true): File[] =>
 
 const PLANS: readonly (readonly [string, LoadOptions])[] = [
   ['tp', { ranks: 2, plan: 'tp', virtualRanks: true }],
-  ['sp', { ranks: 2, plan: 'sp', virtualRanks: true }],
+  ['token', { ranks: 2, plan: 'token', virtualRanks: true }],
   ['pp', { ranks: 2, plan: 'pp', virtualRanks: true }],
   ['ranks in workers', { ranks: 2, plan: 'tp', workers: true }],
 ];
 
+interface Asked {
+  readonly text: readonly number[];
+  readonly drafts: readonly number[];
+  /** The first token of which the head was given the row before. */
+  readonly first: number;
+}
+
 /** What is proposed of a text, as it comes. */
-function listen(head: DraftModel): { readonly text: readonly number[]; readonly drafts: readonly number[] }[] {
-  const asked: { readonly text: readonly number[]; readonly drafts: readonly number[] }[] = [];
+function listen(head: DraftModel): Asked[] {
+  const asked: Asked[] = [];
   const propose = head.propose.bind(head);
-  head.propose = async (text: DraftText, count) => {
-    const tokens = [...text.tokens];
-    const drafts = await propose(text, count);
-    asked.push({ text: tokens, drafts });
+  head.propose = async (given: DraftText, count) => {
+    const [text, first] = [[...given.tokens], given.rows!.first + 1];
+    const drafts = await propose(given, count);
+    asked.push({ text, drafts, first });
     return drafts;
   };
   return asked;
@@ -92,23 +99,36 @@ describe("a model's own head", { timeout: 600_000 }, () => {
   ])('%s: proposes what its equation says', async (_name, config, seed) => {
     const { model: made, files } = randomFiles({ config, seed });
     const raw = JSON.parse(new TextDecoder().decode(made.files.get('config.json'))) as Record<string, unknown>;
-    const expected = (text: readonly number[], count: number): number[] =>
+    const expected = ({ text, drafts: { length }, first }: Asked): number[] =>
       config === QWEN
-        ? headDrafts(raw, made.weights, text, count)
-        : latentHeadDrafts(made.config, made.weights, text, count);
+        ? headDrafts(raw, made.weights, text, length, first)
+        : latentHeadDrafts(made.config, made.weights, text, length, first);
+    // The beginning of the last one is kept, and the head has another text: it has seen what comes behind alone.
+    const kinds: [readonly number[], GenerateOptions][] = [
+      [PROMPTS[0]!, {}],
+      [PROMPTS[1]!, { temperature: 0.9, seed: 4 }],
+      [[...PROMPTS[0]!.slice(0, 80), ...PROMPTS[1]!], {}],
+    ];
     const plain = await open(files, { speculate: 'off' });
-    const answers = [await ask(plain, PROMPTS[0]!), await ask(plain, PROMPTS[1]!, { temperature: 0.9, seed: 4 })];
+    const answers = [];
+    for (const [prompt, options] of kinds) answers.push((await ask(plain, prompt, options)).tokens);
     await plain.dispose();
     const model = await open(files, { speculate: 'mtp' });
     always(model, 3);
     const asked = listen(headOf(model));
-    expect((await ask(model, PROMPTS[0]!)).tokens).toEqual(answers[0]!.tokens);
-    const { tokens, stats } = await ask(model, PROMPTS[1]!, { temperature: 0.9, seed: 4 });
-    expect(tokens).toEqual(answers[1]!.tokens);
-    expect(stats.speculation!.steps).toBeGreaterThan(3);
-    expect(asked.length).toBeGreaterThan(8);
-    for (const { text, drafts } of asked)
-      expect(drafts, `behind ${text.length} tokens`).toEqual(expected(text, drafts.length));
+    for (const [at, [prompt, options]] of kinds.entries()) {
+      const before = asked.length;
+      const { tokens, stats } = await ask(model, prompt, options);
+      expect(tokens).toEqual(answers[at]);
+      expect(stats.speculation!.steps).toBeGreaterThan(2);
+      const own = asked.slice(before);
+      expect(own.length).toBeGreaterThan(2);
+      // The first one, before anything of the head's own, and later ones.
+      for (const each of [own[0]!, ...own.slice(-2)]) {
+        expect(each.first > 1).toBe(at === 2);
+        expect(each.drafts, `${at}, behind ${each.text.length} tokens`).toEqual(expected(each));
+      }
+    }
     await model.dispose();
   });
 
@@ -139,29 +159,59 @@ describe("a model's own head", { timeout: 600_000 }, () => {
     await wrong.dispose();
   });
 
-  test('beside other requests, with kept prompts, aborted, and in a conversation', async () => {
+  test('beside other requests, with kept prompts, and aborted', async () => {
+    const { model: made } = randomFiles({ config: QWEN, seed: 3 });
+    const files = rightHead(made);
+    const answers = async (options: LoadOptions): Promise<unknown[]> => {
+      const model = await open(files, { requests: 3, ...options });
+      const { speculation } = (model as LoadedModel).how;
+      if (speculation) speculation.tries = 5;
+      const all: unknown[] = [];
+      const add = ({ tokens }: GenerateResult): void => void all.push(tokens);
+      add(await ask(model, PROMPTS[0]!));
+      const left = new AbortController();
+      const aborted = ask(model, PROMPTS[1]!, { signal: left.signal }).catch(() => undefined);
+      const beside = PROMPTS.map((prompt, seed) => ask(model, prompt, { temperature: seed / 2, seed }));
+      left.abort();
+      (await Promise.all(beside)).forEach(add);
+      await aborted;
+      // Its beginning is kept, of which the head has the rows, or some of it, or none.
+      for (const prompt of [PROMPTS[0]!, PROMPTS[2]!, [...PROMPTS[2]!, ...PROMPTS[1]!]]) {
+        const result = await ask(model, prompt);
+        add(result);
+        if (!speculation) continue;
+        expect(result.stats.speculation!.drafted).toBeGreaterThan(4);
+        expect(result.stats.speculation!.accepted).toBe(result.stats.speculation!.drafted);
+      }
+      await model.dispose();
+      return all;
+    };
+    expect(await answers({ speculate: 'mtp' })).toEqual(await answers({ speculate: 'off' }));
+  });
+
+  test('served, to many with little room, the text is the same', async () => {
     const { model: made } = randomFiles({ config: QWEN, seed: 3 });
     const files = rightHead(made);
     const served = async (options: LoadOptions): Promise<string[]> => {
-      const model = await serve(files, { adapter, contextLength: 512, ...TYPES, slots: 3, kvBlocks: 14, ...options });
+      const model = await serve(files, { adapter, contextLength: 512, ...TYPES, slots: 3, kvBlocks: 9, ...options });
       const run = async (prompt: readonly number[], kind: GenerateOptions = {}): Promise<string> => {
         let answer = '';
-        const pieces = model.complete(prompt, { maxTokens: 40, ignoreEos: true, logprobs: 0, ...kind });
-        for await (const piece of pieces) answer += `${piece.tokens?.join(' ')} ${piece.text}|`;
+        const pieces = model.complete(prompt, { maxTokens: 60, ignoreEos: true, logprobs: 0, ...kind });
+        for await (const { logprobs } of pieces) answer += logprobs.map(({ id }) => id).join(' ');
         return answer;
       };
-      const left = new AbortController();
-      const answers = [await run(PROMPTS[0]!)];
-      const others = PROMPTS.map((prompt, at) => run(prompt, { temperature: at / 2, seed: at }));
-      const aborted = run(PROMPTS[1]!, { signal: left.signal }).catch(() => '');
-      left.abort();
-      answers.push(...(await Promise.all(others)));
-      await aborted;
-      answers.push(await run(PROMPTS[0]!), await run([...PROMPTS[0]!, ...PROMPTS[1]!]));
+      const answers = [
+        await run(PROMPTS[0]!),
+        ...(await Promise.all(PROMPTS.map((prompt, at) => run(prompt, { temperature: at / 2, seed: at })))),
+        await run(PROMPTS[0]!),
+      ];
+      expect(model.metrics.speculation !== undefined).toBe(options.speculate === 'mtp');
       await model.dispose();
       return answers;
     };
-    expect(await served({ speculate: 'mtp' })).toEqual(await served({ speculate: 'off' }));
+    const answers = await served({ speculate: 'mtp' });
+    expect(answers).toEqual(await served({ speculate: 'off' }));
+    expect(answers.map((answer) => answer.length > 60)).not.toContain(false);
   });
 
   test('is not there, or not asked for', async () => {

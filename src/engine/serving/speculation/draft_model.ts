@@ -88,7 +88,9 @@ export class DraftModel {
 
   /** Whether a text can be gone on with now; where much of it isn't computed, that begins, beside the main model's steps. */
   follows(text: DraftText): boolean {
-    const isKnown = !text.rows || text.rows.end === text.tokens.length - 1;
+    const { tokens, rows } = text;
+    // Those of steps in flight are there, too.
+    const isKnown = !rows || (rows.first < tokens.length - 1 && rows.end >= tokens.length - 1);
     if (this.#isOver || !isKnown) return false;
     this.#wanted = text;
     if (this.#following) return false;

@@ -81,8 +81,15 @@ export function recurrentStates(
  * What Qwen3.5's own head (`mtp.*`) proposes behind a text, greedily, in float64: of each token from the second on
  * fc [norm(embedding); norm(h)], with h the row before it behind the model's last norm, through a layer of attention; then of its own
  * tokens and rows.
+ * @param first the head has seen of the text only tokens from here on
  */
-export function headDrafts(raw: Raw, weights: WeightMap, tokens: readonly number[], count: number): number[] {
+export function headDrafts(
+  raw: Raw,
+  weights: WeightMap,
+  tokens: readonly number[],
+  count: number,
+  first = 1,
+): number[] {
   const tensor = lookupIn(weights);
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
   const norm = (x: Vector, name: string): Vector =>
@@ -96,7 +103,7 @@ export function headDrafts(raw: Raw, weights: WeightMap, tokens: readonly number
     return matVec(fc, Float64Array.from(both));
   };
   const states = recurrentStates(raw, weights, tokens);
-  const inputs = tokens.slice(1).map((token, at) => joined(token, states[at]!));
+  const inputs = tokens.slice(first).map((token, at) => joined(token, states[first - 1 + at]!));
   const mlp = mlpOf(raw, true, 0, tensor, 'mtp.layers.0.');
   const drafts: number[] = [];
   while (drafts.length < count) {

@@ -90,6 +90,7 @@ export function latentHeadDrafts(
   weights: WeightMap,
   tokens: readonly number[],
   count: number,
+  first = 1,
 ): number[] {
   const tensor = lookupIn(weights);
   const { hiddenSize: hidden, vocabSize, norm: normConfig, layers } = config;
@@ -106,7 +107,7 @@ export function latentHeadDrafts(
     return matVec(project, Float64Array.from([...norm(embedded, 'enorm'), ...norm(h, 'hnorm')]));
   };
   const states = referenceStates(config, weights, tokens);
-  const inputs = tokens.slice(1).map((token, i) => joined(token, states[i]!));
+  const inputs = tokens.slice(first).map((token, i) => joined(token, states[first - 1 + i]!));
   const drafts: number[] = [];
   while (drafts.length < count) {
     const x = inputs.map((row) => Float64Array.from(row));
