@@ -157,10 +157,10 @@ export class DraftModel {
     const token = nth(tokens, last);
     const missing = this.#run(text, this.#place(text), rows ? tokens.length : last);
     const own = { seed: 0 };
-    const begun: (Promise<unknown> | false)[] = rows
+    const begun: Promise<unknown>[] = rows
       ? [runner.prefillRound([missing]), runner.all((rank) => rank.start(0, own, Uint32Array.of(token)))]
       : [
-          missing.tokens.length > 0 && runner.recomputeRound([missing]),
+          ...(missing.tokens.length > 0 ? [runner.recomputeRound([missing])] : []),
           runner.all((rank) => rank.resume(0, own, Uint32Array.of(token), token, last)),
         ];
     // Each feeds what the one before sampled, on the device; a head's first has been fed.
