@@ -7,6 +7,7 @@ import type { RandomModel } from '../../model/testing/random_model.js';
 import { headDrafts } from '../../model/testing/reference/recurrent.js';
 import { latentHeadDrafts } from '../../model/testing/reference/reference.js';
 import type { GenerateOptions, GenerateResult, LoadOptions, Model } from '../contracts/api.js';
+import type { RankGroup } from '../ranks/rank_group.js';
 import type { DraftModel, DraftText } from '../serving/speculation/draft_model.js';
 import { randomFiles } from '../testing/random_source.js';
 import { load } from './load.js';
@@ -189,6 +190,24 @@ describe("a model's own head", { timeout: 600_000 }, () => {
     expect(await answers({ speculate: 'mtp' })).toEqual(await answers({ speculate: 'off' }));
   });
 
+  test('its weights come again where the device was lost', async () => {
+    const { model: made } = randomFiles({ config: QWEN, seed: 3 });
+    const model = await open(rightHead(made), { speculate: 'mtp' });
+    always(model);
+    const before = await ask(model, PROMPTS[0]!);
+    ((model as LoadedModel).opened.group as RankGroup).devices[0]!.lose('a test');
+    await expect(ask(model, PROMPTS[0]!)).rejects.toMatchObject({ code: 'device_lost' });
+    await model.recover();
+    let accepted = 0;
+    for (let turn = 0; turn < 5 && accepted < 5; turn++) {
+      const { tokens, stats } = await ask(model, PROMPTS[0]!);
+      expect(tokens).toEqual(before.tokens);
+      ({ accepted } = stats.speculation!);
+    }
+    expect(accepted).toBeGreaterThanOrEqual(5);
+    await model.dispose();
+  });
+
   test('served, to many with little room, the text is the same', async () => {
     const { model: made } = randomFiles({ config: QWEN, seed: 3 });
     const files = rightHead(made);
@@ -239,12 +258,16 @@ describe("a model's own head", { timeout: 600_000 }, () => {
   });
 
   test('is counted where it is asked for', async () => {
-    const { files } = randomFiles({ config: QWEN, seed: 3 });
+    const { model: made, files } = randomFiles({ config: QWEN, seed: 3 });
     const options = { adapter, contextLength: 512, ...TYPES, ranks: 1, plan: 'single' };
-    const bytes = async (more: PlanModelOptions): Promise<number> =>
-      (await planModel(files, { ...options, ...more })).pick!.memory[0]!.totalBytes;
-    const [auto, mtp] = [await bytes({}), await bytes({ speculate: 'mtp' })];
-    expect(mtp).toBeGreaterThan(auto);
+    const bytes = async (more: PlanModelOptions) => {
+      const { pick, download } = await planModel(files, { ...options, ...more });
+      return { taken: pick!.memory[0]!.totalBytes, read: download!.bytes };
+    };
+    const [auto, { taken: mtp, read }] = [await bytes({}), await bytes({ speculate: 'mtp' })];
+    expect(mtp).toBeGreaterThan(auto.taken);
+    const own = [...made.weights].filter(([name]) => name.startsWith('mtp.'));
+    expect(read - auto.read).toBe(4 * own.reduce((sum, [, { data }]) => sum + data.length, 0));
     await expect(open(files, { speculate: 'mtp', memory: [mtp - 1] })).rejects.toThrow(/drafts take/);
     const model = await open(files, { speculate: 'mtp', memory: [mtp] });
     // The table and the output head are the model's.
