@@ -68,7 +68,7 @@ export class DraftModel {
     // The first one may compile.
     for (const token of [0, 1]) {
       model.#seconds.clear();
-      const rows = model.isHead ? new TrunkRows() : undefined;
+      const rows = model.newRows();
       for (const position of [0, 1]) rows?.take(position, new Float32Array(model.rank.runner.config.hiddenSize));
       await model.propose({ tokens: [token, token, token], rows }, 1);
     }
@@ -78,6 +78,11 @@ export class DraftModel {
   /** It is the model's own, and takes rows of it. */
   get isHead(): boolean {
     return this.rank.runner.config.inputs?.joins === true;
+  }
+
+  /** Takes a request's, of a head. */
+  newRows(): TrunkRows | undefined {
+    return this.isHead ? new TrunkRows() : undefined;
   }
 
   async #begin(): Promise<void> {

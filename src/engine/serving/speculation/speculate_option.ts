@@ -14,10 +14,9 @@ export async function speculationOf(speculate: Speculate, draft?: DraftModel): P
   const { ModelDrafter } = await import('./draft_model.js');
   const isAlone = speculate === 'draft' || speculate === 'mtp';
   const repeats = isAlone ? () => [] : (prompt: readonly number[]) => [new Ngrams(prompt)];
-  const { TrunkRows } = draft.isHead ? await import('./trunk_rows.js') : {};
   return new Speculation({
     drafters: (prompt, rows) => [new ModelDrafter(draft, prompt, rows), ...repeats(prompt)],
-    rows: TrunkRows && (() => new TrunkRows()),
+    rows: () => draft.newRows(),
     draft,
   });
 }

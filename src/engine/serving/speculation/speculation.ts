@@ -54,7 +54,7 @@ export interface SpeculationOptions {
   /** @param prompt and what was generated before; @param rows of the request, where `rows` made them */
   readonly drafters: (prompt: readonly number[], rows?: TrunkRows) => readonly Drafter[];
   /** Where drafts are made of the model's rows: takes those of a request. */
-  readonly rows?: (() => TrunkRows) | undefined;
+  readonly rows?: () => TrunkRows | undefined;
   /** The model that one of them asks, on a device that may be its own. */
   readonly draft?: { readonly name: string; readonly isHead: boolean; dispose(): Promise<void> } | undefined;
 }
