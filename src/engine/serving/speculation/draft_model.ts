@@ -12,6 +12,8 @@ import { TrunkRows } from './trunk_rows.js';
 const MOST = 7;
 /** How often a draft is right before any was verified, which weighs as much as so many tokens. What was counted long ago counts less. */
 const USUAL = 0.8;
+/** Of a head: what isn't tried isn't counted, and less wouldn't be tried where states are taken back. */
+const HOPED = 0.95;
 const WEIGHT = 6;
 const FADES = 0.98;
 /** Proposals of a length that are timed, the last ones. */
@@ -187,9 +189,10 @@ export class DraftModel {
     }
   }
 
-  /** What so many tokens take; where that wasn't timed, by half of them. */
+  /** What so many tokens take; where that wasn't timed, by half of them. Of a head nothing, until it was tried twice. */
   seconds(count: number): number {
     const timed = this.#seconds.get(count);
+    if (this.isHead && (timed?.length ?? 0) < 2) return 0;
     if (timed) return median(timed);
     return count > 1 ? (count / (count >> 1)) * this.seconds(count >> 1) : 0;
   }
@@ -242,7 +245,7 @@ export class ModelDrafter implements Drafter {
     const room = Math.min(most, MOST, model.rank.runner.contextLength - this.#text.length + 1);
     return {
       length: this.#isKnown && room > 0 && model.follows(text) ? room : 0,
-      sureness: (this.#right + USUAL * WEIGHT) / (this.#all + WEIGHT),
+      sureness: (this.#right + (model.isHead ? HOPED : USUAL) * WEIGHT) / (this.#all + WEIGHT),
       seconds: (count) => model.seconds(count),
       tokens: async (count) => (this.#pending = await model.propose(text, count)),
     };
