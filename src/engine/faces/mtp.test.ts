@@ -71,6 +71,7 @@ const PLANS: readonly (readonly [string, LoadOptions])[] = [
   ['token', { ranks: 2, plan: 'token', virtualRanks: true }],
   ['pp', { ranks: 2, plan: 'pp', virtualRanks: true }],
   ['ranks in workers', { ranks: 2, plan: 'tp', workers: true }],
+  ["a GPU's kernels", { variants: 'hardware' }],
 ];
 
 interface Asked {
@@ -94,10 +95,10 @@ function listen(head: DraftModel): Asked[] {
 }
 
 describe("a model's own head", { timeout: 600_000 }, () => {
-  test.each<[string, Record<string, unknown>, number]>([
-    ['Qwen3.5', QWEN, 3],
-    ['DeepSeek-V3', DEEPSEEK, 5],
-  ])('%s: proposes what its equation says', async (_name, config, seed) => {
+  test.each<[string, Record<string, unknown>, number, LoadOptions]>([
+    ['Qwen3.5', QWEN, 3, {}],
+    ["DeepSeek-V3, a GPU's kernels", DEEPSEEK, 5, { variants: 'hardware' }],
+  ])('%s: proposes what its equation says', async (_name, config, seed, kernels) => {
     const { model: made, files } = randomFiles({ config, seed });
     const raw = JSON.parse(new TextDecoder().decode(made.files.get('config.json'))) as Record<string, unknown>;
     const expected = ({ text, drafts: { length }, first }: Asked): number[] =>
@@ -110,11 +111,11 @@ describe("a model's own head", { timeout: 600_000 }, () => {
       [PROMPTS[1]!, { temperature: 0.9, seed: 4 }],
       [[...PROMPTS[0]!.slice(0, 80), ...PROMPTS[1]!], {}],
     ];
-    const plain = await open(files, { speculate: 'off' });
+    const plain = await open(files, { speculate: 'off', ...kernels });
     const answers = [];
     for (const [prompt, options] of kinds) answers.push((await ask(plain, prompt, options)).tokens);
     await plain.dispose();
-    const model = await open(files, { speculate: 'mtp' });
+    const model = await open(files, { speculate: 'mtp', ...kernels });
     always(model, 3);
     const asked = listen(headOf(model));
     for (const [at, [prompt, options]] of kinds.entries()) {
