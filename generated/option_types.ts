@@ -138,7 +138,7 @@ export interface LoadOptions {
    * Tokens that may come next are proposed, and verified many in a step where that pays; never changes a bit. Default:
    * auto.
    */
-  readonly speculate?: 'auto' | 'off' | 'ngram' | 'draft' | undefined;
+  readonly speculate?: 'auto' | 'off' | 'ngram' | 'draft' | 'mtp' | undefined;
   /** A smaller model of the same vocabulary, named as the model is, that proposes tokens, too. */
   readonly draft?: string | URL | undefined;
   /**

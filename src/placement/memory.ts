@@ -184,7 +184,7 @@ export function checkMemory(
       ? `a context of ${context} tokens fits; a narrower --kv, narrower --weights or more ranks leave room for more`
       : 'use narrower --weights, or a plan that cuts the weights over more ranks';
   const { draftBytes = 0 } = sizes;
-  const draft = memory.rank === 0 && draftBytes > 0 ? `, of which the draft model ${formatBytes(draftBytes)}` : '';
+  const draft = memory.rank === 0 && draftBytes > 0 ? `, of which drafts take ${formatBytes(draftBytes)}` : '';
   throw limitError(
     `${planName(plan)}: rank ${memory.rank} needs ${formatBytes(memory.totalBytes)} ` +
       `(weights ${formatBytes(memory.weightBytes)}, cache ${formatBytes(memory.kvBytes)}, ` +
@@ -243,7 +243,7 @@ export interface ModelSizes {
   readonly keptStates?: number;
   /** Cache blocks of each head that ranks keep whole prompts in, beside compressed ones; default 0. */
   readonly keptBlocks?: number;
-  /** What a draft model takes on the first rank, counted as activations; default 0. */
+  /** What a draft model, or the model's own head, takes on the first rank, counted as activations; default 0. */
   readonly draftBytes?: number;
   readonly layers: readonly LayerSizes[];
   readonly embeddingRow: number;

@@ -86,7 +86,7 @@ export interface GenerateOptions extends SamplingOptions, TextForm, ChatOptions 
   /** Don't stop at the model's end-of-sequence tokens; for benchmarks. */
   readonly ignoreEos?: boolean;
   /** Of a model loaded with `speculate`: 'off' verifies no proposals, the others those of the load. Default: as it was loaded. */
-  readonly speculate?: 'auto' | 'off' | 'ngram' | 'draft';
+  readonly speculate?: 'auto' | 'off' | 'ngram' | 'draft' | 'mtp';
   /** Default true. False: everything is computed, even what the cache holds of the prompt; the result is the same. */
   readonly cachePrompt?: boolean;
   /** Default false. True: `stats.attention.ms_per_step` tells what attention took on each rank, by the GPUs' own clocks. */

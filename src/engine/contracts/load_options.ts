@@ -20,7 +20,7 @@ export function checkLoadOptions(options: LoadOptions): void {
   checkPrefill(options.prefill);
   const { draft, speculate = 'auto' } = options;
   if (draft === undefined && speculate === 'draft') throw usageError("speculate 'draft': name the model, as draft");
-  if (draft !== undefined && (speculate === 'off' || speculate === 'ngram'))
+  if (draft !== undefined && speculate !== 'auto' && speculate !== 'draft')
     throw usageError(`draft: speculate '${speculate}' asks for none; leave one of them out`);
   if (options.attentionDpConfig !== undefined) parseAttentionDpConfig(options.attentionDpConfig);
   if (options.integrity !== undefined) parseIntegrity(options.integrity);

@@ -66,7 +66,10 @@ export interface SlotTokens {
   readonly start: number;
   /** The prompt ends here. */
   readonly last: boolean;
-  /** f32 [rows][`rowWidth` of hiddenSize]: of those of the tokens that are given rows (`GIVEN_ID`), in order. */
+  /**
+   * f32 [rows][`rowWidth` of hiddenSize]: of those of the tokens that are given rows (`GIVEN_ID`), in order; of a model that joins its
+   * tokens with rows (`InputsConfig`) of all.
+   */
   readonly given?: Float32Array | undefined;
   /** Where pictures are read both ways: the position behind the one that the tokens have, 0 where they have none. */
   readonly runEnd?: number | undefined;
@@ -297,6 +300,11 @@ export interface Rank {
   release(slot: number): Promise<void>;
   /** Of the logits that a slot's next token was or will be sampled from, this rank's rows of the head; `row`: of a verification. */
   slotLogits(slot: number, row?: number): Promise<Float32Array | undefined>;
+  /**
+   * What `states` gives of the row that the slot's last step ran, or of the first `rows` of its last verification; calls under way aren't
+   * waited for. Undefined where other ranks ran them.
+   */
+  slotStates(slot: number, rows?: number): Promise<Float32Array | undefined>;
   /** What compression left of a slot's prompt. */
   cacheUse(slot: number): Promise<CacheUse>;
   /**

@@ -180,6 +180,6 @@ describe('what can be no draft', () => {
     const refused = await planModel(GQA, { ...tight, draft: MLA });
     expect(refused.pick).toBeUndefined();
     expect(refused.why).toMatch(/rank 0/);
-    await expect(load(GQA, { ...tight, draft: MLA })).rejects.toThrow(/rank 0 needs .*, of which the draft model \d/);
+    await expect(load(GQA, { ...tight, draft: MLA })).rejects.toThrow(/rank 0 needs .*, of which drafts take \d/);
   });
 });

@@ -196,7 +196,7 @@ async function openParts(
   const text = await openTokenizer(model);
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
   const { facts, name } = model;
-  const draft = await findDraft(opening, onWait, { ...text, facts });
+  const draft = await findDraft(opening, onWait, model, text);
   const profileOf: ProfileOf = async (...of) => {
     const { modelProfile } = await import('./model_profile.js');
     const onProgress = (what: string): void => report({ phase: 'profile', what });
@@ -297,16 +297,18 @@ async function openSource(
   return { source, place: await placeOf(where, network, at as typeof source.at) };
 }
 
-/** A draft model's files, where one is asked for. */
+/** A draft model's files, where one is asked for, or the model's own head. */
 async function findDraft(
   { options, ...opening }: Opening,
   onWait: (waiting?: string) => void,
-  main: ModelTokenizer & Pick<DescribedModel, 'facts'>,
+  model: DescribedModel,
+  text: ModelTokenizer,
 ): Promise<FoundDraft | undefined> {
+  if (options.speculate === 'mtp') return (await import('./open_draft.js')).describeHead(model, options);
   if (options.draft === undefined) return undefined;
   const own = { ...opening, where: options.draft, options: { ...options, workers: false, integrity: undefined } };
   const { source } = await openSource({ ...own, places: undefined }, onWait);
-  return (await import('./open_draft.js')).describeDraft(source, options, main);
+  return (await import('./open_draft.js')).describeDraft(source, options, { ...text, facts: model.facts });
 }
 
 /** What whoever asked for the plan should know of it. */

@@ -1,21 +1,29 @@
+import { sum } from '../../base/lists.js';
 import { unsupportedError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import { openDevice } from '../../gpu/index.js';
 import type { Source } from '../../loader/index.js';
-import { attendsBothWays, hasState, perLayerWidth } from '../../model/config/model_config.js';
+import { attendsBothWays, hasState, headModel, perLayerWidth } from '../../model/config/model_config.js';
 import { World } from '../../model/layers/world.js';
-import { modelShape } from '../../model/shape.js';
+import { modelShape, wholeSlice } from '../../model/shape.js';
+import { specBytes } from '../../model/weights/model_map.js';
+import { storedTypes } from '../../model/weights/stored_types.js';
+import { specsIn, vocabMaps } from '../../model/weights/weight_map.js';
 import { defaultPromptChunk, makePlan } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import { type ModelTokenizer, openTokenizer } from '../files/model_files.js';
 import type { ChosenPlan } from '../planning/choose_plan.js';
+import { rankCount } from '../planning/rank_adapters.js';
 import { openRank, type RankProgress, type RankRequest } from '../ranks/open_rank.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { RankGroup, type ModelRanks } from '../ranks/rank_group.js';
 import { Runner } from '../ranks/runner.js';
 import { DraftModel, type DraftRank } from '../serving/speculation/draft_model.js';
 import { type DescribedFacts, type DescribedModel, describeModel } from './describe_model.js';
+
+/** Rows that a head takes at once: few come after the prompt's. */
+const HEAD_CHUNK = 128;
 
 /** A draft model whose files were looked at. */
 export type FoundDraft = Pick<DescribedModel, 'name' | 'reader' | 'source'> &
@@ -49,6 +57,32 @@ export async function describeDraft(
   return { name, source, reader, config, type, runner, bytes: memory!.totalBytes };
 }
 
+/**
+ * A model's own head as its draft. Where the model has one rank, in this thread, they have table and output head in common.
+ * @throws SplitkvError `unsupported` where the model has none
+ */
+export async function describeHead(
+  { name, source, reader, facts }: Pick<DescribedModel, 'name' | 'source' | 'reader' | 'facts'>,
+  options: Pick<LoadOptions, 'weights' | 'tune' | 'ranks' | 'workers' | 'cluster'>,
+): Promise<FoundDraft> {
+  const { weights = 'auto', tune = true, ranks = 1, workers, cluster } = options;
+  const { kvType, contextLength } = facts;
+  const config = headModel(facts.config);
+  const { index } = await reader();
+  if (!config || !index.tensors.has(`${config.tensors.inputs!.project}.weight`)) {
+    throw unsupportedError(
+      `speculate 'mtp': ${name} has no layer for further tokens (MTP) here; take speculate 'auto', or files that have it (Qwen3.5, DeepSeek-V3)`,
+    );
+  }
+  const type = weights === 'auto' ? storedTypes(index, config) : weights;
+  const runner = { slots: 1, contextLength, prefillChunk: HEAD_CHUNK, kvType, tune };
+  const [memory] = await memoryOnPaper(planOf(config), { config, type }, runner);
+  const tables = sum([...specsIn(vocabMaps(config, wholeSlice(config)))].map((spec) => specBytes(spec, type)));
+  const shares = rankCount({ ranks }) === 1 && !workers && !cluster;
+  const bytes = memory!.totalBytes - (shares ? tables : 0);
+  return { name: 'the head', source, reader, config, type, runner, bytes };
+}
+
 type Vocabulary = readonly [tokens: ModelTokenizer['tokenizer'], ids: number];
 
 /** What is different between a draft's vocabulary and its model's, if anything is. Models may have ids that no token has. */
@@ -63,7 +97,7 @@ function vocabularyMisfit([own, ids]: Vocabulary, [other, all]: Vocabulary): str
 
 const planOf = (config: FoundDraft['config']) => makePlan('single', 1, modelShape(config));
 
-/** Loads a draft model's weights on the first rank's device, or where that is of another thread on one of its own. */
+/** Loads a draft's weights on the first rank's device, or where that is of another thread on one of its own. */
 export async function openDraft(
   draft: FoundDraft,
   group: ModelRanks,
@@ -80,7 +114,10 @@ export async function openDraft(
     try {
       // Wrong kernels of its own would cost right drafts; another choice of them is the model's own.
       const reader = await draft.reader();
-      const request = { config, type, runner, reader, again, signal, onWarning, isChecked: false };
+      // A head's own, which a lone rank here has already.
+      const [main, ...others] = shared && config.inputs?.joins ? (group as RankGroup).ranks : [];
+      const tables = others.length === 0 ? main?.tables : undefined;
+      const request = { config, type, runner, reader, again, signal, onWarning, tables, isChecked: false };
       const rank = await openRank(device, new World(plan, 0), request, onProgress);
       await draft.source.flush?.();
       const dispose = (): void => (shared ? undefined : rank.dispose());

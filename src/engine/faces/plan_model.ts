@@ -11,7 +11,7 @@ import {
   type PlanPrediction,
   predictPlan,
 } from '../../placement/index.js';
-import { bytesByType } from '../../model/weights/model_map.js';
+import { bytesByType, headTensors } from '../../model/weights/model_map.js';
 import { mostOf } from '../../model/weights/weight_types.js';
 import type { LoadOptions, ModelInfo } from '../contracts/api.js';
 import { adapterMisfit } from '../planning/adapter_fit.js';
@@ -133,6 +133,7 @@ export async function planModel(
   const model = await describeModel(source, asked);
   const { facts } = model;
   const draft = await draftOf(options, model);
+  const unused = options.speculate === 'mtp' ? new Set<string>() : headTensors(facts.config);
   const { contextLength } = facts;
   const request = requestOf(contextLength, options);
   const count = rankCount({ ranks: options.ranks ?? (policy === undefined ? RANKS : 1) });
@@ -173,7 +174,7 @@ export async function planModel(
     pick,
     why,
     table: formatPlanTable(candidates, pick),
-    download: await downloadSize([model, ...(draft ? [draft] : [])], signal),
+    download: await downloadSize([{ ...model, unused }, ...(draft && draft.source !== source ? [draft] : [])], signal),
     misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, ranks.virtual) : undefined,
   };
 }
@@ -203,6 +204,7 @@ async function namedOrReason(
 
 /** A draft model's files, where one is asked for, and what it takes. */
 async function draftOf(options: PlanModelOptions, main: DescribedModel): Promise<FoundDraft | undefined> {
+  if (options.speculate === 'mtp') return (await import('./open_draft.js')).describeHead(main, options);
   if (options.draft === undefined) return undefined;
   const source = await openFiles(options.draft, {
     network: networkOf(options),
@@ -213,7 +215,7 @@ async function draftOf(options: PlanModelOptions, main: DescribedModel): Promise
   return describeDraft(source, options, { ...(await openTokenizer(main)), facts: main.facts });
 }
 
-type Files = Pick<DescribedModel, 'source' | 'reader'>;
+type Files = Pick<DescribedModel, 'source' | 'reader'> & { readonly unused?: ReadonlySet<string> };
 
 /** Of all that is loaded. */
 async function downloadSize(
@@ -233,7 +235,7 @@ async function downloadSize(
 }
 
 async function sizeOf(
-  { source, reader: read }: Files,
+  { source, reader: read, unused }: Files,
   signal: AbortSignal | undefined,
 ): Promise<DownloadSize | undefined> {
   const reader = await read().catch((error: unknown) => {
@@ -242,7 +244,7 @@ async function sizeOf(
   });
   if (!reader) return undefined;
   let bytes = 0;
-  for (const { start, end } of reader.index.tensors.values()) bytes += end - start;
+  for (const { name, start, end } of reader.index.tensors.values()) bytes += unused?.has(name) ? 0 : end - start;
   if (source.gguf === undefined) bytes += (await source.size('tokenizer.json', signal)) ?? 0;
   const stored = source.url === undefined ? [] : await listCached().catch(() => []);
   const own = stored.find(({ url }) => url === source.url);

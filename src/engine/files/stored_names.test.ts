@@ -17,6 +17,7 @@ const mixtures = {
       linear_num_key_heads: 2,
       linear_num_value_heads: 4,
       shared_expert_intermediate_size: 40,
+      mtp_num_hidden_layers: 1,
       ...experts,
     },
   }),
@@ -92,8 +93,9 @@ describe('checkpoints that call their tensors otherwise', () => {
   test.each(Object.values(mixtures))('experts in stacks', async (moe) => {
     const rest = [...moe.weights].filter(([name]) => !/experts\.\d/.test(name));
     const tensors = rest.map(([name, { shape, data }]) => tensor(name, shape, data));
-    for (const layer of moe.config.layers.keys()) {
-      const at = `model.layers.${layer}.${moe === mixtures.gemma4 ? '' : 'mlp.'}experts`;
+    const layers = [...moe.config.layers.keys()].map((layer) => `model.layers.${layer}`);
+    for (const layer of [...layers, ...(moe.config.mtp ? ['mtp.layers.0'] : [])]) {
+      const at = `${layer}.${moe === mixtures.gemma4 ? '' : 'mlp.'}experts`;
       const stack = (parts: readonly string[], shape: readonly number[], name: string): void => {
         const all = Array.from({ length: 4 }, (_, expert) =>
           parts.flatMap((part) => [...moe.weights.get(`${at}.${expert}.${part}.weight`)!.data]),
@@ -105,5 +107,10 @@ describe('checkpoints that call their tensors otherwise', () => {
     }
     const { values } = await readAll(rawOf(moe), tensors);
     expect(values).toEqual(expected(moe));
+    if (!moe.config.mtp) return;
+    // The layer for further tokens stands beside the text part.
+    const wrapped = { ...rawOf(moe), model_type: 'qwen3_5_moe', text_config: rawOf(moe) };
+    const moved = tensors.map((each) => ({ ...each, name: each.name.replace(/^model\./, 'model.language_model.') }));
+    expect((await readAll(wrapped, moved)).values).toEqual(expected(moe));
   });
 });

@@ -27,7 +27,7 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
   readonly prefixCaching?: boolean | undefined;
   /** Drafts are verified: a state is kept that wrong ones are taken back to. */
   readonly speculates?: RunnerOptions['speculates'] | undefined;
-  /** What a draft model takes on the first rank. */
+  /** What a draft model, or the model's own head, takes on the first rank. */
   readonly draftBytes?: number | undefined;
   /** Measures ranks of other machines, which their adapters name; default: this machine's. */
   readonly measure?:

@@ -96,6 +96,11 @@ export class Batch {
     for (let row = 0; row < slots; row++) this.#writeRowInfo(row, INACTIVE);
   }
 
+  /** f32 [slots][hiddenStride]: what the last step left of its rows, before the last norm. */
+  get x(): Buffer {
+    return this.#rows.x;
+  }
+
   #record(label: string, body: (recorder: RankRecorder) => void): Program<RankStep> {
     const recorder = this.world.recorder(this.device, label, 'generated');
     body(recorder);

@@ -5,7 +5,7 @@ import type { TensorReader } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { loadWeights } from '../../model/device_model.js';
 import type { World } from '../../model/layers/world.js';
-import type { WeightProgress } from '../../model/weights/weight_loader.js';
+import type { VocabTables, WeightProgress } from '../../model/weights/weight_loader.js';
 import type { TuneOptions } from '../tuning/tune.js';
 import type { TuningStats } from '../contracts/api.js';
 import type { Replacements } from './check_variants.js';
@@ -49,6 +49,8 @@ export interface RankRequest {
   readonly type: WeightTypes;
   readonly runner: RunnerOptions;
   readonly signal?: AbortSignal | undefined;
+  /** As of `LoadWeightsOptions`. */
+  readonly tables?: VocabTables | undefined;
   /** Another device on the same adapter. */
   readonly again: () => Promise<Device>;
   readonly onWarning?: ((message: string) => void) | undefined;
@@ -69,7 +71,7 @@ export async function openRank(
   request: RankRequest,
   onProgress?: (progress: RankProgress) => void,
 ): Promise<RankRunner> {
-  const { config, reader, type, runner, signal } = request;
+  const { config, reader, type, runner, signal, tables } = request;
   const failed = new AbortController();
   const arrived = new AbortController();
   let weights: WeightProgress | undefined;
@@ -82,6 +84,7 @@ export async function openRank(
   try {
     const model = await loadWeights(device, config, reader, type, world, {
       signal,
+      tables,
       onProgress: (progress) => {
         weights = progress;
         tell();

@@ -22,6 +22,7 @@ import { chunksOf } from '../../model/layers/roles.js';
 import { ownBlock, runsRows } from '../../model/layers/rows.js';
 import type { LowRankPair } from '../../model/adapters/targets.js';
 import type { TokenRows } from '../../model/weights/token_rows.js';
+import type { VocabTables } from '../../model/weights/weight_loader.js';
 import { recordGatherLogits } from '../../model/layers/linear/vocab.js';
 import { type RankRecorder, type RankStep, type World } from '../../model/layers/world.js';
 import { type BlockRun, headRoutes, type RowRole, type SharedSequence } from '../../placement/index.js';
@@ -209,6 +210,12 @@ export class RankRunner implements Rank {
     }
     runner.#room = budget === undefined ? undefined : budget - total;
     return runner;
+  }
+
+  /** Its rows of the vocabulary. */
+  get tables(): VocabTables {
+    const { embedding, head } = this.#forward.weights;
+    return { embedding, head };
   }
 
   #recordPrefill(compresses: boolean): Program<RankStep> {
@@ -496,6 +503,7 @@ export class RankRunner implements Rank {
     this.device.write(this.#prompt.tokens, 0, ids);
     this.device.write(this.#prompt.rowInfo, 0, rowInfo);
     if (given && ownGiven.length > 0) this.#prompt.given?.write(given, ownGiven);
+    if (given && givenSoFar === 0) this.#prompt.inputs.write(given);
     if (!perLayer) return;
     const inputs = await this.#inputsOf(tokens.filter((_, index) => ran.blockOf(ran.start + index) === own));
     if (inputs) perLayer.write(0, inputs);
@@ -624,13 +632,37 @@ export class RankRunner implements Rank {
   }
 
   states({ start, count }: LogitsRun): Promise<Float32Array | undefined> {
-    return this.#inOrder(async () => {
-      const { device, world } = this;
+    return this.#readRows(() => {
       const { role, rows: ran, x } = this.#ran!;
-      if (!ranHere(world, role, groupOf(world, role, ran, start))) return undefined;
-      const bytes = this.#forward.hiddenStride * 4;
-      return new Float32Array(await device.read(x, ran.rowOf(start) * bytes, count * bytes));
+      return ranHere(this.world, role, groupOf(this.world, role, ran, start))
+        ? { x, first: ran.rowOf(start), count }
+        : undefined;
     });
+  }
+
+  slotStates(slot: number, rows?: number): Promise<Float32Array | undefined> {
+    const home = this.#batchOf(slot);
+    const isHere = home !== undefined && runsRows(this.world.topology.stages.at(-1));
+    const of = (): { x: Buffer; first: number; count: number } =>
+      rows === undefined
+        ? { x: home!.batch.x, first: home!.row, count: 1 }
+        : { x: this.#verifier!.x, first: 0, count: rows };
+    return this.#readRows(() => (isHere ? of() : undefined), rows === undefined ? this.#laneOf(slot) : undefined);
+  }
+
+  /** Later calls aren't kept waiting. */
+  async #readRows(
+    of: () => { readonly x: Buffer; readonly first: number; readonly count: number } | undefined,
+    lane?: number,
+  ): Promise<Float32Array | undefined> {
+    const { read } = await this.#inOrder(async () => {
+      const found = of();
+      const bytes = this.#forward.hiddenStride * 4;
+      const read = found && this.device.read(found.x, found.first * bytes, found.count * bytes);
+      read?.catch(() => {}); // awaited below
+      return { read };
+    }, lane);
+    return read && new Float32Array(await read);
   }
 
   async finalNorm(): Promise<Float32Array | undefined> {

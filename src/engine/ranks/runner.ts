@@ -272,6 +272,12 @@ export class Runner {
     return answers.find((answer) => answer !== undefined)!;
   }
 
+  /** Final hidden states of the row of a slot's last step, or of the first `rows` of its verification, as `rowsOf`. */
+  async slotStates(slot: number, rows?: number): Promise<Float32Array | undefined> {
+    const answers = await this.each((rank) => rank.slotStates(slot, rows), this.#runnersOf(slot));
+    return answers.find((answer) => answer !== undefined);
+  }
+
   /** Weights of the norm before the head, f32 [hiddenSize]; undefined where there is none. */
   async finalNorm(): Promise<Float32Array | undefined> {
     return (await this.each((rank) => rank.finalNorm())).find((norm) => norm !== undefined);

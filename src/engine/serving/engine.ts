@@ -47,6 +47,7 @@ import { Recovery, type RecoveryOptions } from './recovery.js';
 import { Histogram, type HistogramCounts } from './histogram.js';
 import type { SpeculationStats } from '../contracts/api.js';
 import type { Drafter, Speculation } from './speculation/speculation.js';
+import type { TrunkRows } from './speculation/trunk_rows.js';
 import type { IterationRecord, placing, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
 /** What tokens may follow those of one answer so far (`FormConstraint`). */
@@ -220,6 +221,8 @@ class Running {
   isDrafted = false;
   /** Since it first ran alone: others' tokens needn't be looked up. */
   drafters: readonly Drafter[] | undefined;
+  /** Of its positions, where drafts are made of them. */
+  rows: TrunkRows | undefined;
   readonly speculation = { drafted: 0, accepted: 0, steps: 0 };
   /** What its next step may sample, where that is limited. */
   allowed: AllowedTokens | undefined;
@@ -471,6 +474,7 @@ export class Engine {
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
       pictures: this.options.pictures,
       draftState: this.#draftState,
+      rows: (id) => (this.#triesDrafts ? this.#running.get(id)?.rows : undefined),
     });
   }
 
@@ -566,6 +570,7 @@ export class Engine {
     const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
     running.isDrafted = this.#isDrafted(request);
     running.drafters = undefined;
+    running.rows = running.isDrafted ? this.#speculation?.options.rows?.() : undefined;
     const kept = this.#keptFor(running);
     this.#scheduler.submit({
       id,
@@ -849,16 +854,21 @@ export class Engine {
     const sequence = this.#scheduler.sequence(id);
     const speculation = this.#speculation;
     if (!speculation || !running?.isDrafted || !sequence) return;
-    // There is a place for one state.
     const comesBack = this.#draftState !== undefined;
-    const isAlone = this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
-    if (!isAlone && (comesBack || !speculation.sharesSteps)) return;
-    running.drafters ??= speculation.options.drafters([...running.request.prompt, ...sequence.generated]);
+    if (!this.#triesDrafts) return;
+    const before = [...running.request.prompt, ...sequence.generated];
+    running.drafters ??= speculation.options.drafters(before, running.rows);
     const choice = speculation.choose(running.drafters, comesBack, sequence.outstanding);
     if (!choice || (speculation.tries === undefined && !this.ranks.runner.readyToVerify())) return;
     // Steps in flight are awaited before.
     const drafts = sequence.outstanding > 0 ? [] : await choice.proposal.tokens(choice.count);
     this.#scheduler.propose(id, drafts);
+  }
+
+  /** Beside others none are tried, and of a model with recurrent layers never: there is a place for one state. */
+  get #triesDrafts(): boolean {
+    const isAlone = this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
+    return isAlone || (this.#draftState === undefined && this.#speculation?.sharesSteps === true);
   }
 
   /** How long a step of a lone request took, by its rows. @param isAhead it ran while the one before was read, where any do */

@@ -7,6 +7,7 @@ import { readsSeen } from '../ranks/sampling/sampling_options.js';
 import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
 import type { Pictures } from './pictures.js';
 import type { PoolSlots } from './pool_slots.js';
+import type { TrunkRows } from './speculation/trunk_rows.js';
 
 /** What the ranks have of a prompt's positions, in order. */
 export interface WantedRows {
@@ -29,12 +30,16 @@ export interface RequestSource {
   readonly pictures: Pictures | undefined;
   /** Where the state of a sequence is kept while it has drafts. */
   readonly draftState: number | undefined;
+  /** Where drafts are made of a request's rows now: takes them. */
+  rows(id: string): TrunkRows | undefined;
 }
 
 /** A run of a sequence's tokens, of one role. */
 interface Item extends SlotTokens {
   readonly sequence: ScheduledSequence;
   readonly wanted: WantedRows | undefined;
+  /** Takes those of its positions. */
+  readonly rows: TrunkRows | undefined;
 }
 
 /** Takes a call of the ranks' that is under way. */
@@ -104,6 +109,7 @@ export class IterationRunner {
     const verified = new Map<string, Verified>();
     this.#verify(works, call, verified);
     const sampled = this.#sample(decodes, call);
+    this.#takeRows(works, call);
     for (const [pool, work] of works.entries()) {
       this.#copyKept(work.kept, work.keptPrompts, pool, call, false);
     }
@@ -192,10 +198,42 @@ export class IterationRunner {
           const wrong = drafts.findIndex((draft, at) => draft !== ids[at]);
           const right = wrong < 0 ? drafts.length : wrong;
           verified.set(id, { drafted: drafts.length, tokens: [...ids.subarray(0, right + 1)] });
+          return right + 1;
         });
         call(came);
+        const rows = this.source.rows(id);
+        if (rows) call(this.#take(rows, start, came, runner.slotStates(slot, tokens.length), tokens.length));
       }
     }
+  }
+
+  /** Of the steps just called, of those whose drafts are made of them. */
+  #takeRows(works: readonly WorkList[], call: Call): void {
+    for (const [pool, { decodes }] of works.entries()) {
+      for (const { id, drafts, computed, slot } of decodes) {
+        const rows = drafts.length === 0 ? this.source.rows(id) : undefined;
+        if (rows) call(this.#take(rows, computed - 1, 1, this.runner.slotStates(this.slots.of(pool, slot)), 1));
+      }
+    }
+  }
+
+  /** Rows of positions from `start` on: `count` of the `most` that come count. */
+  async #take(
+    rows: TrunkRows,
+    start: number,
+    count: number | Promise<number>,
+    states: Promise<Float32Array | undefined>,
+    most: number,
+  ): Promise<void> {
+    const [found, taken] = await Promise.all([states, count]);
+    if (found) this.#eachRow(found, most, (at, row) => at < taken && rows.take(start + at, row));
+  }
+
+  #eachRow(rows: Float32Array, count: number, onRow: (at: number, row: Float32Array) => void, what = 'states'): void {
+    const { vocabSize, hiddenSize } = this.runner.config;
+    const stride = rows.length / count;
+    const width = what === 'logits' ? vocabSize : hiddenSize;
+    for (let at = 0; at < count; at++) onRow(at, rows.slice(at * stride, at * stride + width));
   }
 
   /** Nobody wants what is under way of this request: the ranks stop computing it. Call it when the request is aborted. */
@@ -326,6 +364,7 @@ export class IterationRunner {
     const { sequence, start, count, role, samples } = chunk;
     const wanted = this.source.promptRows(sequence.id);
     const most = wanted && role === 'generated' ? RECOMPUTED_ROWS : count;
+    const rows = role === 'prompt' ? this.source.rows(sequence.id) : undefined;
     return Array.from({ length: Math.ceil(count / most) }, (_, piece) => {
       const first = start + piece * most;
       const length = Math.min(most, start + count - first);
@@ -335,28 +374,35 @@ export class IterationRunner {
       const pictures = role === 'prompt' ? this.source.pictures : undefined;
       const given = pictures?.rows(tokens);
       const runEnd = pictures?.runEnd(tokens, first);
-      return { slot, tokens, start: first, last, given, runEnd, sequence, wanted };
+      return { slot, tokens, start: first, last, given, runEnd, sequence, wanted, rows };
     });
   }
 
   /** What is wanted of an item's positions, while the ranks have their rows. */
-  #tell({ slot, start, tokens, sequence, wanted }: Item, call: Call): void {
-    if (!wanted) return;
+  #tell(item: Item, call: Call): void {
+    const { wanted, rows } = item;
+    const { prompt, sampled } = item.sequence;
+    if (wanted) this.#tellFrom(item, wanted.all ? 0 : prompt.length + sampled - 1, wanted, call);
+    const onRow: WantedRows['onRow'] = (position, row) => rows?.take(position, row);
+    if (rows) this.#tellFrom(item, rows.firstOf(prompt.length), { what: 'states', onRow }, call);
+  }
+
+  #tellFrom(
+    { slot, start, tokens, sequence }: Item,
+    first: number,
+    { what = 'logits', onRow }: Pick<WantedRows, 'what' | 'onRow'>,
+    call: Call,
+  ): void {
     const end = start + tokens.length;
-    const last = sequence.prompt.length + sequence.sampled - 1;
-    for (let at = wanted.all ? start : Math.max(start, last); at < end;) {
+    for (let at = Math.max(start, first); at < end;) {
       // A run may not cross a chunk, whose rows may be another rank's.
       const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
-      const { what = 'logits' } = wanted;
       const most = what === 'logits' ? LOGITS_ROWS : CHUNK_TOKENS;
       const run = { start: at, count: Math.min(most, end - at, chunkEnd - at) };
-      const { vocabSize, hiddenSize } = this.runner.config;
-      const width = what === 'logits' ? vocabSize : hiddenSize;
       call(
         this.runner.rowsOf(slot, what, run).then((rows) => {
           if (sequence.status === 'finished') return; // aborted: they may be anything
-          const stride = rows.length / run.count;
-          for (let i = 0; i < run.count; i++) wanted.onRow(run.start + i, rows.slice(i * stride, i * stride + width));
+          this.#eachRow(rows, run.count, (i, row) => onRow(run.start + i, row), what);
         }),
       );
       at += run.count;

@@ -41,6 +41,8 @@ export interface ModelConfig {
   readonly bosTokenId: number | null;
   readonly layers: readonly LayerConfig[];
   readonly tensors: TensorNames;
+  /** Its own layer for predicting further tokens, of several the first one (`headModel`). */
+  readonly mtp?: { readonly layer: LayerConfig; readonly tensors: TensorNames } | undefined;
   /** The encoder beside it; undefined where prompts have no pictures. */
   readonly vision?: VisionConfig | undefined;
   /** Why there is none though its files have one. */
@@ -67,6 +69,11 @@ export interface InputsConfig {
   /** Segments that a text's tokens may be of. A token's stands above the `SEGMENT_SHIFT` bits of its id. */
   readonly types?: number;
   readonly norm: boolean;
+  /**
+   * True: x = project [norm(x); norm(h)], of the row h that the token was predicted from, as it is before the head. Rows of prompts are
+   * given those of the model; the others take what this one's own step before left.
+   */
+  readonly joins?: true;
 }
 
 export interface LayerConfig {
@@ -292,6 +299,10 @@ export const mixesHeads = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
     ({ attention }) =>
       attention.kind === 'gqa' && (attention.segments !== undefined || attention.sharesKv !== undefined),
   );
+
+/** A model's layer for further tokens as a model of its own, with the same table and head; undefined where it has none. */
+export const headModel = ({ mtp, vision: _v, visionMisfit: _m, ...model }: ModelConfig): ModelConfig | undefined =>
+  mtp && { ...model, layers: [mtp.layer], tensors: mtp.tensors, inputs: { norm: false, joins: true } };
 
 /** The same layers: where they differ in their kv heads, with as many attention segments each as divide them all. */
 export function alikeSegments(layers: readonly LayerConfig[]): readonly LayerConfig[] {

@@ -9,7 +9,9 @@ type LayerKind = 'gqa' | 'mla' | 'conv' | 'delta' | 'gated' | 'plain' | 'experts
 export interface TensorNames {
   readonly embedding: string;
   /** Of what is embedded (`InputsConfig`). */
-  readonly inputs?: { readonly positions?: string; readonly types?: string; readonly norm?: string };
+  readonly inputs?: { readonly positions?: string; readonly types?: string; readonly norm?: string } & {
+    readonly [K in 'embeddingNorm' | 'hiddenNorm' | 'project' | 'before']?: string;
+  };
   /** Before the output head, where there is one. */
   readonly norm?: string;
   readonly head: string;
@@ -112,13 +114,25 @@ export interface ExpertNames extends GatedMlpNames {
 export const namesOf = <Kind extends LayerKind>(names: TensorNames, kind: Kind): NonNullable<TensorNames[Kind]> =>
   known(names[kind] as NonNullable<TensorNames[Kind]> | undefined, `name of the tensors of ${kind} layers`);
 
+const mapped = <T>(names: T, to: (name: string) => string): T =>
+  (typeof names === 'string'
+    ? to(names)
+    : Object.fromEntries(Object.entries(names as object).map(([key, name]) => [key, mapped(name, to)]))) as T;
+
 /** The same with the layer's number in its place, and the expert's. */
 export const numbered = <T>(names: T, layer: number, expert?: number): T =>
-  (typeof names === 'string'
-    ? names.replace('{layer}', `${layer}`).replace('{expert}', `${expert ?? '{expert}'}`)
-    : Object.fromEntries(
-        Object.entries(names as object).map(([key, name]) => [key, numbered(name, layer, expert)]),
-      )) as T;
+  mapped(names, (name) => name.replace('{layer}', `${layer}`).replace('{expert}', `${expert ?? '{expert}'}`));
+
+/** Of a layer for further tokens, `at` a place of its own. */
+export const headNames = (
+  model: TensorNames,
+  at: string,
+  { norm, ...inputs }: Readonly<Record<'norm' | 'embeddingNorm' | 'hiddenNorm' | 'project', string>>,
+): TensorNames => ({
+  ...mapped(model, (name) => name.replace('model.layers.{layer}', at)),
+  norm,
+  inputs: { ...inputs, ...(model.norm !== undefined && { before: model.norm }) },
+});
 
 /** Most checkpoints' names, which transformers' Llama began. */
 export const llamaNames = {

@@ -5,6 +5,8 @@ import type { LayerType } from '../config/rope_config.js';
 /** Keys that mean the same to every family. */
 
 export const countRange = { min: 1, max: 4096 };
+/** Layers for further tokens. */
+export const furtherRange = { min: 0, max: 64 };
 
 /** What a config.json says of special tokens; generation_config.json wins. */
 export function parseTokenIds(config: ConfigReader, generation: ConfigReader | undefined, vocabSize: number) {

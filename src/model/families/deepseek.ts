@@ -2,8 +2,8 @@ import type { GgufFile } from '../../loader/index.js';
 import type { ExpertsConfig, LayerConfig, MlaConfig } from '../config/model_config.js';
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import { latentScale, parseRope } from '../config/rope_config.js';
-import { expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
-import { countRange, ggufExperts, parseExperts, parseGated } from './common_keys.js';
+import { expertNames, headNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
+import { countRange, furtherRange, ggufExperts, parseExperts, parseGated } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 
 const attention = 'model.layers.{layer}.self_attn.';
@@ -24,7 +24,7 @@ const tensors: TensorNames = {
 
 /**
  * DeepSeek-V2, V3 and MiniCPM3: RMSNorm, latent attention, SwiGLU or a mixture of experts. Layers for predicting further tokens
- * (num_nextn_predict_layers) come after num_hidden_layers and are ignored, as in transformers.
+ * (num_nextn_predict_layers) come after num_hidden_layers.
  */
 export const deepseek = defineFamily({
   neutral: [
@@ -39,20 +39,34 @@ export const deepseek = defineFamily({
     const dense = parseGated(config);
     const experts = minicpm ? undefined : parseRouted(architecture, config);
     const hasExperts = experts ? parseExpertLayers(config) : () => false;
+    const layerAt = (layer: number): LayerConfig => ({
+      attention: latent,
+      mlp: (hasExperts(layer) ? experts : undefined) ?? dense,
+    });
+    const further = minicpm ? 0 : (config.optionalInteger('num_nextn_predict_layers', furtherRange) ?? 0);
     return {
       ...(minicpm && {
         norm: { kind: 'rms', eps: config.optionalPositive('rms_norm_eps') ?? 1e-5 },
         tieWordEmbeddings: config.boolean('tie_word_embeddings', true),
         ...minicpmScales(config, common),
       }),
-      layers: Array.from({ length: numLayers }, (_, layer): LayerConfig => {
-        return { attention: latent, mlp: (hasExperts(layer) ? experts : undefined) ?? dense };
-      }),
+      layers: Array.from({ length: numLayers }, (_, layer) => layerAt(layer)),
       tensors,
+      ...(further > 0 && {
+        mtp: { layer: layerAt(numLayers), tensors: mtpNames(`model.layers.${numLayers}`) },
+      }),
     };
   },
   gguf: { keys: ggufKeys, yarnScalesSoftmax: ['deepseek2'] },
 });
+
+const mtpNames = (at: string): TensorNames =>
+  headNames(tensors, at, {
+    norm: `${at}.shared_head.norm`,
+    embeddingNorm: `${at}.enorm`,
+    hiddenNorm: `${at}.hnorm`,
+    project: `${at}.eh_proj`,
+  });
 
 function parseAttention(config: ConfigReader, { architecture, hiddenSize }: CommonConfig): MlaConfig {
   const minicpm = architecture === 'minicpm3';

@@ -2,10 +2,11 @@ import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { AttentionConfig, DeltaConfig, ExpertsConfig, LayerConfig } from '../config/model_config.js';
 import { parseRope, parseSections } from '../config/rope_config.js';
 import { parseQwenVision, type VisionConfig } from '../config/vision_config.js';
-import { type DeltaNames, expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
+import { type DeltaNames, expertNames, headNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
   countRange,
   fullEvery,
+  furtherRange,
   ggufExperts,
   ggufHeads,
   parseExperts,
@@ -41,6 +42,14 @@ const nextTensors: TensorNames = {
   ...tensors,
   delta: { ...delta, qkvz: `${mixer}in_proj_qkvz`, ba: `${mixer}in_proj_ba` },
 };
+
+const mtpNames = (names: TensorNames): TensorNames =>
+  headNames(names, 'mtp.layers.0', {
+    norm: 'mtp.norm',
+    embeddingNorm: 'mtp.pre_fc_norm_embedding',
+    hiddenNorm: 'mtp.pre_fc_norm_hidden',
+    project: 'mtp.fc',
+  });
 
 const common = {
   linear_num_key_heads: 16,
@@ -115,7 +124,18 @@ export const qwen35 = defineFamily({
       attention: type === LINEAR ? linear : attention,
       mlp: (isDense(layer) ? undefined : experts) ?? parseGated(config),
     }));
-    return { norm: { ...norm, offset: 1 }, layers, tensors: next ? nextTensors : tensors };
+    const further =
+      config.optionalInteger('mtp_num_hidden_layers', furtherRange) ??
+      config.optionalInteger('num_nextn_predict_layers', furtherRange) ??
+      0;
+    const own = further > 0 && !config.boolean('mtp_use_dedicated_embeddings', false);
+    const names = next ? nextTensors : tensors;
+    return {
+      norm: { ...norm, offset: 1 },
+      layers,
+      tensors: names,
+      ...(own && { mtp: { layer: { attention, mlp: experts ?? parseGated(config) }, tensors: mtpNames(names) } }),
+    };
   },
   vision: visionOf(248056),
   mmproj,
@@ -200,7 +220,7 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const headDim = metadata.integer('attention.key_length');
   const valueHeads = metadata.integer('ssm.time_step_rank', countRange);
   const recurrent = metadata.raw('attention.recurrent_layers');
-  const further = metadata.optionalInteger('nextn_predict_layers', { min: 0, max: 64 }) ?? 0;
+  const further = metadata.optionalInteger('nextn_predict_layers', furtherRange) ?? 0;
   const moe = metadata.arch in modelTypes;
   return {
     model_type: modelTypes[metadata.arch] ?? 'qwen3_5_text',

@@ -7,7 +7,7 @@ import { formatError, unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import { entryOf, type GgufFile, type Source, TensorReader } from '../../loader/index.js';
 import { isRecurrent, type LayerConfig, type ModelConfig } from '../config/model_config.js';
-import { countRange } from '../families/common_keys.js';
+import { countRange, furtherRange } from '../families/common_keys.js';
 import type { FamilyGguf } from '../families/family.js';
 import { ggufFamily, notKnown, readModelConfig, supportedGguf } from '../families/registry.js';
 import { GgufMetadata } from '../config/config_reader.js';
@@ -53,11 +53,11 @@ export async function ggufConfig(
   const embedding = gguf.tensors.get('token_embd.weight');
   if (!embedding) throw formatError(`${gguf.what} has no tensor 'token_embd.weight'; expected a whole model`);
   const own: Record<string, unknown> = family.keys(metadata, gguf);
+  const further = metadata.optionalInteger('nextn_predict_layers', furtherRange) ?? 0;
   const keys = {
     hidden_size: metadata.integer('embedding_length'),
-    num_hidden_layers:
-      metadata.integer('block_count', countRange) -
-      (metadata.optionalInteger('nextn_predict_layers', { min: 0, max: 64 }) ?? 0),
+    num_hidden_layers: metadata.integer('block_count', countRange) - further,
+    num_nextn_predict_layers: further,
     num_attention_heads: metadata.integer('attention.head_count', countRange),
     // Where all layers have experts, a file needn't say.
     intermediate_size:
@@ -77,9 +77,9 @@ export async function ggufConfig(
   refuseVariants(metadata, keys.max_position_embeddings);
   const config = await readModelConfig(keys, generation, gguf.what);
   const yarnScalesSoftmax = family.yarnScalesSoftmax?.includes(arch) ?? false;
-  const layers: LayerConfig[] = [];
+  const all: LayerConfig[] = [];
   let scaling: { readonly dims: number; readonly is: RopeScaling } | undefined;
-  for (const layer of config.layers) {
+  for (const layer of [...config.layers, ...(config.mtp ? [config.mtp.layer] : [])]) {
     const { attention } = layer;
     const plain = attention.kind === 'gqa' && attention.window !== undefined && family.plainWindows?.includes(arch);
     const dims = plain ? undefined : ropeDims(layer);
@@ -88,13 +88,15 @@ export async function ggufConfig(
       const unrounded = stored?.type === 'yarn' && family.unroundedYarn?.includes(arch);
       scaling = { dims, is: unrounded ? { ...stored, truncate: false } : stored };
     }
-    layers.push(asInFile(layer, gguf, plain ? null : (scaling?.is ?? null)));
+    all.push(asInFile(layer, gguf, plain ? null : (scaling?.is ?? null)));
   }
   // Where norms multiply by 1 + w, a file has the sum.
   const { offset: _, ...norm } = config.norm;
   const plain = { ...config, norm };
-  const packed = layers.some(({ mlp }) => mlp.kind === 'experts') && hasPackedExperts(gguf);
-  return { ...plain, layers: packed ? layers.map(asPacked) : layers, tensors: namesInFile(plain.tensors, gguf) };
+  const packed = all.some(({ mlp }) => mlp.kind === 'experts') && hasPackedExperts(gguf);
+  const layers = packed ? all.map(asPacked) : all;
+  const mtp = plain.mtp && { ...plain.mtp, layer: layers.pop()! };
+  return { ...plain, layers, tensors: namesInFile(plain.tensors, gguf), mtp };
 }
 
 /** Files have q, k, v and z of linear attention apart, but for old ones. */

@@ -165,6 +165,49 @@ it('linear attention whose projections are one matrix, and layers that predict f
   expect(sameBits(await read.reader.readVector(name), data)).toBe(true);
 });
 
+it("Qwen3.5's own head: the block behind the others, and its parts", async () => {
+  const { config, weights } = makeRandomModel({
+    config: {
+      model_type: 'qwen3_5_text',
+      num_hidden_layers: 4,
+      head_dim: 32,
+      linear_num_key_heads: 2,
+      linear_num_value_heads: 4,
+      linear_key_head_dim: 16,
+      linear_value_head_dim: 16,
+      mtp_num_hidden_layers: 1,
+    },
+  });
+  const own = /^mtp\.(fc|norm|pre_fc_norm_embedding|pre_fc_norm_hidden)\.weight$/;
+  const block = new Map(
+    [...weights].flatMap(([name, tensor]) =>
+      own.test(name) ? [] : [[name.replace('mtp.layers.0', 'model.layers.4'), tensor] as const],
+    ),
+  );
+  const layers = [...config.layers, config.mtp!.layer];
+  const { metadata, tensors } = ggufContents({ ...config, layers, mtp: undefined }, block);
+  const parts = {
+    fc: 'eh_proj',
+    norm: 'shared_head_norm',
+    pre_fc_norm_embedding: 'enorm',
+    pre_fc_norm_hidden: 'hnorm',
+  };
+  const nextn = Object.entries(parts).map(([name, part]) => {
+    const { shape, data } = weights.get(`mtp.${name}.weight`)!;
+    return { name: `blk.4.nextn.${part}.weight`, shape, data: name === 'fc' ? data : data.map((w) => w + 1) };
+  });
+  const read = await open(writeGguf({ ...metadata, 'qwen35.nextn_predict_layers': u32(1) }, [...tensors, ...nextn]));
+  expect(read.config.layers).toHaveLength(4);
+  expect(read.config.mtp).toEqual({ layer: read.config.layers[3], tensors: config.mtp!.tensors });
+  expect([...read.reader.index.tensors.keys()].sort()).toEqual([...weights.keys()].sort());
+  for (const [name, { shape, data }] of weights) {
+    if (!name.startsWith('mtp.')) continue;
+    expect(read.reader.entry(name).shape, name).toEqual(shape);
+    const stored = await read.reader.readVector(name);
+    expect(sameBits(stored, /norm/.test(name) ? data.map((w) => w + 1) : data), name).toBe(true);
+  }
+});
+
 it('experts whose gates and ups are one stack', async () => {
   const { config, weights } = makeRandomModel({
     config: { model_type: 'qwen3_moe', num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 },

@@ -12,7 +12,7 @@ import {
   type TensorIndex,
   vectorView,
 } from '../../loader/index.js';
-import type { DeltaConfig, GqaConfig, MlaConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
+import type { DeltaConfig, GqaConfig, LayerConfig, MlaConfig, MlpConfig, ModelConfig } from '../config/model_config.js';
 import type { GgufArchitecture } from './config.js';
 import {
   type DeltaNames,
@@ -68,6 +68,7 @@ const deltaParts = {
   output: 'ssm_out',
 };
 
+const nextParts = { norm: 'shared_head_norm', embeddingNorm: 'enorm', hiddenNorm: 'hnorm', project: 'eh_proj' };
 const inputParts = { positions: 'position_embd', types: 'token_types', norm: 'token_embd_norm' };
 
 /** Behind an encoder, by these names here too: of scores, and of vectors. */
@@ -148,8 +149,8 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
   whole.addParts<keyof typeof inputParts>(inputParts, inputs);
   whole.addParts(headParts, headParts);
   whole.addParts<keyof typeof perLayerParts>(perLayerParts, config.tensors.perLayer ?? {});
-  config.layers.forEach(({ attention, mlp }, index) => {
-    const names = numbered(config.tensors, index);
+  const add = ({ attention, mlp }: LayerConfig, index: number, all: TensorNames): void => {
+    const names = numbered(all, index);
     const block = new Block(gguf, tensors, `blk.${index}.`);
     const norms = {
       ...normParts,
@@ -174,7 +175,15 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
       joinKeysAndValues(block, attention, `${own.kvUp}.weight`);
     }
     addMlp(block, mlp, names);
-  });
+  };
+  config.layers.forEach((layer, index) => add(layer, index, config.tensors));
+  if (config.mtp) {
+    const { layer, tensors: names } = config.mtp;
+    const { length } = config.layers;
+    add(layer, length, names);
+    const own = { ...names.inputs, ...(names.norm !== undefined && { norm: names.norm }) };
+    new Block(gguf, tensors, `blk.${length}.nextn.`).addParts<keyof typeof nextParts>(nextParts, own);
+  }
   const totalBytes = sum([...tensors.values()].map(({ start, end }) => end - start));
   return { tensors, totalBytes, files: gguf.files };
 }

@@ -5,6 +5,7 @@ import type {
   ExpertsConfig,
   GqaConfig,
   InputsConfig,
+  LayerConfig,
   MlaConfig,
   ModelConfig,
 } from '../config/model_config.js';
@@ -50,8 +51,11 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     hiddenSize,
     tieWordEmbeddings ? headGain : Math.sqrt(hiddenSize) / embeddingScale,
   );
-  config.layers.forEach(({ attention, mlp, norms = 'before', scaled, perLayer }, layer) => {
-    const at = `model.layers.${layer}`;
+  const addLayer = (
+    { attention, mlp, norms = 'before', scaled, perLayer }: LayerConfig,
+    layer: number,
+    at = `model.layers.${layer}`,
+  ): void => {
     // Norms that stand where most models have them go by their usual names, those of others by the model's own.
     const usual = { inputNorm: `${at}.input_layernorm`, postNorm: `${at}.post_attention_layernorm` };
     const names = norms === 'before' ? usual : numbered(config.tensors, layer);
@@ -92,7 +96,8 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
       linear(`${at}.mlp.c_fc`, mlp.width, hiddenSize, 1.5, mlp.bias);
       linear(`${at}.mlp.c_proj`, hiddenSize, mlp.width, 1, mlp.bias);
     }
-  });
+  };
+  config.layers.forEach((layer, index) => addLayer(layer, index));
   const { perLayer } = config.layers[0]!;
   if (perLayer) {
     const { table, projection, norm: inputNorm } = config.tensors.perLayer!;
@@ -104,6 +109,13 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
   }
   norm('model.norm', hiddenSize);
   if (!tieWordEmbeddings) linear('lm_head', vocabSize, hiddenSize, headGain);
+  if (config.mtp) {
+    const { layer, tensors } = config.mtp;
+    const { embeddingNorm, hiddenNorm, project } = tensors.inputs!;
+    addLayer(layer, config.layers.length, tensors.inputNorm!.replace('.input_layernorm', ''));
+    for (const name of [tensors.norm, embeddingNorm, hiddenNorm]) norm(name!, hiddenSize);
+    linear(project!, hiddenSize, 2 * hiddenSize, 1.5);
+  }
   if (!config.architecture.startsWith('lfm2')) return list;
   return list.map((recipe) => ({
     ...recipe,

@@ -134,7 +134,7 @@ export class ImageEncoder {
     return new Decoder(
       device,
       tower,
-      { ...map, inputs: { positions, types: undefined, norm: undefined }, type, bytes },
+      { ...map, inputs: { positions, types: undefined, norm: undefined, joins: undefined }, type, bytes },
       {
         type: 'f32',
         block: KV_BLOCK,

@@ -1,6 +1,6 @@
 import { packedLayout, type PackedType } from '../../../shaders/linear/pack.js';
 import { known } from '../../base/errors.js';
-import type { ModelConfig } from '../config/model_config.js';
+import { headModel, type ModelConfig } from '../config/model_config.js';
 import { LayerContext } from '../layers/layer_weights.js';
 import { type InputSpecs, inputSpecs } from '../layers/inputs.js';
 import { type NormSpec, normSpec, scaledNorm } from '../layers/norm.js';
@@ -101,6 +101,14 @@ export function modelMap(config: ModelConfig, slice: RankSlice = wholeSlice(conf
         : undefined,
     head,
   };
+}
+
+/** Tensors that the layer for further tokens alone is made of. */
+export function headTensors(config: ModelConfig): Set<string> {
+  const head = headModel(config);
+  const own = expectedTensors(weightSpecs(config));
+  const all = head ? expectedTensors(weightSpecs(head)).keys() : [];
+  return new Set([...all].filter((name) => !own.has(name)));
 }
 
 export const weightSpecs = (config: ModelConfig, slice: RankSlice = wholeSlice(config)): Spec[] => [

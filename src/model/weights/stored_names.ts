@@ -8,7 +8,7 @@ import {
   transposedView,
   vectorView,
 } from '../../loader/index.js';
-import type { ExpertsConfig, ModelConfig } from '../config/model_config.js';
+import { type ExpertsConfig, headModel, type ModelConfig } from '../config/model_config.js';
 import { type ExpertNames, numbered } from '../config/tensor_names.js';
 
 /** What a checkpoint puts before the names of a model's tensors (images beside the text, another head), and what stands there without. */
@@ -17,6 +17,7 @@ const WRAPPED = [
   ['model.language_model.', 'model.'],
   ['model.text_model.', 'model.'],
   ['lm_head.', 'lm_head.'],
+  ['mtp.', 'mtp.'],
   ['bert.', ''],
   ['roberta.', ''],
   ['classifier.', 'classifier.'],
@@ -39,10 +40,12 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
   }
   const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
   if (config.vision) addVision(tensors, index, config.vision);
-  for (const [layer, { mlp }] of config.layers.entries()) {
-    const names = numbered(config.tensors, layer).experts;
-    if (mlp.kind !== 'experts' || !names) continue;
-    unstack(tensors, names, mlp, config.hiddenSize);
+  for (const { layers, tensors: all } of [config, headModel(config)].filter((model) => model !== undefined)) {
+    for (const [layer, { mlp }] of layers.entries()) {
+      const names = numbered(all, layer).experts;
+      if (mlp.kind !== 'experts' || !names) continue;
+      unstack(tensors, names, mlp, config.hiddenSize);
+    }
   }
   return { ...index, tensors, totalBytes };
 }

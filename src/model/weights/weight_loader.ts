@@ -70,7 +70,11 @@ export interface WeightProgress {
 export interface LoadWeightsOptions {
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: WeightProgress) => void) | undefined;
+  /** What another model on the device has of the same checkpoint, which isn't loaded again. */
+  readonly tables?: VocabTables | undefined;
 }
+
+export type VocabTables = Pick<ModelWeights, 'embedding' | 'head'>;
 
 /**
  * Puts a model's tensors on a device. Every tensor's presence and shape is checked on construction, so a wrong checkpoint fails
@@ -247,8 +251,10 @@ export async function loadModelWeights(
   types: WeightTypes,
   options: LoadWeightsOptions & { readonly slice?: RankSlice | undefined } = {},
 ): Promise<ModelWeights> {
-  const { loaded, bytes } = await loadSpecs(device, reader, types, modelMap(config, options.slice), options);
-  return { ...loaded, type: types, bytes };
+  const map = modelMap(config, options.slice);
+  const own = options.tables ? { ...map, embedding: undefined, head: undefined } : map;
+  const { loaded, bytes } = await loadSpecs(device, reader, types, own, options);
+  return { ...loaded, ...options.tables, type: types, bytes };
 }
 
 /** What a map says, and the bytes that it takes. @throws as `loadModelWeights` */

@@ -5,7 +5,7 @@ import type { OptionRow } from './row.js';
 export const DEFAULT_MAX_TOKENS = 256;
 
 /** How tokens that may come next are proposed. */
-export const SPECULATES = ['auto', 'off', 'ngram', 'draft'] as const;
+export const SPECULATES = ['auto', 'off', 'ngram', 'draft', 'mtp'] as const;
 
 const penalty = { range: { low: -2, high: 2 }, default: 0, value: 'F' } as const;
 const both = ['cli', 'attribute'] as const;

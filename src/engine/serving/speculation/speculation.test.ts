@@ -304,7 +304,7 @@ describe('a model that drafts for itself', { timeout: 300_000 }, () => {
     const engine = await open({ model: models[name], ...opening }, { speculation });
     // Every text after another, whose beginning stays or doesn't.
     for (const [index, request] of [...REQUESTS.entries(), ...REQUESTS.slice(0, 1).entries()]) {
-      await vi.waitUntil(() => draft.follows(request.prompt), { timeout: 60_000 });
+      await vi.waitUntil(() => draft.follows({ tokens: request.prompt }), { timeout: 60_000 });
       const { answer, handle } = ask(engine, request);
       expect(await answer, `request ${index}`).toEqual(expected[index]);
       if (index !== 0) continue;
@@ -322,7 +322,7 @@ describe('a model that drafts for itself', { timeout: 300_000 }, () => {
     const draft = await ownDraft('llama');
     Object.assign(draft, { onWarning: (text: string) => warnings.push(text) });
     const { runner } = draft.rank;
-    const text = REQUESTS[0]!.prompt;
+    const text = { tokens: REQUESTS[0]!.prompt };
     await vi.waitUntil(() => draft.follows(text), { timeout: 60_000 });
     const known = await draft.propose(text, 4);
     (runner.ranks[0] as RankRunner).device.lose('a test');

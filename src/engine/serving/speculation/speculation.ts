@@ -1,12 +1,13 @@
 /**
  * Room: drafts of what comes next, which are verified many in a step. Speculation (here) chooses how many pay; Drafters propose
- * them: ngrams.ts by what followed the last tokens before, draft_model.ts by a smaller model. Read ngrams.ts next.
+ * them: ngrams.ts by what followed the last tokens before, draft_model.ts by a smaller model or the model's own head. Read ngrams.ts next.
  */
 
 import { sum } from '../../../base/lists.js';
 import { median } from '../../../base/stats.js';
 import type { SpeculationStats } from '../../contracts/api.js';
 import { VERIFIED_ROWS } from '../../contracts/rank.js';
+import type { TrunkRows } from './trunk_rows.js';
 
 /** What may follow the tokens so far, as far as it is asked for. */
 export interface Proposal {
@@ -50,10 +51,12 @@ const LEAST_GAIN = 1.1;
 const STEPS = 20;
 
 export interface SpeculationOptions {
-  /** @param prompt and what was generated before */
-  readonly drafters: (prompt: readonly number[]) => readonly Drafter[];
+  /** @param prompt and what was generated before; @param rows of the request, where `rows` made them */
+  readonly drafters: (prompt: readonly number[], rows?: TrunkRows) => readonly Drafter[];
+  /** Where drafts are made of the model's rows: takes those of a request. */
+  readonly rows?: () => TrunkRows | undefined;
   /** The model that one of them asks, on a device that may be its own. */
-  readonly draft?: { readonly name: string; dispose(): Promise<void> } | undefined;
+  readonly draft?: { readonly name: string; readonly isHead: boolean; dispose(): Promise<void> } | undefined;
 }
 
 /** Of an engine's requests: what steps of several rows cost on its ranks, and what drafts were worth. */

@@ -77,6 +77,52 @@ export function recurrentStates(
   return x.map((row) => norm(row, qwen ? 'model.norm' : 'model.embedding_norm'));
 }
 
+/**
+ * What Qwen3.5's own head (`mtp.*`) proposes behind a text, greedily, in float64: of each token from the second on
+ * fc [norm(embedding); norm(h)], with h the row before it behind the model's last norm, through a layer of attention; then of its own
+ * tokens and rows.
+ * @param first the head has seen of the text only tokens from here on
+ */
+export function headDrafts(
+  raw: Raw,
+  weights: WeightMap,
+  tokens: readonly number[],
+  count: number,
+  first = 1,
+): number[] {
+  const tensor = lookupIn(weights);
+  const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
+  const norm = (x: Vector, name: string): Vector =>
+    rmsNorm(x, plus(tensor(`${name}.weight`, x.length), 1), number(raw, 'rms_norm_eps', 1e-6));
+  const table = tensor('model.embed_tokens.weight', vocabulary, hidden);
+  const head = raw['tie_word_embeddings'] === true ? table : tensor('lm_head.weight', vocabulary, hidden);
+  const fc = tensor('mtp.fc.weight', hidden, 2 * hidden);
+  const joined = (token: number, h: Vector): Vector => {
+    const embedded = Float64Array.from(table.subarray(token * hidden, (token + 1) * hidden));
+    const both = [...norm(embedded, 'mtp.pre_fc_norm_embedding'), ...norm(h, 'mtp.pre_fc_norm_hidden')];
+    return matVec(fc, Float64Array.from(both));
+  };
+  const states = recurrentStates(raw, weights, tokens);
+  const inputs = tokens.slice(first).map((token, at) => joined(token, states[first - 1 + at]!));
+  const mlp = mlpOf(raw, true, 0, tensor, 'mtp.layers.0.');
+  const drafts: number[] = [];
+  while (drafts.length < count) {
+    const x = inputs.map((row) => Float64Array.from(row));
+    const before = x.map((row) => norm(row, 'mtp.layers.0.input_layernorm'));
+    addAll(x, attention(raw, true, tensor, 'mtp.layers.0.self_attn.', before, norm));
+    addAll(
+      x,
+      x.map((row) => mlp(norm(row, 'mtp.layers.0.post_attention_layernorm'))),
+    );
+    const own = norm(x.at(-1)!, 'mtp.norm');
+    const logits = matVec(head, own);
+    const draft = logits.indexOf(Math.max(...logits));
+    drafts.push(draft);
+    inputs.push(joined(draft, own));
+  }
+  return drafts;
+}
+
 function mixed(
   raw: Raw,
   qwen: boolean,

@@ -83,6 +83,57 @@ export function referenceStates(
 }
 
 /**
+ * What DeepSeek-V3's layer behind the others proposes behind a text, greedily: as Qwen3.5's (recurrent.ts), of rows behind the last norm.
+ */
+export function latentHeadDrafts(
+  config: ModelConfig,
+  weights: WeightMap,
+  tokens: readonly number[],
+  count: number,
+  first = 1,
+): number[] {
+  const tensor = lookupIn(weights);
+  const { hiddenSize: hidden, vocabSize, norm: normConfig, layers } = config;
+  const layer = layers.length;
+  const whole = { ...config, layers: [...layers, config.mtp!.layer] };
+  const at = `model.layers.${layer}`;
+  const norm = (x: Float64Array, name: string): Float64Array =>
+    rmsNorm(x, tensor(`${at}.${name}.weight`, hidden), normConfig.eps);
+  const table = tensor('model.embed_tokens.weight', vocabSize, hidden);
+  const head = tensor('lm_head.weight', vocabSize, hidden);
+  const project = tensor(`${at}.eh_proj.weight`, hidden, 2 * hidden);
+  const joined = (token: number, h: Float64Array): Float64Array => {
+    const embedded = Float64Array.from(table.subarray(token * hidden, (token + 1) * hidden));
+    return matVec(project, Float64Array.from([...norm(embedded, 'enorm'), ...norm(h, 'hnorm')]));
+  };
+  const states = referenceStates(config, weights, tokens);
+  const inputs = tokens.slice(first).map((token, i) => joined(token, states[first - 1 + i]!));
+  const drafts: number[] = [];
+  while (drafts.length < count) {
+    const x = inputs.map((row) => Float64Array.from(row));
+    addAll(
+      x,
+      latentAttention(
+        whole,
+        tensor,
+        layer,
+        x.map((row) => norm(row, 'input_layernorm')),
+      ),
+    );
+    addAll(
+      x,
+      x.map((row) => layerMlp(whole, tensor, layer, norm(row, 'post_attention_layernorm'), () => {})),
+    );
+    const own = norm(x.at(-1)!, 'shared_head.norm');
+    const logits = matVec(head, own);
+    const draft = logits.indexOf(Math.max(...logits));
+    drafts.push(draft);
+    inputs.push(joined(draft, own));
+  }
+  return drafts;
+}
+
+/**
  * The smallest gap, over all layers, between the worst expert (or group) chosen and the best one not chosen, in the scores that are
  * compared, for each token. Where it is near the error of f32 arithmetic (1e-5), a correct runtime may choose otherwise.
  * Infinity without experts.
