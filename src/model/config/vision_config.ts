@@ -1,3 +1,4 @@
+import type { CutKind } from '../../images/cuts.js';
 import type { ConfigReader } from './config_reader.js';
 import type { GqaConfig, LayerConfig, ModelConfig, NormConfig } from './model_config.js';
 import { range } from '../../base/lists.js';
@@ -8,7 +9,7 @@ import { range } from '../../base/lists.js';
  */
 export interface VisionConfig {
   /** How pictures are cut, and announced in prompts (src/images). */
-  readonly kind: 'tiles' | 'whole' | 'any size';
+  readonly kind: CutKind;
   /** A placeholder's id, of which a prompt has one for each row. */
   readonly imageToken: number;
   /** What stands for a picture in a text. */
@@ -20,8 +21,10 @@ export interface VisionConfig {
   readonly merge: number;
   /** Of averages. */
   readonly averageNorm?: NormConfig;
-  /** Of pictures of any size: rows that are joined go through an MLP. */
+  /** Rows that are joined go through an MLP. */
   readonly merger?: MergerConfig;
+  /** Of pictures of any size: the square table of patches' places, which is stretched over a picture. */
+  readonly places?: PlacesConfig;
   /** Rows of a picture, where each sees all of them; undefined: each sees those up to itself. */
   readonly runs?: number;
   /** The GGUF file that has it, where it isn't the decoder's. */
@@ -30,10 +33,17 @@ export interface VisionConfig {
   readonly tower: ModelConfig;
 }
 
-/** out(gelu(in(x))), with gelu by erf. A row has three positions: the picture's, and on from there its line's and its column's. */
+export interface PlacesConfig {
+  readonly side: number;
+  /** Its corners lie on the picture's; or its pixels are resized as a picture's are, antialiased. */
+  readonly by: 'corners' | 'pixels';
+}
+
+/** out(gelu(in(norm(x)))), with gelu by erf. */
 export interface MergerConfig {
-  /** Side of the table of places, which is stretched over a picture. */
-  readonly places: number;
+  readonly norm?: NormConfig;
+  /** Between the two. */
+  readonly width: number;
   /** Layers of the encoder behind which rows are merged, too: what the n-th gives is added behind the decoder's n-th layer. */
   readonly taps: readonly number[];
 }
@@ -124,6 +134,8 @@ const siglipDefaults = {
   hidden_act: 'gelu_pytorch_tanh',
 };
 
+const siglipKeys = { heads: 'num_attention_heads', layers: 'num_hidden_layers' };
+
 /**
  * A SigLIP encoder: LayerNorms and biases everywhere, an MLP without a gate, a learned row for each patch's place.
  * @param mergeOf `merge` of so many patches a side
@@ -143,23 +155,38 @@ export function parseSiglip(
   const merge = mergeOf(side);
   if (!(side >= 1 && side <= MOST_SIDE) || side % merge !== 0)
     throw config.unsupported('image_size', size, `up to ${MOST_SIDE} patches a side, a multiple of ${merge}`);
-  const keys = { heads: 'num_attention_heads', layers: 'num_hidden_layers' };
-  return { image, patch, merge, tower: parseTower(config, side, keys, config.positive('layer_norm_eps')) };
+  return { image, patch, merge, tower: parseTower(config, side, siglipKeys, config.positive('layer_norm_eps')) };
+}
+
+/** SigLIP 2's, which takes pictures of any size up to a square of `side` patches. */
+export function parseSiglip2(
+  config: ConfigReader,
+  side: number,
+): Pick<VisionConfig, 'image' | 'patch' | 'places' | 'tower'> {
+  config.setDefaults({ ...siglipDefaults, num_patches: 256 });
+  const patch = config.integer('patch_size');
+  const tower = parseTower(config, side, siglipKeys, config.positive('layer_norm_eps'));
+  return { image: side * patch, patch, places: parsePlaces(config, 'num_patches', 'pixels'), tower };
+}
+
+function parsePlaces(config: ConfigReader, key: string, by: PlacesConfig['by']): PlacesConfig {
+  const places = config.integer(key);
+  const side = Math.sqrt(places);
+  if (!Number.isInteger(side)) throw config.invalid(key, places, 'the square of a side');
+  return { side, by };
 }
 
 /** Qwen3-VL's and Qwen3.5's: as SigLIP's, for pictures of any size, with places and rotations by line and column. */
 export function parseQwenVision(
   config: ConfigReader,
-): Pick<VisionConfig, 'kind' | 'image' | 'patch' | 'merge' | 'merger' | 'tower'> {
-  config.setDefaults({ ...qwenDefaults });
+): Pick<VisionConfig, 'kind' | 'image' | 'patch' | 'merge' | 'merger' | 'places' | 'tower'> {
+  config.setDefaults(qwenDefaults);
   const patch = config.integer('patch_size');
   const merge = config.integer('spatial_merge_size', { min: 1, max: 16 });
   const frames = config.integer('temporal_patch_size');
   if (frames !== 2)
     throw config.unsupported('temporal_patch_size', frames, 'patches of 2 frames, which are one picture');
-  const table = config.integer('num_position_embeddings');
-  const places = Math.sqrt(table);
-  if (!Number.isInteger(places)) throw config.invalid('num_position_embeddings', table, 'the square of a side');
+  const places = parsePlaces(config, 'num_position_embeddings', 'corners');
   const layers = config.integer('depth', { min: 1, max: 256 });
   const taps = config.raw('deepstack_visual_indexes') ?? [];
   const isLayer = (tap: unknown, at: number, all: unknown[]): boolean =>
@@ -177,7 +204,8 @@ export function parseQwenVision(
     image: MOST_SIDE * patch,
     patch,
     merge,
-    merger: { places, taps: taps as number[] },
+    places,
+    merger: { width: tower.hiddenSize * merge ** 2, taps: taps as number[] },
     tower: { ...tower, layers: tower.layers.map(() => turned), tensors: qwenTensors },
   };
 }

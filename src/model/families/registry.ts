@@ -99,7 +99,13 @@ const rows: FamilyRow[] = [
   {
     family: async () => (await import('./lfm2.js')).lfm2,
     models: { lfm2: 'Lfm2ForCausalLM', lfm2_moe: 'Lfm2MoeForCausalLM' },
+    wrappers: {
+      lfm2_vl: { className: 'Lfm2VlForConditionalGeneration', textType: 'lfm2' },
+      // As older files have it.
+      'lfm2-vl': { className: 'Lfm2VlForConditionalGeneration', textType: 'lfm2' },
+    },
     gguf: ['lfm2', 'lfm2moe'],
+    projector: { type: 'lfm2', archs: ['lfm2'] },
   },
   {
     family: async () => (await import('./qwen3_5.js')).qwen35,

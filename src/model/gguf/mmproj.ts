@@ -61,7 +61,7 @@ export async function openMmproj(
     throw unsupportedError(`images: ${file} has no token ${token}, which stands for them in prompts`);
   };
   const family = await projectorFamily(type, String(text.get('general.architecture')));
-  const { vision_config: own, ...said } = family.mmproj!(clip, idOf, model);
+  const { vision_config: own, ...said } = family.mmproj!(clip, idOf, model, mmproj);
   const keys = {
     ...said,
     vision_config: {
@@ -110,14 +110,14 @@ const layerParts = {
 const swappedParts = { ...layerParts, 'mlp.fc1': 'ffn_down', 'mlp.fc2': 'ffn_up' };
 
 /** The model's tensors, and the encoder's under the names of config/vision_config.ts. */
-function withMmproj(index: TensorIndex, mmproj: GgufFile, { tower, patch, merger }: VisionConfig): TensorIndex {
+function withMmproj(index: TensorIndex, mmproj: GgufFile, { kind, tower, patch, merger }: VisionConfig): TensorIndex {
   const tensors = new Map(index.tensors);
   const { hiddenSize, layers } = tower;
   const kernel = (entry: TensorEntry): TensorEntry =>
     entry.shape.length === 4 ? { ...entry, shape: [hiddenSize, 3 * patch ** 2] } : entry;
   // Of the second frame, which is the same picture.
   const second = mmproj.tensors.get('v.patch_embd.weight.1');
-  if (merger && !second)
+  if (kind === 'any size' && !second)
     throw formatError(`${mmproj.what} has no tensor 'v.patch_embd.weight.1'; expected two frames' patches`);
   const others = second ? [kernel(entryOf(second))] : [];
   const put = (prefix: string, to: string, parts: Readonly<Record<string, string>>): void =>
@@ -136,7 +136,7 @@ function withMmproj(index: TensorIndex, mmproj: GgufFile, { tower, patch, merger
   for (const layer of layers.keys()) put(`v.blk.${layer}.`, `vision.encoder.layers.${layer}.`, parts);
   for (const [at, layer] of merger?.taps.entries() ?? [])
     put(`v.deepstack.${layer}.`, `vision.deepstack.${at}.`, { norm: 'norm', fc1: 'fc1', fc2: 'fc2' });
-  if (merger) put('mm.', 'vision.merger.', { fc1: '0', fc2: '2' });
+  if (merger) for (const fc1 of ['0', '1']) put('mm.', 'vision.merger.', { norm: 'input_norm', fc1, fc2: '2' });
   put('mm.', 'vision.', { project: 'model.fc', average_norm: 'soft_emb_norm' });
   // Stored input by input.
   new Block(mmproj, tensors).add(mmproj.tensors.get('mm.input_projection.weight'), 'vision.project.weight', (entry) =>

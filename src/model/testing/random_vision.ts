@@ -8,7 +8,7 @@ import { makeRandomModel } from './random_model.js';
 import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import type { ReferenceTower } from './reference/vision.js';
 
-/** A small SmolVLM, Gemma 3, Qwen3.5 or Qwen3-VL of random weights. */
+/** A small SmolVLM, Gemma 3, Qwen3.5, Qwen3-VL or LFM2-VL of random weights. */
 export interface RandomVision {
   config: ModelConfig;
   /** The text part's config.json. */
@@ -21,7 +21,7 @@ export interface RandomVision {
 }
 
 export interface RandomVisionOptions {
-  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen3_vl';
+  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen3_vl' | 'lfm2_vl';
   seed?: number;
   /** Of the text part's config.json. */
   text?: Record<string, unknown>;
@@ -72,6 +72,19 @@ const QWEN = {
   },
 };
 
+/** Of LFM2-VL's. */
+const LFM2 = {
+  model_type: 'lfm2',
+  num_hidden_layers: 4,
+  head_dim: undefined,
+  hidden_act: undefined,
+  block_multiple_of: 20,
+  full_attn_idxs: [1, 3],
+  norm_eps: 1e-5,
+  rope_theta: 1e6,
+  tie_word_embeddings: undefined,
+};
+
 /** What is special in a family's texts, the placeholder first. */
 const SPECIAL = {
   idefics3: [
@@ -83,6 +96,13 @@ const SPECIAL = {
   gemma3: ['<image_soft_token>', '<start_of_image>', '<end_of_image>'],
   qwen3_5: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
   qwen3_vl: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
+  lfm2_vl: [
+    '<image>',
+    '<|image_start|>',
+    '<|image_end|>',
+    '<|img_thumbnail|>',
+    ...range(1, 3).flatMap((row) => range(1, 4).map((column) => `<|img_row_${row}_col_${column}|>`)),
+  ],
 };
 /** What its template puts where a picture is. */
 const MARK = {
@@ -90,6 +110,7 @@ const MARK = {
   gemma3: '<start_of_image>',
   qwen3_5: '<|vision_start|><|image_pad|><|vision_end|>',
   qwen3_vl: '<|vision_start|><|image_pad|><|vision_end|>',
+  lfm2_vl: '<image>',
 };
 
 function addedTokens({ added_tokens: before }: Record<string, unknown>, first: number, own: string[]): unknown[] {
@@ -117,11 +138,16 @@ export function makeRandomVision({
   imageToken = 300,
 }: RandomVisionOptions = {}): RandomVision {
   const gemma = kind === 'gemma3';
+  const lfm2 = kind === 'lfm2_vl';
   const qwen = kind === 'qwen3_5' || kind === 'qwen3_vl' ? QWEN[kind] : undefined;
-  const own = { ...(qwen && { layers: 4, places: 5, taps: kind === 'qwen3_vl' ? [0, 2] : [] }), ...changes };
+  const own = {
+    ...(qwen && { layers: 4, places: 5, taps: kind === 'qwen3_vl' ? [0, 2] : [] }),
+    ...(lfm2 && { places: 5, inner: 72, normed: true }),
+    ...changes,
+  };
   const tower = { hidden: 64, heads: 4, layers: 2, width: 96, image: 32, patch: 8, eps: 1e-6, ...own };
   const { hidden, heads, layers, width, image, patch } = tower;
-  const decoder = makeRandomModel({ config: { ...(gemma && GEMMA), ...qwen, ...text }, seed });
+  const decoder = makeRandomModel({ config: { ...(gemma && GEMMA), ...qwen, ...(lfm2 && LFM2), ...text }, seed });
   const random = new Random(seed + 1000);
   const vision = new Map<string, ReferenceTensor>();
   const add = (name: string, shape: number[], deviation: number, mean = 0): void => {
@@ -168,10 +194,16 @@ export function makeRandomVision({
     for (const level of taps.keys()) merger(`${at}.deepstack_merger_list.${level}`, joined);
   }
   function addSiglip(): void {
-    const prefix = gemma ? 'vision_tower.vision_model' : 'model.vision_model';
-    add(`${prefix}.embeddings.patch_embedding.weight`, [hidden, 3, patch, patch], 1 / Math.sqrt(3 * patch * patch));
+    const prefix = gemma
+      ? 'vision_tower.vision_model'
+      : lfm2
+        ? 'model.vision_tower.vision_model'
+        : 'model.vision_model';
+    const kernel = lfm2 ? [hidden, patch * patch * 3] : [hidden, 3, patch, patch];
+    const { places = Math.floor(image / patch), inner = 0, normed } = tower as ReferenceTower;
+    add(`${prefix}.embeddings.patch_embedding.weight`, kernel, 1 / Math.sqrt(3 * patch * patch));
     add(`${prefix}.embeddings.patch_embedding.bias`, [hidden], 0.3);
-    add(`${prefix}.embeddings.position_embedding.weight`, [Math.floor(image / patch) ** 2, hidden], 1);
+    add(`${prefix}.embeddings.position_embedding.weight`, [places ** 2, hidden], 1);
     for (let layer = 0; layer < layers; layer++) {
       const at = `${prefix}.encoder.layers.${layer}`;
       norm(`${at}.layer_norm1`);
@@ -185,6 +217,12 @@ export function makeRandomVision({
     if (gemma) {
       add('multi_modal_projector.mm_input_projection_weight', [hidden, textWidth], 3 / Math.sqrt(hidden));
       add('multi_modal_projector.mm_soft_emb_norm.weight', [hidden], 0.3);
+    } else if (lfm2) {
+      const at = 'model.multi_modal_projector';
+      const joined = hidden * scale * scale;
+      if (normed) norm(`${at}.layer_norm`, joined);
+      linear(`${at}.linear_1`, inner, joined, 1.5);
+      linear(`${at}.linear_2`, textWidth, inner, 1.5);
     } else
       add(
         'model.connector.modality_projection.proj.weight',
@@ -209,13 +247,22 @@ export function makeRandomVision({
           boi_token_index: imageToken + 1,
           mm_tokens_per_image: rows,
         }
-      : {
-          model_type: 'idefics3',
-          architectures: ['Idefics3ForConditionalGeneration'],
-          image_token_id: imageToken,
-          scale_factor: scale,
-          tie_word_embeddings: false,
-        };
+      : lfm2
+        ? {
+            model_type: 'lfm2_vl',
+            architectures: ['Lfm2VlForConditionalGeneration'],
+            image_token_id: imageToken,
+            downsample_factor: scale,
+            projector_hidden_size: own.inner,
+            projector_use_layernorm: own.normed,
+          }
+        : {
+            model_type: 'idefics3',
+            architectures: ['Idefics3ForConditionalGeneration'],
+            image_token_id: imageToken,
+            scale_factor: scale,
+            tie_word_embeddings: false,
+          };
   const raw = {
     ...wrapper,
     text_config: ofText,
@@ -234,12 +281,12 @@ export function makeRandomVision({
           out_hidden_size: textWidth,
         }
       : {
-          model_type: gemma ? 'siglip_vision_model' : 'idefics3',
+          model_type: gemma ? 'siglip_vision_model' : lfm2 ? 'siglip2_vision_model' : 'idefics3',
           hidden_size: hidden,
           intermediate_size: width,
           num_hidden_layers: layers,
           num_attention_heads: heads,
-          image_size: image,
+          ...(lfm2 ? { num_patches: (own.places ?? 0) ** 2 } : { image_size: image }),
           patch_size: patch,
           layer_norm_eps: tower.eps,
         },
@@ -250,7 +297,7 @@ export function makeRandomVision({
         [
           gemma
             ? `language_model.${name}`
-            : name.replace(/^model\./, qwen ? 'model.language_model.' : 'model.text_model.'),
+            : name.replace(/^model\./, qwen || lfm2 ? 'model.language_model.' : 'model.text_model.'),
           tensor,
         ] as const,
     ),
@@ -263,7 +310,8 @@ export function makeRandomVision({
   }));
   const files = new Map(decoder.files);
   const json = (value: unknown): Uint8Array<ArrayBuffer> => new TextEncoder().encode(JSON.stringify(value));
-  // Tiles of the encoder's size, at most three by three.
+  // Tiles of the encoder's size, at most three by three; of LFM2-VL's up to six. Its GGUF files say nothing: patches are of 16 pixels then.
+  const few = { tile_size: image, min_image_tokens: 4, max_image_tokens: 16, max_tiles: 6 };
   files.set(
     'preprocessor_config.json',
     json(
@@ -271,7 +319,11 @@ export function makeRandomVision({
         ? { size: { shortest_edge: 16 * patch ** 2, longest_edge: 64 * patch ** 2 } }
         : gemma
           ? { size: { height: image, width: image }, resample: 2, do_pan_and_scan: null }
-          : { size: { longest_edge: 3 * image }, max_image_size: { longest_edge: image }, resample: 1 },
+          : lfm2
+            ? patch === 16
+              ? {}
+              : few
+            : { size: { longest_edge: 3 * image }, max_image_size: { longest_edge: image }, resample: 1 },
     ),
   );
   const { json: tokenizer, config: words } = byteLevelTokenizer(imageToken);

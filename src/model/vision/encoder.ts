@@ -155,7 +155,7 @@ export class ImageEncoder {
   #record(): TileProgram {
     const { device } = this;
     const { vision, loaded, textWidth } = this.weights;
-    const { tower, patch, merge, averageNorm, merger } = vision;
+    const { tower, patch, merge, averageNorm, merger, places } = vision;
     const rows = alignUp(this.#most, TILE_ROWS);
     const counts = device.createBuffer('image chunk_offsets', 8);
     const decoder = this.#layers(counts);
@@ -170,11 +170,14 @@ export class ImageEncoder {
     const shape = { rows, width: tower.hiddenSize, stride: hiddenStride };
     const normed = normedOf(buffers);
     const joined = { rows: made, width: hiddenStride * merge * merge, stride: hiddenStride * merge * merge };
-    const inner = merger && device.createBuffer('image merged', alignUp(made, TILE_ROWS) * joined.stride * 4);
+    const merged = merger && alignUp(made, TILE_ROWS) * activationStride(merger.width);
+    const inner = merged && device.createBuffer('image merged', merged * 4);
     const recordMerger = (level: number): void => {
       const { norm } = nth(loaded.mergers, level);
-      if (norm) recordNorm(recorder, norm, joined, buffers.x, normed);
-      this.#recordMerger(recorder, level, normed, known(inner, 'buffer of rows that are merged'), out);
+      // Of a tap's rows, and of those behind the last layer, which are normalised once before they are joined.
+      const [from, to] = level > 0 ? [buffers.x, normed] : [normed, buffers.x];
+      if (norm) recordNorm(recorder, norm, joined, from, to);
+      this.#recordMerger(recorder, level, norm ? to : from, known(inner || undefined, 'buffer of merged rows'), out);
     };
     const viewing = (body: () => void): void => recorder.viewing(() => this.#rows, body);
     decoder.recordLayers(recorder, buffers, {
@@ -185,7 +188,7 @@ export class ImageEncoder {
           bias: loaded.patchesBias,
           out: buffers.x,
           outStride: hiddenStride,
-          ...(merger && { epilogue: 'residual' }),
+          ...(places && { epilogue: 'residual' }),
         }),
       behind: (layer) => {
         const level = merger?.taps.indexOf(layer) ?? -1;
@@ -219,11 +222,11 @@ export class ImageEncoder {
   #recordMerger(recorder: Recorder<RankStep>, level: number, x: Buffer, inner: Buffer, out: Buffer): void {
     const { vision, loaded, textWidth } = this.weights;
     const { into, intoBias, out: project, outBias } = nth(loaded.mergers, level);
-    const stride = vision.tower.hiddenSize * vision.merge ** 2;
+    const stride = activationStride(vision.merger?.width ?? 0);
     const rows = { role: 'prompt', rows: imageRows(vision), normed: undefined } as const;
     recordLinear(recorder, rows, into, {
       x,
-      xStride: stride,
+      xStride: vision.tower.hiddenSize * vision.merge ** 2,
       bias: intoBias,
       out: inner,
       outStride: stride,
@@ -269,8 +272,8 @@ export class ImageEncoder {
     const padded = new Float32Array(count * stride);
     for (const row of range(0, count)) padded.set(patches.subarray(row * width, (row + 1) * width), row * stride);
     device.write(made.patches, 0, padded);
-    if (places && vision.merger)
-      device.write(made.x, 0, placeRows(places, vision.merger.places, grid, patchOrder(vision, grid)));
+    if (places && vision.places)
+      device.write(made.x, 0, placeRows(places, vision.places, grid, patchOrder(vision, grid)));
     const step = { rows: [alignUp(count, TILE_ROWS)], chunks: chunksOf(count) };
     const submits = (this.#submits ??= new Submits(device));
     await submits.submit(await made.program.run(device.gpu.createCommandEncoder(), step, { submits }));

@@ -1,4 +1,5 @@
 import { patchesOf, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
+import type { NormConfig } from '../config/model_config.js';
 import { type NormSpec, normSpec } from '../layers/norm.js';
 import { wholeSlice } from '../shape.js';
 import { modelMap, type ModelMap } from '../weights/model_map.js';
@@ -24,21 +25,21 @@ export interface EncoderSpecs {
 interface MergerSpecs {
   /** Of rows that are joined. */
   readonly norm: NormSpec | undefined;
-  /** [hidden * merge * merge, hidden * merge * merge]. */
+  /** [width, hidden * merge * merge]. */
   readonly into: MatrixSpec;
   readonly intoBias: VectorSpec;
-  /** [the decoder's hidden, hidden * merge * merge]. */
+  /** [the decoder's hidden, width]. */
   readonly out: MatrixSpec;
   readonly outBias: VectorSpec;
 }
 
 /** The table that places are stretched from; it stays with the host. */
-export const placesTable = ({ merger, tower }: VisionConfig) =>
-  merger && { name: 'vision.positions.weight', rows: merger.places ** 2, columns: tower.hiddenSize };
+export const placesTable = ({ places, tower }: VisionConfig) =>
+  places && { name: 'vision.positions.weight', rows: places.side ** 2, columns: tower.hiddenSize };
 
 /** @param textWidth hidden size of the decoder */
 export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSpecs {
-  const { tower, patch, merge, averageNorm, merger } = vision;
+  const { tower, patch, merge, averageNorm, merger, places } = vision;
   const { hiddenSize, norm, tensors } = tower;
   const joined = hiddenSize * merge * merge;
   const matrix = (name: string, rows: number, inFeatures: number): MatrixSpec => ({
@@ -48,11 +49,11 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
     precision: 'unquantised',
   });
   const bias = (name: string, length: number): VectorSpec => wholeVector(`${name}_bias`, `${name}.bias`, length);
-  const mergerOf = (at: string, own: boolean): MergerSpecs => ({
-    norm: own ? normSpec(norm, `${at}.norm`, `${at}.norm`, joined) : undefined,
-    into: matrix(`${at}.fc1`, joined, joined),
-    intoBias: bias(`${at}.fc1`, joined),
-    out: matrix(`${at}.fc2`, textWidth, joined),
+  const mergerOf = (at: string, width: number, own: NormConfig | undefined): MergerSpecs => ({
+    norm: own && normSpec(own, `${at}.norm`, `${at}.norm`, joined),
+    into: matrix(`${at}.fc1`, width, joined),
+    intoBias: bias(`${at}.fc1`, width),
+    out: matrix(`${at}.fc2`, textWidth, width),
     outBias: bias(`${at}.fc2`, textWidth),
   });
   const { layers } = wholeSlice(tower);
@@ -60,7 +61,7 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
     tower: modelMap(tower, { layers }),
     patches: matrix('vision.patches', hiddenSize, 3 * patch * patch),
     patchesBias: bias('vision.patches', hiddenSize),
-    positions: merger
+    positions: places
       ? undefined
       : {
           name: 'vision.positions',
@@ -74,7 +75,10 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
     averageNorm: averageNorm && normSpec(averageNorm, 'vision.average_norm', 'vision.average_norm', hiddenSize),
     project: merger ? undefined : matrix('vision.project', textWidth, averageNorm ? hiddenSize : joined),
     mergers: merger
-      ? [mergerOf('vision.merger', false), ...merger.taps.map((_, at) => mergerOf(`vision.deepstack.${at}`, true))]
+      ? [
+          mergerOf('vision.merger', merger.width, merger.norm),
+          ...merger.taps.map((_, at) => mergerOf(`vision.deepstack.${at}`, merger.width, norm)),
+        ]
       : [],
   };
 }

@@ -1,38 +1,49 @@
+import { range, sum } from '../../base/lists.js';
 import { attentionOf, type ModelConfig } from '../config/model_config.js';
-import type { Grid } from '../config/vision_config.js';
+import type { Grid, PlacesConfig } from '../config/vision_config.js';
 import { ropeFrequencies } from '../layers/attention/rope_table.js';
 
+/** What a place of a line of `of` is made of the table's `side`: their weights. */
+function weightsOf(at: number, of: number, { side, by }: PlacesConfig): number[] {
+  if (by === 'corners') {
+    const place = of === 1 ? 0 : (at * (side - 1)) / (of - 1);
+    return range(0, side).map((each) => Math.max(0, 1 - Math.abs(place - each)));
+  }
+  const stretch = Math.max(side / of, 1);
+  const raw = range(0, side).map((each) => Math.max(0, 1 - Math.abs(each + 0.5 - ((at + 0.5) * side) / of) / stretch));
+  const total = sum(raw);
+  return raw.map((weight) => weight / total);
+}
+
 /**
- * A learned table of side by side places stretched over a grid, corner upon corner, with straight lines between: f32 [patches][width].
+ * A learned table of side by side places stretched over a grid, with straight lines between: f32 [patches][width].
  * @param order of the patches (`patchOrder`)
  */
 export function placeRows(
   table: Float32Array,
-  side: number,
+  places: PlacesConfig,
   [lines, columns]: Grid,
   order: readonly number[],
 ): Float32Array<ArrayBuffer> {
+  const { side } = places;
   const width = table.length / side ** 2;
   const out = new Float32Array(order.length * width);
-  const coordinate = (at: number, of: number) => {
-    const place = of === 1 ? 0 : (at * (side - 1)) / (of - 1);
-    const first = Math.floor(place);
-    return { first, next: Math.min(first + 1, side - 1), part: place - first };
-  };
+  const made = new Float64Array(width);
+  const [down, across] = [lines, columns].map((of) => range(0, of).map((at) => weightsOf(at, of, places))) as [
+    number[][],
+    number[][],
+  ];
   for (const [row, at] of order.entries()) {
-    const y = coordinate(Math.floor(at / columns), lines);
-    const x = coordinate(at % columns, columns);
-    const corners = [
-      [y.first, x.first, (1 - y.part) * (1 - x.part)],
-      [y.first, x.next, (1 - y.part) * x.part],
-      [y.next, x.first, y.part * (1 - x.part)],
-      [y.next, x.next, y.part * x.part],
-    ] as const;
-    for (let i = 0; i < width; i++) {
-      let sum = 0;
-      for (const [line, column, weight] of corners) sum += weight * table[(line * side + column) * width + i]!;
-      out[row * width + i] = sum;
+    made.fill(0);
+    for (const [line, high] of down[Math.floor(at / columns)]!.entries()) {
+      if (high === 0) continue;
+      for (const [column, wide] of across[at % columns]!.entries()) {
+        if (wide === 0) continue;
+        const first = (line * side + column) * width;
+        for (let i = 0; i < width; i++) made[i]! += high * wide * table[first + i]!;
+      }
     }
+    out.set(made, row * width);
   }
   return out;
 }

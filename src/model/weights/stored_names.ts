@@ -1,5 +1,7 @@
+import { range } from '../../base/lists.js';
 import {
   blocksView,
+  columnsView,
   matrixShape,
   rowsView,
   summedView,
@@ -47,8 +49,8 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
   return { ...index, tensors, totalBytes };
 }
 
-/** What checkpoints put before the names of an encoder's tensors, and what those outside its layers are called. */
-const TOWERS = ['model.vision_model.', 'vision_tower.vision_model.', 'vision_tower.', 'model.visual.', 'visual.'];
+/** What checkpoints put before the names of an encoder's tensors, behind `model.` or not, and what those outside its layers are called. */
+const TOWERS = ['vision_model.', 'vision_tower.vision_model.', 'vision_tower.', 'visual.'];
 const VISION = [
   ['embeddings.patch_embedding.', 'vision.patches.'],
   ['embeddings.position_embedding.', 'vision.positions.'],
@@ -70,8 +72,11 @@ const PARTS = [
   ['.linear_fc', '.fc'],
 ] as const;
 const PROJECTIONS = [
-  ['model.connector.modality_projection.proj.weight', 'vision.project.weight'],
+  ['connector.modality_projection.proj.weight', 'vision.project.weight'],
   ['multi_modal_projector.mm_soft_emb_norm.', 'vision.average_norm.'],
+  ['multi_modal_projector.layer_norm.', 'vision.merger.norm.'],
+  ['multi_modal_projector.linear_1.', 'vision.merger.fc1.'],
+  ['multi_modal_projector.linear_2.', 'vision.merger.fc2.'],
 ] as const;
 /** Input by input, and what it is otherwise. */
 const BY_INPUT = 'multi_modal_projector.mm_input_projection_weight';
@@ -86,8 +91,9 @@ function addVision(
   const project = 'vision.project.weight';
   if (byInput) tensors.set(project, transposedView({ ...byInput, name: project }, { first: 0, step: 1 }));
   for (const [stored, entry] of index.tensors) {
-    const before = TOWERS.find((tower) => stored.startsWith(tower)) ?? '';
-    const rest = stored.slice(before.length);
+    const bare = stored.replace(/^model\./, '');
+    const before = TOWERS.find((tower) => bare.startsWith(tower)) ?? '';
+    const rest = bare.slice(before.length);
     const [from, to] = (before === '' ? PROJECTIONS : VISION).find(([part]) => rest.startsWith(part)) ?? [];
     if (from === undefined) continue;
     const name = PARTS.reduce((whole, [part, own]) => whole.replace(part, own), to + rest.slice(from.length));
@@ -97,9 +103,16 @@ function addVision(
     const shape = isKernel ? [tower.hiddenSize, 3 * count * patch * patch] : entry.shape;
     const named = { ...entry, name, shape };
     // Of a picture all frames are the same.
-    tensors.set(name, isKernel && count > 1 ? summedView(named, count, patch * patch) : named);
+    if (isKernel && count > 1) tensors.set(name, summedView(named, count, patch * patch));
+    // A matrix has a pixel's channels side by side.
+    else if (name === 'vision.patches.weight' && axes === 2) tensors.set(name, columnsView(named, byChannel(patch)));
+    else tensors.set(name, named);
   }
 }
+
+/** Of a patch: where each channel's pixels are taken from. */
+const byChannel = (patch: number): number[] =>
+  range(0, 3).flatMap((channel) => range(0, patch * patch).map((pixel) => pixel * 3 + channel));
 
 /**
  * A layer's stacks of experts as tensors of each expert, in place of the stacks.

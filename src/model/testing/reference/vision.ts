@@ -10,9 +10,12 @@ export interface ReferenceTower {
   image: number;
   patch: number;
   eps: number;
-  /** Of Qwen's: side of the table of places, and the layers behind which rows are merged, too. */
+  /** Side of the table of places, where it isn't the picture's; of Qwen's the layers behind which rows are merged, too. */
   places?: number;
   taps?: number[];
+  /** Of LFM2-VL's projector: between its matrices, and whether it begins with a norm. */
+  inner?: number;
+  normed?: boolean;
 }
 
 /**
@@ -86,9 +89,10 @@ export function gemma3Rows(
 export function siglipStates(
   weights: WeightMap,
   prefix: string,
-  { hidden, heads, layers, width, image, patch, eps }: ReferenceTower,
+  tower: ReferenceTower,
   pixels: ArrayLike<number>,
 ): Vector[] {
+  const { hidden, image, patch } = tower;
   const tensor = lookupIn(weights);
   const side = Math.floor(image / patch);
   const kernel = tensor(`${prefix}.embeddings.patch_embedding.weight`, hidden, 3, patch, patch);
@@ -110,7 +114,13 @@ export function siglipStates(
     }
     x.push(row);
   }
-  const { norm, linear } = layersOf(tensor, eps);
+  return siglipLayers(weights, prefix, tower, x);
+}
+
+/** Of rows that are embedded. */
+function siglipLayers(weights: WeightMap, prefix: string, tower: ReferenceTower, x: Vector[]): Vector[] {
+  const { hidden, heads, layers, width, eps } = tower;
+  const { norm, linear } = layersOf(lookupIn(weights), eps);
   for (let layer = 0; layer < layers; layer++) {
     const at = `${prefix}.encoder.layers.${layer}`;
     const inputs = x.map((row) => norm(`${at}.layer_norm1`, row));
@@ -130,6 +140,80 @@ export function siglipStates(
     );
   }
   return x.map((row) => norm(`${prefix}.post_layernorm`, row));
+}
+
+/** What would show in an LFM2-VL's rows: the mistakes that are made on purpose. */
+export type Lfm2Mistake = 'channels first' | 'no antialiasing' | 'corners' | 'tanh' | 'across first' | 'no norm';
+
+/**
+ * Rows of an LFM2-VL's decoder for a tile or picture, in float64, from transformers' modeling_lfm2_vl.py and modeling_siglip2.py: the
+ * table of places by torch's interpolate (bilinear, antialias), patches with a pixel's channels side by side, two by two joined.
+ * @param pixels normalised, [height][width][3]
+ */
+export function lfm2Rows(
+  weights: WeightMap,
+  tower: ReferenceTower,
+  scale: number,
+  textWidth: number,
+  pixels: ArrayLike<number>,
+  [width, height]: readonly [width: number, height: number],
+  mistake?: Lfm2Mistake,
+): Vector[] {
+  const { hidden, patch, places = 0, inner = 0 } = tower;
+  const tensor = lookupIn(weights);
+  const at = 'model.vision_tower.vision_model';
+  const [wide, high] = [width / patch, height / patch];
+  const kernel = tensor(`${at}.embeddings.patch_embedding.weight`, hidden, patch * patch * 3);
+  const bias = tensor(`${at}.embeddings.patch_embedding.bias`, hidden);
+  const table = tensor(`${at}.embeddings.position_embedding.weight`, places * places, hidden);
+  const pulls = (index: number, size: number): [place: number, part: number][] => {
+    const factor = places / size;
+    const support = mistake === 'no antialiasing' ? 1 : Math.max(1, factor);
+    const centre = mistake === 'corners' ? (index * (places - 1)) / (size - 1) + 0.5 : (index + 0.5) * factor;
+    const found: [number, number][] = [];
+    for (let place = 0; place < places; place++) {
+      const part = 1 - Math.abs(place + 0.5 - centre) / support;
+      if (part > 0) found.push([place, part]);
+    }
+    const total = found.reduce((sum, [, part]) => sum + part, 0);
+    return found.map(([place, part]) => [place, part / total]);
+  };
+  const x: Vector[] = [];
+  for (let py = 0; py < high; py++)
+    for (let px = 0; px < wide; px++) {
+      const row = Float64Array.from(bias);
+      let column = 0;
+      const take = (y: number, left: number, channel: number): void => {
+        const pixel = pixels[((py * patch + y) * width + px * patch + left) * 3 + channel]!;
+        for (let out = 0; out < hidden; out++) row[out]! += kernel[out * patch * patch * 3 + column]! * pixel;
+        column++;
+      };
+      if (mistake === 'channels first')
+        for (let c = 0; c < 3; c++) for (let y = 0; y < patch; y++) for (let l = 0; l < patch; l++) take(y, l, c);
+      else for (let y = 0; y < patch; y++) for (let l = 0; l < patch; l++) for (let c = 0; c < 3; c++) take(y, l, c);
+      for (const [line, down] of pulls(py, high))
+        for (const [place, across] of pulls(px, wide))
+          for (let i = 0; i < hidden; i++) row[i]! += down * across * table[(line * places + place) * hidden + i]!;
+      x.push(row);
+    }
+  const patches = siglipLayers(weights, at, tower, x);
+  const projector = 'model.multi_modal_projector';
+  const { norm, linear } = layersOf(tensor, 1e-5);
+  const rows: Vector[] = [];
+  for (let y = 0; y < high; y += scale)
+    for (let left = 0; left < wide; left += scale) {
+      const joined = new Float64Array(hidden * scale * scale);
+      for (let dy = 0; dy < scale; dy++)
+        for (let dx = 0; dx < scale; dx++)
+          joined.set(
+            patches[(y + dy) * wide + left + dx]!,
+            (mistake === 'across first' ? dx * scale + dy : dy * scale + dx) * hidden,
+          );
+      const normed = tower.normed && mistake !== 'no norm' ? norm(`${projector}.layer_norm`, joined) : joined;
+      const between = linear(`${projector}.linear_1`, normed, inner).map(mistake === 'tanh' ? geluTanh : geluErf);
+      rows.push(linear(`${projector}.linear_2`, between, textWidth));
+    }
+  return rows;
 }
 
 const geluTanh = (g: number): number => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3)));
