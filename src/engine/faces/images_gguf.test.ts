@@ -33,6 +33,8 @@ const kinds: readonly (RandomVisionOptions & { mark: string })[] = [
   { kind: 'gemma3', seed: 22, tower: { image: 64 }, text: { sliding_window: 19 }, mark: '<start_of_image>' },
   { kind: 'qwen3_5', seed: 23, mark: '<|image_pad|>' },
   { kind: 'qwen3_vl', seed: 24, mark: '<|image_pad|>' },
+  // Its files say nothing of sizes: patches are of 16 pixels.
+  { kind: 'lfm2_vl', seed: 25, tower: { patch: 16, image: 512 }, mark: '<image>' },
 ];
 const fileOf = (name: string, bytes: Uint8Array<ArrayBuffer>): File => new File([bytes], name);
 
@@ -87,13 +89,13 @@ describe.each(kinds)('$kind', ({ mark, ...of }) => {
       /mmproj\.gguf of .*is it truncated\?/,
     );
     await refused([fileOf('mmproj.gguf', textGgufOf(made))]).toThrow(
-      /mmproj\.gguf of .* is no encoder of images: general\.architecture is "(llama|gemma3|qwen35|qwen3vl)"; expected "?'?clip/,
+      /mmproj\.gguf of .* is no encoder of images: general\.architecture is "(llama|gemma3|qwen35|qwen3vl|lfm2)"; expected "?'?clip/,
     );
     const said = (metadata: NonNullable<MmprojOptions['metadata']>): File =>
       fileOf('mmproj.gguf', mmprojOf(made, { metadata }));
-    const other = { 'clip.projector_type': { type: 'string', value: 'lfm2' } } as const;
+    const other = { 'clip.projector_type': { type: 'string', value: 'pixtral' } } as const;
     await refused([said(other)]).toThrow(
-      /clip\.projector_type is "lfm2"; .* expected "(idefics3|gemma3|qwen3vl_merger)"/,
+      /clip\.projector_type is "pixtral"; .* expected "(idefics3|gemma3|qwen3vl_merger|lfm2)"/,
     );
     await refused([said({ 'clip.vision.projection_dim': { type: 'u32', value: 2048 } })]).toThrow(
       /is of another model: its rows have 2048 elements .*, the model's 64/,

@@ -1,5 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { loadFamilies, parseModelConfig } from '../families/registry.js';
+import { PUBLISHED } from '../testing/published_configs.js';
 import { encoderSpecs } from '../vision/encoder_specs.js';
 import { weightBytes } from '../weights/model_map.js';
 import { expectedTensors, specsIn } from '../weights/weight_map.js';
@@ -114,6 +115,39 @@ const models = {
     encoder: 417,
     millions: 3880,
   },
+  // An older file: its type, and the placeholder's key.
+  'LFM2-VL 450M': {
+    config: {
+      architectures: ['Lfm2VlForConditionalGeneration'],
+      model_type: 'lfm2-vl',
+      image_token_index: 396,
+      image_token_id: 396,
+      downsample_factor: 2,
+      projector_hidden_size: 2560,
+      projector_hidden_act: 'gelu',
+      projector_bias: true,
+      vision_feature_layer: -1,
+      text_config: PUBLISHED['lfm2-350m']!.config,
+      vision_config: {
+        model_type: 'siglip2_vision_model',
+        attention_dropout: 0,
+        hidden_act: 'gelu_pytorch_tanh',
+        hidden_size: 768,
+        intermediate_size: 3072,
+        layer_norm_eps: 1e-6,
+        num_attention_heads: 12,
+        num_channels: 3,
+        num_hidden_layers: 12,
+        num_patches: 256,
+        patch_size: 16,
+        vision_use_head: false,
+      },
+    },
+    rows: 256,
+    patches: 1024,
+    encoder: 86,
+    millions: 354,
+  },
   'Qwen3-VL 2B': {
     config: {
       model_type: 'qwen3_vl',
@@ -196,5 +230,11 @@ test('what is refused of an encoder: texts are not', () => {
   expect(misfit({ ...gemma, mm_tokens_per_image: 1156 })).toMatch(/at most the window of 1024/);
   expect(misfit({ ...gemma, mm_tokens_per_image: 100 })).toMatch(/image_size/);
   expect(parseModelConfig({ ...gemma, vision_config: undefined }).vision).toBeUndefined();
+  const lfm2 = models['LFM2-VL 450M'].config;
+  expect(misfit({ ...lfm2, projector_hidden_act: 'relu' })).toMatch(/projector_hidden_act "relu" .* is gelu/);
+  expect(misfit({ ...lfm2, vision_feature_layer: -2 })).toMatch(/vision_feature_layer -2 .* all layers/);
+  expect(() => parseModelConfig({ ...lfm2, vision_config: { ...lfm2.vision_config, num_patches: 250 } })).toThrow(
+    /num_patches is 250; expected the square of a side/,
+  );
   expect(() => parseModelConfig({ ...config, vision_config: undefined })).toThrow(/'vision_config' is missing/);
 });
