@@ -2,6 +2,7 @@ import { unsupportedError, usageError } from '../base/errors.js';
 import { isObject, show } from '../base/json.js';
 import { sum } from '../base/lists.js';
 import { gemma3Text } from './gemma3.js';
+import { gemma4Size, gemma4Text } from './gemma4.js';
 import { idefics3Text, idefics3Tiles, type Idefics3Settings } from './idefics3.js';
 import { type Lfm2Settings, lfm2Text, lfm2Tiles } from './lfm2.js';
 import type { Picture } from './picture.js';
@@ -58,6 +59,10 @@ const CUTTERS = {
     const counts = tiles.map(rowsOf);
     return { tiles, count: sum(counts), text: lfm2Text(cut, counts) };
   },
+  'all rows'(picture, unit, { pixels, filter }, rowsOf) {
+    const sized = resize(picture, ...gemma4Size(picture, unit, pixels[1] / unit ** 2), filter);
+    return { tiles: [sized], count: rowsOf(sized), text: gemma4Text(rowsOf(sized)) };
+  },
 } as const satisfies Record<string, Cutter>;
 
 export type CutKind = keyof typeof CUTTERS;
@@ -80,7 +85,13 @@ export function cutPicture(picture: Picture, { kind, image, patch, merge }: CutS
 }
 
 /** What their processors resample by, where files don't say. */
-const RESAMPLED: Readonly<Record<CutKind, number>> = { tiles: 1, whole: 2, 'any size': 3, 'tiles or any size': 2 };
+const RESAMPLED: Readonly<Record<CutKind, number>> = {
+  tiles: 1,
+  whole: 2,
+  'any size': 3,
+  'tiles or any size': 2,
+  'all rows': 3,
+};
 
 /**
  * What a processor's file says, by its class's defaults.
@@ -100,8 +111,9 @@ export function cutSettings(
   const filter = RESAMPLE[Number(file['resample'] ?? RESAMPLED[kind])];
   if (!filter) throw unsupportedError(`${name}: resample ${show(file['resample'])}; expected 1, 2 or 3`);
   if (file['do_pan_and_scan'] === true) throw unsupportedError(`${name}: do_pan_and_scan true; images are taken whole`);
+  const halves = [0.5, 0.5, 0.5];
   const three = (key: string): number[] => {
-    const value = file[key] ?? [0.5, 0.5, 0.5];
+    const value = file[key] ?? halves;
     if (Array.isArray(value) && value.length === 3 && value.every((each) => typeof each === 'number'))
       return value as number[];
     throw unsupportedError(`${name}: ${key} ${show(value)}; expected three numbers`);
@@ -117,18 +129,25 @@ export function cutSettings(
     const size = isObject(file['size']) ? file['size'][key] : undefined;
     return Math.min(positive(`size.${key}`, size ?? file[older] ?? otherwise, 'pixels'), image ** 2);
   };
-  const inRows = kind === 'tiles or any size';
+  const tiled = kind === 'tiles or any size';
   const rows = (key: string, otherwise: number): number => numberOf(key, otherwise, 'rows') * (patch * merge) ** 2;
-  const most = inRows ? rows('max_image_tokens', 256) : pixels('longest_edge', 'max_pixels', 2 ** 24);
-  const least = inRows ? rows('min_image_tokens', 64) : pixels('shortest_edge', 'min_pixels', 2 ** 16);
+  const most = tiled
+    ? rows('max_image_tokens', 256)
+    : kind === 'all rows'
+      ? rows('max_soft_tokens', 280)
+      : pixels('longest_edge', 'max_pixels', 2 ** 24);
+  const least = tiled ? rows('min_image_tokens', 64) : pixels('shortest_edge', 'min_pixels', 2 ** 16);
   const tiles = {
     tiles: edge('max_image_size', image),
     whole: edge('size', image),
     'any size': image,
     'tiles or any size': numberOf('tile_size', 512, 'pixels'),
+    'all rows': image,
   };
   const tile = tiles[kind];
-  if (inRows ? tile > image || tile % (patch * merge) !== 0 : tile !== image)
+  if (most > image ** 2)
+    throw unsupportedError(`${name}: pictures of up to ${most} pixels; the encoder takes ${image ** 2}`);
+  if (tiled ? tile > image || tile % (patch * merge) !== 0 : tile !== image)
     throw unsupportedError(`${name}: tiles of ${tile} pixels; the encoder's are of ${image}`);
   const tolerance = file['max_pixels_tolerance'] ?? 2;
   if (typeof tolerance !== 'number')
@@ -142,7 +161,8 @@ export function cutSettings(
     tiles: [numberOf('min_tiles', 2, 'tiles'), numberOf('max_tiles', 10, 'tiles')],
     tolerance,
     filter,
-    mean: three('image_mean'),
-    deviation: three('image_std'),
+    // Where all rows are wanted the encoder takes pixels of 0 to 1, and normalises them itself.
+    mean: kind === 'all rows' ? halves : three('image_mean'),
+    deviation: kind === 'all rows' ? halves : three('image_std'),
   };
 }

@@ -300,9 +300,10 @@ describe("LFM2-VL's pictures", () => {
 
   test('what is refused', () => {
     expect(() => cut(3000, 10)).toThrow(/sides up to 200 times/);
-    expect(() => cut(20, 20, { min_image_tokens: 400, max_image_tokens: 400 })).toThrow(
-      /an image of 20 x 20 pixels becomes one of 640 x 640; the encoder takes 1024 patches of 16 x 16: cut it/,
+    expect(() => cut(20, 30, { min_image_tokens: 256 })).toThrow(
+      /an image of 20 x 30 pixels becomes one of 448 x 640; the encoder takes 1024 patches of 16 x 16: cut it/,
     );
+    expect(() => cut(20, 20, { max_image_tokens: 400 })).toThrow(/up to 409600 pixels; the encoder takes 262144/);
     expect(() => cut(20, 20, { tile_size: 1024 })).toThrow(/tiles of 1024 pixels; the encoder's are of 512/);
     expect(() => cut(20, 20, { tile_size: 500 })).toThrow(/tiles of 500 pixels/);
     expect(() => cut(20, 20, { max_tiles: 'ten' })).toThrow(/max_tiles "ten"; expected a number of tiles/);

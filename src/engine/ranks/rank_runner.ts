@@ -497,7 +497,10 @@ export class RankRunner implements Rank {
     this.device.write(this.#prompt.rowInfo, 0, rowInfo);
     if (given && ownGiven.length > 0) this.#prompt.given?.write(given, ownGiven);
     if (!perLayer) return;
-    const inputs = await this.#inputsOf(tokens.filter((_, index) => ran.blockOf(ran.start + index) === own));
+    // Rows of pictures have those of the padding's token.
+    const inputs = await this.#inputsOf(
+      tokens.filter((_, index) => ran.blockOf(ran.start + index) === own).map((id) => (id < GIVEN_ID ? id : 0)),
+    );
     if (inputs) perLayer.write(0, inputs);
   }
 

@@ -268,15 +268,15 @@ export class Pictures {
     return at < 0 ? 0 : this.#behind(ids[at]!, start + at);
   }
 
-  /** Of such pictures, whose first ids are multiples of their rows: behind the one that a row at `position` is of. */
+  /** Of such pictures: behind the one that a row at `position` is of. */
   #behind(id: number, position: number): number {
-    const rows = this.vision.runs!;
-    return position + rows - ((id - GIVEN_ID) % rows);
+    const { first, count } = this.#find(id)!;
+    return position + count - (id - first);
   }
 
   /**
    * Of those, too: the end of a step that begins at `start`. It cuts none, and has one at most; where it begins with one it has all of it,
-   * also behind `end`.
+   * also behind `end`. One of fewer rows than most begins a step: what is up to so many rows before an end counts as of the picture.
    */
   stepEnd(start: number, end: number, idAt: (position: number) => number): number {
     if (!this.vision.runs) return end;
@@ -284,7 +284,8 @@ export class Pictures {
     for (let found = false; at < end;) {
       const id = idAt(at);
       const next = id < GIVEN_ID ? at + 1 : this.#behind(id, at);
-      if (id >= GIVEN_ID && (found || (next > end && at > start))) return at;
+      const alone = next > end || next - at !== this.vision.runs;
+      if (id >= GIVEN_ID && (found || (alone && at > start))) return at;
       found ||= id >= GIVEN_ID;
       at = next;
     }

@@ -19,14 +19,17 @@ export interface VisionConfig {
   readonly patch: number;
   /** So many patches by so many neighbours become a row of the decoder: one behind the other, or their average. */
   readonly merge: number;
-  /** Of averages. */
-  readonly averageNorm?: NormConfig;
+  readonly average?: AverageConfig;
   /** Rows that are joined go through an MLP. */
   readonly merger?: MergerConfig;
   /** Of pictures of any size: the square table of patches' places, which is stretched over a picture. */
   readonly places?: PlacesConfig;
-  /** Rows of a picture, where each sees all of them; undefined: each sees those up to itself. */
+  /** Rows of a picture, at most, where each sees all of them; undefined: each sees those up to itself. */
   readonly runs?: number;
+  /** True: only in layers with a window. */
+  readonly windowedRuns?: boolean;
+  /** What goes into the layers' matrices and comes out of them has bounds, which the file has. */
+  readonly clipped?: boolean;
   /** The GGUF file that has it, where it isn't the decoder's. */
   readonly file?: string;
   /** The layers, of patches in the order of `patchOrder`. It has no vocabulary. */
@@ -35,8 +38,21 @@ export interface VisionConfig {
 
 export interface PlacesConfig {
   readonly side: number;
-  /** Its corners lie on the picture's; or its pixels are resized as a picture's are, antialiased. */
-  readonly by: 'corners' | 'pixels';
+  /**
+   * Its corners lie on the picture's; or its pixels are resized as a picture's are, antialiased; or there are two tables of a side, of the
+   * column and of the line, whose rows are added.
+   */
+  readonly by: 'corners' | 'pixels' | 'axes';
+}
+
+/** A row is norm((scale * (the sum of its patches) - bias) * factor). */
+export interface AverageConfig {
+  readonly norm: NormConfig;
+  readonly scale: number;
+  /** The norm has weights. */
+  readonly weighted: boolean;
+  /** There are a bias and a factor, by element. */
+  readonly standardized: boolean;
 }
 
 /** out(gelu(in(norm(x)))), with gelu by erf. */
@@ -57,27 +73,31 @@ export function patchGrid({ image, patch }: Pick<VisionConfig, 'image' | 'patch'
   return [side, side];
 }
 
-export const patchesOf = (vision: VisionConfig): number => patchGrid(vision)[0] ** 2;
+export const patchesOf = (vision: Pick<VisionConfig, 'image' | 'patch'>): number => patchGrid(vision)[0] ** 2;
 /** Rows of the decoder that they become. */
-export const imageRows = (vision: VisionConfig): number => patchesOf(vision) / vision.merge ** 2;
+export const imageRows = (vision: Pick<VisionConfig, 'image' | 'patch' | 'merge'>): number =>
+  patchesOf(vision) / vision.merge ** 2;
 /** Elements of such a row: the decoder's, and what is added behind its first layers. */
 export const rowWidth = ({ merger }: Pick<VisionConfig, 'merger'>, textWidth: number): number =>
   textWidth * (1 + (merger?.taps.length ?? 0));
 
 /**
- * By place in the encoder's sequence: which patch, counted row by row. Those that become a row lie side by side; where they are averaged
- * first the first one of each row, then the second.
+ * By row of the encoder's: which patch, counted row by row. Those that become a row lie side by side; where they are averaged first the
+ * first one of each row, with room for as many rows as there may be (-1: none), then the second.
  */
 export function patchOrder(
-  { merge, averageNorm }: Pick<VisionConfig, 'merge' | 'averageNorm'>,
+  vision: Pick<VisionConfig, 'merge' | 'average' | 'image' | 'patch'>,
   [lines, columns]: Grid,
 ): number[] {
+  const { merge, average } = vision;
   const blocks = (lines * columns) / merge ** 2;
   const across = columns / merge;
-  return range(0, lines * columns).map((at) => {
-    const [block, inside] = averageNorm
-      ? [at % blocks, Math.floor(at / blocks)]
+  const most = imageRows(vision);
+  return range(0, average ? most * merge ** 2 : lines * columns).map((at) => {
+    const [block, inside] = average
+      ? [at % most, Math.floor(at / most)]
       : [Math.floor(at / merge ** 2), at % merge ** 2];
+    if (block >= blocks) return -1;
     const line = Math.floor(block / across) * merge + Math.floor(inside / merge);
     return line * columns + (block % across) * merge + (inside % merge);
   });
@@ -105,6 +125,15 @@ const tensors: ModelConfig['tensors'] = {
 const qwenTensors: ModelConfig['tensors'] = {
   ...tensors,
   gqa: { ...tensors.gqa!, qkv: `${attention}.qkv` },
+};
+
+/** Of Gemma 4's, which has norms on both sides, norms of q and k, and a gate. */
+const gemma4Tensors: ModelConfig['tensors'] = {
+  ...tensors,
+  gqa: { ...tensors.gqa!, qNorm: `${attention}.q_norm`, kNorm: `${attention}.k_norm` },
+  attentionOutNorm: `${layer}.post_attention_layernorm`,
+  mlpOutNorm: `${layer}.post_feedforward_layernorm`,
+  gated: { gate: `${layer}.mlp.gate_proj`, up: `${layer}.mlp.fc1`, down: `${layer}.mlp.fc2` },
 };
 
 /** Patches of a side, at most. */
@@ -207,6 +236,78 @@ export function parseQwenVision(
     places,
     merger: { width: tower.hiddenSize * merge ** 2, taps: taps as number[] },
     tower: { ...tower, layers: tower.layers.map(() => turned), tensors: qwenTensors },
+  };
+}
+
+const gemma4Defaults = {
+  hidden_size: 768,
+  intermediate_size: 3072,
+  num_hidden_layers: 16,
+  num_attention_heads: 12,
+  patch_size: 16,
+  pooling_kernel_size: 3,
+  position_embedding_size: 10240,
+  rms_norm_eps: 1e-6,
+};
+
+/**
+ * Gemma 4's: RMS norms on both sides, of queries, keys and values too, a gate, places and rotations by column and line; patches are averaged,
+ * and their norm has no weights.
+ * @param rows of a picture, at most
+ */
+export function parseGemma4Vision(
+  config: ConfigReader,
+  rows: number,
+): Omit<VisionConfig, 'imageToken' | 'mark' | 'runs' | 'windowedRuns'> {
+  // Its activation has another key.
+  config.setDefaults({
+    ...gemma4Defaults,
+    hidden_act: config.optionalString('hidden_activation') ?? 'gelu_pytorch_tanh',
+  });
+  const patch = config.integer('patch_size');
+  const merge = config.integer('pooling_kernel_size', { min: 1, max: 16 });
+  const side = merge * Math.ceil(Math.sqrt(rows));
+  const eps = config.positive('rms_norm_eps');
+  const norm = { kind: 'rms', eps } as const;
+  const tower = parseTower(config, side, siglipKeys, eps);
+  const [one] = tower.layers as readonly [LayerConfig];
+  const gqa = one.attention as GqaConfig;
+  const { headDim, heads } = gqa;
+  for (const [key, value] of [
+    ['num_key_value_heads', heads],
+    ['head_dim', headDim],
+  ] as const) {
+    const given = config.optionalInteger(key) ?? value;
+    if (given !== value) throw config.unsupported(key, given, `${value}, by hidden_size and num_attention_heads`);
+  }
+  if (headDim % 8 !== 0) throw config.unsupported('head_dim', headDim, 'a multiple of 8');
+  const theta = config.optionalObject('rope_parameters')?.optionalPositive('rope_theta') ?? 100;
+  const layer: LayerConfig = {
+    attention: {
+      ...gqa,
+      bias: { q: false, k: false, v: false, o: false },
+      qkNorm: 'head',
+      valueNorm: true,
+      scale: 1,
+      rope: { theta, scaling: null, dims: headDim, interleaved: false },
+    },
+    mlp: { ...one.mlp, kind: 'gated', bias: false } as LayerConfig['mlp'],
+    norms: 'both',
+  };
+  return {
+    kind: 'all rows',
+    image: side * patch,
+    patch,
+    merge,
+    average: {
+      norm,
+      scale: Math.sqrt(tower.hiddenSize) / merge ** 2,
+      weighted: false,
+      standardized: config.boolean('standardize', false),
+    },
+    places: { side: config.integer('position_embedding_size', { min: side, max: 2 ** 20 }), by: 'axes' },
+    clipped: config.boolean('use_clipped_linears', false),
+    tower: { ...tower, norm, layers: tower.layers.map(() => layer), tensors: gemma4Tensors },
   };
 }
 

@@ -100,14 +100,18 @@ export const gemma = defineFamily({
     const tokenId = (key: string, otherwise: number): number =>
       config.optionalInteger(key, { min: 0, max: 2 ** 24 - 1 }) ?? otherwise;
     const siglip = parseSiglip(vision, (side) => side / Math.sqrt(rows));
-    // Of sums in place of averages.
-    const eps = siglip.tower.norm.eps * siglip.merge ** 4;
+    const { eps } = siglip.tower.norm;
     return {
       kind: 'whole',
       imageToken: tokenId('image_token_index', 262144),
       mark: tokenId('boi_token_index', 255999),
       ...siglip,
-      averageNorm: { kind: 'rms', eps, offset: 1 },
+      average: {
+        norm: { kind: 'rms', eps, offset: 1 },
+        scale: siglip.merge ** -2,
+        weighted: true,
+        standardized: false,
+      },
       runs: rows,
     };
   },

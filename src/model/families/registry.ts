@@ -76,6 +76,7 @@ const rows: FamilyRow[] = [
       gemma4_unified: { className: 'Gemma4UnifiedForConditionalGeneration', textType: 'gemma4_unified_text' },
     },
     gguf: ['gemma4'],
+    projector: { type: 'gemma4v', archs: ['gemma4'] },
   },
   {
     family: async () => (await import('./olmo2.js')).olmo2,

@@ -15,6 +15,7 @@ import { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { VisionConfig } from '../config/vision_config.js';
 import { projectorFamily, projectorsOf } from '../families/registry.js';
+import { flattened, turnByLines } from '../weights/stored_names.js';
 import { Block } from './tensors.js';
 
 /**
@@ -76,9 +77,10 @@ export async function openMmproj(
       ...(own as Readonly<Record<string, unknown>> | undefined),
     },
   };
-  const { averageNorm, ...read } = family.vision!(new ConfigReader(keys, what))!;
+  const { average, ...read } = family.vision!(new ConfigReader(keys, what))!;
   // As in the decoder: files have 1 + w.
-  const vision = { ...read, file: name, ...(averageNorm && { averageNorm: { ...averageNorm, offset: 0 } }) };
+  const plain = average && { average: { ...average, norm: { ...average.norm, offset: 0 } } };
+  const vision = { ...read, file: name, ...plain };
   const edge = clip.optionalInteger('preproc_image_size');
   return {
     vision,
@@ -103,6 +105,11 @@ const layerParts = {
   'self_attn.v_proj': 'attn_v',
   'self_attn.qkv': 'attn_qkv',
   'self_attn.out_proj': 'attn_out',
+  'self_attn.q_norm': 'attn_q_norm',
+  'self_attn.k_norm': 'attn_k_norm',
+  post_attention_layernorm: 'attn_post_norm',
+  post_feedforward_layernorm: 'ffn_post_norm',
+  'mlp.gate_proj': 'ffn_gate',
   'mlp.fc1': 'ffn_up',
   'mlp.fc2': 'ffn_down',
 };
@@ -110,7 +117,8 @@ const layerParts = {
 const swappedParts = { ...layerParts, 'mlp.fc1': 'ffn_down', 'mlp.fc2': 'ffn_up' };
 
 /** The model's tensors, and the encoder's under the names of config/vision_config.ts. */
-function withMmproj(index: TensorIndex, mmproj: GgufFile, { kind, tower, patch, merger }: VisionConfig): TensorIndex {
+function withMmproj(index: TensorIndex, mmproj: GgufFile, vision: VisionConfig): TensorIndex {
+  const { kind, tower, patch, merger, places } = vision;
   const tensors = new Map(index.tensors);
   const { hiddenSize, layers } = tower;
   const kernel = (entry: TensorEntry): TensorEntry =>
@@ -126,6 +134,7 @@ function withMmproj(index: TensorIndex, mmproj: GgufFile, { kind, tower, patch, 
       Object.fromEntries(Object.keys(parts).map((part) => [part, to + part])),
       // A patch's kernel is a row.
       {
+        positions: (entry) => (places?.by === 'axes' ? flattened(entry) : entry),
         patches: (entry) =>
           second && entry.shape.length === 4 ? summedView(kernel(entry), 1, 3 * patch ** 2, others) : kernel(entry),
       },
@@ -138,9 +147,12 @@ function withMmproj(index: TensorIndex, mmproj: GgufFile, { kind, tower, patch, 
     put(`v.deepstack.${layer}.`, `vision.deepstack.${at}.`, { norm: 'norm', fc1: 'fc1', fc2: 'fc2' });
   if (merger) for (const fc1 of ['0', '1']) put('mm.', 'vision.merger.', { norm: 'input_norm', fc1, fc2: '2' });
   put('mm.', 'vision.', { project: 'model.fc', average_norm: 'soft_emb_norm' });
-  // Stored input by input.
-  new Block(mmproj, tensors).add(mmproj.tensors.get('mm.input_projection.weight'), 'vision.project.weight', (entry) =>
-    transposedView(entry, { first: 0, step: 1 }),
+  const whole = new Block(mmproj, tensors);
+  for (const name of ['std_bias', 'std_scale']) whole.add(mmproj.tensors.get(`v.${name}`), `vision.${name}`);
+  // Gemma 3's is stored input by input.
+  whole.add(mmproj.tensors.get('mm.input_projection.weight'), 'vision.project.weight', (entry) =>
+    kind === 'whole' ? transposedView(entry, { first: 0, step: 1 }) : entry,
   );
+  turnByLines(tensors, vision);
   return { ...index, tensors, files: [...index.files, ...mmproj.files] };
 }

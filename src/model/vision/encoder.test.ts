@@ -5,7 +5,15 @@ import { readTensorIndex, TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import { type Grid, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
 import { makeRandomVision, type RandomVision, type RandomVisionOptions } from '../testing/random_vision.js';
-import { gemma3Rows, idefics3Rows, type Lfm2Mistake, lfm2Rows, qwenRows } from '../testing/reference/vision.js';
+import {
+  gemma3Rows,
+  idefics3Rows,
+  type Gemma4Mistake,
+  gemma4Rows,
+  type Lfm2Mistake,
+  lfm2Rows,
+  qwenRows,
+} from '../testing/reference/vision.js';
 import { asNamed } from '../weights/stored_names.js';
 import { loadEncoder } from './encoder.js';
 import { patchRows } from './patch_rows.js';
@@ -60,6 +68,25 @@ const grids: Record<string, readonly [RandomVisionOptions, readonly Grid[]]> = {
       [6, 10],
     ],
   ],
+  'Gemma 4 E2B': [
+    { kind: 'gemma4', seed: 12 },
+    [
+      [6, 9],
+      [3, 24],
+      [9, 6],
+    ],
+  ],
+  'Gemma 4 31B, heads of 72': [
+    {
+      kind: 'gemma4',
+      seed: 13,
+      tower: { hidden: 576, heads: 8, layers: 1, patch: 2, rows: 20, width: 100, clipped: false, standardized: true },
+    },
+    [
+      [12, 15],
+      [3, 6],
+    ],
+  ],
   'LFM2-VL, heads of 72, without a norm': [
     {
       kind: 'lfm2_vl',
@@ -85,6 +112,26 @@ function errorOf(rows: Float32Array, expected: readonly Float64Array[]): number 
 
 const expectAlike = (rows: Float32Array, expected: readonly Float64Array[]): void =>
   expect(errorOf(rows, expected)).toBeLessThan(2e-5);
+
+/** Before Gemma 4 normalises them. */
+const unit = (pixels: Float32Array): Float64Array => Float64Array.from(pixels).map((value) => (value + 1) / 2);
+
+/** What would show. */
+function mistakesOf({ tower }: RandomVision, { kind }: RandomVisionOptions): (Lfm2Mistake | Gemma4Mistake)[] {
+  // Places of 4 by 4 patches are made of 5 by 5.
+  if (kind === 'lfm2_vl')
+    return tower.normed ? ['channels first', 'no antialiasing', 'corners', 'tanh', 'across first', 'no norm'] : [];
+  if (kind !== 'gemma4') return [];
+  return [
+    'channels first',
+    'lines before columns',
+    'pairs of the whole head',
+    'values not normalised',
+    'scaled scores',
+    'neighbours of a line',
+    ...(tower.clipped ? (['no bounds', 'erf'] as const) : (['not standardised'] as const)),
+  ];
+}
 
 async function readerOf({ config, files }: RandomVision): Promise<TensorReader> {
   const source = new MemorySource(Object.fromEntries(files));
@@ -116,9 +163,20 @@ await describeOnAdapters('image encoders', (device) => {
     const encode = (grid: Grid, seed: number) => {
       const [height, width] = [grid[0] * tower.patch, grid[1] * tower.patch];
       const pixels = new Random(seed).normals(width * height * 3, 0.5);
-      const rowsOf = options.kind === 'lfm2_vl' ? lfm2Rows : qwenRows;
-      const expected = (mistake?: Lfm2Mistake) =>
-        rowsOf(weights, tower, scale, config.hiddenSize, pixels, [width, height], mistake);
+      const expected = (mistake?: Lfm2Mistake | Gemma4Mistake) =>
+        options.kind === 'lfm2_vl'
+          ? lfm2Rows(weights, tower, scale, config.hiddenSize, pixels, [width, height], mistake as Lfm2Mistake)
+          : options.kind === 'gemma4'
+            ? gemma4Rows(
+                weights,
+                tower,
+                scale,
+                config.hiddenSize,
+                unit(pixels),
+                [width, height],
+                mistake as Gemma4Mistake,
+              )
+            : qwenRows(weights, tower, scale, config.hiddenSize, pixels, [width, height]);
       return { rows: encoder.encode(patchesOf(pixels, vision, width, grid), grid), expected };
     };
     for (const grid of sizes) {
@@ -126,19 +184,10 @@ await describeOnAdapters('image encoders', (device) => {
       made.push(await rows);
       expectAlike(made.at(-1)!, expected());
     }
-    if (options.kind === 'lfm2_vl' && tower.normed) {
-      const { rows, expected } = encode(sizes[0]!, 9);
-      // Places of 4 by 4 patches are made of 5 by 5.
-      for (const mistake of [
-        'channels first',
-        'no antialiasing',
-        'corners',
-        'tanh',
-        'across first',
-        'no norm',
-      ] as const)
-        expect(errorOf(await rows, expected(mistake)), mistake).toBeGreaterThan(1e-4);
-    }
+    const first = encode(sizes[0]!, 9);
+    const rows = await first.rows;
+    for (const mistake of mistakesOf(model, options))
+      expect(errorOf(rows, first.expected(mistake)), mistake).toBeGreaterThan(1e-4);
     // Whatever was before.
     for (const [at, grid] of sizes.entries()) expect(await encode(grid, 9).rows).toEqual(made[at]);
   });

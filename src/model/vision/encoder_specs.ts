@@ -1,26 +1,40 @@
-import { patchesOf, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
+import { type AverageConfig, patchesOf, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
 import type { NormConfig } from '../config/model_config.js';
 import { type NormSpec, normSpec } from '../layers/norm.js';
 import { wholeSlice } from '../shape.js';
 import { modelMap, type ModelMap } from '../weights/model_map.js';
-import { allRows, type MatrixSpec, type VectorSpec, wholeVector } from '../weights/weight_map.js';
+import { allRows, type MatrixSpec, type VectorSpec, wholeVector, zeroRows } from '../weights/weight_map.js';
 
 /** Which tensors an encoder is made of: its layers, and what is before and behind them. */
 export interface EncoderSpecs {
   readonly tower: ModelMap;
   /** [hidden, 3 * patch * patch]. */
   readonly patches: MatrixSpec;
-  readonly patchesBias: VectorSpec;
+  readonly patchesBias: VectorSpec | undefined;
   /** A row for each place of the encoder's sequence; undefined where they are made for each picture (`placesTable`). */
   readonly positions: MatrixSpec | undefined;
-  readonly norm: NormSpec;
+  readonly norm: NormSpec | undefined;
   /** Of patches that are averaged. */
-  readonly averageNorm: NormSpec | undefined;
+  readonly average: AverageSpecs | undefined;
+  /** By layer, `CLIPPED` by `BOUNDS`. */
+  readonly bounds: readonly VectorSpec[];
   /** [the decoder's hidden, hidden * merge * merge], or of an average [.., hidden]. */
   readonly project: MatrixSpec | undefined;
   /** Instead: of what the last norm gives, then of what each tap's own does. */
   readonly mergers: readonly MergerSpecs[];
 }
+
+interface AverageSpecs {
+  readonly norm: NormSpec;
+  readonly bias: VectorSpec | undefined;
+  readonly factor: VectorSpec | undefined;
+}
+
+/** Matrices of a layer whose activations have bounds, and those. */
+const CLIPPED = ['self_attn.q_proj', 'self_attn.k_proj', 'self_attn.v_proj', 'self_attn.out_proj'].concat(
+  ['gate_proj', 'fc1', 'fc2'].map((part) => `mlp.${part}`),
+);
+export const BOUNDS = ['input_min', 'input_max', 'output_min', 'output_max'];
 
 interface MergerSpecs {
   /** Of rows that are joined. */
@@ -35,11 +49,15 @@ interface MergerSpecs {
 
 /** The table that places are stretched from; it stays with the host. */
 export const placesTable = ({ places, tower }: VisionConfig) =>
-  places && { name: 'vision.positions.weight', rows: places.side ** 2, columns: tower.hiddenSize };
+  places && {
+    name: 'vision.positions.weight',
+    rows: places.by === 'axes' ? 2 * places.side : places.side ** 2,
+    columns: tower.hiddenSize,
+  };
 
 /** @param textWidth hidden size of the decoder */
 export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSpecs {
-  const { tower, patch, merge, averageNorm, merger, places } = vision;
+  const { tower, patch, merge, average, merger, places, clipped } = vision;
   const { hiddenSize, norm, tensors } = tower;
   const joined = hiddenSize * merge * merge;
   const matrix = (name: string, rows: number, inFeatures: number): MatrixSpec => ({
@@ -60,7 +78,7 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
   return {
     tower: modelMap(tower, { layers }),
     patches: matrix('vision.patches', hiddenSize, 3 * patch * patch),
-    patchesBias: bias('vision.patches', hiddenSize),
+    patchesBias: places?.by === 'axes' ? undefined : bias('vision.patches', hiddenSize),
     positions: places
       ? undefined
       : {
@@ -71,14 +89,34 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
           ],
           precision: 'f32',
         },
-    norm: normSpec(norm, 'vision.norm', String(tensors.norm), hiddenSize),
-    averageNorm: averageNorm && normSpec(averageNorm, 'vision.average_norm', 'vision.average_norm', hiddenSize),
-    project: merger ? undefined : matrix('vision.project', textWidth, averageNorm ? hiddenSize : joined),
+    norm: average && !average.weighted ? undefined : normSpec(norm, 'vision.norm', String(tensors.norm), hiddenSize),
+    average: average && averageSpecs(average, hiddenSize),
+    bounds: clipped
+      ? tower.layers.map((_, index) => ({
+          name: `vision.bounds.${index}`,
+          parts: CLIPPED.flatMap((name) =>
+            BOUNDS.map((bound) => allRows(`vision.encoder.layers.${index}.${name}.${bound}`, 1)),
+          ),
+        }))
+      : [],
+    project: merger ? undefined : matrix('vision.project', textWidth, average ? hiddenSize : joined),
     mergers: merger
       ? [
           mergerOf('vision.merger', merger.width, merger.norm),
           ...merger.taps.map((_, at) => mergerOf(`vision.deepstack.${at}`, merger.width, norm)),
         ]
       : [],
+  };
+}
+
+function averageSpecs({ norm, scale, weighted, standardized }: AverageConfig, width: number): AverageSpecs {
+  const name = 'vision.average_norm';
+  const bias = 'vision.std_bias';
+  const ones = { name, parts: [zeroRows(width)], plus: 1 };
+  return {
+    norm: weighted ? normSpec(norm, name, name, width) : { config: norm, weight: ones },
+    // Added to the sum, before that is scaled.
+    bias: standardized ? { ...wholeVector(bias, bias, width), times: -1 / scale } : undefined,
+    factor: standardized ? wholeVector('vision.std_scale', 'vision.std_scale', width) : undefined,
   };
 }

@@ -3,46 +3,54 @@ import { attentionOf, type ModelConfig } from '../config/model_config.js';
 import type { Grid, PlacesConfig } from '../config/vision_config.js';
 import { ropeFrequencies } from '../layers/attention/rope_table.js';
 
-/** What a place of a line of `of` is made of the table's `side`: their weights. */
-function weightsOf(at: number, of: number, { side, by }: PlacesConfig): number[] {
-  if (by === 'corners') {
-    const place = of === 1 ? 0 : (at * (side - 1)) / (of - 1);
-    return range(0, side).map((each) => Math.max(0, 1 - Math.abs(place - each)));
-  }
-  const stretch = Math.max(side / of, 1);
-  const raw = range(0, side).map((each) => Math.max(0, 1 - Math.abs(each + 0.5 - ((at + 0.5) * side) / of) / stretch));
-  const total = sum(raw);
-  return raw.map((weight) => weight / total);
+/** Rows of a table, and how much of each. */
+type Shares = readonly (readonly [row: number, weight: number])[];
+
+/** What a place of a line of `of` is made of the table's `side`. */
+function sharesOf(at: number, of: number, { side, by }: PlacesConfig): Shares {
+  const byCorners = by === 'corners';
+  const stretch = byCorners ? 1 : Math.max(side / of, 1);
+  const centre = byCorners ? (at * (side - 1)) / Math.max(1, of - 1) : ((at + 0.5) * side) / of - 0.5;
+  const weights = range(0, side).map((row) => Math.max(0, 1 - Math.abs(row - centre) / stretch));
+  const total = sum(weights);
+  return weights.flatMap((weight, row) => (weight > 0 ? [[row, weight / total] as const] : []));
+}
+
+/** Of a table's rows those that `most` patches may have: of each of two tables the first ones. */
+export function placesRead({ side, by }: PlacesConfig, most: number): (readonly [first: number, end: number])[] {
+  if (by !== 'axes') return [[0, side ** 2]];
+  return [0, side].map((first) => [first, first + Math.min(side, most)]);
 }
 
 /**
- * A learned table of side by side places stretched over a grid, with straight lines between: f32 [patches][width].
+ * Places from a learned table, stretched over a grid with straight lines between, or of two tables: f32 [patches][width].
+ * @param table of the rows of `placesRead`
  * @param order of the patches (`patchOrder`)
  */
 export function placeRows(
   table: Float32Array,
   places: PlacesConfig,
+  width: number,
   [lines, columns]: Grid,
   order: readonly number[],
 ): Float32Array<ArrayBuffer> {
-  const { side } = places;
-  const width = table.length / side ** 2;
+  const { side, by } = places;
   const out = new Float32Array(order.length * width);
   const made = new Float64Array(width);
-  const [down, across] = [lines, columns].map((of) => range(0, of).map((at) => weightsOf(at, of, places))) as [
-    number[][],
-    number[][],
-  ];
+  const axes = [lines, columns].map((of) => range(0, of).map((at) => (by === 'axes' ? [] : sharesOf(at, of, places))));
+  const [down, across] = axes as [Shares[], Shares[]];
+  const sharesAt = (line: number, column: number): Shares =>
+    by === 'axes'
+      ? [
+          [column, 1],
+          [table.length / width / 2 + line, 1],
+        ]
+      : down[line]!.flatMap(([y, high]) => across[column]!.map(([x, wide]) => [y * side + x, high * wide] as const));
   for (const [row, at] of order.entries()) {
+    if (at < 0) continue;
     made.fill(0);
-    for (const [line, high] of down[Math.floor(at / columns)]!.entries()) {
-      if (high === 0) continue;
-      for (const [column, wide] of across[at % columns]!.entries()) {
-        if (wide === 0) continue;
-        const first = (line * side + column) * width;
-        for (let i = 0; i < width; i++) made[i]! += high * wide * table[first + i]!;
-      }
-    }
+    for (const [place, weight] of sharesAt(Math.floor(at / columns), at % columns))
+      for (let i = 0; i < width; i++) made[i]! += weight * table[place * width + i]!;
     out.set(made, row * width);
   }
   return out;
@@ -53,8 +61,10 @@ export function turns(tower: ModelConfig, [, columns]: Grid, order: readonly num
   const { rope, headDim } = attentionOf(tower, 'gqa');
   const dims = headDim / 2;
   const frequencies = ropeFrequencies({ ...rope!, dims }, 0);
-  const angles = order.flatMap((at) =>
-    [Math.floor(at / columns), at % columns].flatMap((place) => [...frequencies].map((each) => place * each)),
-  );
+  const angles = order
+    .filter((at) => at >= 0)
+    .flatMap((at) =>
+      [Math.floor(at / columns), at % columns].flatMap((place) => [...frequencies].map((each) => place * each)),
+    );
   return Float32Array.from(angles.flatMap((angle) => [Math.cos(angle), Math.sin(angle)]));
 }

@@ -3,6 +3,7 @@ import {
   blocksView,
   columnsView,
   matrixShape,
+  orderedView,
   rowsView,
   summedView,
   type TensorEntry,
@@ -10,7 +11,8 @@ import {
   transposedView,
   vectorView,
 } from '../../loader/index.js';
-import type { ExpertsConfig, ModelConfig } from '../config/model_config.js';
+import { attentionOf, type ExpertsConfig, type ModelConfig } from '../config/model_config.js';
+import type { VisionConfig } from '../config/vision_config.js';
 import { type ExpertNames, numbered } from '../config/tensor_names.js';
 
 /** What a checkpoint puts before the names of a model's tensors (images beside the text, another head), and what stands there without. */
@@ -62,6 +64,9 @@ const VISION = [
   ['merger.norm.', 'vision.post_layernorm.'],
   ['merger.', 'vision.merger.'],
   ['deepstack_merger_list.', 'vision.deepstack.'],
+  ['patch_embedder.input_proj.', 'vision.patches.'],
+  ['patch_embedder.position_embedding_table', 'vision.positions.weight'],
+  ['std_', 'vision.std_'],
 ] as const;
 /** Within a name. */
 const PARTS = [
@@ -70,6 +75,12 @@ const PARTS = [
   ['.attn.qkv.', '.self_attn.qkv.'],
   ['.attn.proj.', '.self_attn.out_proj.'],
   ['.linear_fc', '.fc'],
+  ['.linear.weight', '.weight'],
+  ['.o_proj.', '.out_proj.'],
+  ['.input_layernorm.', '.layer_norm1.'],
+  ['.pre_feedforward_layernorm.', '.layer_norm2.'],
+  ['.up_proj.', '.fc1.'],
+  ['.down_proj.', '.fc2.'],
 ] as const;
 const PROJECTIONS = [
   ['connector.modality_projection.proj.weight', 'vision.project.weight'],
@@ -77,16 +88,14 @@ const PROJECTIONS = [
   ['multi_modal_projector.layer_norm.', 'vision.merger.norm.'],
   ['multi_modal_projector.linear_1.', 'vision.merger.fc1.'],
   ['multi_modal_projector.linear_2.', 'vision.merger.fc2.'],
+  ['embed_vision.embedding_projection.', 'vision.project.'],
 ] as const;
 /** Input by input, and what it is otherwise. */
 const BY_INPUT = 'multi_modal_projector.mm_input_projection_weight';
 
 /** An encoder's tensors under the names of config/vision_config.ts; a patch's kernel is a row of [3 * patch * patch]. */
-function addVision(
-  tensors: Map<string, TensorEntry>,
-  index: TensorIndex,
-  { tower, patch }: NonNullable<ModelConfig['vision']>,
-): void {
+function addVision(tensors: Map<string, TensorEntry>, index: TensorIndex, vision: VisionConfig): void {
+  const { tower, patch } = vision;
   const byInput = index.tensors.get(BY_INPUT);
   const project = 'vision.project.weight';
   if (byInput) tensors.set(project, transposedView({ ...byInput, name: project }, { first: 0, step: 1 }));
@@ -106,7 +115,34 @@ function addVision(
     if (isKernel && count > 1) tensors.set(name, summedView(named, count, patch * patch));
     // A matrix has a pixel's channels side by side.
     else if (name === 'vision.patches.weight' && axes === 2) tensors.set(name, columnsView(named, byChannel(patch)));
-    else tensors.set(name, named);
+    else if (name === 'vision.positions.weight') tensors.set(name, flattened(named));
+    // A number by itself is a vector of one.
+    else tensors.set(name, axes === 0 ? { ...named, shape: [1] } : named);
+  }
+  turnByLines(tensors, vision);
+}
+
+/** Tables one behind the other as one of all rows. */
+export function flattened(entry: TensorEntry): TensorEntry {
+  const { rows, columns } = matrixShape(entry);
+  return { ...entry, shape: [rows, columns] };
+}
+
+/**
+ * Where half of a head turns by a patch's column and the other half by its line, pair by pair within each: q and k with the rows of all
+ * pairs' first elements, lines' before columns', and then of their second ones.
+ */
+export function turnByLines(tensors: Map<string, TensorEntry>, { places, tower }: VisionConfig): void {
+  if (places?.by !== 'axes') return;
+  for (const layer of tower.layers.keys()) {
+    const { gqa } = numbered(tower.tensors, layer);
+    const { headDim } = attentionOf(tower, 'gqa');
+    const quarter = headDim / 4;
+    const order = [2, 0, 3, 1].flatMap((which) => range(which * quarter, (which + 1) * quarter));
+    for (const name of [gqa?.q, gqa?.k, gqa?.qNorm, gqa?.kNorm]) {
+      const entry = tensors.get(`${name}.weight`);
+      if (entry) tensors.set(entry.name, orderedView(entry, order));
+    }
   }
 }
 

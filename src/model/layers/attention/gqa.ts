@@ -60,7 +60,9 @@ export class GqaLayers implements AttentionLayers {
     this.segmentHeads = segmentKvHeads(config);
     this.heads = headsOf(config, holder.heads);
     const { window = Infinity, softcap, sinks, bothWays } = config;
-    const runs = bothWays ? 2 ** 30 : stage.config.vision?.runs;
+    const { vision } = stage.config;
+    const seen = window < Infinity || !vision?.windowedRuns ? vision?.runs : undefined;
+    const runs = bothWays ? 2 ** 30 : seen;
     this.attended = {
       ...(window < cache.contextLength && { slidingWindow: window }),
       ...(softcap !== undefined && { softcap }),

@@ -17,6 +17,20 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/mlp\.fc2\./, 'ffn_down.'],
   [/post_layernorm\./, 'post_ln.'],
   [/^model\.connector\.modality_projection\.proj\./, 'mm.model.fc.'],
+  [/^model\.vision_tower\.(encoder\.layers|std_)/, 'v.$1'],
+  [/^model\.vision_tower\.patch_embedder\.input_proj\./, 'v.patch_embd.'],
+  [/^model\.vision_tower\.patch_embedder\.position_embedding_table$/, 'v.position_embd.weight'],
+  [/^model\.embed_vision\.embedding_projection\./, 'mm.input_projection.'],
+  [/v\.encoder\.layers\.(\d+)\./, 'v.blk.$1.'],
+  [/\.linear\.weight$/, '.weight'],
+  [/self_attn\.([qkvo])_(proj|norm)\./, 'attn_$1_$2.'],
+  [/attn_([qkv])_proj\./, 'attn_$1.'],
+  [/attn_o_proj\./, 'attn_out.'],
+  [/mlp\.(gate|up|down)_proj\./, 'ffn_$1.'],
+  [/(v\.blk\.\d+\.)input_layernorm\./, '$1ln1.'],
+  [/post_attention_layernorm\./, 'attn_post_norm.'],
+  [/pre_feedforward_layernorm\./, 'ln2.'],
+  [/post_feedforward_layernorm\./, 'ffn_post_norm.'],
   [/^model\.visual\.merger\.norm\./, 'v.post_ln.'],
   [/^model\.visual\.merger\.linear_fc1\./, 'mm.0.'],
   [/^model\.visual\.merger\.linear_fc2\./, 'mm.2.'],
@@ -34,7 +48,7 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/^model\.multi_modal_projector\.linear_([12])\./, 'mm.$1.'],
 ];
 const isVision = (name: string): boolean =>
-  /^(model\.)?(vision_model|connector|visual|vision_tower|multi_modal_projector)\./.test(name);
+  /^(model\.)?(vision_model|connector|visual|vision_tower|multi_modal_projector|embed_vision)\./.test(name);
 
 /** A kernel of two frames, [hidden, 3, 2, patch, patch], is two tensors. */
 const framesOf = (
@@ -71,7 +85,13 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
   const { kind } = config.vision!;
   const { places = 0, taps = [] } = tower;
   const qwen = kind === 'any size';
-  const types = { tiles: 'idefics3', whole: 'gemma3', 'any size': 'qwen3vl_merger', 'tiles or any size': 'lfm2' };
+  const types = {
+    tiles: 'idefics3',
+    whole: 'gemma3',
+    'any size': 'qwen3vl_merger',
+    'tiles or any size': 'lfm2',
+    'all rows': 'gemma4v',
+  };
   const half: GgufValue = { type: 'f32[]', value: [0.5, 0.5, 0.5] };
   const metadata: Record<string, GgufValue> = {
     'general.architecture': text('clip'),

@@ -16,6 +16,10 @@ export interface ReferenceTower {
   /** Of LFM2-VL's projector: between its matrices, and whether it begins with a norm. */
   inner?: number;
   normed?: boolean;
+  /** Of Gemma 4's: rows of a picture at most, whether matrices have bounds, and whether rows are standardised. */
+  rows?: number;
+  clipped?: boolean;
+  standardized?: boolean;
 }
 
 /**
@@ -82,6 +86,137 @@ export function gemma3Rows(
       );
     }
   }
+  return rows;
+}
+
+/** The same of a Gemma 4's. */
+export type Gemma4Mistake =
+  | 'channels first'
+  | 'lines before columns'
+  | 'pairs of the whole head'
+  | 'erf'
+  | 'no bounds'
+  | 'values not normalised'
+  | 'scaled scores'
+  | 'neighbours of a line'
+  | 'not standardised';
+
+/**
+ * Rows of a Gemma 4's decoder for a picture, in float64, from transformers' modeling_gemma4.py, patch by patch in lines: scale by scale of
+ * them averaged.
+ * @param pixels of 0 to 1, [height][width][3]
+ */
+export function gemma4Rows(
+  weights: WeightMap,
+  tower: ReferenceTower,
+  scale: number,
+  textWidth: number,
+  pixels: ArrayLike<number>,
+  [width, height]: readonly [width: number, height: number],
+  mistake?: Gemma4Mistake,
+): Vector[] {
+  const { hidden, heads, layers, patch, eps, places = 0 } = tower;
+  const tensor = lookupIn(weights);
+  const at = 'model.vision_tower';
+  const [wide, high, dim] = [width / patch, height / patch, hidden / heads];
+  const embed = tensor(`${at}.patch_embedder.input_proj.weight`, hidden, 3 * patch * patch);
+  const table = tensor(`${at}.patch_embedder.position_embedding_table`, 2, places, hidden);
+  const ones = (length: number): Float32Array => new Float32Array(length).fill(1);
+  const norm = (name: string, x: Vector): Vector => rmsNorm(x, tensor(`${at}.${name}.weight`, x.length), eps);
+  const bound = (name: string, value: number): number => {
+    if (!tower.clipped || mistake === 'no bounds') return value;
+    const [least, most] = ['min', 'max'].map((end) => tensor(`${at}.${name}_${end}`)[0]!);
+    return Math.min(most!, Math.max(least!, value));
+  };
+  const linear = (name: string, x: Vector, rows: number): Vector => {
+    const given = x.map((value) => bound(`${name}.input`, value));
+    return matVec(tensor(`${at}.${name}.linear.weight`, rows, x.length), given).map((y) => bound(`${name}.output`, y));
+  };
+  const x: Vector[] = [];
+  for (let py = 0; py < high; py++)
+    for (let px = 0; px < wide; px++) {
+      const values = new Float64Array(3 * patch * patch);
+      for (let dy = 0; dy < patch; dy++)
+        for (let dx = 0; dx < patch; dx++)
+          for (let c = 0; c < 3; c++) {
+            const to = mistake === 'channels first' ? (c * patch + dy) * patch + dx : (dy * patch + dx) * 3 + c;
+            values[to] = 2 * pixels[((py * patch + dy) * width + px * patch + dx) * 3 + c]! - 1;
+          }
+      const [first, second] = mistake === 'lines before columns' ? [py, px] : [px, py];
+      const row = matVec(embed, values);
+      x.push(row.map((value, i) => value + table[first * hidden + i]! + table[(places + second) * hidden + i]!));
+    }
+  const turned = (head: Vector, index: number): Vector => {
+    const out = head.slice();
+    const axes = [index % wide, Math.floor(index / wide)];
+    for (const [half, place] of axes.entries())
+      for (let i = 0; i < dim / 4; i++) {
+        const angle = place * 100 ** ((-2 * i) / (dim / 2));
+        const first = (half * dim) / 2 + i;
+        if (mistake === 'pairs of the whole head') {
+          const own = (half * dim) / 4 + i;
+          rotatePair(out, own, own + dim / 2, angle);
+        } else rotatePair(out, first, first + dim / 4, angle);
+      }
+    return out;
+  };
+  const headsOf = (row: Vector, of: (head: Vector) => Vector): Vector => {
+    const out = new Float64Array(hidden);
+    for (let first = 0; first < hidden; first += dim) out.set(of(row.slice(first, first + dim)), first);
+    return out;
+  };
+  for (let layer = 0; layer < layers; layer++) {
+    const block = `encoder.layers.${layer}`;
+    const inputs = x.map((row) => norm(`${block}.input_layernorm`, row));
+    // What `attended` divides scores by.
+    const unscaled = mistake === 'scaled scores' ? 1 : Math.sqrt(dim);
+    const project = (part: string, row: Vector): Vector => linear(`${block}.self_attn.${part}_proj`, row, hidden);
+    const q = inputs.map((row, index) =>
+      headsOf(project('q', row), (head) => turned(norm(`${block}.self_attn.q_norm`, head), index)).map(
+        (e) => e * unscaled,
+      ),
+    );
+    const k = inputs.map((row, index) =>
+      headsOf(project('k', row), (head) => turned(norm(`${block}.self_attn.k_norm`, head), index)),
+    );
+    const v = inputs.map((row) =>
+      headsOf(project('v', row), (head) =>
+        mistake === 'values not normalised' ? head : rmsNorm(head, ones(dim), eps),
+      ),
+    );
+    addAll(
+      x,
+      attended(heads, q, k, v).map((row) =>
+        norm(`${block}.post_attention_layernorm`, linear(`${block}.self_attn.o_proj`, row, hidden)),
+      ),
+    );
+    addAll(
+      x,
+      x.map((row) => {
+        const given = norm(`${block}.pre_feedforward_layernorm`, row);
+        const [gate, up] = ['gate', 'up'].map((part) => linear(`${block}.mlp.${part}_proj`, given, tower.width));
+        const inner = gate!.map((g, i) => (mistake === 'erf' ? geluErf : geluTanh)(g) * up![i]!);
+        return norm(`${block}.post_feedforward_layernorm`, linear(`${block}.mlp.down_proj`, inner, hidden));
+      }),
+    );
+  }
+  const project = tensor('model.embed_vision.embedding_projection.weight', textWidth, hidden);
+  const rows: Vector[] = [];
+  for (let y = 0; y < high; y += scale)
+    for (let left = 0; left < wide; left += scale) {
+      const mean = new Float64Array(hidden);
+      for (let dy = 0; dy < scale; dy++)
+        for (let dx = 0; dx < scale; dx++) {
+          const inLine = (rows.length * scale * scale + dy * scale + dx) % x.length;
+          const patchAt = mistake === 'neighbours of a line' ? inLine : (y + dy) * wide + left + dx;
+          addAll([mean], [x[patchAt]!], Math.sqrt(hidden) / scale ** 2);
+        }
+      if (tower.standardized && mistake !== 'not standardised') {
+        const [bias, factor] = ['std_bias', 'std_scale'].map((name) => tensor(`${at}.${name}`, hidden));
+        mean.forEach((value, i) => (mean[i] = (value - bias![i]!) * factor![i]!));
+      }
+      rows.push(matVec(project, rmsNorm(mean, ones(hidden), eps)));
+    }
   return rows;
 }
 
