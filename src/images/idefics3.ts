@@ -63,8 +63,11 @@ export const tilesOf = (picture: Picture, tile: number, rows: number, columns: n
     crop(picture, (at % columns) * tile, Math.floor(at / columns) * tile, tile, tile),
   );
 
-/** What stands in a prompt for a picture, with `count` placeholders a tile. */
-export function idefics3Text({ rows, columns }: Pick<Tiles, 'rows' | 'columns'>, count: number): string {
+/** What stands in a prompt for a picture: each tile has as many placeholders. */
+export function idefics3Text(
+  { rows, columns }: Pick<Tiles, 'rows' | 'columns'>,
+  [count = 0]: readonly number[],
+): string {
   const [fake, image] = ['<fake_token_around_image>', '<image>'.repeat(count)];
   const whole = `${fake}<global-img>${image}${fake}`;
   if (rows === 0) return whole;

@@ -6,7 +6,7 @@ import { readHeader } from './header.js';
 import { cutPicture, cutSettings, type CutShape } from './cuts.js';
 import { idefics3Text, idefics3Tiles } from './idefics3.js';
 import type { Picture } from './picture.js';
-import { qwenSize } from './qwen.js';
+import { qwenSize } from './sizes.js';
 import { type Filter, resize } from './resize.js';
 import { noise, pngOf } from './testing/noise.js';
 
@@ -249,8 +249,8 @@ describe('tiles of Idefics 3', () => {
 
   test('what stands in the prompt', () => {
     const [fake, i] = ['<fake_token_around_image>', '<image><image>'];
-    expect(idefics3Text({ rows: 0, columns: 0 }, 2)).toBe(`${fake}<global-img>${i}${fake}`);
-    expect(idefics3Text({ rows: 2, columns: 1 }, 2)).toBe(
+    expect(idefics3Text({ rows: 0, columns: 0 }, [2])).toBe(`${fake}<global-img>${i}${fake}`);
+    expect(idefics3Text({ rows: 2, columns: 1 }, [2, 2, 2])).toBe(
       `${fake}<row_1_col_1>${i}\n${fake}<row_2_col_1>${i}\n\n${fake}<global-img>${i}${fake}`,
     );
   });

@@ -1,8 +1,8 @@
 import { range } from '../base/lists.js';
-import { type Tiles, tilesOf } from './idefics3.js';
+import { type Idefics3Settings, type Tiles, tilesOf } from './idefics3.js';
 import type { Picture } from './picture.js';
-import { type PixelRange, qwenSize, rounded } from './qwen.js';
-import { type Filter, resize } from './resize.js';
+import { type PixelRange, qwenSize, rounded } from './sizes.js';
+import { resize } from './resize.js';
 
 /** What the processor's file says. */
 export interface Lfm2Settings {
@@ -10,13 +10,9 @@ export interface Lfm2Settings {
   readonly pixels: PixelRange;
   /** So many times as many at most, or it is cut. */
   readonly tolerance: number;
-  /** Of a tile's side, in pixels. */
-  readonly tile: number;
-  readonly splits: boolean;
-  /** Tiles of a picture. */
+  /** Of a picture. */
   readonly tiles: readonly [least: number, most: number];
   readonly thumbnail: boolean;
-  readonly filter: Filter;
 }
 
 /** The grid whose shape is the picture's, or nearly: of two that are as near the larger one, unless the picture is small for it. */
@@ -38,7 +34,7 @@ function gridOf({ width, height }: Picture, tile: number, [least, most]: readonl
  * As transformers' Lfm2VlImageProcessor does it with Pillow: a picture of nearly its own size, or tiles row by row, then the whole of it.
  * `rows` 0: the whole alone. @param unit pixels of a row's side
  */
-export function lfm2Tiles(picture: Picture, unit: number, settings: Lfm2Settings): Tiles {
+export function lfm2Tiles(picture: Picture, settings: Idefics3Settings & Lfm2Settings, unit: number): Tiles {
   const { pixels, tolerance, tile, filter } = settings;
   const whole = (): Picture => resize(picture, ...qwenSize(picture, unit, pixels, unit), filter);
   const near = [picture.width, picture.height].map((side) => Math.max(unit / 2, rounded(side / unit) * unit));

@@ -14,21 +14,6 @@ import { type LowRankPair, packPairs, type Target } from './targets.js';
 /** Rows whose adapters are recorded. */
 export type AdaptedRows = Pick<RowBuffers, 'role' | 'rows' | 'normed'> & { readonly adapters: RowAdapters };
 
-/** What matrices are multiplied by in place of themselves alone. */
-export interface Adapters {
-  /** Whether any adds to the segments of a contraction that plans cut so. */
-  splits(cut: Target['cut']): boolean;
-  /** Records a projection by a matrix (`plain`) with what its rows' adapters add to it. */
-  record(
-    recorder: RankRecorder,
-    buffers: AdaptedRows,
-    matrix: Matrix,
-    io: Projection,
-    plain: (io: Projection) => void,
-  ): void;
-  dispose?(): void;
-}
-
 interface AdaptedMatrix {
   readonly cut: Target['cut'] | undefined;
   readonly factors: Buffer;
@@ -43,7 +28,7 @@ interface AdaptedMatrix {
  * Column-parallel: each rank has all of A and its rows of B, and the matrix adds B A x as a row's bias. Row-parallel: each has A's
  * columns of its segments and all of B, and a segment's sum gets B A x of the segment, before they are added in order.
  */
-export class LoadedAdapters implements Adapters {
+export class LoadedAdapters {
   readonly #matrices: ReadonlyMap<string, AdaptedMatrix>;
 
   private constructor(
@@ -100,10 +85,12 @@ export class LoadedAdapters implements Adapters {
     return sum([...this.#matrices.values()].map(({ factors, table }) => factors.size + table.size));
   }
 
+  /** Whether any adds to the segments of a contraction that plans cut so. */
   splits(cut: Target['cut']): boolean {
     return [...this.#matrices.values()].some((matrix) => matrix.cut === cut);
   }
 
+  /** Records a projection by a matrix (`plain`) with what its rows' adapters add to it. */
   record(
     recorder: RankRecorder,
     buffers: AdaptedRows,
@@ -150,6 +137,9 @@ export class LoadedAdapters implements Adapters {
     for (const { factors, table } of this.#matrices.values()) for (const buffer of [factors, table]) buffer.dispose();
   }
 }
+
+/** What a program records in place of matrices alone. */
+export type Adapters = Pick<LoadedAdapters, 'splits' | 'record'> & Partial<Pick<LoadedAdapters, 'dispose'>>;
 
 /** The projection of what is added and normalised before it: others than the matrix read that. */
 export function settled(

@@ -206,7 +206,7 @@ test('patches that are joined lie side by side', () => {
   expect(patchOrder(shape, [4, 4])).toEqual([0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
   expect(patchOrder(shape, [2, 6])).toEqual([0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
   // Of averages: the first of each, then the second; with room for as many as there may be.
-  const average = { norm: { kind: 'rms', eps: 1 }, scale: 1, weighted: false, standardized: false } as const;
+  const average = { norm: { kind: 'rms', eps: 1 }, scale: 1 } as const;
   const averaged = { ...shape, average };
   expect(patchOrder(averaged, [4, 4])).toEqual([0, 2, 8, 10, 1, 3, 9, 11, 4, 6, 12, 14, 5, 7, 13, 15]);
   expect(patchOrder(averaged, [2, 6])).toEqual([0, 2, 4, -1, 1, 3, 5, -1, 6, 8, 10, -1, 7, 9, 11, -1]);

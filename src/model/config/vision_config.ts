@@ -45,14 +45,13 @@ export interface PlacesConfig {
   readonly by: 'corners' | 'pixels' | 'axes';
 }
 
-/** A row is norm((scale * (the sum of its patches) - bias) * factor). */
+/** A row is norm(scale * (the sum of its patches)); standardised: norm((that - bias) * factor), whose norm has no weights. */
 export interface AverageConfig {
   readonly norm: NormConfig;
   readonly scale: number;
-  /** The norm has weights. */
-  readonly weighted: boolean;
-  /** There are a bias and a factor, by element. */
-  readonly standardized: boolean;
+  /** The norm has no weights, nor is there one before. */
+  readonly plain?: true;
+  readonly standardized?: boolean;
 }
 
 /** out(gelu(in(norm(x)))), with gelu by erf. */
@@ -102,6 +101,22 @@ export function patchOrder(
     return line * columns + (block % across) * merge + (inside % merge);
   });
 }
+
+/** What stands for a row, and in texts for a picture: the first of these keys, or the class's default. */
+export function tokensOf(config: ConfigReader, keys: readonly string[], otherwise: number) {
+  const ids = keys.flatMap((key) => config.optionalInteger(key, { min: 0, max: 2 ** 24 - 1 }) ?? []);
+  const imageToken = ids[0] ?? otherwise;
+  return { imageToken, mark: imageToken };
+}
+
+/** @throws SplitkvError `unsupported` for pictures of more rows than the text part's window */
+export function checkRuns(config: ConfigReader, key: string, rows: number, otherwise: number): void {
+  const window = config.optionalObject('text_config')?.optionalInteger('sliding_window') ?? otherwise;
+  if (rows > window) throw config.unsupported(key, rows, `at most the window of ${window}`);
+}
+
+export const firstWindow = (layers: ModelConfig['layers']): number | undefined =>
+  layers.flatMap(({ attention }) => (attention.kind === 'gqa' ? (attention.window ?? []) : []))[0];
 
 /** What tensors of an encoder are called here, whatever a checkpoint calls them (weights/stored_names.ts). */
 const layer = 'vision.encoder.layers.{layer}';
@@ -206,9 +221,7 @@ function parsePlaces(config: ConfigReader, key: string, by: PlacesConfig['by']):
 }
 
 /** Qwen3-VL's and Qwen3.5's: as SigLIP's, for pictures of any size, with places and rotations by line and column. */
-export function parseQwenVision(
-  config: ConfigReader,
-): Pick<VisionConfig, 'kind' | 'image' | 'patch' | 'merge' | 'merger' | 'places' | 'tower'> {
+export function parseQwenVision(config: ConfigReader): Omit<VisionConfig, 'imageToken' | 'mark'> {
   config.setDefaults(qwenDefaults);
   const patch = config.integer('patch_size');
   const merge = config.integer('spatial_merge_size', { min: 1, max: 16 });
@@ -255,10 +268,7 @@ const gemma4Defaults = {
  * and their norm has no weights.
  * @param rows of a picture, at most
  */
-export function parseGemma4Vision(
-  config: ConfigReader,
-  rows: number,
-): Omit<VisionConfig, 'imageToken' | 'mark' | 'runs' | 'windowedRuns'> {
+export function parseGemma4Vision(config: ConfigReader, rows: number): Omit<VisionConfig, 'imageToken' | 'mark'> {
   // Its activation has another key.
   config.setDefaults({
     ...gemma4Defaults,
@@ -272,15 +282,6 @@ export function parseGemma4Vision(
   const tower = parseTower(config, side, siglipKeys, eps);
   const [one] = tower.layers as readonly [LayerConfig];
   const gqa = one.attention as GqaConfig;
-  const { headDim, heads } = gqa;
-  for (const [key, value] of [
-    ['num_key_value_heads', heads],
-    ['head_dim', headDim],
-  ] as const) {
-    const given = config.optionalInteger(key) ?? value;
-    if (given !== value) throw config.unsupported(key, given, `${value}, by hidden_size and num_attention_heads`);
-  }
-  if (headDim % 8 !== 0) throw config.unsupported('head_dim', headDim, 'a multiple of 8');
   const theta = config.optionalObject('rope_parameters')?.optionalPositive('rope_theta') ?? 100;
   const layer: LayerConfig = {
     attention: {
@@ -289,7 +290,7 @@ export function parseGemma4Vision(
       qkNorm: 'head',
       valueNorm: true,
       scale: 1,
-      rope: { theta, scaling: null, dims: headDim, interleaved: false },
+      rope: { theta, scaling: null, dims: gqa.headDim, interleaved: false },
     },
     mlp: { ...one.mlp, kind: 'gated', bias: false } as LayerConfig['mlp'],
     norms: 'both',
@@ -302,10 +303,10 @@ export function parseGemma4Vision(
     average: {
       norm,
       scale: Math.sqrt(tower.hiddenSize) / merge ** 2,
-      weighted: false,
+      plain: true,
       standardized: config.boolean('standardize', false),
     },
-    places: { side: config.integer('position_embedding_size', { min: side, max: 2 ** 20 }), by: 'axes' },
+    places: { side: config.integer('position_embedding_size', { min: rows * merge }), by: 'axes' },
     clipped: config.boolean('use_clipped_linears', false),
     tower: { ...tower, norm, layers: tower.layers.map(() => layer), tensors: gemma4Tensors },
   };

@@ -37,12 +37,7 @@ export interface Family {
    * What llama.cpp's file of the encoder says, in the words of that config.json, beside what all of them say alike (gguf/mmproj.ts).
    * @param idOf the id of a token of the model's
    */
-  mmproj?(
-    clip: GgufMetadata,
-    idOf: (token: string) => number,
-    model: ModelConfig,
-    file: GgufFile,
-  ): Record<string, unknown>;
+  mmproj?(clip: GgufMetadata, idOf: (token: string) => number, model: ModelConfig): Record<string, unknown>;
   /** Where llama.cpp has the family: its metadata, in the words of config.json. */
   readonly gguf?: FamilyGguf;
 }

@@ -2,7 +2,7 @@ import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { AttentionConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import type { GatedMlpNames, TensorNames } from '../config/tensor_names.js';
-import { parseSiglip2 } from '../config/vision_config.js';
+import { parseSiglip2, tokensOf } from '../config/vision_config.js';
 import { countRange, ggufExperts, parseExperts, parseGqa, parseLayerTypes, refuseForeign } from './common_keys.js';
 import { defineFamily } from './family.js';
 
@@ -95,8 +95,7 @@ export const lfm2 = defineFamily({
       ['projector_bias', true, 'the projector has biases'],
       ['vision_feature_layer', -1, 'all layers of the encoder run'],
     ]);
-    const tokenId = (key: string) => config.optionalInteger(key, { min: 0, max: 2 ** 24 - 1 });
-    const imageToken = tokenId('image_token_id') ?? tokenId('image_token_index') ?? 396;
+    const tokens = tokensOf(config, ['image_token_id', 'image_token_index'], 396);
     const merger = {
       width: config.optionalInteger('projector_hidden_size') ?? 2560,
       taps: [],
@@ -105,13 +104,13 @@ export const lfm2 = defineFamily({
       }),
     };
     const merge = config.optionalInteger('downsample_factor', { min: 1, max: 16 }) ?? 2;
-    return { kind: 'tiles or any size', imageToken, mark: imageToken, ...parseSiglip2(vision, 32), merge, merger };
+    return { kind: 'tiles or any size', ...tokens, ...parseSiglip2(vision, 32), merge, merger };
   },
-  mmproj: (clip, idOf, _model, { tensors: stored }) => ({
+  mmproj: (clip, idOf) => ({
     image_token_id: idOf('<image>'),
     downsample_factor: clip.optionalInteger('projector.scale_factor'),
-    projector_hidden_size: stored.get('mm.1.weight')?.shape[0],
-    projector_use_layernorm: stored.has('mm.input_norm.weight'),
+    projector_hidden_size: clip.gguf.tensors.get('mm.1.weight')?.shape[0],
+    projector_use_layernorm: clip.gguf.tensors.has('mm.input_norm.weight'),
     vision_config: { num_patches: Math.floor(clip.integer('image_size') / clip.integer('patch_size')) ** 2 },
   }),
   gguf: { keys: ggufKeys, parts: { norm: 'token_embd_norm' } },

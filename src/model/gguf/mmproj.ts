@@ -62,7 +62,7 @@ export async function openMmproj(
     throw unsupportedError(`images: ${file} has no token ${token}, which stands for them in prompts`);
   };
   const family = await projectorFamily(type, String(text.get('general.architecture')));
-  const { vision_config: own, ...said } = family.mmproj!(clip, idOf, model, mmproj);
+  const { vision_config: own, ...said } = family.mmproj!(clip, idOf, model);
   const keys = {
     ...said,
     vision_config: {

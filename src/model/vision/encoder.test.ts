@@ -80,7 +80,17 @@ const grids: Record<string, readonly [RandomVisionOptions, readonly Grid[]]> = {
     {
       kind: 'gemma4',
       seed: 13,
-      tower: { hidden: 576, heads: 8, layers: 1, patch: 2, rows: 20, width: 100, clipped: false, standardized: true },
+      tower: {
+        hidden: 576,
+        heads: 8,
+        layers: 1,
+        patch: 2,
+        rows: 20,
+        places: 60,
+        width: 100,
+        clipped: false,
+        standardized: true,
+      },
     },
     [
       [12, 15],

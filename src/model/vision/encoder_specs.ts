@@ -89,7 +89,7 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
           ],
           precision: 'f32',
         },
-    norm: average && !average.weighted ? undefined : normSpec(norm, 'vision.norm', String(tensors.norm), hiddenSize),
+    norm: average?.plain ? undefined : normSpec(norm, 'vision.norm', String(tensors.norm), hiddenSize),
     average: average && averageSpecs(average, hiddenSize),
     bounds: clipped
       ? tower.layers.map((_, index) => ({
@@ -109,12 +109,12 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
   };
 }
 
-function averageSpecs({ norm, scale, weighted, standardized }: AverageConfig, width: number): AverageSpecs {
+function averageSpecs({ norm, scale, plain, standardized }: AverageConfig, width: number): AverageSpecs {
   const name = 'vision.average_norm';
   const bias = 'vision.std_bias';
   const ones = { name, parts: [zeroRows(width)], plus: 1 };
   return {
-    norm: weighted ? normSpec(norm, name, name, width) : { config: norm, weight: ones },
+    norm: plain ? { config: norm, weight: ones } : normSpec(norm, name, name, width),
     // Added to the sum, before that is scaled.
     bias: standardized ? { ...wholeVector(bias, bias, width), times: -1 / scale } : undefined,
     factor: standardized ? wholeVector('vision.std_scale', 'vision.std_scale', width) : undefined,

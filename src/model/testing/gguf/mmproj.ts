@@ -85,6 +85,7 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
   const { kind } = config.vision!;
   const { places = 0, taps = [] } = tower;
   const qwen = kind === 'any size';
+  const gemma4 = kind === 'all rows';
   const types = {
     tiles: 'idefics3',
     whole: 'gemma3',
@@ -97,9 +98,10 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     'general.architecture': text('clip'),
     'general.type': text('mmproj'),
     'clip.has_vision_encoder': { type: 'bool', value: true },
-    'clip.projector_type': text(types[kind]),
-    'clip.use_gelu': { type: 'bool', value: true },
-    'clip.vision.image_size': u32(places ? places * tower.patch : tower.image),
+    ...(gemma4
+      ? { 'clip.vision.projector_type': text(types[kind]), 'clip.audio.projector_type': text('gemma4a') }
+      : { 'clip.projector_type': text(types[kind]), 'clip.use_gelu': { type: 'bool', value: true } }),
+    'clip.vision.image_size': u32(gemma4 ? 224 : places ? places * tower.patch : tower.image),
     'clip.vision.patch_size': u32(tower.patch),
     'clip.vision.embedding_length': u32(tower.hidden),
     'clip.vision.feed_forward_length': u32(tower.width),
@@ -119,7 +121,7 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
             value: Array.from({ length: tower.layers }, (_, layer) => taps.includes(layer)),
           },
         }
-      : { 'clip.vision.projector.scale_factor': u32(scale) }),
+      : !gemma4 && { 'clip.vision.projector.scale_factor': u32(scale) }),
     ...(kind === 'tiles' && { 'clip.vision.preproc_image_size': u32(3 * tower.image) }),
     ...options.metadata,
   };
@@ -131,6 +133,8 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     const name = options.rename?.(named) ?? named;
     if (usual === 'v.patch_embd.weight' && shape.length === 5) return framesOf(name, shape, data);
     if (usual === 'v.patch_embd.weight' && shape.length === 2) return [{ name, ...kernelOf(data, tower.patch) }];
+    // Numbers by themselves are tensors of one.
+    if (shape.length === 0) return [{ name, shape: [1], data }];
     const plusOne = usual === 'mm.soft_emb_norm.weight';
     return [{ name, shape, data: plusOne ? data.map((w) => w + 1) : data, type: options.typeOf?.(name, shape) }];
   });

@@ -41,5 +41,19 @@ export function qwenSize(
   return sides.map((side) => Math.ceil((side * grow) / unit) * unit) as [number, number];
 }
 
-/** What stands in a prompt for a picture of `count` rows; what is about it stands there already. */
-export const qwenText = (count: number): string => '<|image_pad|>'.repeat(count);
+/**
+ * As transformers' Gemma4ImageProcessor sizes them: the largest sides that are multiples of `unit`, keep the ratio and make `rows` rows at
+ * most, also of smaller pictures.
+ * @throws SplitkvError `usage` for one that is far too long
+ */
+export function gemma4Size(
+  { width, height }: Pick<Picture, 'width' | 'height'>,
+  unit: number,
+  rows: number,
+): [width: number, height: number] {
+  const factor = Math.sqrt((rows * unit ** 2) / (width * height));
+  let [wide, high] = [Math.floor((factor * width) / unit), Math.floor((factor * height) / unit)];
+  if (wide === 0) [wide, high] = [1, Math.min(rows, Math.floor(height / width))];
+  else if (high === 0) [wide, high] = [Math.min(rows, Math.floor(width / height)), 1];
+  return [wide * unit, high * unit];
+}
