@@ -11,13 +11,13 @@ export interface ClipProblem {
   readonly width: number;
   readonly xStride: number;
   /** Element of a row that is clipped first. Defaults to 0. */
-  readonly xOffset?: number;
+  readonly xOffset?: number | undefined;
   readonly outStride: number;
   readonly outOffset?: number;
   /** Element of `bounds`: the least of a pair, with the most behind it. */
   readonly boundsAt: number;
   /** What is clipped is a gate, by whose GELU (by tanh) these are multiplied, clipped by bounds of their own. */
-  readonly up?: { readonly offset: number; readonly boundsAt: number };
+  readonly up?: { readonly offset: number; readonly boundsAt: number } | undefined;
 }
 
 /** Elements within bounds, or the same of a gate's GELU times what it lets through. */

@@ -290,7 +290,7 @@ export function parseGemma4Vision(config: ConfigReader, rows: number): Omit<Visi
       qkNorm: 'head',
       valueNorm: true,
       scale: 1,
-      rope: { theta, scaling: null, dims: gqa.headDim, interleaved: false },
+      rope: { theta, scaling: null, dims: gqa.headDim, interleaved: 'by axis' },
     },
     mlp: { ...one.mlp, kind: 'gated', bias: false } as LayerConfig['mlp'],
     norms: 'both',

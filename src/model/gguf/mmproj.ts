@@ -15,7 +15,6 @@ import { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { VisionConfig } from '../config/vision_config.js';
 import { projectorFamily, projectorsOf } from '../families/registry.js';
-import { flattened, turnByLines } from '../weights/stored_names.js';
 import { Block } from './tensors.js';
 
 /**
@@ -117,8 +116,7 @@ const layerParts = {
 const swappedParts = { ...layerParts, 'mlp.fc1': 'ffn_down', 'mlp.fc2': 'ffn_up' };
 
 /** The model's tensors, and the encoder's under the names of config/vision_config.ts. */
-function withMmproj(index: TensorIndex, mmproj: GgufFile, vision: VisionConfig): TensorIndex {
-  const { kind, tower, patch, merger, places } = vision;
+function withMmproj(index: TensorIndex, mmproj: GgufFile, { kind, tower, patch, merger }: VisionConfig): TensorIndex {
   const tensors = new Map(index.tensors);
   const { hiddenSize, layers } = tower;
   const kernel = (entry: TensorEntry): TensorEntry =>
@@ -134,7 +132,6 @@ function withMmproj(index: TensorIndex, mmproj: GgufFile, vision: VisionConfig):
       Object.fromEntries(Object.keys(parts).map((part) => [part, to + part])),
       // A patch's kernel is a row.
       {
-        positions: (entry) => (places?.by === 'axes' ? flattened(entry) : entry),
         patches: (entry) =>
           second && entry.shape.length === 4 ? summedView(kernel(entry), 1, 3 * patch ** 2, others) : kernel(entry),
       },
@@ -153,6 +150,5 @@ function withMmproj(index: TensorIndex, mmproj: GgufFile, vision: VisionConfig):
   whole.add(mmproj.tensors.get('mm.input_projection.weight'), 'vision.project.weight', (entry) =>
     kind === 'whole' ? transposedView(entry, { first: 0, step: 1 }) : entry,
   );
-  turnByLines(tensors, vision);
   return { ...index, tensors, files: [...index.files, ...mmproj.files] };
 }

@@ -1,45 +1,31 @@
 import { clip } from '../../../shaders/linear/clip/index.js';
 import { packedLayout } from '../../../shaders/linear/pack.js';
-import { nth } from '../../base/lists.js';
-import { alignUp } from '../../base/math.js';
+import { nth, range } from '../../base/lists.js';
 import type { Buffer } from '../../gpu/index.js';
 import { type AdaptedRows, type Adapters, settled } from '../adapters/loaded_adapters.js';
 import { type Projection, recordLinear } from '../layers/linear/linear.js';
+import type { GqaWeights } from '../layers/attention/gqa_weights.js';
+import type { DenseMlpWeights } from '../layers/mlp/mlp_weights.js';
 import { activationStride } from '../layers/roles.js';
 import type { RankRecorder } from '../layers/world.js';
 import type { Loaded } from '../weights/weight_map.js';
 import type { Matrix } from '../weights/matrix.js';
 import type { EncoderSpecs } from './encoder_specs.js';
 
-/** Rows of a loaded matrix that have bounds of their own, and those' first element (`CLIPPED` by `BOUNDS`). */
-interface Piece {
-  readonly first: number;
-  readonly rows: number;
-  readonly boundsAt: number;
-}
-
 /** Projections whose inputs and outputs have bounds, in place of plain ones: an encoder's on one rank. */
 export class ClippedLinears implements Adapters {
-  readonly #of = new Map<Matrix, { readonly bounds: Buffer; readonly pieces: readonly Piece[] }>();
+  /** How many of `CLIPPED` a matrix is made of, as many rows each, and where their bounds begin. */
+  readonly #of = new Map<Matrix, { readonly bounds: Buffer; readonly first: number; readonly count: number }>();
 
   constructor({ tower: { layers }, bounds }: Loaded<EncoderSpecs>) {
     for (const [index, { attention, mlp }] of layers.entries()) {
-      const of = attention.weights as Extract<typeof attention.weights, { kind: 'gqa' }>;
-      const dense = mlp.weights as Extract<typeof mlp.weights, { kind: 'gated' | 'plain' }>;
-      let next = 0;
-      for (const [matrix, count] of [
-        [of.qkv, 3],
-        [of.o[0]?.matrix, 1],
-        [dense.gateUp, 2],
-        [dense.down, 1],
-      ] as const) {
-        if (!matrix) continue;
-        const each = matrix === dense.gateUp ? dense.downSegments.end : matrix.outFeatures / count;
-        const pieces = Array.from({ length: count }, (_, at) => {
-          return { first: at * alignUp(each, 32), rows: each, boundsAt: 4 * next++ };
-        });
-        this.#of.set(matrix, { bounds: nth(bounds, index), pieces });
-      }
+      const { qkv, o } = attention.weights as GqaWeights;
+      const { gateUp, down } = mlp.weights as DenseMlpWeights;
+      const all = { bounds: nth(bounds, index) };
+      this.#of.set(qkv!, { ...all, first: 0, count: 3 });
+      this.#of.set(nth(o, 0).matrix, { ...all, first: 3, count: 1 });
+      this.#of.set(gateUp!, { ...all, first: 4, count: 2 });
+      this.#of.set(down!, { ...all, first: 6, count: 1 });
     }
   }
 
@@ -56,41 +42,43 @@ export class ClippedLinears implements Adapters {
   ): void {
     const own = this.#of.get(matrix);
     if (!own) return plain(io);
-    const { bounds, pieces } = own;
+    const { bounds, first, count } = own;
     const { role, rows, adapters } = buffers;
-    const { x, xStride, xOffset = 0, segments, out, outStride } = settled(recorder, buffers, matrix, io);
-    const summed = segments && { segments };
-    const floats = (what: string, stride: number): Buffer =>
-      adapters.scratch.createBuffer(`${role} ${what} of ${stride}`, rows * stride * 4);
-    const { inFeatures: width } = matrix;
-    const [inStride, madeStride] = [
-      activationStride(width),
-      activationStride(pieces.length * alignUp(nth(pieces, 0).rows, 32)),
-    ];
-    const [input, made] = [floats('clipped', inStride), floats('to clip', madeStride)];
-    for (const { first, rows: outFeatures, boundsAt } of pieces) {
+    const { x, out, xStride, xOffset, segments, outStride, outFeatures } = settled(recorder, buffers, matrix, io);
+    const stride = activationStride(matrix.inFeatures);
+    const [made, each] = [activationStride(matrix.outFeatures), matrix.outFeatures / count];
+    const floats = (what: string, elements: number): Buffer =>
+      adapters.scratch.createBuffer(`${role} ${what} of ${elements}`, rows * elements * 4);
+    const [input, output] = [floats('clipped', stride), floats('to clip', made)];
+    const boundsAt = (part: number, side: number): number => (first + part) * 4 + side * 2;
+    for (const part of range(0, count)) {
+      const within = { rows, width: matrix.inFeatures, xStride, xOffset, outStride: stride };
+      recorder.dispatch(clip, { ...within, boundsAt: boundsAt(part, 0) }, { x, bounds, out: input });
+      recordLinear(recorder, { role, rows, normed: undefined }, partOf(matrix, part * each, each), {
+        x: input,
+        xStride: stride,
+        ...(segments && { segments }),
+        out: output,
+        outStride: made,
+        outOffset: part * each,
+      });
+    }
+    const up = io.epilogue === 'swiglu' ? { offset: each, boundsAt: boundsAt(1, 1) } : undefined;
+    for (const part of range(0, up ? 1 : count)) {
+      const at = { xOffset: part * each, outOffset: part * each, boundsAt: boundsAt(part, 1), up };
       recorder.dispatch(
         clip,
-        { rows, width, xStride, xOffset, outStride: inStride, boundsAt },
-        { x, bounds, out: input },
+        { rows, width: outFeatures ?? each, xStride: made, outStride, ...at },
+        { x: output, bounds, out },
       );
-      const part = { x: input, xStride: inStride, ...summed, out: made, outStride: madeStride, outOffset: first };
-      recordLinear(recorder, { role, rows, normed: undefined }, rowsOf(matrix, first, outFeatures), part);
-    }
-    const [gate, up] = pieces;
-    const results = io.epilogue === 'swiglu' ? [gate!] : pieces;
-    for (const { first, rows: outFeatures, boundsAt } of results) {
-      const gated = results.length < pieces.length && up && { up: { offset: up.first, boundsAt: up.boundsAt + 2 } };
-      const problem = { rows, width: outFeatures, xStride: madeStride, xOffset: first, outStride, outOffset: first };
-      recorder.dispatch(clip, { ...problem, boundsAt: boundsAt + 2, ...gated }, { x: made, bounds, out });
     }
   }
 }
 
 /** Rows of a matrix from a multiple of 32 on. */
-function rowsOf(matrix: Matrix, first: number, rows: number): Matrix {
+function partOf(matrix: Matrix, first: number, rows: number): Matrix {
   const shards = matrix.shards.map((shard) => {
-    const before = first === 0 ? 0 : packedLayout(shard.type, first, matrix.inFeatures).weightBytes / 16;
+    const before = first && packedLayout(shard.type, first, matrix.inFeatures).weightBytes / 16;
     return { ...shard, rows, firstUnit: shard.firstUnit + before };
   });
   return { ...matrix, outFeatures: rows, shards };

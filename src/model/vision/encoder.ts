@@ -67,7 +67,7 @@ export async function loadEncoder(
   const type = mostOf(types) === 'f32' ? 'f32' : 'f16';
   const { loaded, bytes } = await loadSpecs(device, reader, type, encoderSpecs(vision, textWidth), options);
   const table = placesTable(vision);
-  if (table) reader.expectTensor(table.name, [table.rows, table.columns]);
+  if (table) reader.expectTensor(table.name, table.shape);
   let places: Float32Array | undefined;
   if (table && vision.places && !reader.isBlank) {
     const spans = placesRead(vision.places, patchesOf(vision));

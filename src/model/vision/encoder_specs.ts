@@ -48,11 +48,10 @@ interface MergerSpecs {
 }
 
 /** The table that places are stretched from; it stays with the host. */
-export const placesTable = ({ places, tower }: VisionConfig) =>
+export const placesTable = ({ places, tower: { hiddenSize } }: VisionConfig) =>
   places && {
     name: 'vision.positions.weight',
-    rows: places.by === 'axes' ? 2 * places.side : places.side ** 2,
-    columns: tower.hiddenSize,
+    shape: places.by === 'axes' ? [2, places.side, hiddenSize] : [places.side ** 2, hiddenSize],
   };
 
 /** @param textWidth hidden size of the decoder */

@@ -3,7 +3,6 @@ import {
   blocksView,
   columnsView,
   matrixShape,
-  orderedView,
   rowsView,
   summedView,
   type TensorEntry,
@@ -11,7 +10,7 @@ import {
   transposedView,
   vectorView,
 } from '../../loader/index.js';
-import { attentionOf, type ExpertsConfig, type ModelConfig } from '../config/model_config.js';
+import type { ExpertsConfig, ModelConfig } from '../config/model_config.js';
 import type { VisionConfig } from '../config/vision_config.js';
 import { type ExpertNames, numbered } from '../config/tensor_names.js';
 
@@ -94,8 +93,7 @@ const PROJECTIONS = [
 const BY_INPUT = 'multi_modal_projector.mm_input_projection_weight';
 
 /** An encoder's tensors under the names of config/vision_config.ts; a patch's kernel is a row of [3 * patch * patch]. */
-function addVision(tensors: Map<string, TensorEntry>, index: TensorIndex, vision: VisionConfig): void {
-  const { tower, patch } = vision;
+function addVision(tensors: Map<string, TensorEntry>, index: TensorIndex, { tower, patch }: VisionConfig): void {
   const byInput = index.tensors.get(BY_INPUT);
   const project = 'vision.project.weight';
   if (byInput) tensors.set(project, transposedView({ ...byInput, name: project }, { first: 0, step: 1 }));
@@ -115,34 +113,8 @@ function addVision(tensors: Map<string, TensorEntry>, index: TensorIndex, vision
     if (isKernel && count > 1) tensors.set(name, summedView(named, count, patch * patch));
     // A matrix has a pixel's channels side by side.
     else if (name === 'vision.patches.weight' && axes === 2) tensors.set(name, columnsView(named, byChannel(patch)));
-    else if (name === 'vision.positions.weight') tensors.set(name, flattened(named));
     // A number by itself is a vector of one.
     else tensors.set(name, axes === 0 ? { ...named, shape: [1] } : named);
-  }
-  turnByLines(tensors, vision);
-}
-
-/** Tables one behind the other as one of all rows. */
-export function flattened(entry: TensorEntry): TensorEntry {
-  const { rows, columns } = matrixShape(entry);
-  return { ...entry, shape: [rows, columns] };
-}
-
-/**
- * Where half of a head turns by a patch's column and the other half by its line, pair by pair within each: q and k with the rows of all
- * pairs' first elements, lines' before columns', and then of their second ones.
- */
-export function turnByLines(tensors: Map<string, TensorEntry>, { places, tower }: VisionConfig): void {
-  if (places?.by !== 'axes') return;
-  for (const layer of tower.layers.keys()) {
-    const { gqa } = numbered(tower.tensors, layer);
-    const { headDim } = attentionOf(tower, 'gqa');
-    const quarter = headDim / 4;
-    const order = [2, 0, 3, 1].flatMap((which) => range(which * quarter, (which + 1) * quarter));
-    for (const name of [gqa?.q, gqa?.k, gqa?.qNorm, gqa?.kNorm]) {
-      const entry = tensors.get(`${name}.weight`);
-      if (entry) tensors.set(entry.name, orderedView(entry, order));
-    }
   }
 }
 
