@@ -2,7 +2,7 @@ import { ROPE_SPANS } from '../../../shaders/rope/rope_append/index.js';
 import { contextFullError, limitError, unsupportedError, usageError } from '../../base/errors.js';
 import { GIVEN_ID } from '../../base/kv_units.js';
 import { count as counted, range, sum } from '../../base/lists.js';
-import { sha256 } from '../../base/math.js';
+import { joinFloats, sha256 } from '../../base/math.js';
 import { decodeImage } from '../../images/decode.js';
 import { IMAGE_LIMITS } from '../../images/header.js';
 import { type Cut, cutPicture, type CutSettings, cutSettings } from '../../images/cuts.js';
@@ -184,13 +184,7 @@ export class Pictures {
       const patches = patchRows(pixels, vision, width, grid, patchOrder(vision, grid));
       made.push(await this.runner().ranks[0]!.encode(patches, grid));
     }
-    const all = new Float32Array(sum(made.map(({ length }) => length)));
-    let at = 0;
-    for (const rows of made) {
-      all.set(rows, at);
-      at += rows.length;
-    }
-    return all;
+    return joinFloats(made);
   }
 
   /** @param last where an id was found before: mostly this one is there, too */

@@ -1,6 +1,6 @@
 import type { CutKind } from '../../images/cuts.js';
 import type { ConfigReader } from './config_reader.js';
-import type { GqaConfig, LayerConfig, ModelConfig, NormConfig } from './model_config.js';
+import type { DenseMlpConfig, GqaConfig, LayerConfig, ModelConfig, NormConfig } from './model_config.js';
 import { range } from '../../base/lists.js';
 
 /**
@@ -131,25 +131,18 @@ const tensors: ModelConfig['tensors'] = {
     k: `${attention}.k_proj`,
     v: `${attention}.v_proj`,
     o: `${attention}.out_proj`,
+    qNorm: `${attention}.q_norm`,
+    kNorm: `${attention}.k_norm`,
   },
+  attentionOutNorm: `${layer}.post_attention_layernorm`,
   postNorm: `${layer}.layer_norm2`,
+  mlpOutNorm: `${layer}.post_feedforward_layernorm`,
   plain: { up: `${layer}.mlp.fc1`, down: `${layer}.mlp.fc2` },
+  gated: { gate: `${layer}.mlp.gate_proj`, up: `${layer}.mlp.fc1`, down: `${layer}.mlp.fc2` },
 };
 
 /** Of Qwen's, whose q, k and v are one matrix. */
-const qwenTensors: ModelConfig['tensors'] = {
-  ...tensors,
-  gqa: { ...tensors.gqa!, qkv: `${attention}.qkv` },
-};
-
-/** Of Gemma 4's, which has norms on both sides, norms of q and k, and a gate. */
-const gemma4Tensors: ModelConfig['tensors'] = {
-  ...tensors,
-  gqa: { ...tensors.gqa!, qNorm: `${attention}.q_norm`, kNorm: `${attention}.k_norm` },
-  attentionOutNorm: `${layer}.post_attention_layernorm`,
-  mlpOutNorm: `${layer}.post_feedforward_layernorm`,
-  gated: { gate: `${layer}.mlp.gate_proj`, up: `${layer}.mlp.fc1`, down: `${layer}.mlp.fc2` },
-};
+const qwenTensors = { ...tensors, gqa: { ...tensors.gqa!, qkv: `${attention}.qkv` } };
 
 /** Patches of a side, at most. */
 const MOST_SIDE = 64;
@@ -178,6 +171,8 @@ const siglipDefaults = {
   hidden_act: 'gelu_pytorch_tanh',
 };
 
+const siglipNorm = (config: ConfigReader) =>
+  ({ kind: 'layer', eps: config.positive('layer_norm_eps'), bias: true }) as const;
 const siglipKeys = { heads: 'num_attention_heads', layers: 'num_hidden_layers' };
 
 /**
@@ -199,7 +194,7 @@ export function parseSiglip(
   const merge = mergeOf(side);
   if (!(side >= 1 && side <= MOST_SIDE) || side % merge !== 0)
     throw config.unsupported('image_size', size, `up to ${MOST_SIDE} patches a side, a multiple of ${merge}`);
-  return { image, patch, merge, tower: parseTower(config, side, siglipKeys, config.positive('layer_norm_eps')) };
+  return { image, patch, merge, tower: parseTower(config, side, siglipKeys, siglipNorm(config)) };
 }
 
 /** SigLIP 2's, which takes pictures of any size up to a square of `side` patches. */
@@ -209,7 +204,7 @@ export function parseSiglip2(
 ): Pick<VisionConfig, 'image' | 'patch' | 'places' | 'tower'> {
   config.setDefaults({ ...siglipDefaults, num_patches: 256 });
   const patch = config.integer('patch_size');
-  const tower = parseTower(config, side, siglipKeys, config.positive('layer_norm_eps'));
+  const tower = parseTower(config, side, siglipKeys, siglipNorm(config));
   return { image: side * patch, patch, places: parsePlaces(config, 'num_patches', 'pixels'), tower };
 }
 
@@ -235,12 +230,10 @@ export function parseQwenVision(config: ConfigReader): Omit<VisionConfig, 'image
     Number.isInteger(tap) && Number(tap) < layers && Number(tap) > (at === 0 ? -1 : Number(all[at - 1]));
   if (!Array.isArray(taps) || !taps.every(isLayer))
     throw config.invalid('deepstack_visual_indexes', taps, `an ascending list of layers below ${layers} (depth)`);
-  const tower = parseTower(config, MOST_SIDE, { heads: 'num_heads', layers: 'depth' }, 1e-6);
-  const [one] = tower.layers as readonly [LayerConfig];
-  const attention = one.attention as GqaConfig;
-  const { headDim } = attention;
-  const rope = { theta: 1e4, scaling: null, dims: headDim, interleaved: false };
-  const turned = { ...one, attention: { ...attention, rope } };
+  const keys = { heads: 'num_heads', layers: 'depth' };
+  const tower = parseTower(config, MOST_SIDE, keys, { kind: 'layer', eps: 1e-6, bias: true }, (gqa, mlp) => {
+    return { attention: { ...gqa, rope: { theta: 1e4, scaling: null, dims: gqa.headDim, interleaved: false } }, mlp };
+  });
   return {
     kind: 'any size',
     image: MOST_SIDE * patch,
@@ -248,20 +241,9 @@ export function parseQwenVision(config: ConfigReader): Omit<VisionConfig, 'image
     merge,
     places,
     merger: { width: tower.hiddenSize * merge ** 2, taps: taps as number[] },
-    tower: { ...tower, layers: tower.layers.map(() => turned), tensors: qwenTensors },
+    tower: { ...tower, tensors: qwenTensors },
   };
 }
-
-const gemma4Defaults = {
-  hidden_size: 768,
-  intermediate_size: 3072,
-  num_hidden_layers: 16,
-  num_attention_heads: 12,
-  patch_size: 16,
-  pooling_kernel_size: 3,
-  position_embedding_size: 10240,
-  rms_norm_eps: 1e-6,
-};
 
 /**
  * Gemma 4's: RMS norms on both sides, of queries, keys and values too, a gate, places and rotations by column and line; patches are averaged,
@@ -269,55 +251,49 @@ const gemma4Defaults = {
  * @param rows of a picture, at most
  */
 export function parseGemma4Vision(config: ConfigReader, rows: number): Omit<VisionConfig, 'imageToken' | 'mark'> {
-  // Its activation has another key.
   config.setDefaults({
-    ...gemma4Defaults,
-    hidden_act: config.optionalString('hidden_activation') ?? 'gelu_pytorch_tanh',
+    ...siglipDefaults,
+    num_hidden_layers: 16,
+    pooling_kernel_size: 3,
+    position_embedding_size: 10240,
+    rms_norm_eps: 1e-6,
+    // It has another key.
+    hidden_act: config.raw('hidden_activation') ?? siglipDefaults.hidden_act,
   });
   const patch = config.integer('patch_size');
-  const merge = config.integer('pooling_kernel_size', { min: 1, max: 16 });
+  const merge = config.integer('pooling_kernel_size', { max: 16 });
   const side = merge * Math.ceil(Math.sqrt(rows));
-  const eps = config.positive('rms_norm_eps');
-  const norm = { kind: 'rms', eps } as const;
-  const tower = parseTower(config, side, siglipKeys, eps);
-  const [one] = tower.layers as readonly [LayerConfig];
-  const gqa = one.attention as GqaConfig;
+  const norm = { kind: 'rms', eps: config.positive('rms_norm_eps') } as const;
   const theta = config.optionalObject('rope_parameters')?.optionalPositive('rope_theta') ?? 100;
-  const layer: LayerConfig = {
-    attention: {
-      ...gqa,
-      bias: { q: false, k: false, v: false, o: false },
-      qkNorm: 'head',
-      valueNorm: true,
-      scale: 1,
-      rope: { theta, scaling: null, dims: gqa.headDim, interleaved: 'by axis' },
-    },
-    mlp: { ...one.mlp, kind: 'gated', bias: false } as LayerConfig['mlp'],
-    norms: 'both',
-  };
+  const bias = { q: false, k: false, v: false, o: false };
+  const tower = parseTower(config, side, siglipKeys, norm, (gqa, { width, activation }) => {
+    const rope = { theta, scaling: null, dims: gqa.headDim, interleaved: 'by axis' } as const;
+    const attention: GqaConfig = { ...gqa, bias, qkNorm: 'head', valueNorm: true, scale: 1, rope };
+    return { attention, mlp: { kind: 'gated', width, activation, bias: false }, norms: 'both' };
+  });
+  const standardized = config.boolean('standardize', false);
   return {
     kind: 'all rows',
     image: side * patch,
     patch,
     merge,
-    average: {
-      norm,
-      scale: Math.sqrt(tower.hiddenSize) / merge ** 2,
-      plain: true,
-      standardized: config.boolean('standardize', false),
-    },
+    average: { norm, scale: Math.sqrt(tower.hiddenSize) / merge ** 2, plain: true, standardized },
     places: { side: config.integer('position_embedding_size', { min: rows * merge }), by: 'axes' },
     clipped: config.boolean('use_clipped_linears', false),
-    tower: { ...tower, norm, layers: tower.layers.map(() => layer), tensors: gemma4Tensors },
+    tower,
   };
 }
 
-/** Layers with LayerNorms and biases everywhere, and an MLP without a gate. @param keys what numbers are called */
+/**
+ * Layers with biases everywhere, and an MLP without a gate, unless `layerOf` makes others of them.
+ * @param keys what numbers are called
+ */
 function parseTower(
   config: ConfigReader,
   side: number,
   keys: { readonly heads: string; readonly layers: string },
-  eps: number,
+  norm: NormConfig,
+  layerOf = (attention: GqaConfig, mlp: DenseMlpConfig): LayerConfig => ({ attention, mlp }),
 ): ModelConfig {
   const hiddenSize = config.integer('hidden_size');
   // Rows that are joined have nothing between them.
@@ -340,13 +316,13 @@ function parseTower(
     bothWays: true,
   };
   const width = config.integer('intermediate_size');
-  const one: LayerConfig = { attention: gqa, mlp: { kind: 'plain', width, activation: 'gelu_tanh', bias: true } };
+  const one = layerOf(gqa, { kind: 'plain', width, activation: 'gelu_tanh', bias: true });
   return {
     architecture: 'siglip',
     hiddenSize,
     vocabSize: 32,
     maxPositions: side * side,
-    norm: { kind: 'layer', eps, bias: true },
+    norm,
     tieWordEmbeddings: true,
     embeddingScale: 1,
     residualScale: 1,

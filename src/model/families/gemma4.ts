@@ -137,7 +137,7 @@ export const gemma4 = defineFamily({
       vision_config: {
         hidden_act: 'gelu_pytorch_tanh',
         rms_norm_eps: clip.positive('attention.layer_norm_epsilon'),
-        pooling_kernel_size: clip.optionalInteger('projector.scale_factor'),
+        pooling_kernel_size: clip.optionalInteger('projector.scale_factor') ?? 3,
         position_embedding_size: stored.get('v.position_embd.weight')?.shape[1],
         standardize: stored.has('v.std_scale'),
         use_clipped_linears: stored.has('v.blk.0.attn_q.input_max'),

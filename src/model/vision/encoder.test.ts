@@ -85,7 +85,7 @@ const grids: Record<string, readonly [RandomVisionOptions, readonly Grid[]]> = {
         heads: 8,
         layers: 1,
         patch: 2,
-        rows: 20,
+        rows: 4,
         places: 60,
         width: 100,
         clipped: false,
@@ -93,7 +93,7 @@ const grids: Record<string, readonly [RandomVisionOptions, readonly Grid[]]> = {
       },
     },
     [
-      [12, 15],
+      [6, 6],
       [3, 6],
     ],
   ],
@@ -105,7 +105,7 @@ const grids: Record<string, readonly [RandomVisionOptions, readonly Grid[]]> = {
     },
     [
       [6, 2],
-      [16, 20],
+      [8, 10],
     ],
   ],
 };

@@ -6,7 +6,7 @@
 import { outputGate } from '../../../shaders/attention/output_gate/index.js';
 import { known } from '../../base/errors.js';
 import { nth, range } from '../../base/lists.js';
-import { alignUp, ceilDiv } from '../../base/math.js';
+import { alignUp, ceilDiv, joinFloats } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
@@ -72,8 +72,7 @@ export async function loadEncoder(
   if (table && vision.places && !reader.isBlank) {
     const spans = placesRead(vision.places, patchesOf(vision));
     const read = spans.map(([first, end]) => reader.readRows(table.name, first, end, { signal: options.signal }));
-    const tables = await Promise.all(read);
-    places = Float32Array.from(tables.flatMap((rows) => [...rows]));
+    places = joinFloats(await Promise.all(read));
   }
   return new ImageEncoder(device, { vision, textWidth, type, loaded, places, bytes });
 }
