@@ -121,7 +121,7 @@ export function cutSettings(
     if (fits) return value as never;
     throw unsupportedError(`${name}: ${key} ${show(value)}; expected ${expected}`);
   };
-  const count = (key: string, otherwise: number, what: string, value = file[key] ?? otherwise): number =>
+  const count = (key: string, what: string, value: unknown): number =>
     checked(key, value, Number.isInteger(value) && Number(value) >= 1, `a number of ${what}`);
   const edge = (key: string, otherwise: number): number => {
     const value = file[key];
@@ -135,22 +135,17 @@ export function cutSettings(
     return checked(key, value, fits, 'three numbers');
   };
   const { tile: key, rows, resample: usual }: Cutter = CUTTERS[kind];
-  const { resample = usual, max_pixels_tolerance: tolerance = 2 } = file;
+  const { resample = usual, max_pixels_tolerance: tolerance = 2, do_pan_and_scan: pans } = file;
   const filter = RESAMPLE[Number(resample)];
-  checked(
-    'do_pan_and_scan',
-    file['do_pan_and_scan'],
-    file['do_pan_and_scan'] !== true,
-    'false: images are taken whole',
-  );
+  checked('do_pan_and_scan', pans, pans !== true, 'false: images are taken whole');
   const unit = patch * merge;
   const size = isObject(file['size']) ? file['size'] : {};
   /** Of numbers of pixels, which older files have beside `size`. */
-  const side = (key: string, older: string, otherwise: number): number =>
-    Math.min(count(`size.${key}`, 0, 'pixels', size[key] ?? file[older] ?? otherwise), image ** 2);
+  const pixels = (own: string, older: string, otherwise: number): number =>
+    Math.min(count(`size.${own}`, 'pixels', size[own] ?? file[older] ?? otherwise), image ** 2);
   const [least = 0, most = 0] = rows
-    ? rows.map(([key, otherwise]) => count(key, otherwise, 'rows') * unit ** 2)
-    : [side('shortest_edge', 'min_pixels', 2 ** 16), side('longest_edge', 'max_pixels', 2 ** 24)];
+    ? rows.map(([own, otherwise]) => count(own, 'rows', file[own] ?? otherwise) * unit ** 2)
+    : [pixels('shortest_edge', 'min_pixels', 2 ** 16), pixels('longest_edge', 'max_pixels', 2 ** 24)];
   if (most > image ** 2)
     throw unsupportedError(`${name}: pictures of up to ${most} pixels; the encoder takes ${image ** 2}`);
   const tile = key === undefined ? image : edge(key, image);
@@ -162,7 +157,7 @@ export function cutSettings(
     longestEdge: edge('size', 4 * tile),
     splits: file['do_image_splitting'] !== false,
     thumbnail: file['use_thumbnail'] !== false,
-    tiles: [count('min_tiles', 2, 'tiles'), count('max_tiles', 10, 'tiles')],
+    tiles: [count('min_tiles', 'tiles', file['min_tiles'] ?? 2), count('max_tiles', 'tiles', file['max_tiles'] ?? 10)],
     tolerance: checked('max_pixels_tolerance', tolerance, typeof tolerance === 'number', 'a number'),
     filter: checked('resample', filter ?? resample, filter !== undefined, '1, 2 or 3'),
     mean: three('image_mean'),

@@ -96,13 +96,10 @@ export const lfm2 = defineFamily({
       ['vision_feature_layer', -1, 'all layers of the encoder run'],
     ]);
     const tokens = tokensOf(config, ['image_token_id', 'image_token_index'], 396);
-    const merger = {
-      width: config.optionalInteger('projector_hidden_size') ?? 2560,
-      taps: [],
-      ...(config.boolean('projector_use_layernorm', true) && {
-        norm: { kind: 'layer', eps: 1e-5, bias: true } as const,
-      }),
+    const norm = config.boolean('projector_use_layernorm', true) && {
+      norm: { kind: 'layer', eps: 1e-5, bias: true } as const,
     };
+    const merger = { width: config.optionalInteger('projector_hidden_size') ?? 2560, taps: [], ...norm };
     const merge = config.optionalInteger('downsample_factor', { min: 1, max: 16 }) ?? 2;
     return { kind: 'tiles or any size', ...tokens, ...parseSiglip2(vision, 32), merge, merger };
   },

@@ -204,9 +204,9 @@ export class ImageEncoder {
     });
     if (loaded.norm) recordNorm(recorder, loaded.norm, shape, buffers.x, normed);
     viewing(() => {
-      if (average && loaded.average) {
+      if (average && loaded.averageNorm) {
         const [from, to] = loaded.norm ? [normed, buffers.x] : [buffers.x, normed];
-        const { norm, bias, factor } = loaded.average;
+        const { averageNorm: norm, averageBias: bias, averageFactor: factor } = loaded;
         const summed = { buffer: from, count: merge * merge, first: 0, rows: made, stride: hiddenStride };
         const io = { width: tower.hiddenSize, out: to, outStride: hiddenStride, epilogue: 'none' } as const;
         recordReduce(recorder, summed, { ...io, bias, outScale: average.scale });

@@ -1,4 +1,4 @@
-import { type AverageConfig, patchesOf, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
+import { patchesOf, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
 import type { NormConfig } from '../config/model_config.js';
 import { type NormSpec, normSpec } from '../layers/norm.js';
 import { wholeSlice } from '../shape.js';
@@ -14,20 +14,16 @@ export interface EncoderSpecs {
   /** A row for each place of the encoder's sequence; undefined where they are made for each picture (`placesTable`). */
   readonly positions: MatrixSpec | undefined;
   readonly norm: NormSpec | undefined;
-  /** Of patches that are averaged. */
-  readonly average: AverageSpecs | undefined;
+  /** Of patches that are averaged: what is added to their sum, and what the scaled sum is multiplied by. */
+  readonly averageNorm: NormSpec | undefined;
+  readonly averageBias: VectorSpec | undefined;
+  readonly averageFactor: VectorSpec | undefined;
   /** By layer, `CLIPPED` by `BOUNDS`. */
   readonly bounds: readonly VectorSpec[];
   /** [the decoder's hidden, hidden * merge * merge], or of an average [.., hidden]. */
   readonly project: MatrixSpec | undefined;
   /** Instead: of what the last norm gives, then of what each tap's own does. */
   readonly mergers: readonly MergerSpecs[];
-}
-
-interface AverageSpecs {
-  readonly norm: NormSpec;
-  readonly bias: VectorSpec | undefined;
-  readonly factor: VectorSpec | undefined;
 }
 
 /** Matrices of a layer whose activations have bounds, and those. */
@@ -73,6 +69,7 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
     out: matrix(`${at}.fc2`, textWidth, width),
     outBias: bias(`${at}.fc2`, textWidth),
   });
+  const averageNorm = 'vision.average_norm';
   const { layers } = wholeSlice(tower);
   return {
     tower: modelMap(tower, { layers }),
@@ -89,7 +86,13 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
           precision: 'f32',
         },
     norm: average?.plain ? undefined : normSpec(norm, 'vision.norm', String(tensors.norm), hiddenSize),
-    average: average && averageSpecs(average, hiddenSize),
+    averageNorm: average?.plain
+      ? { config: average.norm, weight: { name: averageNorm, parts: [zeroRows(hiddenSize)], plus: 1 } }
+      : average && normSpec(average.norm, averageNorm, averageNorm, hiddenSize),
+    averageBias: average?.standardized
+      ? { ...wholeVector('std_bias', 'vision.std_bias', hiddenSize), times: -1 / average.scale }
+      : undefined,
+    averageFactor: average?.standardized ? wholeVector('std_scale', 'vision.std_scale', hiddenSize) : undefined,
     bounds: clipped
       ? tower.layers.map((_, index) => ({
           name: `vision.bounds.${index}`,
@@ -105,17 +108,5 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
           ...merger.taps.map((_, at) => mergerOf(`vision.deepstack.${at}`, merger.width, norm)),
         ]
       : [],
-  };
-}
-
-function averageSpecs({ norm, scale, plain, standardized }: AverageConfig, width: number): AverageSpecs {
-  const name = 'vision.average_norm';
-  const bias = 'vision.std_bias';
-  const ones = { name, parts: [zeroRows(width)], plus: 1 };
-  return {
-    norm: plain ? { config: norm, weight: ones } : normSpec(norm, name, name, width),
-    // Added to the sum, before that is scaled.
-    bias: standardized ? { ...wholeVector(bias, bias, width), times: -1 / scale } : undefined,
-    factor: standardized ? wholeVector('vision.std_scale', 'vision.std_scale', width) : undefined,
   };
 }

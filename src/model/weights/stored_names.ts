@@ -50,8 +50,11 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
   return { ...index, tensors, totalBytes };
 }
 
-/** What checkpoints put before the names of an encoder's tensors, behind `model.` or not, and what those outside its layers are called. */
-const TOWERS = ['vision_model.', 'vision_tower.vision_model.', 'vision_tower.', 'visual.'];
+/** What checkpoints put before the names of an encoder's tensors. */
+const TOWER = /^(model\.)?(vision_tower\.|visual\.)?(vision_model\.)?/;
+/** Input by input, unlike other matrices. */
+const BY_INPUT = 'multi_modal_projector.mm_input_projection_weight';
+/** What those outside its layers are called, or begin with. */
 const VISION = [
   ['embeddings.patch_embedding.', 'vision.patches.'],
   ['embeddings.position_embedding.', 'vision.positions.'],
@@ -66,6 +69,13 @@ const VISION = [
   ['patch_embedder.input_proj.', 'vision.patches.'],
   ['patch_embedder.position_embedding_table', 'vision.positions.weight'],
   ['std_', 'vision.std_'],
+  ['connector.modality_projection.proj.weight', 'vision.project.weight'],
+  [BY_INPUT, 'vision.project.weight'],
+  ['multi_modal_projector.mm_soft_emb_norm.', 'vision.average_norm.'],
+  ['multi_modal_projector.layer_norm.', 'vision.merger.norm.'],
+  ['multi_modal_projector.linear_1.', 'vision.merger.fc1.'],
+  ['multi_modal_projector.linear_2.', 'vision.merger.fc2.'],
+  ['embed_vision.embedding_projection.', 'vision.project.'],
 ] as const;
 /** Within a name. */
 const PARTS = [
@@ -81,46 +91,31 @@ const PARTS = [
   ['.up_proj.', '.fc1.'],
   ['.down_proj.', '.fc2.'],
 ] as const;
-const PROJECTIONS = [
-  ['connector.modality_projection.proj.weight', 'vision.project.weight'],
-  ['multi_modal_projector.mm_soft_emb_norm.', 'vision.average_norm.'],
-  ['multi_modal_projector.layer_norm.', 'vision.merger.norm.'],
-  ['multi_modal_projector.linear_1.', 'vision.merger.fc1.'],
-  ['multi_modal_projector.linear_2.', 'vision.merger.fc2.'],
-  ['embed_vision.embedding_projection.', 'vision.project.'],
-] as const;
-/** Input by input, and what it is otherwise. */
-const BY_INPUT = 'multi_modal_projector.mm_input_projection_weight';
 
-/** An encoder's tensors under the names of config/vision_config.ts; a patch's kernel is a row of [3 * patch * patch]. */
+/** An encoder's tensors under the names of config/vision_config.ts. */
 function addVision(tensors: Map<string, TensorEntry>, index: TensorIndex, { tower, patch }: VisionConfig): void {
-  const byInput = index.tensors.get(BY_INPUT);
-  const project = 'vision.project.weight';
-  if (byInput) tensors.set(project, transposedView({ ...byInput, name: project }, { first: 0, step: 1 }));
   for (const [stored, entry] of index.tensors) {
-    const bare = stored.replace(/^model\./, '');
-    const before = TOWERS.find((tower) => bare.startsWith(tower)) ?? '';
-    const rest = bare.slice(before.length);
-    const [from, to] = (before === '' ? PROJECTIONS : VISION).find(([part]) => rest.startsWith(part)) ?? [];
+    const bare = stored.replace(TOWER, '');
+    const [from, to] = VISION.find(([part]) => bare.startsWith(part)) ?? [];
     if (from === undefined) continue;
-    const name = PARTS.reduce((whole, [part, own]) => whole.replace(part, own), to + rest.slice(from.length));
-    const { length: axes, 2: frames = 1 } = entry.shape;
-    const isKernel = name === 'vision.patches.weight' && axes >= 4;
-    const count = axes === 5 ? frames : 1;
-    const shape = isKernel ? [tower.hiddenSize, 3 * count * patch * patch] : entry.shape;
-    const named = { ...entry, name, shape };
-    // Of a picture all frames are the same.
-    if (isKernel && count > 1) tensors.set(name, summedView(named, count, patch * patch));
-    // A matrix has a pixel's channels side by side.
-    else if (name === 'vision.patches.weight' && axes === 2) tensors.set(name, columnsView(named, byChannel(patch)));
+    const name = PARTS.reduce((whole, [part, own]) => whole.replace(part, own), to + bare.slice(from.length));
+    const named = { ...entry, name };
+    if (name === 'vision.patches.weight') tensors.set(name, patchRows(named, tower.hiddenSize, patch));
+    else if (from === BY_INPUT) tensors.set(name, transposedView(named, { first: 0, step: 1 }));
     // A number by itself is a vector of one.
-    else tensors.set(name, axes === 0 ? { ...named, shape: [1] } : named);
+    else tensors.set(name, entry.shape.length === 0 ? { ...named, shape: [1] } : named);
   }
 }
 
-/** Of a patch: where each channel's pixels are taken from. */
-const byChannel = (patch: number): number[] =>
-  range(0, 3).flatMap((channel) => range(0, patch * patch).map((pixel) => pixel * 3 + channel));
+/** Kernels [rows, 3, patch, patch], or of several frames, which are the same of a picture; or rows whose pixels have their channels side by side. */
+function patchRows(entry: TensorEntry, rows: number, patch: number): TensorEntry {
+  const size = patch * patch;
+  const { length: axes, 2: frames = 1 } = entry.shape;
+  if (axes === 4) return { ...entry, shape: [rows, 3 * size] };
+  if (axes === 5) return summedView({ ...entry, shape: [rows, 3 * frames * size] }, frames, size);
+  const order = range(0, 3 * size).map((at) => (at % size) * 3 + Math.floor(at / size));
+  return columnsView(entry, order);
+}
 
 /**
  * A layer's stacks of experts as tensors of each expert, in place of the stacks.
