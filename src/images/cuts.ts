@@ -8,11 +8,8 @@ import { RESAMPLE, resize } from './resize.js';
 import { gemma4Size, qwenSize } from './sizes.js';
 
 /** What an encoder takes: the side of its largest square and of a patch in pixels, and patches of a side that become a row. */
-export interface CutShape {
+export interface CutShape extends Readonly<Record<'image' | 'patch' | 'merge', number>> {
   readonly kind: CutKind;
-  readonly image: number;
-  readonly patch: number;
-  readonly merge: number;
 }
 
 /** How pictures are cut, and scaled. */
@@ -21,24 +18,13 @@ export interface CutSettings extends Idefics3Settings, Lfm2Settings {
   readonly deviation: readonly number[];
 }
 
-/** What the encoder is given of a picture, and what announces it. */
-export interface Cut {
-  readonly tiles: readonly Picture[];
-  /** Rows. */
-  readonly count: number;
-  /** Lines and columns of rows that have positions of their own. */
-  readonly grid: readonly [lines: number, columns: number] | undefined;
-  /** What stands for it in a prompt. */
-  readonly text: string;
-}
-
 interface Cutter {
   /** Of preprocessor_config.json, where that doesn't say. */
   readonly resample: number;
   /** Its key for the side of a tile. */
   readonly tile?: string;
-  /** Its keys for how many rows a picture has, at least and at most, and what they are otherwise. */
-  readonly rows?: readonly (readonly [key: string, otherwise: number])[];
+  /** Its keys for how many rows a picture has, at least and at most or just so, and what they are otherwise. */
+  readonly rows?: Readonly<Record<string, number>>;
   /** @param unit pixels of a row's side */
   readonly cut: (
     picture: Picture,
@@ -67,19 +53,13 @@ const CUTTERS = {
   'tiles or any size': {
     resample: 2,
     tile: 'tile_size',
-    rows: [
-      ['min_image_tokens', 64],
-      ['max_image_tokens', 256],
-    ],
+    rows: { min_image_tokens: 64, max_image_tokens: 256 },
     cut: lfm2Tiles,
     text: lfm2Text,
   },
   'all rows': {
     resample: 3,
-    rows: [
-      ['max_soft_tokens', 280],
-      ['max_soft_tokens', 280],
-    ],
+    rows: { max_soft_tokens: 280 },
     cut: (picture, { pixels }, unit) => gemma4Size(picture, unit, pixels[1] / unit ** 2),
     text: (_cut, [count = 0]) => `<|image>${'<|image|>'.repeat(count)}<image|>`,
   },
@@ -87,8 +67,11 @@ const CUTTERS = {
 
 export type CutKind = keyof typeof CUTTERS;
 
-/** @throws SplitkvError `usage` for a picture that the encoder has no room for */
-export function cutPicture(picture: Picture, { kind, image, patch, merge }: CutShape, settings: CutSettings): Cut {
+/**
+ * What the encoder is given of a picture: its tiles, which become `count` rows, of `grid` lines and columns where those have positions of
+ * their own; and what stands for it in a prompt. @throws SplitkvError `usage` for one that the encoder has no room for
+ */
+export function cutPicture(picture: Picture, { kind, image, patch, merge }: CutShape, settings: CutSettings) {
   const { cut, text }: Cutter = CUTTERS[kind];
   const unit = patch * merge;
   const made = cut(picture, settings, unit);
@@ -98,9 +81,8 @@ export function cutPicture(picture: Picture, { kind, image, patch, merge }: CutS
   const counts = tiles.tiles.map(({ width, height }) => {
     const patches = patchesOf(width, height);
     if (patches <= most) return patches / merge ** 2;
-    throw usageError(
-      `an image of ${picture.width} x ${picture.height} pixels becomes one of ${width} x ${height}; the encoder takes ${most} patches of ${patch} x ${patch}: cut it`,
-    );
+    const became = `an image of ${picture.width} x ${picture.height} pixels becomes one of ${width} x ${height}`;
+    throw usageError(`${became}; the encoder takes ${most} patches of ${patch} x ${patch}: cut it`);
   });
   const [{ width, height }] = tiles.tiles as readonly [Picture];
   const grid = kind === 'any size' ? ([height / unit, width / unit] as const) : undefined;
@@ -135,16 +117,17 @@ export function cutSettings(
     return checked(key, value, fits, 'three numbers');
   };
   const { tile: key, rows, resample: usual }: Cutter = CUTTERS[kind];
-  const { resample = usual, max_pixels_tolerance: tolerance = 2, do_pan_and_scan: pans } = file;
+  const { resample = usual, do_pan_and_scan: pans, size: sides } = file;
   const filter = RESAMPLE[Number(resample)];
   checked('do_pan_and_scan', pans, pans !== true, 'false: images are taken whole');
   const unit = patch * merge;
-  const size = isObject(file['size']) ? file['size'] : {};
   /** Of numbers of pixels, which older files have beside `size`. */
-  const pixels = (own: string, older: string, otherwise: number): number =>
-    Math.min(count(`size.${own}`, 'pixels', size[own] ?? file[older] ?? otherwise), image ** 2);
-  const [least = 0, most = 0] = rows
-    ? rows.map(([own, otherwise]) => count(own, 'rows', file[own] ?? otherwise) * unit ** 2)
+  const pixels = (own: string, older: string, otherwise: number): number => {
+    const value = (isObject(sides) ? sides[own] : undefined) ?? file[older] ?? otherwise;
+    return Math.min(count(`size.${own}`, 'pixels', value), image ** 2);
+  };
+  const [least = 0, most = least] = rows
+    ? Object.entries(rows).map(([own, otherwise]) => count(own, 'rows', file[own] ?? otherwise) * unit ** 2)
     : [pixels('shortest_edge', 'min_pixels', 2 ** 16), pixels('longest_edge', 'max_pixels', 2 ** 24)];
   if (most > image ** 2)
     throw unsupportedError(`${name}: pictures of up to ${most} pixels; the encoder takes ${image ** 2}`);
@@ -158,7 +141,7 @@ export function cutSettings(
     splits: file['do_image_splitting'] !== false,
     thumbnail: file['use_thumbnail'] !== false,
     tiles: [count('min_tiles', 'tiles', file['min_tiles'] ?? 2), count('max_tiles', 'tiles', file['max_tiles'] ?? 10)],
-    tolerance: checked('max_pixels_tolerance', tolerance, typeof tolerance === 'number', 'a number'),
+    tolerance: count('max_pixels_tolerance', 'times', file['max_pixels_tolerance'] ?? 2),
     filter: checked('resample', filter ?? resample, filter !== undefined, '1, 2 or 3'),
     mean: three('image_mean'),
     deviation: three('image_std'),

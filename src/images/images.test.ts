@@ -308,6 +308,8 @@ describe("LFM2-VL's pictures", () => {
     expect(() => cut(20, 20, { tile_size: 500 })).toThrow(/tiles of 500 pixels/);
     expect(() => cut(20, 20, { max_tiles: 'ten' })).toThrow(/max_tiles "ten"; expected a number of tiles/);
     expect(() => cut(20, 20, { max_image_tokens: 0 })).toThrow(/max_image_tokens 0; expected a number of rows/);
-    expect(() => cut(20, 20, { max_pixels_tolerance: '2' })).toThrow(/max_pixels_tolerance "2"/);
+    expect(() => cut(20, 20, { max_pixels_tolerance: '2' })).toThrow(
+      /max_pixels_tolerance "2"; expected a number of times/,
+    );
   });
 });

@@ -17,15 +17,14 @@ export interface Lfm2Settings {
 
 /** The grid whose shape is the picture's, or nearly: of two that are as near the larger one, unless the picture is small for it. */
 function gridOf({ width, height }: Picture, tile: number, [least, most]: readonly [number, number]) {
-  const grids = range(least, most + 1).flatMap((area) =>
-    range(1, area + 1).flatMap((columns) => (area % columns === 0 ? [[columns, area / columns] as const] : [])),
-  );
-  let [best, nearest]: [readonly [columns: number, rows: number], number] = [[1, 1], Infinity];
-  for (const grid of grids) {
-    const distance = Math.abs(width / height - grid[0] / grid[1]);
-    const fills = width * height > 0.5 * tile ** 2 * grid[0] * grid[1];
-    if (distance < nearest || (distance === nearest && fills)) best = grid;
-    nearest = Math.min(nearest, distance);
+  let [best, nearest] = [[1, 1], Infinity];
+  for (const area of range(least, most + 1)) {
+    for (const columns of range(1, area + 1).filter((side) => area % side === 0)) {
+      const distance = Math.abs(width / height - columns / (area / columns));
+      const fills = width * height > 0.5 * tile ** 2 * area;
+      if (distance < nearest || (distance === nearest && fills)) best = [columns, area / columns];
+      nearest = Math.min(nearest, distance);
+    }
   }
   return best;
 }
@@ -39,7 +38,7 @@ export function lfm2Tiles(picture: Picture, settings: Idefics3Settings & Lfm2Set
   const whole = (): Picture => resize(picture, ...qwenSize(picture, unit, pixels, unit), filter);
   const near = [picture.width, picture.height].map((side) => Math.max(unit / 2, rounded(side / unit) * unit));
   const isLarge = near[0]! * near[1]! > pixels[1] * tolerance;
-  const [columns, rows] = isLarge && settings.splits ? gridOf(picture, tile, settings.tiles) : [1, 1];
+  const [columns = 1, rows = 1] = isLarge && settings.splits ? gridOf(picture, tile, settings.tiles) : [1, 1];
   if (columns * rows === 1) return { tiles: [whole()], rows: 0, columns: 0 };
   const tiles = tilesOf(resize(picture, columns * tile, rows * tile, filter), tile, rows, columns);
   return { tiles: settings.thumbnail ? [...tiles, whole()] : tiles, rows, columns };

@@ -5,7 +5,7 @@ import { count as counted, range, sum } from '../../base/lists.js';
 import { joinFloats, sha256 } from '../../base/math.js';
 import { decodeImage } from '../../images/decode.js';
 import { IMAGE_LIMITS } from '../../images/header.js';
-import { type Cut, cutPicture, type CutSettings, cutSettings } from '../../images/cuts.js';
+import { cutPicture, type CutSettings, cutSettings } from '../../images/cuts.js';
 import type { Picture } from '../../images/picture.js';
 import { type Grid, patchGrid, patchOrder, rowWidth, type VisionConfig } from '../../model/config/vision_config.js';
 import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
@@ -36,7 +36,7 @@ interface Entry {
 }
 
 /** A picture as the model wants it. */
-interface Ready extends Omit<Cut, 'tiles'> {
+interface Ready extends Omit<ReturnType<typeof cutPicture>, 'tiles'> {
   readonly key: string;
   tiles(): Promise<readonly Picture[]>;
 }

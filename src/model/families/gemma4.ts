@@ -116,7 +116,7 @@ export const gemma4 = defineFamily({
   vision(config) {
     const vision = config.optionalObject('vision_config');
     // The unified model's has no layers.
-    if (!vision || vision.optionalString('model_type') === 'gemma4_unified_vision') return undefined;
+    if (!vision || config.optionalString('model_type') === 'gemma4_unified') return undefined;
     const rows = config.optionalInteger('vision_soft_tokens_per_image', { max: 1120 }) ?? 280;
     const text = config.optionalObject('text_config');
     if (text) refuseForeign(text, [['pad_token_id', 0, "pictures' rows have token 0's inputs for each layer"]]);

@@ -37,14 +37,12 @@ export function placeRows(
   const { side, by } = places;
   const out = new Float32Array(order.length * width);
   const made = new Float64Array(width);
-  const axes = [lines, columns].map((of) => range(0, of).map((at) => (by === 'axes' ? [] : sharesOf(at, of, places))));
-  const [down, across] = axes as [Shares[], Shares[]];
+  const half = table.length / width / 2;
+  const along = (of: number): Shares[] => range(0, of).map((at) => (by === 'axes' ? [] : sharesOf(at, of, places)));
+  const [down, across] = [along(lines), along(columns)];
   const sharesAt = (line: number, column: number): Shares =>
     by === 'axes'
-      ? [
-          [column, 1],
-          [table.length / width / 2 + line, 1],
-        ]
+      ? [column, half + line].map((place) => [place, 1] as const)
       : down[line]!.flatMap(([y, high]) => across[column]!.map(([x, wide]) => [y * side + x, high * wide] as const));
   for (const [row, at] of order.entries()) {
     if (at < 0) continue;
