@@ -148,6 +148,38 @@ const models = {
     encoder: 86,
     millions: 354,
   },
+  // As transformers writes both; a picture has 280 rows at most.
+  'Gemma 4 E2B': {
+    config: {
+      ...PUBLISHED['gemma-4-e2b-it']!.config,
+      image_token_id: 258880,
+      vision_soft_tokens_per_image: 280,
+      vision_config: {
+        model_type: 'gemma4_vision',
+        attention_bias: false,
+        global_head_dim: 64,
+        head_dim: 64,
+        hidden_activation: 'gelu_pytorch_tanh',
+        hidden_size: 768,
+        intermediate_size: 3072,
+        max_position_embeddings: 131072,
+        num_attention_heads: 12,
+        num_hidden_layers: 16,
+        num_key_value_heads: 12,
+        patch_size: 16,
+        pooling_kernel_size: 3,
+        position_embedding_size: 10240,
+        rms_norm_eps: 1e-6,
+        rope_parameters: { rope_theta: 100, rope_type: 'default' },
+        standardize: false,
+        use_clipped_linears: true,
+      },
+    },
+    rows: 289,
+    patches: 2601,
+    encoder: 152,
+    millions: 2280,
+  },
   'Qwen3-VL 2B': {
     config: {
       model_type: 'qwen3_vl',
@@ -233,6 +265,15 @@ test('what is refused of an encoder: texts are not', () => {
   expect(misfit({ ...gemma, mm_tokens_per_image: 1156 })).toMatch(/at most the window of 1024/);
   expect(misfit({ ...gemma, mm_tokens_per_image: 100 })).toMatch(/image_size/);
   expect(parseModelConfig({ ...gemma, vision_config: undefined }).vision).toBeUndefined();
+  const gemma4 = models['Gemma 4 E2B'].config;
+  const text = { ...(gemma4 as { text_config?: object }).text_config, use_bidirectional_attention: 'vision' };
+  const seen = { ...gemma4, text_config: { ...text, sliding_window: 200 } };
+  expect(misfit(seen)).toMatch(/vision_soft_tokens_per_image 280 .* at most the window of 200/);
+  expect(parseModelConfig({ ...gemma4, text_config: text }).vision).toMatchObject({ runs: 280, windowedRuns: true });
+  expect(parseModelConfig(gemma4).vision).not.toHaveProperty('runs');
+  expect(misfit({ ...gemma4, text_config: { ...text, pad_token_id: 3 } })).toMatch(/pad_token_id 3 /);
+  const narrow = { ...gemma4.vision_config, position_embedding_size: 100 };
+  expect(() => parseModelConfig({ ...gemma4, vision_config: narrow })).toThrow(/position_embedding_size is 100/);
   const lfm2 = models['LFM2-VL 450M'].config;
   expect(misfit({ ...lfm2, projector_hidden_act: 'relu' })).toMatch(/projector_hidden_act "relu" .* is gelu/);
   expect(misfit({ ...lfm2, vision_feature_layer: -2 })).toMatch(/vision_feature_layer -2 .* all layers/);
