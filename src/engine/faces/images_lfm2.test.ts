@@ -86,7 +86,7 @@ test('what stands in the prompt', async () => {
   expect(await model.readPrompt({ prompt: as, images: [images[0]!] })).toEqual(read);
   expect(model.info.imagePlaceholder).toBe('<image>');
   const cut = await model.readPrompt({ prompt: '<image>', images: [images[2]!] });
-  const words = [...cut.map((id) => (id >= GIVEN_ID ? IMAGE : id))].filter((id) => id !== IMAGE);
+  const words = cut.map((id) => (id >= GIVEN_ID ? IMAGE : id)).filter((id) => id !== IMAGE);
   const tokenOf = (text: string): readonly number[] => model.tokenize(text, { addSpecial: false });
   const rows = [1, 2].flatMap((row) => [1, 2, 3].map((column) => `<|img_row_${row}_col_${column}|>`));
   const around = ['<|image_start|>', ...rows, '<|img_thumbnail|>', '<|image_end|>'];
