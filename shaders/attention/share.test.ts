@@ -13,6 +13,7 @@ import { localIndex, type Sharing, slotsOf } from './share_fixture.js';
 import {
   chunksOf,
   CONTEXTS,
+  joinsOwn,
   lanesOf,
   mlaPrefillPath,
   mlaSplitPath,
@@ -100,16 +101,18 @@ async function output(
   let home: HostArrays = {};
   let base = 0;
   for (const member of members) {
-    const lanes = lanesOf(maxChunks, member);
+    const joins = joinsOwn(member);
+    const lanes = joins ? 1 : lanesOf(maxChunks, member);
     const own = await path.attend(device, traits, {
       ...member,
       offsets,
       bundleHeads,
       ...(queryPieces && { queryPieces }),
     });
-    if (ofLanes) travelled.push({ o: own['partial_o']!, ml: own['partial_ml']! });
+    if (ofLanes && !joins) travelled.push({ o: own['partial_o']!, ml: own['partial_ml']! });
     else {
-      const local = { partials: chunksOf(maxChunks, member), ...(member.share && { share: member.share }) };
+      const partials = ofLanes ? lanesOf(maxChunks, member) : chunksOf(maxChunks, member);
+      const local = { partials, ...(member.share && { share: member.share }) };
       const { out, out_ml: ml } = await merge({ mode: 'lanes', bundleHeads, lanes, ...local }, own);
       travelled.push({ o: out!, ml: ml! });
     }

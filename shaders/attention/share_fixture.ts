@@ -1,3 +1,4 @@
+import { joinsLanes } from '../../src/base/kv_units.js';
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { headTable, tableLead, type TableLayout } from '../cache/head_tables.js';
 import { type CacheHeads, CHUNK_TOKENS, MERGE_LANES, NO_BLOCK } from '../cache/kv_cache.js';
@@ -97,9 +98,10 @@ export function ownInputs(
 export const slotsOf = (mask: number): number[] =>
   Array.from({ length: MERGE_LANES }, (_, slot) => slot).filter((slot) => ((mask >> slot) & 1) === 1);
 
-/** Most lanes that the holder of some of `of` lane slots has of a sequence of `chunks` chunks, whatever its chunk offset. */
+/** Most lanes that the holder of some of `of` lane slots sends of a sequence of `chunks` chunks, whatever its chunk offset. */
 export function mostLanesOf(slots: readonly number[], chunks: number, of = MERGE_LANES): number {
   const lanes = Array.from({ length: Math.min(MERGE_LANES, chunks) }, (_, lane) => lane);
   const held = (offset: number): number => lanes.filter((lane) => slots.includes((lane + offset) % of)).length;
-  return Math.max(...Array.from({ length: of }, (_, offset) => held(offset)));
+  const most = Math.max(...Array.from({ length: of }, (_, offset) => held(offset)));
+  return joinsLanes(of) ? Math.min(1, most) : most;
 }

@@ -1,4 +1,4 @@
-// Where a contraction over `in_features` elements is cut into `total` segments, whose sums are added in ascending order.
+// Where a contraction over `in_features` elements is cut into `total` segments, whose sums are added in a tree (tree_sum.wgsl).
 //
 //   start(s) = floor(floor(s * in_features / total) / align) * align;   start(total) = in_features
 //

@@ -1,6 +1,14 @@
 import { ceilDiv } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
+import treeSumWgsl from '../lib/tree_sum.wgsl?raw';
+import contractSource from './contract.wgsl?raw';
 import { type PackedType, UNIT_ELEMENTS } from './pack.js';
+import { treeLevels } from './segments.js';
+import serialSource from './serial.wgsl?raw';
+
+/** contract.wgsl and serial.wgsl, each with what adds up segments. */
+export const contractWgsl = `${treeSumWgsl}\n${contractSource}`;
+export const serialContractWgsl = `${treeSumWgsl}\n${serialSource}`;
 
 /** Parts that a contraction is cut into on a hardware adapter, where it has fewer segments. */
 const PARTS = 32;
@@ -120,6 +128,7 @@ export function planContract(contraction: Contraction, traits: DeviceTraits): Co
       UNROLL: unroll,
       UNROLLED: traits.unroll,
       CUT: cut,
+      TREE_LEVELS: treeLevels('contract', segments.count),
     },
   };
 }

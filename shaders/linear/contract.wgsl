@@ -2,8 +2,8 @@
 // matrices (gate and up). serial.wgsl is its counterpart for software adapters.
 //
 // K is cut into PARTS parts, SUBS a segment: part segment * SUBS + sub takes the units sub, sub + SUBS, ... of its segment in
-// ascending order (unit_add). The parts of a segment are added in order, then the segments in order: so bits follow from
-// the model's number of segments alone.
+// ascending order (unit_add). The parts of a segment are added in order, then the segments in a tree (lib/tree_sum.wgsl): so bits follow
+// from the model's number of segments alone.
 //
 // Decode waits for memory, so a thread first asks for UNROLL units of each of its outputs, then multiplies; the next units are
 // asked for before these are used, and the first ones behind what is staged of the activations, which is awaited meanwhile. Loops
@@ -31,6 +31,9 @@ const UNROLL: u32 = 4u; // variant
 const UNROLLED: bool = true; // variant
 /// A part may begin or end within a unit.
 const CUT: bool = false; // variant
+const TREE_LEVELS: u32 = 0u; // variant
+
+alias Summed = f32;
 
 const OUTS: u32 = LANES * EACH;
 const THREADS: u32 = LANES * SLICES;
@@ -227,11 +230,13 @@ fn segment_sum(segment: u32, matrix: u32, row: u32, out_lane: u32) -> f32 {
 }
 
 fn sum_segments(matrix: u32, row: u32, out_lane: u32) -> f32 {
-  var total = segment_sum(0u, matrix, row, out_lane);
+  var tree = Tree();
+  var total = 0.0;
   var segment = 0u;
-  for (var left = loop_count(PARTS / SUBS) - 1u; left >= 1u; left--) {
+  for (var left = loop_count(PARTS / SUBS); left >= 1u; left--) {
+    let sum = segment_sum(segment, matrix, row, out_lane);
+    total = tree_sum(&tree, segment, 0u, segment + 1u < PARTS / SUBS, sum);
     segment++;
-    total += segment_sum(segment, matrix, row, out_lane);
   }
   return total;
 }

@@ -5,7 +5,8 @@ import { BLOCK } from './pack.js';
 
 /**
  * How a contraction over K elements is cut: segment s starts at floor(floor(s K / total) / align) align, each is summed by
- * itself, and the sums are added in ascending order. A rank of a split contraction holds the segments first .. first + count.
+ * itself, and the sums are added in a binary tree (lib/tree_sum.wgsl). A rank of a split contraction holds the segments
+ * first .. first + count.
  */
 export interface Segments {
   readonly total: number;
@@ -14,6 +15,19 @@ export interface Segments {
   readonly first?: number;
   /** Defaults to all from `first` on. */
   readonly count?: number;
+}
+
+/** Levels that lib/tree_sum.wgsl has room for. */
+const MOST_LEVELS = 7;
+
+/** TREE_LEVELS of so many sums. @throws SplitkvError `internal` */
+export function treeLevels(kernel: string, count: number): number {
+  const levels = Math.ceil(Math.log2(count));
+  if (levels <= MOST_LEVELS) return levels;
+  throw new SplitkvError(
+    'internal',
+    `${kernel}: ${count} sums; the tree that adds them up has room for ${2 ** MOST_LEVELS}`,
+  );
 }
 
 export function segmentStart(segment: number, modelInFeatures: number, segments: Segments): number {

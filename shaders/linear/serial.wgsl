@@ -5,6 +5,10 @@
 // The kernel declares the bindings weight and scale, `params` (LINEAR_PARAMS in problem.ts), load_x, and SERIAL_ROWS (1 or 2).
 
 const ALIGNED: bool = true; // variant
+const TREE_LEVELS: u32 = 0u; // variant
+
+/// Of row first_row (first column) and the one behind it.
+alias Summed = mat2x4<f32>;
 
 /// Outputs of an invocation: lanes `lane`, lane + 8, lane + 16 and lane + 24 of a tile.
 const SERIAL_STEP: u32 = 8u;
@@ -72,10 +76,10 @@ fn write_segments_of(segment: u32, row: u32, n: u32, sums: vec4<f32>) {
   }
 }
 
-/// Sums of all segments, in order; with SEGMENTS_OUT each is written instead.
+/// Sums of all segments, in a tree (lib/tree_sum.wgsl); with SEGMENTS_OUT each is written instead.
 fn contract(tile: u32, lane: u32, first_row: u32) -> mat2x4<f32> {
-  var total0 = vec4<f32>();
-  var total1 = vec4<f32>();
+  var tree = Tree();
+  var total = mat2x4<f32>();
   for (var s = 0u; s < params.segment_count; s++) {
     let sums = contract_segment(params.segment_first + s, tile, lane, first_row);
     if (SEGMENTS_OUT) {
@@ -83,13 +87,9 @@ fn contract(tile: u32, lane: u32, first_row: u32) -> mat2x4<f32> {
       if (SERIAL_ROWS == 2u) {
         write_segments_of(s, first_row + 1u, tile * 32u + lane, sums[1]);
       }
-    } else if (s == 0u) {
-      total0 = sums[0];
-      total1 = sums[1];
     } else {
-      total0 += sums[0];
-      total1 += sums[1];
+      total = tree_sum(&tree, s, 0u, s + 1u < params.segment_count, sums);
     }
   }
-  return mat2x4<f32>(total0, total1);
+  return total;
 }

@@ -1,6 +1,6 @@
 // The one row of a workgroup is attention's output, whose chunks are merged in workgroup memory; the counterpart of x_plain.wgsl.
 // Joined after lib/softmax_state.wgsl. The bits are attention_merge's: of up to 8 chunks each is a merge lane of its own, so they
-// are merged in the order of their lanes. All chunks of an element are asked for at once.
+// are merged in the tree of their lanes. All chunks of an element are asked for at once.
 //
 // The kernel declares partial_o: array<vec4<f32>> [heads][params.partials][HEAD_UNITS], partial_ml: array<vec2<f32>>, row_info:
 // array<vec2<u32>> of the one row, fn first_head() -> u32, the head that the row begins with, fn staged_at(k4) -> u32, and
@@ -15,7 +15,8 @@ const MOST_CHUNKS: u32 = 4u; // variant
 /// Entries up to its own that a row sees (window.wgsl). 0: all.
 const WINDOW: u32 = 0u; // variant
 const CHUNK: u32 = 256u;
-const MERGE_LANES: u32 = 8u;
+/// The tree of so many neighbouring lanes is that of all 8: a power of two.
+const TREE_LANES: u32 = select(select(8u, 4u, MOST_CHUNKS <= 4u), MOST_CHUNKS, MOST_CHUNKS <= 2u);
 
 var<workgroup> staged: array<vec4<f32>, STAGED>;
 
@@ -32,31 +33,28 @@ fn stage_x(row: u32, thread: u32, asked: Asked) {
     first = (last + 1u - min(WINDOW, last + 1u)) / CHUNK;
   }
   let count = min(min(last / CHUNK + 1u, params.partials) - first, MOST_CHUNKS);
-  // Lanes begin anew at chunks 8, 16, ...: those come before the ones that the window begins with.
-  let turn = min(MERGE_LANES - first % MERGE_LANES, count);
   const trips = (STAGED + THREADS - 1u) / THREADS;
   for (var trip = 0u; trip < trips; trip++) {
     let k4 = trip * THREADS + thread;
     let used = min(k4, MERGED - 1u);
     let base = (first_head() + used / HEAD_UNITS) * params.partials;
     let factors = opening(used);
-    var o = array<vec4<f32>, MOST_CHUNKS>();
-    var ml = array<vec2<f32>, MOST_CHUNKS>();
-    for (var i = 0u; i < MOST_CHUNKS; i++) {
-      var at = base + i;
-      if (WINDOW > 0u) {
-        at = base + first + turn + i - select(0u, count, turn + i >= count);
-      }
-      o[i] = partial_o[at * HEAD_UNITS + used % HEAD_UNITS];
-      ml[i] = partial_ml[at];
+    var states = array<SoftmaxState, TREE_LANES>();
+    for (var lane = 0u; lane < TREE_LANES; lane++) {
+      // The chunk of this lane; those that the row doesn't have are empty.
+      let behind = (lane - first) % TREE_LANES;
+      let at = base + first + select(0u, behind, behind < count);
+      let ml = partial_ml[at];
+      let o = partial_o[at * HEAD_UNITS + used % HEAD_UNITS];
+      states[lane] = SoftmaxState(o, ml.x, select(0.0, ml.y, behind < count));
     }
-    var state = SoftmaxState(o[0], ml[0].x, ml[0].y);
-    for (var i = 1u; i < MOST_CHUNKS; i++) {
-      // Those that the row doesn't have are empty.
-      state = softmax_merge(state, SoftmaxState(o[i], ml[i].x, select(0.0, ml[i].y, i < count)));
+    for (var half = TREE_LANES / 2u; half >= 1u; half /= 2u) {
+      for (var lane = 0u; lane < half; lane++) {
+        states[lane] = softmax_merge(states[lane], states[lane + half]);
+      }
     }
     if (k4 < STAGED) {
-      staged[k4] = select(vec4<f32>(), softmax_finish(state) * factors, k4 < MERGED);
+      staged[k4] = select(vec4<f32>(), softmax_finish(states[0]) * factors, k4 < MERGED);
     }
   }
   workgroupBarrier();

@@ -21,6 +21,13 @@ export const heldChunks = (chunks: number, ranks: number, first: number): number
 
 /** Most lanes that a rank has of a sequence's first `chunks` chunks, whatever the offset. */
 export const mostLanes = (chunks: number, ranks: number): number => inTurn(Math.min(chunks, MERGE_LANES), ranks, 0);
+
+/**
+ * Lanes are merged in a binary tree, those half of them apart first (shaders/attention/attention_merge): whether ranks that share sequences
+ * each hold a subtree of several, of which one state comes.
+ */
+export const joinsLanes = (ranks: number): boolean => ranks > 1 && ranks < MERGE_LANES && MERGE_LANES % ranks === 0;
+
 /** Most last tokens of a prompt whose queries score its keys for compression. */
 export const MAX_WINDOW = 256;
 /** Tokens of a KV block: small enough that short sequences waste little, and it divides a chunk. */

@@ -1,4 +1,5 @@
 import { holdersOf, homeOf, laneHolders } from './sequences/copies.js';
+import { joinsLanes } from '../base/kv_units.js';
 import { nth, range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, chunkOwner, MERGE_LANES } from './owner.js';
 import type { Plan, RankShare, VocabShare } from './plan.js';
@@ -23,11 +24,11 @@ export type Cargo = { readonly group: number } &
     | { readonly kind: 'scores'; readonly heads: readonly number[] }
     /** Lane states (o, m, l) of the sender's merge lanes. */
     | { readonly kind: 'lanes'; readonly heads: readonly number[]; readonly lanes: LaneSlots }
-    /** Sums of a split contraction, segment by segment; for norms of q and k the sums of their squares. */
+    /** Sums of a split contraction; for norms of q and k those of their squares, segment by segment. */
     | {
         readonly kind: 'segments';
         readonly of: 'heads' | 'mlp';
-        readonly segments: readonly number[];
+        readonly sums: readonly SegmentSum[];
         readonly squares?: true;
       }
     /** The residual stream; rows that were normalised, perhaps with the experts that they were routed to; expert outputs; routing. */
@@ -192,8 +193,51 @@ export function scoreRoutes(topology: PlanTopology, stage: number): Route[] {
 export const segmentPeers = ({ peers, mlpPeers }: StageTopology, of: 'heads' | 'mlp'): readonly RankShare[] =>
   of === 'mlp' ? mlpPeers : peers;
 
-/** Every weight group's segments to the rank of each other group that works on the same rows. */
-export function segmentRoutes(topology: PlanTopology, stage: number, role: RowRole, of: 'heads' | 'mlp'): Route[] {
+/** Neighbouring segments [first, end) that are added up where they are computed: what travels, and is added up in turn. */
+export type SegmentSum = readonly [first: number, end: number];
+
+/**
+ * The fewest sums that `segments` (ascending) of `total` come to: segments are added up in a binary tree (shaders/lib/tree_sum.wgsl), so
+ * those of a whole subtree make one. A rank of 2, 4 or 8 with an even share of 8 has one.
+ */
+export function subtrees(segments: readonly number[], total: number): SegmentSum[] {
+  const held = new Set(segments);
+  const within = (first: number, size: number): SegmentSum[] => {
+    const all = range(first, Math.min(first + size, total));
+    if (!all.some((segment) => held.has(segment))) return [];
+    if (all.every((segment) => held.has(segment))) return [[first, first + all.length]];
+    return [...within(first, size / 2), ...within(first + size / 2, size / 2)];
+  };
+  return within(0, 2 ** Math.ceil(Math.log2(Math.max(1, total))));
+}
+
+/** The sums of a stage's contraction, ascending, and of them those of a rank. */
+export interface StageSums {
+  readonly all: readonly SegmentSum[];
+  readonly of: (share: RankShare) => SegmentSum[];
+}
+
+/** @param apart each segment by itself */
+export function stageSums(stage: StageTopology, of: 'heads' | 'mlp', apart = false): StageSums {
+  const peers = of === 'mlp' && stage.gathersMlp ? stage.holders : segmentPeers(stage, of);
+  const total = new Set(peers.flatMap((peer) => peer[of])).size;
+  const sumsOf = (share: RankShare): SegmentSum[] =>
+    apart ? share[of].map((segment) => [segment, segment + 1]) : subtrees(share[of], total);
+  const byFirst = new Map(peers.flatMap(sumsOf).map((each) => [each[0], each]));
+  return { all: [...byFirst.values()].toSorted(([a], [b]) => a - b), of: sumsOf };
+}
+
+/** Of copied heads, the sums of each one come from another rank from row to row. */
+export const sumsApart = ({ sharing }: Plan, of: 'heads' | 'mlp'): boolean => of === 'heads' && sharing !== undefined;
+
+/** Every weight group's sums to the rank of each other group that works on the same rows. @param apart of each segment by itself */
+export function segmentRoutes(
+  topology: PlanTopology,
+  stage: number,
+  role: RowRole,
+  of: 'heads' | 'mlp',
+  apart = sumsApart(nth(topology.ranks, 0).plan, of),
+): Route[] {
   const cut = (part: StageTopology): boolean => segmentPeers(part, of).length > 1 && part.holder === part.share;
   return crossing(
     partsOf(topology, stage)
@@ -202,7 +246,10 @@ export function segmentRoutes(topology: PlanTopology, stage: number, role: RowRo
         part.runs[role].flatMap((group) =>
           segmentPeers(part, of)
             .filter((peer) => peer[of].length > 0)
-            .map((peer) => route(peer.rank, part.share.rank, { kind: 'segments', of, segments: peer[of], group })),
+            .map((peer) => {
+              const sums = stageSums(part, of, apart).of(peer);
+              return route(peer.rank, part.share.rank, { kind: 'segments', of, sums, group });
+            }),
         ),
       ),
   );
@@ -225,15 +272,16 @@ export function gatherRoutes(topology: PlanTopology, stage: number, routed: bool
 
 /** Where places run rows of their own: MLP segments of all rows, to the ranks that run the row. */
 export function gatheredSegmentRoutes(topology: PlanTopology, stage: number): Route[] {
-  const { holders, placeRanks, gathersMlp } = nth(topology.stages, stage);
+  const { placeRanks, gathersMlp } = nth(topology.stages, stage);
   if (!gathersMlp) return [];
-  return holders
-    .filter(({ mlp }) => mlp.length > 0)
-    .flatMap(({ rank: from, mlp: segments }) =>
-      placeRanks.flatMap((ranks, group) =>
-        ranks.map(({ rank: to }) => route(from, to, { kind: 'segments', of: 'mlp', segments, group })),
-      ),
-    );
+  return partsOf(topology, stage)
+    .filter(({ share }) => share.mlp.length > 0)
+    .flatMap((part) => {
+      const sums = stageSums(part, 'mlp').of(part.share);
+      return placeRanks.flatMap((ranks, group) =>
+        ranks.map(({ rank: to }) => route(part.share.rank, to, { kind: 'segments', of: 'mlp', sums, group })),
+      );
+    });
 }
 
 /** Outputs of routed experts to every rank that runs the rows. */
@@ -333,11 +381,12 @@ export function tokenRoutes(topology: PlanTopology): Route[] {
 
 // ── How much
 
-/** The most of a sequence's first `lanes` lanes that a rank has, with any of some offsets; all of them where left out. */
+/** The most states of a sequence's first `lanes` lanes that a rank sends, with any of some offsets; all of them where left out. */
 export function laneRoom({ slots, of }: LaneSlots, lanes: number, offsets: readonly number[] = range(0, of)): number {
   const held = (offset: number): number =>
     range(0, Math.min(lanes, MERGE_LANES)).filter((lane) => slots.includes(chunkOwner(lane, of, offset))).length;
-  return Math.max(0, ...offsets.map(held));
+  const most = Math.max(0, ...offsets.map(held));
+  return joinsLanes(of) ? Math.min(1, most) : most;
 }
 
 /** Bytes of a row, for a model's weight type. Rows are padded, so the widths of ranks' parts don't add up to the whole. */
@@ -387,7 +436,7 @@ export function cargoBytes(
     case 'attended':
       return count * Math.max(...cargo.beside.map((heads) => widths.attended(heads)));
     case 'segments':
-      return count * cargo.segments.length * (cargo.squares ? widths.squares! : widths.segment);
+      return count * cargo.sums.length * (cargo.squares ? widths.squares! : widths.segment);
     case 'hidden':
     case 'normed':
       return count * widths.hidden;

@@ -17,7 +17,7 @@ test('attention_merge refuses shapes it has no layout for', () => {
   expect(() => attentionMerge.plan(shared, BASELINE_TRAITS)).toThrow(/mode 'all' with 4 ranks; use 'lanes'/);
   expect(() => attentionMerge.plan({ ...shared, mode: 'home' }, BASELINE_TRAITS)).toThrow(/'home' with sources/);
   expect(() => attentionMerge.plan({ ...shared, mode: 'lanes', lanes: 3 }, BASELINE_TRAITS)).toThrow(
-    /room for 3 lanes; expected 1 to 2/,
+    /room for 3 lanes; expected 1 to 1/,
   );
   expect(() => attentionMerge.plan({ ...problem, mode: 'home', bundleHeads: 3 }, BASELINE_TRAITS)).toThrow(
     /bundles of 3 heads; expected a divisor of the 2 query heads/,

@@ -1,10 +1,11 @@
 // Merges the attention partials of each (row, head), in one of three modes. Lane j is the chunks j, j + 8, j + 16, ... merged in
-// ascending order; the whole is the lanes merged in order; out = o / l. Chunks are those of the head's position - evicted + 1
-// entries (kv_table.wgsl).
+// ascending order; the whole is the lanes merged in a binary tree: those 4 apart, then those 2 apart, then the rest; out = o / l.
+// Chunks are those of the head's position - evicted + 1 entries (kv_table.wgsl).
 //
 //   ALL    a rank that holds every chunk: all of it, from partials j, j + 8, ... of lane j
-//   LANES  a rank that holds some lanes: those, from its chunks, and no further: what travels
-//   HOME   the rest, from the lanes of all ranks that hold some
+//   LANES  a rank that holds some lanes: those, from its chunks, and no further: what travels. JOINS: of every second or fourth lane,
+//          which are a subtree, what they come to
+//   HOME   the rest, from the lanes of all ranks that hold some, or from what they came to
 // BOTH_WAYS: those up to seen_end (runs.wgsl).
 // Chunks before the row's window (window.wgsl) are left out; a lane without any other is empty.
 // The same bits either way, whatever the number of ranks.
@@ -13,7 +14,7 @@
 // of the sequences says (share.wgsl), or, HOLES, the head's table (kv_holes.wgsl).
 //
 // partial_o     ALL, LANES: [rows][heads][partials][HEAD_UNITS*4] f32, unnormalised; of chunks, LANES: of local chunks, HOLES: of all,
-//               those that lie elsewhere aren't read. ALL also takes the lanes of prompt rows.
+//               those that lie elsewhere aren't read. ALL and JOINS also take the lanes of prompt rows.
 //               HOME: states of lanes, [lanes][rows][bundle_heads][HEAD_UNITS*4] of each bundle of heads and rank, wherever sources say
 // partial_ml    the same with (m, l) for a partial, f32, natural log, scale applied
 // row_info      [rows] (position, slot)
@@ -28,11 +29,14 @@
 //
 // Grid (heads, ceil(HEAD_UNITS / UNITS), rows): a workgroup = UNITS units (4 dims each) of one (row, head), PARALLEL threads
 // each: for software adapters 1 (no barrier), for GPUs a thread a lane (ALL: 8, LANES: lane_room), HOME: 1. UNITS <= 32.
+// TREE_LANES: those of the tree, a power of two: 8, with JOINS lane_room, and in HOME the ranks whose lanes are joined.
 // Inactive rows, and lanes without chunks: nothing is written. A row without keys can't exist; a state with l = 0 gives 0.
 const HEAD_UNITS: u32 = 16; // variant
 const UNITS: u32 = 16; // variant
 const PARALLEL: u32 = 8; // variant
 const MODE: u32 = 0; // variant
+const JOINS: bool = false; // variant
+const TREE_LANES: u32 = 8; // variant
 const HOLES: bool = false; // variant
 const COPIES: bool = false; // variant
 const BLOCK: u32 = 64; // variant
@@ -134,24 +138,57 @@ fn local_count(slot: u32, chunks: u32) -> u32 {
   return chunks;
 }
 
-// Lanes 0 .. count - 1, wherever they come from.
-fn merge_home(row: u32, head: u32, offset: u32, count: u32, unit: u32) -> SoftmaxState {
+// A lane, or what lanes came to, wherever it comes from.
+fn home_lane(row: u32, head: u32, offset: u32, lane: u32, unit: u32) -> SoftmaxState {
   let bundle = head / params.bundle_heads;
-  var state = softmax_empty();
-  for (var left = count; left > 0u; left--) {
-    let lane = count - left;
-    let slots = select(params.share_ranks, MERGE_LANES, COPIES);
-    let source = sources[bundle * slots + (lane + offset % slots) % slots];
-    // A rank's lower lanes come before this one.
-    var local = lane / slots;
-    if (COPIES) {
-      // Bit l: lane l, whose slot is (l + offset) mod 8, is of this rank, too.
-      let turn = offset % MERGE_LANES;
-      let lanes = (source.y >> turn) | (source.y << (MERGE_LANES - turn));
-      local = countOneBits(lanes & ((1u << lane) - 1u));
+  let slots = select(params.share_ranks, MERGE_LANES, COPIES);
+  let source = sources[bundle * slots + (lane + offset % slots) % slots];
+  // A rank's lower lanes come before this one.
+  var local = lane / slots;
+  if (COPIES) {
+    // Bit l: lane l, whose slot is (l + offset) mod 8, is of this rank, too.
+    let turn = offset % MERGE_LANES;
+    let lanes = (source.y >> turn) | (source.y << (MERGE_LANES - turn));
+    local = countOneBits(lanes & ((1u << lane) - 1u));
+  }
+  let at = source.x + (local * params.rows + row) * params.bundle_heads + head % params.bundle_heads;
+  return partial(at, unit);
+}
+
+// Lane `index` of the tree's order, in which those half of its width apart come first: 0 4 2 6 1 5 3 7.
+fn tree_lane(index: u32) -> u32 {
+  return (reverseBits(index) >> 1u) >> (31u - countTrailingZeros(TREE_LANES));
+}
+
+// What the lanes merged so far wait with for those a half, a quarter and an eighth of MERGE_LANES further.
+struct Waiting {
+  quarter: SoftmaxState,
+  half: SoftmaxState,
+  last: SoftmaxState,
+}
+
+// Merges a lane with those that wait for it; what comes of the last is the whole. `count`: lanes that there are, the first of the tree's.
+fn join(waiting: ptr<function, Waiting>, lane: u32, count: u32, given: SoftmaxState) -> SoftmaxState {
+  var state = given;
+  for (var bit = TREE_LANES / 2u; bit > 0u; bit /= 2u) {
+    if ((lane & bit) != 0u) {
+      var before = (*waiting).last;
+      if (bit == 4u) {
+        before = (*waiting).quarter;
+      } else if (bit == 2u) {
+        before = (*waiting).half;
+      }
+      state = softmax_merge(before, state);
+    } else if ((lane & (bit - 1u)) + bit < count) {
+      if (bit == 4u) {
+        (*waiting).quarter = state;
+      } else if (bit == 2u) {
+        (*waiting).half = state;
+      } else {
+        (*waiting).last = state;
+      }
+      break;
     }
-    let at = source.x + (local * params.rows + row) * params.bundle_heads + head % params.bundle_heads;
-    state = softmax_merge(state, partial(at, unit));
   }
   return state;
 }
@@ -180,9 +217,9 @@ fn main(
   // The last workgroup of a head may have threads beyond it; they compute its last unit and write nothing.
   let loaded_unit = min(unit, HEAD_UNITS - 1u);
 
-  if (MODE == LANES) {
-    let count = min(params.partials, local_count(info.y, chunks));
-    let first = partial_at(head, 0u) + row * params.row_stride;
+  let count = min(params.partials, local_count(info.y, chunks));
+  let first = partial_at(head, 0u) + row * params.row_stride;
+  if (MODE == LANES && !JOINS) {
     var held = 0u;
     if (HOLES) {
       held = held_lanes(table, min(count, MERGE_LANES));
@@ -210,36 +247,48 @@ fn main(
     return;
   }
 
-  var state = softmax_empty();
-  if (MODE == HOME) {
-    state = merge_home(row, head, chunk_offsets[info.y], min(chunks, MERGE_LANES), loaded_unit);
-  } else if (PARALLEL == 1u) {
-    let count = min(params.partials, chunks);
-    let lanes = min(count, MERGE_LANES);
-    for (var left = lanes; left > 0u; left--) {
-      let lane = lanes - left;
-      state = softmax_merge(state, merge_lane(base, lane, params.lane_room, skip, count, loaded_unit));
-    }
-  } else {
-    let count = min(params.partials, chunks);
-    let lane = thread / UNITS;
-    let own = merge_lane(base, lane, params.lane_room, skip, count, loaded_unit);
+  // Lanes of the tree that there are.
+  let lanes = min(select(count, chunks, MODE == HOME), TREE_LANES);
+  if (PARALLEL > 1u) {
+    let own = merge_lane(base, thread / UNITS, params.lane_room, skip, count, loaded_unit);
     lane_o[thread] = own.o;
     if (thread % UNITS == 0u) {
-      lane_ml[lane] = vec2<f32>(own.m, own.l);
+      lane_ml[thread / UNITS] = vec2<f32>(own.m, own.l);
     }
     workgroupBarrier();
-    if (lane > 0u) {
+    if (thread >= UNITS) {
       return;
     }
-    let lanes = min(count, MERGE_LANES);
-    for (var left = lanes; left > 0u; left--) {
-      let other = lanes - left;
-      let ml = lane_ml[other];
-      state = softmax_merge(state, SoftmaxState(lane_o[other * UNITS + thread], ml.x, ml.y));
-    }
   }
-  if (unit < HEAD_UNITS) {
+  var waiting = Waiting();
+  var state = softmax_empty();
+  var index = 0u;
+  for (var left = lanes; left > 0u; left--) {
+    var lane = tree_lane(index);
+    for (var missing = TREE_LANES; missing > 0u && lane >= lanes; missing--) {
+      index++;
+      lane = tree_lane(index);
+    }
+    index++;
+    if (MODE == HOME) {
+      state = home_lane(row, head, chunk_offsets[info.y], lane, loaded_unit);
+    } else if (PARALLEL > 1u) {
+      let ml = lane_ml[lane];
+      state = SoftmaxState(lane_o[lane * UNITS + thread], ml.x, ml.y);
+    } else {
+      state = merge_lane(base, lane, params.lane_room, skip, count, loaded_unit);
+    }
+    state = join(&waiting, lane, lanes, state);
+  }
+  if (unit >= HEAD_UNITS || (MODE == LANES && lanes == 0u)) {
+    return;
+  }
+  if (MODE == LANES) {
+    out[first * HEAD_UNITS + unit] = state.o;
+    if (unit == 0u) {
+      out_ml[first] = vec2<f32>(state.m, state.l);
+    }
+  } else {
     out[query_unit(row, params.out_units, head, HEAD_UNITS) + unit] = softmax_finish(state);
   }
 }

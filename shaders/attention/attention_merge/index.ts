@@ -2,6 +2,7 @@ import { unsupportedError, usageError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { chunkTableWgsl, tableConstants } from '../../cache/head_tables.js';
+import { joinsLanes } from '../../../src/base/kv_units.js';
 import {
   type CacheHeads,
   cacheHeads,
@@ -79,8 +80,8 @@ const mergeTables = (tables: HeadTables | undefined, heads: number) =>
     : { group: 1, cache_kv_heads: 0, first_kv_head: 0, table_stride: 0 };
 
 /**
- * Merges attention partials: each merge lane's chunks in ascending order, then the lanes in order; then divides by l. 'lanes' on the
- * ranks that hold some, then 'home', give the bits of 'all' on one rank. sources (`laneSources`) is read by 'home' only, chunk_offsets
+ * Merges attention partials: each merge lane's chunks in ascending order, then the lanes in a binary tree; then divides by l. 'lanes' on
+ * the ranks that hold some, then 'home', give the bits of 'all' on one rank; of 2 or 4 ranks each gives one state (`joinsLanes`). sources (`laneSources`) is read by 'home' only, chunk_offsets
  * by 'home' and where ranks share the sequences, block_table only with perHead; out_ml is written by 'lanes' only, [bundle][lanes][rows]
  * [bundleHeads] as its out. A lane that the rank doesn't hold, or without chunks, is left unwritten.
  */
@@ -135,10 +136,13 @@ export const attentionMerge = defineKernel({
       throw usageError(`attention_merge: sharers with mode '${mode}'; 'lanes' takes the rank's share`);
     }
     const laneRoom = localLanes(MERGE_LANES, share);
-    const { lanes = laneRoom } = problem;
-    if (!Number.isInteger(lanes) || lanes < 1 || lanes > laneRoom) {
-      throw usageError(`attention_merge: room for ${lanes} lanes; expected 1 to ${laneRoom}`);
+    const joins = mode === 'lanes' && joinsLanes(share.ranks);
+    const mostLanes = joins ? 1 : laneRoom;
+    const { lanes = mostLanes } = problem;
+    if (!Number.isInteger(lanes) || lanes < 1 || lanes > mostLanes) {
+      throw usageError(`attention_merge: room for ${lanes} lanes; expected 1 to ${mostLanes}`);
     }
+    const treeLanes = joins ? laneRoom : sharers !== undefined && joinsLanes(sharers) ? sharers : MERGE_LANES;
     const pieces = piecesPlan('attention_merge', { heads, rows, queryPieces: outPieces }, outStride);
     if (mode !== 'all' && outPieces.length > 1) throw usageError(`attention_merge: mode '${mode}' writes one piece`);
     if (mode !== 'lanes') checkStride('attention_merge', 'outStride', outStride, Math.max(...outPieces) * headDim);
@@ -166,6 +170,8 @@ export const attentionMerge = defineKernel({
         UNITS: units,
         PARALLEL: traits.software || mode === 'home' ? 1 : laneRoom,
         MODE: MODES.indexOf(mode),
+        JOINS: joins,
+        TREE_LANES: treeLanes,
         HOLES: holes,
         COPIES: mode === 'home' && sharers === undefined,
         BLOCK: holes ? perHead.block : CHUNK_TOKENS,

@@ -1,4 +1,5 @@
 import type { Expected, HostArrays } from '../../../src/gpu/testing/kernel_case.js';
+import { joinsLanes } from '../../../src/base/kv_units.js';
 import { CHUNK_TOKENS, MERGE_LANES } from '../../cache/kv_cache.js';
 import { cacheHeadOf, EMPTY_M, firstSeen, rowEntries, seenEnd } from '../fixture.js';
 import { chunkIndex, localIndex, partialIndex } from '../share_fixture.js';
@@ -12,8 +13,9 @@ export interface Given {
   readonly at: number;
 }
 
-/** Lanes that 'lanes' has room for. */
-export const lanesOf = ({ lanes, share = WHOLE }: MergeCase): number => lanes ?? localLanes(MERGE_LANES, share);
+/** Lanes that 'lanes' has room for, or what they come to. */
+export const lanesOf = ({ lanes, share = WHOLE }: MergeCase): number =>
+  lanes ?? (joinsLanes(share.ranks) ? 1 : localLanes(MERGE_LANES, share));
 
 /** Chunks of a row's head of the cache; a row's slot is its number. */
 export const chunksOf = (
@@ -42,7 +44,9 @@ export function givenPartials(problem: MergeCase, row: number, position: number,
   const given: Given[] = [];
   if (mode === 'home') {
     const taken = new Map<number, number>();
-    for (let lane = 0; lane < Math.min(MERGE_LANES, chunks); lane++) {
+    // Of ranks that join theirs, a state each.
+    const states = joinsLanes(sharers) ? sharers : MERGE_LANES;
+    for (let lane = 0; lane < Math.min(states, chunks); lane++) {
       const slot = (lane + (offsets?.[row] ?? 0)) % sharers;
       const { base } = contributors![Math.floor(head / bundleHeads)]!.find(({ slots }) => slots.includes(slot))!;
       // The rank's lanes so far.
@@ -89,14 +93,15 @@ export function attentionMergeReference(problem: MergeCase, inputs: HostArrays):
     for (let head = 0; head < heads; head++) {
       const given = givenPartials(problem, row, position, head);
       if (mode === 'lanes') {
-        for (const lane of new Set(given.map((partial) => partial.lane))) {
-          const own = given.filter((partial) => partial.lane === lane);
+        const joins = joinsLanes(problem.share?.ranks ?? 1);
+        for (const lane of new Set(given.map((partial) => (joins ? 0 : partial.lane)))) {
+          const own = joins ? given : given.filter((partial) => partial.lane === lane);
           const { o, m, l } = union(
             problem,
             inputs,
             own.map(({ at }) => at),
           );
-          const local = localIndex(problem, row, lane, cacheHead(problem, head))!;
+          const local = joins ? 0 : localIndex(problem, row, lane, cacheHead(problem, head))!;
           const to = partialIndex({ rows, heads, partialLayout: { bundleHeads } }, lanes, [row, head, local]);
           for (const [dim, value] of o.entries()) out[to * headDim + dim] = value;
           [outMl[to * 2], outMl[to * 2 + 1]] = [m, l];

@@ -1,3 +1,4 @@
+import { joinsLanes } from '../../../src/base/kv_units.js';
 import { Random } from '../../../src/base/random.js';
 import type { Device, DeviceTraits } from '../../../src/gpu/device.js';
 import type { HostArrays } from '../../../src/gpu/testing/kernel_case.js';
@@ -66,6 +67,9 @@ export interface Path {
   readonly attend: (device: Device, traits: DeviceTraits, part: Part | 'whole') => Promise<HostArrays>;
 }
 
+/** Whether a rank's lanes come to one state. */
+export const joinsOwn = ({ share }: Sharing): boolean => joinsLanes(share?.ranks ?? 1);
+
 /** Lanes of a head that a rank makes room for. */
 export const lanesOf = (maxChunks: number, { share, masks }: Sharing): number =>
   masks
@@ -94,7 +98,7 @@ const partOf = <Problem extends { readonly maxChunks: number }>(
   ...problem,
   ...part,
   ...(ofLanes
-    ? { lanes: lanesOf(problem.maxChunks, part), partialLayout: { bundleHeads } }
+    ? { lanes: lanesOf(problem.maxChunks, part), ...(!joinsOwn(part) && { partialLayout: { bundleHeads } }) }
     : { maxChunks: chunksOf(problem.maxChunks, part) }),
 });
 

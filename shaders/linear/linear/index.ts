@@ -16,11 +16,10 @@ import {
   tilesOf,
 } from '../problem.js';
 import { decodesBytes, rowBytes } from '../fast/fast.js';
-import { CONTRACT_TUNINGS, planContract } from '../contract.js';
-import contractWgsl from '../contract.wgsl?raw';
-import serialContractWgsl from '../serial.wgsl?raw';
+import { CONTRACT_TUNINGS, planContract, contractWgsl, serialContractWgsl } from '../contract.js';
 import outputsWgsl from '../outputs.wgsl?raw';
 import linearWgsl from './linear.wgsl?raw';
+import { treeLevels } from '../segments.js';
 import serialWgsl from './linear_serial.wgsl?raw';
 import siluWgsl from './silu.wgsl?raw';
 import stagedRowWgsl from './staged_row.wgsl?raw';
@@ -123,7 +122,12 @@ export const linear = defineKernel({
         ...shared.constants,
         ...(hardware
           ? { ...hardware.constants, SEGMENT_TOTAL: segments.total }
-          : { ALIGNED: segments.aligned, SERIAL_ROWS: tileRows, SWIGLU: epilogue === 'swiglu' }),
+          : {
+              ALIGNED: segments.aligned,
+              SERIAL_ROWS: tileRows,
+              SWIGLU: epilogue === 'swiglu',
+              TREE_LEVELS: treeLevels('linear', segments.count),
+            }),
       },
       params: shared.params,
       ...(fast && { fast }),

@@ -12,7 +12,7 @@
 //              are never written
 //
 // Grid: x = tile of 32 outputs, y = tile of SERIAL_ROWS rows. One invocation computes 4 outputs (serial.wgsl): the units of a
-// segment in order, (x + y) + (z + w) of their vec4, then the segments in order.
+// segment in order, (x + y) + (z + w) of their vec4, then the segments in a tree.
 //
 // SERIAL_ROWS 1, 2: rows sharing one read of the weights; changes no bit. SWIGLU: from the problem. ALIGNED: no segment
 // boundary cuts a unit.

@@ -1,8 +1,10 @@
+import { serialContractWgsl } from '../contract.js';
 import { SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel, type GridSpec } from '../../../src/gpu/kernel.js';
 import siluWgsl from '../../lib/silu.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
+import treeSumWgsl from '../../lib/tree_sum.wgsl?raw';
 import { fastPath, fastTile } from '../fast/fast.js';
 import swigluWgsl from '../linear/swiglu.wgsl?raw';
 import { BLOCK } from '../pack.js';
@@ -16,8 +18,7 @@ import {
   someActivations,
   tilesOf,
 } from '../problem.js';
-import { segmentStart } from '../segments.js';
-import serialContractWgsl from '../serial.wgsl?raw';
+import { segmentStart, treeLevels } from '../segments.js';
 import xPlainWgsl from '../x_plain.wgsl?raw';
 import tiledWgsl from './linear_tiled.wgsl?raw';
 import serialWgsl from './linear_tiled_serial.wgsl?raw';
@@ -58,10 +59,11 @@ export const linearTiled = defineKernel({
     };
     // Columns of weights: of gate and of up.
     const columns = isGated ? 2 * outFeatures : outFeatures;
+    const levels = treeLevels('linear_tiled', segments.count);
     if (traits.software) {
       return {
         wgsl: [...fragments, serialContractWgsl, serialWgsl],
-        constants: { ...constants, ALIGNED: segments.aligned },
+        constants: { ...constants, ALIGNED: segments.aligned, TREE_LEVELS: levels },
         params,
         grid: (step) => [tilesOf(outFeatures), ceilDiv(Math.min(step.rows, rows), 2), 1],
       };
@@ -82,7 +84,7 @@ export const linearTiled = defineKernel({
       return {
         ...tile,
         wgsl,
-        constants: { ...constants, ...tile.constants, PREFETCH: prefetch, SEGMENTED: segments.count > 1 },
+        constants: { ...constants, ...tile.constants, PREFETCH: prefetch, TREE_LEVELS: levels },
         params,
         grid,
       };
@@ -94,8 +96,15 @@ export const linearTiled = defineKernel({
       if (boundary % BLOCK !== 0 && boundary !== params.model_in_features) aligned = false;
     }
     return {
-      wgsl: [stepsWgsl, ...fragments, tiledWgsl],
-      constants: { ...constants, ALIGNED: aligned, OUT_TILE: outTile, ROW_TILE: rowTile, PREFETCH: prefetch },
+      wgsl: [stepsWgsl, treeSumWgsl, ...fragments, tiledWgsl],
+      constants: {
+        ...constants,
+        ALIGNED: aligned,
+        OUT_TILE: outTile,
+        ROW_TILE: rowTile,
+        PREFETCH: prefetch,
+        TREE_LEVELS: levels,
+      },
       params,
       grid,
     };

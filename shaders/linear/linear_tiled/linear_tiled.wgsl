@@ -12,7 +12,7 @@
 //
 // Grid: x = tile of OUTS outputs, y = tile of ROW_TILE rows. A workgroup stages 32 columns of its weights and rows at a time
 // in workgroup memory; an invocation computes 4 outputs x 4 rows, each product by fma in ascending k within a segment, then
-// the segments in order: the order depends on nothing but the segments.
+// the segments in a tree (lib/tree_sum.wgsl): the order depends on nothing but the segments.
 //
 // OUT_TILE, ROW_TILE: 32 or 64, chosen by the plan from the problem's size; PREFETCH: the next 32 columns are asked for before these
 // are used. They change no bit. ALIGNED: every segment starts at a multiple of 32 columns. SWIGLU: from the problem.
@@ -23,6 +23,9 @@ const ROW_TILE: u32 = 64u; // variant
 const ALIGNED: bool = true; // variant
 const PREFETCH: bool = true; // variant
 const SWIGLU: bool = false; // variant
+const TREE_LEVELS: u32 = 0u; // variant
+
+alias Summed = mat4x4<f32>;
 
 /// vec4s of 32 columns.
 const DEPTH4: u32 = 8u;
@@ -186,6 +189,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let o = thread % OUT_STEP;
   let r = thread / OUT_STEP;
 
+  var tree = Tree();
   var totals = mat4x4<f32>();
   var s = 0u;
   for (var segments = params.segment_count; segments > 0u; segments--) {
@@ -232,10 +236,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let sums = mat4x4<f32>(sums0, sums1, sums2, sums3);
     if (SEGMENTS_OUT) {
       write_rows(s, top_row + r, first_n + o, sums);
-    } else if (s == 0u) {
-      totals = sums;
     } else {
-      totals += sums;
+      totals = tree_sum(&tree, s, 0u, segments > 1u, sums);
     }
     s++;
   }

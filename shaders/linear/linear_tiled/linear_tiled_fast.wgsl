@@ -13,13 +13,13 @@
 //
 // Grid: x = tile of OUTS outputs, y = tile of ROW_TILE rows. A workgroup stages some columns of its weights and rows, counted from
 // the contraction's start in the model, in workgroup memory, and asks for the next while it multiplies. A segment is summed in
-// ascending k, then the segments in order.
+// ascending k, then the segments in a tree (lib/tree_sum.wgsl, whose sums these are for all of an invocation's outputs at once).
 //
-// PREFETCH: changes no bit. SEGMENTED: there are several segments, and no SWIGLU, which is from the problem.
+// PREFETCH: changes no bit. TREE_LEVELS: 0 for one segment; with SWIGLU, which is from the problem, there is one.
 // Empty input: rows = 0 dispatches nothing; an empty segment adds 0.
 
 const PREFETCH: bool = true; // variant
-const SEGMENTED: bool = true; // variant
+const TREE_LEVELS: u32 = 0u; // variant
 const SWIGLU: bool = false; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<Rows>;
@@ -90,14 +90,17 @@ fn write_element(place: Place, at: vec2<u32>, segment: u32, value: f32, up: f32)
   }
 }
 
-/// Elements of a piece that an invocation takes over.
+/// Elements of a piece that an invocation takes over, and of all pieces.
 const TAKEN: u32 = 4u * PIECE / THREADS;
+const ALL_TAKEN: u32 = PIECES * TAKEN;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let place = Place(group.y * ROW_TILE, group.x * OUTS);
   let quarter = quarter_of(thread);
-  var totals = array<f32, PIECES * TAKEN>();
+  var totals = array<f32, ALL_TAKEN>();
+  // [level][element]: sums that wait for their right neighbours.
+  var waiting = array<f32, max(TREE_LEVELS, 1u) * ALL_TAKEN>();
   var s = 0u;
   for (var segments = params.segment_count; segments > 0u; segments--) {
     let segment = params.segment_first + s;
@@ -128,20 +131,30 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       for (var i = 0u; i < TAKEN; i++) {
         let at = i * THREADS + thread;
         let value = piece_sums[at];
-        if (SEGMENTS_OUT || !SEGMENTED) {
+        if (SEGMENTS_OUT || TREE_LEVELS == 0u) {
           // Up's quarters lie beside those of gate.
           write_element(place, place_of(piece, at), s, value, piece_sums[min(at + PIECE, 4u * PIECE - 1u)]);
-        } else if (s == 0u) {
-          totals[piece * TAKEN + i] = value;
         } else {
-          totals[piece * TAKEN + i] += value;
+          totals[piece * TAKEN + i] = value;
         }
       }
       workgroupBarrier();
     }
+    if (!SEGMENTS_OUT) {
+      // Without branches, behind which compilers copy all of it. -0 changes no sum.
+      let waits_at = countTrailingZeros(~s);
+      for (var level = 0u; level < TREE_LEVELS; level++) {
+        let adds = ((s >> level) & 1u) != 0u && (level < waits_at || segments == 1u);
+        for (var i = 0u; i < ALL_TAKEN; i++) {
+          let at = level * ALL_TAKEN + i;
+          totals[i] = select(bitcast<f32>(0x80000000u), waiting[at], adds) + totals[i];
+          waiting[at] = select(waiting[at], totals[i], level == waits_at);
+        }
+      }
+    }
     s++;
   }
-  if (!SEGMENTS_OUT && SEGMENTED) {
+  if (!SEGMENTS_OUT && TREE_LEVELS > 0u) {
     for (var piece = 0u; piece < PIECES; piece++) {
       for (var i = 0u; i < TAKEN; i++) {
         write_element(place, place_of(piece, i * THREADS + thread), 0u, totals[piece * TAKEN + i], 0.0);

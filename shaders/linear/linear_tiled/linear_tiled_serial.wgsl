@@ -11,7 +11,7 @@
 //         never written
 //
 // Grid: x = tile of 32 outputs, y = pair of rows. One invocation computes 4 outputs of both rows (serial.wgsl): the units of a
-// segment in order, (x + y) + (z + w) of their vec4, then the segments in order. ALIGNED: no segment boundary cuts a unit.
+// segment in order, (x + y) + (z + w) of their vec4, then the segments in a tree. ALIGNED: no segment boundary cuts a unit.
 // SWIGLU: from the problem.
 // Empty input: rows = 0 dispatches nothing; an empty segment adds 0.
 

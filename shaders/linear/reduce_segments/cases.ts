@@ -39,6 +39,8 @@ export const suite: KernelSuite<typeof reduceSegments.bindings, typeof reduceSeg
     reduceCase('8 segments', 3, 8, 33, {}, true),
     reduceCase('residual and bias', 17, 8, 576, { bias: true, epilogue: 'residual' }),
     reduceCase('a shard of the outputs', 2, 3, 40, { outOffset: 24, outStride: 96 }),
+    reduceCase('sums of subtrees', 3, 7, 33, { begins: [0, 4, 6] }),
+    reduceCase('a subtree of many, and what is left', 2, 70, 33, { begins: [0, 64, 65, 66, 68] }),
     reduceCase('8 segments of 256 x 2048', 256, 8, 2048, { epilogue: 'residual' }),
   ],
   inputs: ({ rows, segmentCount, outFeatures, inStride, outStride, bias, epilogue }, random) => ({

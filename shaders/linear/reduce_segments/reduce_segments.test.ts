@@ -45,7 +45,9 @@ await describeOnAdapters('segments of ranks, reduced', (device) => {
           const bias = random.normals(N);
           const residual = random.normals(rows * OUT_STRIDE);
 
-          const run = (first: number, count: number, whole: boolean): Promise<Uint32Array> => {
+          /** All of it, or a rank's segments: each by itself, or added up. */
+          const run = (first: number, count: number, what: 'whole' | 'segments' | 'sum'): Promise<Uint32Array> => {
+            const whole = what === 'whole';
             const segments = { total, align, first, count };
             const { start, end } = segmentRange(k, segments);
             const columns = weightColumns(k, segments);
@@ -62,7 +64,7 @@ await describeOnAdapters('segments of ranks, reduced', (device) => {
               outStride: OUT_STRIDE,
               bias: whole,
               epilogue: whole ? 'residual' : 'none',
-              output: whole ? 'sum' : 'segments',
+              output: whole ? 'sum' : what,
             } as const;
             const inputs = {
               x: slice,
@@ -70,38 +72,38 @@ await describeOnAdapters('segments of ranks, reduced', (device) => {
               ...(packed.scale ? { scale: packed.scale } : {}),
               ...(whole ? { bias, out: residual } : {}),
             };
-            const length = count * rows * OUT_STRIDE;
+            const length = (what === 'segments' ? count : 1) * rows * OUT_STRIDE;
             return kernel === linear
               ? runOnce(device(), linear, rowsProblem(rows, end - start, N, rest), inputs, length, software)
               : runOnce(device(), linearTiled, tiledProblem(rows, end - start, N, rest), inputs, length, software);
           };
 
-          const expected = await run(0, total, true);
+          const expected = await run(0, total, 'whole');
           for (const world of ranks) {
             const count = total / world;
-            const segments = new Uint32Array(total * rows * OUT_STRIDE);
-            for (let rank = 0; rank < world; rank++) {
-              const { start, end } = segmentRange(k, { total, align, first: rank * count, count });
-              // A rank whose segments are all empty has nothing to run: its sums are zero.
-              if (start < end) segments.set(await run(rank * count, count, false), rank * count * rows * OUT_STRIDE);
-            }
-            const reduced = await runOnce(
-              device(),
-              reduceSegments,
-              {
+            for (const what of ['segments', 'sum'] as const) {
+              const parts = what === 'segments' ? total : world;
+              const segments = new Uint32Array(parts * rows * OUT_STRIDE);
+              for (let rank = 0; rank < world; rank++) {
+                const { start, end } = segmentRange(k, { total, align, first: rank * count, count });
+                // A rank whose segments are all empty has nothing to run: its sums are zero.
+                const at = (rank * parts * rows * OUT_STRIDE) / world;
+                if (start < end) segments.set(await run(rank * count, count, what), at);
+              }
+              const problem = {
                 rows,
                 segmentCount: total,
+                begins: Array.from({ length: parts }, (_, part) => (part * total) / parts),
                 outFeatures: N,
                 inStride: OUT_STRIDE,
                 outStride: OUT_STRIDE,
                 bias: true,
                 epilogue: 'residual',
-              },
-              { segments, bias, out: residual },
-              rows * OUT_STRIDE,
-              software,
-            );
-            expect(reduced, `${kernel.name} ${type}, ${world} ranks`).toEqual(expected);
+              } as const;
+              const given = { segments, bias, out: residual };
+              const reduced = await runOnce(device(), reduceSegments, problem, given, rows * OUT_STRIDE, software);
+              expect(reduced, `${kernel.name} ${type}, ${what} of ${world} ranks`).toEqual(expected);
+            }
           }
         }
       },

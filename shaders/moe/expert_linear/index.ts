@@ -2,13 +2,12 @@ import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { alignUp } from '../../../src/base/math.js';
 import { defineKernel, type StepShape } from '../../../src/gpu/kernel.js';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
-import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract } from '../../linear/contract.js';
-import contractWgsl from '../../linear/contract.wgsl?raw';
+import { CONTRACT_TUNINGS, ONE_SEGMENT, planContract, contractWgsl } from '../../linear/contract.js';
+import serialContractWgsl from '../serial.wgsl?raw';
 import { planNormedX } from '../../linear/linear/index.js';
 import { someActivations } from '../../linear/problem.js';
 import { checkGridY, EXPERT_PARAMS, type ExpertProblem, planExperts } from '../experts.js';
 import expertXWgsl from '../expert_x.wgsl?raw';
-import serialContractWgsl from '../serial.wgsl?raw';
 import source from './expert_linear.wgsl?raw';
 import serialSource from './expert_linear_serial.wgsl?raw';
 

@@ -95,10 +95,12 @@ fn part_of(part: u32) -> Part {
   return Part(own.first, own.count, SUBS, 0u, 0u, tile * params.units * 32u, slot);
 }
 
-/// The parts of each segment in order, then the segments.
+/// The parts of each segment in order, then the segments in a tree.
 fn shared_sum(out_lane: u32) -> f32 {
   var at = (TOP_K * SUBS * EACH + out_lane / LANES) * LANES + out_lane % LANES;
+  var tree = Tree();
   var total = 0.0;
+  var segment = 0u;
   for (var left = loop_count(SHARED_SEGMENTS); left >= 1u; left--) {
     var sum = partials[at];
     for (var others = loop_count(SHARED_SUBS) - 1u; others >= 1u; others--) {
@@ -106,7 +108,8 @@ fn shared_sum(out_lane: u32) -> f32 {
       sum += partials[at];
     }
     at += EACH * LANES;
-    total = select(total + sum, sum, left == SHARED_SEGMENTS);
+    total = tree_sum(&tree, segment, 0u, left > 1u, sum);
+    segment++;
   }
   return total;
 }

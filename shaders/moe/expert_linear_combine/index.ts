@@ -3,11 +3,16 @@ import type { DeviceTraits } from '../../../src/gpu/device.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import segmentsWgsl from '../../lib/segments.wgsl?raw';
 import stepsWgsl from '../../lib/steps.wgsl?raw';
-import { type Contraction, CONTRACT_TUNINGS, type ContractPlan, planContract } from '../../linear/contract.js';
-import contractWgsl from '../../linear/contract.wgsl?raw';
+import {
+  type Contraction,
+  CONTRACT_TUNINGS,
+  type ContractPlan,
+  planContract,
+  contractWgsl,
+} from '../../linear/contract.js';
 import { packedLayout, UNIT_ELEMENTS } from '../../linear/pack.js';
 import { someActivations } from '../../linear/problem.js';
-import { inBlocks } from '../../linear/segments.js';
+import { inBlocks, treeLevels } from '../../linear/segments.js';
 import { checkGridY, type ExpertProblem, planExperts } from '../experts.js';
 import source from './expert_linear_combine.wgsl?raw';
 
@@ -100,6 +105,7 @@ export const expertLinearCombine = defineKernel({
       );
     }
     const { total = 0, align = 1 } = shared?.segments ?? {};
+    const levels = treeLevels('expert_linear_combine', Math.max(1, total));
     const dense = {
       shared_first: shared?.firstUnit ?? 0,
       shared_units: shared ? packedLayout(problem.type, 1, shared.inFeatures).units : units,
@@ -108,7 +114,7 @@ export const expertLinearCombine = defineKernel({
     };
     return {
       wgsl: [stepsWgsl, segmentsWgsl, planned.weights, contractWgsl, source],
-      constants: { ...contract.constants, BIASED, SHARED_SEGMENTS: total, SHARED_ALIGN: align },
+      constants: { ...contract.constants, BIASED, SHARED_SEGMENTS: total, SHARED_ALIGN: align, TREE_LEVELS: levels },
       params: { top_k, tiles, units, used_units, x_stride4, out_features, out_stride, ...dense },
       grid: (step) => [contract.tiles, Math.min(step.rows, rows), 1],
     };

@@ -1,10 +1,10 @@
+import { contractWgsl } from '../../linear/contract.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import { latentWidth } from '../../cache/latent_cache.js';
 import mlaTokenElements from '../../lib/mla_token_elements.wgsl?raw';
 import mlaTokenInputs from '../../lib/mla_token_inputs.wgsl?raw';
 import groupOutputsWgsl from '../../linear/group_outputs.wgsl?raw';
-import contractWgsl from '../../linear/contract.wgsl?raw';
 import { linearGrouped } from '../../linear/linear_grouped/index.js';
 import type { MatrixType } from '../../linear/pack.js';
 import { weightsWgsl } from '../../linear/weights_wgsl.js';

@@ -53,23 +53,23 @@ describe('exchanges of a layer, generated rows', () => {
   test('bytes, by hand', () => {
     // 256 wide: a row is 1024 bytes. 4 kv heads with 2 query heads of 64 each.
     const tp = exchangesOf('tp', 2, gqa, one).layer;
-    expect(received(tp, 'o_proj', 0)).toEqual([[1, 2 * 1024]]);
-    expect(received(tp, 'down_proj', 1)).toEqual([[0, 4 * 1024]]);
+    expect(received(tp, 'o_proj', 0)).toEqual([[1, 1024]]);
+    expect(received(tp, 'down_proj', 1)).toEqual([[0, 1024]]);
     const sp = exchangesOf('sp', 4, gqa, one).layer;
-    // 8 query heads, 2 lanes each.
-    expect(received(sp, 'partials', 3)).toEqual([0, 1, 2].map((from) => [from, 8 * 2 * 66 * 4]));
+    // 8 query heads, a state of 2 lanes each.
+    expect(received(sp, 'partials', 3)).toEqual([0, 1, 2].map((from) => [from, 8 * 66 * 4]));
     const grid = exchangesOf('tp+sp', 4, gqa, one).layer;
-    expect(received(grid, 'partials', 2)).toEqual([[3, 4 * 4 * 66 * 4]]);
-    expect(received(grid, 'o_proj', 2)).toEqual([[0, 2 * 1024]]);
+    expect(received(grid, 'partials', 2)).toEqual([[3, 4 * 66 * 4]]);
+    expect(received(grid, 'o_proj', 2)).toEqual([[0, 1024]]);
     const hybrid = exchangesOf('tp+sp', 2, gqa, one).layer;
     expect(received(hybrid, 'queries', 0)).toEqual([[1, 4 * 64 * 4 + 2 * 2 * 64 * 4]]);
-    expect(received(hybrid, 'partials', 0)).toEqual([[1, 4 * 4 * 66 * 4]]);
+    expect(received(hybrid, 'partials', 0)).toEqual([[1, 4 * 66 * 4]]);
     const mla = exchangesOf('tp', 4, moe, generatedRows(3, 300), 'shared experts').layer;
     // 300 tokens reach two lanes: one per rank at most. 3 rows of 16 heads over 4 groups.
     expect(received(mla, 'queries', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 128 * 4]));
     expect(received(mla, 'partials', 0)).toEqual([1, 2, 3].map((from) => [from, 3 * 4 * 130 * 4]));
-    // Two segments of the shared experts, and the outputs of two experts.
-    expect(received(mla, 'experts', 0)).toEqual([1, 2, 3].map((from) => [from, (2 + 2) * 3 * 1024]));
+    // The sum of two segments of the shared experts, and the outputs of two experts.
+    expect(received(mla, 'experts', 0)).toEqual([1, 2, 3].map((from) => [from, (1 + 2) * 3 * 1024]));
   });
 });
 

@@ -67,7 +67,7 @@ export function layerExchanges(stage: StageStep, work: ModelWork, mlp: MlpKind):
   const segments = gathersMlp ? gatheredSegmentRoutes(topology, index) : segmentRoutes(topology, index, role, 'mlp');
   const exchange = (label: string, routes: readonly Route[]): PredictedExchange =>
     exchangeOf(label, routes, stage, work);
-  const squares = segmentRoutes(topology, index, role, 'heads').map(({ cargo, ...ends }): Route => ({
+  const squares = segmentRoutes(topology, index, role, 'heads', true).map(({ cargo, ...ends }): Route => ({
     ...ends,
     cargo: cargo.kind === 'segments' ? { ...cargo, squares: true } : cargo,
   }));
@@ -142,7 +142,7 @@ function exchangeOf(
 function homePart(from: number, cargo: Cargo, { plan, stage, groupRows }: StageStep): number {
   if (cargo.kind !== 'segments' || cargo.of !== 'heads' || plan.sharing === undefined) return 1;
   const sequences = plan.sharing === 'lanes' ? 1 : sum(groupRows);
-  const parts = cargo.segments.map((head) => {
+  const parts = cargo.sums.map(([head]) => {
     const holders = holdersOf(stage, head);
     return holders.length === 1 ? 1 : sequencesPart(holders, from, sequences);
   });

@@ -129,7 +129,7 @@ describe('a step of generated rows', () => {
     expect(adp.seconds).toBeCloseTo(expected, 12);
     expect(adp.exchanges).toBe(2);
     const slow = generated('adp', 2, work, machineOf(2, { bytesPerSecond: 1 }), 6);
-    expect(slow.exchangeSeconds).toBe(3 * 1024 + 3 * 4 * 1024);
+    expect(slow.exchangeSeconds).toBe(3 * 1024 + 3 * 1024);
     // A rank whose sequence it isn't helps with the MLP.
     const one = generated('adp', 2, work, machineOf(2), 1);
     expect(one.seconds).toBeCloseTo((4000 + 25600) * perByte(1) + 4000 * perByte(1) + 4096 * 4 * 1e-6, 12);

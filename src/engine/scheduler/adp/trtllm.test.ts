@@ -4,6 +4,7 @@ import { contextPolicy, Scheduler } from '../index.js';
 import { RankState } from '../rank_state.js';
 import { Sequence } from '../sequence.js';
 import { WaitingQueue } from '../waiting_queue.js';
+import { parseAttentionDpConfig } from './config.js';
 import { routeLeastLoaded, WaitGate } from './policy.js';
 
 const options: SchedulerOptions = {
@@ -137,4 +138,25 @@ test('the rules of TensorRT-LLM leave what runs where it is; ours, and token par
   expect(movesOf({ attentionDpConfig: { mode: 'trtllm' } })).toBe(false);
   expect(movesOf({ attentionDpConfig: { mode: 'cost' } })).toBe(true);
   expect(movesOf({ sharedRows: true })).toBe(true);
+});
+
+describe('attention_dp_config', () => {
+  const message = (config: object): string | undefined => {
+    try {
+      parseAttentionDpConfig(config);
+      return undefined;
+    } catch (error) {
+      return (error as Error).message;
+    }
+  };
+
+  test("TensorRT-LLM's keys of cached prefixes are refused by name, and taken where they change nothing", () => {
+    expect(message({ kv_cache_routing_max_sessions: 64 })).toMatch(/kv_cache_routing_max_sessions 64 isn't followed/);
+    expect(message({ mode: 'trtllm', enable_kv_cache_aware_routing: true })).toMatch(/leave it out: mode "cost" sends/);
+    expect(message({ kv_cache_routing_conversation_affinity: false })).toBeUndefined();
+    expect(message({ mode: 'trtllm', enable_kv_cache_aware_routing: false })).toBeUndefined();
+    expect(message({ mode: 'cost', enable_kv_cache_aware_routing: true })).toBeUndefined();
+    expect(message({ enable_kv_cache_aware_routing: true })).toBeUndefined();
+    expect(message({ kv_cache_routing_warmup: true })).toMatch(/unknown key 'kv_cache_routing_warmup'/);
+  });
 });

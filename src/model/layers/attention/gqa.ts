@@ -92,7 +92,7 @@ export class GqaLayers implements AttentionLayers {
     this.widestRow = Math.max(
       this.heads > 0 ? new SpreadLayout(stage.world, topology, this.shape, rows).largest : 0,
       queryRow(config, holder.heads),
-      RowParallelLinear.widestRow(stage, { cut: 'heads', segments: attentionSegments(config).total }),
+      RowParallelLinear.widestRow(stage, 'heads'),
     );
   }
 
@@ -154,7 +154,7 @@ class GqaProgram implements AttentionProgram {
       config.qkNorm === 'whole' && alike.weights.length > 0
         ? new WholeNorm(stage, config, rows, alike.suffix)
         : undefined;
-    this.#output = RowParallelLinear.ofHeads(alike, rows, attentionSegments(config).total);
+    this.#output = RowParallelLinear.ofHeads(alike, rows);
   }
 
   record(recorder: RankRecorder, cache: LayerCache, half: Half<GqaWeights> | undefined, compresses: boolean): void {
@@ -380,7 +380,6 @@ class WholeNorm {
     const shape = {
       name: `qk squares${suffix}`,
       cut: 'heads',
-      segments: this.#segments,
       width: 2,
       apart: true,
     } as const;

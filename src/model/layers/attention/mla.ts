@@ -11,7 +11,7 @@ import { alignUp } from '../../../base/math.js';
 import { headsBeside } from '../../../placement/index.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { MlaConfig, NormConfig } from '../../config/model_config.js';
-import { attentionSegments, headsOf, queryRow } from '../../shape.js';
+import { headsOf, queryRow } from '../../shape.js';
 import { type Matrix, shardTensors } from '../../weights/matrix.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
 import { fusesNorm, recordMerge, recordMerging } from '../fusion.js';
@@ -47,7 +47,6 @@ export class MlaLayers implements AttentionLayers {
   /** Where the rank has weights: what travels to others is rotated. */
   readonly rope: Buffer | undefined;
   readonly runs: boolean;
-  readonly segments: number;
   /** Elements from row to row of the first projection, and of q where it has a bottleneck. */
   readonly projectStride: number;
   readonly qStride: number;
@@ -70,7 +69,6 @@ export class MlaLayers implements AttentionLayers {
     this.caches = layers.map((layer) => this.#allocateCache(layer));
     this.runs = weights.length > 0;
     this.rope = this.runs ? ropes.of(config.rope) : undefined;
-    this.segments = attentionSegments(config).total;
     this.projectStride = activationStride(weights[0]?.project?.outFeatures ?? 0);
     this.qStride = activationStride(this.heads * (qkNopeHeadDim + qkRopeHeadDim));
     this.attendedWidth = this.heads * vHeadDim;
@@ -90,7 +88,7 @@ export class MlaLayers implements AttentionLayers {
       queryStrideOf(holder.heads),
       this.shape.outStride,
       activationStride(this.attendedWidth),
-      RowParallelLinear.widestRow(stage, { cut: 'heads', segments: this.segments }),
+      RowParallelLinear.widestRow(stage, 'heads'),
     );
   }
 
@@ -148,7 +146,7 @@ class MlaProgram implements AttentionProgram {
   }
 
   #allocate(): ComputedRows {
-    const { stage, config, projectStride, qStride, shape, attendedWidth, segments, alike } = this.of;
+    const { stage, config, projectStride, qStride, shape, attendedWidth, alike } = this.of;
     const { qLoraRank } = config;
     const { role, rows, scratch } = this.rows;
     const floats = (name: string, stride: number): Buffer => scratch.createBuffer(`${role} ${name}`, rows * stride * 4);
@@ -159,7 +157,7 @@ class MlaProgram implements AttentionProgram {
       q: qLoraRank === null ? undefined : floats('q', qStride),
       latentOut: floats('latent out', shape.outStride),
       attended: floats(paddedName('attended', attendedWidth), activationStride(attendedWidth)),
-      output: RowParallelLinear.ofHeads(alike, this.rows, segments),
+      output: RowParallelLinear.ofHeads(alike, this.rows),
     };
   }
 

@@ -100,7 +100,7 @@ export class SpreadAttention {
     const attends = stage.attends[role];
     const queries = floats('queries', layout.queries);
     this.partials = partials;
-    this.layout = own ? { bundleHeads: layout.bundleHeads } : 'row';
+    this.layout = own && layout.chunkStates === undefined ? { bundleHeads: layout.bundleHeads } : 'row';
     this.input = {
       rows: rowPieces * rows,
       rowInfo: attendedInfo,
@@ -231,9 +231,9 @@ export class SpreadAttention {
     }
   }
 
-  /** Generated rows: this rank's chunks to lanes. */
+  /** This rank's chunks to lanes, or lanes to what they come to: prompt rows' are written as they travel where they aren't joined. */
   #recordLanes(recorder: RankRecorder, { states, layout }: OwnLanes, tables: MergeTables | undefined): void {
-    if (this.stageRows.role === 'prompt') return;
+    if (this.stageRows.role === 'prompt' && !this.#layout.joins) return;
     const { lanes, bundleHeads } = layout;
     const share = this.context.topology.sequence;
     const to = { out: states.o, out_ml: states.ml };

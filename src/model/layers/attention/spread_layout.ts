@@ -3,6 +3,7 @@ import { localChunks, localLanes } from '../../../../shaders/attention/share.js'
 import type { Runs } from '../../../../shaders/attention/window.js';
 import { MERGE_LANES } from '../../../../shaders/cache/kv_cache.js';
 import { known } from '../../../base/errors.js';
+import { joinsLanes } from '../../../base/kv_units.js';
 import { nth, range, sum } from '../../../base/lists.js';
 import { gcd } from '../../../base/math.js';
 import type { Region } from '../../../distributed/communicator.js';
@@ -98,7 +99,9 @@ export class SpreadLayout {
   readonly partials: number;
   /** Neighbouring heads whose lanes travel together. */
   readonly bundleHeads: number;
-  /** States that attention writes: of chunks, or of merge lanes where a row's cache is on several ranks; undefined: `own` lanes. */
+  /** This rank's lanes come to one state. */
+  readonly joins: boolean;
+  /** States that attention writes: of chunks, or of lanes that are merged; undefined: `own` lanes. */
   readonly chunkStates: number | undefined;
   /** Lanes of this rank's chunks, with room for those of others behind them where they are merged in place. Undefined: one rank has all. */
   readonly own: { readonly states: number; readonly layout: StateLayout } | undefined;
@@ -136,8 +139,11 @@ export class SpreadLayout {
     this.partials = role === 'prompt' ? ownLanes : localChunks(chunks, sequence);
     this.bundleHeads = holes ? this.heads / this.segments.length : this.pieces.reduce(gcd);
     const attendedRows = keepsSome ? rowPieces * rows : 1;
-    const layout = sequence.ranks > 1 || holes ? this.#room(this.segments, ownLanes, 0, attendedRows) : undefined;
-    this.chunkStates = layout && role === 'prompt' ? undefined : attendedRows * this.heads * this.partials;
+    this.joins = joinsLanes(sequence.ranks);
+    const states = this.joins ? 1 : ownLanes;
+    const layout = sequence.ranks > 1 || holes ? this.#room(this.segments, states, 0, attendedRows) : undefined;
+    const travels = layout && role === 'prompt' && !this.joins;
+    this.chunkStates = travels ? undefined : attendedRows * this.heads * this.partials;
 
     const inPlace = rowPieces === 1 && keepsSome && !stage.apart ? layout : undefined;
     const merged = this.#merged(crossing, lanes, inPlace);

@@ -3,7 +3,7 @@ import { nth } from '../../../base/lists.js';
 import { alignUp } from '../../../base/math.js';
 import type { Region } from '../../../distributed/communicator.js';
 import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
-import type { Owners } from '../../../placement/index.js';
+import type { Owners, SegmentSum } from '../../../placement/index.js';
 import type { Role } from '../roles.js';
 import { runsOf } from '../../shape.js';
 import type { RankRecorder, RegionsOf, World } from '../world.js';
@@ -25,6 +25,8 @@ export interface Parts {
   readonly stride: number;
   /** Number of the first part there is room for. */
   readonly first: number;
+  /** What each part is the sum of, where that isn't a segment. */
+  readonly sums?: readonly SegmentSum[];
 }
 
 export function allocateParts(
@@ -55,13 +57,17 @@ export function partRegions(parts: Parts, first: number, count: number, rows: nu
   return Array.from({ length: count }, (_, part) => ({ buffer, offset: at(part), size: rows * stride * 4 }));
 }
 
-/** Where segments of a rank's rows lie that are exchanged (`segmentRoutes`). */
+/** A sum's number among `all`, which is the number of its part. */
+export const sumNumber = (all: readonly SegmentSum[], [first]: SegmentSum): number =>
+  all.findIndex((each) => each[0] === first);
+
+/** Where sums of a rank's rows lie that are exchanged (`segmentRoutes`); `parts` has those of `all`. */
 export const segmentRegions =
-  (world: World, role: Role, parts: Parts): RegionsOf =>
+  (world: World, role: Role, parts: Parts, all: readonly SegmentSum[]): RegionsOf =>
   ({ cargo }, _side, step) => {
     if (cargo.kind !== 'segments') return [];
     const rows = world.rowRange(role, cargo.group, step);
-    return runsOf(cargo.segments).flatMap(([first, end]) =>
+    return runsOf(cargo.sums.map((each) => sumNumber(all, each))).flatMap(([first, end]) =>
       partRegions(parts, first, end - first, rows.count, rows.first),
     );
   };
@@ -77,7 +83,7 @@ export const headRegions =
     const rows = nth(groups, cargo.group);
     const slotOf = (row: number): number => (slots ? slots.first + (slots.same ? 0 : row) : 0);
     const isHome = (head: number, row: number): boolean => owners.home(stage, head, slotOf(row)) === from;
-    return cargo.segments.flatMap((head) => {
+    return cargo.sums.flatMap(([head]) => {
       const regions: Region[] = [];
       for (let first = 0; first < rows;) {
         const own = isHome(head, first);
@@ -91,14 +97,16 @@ export const headRegions =
     });
   };
 
-/** Adds all parts up in order into `out`: the same bits as one rank that computes the whole sum. */
+/** Adds parts up in a binary tree into `out`: all, with the bits of one rank that computes the whole sum, or `count` of them. */
 export function recordReduce(
   recorder: RankRecorder,
   parts: Parts,
   io: {
     readonly width: number;
+    readonly from?: number;
+    readonly count?: number;
     readonly bias?: Buffer | undefined;
-    readonly out: Buffer;
+    readonly out: Tensor;
     readonly outStride: number;
     readonly outScale?: number | undefined;
     readonly epilogue: 'none' | 'residual';
@@ -108,7 +116,8 @@ export function recordReduce(
     reduceSegments,
     {
       rows: parts.rows,
-      segmentCount: parts.count,
+      segmentCount: io.count ?? parts.sums?.at(-1)?.[1] ?? parts.count,
+      ...(parts.sums && { begins: parts.sums.map(([first]) => first) }),
       outFeatures: io.width,
       inStride: parts.stride,
       outStride: io.outStride,
@@ -116,6 +125,6 @@ export function recordReduce(
       bias: io.bias !== undefined,
       epilogue: io.epilogue,
     },
-    { segments: parts.buffer, bias: io.bias, out: io.out },
+    { segments: partsFrom(parts, io.from ?? parts.first), bias: io.bias, out: io.out },
   );
 }

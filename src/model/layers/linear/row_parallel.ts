@@ -1,10 +1,16 @@
+import { known } from '../../../base/errors.js';
+import { nth } from '../../../base/lists.js';
 import type { Buffer } from '../../../gpu/index.js';
 import {
   gatheredSegmentRoutes,
   type Route,
   segmentPeers,
   segmentRoutes,
+  type SegmentSum,
+  stageSums,
+  type StageSums,
   type StageTopology,
+  sumsApart,
 } from '../../../placement/index.js';
 import type { HeldSegments } from '../../shape.js';
 import type { Matrix } from '../../weights/matrix.js';
@@ -14,15 +20,13 @@ import type { Norm } from '../norm.js';
 import { halfOf, type RowBuffers, type StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import { type Projection, recordLinear } from './linear.js';
-import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions } from './parts.js';
+import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions, sumNumber } from './parts.js';
 
 export interface RowParallelShape {
   /** Names its buffers. */
   readonly name: string;
   /** What ranks cut its contraction by. */
   readonly cut: 'heads' | 'mlp';
-  /** Segments of the whole contraction. */
-  readonly segments: number;
   /** Elements of the sum; default: hiddenSize. */
   readonly width?: number;
   /** True: the segments lie side by side also where the rank has all of them, for whoever sums them otherwise. */
@@ -41,19 +45,21 @@ export interface RowParallelInput extends Pick<Projection, 'x' | 'xStride' | 'xO
 const isCut = (stage: StageTopology, cut: RowParallelShape['cut']): boolean =>
   segmentPeers(stage, cut).length > 1 && stage.holder === stage.share;
 
-/** Elements that a row takes of a sum's segments. */
-const partsRow = ({ hiddenStride }: StageContext, segments: number): number => segments * (hiddenStride + 32);
+const sumsOf = ({ world, topology }: StageContext, { cut, apart = false }: RowParallelShape): StageSums =>
+  stageSums(topology, cut, apart || sumsApart(world.plan, cut));
 
 /**
- * The last projection of a layer's half, whose contraction ranks may share out, and its residual. Each rank sums its own segments, every
- * rank that runs a row gets all of them and adds them up in order: reduce by all-gather, with the bits of one rank.
+ * The last projection of a layer's half, whose contraction ranks may share out, and its residual. Each rank adds up its own segments as
+ * far as they are subtrees, every rank that runs a row gets all sums and adds them up: reduce by all-gather, with the bits of one rank.
  *
  * Where places run rows of their own and share out the segments, each rank sums its segments of all rows, and they go home (`gathered`).
  */
 export class RowParallelLinear {
-  readonly #parts: Parts | undefined;
+  /** All sums of this rank's rows; undefined where it holds the whole contraction. */
+  readonly parts: Parts | undefined;
   /** Where places run rows of their own: what this rank sums. */
   readonly #gathered: Parts | undefined;
+  readonly #sums: StageSums;
 
   constructor(
     readonly stage: StageContext,
@@ -62,46 +68,34 @@ export class RowParallelLinear {
   ) {
     const { config, topology } = stage;
     const { role, scratch } = rows;
-    const { name, cut, segments, gathered, apart = false, width = config.hiddenSize } = shape;
+    const { name, cut, gathered, apart = false, width = config.hiddenSize } = shape;
+    this.#sums = sumsOf(stage, shape);
     if (!gathered && !apart && !isCut(topology, cut)) return;
-    this.#parts = allocateParts(scratch, role, `${name} parts`, segments, rows.rows, width);
+    // Sums that are empty stay zero, so others don't go to their place.
+    const place = (sums: readonly SegmentSum[]): string => sums.map((each) => each.join('-')).join(' ');
+    const { all } = this.#sums;
+    this.parts = {
+      ...allocateParts(scratch, role, `${name} parts ${place(all)}`, all.length, rows.rows, width),
+      sums: all,
+    };
     if (!gathered) return;
-    const [first = 0] = topology.share.mlp;
-    // Segments that are empty stay zero, so other segments don't go to their place.
-    const own = `${name} parts from ${first}`;
-    this.#gathered = allocateParts(scratch, role, own, topology.share.mlp.length, gathered.rows, width, first);
-  }
-
-  /** All segments of this rank's rows; undefined where it holds the whole contraction, and no adapter adds to its segments. */
-  get parts(): Parts | undefined {
-    const { rows, shape, stage } = this;
-    if (this.#parts || !rows.adapters?.loaded()?.splits(shape.cut)) return this.#parts;
-    const { name, segments, width = stage.config.hiddenSize } = shape;
-    return allocateParts(rows.scratch, rows.role, `${name} parts`, segments, rows.rows, width);
-  }
-
-  get #own(): Parts | undefined {
-    return this.#gathered ?? this.parts;
+    const own = this.#sums.of(topology.share);
+    const first = own[0] ? sumNumber(all, own[0]) : 0;
+    const ownName = `${name} own parts ${place(own)}`;
+    this.#gathered = allocateParts(scratch, role, ownName, own.length, gathered.rows, width, first);
   }
 
   /** The output's of attention, or of what stands in its place. */
-  static ofHeads(
-    { stage, suffix }: AlikeLayers<unknown, unknown>,
-    rows: StageRows,
-    segments: number,
-  ): RowParallelLinear {
-    return new RowParallelLinear(stage, rows, { name: `o${suffix}`, cut: 'heads', segments });
+  static ofHeads({ stage, suffix }: AlikeLayers<unknown, unknown>, rows: StageRows): RowParallelLinear {
+    return new RowParallelLinear(stage, rows, { name: `o${suffix}`, cut: 'heads' });
   }
 
   /** Elements that a prompt row takes of the widest buffer. */
-  static widestRow(
-    stage: StageContext,
-    { cut, segments }: Pick<RowParallelShape, 'cut' | 'segments'>,
-    gatheredPlaces = 0,
-  ): number {
-    const { topology } = stage;
-    if (gatheredPlaces > 0) return partsRow(stage, Math.max(segments, gatheredPlaces * topology.share.mlp.length));
-    return isCut(topology, cut) ? partsRow(stage, segments) : 0;
+  static widestRow(stage: StageContext, cut: RowParallelShape['cut'], gatheredPlaces = 0): number {
+    const { topology, hiddenStride } = stage;
+    if (gatheredPlaces === 0 && !isCut(topology, cut)) return 0;
+    const sums = sumsOf(stage, { name: '', cut }).all.length;
+    return Math.max(sums, Math.max(1, gatheredPlaces) * topology.share[cut].length) * (hiddenStride + 32);
   }
 
   /** The whole of attention's output. */
@@ -119,18 +113,42 @@ export class RowParallelLinear {
     bias: Buffer | undefined,
     behind?: Norm,
   ): void {
-    const own = this.#own;
-    if (own) {
-      recordLinear(recorder, buffers, matrix, {
-        ...input,
-        out: partsFrom(own, input.segments.first),
-        outStride: own.stride,
-        output: 'segments',
-      });
+    const own = this.#gathered ?? this.parts;
+    // Adapters add to each segment before segments are added up.
+    const splits = buffers.adapters?.loaded()?.splits(this.shape.cut) === true;
+    if (!own && !splits) {
+      recordLinear(recorder, buffers, matrix, { ...input, bias, ...this.#sumTo(recorder, behind) });
+      this.#addNormed(recorder, behind);
       return;
     }
-    recordLinear(recorder, buffers, matrix, { ...input, bias, ...this.#sumTo(recorder, behind) });
-    this.#addNormed(recorder, behind);
+    const { first, count } = input.segments;
+    const sums = this.#sums.all.filter(([from, end]) => from >= first && end <= first + count);
+    const numberOf = (each: SegmentSum): number => sumNumber(this.#sums.all, each);
+    if (own && sums.length === count) {
+      const out = partsFrom(own, numberOf(nth(sums, 0)));
+      recordLinear(recorder, buffers, matrix, { ...input, out, outStride: own.stride, output: 'segments' });
+      return;
+    }
+    if (own && sums.length === 1 && !splits) {
+      const out = partsFrom(own, numberOf(nth(sums, 0)));
+      recordLinear(recorder, buffers, matrix, { ...input, out, outStride: own.stride });
+      return;
+    }
+    const { name, width = this.stage.config.hiddenSize } = this.shape;
+    const { scratch } = this.rows;
+    const apart = allocateParts(scratch, buffers.role, `${name} segments`, count, buffers.rows, width, first);
+    const { stride: outStride, buffer } = apart;
+    recordLinear(recorder, buffers, matrix, { ...input, out: buffer, outStride, output: 'segments' });
+    if (!own) {
+      recordReduce(recorder, apart, { width, bias, ...this.#sumTo(recorder, behind) });
+      this.#addNormed(recorder, behind);
+      return;
+    }
+    for (const each of sums) {
+      const out = partsFrom(own, numberOf(each));
+      const to = { width, from: each[0], count: each[1] - each[0], out, outStride: own.stride };
+      recordReduce(recorder, apart, { ...to, epilogue: 'none' });
+    }
   }
 
   /** Where the sum goes: x, or what is normalised before it is added to x. */
@@ -149,32 +167,33 @@ export class RowParallelLinear {
     if (behind) this.rows.residual.add(recorder, this.#sum(behind), behind);
   }
 
-  /** Brings the other ranks' segments here. */
+  /** Brings the other ranks' sums here. */
   recordExchange(recorder: RankRecorder, label: string): void {
     const { exchange } = this;
     if (exchange) this.stage.world.exchangeRoutes(recorder, label, exchange.routes, exchange.regions);
   }
 
-  /** What brings the other ranks' segments here; undefined where there are none. */
+  /** What brings the other ranks' sums here; undefined where there are none. */
   get exchange(): { readonly routes: readonly Route[]; readonly regions: RegionsOf } | undefined {
-    const parts = this.parts;
-    const own = this.#own;
-    const { cut, gathered } = this.shape;
-    if (!parts || !own || !(gathered || isCut(this.stage.topology, cut))) return undefined;
+    const { parts } = this;
+    const { cut, gathered, apart } = this.shape;
+    if (!parts || !(gathered || isCut(this.stage.topology, cut))) return undefined;
     const { world, topology, cache } = this.stage;
     const { role } = this.rows;
     const { index } = topology;
+    const { all } = this.#sums;
     if (gathered) {
-      return { routes: gatheredSegmentRoutes(world.all, index), regions: gathered.segmentsHome(own, parts) };
+      const regions = gathered.segmentsHome(known(this.#gathered, 'parts of all rows'), parts, all);
+      return { routes: gatheredSegmentRoutes(world.all, index), regions };
     }
     const owners = cut === 'heads' ? cache.copyOwners : undefined;
     return {
-      routes: segmentRoutes(world.all, index, role, cut),
-      regions: owners ? headRegions(index, parts, owners) : segmentRegions(world, role, parts),
+      routes: segmentRoutes(world.all, index, role, cut, apart),
+      regions: owners ? headRegions(index, parts, owners) : segmentRegions(world, role, parts, all),
     };
   }
 
-  /** All segments, in order, onto x, or normalised first; nothing where they are there already. */
+  /** All sums added up, onto x, or normalised first; nothing where that is done. */
   recordSum(recorder: RankRecorder, bias: Buffer | undefined, behind?: Norm): void {
     if (!this.parts) return;
     recordReduce(recorder, this.parts, { width: this.stage.config.hiddenSize, bias, ...this.#sumTo(recorder, behind) });

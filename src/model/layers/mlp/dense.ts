@@ -10,7 +10,7 @@ import type { AlikeLayers, Half, MlpLayers, MlpProgram, StageContext } from '../
 import { type Norm, recordNorm } from '../norm.js';
 import { inputOf, type Projection, recordLinear } from '../linear/linear.js';
 import { RowParallelLinear } from '../linear/row_parallel.js';
-import { activationStride, DOWN_SEGMENTS, paddedName } from '../roles.js';
+import { activationStride, paddedName } from '../roles.js';
 import { normedOf, type RowBuffers, type StageRows } from '../rows.js';
 import type { RankRecorder } from '../world.js';
 import { GatheredRows, gatheringPlaces } from './gathered_rows.js';
@@ -22,10 +22,7 @@ export const heldColumns = ({ downSegments: { start, end } }: DenseMlpWeights): 
 /** Elements that a prompt row takes of the widest buffer of a dense MLP. */
 export function denseWidestRow(stage: StageContext, width: number): number {
   const places = gatheringPlaces(stage.topology);
-  return Math.max(
-    activationStride(width) * Math.max(1, places),
-    RowParallelLinear.widestRow(stage, { cut: 'mlp', segments: DOWN_SEGMENTS.total }, places),
-  );
+  return Math.max(activationStride(width) * Math.max(1, places), RowParallelLinear.widestRow(stage, 'mlp', places));
 }
 
 /** The dense layers of a stage: down(activation(gate x) * up x), or down(activation(up x)). */
@@ -87,7 +84,6 @@ export class DenseMlp implements MlpProgram {
     this.down = new RowParallelLinear(stage, rows, {
       name,
       cut: 'mlp',
-      segments: DOWN_SEGMENTS.total,
       gathered: this.gathered,
     });
   }

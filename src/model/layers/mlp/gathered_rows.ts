@@ -1,9 +1,9 @@
 import { nth } from '../../../base/lists.js';
 import type { Region } from '../../../distributed/communicator.js';
 import { allRows, type Buffer } from '../../../gpu/index.js';
-import { gatherRoutes, type StageTopology } from '../../../placement/index.js';
+import { gatherRoutes, type SegmentSum, type StageTopology } from '../../../placement/index.js';
 import type { StageContext } from '../layer.js';
-import { type Parts, partRegions, rowsOf } from '../linear/parts.js';
+import { type Parts, partRegions, rowsOf, sumNumber } from '../linear/parts.js';
 import type { RowAdapters, StageRows } from '../rows.js';
 import type { RankRecorder, RankStep, RegionsOf } from '../world.js';
 
@@ -80,11 +80,11 @@ export class GatheredRows {
     return rowsOf(all, stride, nth(rows, group), firstOf(group, rows));
   }
 
-  /** MLP segments of all rows, each to the ranks whose row it is: from `all`, this rank's segments, to `mine`, all of its own rows. */
-  segmentsHome(all: Parts, mine: Parts): RegionsOf {
+  /** The MLP's `sums` of all rows, each to the ranks whose row it is: from `all`, this rank's, to `mine`, all of its own rows. */
+  segmentsHome(all: Parts, mine: Parts, sums: readonly SegmentSum[]): RegionsOf {
     return ({ cargo }, side, { rows }) => {
       if (cargo.kind !== 'segments') return [];
-      const [first, count] = [nth(cargo.segments, 0), cargo.segments.length];
+      const [first, count] = [sumNumber(sums, nth(cargo.sums, 0)), cargo.sums.length];
       return side === 'send'
         ? partRegions(all, first, count, nth(rows, cargo.group), firstOf(cargo.group, rows))
         : partRegions(mine, first, count, nth(rows, cargo.group));

@@ -38,10 +38,7 @@ export class RecurrentLayers implements AttentionLayers {
     const { projected, channels, memory } = this.widths;
     const lengths = { conv: (config.taps - 1) * channels, delta: memory };
     this.caches = layers.map((layer) => allocateStates(stage, layer, lengths));
-    this.widestRow = Math.max(
-      activationStride(projected),
-      RowParallelLinear.widestRow(stage, { cut: 'heads', segments: config.segments }),
-    );
+    this.widestRow = Math.max(activationStride(projected), RowParallelLinear.widestRow(stage, 'heads'));
   }
 
   program(rows: StageRows): AttentionProgram {
@@ -75,7 +72,7 @@ class RecurrentProgram implements AttentionProgram {
     if (this.#delta && !fusesDelta(device, this.#delta, role))
       this.#apart = { qkv: floats('qkv', channels), gates: floats('gates', 2 * valueHeads) };
     this.#mixed = floats('mixed', values);
-    this.#output = RowParallelLinear.ofHeads(of.alike, rows, config.segments);
+    this.#output = RowParallelLinear.ofHeads(of.alike, rows);
   }
 
   record(recorder: RankRecorder, cache: LayerCache, half: Half<RecurrentWeights> | undefined): void {
